@@ -88,6 +88,10 @@ uint64_t rks_dataset_bytes(const rks_dataset *dataset);
  * are b's and a's. */
 rks_status rks_dataset_join(const rks_dataset *a, const rks_dataset *b, rks_dataset **joined,
                             rks_error *err);
+/* The same of `count` datasets, at least one: the build is the last one's, and the generation the first
+ * one's + 1. On failure *which is the first one that does not fit to those before it. */
+rks_status rks_dataset_join_all(const rks_dataset *const *parts, size_t count,
+                                rks_dataset **joined, size_t *which, rks_error *err);
 /* The same dataset with its shards by id, as one that is read from a file without lists; the runs of
  * excluded samples too. RKS_ERR_ARGUMENT as rks_dataset_encode. Not of a united dataset. */
 rks_status rks_dataset_copy(const rks_dataset *dataset, rks_dataset **copy, rks_error *err);

@@ -37,41 +37,70 @@ static rks_status check_alike(const rks_dataset *a, const rks_dataset *b, rks_er
                            b->index_count, b->index_count == 0 ? "none" : b->index[0]);
 }
 
-static int by_digest(const void *a, const void *b)
+/* A shard of one of the datasets that are joined. */
+typedef struct listed {
+    const rks_dataset_shard *shard;
+    size_t part;
+} listed;
+
+static int by_part(const listed *a, const listed *b)
 {
-    return rks_dataset_compare_ids(*(const rks_digest *)a, *(const rks_digest *)b);
+    return a->part < b->part ? -1 : a->part > b->part;
 }
 
-/* Of the shard with its id or name, which is there. */
-static const char *name_in(const rks_dataset *dataset, const rks_dataset_shard *shard)
+static int order_by_shard_id(const void *a, const void *b)
 {
-    size_t i = 0;
-    while (!rks_digest_equal(dataset->shards[i].id, shard->id) &&
-           strcmp(dataset->shards[i].name, shard->name) != 0)
-        i++;
-    return dataset->shards[i].name;
+    const listed *x = a, *y = b;
+    int order = rks_dataset_compare_ids(x->shard->id, y->shard->id);
+    return order != 0 ? order : by_part(x, y);
 }
 
-static rks_status check_apart(const rks_dataset *a, const rks_dataset *b, rks_error *err)
+static int order_by_shard_name(const void *a, const void *b)
 {
-    rks_shard_names names = {0};
-    rks_status status = rks_shard_names_add(&names, a, err);
-    rks_digest *ids = rks_alloc(a->shard_count, sizeof(*ids), err);
-    if (ids == NULL)
-        status = RKS_ERR_MEMORY;
-    for (size_t i = 0; status == RKS_OK && i < a->shard_count; i++)
-        ids[i] = a->shards[i].id;
-    if (status == RKS_OK && a->shard_count > 0)
-        qsort(ids, a->shard_count, sizeof(*ids), by_digest);
-    for (size_t i = 0; status == RKS_OK && i < b->shard_count; i++) {
-        const rks_dataset_shard *shard = &b->shards[i];
-        if (rks_shard_names_have(&names, shard->name) ||
-            (a->shard_count > 0 &&
-             bsearch(&shard->id, ids, a->shard_count, sizeof(*ids), by_digest) != NULL))
-            status = rks_fail(err, RKS_ERR_DATA, 0, "shard %s is in both", name_in(a, shard));
+    const listed *x = a, *y = b;
+    int order = strcmp(x->shard->name, y->shard->name);
+    return order != 0 ? order : by_part(x, y);
+}
+
+/* Of neighbours that are equal, the earliest in the list of parts. */
+static void find_equal(const listed *all, size_t count, bool ids, const listed **first,
+                       const listed **second)
+{
+    for (size_t i = 1; i < count; i++) {
+        const listed *a = &all[i - 1], *b = &all[i];
+        bool equal = ids ? rks_digest_equal(a->shard->id, b->shard->id)
+                         : strcmp(a->shard->name, b->shard->name) == 0;
+        if (equal && (*second == NULL || b->part < (*second)->part)) {
+            *first = a;
+            *second = b;
+        }
     }
-    rks_free(ids);
-    rks_shard_names_free(&names);
+}
+
+/* No shard, and no name of one, is in two parts. */
+static rks_status check_apart(const rks_dataset *const *parts, size_t count, size_t *which,
+                              rks_error *err)
+{
+    size_t shards = 0, found = 0;
+    const listed *first = NULL, *second = NULL;
+    for (size_t part = 0; part < count; part++)
+        shards += parts[part]->shard_count;
+    listed *all = rks_alloc(shards, sizeof(*all), err);
+    if (all == NULL)
+        return RKS_ERR_MEMORY;
+    for (size_t part = 0; part < count; part++)
+        for (size_t i = 0; i < parts[part]->shard_count; i++)
+            all[found++] = (listed){&parts[part]->shards[i], part};
+    for (int ids = 0; ids < 2 && second == NULL && shards > 0; ids++) {
+        qsort(all, shards, sizeof(*all), ids ? order_by_shard_id : order_by_shard_name);
+        find_equal(all, shards, ids, &first, &second);
+    }
+    rks_status status = RKS_OK;
+    if (second != NULL) {
+        *which = second->part;
+        status = rks_fail(err, RKS_ERR_DATA, 0, "shard %s is in both", first->shard->name);
+    }
+    rks_free(all);
     return status;
 }
 
@@ -102,26 +131,31 @@ rks_status rks_dataset_append(rks_dataset *joined, const rks_dataset *whose, rks
     return RKS_OK;
 }
 
-/* Positions count stored samples, those of `b` behind those of `a`. */
-static rks_status join_excluded(rks_dataset *joined, const rks_dataset *a, const rks_dataset *b,
+/* Positions count stored samples, those of each part behind the ones before it. */
+static rks_status join_excluded(rks_dataset *joined, const rks_dataset *const *parts, size_t count,
                                 rks_error *err)
 {
-    const rks_excluded *one = &a->excluded, *other = &b->excluded;
     rks_excluded *made = &joined->excluded;
-    uint64_t before = rks_dataset_stored(a);
+    uint64_t before = 0, samples = 0, runs = 0;
     rks_buffer bytes = {0};
-    if (one->samples + other->samples == 0)
+    for (size_t part = 0; part < count; part++) {
+        samples += parts[part]->excluded.samples;
+        runs += parts[part]->excluded.run_count;
+    }
+    if (samples == 0)
         return RKS_OK;
-    made->runs = rks_alloc_raw(one->run_count + other->run_count, sizeof(*made->runs), err);
+    made->runs = rks_alloc_raw(runs, sizeof(*made->runs), err);
     if (made->runs == NULL)
         return RKS_ERR_MEMORY;
-    for (uint64_t i = 0; i < one->run_count; i++)
-        made->runs[made->run_count++] = one->runs[i];
-    for (uint64_t i = 0; i < other->run_count; i++)
-        made->runs[made->run_count++] =
-            (rks_excluded_run){(uint32_t)(other->runs[i].first + before), other->runs[i].count};
-    made->bytes = one->bytes + other->bytes;
-    made->duplicates = one->duplicates + other->duplicates;
+    for (size_t part = 0; part < count; part++) {
+        const rks_excluded *one = &parts[part]->excluded;
+        for (uint64_t i = 0; i < one->run_count; i++)
+            made->runs[made->run_count++] =
+                (rks_excluded_run){(uint32_t)(one->runs[i].first + before), one->runs[i].count};
+        made->bytes += one->bytes;
+        made->duplicates += one->duplicates;
+        before += rks_dataset_stored(parts[part]);
+    }
     rks_status status = rks_excluded_settle(made->runs, &made->run_count, err);
     if (status == RKS_OK) /* for its name, counts and digest */
         status = rks_excluded_encode(made, &bytes, err);
@@ -149,16 +183,21 @@ static rks_status copy_parts(rks_dataset *joined, const rks_dataset *a, size_t s
     return rks_schema_parse(rks_schema_text(a->schema), &joined->schema, err);
 }
 
-static rks_status copy_top(rks_dataset *joined, const rks_dataset *a, const rks_dataset *b,
+static rks_status copy_top(rks_dataset *joined, const rks_dataset *const *parts, size_t count,
                            rks_error *err)
 {
-    joined->build_id = b->build_id;
-    joined->unit_size = b->unit_size;
-    memcpy(joined->lists, a->lists, sizeof(joined->lists));
-    joined->list_count = a->list_count;
-    joined->generation = (a->generation == 0 ? 1 : a->generation) + 1;
-    return copy_parts(joined, a, a->shard_count + b->shard_count, a->unit_count + b->unit_count,
-                      err);
+    const rks_dataset *first = parts[0];
+    size_t shards = 0, units = 0;
+    for (size_t part = 0; part < count; part++) {
+        shards += parts[part]->shard_count;
+        units += parts[part]->unit_count;
+    }
+    joined->build_id = parts[count - 1]->build_id;
+    joined->unit_size = parts[count - 1]->unit_size;
+    memcpy(joined->lists, first->lists, sizeof(joined->lists));
+    joined->list_count = first->list_count;
+    joined->generation = (first->generation == 0 ? 1 : first->generation) + 1;
+    return copy_parts(joined, first, shards, units, err);
 }
 
 static rks_status copy_excluded(const rks_excluded *from, rks_excluded *to, rks_error *err)
@@ -207,31 +246,48 @@ rks_status rks_dataset_copy(const rks_dataset *dataset, rks_dataset **copy, rks_
     return RKS_OK;
 }
 
-rks_status rks_dataset_join(const rks_dataset *a, const rks_dataset *b, rks_dataset **joined,
-                            rks_error *err)
+/* Each part by itself, beside the first one. */
+static rks_status check_fit(const rks_dataset *const *parts, size_t count, size_t *which,
+                              rks_error *err)
 {
-    uint64_t stored = rks_dataset_stored(a) + rks_dataset_stored(b);
-    rks_status status = check_alike(a, b, err);
-    if (status == RKS_OK)
-        status = check_apart(a, b, err);
+    uint64_t stored = 0;
+    for (size_t part = 0; part < count; part++) {
+        *which = part;
+        stored += rks_dataset_stored(parts[part]);
+        rks_status status = check_alike(parts[0], parts[part], err);
+        if (status == RKS_OK && stored > UINT32_MAX)
+            status = rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
+                              "%" PRIu64 " stored samples together; a dataset has fewer than 2^32",
+                              stored);
+        if (status != RKS_OK)
+            return status;
+    }
+    return check_apart(parts, count, which, err);
+}
+
+static rks_status join_parts(rks_dataset *made, const rks_dataset *const *parts, size_t count,
+                             rks_error *err)
+{
+    rks_status status = copy_top(made, parts, count, err);
+    for (size_t part = 0; status == RKS_OK && part < count; part++)
+        status = rks_dataset_append(made, parts[part], err);
     if (status != RKS_OK)
         return status;
-    if (stored > UINT32_MAX)
-        return rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
-                        "%" PRIu64 " stored samples together; a dataset has fewer than 2^32",
-                        stored);
+    for (size_t i = parts[0]->shard_count; i < made->shard_count; i++)
+        made->shards[i].list = 0; /* its directory's lists are not those of the first */
+    return join_excluded(made, parts, count, err);
+}
+
+rks_status rks_dataset_join_all(const rks_dataset *const *parts, size_t count,
+                                rks_dataset **joined, size_t *which, rks_error *err)
+{
+    rks_status status = check_fit(parts, count, which, err);
+    if (status != RKS_OK)
+        return status;
     rks_dataset *made = rks_alloc(1, sizeof(*made), err);
     if (made == NULL)
         return RKS_ERR_MEMORY;
-    status = copy_top(made, a, b, err);
-    if (status == RKS_OK)
-        status = rks_dataset_append(made, a, err);
-    if (status == RKS_OK)
-        status = rks_dataset_append(made, b, err);
-    for (size_t i = a->shard_count; i < made->shard_count; i++)
-        made->shards[i].list = 0; /* its directory's lists are not those of `a` */
-    if (status == RKS_OK)
-        status = join_excluded(made, a, b, err);
+    status = join_parts(made, parts, count, err);
     if (status != RKS_OK) {
         rks_dataset_free(made);
         return status;
@@ -239,6 +295,14 @@ rks_status rks_dataset_join(const rks_dataset *a, const rks_dataset *b, rks_data
     made->id = rks_dataset_id(made);
     *joined = made;
     return RKS_OK;
+}
+
+rks_status rks_dataset_join(const rks_dataset *a, const rks_dataset *b, rks_dataset **joined,
+                            rks_error *err)
+{
+    const rks_dataset *const parts[] = {a, b};
+    size_t which = 0;
+    return rks_dataset_join_all(parts, 2, joined, &which, err);
 }
 
 rks_status rks_dataset_choose(const rks_dataset *dataset, const bool *chosen, rks_dataset **made,

@@ -43,6 +43,7 @@ typedef struct merge {
     char **directories; /* the sources, this rank's */
     size_t count;
     char *target;
+    rks_dataset **parts; /* the sources' datasets, until they are joined */
     rks_dataset *dataset;
     source_end *ends; /* by source */
     rks_lock_file *lock;
@@ -324,11 +325,11 @@ static rks_status check_lengths(const rks_dataset *a, const rks_dataset *b, rks_
     return status;
 }
 
-/* COLLECTIVE. Adds the source's dataset to what is joined so far. `status`: what became of the one
- * before; returns this rank's own. */
-static rks_status join_source(merge *m, rks_status status, const char *pattern, rks_error *err)
+/* COLLECTIVE. Reads the source's dataset. `status`: what became of the one before; returns this rank's
+ * own. */
+static rks_status look_at_source(merge *m, rks_status status, const char *pattern, rks_error *err)
 {
-    rks_dataset *one = NULL, *joined = NULL;
+    rks_dataset *one = NULL;
     char *directory = NULL;
     rks_found_dataset found = {.directory = pattern};
     if (status != RKS_OK)
@@ -336,32 +337,40 @@ static rks_status join_source(merge *m, rks_status status, const char *pattern, 
     else
         found.status = rks_directory_expand(m->group, pattern, &directory, &found.error);
     if (found.status == RKS_OK) {
-        m->directories[m->count++] = directory;
+        m->directories[m->count] = directory;
         rks_store_look(directory, rks_dataset_take_generation(directory), &found);
     }
     status = rks_store_agree_dataset(m->group, NULL, &found, &one, err);
-    if (status != RKS_OK)
-        return status;
-    if (m->dataset == NULL) {
-        m->dataset = one;
-        m->ends[0] = (source_end){one->unit_count, one->shard_count};
-        return RKS_OK;
-    }
-    rks_error what = {0};
-    status = rks_dataset_join(m->dataset, one, &joined, &what);
-    if (status == RKS_OK)
-        status = check_lengths(m->dataset, one, &what);
-    if (status != RKS_OK)
-        rks_fail(err, status, 0, "%s: %s", pattern, what.text);
-    rks_dataset_free(one);
-    if (status == RKS_OK) {
-        rks_dataset_free(m->dataset);
-        m->dataset = joined;
-        m->ends[m->count - 1] = (source_end){joined->unit_count, joined->shard_count};
-    } else {
-        rks_dataset_free(joined);
+    if (directory != NULL)
+        m->parts[m->count++] = one;
+    if (status == RKS_OK && m->count > 1) {
+        rks_error what = {0};
+        status = check_lengths(m->parts[0], one, &what);
+        if (status != RKS_OK)
+            rks_fail(err, status, 0, "%s: %s", pattern, what.text);
     }
     return status;
+}
+
+/* From the sources' datasets to one. */
+static rks_status join_parts(merge *m, const char *const *sources, rks_error *err)
+{
+    rks_error what = {0};
+    size_t which = 0;
+    rks_status status = rks_dataset_join_all((const rks_dataset *const *)m->parts, m->count,
+                                             &m->dataset, &which, &what);
+    if (status != RKS_OK)
+        return rks_fail(err, status, 0, "%s: %s", sources[which], what.text);
+    m->dataset->generation = 1;
+    source_end end = {0};
+    for (size_t i = 0; i < m->count; i++) {
+        end.units += m->parts[i]->unit_count;
+        end.shards += m->parts[i]->shard_count;
+        m->ends[i] = end;
+        rks_dataset_free(m->parts[i]);
+        m->parts[i] = NULL;
+    }
+    return RKS_OK;
 }
 
 /* COLLECTIVE. */
@@ -422,7 +431,8 @@ static rks_status begin_merge(merge *m, size_t count, const char *target, rks_er
     if (m->directories == NULL)
         return RKS_ERR_MEMORY;
     m->ends = rks_alloc(count, sizeof(*m->ends), err);
-    if (m->ends == NULL)
+    m->parts = rks_alloc(count, sizeof(rks_dataset *), err);
+    if (m->ends == NULL || m->parts == NULL)
         return RKS_ERR_MEMORY;
     rks_status status = rks_directory_expand_target(m->group, target, &m->target, err);
     if (status == RKS_OK)
@@ -435,9 +445,9 @@ static rks_status join_sources(merge *m, const char *const *sources, size_t coun
 {
     rks_status status = RKS_OK;
     for (size_t i = 0; i < count; i++)
-        status = join_source(m, status, sources[i], err);
+        status = look_at_source(m, status, sources[i], err);
     if (status == RKS_OK)
-        m->dataset->generation = 1;
+        status = join_parts(m, sources, err);
     return take_target(m, status, err);
 }
 
@@ -476,8 +486,11 @@ rks_status rks_merge(rks_group *group, const char *const *sources, size_t count,
         rmdir(m.target); /* empty, or of others, too */
     if (committed && report != NULL)
         report_merge(&m, report);
-    for (size_t i = 0; i < m.count; i++)
+    for (size_t i = 0; i < m.count; i++) {
         rks_free(m.directories[i]);
+        rks_dataset_free(m.parts[i]);
+    }
+    rks_free(m.parts);
     rks_free(m.directories);
     rks_free(m.ends);
     rks_free(m.target);

@@ -127,6 +127,51 @@ static void positions_of_the_second_ones_excluded_samples_move_behind(void **sta
     rks_dataset_free(joined);
 }
 
+/* As joining two, and then a third one. */
+static void many_are_joined_at_once(void **state)
+{
+    (void)state;
+    rks_excluded_run first[] = {{1, 2}}, second[] = {{4, 3}};
+    make_two();
+    exclude(&a.dataset, first, 1, 1);
+    exclude(&b.dataset, second, 1, 0);
+    rks_dataset *copy = NULL, *all = NULL;
+    size_t which = 9;
+    assert_ok(rks_dataset_copy(&a.dataset, &copy, &err), &err);
+    for (size_t i = 0; i < copy->shard_count; i++) {
+        copy->shards[i].id.low ^= UINT64_C(1) << 60;
+        snprintf(copy->shards[i].name, sizeof(copy->shards[i].name), "third-%zu", i);
+    }
+    const rks_dataset *parts[] = {&a.dataset, &b.dataset, copy};
+    assert_ok(rks_dataset_join_all(parts, 3, &all, &which, &err), &err);
+    rks_dataset *two = join(&a.dataset, &b.dataset), *three = join(two, copy);
+    assert_true(rks_digest_equal(all->id, three->id));
+    assert_int_equal(all->count, three->count);
+    assert_int_equal(all->unit_count, three->unit_count);
+    for (size_t i = 0; i < all->unit_count; i++) {
+        assert_int_equal(all->units[i].shard, three->units[i].shard);
+        assert_int_equal(all->units[i].summary.unit, three->units[i].summary.unit);
+    }
+    for (size_t i = 0; i < all->shard_count; i++) {
+        assert_string_equal(all->shards[i].name, three->shards[i].name);
+        assert_int_equal(all->shards[i].first_unit, three->shards[i].first_unit);
+    }
+    assert_int_equal(all->excluded.run_count, three->excluded.run_count);
+    assert_memory_equal(all->excluded.runs, three->excluded.runs,
+                        all->excluded.run_count * sizeof(rks_excluded_run));
+    rks_dataset_free(all);
+    rks_dataset_free(three);
+    rks_dataset_free(two);
+    strcpy(copy->shards[0].name, b.shards[1].name); /* the third has a name of the second */
+    assert_fails(RKS_ERR_DATA, rks_dataset_join_all(parts, 3, &all, &which, &err));
+    assert_int_equal(which, 2);
+    parts[1] = &a.dataset; /* the second has all of the first */
+    assert_fails(RKS_ERR_DATA, rks_dataset_join_all(parts, 3, &all, &which, &err));
+    assert_int_equal(which, 1);
+    rks_dataset_free(copy);
+    assert_int_equal(rks_memory_in_use(), held);
+}
+
 static void expect_refused(rks_status status, const char *text)
 {
     rks_dataset *joined = NULL;
@@ -374,6 +419,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(joined_units_follow_and_shards_say_who_built_them),
         cmocka_unit_test(positions_of_the_second_ones_excluded_samples_move_behind),
+        cmocka_unit_test(many_are_joined_at_once),
         cmocka_unit_test(what_cannot_be_joined_is_named),
         cmocka_unit_test(generations_stay_as_they_were_written),
         cmocka_unit_test(hostile_builds_and_generations_are_refused),
