@@ -14,7 +14,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from steps import scripts, suites, table  # noqa: E402
+from steps import costs, scripts, suites, table  # noqa: E402
 from steps.builds import build  # noqa: E402
 from steps.job import Totals  # noqa: E402
 from steps.pool import Pool  # noqa: E402
@@ -29,6 +29,7 @@ def arguments():
     parser.add_argument("--quick", action="store_true",
                         help="all steps but " + ", ".join(step.name for step in table.STEPS if not step.quick))
     parser.add_argument("--list", action="store_true", help="print the names of the steps and end")
+    parser.add_argument("--costs", action="store_true", help="print which builds, steps and jobs took most processor time, and end")
     given = parser.parse_args()
     unknown = [name for name in given.steps if name not in names]
     if unknown:
@@ -40,10 +41,13 @@ def make_builds(steps, totals):
     """The steps whose build is there."""
     built = {"": True}
     for name in dict.fromkeys(step.build for step in steps if step.build):
-        begun = time.monotonic()
+        begun, processor = time.monotonic(), costs.of_children()
         print(f"building {name} ...", flush=True)
         built[name] = build(name)
-        print(f"built {name}, {time.monotonic() - begun:.0f} s" if built[name] else f"the {name} build failed", flush=True)
+        cost = costs.Cost(round(time.monotonic() - begun, 1), round(costs.of_children() - processor, 1))
+        print(f"built {name}, {cost.seconds:.0f} s" if built[name] else f"the {name} build failed", flush=True)
+        if built[name]:
+            costs.save({**costs.load(), f"build {name}": cost})
     totals.failed += [f"{step.name}: the {step.build} build failed" for step in steps if not built[step.build]]
     return [step for step in steps if built[step.build]]
 
@@ -113,11 +117,14 @@ def main():
     if given.list:
         print("\n".join(step.name for step in table.STEPS))
         return 0
+    chosen = [step for step in table.STEPS
+              if (step.name in given.steps if given.steps else step.quick or not given.quick)]
+    if given.costs:
+        print("\n".join(costs.table(costs.load(), {step.name for step in chosen})))
+        return 0
     os.environ.setdefault("SEED", "1")
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)  # a shell's background jobs ignore it
-    chosen = [step for step in table.STEPS
-              if (step.name in given.steps if given.steps else step.quick or not given.quick)]
     totals = Totals()
     run(jobs_of(make_builds(chosen, totals), totals), totals)
     for failure in totals.failed:

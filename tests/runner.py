@@ -9,7 +9,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from steps import pool, scripts, suites  # noqa: E402
+from steps import costs, pool, scripts, suites  # noqa: E402
 from steps.job import Job, Totals  # noqa: E402
 from support.report import run_all  # noqa: E402
 
@@ -18,8 +18,8 @@ def job(name, seconds=1.0, load=1.0, **more):
     return Job(step=more.pop("step", "s"), name=name, command=[], read=None, limit_s=100, seconds=seconds, load=load, **more)
 
 
-def outcome(read, code_of_python, limit_s=60, after=None):
-    """Runs Python code as a job; the totals."""
+def outcome(read, code_of_python, limit_s=60, after=None, then=None):
+    """Runs Python code as a job; the totals, or what `then` says of the pool."""
     totals, here = Totals(), os.getcwd()
     jobs = [Job(step="runner", name="job", command=[sys.executable, "-c", code_of_python], read=read, limit_s=limit_s,
                 directory=here)]
@@ -27,7 +27,7 @@ def outcome(read, code_of_python, limit_s=60, after=None):
         jobs.append(Job(step="runner", name="next", command=[sys.executable, "-c", after], read=read, limit_s=limit_s,
                         after="job"))
     with tempfile.TemporaryDirectory(prefix="rankstore-runner-") as folder, contextlib.redirect_stdout(io.StringIO()):
-        before, pool.DURATIONS = pool.DURATIONS, os.path.join(folder, "durations.json")
+        before, costs.PATH = costs.PATH, os.path.join(folder, "durations.json")
         try:
             running = pool.Pool(jobs)
             while running.waiting or running.running:
@@ -37,8 +37,8 @@ def outcome(read, code_of_python, limit_s=60, after=None):
                 totals.failed += [one.key for one in running.give_up()]
                 time.sleep(0.01)
         finally:
-            pool.DURATIONS = before
-    return totals
+            costs.PATH = before
+    return then(running) if then else totals
 
 
 def cores_are_filled_and_not_overfilled():
@@ -80,6 +80,16 @@ def the_time_left_is_that_of_the_jobs_side_by_side():
         pool.CORES = before
 
 
+def costs_are_added_by_step():
+    waits = outcome(scripts.read, "import time; time.sleep(0.6); print('ok a')", then=lambda found: found.recorded["runner/job"])
+    works = outcome(scripts.read, "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time\\n"
+                    "while time.process_time() < 0.6: pass']); print('ok a')", then=lambda found: found.recorded["runner/job"])
+    assert waits.seconds >= 0.6 and waits.processor < 0.5 and works.processor >= 0.6, (waits, works)
+    lines = costs.table({"a/x": works, "a/y": works, "b/z": waits, "build c": works, "d": works}, {"a", "b"})
+    assert [line.split("  ")[-1] for line in lines[:3]] == ["a, 2 jobs", "build c", "b"], lines
+    assert lines[-1].endswith("b/z") and len(lines) == 8, lines
+
+
 def what_fails_is_counted():
     good = outcome(scripts.read, "print('ok a'); print('ok b')")
     assert (good.passed, good.failed) == (2, []), good.failed
@@ -115,6 +125,7 @@ if __name__ == "__main__":
         what_disturbs_each_other_runs_apart,
         a_job_begins_after_the_one_it_needs,
         the_time_left_is_that_of_the_jobs_side_by_side,
+        costs_are_added_by_step,
         what_fails_is_counted,
         what_hangs_is_ended_and_counted,
         what_waits_for_a_failure_is_counted,

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs jobs side by side: those that mostly wait beside those that compute, so that the cores are busy and no busier."""
 import dataclasses
-import json
 import os
 import signal
 import subprocess
 import time
 
+from steps import costs
 from steps.builds import CORES
 from steps.job import TEST_DONE, Job
 
 SLOTS = 2 * CORES  # at most so many at a time, however much they wait
-DURATIONS = os.path.join("build", "test-durations.json")
 
 
 def choose(waiting, running, done):
@@ -67,10 +66,11 @@ class Running:
 
 class Pool:
     def __init__(self, jobs):
-        self.recorded = load_durations()
+        keys, steps = {job.key for job in jobs}, {job.step for job in jobs}
+        self.recorded = {key: cost for key, cost in costs.load().items() if key in keys or key.split("/")[0] not in steps}
         for job in jobs:
             if job.key in self.recorded:
-                job.seconds, job.load = self.recorded[job.key]
+                job.seconds, job.load = self.recorded[job.key].seconds, self.recorded[job.key].load
         self.waiting, self.running, self.done = in_order(jobs), [], set()
         self.tests_done = 0
 
@@ -109,7 +109,7 @@ class Pool:
             self.tests_done += count_tests(one)
             if code == 0:
                 self.done.add(one.job.key)
-                self.recorded[one.job.key] = (round(seconds, 1), round(min((usage.ru_utime + usage.ru_stime) / max(seconds, 0.1), CORES), 2))
+                self.recorded[one.job.key] = costs.Cost(round(seconds, 1), round(usage.ru_utime + usage.ru_stime, 1))
             with open(one.job.log, encoding="utf-8", errors="replace") as log:
                 ended.append((one.job, log.read(), code))
         return ended
@@ -126,9 +126,7 @@ class Pool:
             one.process.wait()
 
     def save(self):
-        os.makedirs(os.path.dirname(DURATIONS), exist_ok=True)
-        with open(DURATIONS, "w", encoding="utf-8") as file:
-            json.dump(self.recorded, file, indent=0, sort_keys=True)
+        costs.save(self.recorded)
 
 
 def count_tests(one):
@@ -139,12 +137,3 @@ def count_tests(one):
     one.read += len(whole)
     one.tests += len(TEST_DONE.findall(whole))
     return one.tests
-
-
-def load_durations():
-    """{key: (seconds, load)} of earlier runs."""
-    try:
-        with open(DURATIONS, encoding="utf-8") as file:
-            return {key: (float(seconds), float(load)) for key, (seconds, load) in json.load(file).items()}
-    except (OSError, ValueError, TypeError, AttributeError):
-        return {}
