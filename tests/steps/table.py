@@ -50,7 +50,7 @@ STEPS = [
     Step("sim", "release", "script", "tests/sim/run", 60, 2),
     Step("address unit", "address", "suite", "unit", 600, 0.6, **SLOW),
     Step("address ranks", "address", "suite", "ranks", 30, **SLOW),
-    Step("address python", "", "script", "tests/python_address.py", 60, **SLOW),
+    Step("address python", "address", "script", "tests/python_address.py", 60, **SLOW),
     Step("thread unit", "thread", "suite", "unit", 900, 0.7, **SLOW),
     Step("thread ranks", "thread", "suite", "ranks", 30, **SLOW),
     Step("fuzz", "fuzz", "suite", "fuzz", 160, 1, **SLOW),
