@@ -18,6 +18,7 @@
 #include "base/memory.h"
 #include "exchange/find_call.h"
 #include "exchange/nccl_calls.h"
+#include "exchange/nccl_setting.h"
 #include "rankstore/group.h"
 
 #define FIELD(result, name, parameters) result(*name) parameters;
@@ -185,15 +186,16 @@ static rks_nccl_config small_config(void)
     };
 }
 
-/* The environment wins over the configuration. */
+/* NCCL's settings win over the configuration. */
 static rks_status refuse_blocking(rks_error *err)
 {
-    const char *wish = getenv("NCCL_COMM_BLOCKING");
-    if (wish == NULL || strcmp(wish, "1") != 0)
+    int64_t wish = 0;
+    if (!rks_nccl_setting("NCCL_COMM_BLOCKING", &wish) || wish != 1)
         return RKS_OK;
     return rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
-                    "NCCL_COMM_BLOCKING=1: a wait for a lost rank could not be ended; unset it, "
-                    "set it to 0, or use another exchange");
+                    "NCCL_COMM_BLOCKING=1 (%s): a wait for a lost rank could not be ended; set it to "
+                    "0 in the environment, or use another exchange",
+                    getenv("NCCL_COMM_BLOCKING") != NULL ? "environment" : "nccl.conf");
 }
 
 rks_status rks_communicator_open(rks_gpu *gpu, const uint8_t id[RKS_COMMUNICATOR_ID],

@@ -34,7 +34,7 @@ rks_status rks_communicator_draw_id(uint8_t id[RKS_COMMUNICATOR_ID], rks_error *
 
 /* Within the GPU's context; returns when all ranks have come. *communicator is set also where an
  * error is returned, unless there was no memory for it: then only abort is left. RKS_ERR_UNSUPPORTED
- * where NCCL_COMM_BLOCKING=1 would make every wait endless. */
+ * where NCCL_COMM_BLOCKING=1, in the environment or in nccl.conf, would make every wait endless. */
 rks_status rks_communicator_open(rks_gpu *gpu, const uint8_t id[RKS_COMMUNICATOR_ID],
                                  uint32_t ranks, uint32_t rank, const rks_nccl_patience *patience,
                                  rks_communicator **communicator, rks_error *err);

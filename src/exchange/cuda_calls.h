@@ -32,6 +32,8 @@ enum rks_cu_values {
     RKS_CU_EVENT_DISABLE_TIMING = 2,
     RKS_CU_CAPTURE_RELAXED = 2, /* a mode */
     RKS_CU_CAPTURE_NONE = 0,    /* a status */
+    RKS_CU_DEVICE_VIRTUAL_MEMORY = 102, /* an attribute */
+    RKS_CU_VERSION_12 = 12000,
 };
 
 /* Handles of streams that always exist. */
@@ -42,7 +44,9 @@ enum rks_cu_values {
 #define RKS_CUDA_CALLS(CALL)                                                                       \
     CALL(cuInit, (unsigned flags))                                                                 \
     CALL(cuGetErrorString, (rks_cu_result result, const char **text))                              \
+    CALL(cuDriverGetVersion, (int *version))                                                       \
     CALL(cuDeviceGetCount, (int *count))                                                           \
+    CALL(cuDeviceGetAttribute, (int *value, unsigned attribute, rks_cu_device device))             \
     CALL(cuDeviceGet, (rks_cu_device * device, int number))                                        \
     CALL(cuDeviceGetUuid_v2, (struct CUuuid_st * uuid, rks_cu_device device))                      \
     CALL(cuCtxGetCurrent, (rks_cu_context * context))                                              \

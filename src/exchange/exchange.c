@@ -344,6 +344,7 @@ static rks_status run_backend(rks_exchange_plan *plan, const rks_exchange_backen
         if (status == RKS_OK && stopped > 0)
             status = rks_fail(err, RKS_ERR_STATE, 0, "exchange: stopped for an error of no rank");
     }
+    plan->stats.agreed_ns = rks_now_ns();
     plan->failed = status != RKS_OK;
     if (state != NULL)
         backend->close(plan, state);
@@ -426,12 +427,10 @@ rks_status rks_exchange_run(rks_group *group, const char *backend, const rks_exc
         job->restart(job->user);
         status = RKS_OK;
     }
-    if (status == RKS_OK) {
-        if (stats != NULL)
-            *stats = plan.stats;
-        if (used != NULL)
-            *used = chosen->name;
-    }
+    if (stats != NULL)
+        *stats = plan.stats;
+    if (status == RKS_OK && used != NULL)
+        *used = chosen->name;
     free_plan(&plan);
     return status;
 }

@@ -70,7 +70,11 @@ typedef struct rks_exchange_stats {
     uint64_t gpu_slot_bytes; /* GPU memory: our slots */
     uint64_t gpu_nccl_bytes; /* by how much more the device's free memory went down, at most: what
                               * NCCL took, and what others took on that GPU at the same time */
-    char why[128];           /* why this backend ran: "named", "auto: ..." */
+    uint64_t gpu_code_bytes; /* what stayed taken at the end, and is not in gpu_nccl_bytes: NCCL's code,
+                              * loaded once a process. 0 if the memory is kept */
+    uint64_t agreed_ns; /* rks_now_ns() when this rank knew how the exchange had ended on all ranks;
+                         * nothing of it was freed before. 0: it failed before it began */
+    char why[128];      /* why this backend ran: "named", "auto: ..." */
 } rks_exchange_stats;
 
 /* COLLECTIVE. `backend`: "local", "nccl", "mpi", "pull", or "auto" (NULL): local for threads; nccl
@@ -79,7 +83,7 @@ typedef struct rks_exchange_stats {
  * (rails=off: one communicator of all GPUs; timeout: seconds for a round; slot: bytes of GPU memory
  * for one of two rounds). A named one that cannot run is RKS_ERR_UNSUPPORTED on all, saying why;
  * where auto's NCCL fails for reasons of its own, all ranks go on with the next backend. *used gets
- * a static name.
+ * a static name. *stats is filled after an error, too.
  */
 rks_status rks_exchange_run(rks_group *group, const char *backend, const rks_exchange_job *job,
                             rks_exchange_stats *stats, const char **used, rks_error *err);

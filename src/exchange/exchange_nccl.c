@@ -338,6 +338,27 @@ static rks_status nccl_can(rks_group *group, rks_error *err)
     return RKS_OK;
 }
 
+/* Behind the drop of what was held: what stays taken is NCCL's code, which is not the exchange's. */
+static void tell_gpu_memory(nccl_state *state)
+{
+    rks_exchange_stats *stats = &state->plan->stats;
+    uint64_t left = 0;
+    if (state->held->left_behind || state->free_before == 0 || stats->gpu_nccl_bytes == 0 ||
+        rks_gpu_free_memory(state->held->gpu, &left, NULL) != RKS_OK)
+        return;
+    uint64_t stays = left < state->free_before ? state->free_before - left : 0;
+    stats->gpu_code_bytes = stays < stats->gpu_nccl_bytes ? stays : stats->gpu_nccl_bytes;
+    stats->gpu_nccl_bytes -= stats->gpu_code_bytes;
+    uint64_t all = stats->gpu_slot_bytes + stats->gpu_nccl_bytes;
+    rks_log_debug("exchange nccl: MiB of GPU memory: %" PRIu64 " of slots, %" PRIu64
+                  " of NCCL's, %" PRIu64 " of its code",
+                  stats->gpu_slot_bytes >> 20, stats->gpu_nccl_bytes >> 20,
+                  stats->gpu_code_bytes >> 20);
+    if (all > NCCL_MOST_BYTES)
+        rks_log("exchange nccl: it took %" PRIu64 " MiB of GPU memory, more than %u: %s", all >> 20,
+                NCCL_MOST_BYTES >> 20, rks_nccl_why_more(state->held->gpu));
+}
+
 /* In order only where nothing has failed anywhere. */
 static void nccl_close(rks_exchange_plan *plan, void *user)
 {
@@ -345,10 +366,14 @@ static void nccl_close(rks_exchange_plan *plan, void *user)
     nccl_held *held = state->held;
     state->plan = plan;
     rks_nccl_patience waits = patience(state);
-    if (!plan->failed && state->options.memory == NCCL_KEEPS)
+    if (!plan->failed && state->options.memory == NCCL_KEEPS) {
         rks_nccl_keep(held, state->options.flat);
-    else
-        rks_nccl_release(held, plan->failed ? NULL : &waits);
+    } else {
+        rks_nccl_drop(held, plan->failed ? NULL : &waits);
+        if (held->entered)
+            tell_gpu_memory(state);
+        rks_nccl_release(held, NULL);
+    }
     rks_rails_free(&state->rails);
     rks_free(state->chunk_sizes);
     rks_free(state);
@@ -433,12 +458,7 @@ static rks_status nccl_prepare(rks_exchange_plan *plan, void **prepared, uint64_
     }
     if (status == RKS_OK && state->rails.mine >= 0)
         status = own_error(state, connect(state, id, err), err);
-    if (status != RKS_OK && state != NULL) {
-        plan->failed = true;
-        nccl_close(plan, state);
-        return status;
-    }
-    *prepared = state;
+    *prepared = state; /* closed when all ranks know of an error: an abort may take long */
     return status;
 }
 

@@ -171,6 +171,15 @@ int rks_gpu_number(const rks_gpu *gpu)
     return gpu->device;
 }
 
+bool rks_gpu_has_virtual_memory(const rks_gpu *gpu)
+{
+    int version = 0, has = 0;
+    return driver.cuDriverGetVersion(&version) == RKS_CU_SUCCESS && version >= RKS_CU_VERSION_12 &&
+           driver.cuDeviceGetAttribute(&has, RKS_CU_DEVICE_VIRTUAL_MEMORY, gpu->device) ==
+               RKS_CU_SUCCESS &&
+           has != 0;
+}
+
 rks_status rks_gpu_free_memory(rks_gpu *gpu, uint64_t *bytes, rks_error *err)
 {
     (void)gpu;

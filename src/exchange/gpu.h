@@ -31,6 +31,9 @@ void rks_gpu_close(rks_gpu *gpu);
 /* Equal for two ranks that use the same GPU. */
 const uint8_t *rks_gpu_uuid(const rks_gpu *gpu);
 int rks_gpu_number(const rks_gpu *gpu);
+/* Whether NCCL may use the driver's virtual memory: the device has it, and the driver is of CUDA 12
+ * or newer. Makes no context. */
+bool rks_gpu_has_virtual_memory(const rks_gpu *gpu);
 /* RKS_ERR_STATE where this thread captures a graph, as far as the driver tells; rks_gpu_open looks
  * too. Makes no context. */
 rks_status rks_gpu_refuse_capture(rks_error *err);

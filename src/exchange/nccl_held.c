@@ -142,7 +142,8 @@ void rks_nccl_drop(nccl_held *held, const rks_nccl_patience *patience)
     bool entered = held->entered;
     if (!holds || held->left_behind)
         return;
-    if (!entered && rks_gpu_enter(held->gpu, NULL) != RKS_OK) {
+    /* Frees would wait for what another exchange had to leave: that of another group, too. */
+    if (atomic_load(&lost) || (!entered && rks_gpu_enter(held->gpu, NULL) != RKS_OK)) {
         held->left_behind = true;
     } else {
         end_communicator(held, patience);
@@ -154,11 +155,9 @@ void rks_nccl_drop(nccl_held *held, const rks_nccl_patience *patience)
     held->serial = 0;
     rks_usage_sub(RKS_MEMORY_GPU_NCCL, held->nccl_bytes);
     held->nccl_bytes = 0;
-    if (held->left_behind) {
-        atomic_store(&lost, true);
+    if (held->left_behind && !atomic_exchange(&lost, true))
         rks_log("exchange nccl: NCCL could not be ended; its memory stays taken until this "
                 "process ends");
-    }
 }
 
 void rks_nccl_release(nccl_held *held, const rks_nccl_patience *patience)

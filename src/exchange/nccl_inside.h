@@ -16,6 +16,7 @@ enum {
     NCCL_ROUND_MS = 60 * 1000, /* default */
     NCCL_MAKE_MS = 120 * 1000, /* to make a communicator, at most */
     NCCL_END_MS = 5 * 1000,    /* to end one in order when its group is closed */
+    NCCL_MOST_BYTES = 128 << 20, /* of GPU memory that an exchange should take, without NCCL's code */
 };
 
 /* What becomes of GPU and pinned memory when an exchange has ended well. */
@@ -88,6 +89,8 @@ void rks_nccl_release(nccl_held *held, const rks_nccl_patience *patience);
 
 /* RKS_ERR_ARGUMENT names the option. */
 rks_status rks_nccl_read_options(const char *text, nccl_options *options, rks_error *err);
+/* Why NCCL may take more memory than NCCL_MOST_BYTES on this GPU: a static text. */
+const char *rks_nccl_why_more(const rks_gpu *gpu);
 /* COLLECTIVE. Opens this rank's GPU, where it has one, finds out who carries what, and enters the
  * GPUs of those that do: no other rank makes a context. */
 rks_status rks_nccl_meet(nccl_state *state, rks_error *err);

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "exchange/nccl_inside.h"
+#include "exchange/nccl_setting.h"
 #include "group/agreement.h"
 
 /* ---- options ---------------------------------------------------------------------------- */
@@ -65,30 +66,52 @@ rks_status rks_nccl_read_options(const char *text, nccl_options *options, rks_er
  *
  *   offset  size  field
  *        0    17  1 and its GPU's UUID, or zeros
- *       17     1  1: NCCL works without the driver's virtual memory here (NCCL_CUMEM_ENABLE=0)
+ *       17     1  1: NCCL connects all its algorithms at once here
  *       18     2  0
  *       20     4  version of NCCL
  *       24     8  serial of the exchange that it has kept everything from; 0: it has nothing
  *       32   192  why it has no GPU or NCCL */
-enum { SELF_NO_CUMEM = 17, SELF_VERSION = 20, SELF_SERIAL = 24, SELF_WHY = 32, SELF_SIZE = SELF_WHY + 192 };
+enum { SELF_AT_ONCE = 17, SELF_VERSION = 20, SELF_SERIAL = 24, SELF_WHY = 32, SELF_SIZE = SELF_WHY + 192 };
+
+enum { NCCL_CUMEM_ASKS_DRIVER = -2 }; /* NCCL's default */
 
 static const uint8_t *self_of(const rks_agreed *all, uint32_t rank)
 {
     return rks_agreed_get(all, rank, 0, NULL);
 }
 
-/* Then a communicator connects all its algorithms when it is made. Those with one GPU a node would
- * connect PAT, too, which takes hundreds of MB: one communicator of all has several. */
-static bool without_cumem(void)
+/* Without the driver's virtual memory a communicator connects all its algorithms when it is made.
+ * With one GPU a node that includes PAT, which takes hundreds of MB: one communicator of all has
+ * several if the nodes have. */
+static bool connects_at_once(const rks_gpu *gpu)
 {
-    const char *wish = getenv("NCCL_CUMEM_ENABLE");
-    return wish != NULL && strcmp(wish, "0") == 0;
+    int64_t value = 0;
+    if (rks_nccl_setting("NCCL_RUNTIME_CONNECT", &value) && value == 0)
+        return true;
+    if (rks_nccl_setting("NCCL_CUMEM_ENABLE", &value) && value != NCCL_CUMEM_ASKS_DRIVER)
+        return value <= 0;
+    return gpu != NULL && !rks_gpu_has_virtual_memory(gpu);
+}
+
+const char *rks_nccl_why_more(const rks_gpu *gpu)
+{
+    int64_t value = 0;
+    if (rks_nccl_setting("NCCL_MIN_NCHANNELS", &value) && value > 2)
+        return "NCCL_MIN_NCHANNELS is above 2";
+    if (rks_nccl_setting("NCCL_MIN_CTAS", &value) && value > 2)
+        return "NCCL_MIN_CTAS is above 2";
+    if (rks_nccl_setting("NCCL_BUFFSIZE", &value) && value > 4 << 20)
+        return "NCCL_BUFFSIZE is above 4 MiB";
+    if (connects_at_once(gpu))
+        return "NCCL connects all its algorithms at once here; see NCCL_CUMEM_ENABLE and "
+               "NCCL_RUNTIME_CONNECT";
+    return "other work took some of it meanwhile, or NCCL takes more than it is known to";
 }
 
 static void flat_for_all(nccl_state *state, const rks_agreed *all)
 {
     for (uint32_t rank = 0; rank < state->plan->size; rank++)
-        state->options.flat |= self_of(all, rank)[SELF_NO_CUMEM] != 0;
+        state->options.flat |= self_of(all, rank)[SELF_AT_ONCE] != 0;
 }
 
 static void know_self(nccl_state *state, uint8_t self[SELF_SIZE])
@@ -99,14 +122,14 @@ static void know_self(nccl_state *state, uint8_t self[SELF_SIZE])
         place += rks_group_node_of(plan->group, rank) == rks_group_node(plan->group);
     int version = 0;
     rks_error err;
-    self[SELF_NO_CUMEM] = without_cumem();
-    state->options.flat |= without_cumem();
     rks_status status = rks_nccl_refuse_lost(&err);
     if (status == RKS_OK)
         status = rks_nccl_load(&version, &err);
     if (status == RKS_OK)
         status = state->held->gpu != NULL ? rks_gpu_refuse_capture(&err)
                                           : rks_gpu_open(place, &state->held->gpu, &err);
+    self[SELF_AT_ONCE] = connects_at_once(state->held->gpu);
+    state->options.flat |= self[SELF_AT_ONCE] != 0;
     if (status == RKS_OK) {
         self[0] = 1;
         memcpy(self + 1, rks_gpu_uuid(state->held->gpu), RKS_GPU_UUID);

@@ -314,7 +314,7 @@ DOUBLE_API CUresult cuMemGetInfo(size_t *left, size_t *all)
     double_figures figures;
     double_get_figures(&figures);
     *all = DOUBLE_GPU_BYTES;
-    *left = DOUBLE_GPU_BYTES - figures.device_bytes - figures.nccl_bytes;
+    *left = DOUBLE_GPU_BYTES - figures.device_bytes - figures.nccl_bytes - figures.code_bytes;
     return CUDA_SUCCESS;
 }
 
@@ -375,6 +375,22 @@ DOUBLE_API CUresult cuDeviceGetCount(int *count)
 {
     FAIL_IF_ASKED("cuDeviceGetCount");
     *count = 1;
+    return CUDA_SUCCESS;
+}
+
+DOUBLE_API CUresult cuDriverGetVersion(int *version)
+{
+    FAIL_IF_ASKED("cuDriverGetVersion");
+    *version = 13000;
+    return CUDA_SUCCESS;
+}
+
+DOUBLE_API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
+{
+    (void)device;
+    FAIL_IF_ASKED("cuDeviceGetAttribute");
+    *value = attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED &&
+             !double_world.no_virtual_memory;
     return CUDA_SUCCESS;
 }
 

@@ -86,11 +86,12 @@ int double_enter(const char *call)
     return (int)fault;
 }
 
-void double_set_machine(int gpu, int nccl_version, bool capturing)
+void double_set_machine(int gpu, int nccl_version, bool capturing, bool virtual_memory)
 {
     double_world.gpu = gpu;
     double_world.nccl_version = nccl_version;
     double_world.capturing = capturing;
+    double_world.no_virtual_memory = !virtual_memory;
 }
 
 void double_get_figures(double_figures *figures)

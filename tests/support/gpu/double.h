@@ -39,17 +39,20 @@ typedef struct double_figures {
     uint64_t pinned_bytes, peak_pinned_bytes;
     uint64_t streams, events, contexts, communicators; /* alive */
     uint64_t nccl_bytes;                               /* device memory of communicators */
+    uint64_t code_bytes; /* of NCCL's code: from the first communicator on */
     uint64_t pushed;                                   /* contexts on this thread's stack */
     uint64_t peak_contexts;
     uint64_t most_ranks;                               /* of a communicator */
     uint64_t aborts;                                   /* of communicators */
+    uint64_t first_abort_ns; /* CLOCK_MONOTONIC, when the first one began; 0: there was none */
     uint64_t complaints; /* calls that the real ones forbid; also printed */
     int capture_mode;                                  /* of this thread */
 } double_figures;
 typedef void (*double_figures_fn)(double_figures *figures);
 
 /* Before the first call: which GPU this process sees (its UUID is filled with the number; -1:
- * none), which version NCCL has, and whether the thread's stream captures. */
-typedef void (*double_machine_fn)(int gpu, int nccl_version, bool capturing);
+ * none), which version NCCL has, whether the thread's stream captures, and whether the device has
+ * virtual memory. */
+typedef void (*double_machine_fn)(int gpu, int nccl_version, bool capturing, bool virtual_memory);
 
 #endif

@@ -18,6 +18,7 @@ struct double_world {
     int gpu;
     int nccl_version;
     bool capturing;
+    bool no_virtual_memory;
     bool sticky; /* guarded by mutex */
     double_figures figures; /* guarded by mutex */
 };
@@ -31,7 +32,8 @@ extern _Thread_local struct double_thread double_thread DOUBLE_STATIC_TLS;
 
 DOUBLE_API void double_set_fault(const char *call, uint64_t nth, double_fault fault);
 DOUBLE_API bool double_fault_happened(uint64_t *calls);
-DOUBLE_API void double_set_machine(int gpu, int nccl_version, bool capturing);
+DOUBLE_API void double_set_machine(int gpu, int nccl_version, bool capturing,
+                                   bool virtual_memory);
 DOUBLE_API void double_get_figures(double_figures *figures);
 
 /* Each call of the driver or of NCCL begins with it: DOUBLE_GOOD, or a double_fault. */

@@ -22,7 +22,14 @@
 
 #include "inside.h"
 
-enum { PAGE = 4096, ROOM = 16 << 20, NCCL_BYTES = 20 << 20 };
+enum { PAGE = 4096, ROOM = 16 << 20, CODE_BYTES = 100 << 20 };
+
+/* Two channels; NCCL_MIN_NCHANNELS asks for more. */
+static int64_t nccl_bytes(void)
+{
+    const char *channels = getenv("NCCL_MIN_NCHANNELS");
+    return (int64_t)(channels == NULL ? 2 : strtoll(channels, NULL, 0)) * (10 << 20);
+}
 
 #define FAIL_IF_ASKED(name)                                                                        \
     if (double_enter(name) >= DOUBLE_FAILS)                                                        \
@@ -45,6 +52,13 @@ struct ncclComm {
 static void nap(void)
 {
     nanosleep(&(struct timespec){.tv_nsec = 50 * 1000}, NULL);
+}
+
+static int64_t monotonic_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
 static _Atomic uint64_t *arrived(struct ncclComm *comm, int rank)
@@ -73,11 +87,9 @@ DOUBLE_API const char *ncclGetLastError(ncclComm_t comm)
 DOUBLE_API ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 {
     FAIL_IF_ASKED("ncclGetUniqueId");
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
     memset(id, 0, sizeof(*id));
-    snprintf(id->internal, sizeof(id->internal), "gpu-double-%d-%ld", (int)getpid(),
-             now.tv_sec * 1000000000 + now.tv_nsec);
+    snprintf(id->internal, sizeof(id->internal), "gpu-double-%d-%lld", (int)getpid(),
+             (long long)monotonic_ns());
     return ncclSuccess;
 }
 
@@ -90,7 +102,7 @@ static void *open_main(void *user)
         while (atomic_load(arrived(comm, rank)) == 0 && !comm->aborted)
             nap();
     unlink(comm->path);
-    double_count(&double_world.figures.nccl_bytes, NULL, NCCL_BYTES);
+    double_count(&double_world.figures.nccl_bytes, NULL, nccl_bytes());
     atomic_store(&comm->opened, 1);
     atomic_store(&comm->opening, 0);
     return NULL;
@@ -124,6 +136,8 @@ DOUBLE_API ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int ranks, ncclU
     pthread_create(&opener, NULL, open_main, comm);
     pthread_detach(opener);
     double_count(&double_world.figures.communicators, NULL, 1);
+    if (double_world.figures.code_bytes == 0)
+        double_count(&double_world.figures.code_bytes, NULL, CODE_BYTES);
     *out = comm;
     return ncclInProgress;
 }
@@ -288,7 +302,7 @@ static void free_comm(struct ncclComm *comm)
     munmap(comm->map, comm->size);
     double_count(&double_world.figures.communicators, NULL, -1);
     if (atomic_load(&comm->opened))
-        double_count(&double_world.figures.nccl_bytes, NULL, -NCCL_BYTES);
+        double_count(&double_world.figures.nccl_bytes, NULL, -nccl_bytes());
     free(comm);
 }
 
@@ -311,8 +325,10 @@ DOUBLE_API ncclResult_t ncclCommDestroy(ncclComm_t comm)
 DOUBLE_API ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     double_needs_context("ncclCommAbort");
-    double_enter("ncclCommAbort");
     double_count(&double_world.figures.aborts, NULL, 1);
+    if (double_world.figures.first_abort_ns == 0)
+        double_count(&double_world.figures.first_abort_ns, NULL, monotonic_ns());
+    double_enter("ncclCommAbort");
     atomic_store(&comm->aborted, true);
     unlink(comm->path);
     free_comm(comm);

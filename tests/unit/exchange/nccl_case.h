@@ -33,6 +33,7 @@ typedef struct nccl_result {
     char wrong[128];
     uint64_t begin[NCCL_RANKS], end[NCCL_RANKS]; /* of each sender's stream, what came */
     uint32_t restarts;
+    char printed[1024]; /* on stderr, if the case hears it */
 } nccl_result;
 
 typedef struct nccl_case {
@@ -49,7 +50,9 @@ typedef struct nccl_case {
     int source_fails; /* this rank's read fails at half of its stream; -1: none */
     int sink_fails;   /* this rank's write fails at its first call but one; -1: none */
     int capturing;    /* this rank is; -1: none */
-    int no_cumem;     /* this rank has NCCL_CUMEM_ENABLE=0; -1: none */
+    int no_cumem;     /* this rank's device has no virtual memory; -1: none */
+    int setting;      /* this rank has `settings` in its nccl.conf; -1: none */
+    const char *settings;
     int fault_rank;   /* -1: none */
     char call[48];    /* empty: any */
     uint64_t nth;
@@ -58,6 +61,7 @@ typedef struct nccl_case {
     uint32_t silence_ms;
     uint32_t repeats; /* 0: 1. The fault is in the last one */
     const char *then; /* the backend from the second one on; NULL: the same */
+    bool hears;
     const char *once_more; /* one behind them, whatever became of them; NULL: none */
     nccl_result results[NCCL_RANKS];
 } nccl_case;
@@ -192,17 +196,46 @@ static inline rks_status nccl_exchange(rks_group *group, nccl_case *all, const c
     return me.result->status;
 }
 
+/* In a file of memory, which goes with the process. */
+static inline void nccl_write_settings(const char *settings)
+{
+    char path[32];
+    int file = memfd_create("nccl.conf", 0);
+    if (file < 0 || write(file, settings, strlen(settings)) != (ssize_t)strlen(settings))
+        _exit(1);
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
+    setenv("NCCL_CONF_FILE", path, 1);
+}
+
 static inline rks_status nccl_group(const rks_bootstrap *bootstrap, nccl_case *all,
                                     const nccl_double *gpu, rks_group **group, rks_error *err)
 {
     char node[32];
     uint32_t rank = bootstrap->rank;
     snprintf(node, sizeof(node), "node-%d", all->node[rank]);
-    if (all->no_cumem == (int)rank)
-        setenv("NCCL_CUMEM_ENABLE", "0", 1);
+    if (all->setting == (int)rank)
+        nccl_write_settings(all->settings);
     gpu->machine(all->gpu[rank], all->version[rank] != 0 ? all->version[rank] : 22809,
-                 all->capturing == (int)rank);
+                 all->capturing == (int)rank, all->no_cumem != (int)rank);
     return open_group_on(bootstrap, node, all->silence_ms, group, err);
+}
+
+/* From now on stderr goes into a file of memory; -1: it stays. */
+static inline int nccl_hear(const nccl_case *all)
+{
+    int file = all->hears ? memfd_create("stderr", 0) : -1;
+    if (file >= 0 && dup2(file, STDERR_FILENO) < 0)
+        _exit(1);
+    return file;
+}
+
+static inline void nccl_heard(int file, nccl_result *result)
+{
+    if (file < 0)
+        return;
+    if (pread(file, result->printed, sizeof(result->printed) - 1, 0) < 0)
+        _exit(1);
+    close(file);
 }
 
 static inline int nccl_main(const rks_bootstrap *bootstrap, void *user)
@@ -210,6 +243,7 @@ static inline int nccl_main(const rks_bootstrap *bootstrap, void *user)
     nccl_case *all = user;
     nccl_result *result = &all->results[bootstrap->rank];
     nccl_double gpu = nccl_double_load();
+    int heard = nccl_hear(all);
     rks_group *group = NULL;
     long before = rks_memory_in_use(); /* the launcher's */
     if (all->fault_rank == (int)bootstrap->rank && all->abort_ms != 0)
@@ -233,6 +267,7 @@ static inline int nccl_main(const rks_bootstrap *bootstrap, void *user)
     rks_memory_use_get(&result->memory);
     rks_group_close(group);
     gpu.figures(&result->at_end);
+    nccl_heard(heard, result);
     if (rks_memory_in_use() != before)
         snprintf(result->wrong, sizeof(result->wrong), "%ld allocations left",
                  rks_memory_in_use() - before);
@@ -251,6 +286,7 @@ static inline nccl_case *nccl_case_new(const char *backend, uint32_t ranks)
                        .sink_fails = -1,
                        .capturing = -1,
                        .no_cumem = -1,
+                       .setting = -1,
                        .fault_rank = -1};
     for (uint32_t rank = 0; rank < ranks; rank++) {
         all->node[rank] = (int)rank;
@@ -362,6 +398,28 @@ static inline void nccl_check_failed(const nccl_case *all, rks_status status, in
         assert_string_equal(result->wrong, "");
     }
     nccl_check_freed(all);
+}
+
+static inline bool nccl_holds(const double_figures *f)
+{
+    return f->device_bytes + f->pinned_bytes + f->streams + f->events + f->communicators +
+               f->contexts + f->pushed !=
+           0;
+}
+
+/* The others know within their limit, and end. */
+static inline void nccl_check_lost(const nccl_case *all, int lost)
+{
+    for (uint32_t rank = 0; rank < all->ranks; rank++) {
+        if ((int)rank == lost)
+            continue;
+        const nccl_result *result = &all->results[rank];
+        if (result->err.rank != lost)
+            print_error("rank %u: rank %d: %s\n", rank, result->err.rank, result->err.text);
+        assert_true(result->status == RKS_ERR_PEER || result->status == RKS_ERR_TIMEOUT);
+        assert_int_equal(result->err.rank, lost);
+        assert_int_equal(nccl_holds(&result->figures), 0);
+    }
 }
 
 #endif

@@ -57,21 +57,42 @@ static void rails_share_a_node_s_stream(void **state)
     }
 }
 
-/* On one rank: all go by the communicator of all, whose slots serve the next exchange, too. */
+/* On one rank: all go by the communicator of all, whose slots serve the next exchange, too. The
+ * environment comes before nccl.conf, and the default asks the driver. */
 static void without_cumem_there_is_one_communicator(void **state)
 {
     (void)state;
     static const int gpus[] = {0, 1, 1, 0, 0, 1};
-    for (int off = 0; off < 2; off++) {
+    static const struct {
+        int no_cumem;
+        const char *settings, *variable;
+        bool flat;
+    } cases[] = {
+        {-1, "NCCL_DEBUG=WARN\n", NULL, false},
+        {4, "", NULL, true},
+        {4, "NCCL_CUMEM_ENABLE=-2\n", NULL, true},
+        {4, "NCCL_CUMEM_ENABLE=1\n", NULL, false},
+        {-1, "# a comment\nNCCL_CUMEM_ENABLE=0", NULL, true},
+        {-1, "#NCCL_CUMEM_ENABLE=0\nNCCL_CUMEM_ENABLE_NOT=0\n", NULL, false},
+        {-1, "NCCL_RUNTIME_CONNECT=0\n", NULL, true},
+        {-1, "NCCL_CUMEM_ENABLE=0\n", "1", false},
+        {-1, "", "0x0", true},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         nccl_case *all = nccl_case_new("nccl:memory=keep", 6);
         spread(all, two_nodes, gpus, six_sizes);
-        all->no_cumem = off == 0 ? -1 : 4;
+        all->no_cumem = cases[i].no_cumem;
+        all->setting = 4;
+        all->settings = cases[i].settings;
         all->repeats = 2;
+        if (cases[i].variable != NULL)
+            setenv("NCCL_CUMEM_ENABLE", cases[i].variable, 1);
         snprintf(all->call, sizeof(all->call), "ncclCommInitRankConfig");
         nccl_run_case(all, 100);
         for (int rank = 0; rank < 6; rank++)
             assert_int_equal(all->results[rank].status, RKS_OK);
-        assert_int_equal(all->results[0].figures.most_ranks, off == 0 ? 2 : 4);
+        unsetenv("NCCL_CUMEM_ENABLE");
+        assert_int_equal(all->results[0].figures.most_ranks, cases[i].flat ? 4 : 2);
         nccl_case_free(all);
     }
 }
@@ -126,13 +147,43 @@ static void memory_stays_within_two_slots(void **state)
         assert_int_equal(result->stats.pinned_bytes, result->figures.peak_pinned_bytes);
         assert_true(result->stats.pinned_bytes <= 4 * 65536);
         assert_int_equal(result->stats.gpu_nccl_bytes, 20 << 20); /* what the stand-in takes */
+        assert_int_equal(result->stats.gpu_code_bytes, 100 << 20);
         assert_int_equal(result->stats.peak_bytes, 0);
         const rks_memory_figure *kinds = result->memory.kinds;
         assert_int_equal(kinds[RKS_MEMORY_PINNED].peak, result->stats.pinned_bytes);
         assert_int_equal(kinds[RKS_MEMORY_GPU_SLOTS].peak, result->stats.gpu_slot_bytes);
-        assert_int_equal(kinds[RKS_MEMORY_GPU_NCCL].peak, 20 << 20);
+        assert_int_equal(kinds[RKS_MEMORY_GPU_NCCL].peak, 120 << 20); /* with its code */
     }
     nccl_case_free(all);
+}
+
+static nccl_result second_of_two(void)
+{
+    nccl_case *all = nccl_case_new("nccl", 3);
+    all->repeats = 2;
+    all->hears = true;
+    nccl_run_case(all, 100);
+    nccl_check_good(all, "nccl");
+    nccl_result result = all->results[1];
+    nccl_case_free(all);
+    return result;
+}
+
+/* The code is loaded once; what a setting of NCCL's adds is told, and does not pass as code. */
+static void more_memory_than_is_meant_is_told(void **state)
+{
+    (void)state;
+    nccl_result second = second_of_two();
+    assert_int_equal(second.stats.gpu_nccl_bytes, 20 << 20);
+    assert_int_equal(second.stats.gpu_code_bytes, 0);
+    assert_string_equal(second.printed, "");
+    setenv("NCCL_MIN_NCHANNELS", "16", 1);
+    second = second_of_two();
+    unsetenv("NCCL_MIN_NCHANNELS");
+    assert_int_equal(second.stats.gpu_nccl_bytes, 160 << 20);
+    assert_int_equal(second.stats.gpu_code_bytes, 0);
+    assert_contains(second.printed, "rankstore: exchange nccl: it took 160 MiB of GPU memory, more "
+                                    "than 128: NCCL_MIN_NCHANNELS is above 2\n");
 }
 
 /* ---- kept from one exchange to the next ------------------------------------------------- */
@@ -165,7 +216,7 @@ static void what_is_kept_serves_the_next_exchange(void **state)
         assert_int_equal(result->figures.nccl_bytes, 20 << 20);
         assert_int_equal(result->figures.device_bytes, result->stats.gpu_slot_bytes);
         assert_int_equal(result->figures.pushed, 0);
-        assert_int_equal(result->stats.gpu_nccl_bytes, 20 << 20);
+        assert_int_equal(result->stats.gpu_nccl_bytes, 120 << 20); /* with its code */
         assert_int_equal(result->at_end.aborts, 0); /* its end is an orderly one */
     }
     nccl_case_free(all);
@@ -269,6 +320,7 @@ int main(void)
         cmocka_unit_test(a_rank_without_a_gpu_takes_no_part),
         cmocka_unit_test(one_node_and_one_rank_go_through_the_gpu),
         cmocka_unit_test(memory_stays_within_two_slots),
+        cmocka_unit_test(more_memory_than_is_meant_is_told),
         cmocka_unit_test(what_is_kept_serves_the_next_exchange),
         cmocka_unit_test(what_is_kept_gives_way),
         cmocka_unit_test(auto_takes_nccl_where_much_is_to_travel),
