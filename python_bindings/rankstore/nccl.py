@@ -28,8 +28,9 @@ def package_library() -> str | None:
 def prepare(group: Group, exchange: str | None) -> None:
     """COLLECTIVE. Before a dataset is opened, where the exchange may be NCCL's. Nothing is loaded here.
 
-    Raises StateError, on all ranks, where a rank's thread captures a CUDA graph: nothing of an exchange may become part
-    of it.
+    Raises StateError, on all ranks, if a rank's thread captures a CUDA graph, or another thread of it does on torch's own stream for
+    captures: nothing of an exchange may become part of it, and in capture_error_mode="global", torch's default, a call that NCCL makes
+    in any thread ends it. A capture of another thread on a stream of the user's is not seen.
     """
     if exchange is not None and exchange.partition(":")[0] not in ("auto", "nccl"):
         return
@@ -42,5 +43,14 @@ def prepare(group: Group, exchange: str | None) -> None:
 
 def check_capture() -> None:
     torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
+    if torch is None or not torch.cuda.is_initialized():
+        return
+    if torch.cuda.is_current_stream_capturing():
         raise StateError("this thread captures a CUDA graph; open the dataset before the capture")
+    stream = getattr(torch.cuda.graph, "default_capture_stream", None)  # None: nothing was ever captured on it
+    if stream is None:
+        return
+    with torch.cuda.stream(stream):
+        capturing = torch.cuda.is_current_stream_capturing()
+    if capturing:
+        raise StateError("another thread captures a CUDA graph; open the dataset before the capture")

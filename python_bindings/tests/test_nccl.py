@@ -49,9 +49,18 @@ def test_the_package_beside_the_interpreter_is_found() -> None:
 
 # torch.cuda as it is while a graph is captured: there is no GPU here to capture one on.
 CAPTURING = """
-import os, sys, types
+import contextlib, os, sys, types
 torch = types.ModuleType("torch")
-torch.cuda = types.SimpleNamespace(is_initialized=lambda: True, is_current_stream_capturing=lambda: os.environ["RANK"] == "1")
+mine = os.environ["RANK"] == "1"
+current = ["main"]
+@contextlib.contextmanager
+def stream(name):
+    current.append(name)
+    yield
+    current.pop()
+captures = os.environ["CAPTURES"]
+torch.cuda = types.SimpleNamespace(is_initialized=lambda: True, is_current_stream_capturing=lambda: mine and current[-1] == captures,
+                                   stream=stream, graph=types.SimpleNamespace(default_capture_stream="of captures"))
 import rankstore
 rankstore.init()
 store = os.path.join(os.environ["TESTS"], "..", "no store is looked for")
@@ -64,6 +73,9 @@ sys.modules["torch"] = real
 """
 
 
-def test_a_capture_on_one_rank_ends_the_open_on_all(ranks: Run) -> None:
+@pytest.mark.parametrize(("captures", "says"), [("main", "this thread captures a CUDA graph"),
+                                                ("of captures", "another thread captures a CUDA graph")])
+def test_a_capture_on_one_rank_ends_the_open_on_all(ranks: Run, captures: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CAPTURES", captures)
     for one in ranks(2, CAPTURING):
-        assert "captures a CUDA graph" in one.stdout and "rank 1" in one.stdout, one.stdout + one.stderr
+        assert says in one.stdout and "rank 1" in one.stdout, one.stdout + one.stderr
