@@ -85,6 +85,9 @@ def main():
         print(f"The loader: work alone {alone:.2f} ms a step, with copies {with_copies:.2f} ms; {beside} of {len(copies)} copies ran beside "
               f"a matmul; {loader.stats()['device_peak_bytes'] >> 20} MiB on the device ahead.")
         assert beside >= len(copies) - 2, "copies wait for the consumer"
+        assert with_copies <= alone * 1.03, f"a step takes {with_copies / alone:.3f} times as long with copies"
+        pinned = loader.stats()["memory"]["pinned"]
+        assert pinned["peak"] > 0, "batches were not collated into pinned memory"
 
 
 if __name__ == "__main__":

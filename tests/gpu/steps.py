@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps of the GPU tests: each says what it expects and returns what it saw; all of it goes into RESULTS.md."""
+import dataclasses
+import datetime
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+
+MIB = 1 << 20
+# Ranks that share a GPU are hosts of their own to NCCL, and speak through sockets.
+ONE_GPU = {
+    "NCCL_NET": "Socket", "NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1", "NCCL_NET_PLUGIN": "none", "NCCL_TUNER_PLUGIN": "none",
+    "NCCL_MNNVL_ENABLE": "0", "NCCL_NVLS_ENABLE": "0", "NCCL_CUMEM_HOST_ENABLE": "0", "NCCL_RAS_ENABLE": "0", "NCCL_PROTO": "Simple",
+}
+
+
+class Skip(Exception):
+    """The step needs something that this machine does not have."""
+
+
+class NoGpu(Exception):
+    """The first call of CUDA has failed: no later step can run."""
+
+
+def package_library():
+    """NVIDIA's libnccl beside this Python, as torch loads it; None: it is the system's."""
+    import importlib.util
+    try:
+        found = importlib.util.find_spec("nvidia.nccl")
+    except ModuleNotFoundError:
+        return None
+    for folder in found.submodule_search_locations or () if found is not None else ():
+        path = os.path.join(folder, "lib", "libnccl.so.2")
+        if os.path.exists(path):
+            return path
+    return None
+
+
+@dataclasses.dataclass
+class Machine:
+    """Where the steps run. exchange: the program gpu_exchange. double: the stand-in of CUDA and NCCL, or None on a GPU."""
+
+    exchange: str
+    double: str | None = None
+    figures: list = dataclasses.field(default_factory=list)  # lines of Markdown behind the table
+
+    def environment(self, **more):
+        if self.double is not None:
+            return {**os.environ, "RKS_CUDA_LIBRARY": self.double, "RKS_NCCL_LIBRARY": self.double, **more}
+        library = package_library()
+        return {**({"RKS_NCCL_LIBRARY": library} if library else {}), **os.environ, **ONE_GPU, **more}
+
+    def needs_gpu(self):
+        if self.double is not None:
+            raise Skip("needs a GPU")
+
+    def run(self, command, limit_s=300, **more):
+        """(exit code, stdout, stderr); a program that takes longer is killed, and its step has failed."""
+        done = subprocess.run([str(word) for word in command], env=self.environment(**more), capture_output=True, text=True,
+                              timeout=limit_s, start_new_session=True)
+        return done.returncode, done.stdout, done.stderr
+
+    def python(self, program, *arguments, limit_s=300, **more):
+        """The standard output of a Python program beside this file; its assertion is the step's."""
+        here = os.path.dirname(os.path.abspath(__file__))
+        code, out, said = self.run([sys.executable, os.path.join(here, program), *arguments], limit_s, **more)
+        if code != 0:
+            raise AssertionError(f"{program} ended with {code}: {last_lines(out + said)}")
+        return out.strip()
+
+    def gpu_exchange(self, ranks, size, chunk, backend, repeats=1, fault=(), limit_s=300, **more):
+        """What each rank found: see gpu_exchange.c."""
+        code, out, said = self.run([self.exchange, ranks, size, chunk, backend, repeats, *fault], limit_s, **more)
+        if code != 0:
+            raise AssertionError(f"gpu_exchange ended with {code}: {last_lines(said)}")
+        return json.loads(out)
+
+    def good(self, *arguments, **more):
+        found = self.gpu_exchange(*arguments, **more)
+        for one in found:
+            assert one["status"] == "ok" and not one["wrong"], one
+        return found
+
+    def free_mib(self):
+        """MiB of the GPU that nobody has taken, by the driver's own tool; None without a GPU."""
+        if self.double is not None:
+            return None
+        return int(ask_gpu("memory.free").split()[0])
+
+
+def ask_gpu(what):
+    done = subprocess.run(["nvidia-smi", f"--query-gpu={what}", "--format=csv,noheader,nounits"], capture_output=True, text=True, timeout=60)
+    return done.stdout.strip()
+
+
+def last_lines(text, size=1200):
+    return " / ".join(text[-size:].split("\n")).strip()
+
+
+def median(values):
+    return sorted(values)[len(values) // 2]
+
+
+# ---- running them ----------------------------------------------------------------------------------
+
+def title(step):
+    return step.__name__.replace("_", " ")
+
+
+def run_steps(steps, machine):
+    """[(title, expected, verdict, seen)], a line printed for each. What comes behind a missing GPU is not tried."""
+    rows, stopped = [], ""
+    for number, step in enumerate(steps, 1):
+        expected = " ".join(step.__doc__.split())
+        verdict, seen = "not run", stopped
+        if not stopped:
+            try:
+                verdict, seen = "ok", step(machine)
+            except Skip as why:
+                verdict, seen = "skip", str(why)
+            except NoGpu as why:
+                verdict, seen = "stop", str(why)
+                stopped = f"step {number} found no GPU"
+            except Exception as raised:  # a step that fails ends no other one
+                verdict, seen = "FAIL", f"{type(raised).__name__}: {str(raised)[-1500:]}"
+        if verdict != "not run":
+            print(f"{verdict} {title(step)}: {seen}" if verdict != "ok" else f"ok {title(step)}\n  {seen}", flush=True)
+        rows.append((title(step), expected, verdict, seen))
+    return rows
+
+
+def write_results(path, rows, machine):
+    """RESULTS.md: the machine, each step with what was expected and seen, and the figures."""
+    where = "the tests' stand-in of CUDA and NCCL, **no GPU**"
+    if machine.double is None:
+        try:
+            where = ask_gpu("name,driver_version").replace("\n", "; ") + " (driver)"
+        except OSError:
+            where = "no GPU (there is no nvidia-smi)"
+    count = {verdict: sum(row[2] == verdict for row in rows) for verdict in ("ok", "FAIL", "skip", "not run")}
+    cells = [[str(number), *(re.sub(r"\s+", " ", cell).replace("|", "\\|") for cell in (row[0], row[1], row[3] or "-", row[2]))]
+             for number, row in enumerate(rows, 1)]
+    text = [
+        "# The nccl exchange and the loader on a GPU", "",
+        f"Written by `tests/gpu/run` on {datetime.date.today()}: {where}; {platform.machine()}, Python {platform.python_version()}.",
+        f"{count['ok']} steps good, {count['FAIL']} failed, {count['skip']} skipped, {count['not run']} not run.", "",
+        "Ranks share one GPU, each a host of its own to NCCL: they are time-sliced, and the times say nothing about nodes with a GPU each.",
+        "", "| # | step | expected | seen | |", "|---:|---|---|---|---|", *("| " + " | ".join(row) + " |" for row in cells), "",
+        *machine.figures, ""]
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("\n".join(text))
+
+
+def main(steps, machine, results):
+    """The exit code: 0 all good, 1 a step failed, 3 no GPU."""
+    rows = run_steps(steps, machine)
+    if results:
+        write_results(results, rows, machine)
+        print(f"wrote {results}", flush=True)
+    if any(row[2] == "FAIL" for row in rows):
+        return 1
+    stopped = [(number, row) for number, row in enumerate(rows, 1) if row[2] == "stop"]
+    if stopped:
+        number, row = stopped[0]
+        print(f"stopped at step {number} of {len(rows)}, the first call of CUDA: {row[3]}", file=sys.stderr)
+        return 3
+    return 0
