@@ -4,11 +4,13 @@
 #include "base/available.h"
 
 #include <limits.h>
+#include <sched.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 
 /* The number behind `name` at the beginning of a line, or of the first line if name is "". */
 static bool number_behind(const char *path, const char *name, uint64_t *number)
@@ -93,6 +95,53 @@ uint64_t rks_memory_available(const char *root)
         }
     }
     return least;
+}
+
+/* What one group gives, in cores; UINT64_MAX if it sets no limit. */
+static uint64_t group_cores(const char *root, bool second, const char *group)
+{
+    char path[2 * PATH_MAX + 64], line[64] = "";
+    uint64_t quota = 0, period = 0;
+    snprintf(path, sizeof(path), second ? "%s/sys/fs/cgroup%s/cpu.max"
+                                        : "%s/sys/fs/cgroup/cpu%s/cpu.cfs_quota_us", root, group);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return UINT64_MAX;
+    bool read_it = fgets(line, sizeof(line), file) != NULL;
+    fclose(file);
+    char *end = line;
+    quota = strtoull(line, &end, 10); /* "max", and -1 of version 1, are no number here */
+    if (!read_it || end == line || line[0] == '-')
+        return UINT64_MAX;
+    period = strtoull(end, NULL, 10);
+    if (!second) {
+        snprintf(path, sizeof(path), "%s/sys/fs/cgroup/cpu%s/cpu.cfs_period_us", root, group);
+        number_behind(path, "", &period);
+    }
+    return period == 0 ? UINT64_MAX : (quota + period / 2) / period;
+}
+
+uint32_t rks_cores_available(const char *root)
+{
+    static const version groups[] = {{.mark = ":cpu,cpuacct:"}, {.mark = "0::"}};
+    char own[PATH_MAX];
+    cpu_set_t allowed;
+    uint64_t least = UINT64_MAX;
+    if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0)
+        least = (uint64_t)CPU_COUNT(&allowed);
+    else if (sysconf(_SC_NPROCESSORS_ONLN) > 0) /* more than a set holds */
+        least = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
+    for (size_t second = 0; second < 2; second++) {
+        find_group(root, &groups[second], own);
+        for (char *slash = own; slash != NULL;) {
+            uint64_t cores = group_cores(root, second == 1, own);
+            least = cores < least ? cores : least;
+            slash = strrchr(own, '/');
+            if (slash != NULL)
+                *slash = '\0';
+        }
+    }
+    return least == 0 || least == UINT64_MAX ? 1 : least > UINT32_MAX ? UINT32_MAX : (uint32_t)least;
 }
 
 /* Of FUSE nobody knows: sshfs and the buckets of clouds are FUSE, too. */

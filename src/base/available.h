@@ -13,6 +13,10 @@
  * nothing is known. */
 uint64_t rks_memory_available(const char *root);
 
+/* Cores that this process may use, at least 1: those of its affinity, or fewer if a control group
+ * (version 1 or 2) gives it less time. `root`: as above. */
+uint32_t rks_cores_available(const char *root);
+
 /* The name of the file system of `path` if other nodes may share it ("NFS", "Lustre", ...) or if it
  * is memory (`*memory`); NULL for a disk of the node and for a path that is not there. */
 const char *rks_shared_filesystem(const char *path, bool *memory);

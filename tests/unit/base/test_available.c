@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_available.c: memory that control groups of both versions leave, from files as the kernel
- * writes them. */
+ * test_available.c: memory and cores that control groups of both versions leave, from files as the
+ * kernel writes them. */
 #include "base/available.h"
+
+#include <sched.h>
 
 #include "support/check.h"
 #include "support/folder.h"
@@ -94,6 +96,49 @@ static void a_path_that_is_not_there_is_on_no_shared_file_system(void **state)
     assert_true(rks_memory_available("") > 0);
 }
 
+/* ---- cores ---- */
+
+static uint32_t allowed_cores(void)
+{
+    cpu_set_t allowed;
+    assert_int_equal(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
+    return (uint32_t)CPU_COUNT(&allowed);
+}
+
+static void without_groups_cores_are_those_of_the_affinity(void **state)
+{
+    (void)state;
+    assert_int_equal(rks_cores_available(root), allowed_cores());
+    put("/proc/self/cgroup", "0::/job\n4:cpu,cpuacct:/job\n");
+    put("/sys/fs/cgroup/job/cpu.max", "max 100000\n");
+    put("/sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "-1\n");
+    put("/sys/fs/cgroup/cpu/job/cpu.cfs_period_us", "100000\n");
+    assert_int_equal(rks_cores_available(root), allowed_cores());
+}
+
+static void a_group_s_time_bounds_the_cores(void **state)
+{
+    (void)state;
+    put("/proc/self/cgroup", "0::/job/rank\n");
+    put("/sys/fs/cgroup/job/rank/cpu.max", "100000000 100000\n"); /* 1,000 cores */
+    assert_int_equal(rks_cores_available(root), allowed_cores());
+    put("/sys/fs/cgroup/job/cpu.max", "120000 100000\n"); /* the job's is smaller, and rounds down */
+    assert_int_equal(rks_cores_available(root), 1);
+    put("/sys/fs/cgroup/job/cpu.max", "10000 100000\n"); /* a tenth is one thread still */
+    assert_int_equal(rks_cores_available(root), 1);
+    put("/sys/fs/cgroup/job/cpu.max", "nonsense\n");
+    assert_int_equal(rks_cores_available(root), allowed_cores());
+}
+
+static void a_group_of_version_1_bounds_them_too(void **state)
+{
+    (void)state;
+    put("/proc/self/cgroup", "4:cpu,cpuacct:/job\n");
+    put("/sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "100000\n");
+    put("/sys/fs/cgroup/cpu/job/cpu.cfs_period_us", "100000\n");
+    assert_int_equal(rks_cores_available(root), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -101,6 +146,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_group_leaves_its_limit_less_what_is_in_use, begin, end),
         cmocka_unit_test_setup_teardown(a_container_sees_its_group_as_the_topmost_one, begin, end),
         cmocka_unit_test_setup_teardown(groups_of_version_1_count_too, begin, end),
+        cmocka_unit_test_setup_teardown(without_groups_cores_are_those_of_the_affinity, begin, end),
+        cmocka_unit_test_setup_teardown(a_group_s_time_bounds_the_cores, begin, end),
+        cmocka_unit_test_setup_teardown(a_group_of_version_1_bounds_them_too, begin, end),
         cmocka_unit_test(a_path_that_is_not_there_is_on_no_shared_file_system),
     };
     return cmocka_run_group_tests_name("available", tests, NULL, NULL);
