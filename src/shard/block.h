@@ -12,7 +12,9 @@
 enum {
     RKS_BLOCK_HEADER = 64,
     RKS_RECORD_HEADER = 24,
+    RKS_RECORD_CHECK_AT = 8,
     RKS_VALUE_IN_PAGE = 16,     /* a value above LMDB's in-page limit begins here in its page */
+    RKS_RECORD_STEP = 8,        /* records begin at multiples of it */
     RKS_LOCATOR_GROUP = 64,     /* rows that share a locator's base */
     RKS_SEGMENT_ROWS = 1 << 22, /* rows of one segment of the index */
     RKS_RECORD_ALIGNED = 1,     /* flag: the payload begins at a multiple of 64 in the file */
@@ -90,5 +92,15 @@ static inline uint64_t rks_locators_get(const uint8_t *segment, uint64_t rows, u
 /* Writes them from plain offsets; false where a group spans 32 GiB and more: such a segment holds
  * plain offsets (u64) instead. */
 bool rks_locators_put(uint8_t *segment, const uint64_t *offsets, uint64_t rows);
+
+/* Before each rks_block_next: a record's place follows from the one before, so the processor alone
+ * looks ahead too little. *asked begins as 0. */
+static inline void rks_block_look_ahead(const uint8_t *block, size_t size, size_t at, size_t *asked)
+{
+    const size_t far = 4096, line = 64;
+    size_t end = size - at < far ? size : at + far;
+    for (*asked = *asked < at ? at : *asked; *asked < end; *asked += line)
+        __builtin_prefetch(block + *asked);
+}
 
 #endif

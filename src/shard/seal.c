@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * seal.c: the index of a shard, made from its blocks alone.
+ * seal.c: the index of a shard, made from its blocks alone: what this writer has put into them is in
+ * its log (row_log.h), the others are walked.
  *
  * For each 4,194,304 rows one read transaction walks their blocks, then one write transaction puts
  * their segments into the database `index`, keyed "kind/number" ("column.3/number" for column 3 of
@@ -16,8 +17,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-
-enum { LOOK_AHEAD = 4096, CACHE_LINE = 64 };
 
 /* Where a walk over all samples stands. */
 typedef struct walk_place {
@@ -121,13 +120,23 @@ static rks_status open_block(walker *walk, const rks_lmdb_entry *entry, rks_bloc
     return RKS_OK;
 }
 
-/* A record's place follows from the one before, so the processor alone looks ahead too little.
- * *asked is where the next call goes on. */
-static void look_ahead(const rks_lmdb_entry *entry, size_t at, size_t *asked)
+/* The rows of this writer's own that it has logged; *done goes on by as many. */
+static void take_logged(walker *walk, uint64_t offset, const rks_block_info *info, uint32_t *done)
 {
-    size_t end = entry->size - at < LOOK_AHEAD ? entry->size : at + LOOK_AHEAD;
-    for (*asked = *asked < at ? at : *asked; *asked < end; *asked += CACHE_LINE)
-        __builtin_prefetch((const uint8_t *)entry->value + *asked);
+    const rks_row_log *log = &walk->writer->log;
+    while (*done < info->count && walk->at.row < walk->end_row) {
+        const rks_logged_row *row = rks_row_log_at(log, walk->at.row);
+        if (row == NULL)
+            return;
+        uint64_t index = walk->at.row % RKS_SEGMENT_ROWS;
+        rks_store_u32(walk->lengths + 4 * index, row->length);
+        rks_store_u64(walk->key_hashes + 8 * index, row->key_hash);
+        walk->offsets[index] = offset + (uint64_t)row->place * RKS_RECORD_STEP;
+        walk->at.row++;
+        walk->at.row_in_unit++;
+        walk->at.record++;
+        (*done)++;
+    }
 }
 
 static rks_status visit_block(void *user, const rks_lmdb_entry *entry, bool *stop, rks_error *err)
@@ -137,9 +146,13 @@ static rks_status visit_block(void *user, const rks_lmdb_entry *entry, bool *sto
     rks_status status = open_block(walk, entry, &info, err);
     size_t at = RKS_BLOCK_HEADER, asked = 0;
     uint32_t done = 0;
+    if (status == RKS_OK && walk->column < 0 && rks_row_log_at(&walk->writer->log, walk->at.row)) {
+        done = walk->at.record; /* the block's rows are all logged, or none */
+        take_logged(walk, entry->offset, &info, &done);
+    }
     while (status == RKS_OK && done < info.count && walk->at.row < walk->end_row) {
         rks_record_view view;
-        look_ahead(entry, at, &asked);
+        rks_block_look_ahead(entry->value, entry->size, at, &asked);
         status = rks_block_next(entry->value, entry->size, &at, &view, err);
         if (status != RKS_OK || done++ < walk->at.record)
             continue;
@@ -284,7 +297,7 @@ static rks_status index_pass(rks_shard_writer *writer, rks_manifest *manifest, i
             status = put_walked(&walk, manifest, first, walk.end_row - first, err);
     }
     if (column < 0)
-        manifest->largest = walk.largest;
+        manifest->largest = walk.largest > writer->log.largest ? walk.largest : writer->log.largest;
     if (walk.names_shard)
         manifest->names_shard = true;
     rks_free(walk.lengths);

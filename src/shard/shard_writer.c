@@ -15,8 +15,6 @@
 #include "shard/sums.h"
 #include "shard/writer_state.h"
 
-enum { SHOWN_KEY = 64 };
-
 static const uint64_t BLOCK_DEFAULT = UINT64_C(1) << 20, BLOCK_LEAST = UINT64_C(4) << 10,
                       BLOCK_MOST = UINT64_C(64) << 20, SAMPLE_DEFAULT = UINT64_C(1) << 30;
 
@@ -64,6 +62,7 @@ static rks_status take_shard_options(rks_shard_writer *writer, const rks_shard_o
     writer->build_id = options->build_id;
     writer->derived_keys = options->derived_keys;
     writer->unit_size = options->unit_size;
+    writer->threads = options->threads;
     rks_status status = rks_schema_parse(rks_schema_text(options->schema), &writer->schema, err);
     return status == RKS_OK ? take_index(writer, options, err) : status;
 }
@@ -99,10 +98,6 @@ static rks_status open_part(rks_shard_writer *writer, rks_error *err)
     uint64_t pages = rks_round_up(writer->block_limit, page);
     writer->block_limit = (size_t)((pages < 2 * page ? 2 * page : pages) - RKS_VALUE_IN_PAGE);
     status = rks_writer_resume(writer, err);
-    if (status == RKS_OK) {
-        writer->digester = rks_digester_create(err);
-        status = writer->digester == NULL ? RKS_ERR_MEMORY : RKS_OK;
-    }
     return status == RKS_OK ? rks_committer_create(writer->env, &writer->committer, err) : status;
 }
 
@@ -148,7 +143,7 @@ const rks_unit_summary *rks_shard_writer_units(const rks_shard_writer *writer, s
 
 /* ---- units ---- */
 
-static rks_status check_usable(const rks_shard_writer *writer, bool in_unit, rks_error *err)
+rks_status rks_shard_writer_usable(const rks_shard_writer *writer, bool in_unit, rks_error *err)
 {
     if (writer->sealed || writer->broken)
         return rks_fail(err, RKS_ERR_STATE, 0, "%s: the shard %s", writer->data_path,
@@ -162,198 +157,40 @@ static rks_status check_usable(const rks_shard_writer *writer, bool in_unit, rks
 rks_status rks_shard_writer_begin(rks_shard_writer *writer, uint64_t unit, const char *key_name,
                                   uint64_t first_source_row, rks_error *err)
 {
-    rks_status status = check_usable(writer, false, err);
-    if (status != RKS_OK)
-        return status;
-    if (unit > INT64_MAX)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "unit %" PRIu64 " is out of range", unit);
-    for (size_t i = 0; i < writer->units.count; i++)
-        if (writer->units.summaries[i].unit == unit)
-            return rks_fail(err, RKS_ERR_STATE, 0, "%s: unit %" PRIu64 " is there already",
-                            writer->data_path, unit);
-    if (writer->derived_keys && (key_name == NULL || key_name[0] == '\0'))
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "unit %" PRIu64 ": derived keys need its name",
-                        unit);
-    if (writer->derived_keys && !rks_key_name_fits(key_name))
-        return rks_fail(err, RKS_ERR_DATA, 0,
-                        "unit %" PRIu64 ": its name, \"%s\", is too long for keys of %d bytes",
-                        unit, key_name, RKS_KEY_MAX);
-    rks_free(writer->key_name);
-    writer->key_name = NULL;
-    writer->key_name_size = 0;
-    if (writer->derived_keys) {
-        writer->key_name = rks_strdup(key_name, err);
-        if (writer->key_name == NULL)
-            return RKS_ERR_MEMORY;
-        writer->key_name_size = strlen(key_name);
+    rks_unit_writer *begun = NULL;
+    rks_status status = rks_shard_writer_usable(writer, false, err);
+    if (status == RKS_OK)
+        status = rks_unit_writer_create(writer, unit, key_name, &begun, err);
+    if (status == RKS_OK)
+        status = rks_unit_writer_place(begun, first_source_row, err);
+    if (status == RKS_OK) {
+        writer->unit = begun;
+        begun = NULL;
     }
-    writer->unit = (rks_unit_summary){.unit = unit, .first_source_row = first_source_row};
-    writer->in_unit = true;
-    writer->tuple_count = 0;
-    rks_digester_reset(writer->digester);
-    return RKS_OK;
-}
-
-/* Hands the block over, with the unit's record where it ends. */
-static rks_status flush_block(rks_shard_writer *writer, const rks_buffer *unit, rks_error *err)
-{
-    uint8_t *block = writer->block;
-    size_t size = writer->block_at;
-    uint64_t number = writer->next_block;
-    if (block != NULL) {
-        size_t least = rks_lmdb_page_size(writer->env) + 8;
-        if (size < least) { /* into overflow pages */
-            memset(block + size, 0, least - size);
-            size = least;
-        }
-        rks_block_info info = {.unit = writer->unit.unit,
-                               .first_row = writer->block_first_row,
-                               .count = writer->block_count,
-                               .shard = writer->shard_id.high};
-        rks_block_finish(block, size, &info);
-        writer->block = NULL;
-        writer->next_block++;
-    }
-    rks_status status =
-        rks_committer_put(writer->committer, number, block, size, writer->units.count, unit, err);
-    writer->broken = writer->broken || status != RKS_OK;
+    rks_unit_writer_free(begun);
     return status;
-}
-
-/* Room for a record at writer->block_at. */
-static rks_status place_record(rks_shard_writer *writer, uint64_t size, uint32_t align,
-                               uint64_t *begin, rks_error *err)
-{
-    *begin = writer->block == NULL ? 0 : rks_record_place(writer->block_at, align);
-    if (writer->block != NULL && *begin + size > writer->block_limit) {
-        rks_status status = flush_block(writer, NULL, err);
-        if (status != RKS_OK)
-            return status;
-    }
-    if (writer->block == NULL) {
-        *begin = rks_record_place(RKS_BLOCK_HEADER, align);
-        uint64_t room = rks_round_up(*begin + size, 8);
-        if (room < writer->block_limit)
-            room = writer->block_limit;
-        rks_status status =
-            rks_committer_buffer(writer->committer, (size_t)room, &writer->block, err);
-        if (status != RKS_OK)
-            return status;
-        writer->block_at = RKS_BLOCK_HEADER;
-        writer->block_count = 0;
-        writer->block_first_row = writer->unit.samples;
-    }
-    return RKS_OK;
-}
-
-static void digest_tuple(rks_shard_writer *writer, uint64_t payload_hash, uint64_t key_hash,
-                         uint32_t length, uint32_t size)
-{
-    uint8_t *tuple = writer->tuples + RKS_DIGEST_TUPLE * writer->tuple_count++;
-    rks_store_u64(tuple, payload_hash);
-    rks_store_u64(tuple + 8, key_hash);
-    rks_store_u32(tuple + 16, length);
-    rks_store_u32(tuple + 20, size);
-    if (writer->tuple_count == RKS_DIGEST_TUPLES) {
-        rks_digester_update(writer->digester, writer->tuples, sizeof(writer->tuples));
-        writer->tuple_count = 0;
-    }
-}
-
-static rks_status check_new_key(const rks_shard_writer *writer, const void *key, size_t key_size,
-                                rks_error *err)
-{
-    if (writer->derived_keys && key != NULL)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "a key is given, but keys are derived");
-    if (!writer->derived_keys && key == NULL)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "no key is given, and keys are not derived");
-    if (!writer->derived_keys && (key_size == 0 || key_size > RKS_KEY_MAX))
-        return rks_fail(err, RKS_ERR_DATA, 0, "key \"%.*s\" of %zu bytes: 1 to %d are possible",
-                        (int)(key_size < SHOWN_KEY ? key_size : SHOWN_KEY), (const char *)key,
-                        key_size, RKS_KEY_MAX);
-    return RKS_OK;
 }
 
 rks_status rks_shard_writer_add(rks_shard_writer *writer, const rks_value *values, const void *key,
                                 size_t key_size, uint32_t length, uint32_t source_row,
                                 rks_error *err)
 {
-    uint64_t size = 0, plain = 0, begin = 0;
-    uint32_t align = 0;
-    char derived[RKS_KEY_MAX + 1];
-    rks_status status = check_usable(writer, true, err);
-    if (status == RKS_OK)
-        status = check_new_key(writer, key, key_size, err);
-    if (status == RKS_OK)
-        status = rks_record_measure(writer->schema, values, &size, &align, &plain, err);
-    if (status != RKS_OK)
-        return status;
-    size_t stored = writer->derived_keys ? 0 : key_size;
-    if (writer->derived_keys) {
-        key_size = rks_key_derive(writer->key_name, writer->key_name_size,
-                                  writer->unit.first_source_row + source_row, derived);
-        key = derived;
-    }
-    if (size > writer->max_sample)
-        return rks_fail(err, RKS_ERR_DATA, 0,
-                        "sample \"%.*s\": %" PRIu64 " bytes, at most %" PRIu64 " are allowed",
-                        (int)(key_size < SHOWN_KEY ? key_size : SHOWN_KEY), (const char *)key, size,
-                        writer->max_sample);
-    status = place_record(writer, RKS_RECORD_HEADER + size + stored, align, &begin, err);
-    if (status != RKS_OK)
-        return status;
-
-    uint8_t *record = writer->block + begin;
-    uint8_t *end = record + RKS_RECORD_HEADER + size + stored;
-    memset(writer->block + writer->block_at, 0, begin - writer->block_at);
-    rks_record_write(writer->schema, values, record + RKS_RECORD_HEADER);
-    memcpy(record + RKS_RECORD_HEADER + size, key, stored);
-    writer->block_at = (size_t)rks_round_up((uint64_t)(end - writer->block), 8);
-    memset(end, 0, writer->block_at - (size_t)(end - writer->block));
-
-    uint64_t payload_hash = rks_checksum64(record + RKS_RECORD_HEADER, (size_t)size);
-    uint64_t key_hash = rks_key_hash(key, key_size);
-    uint64_t check =
-        rks_record_digest(payload_hash, writer->shard_id, writer->rows + writer->unit.samples,
-                          key_hash, length, (uint32_t)size);
-    rks_record_header_put(record, (uint32_t)size, length, check, (uint16_t)stored, align,
-                          source_row);
-    digest_tuple(writer, payload_hash, key_hash, length, (uint32_t)size);
-    writer->block_count++;
-    writer->unit.samples++;
-    writer->unit.bytes += plain + stored;
-    return RKS_OK;
+    rks_status status = rks_shard_writer_usable(writer, true, err);
+    return status == RKS_OK ? rks_unit_writer_add(writer->unit, values, key, key_size, length,
+                                                  source_row, err)
+                            : status;
 }
 
 rks_status rks_shard_writer_end(rks_shard_writer *writer, uint64_t seen, uint64_t filtered,
                                 uint64_t bad, rks_error *err)
 {
-    rks_buffer record = {0};
-    rks_status status = check_usable(writer, true, err);
-    if (status != RKS_OK)
-        return status;
-    rks_digester_update(writer->digester, writer->tuples, RKS_DIGEST_TUPLE * writer->tuple_count);
-    writer->tuple_count = 0;
-    rks_unit_summary summary = writer->unit;
-    summary.seen = seen;
-    summary.filtered = filtered;
-    summary.bad = bad;
-    summary.digest = rks_digester_result(writer->digester);
-    status = rks_unit_encode(&summary, writer->rows,
-                             writer->next_block + (writer->block != NULL ? 1 : 0), writer->key_name,
-                             &record, err);
-    if (status == RKS_OK) {
-        rks_unit_stamp(record.data, record.size);
-        status = flush_block(writer, &record, err);
-    }
+    rks_status status = rks_shard_writer_usable(writer, true, err);
     if (status == RKS_OK)
-        status = rks_unit_list_add(&writer->units, &summary, writer->rows, writer->key_name, err);
+        status = rks_unit_writer_end(writer->unit, seen, filtered, bad, err);
     if (status == RKS_OK) {
-        writer->rows += summary.samples;
-        writer->in_unit = false;
+        rks_unit_writer_free(writer->unit);
+        writer->unit = NULL;
     }
-    writer->broken = writer->broken || status != RKS_OK;
-    rks_buffer_free(&record);
     return status;
 }
 
@@ -382,7 +219,7 @@ static rks_status finish_file(rks_shard_writer *writer, rks_manifest *manifest, 
         manifest->main = rks_checksum128(head, manifest->page_size);
     if (status == RKS_OK)
         status = rks_sums_write(writer->data_path, manifest->file_size, writer->sums_path,
-                                &manifest->sums, err);
+                                writer->threads, &manifest->sums, err);
     if (status == RKS_OK)
         status = rks_manifest_encode(manifest, &text, &size, NULL, err);
     if (status == RKS_OK)
@@ -395,7 +232,7 @@ static rks_status finish_file(rks_shard_writer *writer, rks_manifest *manifest, 
 
 rks_status rks_shard_writer_seal(rks_shard_writer *writer, rks_error *err)
 {
-    rks_status status = check_usable(writer, false, err);
+    rks_status status = rks_shard_writer_usable(writer, false, err);
     if (status != RKS_OK)
         return status;
     rks_manifest manifest = {.shard_id = writer->shard_id,
@@ -435,16 +272,15 @@ void rks_shard_writer_close(rks_shard_writer *writer)
     if (writer == NULL)
         return;
     if (writer->committer != NULL) {
-        rks_committer_drop(writer->committer, writer->block);
+        rks_unit_writer_free(writer->unit);
         rks_committer_free(writer->committer); /* commits the finished units */
     }
     rks_lmdb_close(writer->env);
     rks_lock_file_release(writer->lock);
     rks_unit_list_free(&writer->units);
-    rks_digester_free(writer->digester);
+    rks_row_log_free(&writer->log);
     rks_schema_free(writer->schema);
     rks_free(writer->index);
-    rks_free(writer->key_name);
     rks_free(writer->data_path);
     rks_free(writer->sums_path);
     rks_free(writer->manifest_path);

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * shard_writer.h: writing one shard: units of samples in, a sealed file with sums and manifest
- * out. One thread at a time. Files: NAME.rks (LMDB), NAME.sums, NAME.json, and NAME.lock while a
- * writer lives. A shard without NAME.json is not sealed. */
+ * out. Files: NAME.rks (LMDB), NAME.sums, NAME.json, and NAME.lock while a
+ * writer lives. A shard without NAME.json is not sealed.
+ *
+ * Threads  One at a time, but for units that are written ahead (rks_unit_writer): each of them by a
+ *          thread of its own; they get their places in order. The file's bytes are the same. */
 #ifndef RKS_SHARD_SHARD_WRITER_H
 #define RKS_SHARD_SHARD_WRITER_H
 
@@ -21,6 +24,7 @@ typedef struct rks_shard_options {
     bool no_lock;      /* write all the same where the file system has no locks */
     bool derived_keys; /* keys are not stored: "unit name:row" */
     uint64_t unit_size; /* of the build, for the record; 0: its units have none */
+    uint32_t threads;   /* that compute the file's sums; 0: the caller's alone */
 } rks_shard_options;
 
 /* What a unit held, once finished. */
@@ -54,6 +58,28 @@ rks_status rks_shard_writer_add(rks_shard_writer *writer, const rks_value *value
 /* The unit's end: its record goes into the transaction of its last block. */
 rks_status rks_shard_writer_end(rks_shard_writer *writer, uint64_t seen, uint64_t filtered,
                                 uint64_t bad, rks_error *err);
+/* A unit that is written ahead, while the units before it are written too. Without a place it keeps
+ * its blocks in memory. */
+typedef struct rks_unit_writer rks_unit_writer;
+
+/* Any thread. */
+rks_status rks_unit_writer_create(rks_shard_writer *shard, uint64_t unit, const char *key_name,
+                                  rks_unit_writer **writer, rks_error *err);
+/* As rks_shard_writer_add, but without a place the error about a sample that is too large names the
+ * wrong row in a derived key; nothing was added then, and the call can be made again. */
+rks_status rks_unit_writer_add(rks_unit_writer *unit, const rks_value *values, const void *key,
+                               size_t key_size, uint32_t length, uint32_t source_row,
+                               rks_error *err);
+/* Bytes of the blocks that wait. */
+uint64_t rks_unit_writer_kept(const rks_unit_writer *unit);
+/* From here to the end it is this unit's turn: all units before it in the file have ended, and no
+ * other thread uses the shard but to create units and to add to them. */
+rks_status rks_unit_writer_place(rks_unit_writer *unit, uint64_t first_source_row, rks_error *err);
+rks_status rks_unit_writer_end(rks_unit_writer *unit, uint64_t seen, uint64_t filtered,
+                               uint64_t bad, rks_error *err);
+/* Before the shard is sealed or closed. What has not ended is lost. NULL is accepted. */
+void rks_unit_writer_free(rks_unit_writer *unit);
+
 /* Commits, builds the index, sums and manifest, makes all of it durable. The writer is then only
  * closed. */
 rks_status rks_shard_writer_seal(rks_shard_writer *writer, rks_error *err);

@@ -4,6 +4,9 @@
 #include "shard/sums.h"
 
 #include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
 #include "base/bytes.h"
@@ -12,32 +15,97 @@
 #include "base/file.h"
 #include "base/memory.h"
 
-static rks_status compute(int fd, const char *path, uint64_t file_size, uint8_t *sums,
-                          rks_error *err)
+enum { EACH_LEAST = 16 }; /* chunks: fewer are not worth a thread */
+
+/* A file whose sums several threads compute, each of the next chunk that none has taken. */
+typedef struct summing {
+    int fd;
+    const char *path;
+    uint64_t file_size;
+    uint8_t *sums;
+    atomic_uint_fast64_t next; /* chunk */
+    atomic_bool stop;          /* one has failed */
+} summing;
+
+typedef struct summer {
+    summing *file;
+    pthread_t thread;
+    rks_status status;
+    rks_error error;
+} summer;
+
+static rks_status sum_chunks(summing *file, rks_error *err)
 {
-    uint8_t *chunk = rks_alloc_raw(RKS_SUMS_CHUNK, 1, err);
-    if (chunk == NULL)
-        return RKS_ERR_MEMORY;
-    rks_status status = RKS_OK;
-    for (uint64_t at = 0; at < file_size; at += RKS_SUMS_CHUNK) {
-        uint64_t left = file_size - at;
+    uint8_t *bytes = rks_alloc_raw(RKS_SUMS_CHUNK, 1, err);
+    rks_status status = bytes == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    while (status == RKS_OK && !file->stop) {
+        uint64_t chunk = atomic_fetch_add(&file->next, 1), at = chunk * RKS_SUMS_CHUNK;
+        if (at >= file->file_size)
+            break;
+        uint64_t left = file->file_size - at;
         size_t size = left < RKS_SUMS_CHUNK ? (size_t)left : RKS_SUMS_CHUNK;
-        status = rks_file_read_at(fd, path, at, chunk, size, err);
+        status = rks_file_read_at(file->fd, file->path, at, bytes, size, err);
         if (status == RKS_OK)
             status = rks_check_interrupt(err);
         if (status != RKS_OK)
             break;
-        rks_digest sum = rks_checksum128(chunk, size);
-        uint8_t *entry = sums + at / RKS_SUMS_CHUNK * RKS_DIGEST_SIZE;
+        rks_digest sum = rks_checksum128(bytes, size);
+        uint8_t *entry = file->sums + chunk * RKS_DIGEST_SIZE;
         rks_store_u64(entry, sum.low);
         rks_store_u64(entry + 8, sum.high);
     }
-    rks_free(chunk);
+    if (status != RKS_OK)
+        file->stop = true;
+    rks_free(bytes);
+    return status;
+}
+
+static void *summer_main(void *user)
+{
+    summer *self = user;
+    rks_interrupt_from(&self->file->stop); /* the caller hears of interrupts */
+    self->status = sum_chunks(self->file, &self->error);
+    return NULL;
+}
+
+static bool start_summer(summer *made, summing *file)
+{
+    sigset_t all, before;
+    *made = (summer){.file = file};
+    sigfillset(&all); /* signals are for the program's threads */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int code = pthread_create(&made->thread, NULL, summer_main, made);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return code == 0;
+}
+
+static rks_status compute(int fd, const char *path, uint64_t file_size, uint32_t threads,
+                          uint8_t *sums, rks_error *err)
+{
+    summing file = {.fd = fd, .path = path, .file_size = file_size, .sums = sums};
+    summer others[RKS_SUMS_THREADS - 1];
+    uint64_t chunks = rks_sums_count(file_size);
+    uint32_t started = 0;
+    threads = threads < RKS_SUMS_THREADS ? threads : RKS_SUMS_THREADS;
+    while (started + 1 < threads && started + 1 < chunks / EACH_LEAST &&
+           start_summer(&others[started], &file))
+        started++;
+    rks_status status = sum_chunks(&file, err);
+    for (uint32_t i = 0; i < started; i++) {
+        pthread_join(others[i].thread, NULL);
+        /* What it made of another one's failure does not matter. */
+        if (status == RKS_OK && others[i].status != RKS_OK &&
+            others[i].status != RKS_ERR_CANCELLED) {
+            status = others[i].status;
+            if (err != NULL)
+                *err = others[i].error;
+        }
+    }
     return status;
 }
 
 rks_status rks_sums_write(const char *path, uint64_t file_size, const char *sums_path,
-                          rks_digest *digest, rks_error *err)
+                          uint32_t threads, rks_digest *digest, rks_error *err)
 {
     int fd = -1;
     uint8_t *sums = NULL;
@@ -52,7 +120,7 @@ rks_status rks_sums_write(const char *path, uint64_t file_size, const char *sums
                           path, found, file_size);
     if (status == RKS_OK) {
         sums = rks_alloc_raw(size, 1, err);
-        status = sums == NULL ? RKS_ERR_MEMORY : compute(fd, path, file_size, sums, err);
+        status = sums == NULL ? RKS_ERR_MEMORY : compute(fd, path, file_size, threads, sums, err);
     }
     if (status == RKS_OK)
         status = rks_file_replace(sums_path, sums, size, err);

@@ -7,7 +7,7 @@
 
 #include "base/checksum.h"
 
-enum { RKS_SUMS_CHUNK = 1 << 20 };
+enum { RKS_SUMS_CHUNK = 1 << 20, RKS_SUMS_THREADS = 4 };
 
 /* How many sums a file of that size has. */
 static inline uint64_t rks_sums_count(uint64_t file_size)
@@ -16,9 +16,10 @@ static inline uint64_t rks_sums_count(uint64_t file_size)
 }
 
 /* Reads all of `path`, which must be `file_size` bytes, and writes its sums to `sums_path`,
- * durably. *digest is the XXH3-128 of that file. */
+ * durably; by so many threads (0: the caller's alone), RKS_SUMS_THREADS at most. *digest is the
+ * XXH3-128 of that file. */
 rks_status rks_sums_write(const char *path, uint64_t file_size, const char *sums_path,
-                          rks_digest *digest, rks_error *err);
+                          uint32_t threads, rks_digest *digest, rks_error *err);
 /* Loads sums of a file of `file_size` bytes, compared with their digest. rks_free(*sums). */
 rks_status rks_sums_load(const char *sums_path, uint64_t file_size, rks_digest digest,
                          rks_digest **sums, rks_error *err);

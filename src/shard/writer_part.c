@@ -169,5 +169,6 @@ rks_status rks_writer_resume(rks_shard_writer *writer, rks_error *err)
         writer->rows =
             writer->units.first_rows[count - 1] + writer->units.summaries[count - 1].samples;
     writer->resumed_blocks = writer->next_block;
+    writer->log.first = writer->rows;
     return status;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * writer_state.h: what shard_writer.c, writer_part.c and seal.c share. */
+ * writer_state.h: what shard_writer.c, unit_writer.c, writer_part.c and seal.c
+ * share. */
 #ifndef RKS_SHARD_WRITER_STATE_H
 #define RKS_SHARD_WRITER_STATE_H
 
@@ -8,6 +9,7 @@
 #include "shard/committer.h"
 #include "shard/lmdb_env.h"
 #include "shard/manifest.h"
+#include "shard/row_log.h"
 #include "base/lock_file.h"
 #include "shard/shard_writer.h"
 
@@ -30,28 +32,22 @@ struct rks_shard_writer {
     size_t index_count;
     bool derived_keys;
     uint64_t unit_size; /* 0: not recorded */
+    uint32_t threads;   /* for the sums */
     bool sealed;
     bool broken; /* a unit lost bytes on the way: only close is left */
 
     rks_unit_list units; /* finished, in file order */
     uint64_t rows;       /* in them */
     uint64_t next_block;
+    rks_row_log log;         /* of rows that this writer has put */
     uint64_t resumed_blocks; /* that an earlier writer left: the seal checks them */
 
-    bool in_unit;
-    rks_unit_summary unit;
-    char *key_name;
-    size_t key_name_size;
-    rks_digester *digester;
-    uint8_t tuples[RKS_DIGEST_TUPLE * RKS_DIGEST_TUPLES]; /* not digested yet */
-    size_t tuple_count;
-
-    uint8_t *block; /* being filled; NULL: none */
-    size_t block_at;
-    uint32_t block_count;
-    uint64_t block_first_row;
+    bool in_unit;          /* a unit has its place and has not ended */
+    rks_unit_writer *unit; /* of rks_shard_writer_begin */
 };
 
+/* Neither sealed nor broken, and in a unit or not. */
+rks_status rks_shard_writer_usable(const rks_shard_writer *writer, bool in_unit, rks_error *err);
 /* Takes over what is committed, drops what is not finished; a new part gets its id. */
 rks_status rks_writer_resume(rks_shard_writer *writer, rks_error *err);
 /* Writes the index into the file: what the committer put is committed, env is ours. On success

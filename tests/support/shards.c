@@ -353,7 +353,7 @@ void shards_seal_again(const uint8_t *bytes, size_t size, uint32_t page_size)
     else
         manifest->main = rks_checksum128(bytes + manifest->main_page, manifest->page_size);
     snprintf(sums, sizeof(sums), "%s", shards_path("a.sums"));
-    assert_ok(rks_sums_write(shards_path("a.rks"), size, sums, &manifest->sums, &err), &err);
+    assert_ok(rks_sums_write(shards_path("a.rks"), size, sums, 2, &manifest->sums, &err), &err);
     assert_ok(rks_manifest_encode(manifest, &text, &text_size, NULL, &err), &err);
     shards_store(shards_here, "a.json", text, text_size);
     rks_free(text);

@@ -351,7 +351,7 @@ static void sums_are_those_of_each_mib(void **state)
     memset(bytes, 'x', size);
     assert_ok(rks_file_replace(path_of("a.rks"), bytes, size, &err), &err);
     rks_digest digest, *sums = NULL;
-    assert_ok(rks_sums_write(path_of("a.rks"), size, path_of("a.sums"), &digest, &err), &err);
+    assert_ok(rks_sums_write(path_of("a.rks"), size, path_of("a.sums"), 1, &digest, &err), &err);
     assert_ok(rks_sums_load(path_of("a.sums"), size, digest, &sums, &err), &err);
     assert_true(rks_digest_equal(sums[0], rks_checksum128(bytes, RKS_SUMS_CHUNK)));
     assert_true(rks_digest_equal(sums[1], rks_checksum128(bytes, 5)));
@@ -361,12 +361,41 @@ static void sums_are_those_of_each_mib(void **state)
     digest.low++;
     assert_fails(RKS_ERR_CORRUPT, rks_sums_load(path_of("a.sums"), size, digest, &sums, &err));
     assert_fails(RKS_ERR_IO,
-                 rks_sums_write(path_of("a.rks"), size + 1, path_of("a.sums"), &digest, &err));
+                 rks_sums_write(path_of("a.rks"), size + 1, path_of("a.sums"), 1, &digest, &err));
     assert_ok(rks_file_replace(path_of("a.rks"), "", 0, &err), &err);
-    assert_ok(rks_sums_write(path_of("a.rks"), 0, path_of("a.sums"), &digest, &err), &err);
+    assert_ok(rks_sums_write(path_of("a.rks"), 0, path_of("a.sums"), 1, &digest, &err), &err);
     assert_ok(rks_sums_load(path_of("a.sums"), 0, digest, &sums, &err), &err);
     rks_free(sums);
     free(bytes);
+    directory_end();
+}
+
+static void any_number_of_threads_makes_the_same_sums(void **state)
+{
+    (void)state;
+    directory_begin();
+    size_t size = 70 * (size_t)RKS_SUMS_CHUNK + 5;
+    uint8_t *bytes = malloc(size);
+    for (size_t i = 0; i < size; i++)
+        bytes[i] = (uint8_t)(i * 7 + i / 4099);
+    assert_ok(rks_file_replace(path_of("a.rks"), bytes, size, &err), &err);
+    free(bytes);
+    rks_digest first = {0}, digest;
+    for (uint32_t threads = 0; threads <= 9; threads++) {
+        assert_ok(rks_sums_write(path_of("a.rks"), size, path_of("a.sums"), threads, &digest, &err),
+                  &err);
+        first = threads == 0 ? digest : first;
+        assert_true(rks_digest_equal(digest, first));
+    }
+    for (long nth = 1; nth <= 5; nth++) { /* a chunk each, and the sums */
+        rks_memory_fail_at(nth);
+        rks_status status =
+            rks_sums_write(path_of("a.rks"), size, path_of("a.sums"), 4, &digest, &err);
+        rks_memory_fail_at(0);
+        assert_true(status == RKS_ERR_MEMORY || status == RKS_OK); /* more than are asked for */
+        assert_true(nth > 2 || status == RKS_ERR_MEMORY);
+    }
+    assert_int_equal(rks_memory_in_use(), 0);
     directory_end();
 }
 
@@ -385,6 +414,7 @@ int main(void)
         cmocka_unit_test(a_unit_has_these_bytes),
         cmocka_unit_test(a_unit_list_comes_back_and_damage_is_refused),
         cmocka_unit_test(sums_are_those_of_each_mib),
+        cmocka_unit_test(any_number_of_threads_makes_the_same_sums),
     };
     return cmocka_run_group_tests_name("manifest", tests, NULL, NULL);
 }
