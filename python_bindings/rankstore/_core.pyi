@@ -133,7 +133,7 @@ def build(group: Group, sources: Sequence[str], directory: str, *, schema: str |
           length_fn: Callable[[dict[str, Any]], int] | None = None, columns: str | None = None,
           no_lock: bool = False, json_path: str | None = None, flatten: bool = False,
           extra: str | None = None, made_from: str | None = None, dtype: str | None = None,
-          wait: bool = False) -> dict[str, Any]:
+          wait: bool = False, threads: int | None = None) -> dict[str, Any]:
     """COLLECTIVE. rks_build: the report as a dict {samples, duplicates, sampled_out, filtered, bad, bytes, input_bytes, not_read,
     units, units_resumed, unit_size, collectives, seconds, dataset, bad_first, json_columns, object_columns, length}. `filter` sees a dict of the sample's columns, (bytes, dims, type)
     or None each, copies; truth keeps the sample. What it raises is raised on all ranks, as DataError, and is the cause of this

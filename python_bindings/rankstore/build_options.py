@@ -80,6 +80,7 @@ class Options:
     same_on_all: bool = False
     no_lock: bool = field(default=False, compare=False)
     wait: bool = field(default=False, compare=False)
+    threads: int | None = field(default=None, compare=False)
     keeps_schema: bool = field(default=False, compare=False)  # it is the dataset's: columns that it lacks are refused
 
     def check(self) -> None:

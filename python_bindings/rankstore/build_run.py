@@ -271,7 +271,7 @@ def _build_core(group: Group, files: CoreFiles, directory: str, options: Options
         functions["length_fn"] = seen("length", length_of(options.length))
     try:
         return _core.build(group.core, files.paths, directory, schema=options.asked_schema, format=files.format,
-                           flatten=options.flatten, progress=report, made_from=note, **functions,
+                           flatten=options.flatten, progress=report, made_from=note, threads=options.threads, **functions,
                            **{**options.for_core(), **options.for_reading()})
     except RankStoreError as failed:
         found = re.match("(.+?): (filter|length): ", failed.text)

@@ -41,7 +41,7 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
           unit_size: int | str | None = None, columns: str | None = None,
           count: Mapping[str, counting.Rule] | None = None, each_rank: bool = False,
           same_on_all: bool = False, no_lock: bool = False, json_path: str | None = None, flatten: bool = False,
-          extra: str | None = None, dtype: Any = None, wait: bool = False) -> Dataset:
+          extra: str | None = None, dtype: Any = None, wait: bool = False, threads: int | None = None) -> Dataset:
     """COLLECTIVE. Builds a dataset and opens it. The same call resumes an interrupted build.
 
     source: what to read, one of
@@ -128,6 +128,9 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
     wait: bool. If another build runs in `out`, wait for its end (a line names its host and process), and then open what it
         made, as without the wait: if source, options and code are the same, or with reuse=True. A build that was killed is
         gone on with; one that gives no sign of life within the silence limit is a PeerError. Default: False, a StateError.
+    threads: int. Threads that read files on this rank; the dataset is the same. Each beyond the first may hold 64 MiB. Default:
+        the cores that this process may use, divided by the node's ranks, at most 4. With filter, map or a function for
+        length or key, one thread reads.
 
     Returns the open Dataset; its `report` is a BuildReport. Raises on all ranks: CallbackError (your function or the source
     raised), DataError, ArgumentError, NotFoundError, StateError, CancelledError, IOFailedError.
@@ -143,7 +146,7 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
                       where, length_unit, optional_bytes("max_sample", max_sample), skip_bad, replace, reuse, unit_samples,
                       progress, optional_bytes("max_total", max_total), min_length, max_length, sample, seed, dedup,
                       append, optional_bytes("unit_size", unit_size), columns, json_path, flatten, extra, infer_all,
-                      item_name(dtype), each_rank, same_on_all, no_lock, wait)
+                      item_name(dtype), each_rank, same_on_all, no_lock, wait, threads=threads)
     options.check()
     group = group or current()
     if not isinstance(out, (str, os.PathLike)):

@@ -94,12 +94,13 @@ static rks_status own_length(void *user, const rks_sample *sample, uint64_t *len
 
 bool core_build_options(core_build_given *from, core_callbacks *calls, rks_build_options *options)
 {
-    uint64_t unit = 1;
+    uint64_t unit = 1, threads = 0;
     if (!core_number(from->length_unit, "length_unit", 1, UINT32_MAX, &unit) ||
         !core_number(from->max_sample, "max_sample", 1, UINT64_MAX, &options->max_sample) ||
         !core_number(from->max_total, "max_total", 1, UINT64_MAX, &options->max_total) ||
         !core_number(from->unit_size, "unit_size", 1, UINT64_MAX, &options->unit_size) ||
         !core_number(from->block_size, "block_size", 1, UINT64_MAX, &options->block_size) ||
+        !core_number(from->threads, "threads", 1, UINT32_MAX, &threads) ||
         !core_texts_take(from->index, "index", &from->names) ||
         (from->filter != NULL && !core_callable(from->filter, "filter", &calls->filter)) ||
         (from->length_fn != NULL &&
@@ -112,6 +113,7 @@ bool core_build_options(core_build_given *from, core_callbacks *calls, rks_build
         !core_number(from->sample, "sample", 1, UINT32_MAX, &options->sample) ||
         !core_number(from->seed, "seed", 0, INT64_MAX, &options->seed))
         return false;
+    options->threads = (uint32_t)threads;
     options->min_length = (uint32_t)least;
     options->max_length = (uint32_t)most;
     options->dedup = from->dedup != 0;
@@ -181,7 +183,8 @@ static PyObject *build(PyObject *self, PyObject *arguments, PyObject *keywords)
                             "block_size",  "progress",   "min_length",  "max_length", "sample",
                             "sample_rate", "seed",       "dedup",       "max_total",  "append",
                             "length_fn",   "columns",    "no_lock",     "json_path",  "flatten",
-                            "extra",       "made_from",  "dtype",       "wait",       NULL};
+                            "extra",       "made_from",  "dtype",       "wait",       "threads",
+                            NULL};
     PyObject *group, *sequence, *built = NULL;
     const char *directory;
     core_texts sources = {0};
@@ -190,14 +193,14 @@ static PyObject *build(PyObject *self, PyObject *arguments, PyObject *keywords)
     rks_build_options options;
     rks_build_options_default(&options);
     if (!PyArg_ParseTupleAndKeywords(
-            arguments, keywords, "OOs|$zzzzOzOOOppOOOOOOdOpOpOzpzpzzzp:build", names, &group, &sequence,
+            arguments, keywords, "OOs|$zzzzOzOOOppOOOOOOdOpOpOzpzpzzzpO:build", names, &group, &sequence,
             &directory, &options.schema, &options.format, &options.key, &options.length,
             &from.length_unit, &options.where, &from.index, &from.filter, &from.max_sample,
             &from.skip_bad, &from.replace, &from.unit_size, &from.block_size, &from.progress,
             &from.min_length, &from.max_length, &from.sample, &options.sample_rate, &from.seed,
             &from.dedup, &from.max_total, &from.append, &from.length_fn, &options.columns,
             &from.no_lock, &options.json_path, &from.flatten, &options.extra, &options.made_from,
-            &options.dtype, &from.wait))
+            &options.dtype, &from.wait, &from.threads))
         return NULL;
     if (core_texts_take(sequence, "sources", &sources) &&
         core_build_options(&from, &calls, &options))

@@ -16,7 +16,7 @@ typedef struct core_callbacks {
 /* Options as Python objects, NULL where not given. */
 typedef struct core_build_given {
     PyObject *length_unit, *index, *filter, *length_fn, *max_sample, *max_total, *unit_size,
-        *block_size, *progress;
+        *block_size, *progress, *threads;
     PyObject *min_length, *max_length, *sample, *seed;
     int skip_bad, own_keys, own_lengths, replace, dedup, append, no_lock, flatten, wait;
     core_texts names; /* of index */

@@ -42,6 +42,7 @@
 #include "builder/input.h"
 #include "builder/kept.h"
 #include "builder/parts.h"
+#include "builder/read_units.h"
 #include "dataset/directory.h"
 #include "ingest/format.h"
 #include "ingest/ingest.h"
@@ -77,6 +78,7 @@ typedef struct build {
     rks_buffer bad;
     /* progress of this rank */
     uint64_t done, total, samples, last_tick_ms;
+    uint32_t threads; /* of this rank */
 } build;
 
 /* ---- schema ----------------------------------------------------------------------------- */
@@ -342,6 +344,7 @@ static rks_status open_parts(build *b, rks_status *own, rks_error *err)
         options.shard.index = b->options.index;
         options.shard.index_count = b->options.index_count;
         options.shard.unit_size = b->options.unit_size;
+        options.shard.threads = b->threads;
         options.shard.derived_keys = rks_selector_derived_keys(b->selector);
     }
     rks_status status = rks_parts_open(b->group, b->directory, own, &options, &b->parts, err);
@@ -364,12 +367,6 @@ static rks_status open_parts(build *b, rks_status *own, rks_error *err)
 static bool learns_rows(const build *b)
 {
     return rks_group_size(b->group) == 1;
-}
-
-static void learn_rows(build *b, size_t unit, uint64_t seen)
-{
-    if (learns_rows(b) && rks_input_goes_on(b->input, unit))
-        b->first_rows[unit + 1] = b->first_rows[unit] + seen;
 }
 
 /* COLLECTIVE, if units begin inside a file. Units of parts that were taken over know their rows.
@@ -431,26 +428,18 @@ static void show(const build *b, uint64_t done, uint64_t samples)
         b->options.progress(b->options.progress_user, "build", done, b->total, samples);
 }
 
-static rks_status on_unit_progress(void *user, uint64_t unit_bytes, uint64_t samples,
-                                   rks_error *err)
+static rks_status on_progress(void *user, uint64_t bytes, uint64_t samples, rks_error *err)
 {
     build *b = user;
     uint64_t now = rks_now_ms();
+    b->done = bytes;
+    b->samples = samples;
     if (now - b->last_tick_ms < 100)
         return RKS_OK;
     b->last_tick_ms = now;
-    report_build_progress(b, b->done + unit_bytes, b->samples + samples);
-    show(b, b->done + unit_bytes, b->samples + samples);
+    report_build_progress(b, bytes, samples);
+    show(b, bytes, samples);
     return rks_group_must_stop(b->group, err);
-}
-
-static char *keep_schema(void *user, const char *schema)
-{
-    build *b = user;
-    char *path = rks_parts_keep_schema(b->parts, schema);
-    char *made = path == NULL ? NULL : rks_format(NULL, "\"$(cat '%s')\"", path);
-    rks_free(path);
-    return made;
 }
 
 /* Rank 0 has read its share, and the others have not. */
@@ -460,40 +449,29 @@ static void while_others_read(void *user)
     show(b, b->done, b->samples);
 }
 
-static rks_status read_unit(build *b, size_t unit, rks_error *err)
-{
-    rks_shard_writer *writer = NULL;
-    const rks_ingest_progress progress = {on_unit_progress, b, keep_schema};
-    const rks_ingest_options reading = rks_build_ingest_options(&b->options);
-    rks_status status = rks_parts_writer(b->parts, &writer, err);
-    if (status == RKS_OK)
-        status = rks_ingest_unit(b->input, unit, b->first_rows[unit], b->schema, &reading,
-                                 b->selector, writer, &b->bad, &progress, err);
-    if (status != RKS_OK)
-        return status;
-    rks_behind_leave(b->behind, b->input, unit);
-    size_t count = 0;
-    const rks_unit_summary *units = rks_shard_writer_units(writer, &count);
-    b->samples += units[count - 1].samples;
-    learn_rows(b, unit, units[count - 1].seen);
-    b->done += b->input->units[unit].size;
-    return RKS_OK;
-}
-
 static rks_status read_units(build *b, rks_error *err)
 {
-    rks_status status = RKS_OK;
+    const rks_ingest_options options = rks_build_ingest_options(&b->options);
+    const rks_read_units reading = {.input = b->input,
+                                    .parts = b->parts,
+                                    .owners = b->owners,
+                                    .rank = rks_group_rank(b->group),
+                                    .first_rows = b->first_rows,
+                                    .learns_rows = learns_rows(b),
+                                    .threads = b->threads,
+                                    .schema = b->schema,
+                                    .options = &options,
+                                    .bad = &b->bad,
+                                    .behind = b->behind,
+                                    .tick = on_progress,
+                                    .user = b};
     report_build_progress(b, 0, 0);
-    for (size_t unit = 0; status == RKS_OK && unit < b->input->unit_count; unit++) {
-        const rks_unit_summary *finished = rks_parts_finished(b->parts, unit);
-        if (finished != NULL)
-            learn_rows(b, unit, finished->seen);
-        else if (b->owners[unit] == rks_group_rank(b->group))
-            status = read_unit(b, unit, err);
-    }
-    if (status == RKS_OK)
-        report_build_progress(b, b->done, b->samples);
-    return status;
+    rks_status status = rks_read_units_run(&reading, &b->samples, err);
+    if (status != RKS_OK)
+        return status;
+    b->done = b->total;
+    report_build_progress(b, b->done, b->samples);
+    return RKS_OK;
 }
 
 /* COLLECTIVE. `status`: this rank's own. */
@@ -552,6 +530,7 @@ rks_status rks_build(rks_group *group, const char *const *sources, size_t source
     uint64_t begun = rks_now_ns(), begun_in = rks_group_collectives(group);
     rks_status status = rks_build_options_take(options, &b.options, err);
     b.given_key = b.options.key;
+    b.threads = rks_build_threads(group, &b.options);
     if (status == RKS_OK)
         status = look_at_input(&b, sources, source_count, directory, err);
     status = agree_input(&b, status, &agreed, err);

@@ -23,6 +23,11 @@ typedef struct rks_selection {
 } rks_selection;
 rks_selection rks_build_selection(const rks_build_options *options);
 
+/* Threads of this rank: the option, else the node's cores shared by its ranks, RKS_BUILD_THREADS at
+ * most, since one thread puts into LMDB what the others read. */
+enum { RKS_BUILD_THREADS = 4, RKS_BUILD_THREADS_MOST = 64 };
+uint32_t rks_build_threads(const rks_group *group, const rks_build_options *options);
+
 /* The `length` to record where none is given: the first column of variable size but "__key__", which
  * names a sample and measures nothing, else the first array of fixed size; never the key. NULL
  * if a length is given, if the schema has none of these, or if the column is the very first one of

@@ -7,9 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/available.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "builder/build.h"
+#include "group/group.h"
 
 void (rks_build_options_default)(rks_build_options *options)
 {
@@ -67,10 +69,24 @@ rks_status rks_build_options_take(const rks_build_options *given, rks_build_opti
         if (i == RKS_MADE_FROM_MAX || made_from[i] < ' ' || made_from[i] > '~')
             return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                             "made_from: at most %d printable ASCII characters", RKS_MADE_FROM_MAX);
+    if (options->threads > RKS_BUILD_THREADS_MOST)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "threads: %" PRIu32 " is above %d",
+                        options->threads, RKS_BUILD_THREADS_MOST);
     if (options->unit_size != 0 && options->unit_size < 4 << 10)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "unit_size: %" PRIu64 " is below 4 KiB",
                         options->unit_size);
     return RKS_OK;
+}
+
+uint32_t rks_build_threads(const rks_group *group, const rks_build_options *options)
+{
+    if (options->threads != 0)
+        return options->threads;
+    uint32_t ranks = 0, node = rks_group_node(group), cores = rks_cores_available("");
+    for (uint32_t rank = 0; rank < rks_group_size(group); rank++)
+        ranks += rks_group_node_of(group, rank) == node;
+    uint32_t each = cores / ranks;
+    return each == 0 ? 1 : each < RKS_BUILD_THREADS ? each : RKS_BUILD_THREADS;
 }
 
 const char *rks_build_default_length(const rks_schema *schema, const rks_build_options *options)

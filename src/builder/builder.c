@@ -162,6 +162,7 @@ rks_status rks_builder_begin(rks_group *group, rks_status status, const char *di
         parts.shard.index = (const char *const *)opened->index;
         parts.shard.index_count = opened->options.index_count;
         parts.shard.unit_size = opened->options.unit_size;
+        parts.shard.threads = rks_build_threads(group, &opened->options);
         parts.shard.derived_keys =
             !opened->options.own_keys && rks_selector_derived_keys(opened->selector);
         rks_status own = status;

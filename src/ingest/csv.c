@@ -233,7 +233,7 @@ static rks_status read_records(rks_job *job, taker *t, const char *path, rks_err
         if (rks_job_takes(job))
             status = add_csv_row(job, t, &record, err);
         if (status != RKS_OK)
-            snprintf(row, sizeof(row), "row %" PRIu64, job->first_row + job->rows);
+            snprintf(row, sizeof(row), "row %" PRIu64, rks_job_row_number(job));
         status = rks_job_row(job, &place, status, err);
         if (status == RKS_OK)
             status =

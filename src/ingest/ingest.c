@@ -13,11 +13,33 @@
 #include "ingest/unpack.h"
 #include "shard/block.h"
 
-enum { BAD_ROOM = 64 << 10 };
+enum { BAD_ROOM = 64 << 10, KEPT_MOST = 64 << 20 };
+
+rks_status rks_job_take_turn(rks_job *job, rks_error *err)
+{
+    if (job->turn == NULL)
+        return RKS_OK;
+    rks_status status = job->turn->wait(job->turn->user, &job->first_row, err);
+    if (status != RKS_OK)
+        return status;
+    job->turn = NULL;
+    return rks_unit_writer_place(job->writer, job->first_row, err);
+}
+
+uint64_t rks_job_row_number(rks_job *job)
+{
+    rks_job_take_turn(job, NULL); /* where it fails, the row's end fails again */
+    return job->first_row + job->rows;
+}
 
 rks_status rks_job_report(rks_job *job, uint64_t bytes, rks_error *err)
 {
     job->ticked = bytes;
+    if (job->turn != NULL && job->turn->has_come(job->turn->user)) {
+        rks_status status = rks_job_take_turn(job, err);
+        if (status != RKS_OK)
+            return status;
+    }
     if (job->progress == NULL || job->progress->tick == NULL)
         return RKS_OK;
     uint64_t most = job->unit->size; /* the last line may end behind it */
@@ -48,6 +70,23 @@ static rks_status hand_over(rks_job *at, const rks_value *values, const void *ke
     return status;
 }
 
+/* What the writer says of a sample may name its key, which only the turn tells. */
+static rks_status write_sample(rks_job *at, const rks_value *values, const void *key,
+                               size_t key_size, uint32_t length, rks_error *err)
+{
+    rks_status status =
+        rks_unit_writer_add(at->writer, values, key, key_size, length, (uint32_t)at->rows, err);
+    if (at->turn == NULL)
+        return status;
+    bool refused = status == RKS_ERR_DATA;
+    if (refused || (status == RKS_OK && rks_unit_writer_kept(at->writer) >= KEPT_MOST)) {
+        status = rks_job_take_turn(at, err);
+        if (status == RKS_OK && refused)
+            return write_sample(at, values, key, key_size, length, err);
+    }
+    return status;
+}
+
 rks_status rks_job_offer(rks_job *at, const rks_value *values, rks_error *err)
 {
     bool keep = false;
@@ -65,8 +104,7 @@ rks_status rks_job_offer(rks_job *at, const rks_value *values, rks_error *err)
     if (at->taker != NULL)
         status = hand_over(at, values, key, key_size, length, err);
     else
-        status = rks_shard_writer_add(at->writer, values, key, key_size, length, (uint32_t)at->rows,
-                                      err);
+        status = write_sample(at, values, key, key_size, length, err);
     if (status == RKS_OK)
         at->kept++;
     return status;
@@ -92,6 +130,12 @@ static rks_status settle(rks_job *at, const rks_place *place, rks_status status,
     bool callback = rks_selector_callback_failed(at->selector) || at->taker_failed;
     if (status == RKS_OK || (status != RKS_ERR_DATA && !callback))
         return status;
+    rks_error turn_failed;
+    rks_status turn = rks_job_take_turn(at, &turn_failed);
+    if (turn != RKS_OK) {
+        *err = turn_failed;
+        return turn;
+    }
     say_place(at, place, err);
     if (callback || !at->skip_bad)
         return status;
@@ -188,30 +232,40 @@ static rks_status begin_job(rks_job *at, const rks_input *input, size_t unit, ui
     return status;
 }
 
+/* From the begin of the unit to its end. */
+static rks_status read_into(rks_job *at, rks_shard_writer *shard, bool derived, rks_error *err)
+{
+    const char *name = derived ? at->input->files[at->unit->first_file].name : NULL;
+    rks_status status =
+        rks_unit_writer_create(shard, at->unit->number, name, &at->writer, err);
+    if (status == RKS_OK && at->turn == NULL)
+        status = rks_unit_writer_place(at->writer, at->first_row, err);
+    if (status == RKS_OK)
+        status = at->input->format->read(at, err);
+    if (status == RKS_OK)
+        status = rks_job_take_turn(at, err);
+    return status == RKS_OK ? rks_unit_writer_end(at->writer, at->rows, at->filtered, at->bad, err)
+                            : status;
+}
+
 rks_status rks_ingest_unit(const rks_input *input, size_t unit, uint64_t first_row,
                            const rks_schema *schema, const rks_ingest_options *options,
                            rks_selector *selector, rks_shard_writer *writer, rks_buffer *bad,
-                           const rks_ingest_progress *progress, rks_error *err)
+                           const rks_ingest_progress *progress, const rks_ingest_turn *turn,
+                           rks_error *err)
 {
     rks_job at;
     rks_error unseen = {0};
     if (err == NULL)
         err = &unseen; /* what a row's error says decides what happens to it */
     rks_status status = begin_job(&at, input, unit, first_row, schema, options, selector, bad, err);
-    bool derived = rks_selector_derived_keys(selector);
-    at.writer = writer;
+    if (status != RKS_OK)
+        return status;
     at.progress = progress;
-    if (status == RKS_OK)
-        status = rks_shard_writer_begin(writer, at.unit->number,
-                                        derived ? input->files[at.unit->first_file].name : NULL,
-                                        first_row, err);
-    if (status == RKS_OK)
-        status = input->format->read(&at, err);
-    if (status == RKS_OK)
-        status = rks_shard_writer_end(writer, at.rows, at.filtered, at.bad, err);
-    if (status == RKS_OK)
-        status = rks_job_report(&at, at.unit->size, err);
-    return status;
+    at.turn = turn;
+    status = read_into(&at, writer, rks_selector_derived_keys(selector), err);
+    rks_unit_writer_free(at.writer);
+    return status == RKS_OK ? rks_job_report(&at, at.unit->size, err) : status;
 }
 
 rks_status rks_ingest_read(const rks_input *input, size_t unit, uint64_t first_row,

@@ -50,7 +50,20 @@ typedef struct rks_ingest_progress {
     char *(*keep_schema)(void *user, const char *schema);
 } rks_ingest_progress;
 
-/* Reads one unit into the writer (begin, add ..., end). Rows count from `first_row` in their file.
+/* For units that are read at the same time, each by a thread: they end in order. A unit's turn is
+ * when all units before it have ended. Until then its samples wait in memory, up to 64 MiB of
+ * them, and it does not know which row of its file comes first. */
+typedef struct rks_ingest_turn {
+    /* Waits for the turn and sets *first_row. Fails where a unit before failed or the build is given
+     * up: whatever became of this unit does not matter then. */
+    rks_status (*wait)(void *user, uint64_t *first_row, rks_error *err);
+    bool (*has_come)(void *user);
+    void *user;
+} rks_ingest_turn;
+
+/* Reads one unit into the shard. Rows count in their file from `first_row`, or from what `turn`
+ * says, if it is not NULL: then `bad`, the shard's units and `progress->keep_schema` are used in the
+ * unit's turn alone, and the selector and the tick must be this thread's.
  * `options` are those of rks_input_options(). Malformed rows: RKS_ERR_DATA naming file and line
  * (counted from 1), or with skip_bad a line in
  * *bad (kept under 64 KiB) and a count. A row whose type does not fit the schema is malformed,
@@ -58,7 +71,8 @@ typedef struct rks_ingest_progress {
 rks_status rks_ingest_unit(const rks_input *input, size_t unit, uint64_t first_row,
                            const rks_schema *schema, const rks_ingest_options *options,
                            rks_selector *selector, rks_shard_writer *writer, rks_buffer *bad,
-                           const rks_ingest_progress *progress, rks_error *err);
+                           const rks_ingest_progress *progress, const rks_ingest_turn *turn,
+                           rks_error *err);
 
 /* Who gets the samples of a unit in a writer's place. */
 typedef struct rks_ingest_taker {

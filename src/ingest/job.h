@@ -21,7 +21,7 @@ typedef struct rks_job {
     rks_schema_from schema_from;
     const rks_ingest_options *options;
     rks_selector *selector;
-    rks_shard_writer *writer; /* or */
+    rks_unit_writer *writer; /* or */
     const rks_ingest_taker *taker;
     bool taker_failed; /* with the last sample */
     rks_buffer *bad_list;
@@ -29,7 +29,8 @@ typedef struct rks_job {
     bool skip_bad;
     uint64_t max_sample;
     uint64_t draw_limit; /* see draw.h */
-    uint64_t first_row;
+    const rks_ingest_turn *turn; /* NULL: it is the job's */
+    uint64_t first_row; /* in the file; unknown before the turn */
     uint64_t rows; /* seen so far; the row at hand has this number in the unit */
     uint64_t kept;
     uint64_t filtered;
@@ -43,6 +44,11 @@ typedef struct rks_place {
     const char *member; /* in the file; NULL: none */
     bool line;          /* the row's number, counted from 1, is a line's */
 } rks_place;
+
+/* Waits until all units before have ended; from here on it is the job's turn. */
+rks_status rks_job_take_turn(rks_job *job, rks_error *err);
+/* The number in its file of the row at hand, from 0, for messages. Takes the turn. */
+uint64_t rks_job_row_number(rks_job *job);
 
 /* What is asked for each row is inline, where it has nothing to do. */
 

@@ -157,7 +157,7 @@ static rks_status read_json_items(rks_job *job, rks_json_items *items, rks_row *
         if (rks_job_takes(job))
             status = take_item(job, row, &item, err);
         if (status != RKS_OK)
-            snprintf(name, sizeof(name), "item %" PRIu64, job->first_row + job->rows);
+            snprintf(name, sizeof(name), "item %" PRIu64, rks_job_row_number(job));
         status = rks_job_row(job, &place, status, err);
         uint64_t done = rks_window_done(&items->window);
         if (status == RKS_OK && done > job->unit->offset)

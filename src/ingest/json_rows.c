@@ -94,10 +94,13 @@ static char *wider_schema(const rks_job *job, rks_row *row, const rks_line *line
 }
 
 /* A line that does not fit a schema that was inferred: with the one that it would fit. */
-static rks_status advise(const rks_job *job, rks_row *row, const rks_line *line, rks_error *err)
+static rks_status advise(rks_job *job, rks_row *row, const rks_line *line, rks_error *err)
 {
     static const char GIVE[] = "give --schema";
     rks_error inner = *err;
+    rks_status turn = rks_job_take_turn(job, err); /* only one unit may keep a schema */
+    if (turn != RKS_OK)
+        return turn;
     char *wide = wider_schema(job, row, line);
     if (wide == NULL)
         return RKS_ERR_DATA;

@@ -5,7 +5,7 @@
  * JSON, read() for plain files. It prints the README's table; aimed at are 70 %.
  *
  * What is measured is rks_input_open() and rks_ingest_unit() of all units, schema given, on one
- * thread, with the three calls of the shard writer replaced by a count (ld --wrap): writing a shard
+ * thread, with the calls of the unit's writer replaced by a count (ld --wrap): writing a shard
  * is bench_shard's. Rates are of unpacked bytes by seconds of that thread's processor, so that
  * other programs disturb little; libarchive's copying of members' bytes is asked of both sides.
  *
@@ -57,7 +57,7 @@ static void read_by_us(const char *path, const plan *with)
     bench_must(rks_selector_create(with->schema, &options, &selector, &err), &err);
     for (size_t unit = 0; unit < opened->unit_count; unit++)
         bench_must(rks_ingest_unit(opened, unit, 0, with->schema, &options, selector, NULL, &bad,
-                                   NULL, &err),
+                                   NULL, NULL, &err),
                    &err);
     rks_selector_free(selector);
     rks_buffer_free(&bad);

@@ -282,6 +282,9 @@ static const cli_option options[] = {
     {"--unit-size", "BYTES", CLI_SIZE, offsetof(args, options.unit_size),
      .help = "input in a unit, the piece that ranks and resumes work by",
      .normal = "what DIR was built with, else 1/64 of the input, 1M to 64M", .least = 4096},
+    {"--threads", "N", CLI_U32, offsetof(args, options.threads),
+     .help = "that read units on each rank; the dataset is the same",
+     .normal = "the node's cores shared by its ranks, at most 4", .least = 1, .most = 64},
     CLI_JSON(args, json, "print the report as JSON"),
 };
 

@@ -55,7 +55,7 @@ static inline rks_status write_units(const rks_input *input, const rks_schema *s
         status = count_first_rows(input, u, &first);
         if (status == RKS_OK)
             status = rks_ingest_unit(input, u, first, schema, options, selector, writer,
-                                     &out->bad_list, &progress, &err);
+                                     &out->bad_list, &progress, NULL, &err);
     }
     if (status != RKS_OK)
         return status;

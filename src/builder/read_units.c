@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * read_units.c: threads that take the next unit, and the turn that goes round among them.
+ *
+ * The caller's thread reads nothing while there are several: it hears of interrupts and of the other
+ * ranks, and reports. A thread that waits for its turn waits for units before its own, which never
+ * wait for it. */
+#include "builder/read_units.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "builder/input.h"
+
+typedef struct pool pool;
+
+typedef struct reader {
+    pool *pool;
+    rks_selector *selector;
+    pthread_t thread;
+    size_t at; /* position in the list of units */
+    /* of the unit at hand; guarded by the pool's mutex */
+    uint64_t bytes, samples;
+} reader;
+
+struct pool {
+    const rks_read_units *reading;
+    rks_shard_writer *writer;
+    size_t *units; /* this rank's that are not finished, ascending */
+    size_t unit_count;
+    reader *readers;
+    uint32_t count, running;
+    atomic_bool stop; /* the threads ask it without the mutex */
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    /* guarded by mutex */
+    size_t next; /* unit that nobody has taken */
+    size_t turn;
+    size_t failed;           /* the first one that did; SIZE_MAX: none */
+    size_t learned;          /* first_rows knows the input's units up to here */
+    uint64_t bytes, samples; /* of ended units */
+    rks_status status;
+    rks_error error;
+};
+
+/* ---- the turn ---- */
+
+static void learn_rows(const rks_read_units *r, size_t unit, uint64_t seen)
+{
+    if (r->learns_rows && rks_input_goes_on(r->input, unit))
+        r->first_rows[unit + 1] = r->first_rows[unit] + seen;
+}
+
+/* Under the mutex; asked in the units' order. Those in between stood finished in a part. */
+static uint64_t first_row_of(pool *p, size_t unit)
+{
+    for (; p->learned < unit; p->learned++) {
+        const rks_unit_summary *finished = rks_parts_finished(p->reading->parts, p->learned);
+        if (finished != NULL)
+            learn_rows(p->reading, p->learned, finished->seen);
+    }
+    return p->reading->first_rows[unit];
+}
+
+/* Under the mutex. */
+static rks_status gave_up(rks_error *err)
+{
+    return rks_fail(err, RKS_ERR_CANCELLED, 0, "a unit before this one failed");
+}
+
+static rks_status wait_for_turn(void *user, uint64_t *first_row, rks_error *err)
+{
+    reader *self = user;
+    pool *p = self->pool;
+    pthread_mutex_lock(&p->mutex);
+    while (p->turn < self->at && p->failed > self->at && !p->stop)
+        rks_cond_wait_ms(&p->changed, &p->mutex, RKS_WAIT_SLICE_MS);
+    bool mine = p->turn == self->at && !p->stop;
+    if (mine)
+        *first_row = first_row_of(p, p->units[self->at]);
+    pthread_mutex_unlock(&p->mutex);
+    return mine ? RKS_OK : gave_up(err);
+}
+
+static bool turn_has_come(void *user)
+{
+    reader *self = user;
+    pthread_mutex_lock(&self->pool->mutex);
+    bool come = self->pool->turn == self->at;
+    pthread_mutex_unlock(&self->pool->mutex);
+    return come;
+}
+
+/* Under the mutex. */
+static void unit_has_ended(reader *self, rks_status status, const rks_error *err)
+{
+    pool *p = self->pool;
+    size_t unit = p->units[self->at], count = 0;
+    self->bytes = self->samples = 0;
+    if (status != RKS_OK && self->at < p->failed) {
+        p->failed = self->at;
+        p->status = status;
+        p->error = *err;
+    }
+    if (status == RKS_OK) {
+        const rks_unit_summary *units = rks_shard_writer_units(p->writer, &count);
+        p->samples += units[count - 1].samples;
+        p->bytes += p->reading->input->units[unit].size;
+        learn_rows(p->reading, unit, units[count - 1].seen);
+        p->learned = unit + 1;
+        p->turn = self->at + 1;
+    }
+    pthread_cond_broadcast(&p->changed);
+}
+
+/* ---- one unit ---- */
+
+static rks_status tick_of_thread(void *user, uint64_t bytes, uint64_t samples, rks_error *err)
+{
+    reader *self = user;
+    pthread_mutex_lock(&self->pool->mutex);
+    self->bytes = bytes;
+    self->samples = samples;
+    pthread_mutex_unlock(&self->pool->mutex);
+    return rks_check_interrupt(err);
+}
+
+static rks_status tick_of_caller(void *user, uint64_t bytes, uint64_t samples, rks_error *err)
+{
+    const reader *self = user;
+    const pool *p = self->pool; /* which no other thread uses */
+    return p->reading->tick(p->reading->user, p->bytes + bytes, p->samples + samples, err);
+}
+
+static char *keep_schema(void *user, const char *schema)
+{
+    const reader *self = user;
+    char *path = rks_parts_keep_schema(self->pool->reading->parts, schema);
+    char *made = path == NULL ? NULL : rks_format(NULL, "\"$(cat '%s')\"", path);
+    rks_free(path);
+    return made;
+}
+
+/* `first_row`: of the caller's thread, whose turn it always is. */
+static rks_status read_unit(reader *self, bool threaded, uint64_t first_row, rks_error *err)
+{
+    const pool *p = self->pool;
+    const rks_read_units *r = p->reading;
+    size_t unit = p->units[self->at];
+    const rks_ingest_progress progress = {threaded ? tick_of_thread : tick_of_caller, self,
+                                          keep_schema};
+    const rks_ingest_turn turn = {wait_for_turn, turn_has_come, self};
+    rks_status status =
+        rks_ingest_unit(r->input, unit, first_row, r->schema, r->options, self->selector, p->writer,
+                        r->bad, &progress, threaded ? &turn : NULL, err);
+    if (status == RKS_OK)
+        rks_behind_leave(r->behind, r->input, unit);
+    return status;
+}
+
+/* Under the mutex, which is let go meanwhile. False: there is none, or none that matters. */
+static bool read_next(reader *self, bool threaded)
+{
+    pool *p = self->pool;
+    rks_error err = {0};
+    if (p->next == p->unit_count || p->next > p->failed || p->stop)
+        return false;
+    self->at = p->next++;
+    uint64_t first_row = threaded ? 0 : first_row_of(p, p->units[self->at]);
+    pthread_mutex_unlock(&p->mutex);
+    rks_status status = read_unit(self, threaded, first_row, &err);
+    pthread_mutex_lock(&p->mutex);
+    unit_has_ended(self, status, &err);
+    return true;
+}
+
+/* ---- threads ---- */
+
+static void *reader_main(void *user)
+{
+    reader *self = user;
+    pool *p = self->pool;
+    rks_interrupt_from(&p->stop); /* the caller hears of interrupts, and sets it */
+    pthread_mutex_lock(&p->mutex);
+    while (read_next(self, true))
+        ;
+    p->running--;
+    pthread_cond_broadcast(&p->changed);
+    pthread_mutex_unlock(&p->mutex);
+    return NULL;
+}
+
+/* As many as there can be. */
+static uint32_t start_readers(pool *p)
+{
+    sigset_t all, before;
+    uint32_t started = 0;
+    sigfillset(&all); /* signals are for the program's threads */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_mutex_lock(&p->mutex);
+    while (started < p->count &&
+           pthread_create(&p->readers[started].thread, NULL, reader_main, &p->readers[started]) == 0)
+        started++;
+    p->running = started;
+    pthread_mutex_unlock(&p->mutex);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return started;
+}
+
+/* The caller's part while they read. Under the mutex, which is let go meanwhile. */
+static void watch_readers(pool *p)
+{
+    const rks_read_units *r = p->reading;
+    while (p->running > 0) {
+        rks_cond_wait_ms(&p->changed, &p->mutex, RKS_WAIT_SLICE_MS);
+        uint64_t bytes = p->bytes, samples = p->samples;
+        for (uint32_t i = 0; i < p->count; i++) {
+            bytes += p->readers[i].bytes;
+            samples += p->readers[i].samples;
+        }
+        if (p->stop)
+            continue;
+        rks_error err = {0};
+        pthread_mutex_unlock(&p->mutex);
+        rks_status status = r->tick(r->user, bytes, samples, &err);
+        if (status == RKS_OK)
+            status = rks_check_interrupt(&err);
+        pthread_mutex_lock(&p->mutex);
+        if (status != RKS_OK) { /* comes before what the threads make of it */
+            p->stop = true;
+            p->failed = 0;
+            p->status = status;
+            p->error = err;
+            pthread_cond_broadcast(&p->changed);
+        }
+    }
+}
+
+static void read_all(pool *p)
+{
+    uint32_t started = p->count > 1 ? start_readers(p) : 0;
+    pthread_mutex_lock(&p->mutex);
+    if (started > 0)
+        watch_readers(p);
+    else
+        while (read_next(&p->readers[0], false))
+            ;
+    pthread_mutex_unlock(&p->mutex);
+    for (uint32_t i = 0; i < started; i++)
+        pthread_join(p->readers[i].thread, NULL);
+}
+
+static rks_status list_units(pool *p, rks_error *err)
+{
+    const rks_read_units *r = p->reading;
+    p->units = rks_alloc(r->input->unit_count, sizeof(*p->units), err);
+    if (p->units == NULL)
+        return RKS_ERR_MEMORY;
+    for (size_t unit = 0; unit < r->input->unit_count; unit++)
+        if (r->owners[unit] == r->rank && rks_parts_finished(r->parts, unit) == NULL)
+            p->units[p->unit_count++] = unit;
+    return RKS_OK;
+}
+
+static rks_status make_readers(pool *p, rks_error *err)
+{
+    const rks_read_units *r = p->reading;
+    bool callbacks = r->options->filter != NULL || r->options->length_fn != NULL;
+    p->count = callbacks || r->threads == 0 ? 1
+               : p->unit_count < r->threads ? (uint32_t)p->unit_count
+                                            : r->threads;
+    p->readers = rks_alloc(p->count, sizeof(*p->readers), err);
+    rks_status status = p->readers == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    for (uint32_t i = 0; status == RKS_OK && i < p->count; i++) {
+        p->readers[i].pool = p;
+        status = rks_selector_create(r->schema, r->options, &p->readers[i].selector, err);
+    }
+    return status == RKS_OK ? rks_parts_writer(r->parts, &p->writer, err) : status;
+}
+
+static rks_status read_listed(pool *p, rks_error *err)
+{
+    int code = rks_cond_init(&p->changed);
+    if (code != 0)
+        return rks_fail_errno(err, code, "starting to read");
+    pthread_mutex_init(&p->mutex, NULL);
+    rks_status status = make_readers(p, err);
+    if (status == RKS_OK) {
+        read_all(p);
+        status = p->status;
+        if (status != RKS_OK && err != NULL)
+            *err = p->error;
+    }
+    for (uint32_t i = 0; p->readers != NULL && i < p->count; i++)
+        rks_selector_free(p->readers[i].selector);
+    rks_free(p->readers);
+    pthread_mutex_destroy(&p->mutex);
+    pthread_cond_destroy(&p->changed);
+    return status;
+}
+
+rks_status rks_read_units_run(const rks_read_units *reading, uint64_t *samples, rks_error *err)
+{
+    pool p = {.reading = reading, .failed = SIZE_MAX};
+    rks_status status = list_units(&p, err);
+    if (status == RKS_OK && p.unit_count > 0)
+        status = read_listed(&p, err);
+    *samples = p.samples;
+    rks_free(p.units);
+    return status;
+}
