@@ -322,7 +322,8 @@ rks_status rks_unit_writer_add(rks_unit_writer *unit, const rks_value *values, c
     uint8_t *end = payload + size + stored;
     memset(block->bytes + block->size, 0, begin - block->size);
     rks_record_write(shard->schema, values, payload);
-    memcpy(payload + size, key, stored);
+    if (stored > 0)
+        memcpy(payload + size, key, stored);
     block->size = (size_t)rks_round_up((uint64_t)(end - block->bytes), 8);
     memset(end, 0, block->size - (size_t)(end - block->bytes));
     rks_record_header_put(record, (uint32_t)size, length, rks_checksum64(payload, (size_t)size),
