@@ -71,7 +71,7 @@ static inline rks_status open_group_on(const rks_bootstrap *bootstrap, const cha
     return rks_group_open(&options, group, err);
 }
 
-enum { LIMIT_S = 600 };
+enum { LIMIT_S = 600, CLOSE_MS = 120000 }; /* only end what hangs */
 
 typedef struct member_start {
     member_fn body;

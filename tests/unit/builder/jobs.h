@@ -35,7 +35,7 @@ static inline void build_files(member *m, const char *const *sources, size_t cou
         EXPECT_OK(rks_store_open(m->group, target, NULL, &store, &m->err));
         if (store != NULL)
             j->look(m, store);
-        rks_store_close(store, 0);
+        rks_store_close(store, CLOSE_MS);
     }
 }
 

@@ -154,7 +154,7 @@ static void expect_key(member *m, const char *directory, uint64_t id, const char
     uint64_t found = 0;
     EXPECT_OK(rks_store_find(store, expected, strlen(expected), &found, &m->err));
     EXPECT(found == id);
-    rks_store_close(store, 0);
+    rks_store_close(store, CLOSE_MS);
 }
 
 static void keys_of_three_kinds(member *m)
@@ -433,7 +433,7 @@ static void append_tokens(member *m)
     EXPECT(rks_store_count(store) == 2 * 3 * m->size);
     for (uint64_t i = 0; i < rks_store_count(store); i++)
         EXPECT(rks_store_lengths(store)[i] == (j->step == 0 ? 6 : 3));
-    rks_store_close(store, 0);
+    rks_store_close(store, CLOSE_MS);
 }
 
 static void an_append_counts_lengths_as_the_dataset_does(void **state)

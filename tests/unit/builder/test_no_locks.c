@@ -58,7 +58,7 @@ static void build_rank(member *m)
     for (size_t i = 0; batch != NULL && i < SAMPLES; i++)
         EXPECT(world_is(batch, i, i));
     rks_batch_free(batch);
-    rks_store_close(store, 0);
+    rks_store_close(store, CLOSE_MS);
 }
 
 static void build(uint32_t ranks, int fails_with, job j)
@@ -133,7 +133,7 @@ static void keep_rank(member *m)
         return;
     EXPECT_OK(rks_store_export(store, lines, NULL, NULL, &m->err));
     EXPECT(access(lines, F_OK) == 0);
-    rks_store_close(store, 0);
+    rks_store_close(store, CLOSE_MS);
 }
 
 /* A dataset of one sample, whose key no other has. */

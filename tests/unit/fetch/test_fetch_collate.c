@@ -15,7 +15,7 @@
 static rks_fetch_server *server;
 static rks_collate *collate; /* all columns, packed where they vary; tokens as int64 */
 
-enum { SILENCE_MS = 1000, IDS = WORLD_SHARDS * WORLD_ROWS };
+enum { SILENCE_MS = 60000, IDS = WORLD_SHARDS * WORLD_ROWS };
 
 static const int32_t ONE[] = {1, -1};
 static const int32_t *const OWNERS[] = {ONE, ONE, ONE};

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "world.h"
 
-enum { SILENCE_MS = 1500 };
+enum { SILENCE_MS = 5000 };
 
 /* An owner in a process of its own. */
 typedef struct owner {

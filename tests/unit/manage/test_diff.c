@@ -125,8 +125,8 @@ static void compare(member *m)
         j->report = report;
     else
         EXPECT(report.same > 0);
-    rks_store_close(b, 0);
-    rks_store_close(a, 0);
+    rks_store_close(b, CLOSE_MS);
+    rks_store_close(a, CLOSE_MS);
 }
 
 static void run(job *j, const variant *v, uint32_t ranks)

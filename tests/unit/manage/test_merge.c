@@ -80,7 +80,7 @@ static void look(member *m, const char *directory, uint64_t count)
         EXPECT(found == id);
         rks_batch_free(batch);
     }
-    rks_store_close(store, 0);
+    rks_store_close(store, CLOSE_MS);
 }
 
 /* ---- merging --------------------------------------------------------------------------------- */
@@ -303,7 +303,7 @@ static void prune_beside_damage(member *m)
     rks_store *store = NULL;
     EXPECT_OK(rks_store_open(m->group, right, NULL, &store, &m->err));
     EXPECT(store != NULL && rks_store_count(store) == (MORE + 1) * UNIT_ROWS);
-    rks_store_close(store, 0);
+    rks_store_close(store, CLOSE_MS);
 }
 
 static void a_generation_that_cannot_be_read_stops_the_prune(void **state)

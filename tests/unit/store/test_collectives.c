@@ -97,7 +97,7 @@ static void open_rank(member *m)
     EXPECT(stats.collectives > before && stats.collectives - before <= OPEN_MOST);
     EXPECT(read_epoch(m, store) > 0);
     EXPECT(read_epoch(m, store) > 0); /* the sorted order is there */
-    rks_store_close(store, 0);
+    rks_store_close(store, CLOSE_MS);
     EXPECT(rks_group_collectives(m->group) <= JOB_MOST);
 }
 

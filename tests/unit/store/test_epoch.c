@@ -116,7 +116,7 @@ static void with_plan(member *m, void (*body)(member *m, rks_store *store, rks_p
     if (plan != NULL)
         body(m, store, plan);
     rks_plan_free(plan);
-    rks_store_close(store, 0);
+    rks_store_close(store, CLOSE_MS);
 }
 
 static void epoch_rank(member *m)
@@ -333,7 +333,7 @@ static void look_at_order(member *m)
     EXPECT(world_files(j->index_dir, "") == 0);
     run_job(m, &(job){.mutex = PTHREAD_MUTEX_INITIALIZER}, store, plan);
     rks_plan_free(plan);
-    rks_store_close(store, 0);
+    rks_store_close(store, CLOSE_MS);
 }
 
 static void a_large_order_lies_in_an_unnamed_file_in_index_dir(void **state)

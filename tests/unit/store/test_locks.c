@@ -98,7 +98,7 @@ static void rank_body(member *m)
         EXPECT_OK(rks_group_agree(m->group, "counted", RKS_OK, &m->err));
     }
     rks_plan_free(plan);
-    rks_store_close(store, 0);
+    rks_store_close(store, CLOSE_MS);
 }
 
 static void a_batch_locks_few_mutexes(void **state)

@@ -64,7 +64,7 @@ static void open_as_before(member *m)
     frame.options.no_share = true; /* what lies behind the struct is not read: 0xa5... is no list */
     EXPECT_OK(rks_store_open(m->group, target, (const rks_store_options *)(void *)&frame.options,
                              &store, &m->err));
-    rks_store_close(store, 0);
+    rks_store_close(store, CLOSE_MS);
 }
 
 static void an_older_program_s_options_are_filled_and_read_as_far_as_it_knows_them(void **state)

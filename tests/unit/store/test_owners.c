@@ -40,7 +40,7 @@ static void look_at_owners(member *m)
     }
     for (int rank = 0; rank < 6; rank++)
         EXPECT(owned[rank] == 1);
-    rks_store_close(store, 0);
+    rks_store_close(store, CLOSE_MS);
 }
 
 static void one_rank_of_each_node_stands_in_for_an_owner(void **state)
@@ -151,7 +151,7 @@ static void open_damaged(member *m)
     for (size_t i = 0; store != NULL && i < 6; i++)
         EXPECT(store->shards[i] != NULL &&
                rks_digest_equal(rks_shard_id(store->shards[i]), store->dataset->shards[i].id));
-    rks_store_close(store, 0);
+    rks_store_close(store, CLOSE_MS);
     EXPECT_OK(rks_dataset_load(directory, &dataset, &m->err));
     if (dataset == NULL)
         return;

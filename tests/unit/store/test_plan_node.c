@@ -72,7 +72,7 @@ static void plan_rank(member *m)
         rks_plan_free(plans[i]);
         rks_plan_free(alone[i]);
     }
-    rks_store_close(store, 10000);
+    rks_store_close(store, CLOSE_MS);
 }
 
 /* A plan lives on with its index; ranks wait for each other's epochs as before. */
@@ -84,7 +84,7 @@ static void left_rank(member *m)
     rks_store *store = open_store(m, j);
     EXPECT_OK(rks_plan_open(store, &options, &plan, &m->err));
     rks_index *index = store == NULL ? NULL : rks_store_index(store);
-    rks_store_close(store, 10000);
+    rks_store_close(store, CLOSE_MS);
     rks_group_close(m->group);
     m->group = NULL;
     for (uint64_t epoch = 0; epoch < LEFT_EPOCHS && m->failures == 0; epoch++) {

@@ -182,7 +182,7 @@ static void open_both(member *m)
         check_arrays(m, store);
         check_keys(m, store);
     }
-    rks_store_close(store, 0);
+    rks_store_close(store, CLOSE_MS);
 }
 
 static void two_datasets_are_one(void **state)
@@ -220,7 +220,7 @@ static void open_twice(member *m)
         EXPECT_OK(rks_store_find_in(store, 1, "key 00007", 9, &id, &m->err));
         EXPECT(id == SAMPLES + 7);
     }
-    rks_store_close(store, 0);
+    rks_store_close(store, CLOSE_MS);
 }
 
 static void a_key_of_two_sources_asks_for_the_source(void **state)
@@ -265,7 +265,7 @@ static void open_unlike(member *m)
             check_value(m, batch, i, 0, &five, 8);
         rks_batch_free(batch);
     }
-    rks_store_close(store, 0);
+    rks_store_close(store, CLOSE_MS);
     store = NULL;
     EXPECT(rks_store_open_many(m->group, NULL, NULL, 0, NULL, &store, &m->err) ==
            RKS_ERR_ARGUMENT);
@@ -333,8 +333,8 @@ static void split_both(member *m)
         count_parts(one, TOGETHER, sizes);
         EXPECT(sizes[1] == TOGETHER);
     }
-    rks_store_close(alone, 0);
-    rks_store_close(store, 0);
+    rks_store_close(alone, CLOSE_MS);
+    rks_store_close(store, CLOSE_MS);
 }
 
 static void wrong_parts(member *m)
@@ -358,7 +358,7 @@ static void wrong_parts(member *m)
     EXPECT(rks_store_split(store, twice, 0, 0, NULL, part_of, &m->err) == RKS_ERR_ARGUMENT);
     EXPECT(rks_store_split(store, twice, 1, 0, "nope", part_of, &m->err) == RKS_ERR_ARGUMENT);
     EXPECT_TEXT("no column \"nope\"");
-    rks_store_close(store, 0);
+    rks_store_close(store, CLOSE_MS);
 }
 
 static void a_sample_stays_in_its_part(void **state)
@@ -387,7 +387,7 @@ static void open_short_of_memory(member *m)
         status = open_two(m, j, NULL, &store);
         rks_memory_fail_at(0);
         EXPECT(status == RKS_OK || status == RKS_ERR_MEMORY);
-        rks_store_close(store, 0);
+        rks_store_close(store, CLOSE_MS);
     }
     EXPECT(status == RKS_OK && nth > 50);
 }

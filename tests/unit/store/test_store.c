@@ -115,7 +115,7 @@ static void check_store(member *m)
         if (m->size > 1 && j->options.no_share)
             EXPECT(stats.remote_bytes > 0);
     }
-    rks_store_close(store, 0);
+    rks_store_close(store, CLOSE_MS);
 }
 
 static void every_rank_knows_and_fetches_every_sample(void **state)
@@ -189,7 +189,7 @@ static void share_a_node(member *m)
         uint64_t samples = (m->rank < 2 ? 3 : 4) * UNIT_ROWS;
         EXPECT(stats.exchange_bytes == samples * (4 + 8 + 8) + 2 * 24);
     }
-    rks_store_close(store, 0);
+    rks_store_close(store, CLOSE_MS);
 }
 
 static void the_ranks_of_a_node_share_the_exchange(void **state)
@@ -356,7 +356,7 @@ static void open_partial(member *m)
             EXPECT(lengths[ids[i]] != RKS_LENGTH_ABSENT);
     }
     rks_plan_free(plan);
-    rks_store_close(store, 0);
+    rks_store_close(store, CLOSE_MS);
 }
 
 static void a_partial_store_keeps_its_ids_and_plans_what_is_there(void **state)
@@ -413,7 +413,7 @@ static void ask_stand_ins(member *m)
         EXPECT(m->err.rank == 1);
         EXPECT(size == 77 && strcmp((char *)key, "untouched") == 0);
     }
-    rks_store_close(store, 0);
+    rks_store_close(store, CLOSE_MS);
 }
 
 static void copy_directory(const char *from, const char *to)
@@ -460,7 +460,7 @@ static void read_after_close(member *m)
     EXPECT_OK(rks_plan_open(store, NULL, &plan, &m->err));
     EXPECT_OK(rks_plan_report_get(plan, 1, &before, &m->err));
     EXPECT_OK(rks_plan_report_get(plan, 0, &after, &m->err)); /* not at that epoch any more */
-    rks_store_close(store, 0);
+    rks_store_close(store, CLOSE_MS);
     rks_index_close(again);
     for (uint64_t id = 0; id < SAMPLES; id++)
         EXPECT(lengths[id] == world_text_size(id) && numbers[id] == (int64_t)id);
@@ -497,14 +497,14 @@ static void two_at_once(member *m)
         return;
     check_fetch(m, first);
     check_fetch(m, second);
-    rks_store_close(first, 0);
+    rks_store_close(first, CLOSE_MS);
     check_fetch(m, second);
     EXPECT_OK(rks_store_open(m->group, j->directory, &j->options, &third, &m->err));
     EXPECT(third != NULL && third->slot != second->slot);
     check_keys(m, third);
-    rks_store_close(second, 0);
+    rks_store_close(second, CLOSE_MS);
     check_fetch(m, third);
-    rks_store_close(third, 0);
+    rks_store_close(third, CLOSE_MS);
 }
 
 static void two_stores_are_open_on_one_group(void **state)
@@ -533,7 +533,7 @@ static void open_and_close(member *m)
         EXPECT_OK(rks_store_open(m->group, j->directory, &j->options, &store, &m->err));
         if (store != NULL)
             check_keys(m, store);
-        rks_store_close(store, 0);
+        rks_store_close(store, CLOSE_MS);
         EXPECT_OK(rks_group_agree(m->group, "closed", RKS_OK, &m->err));
         if (m->rank == 0 && round == 1) { /* connections are made by now */
             descriptors = world_descriptors();

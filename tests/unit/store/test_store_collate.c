@@ -60,7 +60,7 @@ static void job_rank(member *m)
     EXPECT_OK(rks_store_open(m->group, j->directory, &options, &store, &m->err));
     if (store != NULL)
         j->body(m, store);
-    rks_store_close(store, 0);
+    rks_store_close(store, CLOSE_MS);
 }
 
 /* ---- what arrays hold ------------------------------------------------------------------------ */

@@ -273,7 +273,7 @@ static rks_status run_open(rks_group *group, rks_store *store, rks_error *err)
     (void)store;
     rks_status status = rks_store_open(group, target, NULL, &store, err);
     if (status == RKS_OK)
-        rks_store_close(store, 0);
+        rks_store_close(store, CLOSE_MS);
     return status;
 }
 
@@ -431,7 +431,7 @@ static void try_rank(member *m)
         m->failures == 0 ? j->stage->run(m->group, store, &j->errors[m->rank]) : -99;
     meet(j, m->rank == 0 ? 0 : -1);
     j->broken[m->rank] = m->group != NULL && rks_group_failed(m->group);
-    rks_store_close(store, 0);
+    rks_store_close(store, CLOSE_MS);
 }
 
 static void try_once(uint32_t ranks, job *j)

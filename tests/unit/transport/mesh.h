@@ -16,7 +16,7 @@
 #include "transport/memory.h"
 #include "transport/tcp.h"
 
-enum { MESH_MAX = 4, MESH_THREADS = 4, WAIT_MS = 20000 };
+enum { MESH_MAX = 4, MESH_THREADS = 4, WAIT_MS = 120000 };
 
 typedef struct mesh {
     uint32_t size;

@@ -85,7 +85,7 @@ static void two_ranks_ask_each_other_for_more_than_they_keep(void **state)
 /* It has as many bytes of requests as it keeps, and its peer, which beats, hears from it. */
 static void a_rank_whose_requests_wait_is_not_silent(void **state)
 {
-    enum { ASKED = 3, SIZE = 33 << 20, T_MS = 2000 };
+    enum { ASKED = 3, SIZE = 33 << 20, T_MS = 6000 };
     (void)state;
     mesh m;
     event landed;

@@ -443,21 +443,21 @@ static void what_cannot_be_accepted_takes_no_processor(void **state)
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
     assert_int_equal(connect(web, (struct sockaddr *)&address, sizeof(address)), 0);
     uint64_t begin = cpu_ms();
-    usleep(400000);
+    usleep(1000000);
     uint64_t used = cpu_ms() - begin;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     for (int i = 0; i < FEW - 1; i++)
         close(held[i]);
     close(web);
-    assert_in_range(used, 0, 60);
+    assert_in_range(used, 0, 500); /* a thread that spins: 1,000 */
     assert_true(ask_port(port, "GET /metrics HTTP/1.0\r\n\r\n") > 0);
     assert_contains(answer, "rankstore_samples_total{");
 
     close(listener_of(port));
     begin = cpu_ms();
     assert_true(read_all(connect_top(getpid())) > 0); /* the thread looks at all of them */
-    usleep(400000);
-    assert_in_range(cpu_ms() - begin, 0, 60);
+    usleep(1000000);
+    assert_in_range(cpu_ms() - begin, 0, 500);
     rks_watch_end(&one);
 }
 
