@@ -4,7 +4,7 @@
 
 Usage: tests/python.py [BUILD] [PYTEST ARGUMENT...]
        tests/python.py BUILD --install             only builds and installs
-       tests/python.py BUILD --installed FILE      one file of tests, with what is installed
+       tests/python.py BUILD --installed FILE...   these files of tests, with what is installed
 """
 import os
 import subprocess

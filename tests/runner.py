@@ -113,10 +113,13 @@ def what_waits_for_a_failure_is_counted():
 
 
 def each_test_is_a_job_once():
-    parts = scripts.jobs(type("Step", (), {"name": "cli", "build": "", "what": "run.py", "parts": ("tests/cli/*.test",), "install": False,
-                                           "seconds": 10, "load": 1, "apart": frozenset(), "alone": False}))
-    files = [name for name in os.listdir("tests/cli") if name.endswith(".test")]
-    assert len(parts) == len(files) == len({one.log for one in parts}), (len(parts), len(files))
+    step = {"name": "cli", "build": "", "what": "run.py", "parts": ("tests/cli/*.test",), "install": False, "seconds": 10, "load": 1,
+            "apart": frozenset(), "alone": False}
+    files = [os.path.abspath(f"tests/cli/{name}") for name in os.listdir("tests/cli") if name.endswith(".test")]
+    for together in (1, 4, len(files) + 1):
+        parts = scripts.jobs(type("Step", (), {**step, "together": together}))
+        assert sorted(file for one in parts for file in one.command[3:]) == sorted(files), together
+        assert len(parts) == len({one.log for one in parts}) == -(-len(files) // together), (together, len(parts))
 
 
 if __name__ == "__main__":

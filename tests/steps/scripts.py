@@ -19,12 +19,14 @@ def jobs(step):
     if not parts:
         return [Job(name="", command=[sys.executable, step.what, build], seconds=step.seconds, load=step.load, **common)]
     installed = ["--installed"] if step.install else []
+    lots = [parts[i:i + step.together] for i in range(0, len(parts), step.together)]
     first = [Job(name="install", command=[sys.executable, step.what, build, "--install"], seconds=40, load=2,
                  **common)] if step.install else []
-    return first + [Job(name=os.path.splitext(os.path.basename(part))[0], seconds=step.seconds / len(parts), load=step.load,
-                        command=[sys.executable, step.what, build, *installed, os.path.abspath(part)],
-                        after="install" if step.install else "", **common)
-                    for part in parts]
+    return first + [Job(name=" ".join(os.path.splitext(os.path.basename(part))[0] for part in lot),
+                        seconds=step.seconds * len(lot) / len(parts), load=step.load,
+                        command=[sys.executable, step.what, build, *installed, *map(os.path.abspath, lot)],
+                        after="install" if step.install else "", **{**common, "limit_s": LIMIT_S * len(lot)})
+                    for lot in lots]
 
 
 def read(job, text, code, totals):

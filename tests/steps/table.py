@@ -20,6 +20,7 @@ class Step:
     load: float = 1       # cores that a job of it keeps busy
     quick: bool = True    # part of `tools/test --quick`
     parts: tuple = ()     # patterns of files that the script takes one by one, each a job
+    together: int = 1     # as many parts are one job
     install: bool = False  # the script is called with --install before its parts
     apart: frozenset = frozenset()  # steps that must not run beside it
     alone: bool = False   # nothing runs beside it
@@ -35,7 +36,7 @@ STEPS = [
     Step("ranks", "release", "suite", "ranks", 20),
     Step("cli", "release", "script", "tests/cli/run.py", 90, parts=("tests/cli/*.test",)),
     Step("page", "release", "script", "tests/page.py", 40),
-    Step("python", "", "script", "tests/python.py", 550, parts=("python_bindings/tests/test_*.py",), install=True),
+    Step("python", "", "script", "tests/python.py", 550, parts=("python_bindings/tests/test_*.py",), together=5, install=True),
     Step("readme", "release", "script", "tests/readme.py", 30),
     Step("abi", "release", "script", "tests/abi.py", 2),
     Step("wheel list", "", "script", "tests/wheel_list.py", 1),
