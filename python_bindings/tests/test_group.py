@@ -177,7 +177,7 @@ Path("here" + os.environ["RANK"]).touch()
 while not (Path("here0").exists() and Path("here2").exists()):  # one that imports for long would be missing, too
     time.sleep(0.01)
 try:
-    rankstore.init(silence=1, arrival=5)
+    rankstore.init(silence=5, arrival=20)
 except rankstore.PeerError as error:
     print(error)
 '''
@@ -214,7 +214,7 @@ def test_launch_forks_ranks() -> None:
 def test_ranks_that_hang_say_where(ranks: Ranks) -> None:
     """The harness itself: a rank that does not end is shown with what its threads wait for."""
     with pytest.raises(pytest.fail.Exception) as failed:
-        ranks(2, "import os, time\nif os.environ['RANK'] == '1':\n    time.sleep(60)  # here it hangs\n", timeout=2)
+        ranks(2, "import os, time\nif os.environ['RANK'] == '1':\n    time.sleep(600)  # here it hangs\n", timeout=20)
     said = str(failed.value)
     assert "rank 0 has ended with 0" in said and "rank 1, process" in said and "script.py\", line 3" in said
 

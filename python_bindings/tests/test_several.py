@@ -336,7 +336,7 @@ ELSEWHERE = """
 import os, pickle, sys
 import rankstore
 rank = int(os.environ["RANK"])
-with rankstore.init(node=f"n{rank}", silence=5) as group:
+with rankstore.init(node=f"n{rank}", silence=60) as group:
     there = [sys.argv[1 + number] + ("" if number == rank else "-none") for number in range(2)]
     with rankstore.open(there, group=group, names=["a", "b"]) as ds:
         batch = next(iter(ds.loader(ds.plan("sequential", batch_size=2), collate=rankstore.Pad(), out="numpy")))
