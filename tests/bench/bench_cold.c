@@ -5,9 +5,14 @@
  *
  * Usage: bench_cold DIRECTORY [MIB [SAMPLES]]
  *
- * MIB (default 2048) is the size of each dataset, SAMPLES (default 60000) bounds what a round
- * reads. If the machine has a writable memory cgroup, the readers get a fifth of a dataset's size;
- * otherwise pages are dropped before each round, and the first line says so. Ranks are processes. */
+ * MIB (default 2048) is the size of each dataset. A turn reads the last SAMPLES (default 60000) of an
+ * epoch, a fifth of them if they are large, ten times as many in file order: so nothing is read
+ * ahead that does not count. Five turns, each beside the floor; the share is the median of theirs.
+ * If the machine has a writable memory cgroup, the readers get a fifth of a dataset's size;
+ * otherwise pages are dropped before each turn, and the first line says so. Ranks are processes.
+ *
+ * Sixteen threads get more of a busy processor than a few: `chrt -r 1 bench_cold ...` puts both before
+ * other work of the machine. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
@@ -17,20 +22,21 @@
 #include "bench.h"
 #include "dataset/directory.h"
 
-enum { THREADS = 16, TURNS = 3 };
+enum { THREADS = 16, TURNS = 5 };
 
 typedef struct work {
     const char *name;
     uint32_t size; /* of a sample */
     const char *strategy;
     uint32_t batch;
-    int reach, together; /* in per cent of the floor, of one rank and of two */
+    double samples; /* of a turn, as a share of SAMPLES */
+    int reach;      /* in per cent of the floor */
 } work;
 
 static const work works[] = {
-    {"2 KiB records, random order  ", 2048, "random", 64, 100, 100},
-    {"100 KB records, random order ", 100000, "random", 16, 90, 90},
-    {"2 KiB records, in file order ", 2048, "sequential", 64, 90, 90},
+    {"2 KiB records, random order  ", 2048, "random", 64, 1, 100},
+    {"100 KB records, random order ", 100000, "random", 16, 0.2, 90},
+    {"2 KiB records, in file order ", 2048, "sequential", 64, 10, 90},
 };
 
 static char directory[3000], cgroup[64];
@@ -120,30 +126,50 @@ static double pread_all(const place *places, size_t count, size_t threads)
     return bench_seconds() - begun;
 }
 
-/* The first samples of the epoch of this rank, as the plan has them. */
-static place *find_places(rks_store *store, rks_plan *plan, uint64_t epoch, uint64_t limit,
+static size_t samples_of(rks_store *store, rks_plan *plan, uint64_t epoch, uint64_t step,
+                         const uint32_t **ids)
+{
+    rks_error err;
+    size_t count = 0;
+    bench_must(rks_plan_batch(plan, epoch, step, rks_group_rank(rks_store_group(store)), ids,
+                              &count, &err),
+               &err);
+    return count;
+}
+
+/* The last steps of the epoch, with up to `limit` samples of this rank and at least one step. */
+static uint64_t first_step(rks_store *store, rks_plan *plan, uint64_t epoch, uint64_t limit)
+{
+    rks_error err;
+    uint64_t step = 0, samples = 0;
+    const uint32_t *ids = NULL;
+    bench_must(rks_plan_steps(plan, epoch, &step, &err), &err);
+    while (step > 0 && samples < limit)
+        samples += samples_of(store, plan, epoch, --step, &ids);
+    return step;
+}
+
+/* Samples of the epoch of this rank from a step on, as the plan has them. */
+static place *find_places(rks_store *store, rks_plan *plan, uint64_t epoch, uint64_t step,
                           size_t *count)
 {
     rks_error err;
     const char *open_path = NULL;
     int fd = -1;
     uint64_t steps = 0;
-    place *places = calloc(limit, sizeof(*places));
+    const uint32_t *ids = NULL;
     bench_must(rks_plan_steps(plan, epoch, &steps, &err), &err);
-    for (uint64_t step = 0; step < steps && *count < limit; step++) {
-        const uint32_t *ids = NULL;
-        size_t ids_count = 0;
-        bench_must(rks_plan_batch(plan, epoch, step, rks_group_rank(rks_store_group(store)), &ids,
-                                  &ids_count, &err),
-                   &err);
-        for (size_t i = 0; i < ids_count && *count < limit; i++) {
-            place *p = &places[*count];
+    place *places = NULL;
+    for (*count = 0; step < steps; step++) {
+        size_t many = samples_of(store, plan, epoch, step, &ids);
+        places = realloc(places, (*count + many) * sizeof(*places));
+        for (size_t i = 0; i < many; i++) {
+            place *p = &places[(*count)++];
             const char *path = NULL;
             bench_must(rks_store_place(store, ids[i], &path, &p->offset, &p->size, &err), &err);
             if (path != open_path) /* each dataset has one shard */
                 fd = open(open_path = path, O_RDONLY | O_CLOEXEC);
             p->fd = fd;
-            ++*count;
         }
     }
     return places;
@@ -151,24 +177,21 @@ static place *find_places(rks_store *store, rks_plan *plan, uint64_t epoch, uint
 
 /* ---- ours ----------------------------------------------------------------------------------- */
 
-static double read_epoch(rks_store *store, rks_plan *plan, uint64_t epoch, uint64_t limit)
+static double read_epoch(rks_store *store, rks_plan *plan, uint64_t epoch, uint64_t step)
 {
     rks_error err;
     rks_epoch *reading = NULL;
     rks_epoch_options options;
     rks_epoch_options_default(&options);
     options.epoch = epoch;
-    uint64_t samples = 0;
+    options.first_step = step;
     double begun = bench_seconds();
     bench_must(rks_epoch_open(store, plan, &options, &reading, &err), &err);
-    while (samples < limit) {
-        rks_batch *batch = NULL;
+    rks_batch *batch = NULL;
+    do {
         bench_must(rks_epoch_next(reading, &batch, NULL, &err), &err);
-        if (batch == NULL)
-            break;
-        samples += rks_batch_count(batch);
         rks_batch_free(batch);
-    }
+    } while (batch != NULL);
     double seconds = bench_seconds() - begun;
     rks_epoch_close(reading);
     return seconds;
@@ -209,6 +232,51 @@ static double median(double *values)
     return values[TURNS / 2];
 }
 
+/* Of all turns and, at the end, of all ranks. */
+typedef struct tally {
+    double floor_s[TURNS], ours_s[TURNS], share[TURNS];
+    double samples, floor_cpu, ours_cpu, disk_bytes;
+} tally;
+
+static void take_turn(rks_store *store, rks_plan *plan, uint64_t turn, uint64_t limit, tally *t)
+{
+    rks_group *group = rks_store_group(store);
+    size_t count = 0;
+    uint64_t step = first_step(store, plan, turn, limit);
+    place *places = find_places(store, plan, turn, step, &count);
+    rks_store_stats before = {.struct_size = sizeof(before)}, after = before;
+    drop(store);
+    double used = bench_cpu();
+    t->floor_s[turn] =
+        of_all(group, pread_all(places, count, THREADS / rks_group_size(group)), false);
+    t->floor_cpu += bench_cpu() - used;
+    drop(store);
+    rks_store_stats_get(store, &before);
+    used = bench_cpu();
+    t->ours_s[turn] = of_all(group, read_epoch(store, plan, turn, step), false);
+    t->ours_cpu += bench_cpu() - used;
+    rks_store_stats_get(store, &after);
+    t->share[turn] = t->floor_s[turn] / t->ours_s[turn];
+    t->disk_bytes += (double)(after.disk_bytes - before.disk_bytes);
+    t->samples += (double)count;
+    if (count > 0)
+        close(places[0].fd);
+    free(places);
+}
+
+static void print_tally(const work *w, uint32_t ranks, bool no_share, tally *t)
+{
+    double samples = t->samples / TURNS, ours = samples / median(t->ours_s);
+    double share = 100 * median(t->share);
+    printf("%s %u rank%s  %8.0f/s %7.1f MB/s; 16 x pread %8.0f/s: %4.0f %% (%.0f to %.0f, reach "
+           "%d); %.1f KB read a sample; CPU %.1f us a sample, pread %.1f\n",
+           w->name, ranks, no_share ? ", no share" : "          ", ours, ours * w->size / 1e6,
+           samples / median(t->floor_s), share, 100 * t->share[0], 100 * t->share[TURNS - 1],
+           w->reach, t->disk_bytes / 1000 / t->samples, 1e6 * t->ours_cpu / t->samples,
+           1e6 * t->floor_cpu / t->samples);
+    fflush(stdout);
+}
+
 static void measure(rks_group *group, const work *w, bool no_share)
 {
     rks_error err;
@@ -217,7 +285,7 @@ static void measure(rks_group *group, const work *w, bool no_share)
     rks_store_options options;
     rks_plan_options planned;
     char name[4096];
-    double floor_s[TURNS], ours_s[TURNS];
+    tally t = {0};
     uint32_t ranks = rks_group_size(group);
     snprintf(name, sizeof(name), "%s/%u", directory, w->size);
     rks_store_options_default(&options);
@@ -227,42 +295,16 @@ static void measure(rks_group *group, const work *w, bool no_share)
     planned.strategy = w->strategy;
     planned.batch_size = w->batch;
     bench_must(rks_plan_open(store, &planned, &plan, &err), &err);
-    uint64_t limit = (uint64_t)((double)most_samples * (w->size > 50000 ? 0.1 : 1)) / ranks;
-    uint64_t read_bytes = 0;
-    double floor_cpu = 0, ours_cpu = 0;
-    for (uint64_t turn = 0; turn < TURNS; turn++) {
-        size_t count = 0;
-        place *places = find_places(store, plan, turn, limit, &count);
-        drop(store);
-        double used = bench_cpu();
-        floor_s[turn] = of_all(group, pread_all(places, count, THREADS / ranks), false);
-        floor_cpu += bench_cpu() - used;
-        drop(store);
-        rks_store_stats before = {.struct_size = sizeof(before)}, after = before;
-        rks_store_stats_get(store, &before);
-        used = bench_cpu();
-        ours_s[turn] = of_all(group, read_epoch(store, plan, turn, limit), false);
-        ours_cpu += bench_cpu() - used;
-        rks_store_stats_get(store, &after);
-        read_bytes += after.disk_bytes - before.disk_bytes;
-        close(count > 0 ? places[0].fd : -1);
-        free(places);
-    }
-    double samples = (double)limit * ranks, plain = samples / median(floor_s);
-    double ours = samples / median(ours_s);
+    uint64_t limit = (uint64_t)((double)most_samples * w->samples) / ranks;
+    for (uint64_t turn = 0; turn < TURNS; turn++)
+        take_turn(store, plan, turn, limit, &t);
     /* One rank may read for the others: only sums say what a sample takes. */
-    double read_sum = of_all(group, (double)read_bytes, true);
-    ours_cpu = of_all(group, ours_cpu, true);
-    floor_cpu = of_all(group, floor_cpu, true);
-    if (rks_group_rank(group) == 0) {
-        printf("%s %u rank%s  %8.0f/s %7.1f MB/s; 16 x pread %8.0f/s: %4.0f %% (reach %d); "
-               "%.1f KB read a sample; CPU %.1f us a sample, pread %.1f\n",
-               w->name, ranks, no_share ? ", no share" : "          ", ours,
-               ours * w->size / 1e6, plain, 100 * ours / plain, ranks == 1 ? w->reach : w->together,
-               read_sum / 1000 / (samples * TURNS), 1e6 * ours_cpu / (samples * TURNS),
-               1e6 * floor_cpu / (samples * TURNS));
-        fflush(stdout);
-    }
+    t.samples = of_all(group, t.samples, true);
+    t.disk_bytes = of_all(group, t.disk_bytes, true);
+    t.ours_cpu = of_all(group, t.ours_cpu, true);
+    t.floor_cpu = of_all(group, t.floor_cpu, true);
+    if (rks_group_rank(group) == 0)
+        print_tally(w, ranks, no_share, &t);
     rks_plan_free(plan);
     rks_store_close(store, 0);
 }
