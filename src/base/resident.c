@@ -3,11 +3,13 @@
  * resident.c: a byte a piece, mincore(), RWF_NOWAIT and MADV_WILLNEED. */
 #include "base/resident.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -275,6 +277,39 @@ void rks_resident_ask(const rks_resident *resident, uint64_t first, uint64_t end
     size_t size = 0;
     if (pages_of(resident, first, end, &at, &size))
         madvise(at, size, MADV_WILLNEED);
+}
+
+/* sendfile() to /dev/null reads without a copy. */
+bool rks_resident_stream_to(rks_resident_stream *stream, const rks_resident *resident,
+                            uint64_t first, uint64_t end, const atomic_bool *stop)
+{
+    off_t at = (off_t)(first - first % resident->page);
+    if (stream->resident != resident) {
+        rks_resident_stream_end(stream);
+        *stream = (rks_resident_stream){resident, open_again(resident),
+                                        open("/dev/null", O_WRONLY | O_CLOEXEC)};
+    }
+    if (end > resident->map->size)
+        end = resident->map->size;
+    if (stream->fd < 0 || stream->sink < 0)
+        return false;
+    while ((uint64_t)at < end && (stop == NULL || !atomic_load(stop))) {
+        size_t left = (size_t)(end - (uint64_t)at);
+        ssize_t got = sendfile(stream->sink, stream->fd, &at,
+                               left < RKS_RESIDENT_PIECE ? left : RKS_RESIDENT_PIECE);
+        if (got <= 0 && !(got < 0 && errno == EINTR))
+            return false;
+    }
+    return true;
+}
+
+void rks_resident_stream_end(rks_resident_stream *stream)
+{
+    if (stream->resident != NULL && stream->fd >= 0)
+        close(stream->fd);
+    if (stream->resident != NULL && stream->sink >= 0)
+        close(stream->sink);
+    *stream = (rks_resident_stream){0};
 }
 
 /* Before pages are asked for: those that are in memory now were there already. */

@@ -51,6 +51,19 @@ void rks_resident_ask(const rks_resident *resident, uint64_t first, uint64_t end
  * asked for. */
 uint64_t rks_resident_follow(rks_resident *resident, uint64_t first, uint64_t end);
 
+/* A file that is read into memory in its order: {NULL} is none yet. One thread at a time. */
+typedef struct rks_resident_stream {
+    const rks_resident *resident; /* whose file is open; NULL: no file */
+    int fd, sink;                 /* -1: cannot be opened */
+} rks_resident_stream;
+/* Brings bytes [first, end) into memory and waits for them; the system reads ahead of them by itself,
+ * in pages that are larger than those of rks_resident_ask: so it takes a fifth of its processor
+ * time. For bytes that follow each other: for others too much is read. `stop` (or NULL) ends it
+ * after 1 MiB. False: the file cannot be read so. */
+bool rks_resident_stream_to(rks_resident_stream *stream, const rks_resident *resident,
+                            uint64_t first, uint64_t end, const atomic_bool *stop);
+void rks_resident_stream_end(rks_resident_stream *stream);
+
 /* Bytes [first, end) were read once and are done with: pieces of which nothing was in memory before
  * leave it again, so that they push out nobody else's. */
 void rks_resident_leave(rks_resident *resident, uint64_t first, uint64_t end);

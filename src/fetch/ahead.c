@@ -6,7 +6,11 @@
  * asked) are on their way from the disk, [asked, claimed) are being asked for, [claimed, pushed)
  * wait. The threads claim window after window while the bytes of [started, claimed) are below the
  * limit. One at a time finds a window; several ask for theirs at once, since each request to the
- * disk costs its thread some 10 us and a disk answers more than 100,000 a second. */
+ * disk costs its thread some 10 us and a disk answers more than 100,000 a second.
+ *
+ * Windows that follow each other in a file are a stream: one thread reads it, and the system reads
+ * ahead of that thread by itself, in large pages. A fetch that comes too early waits for the thread;
+ * if it asked for its own samples, they would come in small pages, at twice the processor time. */
 #include "fetch/ahead.h"
 
 #include <pthread.h>
@@ -51,18 +55,21 @@ struct rks_ahead {
     pthread_mutex_t mutex;
     pthread_cond_t work; /* for the threads */
     pthread_cond_t idle; /* for rks_ahead_settle */
+    pthread_cond_t read; /* for fetches that wait for a stream */
     /* guarded by mutex */
     uint32_t *ids; /* id number i at i % room */
     size_t room;
     uint64_t pushed, claimed, started;
     uint64_t lost_until;     /* pages of ids before it may be lost: max_bytes was less since */
-    bool last, finding;      /* a thread finds a window */
+    bool last, finding;      /* a thread finds a window, or reads one of a stream */
+    bool streaming;          /* the window that was claimed last follows the one before */
     size_t asking;           /* threads that ask for one */
     window windows[WINDOWS]; /* not started yet, a ring */
     size_t first_window, window_count;
     uint64_t bytes; /* of them */
-    /* of the thread that finds a window */
+    /* of the thread that has set `finding` */
     uint32_t taken[WINDOW_IDS];
+    rks_reads_stream stream;
 };
 
 /* The mutex is held. */
@@ -131,28 +138,40 @@ static bool claim_window(rks_ahead *ahead, asker *by, uint64_t first, size_t cou
 }
 
 /* The mutex is held, but not while it reads. */
-static void ask_window(rks_ahead *ahead, asker *by)
+static void read_window(rks_ahead *ahead, asker *by)
 {
     rks_reads *reads = &ahead->options.fetcher->reads;
     uint64_t first = ahead->claimed, waiting = ahead->pushed - first, bytes = 0;
+    bool follows = false;
     size_t count = waiting < WINDOW_IDS ? (size_t)waiting : WINDOW_IDS, ranges = 0;
     for (size_t i = 0; i < count; i++)
         ahead->taken[i] = ahead->ids[(first + i) % ahead->room];
     ahead->finding = true;
     pthread_mutex_unlock(&ahead->mutex);
-    if (!rks_reads_look(reads, &ahead->stop))
+    if (!rks_reads_look(reads, &ahead->stop)) {
         count = find_window(ahead, by->ranges, count, &ranges, &bytes);
+        follows = rks_reads_follows(&ahead->stream, by->ranges, &ranges,
+                                    ahead->options.readers);
+    }
     pthread_mutex_lock(&ahead->mutex);
     ahead->finding = false;
     if (!claim_window(ahead, by, first, count, bytes))
         return;
-    if (has_work(ahead)) /* another thread goes on behind this window */
+    ahead->streaming = follows;
+    ahead->finding = follows; /* the stream is this thread's until it has read the window */
+    if (has_work(ahead))      /* another thread goes on behind this window */
         pthread_cond_signal(&ahead->work);
     pthread_mutex_unlock(&ahead->mutex);
-    rks_reads_ask(reads, by->ranges, ranges, &ahead->stop);
+    if (follows)
+        rks_reads_stream_to(reads, &ahead->stream, by->ranges, &ahead->stop);
+    else
+        rks_reads_ask(reads, by->ranges, ranges, &ahead->stop);
     pthread_mutex_lock(&ahead->mutex);
+    if (follows)
+        ahead->finding = false;
     by->from = IDLE;
     ahead->asking--;
+    pthread_cond_broadcast(&ahead->read);
 }
 
 static void *asker_main(void *user)
@@ -167,7 +186,7 @@ static void *asker_main(void *user)
     pthread_mutex_lock(&ahead->mutex);
     while (!atomic_load(&ahead->stop)) {
         if (has_work(ahead)) {
-            ask_window(ahead, by);
+            read_window(ahead, by);
             continue;
         }
         pthread_cond_broadcast(&ahead->idle);
@@ -187,10 +206,13 @@ rks_status rks_ahead_open(const rks_ahead_options *options, rks_ahead **ahead, r
     made->options = *options;
     if (made->options.max_bytes == 0)
         made->options.max_bytes = DEFAULT_BYTES;
+    if (made->options.readers == 0)
+        made->options.readers = 1;
     made->page = (uint64_t)sysconf(_SC_PAGESIZE);
     pthread_mutex_init(&made->mutex, NULL);
     pthread_cond_init(&made->work, NULL);
     pthread_cond_init(&made->idle, NULL);
+    pthread_cond_init(&made->read, NULL);
     atomic_init(&made->references, 1);
     *ahead = made;
     return RKS_OK;
@@ -200,9 +222,11 @@ void rks_ahead_release(rks_ahead *ahead)
 {
     if (ahead == NULL || atomic_fetch_sub(&ahead->references, 1) != 1)
         return;
+    pthread_cond_destroy(&ahead->read);
     pthread_cond_destroy(&ahead->idle);
     pthread_cond_destroy(&ahead->work);
     pthread_mutex_destroy(&ahead->mutex);
+    rks_resident_stream_end(&ahead->stream.file);
     for (size_t i = 0; i < THREADS; i++)
         rks_free(ahead->askers[i]);
     rks_free(ahead->ids);
@@ -216,6 +240,7 @@ void rks_ahead_close(rks_ahead *ahead)
     pthread_mutex_lock(&ahead->mutex);
     atomic_store(&ahead->stop, true);
     pthread_cond_broadcast(&ahead->work);
+    pthread_cond_broadcast(&ahead->read);
     pthread_mutex_unlock(&ahead->mutex);
     for (; ahead->running > 0; ahead->running--)
         pthread_join(ahead->askers[ahead->running - 1]->thread, NULL);
@@ -225,6 +250,8 @@ void rks_ahead_close(rks_ahead *ahead)
 bool rks_ahead_take_over(rks_ahead *ahead, uint64_t end, size_t count)
 {
     pthread_mutex_lock(&ahead->mutex);
+    while (ahead->streaming && asked(ahead) < end && !atomic_load(&ahead->stop))
+        pthread_cond_wait(&ahead->read, &ahead->mutex);
     bool taken = asked(ahead) < end;
     if (taken && ahead->claimed < end && /* else those before them are left to the threads */
         ahead->claimed >= end - count)

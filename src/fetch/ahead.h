@@ -6,7 +6,7 @@
  * buffer. Up to four threads find where they lie, and ask the disk for a window of them at a time,
  * sorted by place and with neighbours merged. They keep at most `max_bytes` of the page cache ahead
  * of the batches that have been started. A fetch that comes to its samples before the threads do
- * asks for them itself. If all shards are in memory, there is no thread and nothing is wanted. One
+ * asks for them itself, or waits for the thread that reads them if ids come in the order of the file. If all shards are in memory, there is no thread and nothing is wanted. One
  * caller at a time. */
 #ifndef RKS_FETCH_AHEAD_H
 #define RKS_FETCH_AHEAD_H
@@ -21,6 +21,7 @@ typedef struct rks_ahead_options {
     bool (*locate)(void *user, uint32_t id, uint32_t *shard, uint64_t *row);
     void *user;
     uint64_t max_bytes; /* 0: 32 MiB */
+    uint32_t readers;   /* processes of this node that read by the same plan; 0: 1 */
 } rks_ahead_options;
 
 rks_status rks_ahead_open(const rks_ahead_options *options, rks_ahead **ahead, rks_error *err);

@@ -169,7 +169,8 @@ rks_status rks_fetch_copy_local(rks_batch *batch, rks_block **block, uint64_t *b
                                 rks_error *err);
 
 /* ---- ahead.c ---- */
-/* The `count` ids before `end`: true: they were not asked for, and the caller does it now. */
+/* The `count` ids before `end`: true: they were not asked for, and the caller does it now. If ids
+ * come in the order of a file, waits until they are read. */
 bool rks_ahead_take_over(rks_ahead *ahead, uint64_t end, size_t count);
 /* Pages that it had asked for were gone when a fetch came to them: memory is short. From now on it
  * reads half as far ahead, but at least a window; once for all pages that were asked for so far. */

@@ -112,6 +112,49 @@ void rks_reads_follow(rks_reads *reads, const rks_range *range)
     count_reads(reads, bytes != 0, bytes);
 }
 
+bool rks_reads_follows(rks_reads_stream *stream, rks_range *ranges, size_t *count,
+                       uint32_t readers)
+{
+    rks_range last = stream->last;
+    uint64_t sum = 0, page = (uint64_t)sysconf(_SC_PAGESIZE);
+    stream->last = (rks_range){0};
+    *count = rks_ranges_merge(ranges, *count, page, MERGE_GAP);
+    if (*count == 0 || ranges[0].file != ranges[*count - 1].file)
+        return false;
+    rks_range stretch = {ranges[0].first, ranges[*count - 1].end, ranges[0].file};
+    for (size_t i = 0; i < *count; i++)
+        sum += ranges[i].end - ranges[i].first;
+    if (sum < (stretch.end - stretch.first) / readers)
+        return false;
+    stream->last = stretch;
+    uint64_t gap = MERGE_GAP + (readers - 1) * (last.end - last.first);
+    if (last.end == 0 || last.file != stretch.file || stretch.first < last.first ||
+        stretch.end <= last.end || (stretch.first > last.end && stretch.first - last.end > gap))
+        return false;
+    stretch.first = last.end;
+    ranges[0] = stretch;
+    *count = 1;
+    return true;
+}
+
+void rks_reads_stream_to(rks_reads *reads, rks_reads_stream *stream, rks_range *stretch,
+                         const atomic_bool *stop)
+{
+    uint64_t before = 0, after = 0;
+    bool known = rks_disk_bytes_of_thread(&before);
+    if (!rks_shard_stream_to(&stream->file, reads->shards[stretch->file], stretch->first,
+                             stretch->end, stop)) {
+        rks_reads_ask(reads, stretch, 1, stop);
+        return;
+    }
+    uint64_t bytes = stretch->end - stretch->first;
+    if (known && rks_disk_bytes_of_thread(&after)) {
+        bytes = after - before;
+        counted.bytes += bytes;
+    }
+    count_reads(reads, bytes != 0, bytes);
+}
+
 void rks_reads_ask(rks_reads *reads, rks_range *ranges, size_t count,
                    const atomic_bool *stop)
 {

@@ -37,6 +37,19 @@ bool rks_reads_cold(const rks_reads *reads);
 bool rks_reads_range(const rks_reads *reads, uint32_t shard, uint64_t row, rks_range *range);
 /* Sorts and merges the ranges, asks for them and counts what was read. `stop` (or NULL) ends it. */
 void rks_reads_ask(rks_reads *reads, rks_range *ranges, size_t count, const atomic_bool *stop);
+/* Windows of ranges that come in the order of a file; {0} at first. One thread at a time. */
+typedef struct rks_reads_stream {
+    rks_resident_stream file;
+    rks_range last; /* the stretch of the window before */
+} rks_reads_stream;
+/* Does this window follow the last one? Sorts and merges its ranges. If it does, they become a single
+ * stretch from the end of the last one. `readers` processes of this node take turns in the file:
+ * what lies between the ranges of one is read for the others. */
+bool rks_reads_follows(rks_reads_stream *stream, rks_range *ranges, size_t *count,
+                       uint32_t readers);
+/* Reads the stretch with the system's own read-ahead, and counts what was read. `stop` ends it. */
+void rks_reads_stream_to(rks_reads *reads, rks_reads_stream *stream, rks_range *stretch,
+                         const atomic_bool *stop);
 /* Asks for a single range, and for what lies behind it if ranges come in the order of the file. */
 void rks_reads_follow(rks_reads *reads, const rks_range *range);
 

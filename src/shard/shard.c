@@ -397,6 +397,12 @@ void rks_shard_ask(const rks_shard *shard, uint64_t first, uint64_t end)
     rks_resident_ask(shard->resident, first, end);
 }
 
+bool rks_shard_stream_to(rks_resident_stream *stream, const rks_shard *shard, uint64_t first,
+                         uint64_t end, const atomic_bool *stop)
+{
+    return rks_resident_stream_to(stream, shard->resident, first, end, stop);
+}
+
 uint64_t rks_shard_follow(const rks_shard *shard, uint64_t first, uint64_t end)
 {
     return rks_resident_follow(shard->resident, first, end);

@@ -103,10 +103,12 @@ void rks_shard_expect_random(const rks_shard *shard);
 bool rks_shard_extent(const rks_shard *shard, uint64_t row, uint64_t *first, uint64_t *end);
 /* Is what rks_shard_extent reads in memory? True for a row that is not there. */
 bool rks_shard_place_in_memory(const rks_shard *shard, uint64_t row);
-/* The next eight are those of base/resident.h. */
+/* The next nine are those of base/resident.h. */
 bool rks_shard_in_memory(const rks_shard *shard, uint64_t first, uint64_t end);
 rks_resident_state rks_shard_scan(const rks_shard *shard, size_t *budget);
 void rks_shard_ask(const rks_shard *shard, uint64_t first, uint64_t end);
+bool rks_shard_stream_to(rks_resident_stream *stream, const rks_shard *shard, uint64_t first,
+                         uint64_t end, const atomic_bool *stop);
 uint64_t rks_shard_follow(const rks_shard *shard, uint64_t first, uint64_t end);
 void rks_shard_leave(const rks_shard *shard, uint64_t first, uint64_t end);
 void rks_shard_forget(const rks_shard *shard, uint64_t first, uint64_t end);

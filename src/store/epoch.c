@@ -11,6 +11,7 @@
 #include "base/trace.h"
 #include "fetch/ahead.h"
 #include "fetch/prefetch.h"
+#include "group/group.h"
 #include "plan/plan.h"
 #include "rankstore/epoch.h"
 #include "store/store.h"
@@ -180,6 +181,14 @@ static void gather_requests(void *user, bool on)
     rks_fetcher_gather(e->store->fetcher, on);
 }
 
+static uint32_t ranks_of_node(const rks_group *group)
+{
+    uint32_t found = 0;
+    for (uint32_t rank = 0; rank < rks_group_size(group); rank++)
+        found += rks_group_node_of(group, rank) == rks_group_node(group);
+    return found;
+}
+
 /* `pool`: of arenas; NULL: there are none. */
 static rks_status prepare_collate(rks_epoch *e, const rks_epoch_options *options, rks_blocks *pool,
                                   rks_error *err)
@@ -212,7 +221,10 @@ static rks_status prepare_epoch(rks_epoch *e, const rks_epoch_options *options, 
     if ((status = prepare_collate(e, options, pool, err)) != RKS_OK)
         return status;
     e->step = options->first_step;
-    const rks_ahead_options disk = {.fetcher = e->store->fetcher, .locate = find_sample, .user = e};
+    const rks_ahead_options disk = {.fetcher = e->store->fetcher,
+                                    .locate = find_sample,
+                                    .user = e,
+                                    .readers = ranks_of_node(e->store->group)};
     status = rks_ahead_open(&disk, &e->ahead, err);
     if (status != RKS_OK)
         return status;

@@ -278,6 +278,30 @@ static void a_file_of_another_user_is_not_called_resident_when_it_is_cold(void *
     assert_true(cached() < RKS_RESIDENT_PIECE / 2); /* looking reads little of what is missing */
 }
 
+static void a_stream_brings_what_it_reads_and_ends_with_its_file(void **state)
+{
+    (void)state;
+    rks_resident_stream stream = {0};
+    atomic_bool stop;
+    atomic_init(&stop, true);
+    make_cold();
+    assert_true(rks_resident_stream_to(&stream, resident, 0, FILE_SIZE, &stop));
+    assert_int_equal(cached(), 0); /* stopped before it began */
+    atomic_store(&stop, false);
+    assert_true(rks_resident_stream_to(&stream, resident, 100, RKS_RESIDENT_PIECE, &stop));
+    rks_resident_forget(resident, 0, UINT64_MAX);
+    assert_true(rks_resident_has(resident, 0, RKS_RESIDENT_PIECE)); /* without another wait */
+    assert_true(rks_resident_stream_to(&stream, resident, RKS_RESIDENT_PIECE, UINT64_MAX, NULL));
+    rks_resident_forget(resident, 0, UINT64_MAX);
+    assert_int_equal(cached(), FILE_SIZE);
+    assert_int_equal(truncate(path, RKS_RESIDENT_PIECE), 0);
+    assert_false(rks_resident_stream_to(&stream, resident, 0, FILE_SIZE, NULL));
+    rks_resident_stream_end(&stream);
+    assert_int_equal(unlink(path), 0);
+    assert_false(rks_resident_stream_to(&stream, resident, 0, FILE_SIZE, NULL)); /* another file */
+    rks_resident_stream_end(&stream);
+}
+
 static void a_file_that_was_cut_or_replaced_is_not_resident(void **state)
 {
     (void)state;
@@ -303,6 +327,7 @@ int main(void)
         OPENED(what_is_asked_for_is_read_and_no_more),
         OPENED(a_file_that_is_read_once_leaves_what_was_there),
         OPENED(a_file_of_another_user_is_not_called_resident_when_it_is_cold),
+        OPENED(a_stream_brings_what_it_reads_and_ends_with_its_file),
         OPENED(a_file_that_was_cut_or_replaced_is_not_resident),
     };
     return cmocka_run_group_tests_name("resident", tests, NULL, NULL);

@@ -203,8 +203,88 @@ static void a_fetch_that_comes_first_asks_for_itself(void **state)
     rks_fetcher_close(fetcher);
 }
 
+/* Windows of 100 ids in the order of the files: the second one of a file begins a stream, and fetches
+ * of the next two come before their windows are read. */
+static void ids_in_the_order_of_a_file_are_read_before_their_fetch(void **state)
+{
+    (void)state;
+    enum { WINDOW = 100 };
+    uint64_t known = 0;
+    rks_fetcher *fetcher = world_fetcher(7, NULL);
+    if (!make_cold(fetcher) || !rks_disk_bytes_of_thread(&known))
+        skip();
+    rks_ahead *ahead = begin(fetcher, 0);
+    for (uint32_t i = 0; i < IDS; i++)
+        ids[i] = i;
+    for (uint32_t first = 0; first < IDS; first += WINDOW) {
+        rks_batch *list = NULL, *batch = NULL;
+        assert_true(rks_ahead_push(ahead, ids + first, WINDOW, first + WINDOW == IDS));
+        assert_ok(rks_fetcher_list(fetcher, WINDOW, &list, &err), &err);
+        for (uint32_t i = 0; i < WINDOW; i++)
+            rks_batch_wanted(list)[i] = world_wanted(first + i);
+        bool early = first % WORLD_ROWS > WINDOW;
+        if (!early)
+            (void)rks_ahead_settle(ahead);
+        rks_ahead_started(ahead, WINDOW, list);
+        assert_ok(rks_fetcher_fetch(fetcher, list, &batch, &err), &err);
+        for (uint32_t i = 0; i < WINDOW; i++)
+            world_check_sample(batch, i, first + i);
+        assert_false(batch->asked); /* it waited */
+        rks_batch_free(batch);
+    }
+    (void)rks_ahead_settle(ahead);
+    rks_fetch_stats stats = stats_of(fetcher);
+    assert_true(stats.disk_bytes > 0);
+    assert_true(stats.disk_bytes <= whole_files() + WORLD_SHARDS * (64 << 10)); /* nothing twice */
+    rks_ahead_close(ahead);
+    rks_fetcher_close(fetcher);
+}
+
+/* ---- streams -------------------------------------------------------------------------------- */
+
+enum { P = 4096 };
+
+static bool follow(rks_reads_stream *stream, rks_range first, rks_range second, uint32_t readers,
+                   rks_range *stretch)
+{
+    rks_range ranges[] = {second, first};
+    size_t count = 2;
+    bool follows = rks_reads_follows(stream, ranges, &count, readers);
+    *stretch = ranges[0];
+    return follows && count == 1;
+}
+
+static void windows_that_follow_each_other_are_a_stream(void **state)
+{
+    (void)state;
+    rks_reads_stream stream = {0};
+    rks_range found;
+    /* of one reader: the first window follows nothing, and a gap ends it */
+    assert_false(follow(&stream, (rks_range){0, P, 0}, (rks_range){P, 9 * P, 0}, 1, &found));
+    assert_true(follow(&stream, (rks_range){9 * P, 10 * P, 0}, (rks_range){10 * P, 20 * P, 0}, 1,
+                       &found));
+    assert_true(found.first == 9 * P && found.end == 20 * P);
+    assert_true(follow(&stream, (rks_range){19 * P, 25 * P, 0}, (rks_range){21 * P, 30 * P, 0}, 1,
+                       &found));
+    assert_true(found.first == 20 * P && found.end == 30 * P); /* no page twice */
+    assert_false(follow(&stream, (rks_range){40 * P, 50 * P, 0}, (rks_range){50 * P, 51 * P, 0}, 1,
+                        &found));
+    assert_false(follow(&stream, (rks_range){0, P, 0}, (rks_range){2 * P, 3 * P, 0}, 1, &found));
+    assert_false(follow(&stream, (rks_range){3 * P, 4 * P, 0}, (rks_range){4 * P, 5 * P, 1}, 1,
+                        &found)); /* two files */
+    assert_false(follow(&stream, (rks_range){5 * P, 6 * P, 1}, (rks_range){6 * P, 7 * P, 1}, 1,
+                        &found));
+    /* of two that take turns: what lies between is the other's */
+    assert_false(follow(&stream, (rks_range){0, 8 * P, 2}, (rks_range){16 * P, 24 * P, 2}, 2, &found));
+    assert_true(follow(&stream, (rks_range){32 * P, 40 * P, 2}, (rks_range){48 * P, 56 * P, 2}, 2,
+                       &found));
+    assert_true(found.first == 24 * P && found.end == 56 * P);
+    assert_false(follow(&stream, (rks_range){64 * P, 65 * P, 2}, (rks_range){99 * P, 100 * P, 2}, 2,
+                        &found));
+}
+
 /* Reads ahead in a file that is cut meanwhile; its samples fail by name, and no signal comes. */
-static int read_what_was_cut(void)
+static int read_what_was_cut(bool in_order)
 {
     rks_guarded_map *any = NULL; /* puts the library's handler in the place of the test's */
     int fd = open(rks_shard_path(w.shards[1]), O_RDONLY | O_CLOEXEC);
@@ -215,10 +295,17 @@ static int read_what_was_cut(void)
     rks_fetcher *fetcher = world_fetcher(7, NULL);
     rks_ahead *ahead = begin(fetcher, 0);
     (void)make_cold(fetcher);
-    (void)rks_ahead_push(ahead, ids, IDS, true);
+    for (uint32_t i = 0; i < IDS && in_order; i++)
+        ids[i] = i;
+    (void)rks_ahead_push(ahead, ids, in_order ? WORLD_ROWS / 2 : IDS, true);
+    if (in_order)
+        (void)rks_ahead_settle(ahead);
     if (truncate(rks_shard_path(w.shards[0]), 4096) != 0)
         return 2;
-    (void)rks_ahead_push(ahead, ids, IDS, true);
+    if (in_order)
+        (void)rks_ahead_push(ahead, ids + WORLD_ROWS / 2, WORLD_ROWS / 2, true);
+    else
+        (void)rks_ahead_push(ahead, ids, IDS, true);
     (void)rks_ahead_settle(ahead);
     rks_wanted wanted = world_wanted(WORLD_ROWS - 1);
     rks_batch *batch = NULL;
@@ -233,13 +320,15 @@ static int read_what_was_cut(void)
 static void a_file_that_is_cut_meanwhile_fails_by_name_in_each_process(void **state)
 {
     (void)state;
-    int status = 0;
-    pid_t child = fork();
-    if (child == 0)
-        _exit(read_what_was_cut());
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
-    assert_int_equal(read_what_was_cut(), 0);
+    for (int in_order = 1; in_order >= 0; in_order--) {
+        int status = 0;
+        pid_t child = fork();
+        if (child == 0)
+            _exit(read_what_was_cut(in_order));
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+    }
+    assert_int_equal(read_what_was_cut(false), 0);
 }
 
 int main(void)
@@ -251,6 +340,8 @@ int main(void)
         cmocka_unit_test(what_was_asked_for_is_not_counted_twice),
         cmocka_unit_test(close_ends_it_at_once),
         cmocka_unit_test(a_fetch_that_comes_first_asks_for_itself),
+        cmocka_unit_test(ids_in_the_order_of_a_file_are_read_before_their_fetch),
+        cmocka_unit_test(windows_that_follow_each_other_are_a_stream),
         cmocka_unit_test(a_file_that_is_cut_meanwhile_fails_by_name_in_each_process), /* the last */
     };
     return cmocka_run_group_tests_name("ahead", tests, world_begin, world_end);
