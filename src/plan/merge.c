@@ -29,32 +29,42 @@
 
 enum { RING = 4096, AHEAD = 24 }; /* lists are too many for the processor to fetch them ahead */
 
-/* A source while lists are merged. */
+/* A source while lists are merged. N is the number of all draws, n that of its own. */
 typedef struct turn {
-    uint64_t from, to;   /* positions where its next draw may come */
-    uint64_t each, part; /* all / draws, and what is left of it */
-    uint64_t parts;      /* of `draws`, that the draw after that begins later than `to` says */
+    uint64_t from, part; /* N k / n of its next draw k: whole, and the rest in n-ths */
+    uint64_t each, over; /* N / n, likewise */
+    uint64_t to;         /* its next draw may come at `from` to `to` */
     uint64_t draws, done;
 } turn;
 
-/* The bounds of the first draw, which may come at 0. */
+/* Where the draw behind one with these beginnings begins. */
+static inline void step_on(const turn *t, uint64_t *from, uint64_t *part)
+{
+    uint64_t sum = *part + t->over;
+    bool more = sum >= t->draws;
+    *part = more ? sum - t->draws : sum;
+    *from += t->each + more;
+}
+
+/* Sets `to`, by what `from` and `part` say. */
+static inline void bound(turn *t)
+{
+    uint64_t end = t->from, part = t->part;
+    step_on(t, &end, &part);
+    t->to = end - (part == 0);
+}
+
 static void begin_turn(turn *t, uint64_t all)
 {
     t->each = all / t->draws;
-    t->part = all % t->draws;
-    t->parts = t->part;
-    t->to = t->part == 0 ? t->each - 1 : t->each;
+    t->over = all % t->draws;
+    bound(t);
 }
 
-/* The bounds of the draw after this one, which begins where this one ends, rounded down. */
 static inline void advance(turn *t)
 {
-    bool whole = t->parts == 0;
-    t->from = t->to + whole;
-    t->parts += t->part;
-    bool more = t->parts >= t->draws;
-    t->parts -= more ? t->draws : 0;
-    t->to = t->from + t->each + more - (t->parts == 0);
+    step_on(t, &t->from, &t->part);
+    bound(t);
 }
 
 /* ---- turns ----------------------------------------------------------------------------------- */
@@ -187,16 +197,20 @@ rks_status rks_mix_merge_turns(const uint32_t *lists, const uint64_t *counts, si
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
 enum {
-    BLOCK = 2048,        /* positions */
+    BLOCK = 2048, /* positions */
     BLOCK_SOURCES = 1024,
     DRAWS = BLOCK + 2 * BLOCK_SOURCES,
     FREE_WORDS = (BLOCK + 2 * RING) / 64,
     NONE = -1 /* as a count of draws: blocks cannot do it */
 };
 
-/* All draws whose ends lie in a block of positions. A draw is one number: its line (its end, counted
- * from the block's first position), its beginning (counted from a ring before that), its source; in
- * 16, 32 and 16 bits. */
+/* All draws whose ends lie in a block of positions. A draw is four numbers of 16 bits, from the
+ * highest one on:
+ *
+ *   line    its end, counted from the block's first position
+ *   behind  how far its beginning is behind the earliest one of that line, which is a ring before
+ *   source
+ *   number  where it stands in `items` */
 typedef struct blocks {
     uint64_t first;  /* position of the block */
     uint64_t origin; /* position of the first bit of `free` */
@@ -204,150 +218,192 @@ typedef struct blocks {
     uint32_t ends[BLOCK + 1]; /* of each line in `draws` */
     uint8_t close[BLOCK];     /* lines whose order is not that of beginnings for sure */
     uint64_t made[DRAWS], draws[DRAWS];
+    uint32_t items[DRAWS]; /* what is drawn */
     turn turns[BLOCK_SOURCES];
-    uint16_t order[BLOCK_SOURCES]; /* of sources: fewest draws first */
-    uint64_t after[BLOCK_SOURCES]; /* the position behind the last draw of each source */
-    uint64_t places[BLOCK_SOURCES];
+    const uint32_t *lists[BLOCK_SOURCES]; /* what each source draws next */
+    uint16_t order[BLOCK_SOURCES];        /* of sources: fewest draws first */
+    uint64_t after[BLOCK_SOURCES];        /* the position behind the last draw of each source */
 } blocks;
 
-/* Where a draw stands among those of its line: when it becomes ready; 0, or when it came to wait
- * for that, and how often it came to wait anew, since a source waits for a ring at most. */
-typedef struct standing {
-    uint64_t ready, waits, anew;
-    uint64_t draw;
-} standing;
+static inline uint64_t draw_of(uint64_t line, uint64_t behind, uint64_t source, uint64_t number)
+{
+    return line << 48 | behind << 32 | source << 16 | number;
+}
 
 static inline size_t line_of(uint64_t draw)
 {
     return (size_t)(draw >> 48);
 }
 
+/* Counted from a ring before the block. */
+static inline uint64_t beginning_of(uint64_t draw)
+{
+    return line_of(draw) + 1 + (uint16_t)(draw >> 32);
+}
+
 static inline uint16_t source_of(uint64_t draw)
+{
+    return (uint16_t)(draw >> 16);
+}
+
+static inline uint16_t item_of(uint64_t draw)
 {
     return (uint16_t)draw;
 }
 
-/* Counted from a ring before the block. */
-static inline uint64_t beginning_of(uint64_t draw)
-{
-    return draw >> 16 & UINT32_MAX;
-}
+/* Where a draw stands among those of its line. The key says, from its highest bits on:
+ *
+ *   16 bits  when the draw becomes ready, counted from two rings before the block
+ *   16 bits  0, or when it came to wait for that, counted likewise
+ *   22 bits  how often it came to wait anew, since a source waits for a ring at most
+ *   10 bits  source: this is the order of their first draws */
+typedef struct standing {
+    uint64_t key, draw;
+} standing;
 
 static standing stand(const blocks *b, uint64_t draw)
 {
-    uint64_t from = b->first + beginning_of(draw) - RING, after = b->after[source_of(draw)];
-    if (after >= from)
-        return (standing){.ready = after, .draw = draw};
-    uint64_t anew = from - after < RING ? 0 : (from - after - RING) / (RING - 1) + 1;
-    return (standing){from, after + anew * (RING - 1), anew, draw};
+    uint64_t origin = b->first - 2 * RING; /* sums may wrap around, differences are right */
+    uint64_t from = b->first - RING + beginning_of(draw), after = b->after[source_of(draw)];
+    uint64_t ready = after, waits = origin, anew = 0;
+    if ((int64_t)(after - from) < 0) {
+        anew = from - after < RING ? 0 : (from - after - RING) / (RING - 1) + 1;
+        ready = from;
+        waits = after + anew * (RING - 1);
+    }
+    return (standing){
+        (ready - origin) << 48 | (waits - origin) << 32 | anew << 10 | source_of(draw),
+        draw};
 }
 
 static int first_in_line(const void *x, const void *y)
 {
     const standing *a = x, *b = y;
-    if (a->ready != b->ready)
-        return a->ready < b->ready ? -1 : 1;
-    if (a->waits != b->waits)
-        return a->waits < b->waits ? -1 : 1;
-    if (a->anew != b->anew)
-        return a->anew < b->anew ? -1 : 1;
-    return source_of(a->draw) < source_of(b->draw) ? -1 : 1; /* first draws of all */
+    return a->key < b->key ? -1 : a->key > b->key;
 }
 
-/* Sorts the draws of a line, 2 at least. */
+/* Sorts the draws of a line. */
 static void sort_line(const blocks *b, uint64_t *draws, size_t count)
 {
     enum { FEW = 16 };
     standing standings[BLOCK_SOURCES];
-    for (size_t i = 0; i < count; i++)
-        standings[i] = stand(b, draws[i]);
-    if (count > FEW)
-        qsort(standings, count, sizeof(*standings), first_in_line);
-    for (size_t i = 1; i < count && count <= FEW; i++) {
-        standing moved = standings[i];
+    for (size_t i = 0; i < count; i++) {
+        standing moved = stand(b, draws[i]);
         size_t at = i;
-        for (; at > 0 && first_in_line(&standings[at - 1], &moved) > 0; at--)
+        for (; count <= FEW && at > 0 && standings[at - 1].key > moved.key; at--)
             standings[at] = standings[at - 1];
         standings[at] = moved;
     }
+    if (count > FEW)
+        qsort(standings, count, sizeof(*standings), first_in_line);
     for (size_t i = 0; i < count; i++)
         draws[i] = standings[i].draw;
+}
+
+/* Makes the draws of the next block, source by source, and counts those of each line. Returns how
+ * many they are. */
+static int64_t make_draws(blocks *b, size_t sources)
+{
+    enum { IN_LINE = 16, FAR = 64 }; /* items of a cache line; those that the processor foresees */
+    size_t count = 0;
+    memset(b->ends, 0, sizeof(b->ends));
+    for (size_t i = 0; i < sources; i++) {
+        uint16_t source = b->order[i];
+        turn t = b->turns[source];
+        const uint32_t *list = b->lists[source], *begun = list;
+        for (; t.done < t.draws; t.done++) {
+            uint64_t width = t.to - t.from < RING ? t.to - t.from : RING - 1;
+            uint64_t line = t.from + width - b->first;
+            if (line >= BLOCK)
+                break;
+            if (count == DRAWS)
+                return NONE;
+            b->items[count] = *list++;
+            b->made[count] = draw_of(line, RING - 1 - width, source, count);
+            count++;
+            b->ends[line + 1]++;
+            advance(&t);
+        }
+        b->turns[source] = t;
+        b->lists[source] = list;
+        __builtin_prefetch(list);
+        for (int64_t ahead = IN_LINE; ahead < list - begun && ahead < FAR; ahead += IN_LINE)
+            __builtin_prefetch(list + ahead);
+    }
+    return (int64_t)count;
 }
 
 /* Fills `draws` with those of the next block, by lines. Of one line, sources of fewer draws come
  * first, which began earlier. Returns how many they are. */
 static int64_t sort_block(blocks *b, size_t sources)
 {
-    size_t count = 0;
-    memset(b->ends, 0, sizeof(b->ends));
-    memset(b->close, 0, sizeof(b->close));
-    for (size_t i = 0; i < sources; i++) {
-        uint16_t source = b->order[i];
-        turn t = b->turns[source];
-        for (; t.done < t.draws; t.done++) {
-            uint64_t end = t.to - t.from >= RING ? t.from + RING - 1 : t.to;
-            if (end >= b->first + BLOCK)
-                break;
-            if (count == DRAWS)
-                return NONE;
-            uint64_t line = end - b->first;
-            b->made[count++] = line << 48 | (t.from + RING - b->first) << 16 | source;
-            b->ends[line + 1]++;
-            advance(&t);
-        }
-        b->turns[source] = t;
-    }
+    int64_t count = make_draws(b, sources);
     for (size_t line = 0; line < BLOCK; line++)
         b->ends[line + 1] += b->ends[line];
-    for (size_t i = 0; i < count; i++) { /* ends[line]: its beginning at first */
-        uint64_t draw = b->made[i];
-        uint32_t at = b->ends[line_of(draw)]++;
-        uint64_t before = at > 0 ? b->draws[at - 1] : UINT64_MAX;
-        b->draws[at] = draw;
+    for (int64_t i = 0; i < count; i++) /* ends[line]: its beginning at first */
+        b->draws[b->ends[line_of(b->made[i])]++] = b->made[i];
+    memset(b->close, 0, sizeof(b->close));
+    for (int64_t i = 1; i < count; i++) {
         /* A draw is ready when it begins or, if its source was late, one position later. */
-        b->close[line_of(draw)] |= (line_of(before) == line_of(draw)) &
-                                   (beginning_of(draw) < beginning_of(before) + 2);
+        int64_t line_and_beginning = (int64_t)(b->draws[i] >> 32);
+        int64_t before = (int64_t)(b->draws[i - 1] >> 32);
+        b->close[line_of(b->draws[i])] |= line_and_beginning < before + 2;
     }
-    return (int64_t)count;
+    return count;
 }
 
 /* The free positions that are nearest: two words of `free`, from number `word` on. */
 typedef struct frontier {
-    rks_u128 bits;
+    uint64_t low, high;
     size_t word;
 } frontier;
 
-/* Takes the first free position from `from` on, counted from b->origin. One is free. */
+/* Takes the first free position from `from` on, which is far ahead, since there are many sources. */
+static size_t take_far(blocks *b, const frontier *f, uint64_t from)
+{
+    size_t word = from / 64;
+    uint64_t far = word < f->word + 2 ? 0 : b->free[word] >> (from % 64) << (from % 64);
+    word = word < f->word + 2 ? f->word + 1 : word;
+    while (far == 0)
+        far = b->free[++word];
+    b->free[word] &= ~(far & -far);
+    return word * 64 + (size_t)__builtin_ctzll(far);
+}
+
+/* All bits, or none. */
+static inline uint64_t mask(bool all)
+{
+    return 0 - (uint64_t)all;
+}
+
+/* Takes the first free position from `from` on, counted from b->origin. One is free. Each position
+ * waits for the one before it, so this is short, and has no branch that nobody can foresee. */
 static inline size_t take_free(blocks *b, frontier *f, uint64_t from)
 {
-    uint64_t here = f->word * 64;
-    uint64_t off = from > here ? from - here : 0;
-    rks_u128 bits = off < 128 ? f->bits >> off : 0;
-    if (bits == 0) { /* far away, since there are many sources */
-        size_t word = from / 64;
-        uint64_t far = word < f->word + 2 ? 0 : b->free[word] >> (from % 64) << (from % 64);
-        word = word < f->word + 2 ? f->word + 1 : word;
-        while (far == 0)
-            far = b->free[++word];
-        b->free[word] &= ~(far & -far);
-        return word * 64 + (size_t)__builtin_ctzll(far);
-    }
-    uint64_t low = (uint64_t)bits, high = (uint64_t)(bits >> 64);
-    size_t at = off + (size_t)(low != 0 ? __builtin_ctzll(low) : 64 + __builtin_ctzll(high));
-    f->bits &= ~((rks_u128)1 << at);
-    while ((uint64_t)f->bits == 0) {
+    uint64_t here = f->word * 64, off = (from - here) & mask(from > here);
+    uint64_t behind = UINT64_MAX << (off % 64), far = mask(off >= 64), farther = mask(off >= 128);
+    uint64_t low = f->low & behind & ~far;
+    uint64_t none = mask(low == 0);
+    uint64_t bits = low | (f->high & (behind | ~far) & ~farther & none);
+    if (bits == 0)
+        return take_far(b, f, from);
+    uint64_t bit = bits & -bits;
+    f->low ^= bit & ~none;
+    f->high ^= bit & none;
+    size_t at = here + (64 & none) + (size_t)__builtin_ctzll(bits);
+    while (f->low == 0) {
         b->free[f->word++] = 0;
-        f->bits = f->bits >> 64 | (rks_u128)b->free[f->word + 1] << 64;
+        f->low = f->high;
+        f->high = b->free[f->word + 1];
     }
-    return here + at;
+    return at;
 }
 
 /* Gives the draws of a block their positions. False if one of them is late. */
-static bool place_block(blocks *b, size_t count, const uint32_t *lists, uint64_t all,
-                        uint32_t *merged)
+static bool place_block(blocks *b, size_t count, uint32_t *merged)
 {
-    uint64_t behind = b->first - b->origin;
-    frontier f = {(rks_u128)b->free[1] << 64 | b->free[0], 0};
+    uint64_t origin = b->origin, behind = b->first - origin;
+    frontier f = {b->free[0], b->free[1], 0};
     for (size_t i = 0; i < count; i++) {
         size_t line = line_of(b->draws[i]);
         if (b->close[line]) {
@@ -358,14 +414,11 @@ static bool place_block(blocks *b, size_t count, const uint32_t *lists, uint64_t
         size_t at = take_free(b, &f, from > RING ? from - RING : 0);
         if (at > behind + line)
             return false;
-        uint16_t source = source_of(draw);
-        uint64_t place = b->places[source]++;
-        b->after[source] = b->origin + at + 1;
-        merged[b->origin + at] = lists[place];
-        __builtin_prefetch(&lists[place + AHEAD < all ? place + AHEAD : place]);
+        b->after[source_of(draw)] = origin + at + 1;
+        merged[origin + at] = b->items[item_of(draw)];
     }
-    b->free[f.word] = (uint64_t)f.bits;
-    b->free[f.word + 1] = (uint64_t)(f.bits >> 64);
+    b->free[f.word] = f.low;
+    b->free[f.word + 1] = f.high;
     memmove(b->free, b->free + f.word, (FREE_WORDS - f.word) * sizeof(*b->free));
     memset(b->free + FREE_WORDS - f.word, 0xff, f.word * sizeof(*b->free));
     b->origin += f.word * 64;
@@ -381,23 +434,23 @@ static int fewest_draws(const void *x, const void *y)
 }
 
 /* False if blocks cannot do it. */
-static bool begin_blocks(blocks *b, const uint64_t *counts, size_t sources, uint64_t all)
+static bool begin_blocks(blocks *b, const uint32_t *lists, const uint64_t *counts, size_t sources,
+                         uint64_t all)
 {
-    uint64_t place = 0;
     for (size_t i = 0; i < sources; i++)
         b->turns[i] = (turn){.draws = counts[i], .done = i};
     qsort(b->turns, sources, sizeof(*b->turns), fewest_draws);
     for (size_t i = 0; i < sources; i++)
         b->order[i] = (uint16_t)b->turns[i].done;
     for (size_t i = 0; i < sources; i++) {
-        b->places[i] = place;
-        place += counts[i];
+        b->lists[i] = lists;
+        lists += counts[i];
         b->turns[i] = (turn){.draws = counts[i]};
         if (counts[i] == 0)
             continue;
         begin_turn(&b->turns[i], all);
         /* Its end may count as the ring's, or as it is, by when its last draw was. */
-        if (b->turns[i].each == RING - 1 && b->turns[i].part > 0)
+        if (b->turns[i].each == RING - 1 && b->turns[i].over > 0)
             return false;
     }
     memset(b->free, 0xff, sizeof(b->free));
@@ -417,11 +470,11 @@ rks_status rks_mix_merge_blocks(const uint32_t *lists, const uint64_t *counts, s
     if (b == NULL)
         return RKS_ERR_MEMORY;
     rks_status status = RKS_OK;
-    *merges = begin_blocks(b, counts, sources, all);
+    *merges = begin_blocks(b, lists, counts, sources, all);
     for (; b->first < all && *merges && status == RKS_OK; b->first += BLOCK) {
         int64_t count = sort_block(b, sources);
         bool fits = b->first - b->origin + BLOCK + 128 <= FREE_WORDS * 64;
-        *merges = count != NONE && fits && place_block(b, (size_t)count, lists, all, merged);
+        *merges = count != NONE && fits && place_block(b, (size_t)count, merged);
         status = rks_plan_pause(&done, BLOCK, err);
     }
     rks_free(b);
