@@ -9,6 +9,7 @@
 #include "plan/inside.h"
 
 #include "base/memory.h"
+#include "base/usage.h"
 #include "plan/mix.h"
 
 enum { CLASS_BITS = 6, CLASS_WIDTH = 1 << CLASS_BITS, CLASSES = 96 * CLASS_WIDTH };
@@ -33,6 +34,18 @@ static const uint32_t *units_of(const rks_plan *plan, const rks_plan_group *grou
     bool known = plan->units != NULL && plan->units_exact && from >= plan->units_first &&
                  to <= plan->units_first + plan->units_count;
     return known ? plan->units + (from - plan->units_first) : NULL;
+}
+
+/* Of a batch of `count` samples, where not all of their lengths matter. */
+static rks_u128 cost_of_longest(const rks_plan *plan, uint64_t longest, uint64_t count)
+{
+    longest = rks_plan_width(&plan->config, longest);
+    rks_u128 cost = (rks_u128)longest * count;
+    if (plan->config.cost == COST_POLYNOMIAL) { /* below 2^127: scaled to what classes hold */
+        rks_u128 linear = plan->config.cost_linear, quadratic = plan->config.cost_quadratic;
+        return ((linear + quadratic * longest) * cost) >> 30;
+    }
+    return plan->config.cost == COST_QUADRATIC ? cost * longest : cost;
 }
 
 static rks_u128 cost_of(const rks_plan *plan, const rks_plan_group *group, uint64_t first,
@@ -65,13 +78,7 @@ static rks_u128 cost_of(const rks_plan *plan, const rks_plan_group *group, uint6
         if (kind == COST_TOKENS)
             return sum;
     }
-    longest = rks_plan_width(&plan->config, longest);
-    rks_u128 cost = (rks_u128)longest * (end - first);
-    if (kind == COST_POLYNOMIAL) { /* below 2^127: scaled to what classes hold */
-        rks_u128 linear = plan->config.cost_linear, quadratic = plan->config.cost_quadratic;
-        return ((linear + quadratic * longest) * cost) >> 30;
-    }
-    return kind == COST_QUADRATIC ? cost * longest : cost;
+    return cost_of_longest(plan, longest, end - first);
 }
 
 /* Sorts batches into plan->slots, the dearest class first; counts[c] becomes the class's end. */
@@ -117,37 +124,88 @@ rks_status rks_plan_shuffle_steps(rks_plan *plan, uint64_t row, uint64_t key, rk
     return status;
 }
 
-/* Lengths lie anywhere: the processor fetches those of the batch behind `end` meanwhile. */
-static void prefetch_behind(const rks_plan *plan, const rks_plan_group *group, uint64_t first,
-                       uint64_t end)
+/* Lengths lie anywhere. */
+static bool looks_anywhere(const rks_plan *plan)
 {
+    return plan->config.strategy == STRATEGY_RANDOM && plan->config.balance == NULL &&
+           plan->units == NULL;
+}
+
+/* A copy of lengths in 16 bits, where they are looked at anywhere: half of the memory is in a cache
+ * twice as often, and it has huge pages, which a caller's array may not have. *table stays NULL
+ * where some do not fit. */
+static rks_status make_table(const rks_plan *plan, uint16_t **table, rks_error *err)
+{
+    if (!looks_anywhere(plan) || plan->longest > UINT16_MAX || plan->piece_count > 0 ||
+        plan->config.too_long == TOO_LONG_ALONE)
+        return RKS_OK;
+    *table = rks_alloc_raw(plan->count, sizeof(**table), err);
+    if (*table == NULL)
+        return RKS_ERR_MEMORY;
+    rks_plan_advise(*table, plan->count * sizeof(**table));
+    rks_usage_add(RKS_MEMORY_PLAN, plan->count * sizeof(**table));
+    for (uint64_t i = 0; i < plan->count; i++) /* absent and dropped ones are in no batch */
+        (*table)[i] = (uint16_t)rks_plan_length(plan, (uint32_t)i);
+    return RKS_OK;
+}
+
+static void free_table(const rks_plan *plan, uint16_t *table)
+{
+    if (table != NULL)
+        rks_usage_sub(RKS_MEMORY_PLAN, plan->count * sizeof(*table));
+    rks_free(table);
+}
+
+/* The processor fetches lengths of the batch behind `end` meanwhile. */
+static void prefetch_behind(const rks_plan *plan, const rks_plan_group *group, uint64_t first,
+                            uint64_t end, const uint16_t *table)
+{
+    const uint32_t *ids = plan->ids + group->first;
     uint64_t ahead = end + (end - first) < group->count ? end + (end - first) : group->count;
-    for (uint64_t i = end; i < ahead; i++) {
-        uint32_t id = plan->ids[group->first + i];
-        __builtin_prefetch(&plan->lengths[id < plan->count ? id : 0]);
+    for (uint64_t i = end; i < ahead; i++)
+        if (table != NULL)
+            __builtin_prefetch(&table[ids[i]]);
+        else
+            __builtin_prefetch(&plan->lengths[ids[i] < plan->count ? ids[i] : 0]);
+}
+
+/* As cost_of. */
+static rks_u128 cost_by_table(const rks_plan *plan, const rks_plan_group *group, uint64_t first,
+                              uint64_t end, const uint16_t *table)
+{
+    const uint32_t *ids = plan->ids + group->first;
+    uint64_t longest = 0, sum = 0;
+    for (uint64_t i = first; i < end; i++) {
+        uint64_t length = table[ids[i]];
+        longest = length > longest ? length : longest;
+        if (plan->config.cost == COST_TOKENS)
+            sum += rks_plan_width(&plan->config, length);
     }
+    return plan->config.cost == COST_TOKENS ? sum : cost_of_longest(plan, longest, end - first);
 }
 
 rks_status rks_plan_classify(const rks_plan *plan, uint16_t *classes, rks_error *err)
 {
     const rks_plan_layout *layout = plan->layout;
     uint64_t done = 0;
-    bool anywhere = plan->config.strategy == STRATEGY_RANDOM && plan->config.balance == NULL &&
-                    plan->units == NULL;
-    for (size_t i = 0; i < layout->count; i++) {
+    uint16_t *table = NULL;
+    bool anywhere = looks_anywhere(plan);
+    rks_status status = make_table(plan, &table, err);
+    for (size_t i = 0; i < layout->count && status == RKS_OK; i++) {
         const rks_plan_group *group = &layout->groups[i];
-        for (uint32_t j = 0; j < group->batches; j++) {
+        for (uint32_t j = 0; j < group->batches && status == RKS_OK; j++) {
             uint64_t first, end;
             rks_plan_deal(group, j, &first, &end);
             if (anywhere)
-                prefetch_behind(plan, group, first, end);
-            classes[group->first_batch + j] = class_of(cost_of(plan, group, first, end));
-            rks_status status = rks_plan_pause(&done, end - first, err);
-            if (status != RKS_OK)
-                return status;
+                prefetch_behind(plan, group, first, end, table);
+            classes[group->first_batch + j] =
+                class_of(table == NULL ? cost_of(plan, group, first, end)
+                                       : cost_by_table(plan, group, first, end, table));
+            status = rks_plan_pause(&done, end - first, err);
         }
     }
-    return RKS_OK;
+    free_table(plan, table);
+    return status;
 }
 
 rks_status rks_plan_arrange(rks_plan *plan, uint32_t world, uint64_t key, rks_error *err)

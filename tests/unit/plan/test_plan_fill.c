@@ -150,12 +150,63 @@ static void bucket_is_nearly_as_even_as_sort_and_cut(void **state)
     }
 }
 
+static void assert_same_epoch(rks_plan *plan, rks_plan *other)
+{
+    uint64_t steps = 0;
+    assert_ok(rks_plan_steps(plan, 1, &steps, &err), &err);
+    for (uint64_t slot = 0; slot < steps * rks_plan_world(plan); slot++) {
+        uint64_t step = slot / rks_plan_world(plan);
+        uint32_t rank = (uint32_t)(slot % rks_plan_world(plan));
+        const uint32_t *ids, *same;
+        size_t count, of_same;
+        assert_ok(rks_plan_batch(plan, 1, step, rank, &ids, &count, &err), &err);
+        assert_ok(rks_plan_batch(other, 1, step, rank, &same, &of_same, &err), &err);
+        assert_int_equal(count, of_same);
+        assert_memory_equal(ids, same, count * sizeof(*ids));
+    }
+}
+
+/* Random batches are put in order by cost, through a copy of lengths in 16 bits where these fit:
+ * lengths that are 64 times as long, and do not, make the same order of near batches. */
+static void long_lengths_make_the_same_order(void **state)
+{
+    (void)state;
+    enum { COUNT = 30000, TIMES = 64 };
+    static const char *const costs[] = {"padded", "tokens", "quadratic"};
+    static const uint64_t bounds[] = {0, COUNT};
+    static uint32_t lengths[COUNT], longer[COUNT];
+    rks_plan_mix mix;
+    rks_plan_mix_default(&mix);
+    mix.sources = 1;
+    mix.bounds = bounds;
+    for (size_t i = 0; i < 3; i++) {
+        rks_random random = {i};
+        for (size_t j = 0; j < COUNT; j++) {
+            lengths[j] = 8 * (16 + below(&random, 1u << (5 + below(&random, 6)))); /* as padded */
+            longer[j] = TIMES * lengths[j];
+        }
+        rks_plan_options options;
+        rks_plan_options_default(&options);
+        options.strategy = "random";
+        options.cost = costs[i];
+        options.batch_size = 16;
+        options.world = 4;
+        options.mix = &mix;
+        rks_plan *plan = plan_for(lengths, COUNT, &options);
+        rks_plan *other = plan_for(longer, COUNT, &options);
+        assert_same_epoch(plan, other);
+        rks_plan_free(plan);
+        rks_plan_free(other);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_long_sample_leaves_other_batches_full),
         cmocka_unit_test(every_epoch_has_the_same_steps),
         cmocka_unit_test(bucket_is_nearly_as_even_as_sort_and_cut),
+        cmocka_unit_test(long_lengths_make_the_same_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
