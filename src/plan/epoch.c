@@ -484,7 +484,7 @@ static rks_status compute_stretches(rks_plan *plan, uint64_t epoch, uint64_t num
         if (status == RKS_OK && mix->end == change)
             status = rks_mix_choose(plan, rks_mix_force_at(mix, epoch, change), rks_mix_unbegun(plan),
                                     rks_random_key(key_of(plan, epoch, stretch + 1), STAGE_DRAWS),
-                                    err);
+                                    false, err);
         if (status != RKS_OK)
             return status;
         mix->begin = mix->end;
@@ -503,10 +503,11 @@ static rks_status compute_drawn(rks_plan *plan, uint64_t epoch, uint64_t step, r
     uint64_t key = rks_random_key(key_of(plan, epoch, 0), STAGE_DRAWS);
     bool resumed = plan->done_count > 0 && plan->resumed_epoch == epoch;
     plan->rest_over = false;
+    bool once = !resumed && rks_mix_next_change(mix, epoch, 0) == UINT64_MAX;
     rks_status status =
-        rks_mix_choose(plan, rks_mix_force_at(mix, epoch, 0), mix->draws, key, err);
+        rks_mix_choose(plan, rks_mix_force_at(mix, epoch, 0), mix->draws, key, once, err);
     mix->whole = mix->rest;
-    if (status == RKS_OK && (resumed || rks_mix_next_change(mix, epoch, 0) != UINT64_MAX))
+    if (status == RKS_OK && !once)
         status = rks_mix_begin_rest(plan, err);
     return status == RKS_OK
                ? compute_stretches(plan, epoch, rks_mix_number(plan, epoch, step), err)

@@ -153,18 +153,6 @@ static rks_status copy_options(rks_mix *mix, const rks_plan_mix *o, rks_error *e
     return copy_names(mix, o, err);
 }
 
-/* Samples that an epoch may have. */
-static bool can_be_drawn(const rks_plan *plan, uint32_t id, uint32_t longest)
-{
-    const rks_mix *mix = plan->mix;
-    uint32_t length = plan->lengths[id];
-    if (length == RKS_LENGTH_ABSENT || length > longest)
-        return false;
-    if (mix->source_of != NULL && mix->source_of[id] >= mix->sources) /* of none */
-        return false;
-    return plan->config.too_long != TOO_LONG_DROP || length <= plan->config.limit;
-}
-
 rks_status rks_mix_sizes(const rks_plan *plan, uint32_t longest, uint64_t *sizes,
                          uint64_t *token_sums, rks_error *err)
 {
@@ -178,7 +166,7 @@ rks_status rks_mix_sizes(const rks_plan *plan, uint32_t longest, uint64_t *sizes
             return status;
         for (; i < end; i++) {
             size_t source = rks_mix_next_source(mix, (uint32_t)i, &at);
-            if (!can_be_drawn(plan, (uint32_t)i, longest))
+            if (!rks_mix_draws(plan, (uint32_t)i, longest))
                 continue;
             sizes[source]++;
             token_sums[source] += rks_plan_length(plan, (uint32_t)i);
@@ -203,7 +191,7 @@ static rks_status most_odds(const rks_plan *plan, double *most, rks_error *err)
                             "weights: sample %" PRIu64
                             " has the weight %g; weights are finite numbers from 0",
                             i, odds[i]);
-        if (can_be_drawn(plan, (uint32_t)i, UINT32_MAX))
+        if (rks_mix_draws(plan, (uint32_t)i, UINT32_MAX))
             *most = odds[i] > *most ? odds[i] : *most;
     }
     if (*most == 0)
@@ -219,7 +207,7 @@ static rks_status set_draws(rks_plan *plan, const rks_plan_mix *o, rks_error *er
     mix->draws = o->samples;
     if (mix->counts != NULL) {
         for (uint64_t i = 0; i < plan->count; i++)
-            if (can_be_drawn(plan, (uint32_t)i, UINT32_MAX))
+            if (rks_mix_draws(plan, (uint32_t)i, UINT32_MAX))
                 mix->draws += mix->counts[i];
         if (mix->draws == 0)
             return rks_fail(err, RKS_ERR_ARGUMENT, 0,
@@ -359,7 +347,7 @@ static rks_status look_at_levels(const rks_plan *plan, uint32_t longest, choice 
             return status;
         for (; i < end; i++) {
             size_t source = rks_mix_next_source(mix, (uint32_t)i, &at);
-            if (!can_be_drawn(plan, (uint32_t)i, longest))
+            if (!rks_mix_draws(plan, (uint32_t)i, longest))
                 continue;
             choice *c = &choices[source];
             uint64_t level = c->high - (c->high - c->low) / 2, drawn = drawn_of(mix, (uint32_t)i);
@@ -418,7 +406,7 @@ static rks_status set_left(rks_plan *plan, uint32_t longest, choice *choices, rk
         for (; i < end; i++) {
             size_t source = rks_mix_next_source(mix, (uint32_t)i, &at);
             mix->left[i] = 0;
-            if (!can_be_drawn(plan, (uint32_t)i, longest))
+            if (!rks_mix_draws(plan, (uint32_t)i, longest))
                 continue;
             choice *c = &choices[source];
             uint64_t drawn = drawn_of(mix, (uint32_t)i);
@@ -439,7 +427,13 @@ static rks_status choose_by_sources(rks_plan *plan, const rks_mix_force *force, 
 {
     rks_mix *mix = plan->mix;
     uint64_t *token_sums = sizes + mix->sources;
-    rks_status status = rks_mix_sizes(plan, force->longest, sizes, token_sums, err);
+    rks_status status = RKS_OK;
+    if (force->longest == UINT32_MAX) { /* known */
+        memcpy(sizes, mix->sizes, mix->sources * sizeof(*sizes));
+        memcpy(token_sums, mix->token_sums, mix->sources * sizeof(*token_sums));
+    } else {
+        status = rks_mix_sizes(plan, force->longest, sizes, token_sums, err);
+    }
     if (status == RKS_OK)
         status = rks_mix_quotas(mix, force->weights, sizes, token_sums, draws, mix->quotas, err);
     uint64_t delivered = 0;
@@ -460,7 +454,7 @@ static rks_status choose_by_sources(rks_plan *plan, const rks_mix_force *force, 
         mix->levels[i] = choices[i].low;
         mix->extras[i] = choices[i].once_more;
     }
-    return status == RKS_OK ? set_left(plan, force->longest, choices, err) : status;
+    return status == RKS_OK && !mix->listed ? set_left(plan, force->longest, choices, err) : status;
 }
 
 /* Each sample occurs draws * odds / sum times. Of two samples that are not whole in turn, one takes
@@ -474,11 +468,11 @@ static rks_status choose_by_odds(rks_plan *plan, uint64_t draws, uint64_t key, r
     uint64_t all = 0, held = 0, keeper = 0;
     rks_status status = most_odds(plan, &most, err);
     for (uint64_t i = 0; i < plan->count && status == RKS_OK; i++)
-        if (can_be_drawn(plan, (uint32_t)i, UINT32_MAX))
+        if (rks_mix_draws(plan, (uint32_t)i, UINT32_MAX))
             all += whole_odds(mix->odds[i], most);
     for (uint64_t i = 0; i < plan->count && status == RKS_OK; i++) {
         mix->left[i] = 0;
-        if (!can_be_drawn(plan, (uint32_t)i, UINT32_MAX))
+        if (!rks_mix_draws(plan, (uint32_t)i, UINT32_MAX))
             continue;
         rks_u128 exact = (rks_u128)whole_odds(mix->odds[i], most) * draws;
         uint64_t part = (uint64_t)(exact % all);
@@ -508,7 +502,7 @@ static rks_status choose_samples(rks_plan *plan, const rks_mix_force *force, uin
         return choose_by_odds(plan, draws, key, err);
     if (mix->counts != NULL) {
         for (uint64_t i = 0; i < plan->count; i++)
-            mix->left[i] = can_be_drawn(plan, (uint32_t)i, UINT32_MAX) ? mix->counts[i] : 0;
+            mix->left[i] = rks_mix_draws(plan, (uint32_t)i, UINT32_MAX) ? mix->counts[i] : 0;
         return RKS_OK;
     }
     choice *choices = rks_alloc(mix->sources, sizeof(*choices), err);
@@ -521,20 +515,30 @@ static rks_status choose_samples(rks_plan *plan, const rks_mix_force *force, uin
     return status;
 }
 
+static rks_status make_left(rks_plan *plan, rks_error *err)
+{
+    uint64_t items = rks_mix_items(plan);
+    plan->mix->left = rks_alloc_raw(items, sizeof(*plan->mix->left), err);
+    if (plan->mix->left == NULL)
+        return RKS_ERR_MEMORY;
+    rks_plan_advise(plan->mix->left, items * sizeof(*plan->mix->left));
+    rks_usage_add(RKS_MEMORY_PLAN, items * sizeof(*plan->mix->left));
+    return RKS_OK;
+}
+
 rks_status rks_mix_choose(rks_plan *plan, const rks_mix_force *force, uint64_t draws, uint64_t key,
-                          rks_error *err)
+                          bool once, rks_error *err)
 {
     rks_mix *mix = plan->mix;
     bool is_new = mix->left == NULL;
-    if (is_new) {
-        uint64_t items = rks_mix_items(plan);
-        mix->left = rks_alloc_raw(items, sizeof(*mix->left), err);
-        if (mix->left == NULL)
-            return RKS_ERR_MEMORY;
-        rks_plan_advise(mix->left, items * sizeof(*mix->left));
-        rks_usage_add(RKS_MEMORY_PLAN, items * sizeof(*mix->left));
-    }
     mix->rest = draws;
+    mix->key = key;
+    mix->listed = once && is_new && !rks_plan_sorts(&plan->config) && plan->cut_count == 0 &&
+                  mix->counts == NULL && mix->odds == NULL && force->longest == UINT32_MAX;
+    if (mix->listed)
+        return choose_samples(plan, force, draws, key, err);
+    if (is_new && make_left(plan, err) != RKS_OK)
+        return RKS_ERR_MEMORY;
     rks_mix_join_pieces(plan, is_new);
     rks_status status = choose_samples(plan, force, draws, key, err);
     return status == RKS_OK ? rks_mix_part_pieces(plan, err) : status;

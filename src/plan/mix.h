@@ -65,7 +65,9 @@ typedef struct rks_mix {
     uint64_t *quotas; /* draws of each source */
     uint64_t *levels; /* how often each of its samples is drawn in the epoch at least */
     uint64_t *extras; /* how many of its samples are drawn once more */
-    uint32_t *left;   /* of each sample and piece, draws that are to come; NULL between epochs */
+    uint32_t *left;   /* of each sample and piece, draws that are to come; NULL between epochs, and: */
+    bool listed;      /* the draws at hand are listed without it (sequence.c) */
+    uint64_t key;     /* of what is drawn once more */
     uint32_t *drawn;  /* of each sample and piece, delivered; NULL: none */
     uint64_t rest;    /* sum of left */
     uint64_t whole;   /* the same at the beginning of the epoch */
@@ -114,9 +116,21 @@ rks_status rks_mix_fewest(const rks_mix *mix, uint64_t *draws, rks_error *err);
 rks_status rks_mix_create(rks_plan *plan, const rks_plan_mix *options, rks_error *err);
 void rks_mix_free(rks_plan *plan);
 /* Chooses what is left of an epoch: fills mix->left, quotas and levels. `draws` of them; `key`
- * decides which samples occur once more. */
+ * decides which samples occur once more. `once`: nothing is chosen again in this epoch, so that
+ * `left` need not be made where draws can be listed without it. */
 rks_status rks_mix_choose(rks_plan *plan, const rks_mix_force *force, uint64_t draws, uint64_t key,
-                          rks_error *err);
+                          bool once, rks_error *err);
+/* Samples that an epoch may have. */
+static inline bool rks_mix_draws(const rks_plan *plan, uint32_t id, uint32_t longest)
+{
+    const rks_mix *mix = plan->mix;
+    uint32_t length = plan->lengths[id];
+    if (length == RKS_LENGTH_ABSENT || length > longest)
+        return false;
+    if (mix->source_of != NULL && mix->source_of[id] >= mix->sources) /* of none */
+        return false;
+    return plan->config.too_long != TOO_LONG_DROP || length <= plan->config.limit;
+}
 void rks_mix_end(rks_plan *plan); /* frees left and drawn */
 /* Of an epoch that was begun: from here on, deliveries count. */
 rks_status rks_mix_begin_rest(rks_plan *plan, rks_error *err);

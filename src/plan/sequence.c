@@ -4,7 +4,10 @@
  *
  *   left   ──► a list for each source: its samples again and again, each time in another order,
  *              those first that were drawn least; what is drawn once more comes last
- *   lists  ──► merged: each source has its share of any number of draws (merge.c) */
+ *   lists  ──► merged: each source has its share of any number of draws (merge.c)
+ *
+ * Of an epoch in which nothing is chosen again, all samples of a source come equally often, and some
+ * once more: its lists are made without `left` (mix->listed). */
 #include "plan/mix.h"
 
 #include <string.h>
@@ -21,6 +24,9 @@ typedef struct list {
     uint64_t all;       /* samples of the last time that all of them come */
     uint64_t once_more; /* behind these */
     uint64_t next_all, next_once_more;
+    /* Where mix->listed: */
+    rks_random random;
+    uint64_t among, more; /* samples that had no turn yet, and how many of them come once more */
 } list;
 
 static inline bool is_once_more(const rks_mix *mix, uint32_t id, uint64_t level)
@@ -80,6 +86,66 @@ static rks_status write_last(const rks_plan *plan, list *lists, uint32_t *ids, r
     return RKS_OK;
 }
 
+/* The last time that samples [i, end) of one source come, and those once more: as many of the
+ * `among` that have had no turn yet as `more` says, each with the chance that keeps this exact. */
+static void list_run(const rks_plan *plan, uint64_t i, uint64_t end, uint64_t level, list *of,
+                     uint32_t *ids)
+{
+    list l = *of;
+    for (; i < end; i++) {
+        uint32_t id = (uint32_t)i, nowhere;
+        if (!rks_mix_draws(plan, id, UINT32_MAX))
+            continue;
+        bool again = false; /* as a number: nobody can foresee a branch */
+        if (l.more > 0)
+            again = rks_random_below(&l.random, l.among--) < l.more;
+        l.more -= again;
+        *(again ? &ids[l.next_once_more] : &nowhere) = id;
+        l.next_once_more += again;
+        if (level > 0)
+            ids[l.next_all++] = id;
+    }
+    *of = l;
+}
+
+/* The same for all, as write_last does it by `left`. */
+static rks_status list_last(const rks_plan *plan, list *lists, uint32_t *ids, rks_error *err)
+{
+    const rks_mix *mix = plan->mix;
+    size_t at = 0;
+    for (size_t i = 0; i < mix->sources; i++) {
+        lists[i].random = (rks_random){rks_random_key(mix->key, i)};
+        lists[i].among = mix->sizes[i];
+        lists[i].more = mix->extras[i];
+    }
+    for (uint64_t i = 0, end; i < plan->count;) {
+        rks_status status = rks_plan_stretch(i, plan->count, &end, err);
+        if (status != RKS_OK)
+            return status;
+        for (uint64_t run; i < end; i = run) {
+            size_t source = rks_mix_next_source(mix, (uint32_t)i, &at);
+            run = i + 1;
+            if (mix->source_of == NULL)
+                run = mix->bounds[source + 1] < end ? mix->bounds[source + 1] : end;
+            if (source < mix->sources) /* else it is of none */
+                list_run(plan, i, run, mix->levels[source], &lists[source], ids);
+        }
+    }
+    return RKS_OK;
+}
+
+/* How many of the samples in `from` come more than `times` times, but for those once more. */
+static uint64_t count_more(const rks_mix *mix, uint64_t level, const uint32_t *from, uint64_t size,
+                           uint64_t times)
+{
+    uint64_t more = 0;
+    if (mix->listed)
+        return times < level ? size : 0;
+    for (uint64_t i = 0; i < size; i++)
+        more += mix->left[from[i]] - is_once_more(mix, from[i], level) > times;
+    return more;
+}
+
 /* From the times at `first`, `size` samples, backwards to the first time: samples that come more
  * than `times` times. Each time is shuffled once it is copied. */
 static rks_status write_before(const rks_plan *plan, uint64_t level, uint64_t key, uint64_t begin,
@@ -90,12 +156,12 @@ static rks_status write_before(const rks_plan *plan, uint64_t level, uint64_t ke
     rks_status status = RKS_OK;
     uint64_t done = 0;
     for (uint64_t times = 1; size > 0 && status == RKS_OK; times++) {
-        uint64_t fewer = 0, to;
         const uint32_t *from = ids + first;
-        for (uint64_t i = 0; first > begin && i < size; i++)
-            fewer += mix->left[from[i]] - is_once_more(mix, from[i], level) > times;
-        to = first - fewer;
-        for (uint64_t i = 0; fewer > 0 && i < size; i++)
+        uint64_t fewer = first > begin ? count_more(mix, level, from, size, times) : 0;
+        uint64_t to = first - fewer;
+        if (fewer == size) /* the times do not overlap */
+            memcpy(ids + to, from, size * sizeof(*ids));
+        for (uint64_t i = 0; fewer > 0 && fewer < size && i < size; i++)
             if (mix->left[from[i]] - is_once_more(mix, from[i], level) > times)
                 ids[to++] = from[i];
         if (shuffles)
@@ -134,7 +200,8 @@ static rks_status write_lists(const rks_plan *plan, uint64_t key, list *lists, u
         l->next_once_more = begin - l->once_more;
         l->next_all = l->next_once_more - l->all;
     }
-    rks_status status = write_last(plan, lists, ids, err);
+    rks_status status = plan->mix->listed ? list_last(plan, lists, ids, err)
+                                          : write_last(plan, lists, ids, err);
     begin = 0;
     for (size_t i = 0; i < plan->mix->sources && status == RKS_OK; i++) {
         const list *l = &lists[i];

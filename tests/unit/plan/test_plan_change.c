@@ -401,10 +401,39 @@ static void a_change_too_far_away_is_refused(void **state)
     rks_plan_free(plan);
 }
 
+/* up to a change, an epoch is the one that has none: its draws are listed in another way there */
+static void an_epoch_without_a_change_begins_alike(void **state)
+{
+    (void)state;
+    enum { EPOCH = 1 };
+    static const double weights[SOURCES] = {1, 1, 8};
+    for (unsigned round = 0; round < 40; round++) {
+        make_lengths(round);
+        lengths[round] = RKS_LENGTH_ABSENT;
+        rks_plan *plan = plan_of(round, 2), *changed = plan_of(round, 2);
+        uint64_t steps = 0;
+        assert_ok(rks_plan_steps(plan, EPOCH, &steps, &err), &err);
+        assert_true(steps > 1);
+        assert_ok(rks_plan_change(changed, EPOCH, steps - 1, weights, SOURCES, 0, &err), &err);
+        for (uint64_t slot = 0; slot < 2 * (steps - 1); slot++) {
+            const uint32_t *ids, *same;
+            size_t count, of_same;
+            assert_ok(rks_plan_batch(plan, EPOCH, slot / 2, slot % 2, &ids, &count, &err), &err);
+            assert_ok(rks_plan_batch(changed, EPOCH, slot / 2, slot % 2, &same, &of_same, &err),
+                      &err);
+            assert_int_equal(count, of_same);
+            assert_memory_equal(ids, same, count * sizeof(*ids));
+        }
+        rks_plan_free(plan);
+        rks_plan_free(changed);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_left_is_drawn_anew),
+        cmocka_unit_test(an_epoch_without_a_change_begins_alike),
         cmocka_unit_test(states_hold_the_change),
         cmocka_unit_test(long_samples_wait),
         cmocka_unit_test(weights_before_a_change_stay_those_before_it),
