@@ -5,76 +5,134 @@
  * others, and a pair of ranks that cannot reach each other delays nobody.
  *
  *   CLOSED      up, once this rank and all below it have closed
- *   ALL_CLOSED  down, from rank 0 */
+ *   ALL_CLOSED  down, from the root
+ *   GIVEN_UP    up and down: the sender waits no longer. Its heir takes over the ranks below it: its
+ *               parent, or, of the root, the lowest rank below it that has not closed.
+ *
+ *     offset  size  field
+ *          0     4  word
+ *          4     4  of GIVEN_UP: the heir; else 0
+ *          8     n  of GIVEN_UP: the ranks below, each as u32 rank, u32 1: it has closed */
 #include <string.h>
 
+#include "base/buffer.h"
+#include "base/bytes.h"
 #include "base/clock.h"
+#include "base/memory.h"
 #include "store/store.h"
 
-enum { LIFE_CLOSED = 1, LIFE_ALL_CLOSED = 2 };
+enum { LIFE_CLOSED = 1, LIFE_ALL_CLOSED = 2, LIFE_GIVEN_UP = 3, LIFE_WORD = 8, LIFE_ENTRY = 8 };
 
-static void say_life(const rks_store *store, uint32_t to, uint8_t note)
+/* What is known of a rank. A word may come before the one that says who it is below. */
+enum { HAS_CLOSED = 1, IS_BELOW = 2 };
+
+static void say_life(const rks_store *store, uint32_t to, uint32_t word)
 {
+    uint8_t note[LIFE_WORD] = {0};
+    rks_store_u32(note, word);
     rks_engine_note(rks_group_engine(store->group), to, rks_store_service(store, RKS_SERVICE_STORE),
-                    &note, 1, NULL);
+                    note, sizeof(note), NULL);
+}
+
+static uint8_t life_of(rks_store *store, uint32_t rank)
+{
+    pthread_mutex_lock(&store->mutex);
+    uint8_t life = store->life[rank];
+    pthread_mutex_unlock(&store->mutex);
+    return life;
 }
 
 /* The others first: who knows it may end the store at once. */
 static void take_all_closed(rks_store *store)
 {
-    uint32_t count = 0;
-    const uint32_t *children = rks_group_children(store->group, &count);
-    for (uint32_t i = 0; i < count; i++)
-        say_life(store, children[i], LIFE_ALL_CLOSED);
+    for (uint32_t rank = 0; rank < rks_group_size(store->group); rank++)
+        if (life_of(store, rank) & IS_BELOW)
+            say_life(store, rank, LIFE_ALL_CLOSED);
     pthread_mutex_lock(&store->mutex);
     store->all_closed = true;
     pthread_cond_broadcast(&store->cond);
     pthread_mutex_unlock(&store->mutex);
 }
 
-/* This rank, or a child with all below it. It may be said again, in case that a word was lost: then
- * so is what followed from it. */
-static void count_closed(rks_store *store, uint32_t from)
+/* Tells the next one, once this rank and all below it have closed. */
+static void tell_next(rks_store *store)
 {
-    uint32_t children = 0;
-    int64_t parent = rks_group_parent(store->group);
-    rks_group_children(store->group, &children);
     pthread_mutex_lock(&store->mutex);
-    store->closed += !store->closed_by[from];
-    store->closed_by[from] = true;
-    bool whole = store->closed == children + 1, all = store->all_closed;
+    bool whole = !store->all_closed && store->life[rks_group_rank(store->group)] & HAS_CLOSED;
+    for (uint32_t rank = 0; whole && rank < rks_group_size(store->group); rank++)
+        whole = store->life[rank] != IS_BELOW;
+    int64_t up = store->life_up;
     pthread_mutex_unlock(&store->mutex);
-    if (all && from != rks_group_rank(store->group))
-        say_life(store, from, LIFE_ALL_CLOSED);
-    else if (whole && !all && parent >= 0)
-        say_life(store, (uint32_t)parent, LIFE_CLOSED);
-    else if (whole && !all)
+    if (whole && up >= 0)
+        say_life(store, (uint32_t)up, LIFE_CLOSED);
+    else if (whole)
         take_all_closed(store);
 }
 
-static bool is_child(const rks_store *store, uint32_t rank)
+/* This rank, or another one with all below it. It may be said again, in case that a word was lost:
+ * then so is what followed from it. */
+static void take_closed(rks_store *store, uint32_t from)
 {
-    uint32_t count = 0;
-    const uint32_t *children = rks_group_children(store->group, &count);
-    for (uint32_t i = 0; i < count; i++)
-        if (children[i] == rank)
-            return true;
-    return false;
+    pthread_mutex_lock(&store->mutex);
+    store->life[from] |= HAS_CLOSED;
+    bool all = store->all_closed;
+    pthread_mutex_unlock(&store->mutex);
+    if (all && from != rks_group_rank(store->group))
+        say_life(store, from, LIFE_ALL_CLOSED);
+    else
+        tell_next(store);
+}
+
+/* This rank is the heir: the ranks below the other one are below this one. Under the mutex. */
+static void inherit(rks_store *store, uint32_t from, const uint8_t *entry, const uint8_t *end)
+{
+    uint32_t size = rks_group_size(store->group), own = rks_group_rank(store->group);
+    if (store->life_up == (int64_t)from)
+        store->life_up = -1;
+    store->life[from] = HAS_CLOSED;
+    for (; entry < end; entry += LIFE_ENTRY) {
+        uint32_t rank = rks_load_u32(entry);
+        if (rank < size && rank != own && rank != from)
+            store->life[rank] |= IS_BELOW | (rks_load_u32(entry + 4) == 1 ? HAS_CLOSED : 0);
+    }
+}
+
+static void take_given_up(rks_store *store, uint32_t from, const uint8_t *body, size_t size)
+{
+    uint32_t heir = rks_load_u32(body + 4), own = rks_group_rank(store->group);
+    if (heir >= rks_group_size(store->group) || heir == from || (size - LIFE_WORD) % LIFE_ENTRY != 0)
+        return;
+    pthread_mutex_lock(&store->mutex);
+    if (heir == own && (store->life_up == (int64_t)from || store->life[from] & IS_BELOW))
+        inherit(store, from, body + LIFE_WORD, body + size);
+    else if (store->life_up == (int64_t)from)
+        store->life_up = heir;
+    pthread_mutex_unlock(&store->mutex);
+    tell_next(store);
 }
 
 static void on_life(void *user, uint32_t from, const uint8_t *body, size_t size)
 {
     rks_store *store = user;
-    if (size != 1)
-        return;
-    if (body[0] == LIFE_CLOSED && is_child(store, from))
-        count_closed(store, from);
-    else if (body[0] == LIFE_ALL_CLOSED && rks_group_parent(store->group) == (int64_t)from)
+    uint32_t word = size < LIFE_WORD ? 0 : rks_load_u32(body);
+    pthread_mutex_lock(&store->mutex);
+    bool from_up = store->life_up == (int64_t)from;
+    pthread_mutex_unlock(&store->mutex);
+    if (word == LIFE_CLOSED)
+        take_closed(store, from);
+    else if (word == LIFE_ALL_CLOSED && from_up)
         take_all_closed(store);
+    else if (word == LIFE_GIVEN_UP)
+        take_given_up(store, from, body, size);
 }
 
 void rks_store_serve_life(rks_store *store)
 {
+    uint32_t count = 0;
+    const uint32_t *children = rks_group_children(store->group, &count);
+    for (uint32_t i = 0; i < count; i++)
+        store->life[children[i]] = IS_BELOW;
+    store->life_up = rks_group_parent(store->group);
     rks_engine_serve(rks_group_engine(store->group), rks_store_service(store, RKS_SERVICE_STORE),
                      NULL, on_life, store);
 }
@@ -83,7 +141,7 @@ int rks_store_leave(rks_store *store, uint32_t timeout_ms)
 {
     if (rks_group_size(store->group) == 1)
         return 1;
-    count_closed(store, rks_group_rank(store->group));
+    take_closed(store, rks_group_rank(store->group));
     uint64_t until = rks_now_ms() + timeout_ms;
     pthread_mutex_lock(&store->mutex);
     while (!store->all_closed && rks_now_ms() < until && !rks_group_failed(store->group) &&
@@ -92,4 +150,44 @@ int rks_store_leave(rks_store *store, uint32_t timeout_ms)
     bool all = store->all_closed;
     pthread_mutex_unlock(&store->mutex);
     return all;
+}
+
+/* The ranks below, for the heir; -1: nobody has to hear it. */
+static int64_t list_below(rks_store *store, rks_buffer *list)
+{
+    uint8_t entry[LIFE_ENTRY] = {0}; /* the first one is the word */
+    rks_status status = rks_buffer_add(list, entry, LIFE_WORD, NULL);
+    pthread_mutex_lock(&store->mutex);
+    int64_t heir = store->all_closed ? -1 : store->life_up;
+    bool root = heir < 0 && !store->all_closed;
+    for (uint32_t rank = 0; status == RKS_OK && rank < rks_group_size(store->group); rank++) {
+        uint8_t life = store->life[rank];
+        if ((life & IS_BELOW) == 0)
+            continue;
+        rks_store_u32(entry, rank);
+        rks_store_u32(entry + 4, life & HAS_CLOSED);
+        status = rks_buffer_add(list, entry, sizeof(entry), NULL);
+        heir = root && heir < 0 && life == IS_BELOW ? rank : heir;
+    }
+    pthread_mutex_unlock(&store->mutex);
+    return status == RKS_OK && list->size > LIFE_WORD ? heir : -1;
+}
+
+void rks_store_give_up(rks_store *store)
+{
+    rks_engine *engine = rks_group_engine(store->group);
+    rks_buffer list = {0};
+    int64_t heir = rks_group_failed(store->group) ? -1 : list_below(store, &list);
+    if (heir >= 0) {
+        enum rks_service service = rks_store_service(store, RKS_SERVICE_STORE);
+        rks_store_u32(list.data, LIFE_GIVEN_UP);
+        rks_store_u32(list.data + 4, (uint32_t)heir);
+        /* The heir last: it hears from the others at once. */
+        for (size_t at = LIFE_WORD; at < list.size; at += LIFE_ENTRY)
+            if (rks_load_u32(list.data + at) != (uint32_t)heir)
+                rks_engine_note(engine, rks_load_u32(list.data + at), service, list.data, LIFE_WORD,
+                                NULL);
+        rks_engine_note(engine, (uint32_t)heir, service, list.data, list.size, NULL);
+    }
+    rks_buffer_free(&list);
 }

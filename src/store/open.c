@@ -190,7 +190,7 @@ void rks_store_release(void *user)
     rks_free(store->owner_room);
     rks_free(store->asks);
     rks_free(store->seen);
-    rks_free(store->closed_by);
+    rks_free(store->life);
     rks_dataset_free(store->dataset);
     rks_free(store->directory);
     rks_free(store->index_dir);
@@ -249,7 +249,7 @@ static rks_status create_store(rks_group *group, const char *directory, rks_data
     }
     atomic_init(&made->references, 1);
     made->group = group;
-    made->closed_by = rks_alloc(rks_group_size(group), sizeof(*made->closed_by), err);
+    made->life = rks_alloc(rks_group_size(group), sizeof(*made->life), err);
     made->options = *options;
     made->options.quarantine = NULL; /* the caller's text */
     made->options.columns = NULL;
@@ -258,7 +258,7 @@ static rks_status create_store(rks_group *group, const char *directory, rks_data
     rks_digest_format(dataset->id, made->id_text);
     *store = made;
     made->directory = rks_strdup(directory, err);
-    if (made->directory == NULL || made->closed_by == NULL)
+    if (made->directory == NULL || made->life == NULL)
         return RKS_ERR_MEMORY;
     if (options->index_dir != NULL) {
         rks_status status = rks_directory_expand(group, options->index_dir, &made->index_dir, err);
@@ -445,6 +445,7 @@ void rks_store_close(rks_store *store, uint32_t timeout_ms)
 {
     if (store == NULL)
         return;
-    rks_store_leave(store, timeout_ms == 0 ? rks_group_silence_ms(store->group) : timeout_ms);
+    if (!rks_store_leave(store, timeout_ms == 0 ? rks_group_silence_ms(store->group) : timeout_ms))
+        rks_store_give_up(store);
     end_store(store);
 }

@@ -61,9 +61,10 @@ struct rks_store {
     /* The store's end (life.c). */
     pthread_mutex_t mutex;
     pthread_cond_t cond;
-    uint32_t closed; /* of this rank and its children; guarded by mutex */
     bool all_closed; /* guarded by mutex */
-    bool *closed_by; /* by rank; guarded by mutex */
+    uint8_t *life;   /* by rank: life.c's flags; guarded by mutex */
+    int64_t life_up; /* the rank that hears that all here have closed; -1: this one is the root; guarded
+                      * by mutex */
     bool life_ready; /* mutex and cond are initialised */
 };
 
@@ -211,6 +212,8 @@ bool rks_store_is_quarantined(const rks_store *store, uint64_t sample_id);
 
 /* life.c: hears from the other ranks that they have closed. */
 void rks_store_serve_life(rks_store *store);
+/* This rank waits for them no longer: who waits through it does so through its heir. */
+void rks_store_give_up(rks_store *store);
 
 /* key.c: full keys, from the map or from the rank that serves them. */
 void rks_store_serve_keys(rks_store *store);
