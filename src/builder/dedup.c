@@ -104,10 +104,10 @@ static rks_status enter(rks_leaving *at, void *user, const rks_shard *shard, uin
     rks_record_view view;
     rks_digest digest = {0};
     rks_status status = rks_shard_locate(shard, row, &view, err);
-    if (status == RKS_OK)
-        status = digest_content(d, &view, &digest, err);
-    if (rks_shard_faulted(shard, view.record, view.record_size))
-        status = rks_shard_read_failed(shard, row, &view, err);
+    if (status != RKS_OK)
+        return status;
+    status = digest_content(d, &view, &digest, err);
+    status = rks_leaving_used(status, shard, row, &view, err);
     if (status != RKS_OK)
         return status;
     d->own[d->own_count++] =

@@ -88,6 +88,14 @@ void rks_leaving_sort(uint32_t *positions, size_t count)
         qsort(positions, count, sizeof(*positions), by_number);
 }
 
+rks_status rks_leaving_used(rks_status status, const rks_shard *shard, uint64_t row,
+                            const rks_record_view *view, rks_error *err)
+{
+    return rks_shard_faulted(shard, view->record, view->record_size)
+               ? rks_shard_read_failed(shard, row, view, err)
+               : status;
+}
+
 rks_status rks_leaving_weigh(rks_leaving *at, const void *payload, size_t size, size_t key_size,
                              uint64_t *bytes, rks_error *err)
 {

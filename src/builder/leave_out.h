@@ -58,6 +58,10 @@ uint64_t rks_leaving_count(const rks_leaving *at);
 void rks_leaving_sort(uint32_t *positions, size_t count);
 /* Adds to this rank's part of the list; positions ascend. */
 rks_status rks_leaving_add(rks_leaving *at, uint32_t position, rks_error *err);
+/* Behind a use of the record, with its status: a page that could not be read is the error that counts,
+ * since what was made of its zeros says nothing. */
+rks_status rks_leaving_used(rks_status status, const rks_shard *shard, uint64_t row,
+                            const rks_record_view *view, rks_error *err);
 /* Adds a record's column and key bytes to *bytes. */
 rks_status rks_leaving_weigh(rks_leaving *at, const void *payload, size_t size, size_t key_size,
                              uint64_t *bytes, rks_error *err);

@@ -44,10 +44,8 @@ static rks_status draw_sample(rks_leaving *at, void *user, const rks_shard *shar
     rks_status status = rks_shard_locate(shard, row, &view, err);
     if (status != RKS_OK)
         return status;
-    if (rks_shard_faulted(shard, view.record, view.record_size))
-        return rks_shard_read_failed(shard, row, &view, err);
     d->draws[d->count++] = rks_draw(at->selection->seed, unit->unit, view.source_row);
-    return RKS_OK;
+    return rks_leaving_used(RKS_OK, shard, row, &view, err);
 }
 
 static rks_status look_at_draw(rks_leaving *at, void *user, const rks_shard *shard, uint64_t row,
@@ -72,11 +70,10 @@ static rks_status drop_rest(rks_leaving *at, void *user, const rks_shard *shard,
     if (drawn < d->last.first || (drawn == d->last.first && position <= d->last.second))
         return RKS_OK;
     rks_status status = rks_shard_locate(shard, row, &view, err);
-    if (status == RKS_OK)
-        status =
-            rks_leaving_weigh(at, view.payload, view.payload_size, view.key_size, &at->bytes, err);
-    if (status == RKS_OK && rks_shard_faulted(shard, view.record, view.record_size))
-        status = rks_shard_read_failed(shard, row, &view, err);
+    if (status != RKS_OK)
+        return status;
+    status = rks_leaving_weigh(at, view.payload, view.payload_size, view.key_size, &at->bytes, err);
+    status = rks_leaving_used(status, shard, row, &view, err);
     return status == RKS_OK ? rks_leaving_add(at, position, err) : status;
 }
 

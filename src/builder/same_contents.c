@@ -174,17 +174,6 @@ static rks_status find_sample(comparing *c, uint32_t position, const rks_shard *
     return *shard == NULL ? RKS_OK : rks_shard_locate(*shard, *row, view, err);
 }
 
-static rks_status check_faults(const comparing *c, size_t seed, const rks_shard *shard,
-                               uint64_t row, const rks_record_view *view, rks_error *err)
-{
-    const rks_record_view *other = &c->views[seed];
-    if (rks_shard_faulted(shard, view->record, view->record_size))
-        return rks_shard_read_failed(shard, row, view, err);
-    if (rks_shard_faulted(c->shards[seed], other->record, other->record_size))
-        return rks_shard_read_failed(c->shards[seed], c->rows[seed], other, err);
-    return RKS_OK;
-}
-
 /* *unseen: as in rks_leaving_compare. */
 static rks_status judge_sample(comparing *c, uint32_t position, bool begins, bool *unseen,
                                rks_error *err)
@@ -205,14 +194,15 @@ static rks_status judge_sample(comparing *c, uint32_t position, bool begins, boo
     for (size_t k = 0; !same && k < c->seeds; k++) {
         status = compare_payloads(c, c->views[k].payload, c->views[k].payload_size, view.payload,
                                   view.payload_size, &same, err);
-        rks_status read = check_faults(c, k, shard, row, &view, err);
-        status = read != RKS_OK ? read : status;
+        status = rks_leaving_used(status, c->shards[k], c->rows[k], &c->views[k], err);
+        status = rks_leaving_used(status, shard, row, &view, err);
         if (status != RKS_OK)
             return status;
     }
     if (same) {
         status = rks_leaving_weigh(c->at, view.payload, view.payload_size, view.key_size,
                                    &c->at->bytes, err);
+        status = rks_leaving_used(status, shard, row, &view, err);
         return status == RKS_OK ? rks_buffer_add(&c->found, &position, sizeof(position), err)
                                 : status;
     }
