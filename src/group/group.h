@@ -91,7 +91,8 @@ typedef struct rks_group_link rks_group_link;
 rks_group_link *rks_group_link_of(const rks_group *group); /* the group's; hold it to keep it */
 void rks_group_link_hold(void *user);
 void rks_group_link_release(void *user);
-/* RKS_ERR_PEER if the group has failed while `what`; RKS_OK also where it is closed. */
-rks_status rks_group_link_ask(rks_group_link *link, const char *what, rks_error *err);
+/* The group's error if it has failed, which names the rank; RKS_OK also where it is closed. `phase`: what
+ * the caller is in, as in a collective call. May wait a moment for the launcher. */
+rks_status rks_group_link_ask(rks_group_link *link, const char *phase, rks_error *err);
 
 #endif

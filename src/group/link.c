@@ -57,14 +57,12 @@ void rks_group_link_release(void *user)
     rks_free(link);
 }
 
-rks_status rks_group_link_ask(rks_group_link *link, const char *what, rks_error *err)
+rks_status rks_group_link_ask(rks_group_link *link, const char *phase, rks_error *err)
 {
     rks_status status = RKS_OK;
     pthread_mutex_lock(&link->mutex);
     if (link->group != NULL && rks_group_failed(link->group))
-        status = rks_group_explain(link->group,
-                                   rks_fail(err, RKS_ERR_PEER, 0, "the job failed while %s", what),
-                                   err);
+        status = rks_group_failure(link->group, phase, err);
     pthread_mutex_unlock(&link->mutex);
     return status;
 }

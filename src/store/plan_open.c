@@ -121,7 +121,7 @@ static void end_sharing(sharing *s)
  * outlive the group. */
 static rks_status job_has_failed(void *user, rks_error *err)
 {
-    return rks_group_link_ask(user, "another rank made the plan's epoch", err);
+    return rks_group_link_ask(user, "plan: epoch", err);
 }
 
 /* The store keeps it if all ranks have it. */

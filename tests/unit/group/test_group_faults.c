@@ -363,6 +363,34 @@ static void messages_to_collectives_that_nobody_is_near_end_the_group(void **sta
 
 /* ---- words ---- */
 
+/* Who waits outside of collectives, as for another rank's epoch of a plan, hears who is lost. */
+static void ask_while_it_waits(member *m)
+{
+    if (!open_group(m, T, 0))
+        return;
+    const group_error lost = {
+        .error = {.status = RKS_ERR_PEER, .rank = 1, .text = "rank 1 (here): is gone"},
+        .cut_off = true};
+    EXPECT(rks_group_agree(m->group, "open", RKS_OK, &m->err) == RKS_OK);
+    EXPECT(rks_group_link_ask(rks_group_link_of(m->group), "plan: epoch", &m->err) == RKS_OK ||
+           m->rank != 0);
+    if (m->rank == 0)
+        rks_group_fail_with(m->group, &lost, -1);
+    rks_status status = RKS_OK;
+    for (int i = 0; i < 1000 && status == RKS_OK; i++) {
+        status = rks_group_link_ask(rks_group_link_of(m->group), "plan: epoch", &m->err);
+        usleep(10000);
+    }
+    EXPECT(status == RKS_ERR_PEER && m->err.rank == 1);
+    EXPECT(strcmp(m->err.text, "rank 1 (here): is gone during 'plan: epoch'") == 0);
+}
+
+static void who_waits_outside_of_collectives_hears_which_rank_is_lost(void **state)
+{
+    (void)state;
+    on_threads(3, ask_while_it_waits, NULL);
+}
+
 static void meet_many_errors(member *m)
 {
     if (!open_group(m, T, 0))
@@ -424,6 +452,7 @@ int main(void)
         cmocka_unit_test(messages_of_others_than_parent_and_children_are_ignored),
         cmocka_unit_test(messages_above_what_their_kind_needs_end_the_group),
         cmocka_unit_test(messages_to_collectives_that_nobody_is_near_end_the_group),
+        cmocka_unit_test(who_waits_outside_of_collectives_hears_which_rank_is_lost),
         cmocka_unit_test(errors_wait_for_words_once_together),
         cmocka_unit_test(who_is_waited_for_is_said_with_what_it_does),
     };
