@@ -111,10 +111,13 @@ RKS_API uint64_t rks_group_collectives(const rks_group *group);
 RKS_API void rks_group_stop(rks_group *group);
 RKS_API rks_status rks_group_must_stop(rks_group *group, rks_error *err);
 
+/* Bytes that all ranks together bring to an all-gather at most: 1 GiB. */
+enum { RKS_ALLGATHER_MAX = 1 << 30 };
+
 /* COLLECTIVE. Every rank brings its status and `size` bytes (sizes may differ; also 0); on success
  * *all holds them in rank order, (*offsets)[r] to (*offsets)[r + 1] being rank r's (size of the
  * group + 1 entries). Free both with rks_release. A rank that brings an error fails the call on
- * all, as with agree. */
+ * all, as with agree; so does one with which they are more than RKS_ALLGATHER_MAX. */
 RKS_API rks_status rks_group_allgather(rks_group *group, const char *phase, rks_status mine,
                                        const void *bytes, size_t size, uint8_t **all,
                                        uint64_t **offsets, rks_error *err);

@@ -171,9 +171,9 @@ static rks_status agree_input(build *b, rks_status status, rks_agreed *agreed, r
         digest = rks_input_digest(b->input);
     rks_build_same(facts, "the list of input files", &digest, b->schema, &b->options,
                    b->options_text);
-    facts[FACT_INFERRED] =
-        rks_fact_bytes(b->inferred, b->inferred == NULL ? 0 : strlen(b->inferred) + 1);
-    facts[FACT_KEPT] = rks_fact_bytes(b->kept.data, b->kept.size);
+    facts[FACT_INFERRED] = rks_input_inferred(b->group, b->inferred);
+    facts[FACT_KEPT] = rks_fact_bytes(b->kept.data, b->kept.size,
+                                      rks_group_size(b->group) * RKS_KEPT_MAX);
     facts[FACT_FOUND] = rks_fact_fixed(&b->told, sizeof(b->told));
     return rks_group_agree_on(b->group, "build: input", status, facts, FACTS, agreed, err);
 }

@@ -196,7 +196,8 @@ static rks_status name_option(const char *name, const char *ours, size_t our_siz
     const char *field;
     json_t *value;
     rks_status status = RKS_OK;
-    for (int turn = 0; status == RKS_OK && turn < 2; turn++) {
+    bool whole = one != NULL && other != NULL; /* of long ones only the beginning is here */
+    for (int turn = 0; whole && status == RKS_OK && turn < 2; turn++) {
         json_object_foreach(turn == 0 ? one : other, field, value)
         {
             if (json_equal(value, json_object_get(turn == 0 ? other : one, field)))

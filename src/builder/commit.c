@@ -354,8 +354,9 @@ static rks_status collect(rks_parts *parts, rks_status status, const rks_buffer 
     for (size_t i = 0; status == RKS_OK && i < parts->sealed_count; i++)
         status = put_part(&mine, parts->sealed[i], err);
     const rks_fact facts[] = {
-        [SEALED_PARTS] = rks_fact_bytes(mine.data, mine.size),
-        [SEALED_BAD] = rks_fact_bytes(bad->data, bad->size < room ? bad->size : room),
+        [SEALED_PARTS] = rks_fact_bytes(mine.data, mine.size, RKS_PARTS_TOLD_MAX),
+        [SEALED_BAD] = rks_fact_bytes(bad->data, bad->size < room ? bad->size : room,
+                                      rks_group_size(parts->group) * room),
         [SEALED_OFFER] = rks_fd_offer_fact(leaving->offer),
     };
     status = rks_group_agree_on(parts->group, "build: rows read", status, facts, SEALED_FACTS,

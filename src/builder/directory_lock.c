@@ -95,7 +95,8 @@ static rks_status agree_held(const rks_parts *parts, rks_status status, bool hel
     char mine[RKS_LOCK_HOLDER + 1] = "";
     if (held)
         snprintf(mine, sizeof(mine), "+%s", seen->look.holder);
-    const rks_fact fact = rks_fact_bytes(mine, strlen(mine));
+    const rks_fact fact = rks_fact_bytes(
+        mine, strlen(mine), (uint64_t)rks_group_size(parts->group) * sizeof(mine));
     holder[0] = '\0';
     status = rks_group_agree_on(parts->group, "build: waiting", status, &fact, 1, &agreed, err);
     for (uint32_t rank = 0; status == RKS_OK && rank < rks_group_size(parts->group); rank++) {

@@ -408,7 +408,7 @@ static rks_status run_gather(rks_gather *gather, rks_store *store, uint32_t dst,
         count_gaps(entries, rks_store_count(store), report);
         status = deliver(store, entries, receive, user, err);
     }
-    const rks_fact fact = rks_fact_bytes(mine ? report : NULL, sizeof(*report));
+    const rks_fact fact = rks_fact_optional(mine ? report : NULL, sizeof(*report));
     rks_agreed agreed;
     size_t come = 0;
     status = rks_group_agree_on(gather->group, "gather: delivered", status, &fact, 1, &agreed, err);

@@ -16,6 +16,7 @@
 #include "ingest/format.h"
 #include "ingest/ingest.h"
 #include "ingest/row.h"
+#include "shard/manifest.h"
 
 enum { INFER_UNITS = 16 }; /* of lines: to infer a schema takes no more, however many there are */
 
@@ -167,6 +168,12 @@ rks_status rks_input_infer(const rks_group *group, const rks_input *input, char 
                          schema_text, err);
 }
 
+rks_fact rks_input_inferred(const rks_group *group, const char *schema_text)
+{
+    return rks_fact_bytes(schema_text, schema_text == NULL ? 0 : strlen(schema_text) + 1,
+                          rks_group_size(group) * (uint64_t)RKS_MANIFEST_MAX);
+}
+
 rks_status rks_input_schema(const rks_build_options *options, const char *text, rks_schema **schema,
                             rks_error *err)
 {
@@ -267,7 +274,7 @@ rks_status rks_input_first_rows(rks_group *group, rks_status status, const rks_i
     }
     if (status == RKS_OK)
         status = count(group, input, known, &mine, err);
-    const rks_fact fact = rks_fact_bytes(mine.data, mine.size);
+    const rks_fact fact = rks_fact_bytes(mine.data, mine.size, units * sizeof(uint64_t[2]));
     if (counts)
         status =
             rks_group_agree_on(group, "build: counting rows", status, &fact, 1, &agreed, err);

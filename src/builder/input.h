@@ -29,7 +29,9 @@ rks_status rks_input_infer(const rks_group *group, const rks_input *input, char 
 /* The schema that is built: with the column for what it lacks, if the option `extra` asks for it. */
 rks_status rks_input_schema(const rks_build_options *options, const char *text, rks_schema **schema,
                             rks_error *err);
-/* What all ranks have inferred (their texts with the NUL are fact `fact`), as one; rks_free.
+/* Of this group's ranks: what they have inferred, for rks_input_join. */
+rks_fact rks_input_inferred(const rks_group *group, const char *schema_text);
+/* What all ranks have inferred (rks_input_inferred is fact `fact`), as one; rks_free.
  * RKS_ERR_DATA if there is no row at all. */
 rks_status rks_input_join(const rks_input *input, const rks_agreed *agreed, size_t fact,
                           char **schema_text, rks_error *err);

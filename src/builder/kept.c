@@ -16,7 +16,6 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "shard/manifest.h"
 #include "shard/part_check.h"
 
 enum {
@@ -36,6 +35,8 @@ static rks_status put_build(rks_buffer *list, rks_digest build, uint64_t unit_si
 {
     uint8_t header[KEPT_HEADER];
     size_t size = strlen(schema) + 1;
+    if (size > RKS_MANIFEST_MAX) /* of no shard: damaged */
+        return RKS_OK;
     rks_store_u64(header, build.low);
     rks_store_u64(header + 8, build.high);
     rks_store_u64(header + 16, unit_size);

@@ -12,6 +12,11 @@
 #include "builder/build.h"
 #include "group/agreement.h"
 #include "ingest/unit.h"
+#include "shard/manifest.h"
+
+/* Most bytes of a rank's list: of its dataset and of 16 builds, each with a schema that a manifest
+ * holds. */
+#define RKS_KEPT_MAX (17 * (uint64_t)(28 + RKS_MANIFEST_MAX))
 
 /* Adds what a directory holds to a list that all ranks can read: of its dataset, and of its
  * unfinished parts unless `replace` is set (a replacing build takes over none). What is damaged or

@@ -141,7 +141,10 @@ rks_status rks_leaving_join(rks_leaving *at, const char *phase, rks_status *own,
 {
     uint64_t sums[2] = {at->bytes, undecided == NULL ? 0 : *undecided};
     rks_agreed agreed;
-    const rks_fact facts[] = {rks_fact_bytes(at->runs.data, at->runs.size), rks_fact_sum(sums, 2)};
+    uint64_t samples = *own == RKS_OK ? rks_dataset_stored(at->dataset) : 0;
+    const rks_fact facts[] = {
+        rks_fact_bytes(at->runs.data, at->runs.size, samples * sizeof(rks_excluded_run)),
+        rks_fact_sum(sums, 2)};
     rks_status status = rks_group_agree_on(at->group, phase, *own, facts, 2, &agreed, err);
     if (status != RKS_OK)
         return status;

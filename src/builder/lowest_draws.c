@@ -153,8 +153,9 @@ static rks_status look_for_last(rks_leaving *at, drawing *d, uint64_t samples, r
             set_window(d, at->selection, samples, reach);
             *own = rks_leaving_each(at, look_at_draw, d, err);
         }
-        const rks_fact facts[] = {rks_fact_bytes(d->inside.data, d->inside.size),
-                                  rks_fact_sum(&d->below, 1)};
+        const rks_fact facts[] = {
+            rks_fact_bytes(d->inside.data, d->inside.size, samples * sizeof(rks_pair)),
+            rks_fact_sum(&d->below, 1)};
         rks_status status =
             rks_group_agree_on(at->group, "build: sample", *own, facts, 2, &agreed, err);
         if (status != RKS_OK || samples <= take)

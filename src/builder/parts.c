@@ -215,7 +215,7 @@ static rks_status agree_finished(rks_parts *parts, rks_status *own, rks_error *e
     rks_agreed agreed;
     if (*own == RKS_OK)
         *own = list_finished(parts, &mine, err);
-    const rks_fact fact = rks_fact_bytes(mine.data, mine.size);
+    const rks_fact fact = rks_fact_bytes(mine.data, mine.size, RKS_PARTS_TOLD_MAX);
     rks_status status = rks_group_agree_on(parts->group, "build: finished units", *own, &fact, 1,
                                            &agreed, err);
     rks_buffer_free(&mine);
@@ -384,7 +384,8 @@ static rks_status look_around(rks_parts *parts, rks_status *own, rks_error *err)
     const rks_fact facts[LOOK_FACTS] = {
         [LOOK_DATASET] = rks_fact_fixed(&seen.what, sizeof(seen.what)),
         [LOOK_BASE] = rks_fact_fixed(&seen.told, sizeof(seen.told)),
-        [LOOK_PARTS] = rks_fact_bytes(seen.parts.data, seen.parts.size)};
+        [LOOK_PARTS] = rks_fact_bytes(seen.parts.data, seen.parts.size,
+                                      rks_group_size(parts->group) * (uint64_t)RKS_DATASET_MAX)};
     status =
         rks_group_agree_on(parts->group, "build: parts", status, facts, LOOK_FACTS, &agreed, err);
     if (status == RKS_OK)

@@ -6,8 +6,13 @@
 
 #include "builder/parts.h"
 #include "dataset/dataset.h"
+#include "dataset/dataset_json.h"
 #include "dataset/directory.h"
 #include "shard/shard.h"
+
+/* What all ranks together tell each other of a build's parts and units at most. A commit writes them
+ * into dataset.json and one list of RKS_DATASET_MAX each, with at least half as many bytes. */
+#define RKS_PARTS_TOLD_MAX (4 * (uint64_t)RKS_DATASET_MAX)
 
 struct rks_parts {
     rks_group *group;

@@ -77,7 +77,7 @@ rks_status rks_reader_open(rks_group *group, const char *const *sources, size_t 
     const rks_fact facts[] = {
         rks_fact_same_bytes("the list of input files", &digest, sizeof(digest), NULL),
         rks_fact_same("the schema", schema == NULL ? NULL : rks_schema_text(schema)),
-        rks_fact_bytes(inferred, inferred == NULL ? 0 : strlen(inferred) + 1)};
+        rks_input_inferred(group, inferred)};
     status = rks_group_agree_on(group, "read: input", status, facts, 3, &agreed, err);
     rks_free(inferred);
     if (status == RKS_OK) {

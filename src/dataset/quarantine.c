@@ -19,9 +19,6 @@
 #include "shard/json_text.h"
 #include "shard/utf8.h"
 
-/* 2^32 entries are no quarantine. */
-#define QUARANTINE_MAX ((size_t)256 << 20)
-
 static rks_status encode(const rks_dataset *dataset, const uint64_t *ids, const size_t *order,
                          const char *const *reasons, size_t count, rks_buffer *json, rks_error *err)
 {
@@ -144,7 +141,7 @@ rks_status rks_quarantine_load(const char *path, const rks_dataset *dataset, uin
 {
     char *text = NULL;
     size_t size = 0;
-    rks_status status = rks_file_load(path, QUARANTINE_MAX, &text, &size, err);
+    rks_status status = rks_file_load(path, RKS_QUARANTINE_MAX, &text, &size, err);
     if (status == RKS_OK)
         status = rks_quarantine_decode(text, size, path, dataset, ids, count, err);
     rks_free(text);

@@ -7,6 +7,10 @@
 
 #include "dataset/dataset.h"
 
+/* Bytes of a file of it at most: 2^32 entries are no quarantine. And ids in one. */
+#define RKS_QUARANTINE_MAX ((size_t)256 << 20)
+#define RKS_QUARANTINE_IDS_MAX (RKS_QUARANTINE_MAX / 8)
+
 /* Ids ascending, each once, all below `dataset`'s count; rks_free(*ids). Hostile text is
  * RKS_ERR_CORRUPT, another dataset's list RKS_ERR_DATA, no file RKS_ERR_NOT_FOUND; all name
  * `path`. */

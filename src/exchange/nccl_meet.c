@@ -258,7 +258,7 @@ rks_status rks_nccl_hand_round_ids(nccl_state *state, uint8_t id[RKS_COMMUNICATO
     rks_status status = state->held->left_behind ? rks_nccl_refuse_lost(err) : RKS_OK;
     if (status == RKS_OK && mine)
         status = rks_communicator_draw_id(id, err);
-    const rks_fact fact = rks_fact_bytes(mine ? id : NULL, RKS_COMMUNICATOR_ID);
+    const rks_fact fact = rks_fact_optional(mine ? id : NULL, RKS_COMMUNICATOR_ID);
     status = rks_group_agree_on(plan->group, "exchange: NCCL ids", status, &fact, 1, &all, err);
     if (status == RKS_OK && state->rails.mine >= 0) {
         uint32_t root = state->rails.root;

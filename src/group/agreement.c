@@ -6,6 +6,9 @@
  *   offset  size  field
  *        0     8  bytes of the fact; 2^64 - 1: none
  *        8     n  the bytes, then NUL up to a multiple of 8
+ *
+ * Of a value that must be the same and has more than 16 KiB, its first 16 KiB - 16 travel, then the
+ * digest of the whole.
  */
 #include "group/agreement.h"
 
@@ -13,10 +16,11 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/checksum.h"
 #include "base/error.h"
 #include "group/internal.h"
 
-enum { SIZE_FIELD = 8 };
+enum { SIZE_FIELD = 8, SAME_MAX = 16 << 10 };
 static const uint64_t NONE = UINT64_MAX;
 
 rks_fact rks_fact_same(const char *name, const char *text)
@@ -62,21 +66,48 @@ static size_t padded(size_t size)
     return (size + 7) / 8 * 8;
 }
 
+/* Bytes of it that travel. */
+static size_t carried(const rks_fact *fact)
+{
+    if (fact->bytes == NULL)
+        return 0;
+    return fact->kind == RKS_FACT_SAME && fact->size > SAME_MAX ? SAME_MAX : fact->size;
+}
+
 size_t rks_facts_size(const rks_fact *facts, size_t count)
 {
     size_t size = 0;
     for (size_t i = 0; i < count; i++)
-        size += SIZE_FIELD + padded(facts[i].bytes == NULL ? 0 : facts[i].size);
+        size += SIZE_FIELD + padded(carried(&facts[i]));
     return size;
+}
+
+uint64_t rks_facts_limit(const rks_fact *facts, size_t count, uint32_t ranks)
+{
+    uint64_t each = 0, together = 0;
+    for (size_t i = 0; i < count; i++) {
+        each += SIZE_FIELD;
+        if (facts[i].kind == RKS_FACT_BYTES) {
+            each += SIZE_FIELD; /* the padding */
+            together += facts[i].most;
+        } else {
+            each += facts[i].kind == RKS_FACT_SAME ? SAME_MAX : padded(facts[i].size);
+        }
+    }
+    return together + ranks * each;
 }
 
 void rks_facts_encode(const rks_fact *facts, size_t count, uint8_t *bytes)
 {
     for (size_t i = 0; i < count; i++) {
-        size_t size = facts[i].bytes == NULL ? 0 : facts[i].size;
+        size_t size = carried(&facts[i]);
         rks_store_u64(bytes, facts[i].bytes == NULL ? NONE : size);
         if (size > 0)
             memcpy(bytes + SIZE_FIELD, facts[i].bytes, size);
+        if (size > 0 && size < facts[i].size) {
+            const rks_digest whole = rks_checksum128(facts[i].bytes, facts[i].size);
+            memcpy(bytes + SIZE_FIELD + size - sizeof(whole), &whole, sizeof(whole));
+        }
         memset(bytes + SIZE_FIELD + size, 0, padded(size) - size);
         bytes += SIZE_FIELD + padded(size);
     }
@@ -93,6 +124,10 @@ bool rks_facts_valid(const rks_fact *facts, size_t count, const uint8_t *bytes, 
             return false;
         bool fixed = facts[i].kind == RKS_FACT_FIXED || facts[i].kind == RKS_FACT_SUM;
         if (fixed && room != (facts[i].bytes == NULL ? 0 : facts[i].size))
+            return false;
+        if (facts[i].kind == RKS_FACT_SAME && room > SAME_MAX)
+            return false;
+        if (facts[i].kind == RKS_FACT_OPTIONAL && own != NONE && own != facts[i].size)
             return false;
         bytes += SIZE_FIELD + padded((size_t)room);
         size = left - padded((size_t)room);
@@ -123,9 +158,12 @@ static rks_status compare(const rks_agreed *agreed, const rks_fact *fact, size_t
     size_t our_size = 0, their_size = 0;
     const char *ours = rks_agreed_get(agreed, 0, number, &our_size);
     const char *theirs = rks_agreed_get(agreed, rank, number, &their_size);
+    const size_t digest = sizeof(rks_digest);
     if ((ours == NULL) == (theirs == NULL) && our_size == their_size &&
         (our_size == 0 || memcmp(ours, theirs, our_size) == 0))
         return RKS_OK;
+    our_size -= our_size == SAME_MAX ? digest : 0; /* no text */
+    their_size -= their_size == SAME_MAX ? digest : 0;
     if (fact->differ != NULL)
         return fact->differ(fact->name, ours, our_size, theirs, their_size, rank, err);
     return rks_fail(err, RKS_ERR_ARGUMENT, 0, "%s differs between rank 0 and rank %u", fact->name,

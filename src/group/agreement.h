@@ -18,7 +18,13 @@
 
 #include "group/group.h"
 
-enum rks_fact_kind { RKS_FACT_FIXED, RKS_FACT_BYTES, RKS_FACT_SAME, RKS_FACT_SUM };
+enum rks_fact_kind {
+    RKS_FACT_FIXED,
+    RKS_FACT_OPTIONAL,
+    RKS_FACT_BYTES,
+    RKS_FACT_SAME,
+    RKS_FACT_SUM
+};
 
 /* Says how rank `rank`'s value differs from rank 0's; fills *err and returns its status. Only
  * called for values that differ. `ours` or `theirs` is NULL if that rank gave none. No NUL follows. */
@@ -27,12 +33,16 @@ typedef rks_status (*rks_differ_fn)(const char *name, const char *ours, size_t o
                                     rks_error *err);
 
 /* One of the things that a rank brings to an agreement. All ranks bring the same list of kinds, and
- * of names. The bytes are the caller's, and read during the call. */
+ * of names. The bytes are the caller's, and read during the call.
+ *
+ * The facts bound what the agreement can need: a rank takes no memory for more, whatever another one
+ * announces or sends. */
 typedef struct rks_fact {
     enum rks_fact_kind kind;
     const char *name;     /* of RKS_FACT_SAME, for the error: "exchange" */
     const void *bytes;    /* NULL: none */
     size_t size;
+    uint64_t most;        /* of RKS_FACT_BYTES: bytes of all ranks together */
     rks_differ_fn differ; /* of RKS_FACT_SAME; NULL: "NAME differs between rank 0 and rank 3" */
     uint64_t *sums;       /* of RKS_FACT_SUM */
 } rks_fact;
@@ -43,14 +53,22 @@ static inline rks_fact rks_fact_fixed(const void *bytes, size_t size)
     return (rks_fact){.kind = RKS_FACT_FIXED, .bytes = bytes, .size = size};
 }
 
-/* As many bytes as each rank likes; NULL: none. */
-static inline rks_fact rks_fact_bytes(const void *bytes, size_t size)
+/* `size` bytes, the same size on all ranks, or none: NULL. */
+static inline rks_fact rks_fact_optional(const void *bytes, size_t size)
 {
-    return (rks_fact){.kind = RKS_FACT_BYTES, .bytes = bytes, .size = size};
+    return (rks_fact){.kind = RKS_FACT_OPTIONAL, .bytes = bytes, .size = size};
+}
+
+/* As many bytes as each rank likes; NULL: none. `most`, the same on all ranks: what all of them can
+ * bring together. More is an error that names the rank that goes above it. */
+static inline rks_fact rks_fact_bytes(const void *bytes, size_t size, uint64_t most)
+{
+    return (rks_fact){.kind = RKS_FACT_BYTES, .bytes = bytes, .size = size, .most = most};
 }
 
 /* A value that must be the same on all ranks: RKS_ERR_ARGUMENT on all of them names the first that
- * differs, and two ranks. NULL: not given, which only equals not given. */
+ * differs, and two ranks. NULL: not given, which only equals not given. Of more than 16 KiB their
+ * beginning travels, with a digest of the whole. */
 static inline rks_fact rks_fact_same_bytes(const char *name, const void *bytes, size_t size,
                                            rks_differ_fn differ)
 {

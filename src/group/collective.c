@@ -10,9 +10,12 @@
  *        8    48  phase, filled with NUL
  *       56    16  what kind of call it is: equal on all ranks
  *       72   264  group_error of the failing rank with the lowest number; status 0: none
- *      336        entries: u32 rank, u32 reserved, u64 size, facts (agreement.c); none where the
- *                 error is set
+ *      336     8  bytes of the entries; 0 where the error is set
+ *      344        entries: u32 rank, u32 reserved, u64 size, facts (agreement.c)
+ *
+ * An UP message that would be larger than a note ends before its entries: they follow as REST.
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,7 +26,13 @@
 #include "group/agreement.h"
 #include "group/internal.h"
 
-enum { AT_CALL = 56, AT_ERROR = 72, HEAD = AT_ERROR + GROUP_ERROR_SIZE, ENTRY = 16 };
+enum {
+    AT_CALL = 56,
+    AT_ERROR = 72,
+    AT_ENTRIES = AT_ERROR + GROUP_ERROR_SIZE,
+    HEAD = AT_ENTRIES + 8,
+    ENTRY = 16
+};
 
 /* The same phase in another call is a mismatch, too. */
 typedef struct call {
@@ -73,6 +82,7 @@ static void put_head(collective_round *r)
     memcpy(head + 8, r->phase, PHASE_SIZE);
     memcpy(head + AT_CALL, &r->call, sizeof(r->call));
     rks_group_error_encode(&r->error, head + AT_ERROR);
+    rks_store_u64(head + AT_ENTRIES, r->body.size - HEAD);
 }
 
 /* This rank's entry, in a body with room for it. */
@@ -86,6 +96,22 @@ static void put_entry(collective_round *r, size_t size)
     r->body.size = HEAD + ENTRY + size;
 }
 
+/* Most bytes of that many ranks' entries: what this collective can need. */
+static uint64_t entries_limit(const collective_round *r, uint32_t ranks)
+{
+    return (uint64_t)ranks * ENTRY + rks_facts_limit(r->facts, r->fact_count, ranks);
+}
+
+/* This rank's own facts; `size`: their bytes. */
+static rks_status check_own(const collective_round *r, size_t size, rks_error *err)
+{
+    uint64_t most = rks_facts_limit(r->facts, r->fact_count, 1);
+    return size <= most ? RKS_OK
+                        : rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
+                                   "%zu bytes for '%s', above its limit of %" PRIu64, size,
+                                   r->phase, most);
+}
+
 static rks_status begin(collective_round *r, const char *phase, rks_status mine,
                         const rks_error *given, rks_error *err)
 {
@@ -94,6 +120,8 @@ static rks_status begin(collective_round *r, const char *phase, rks_status mine,
     pthread_mutex_lock(&group->mutex);
     bool failed = group->failed;
     r->sequence = group->sequence++;
+    group->result_max = HEAD + entries_limit(r, group->size);
+    group->asks = false;
     pthread_mutex_unlock(&group->mutex);
     rks_interrupt_forget(); /* whoever goes on has dealt with it */
     if (failed)
@@ -101,7 +129,9 @@ static rks_status begin(collective_round *r, const char *phase, rks_status mine,
     rks_error local;
     size_t size = rks_facts_size(r->facts, r->fact_count);
     if (mine == RKS_OK) {
-        mine = rks_buffer_reserve(&r->body, HEAD + ENTRY + size, &local);
+        mine = check_own(r, size, &local);
+        if (mine == RKS_OK)
+            mine = rks_buffer_reserve(&r->body, HEAD + ENTRY + size, &local);
         given = &local;
     }
     if (mine == RKS_OK) {
@@ -125,54 +155,121 @@ static rks_status begin(collective_round *r, const char *phase, rks_status mine,
     return rks_group_failure(group, r->phase, err);
 }
 
-/* One subtree's message. Ranks in different calls are an error of both. */
-static rks_status take_child(collective_round *r, uint32_t child, rks_error *err)
+/* The child is to blame for the error. */
+static void blame(const collective_round *r, uint32_t child, rks_error *error)
 {
-    message *m = NULL;
-    rks_status status = rks_inbox_wait(r->group, child, MESSAGE_UP, r->phase, &m, err);
-    if (status != RKS_OK)
-        return status;
-    group_error theirs = {0};
-    rks_error *error = &theirs.error;
+    error->rank = (int32_t)child;
+    rks_group_name_rank(r->group, error);
+}
+
+/* The error that a child's UP brings, or what is wrong with its head. Ranks in different calls are an
+ * error of both. */
+static void check_child(const collective_round *r, uint32_t child, const message *m,
+                        group_error *theirs)
+{
+    const uint8_t *head = m->body.data;
+    rks_error *error = &theirs->error;
     if (m->body.size < HEAD) {
         rks_fail(error, RKS_ERR_PEER, 0, "sent a malformed message");
-        error->rank = (int32_t)child;
-        rks_group_name_rank(r->group, error);
-    } else {
-        rks_group_error_decode(m->body.data + AT_ERROR, &theirs);
+        blame(r, child, error);
+        return;
     }
-    if (error->status == RKS_OK && (rks_load_u64(m->body.data) != r->sequence ||
-                                    memcmp(m->body.data + 8, r->phase, PHASE_SIZE) != 0)) {
+    rks_group_error_decode(head + AT_ERROR, theirs);
+    if (error->status != RKS_OK)
+        return;
+    if (rks_load_u64(head) != r->sequence || memcmp(head + 8, r->phase, PHASE_SIZE) != 0) {
         rks_fail(error, RKS_ERR_STATE, 0,
                  "mismatched calls: rank %u is in '%.*s', rank %u in '%s'", child, PHASE_SIZE - 1,
-                 (const char *)m->body.data + 8, r->group->rank, r->phase);
+                 (const char *)head + 8, r->group->rank, r->phase);
         error->rank = (int32_t)child;
-    } else if (error->status == RKS_OK &&
-               memcmp(m->body.data + AT_CALL, &r->call, sizeof(r->call)) != 0) {
+    } else if (memcmp(head + AT_CALL, &r->call, sizeof(r->call)) != 0) {
         rks_fail(error, RKS_ERR_STATE, 0,
                  "mismatched calls: '%s' of rank %u and of rank %u differ in kind or size",
                  r->phase, child, r->group->rank);
         error->rank = (int32_t)child;
     }
-    if (error->status != RKS_OK) {
-        take_error(r, &theirs);
-    } else if (r->error.error.status == RKS_OK) {
-        status = rks_buffer_add(&r->body, m->body.data + HEAD, m->body.size - HEAD, error);
+}
+
+/* Is there room for entries of `size` bytes, of `below` ranks? */
+static bool check_entries(const collective_round *r, uint32_t child, uint32_t below, uint64_t size,
+                          rks_error *error)
+{
+    uint64_t have = r->body.size - HEAD, all = entries_limit(r, r->group->size);
+    uint64_t most = entries_limit(r, below), left = have < all ? all - have : 0;
+    most = most < left ? most : left;
+    if (size <= most)
+        return true;
+    rks_fail(error, RKS_ERR_PEER, 0,
+             "brings %" PRIu64 " bytes to '%s', which takes %" PRIu64 " at most", size, r->phase,
+             most);
+    blame(r, child, error);
+    return false;
+}
+
+/* What a child has announced: it may send that now. Takes the place of *m. */
+static rks_status take_rest(collective_round *r, uint32_t child, uint64_t size, message **m,
+                            rks_error *err)
+{
+    rks_group *group = r->group;
+    uint8_t number[8];
+    rks_inbox_free(*m);
+    *m = NULL;
+    rks_store_u64(number, r->sequence);
+    pthread_mutex_lock(&group->mutex);
+    group->granted[child] = size;
+    pthread_mutex_unlock(&group->mutex);
+    rks_status status = rks_inbox_send(group, child, MESSAGE_GO, number, sizeof(number), err);
+    if (status == RKS_OK)
+        status = rks_inbox_wait(group, child, 1u << MESSAGE_REST, r->phase, m, err);
+    return status;
+}
+
+/* Of a child whose UP is right so far. *error: what is wrong with its entries. */
+static rks_status take_entries(collective_round *r, uint32_t child, uint32_t below, message **m,
+                               rks_error *error, rks_error *err)
+{
+    rks_error own;
+    uint64_t size = rks_load_u64((*m)->body.data + AT_ENTRIES);
+    size_t at = HEAD;
+    if (!check_entries(r, child, below, size, error))
+        return RKS_OK;
+    if ((*m)->body.size == HEAD && size > 0) {
+        rks_status status = take_rest(r, child, size, m, err);
         if (status != RKS_OK)
-            take_own_error(r, error);
+            return status;
+        at = 0;
     }
-    rks_inbox_free(m);
+    if ((*m)->body.size - at != size) {
+        rks_fail(error, RKS_ERR_PEER, 0, "sent a malformed message");
+        blame(r, child, error);
+    } else if (rks_buffer_add(&r->body, (*m)->body.data + at, (size_t)size, &own) != RKS_OK) {
+        take_own_error(r, &own);
+    }
     return RKS_OK;
 }
 
-/* The result from the parent, in place of this subtree's contribution. */
-static rks_status take_result(collective_round *r, rks_error *err)
+/* One subtree's contribution, of `below` ranks. */
+static rks_status take_child(collective_round *r, uint32_t child, uint32_t below, rks_error *err)
 {
     message *m = NULL;
-    uint32_t parent = (uint32_t)r->group->parent;
-    rks_status status = rks_inbox_wait(r->group, parent, MESSAGE_DOWN, r->phase, &m, err);
+    group_error theirs = {0};
+    rks_status status =
+        rks_inbox_wait(r->group, child, 1u << MESSAGE_UP, r->phase, &m, err);
     if (status != RKS_OK)
         return status;
+    check_child(r, child, m, &theirs);
+    if (theirs.error.status == RKS_OK && r->error.error.status == RKS_OK)
+        status = take_entries(r, child, below, &m, &theirs.error, err);
+    rks_inbox_free(m);
+    if (status == RKS_OK && theirs.error.status != RKS_OK)
+        take_error(r, &theirs);
+    return status;
+}
+
+/* The result from the parent, in place of this subtree's contribution; `m` is it. */
+static rks_status take_result(collective_round *r, message *m, rks_error *err)
+{
+    uint32_t parent = (uint32_t)r->group->parent;
     if (m->body.size < HEAD || rks_load_u64(m->body.data) != r->sequence) {
         rks_inbox_free(m);
         rks_fail(err, RKS_ERR_PEER, 0, "sent a malformed message");
@@ -186,6 +283,32 @@ static rks_status take_result(collective_round *r, rks_error *err)
     rks_inbox_free(m);
     rks_group_error_decode(r->body.data + AT_ERROR, &r->error);
     return RKS_OK;
+}
+
+/* This subtree's contribution goes up, and the result comes. A parent that meets an error before it
+ * has said GO wants no REST. */
+static rks_status exchange_with_parent(collective_round *r, rks_error *err)
+{
+    rks_group *group = r->group;
+    uint32_t parent = (uint32_t)group->parent, result = 1u << MESSAGE_DOWN;
+    bool whole = r->body.size <= RKS_UP_MAX;
+    message *m = NULL;
+    pthread_mutex_lock(&group->mutex);
+    group->asks = !whole;
+    pthread_mutex_unlock(&group->mutex);
+    rks_status status = rks_inbox_send(group, parent, MESSAGE_UP, r->body.data,
+                                       whole ? r->body.size : HEAD, err);
+    if (status == RKS_OK)
+        status = rks_inbox_wait(group, parent, result | (whole ? 0 : 1u << MESSAGE_GO), r->phase,
+                                &m, err);
+    if (status == RKS_OK && m->kind == MESSAGE_GO) {
+        rks_inbox_free(m);
+        status = rks_inbox_send(group, parent, MESSAGE_REST, r->body.data + HEAD,
+                                r->body.size - HEAD, err);
+        if (status == RKS_OK)
+            status = rks_inbox_wait(group, parent, result, r->phase, &m, err);
+    }
+    return status == RKS_OK ? take_result(r, m, err) : status;
 }
 
 /* Notes where each rank's facts lie. Each rank is there once, or the message is malformed. */
@@ -242,7 +365,7 @@ static rks_status walk(collective_round *r, rks_error *err)
     rks_group *group = r->group;
     rks_status status = RKS_OK;
     for (uint32_t i = 0; status == RKS_OK && i < group->child_count; i++)
-        status = take_child(r, group->children[i], err);
+        status = take_child(r, group->children[i], group->below[i], err);
     if (status != RKS_OK)
         return status;
     if (group->waiting != NULL)
@@ -253,12 +376,8 @@ static rks_status walk(collective_round *r, rks_error *err)
             take_own_error(r, &own);
     }
     put_head(r);
-    if (group->parent >= 0) {
-        status = rks_inbox_send(group, (uint32_t)group->parent, MESSAGE_UP, r->body.data,
-                                r->body.size, err);
-        if (status == RKS_OK)
-            status = take_result(r, err);
-    }
+    if (group->parent >= 0)
+        status = exchange_with_parent(r, err);
     for (uint32_t i = 0; status == RKS_OK && i < group->child_count; i++)
         status = rks_inbox_send(group, group->children[i], MESSAGE_DOWN, r->body.data, r->body.size,
                                 err);
@@ -322,7 +441,7 @@ rks_status rks_group_allgather(rks_group *group, const char *phase, rks_status m
                                const void *bytes, size_t size, uint8_t **all, uint64_t **offsets,
                                rks_error *err)
 {
-    const rks_fact fact = rks_fact_bytes(bytes, size);
+    const rks_fact fact = rks_fact_bytes(bytes, size, RKS_ALLGATHER_MAX);
     collective_round r = {
         .group = group, .call.kind = 1, .facts = &fact, .fact_count = 1, .copies = true};
     rks_status status = collective(&r, phase, mine, err);
@@ -336,7 +455,7 @@ rks_status rks_group_allgather(rks_group *group, const char *phase, rks_status m
 rks_status rks_group_broadcast(rks_group *group, const char *phase, uint32_t root, void *bytes,
                                size_t size, rks_error *err)
 {
-    const rks_fact fact = rks_fact_bytes(group->rank == root ? bytes : NULL, size);
+    const rks_fact fact = rks_fact_optional(group->rank == root ? bytes : NULL, size);
     collective_round r = {.group = group,
                           .call = {.kind = 2, .root = root, .size = size},
                           .facts = &fact,

@@ -321,8 +321,9 @@ static rks_status prepare_mail(rks_group *group, rks_error *err)
     group->left = rks_alloc(group->size, sizeof(*group->left), err);
     group->progress = rks_alloc(group->size, sizeof(*group->progress), err);
     group->places = rks_alloc(group->size, sizeof(*group->places), err);
+    group->granted = rks_alloc(group->size, sizeof(*group->granted), err);
     return group->partials == NULL || group->left == NULL || group->progress == NULL ||
-                   group->places == NULL
+                   group->places == NULL || group->granted == NULL
                ? RKS_ERR_MEMORY
                : RKS_OK;
 }
@@ -501,6 +502,7 @@ void rks_group_close(rks_group *group)
     rks_free(group->left);
     rks_free(group->progress);
     rks_free(group->places);
+    rks_free(group->granted);
     rks_buffer_free(&group->agreed);
     rks_free(group->children);
     rks_free(group->below);

@@ -20,8 +20,7 @@
 #include "base/memory.h"
 #include "group/internal.h"
 
-enum { HEADER = 16, PIECE = 1 << 20, OTHER_MAX = 4096 };
-static const uint64_t CONTRIBUTION_MAX = UINT64_C(1) << 32; /* of a rank, to a collective */
+enum { HEADER = 16, PIECE = RKS_UP_MAX, OTHER_MAX = 4096, GO_SIZE = 8 };
 
 void rks_inbox_free(message *m)
 {
@@ -70,10 +69,15 @@ static void take_failed(rks_group *group, const message *m)
     rks_group_fail_with(group, &err, m->from);
 }
 
+static bool is_of_collective(uint32_t kind)
+{
+    return kind == MESSAGE_UP || kind == MESSAGE_GO || kind == MESSAGE_REST || kind == MESSAGE_DOWN;
+}
+
 /* A whole message is here. Those of a collective wait in the inbox, the others act at once. */
 static void deliver(rks_group *group, message *m)
 {
-    if (m->kind == MESSAGE_UP || m->kind == MESSAGE_DOWN) {
+    if (is_of_collective(m->kind)) {
         pthread_mutex_lock(&group->mutex);
         m->next = NULL;
         *group->inbox_end = m;
@@ -100,24 +104,53 @@ static void give_up(rks_group *group, rks_error *err)
     rks_group_fail(group, err, -1);
 }
 
-/* How many ranks' contributions the child brings; 0: it is no child. */
-static uint32_t below_child(const rks_group *group, uint32_t rank)
+static bool is_child(const rks_group *group, uint32_t rank)
 {
     for (uint32_t i = 0; i < group->child_count; i++)
         if (group->children[i] == rank)
-            return group->below[i];
-    return 0;
+            return true;
+    return false;
 }
 
-/* Most bytes of a message of this kind from that neighbour; 0: it must not send one. `below`: of a
- * child; 0: the parent. */
-static uint64_t message_limit(const rks_group *group, uint32_t kind, uint32_t below)
+/* A neighbour sends one message to a collective, and its next one only when all have come through
+ * that: so there is at most one that nobody has taken yet, of the collective that this rank is in or
+ * will enter next. Returns the most bytes that it may have; 0: none may come. `number`: of the
+ * collective, as the message says; a REST says none. Under the mutex. */
+static uint64_t collective_limit(rks_group *group, uint32_t from, uint32_t kind, uint64_t number)
+{
+    bool here = number + 1 == group->sequence;
+    for (const message *m = group->inbox; m != NULL; m = m->next)
+        if (m->from == from && m->kind == kind)
+            return 0;
+    if (from == group->parent)
+        return !here                  ? 0
+               : kind == MESSAGE_DOWN ? group->result_max
+               : kind == MESSAGE_GO   ? group->asks * GO_SIZE
+                                      : 0;
+    if (kind == MESSAGE_UP)
+        return here || number == group->sequence ? RKS_UP_MAX : 0;
+    uint64_t granted = kind == MESSAGE_REST ? group->granted[from] : 0;
+    group->granted[from] = 0;
+    return granted;
+}
+
+/* Most bytes of a message of this kind from that neighbour; 0: it must not send one now. `body` is its
+ * first note. */
+static uint64_t message_limit(rks_group *group, uint32_t from, uint32_t kind, const uint8_t *body,
+                              size_t size)
 {
     switch (kind) {
     case MESSAGE_UP:
-        return below * CONTRIBUTION_MAX;
-    case MESSAGE_DOWN:
-        return below > 0 ? 0 : group->size * CONTRIBUTION_MAX;
+    case MESSAGE_GO:
+    case MESSAGE_REST:
+    case MESSAGE_DOWN: {
+        if (size < HEADER + 8)
+            return 0;
+        pthread_mutex_lock(&group->mutex);
+        uint64_t limit = collective_limit(group, from, kind, rks_load_u64(body + HEADER));
+        pthread_mutex_unlock(&group->mutex);
+        return limit;
+    }
     case MESSAGE_FAILED:
     case MESSAGE_STOP:
     case MESSAGE_PROGRESS:
@@ -127,51 +160,28 @@ static uint64_t message_limit(const rks_group *group, uint32_t kind, uint32_t be
     }
 }
 
-/* A neighbour sends one message to a collective, and its next one only when all have come through
- * that: so there is at most one that nobody has taken yet, of the collective that this rank is in or
- * will enter next. `body`: the message's first piece, which begins with the collective's number. */
-static bool is_awaited(rks_group *group, uint32_t from, uint32_t kind, const uint8_t *body,
-                       size_t size)
-{
-    if (kind != MESSAGE_UP && kind != MESSAGE_DOWN)
-        return true;
-    if (size < HEADER + 8)
-        return false;
-    uint64_t number = rks_load_u64(body + HEADER);
-    pthread_mutex_lock(&group->mutex);
-    uint64_t next = group->sequence;
-    bool awaited = number + 1 == next || (number == next && kind == MESSAGE_UP);
-    for (const message *m = group->inbox; m != NULL && awaited; m = m->next)
-        awaited = m->from != from || m->kind != kind;
-    pthread_mutex_unlock(&group->mutex);
-    return awaited;
-}
-
 /* Without it the ranks would not come to the same end. Progress and kinds to come are only news. */
 static bool must_be_understood(uint32_t kind)
 {
-    return kind == MESSAGE_UP || kind == MESSAGE_DOWN || kind == MESSAGE_FAILED ||
-           kind == MESSAGE_STOP;
+    return is_of_collective(kind) || kind == MESSAGE_FAILED || kind == MESSAGE_STOP;
 }
 
 void rks_inbox_on_note(void *user, uint32_t from, const uint8_t *body, size_t size)
 {
     rks_group *group = user;
     rks_error err;
-    uint32_t below = below_child(group, from);
-    if (size < HEADER || (from != group->parent && below == 0))
+    if (size < HEADER || (from != group->parent && !is_child(group, from)))
         return; /* it has nothing to say here */
     partial *p = &group->partials[from];
     uint64_t total = rks_load_u64(body + 8);
-    bool awaited = true;
     if (p->body.size == 0 && p->skipped == 0) {
         p->kind = rks_load_u32(body);
         p->total = total;
-        awaited = is_awaited(group, from, p->kind, body, size);
+        p->limit = message_limit(group, from, p->kind, body, size);
     }
-    bool wrong_way = below > 0 ? p->kind == MESSAGE_DOWN : p->kind == MESSAGE_UP;
-    bool too_large = total > message_limit(group, p->kind, below);
-    if (wrong_way || !awaited || p->kind != rks_load_u32(body) || p->total != total ||
+    bool too_large = total > p->limit;
+    if (p->kind != rks_load_u32(body) || p->total != total ||
+        (is_of_collective(p->kind) && p->limit == 0) ||
         (too_large && must_be_understood(p->kind)) ||
         size - HEADER > total - p->body.size - p->skipped) {
         rks_fail(&err, RKS_ERR_PEER, 0, "rank %u (%s): a malformed message", from,
@@ -206,11 +216,11 @@ void rks_inbox_on_note(void *user, uint32_t from, const uint8_t *body, size_t si
 
 /* ---- waiting -------------------------------------------------------------------------------- */
 
-static message *take_from_inbox(rks_group *group, uint32_t from, enum message_kind kind)
+static message *take_from_inbox(rks_group *group, uint32_t from, uint32_t kinds)
 {
     for (message **at = &group->inbox; *at != NULL; at = &(*at)->next) {
         message *m = *at;
-        if (m->from != from || m->kind != kind)
+        if (m->from != from || (kinds & 1u << m->kind) == 0)
             continue;
         *at = m->next;
         if (*at == NULL)
@@ -228,14 +238,14 @@ static void say_who(const rks_group *group, uint32_t from, const char *phase, ui
             text[0] != '\0' ? ": " : "", text);
 }
 
-rks_status rks_inbox_wait(rks_group *group, uint32_t from, enum message_kind kind,
-                          const char *phase, message **got, rks_error *err)
+rks_status rks_inbox_wait(rks_group *group, uint32_t from, uint32_t kinds, const char *phase,
+                          message **got, rks_error *err)
 {
     uint64_t begun = rks_now_ms(), said = begun;
     message *m = NULL;
     pthread_mutex_lock(&group->mutex);
     while (true) {
-        m = take_from_inbox(group, from, kind);
+        m = take_from_inbox(group, from, kinds);
         if (m != NULL || group->failed)
             break;
         if (group->left[from]) {

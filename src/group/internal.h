@@ -4,7 +4,18 @@
  *
  * Control tree: a rank's parent is its node's leader, a leader's parent is rank 0. Edges are kept
  * connections, so silence and death are noticed by both ends. A collective gathers up the tree and
- * is sent down again; messages are cut into notes of at most 1 MiB. */
+ * is sent down again; messages are cut into notes of at most 1 MiB.
+ *
+ * What a collective can need follows from its facts (agreement.h). A child may be in one before its
+ * parent is, and no rank takes more than 1 MiB of it then: a larger contribution is announced, and
+ * the parent lets it come once it is in that collective itself, if that can need as much.
+ *
+ *     child              parent
+ *     UP: all of it ────►                       at most 1 MiB
+ *     or UP: its size ──►
+ *              ◄──────── GO
+ *     REST ─────────────►                       as much as was announced
+ *              ◄──────── DOWN: the result       what all ranks can bring */
 #ifndef RKS_GROUP_INTERNAL_H
 #define RKS_GROUP_INTERNAL_H
 
@@ -15,15 +26,17 @@
 
 enum { PHASE_SIZE = 48, PROGRESS_SIZE = 96 };
 
-/* Kinds of messages. UP and DOWN belong to a collective, the others come at any time. */
+/* Kinds of messages. UP, GO, REST and DOWN belong to a collective, the others come at any time. */
 enum message_kind {
-    MESSAGE_UP = 1,     /* a subtree's contribution */
+    MESSAGE_UP = 1,     /* a subtree's contribution, or its size */
     MESSAGE_DOWN = 2,   /* the result */
     MESSAGE_FAILED = 3, /* a group_error: the group is lost */
     MESSAGE_STOP = 4,   /* u64: somebody brings an error to this collective */
     /* 5 was progress in words alone */
     MESSAGE_PROGRESS = 6, /* progress.c draws it */
     MESSAGE_LEAVING = 7,  /* no body: the sender makes no further collective call */
+    MESSAGE_GO = 8,       /* u64 number of the collective: the REST may come */
+    MESSAGE_REST = 9,     /* what an UP has announced */
 };
 
 typedef struct message {
@@ -36,7 +49,8 @@ typedef struct message {
 /* A message of which only some pieces have arrived. */
 typedef struct partial {
     uint32_t kind;
-    uint64_t total, skipped; /* skipped: of a message that is too large to be kept */
+    uint64_t total, limit; /* limit: the most that such a message may have */
+    uint64_t skipped;      /* of one that is too large to be kept */
     rks_buffer body;
 } partial;
 
@@ -94,6 +108,9 @@ struct rks_group {
     pthread_cond_t cond;
     message *inbox, **inbox_end; /* guarded by mutex */
     partial *partials;           /* by rank; engine thread only */
+    uint64_t *granted;           /* by rank: bytes of the REST that it may send; guarded by mutex */
+    uint64_t result_max;         /* bytes of the collective's DOWN; 0: none; guarded by mutex */
+    bool asks;                   /* this rank has announced, and waits for GO; guarded by mutex */
     bool *left;                  /* by rank; guarded by mutex */
     rank_progress *progress;     /* by rank; guarded by mutex */
     uint64_t told_progress_ms;   /* guarded by mutex */
@@ -119,6 +136,8 @@ rks_status rks_group_collect(rks_group *group, const char *phase, rks_status min
 
 /* agreement.c: a rank's facts as bytes, a multiple of 8. */
 size_t rks_facts_size(const rks_fact *facts, size_t count);
+/* Most bytes of the facts of that many ranks together. */
+uint64_t rks_facts_limit(const rks_fact *facts, size_t count, uint32_t ranks);
 void rks_facts_encode(const rks_fact *facts, size_t count, uint8_t *bytes);
 bool rks_facts_valid(const rks_fact *facts, size_t count, const uint8_t *bytes, uint64_t size);
 
@@ -134,9 +153,12 @@ rks_status rks_nodes_sort(rks_group *group, rks_error *err);
 void rks_inbox_on_note(void *group, uint32_t from, const uint8_t *body, size_t size);
 rks_status rks_inbox_send(rks_group *group, uint32_t to, enum message_kind kind, const void *body,
                           size_t size, rks_error *err);
-/* Waits for the next UP or DOWN message of `from`; owned by the caller (rks_inbox_free). */
-rks_status rks_inbox_wait(rks_group *group, uint32_t from, enum message_kind kind,
-                          const char *phase, message **got, rks_error *err);
+/* Most bytes of an UP message: a note. */
+enum { RKS_UP_MAX = 1 << 20 };
+/* Waits for the next message of `from` of one of `kinds`, a sum of bits 1 << MESSAGE_UP; owned by the
+ * caller (rks_inbox_free). */
+rks_status rks_inbox_wait(rks_group *group, uint32_t from, uint32_t kinds, const char *phase,
+                          message **got, rks_error *err);
 void rks_inbox_free(message *m);
 
 /* progress.c: a neighbour's MESSAGE_PROGRESS. Hostile ones are ignored. */

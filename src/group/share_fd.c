@@ -330,7 +330,7 @@ rks_status rks_fd_offer_open(rks_group *group, int fd, rks_fd_offer **offer, rks
 
 rks_fact rks_fd_offer_fact(const rks_fd_offer *offer)
 {
-    return rks_fact_bytes(offer == NULL ? NULL : &offer->mine, sizeof(offer->mine));
+    return rks_fact_optional(offer == NULL ? NULL : &offer->mine, sizeof(offer->mine));
 }
 
 static rks_status take_offered(rks_group *group, const rks_agreed *agreed, size_t fact, int *got,

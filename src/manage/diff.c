@@ -225,7 +225,8 @@ static rks_status gather_chunk(diff *d, rks_store *store, rks_status status, uin
     d->mine.size = 0;
     if (status == RKS_OK)
         status = rks_store_scan(&scan, first, end, err);
-    const rks_fact fact = rks_fact_bytes(d->mine.data, d->mine.size);
+    const rks_fact fact =
+        rks_fact_bytes(d->mine.data, d->mine.size, (end - first) * sizeof(uint64_t));
     status = rks_group_agree_on(group, "diff: contents", status, &fact, 1, &agreed, err);
     return status == RKS_OK && rks_group_rank(group) == 0
                ? place_contents(store, &agreed, first, end, all, err)

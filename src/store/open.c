@@ -284,6 +284,13 @@ static rks_status put_paths(const rks_store *store, rks_buffer *paths, rks_error
     return status;
 }
 
+/* Most bytes of that. `store`: NULL of a rank that has failed. */
+static uint64_t paths_limit(const rks_store *store)
+{
+    size_t sources = store == NULL || store->dataset == NULL ? 0 : store->dataset->source_count;
+    return (sources == 0 ? 1 : sources) * (uint64_t)PATH_MAX;
+}
+
 /* What a rank reports of its shards. */
 typedef struct own_shards {
     uint8_t *seen; /* by shard: it lies here */
@@ -329,8 +336,10 @@ static rks_status tell_shards(rks_store *store, rks_group *group, rks_status sta
     const rks_fact facts[RKS_TELL_COUNT] = {
         [RKS_TELL_SLOTS] = rks_fact_fixed(&slots, sizeof(slots)),
         [RKS_TELL_SEEN] = rks_fact_fixed(own.seen, own.count),
-        [RKS_TELL_PATH] = rks_fact_bytes(own.paths.data, own.paths.size),
-        [RKS_TELL_QUARANTINE] = rks_fact_bytes(own.listed, own.listed_size),
+        [RKS_TELL_PATH] = rks_fact_bytes(own.paths.data, own.paths.size,
+                                         rks_group_size(group) * paths_limit(store)),
+        [RKS_TELL_QUARANTINE] = rks_fact_bytes(
+            own.listed, own.listed_size, rks_group_size(group) * rks_store_quarantine_limit(store)),
         [RKS_TELL_INDEX] = rks_fd_offer_fact(filling->offer),
     };
     status =

@@ -98,6 +98,12 @@ rks_status rks_store_load_quarantine(const rks_store *store, const char *pattern
     return status;
 }
 
+uint64_t rks_store_quarantine_limit(const rks_store *store)
+{
+    uint64_t count = store == NULL || store->dataset == NULL ? 0 : store->dataset->count;
+    return 1 + sizeof(uint32_t) * (count < RKS_QUARANTINE_IDS_MAX ? count : RKS_QUARANTINE_IDS_MAX);
+}
+
 static int by_id(const void *a, const void *b)
 {
     uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;

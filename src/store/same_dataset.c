@@ -7,20 +7,21 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "dataset/dataset_json.h"
 #include "store/store.h"
 
 /* All that found the dataset `number` of the fact's list found the same one; *root is the lowest
- * rank that has it. */
+ * rank that has it, and *of_root its fact. */
 static rks_status compare_found(const rks_agreed *agreed, size_t fact, size_t number,
-                                const rks_found_dataset *mine, uint32_t *root, bool *lacking,
-                                rks_error *err)
+                                const rks_found_dataset *mine, uint32_t *root,
+                                rks_found_told *of_root, bool *lacking, rks_error *err)
 {
     int64_t first = -1;
     rks_found_told one = {0}, other;
     *lacking = false;
     for (uint32_t rank = 0; rank < rks_group_size(agreed->group); rank++) {
-        const uint8_t *told = rks_agreed_get(agreed, rank, fact, NULL);
-        memcpy(&other, told + number * sizeof(other), sizeof(other));
+        const uint8_t *theirs = rks_agreed_get(agreed, rank, fact, NULL);
+        memcpy(&other, theirs + number * sizeof(other), sizeof(other));
         *lacking = *lacking || other.size == 0;
         if (other.size == 0)
             continue;
@@ -38,6 +39,7 @@ static rks_status compare_found(const rks_agreed *agreed, size_t fact, size_t nu
         return RKS_ERR_NOT_FOUND;
     }
     *root = (uint32_t)first;
+    *of_root = one;
     return RKS_OK;
 }
 
@@ -56,8 +58,8 @@ static rks_status take_sent(const rks_agreed *agreed, uint32_t root, rks_found_d
 
 /* COLLECTIVE. The dataset, and the list of samples that it excludes, for ranks whose directory
  * holds none. */
-static rks_status send_dataset(rks_group *group, uint32_t root, const char *text, size_t size,
-                               rks_found_dataset *mine, rks_error *err)
+static rks_status send_dataset(rks_group *group, uint32_t root, const rks_found_told *told,
+                               const rks_buffer *text, rks_found_dataset *mine, rks_error *err)
 {
     bool sends = rks_group_rank(group) == root;
     rks_buffer list = {0};
@@ -65,8 +67,9 @@ static rks_status send_dataset(rks_group *group, uint32_t root, const char *text
     rks_status status = RKS_OK;
     if (sends && mine->dataset->excluded.samples > 0)
         status = rks_excluded_encode(&mine->dataset->excluded, &list, err);
-    const rks_fact facts[] = {rks_fact_bytes(sends ? text : NULL, size),
-                              rks_fact_bytes(list.data, list.size)};
+    const rks_fact facts[] = {
+        rks_fact_bytes(sends ? text->data : NULL, text->size, RKS_DATASET_MAX),
+        rks_fact_bytes(list.data, list.size, rks_excluded_size(told->runs))};
     status = rks_group_agree_on(group, "open: dataset sent", status, facts, 2, &agreed, err);
     rks_buffer_free(&list);
     if (status != RKS_OK)
@@ -101,7 +104,8 @@ rks_status rks_store_tell_found(const rks_group *group, const rks_found_dataset 
     }
     rks_status status = rks_dataset_encode(looked->dataset, &encoded, &size, err);
     if (status == RKS_OK) {
-        *told = (rks_found_told){rks_checksum128(encoded, size), size};
+        *told = (rks_found_told){rks_checksum128(encoded, size), size,
+                                 looked->dataset->excluded.run_count};
         *text = (rks_buffer){.data = (uint8_t *)encoded, .size = size, .room = size};
     }
     return status;
@@ -111,6 +115,7 @@ rks_status rks_store_tell_found(const rks_group *group, const rks_found_dataset 
  */
 typedef struct settled {
     uint32_t *roots; /* who sends a dataset.json that others lack */
+    rks_found_told *told;
     bool *lacking;
 } settled;
 
@@ -121,11 +126,11 @@ static rks_status settle_found(rks_group *group, const rks_agreed *agreed,
 {
     rks_status status = RKS_OK;
     for (size_t i = 0; status == RKS_OK && i < count; i++)
-        status = compare_found(agreed, 0, i, &looked[i], &to->roots[i], &to->lacking[i], err);
+        status = compare_found(agreed, 0, i, &looked[i], &to->roots[i], &to->told[i],
+                               &to->lacking[i], err);
     for (size_t i = 0; status == RKS_OK && i < count; i++)
         if (to->lacking[i])
-            status = send_dataset(group, to->roots[i], (const char *)texts[i].data, texts[i].size,
-                                  &looked[i], err);
+            status = send_dataset(group, to->roots[i], &to->told[i], &texts[i], &looked[i], err);
     return status;
 }
 
@@ -146,9 +151,10 @@ rks_status rks_store_settle_found(rks_group *group, const rks_agreed *agreed, si
 {
     uint32_t root = 0;
     bool lacking = false;
-    rks_status status = compare_found(agreed, fact, 0, looked, &root, &lacking, err);
+    rks_found_told told;
+    rks_status status = compare_found(agreed, fact, 0, looked, &root, &told, &lacking, err);
     if (status == RKS_OK && lacking)
-        status = send_dataset(group, root, (const char *)text->data, text->size, looked, err);
+        status = send_dataset(group, root, &told, text, looked, err);
     if (status == RKS_OK)
         *dataset = looked->dataset;
     else
@@ -164,9 +170,10 @@ rks_status rks_store_agree_datasets(rks_group *group, const char *exchange,
     rks_agreed agreed;
     rks_found_told *mine = rks_alloc(count, sizeof(*mine), err);
     rks_buffer *texts = rks_alloc(count, sizeof(*texts), err);
-    settled to = {rks_alloc(count, sizeof(*to.roots), err),
+    settled to = {rks_alloc(count, sizeof(*to.roots), err), rks_alloc(count, sizeof(*to.told), err),
                   rks_alloc(count, sizeof(*to.lacking), err)};
-    bool room = mine != NULL && texts != NULL && to.roots != NULL && to.lacking != NULL;
+    bool room = mine != NULL && texts != NULL && to.roots != NULL && to.told != NULL &&
+                to.lacking != NULL;
     rks_status status = room ? RKS_OK : RKS_ERR_MEMORY;
     for (size_t i = 0; status == RKS_OK && i < count; i++)
         status = rks_store_tell_found(group, &looked[i], &mine[i], &texts[i], err);
@@ -184,6 +191,7 @@ rks_status rks_store_agree_datasets(rks_group *group, const char *exchange,
         looked[i].dataset = NULL;
     }
     rks_free(to.roots);
+    rks_free(to.told);
     rks_free(to.lacking);
     rks_free(texts);
     rks_free(mine);

@@ -100,6 +100,7 @@ rks_status rks_store_agree_dataset(rks_group *group, const char *exchange,
 typedef struct rks_found_told {
     rks_digest digest; /* of dataset.json */
     uint64_t size;
+    uint64_t runs; /* of excluded samples */
 } rks_found_told;
 rks_status rks_store_tell_found(const rks_group *group, const rks_found_dataset *found,
                                 rks_found_told *told, rks_buffer *text, rks_error *err);
@@ -203,6 +204,8 @@ enum {
  * is the caller's (rks_free), also on failure. */
 rks_status rks_store_load_quarantine(const rks_store *store, const char *pattern, uint8_t **bytes,
                                      size_t *size, rks_error *err);
+/* Most such bytes of a rank. NULL: of one that has failed. */
+uint64_t rks_store_quarantine_limit(const rks_store *store);
 /* All ranks' lists into the store. */
 rks_status rks_store_take_quarantine(rks_store *store, const char *pattern,
                                      const rks_agreed *agreed, rks_error *err);

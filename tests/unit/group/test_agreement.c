@@ -30,8 +30,8 @@ static void bring_facts(member *m)
     memset(text, 'a' + (int)m->rank, sizeof(text));
     const rks_fact facts[] = {
         rks_fact_fixed(&m->rank, sizeof(m->rank)),
-        rks_fact_bytes(text, m->rank % 3 == 1 ? 0 : 3 * m->rank),
-        rks_fact_bytes(m->rank % 2 == 0 ? text : NULL, 5),
+        rks_fact_bytes(text, m->rank % 3 == 1 ? 0 : 3 * m->rank, 1 << 20),
+        rks_fact_optional(m->rank % 2 == 0 ? text : NULL, 5),
         rks_fact_same("colour", "green"),
         rks_fact_same("shape", NULL),
         rks_fact_sum(numbers, 2),
@@ -75,11 +75,11 @@ static void bring_what_came(member *m)
     if (!open_group(m, T, 2))
         return;
     snprintf(text, sizeof(text), "from %u", m->rank);
-    rks_fact fact = rks_fact_bytes(text, strlen(text) + 1);
+    rks_fact fact = rks_fact_bytes(text, strlen(text) + 1, 1 << 20);
     for (uint32_t turn = 0; turn < m->size; turn++) {
         EXPECT(rks_group_agree_on(m->group, "round", RKS_OK, &fact, 1, &agreed, &m->err) == RKS_OK);
         const void *next = rks_agreed_get(&agreed, (m->rank + 1) % m->size, 0, &size);
-        fact = rks_fact_bytes(next, size);
+        fact = rks_fact_bytes(next, size, 1 << 20);
     }
     EXPECT(size == strlen(text) + 1 && memcmp(fact.bytes, text, size) == 0);
 }
@@ -121,6 +121,32 @@ static void what_differs_is_named_with_two_ranks(void **state)
     on_threads(4, differ_in_one, NULL);
 }
 
+/* Longer than what of it travels: the last byte counts all the same, and the error shows no digest. */
+static void differ_far_behind(member *m)
+{
+    enum { SIZE = 100000 };
+    char *text = calloc(SIZE + 1, 1);
+    if (!open_group(m, T, 2))
+        return;
+    memset(text, 'x', SIZE);
+    const rks_fact fact = rks_fact_same_shown("where", text);
+    EXPECT(rks_group_agree_on(m->group, "one", RKS_OK, &fact, 1, NULL, &m->err) == RKS_OK);
+    text[SIZE - 1] = m->rank == 2 ? 'y' : 'x';
+    EXPECT(rks_group_agree_on(m->group, "two", RKS_OK, &fact, 1, NULL, &m->err) ==
+           RKS_ERR_ARGUMENT);
+    EXPECT(strstr(m->err.text, "where differs: rank 0 has xxx") != NULL && is_plain(&m->err));
+    for (const char *at = m->err.text; *at != '\0'; at++)
+        EXPECT(*at >= ' ' && *at <= '~');
+    EXPECT(rks_group_agree(m->group, "end", RKS_OK, &m->err) == RKS_OK);
+    free(text);
+}
+
+static void long_values_that_differ_in_their_last_byte_differ(void **state)
+{
+    (void)state;
+    on_threads(4, differ_far_behind, NULL);
+}
+
 /* A failure comes before a difference, and no sum is touched. */
 static void fail_and_differ(member *m)
 {
@@ -147,7 +173,7 @@ static void bring_other_facts(member *m)
     if (!open_group(m, T, 2))
         return;
     const rks_fact facts[] = {rks_fact_fixed(&number, m->rank == 3 ? 3 : 4),
-                              rks_fact_bytes(NULL, 0)};
+                              rks_fact_bytes(NULL, 0, 0)};
     size_t count = *(const size_t *)m->user;
     rks_status status = rks_group_agree_on(m->group, "step", RKS_OK, facts,
                                            m->rank == 3 ? count : 1, NULL, &m->err);
@@ -172,7 +198,7 @@ static void each_failing_allocation_is_an_error_and_leaks_nothing(void **state)
     assert_ok(rks_group_open(NULL, &group, &err), &err);
     for (long n = 1; left == 0; n++) {
         uint64_t sum = 3;
-        const rks_fact facts[] = {rks_fact_bytes("abc", 3), rks_fact_sum(&sum, 1)};
+        const rks_fact facts[] = {rks_fact_optional("abc", 3), rks_fact_sum(&sum, 1)};
         rks_agreed agreed;
         assert_in_range(n, 1, 10);
         rks_memory_fail_at(n);
@@ -193,6 +219,7 @@ int main(void)
         cmocka_unit_test(every_rank_learns_the_facts_of_all),
         cmocka_unit_test(facts_may_come_from_the_agreement_before),
         cmocka_unit_test(what_differs_is_named_with_two_ranks),
+        cmocka_unit_test(long_values_that_differ_in_their_last_byte_differ),
         cmocka_unit_test(a_failure_comes_before_what_differs),
         cmocka_unit_test(ranks_that_bring_other_facts_find_out),
         cmocka_unit_test(each_failing_allocation_is_an_error_and_leaks_nothing),

@@ -321,7 +321,8 @@ static void messages_above_what_their_kind_needs_end_the_group(void **state)
 {
     (void)state;
     static uint64_t forged[][2] = {{1, UINT64_C(1) << 40}, {2, 1000}, {3, 8192}, {4, 8192},
-                                   {6, 8192},              {5, 20},   {77, 20}};
+                                   {6, 8192},              {5, 20},   {77, 20},  {8, 8},
+                                   {9, 24}};
     for (size_t i = 0; i < sizeof(forged) / sizeof(forged[0]); i++)
         on_threads(2, announce_too_much, forged[i]);
 }
