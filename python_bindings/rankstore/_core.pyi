@@ -71,7 +71,7 @@ class Group:
         """COLLECTIVE. A status other than 0 is this rank's failure, and raises on all."""
 
     def allgather(self, phase: str, data: Readable, status: int = 0, text: str = "") -> list[bytes]:
-        """COLLECTIVE."""
+        """COLLECTIVE. At most 1 GiB of all ranks together."""
 
     def stop(self) -> None:
         """Tells the others at once that this rank brings an error to the next collective call. Not collective."""
