@@ -94,34 +94,6 @@ static void ask_rails(member *m)
     rks_store_close(store, 0);
 }
 
-/* Rank 0 to 3 are a node, the others one each: they do not all ask rank 0. */
-static void ask_a_large_node(member *m)
-{
-    static const uint32_t asked[] = {1, 2, 3};
-    char node[16];
-    rks_store_options options;
-    rks_store *store = NULL;
-    rks_store_options_default(&options);
-    snprintf(node, sizeof(node), "n%u", m->rank < 4 ? 0 : m->rank);
-    EXPECT_OK(open_group_on(m->bootstrap, node, 5000, &m->group, &m->err));
-    if (m->group == NULL)
-        return;
-    EXPECT_OK(rks_store_open(m->group, m->user, &options, &store, &m->err));
-    for (uint32_t rank = 0; store != NULL && m->rank >= 4 && rank < 4; rank++)
-        EXPECT(store->asks[rank] == asked[m->rank - 4]);
-    rks_store_close(store, 0);
-}
-
-static void single_ranks_are_spread_over_a_large_node(void **state)
-{
-    (void)state;
-    char directory[64];
-    world_directory(directory);
-    world_dataset(directory, 6, false);
-    on_threads(7, ask_a_large_node, directory);
-    world_remove(directory);
-}
-
 static void a_rank_asks_the_one_at_its_place_on_each_other_node(void **state)
 {
     (void)state;
@@ -184,7 +156,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_rank_of_each_node_stands_in_for_an_owner),
         cmocka_unit_test(a_rank_asks_the_one_at_its_place_on_each_other_node),
-        cmocka_unit_test(single_ranks_are_spread_over_a_large_node),
         cmocka_unit_test(shards_are_opened_by_threads_and_the_first_damaged_one_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
