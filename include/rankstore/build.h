@@ -101,9 +101,9 @@ typedef struct rks_build_options {
     bool keep;         /* a finished dataset of this very build (the same input and options) is no
                         * error: nothing is built, and the report, with kept set, is of that dataset */
     uint32_t threads;    /* that read units of files on this rank; the dataset is the same. Another
-                          * one writes. Each beyond the first may hold 64 MiB. Default 0: the cores that
-                          * this process may use, divided by the node's ranks, at most 4. With filter
-                          * or length_fn it is 1 */
+                          * one writes. Each beyond the first may hold 64 MiB, or two samples if they
+                          * are larger. Default 0: the cores that this process may use, divided by the
+                          * node's ranks, at most 4. With filter or length_fn it is 1 */
 } rks_build_options;
 
 RKS_API void rks_build_options_default(rks_build_options *options);

@@ -128,9 +128,9 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
     wait: bool. If another build runs in `out`, wait for its end (a line names its host and process), and then open what it
         made, as without the wait: if source, options and code are the same, or with reuse=True. A build that was killed is
         gone on with; one that gives no sign of life within the silence limit is a PeerError. Default: False, a StateError.
-    threads: int. Threads that read files on this rank; the dataset is the same. Each beyond the first may hold 64 MiB. Default:
-        the cores that this process may use, divided by the node's ranks, at most 4. With filter, map or a function for
-        length or key, one thread reads.
+    threads: int. Threads that read files on this rank; the dataset is the same. Each beyond the first may hold 64 MiB, or
+        two samples if they are larger. Default: the cores that this process may use, divided by the node's ranks, at most
+        4. With filter, map or a function for length or key, one thread reads.
 
     Returns the open Dataset; its `report` is a BuildReport. Raises on all ranks: CallbackError (your function or the source
     raised), DataError, ArgumentError, NotFoundError, StateError, CancelledError, IOFailedError.
