@@ -57,10 +57,6 @@ class Layout:
                out: str, items: dict[str, Any], length: str | None = None) -> None:
         """Adds what follows from the arrays. `items`: how many items samples have, of columns that were asked."""
 
-    def adds_tensors(self) -> bool:
-        """Whether finish() makes tensors in memory of their own, beside views of the arrays."""
-        return False
-
     def planned(self, rule: Rule, length: str | None, columns: Collection[str]) -> Layout:
         """The layout of a plan's batches. `length`: the column whose items lengths count; `columns`: those of a batch.
         ArgumentError if batches would not be as planned; it says what to change."""
@@ -313,9 +309,6 @@ class Pad(Layout):
         is_item = places < counts[:, None] if self.side == "right" else places >= width - counts[:, None]
         return is_item.astype(numpy.int64)
 
-    def adds_tensors(self) -> bool:
-        return isinstance(self.mask, Mapping)
-
 
 class Nested(Layout):
     """torch.nested tensors of jagged layout, one a column of variable size: values and offsets without padding."""
@@ -333,9 +326,6 @@ class Nested(Layout):
             raise ArgumentError("Nested gives torch tensors: out='torch'")
         for name, bounds in offsets.items():
             batch[name] = torch.nested.nested_tensor_from_jagged(batch[name], torch.from_numpy(bounds.copy()))
-
-    def adds_tensors(self) -> bool:
-        return True
 
 
 class Lists(Layout):
@@ -405,11 +395,6 @@ class Collator:
     def __reduce__(self) -> tuple[Any, ...]:
         names = [column.name for column in self.columns]
         return (Collator, (self.layout, self._schema, names, self.rename, self.out, self.length))
-
-    @functools.cached_property
-    def is_whole(self) -> bool:
-        """All tensors of a batch lie in the memory that the library has collated into."""
-        return not self.layout.adds_tensors() and not self.narrowed
 
     @functools.cached_property
     def _array(self) -> Any:

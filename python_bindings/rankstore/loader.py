@@ -17,12 +17,11 @@ from .agreement import callback_failed
 from .batch import Batch
 from .errors import ArgumentError, StateError, UnsupportedError
 from .layouts import Collator, Layout, Lists
-from .on_device import OnDevice, arena
+from .on_device import OnDevice, each_tensor, pinned
 from .own import Own
 from .plans import Plan, PlanSampler, batch_parts
 from .protocols import Samples
 from .sizes import parse_bytes
-from .tensors import each_tensor, pinned
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -43,8 +42,7 @@ class Loader:
     collate: Pad(), Pack(), Nested(), Lists(), None (Lists), or a function of a list of samples; map: a function of one sample,
     before that. columns, rename: which columns, and what they are called
     in the batch. transform: a function of a Batch, called ahead in threads of its own. device: where tensors go
-    ("cuda"); prefetch_device: batches that are copied there ahead (2); pin_memory: "auto" (where a GPU is), True, False. With device=
-    and neither transform nor functions, batches are collated in pinned memory; else threads copy them there.
+    ("cuda"); prefetch_device: batches that are copied there ahead (2); pin_memory: "auto" (where a GPU is), True, False.
     out: "torch" or "numpy". prefetch_bytes:
     memory of batches fetched ahead; prefetch_batches: the most of them ("auto" both). threads: of the functions (1). start: a state to go on from.
 
@@ -107,9 +105,6 @@ class Loader:
             self.own = Own(collate, map, dataset, columns, rename, rule, int(plan.options.get("seed", 0)))
         may_pin = self.own is None or device is not None or pin_memory is True or "torch" in sys.modules
         self.pin_memory = _pins(pin_memory, device, out if may_pin else "numpy")
-        # Collated in pinned memory if only the copies here read it: see the laws of on_device.
-        self._in_arenas = self.pin_memory and self.own is None and transform is None and device is not None and _is_gpu(device)
-        self._pins_later = self.pin_memory and not (self._in_arenas and self.collator.is_whole)
         self.prefetch_batches: int | None = counts.get("prefetch_batches")  # None: automatic
         self.prefetch_bytes = None if prefetch_bytes == "auto" else parse_bytes("prefetch_bytes", prefetch_bytes)
         self.threads, self.progress, self.prefetch_device = threads, progress, prefetch_device
@@ -211,9 +206,8 @@ class Loader:
     def stats(self) -> dict[str, Any]:
         """The dataset's figures, and of this loader: batches, wait_seconds_p50 and wait_seconds_p99 (how long
         next() waited). With device="cuda", of the last iteration: device_bytes and device_peak_bytes (of batches that are on
-        the device and not yielded yet), copies_late (batches whose copy had not ended when they were yielded), copy_wait_seconds (that
-        the GPU's stream stood still for copies, of the steps it has come to), copy_seconds (that next() spent on queueing copies; the
-        rest of its wait was for data)."""
+        the device and not yielded yet), copies_late (batches whose copy had not ended when they were yielded: the GPU waited),
+        copy_seconds (that next() spent on queueing copies; the rest of its wait was for data)."""
         waits = sorted(end - begin for begin, end in self._waits)
         found = self.dataset.stats()
         found["batches"] = len(waits)
@@ -222,7 +216,7 @@ class Loader:
         if self._on_device is not None:
             moving = self._on_device
             found |= {"device_bytes": moving.bytes, "device_peak_bytes": moving.peak_bytes, "copies_late": moving.late,
-                      "copy_wait_seconds": moving.wait_seconds, "copy_seconds": moving.seconds}
+                      "copy_seconds": moving.seconds}
         return found
 
     def trace(self, path: str) -> None:
@@ -351,7 +345,7 @@ def _finished(loader: Loader, batch: Any) -> Any:
     """What is left to do with a batch in a thread of the loader's: transform, then pinning, of its result too."""
     if loader.transform is not None:
         batch = loader.transform(batch)
-    return pinned(batch) if loader._pins_later else batch
+    return pinned(batch) if loader.pin_memory else batch
 
 
 def _is_gpu(device: Any) -> bool:
@@ -385,7 +379,7 @@ class _Iteration(Iterator[Any]):
         loader._step, loader._first = loader._first, 0
         self._steps, self._changes = loader.plan.core.steps(self._epoch), loader.plan.changes
         # Batches that threads work on are ahead, too: the core's share is what the bounds leave.
-        self._calls = calls = loader.own is not None or loader.transform is not None or loader._pins_later
+        self._calls = calls = loader.own is not None or loader.transform is not None or loader.pin_memory
         self._depth = min(loader.threads + 1, loader.prefetch_batches or loader.threads + 1) if calls else 1
         self._room = max(1, loader.prefetch_bytes // 2) if loader.own is not None and loader.prefetch_bytes else 0
         self._open_source()
@@ -406,8 +400,7 @@ class _Iteration(Iterator[Any]):
         else:
             self._core = _core.Epoch(loader.dataset.store, loader.plan.core, epoch=self._epoch, first_step=self._step,
                                      prefetch_batches=batches, prefetch_bytes=self._room or loader.prefetch_bytes,
-                                     collate=None if loader.own is not None else loader.collator.core,
-                                     arenas=arena if loader._in_arenas else None)
+                                     collate=None if loader.own is not None else loader.collator.core)
             self._source = self._core
 
     def look_again(self) -> None:

@@ -108,9 +108,6 @@ class Pack(Layout):
         if name in items:
             self._documents(batch, offsets[name], items[name], batch[name].shape[0] * batch[name].shape[1], out)
 
-    def adds_tensors(self) -> bool:
-        return self.style in ("flash", "rows")
-
     def planned(self, rule: Rule, length: str | None, columns: Collection[str]) -> Layout:
         if self.pad_to and length in columns and rule.budget % self.pad_to:
             raise ArgumentError(f"Pack(pad_to={self.pad_to}): a batch may be larger than the plan's budget of {rule.budget}; make that a "

@@ -17,7 +17,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import rankstore  # noqa: E402
-from rankstore import Lists, Nested, Pack, Pad, loader as loaders, on_device, tensors  # noqa: E402
+from rankstore import Lists, Nested, Pack, Pad, loader as loaders, on_device  # noqa: E402
 
 POISON = 77
 LIMIT_S = 100
@@ -52,24 +52,20 @@ class StandIn:
     """A GPU: a stream of copies, each of which takes a while, and the consumer's. A tensor that nobody holds is written over at
     once, as an allocator hands out its memory; one that the consumer's stream has recorded, behind that stream's work."""
 
-    copy_s = 0.002  # that a copy takes at least
-
     def __init__(self, device: Any) -> None:
         self.copies, self.compute, self.sent = Stream(), Stream(), 0
         self.recorded: set[int] = set()
         self.places: set[int] = set()  # where tensors on it lie
-        self.sources: list[tuple[int, int]] = []  # address and bytes of what was copied
         made.append(self)
 
     def send(self, tensors: list[Any]) -> tuple[list[Any], Any]:
         there = []
-        self.sources += [(tensor.data_ptr(), tensor.numel() * tensor.element_size()) for tensor in tensors]
         for source in tensors:
             tensor = torch.full_like(source, POISON)
             read, write = source.detach(), tensor.detach()
             weakref.finalize(source, read.fill_, POISON)
             weakref.finalize(tensor, self._freed, id(tensor), write)
-            self.copies.put(lambda read=read, write=write: (time.sleep(self.copy_s), write.copy_(read)))
+            self.copies.put(lambda read=read, write=write: (time.sleep(0.002), write.copy_(read)))
             there.append(tensor)
             self.places.add(tensor.data_ptr())
         event = threading.Event()
@@ -86,65 +82,20 @@ class StandIn:
     def done(self, event: Any) -> bool:
         return bool(event.is_set())
 
-    def finish(self, event: Any) -> None:
-        assert event.wait(LIMIT_S)
-
-    def take(self, tensors: list[Any], event: Any) -> list[float]:
-        wait: list[float] = []
-
-        def stand_still() -> None:
-            begin = time.monotonic()
-            assert event.wait(LIMIT_S)
-            wait.append(time.monotonic() - begin)
-
-        self.compute.put(stand_still)
+    def take(self, tensors: list[Any], event: Any) -> None:
+        self.compute.put(lambda: event.wait(LIMIT_S))
         self.recorded.update(id(tensor) for tensor in tensors)
-        return wait
-
-    def waited(self, wait: list[float]) -> float | None:
-        return wait[0] if wait else None
 
 
 made: list[StandIn] = []
 
 
-class Pinned:
-    """Pinned memory: the arenas that the library asks for, and the tensors that threads copy."""
-
-    def __init__(self) -> None:
-        self.arenas: list[np.ndarray[Any, Any]] = []
-        self.copies: list[Any] = []
-        self.threads: set[int] = set()  # that made copies
-
-    def arena(self, size: int) -> Any:
-        self.arenas.append(np.empty(size, np.uint8))
-        return self.arenas[-1]
-
-    def pin(self, value: Any) -> Any:
-        def copy(tensor: Any) -> Any:
-            if self.has(tensor.data_ptr(), tensor.numel() * tensor.element_size()):
-                return tensor
-            self.threads.add(threading.get_ident())
-            self.copies.append(tensor.clone())
-            return self.copies[-1]
-        return tensors.each_tensor(value, copy)
-
-    def has(self, address: int, size: int) -> bool:
-        spans = [(one.ctypes.data, one.nbytes) for one in self.arenas]
-        spans += [(one.data_ptr(), one.numel() * one.element_size()) for one in self.copies]
-        return size == 0 or any(begin <= address and address + size <= begin + bytes_ for begin, bytes_ in spans)
-
-
 @pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pinned]:
-    pinned = Pinned()
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(on_device, "Copies", StandIn)
     monkeypatch.setattr(loaders, "_is_gpu", lambda device: True)
-    monkeypatch.setattr(loaders, "_pins", lambda pin_memory, device, out: pin_memory is True or device is not None)
-    monkeypatch.setattr(loaders, "arena", pinned.arena)
-    monkeypatch.setattr(loaders, "pinned", pinned.pin)
     made.clear()
-    yield pinned
+    yield
     for one in made:
         one.copies.end()
         one.compute.end()
@@ -181,7 +132,7 @@ def consume(gpu: StandIn, batch: Any, into: list[list[int]]) -> None:
         kept.append(value.detach())
         return value
 
-    tensors.each_tensor(batch, alias)
+    on_device.each_tensor(batch, alias)
     gpu.compute.put(lambda: found.extend(int(one.sum()) for one in kept))
 
 
@@ -245,68 +196,6 @@ def test_each_layout_arrives_whole(dataset: Any, gpu: None, layout: Any) -> None
         assert moved.global_tokens == plain.global_tokens
 
 
-def test_the_library_collates_into_arenas_that_serve_again(dataset: Any, gpu: Pinned) -> None:
-    """The consumer pins nothing, and neither does a thread; a few arenas serve all batches, each when its copies have ended."""
-    plan = dataset.plan("bucket", batch_size=4, seed=3)
-    loader = dataset.loader(plan, collate=Pad(lengths=["tokens"]), device="cpu", prefetch_batches=2)
-    for epoch in range(2):
-        loader.set_epoch(epoch)
-        plain: list[list[int]] = []
-        for batch in dataset.loader(plan, collate=Pad(lengths=["tokens"]), pin_memory=False, start=loader.state_dict()):
-            plain.append([])
-            sums(batch, plain[-1])
-        gpu.arenas.clear()
-        found: list[list[int]] = []
-        for batch in loader:
-            consume(made[-1], batch, found)
-            assert loader.stats()["memory"]["pinned"]["current"] > 0
-            del batch
-        drain(made[-1])
-        assert found == plain and len(found) == plan.steps == 60
-        assert made[-1].sources and all(gpu.has(*one) for one in made[-1].sources)
-        assert not gpu.copies and 1 <= len(gpu.arenas) <= 12, len(gpu.arenas)
-
-
-@pytest.mark.parametrize("layout", [Pack("flash"), Pack("titan"), Nested(), Lists(), Pad(mask={"tokens": "seen"})],
-                         ids=["flash", "titan", "nested", "lists", "mask"])
-def test_what_a_layout_adds_is_pinned_in_threads(dataset: Any, gpu: Pinned, layout: Any) -> None:
-    plan = dataset.plan("sorted", batch_size=16)
-    for plain, moved in zip(dataset.loader(plan, collate=layout, pin_memory=False), dataset.loader(plan, collate=layout, device="cpu"),
-                            strict=True):
-        drain(made[0])
-        expected: list[int] = []
-        found: list[int] = []
-        sums(plain, expected)
-        sums(moved, found)
-        assert found == expected
-    assert all(gpu.has(*one) for one in made[0].sources) and gpu.arenas
-    assert threading.get_ident() not in gpu.threads
-
-
-def test_memory_that_a_user_may_copy_is_in_no_arena(dataset: Any, gpu: Pinned) -> None:
-    """torch does not know of copies from an arena: only the loader's own may read one."""
-    plan = dataset.plan("sorted", batch_size=16)
-    for options in ({"pin_memory": True}, {"device": "cpu", "transform": lambda batch: batch}, {"pin_memory": False},
-                    {"device": "cpu", "collate": lambda samples: {"x": torch.zeros(3)}}):
-        for batch in dataset.loader(plan, **{"collate": Pad(), **options}):
-            pass
-        assert not gpu.arenas
-    assert gpu.copies
-
-
-def test_an_arena_that_cannot_be_made_is_an_error_of_the_batch(dataset: Any, gpu: Pinned, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(size: int) -> Any:
-        raise RuntimeError("CUDA error: out of memory")
-
-    def short(size: int) -> Any:
-        return np.empty(size - 1, np.uint8)
-
-    for wrong, says in ((full, "arenas: RuntimeError: CUDA error: out of memory"), (short, "arenas: ValueError: [0-9]+ bytes, not")):
-        monkeypatch.setattr(loaders, "arena", wrong)
-        with pytest.raises(rankstore.OutOfMemoryError, match=says):
-            list(dataset.loader(dataset.plan("sorted", batch_size=16), collate=Pad(), device="cpu"))
-
-
 def test_what_a_transform_returns_is_moved(dataset: Any, gpu: None) -> None:
     plan = dataset.plan("sorted", batch_size=16)
 
@@ -337,7 +226,7 @@ def test_what_stands_behind_a_number_a_text_or_none_is_moved(dataset: Any, gpu: 
 
 def test_what_cannot_be_pinned_stays() -> None:
     for tensor in (torch.empty(3, device="meta"), torch.eye(3).to_sparse()):
-        assert tensors.pinned({"x": [tensor]})["x"][0] is tensor
+        assert on_device.pinned({"x": [tensor]})["x"][0] is tensor
 
 
 def test_nested_tensors_keep_their_shape() -> None:
@@ -345,7 +234,7 @@ def test_nested_tensors_keep_their_shape() -> None:
     turned = torch.nested.nested_tensor(parts, layout=torch.jagged).transpose(1, 2)
     windows = torch.nested.narrow(torch.arange(20.0).view(2, 10), 1, torch.tensor([1, 2]), torch.tensor([3, 4]), layout=torch.jagged)
     for nested in (turned, windows):
-        same = tensors.each_tensor(nested, lambda tensor: tensor.clone())
+        same = on_device.each_tensor(nested, lambda tensor: tensor.clone())
         assert all(torch.equal(one, other) for one, other in zip(same.unbind(), nested.unbind(), strict=True))
 
 
@@ -361,24 +250,6 @@ def test_a_loop_that_is_left_early_and_one_that_goes_on(dataset: Any, gpu: None)
     for batch in dataset.loader(plan, collate=Pad(), device="cpu", start=state):
         seen.append(batch.indices.tolist())
     assert sorted(sum(seen, [])) == list(range(240)), "batches that were copied and not yielded come again"
-
-
-def test_waits_for_copies_and_for_data_are_told_apart(dataset: Any, gpu: Pinned, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slow copies stop the consumer's stream and not its thread; slow data stops the thread."""
-    plan = dataset.plan("sequential", batch_size=24, shuffle=False)
-    monkeypatch.setattr(StandIn, "copy_s", 0.05)
-    loader = dataset.loader(plan, collate=Pad(mask=None), device="cpu")
-    for _ in loader:
-        pass
-    drain(made[-1])
-    slow = loader.stats()
-    assert slow["copies_late"] >= plan.steps - 3 and slow["copy_wait_seconds"] >= 0.05 * (plan.steps - 3)
-    monkeypatch.setattr(StandIn, "copy_s", 0.0)
-    loader = dataset.loader(plan, collate=lambda samples: time.sleep(0.05) or {"x": torch.zeros(4)}, device="cpu")
-    for _ in loader:
-        time.sleep(0.001)
-    drain(made[-1])
-    assert loader.stats()["wait_seconds_p99"] >= 0.04
 
 
 def test_prefetch_device_is_checked(dataset: Any) -> None:
