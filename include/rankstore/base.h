@@ -176,19 +176,6 @@ RKS_API void rks_trace_stop(void);
 RKS_API rks_status rks_trace_drain(rks_trace_event **events, size_t *count, uint64_t *dropped,
                                    rks_error *err);
 
-/* Memory of the caller's for the library, which uses it again: pinned for a GPU. `take` and `give` come
- * from any thread, several at once. */
-typedef struct rks_arena_source {
-    size_t struct_size;
-    /* `bytes` of memory that may be written, aligned to 16 bytes; *arena is what give gets. NULL, with
-     * *err filled: there is none, which is the error of whoever needs it. */
-    void *(*take)(void *user, size_t bytes, void **arena, rks_error *err);
-    void (*give)(void *user, void *arena);
-    /* Once, after the last give, also if the call that got the source fails; NULL: nothing to do. */
-    void (*end)(void *user);
-    void *user;
-} rks_arena_source;
-
 #ifdef __cplusplus
 }
 #endif

@@ -46,11 +46,6 @@ typedef struct rks_epoch_options {
     /* Batches come as arrays, from rks_epoch_next_arrays alone, made by threads ahead of time.
      * Copied; NULL: as samples, from rks_epoch_next. */
     const rks_collate_options *collate;
-    /* Where its arrays lie. As much memory is kept as was in use at once, and counted as
-     * RKS_MEMORY_PINNED; the last of it is returned when the epoch is closed and its arrays are
-     * freed. The memory of arrays that are freed holds the next ones: nothing, a GPU's copy included,
-     * may still read it. Copied; NULL: memory of the library. RKS_ERR_ARGUMENT without `collate`. */
-    const rks_arena_source *arenas;
 } rks_epoch_options;
 
 RKS_API void rks_epoch_options_default(rks_epoch_options *options);

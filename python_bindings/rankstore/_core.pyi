@@ -353,11 +353,7 @@ class Epoch:
 
     def __init__(self, store: Store, plan: Plan, *, epoch: int = 0, first_step: int = 0,
                  prefetch_batches: int | None = None,
-                 prefetch_bytes: int | None = None, collate: Collate | None = None,
-                 arenas: Callable[[int], Any] | None = None) -> None:
-        """arenas: makes a writable buffer of at least so many bytes, in which arrays lie and which is used again when they are
-        gone; called by threads of the library. An exception of it is an OutOfMemory error of the batch."""
-
+                 prefetch_bytes: int | None = None, collate: Collate | None = None) -> None: ...
     def __iter__(self) -> Epoch: ...
     def __next__(self) -> tuple[int, Samples | Arrays]: ...
     def close(self) -> None:

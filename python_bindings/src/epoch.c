@@ -15,51 +15,6 @@ typedef struct epoch {
 
 static PyTypeObject *epoch_type;
 
-/* ---- arenas ---------------------------------------------------------------------------------- */
-
-/* A callable of a size that returns an object with as many bytes to write, which is held while the
- * library has them. Threads of the library call it, so each takes the GIL. */
-static void *take_arena(void *user, size_t bytes, void **arena, rks_error *err)
-{
-    PyGILState_STATE gil = PyGILState_Ensure();
-    Py_buffer *view = PyMem_Malloc(sizeof(*view));
-    PyObject *made = view == NULL ? PyErr_NoMemory() : PyObject_CallFunction(user, "n", (Py_ssize_t)bytes);
-    void *memory = NULL;
-    if (made != NULL && PyObject_GetBuffer(made, view, PyBUF_WRITABLE) == 0) {
-        if ((size_t)view->len >= bytes)
-            memory = view->buf;
-        else
-            PyErr_Format(PyExc_ValueError, "%zd bytes, not %zu", view->len, bytes);
-        if (memory == NULL)
-            PyBuffer_Release(view);
-    }
-    Py_XDECREF(made);
-    if (memory == NULL) {
-        core_caught("arenas", RKS_ERR_MEMORY, err);
-        PyErr_Clear(); /* the error brings it, to another thread */
-        PyMem_Free(view);
-    }
-    *arena = view;
-    PyGILState_Release(gil);
-    return memory;
-}
-
-static void give_arena(void *user, void *arena)
-{
-    (void)user;
-    PyGILState_STATE gil = PyGILState_Ensure();
-    PyBuffer_Release(arena);
-    PyMem_Free(arena);
-    PyGILState_Release(gil);
-}
-
-static void end_arenas(void *user)
-{
-    PyGILState_STATE gil = PyGILState_Ensure();
-    Py_DECREF((PyObject *)user);
-    PyGILState_Release(gil);
-}
-
 /* ---- open and close -------------------------------------------------------------------------- */
 
 /* -1 with an exception. */
@@ -72,8 +27,6 @@ static int open_epoch(epoch *self, const rks_epoch_options *options)
         return -1;
     rks_plan *plan = core_plan_enter(self->plan);
     if (plan != NULL) {
-        if (options->arenas != NULL)
-            Py_INCREF((PyObject *)options->arenas->user); /* end_arenas gives it back */
         Py_BEGIN_ALLOW_THREADS
         status = rks_epoch_open(store, plan, options, &self->entry.handle, &err);
         Py_END_ALLOW_THREADS
@@ -90,15 +43,14 @@ static int open_epoch(epoch *self, const rks_epoch_options *options)
 static PyObject *epoch_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
 {
     static char *names[] = {"store",          "plan",    "epoch", "first_step", "prefetch_batches",
-                            "prefetch_bytes", "collate", "arenas", NULL};
+                            "prefetch_bytes", "collate", NULL};
     PyObject *store, *plan, *number = NULL, *first = NULL, *batches = NULL, *bytes = NULL,
-                            *collate = Py_None, *arenas = Py_None;
-    rks_arena_source source = {sizeof(source), take_arena, give_arena, end_arenas, NULL};
+                            *collate = Py_None;
     rks_epoch_options options;
     rks_epoch_options_default(&options);
     uint64_t ahead = options.prefetch_batches;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO|$OOOOOO:Epoch", names, &store, &plan,
-                                     &number, &first, &batches, &bytes, &collate, &arenas) ||
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO|$OOOOO:Epoch", names, &store, &plan,
+                                     &number, &first, &batches, &bytes, &collate) ||
         !core_number(number, "epoch", 0, UINT64_MAX, &options.epoch) ||
         !core_number(first, "first_step", 0, UINT64_MAX, &options.first_step) ||
         !core_number(batches, "prefetch_batches", 1, UINT32_MAX, &ahead) ||
@@ -117,10 +69,6 @@ static PyObject *epoch_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
     self->lock = PyThread_allocate_lock();
     if (self->lock == NULL)
         PyErr_NoMemory();
-    if (arenas != Py_None) {
-        source.user = arenas;
-        options.arenas = &source;
-    }
     if (self->lock == NULL || open_epoch(self, &options) < 0)
         Py_CLEAR(self);
     return (PyObject *)self;

@@ -13,7 +13,6 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <string.h>
 
 #include "base/bytes.h"
 #include "base/error.h"
@@ -36,8 +35,6 @@ struct rks_blocks {
     rks_block *kept;   /* guarded by mutex: other free blocks, the newest first */
     size_t kept_bytes; /* guarded by mutex */
     atomic_int_least64_t memory, peak;
-    atomic_int_least64_t used, most_used; /* with a source: bytes of blocks that are taken */
-    rks_arena_source source;              /* take is NULL: the library's own memory */
 };
 
 rks_status rks_blocks_create(rks_blocks **pool, rks_error *err)
@@ -51,32 +48,6 @@ rks_status rks_blocks_create(rks_blocks **pool, rks_error *err)
     return RKS_OK;
 }
 
-rks_status rks_blocks_create_in(const rks_arena_source *source, rks_blocks **pool, rks_error *err)
-{
-    rks_arena_source known = {0};
-    memcpy(&known, source,
-           source->struct_size < sizeof(known) ? source->struct_size : sizeof(known));
-    rks_status status = rks_blocks_create(pool, err);
-    if (status == RKS_OK)
-        (*pool)->source = known;
-    else if (known.end != NULL)
-        known.end(known.user);
-    return status;
-}
-
-static bool has_source(const rks_blocks *pool)
-{
-    return pool->source.take != NULL;
-}
-
-static void count_peak(atomic_int_least64_t *sum, atomic_int_least64_t *most, int64_t bytes)
-{
-    int64_t now = atomic_fetch_add_explicit(sum, bytes, memory_order_relaxed) + bytes;
-    int64_t peak = atomic_load_explicit(most, memory_order_relaxed);
-    while (now > peak && !atomic_compare_exchange_weak(most, &peak, now))
-        ;
-}
-
 void rks_blocks_hold(rks_blocks *pool)
 {
     atomic_fetch_add(&pool->references, 1);
@@ -84,12 +55,14 @@ void rks_blocks_hold(rks_blocks *pool)
 
 void rks_blocks_count(rks_blocks *pool, int64_t bytes)
 {
-    enum rks_memory_kind kind = has_source(pool) ? RKS_MEMORY_PINNED : RKS_MEMORY_BATCHES;
-    count_peak(&pool->memory, &pool->peak, bytes);
+    int64_t now = atomic_fetch_add_explicit(&pool->memory, bytes, memory_order_relaxed) + bytes;
+    int64_t peak = atomic_load_explicit(&pool->peak, memory_order_relaxed);
+    while (now > peak && !atomic_compare_exchange_weak(&pool->peak, &peak, now))
+        ;
     if (bytes > 0)
-        rks_usage_add(kind, (uint64_t)bytes);
+        rks_usage_add(RKS_MEMORY_BATCHES, (uint64_t)bytes);
     else
-        rks_usage_sub(kind, (uint64_t)-bytes);
+        rks_usage_sub(RKS_MEMORY_BATCHES, (uint64_t)-bytes);
 }
 
 static void free_list(rks_blocks *pool, rks_block *block)
@@ -97,10 +70,7 @@ static void free_list(rks_blocks *pool, rks_block *block)
     while (block != NULL) {
         rks_block *next = block->next;
         rks_blocks_count(pool, -(int64_t)block->bytes);
-        if (has_source(pool))
-            pool->source.give(pool->source.user, block->arena); /* the block lies in it */
-        else
-            rks_free(block);
+        rks_free(block);
         block = next;
     }
 }
@@ -112,8 +82,6 @@ void rks_blocks_release(rks_blocks *pool)
     free_list(pool, pool->kept);
     for (int i = 0; i < PLACES; i++)
         free_list(pool, atomic_load(&pool->newest[i]));
-    if (pool->source.end != NULL)
-        pool->source.end(pool->source.user);
     pthread_mutex_destroy(&pool->mutex);
     rks_free(pool);
 }
@@ -128,11 +96,6 @@ uint64_t rks_blocks_peak(const rks_blocks *pool)
     return (uint64_t)atomic_load(&pool->peak);
 }
 
-/* A block that is free: into a place of its own, or into the list. */
-static void store(rks_blocks *pool, rks_block *block);
-/* Into the list; a full one drops its oldest. */
-static void keep(rks_blocks *pool, rks_block *block);
-
 uint64_t rks_blocks_kept(rks_blocks *pool)
 {
     pthread_mutex_lock(&pool->mutex);
@@ -144,16 +107,13 @@ uint64_t rks_blocks_kept(rks_blocks *pool)
         bytes += newest[i] == NULL ? 0 : newest[i]->bytes;
     }
     for (int i = PLACES; i-- > 0;)
-        if (newest[i] != NULL)
-            store(pool, newest[i]);
+        rks_blocks_give(pool, newest[i]);
     return bytes;
 }
 
 /* The bytes to allocate for `bytes` of use. */
-static size_t round_to_class(const rks_blocks *pool, size_t bytes)
+static size_t round_to_class(size_t bytes)
 {
-    if (has_source(pool) && bytes <= (SIZE_MAX >> 1) + 1)
-        return bytes <= KEPT_FROM ? KEPT_FROM : (size_t)1 << (64 - __builtin_clzll(bytes - 1));
     if (bytes < KEPT_FROM || bytes > KEPT_BYTES)
         return bytes;
     size_t step = (size_t)1 << (63 - __builtin_clzll(bytes));
@@ -165,6 +125,8 @@ static bool fits(const rks_block *block, size_t bytes)
     return block->bytes >= bytes && block->bytes / 4 < bytes;
 }
 
+/* Into the list; a full one drops its oldest. */
+static void keep(rks_blocks *pool, rks_block *block);
 
 /* NULL: none of the newest fits. */
 static rks_block *take_newest(rks_blocks *pool, size_t bytes)
@@ -197,20 +159,6 @@ static rks_block *take_kept(rks_blocks *pool, size_t bytes)
     return found;
 }
 
-static rks_block *make_block(rks_blocks *pool, size_t bytes, rks_error *err)
-{
-    void *arena = NULL;
-    rks_block *block = has_source(pool)
-                           ? pool->source.take(pool->source.user, bytes, &arena, err)
-                           : rks_alloc_raw(bytes, 1, err);
-    if (block == NULL)
-        return NULL;
-    block->bytes = bytes;
-    block->arena = arena;
-    rks_blocks_count(pool, (int64_t)bytes);
-    return block;
-}
-
 rks_block *rks_blocks_take(rks_blocks *pool, size_t size, rks_error *err)
 {
     size_t bytes;
@@ -218,33 +166,30 @@ rks_block *rks_blocks_take(rks_blocks *pool, size_t size, rks_error *err)
         rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory: samples of %zu bytes", size);
         return NULL;
     }
-    bytes = round_to_class(pool, bytes);
+    bytes = round_to_class(bytes);
     rks_block *block = bytes < KEPT_FROM ? NULL : take_newest(pool, bytes);
     if (block == NULL && bytes >= KEPT_FROM)
         block = take_kept(pool, bytes);
-    if (block == NULL && (block = make_block(pool, bytes, err)) == NULL)
-        return NULL;
-    if (has_source(pool))
-        count_peak(&pool->used, &pool->most_used, (int64_t)block->bytes);
+    if (block == NULL) {
+        block = rks_alloc_raw(bytes, 1, err);
+        if (block == NULL)
+            return NULL;
+        block->bytes = bytes;
+        rks_blocks_count(pool, (int64_t)bytes);
+    }
     block->next = NULL;
     block->data = (uint8_t *)rks_round_up((uint64_t)(uintptr_t)(block + 1), RKS_BLOCK_ALIGN);
     block->size = size;
     return block;
 }
 
-static size_t room_of_list(const rks_blocks *pool)
-{
-    size_t most = (size_t)atomic_load_explicit(&pool->most_used, memory_order_relaxed);
-    return most > LIST_BYTES ? most : LIST_BYTES;
-}
-
 /* Of a full store the oldest go, which lie at the end: sizes that are not asked for any more do not
  * stay. They are few. */
 static rks_block *drop_oldest(rks_blocks *pool)
 {
-    size_t sum = 0, room = room_of_list(pool);
+    size_t sum = 0;
     rks_block **at = &pool->kept;
-    while (*at != NULL && (sum == 0 || (sum <= room && (*at)->bytes <= room - sum))) {
+    while (*at != NULL && (sum == 0 || (sum <= LIST_BYTES && (*at)->bytes <= LIST_BYTES - sum))) {
         sum += (*at)->bytes;
         at = &(*at)->next;
     }
@@ -260,7 +205,7 @@ static void keep(rks_blocks *pool, rks_block *block)
     block->next = pool->kept;
     pool->kept = block;
     pool->kept_bytes += block->bytes;
-    rks_block *dropped = pool->kept_bytes > room_of_list(pool) ? drop_oldest(pool) : NULL;
+    rks_block *dropped = pool->kept_bytes > LIST_BYTES ? drop_oldest(pool) : NULL;
     pthread_mutex_unlock(&pool->mutex);
     free_list(pool, dropped);
 }
@@ -270,17 +215,10 @@ void rks_blocks_give(rks_blocks *pool, rks_block *block)
     if (block == NULL)
         return;
     block->next = NULL;
-    if (has_source(pool)) {
-        atomic_fetch_sub_explicit(&pool->used, (int64_t)block->bytes, memory_order_relaxed);
-    } else if (block->bytes < KEPT_FROM || block->bytes > KEPT_BYTES) {
+    if (block->bytes < KEPT_FROM || block->bytes > KEPT_BYTES) {
         free_list(pool, block);
         return;
     }
-    store(pool, block);
-}
-
-static void store(rks_blocks *pool, rks_block *block)
-{
     for (int i = 0; block != NULL && block->bytes <= PLACE_BYTES && i < PLACES; i++)
         block = atomic_exchange(&pool->newest[i], block); /* each moves the older one on */
     if (block != NULL)

@@ -14,22 +14,17 @@ typedef struct rks_block {
     uint8_t *data;
     size_t size;  /* of data, as asked for */
     size_t bytes; /* of the allocation */
-    void *arena;  /* of the pool's source; NULL: it has none */
 } rks_block;
 
 /* Who has blocks of a pool holds it, or knows of somebody who does. */
 typedef struct rks_blocks rks_blocks;
 rks_status rks_blocks_create(rks_blocks **pool, rks_error *err);
-/* One whose memory comes from `source`, which is copied, and which takes long to make any: the pool
- * keeps blocks of all sizes, up to as many bytes as were in use at once or, if that is more, 64 MiB.
- * Sizes are rounded up to powers of two. After an error `end` has been called. */
-rks_status rks_blocks_create_in(const rks_arena_source *source, rks_blocks **pool, rks_error *err);
 void rks_blocks_hold(rks_blocks *pool);
 void rks_blocks_release(rks_blocks *pool); /* the last one frees it; NULL is accepted */
 
 /* A block that holds whatever was in it before; NULL is RKS_ERR_MEMORY. */
 rks_block *rks_blocks_take(rks_blocks *pool, size_t size, rks_error *err);
-/* NULL is accepted. A pool without a source keeps up to 64 MiB of large blocks. */
+/* NULL is accepted. The pool keeps up to 64 MiB of large blocks. */
 void rks_blocks_give(rks_blocks *pool, rks_block *block);
 
 /* Counts memory beside the blocks; negative when it is freed. */

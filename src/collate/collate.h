@@ -19,11 +19,6 @@ rks_status rks_collate_create(const rks_schema *schema, const rks_collate_option
 void rks_collate_hold(rks_collate *collate);
 void rks_collate_release(rks_collate *collate); /* the last one frees it; NULL is accepted */
 
-/* Its arrays lie in memory of the pool, which it holds; before the first rks_collate_run. */
-void rks_collate_use(rks_collate *collate, rks_blocks *pool);
-/* NULL: none was said. */
-rks_blocks *rks_collate_pool(const rks_collate *collate);
-
 /* Is the layout rows? */
 bool rks_collate_has_rows(const rks_collate *collate);
 /* The columns that the arrays are made of. */

@@ -44,7 +44,6 @@ struct rks_collate {
     uint32_t count;
     uint32_t columns; /* of the schema */
     rks_record_pick pick;
-    rks_blocks *pool; /* holds a reference; NULL: that of who runs it */
     uint32_t to_multiple; /* of all fields but text */
     uint32_t max_length;  /* UINT32_MAX: none */
     bool cut_by_length;   /* max_length is for values as long as their sample alone */

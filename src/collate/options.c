@@ -443,17 +443,6 @@ const rks_record_pick *rks_collate_pick(const rks_collate *collate)
     return &collate->pick;
 }
 
-void rks_collate_use(rks_collate *collate, rks_blocks *pool)
-{
-    rks_blocks_hold(pool);
-    collate->pool = pool;
-}
-
-rks_blocks *rks_collate_pool(const rks_collate *collate)
-{
-    return collate->pool;
-}
-
 bool rks_collate_has_rows(const rks_collate *collate)
 {
     return collate->rows;
@@ -471,6 +460,5 @@ void rks_collate_release(rks_collate *collate)
     for (uint32_t i = 0; i < collate->count; i++)
         rks_free(collate->fields[i].name);
     rks_free(collate->fields);
-    rks_blocks_release(collate->pool);
     rks_free(collate);
 }

@@ -108,9 +108,7 @@ static rks_status run(samples *s, rks_collate *collate, rks_arrays **arrays, rks
         .done = end_items,
         .user = s,
     };
-    rks_blocks *own = rks_collate_pool(collate);
-    rks_status status =
-        rks_collate_run(collate, &source, own != NULL ? own : batch->fetcher->pool, &made, err);
+    rks_status status = rks_collate_run(collate, &source, batch->fetcher->pool, &made, err);
     if (status != RKS_OK)
         return status;
     uint64_t *ids = rks_arrays_ids_room(made);

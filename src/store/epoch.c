@@ -181,31 +181,7 @@ static void gather_requests(void *user, bool on)
     rks_fetcher_gather(e->store->fetcher, on);
 }
 
-static uint32_t ranks_of_node(const rks_group *group)
-{
-    uint32_t found = 0;
-    for (uint32_t rank = 0; rank < rks_group_size(group); rank++)
-        found += rks_group_node_of(group, rank) == rks_group_node(group);
-    return found;
-}
-
-/* `pool`: of arenas; NULL: there are none. */
-static rks_status prepare_collate(rks_epoch *e, const rks_epoch_options *options, rks_blocks *pool,
-                                  rks_error *err)
-{
-    if (options->collate == NULL)
-        return pool == NULL ? RKS_OK
-                            : rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                                       "arenas: arrays alone lie there; give collate, too");
-    rks_status status =
-        rks_collate_create(rks_store_schema(e->store), options->collate, &e->collate, err);
-    if (status == RKS_OK && pool != NULL)
-        rks_collate_use(e->collate, pool);
-    return status;
-}
-
-static rks_status prepare_epoch(rks_epoch *e, const rks_epoch_options *options, rks_blocks *pool,
-                                rks_error *err)
+static rks_status prepare_epoch(rks_epoch *e, const rks_epoch_options *options, rks_error *err)
 {
     uint32_t ranks = rks_group_size(e->store->group);
     if (rks_plan_world(e->plan) != ranks)
@@ -218,13 +194,16 @@ static rks_status prepare_epoch(rks_epoch *e, const rks_epoch_options *options, 
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "first_step: %" PRIu64 " is beyond the epoch's %" PRIu64 " steps",
                         options->first_step, e->steps);
-    if ((status = prepare_collate(e, options, pool, err)) != RKS_OK)
+    if (options->collate != NULL)
+        status = rks_collate_create(rks_store_schema(e->store), options->collate, &e->collate, err);
+    if (status != RKS_OK)
         return status;
     e->step = options->first_step;
     const rks_ahead_options disk = {.fetcher = e->store->fetcher,
                                     .locate = find_sample,
                                     .user = e,
-                                    .readers = ranks_of_node(e->store->group)};
+                                    .readers = rks_group_node_size(
+                                        e->store->group, rks_group_node(e->store->group))};
     status = rks_ahead_open(&disk, &e->ahead, err);
     if (status != RKS_OK)
         return status;
@@ -249,20 +228,14 @@ rks_status rks_epoch_open(rks_store *store, rks_plan *plan, const rks_epoch_opti
     if (options != NULL)
         memcpy(&chosen, options,
                options->struct_size < sizeof(chosen) ? options->struct_size : sizeof(chosen));
-    rks_blocks *pool = NULL;
-    if (chosen.arenas != NULL && rks_blocks_create_in(chosen.arenas, &pool, err) != RKS_OK)
-        return RKS_ERR_MEMORY;
     rks_epoch *opened = rks_alloc(1, sizeof(*opened), err);
-    if (opened == NULL) {
-        rks_blocks_release(pool);
+    if (opened == NULL)
         return RKS_ERR_MEMORY;
-    }
     opened->store = store;
     opened->plan = plan;
     opened->epoch = chosen.epoch;
     opened->rank = rks_group_rank(store->group);
-    rks_status status = prepare_epoch(opened, &chosen, pool, err);
-    rks_blocks_release(pool); /* the collate and its arrays hold it */
+    rks_status status = prepare_epoch(opened, &chosen, err);
     if (status != RKS_OK) {
         rks_epoch_close(opened);
         return status;

@@ -186,112 +186,6 @@ static void compare_epochs(member *m, rks_store *store)
     rks_plan_free(plan);
 }
 
-/* ---- arenas ---------------------------------------------------------------------------------- */
-
-typedef struct arenas {
-    pthread_mutex_t mutex;
-    int taken, given, ended; /* guarded by mutex */
-    bool fails;
-} arenas;
-
-static void *take_arena(void *user, size_t bytes, void **arena, rks_error *err)
-{
-    arenas *a = user;
-    *arena = a->fails ? NULL : malloc(bytes);
-    if (*arena == NULL) {
-        rks_fail(err, RKS_ERR_MEMORY, 0, "no more arenas");
-        return NULL;
-    }
-    pthread_mutex_lock(&a->mutex);
-    a->taken++;
-    pthread_mutex_unlock(&a->mutex);
-    return *arena;
-}
-
-static void give_arena(void *user, void *arena)
-{
-    arenas *a = user;
-    pthread_mutex_lock(&a->mutex);
-    a->given++;
-    pthread_mutex_unlock(&a->mutex);
-    free(arena);
-}
-
-static void end_arenas(void *user)
-{
-    arenas *a = user;
-    pthread_mutex_lock(&a->mutex);
-    a->ended++;
-    pthread_mutex_unlock(&a->mutex);
-}
-
-/* What was in flight as an epoch was closed ends a moment later, in a thread of the library's. */
-static bool has_ended(arenas *a, int times)
-{
-    bool ended = false;
-    for (int i = 0; i < 30000 && !ended; i++) {
-        pthread_mutex_lock(&a->mutex);
-        ended = a->ended == times && a->given == a->taken;
-        pthread_mutex_unlock(&a->mutex);
-        if (!ended)
-            nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
-    }
-    return ended;
-}
-
-/* Batches in arenas equal those of the library's memory; few arenas serve many batches, and all are
- * given back, the last with the arrays that outlive the epoch. */
-static void collate_in_arenas(member *m, rks_store *store)
-{
-    const job *j = m->user;
-    arenas a = {.mutex = PTHREAD_MUTEX_INITIALIZER};
-    const rks_arena_source source = {sizeof(source), take_arena, give_arena, end_arenas, &a};
-    rks_plan *plan = NULL;
-    rks_epoch *plain = NULL, *inside = NULL;
-    rks_plan_options plan_options;
-    rks_epoch_options options;
-    rks_plan_options_default(&plan_options);
-    rks_epoch_options_default(&options);
-    plan_options.batch_size = 2;
-    options.prefetch_batches = 3;
-    EXPECT_OK(rks_plan_open(store, &plan_options, &plan, &m->err));
-    options.arenas = &source;
-    EXPECT(rks_epoch_open(store, plan, &options, &inside, &m->err) == RKS_ERR_ARGUMENT);
-    EXPECT_TEXT("arenas");
-    EXPECT(a.ended == 1 && a.taken == 0);
-    options.collate = j->collate;
-    EXPECT_OK(rks_epoch_open(store, plan, &options, &inside, &m->err));
-    options.arenas = NULL;
-    EXPECT_OK(rks_epoch_open(store, plan, &options, &plain, &m->err));
-    rks_arrays *expected = NULL, *arrays = NULL, *last = NULL;
-    int steps = 0;
-    for (;; steps++) {
-        EXPECT_OK(rks_epoch_next_arrays(plain, &expected, NULL, &m->err));
-        EXPECT_OK(rks_epoch_next_arrays(inside, &arrays, NULL, &m->err));
-        EXPECT((expected == NULL) == (arrays == NULL));
-        if (expected == NULL || arrays == NULL)
-            break;
-        equal_arrays(m, arrays, expected);
-        rks_arrays_free(expected);
-        rks_arrays_free(last);
-        last = arrays;
-    }
-    EXPECT(steps > 12 && a.taken >= 1 && a.taken <= 8);
-    rks_epoch_close(plain);
-    rks_epoch_close(inside);
-    EXPECT(a.ended == 1);
-    rks_arrays_free(last);
-    EXPECT(has_ended(&a, 2));
-    options.arenas = &source;
-    a.fails = true;
-    EXPECT_OK(rks_epoch_open(store, plan, &options, &inside, &m->err));
-    EXPECT(rks_epoch_next_arrays(inside, &arrays, NULL, &m->err) == RKS_ERR_MEMORY);
-    EXPECT_TEXT("no more arenas");
-    rks_epoch_close(inside);
-    EXPECT(has_ended(&a, 3));
-    rks_plan_free(plan);
-}
-
 static void run_all(void (*body)(member *m, rks_store *store))
 {
     const rks_collate_options options[] = {padded(), packed()};
@@ -314,12 +208,6 @@ static void epochs_with_collate_equal_those_without(void **state)
 {
     (void)state;
     run_all(compare_epochs);
-}
-
-static void epochs_in_arenas_equal_those_without(void **state)
-{
-    (void)state;
-    run_all(collate_in_arenas);
 }
 
 static void refuse_options(member *m, rks_store *store)
@@ -587,7 +475,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(samples_by_id_become_arrays),
         cmocka_unit_test(epochs_with_collate_equal_those_without),
-        cmocka_unit_test(epochs_in_arenas_equal_those_without),
         cmocka_unit_test(wrong_options_are_refused_by_every_call),
         cmocka_unit_test(views_show_every_sample),
         cmocka_unit_test(samples_of_this_node_are_read_at_once),
