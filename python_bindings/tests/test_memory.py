@@ -99,6 +99,7 @@ def stand_in(blocks: list[tuple[int, int, str]], allocated: int) -> types.Module
     module, cuda = types.ModuleType("torch"), types.ModuleType("torch.cuda")
     cuda.__dict__.update(
         is_initialized=lambda: True, is_current_stream_capturing=lambda: False, current_device=lambda: 1,
+        graph=types.SimpleNamespace(),  # nothing was captured
         memory_allocated=lambda device: allocated,
         memory_reserved=lambda device: 1 << 30,
         memory_snapshot=lambda: [{"device": device, "blocks": [{"size": size, "state": state}]}
