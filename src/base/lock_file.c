@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -21,6 +20,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/secret.h"
+#include "base/thread.h"
 
 enum { TRIES = 100, TEXT_SIZE = 256 };
 
@@ -199,16 +199,12 @@ static void *renew(void *user)
 
 static rks_status start_beats(rks_lock_file *lock, uint32_t beat_ms, rks_error *err)
 {
-    sigset_t all, before;
     lock->beat_ms = beat_ms;
     int error = rks_cond_init(&lock->changed);
     if (error != 0)
         return rks_fail_errno(err, error, "%s: renewing", lock->path);
     pthread_mutex_init(&lock->mutex, NULL);
-    sigfillset(&all); /* signals are for the caller's threads */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    error = pthread_create(&lock->beats, NULL, renew, lock);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    error = rks_thread_start(&lock->beats, renew, lock);
     lock->beating = error == 0;
     lock->owner = getpid();
     if (error == 0)

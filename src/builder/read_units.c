@@ -8,12 +8,12 @@
 #include "builder/read_units.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/thread.h"
 #include "builder/input.h"
 
 typedef struct pool pool;
@@ -197,17 +197,13 @@ static void *reader_main(void *user)
 /* As many as there can be. */
 static uint32_t start_readers(pool *p)
 {
-    sigset_t all, before;
     uint32_t started = 0;
-    sigfillset(&all); /* signals are for the program's threads */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_mutex_lock(&p->mutex);
     while (started < p->count &&
-           pthread_create(&p->readers[started].thread, NULL, reader_main, &p->readers[started]) == 0)
+           rks_thread_start(&p->readers[started].thread, reader_main, &p->readers[started]) == 0)
         started++;
     p->running = started;
     pthread_mutex_unlock(&p->mutex);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return started;
 }
 

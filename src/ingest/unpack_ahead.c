@@ -5,12 +5,12 @@
 #include "ingest/unpack_ahead.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/thread.h"
 
 enum { PIECE = 256 << 10, PIECES = 4 };
 
@@ -73,7 +73,6 @@ static void *unpack_main(void *user)
 rks_unpack_ahead *rks_unpack_ahead_start(rks_unpack_source source, void *user)
 {
     rks_unpack_ahead *made = rks_alloc_raw(1, sizeof(*made), NULL);
-    sigset_t all, before;
     if (made == NULL)
         return NULL;
     memset(made, 0, offsetof(rks_unpack_ahead, pieces));
@@ -84,11 +83,7 @@ rks_unpack_ahead *rks_unpack_ahead_start(rks_unpack_source source, void *user)
         return NULL;
     }
     pthread_mutex_init(&made->mutex, NULL);
-    sigfillset(&all); /* signals are for the program's threads */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&made->thread, NULL, unpack_main, made);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error == 0)
+    if (rks_thread_start(&made->thread, unpack_main, made) == 0)
         return made;
     pthread_cond_destroy(&made->changed);
     pthread_mutex_destroy(&made->mutex);

@@ -6,7 +6,6 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -15,6 +14,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/thread.h"
 
 enum { AHEAD_FROM = 1 << 20, LOWER_PRIORITY = 10 };
 
@@ -99,16 +99,11 @@ static void *make_ahead(void *user)
     return NULL;
 }
 
-/* Signals are for the caller's threads. */
 static bool start_maker(rks_plan_share *share)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     atomic_store(&share->stop, false);
     atomic_store(&share->done, false);
-    share->has_thread = pthread_create(&share->thread, NULL, make_ahead, share) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    share->has_thread = rks_thread_start(&share->thread, make_ahead, share) == 0;
     return share->has_thread;
 }
 

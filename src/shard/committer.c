@@ -9,13 +9,13 @@
 
 #include <endian.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/thread.h"
 
 enum { COMMIT_BYTES = 64 << 20, COMMIT_MS = 2000, QUEUE_BYTES = 64 << 20, SPARE_MAX = 64 };
 
@@ -162,16 +162,6 @@ static void *run_commits(void *argument)
     return NULL;
 }
 
-static int start_committer(rks_committer *committer)
-{
-    sigset_t all, before;
-    sigfillset(&all); /* signals are the caller's threads' business */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int code = pthread_create(&committer->thread, NULL, run_commits, committer);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return code;
-}
-
 rks_status rks_committer_create(rks_lmdb *env, rks_committer **committer, rks_error *err)
 {
     rks_committer *created = rks_alloc(1, sizeof(*created), err);
@@ -185,7 +175,7 @@ rks_status rks_committer_create(rks_lmdb *env, rks_committer **committer, rks_er
     code = rks_cond_init(&created->changed);
     if (code != 0)
         goto no_cond;
-    code = start_committer(created);
+    code = rks_thread_start(&created->thread, run_commits, created);
     if (code != 0)
         goto no_thread;
     *committer = created;

@@ -5,7 +5,6 @@
 
 #include <inttypes.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/thread.h"
 
 enum { EACH_LEAST = 16 }; /* chunks: fewer are not worth a thread */
 
@@ -70,13 +70,8 @@ static void *summer_main(void *user)
 
 static bool start_summer(summer *made, summing *file)
 {
-    sigset_t all, before;
     *made = (summer){.file = file};
-    sigfillset(&all); /* signals are for the program's threads */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int code = pthread_create(&made->thread, NULL, summer_main, made);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return code == 0;
+    return rks_thread_start(&made->thread, summer_main, made) == 0;
 }
 
 static rks_status compute(int fd, const char *path, uint64_t file_size, uint32_t threads,

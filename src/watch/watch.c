@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/thread.h"
 
 /* Bounds of a snapshot, of its clients, and of what each may take. */
 enum { SOURCES = 64, TEXT = 96 << 10, CLIENTS = 8, REQUEST = 2048, PATIENCE_MS = 2000 };
@@ -300,19 +301,14 @@ static rks_status listen_for_metrics(uint32_t port, int *listener, rks_error *er
     return RKS_OK;
 }
 
-/* Signals are for the program's own threads. */
 static bool start_showing(void)
 {
-    sigset_t all, before;
-    sigfillset(&all);
     for (size_t i = 0; i < CLIENTS; i++)
         clients[i].fd = -1;
     end_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (end_fd < 0)
         return false;
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    running = pthread_create(&thread, NULL, watch_main, NULL) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    running = rks_thread_start(&thread, watch_main, NULL) == 0;
     return running;
 }
 

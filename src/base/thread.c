@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * thread.c: a thread has its maker's mask from its first instruction on. */
+#include "base/thread.h"
+
+#include <signal.h>
+#include <stddef.h>
+
+int rks_thread_start(pthread_t *thread, void *(*run)(void *user), void *user)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int code = pthread_create(thread, NULL, run, user);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return code;
+}
