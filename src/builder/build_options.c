@@ -82,10 +82,7 @@ uint32_t rks_build_threads(const rks_group *group, const rks_build_options *opti
 {
     if (options->threads != 0)
         return options->threads;
-    uint32_t ranks = 0, node = rks_group_node(group), cores = rks_cores_available("");
-    for (uint32_t rank = 0; rank < rks_group_size(group); rank++)
-        ranks += rks_group_node_of(group, rank) == node;
-    uint32_t each = cores / ranks;
+    uint32_t each = rks_cores_available("") / rks_group_node_size(group, rks_group_node(group));
     return each == 0 ? 1 : each < RKS_BUILD_THREADS ? each : RKS_BUILD_THREADS;
 }
 
