@@ -34,12 +34,14 @@ typedef struct version {
     const char *mark; /* of this process's line in /proc/self/cgroup; the path follows */
     const char *folder;
     const char *limit, *usage, *cache;
+    const char *period; /* of a processor's limit; NULL: it stands behind that */
 } version;
 
-static const version versions[] = {
-    {"0::", "/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file "},
-    {":memory:", "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
-     "total_inactive_file "},
+static const version memory_versions[] = {
+    {.mark = "0::", .folder = "/sys/fs/cgroup", .limit = "memory.max", .usage = "memory.current",
+     .cache = "inactive_file "},
+    {.mark = ":memory:", .folder = "/sys/fs/cgroup/memory", .limit = "memory.limit_in_bytes",
+     .usage = "memory.usage_in_bytes", .cache = "total_inactive_file "},
 };
 
 /* This process's group, "" for the topmost one. */
@@ -77,45 +79,61 @@ static uint64_t group_leaves(const char *root, const version *v, const char *gro
     return limit - (usage < limit ? usage : limit);
 }
 
-uint64_t rks_memory_available(const char *root)
+/* The least that this process's group and those above it give. */
+static uint64_t least_of_groups(const char *root, const version *v,
+                                uint64_t (*given)(const char *root, const version *v,
+                                                  const char *group))
 {
-    char path[PATH_MAX], own[PATH_MAX];
-    uint64_t least = UINT64_MAX, kib;
-    snprintf(path, sizeof(path), "%s/proc/meminfo", root);
-    if (number_behind(path, "MemAvailable:", &kib))
-        least = kib << 10;
-    for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]); i++) {
-        find_group(root, &versions[i], own);
-        for (char *slash = own; slash != NULL;) {
-            uint64_t leaves = group_leaves(root, &versions[i], own);
-            least = leaves < least ? leaves : least;
-            slash = strrchr(own, '/');
-            if (slash != NULL)
-                *slash = '\0';
-        }
+    char own[PATH_MAX];
+    uint64_t least = UINT64_MAX;
+    find_group(root, v, own);
+    for (char *slash = own; slash != NULL;) {
+        uint64_t one = given(root, v, own);
+        least = one < least ? one : least;
+        slash = strrchr(own, '/');
+        if (slash != NULL)
+            *slash = '\0';
     }
     return least;
 }
 
+uint64_t rks_memory_available(const char *root)
+{
+    char path[PATH_MAX];
+    uint64_t least = UINT64_MAX, kib;
+    snprintf(path, sizeof(path), "%s/proc/meminfo", root);
+    if (number_behind(path, "MemAvailable:", &kib))
+        least = kib << 10;
+    for (size_t i = 0; i < sizeof(memory_versions) / sizeof(memory_versions[0]); i++) {
+        uint64_t leaves = least_of_groups(root, &memory_versions[i], group_leaves);
+        least = leaves < least ? leaves : least;
+    }
+    return least;
+}
+
+static const version cpu_versions[] = {
+    {.mark = ":cpu,cpuacct:", .folder = "/sys/fs/cgroup/cpu", .limit = "cpu.cfs_quota_us",
+     .period = "cpu.cfs_period_us"},
+    {.mark = "0::", .folder = "/sys/fs/cgroup", .limit = "cpu.max"},
+};
+
 /* What one group gives, in cores; UINT64_MAX if it sets no limit. */
-static uint64_t group_cores(const char *root, bool second, const char *group)
+static uint64_t group_cores(const char *root, const version *v, const char *group)
 {
     char path[2 * PATH_MAX + 64], line[64] = "";
-    uint64_t quota = 0, period = 0;
-    snprintf(path, sizeof(path), second ? "%s/sys/fs/cgroup%s/cpu.max"
-                                        : "%s/sys/fs/cgroup/cpu%s/cpu.cfs_quota_us", root, group);
+    snprintf(path, sizeof(path), "%s%s%s/%s", root, v->folder, group, v->limit);
     FILE *file = fopen(path, "re");
     if (file == NULL)
         return UINT64_MAX;
     bool read_it = fgets(line, sizeof(line), file) != NULL;
     fclose(file);
     char *end = line;
-    quota = strtoull(line, &end, 10); /* "max", and -1 of version 1, are no number here */
+    uint64_t quota = strtoull(line, &end, 10); /* "max", and -1 of version 1, are no number here */
     if (!read_it || end == line || line[0] == '-')
         return UINT64_MAX;
-    period = strtoull(end, NULL, 10);
-    if (!second) {
-        snprintf(path, sizeof(path), "%s/sys/fs/cgroup/cpu%s/cpu.cfs_period_us", root, group);
+    uint64_t period = strtoull(end, NULL, 10);
+    if (v->period != NULL) {
+        snprintf(path, sizeof(path), "%s%s%s/%s", root, v->folder, group, v->period);
         number_behind(path, "", &period);
     }
     return period == 0 ? UINT64_MAX : (quota + period / 2) / period;
@@ -123,23 +141,15 @@ static uint64_t group_cores(const char *root, bool second, const char *group)
 
 uint32_t rks_cores_available(const char *root)
 {
-    static const version groups[] = {{.mark = ":cpu,cpuacct:"}, {.mark = "0::"}};
-    char own[PATH_MAX];
     cpu_set_t allowed;
     uint64_t least = UINT64_MAX;
     if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0)
         least = (uint64_t)CPU_COUNT(&allowed);
     else if (sysconf(_SC_NPROCESSORS_ONLN) > 0) /* more than a set holds */
         least = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
-    for (size_t second = 0; second < 2; second++) {
-        find_group(root, &groups[second], own);
-        for (char *slash = own; slash != NULL;) {
-            uint64_t cores = group_cores(root, second == 1, own);
-            least = cores < least ? cores : least;
-            slash = strrchr(own, '/');
-            if (slash != NULL)
-                *slash = '\0';
-        }
+    for (size_t i = 0; i < sizeof(cpu_versions) / sizeof(cpu_versions[0]); i++) {
+        uint64_t cores = least_of_groups(root, &cpu_versions[i], group_cores);
+        least = cores < least ? cores : least;
     }
     return least == 0 || least == UINT64_MAX ? 1 : least > UINT32_MAX ? UINT32_MAX : (uint32_t)least;
 }
