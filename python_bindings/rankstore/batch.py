@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .errors import ArgumentError, StateError
+from .tensors import each_tensor, pinned
 
 if TYPE_CHECKING:
     from .protocols import Planned, Samples
@@ -138,7 +139,7 @@ class Batch(dict[str, Any]):
                                         for name, value in self.items())
 
     def __copy__(self) -> Batch:
-        return self._map(lambda value: value)
+        return self.map_tensors(lambda value: value, whole=True)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -146,23 +147,18 @@ class Batch(dict[str, Any]):
         if plan is not None:
             self._plan, self._dataset = plan, plan.dataset if plan.dataset.id else None
 
-    def _map(self, change: Callable[[Any], Any]) -> Batch:
-        made = Batch({name: _changed(value, change) for name, value in self.items()})
+    def map_tensors(self, change: Callable[[Any], Any], *, whole: bool = False) -> Batch:
+        """The same with other tensors: see each_tensor."""
+        made = Batch({name: each_tensor(value, change, whole=whole) for name, value in self.items()})
         made.__dict__.update(self.__dict__)
-        made.missing = {name: _changed(value, change) for name, value in self.missing.items()}
+        made.missing = {name: each_tensor(value, change, whole=whole) for name, value in self.missing.items()}
         return made
 
     def to(self, *args: Any, **kwargs: Any) -> Batch:
         """A batch whose tensors are `tensor.to(...)`; the rest is the same."""
-        return self._map(lambda value: value.to(*args, **kwargs))
+        return self.map_tensors(lambda value: value.to(*args, **kwargs), whole=True)
 
     def pin_memory(self) -> Batch:
         """A batch whose tensors lie in pinned memory; those that do already are the same."""
-        return self._map(lambda value: value if value.is_pinned() else value.pin_memory())
-
-
-def _changed(value: Any, change: Callable[[Any], Any]) -> Any:
-    """A tensor, or each one of a list of them (Lists)."""
-    if type(value) is list and len(value) > 0 and hasattr(value[0], "to"):
-        return [change(one) for one in value]
-    return change(value) if hasattr(value, "to") else value
+        made: Batch = pinned(self)
+        return made

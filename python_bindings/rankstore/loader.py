@@ -17,11 +17,12 @@ from .agreement import callback_failed
 from .batch import Batch
 from .errors import ArgumentError, StateError, UnsupportedError
 from .layouts import Collator, Layout, Lists
-from .on_device import OnDevice, each_tensor, pinned
+from .on_device import OnDevice
 from .own import Own
 from .plans import Plan, PlanSampler, batch_parts
 from .protocols import Samples
 from .sizes import parse_bytes
+from .tensors import each_tensor, pinned
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -206,8 +207,9 @@ class Loader:
     def stats(self) -> dict[str, Any]:
         """The dataset's figures, and of this loader: batches, wait_seconds_p50 and wait_seconds_p99 (how long
         next() waited). With device="cuda", of the last iteration: device_bytes and device_peak_bytes (of batches that are on
-        the device and not yielded yet), copies_late (batches whose copy had not ended when they were yielded: the GPU waited),
-        copy_seconds (that next() spent on queueing copies; the rest of its wait was for data)."""
+        the device and not yielded yet), copies_late (batches whose copy had not ended when they were yielded), copy_wait_seconds (that
+        the GPU's stream stood still for copies, of the steps it has come to), copy_seconds (that next() spent on queueing copies; the
+        rest of its wait was for data)."""
         waits = sorted(end - begin for begin, end in self._waits)
         found = self.dataset.stats()
         found["batches"] = len(waits)
@@ -216,7 +218,7 @@ class Loader:
         if self._on_device is not None:
             moving = self._on_device
             found |= {"device_bytes": moving.bytes, "device_peak_bytes": moving.peak_bytes, "copies_late": moving.late,
-                      "copy_seconds": moving.seconds}
+                      "copy_wait_seconds": moving.wait_seconds, "copy_seconds": moving.seconds}
         return found
 
     def trace(self, path: str) -> None:

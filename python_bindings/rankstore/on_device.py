@@ -6,57 +6,16 @@
 
 Laws. When step n is yielded, the copies of the `ahead` steps behind it are queued. The stream of copies waits for nothing that
 the consumer does. A batch's memory on the GPU is used again only when the consumer's stream, too, is done with it
-(`record_stream`). What a copy reads is held until the copy has ended. At most `ahead` + 1 batches are held on the GPU.
+(`record_stream`). What a copy reads is held until the copy has ended. At most `ahead` + 1 batches are held on the GPU, and as
+many that were taken wait for the end of their copies in main memory.
 """
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
 from typing import Any
 
-from .batch import Batch
-
-
-def each_tensor(value: Any, change: Callable[[Any], Any]) -> Any:
-    """The same with other tensors: of a Batch, of dicts, lists and tuples, and inside each other. A nested tensor of torch is
-    made anew of its parts, since its own copies would wait."""
-    if isinstance(value, Batch):
-        made = Batch({name: each_tensor(one, change) for name, one in value.items()})
-        made.__dict__.update(value.__dict__)
-        made.missing = {name: each_tensor(one, change) for name, one in value.missing.items()}
-        return made
-    if type(value) is dict:
-        return {name: each_tensor(one, change) for name, one in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(each_tensor(one, change) for one in value) if _holds_tensors(value) else value
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(each_tensor(one, change) for one in value))
-    if not hasattr(value, "is_pinned"):
-        return value
-    if getattr(value, "is_nested", False):
-        import torch
-        if value.layout is torch.jagged:
-            lengths = value.lengths()  # None where its rows lie one behind the other
-            return torch.nested.nested_tensor_from_jagged(change(value.values()), change(value.offsets()),
-                                                          None if lengths is None else change(lengths), value._ragged_idx)
-    return change(value)
-
-
-def _holds_tensors(values: Any) -> bool:
-    """False for lists of text, bytes or numbers, which are long and hold none."""
-    return not all(isinstance(one, (str, bytes, int, float, type(None))) for one in values)
-
-
-def pinned(value: Any) -> Any:
-    """The same, its tensors in pinned memory; those that lie there already stay, and so do those that cannot, since a transform
-    moved them elsewhere or made them sparse."""
-    def pin(tensor: Any) -> Any:
-        import torch
-        can = tensor.device.type == "cpu" and tensor.layout is torch.strided and not tensor.is_pinned()
-        return tensor.pin_memory() if can else tensor
-
-    return each_tensor(value, pin)
+from .tensors import each_tensor
 
 
 class Copies:
@@ -78,12 +37,26 @@ class Copies:
         """Without waiting: have the copies before it ended?"""
         return bool(event.query())
 
-    def take(self, tensors: list[Any], event: Any) -> None:
-        """From now on the consumer's stream uses them, when the event has come."""
+    def finish(self, event: Any) -> None:
+        """Waits until they have."""
+        event.synchronize()
+
+    def take(self, tensors: list[Any], event: Any) -> Any:
+        """From now on the consumer's stream uses them, when the event has come. Returns what waited() is asked with."""
         consumer = self._cuda.current_stream(self._device)
+        make: Any = self._cuda.Event
+        begin, end = make(enable_timing=True), make(enable_timing=True)
+        begin.record(consumer)
         consumer.wait_event(event)
+        end.record(consumer)
         for tensor in tensors:
             tensor.record_stream(consumer)
+        return begin, end
+
+    def waited(self, wait: Any) -> float | None:
+        """Seconds that the consumer's stream stood still for a copy; None: it has not come there yet."""
+        begin, end = wait
+        return begin.elapsed_time(end) / 1e3 if end.query() else None
 
 
 class OnDevice:
@@ -91,13 +64,15 @@ class OnDevice:
 
     device: where to. ahead: batches that are copied before they are asked for. figures of it: `bytes` on the device and
     `peak_bytes` (int), `late` (batches whose copy had not ended when they were taken), `seconds` (that the consumer spent
-    on queueing copies).
+    on queueing copies), `wait_seconds` (that its stream stood still for them, so far).
     """
 
     def __init__(self, device: Any, ahead: int) -> None:
         self._copies, self._ahead = Copies(device), ahead
         self._moving: deque[tuple[Any, Any, list[Any], Any, list[Any]]] = deque()
         self._sent: deque[tuple[Any, list[Any]]] = deque()
+        self._waits: deque[Any] = deque()
+        self._waited = 0.0
         self.bytes = self.peak_bytes = self.late = 0
         self.seconds = 0.0
 
@@ -124,16 +99,25 @@ class OnDevice:
 
     def take(self) -> tuple[Any, Any] | None:
         """(item, batch) of the first one; None: there is none."""
-        while self._sent and self._copies.done(self._sent[0][0]):
+        while self._sent and (len(self._sent) > self._ahead or self._copies.done(self._sent[0][0])):
+            self._copies.finish(self._sent[0][0])
             self._sent.popleft()
+        _ = self.wait_seconds  # what is known needs no marks any more
         if not self._moving:
             return None
         item, batch, there, event, sources = self._moving.popleft()
         self.late += not self._copies.done(event)
-        self._copies.take(there, event)
+        self._waits.append(self._copies.take(there, event))
         self._sent.append((event, sources))
         self.bytes -= _size(there)
         return item, batch
+
+    @property
+    def wait_seconds(self) -> float:
+        while self._waits and (seconds := self._copies.waited(self._waits[0])) is not None:
+            self._waited += seconds
+            self._waits.popleft()
+        return self._waited
 
     def clear(self) -> None:
         """Lets go of what was not taken. Its copies may be on their way: their sources are held until they have ended."""

@@ -17,7 +17,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import rankstore  # noqa: E402
-from rankstore import Lists, Nested, Pack, Pad, loader as loaders, on_device  # noqa: E402
+from rankstore import Lists, Nested, Pack, Pad, loader as loaders, on_device, tensors  # noqa: E402
 
 POISON = 77
 LIMIT_S = 100
@@ -54,6 +54,7 @@ class StandIn:
 
     def __init__(self, device: Any) -> None:
         self.copies, self.compute, self.sent = Stream(), Stream(), 0
+        self.stood_still = 0.0  # seconds that the consumer's stream did, for copies
         self.recorded: set[int] = set()
         self.places: set[int] = set()  # where tensors on it lie
         made.append(self)
@@ -82,9 +83,24 @@ class StandIn:
     def done(self, event: Any) -> bool:
         return bool(event.is_set())
 
-    def take(self, tensors: list[Any], event: Any) -> None:
-        self.compute.put(lambda: event.wait(LIMIT_S))
+    def finish(self, event: Any) -> None:
+        assert event.wait(LIMIT_S)
+
+    def take(self, tensors: list[Any], event: Any) -> list[float]:
+        wait: list[float] = []
+
+        def stand_still() -> None:
+            begin = time.monotonic()
+            assert event.wait(LIMIT_S)
+            wait.append(time.monotonic() - begin)
+            self.stood_still += wait[0]
+
+        self.compute.put(stand_still)
         self.recorded.update(id(tensor) for tensor in tensors)
+        return wait
+
+    def waited(self, wait: list[float]) -> float | None:
+        return wait[0] if wait else None
 
 
 made: list[StandIn] = []
@@ -132,7 +148,7 @@ def consume(gpu: StandIn, batch: Any, into: list[list[int]]) -> None:
         kept.append(value.detach())
         return value
 
-    on_device.each_tensor(batch, alias)
+    tensors.each_tensor(batch, alias)
     gpu.compute.put(lambda: found.extend(int(one.sum()) for one in kept))
 
 
@@ -226,7 +242,7 @@ def test_what_stands_behind_a_number_a_text_or_none_is_moved(dataset: Any, gpu: 
 
 def test_what_cannot_be_pinned_stays() -> None:
     for tensor in (torch.empty(3, device="meta"), torch.eye(3).to_sparse()):
-        assert on_device.pinned({"x": [tensor]})["x"][0] is tensor
+        assert tensors.pinned({"x": [tensor]})["x"][0] is tensor
 
 
 def test_nested_tensors_keep_their_shape() -> None:
@@ -234,7 +250,7 @@ def test_nested_tensors_keep_their_shape() -> None:
     turned = torch.nested.nested_tensor(parts, layout=torch.jagged).transpose(1, 2)
     windows = torch.nested.narrow(torch.arange(20.0).view(2, 10), 1, torch.tensor([1, 2]), torch.tensor([3, 4]), layout=torch.jagged)
     for nested in (turned, windows):
-        same = on_device.each_tensor(nested, lambda tensor: tensor.clone())
+        same = tensors.each_tensor(nested, lambda tensor: tensor.clone())
         assert all(torch.equal(one, other) for one, other in zip(same.unbind(), nested.unbind(), strict=True))
 
 
@@ -250,6 +266,29 @@ def test_a_loop_that_is_left_early_and_one_that_goes_on(dataset: Any, gpu: None)
     for batch in dataset.loader(plan, collate=Pad(), device="cpu", start=state):
         seen.append(batch.indices.tolist())
     assert sorted(sum(seen, [])) == list(range(240)), "batches that were copied and not yielded come again"
+
+
+def test_waits_for_copies_and_for_data_are_told_apart(dataset: Any, gpu: None) -> None:
+    """Slow copies stop the consumer's stream, and its thread only where it would hold more and more; slow data stops the thread."""
+    plan = dataset.plan("sequential", batch_size=24, shuffle=False)
+    loader, go = dataset.loader(plan, collate=Pad(mask=None), device="cpu"), threading.Event()
+    iteration = iter(loader)
+    next(iteration)
+    drain(made[-1])
+    late = loader.stats()["copies_late"]
+    made[-1].copies.put(lambda: go.wait(LIMIT_S))
+    for step, _ in enumerate(iteration, 1):
+        if step == 3:  # its copy stands behind the gate
+            threading.Timer(0.2, go.set).start()
+        assert len(loader._on_device._sent) <= 3, "what waits for its copy in main memory is bounded"
+    drain(made[-1])
+    slow = loader.stats()
+    assert slow["copies_late"] > late and slow["copy_wait_seconds"] == made[-1].stood_still > 0
+    loader = dataset.loader(plan, collate=lambda samples: time.sleep(0.05) or {"x": torch.zeros(4)}, device="cpu")
+    for _ in loader:
+        pass
+    drain(made[-1])
+    assert loader.stats()["wait_seconds_p99"] >= 0.05
 
 
 def test_prefetch_device_is_checked(dataset: Any) -> None:

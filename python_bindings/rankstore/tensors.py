@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors inside of values: of batches, of dicts, lists and tuples, and inside each other."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+def each_tensor(value: Any, change: Callable[[Any], Any], *, whole: bool = False) -> Any:
+    """The same with other tensors. whole: change() gets whatever can be moved as it is, nested tensors of torch included. Default:
+    those are made anew of their parts, since their own copies would wait."""
+    if hasattr(value, "map_tensors"):
+        return value.map_tensors(change, whole=whole)
+    if type(value) is dict:
+        return {name: each_tensor(one, change, whole=whole) for name, one in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(each_tensor(one, change, whole=whole) for one in value) if _holds_tensors(value) else value
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(each_tensor(one, change, whole=whole) for one in value))
+    if not hasattr(value, "to" if whole else "is_pinned"):
+        return value
+    if not whole and getattr(value, "is_nested", False):
+        import torch
+        if value.layout is torch.jagged:
+            lengths = value.lengths()  # None where its rows lie one behind the other
+            return torch.nested.nested_tensor_from_jagged(change(value.values()), change(value.offsets()),
+                                                          None if lengths is None else change(lengths), value._ragged_idx)
+    return change(value)
+
+
+def _holds_tensors(values: Any) -> bool:
+    """False for lists of text, bytes or numbers, which are long and hold none."""
+    return not all(isinstance(one, (str, bytes, int, float, type(None))) for one in values)
+
+
+def pinned(value: Any) -> Any:
+    """The same, its tensors in pinned memory; those that lie there already stay, and so do those that cannot, since a transform
+    moved them elsewhere or made them sparse."""
+    def pin(tensor: Any) -> Any:
+        import torch
+        can = tensor.device.type == "cpu" and tensor.layout is torch.strided and not tensor.is_pinned()
+        return tensor.pin_memory() if can else tensor
+
+    return each_tensor(value, pin)
