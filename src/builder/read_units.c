@@ -114,6 +114,8 @@ static void unit_has_ended(reader *self, rks_status status, const rks_error *err
         p->learned = unit + 1;
         p->turn = self->at + 1;
     }
+    if (p->failed == p->turn)
+        p->stop = true; /* the first error of all: nothing that comes later changes it */
     pthread_cond_broadcast(&p->changed);
 }
 
@@ -226,7 +228,7 @@ static void watch_readers(pool *p)
         if (status == RKS_OK)
             status = rks_check_interrupt(&err);
         pthread_mutex_lock(&p->mutex);
-        if (status != RKS_OK) { /* comes before what the threads make of it */
+        if (status != RKS_OK && !p->stop) { /* comes before what the threads make of it */
             p->stop = true;
             p->failed = 0;
             p->status = status;

@@ -4,6 +4,8 @@
  * lines are those of one thread; every end of a build ends all of them. */
 #include "jobs.h"
 
+#include <archive.h>
+#include <archive_entry.h>
 #include <stdatomic.h>
 
 #include "base/memory.h"
@@ -261,6 +263,66 @@ static void an_interrupt_ends_all_threads(void **state)
     rks_group_close(group);
 }
 
+/* 2 GiB of blank lines in 2 MB: gzip of 16 MiB, again and again. */
+static void write_blank_lines(const char *path)
+{
+    enum { PIECE = 16 << 20, PIECES = 128, ROOM = 1 << 20 };
+    char *lines = malloc(PIECE), *packed = malloc(ROOM);
+    size_t size = 0;
+    memset(lines, '\n', PIECE);
+    struct archive *writer = archive_write_new();
+    struct archive_entry *entry = archive_entry_new();
+    archive_entry_set_filetype(entry, AE_IFREG);
+    archive_write_set_bytes_in_last_block(writer, 1);
+    assert_int_equal(archive_write_set_format_raw(writer), ARCHIVE_OK);
+    assert_int_equal(archive_write_add_filter_gzip(writer), ARCHIVE_OK);
+    assert_int_equal(archive_write_open_memory(writer, packed, ROOM, &size), ARCHIVE_OK);
+    assert_int_equal(archive_write_header(writer, entry), ARCHIVE_OK);
+    assert_int_equal(archive_write_data(writer, lines, PIECE), PIECE);
+    assert_int_equal(archive_write_close(writer), ARCHIVE_OK);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    for (int i = 0; i < PIECES; i++)
+        assert_int_equal(fwrite(packed, 1, size, file), size);
+    assert_int_equal(fclose(file), 0);
+    archive_entry_free(entry);
+    archive_write_free(writer);
+    free(lines);
+    free(packed);
+}
+
+enum { LONG_ROWS = 30000 };
+
+static bool is_last(uint64_t number)
+{
+    return number == LONG_ROWS - 1;
+}
+
+/* The first unit fails soon; its error stands, whatever comes while another thread reads on: here an
+ * interrupt after about two seconds, of which nobody hears any more. */
+static void the_error_of_the_unit_at_turn_is_the_last_word(void **state)
+{
+    (void)state;
+    char packed[112];
+    rks_error err = {0};
+    job j = new_job();
+    snprintf(packed, sizeof(packed), "%s.gz", two_file);
+    write_blank_lines(packed);
+    file_write(one_file, 0, LONG_ROWS, is_last);
+    rks_group *group = solo();
+    const char *files[] = {one_file, packed};
+    j.options.threads = 2;
+    j.options.unit_size = 64 << 20;
+    j.options.schema = "id:int64,text:str";
+    asked = 20;
+    rks_set_interrupt(interrupt_later, NULL);
+    rks_status status = rks_build(group, files, 2, target, &j.options, NULL, &err);
+    rks_set_interrupt(NULL, NULL);
+    assert_int_equal(status, RKS_ERR_DATA);
+    assert_contains(err.text, "one.jsonl:30000: ");
+    rks_group_close(group);
+}
+
 static void each_failing_allocation_is_told(void **state)
 {
     (void)state;
@@ -294,6 +356,7 @@ int main(void)
         CASE(a_row_that_does_not_fit_says_the_schema_to_give),
         CASE(a_unit_waits_with_no_more_than_it_may_keep),
         CASE(an_interrupt_ends_all_threads),
+        CASE(the_error_of_the_unit_at_turn_is_the_last_word),
         CASE(each_failing_allocation_is_told),
     };
     return cmocka_run_group_tests_name("read_units", tests, NULL, NULL);
