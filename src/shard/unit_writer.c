@@ -175,7 +175,10 @@ static rks_status put_block(rks_unit_writer *unit, kept_block *block, const rks_
 static rks_status put_checked(rks_unit_writer *unit, kept_block *block, rks_error *err)
 {
     rks_status status = check_records(unit, block, err);
-    return status == RKS_OK ? put_block(unit, block, NULL, err) : status;
+    if (status == RKS_OK)
+        return put_block(unit, block, NULL, err);
+    unit->shard->broken = true; /* the unit's blocks are in the shard up to this one */
+    return status;
 }
 
 static rks_status keep_block(rks_unit_writer *unit, rks_error *err)
@@ -364,7 +367,10 @@ rks_status rks_unit_writer_end(rks_unit_writer *unit, uint64_t seen, uint64_t fi
                                uint64_t bad, rks_error *err)
 {
     rks_shard_writer *shard = unit->shard;
-    rks_status status = rks_shard_writer_usable(shard, unit->placed, err);
+    rks_status status = rks_shard_writer_usable(shard, true, err);
+    if (status == RKS_OK && !unit->placed)
+        status = rks_fail(err, RKS_ERR_STATE, 0, "%s: unit %" PRIu64 " has no place",
+                          shard->data_path, unit->summary.unit);
     if (status != RKS_OK)
         return status;
     unit->summary.seen = seen;

@@ -361,6 +361,52 @@ static void survives_each_failing_allocation(void **state)
     sealed_free(&shard);
 }
 
+/* ---- units that are written ahead ---- */
+
+static rks_unit_writer *write_ahead(rks_shard_writer *writer, uint64_t unit)
+{
+    rks_unit_writer *made = NULL;
+    uint8_t bytes[1000] = {0};
+    assert_ok(rks_unit_writer_create(writer, unit, NULL, &made, &err), &err);
+    for (uint32_t i = 0; i < 400; i++) {
+        rks_value value = value_of(bytes, sizeof(bytes));
+        assert_ok(rks_unit_writer_add(made, &value, &i, 4, i, i, &err), &err);
+    }
+    return made;
+}
+
+static void a_unit_ends_only_in_its_place(void **state)
+{
+    (void)state;
+    rks_shard_writer *writer = open_writer("part");
+    rks_unit_writer *unit = write_ahead(writer, 0);
+    assert_fails(RKS_ERR_STATE, rks_unit_writer_end(unit, 400, 0, 0, &err));
+    assert_contains(err.text, "no unit has begun");
+    assert_ok(rks_unit_writer_place(unit, 0, &err), &err);
+    assert_ok(rks_unit_writer_end(unit, 400, 0, 0, &err), &err);
+    rks_unit_writer_free(unit);
+    sealed shard;
+    seal(writer, "part", &shard);
+    assert_int_equal(shard.manifest->samples, 400);
+    sealed_free(&shard);
+}
+
+/* Some of its blocks are in the shard then, others are not. */
+static void a_unit_whose_place_failed_cannot_end(void **state)
+{
+    (void)state;
+    rks_shard_writer *writer = open_writer("part");
+    rks_unit_writer *unit = write_ahead(writer, 0);
+    rks_memory_fail_at(1);
+    assert_fails(RKS_ERR_MEMORY, rks_unit_writer_place(unit, 0, &err));
+    rks_memory_fail_at(0);
+    assert_fails(RKS_ERR_STATE, rks_unit_writer_end(unit, 400, 0, 0, &err));
+    assert_contains(err.text, "failed before");
+    rks_unit_writer_free(unit);
+    assert_fails(RKS_ERR_STATE, rks_shard_writer_seal(writer, &err));
+    rks_shard_writer_close(writer);
+}
+
 int main(void)
 {
     alarm(600);
@@ -375,6 +421,8 @@ int main(void)
         CASE(wrong_options_are_refused),
         CASE(digests_do_not_depend_on_shard_or_block_size),
         CASE(small_samples_cost_48_bytes_and_a_percent),
+        CASE(a_unit_ends_only_in_its_place),
+        CASE(a_unit_whose_place_failed_cannot_end),
         CASE(survives_each_failing_allocation),
     };
     return cmocka_run_group_tests_name("shard_writer", tests, NULL, NULL);
