@@ -11,8 +11,6 @@
  * Values: numbers as in row.h; true and false in small, large or capital letters; bytes as they
  * are; lists and json as JSON. An empty field is missing in a nullable column, an empty string in a
  * str or bytes column, and else malformed. */
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/bytes.h"
@@ -222,8 +220,7 @@ static rks_status match_columns(rks_job *job, taker *t, const char *path, rks_er
 
 static rks_status read_records(rks_job *job, taker *t, const char *path, rks_error *err)
 {
-    char row[32];
-    const rks_place place = {.path = path, .member = row};
+    const rks_place place = {.path = path, .called = "row"};
     rks_csv_record record;
     rks_status status = RKS_OK;
     while (status == RKS_OK) {
@@ -232,8 +229,6 @@ static rks_status read_records(rks_job *job, taker *t, const char *path, rks_err
             break;
         if (rks_job_takes(job))
             status = add_csv_row(job, t, &record, err);
-        if (status != RKS_OK)
-            snprintf(row, sizeof(row), "row %" PRIu64, rks_job_row_number(job));
         status = rks_job_row(job, &place, status, err);
         if (status == RKS_OK)
             status =

@@ -26,12 +26,6 @@ rks_status rks_job_take_turn(rks_job *job, rks_error *err)
     return rks_unit_writer_place(job->writer, job->first_row, err);
 }
 
-uint64_t rks_job_row_number(rks_job *job)
-{
-    rks_job_take_turn(job, NULL); /* where it fails, the row's end fails again */
-    return job->first_row + job->rows;
-}
-
 rks_status rks_job_report(rks_job *job, uint64_t bytes, rks_error *err)
 {
     job->ticked = bytes;
@@ -113,8 +107,12 @@ rks_status rks_job_offer(rks_job *at, const rks_value *values, rks_error *err)
 static void say_place(const rks_job *at, const rks_place *place, rks_error *err)
 {
     rks_error inner = *err;
+    uint64_t row = at->first_row + at->rows;
     if (place->line)
-        rks_fail_at_row(err, place->path, at->first_row + at->rows);
+        rks_fail_at_row(err, place->path, row);
+    else if (place->called != NULL)
+        rks_fail(err, (rks_status)inner.status, inner.cause, "%s: %s %" PRIu64 ": %s", place->path,
+                 place->called, row, inner.text);
     else if (place->member != NULL)
         rks_fail(err, (rks_status)inner.status, inner.cause, "%s: %s: %s", place->path,
                  place->member, inner.text);

@@ -38,17 +38,17 @@ typedef struct rks_job {
     uint64_t ticked; /* bytes at the last tick */
 } rks_job;
 
-/* Where a row is, for messages: "path:LINE", "path", or "path: member". */
+/* Where a row is, for messages: "path:LINE", "path: item 7", "path: member", or "path". */
 typedef struct rks_place {
     const char *path;
+    bool line;          /* the row's number in its file, counted from 1, is a line's */
+    const char *called; /* what rows are called whose number counts from 0; NULL: nothing */
     const char *member; /* in the file; NULL: none */
-    bool line;          /* the row's number, counted from 1, is a line's */
 } rks_place;
 
-/* Waits until all units before have ended; from here on it is the job's turn. */
+/* Waits until all units before have ended; from here on it is the job's turn, and the number of the
+ * row at hand is known. A failure ends the unit. */
 rks_status rks_job_take_turn(rks_job *job, rks_error *err);
-/* The number in its file of the row at hand, from 0, for messages. Takes the turn. */
-uint64_t rks_job_row_number(rks_job *job);
 
 /* What is asked for each row is inline, where it has nothing to do. */
 

@@ -3,7 +3,6 @@
  * json_array.c: JSON objects in an array (json_items.h). A plain file that is larger than a unit is
  * cut between items, which takes a look at all of it; a packed one is one unit. */
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -145,8 +144,8 @@ static rks_status take_item(rks_job *job, rks_row *row, const rks_line *item, rk
 static rks_status read_json_items(rks_job *job, rks_json_items *items, rks_row *row,
                                   rks_error *err)
 {
-    char name[32];
-    const rks_place place = {.path = job->input->files[job->unit->first_file].path, .member = name};
+    const char *path = job->input->files[job->unit->first_file].path;
+    const rks_place place = {.path = path, .called = "item"};
     rks_line item = {0};
     uint64_t position = 0;
     rks_status status = RKS_OK;
@@ -156,8 +155,6 @@ static rks_status read_json_items(rks_job *job, rks_json_items *items, rks_row *
             break;
         if (rks_job_takes(job))
             status = take_item(job, row, &item, err);
-        if (status != RKS_OK)
-            snprintf(name, sizeof(name), "item %" PRIu64, rks_job_row_number(job));
         status = rks_job_row(job, &place, status, err);
         uint64_t done = rks_window_done(&items->window);
         if (status == RKS_OK && done > job->unit->offset)

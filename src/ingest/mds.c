@@ -7,7 +7,6 @@
  *   a sample: u32 sizes of the columns without a fixed one | the columns (mds_type.h)
  */
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -467,8 +466,7 @@ static rks_status add_mds_sample(rks_job *job, taker *t, rks_error *err)
 static rks_status read_samples(rks_job *job, taker *t, rks_error *err)
 {
     shard *s = &t->shard;
-    char name[32];
-    const rks_place place = {.path = s->file.path, .member = name};
+    const rks_place place = {.path = s->file.path, .called = "row"};
     rks_status status = RKS_OK;
     for (uint64_t row = 0; status == RKS_OK && row < s->samples; row++) {
         uint64_t size = place_of(s, row + 1) - place_of(s, row);
@@ -478,8 +476,6 @@ static rks_status read_samples(rks_job *job, taker *t, rks_error *err)
             return status;
         if (taken)
             status = fits ? add_mds_sample(job, t, err) : rks_job_too_long(job, size, err);
-        if (status != RKS_OK)
-            snprintf(name, sizeof(name), "row %" PRIu64, row);
         status = rks_job_row(job, &place, status, err);
         if (status == RKS_OK)
             status = rks_job_tick(job, rks_window_done(&s->window), err);

@@ -493,8 +493,7 @@ static rks_status end_rows(readers *all, rks_error *err)
 
 static rks_status read_rows(rks_job *job, readers *all, rks_error *err)
 {
-    char name[32] = "";
-    const rks_place place = {.path = all->npz.file->path, .member = name};
+    const rks_place place = {.path = all->npz.file->path, .called = "row"};
     rks_status status = RKS_OK;
     for (uint64_t row = 0; status == RKS_OK && row < all->rows; row++) {
         bool fatal = false;
@@ -504,8 +503,6 @@ static rks_status read_rows(rks_job *job, readers *all, rks_error *err)
             status = read_row(job, all, &fatal, err);
         if (fatal && status != RKS_OK)
             return status;
-        if (status != RKS_OK)
-            snprintf(name, sizeof(name), "row %" PRIu64, row);
         status = rks_job_row(job, &place, status, err);
         if (status == RKS_OK)
             status = rks_job_tick(

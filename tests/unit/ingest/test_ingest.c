@@ -230,6 +230,55 @@ static void a_failing_callback_ends_the_build_in_spite_of_skip_bad(void **state)
     done(&out);
 }
 
+static rks_status comes_at_once(void *user, uint64_t *first_row, rks_error *error)
+{
+    (void)user, (void)error;
+    *first_row = 0;
+    return RKS_OK;
+}
+
+static bool has_not_come(void *user)
+{
+    (void)user;
+    return false;
+}
+
+/* A unit whose turn comes at its bad row, and whose blocks the shard refuses then. */
+static void a_turn_that_fails_at_a_bad_row_says_why(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"turn.csv", "turn.json", "turn.jsonl"};
+    static const char *const texts[] = {"n\n1\nx\n", "[{\"n\": 1}, {\"n\": \"x\"}]",
+                                        "{\"n\": 1}\n{\"n\": \"x\"}\n"};
+    const rks_ingest_turn turn = {comes_at_once, has_not_come, NULL};
+    for (int i = 0; i < 3; i++) {
+        const char *path = scratch_file(names[i], texts[i]);
+        rks_ingest_options chosen = {.schema = "n:int64", .skip_bad = true};
+        rks_shard_options shard = {.derived_keys = true};
+        rks_input *input = NULL;
+        rks_schema *schema = NULL;
+        rks_selector *selector = NULL;
+        rks_shard_writer *writer = NULL;
+        rks_buffer bad = {0};
+        assert_ok(rks_input_open(&path, 1, &chosen, &input, &err), &err);
+        assert_ok(rks_schema_parse(chosen.schema, &schema, &err), &err);
+        assert_ok(rks_selector_create(schema, &chosen, &selector, &err), &err);
+        shard.schema = schema;
+        assert_ok(rks_shard_writer_open(scratch_dir, names[i], &shard, &writer, &err), &err);
+        assert_ok(rks_ingest_unit(input, 0, 0, schema, &chosen, selector, writer, &bad, NULL, &turn,
+                                  &err),
+                  &err);
+        assert_fails(RKS_ERR_STATE, rks_ingest_unit(input, 0, 0, schema, &chosen, selector, writer,
+                                                    &bad, NULL, &turn, &err));
+        assert_contains(err.text, "unit 0 is there already");
+        rks_shard_writer_close(writer);
+        rks_buffer_free(&bad);
+        rks_selector_free(selector);
+        rks_schema_free(schema);
+        rks_input_free(input);
+    }
+}
+
 static void schemas_that_the_format_cannot_fill_are_refused(void **state)
 {
     (void)state;
@@ -353,6 +402,7 @@ int main(void)
         cmocka_unit_test(a_member_that_inference_never_saw_is_malformed),
         cmocka_unit_test(skip_bad_counts_and_lists),
         cmocka_unit_test(a_failing_callback_ends_the_build_in_spite_of_skip_bad),
+        cmocka_unit_test(a_turn_that_fails_at_a_bad_row_says_why),
         cmocka_unit_test(schemas_that_the_format_cannot_fill_are_refused),
         cmocka_unit_test(interrupts_are_noticed),
         cmocka_unit_test(real_questions_arrive_whole),
