@@ -31,40 +31,29 @@ enum { RING = 4096, AHEAD = 24 }; /* lists are too many for the processor to fet
 
 /* A source while lists are merged. N is the number of all draws, n that of its own. */
 typedef struct turn {
-    uint64_t from, part; /* N k / n of its next draw k: whole, and the rest in n-ths */
+    uint64_t from, to;   /* where its next draw k may come: N k / n, rounded down, and */
+    uint64_t next, part; /* N (k + 1) / n: whole, and the rest in 2^64-ths, rounded up */
     uint64_t each, over; /* N / n, likewise */
-    uint64_t to;         /* its next draw may come at `from` to `to` */
     uint64_t draws, done;
 } turn;
 
-/* Where the draw behind one with these beginnings begins. */
-static inline void step_on(const turn *t, uint64_t *from, uint64_t *part)
+/* From one draw to the next. After k steps `part` is too large by less than k, which is at most n,
+ * and a rest that is not 0 is at least 2^64 / n. As n is below 2^32, no sum gets to be whole too
+ * early, and a rest is 0 where `part` is below n. */
+static inline void advance(turn *t)
 {
-    uint64_t sum = *part + t->over;
-    bool more = sum >= t->draws;
-    *part = more ? sum - t->draws : sum;
-    *from += t->each + more;
-}
-
-/* Sets `to`, by what `from` and `part` say. */
-static inline void bound(turn *t)
-{
-    uint64_t end = t->from, part = t->part;
-    step_on(t, &end, &part);
-    t->to = end - (part == 0);
+    t->from = t->next;
+    t->part += t->over;
+    t->next += t->each + (t->part < t->over);
+    t->to = t->next - (t->part < t->draws);
 }
 
 static void begin_turn(turn *t, uint64_t all)
 {
+    rks_u128 rest = (rks_u128)(all % t->draws) << 64;
     t->each = all / t->draws;
-    t->over = all % t->draws;
-    bound(t);
-}
-
-static inline void advance(turn *t)
-{
-    step_on(t, &t->from, &t->part);
-    bound(t);
+    t->over = (uint64_t)((rest + t->draws - 1) / t->draws);
+    advance(t);
 }
 
 /* ---- turns ----------------------------------------------------------------------------------- */
@@ -215,8 +204,9 @@ typedef struct blocks {
     uint64_t first;  /* position of the block */
     uint64_t origin; /* position of the first bit of `free` */
     uint64_t free[FREE_WORDS];
-    uint32_t ends[BLOCK + 1]; /* of each line in `draws` */
-    uint8_t close[BLOCK];     /* lines whose order is not that of beginnings for sure */
+    uint16_t ends[BLOCK + 1]; /* of each line in `draws` */
+    /* Lines whose order is not that of beginnings for sure, once or more often; then BLOCK. */
+    uint16_t close[DRAWS + 1];
     uint64_t made[DRAWS], draws[DRAWS];
     uint32_t items[DRAWS]; /* what is drawn */
     turn turns[BLOCK_SOURCES];
@@ -301,7 +291,7 @@ static void sort_line(const blocks *b, uint64_t *draws, size_t count)
 }
 
 /* Makes the draws of the next block, source by source, and counts those of each line. Returns how
- * many they are. */
+ * many they are, or NONE. */
 static int64_t make_draws(blocks *b, size_t sources)
 {
     enum { IN_LINE = 16, FAR = 64 }; /* items of a cache line; those that the processor foresees */
@@ -310,14 +300,14 @@ static int64_t make_draws(blocks *b, size_t sources)
     for (size_t i = 0; i < sources; i++) {
         uint16_t source = b->order[i];
         turn t = b->turns[source];
+        if (t.done < t.draws && count + BLOCK / t.each + 2 > DRAWS)
+            return NONE;
         const uint32_t *list = b->lists[source], *begun = list;
         for (; t.done < t.draws; t.done++) {
             uint64_t width = t.to - t.from < RING ? t.to - t.from : RING - 1;
             uint64_t line = t.from + width - b->first;
             if (line >= BLOCK)
                 break;
-            if (count == DRAWS)
-                return NONE;
             b->items[count] = *list++;
             b->made[count] = draw_of(line, RING - 1 - width, source, count);
             count++;
@@ -339,16 +329,18 @@ static int64_t sort_block(blocks *b, size_t sources)
 {
     int64_t count = make_draws(b, sources);
     for (size_t line = 0; line < BLOCK; line++)
-        b->ends[line + 1] += b->ends[line];
+        b->ends[line + 1] = (uint16_t)(b->ends[line + 1] + b->ends[line]);
     for (int64_t i = 0; i < count; i++) /* ends[line]: its beginning at first */
         b->draws[b->ends[line_of(b->made[i])]++] = b->made[i];
-    memset(b->close, 0, sizeof(b->close));
+    size_t close = 0; /* which lines are is random, so no branch asks for it */
     for (int64_t i = 1; i < count; i++) {
         /* A draw is ready when it begins or, if its source was late, one position later. */
-        int64_t line_and_beginning = (int64_t)(b->draws[i] >> 32);
-        int64_t before = (int64_t)(b->draws[i - 1] >> 32);
-        b->close[line_of(b->draws[i])] |= line_and_beginning < before + 2;
+        uint32_t line_and_beginning = (uint32_t)(b->draws[i] >> 32);
+        uint32_t before = (uint32_t)(b->draws[i - 1] >> 32);
+        b->close[close] = (uint16_t)line_of(b->draws[i]);
+        close += line_and_beginning < before + 2;
     }
+    b->close[close] = BLOCK;
     return count;
 }
 
@@ -404,11 +396,13 @@ static bool place_block(blocks *b, size_t count, uint32_t *merged)
 {
     uint64_t origin = b->origin, behind = b->first - origin;
     frontier f = {b->free[0], b->free[1], 0};
+    const uint16_t *close = b->close;
     for (size_t i = 0; i < count; i++) {
         size_t line = line_of(b->draws[i]);
-        if (b->close[line]) {
+        if (line == *close) {
             sort_line(b, b->draws + i, b->ends[line] - i);
-            b->close[line] = 0;
+            while (*close == line)
+                close++;
         }
         uint64_t draw = b->draws[i], from = behind + beginning_of(draw);
         size_t at = take_free(b, &f, from > RING ? from - RING : 0);

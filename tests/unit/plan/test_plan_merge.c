@@ -91,6 +91,8 @@ static void test_blocks_are_as_turns(void **state)
         for (size_t i = 0; i < m.sources; i++)
             m.counts[i] = count_of((int)(round / 8 % KINDS), i, rks_random_next(&random));
         merge(&m);
+        if (m.merges)
+            assert_even(&m);
         by_blocks += m.merges;
         by_turns += !m.merges;
         end(&m);
