@@ -23,8 +23,8 @@
 
 enum { LIFE_CLOSED = 1, LIFE_ALL_CLOSED = 2, LIFE_GIVEN_UP = 3, LIFE_WORD = 8, LIFE_ENTRY = 8 };
 
-/* What is known of a rank. A word may come before the one that says who it is below. */
-enum { HAS_CLOSED = 1, IS_BELOW = 2 };
+/* What is known of a rank. A word may come before the one that says where in the tree it is. */
+enum { HAS_CLOSED = 1, IS_BELOW = 2, SAID_ALL = 4 };
 
 static void say_life(const rks_store *store, uint32_t to, uint32_t word)
 {
@@ -60,7 +60,7 @@ static void tell_next(rks_store *store)
     pthread_mutex_lock(&store->mutex);
     bool whole = !store->all_closed && store->life[rks_group_rank(store->group)] & HAS_CLOSED;
     for (uint32_t rank = 0; whole && rank < rks_group_size(store->group); rank++)
-        whole = store->life[rank] != IS_BELOW;
+        whole = (store->life[rank] & (IS_BELOW | HAS_CLOSED)) != IS_BELOW;
     int64_t up = store->life_up;
     pthread_mutex_unlock(&store->mutex);
     if (whole && up >= 0)
@@ -107,21 +107,34 @@ static void take_given_up(rks_store *store, uint32_t from, const uint8_t *body, 
         inherit(store, from, body + LIFE_WORD, body + size);
     else if (store->life_up == (int64_t)from)
         store->life_up = heir;
+    bool all = store->life_up >= 0 && store->life[store->life_up] & SAID_ALL;
     pthread_mutex_unlock(&store->mutex);
-    tell_next(store);
+    if (all)
+        take_all_closed(store);
+    else
+        tell_next(store);
+}
+
+/* The root's word, which comes from above. From elsewhere it may have overtaken what says that this is
+ * above now. */
+static void hear_all_closed(rks_store *store, uint32_t from)
+{
+    pthread_mutex_lock(&store->mutex);
+    store->life[from] |= SAID_ALL;
+    bool from_up = store->life_up == (int64_t)from;
+    pthread_mutex_unlock(&store->mutex);
+    if (from_up)
+        take_all_closed(store);
 }
 
 static void on_life(void *user, uint32_t from, const uint8_t *body, size_t size)
 {
     rks_store *store = user;
     uint32_t word = size < LIFE_WORD ? 0 : rks_load_u32(body);
-    pthread_mutex_lock(&store->mutex);
-    bool from_up = store->life_up == (int64_t)from;
-    pthread_mutex_unlock(&store->mutex);
     if (word == LIFE_CLOSED)
         take_closed(store, from);
-    else if (word == LIFE_ALL_CLOSED && from_up)
-        take_all_closed(store);
+    else if (word == LIFE_ALL_CLOSED)
+        hear_all_closed(store, from);
     else if (word == LIFE_GIVEN_UP)
         take_given_up(store, from, body, size);
 }
@@ -167,7 +180,7 @@ static int64_t list_below(rks_store *store, rks_buffer *list)
         rks_store_u32(entry, rank);
         rks_store_u32(entry + 4, life & HAS_CLOSED);
         status = rks_buffer_add(list, entry, sizeof(entry), NULL);
-        heir = root && heir < 0 && life == IS_BELOW ? rank : heir;
+        heir = root && heir < 0 && (life & HAS_CLOSED) == 0 ? rank : heir;
     }
     pthread_mutex_unlock(&store->mutex);
     return status == RKS_OK && list->size > LIFE_WORD ? heir : -1;

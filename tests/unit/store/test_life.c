@@ -6,7 +6,9 @@
 
 #include <pthread.h>
 
+#include "base/bytes.h"
 #include "base/clock.h"
+#include "store/store.h"
 
 /* Two ranks a node: 0 is the root, 2 and 4 are leaders below it. */
 enum { RANKS = 6, PER_NODE = 2, LONG_MS = 60000 };
@@ -37,21 +39,28 @@ static void read_all(member *m, rks_store *store)
     }
 }
 
-static void close_in_turn(member *m)
+/* NULL: a failure is counted. */
+static rks_store *open_one(member *m)
 {
-    job *j = m->user;
     char node[16];
     rks_store *store = NULL;
     rks_store_options options;
     snprintf(node, sizeof(node), "n%u", m->rank / PER_NODE);
     EXPECT_OK(open_group_on(m->bootstrap, node, 20000, &m->group, &m->err));
     if (m->group == NULL)
-        return;
+        return NULL;
     rks_store_options_default(&options);
     options.no_share = true;
     EXPECT_OK(rks_store_open(m->group, target, &options, &store, &m->err));
+    return store;
+}
+
+static void close_in_turn(member *m)
+{
+    job *j = m->user;
+    rks_store *store = open_one(m);
     bool early = is_early(j, m->rank);
-    if (early) {
+    if (early && store != NULL) {
         rks_store_close(store, 1);
         if (j->leave) {
             rks_group_close(m->group);
@@ -106,6 +115,44 @@ static void ranks_below_two_that_are_gone_go_on(void **state)
     close_with(2, 3, 1, false);
 }
 
+/* A word as the store's own: rank 2, which is said to be rank 1's next one, has said before that all have
+ * closed, and hears nothing any more. */
+static void say(member *m, rks_store *store, uint32_t to, uint32_t word, uint32_t heir)
+{
+    uint8_t note[8];
+    rks_store_u32(note, word);
+    rks_store_u32(note + 4, heir);
+    EXPECT_OK(rks_engine_note(rks_group_engine(m->group), to,
+                              rks_store_service(store, RKS_SERVICE_STORE), note, sizeof(note),
+                              &m->err));
+}
+
+static void hear_of_the_end_too_early(member *m)
+{
+    enum { ALL_CLOSED = 2, GIVEN_UP = 3 };
+    pthread_barrier_t *barrier = m->user;
+    rks_store *store = open_one(m);
+    if (m->rank == 2 && store != NULL)
+        say(m, store, 1, ALL_CLOSED, 0);
+    usleep(100000); /* should it come later, this test passes all the same */
+    pthread_barrier_wait(barrier);
+    if (m->rank == 0 && store != NULL)
+        say(m, store, 1, GIVEN_UP, 2);
+    if (m->rank == 1 && store != NULL)
+        EXPECT(rks_store_leave(store, 5000) == 1);
+    pthread_barrier_wait(barrier);
+    rks_store_close(store, 1);
+}
+
+static void an_end_that_overtakes_the_word_of_who_says_it_is_heard(void **state)
+{
+    (void)state;
+    pthread_barrier_t barrier;
+    pthread_barrier_init(&barrier, NULL, RANKS);
+    on_threads(RANKS, hear_of_the_end_too_early, &barrier);
+    pthread_barrier_destroy(&barrier);
+}
+
 static int build_dataset(void **state)
 {
     (void)state;
@@ -130,6 +177,7 @@ int main(void)
         cmocka_unit_test(ranks_below_a_leader_that_is_gone_go_on),
         cmocka_unit_test(ranks_below_a_root_that_is_gone_go_on),
         cmocka_unit_test(ranks_below_two_that_are_gone_go_on),
+        cmocka_unit_test(an_end_that_overtakes_the_word_of_who_says_it_is_heard),
     };
     return cmocka_run_group_tests_name("life", tests, build_dataset, remove_dataset);
 }
