@@ -461,7 +461,14 @@ rks_status rks_group_broadcast(rks_group *group, const char *phase, uint32_t roo
                           .facts = &fact,
                           .fact_count = 1};
     size_t come = 0;
-    rks_status status = collective(&r, phase, RKS_OK, err);
+    rks_error local;
+    rks_status status = RKS_OK;
+    if (err == NULL)
+        err = &local;
+    if (root >= group->size)
+        status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "'%s': from rank %u of %u", phase, root,
+                          group->size);
+    status = collective(&r, phase, status, err);
     if (status != RKS_OK)
         return status;
     const rks_agreed agreed = {group, r.sequence};

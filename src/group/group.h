@@ -37,7 +37,7 @@ bool rks_group_failed(rks_group *group);
 /* Called once by rks_group_close, first; one function a group, the last one counts. */
 void rks_group_on_close(rks_group *group, void (*closing)(rks_group *group));
 
-/* COLLECTIVE. The same `size` bytes from `root` on all ranks, in place. */
+/* COLLECTIVE. The same `size` bytes from `root` on all ranks, in place. RKS_ERR_ARGUMENT: no such rank. */
 rks_status rks_group_broadcast(rks_group *group, const char *phase, uint32_t root, void *bytes,
                                size_t size, rks_error *err);
 

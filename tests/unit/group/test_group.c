@@ -230,6 +230,22 @@ static void a_broadcast_larger_than_the_window_arrives_whole(void **state)
     on_threads(5, broadcast_large, NULL);
 }
 
+static void broadcast_from_nowhere(member *m)
+{
+    uint8_t bytes[8] = {0};
+    if (!open_group(m, T, 2))
+        return;
+    EXPECT(rks_group_broadcast(m->group, "word", m->size, bytes, 8, &m->err) == RKS_ERR_ARGUMENT &&
+           strstr(m->err.text, "from rank 3 of 3") != NULL);
+    EXPECT(rks_group_agree(m->group, "after it", RKS_OK, &m->err) == RKS_OK);
+}
+
+static void a_broadcast_from_outside_of_the_group_is_refused(void **state)
+{
+    (void)state;
+    on_threads(3, broadcast_from_nowhere, NULL);
+}
+
 static void call_differently(member *m)
 {
     int what = *(const int *)m->user;
@@ -282,6 +298,7 @@ int main(void)
         cmocka_unit_test(an_option_that_differs_is_named_with_two_ranks),
         cmocka_unit_test(groups_of_many_sizes_and_shapes_agree),
         cmocka_unit_test(a_broadcast_larger_than_the_window_arrives_whole),
+        cmocka_unit_test(a_broadcast_from_outside_of_the_group_is_refused),
         cmocka_unit_test(calls_that_differ_in_more_than_their_name_find_out),
         cmocka_unit_test(a_rank_that_works_longer_than_the_silence_limit_is_waited_for),
     };
