@@ -98,6 +98,6 @@ void rks_mailbox_rest(void *user)
         rks_pool_flush(engine); /* requests that have found room just now */
     } while (engine->full != NULL);
     atomic_store(&engine->resting, true);
-    if (engine->own != NULL || atomic_load(&engine->mail))
+    if (engine->own != NULL || engine->turn || atomic_load(&engine->mail))
         rks_net_wake(engine->net);
 }
