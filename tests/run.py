@@ -114,6 +114,8 @@ def stop(number, frame):
 
 def main():
     given = arguments()
+    if given.list or given.costs:
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends it without a word
     if given.list:
         print("\n".join(step.name for step in table.STEPS))
         return 0

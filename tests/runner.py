@@ -3,7 +3,10 @@
 passed."""
 import contextlib
 import io
+import json
 import os
+import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -90,6 +93,21 @@ def costs_are_added_by_step():
     assert lines[-1].endswith("b/z") and len(lines) == 8, lines
 
 
+def a_reader_that_has_enough_ends_a_list():
+    costly = {f"cli/{'x' * 100}{i}": costs.Cost(1.0, 1.0) for i in range(30)}
+    with tempfile.TemporaryDirectory(prefix="rankstore-runner-") as folder:
+        os.mkdir(os.path.join(folder, "build"))
+        with open(os.path.join(folder, "build", "test-durations.json"), "w", encoding="utf-8") as file:
+            json.dump(costly, file)
+        for asked in ("--costs", "--list"):
+            reading, writing = os.pipe()
+            os.close(reading)
+            done = subprocess.run([sys.executable, os.path.abspath("tests/run.py"), asked], cwd=folder, stdout=writing,
+                                  stderr=subprocess.PIPE, text=True, timeout=100)
+            os.close(writing)
+            assert done.stderr == "" and done.returncode == -signal.SIGPIPE, (asked, done)
+
+
 def what_fails_is_counted():
     good = outcome(scripts.read, "print('ok a'); print('ok b')")
     assert (good.passed, good.failed) == (2, []), good.failed
@@ -129,6 +147,7 @@ if __name__ == "__main__":
         a_job_begins_after_the_one_it_needs,
         the_time_left_is_that_of_the_jobs_side_by_side,
         costs_are_added_by_step,
+        a_reader_that_has_enough_ends_a_list,
         what_fails_is_counted,
         what_hangs_is_ended_and_counted,
         what_waits_for_a_failure_is_counted,
