@@ -56,7 +56,9 @@ RKS_SIZED_DEFAULT(rks_epoch_options)
 RKS_API rks_status rks_epoch_open(rks_store *store, rks_plan *plan,
                                   const rks_epoch_options *options, rks_epoch **epoch,
                                   rks_error *err);
-/* The next batch, owned by the caller; *batch is NULL at the end. *step may be NULL. */
+/* The next batch, owned by the caller; *batch is NULL at the end. *step may be NULL. If another rank of
+ * the job is lost or ends with an error, this rank gets that error, which names the rank, within 100 ms
+ * of hearing of it, also if it needs nothing of that rank. */
 RKS_API rks_status rks_epoch_next(rks_epoch *epoch, rks_batch **batch, uint64_t *step,
                                   rks_error *err);
 /* The same for an epoch with `collate`; *arrays is NULL at the end. RKS_ERR_STATE if the epoch

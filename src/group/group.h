@@ -33,6 +33,9 @@ const rks_bootstrap *rks_group_bootstrap(const rks_group *group);
 
 /* A rank was lost or left: every collective from now on fails. Any thread. */
 bool rks_group_failed(rks_group *group);
+/* Of a failed group: its error in full words, which names the rank. `phase`: the call that meets it; the
+ * first one that does stays named. May wait a moment for the launcher. Any thread. */
+rks_status rks_group_failure(rks_group *group, const char *phase, rks_error *err);
 
 /* Called once by rks_group_close, first; one function a group, the last one counts. */
 void rks_group_on_close(rks_group *group, void (*closing)(rks_group *group));

@@ -185,9 +185,6 @@ void rks_group_fail_interrupted(rks_group *group);
 void rks_group_tell_stop(rks_group *group, uint64_t sequence, int64_t except);
 /* How long the words of a rank's end are waited for: a fifth of T, from 1 to 5 s. */
 uint32_t rks_group_words_ms(const rks_group *group);
-/* Of a failed group: its error in full words. `phase`: the collective that meets it; the first one
- * that does stays named. May wait a moment for the launcher. */
-rks_status rks_group_failure(rks_group *group, const char *phase, rks_error *err);
 /* Puts "rank R (host): " before the text; R is err->rank, else this rank. */
 void rks_group_name_rank(const rks_group *group, rks_error *err);
 /* Puts " during 'PHASE'" behind the text of a lost or interrupted rank. */

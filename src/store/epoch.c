@@ -29,7 +29,7 @@ struct rks_epoch {
     rks_prefetch *prefetch;
     rks_collate *collate; /* NULL: batches come as samples */
     uint64_t traced;      /* rks_trace_begin, when the last batch was returned */
-    uint64_t asked_ms;    /* when the interrupt was last asked for */
+    uint64_t looked_ms;   /* when look_up last looked */
 };
 
 /* What a watcher of the store sees: this batch has come, or, step NULL, the epoch has ended. */
@@ -244,17 +244,21 @@ rks_status rks_epoch_open(rks_store *store, rks_plan *plan, const rks_epoch_opti
     return RKS_OK;
 }
 
-/* The caller is back. Where batches are always ready nothing waits, and nothing would ask for an
- * interrupt. */
-static rks_status ask_for_interrupt(rks_epoch *epoch, rks_error *err)
+/* The caller is back. If batches are always ready, nothing waits, and nothing else would notice an
+ * interrupt, or a lost rank that this one asks for nothing. */
+static rks_status look_up(rks_epoch *epoch, rks_error *err)
 {
+    rks_group *group = epoch->store->group;
     rks_trace_end(epoch->traced, RKS_TRACE_BATCH, -1, 0, 0);
     epoch->traced = 0;
     uint64_t now = rks_now_ms();
-    if (now - epoch->asked_ms < RKS_WAIT_SLICE_MS / 2)
+    if (now - epoch->looked_ms < RKS_WAIT_SLICE_MS / 2)
         return RKS_OK;
-    epoch->asked_ms = now;
-    return rks_check_interrupt(err);
+    epoch->looked_ms = now;
+    rks_status status = rks_check_interrupt(err);
+    if (status == RKS_OK && rks_group_failed(group))
+        status = rks_group_failure(group, "epoch: next batch", err);
+    return status;
 }
 
 rks_status rks_epoch_next(rks_epoch *epoch, rks_batch **batch, uint64_t *step, rks_error *err)
@@ -264,7 +268,7 @@ rks_status rks_epoch_next(rks_epoch *epoch, rks_batch **batch, uint64_t *step, r
                         "the epoch was opened with `collate`: its batches come as arrays, from "
                         "rks_epoch_next_arrays");
     uint64_t at = 0;
-    rks_status status = ask_for_interrupt(epoch, err);
+    rks_status status = look_up(epoch, err);
     if (status == RKS_OK)
         status = rks_group_explain(epoch->store->group,
                                    rks_prefetch_next(epoch->prefetch, batch, &at, err), err);
@@ -284,7 +288,7 @@ rks_status rks_epoch_next_arrays(rks_epoch *epoch, rks_arrays **arrays, uint64_t
                         "the epoch was opened without `collate`: its batches come as samples, from "
                         "rks_epoch_next");
     uint64_t at = 0;
-    rks_status status = ask_for_interrupt(epoch, err);
+    rks_status status = look_up(epoch, err);
     if (status == RKS_OK)
         status = rks_group_explain(
             epoch->store->group, rks_prefetch_next_arrays(epoch->prefetch, arrays, &at, err), err);

@@ -6,10 +6,11 @@
 
 #include <pthread.h>
 
+#include "base/clock.h"
 #include "base/shared_memory.h"
 #include "store/store.h"
 
-enum { FIRST_STEPS = 3 };
+enum { FIRST_STEPS = 3, NOTICED_MS = 20000 };
 
 typedef struct job {
     const char *directory;
@@ -277,6 +278,48 @@ static void wrong_steps_worlds_and_plans_are_refused(void **state)
     on_threads(2, wrong_rank, &j);
 }
 
+/* Rank 1 ends with an error. Rank 0 has all samples at hand and asks it for nothing. */
+static void run_beside_lost(member *m, rks_store *store, rks_plan *plan)
+{
+    rks_status status = RKS_OK;
+    rks_error own = {0};
+    if (m->rank == 1) {
+        rks_fail(&own, RKS_ERR_DATA, 0, "a planted end");
+        rks_group_leave(m->group, RKS_ERR_DATA, &own);
+        return;
+    }
+    uint64_t until = rks_now_ms() + NOTICED_MS;
+    for (uint64_t number = 0; status == RKS_OK && rks_now_ms() < until; number++) {
+        rks_epoch_options options;
+        rks_epoch *epoch = NULL;
+        rks_batch *batch = NULL;
+        rks_epoch_options_default(&options);
+        options.epoch = number;
+        EXPECT_OK(rks_epoch_open(store, plan, &options, &epoch, &m->err));
+        do {
+            rks_batch_free(batch);
+            batch = NULL;
+            status = rks_epoch_next(epoch, &batch, NULL, &m->err);
+        } while (status == RKS_OK && batch != NULL);
+        rks_epoch_close(epoch);
+    }
+    EXPECT(status == RKS_ERR_DATA && m->err.rank == 1);
+    EXPECT_TEXT("a planted end");
+}
+
+static void beside_lost_rank(member *m)
+{
+    with_plan(m, run_beside_lost);
+}
+
+static void a_rank_that_needs_nothing_of_a_lost_one_hears_of_it(void **state)
+{
+    (void)state;
+    job j;
+    new_job(&j, directory);
+    on_threads(2, beside_lost_rank, &j);
+}
+
 static int prepare(void **state)
 {
     (void)state;
@@ -362,6 +405,7 @@ int main(void)
         cmocka_unit_test(a_tight_prefetch_delivers_the_same),
         cmocka_unit_test(two_epochs_share_a_plan),
         cmocka_unit_test(wrong_steps_worlds_and_plans_are_refused),
+        cmocka_unit_test(a_rank_that_needs_nothing_of_a_lost_one_hears_of_it),
         cmocka_unit_test(a_large_order_lies_in_an_unnamed_file_in_index_dir),
     };
     return cmocka_run_group_tests_name("epoch", tests, prepare, finish);
