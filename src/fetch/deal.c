@@ -62,22 +62,37 @@ bool rks_fetch_owners_have(const rks_fetch_owners *list, uint32_t rank)
     return false;
 }
 
-/* The first owner that was not tried, rather one that did not fail a moment ago; -1: none. */
+/* Whom the samples of a shard are asked from. Ranks are proposed one after the other: the first that
+ * was not tried, rather one that did not fail a moment ago. */
+typedef struct choice {
+    const rks_fetcher *fetcher;
+    const rks_fetch_owners *tried, *failed;
+    int64_t rank, second; /* -1: none */
+} choice;
+
+static void propose(choice *c, uint32_t rank)
+{
+    if (c->rank >= 0 || rank == c->fetcher->options.rank || rks_fetch_owners_have(c->tried, rank))
+        return;
+    if (!rks_fetch_owners_have(c->failed, rank))
+        c->rank = rank;
+    else if (c->second < 0)
+        c->second = rank;
+}
+
+/* -1: nobody is left. */
 static int64_t choose_owner(const rks_fetcher *fetcher, uint32_t shard,
                             const rks_fetch_owners *tried, const rks_fetch_owners *failed)
 {
-    int64_t second = -1;
+    choice c = {fetcher, tried, failed, -1, -1};
+    const uint32_t *asks = fetcher->options.asks;
     const int32_t *owner = fetcher->options.owners[shard];
-    for (; owner != NULL && *owner >= 0; owner++) {
-        uint32_t rank = (uint32_t)*owner;
-        if (rank == fetcher->options.rank || rks_fetch_owners_have(tried, rank))
-            continue;
-        if (!rks_fetch_owners_have(failed, rank))
-            return rank;
-        if (second < 0)
-            second = rank;
+    for (; owner != NULL && *owner >= 0 && c.rank < 0; owner++) {
+        if (asks != NULL)
+            propose(&c, asks[*owner]);
+        propose(&c, (uint32_t)*owner);
     }
-    return second;
+    return c.rank >= 0 ? c.rank : c.second;
 }
 
 static rks_status find_spots(rks_fetch *fetch, const uint32_t *order, size_t count,

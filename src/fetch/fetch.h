@@ -45,6 +45,9 @@ typedef struct rks_fetcher_options {
     const uint64_t *largest;      /* bytes of the largest record of each shard: bounds a reply */
     const int32_t *const *owners; /* ranks that serve each shard, in order of preference, ended by
                                      -1. Copied by reference: must outlive the fetcher */
+    /* By rank: whom this rank asks first for what that rank owns. NULL: each owner itself. As
+     * `owners`. */
+    const uint32_t *asks;
     size_t shard_count;
     const rks_schema *schema; /* of the samples that batches and views show */
     /* By shard: how its records become samples of `schema`; an entry of NULL: they are. NULL: all

@@ -134,6 +134,15 @@ static rks_status copy_tables(rks_fetcher *fetcher, const rks_fetcher_options *o
     return RKS_OK;
 }
 
+/* `ranks`, or more if the owner, or who is asked in its place, is not below it. */
+static size_t highest(size_t ranks, const rks_fetcher_options *options, uint32_t owner)
+{
+    size_t most = owner;
+    if (options->asks != NULL && options->asks[owner] > owner)
+        most = options->asks[owner];
+    return most >= ranks ? most + 1 : ranks;
+}
+
 /* For owners that fall silent. */
 static rks_status make_heard(rks_fetcher *fetcher, rks_error *err)
 {
@@ -141,7 +150,7 @@ static rks_status make_heard(rks_fetcher *fetcher, rks_error *err)
     size_t ranks = 1;
     for (size_t i = 0; options->owners != NULL && i < options->shard_count; i++)
         for (const int32_t *owner = options->owners[i]; owner != NULL && *owner >= 0; owner++)
-            ranks = (size_t)*owner >= ranks ? (size_t)*owner + 1 : ranks;
+            ranks = highest(ranks, options, (uint32_t)*owner);
     fetcher->ranks = ranks;
     fetcher->heard_ms = rks_alloc(ranks, sizeof(*fetcher->heard_ms), err);
     return fetcher->heard_ms == NULL ? RKS_ERR_MEMORY : RKS_OK;

@@ -103,7 +103,7 @@ struct rks_fetcher {
     rks_shard **shards;
     rks_digest *shard_ids;
     uint64_t *largest;
-    size_t ranks; /* above those of all owners */
+    size_t ranks; /* above those of all that are asked */
     atomic_uint_least64_t *heard_ms; /* by rank: when a byte of a reply came last */
     rks_reads reads; /* of this node's disk */
     rks_plains plains; /* by shard */

@@ -16,17 +16,14 @@
 #include "exchange/exchange.h"
 #include "store/store.h"
 
-static bool seen_by(const rks_store *store, uint32_t rank, size_t shard)
-{
-    return store->seen[rank * store->dataset->shard_count + shard] != 0;
-}
-
 /* The lowest rank of `node` that sees the shard; -1 if none does. */
 static int64_t filler(const rks_store *store, uint32_t node, size_t shard)
 {
-    for (uint32_t rank = 0; rank < rks_group_size(store->group); rank++)
-        if (rks_group_node_of(store->group, rank) == node && seen_by(store, rank, shard))
+    for (uint32_t place = 0; place < rks_group_node_size(store->group, node); place++) {
+        uint32_t rank = rks_group_at_place(store->group, node, place);
+        if (rks_store_sees(store, rank, shard))
             return rank;
+    }
     return -1;
 }
 

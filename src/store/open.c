@@ -98,6 +98,7 @@ static rks_status open_fetcher(rks_store *store, rks_fetcher_options *options, r
     options->service = rks_store_service(store, RKS_SERVICE_FETCH);
     options->rank = rks_group_rank(store->group);
     options->owners = (const int32_t *const *)store->owners;
+    options->asks = store->asks;
     options->shard_count = dataset->shard_count;
     options->schema = dataset->schema;
     options->fits = store->fit_of;
@@ -187,6 +188,7 @@ void rks_store_release(void *user)
     rks_free(store->shards);
     rks_free(store->owners);
     rks_free(store->owner_room);
+    rks_free(store->asks);
     rks_free(store->seen);
     rks_free(store->life);
     rks_dataset_free(store->dataset);
@@ -379,9 +381,12 @@ static rks_status fill_and_serve(rks_store *store, rks_group *group, rks_status 
     rks_agreed agreed;
     if (status == RKS_OK)
         status = rks_filling_copy(filling, store, err);
-    status = rks_group_agree(group, "open: own shards", status, err);
+    const uint8_t serves = status == RKS_OK && rks_store_serves_node(store);
+    const rks_fact served = rks_fact_fixed(&serves, sizeof(serves));
+    status = rks_group_agree_on(group, "open: own shards", status, &served, 1, &agreed, err);
     if (status != RKS_OK)
         return status;
+    rks_store_choose_rails(store, &agreed, 0);
     if (rks_filling_travels(store))
         status = rks_filling_exchange(filling, store, err);
     if (status == RKS_OK)

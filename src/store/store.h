@@ -30,7 +30,8 @@ struct rks_store {
     const rks_record_fit **fit_of; /* dataset number -> how its records are read; may be NULL */
     int32_t **owners;    /* dataset number -> ranks that serve it, best first, ended by -1 */
     int32_t *owner_room; /* what owners point into */
-    uint8_t *seen;       /* ranks x shards, a byte each: who sees what */
+    uint32_t *asks;      /* by rank: whom this rank asks for what that rank owns: rails.c */
+    uint8_t *seen;       /* by shard, a byte for each rank: it sees the shard */
 
     /* Units with samples: their first ids, ascending, and their places in dataset->units. */
     uint64_t *unit_first;
@@ -147,7 +148,15 @@ rks_status rks_store_open_shard(rks_store *store, const char *directory, size_t 
                                 rks_error *err);
 /* For tests: a thread for so many shards; 0: 128 again. */
 void rks_store_shards_a_thread(size_t shards);
+static inline bool rks_store_sees(const rks_store *store, uint32_t rank, size_t shard)
+{
+    return store->seen[shard * rks_group_size(store->group) + rank] != 0;
+}
 rks_status rks_store_choose_owners(rks_store *store, const rks_agreed *agreed, rks_error *err);
+/* rails.c: whom this rank asks on each other node. Each reports whether it serves all shards of its
+ * node, and chooses when all have: their reports are fact `fact`, a byte each. */
+bool rks_store_serves_node(const rks_store *store);
+void rks_store_choose_rails(rks_store *store, const rks_agreed *agreed, size_t fact);
 
 /* fill.c: the node's index, on its way to the store: from where its ids lie to the copied shards. */
 typedef struct rks_filling {

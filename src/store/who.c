@@ -43,7 +43,7 @@ static void open_neighbours(rks_store *store, const rks_agreed *agreed)
         if (rks_group_node_of(store->group, rank) != rks_group_node(store->group))
             continue;
         for (size_t i = 0; i < shards; i++) {
-            bool wanted = store->shards[i] == NULL && store->seen[rank * shards + i] != 0;
+            bool wanted = store->shards[i] == NULL && rks_store_sees(store, rank, i);
             const char *directory = wanted ? told_directory(store, paths, size, i) : NULL;
             if (directory != NULL)
                 rks_store_open_shard(store, directory, i, NULL);
@@ -60,10 +60,10 @@ static rks_status take_told(rks_store *store, const rks_agreed *agreed, rks_erro
     if (store->seen == NULL)
         return RKS_ERR_MEMORY;
     for (uint32_t rank = 0; rank < ranks; rank++) {
-        const void *seen = rks_agreed_get(agreed, rank, RKS_TELL_SEEN, NULL);
+        const uint8_t *seen = rks_agreed_get(agreed, rank, RKS_TELL_SEEN, NULL);
         used |= rks_load_u64(rks_agreed_get(agreed, rank, RKS_TELL_SLOTS, NULL));
-        if (shards > 0)
-            memcpy(store->seen + rank * shards, seen, shards);
+        for (size_t i = 0; i < shards; i++)
+            store->seen[i * ranks + rank] = seen[i];
     }
     if (used == UINT64_MAX)
         return rks_fail(err, RKS_ERR_STATE, 0, "%d stores are open on this group; close one first",
@@ -87,10 +87,9 @@ static bool is_lighter(const candidates *c, uint32_t rank, int32_t other)
 
 static void find_candidates(const rks_store *store, size_t shard, candidates *c)
 {
-    size_t shards = store->dataset->shard_count;
     c->count = 0;
     for (uint32_t rank = 0; rank < rks_group_size(store->group); rank++) {
-        if (store->seen[rank * shards + shard] == 0)
+        if (!rks_store_sees(store, rank, shard))
             continue;
         c->seers[c->count++] = rank;
         c->best[rks_group_node_of(store->group, rank)] = -1;
@@ -181,7 +180,9 @@ rks_status rks_store_choose_owners(rks_store *store, const rks_agreed *agreed, r
                     .seers = rks_alloc(ranks, sizeof(*c.seers), err),
                     .best = rks_alloc(rks_group_nodes(store->group), sizeof(*c.best), err)};
     store->owners = rks_alloc(shards, sizeof(*store->owners), err);
-    bool room = c.load != NULL && c.seers != NULL && c.best != NULL && store->owners != NULL;
+    store->asks = rks_alloc(ranks, sizeof(*store->asks), err);
+    bool room = c.load != NULL && c.seers != NULL && c.best != NULL && store->owners != NULL &&
+                store->asks != NULL;
     status = room ? RKS_OK : RKS_ERR_MEMORY;
     if (status == RKS_OK) {
         store->owner_room = rks_alloc(count_owners(store, &c), sizeof(*store->owner_room), err);

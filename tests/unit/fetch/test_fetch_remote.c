@@ -90,6 +90,29 @@ static void rows_that_were_served_before_come_the_same_again(void **state)
     rks_fetcher_close(fetcher);
 }
 
+/* Rank 3 has all shards, and stands for the owners; where it is lost, they are asked themselves. */
+static void a_rank_that_stands_for_the_owners_is_asked_first(void **state)
+{
+    (void)state;
+    static const uint32_t asks[] = {0, 3, 3, 3};
+    static const int32_t *const owners[] = {ONE, TWO, ONE};
+    rks_fetcher *fetcher = NULL;
+    serve(1, 5);
+    serve(2, 2);
+    serve(3, 7);
+    rks_fetcher_options options = world_options(0, 0, owners);
+    options.asks = asks;
+    assert_ok(rks_fetcher_open(&options, &fetcher, &err), &err);
+    fetch_and_check(fetcher, 2000, 1);
+    assert_true(rks_fetch_server_bytes(servers[3]) > 0);
+    assert_int_equal(rks_fetch_server_bytes(servers[1]) + rks_fetch_server_bytes(servers[2]), 0);
+    rks_fetch_server_close(servers[3]);
+    servers[3] = NULL;
+    fetch_and_check(fetcher, 2000, 2);
+    assert_true(rks_fetch_server_bytes(servers[1]) > 0 && rks_fetch_server_bytes(servers[2]) > 0);
+    rks_fetcher_close(fetcher);
+}
+
 static void figures_add_up_on_both_sides(void **state)
 {
     (void)state;
@@ -573,6 +596,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CONNECTED(samples_come_from_their_owners_in_order),
         CONNECTED(rows_that_were_served_before_come_the_same_again),
+        CONNECTED(a_rank_that_stands_for_the_owners_is_asked_first),
         CONNECTED(figures_add_up_on_both_sides),
         CONNECTED(fetches_started_ahead_arrive_or_are_cancelled),
         CONNECTED(a_fetcher_may_close_while_cancelled_requests_are_on_their_way),

@@ -53,6 +53,89 @@ static void one_rank_of_each_node_stands_in_for_an_owner(void **state)
     world_remove(directory);
 }
 
+/* Two ranks a node, a directory each. */
+typedef struct apart {
+    const char *directories;
+    bool no_share;
+} apart;
+
+static void fetch_all(member *m, rks_store *store)
+{
+    uint64_t ids[SAMPLES];
+    rks_batch *batch = NULL;
+    for (uint64_t i = 0; i < SAMPLES; i++)
+        ids[i] = i;
+    EXPECT_OK(rks_store_fetch(store, ids, SAMPLES, &batch, &m->err));
+    for (size_t i = 0; batch != NULL && i < SAMPLES; i++)
+        EXPECT(world_is(batch, i, i));
+    rks_batch_free(batch);
+}
+
+static void ask_rails(member *m)
+{
+    static const uint32_t asked[5][5] = {
+        {0, 1, 2, 2, 4}, {0, 1, 3, 3, 4}, {0, 0, 2, 3, 4}, {1, 1, 2, 3, 4}, {0, 0, 2, 2, 4}};
+    const apart *a = m->user;
+    char node[16];
+    rks_store_options options;
+    rks_store *store = NULL;
+    rks_store_options_default(&options);
+    options.no_share = a->no_share;
+    snprintf(node, sizeof(node), "n%u", m->rank / 2);
+    EXPECT_OK(open_group_on(m->bootstrap, node, 5000, &m->group, &m->err));
+    if (m->group == NULL)
+        return;
+    EXPECT_OK(rks_store_open(m->group, a->directories, &options, &store, &m->err));
+    if (store == NULL)
+        return;
+    for (uint32_t rank = 0; rank < 5; rank++)
+        EXPECT(store->asks[rank] == (a->no_share ? rank : asked[m->rank][rank]));
+    fetch_all(m, store);
+    rks_store_close(store, 0);
+}
+
+/* Rank 0 to 3 are a node, the others one each: they do not all ask rank 0. */
+static void ask_a_large_node(member *m)
+{
+    static const uint32_t asked[] = {1, 2, 3};
+    char node[16];
+    rks_store_options options;
+    rks_store *store = NULL;
+    rks_store_options_default(&options);
+    snprintf(node, sizeof(node), "n%u", m->rank < 4 ? 0 : m->rank);
+    EXPECT_OK(open_group_on(m->bootstrap, node, 5000, &m->group, &m->err));
+    if (m->group == NULL)
+        return;
+    EXPECT_OK(rks_store_open(m->group, m->user, &options, &store, &m->err));
+    for (uint32_t rank = 0; store != NULL && m->rank >= 4 && rank < 4; rank++)
+        EXPECT(store->asks[rank] == asked[m->rank - 4]);
+    rks_store_close(store, 0);
+}
+
+static void single_ranks_are_spread_over_a_large_node(void **state)
+{
+    (void)state;
+    char directory[64];
+    world_directory(directory);
+    world_dataset(directory, 6, false);
+    on_threads(7, ask_a_large_node, directory);
+    world_remove(directory);
+}
+
+static void a_rank_asks_the_one_at_its_place_on_each_other_node(void **state)
+{
+    (void)state;
+    char directory[64], each[96];
+    world_directory(directory);
+    snprintf(each, sizeof(each), "%s/r{rank}", directory);
+    world_dataset(each, 5, false);
+    apart a = {.directories = each};
+    on_threads(5, ask_rails, &a);
+    a.no_share = true; /* nobody has another one's shards: the owners are asked */
+    on_threads(5, ask_rails, &a);
+    world_remove(directory);
+}
+
 /* A thread each for the shards but the first; two of them are cut short. */
 static void open_damaged(member *m)
 {
@@ -100,6 +183,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_rank_of_each_node_stands_in_for_an_owner),
+        cmocka_unit_test(a_rank_asks_the_one_at_its_place_on_each_other_node),
+        cmocka_unit_test(single_ranks_are_spread_over_a_large_node),
         cmocka_unit_test(shards_are_opened_by_threads_and_the_first_damaged_one_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
