@@ -4,8 +4,9 @@
  *
  * Senders come by their places on their nodes: first those that are their nodes' first ranks, and
  * among them the nodes from the receiver's on around. So where all streams are alike, a rank takes those
- * of the ranks that have its own place on other nodes, and they take its own: few connections. A cut
- * falls on a boundary of the stream that it lies in, at or behind an even share. */
+ * of the ranks that have its own place on other nodes, which are the ones that it fetches samples from
+ * later, and which take its own: few connections. A cut falls on a boundary of the stream that it
+ * lies in, at or behind an even share. */
 #include "exchange/exchange_internal.h"
 
 #include <inttypes.h>
