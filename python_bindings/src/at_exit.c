@@ -22,6 +22,7 @@ typedef struct last_group {
 
 static last_group *last_groups;
 static pid_t last_process; /* whose they are */
+static bool is_registered; /* on_end is called at the end; of a child of fork, too */
 
 /* The thread that sees that the end takes long. */
 static pthread_t watcher;
@@ -114,13 +115,24 @@ static void on_end(int status, void *unused)
         end(last, code);
 }
 
+/* In a child of fork: groups and watcher are its parent's, and it has none of their threads. */
+static void forget_parent(void)
+{
+    pthread_mutex_init(&mutex, NULL);
+    last_groups = NULL;
+    watches = is_known = has_left = false;
+}
+
 int core_close_at_exit(rks_group *group, core_parked *parked, uint32_t silence_ms)
 {
     last_group *last = calloc(1, sizeof(*last));
-    if (last == NULL || (last_groups == NULL && on_exit(on_end, NULL) != 0)) {
+    if (last == NULL || (!is_registered && on_exit(on_end, NULL) != 0)) {
         free(last);
         return -1;
     }
+    is_registered = true;
+    if (last_process != getpid())
+        forget_parent();
     if (last_groups == NULL) {
         patience_ms = silence_ms;
         start_watcher();

@@ -278,6 +278,41 @@ def test_an_end_that_waits_for_others_is_told_before(dataset: Path, tmp_path: Pa
         assert ranks[1].wait(timeout=300) == 3
 
 
+FORKED = """
+import atexit, os, sys
+import rankstore
+from rankstore import _core, ending
+def fork():
+    child = os.fork()
+    if child > 0:
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        os.write(1, f"a child ended with {code}\\n".encode())
+        return
+    if sys.argv[1] == "at the end":  # of a group of its own
+        _core.Group(solo=True).close_at_exit()
+    else:
+        sys.exit(7)
+group = rankstore.init(silence=60)
+group.agree("words")
+if sys.argv[1] == "at the end":
+    atexit.unregister(ending._at_exit)
+    atexit.register(fork)
+    atexit.register(ending._at_exit)  # runs before it
+else:
+    fork()
+"""
+
+
+@pytest.mark.parametrize(("when", "code"), [("before", 7), ("at the end", 0)])
+def test_a_forked_child_ends_with_its_own_groups_alone(when: str, code: int, tmp_path: Path) -> None:
+    """Those of its parent, the thread that watches their end, and MPI are the parent's."""
+    script = tmp_path / "script.py"
+    script.write_text(FORKED)
+    done = subprocess.run(["mpirun", "--oversubscribe", "-n", "2", sys.executable, str(script), when], text=True, capture_output=True,
+                          timeout=300, stdin=subprocess.DEVNULL)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"a child ended with {code}\n" * 2, "")
+
+
 MPI = """
 import sys
 from mpi4py import MPI

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -22,7 +23,7 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static MPI_Comm comm = MPI_COMM_NULL; /* guarded by mutex */
 static int rank, size;
 static rks_status (*interrupted)(rks_error *err); /* the host's; set when loaded */
-static bool ours;                                 /* we initialised MPI */
+static pid_t ours;                                /* we initialised MPI, in this process; else 0 */
 static bool abandoned;                            /* something failed: never finalise */
 static int users;                                 /* open bootstraps; guarded by mutex */
 
@@ -42,7 +43,7 @@ static rks_status start_mpi(rks_error *err)
         int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided);
         if (code != MPI_SUCCESS)
             return mpi_fail(err, code, "MPI_Init_thread");
-        ours = true;
+        ours = getpid();
     } else {
         MPI_Query_thread(&provided);
     }
@@ -162,7 +163,7 @@ static void at_exit(void)
 {
     int finalized = 0;
     MPI_Finalized(&finalized);
-    if (ours && !abandoned && !finalized)
+    if (ours == getpid() && !abandoned && !finalized) /* not in a child of fork */
         MPI_Finalize();
 }
 
