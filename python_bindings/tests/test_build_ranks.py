@@ -2,6 +2,7 @@
 """Building on several ranks and in worker processes: the same dataset, and the same errors everywhere."""
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -450,6 +451,21 @@ rankstore.build([{{"i": i, "text": "x" * (i % 37)}} for i in range(300)], {str(o
     assert json.loads((out / "python.json").read_text())["dataset"] == dataset_id(out)
     with pytest.raises(rankstore.ArgumentError, match="contents|another source|source"):
         build(again[:299], out)
+
+
+def test_a_finished_dataset_is_made_durable_before_it_is_used_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever made it may have been told that it is not."""
+    build(squares(), tmp_path / "out")
+
+    def fails(_: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", fails)
+        for _ in range(2):
+            with pytest.raises(OSError, match="in place, but not durable"):
+                build(squares(), tmp_path / "out")
+    assert build(squares(), tmp_path / "out").units_resumed > 0
 
 
 def test_two_containers_write_python_json_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
