@@ -28,6 +28,9 @@ typedef struct dealing {
     rks_plan *plan;
     const rks_pack *pack;
     uint32_t world;
+    uint32_t *next;         /* of each run: where its next sample is */
+    const uint16_t **kinds; /* where the words of each begin */
+    uint64_t samples;       /* of all bins */
     uint32_t *groups; /* of each bin, in the order of batches */
     uint32_t *step;   /* the same of one step, before it is arranged */
     hand *hands;      /* a heap: the next to take a bin is first */
@@ -100,14 +103,30 @@ static void arrange_step(dealing *d, uint64_t step, uint64_t begin, uint64_t end
     }
 }
 
+/* Samples of a bin of a kind; *at: its patterns. */
+static uint32_t begin_kind(const dealing *d, uint32_t kind, const uint16_t **at)
+{
+    *at = d->kinds[kind];
+    rks_pack_number(at); /* bins */
+    return rks_pack_number(at);
+}
+
 static rks_status find_costs(dealing *d, rks_error *err)
 {
+    const rks_plan *plan = d->plan;
     const rks_pack *pack = d->pack;
-    d->costs = rks_alloc_raw(pack->kind_count, sizeof(*d->costs), err);
+    d->costs = rks_alloc(pack->kind_count, sizeof(*d->costs), err);
     if (d->costs == NULL)
         return RKS_ERR_MEMORY;
-    for (size_t i = 0; i < pack->kind_count; i++)
-        d->costs[i] = rks_pack_bin_cost(&d->plan->config, pack, pack->kinds[i].pattern);
+    for (uint32_t i = 0; i < pack->kind_count; i++) {
+        const uint16_t *at;
+        uint32_t run = (uint32_t)pack->run_count;
+        for (uint32_t left = begin_kind(d, i, &at), count; left > 0; left -= count) {
+            count = rks_pack_next_pattern(&at, &run);
+            uint32_t size = rks_pack_size(plan, plan->ids[d->next[run]]);
+            d->costs[i] += rks_pack_cost(&plan->config, size) * count;
+        }
+    }
     return RKS_OK;
 }
 
@@ -135,18 +154,53 @@ static rks_status arrange_steps(dealing *d, rks_error *err)
     return status;
 }
 
+/* Shuffles the ids of each run; finds where they begin. */
+static rks_status shuffle_runs(dealing *d, uint64_t key, const uint16_t **at, rks_error *err)
+{
+    uint32_t first = 0;
+    uint64_t done = 0;
+    rks_status status = RKS_OK;
+    for (size_t run = 0; run < d->pack->run_count && status == RKS_OK; run++) {
+        uint32_t count = rks_pack_number(at);
+        d->next[run] = first;
+        status = rks_plan_shuffle(rks_random_key(key, run), d->plan->ids + first, count, err);
+        if (status == RKS_OK)
+            status = rks_plan_pause(&done, count, err);
+        first += count;
+    }
+    return status;
+}
+
 /* The group of each bin, groups in their order. */
-static rks_status list_bins(dealing *d, rks_error *err)
+static void list_bins(dealing *d, const uint16_t *at)
 {
     const rks_pack *pack = d->pack;
-    uint64_t at = 0;
+    uint64_t bin = 0;
+    for (uint32_t i = 0; i < pack->kind_count; i++) {
+        d->kinds[i] = at;
+        uint32_t run = 0, bins = rks_pack_number(&at), samples = rks_pack_number(&at);
+        d->samples += (uint64_t)bins * samples;
+        for (uint32_t j = 0; j < bins; j++)
+            d->groups[bin++] = i;
+        while (samples > 0)
+            samples -= rks_pack_next_pattern(&at, &run);
+    }
+}
+
+/* Reads the pack's words. */
+static rks_status begin_deal(dealing *d, uint64_t members, rks_error *err)
+{
+    const rks_pack *pack = d->pack;
+    const uint16_t *at = pack->words;
+    d->next = rks_alloc_raw(pack->run_count, sizeof(*d->next), err);
     d->groups = rks_alloc_raw(pack->bins, sizeof(*d->groups), err);
-    if (d->groups == NULL)
+    d->kinds = rks_alloc_raw(pack->kind_count, sizeof(*d->kinds), err);
+    if (d->next == NULL || d->groups == NULL || d->kinds == NULL)
         return RKS_ERR_MEMORY;
-    for (size_t i = 0; i < pack->kind_count; i++)
-        for (uint32_t bin = 0; bin < pack->kinds[i].bins; bin++)
-            d->groups[at++] = (uint32_t)i;
-    return RKS_OK;
+    rks_status status = shuffle_runs(d, members, &at, err);
+    if (status == RKS_OK)
+        list_bins(d, at);
+    return status;
 }
 
 static rks_status order_bins(dealing *d, uint64_t key, rks_error *err)
@@ -176,12 +230,11 @@ static rks_status make_room_for_deal(dealing *d, rks_plan_layout *layout, uint32
     rks_plan *plan = d->plan;
     const rks_pack *pack = d->pack;
     uint64_t bins = pack->bins + pack->repeated;
-    layout->samples = layout->repeated = 0;
-    for (size_t i = 0; i < pack->kind_count; i++)
-        layout->samples += (uint64_t)pack->kinds[i].bins * pack->kinds[i].samples;
+    const uint16_t *at;
+    layout->repeated = 0;
     for (uint64_t i = 0; i < pack->repeated; i++)
-        layout->repeated += pack->kinds[d->groups[repeated_bin(d, i)]].samples;
-    layout->samples += layout->repeated;
+        layout->repeated += begin_kind(d, d->groups[repeated_bin(d, i)], &at);
+    layout->samples = d->samples + layout->repeated;
     if (layout->samples > UINT32_MAX)
         return rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
                         "plan: 2^32 samples or more, repeats included");
@@ -201,25 +254,26 @@ static rks_status make_room_for_deal(dealing *d, rks_plan_layout *layout, uint32
     return RKS_OK;
 }
 
-/* next[run]: the position of the next sample of that run. */
-static rks_status deal_ids(const dealing *d, uint32_t *next, uint32_t *dealt, rks_error *err)
+static rks_status deal_ids(const dealing *d, uint32_t *dealt, rks_error *err)
 {
     const rks_pack *pack = d->pack;
     const uint32_t *ids = d->plan->ids;
-    uint32_t *starts = d->plan->starts;
+    uint32_t *starts = d->plan->starts, *next = d->next;
     uint32_t at = 0;
     uint64_t done = 0;
     for (uint64_t bin = 0; bin < pack->bins; bin++) {
-        const rks_pack_kind *group = &pack->kinds[d->groups[bin]];
+        const uint16_t *words;
+        uint32_t run = (uint32_t)pack->run_count;
+        uint32_t end = at + begin_kind(d, d->groups[bin], &words);
         starts[bin] = at;
-        for (uint32_t p = group->pattern; p != RKS_PACK_NONE; p = pack->patterns[p].before) {
-            const rks_pack_pattern *pattern = &pack->patterns[p];
-            const uint32_t *from = ids + next[pattern->run];
-            next[pattern->run] += pattern->count;
-            for (uint32_t i = 0; i < pattern->count; i++)
+        while (at < end) {
+            uint32_t count = rks_pack_next_pattern(&words, &run);
+            const uint32_t *from = ids + next[run];
+            next[run] += count;
+            for (uint32_t i = 0; i < count; i++)
                 dealt[at++] = from[i];
         }
-        rks_status status = rks_plan_pause(&done, group->samples, err);
+        rks_status status = rks_plan_pause(&done, end - starts[bin], err);
         if (status != RKS_OK)
             return status;
     }
@@ -247,18 +301,11 @@ static void keep_ids(rks_plan *plan, uint32_t *ids, uint64_t count)
 static rks_status deal(dealing *d, rks_plan_layout *layout, rks_error *err)
 {
     rks_plan *plan = d->plan;
-    const rks_pack *pack = d->pack;
     uint32_t *dealt = NULL;
     rks_status status = make_room_for_deal(d, layout, &dealt, err);
     if (status != RKS_OK)
         return status;
-    uint32_t *next = rks_alloc_raw(pack->run_count, sizeof(*next), err);
-    status = next == NULL ? RKS_ERR_MEMORY : RKS_OK;
-    for (size_t run = 0; run < pack->run_count && status == RKS_OK; run++)
-        next[run] = pack->runs[run].first;
-    if (status == RKS_OK)
-        status = deal_ids(d, next, dealt, err);
-    rks_free(next);
+    status = deal_ids(d, dealt, err);
     if (status != RKS_OK) {
         rks_usage_sub(RKS_MEMORY_PLAN, layout->samples * sizeof(*dealt));
         rks_free(dealt);
@@ -331,17 +378,7 @@ rks_status rks_pack_deal(rks_plan *plan, rks_plan_layout *layout, uint32_t world
                          uint64_t bins, rks_error *err)
 {
     dealing d = {.plan = plan, .pack = layout->pack, .world = world};
-    rks_status status = RKS_OK;
-    uint64_t done = 0;
-    for (size_t run = 0; run < d.pack->run_count && status == RKS_OK; run++) {
-        uint32_t first = d.pack->runs[run].first, end = d.pack->runs[run + 1].first;
-        status =
-            rks_plan_shuffle(rks_random_key(members, run), plan->ids + first, end - first, err);
-        if (status == RKS_OK)
-            status = rks_plan_pause(&done, end - first, err);
-    }
-    if (status == RKS_OK)
-        status = list_bins(&d, err);
+    rks_status status = begin_deal(&d, members, err);
     if (status == RKS_OK && plan->config.balance == NULL)
         status = order_bins(&d, bins, err);
     if (status == RKS_OK)
@@ -349,6 +386,8 @@ rks_status rks_pack_deal(rks_plan *plan, rks_plan_layout *layout, uint32_t world
     if (status == RKS_OK && plan->config.balance != NULL)
         status = deal_again(&d, layout, bins, err);
     rks_free(d.bins);
+    rks_free(d.next);
+    rks_free(d.kinds);
     rks_free(d.groups);
     rks_free(d.step);
     rks_free(d.hands);

@@ -57,14 +57,9 @@ void rks_pack_free(rks_pack *pack)
 {
     if (pack == NULL)
         return;
-    rks_usage_sub(RKS_MEMORY_PLAN, pack->run_room * sizeof(*pack->runs) +
-                                       pack->pattern_room * sizeof(*pack->patterns) +
-                                       pack->group_room * sizeof(*pack->groups) +
-                                       pack->kind_count * sizeof(*pack->kinds));
-    rks_free(pack->runs);
-    rks_free(pack->patterns);
-    rks_free(pack->groups);
-    rks_free(pack->kinds);
+    rks_pack_free_making(pack);
+    rks_usage_sub(RKS_MEMORY_PLAN, pack->word_count * sizeof(*pack->words));
+    rks_free(pack->words);
     rks_free(pack);
 }
 
@@ -185,56 +180,15 @@ rks_status rks_pack_begin(const rks_plan *plan, const rks_plan_base *base, uint3
     return status;
 }
 
-/* Gives back room that nothing was put into. */
-static rks_status shrink(void **things, size_t count, size_t *room, size_t size, rks_error *err)
-{
-    if (count == *room)
-        return RKS_OK;
-    void *less = rks_realloc(*things, count, size, err);
-    if (less == NULL)
-        return RKS_ERR_MEMORY;
-    rks_usage_sub(RKS_MEMORY_PLAN, (*room - count) * size);
-    *things = less;
-    *room = count;
-    return RKS_OK;
-}
-
-static rks_status make_kinds(rks_pack *pack, rks_error *err)
-{
-    pack->kinds = rks_alloc_raw(pack->group_count, sizeof(*pack->kinds), err);
-    if (pack->kinds == NULL)
-        return RKS_ERR_MEMORY;
-    pack->kind_count = pack->group_count;
-    rks_usage_add(RKS_MEMORY_PLAN, pack->kind_count * sizeof(*pack->kinds));
-    for (size_t i = 0; i < pack->kind_count; i++) {
-        const rks_pack_group *group = &pack->groups[i];
-        pack->kinds[i] = (rks_pack_kind){group->pattern, group->bins, group->samples};
-    }
-    rks_usage_sub(RKS_MEMORY_PLAN, pack->group_room * sizeof(*pack->groups));
-    rks_free(pack->groups);
-    pack->groups = NULL;
-    pack->group_count = pack->group_room = 0;
-    return RKS_OK;
-}
-
 rks_status rks_pack_keep(rks_plan_layout *layout, const rks_plan_base *base, rks_pack *pack,
                          rks_error *err)
 {
-    void *runs = pack->runs, *patterns = pack->patterns;
     rks_pack_free(layout->pack);
     layout->pack = pack;
     layout->count = 0;
     layout->base = base->count;
     layout->batches = pack->steps * pack->slots;
-    rks_status status = make_kinds(pack, err);
-    if (status == RKS_OK)
-        status = shrink(&patterns, pack->pattern_count, &pack->pattern_room,
-                        sizeof(*pack->patterns), err);
-    if (status == RKS_OK)
-        status = shrink(&runs, pack->run_count + 1, &pack->run_room, sizeof(*pack->runs), err);
-    pack->patterns = patterns;
-    pack->runs = runs;
-    return status;
+    return rks_pack_make_kinds(pack, err);
 }
 
 rks_status rks_pack_lay_out(const rks_plan *plan, const rks_plan_base *base, uint32_t world,

@@ -5,6 +5,7 @@
  *   base (sorted ids) ──► runs: positions of equal size
  *   histogram of runs ──► groups: bins that hold the same numbers of samples of the same sizes
  *   groups            ──► steps of bins of like cost, costliest first (pack.c, pack_tail.c)
+ *   runs, groups      ──► words: all that epochs need of them, in a quarter of the memory (kinds.c)
  *   seed, epoch       ──► ids shuffled within runs and dealt into the bins (deal.c)
  *
  * All but the last line depends on lengths alone, so it is made once. A bin's samples are a chain
@@ -16,6 +17,9 @@
 #include "plan/inside.h"
 
 enum { RKS_PACK_NONE = UINT32_MAX };
+
+/* Words: kinds.c. */
+enum { RKS_PACK_WIDE = UINT16_MAX, RKS_PACK_FEW = 8, RKS_PACK_NEAR = 4096 };
 
 typedef struct rks_pack_run {
     uint32_t size;  /* room that each sample needs in a bin */
@@ -37,20 +41,15 @@ typedef struct rks_pack_group {
     uint32_t next;    /* while bins are filled: another group with that room */
 } rks_pack_group;
 
-/* What epochs need of a group. */
-typedef struct rks_pack_kind {
-    uint32_t pattern, bins, samples;
-} rks_pack_kind;
-
 struct rks_pack {
     rks_pack_run *runs; /* largest first; one more tells where the last one ends */
     size_t run_count, run_room;
     rks_pack_pattern *patterns;
     size_t pattern_count, pattern_room;
-    rks_pack_group *groups; /* costliest first; NULL once there are kinds */
+    rks_pack_group *groups; /* costliest first */
     size_t group_count, group_room;
-    rks_pack_kind *kinds; /* of a layout: its groups */
-    size_t kind_count;
+    uint16_t *words; /* of a layout: kinds.c; runs, patterns and groups are NULL then */
+    size_t word_count, kind_count;
     uint64_t bins;     /* that are delivered, repeats not included */
     uint64_t repeated; /* bins of the last step that come a second time */
     uint64_t slots;    /* batches of an optimizer step: ranks * micro-batches */
@@ -113,9 +112,36 @@ rks_status rks_pack_begin(const rks_plan *plan, const rks_plan_base *base, uint3
 void rks_pack_settle(const rks_plan_config *config, rks_pack *pack);
 /* What a bin costs whose last pattern is `pattern`. */
 rks_u128 rks_pack_bin_cost(const rks_plan_config *config, const rks_pack *pack, uint32_t pattern);
-/* Makes it the layout's, also if it fails. What only making it takes is freed. */
+/* Makes it the layout's, also if it fails. */
 rks_status rks_pack_keep(rks_plan_layout *layout, const rks_plan_base *base, rks_pack *pack,
                          rks_error *err);
+
+/* kinds.c */
+/* Makes the words; frees runs, patterns and groups, which become kinds. */
+rks_status rks_pack_make_kinds(rks_pack *pack, rks_error *err);
+void rks_pack_free_making(rks_pack *pack);
+
+/* A number of the words. */
+static inline uint32_t rks_pack_number(const uint16_t **at)
+{
+    const uint16_t *word = *at;
+    bool is_wide = *word == RKS_PACK_WIDE;
+    *at += is_wide ? 3 : 1;
+    return is_wide ? word[1] | (uint32_t)word[2] << 16 : *word;
+}
+
+/* The count of the next pattern of a kind; *run: that of the pattern before it, run_count of the
+ * first one, becomes its run. */
+static inline uint32_t rks_pack_next_pattern(const uint16_t **at, uint32_t *run)
+{
+    uint32_t word = *(*at)++, count = word % RKS_PACK_FEW;
+    if (count > 0) {
+        *run += word / RKS_PACK_FEW - RKS_PACK_NEAR; /* may wrap around */
+        return count;
+    }
+    *run = rks_pack_number(at);
+    return rks_pack_number(at);
+}
 
 /* best_fit.c: runs -> groups, in no order, some of them without bins. */
 rks_status rks_pack_fit(rks_pack *pack, uint32_t capacity, rks_error *err);

@@ -457,6 +457,80 @@ static void each_failing_allocation_is_an_error_and_leaks_nothing(void **state)
     }
 }
 
+/* Each sample lies in one bin, and no bin is above the capacity. */
+static void check_bins_of(const uint32_t *lengths, uint64_t count, uint32_t capacity)
+{
+    rks_plan_options options;
+    rks_plan *plan;
+    rks_plan_options_default(&options);
+    options.strategy = "pack";
+    options.capacity = capacity;
+    options.world = 2;
+    uint8_t *seen = calloc(count, 1);
+    uint64_t all = 0;
+    assert_ok(rks_plan_create(lengths, count, NULL, &options, &plan, &err), &err);
+    for (uint64_t slot = 0; slot < 2 * steps_of(plan, 1); slot++) {
+        const uint32_t *ids;
+        size_t samples;
+        uint64_t sum = 0;
+        assert_ok(rks_plan_batch(plan, 1, slot / 2, slot % 2, &ids, &samples, &err), &err);
+        for (size_t i = 0; i < samples; i++) {
+            assert_int_equal(seen[ids[i]]++, 0);
+            sum += lengths[ids[i]];
+        }
+        assert_in_range(sum, 1, capacity);
+        all += samples;
+    }
+    assert_int_equal(all, count);
+    rks_plan_free(plan);
+    free(seen);
+}
+
+/* runs, bins and samples of a bin above 2^16, and runs that are far apart in a bin */
+static void counts_may_be_large(void **state)
+{
+    enum { COUNT = 200000 };
+    (void)state;
+    uint32_t *lengths = malloc(COUNT * sizeof(*lengths));
+    for (uint32_t i = 0; i < COUNT; i++)
+        lengths[i] = 1;
+    check_bins_of(lengths, COUNT, 2);
+    check_bins_of(lengths, COUNT, 100000);
+    check_bins_of(lengths, COUNT, 70001);
+    for (uint32_t i = 0; i < COUNT; i++)
+        lengths[i] = 1 + i % 20000;
+    check_bins_of(lengths, COUNT, 20001);
+    lengths[7] = 60000;
+    check_bins_of(lengths, COUNT, 60000);
+    free(lengths);
+}
+
+/* 20,000 samples of which hardly two bins are alike */
+static void a_small_plan_takes_12_bytes_a_sample(void **state)
+{
+    enum { COUNT = 20000 };
+    static uint32_t lengths[COUNT];
+    (void)state;
+    rks_random random = {23};
+    for (size_t i = 0; i < COUNT; i++) {
+        uint32_t power = below(&random, 7);
+        lengths[i] = ((32 + below(&random, 32)) << power) + below(&random, 1u << power);
+    }
+    rks_plan_options options;
+    rks_plan *plan;
+    const uint32_t *ids;
+    size_t count;
+    rks_plan_options_default(&options);
+    options.strategy = "pack";
+    options.capacity = 8192;
+    options.world = 8;
+    uint64_t before = counted_memory();
+    assert_ok(rks_plan_create(lengths, COUNT, NULL, &options, &plan, &err), &err);
+    assert_ok(rks_plan_batch(plan, 1, 0, 0, &ids, &count, &err), &err);
+    assert_in_range(counted_memory() - before, 8 * COUNT, 12 * COUNT);
+    rks_plan_free(plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -471,6 +545,8 @@ int main(void)
         cmocka_unit_test(costs_of_one_ratio_make_one_plan),
         cmocka_unit_test(a_polynomial_cost_balances_padded_batches),
         cmocka_unit_test(a_state_inside_an_optimizer_step_is_refused),
+        cmocka_unit_test(counts_may_be_large),
+        cmocka_unit_test(a_small_plan_takes_12_bytes_a_sample),
         cmocka_unit_test(each_failing_allocation_is_an_error_and_leaks_nothing),
     };
     fill_many();
