@@ -39,31 +39,48 @@ static void build_rank(member *m)
     EXPECT_OK(rks_build(m->group, sources, 1, target, &options, NULL, &m->err));
 }
 
+/* The system itself may take pages back at any time, and keeps those that it is just reading: what
+ * holds in one of several tries is the build's work. A build that does the opposite fails in all. */
+enum { TRIES = 6 };
+
 static void what_was_not_in_memory_leaves_it(void **state)
 {
     (void)state;
     for (uint32_t ranks = 1; ranks <= 2; ranks++) {
-        if (!pages_drop(file))
-            skip();
-        on_threads(ranks, build_rank, NULL);
-        assert_true(pages_resident(file) <= 2 << 20); /* of 8 MB: the first piece, edges of units */
+        uint64_t left = UINT64_MAX;
+        for (int i = 0; i < TRIES && left > 2 << 20; i++) {
+            if (!pages_drop(file))
+                skip();
+            on_threads(ranks, build_rank, NULL);
+            left = pages_resident(file);
+        }
+        assert_true(left <= 2 << 20); /* of 8 MB: the first piece, edges of units */
     }
 }
 
-static void what_was_in_memory_stays(void **state)
+static void read_file(void)
 {
-    (void)state;
     char piece[4096];
     FILE *input = fopen(file, "r");
     assert_non_null(input);
     while (fread(piece, 1, sizeof(piece), input) > 0)
         ;
     assert_int_equal(fclose(input), 0);
-    uint64_t before = pages_resident(file);
-    if (before == UINT64_MAX)
-        skip();
-    on_threads(1, build_rank, NULL);
-    assert_true(pages_resident(file) >= before);
+}
+
+static void what_was_in_memory_stays(void **state)
+{
+    (void)state;
+    uint64_t before = 1, after = 0;
+    for (int i = 0; i < TRIES && after < before; i++) {
+        read_file();
+        before = pages_resident(file);
+        if (before == UINT64_MAX)
+            skip();
+        on_threads(1, build_rank, NULL);
+        after = pages_resident(file);
+    }
+    assert_true(after >= before);
 }
 
 int main(void)

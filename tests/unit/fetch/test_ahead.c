@@ -138,12 +138,18 @@ static void what_was_asked_for_is_not_counted_twice(void **state)
     (void)state;
     uint64_t known = 0;
     rks_fetcher *fetcher = world_fetcher(7, NULL);
-    if (!make_cold(fetcher) || !rks_disk_bytes_of_thread(&known))
-        skip();
-    rks_ahead *ahead = begin(fetcher, 0);
-    assert_true(rks_ahead_push(ahead, ids, IDS, true));
-    (void)rks_ahead_settle(ahead);
-    rks_fetch_stats before = stats_of(fetcher);
+    rks_ahead *ahead = NULL;
+    rks_fetch_stats before = {0};
+    /* The system keeps pages that it is just reading or writing: then there may be nothing to ask for. */
+    for (int i = 0; i < 20 && before.disk_bytes == 0; i++) {
+        rks_ahead_close(ahead);
+        if (!make_cold(fetcher) || !rks_disk_bytes_of_thread(&known))
+            skip();
+        ahead = begin(fetcher, 0);
+        assert_true(rks_ahead_push(ahead, ids, IDS, true));
+        (void)rks_ahead_settle(ahead);
+        before = stats_of(fetcher);
+    }
     assert_true(before.disk_bytes > 0);
     for (uint32_t i = 0; i < IDS; i++) { /* some wait for what is on its way */
         rks_wanted wanted = world_wanted(ids[i]);
