@@ -400,7 +400,6 @@ static void a_hello_that_is_sent_again_displaces_nobody(void **state)
     mesh_close(&m);
 }
 
-/* Where the whole room is less than the flood. */
 /* As many as one likes, which this rank has heard before: each counted then, and counts no more. */
 static void hellos_that_were_heard_before_displace_nobody(void **state)
 {
@@ -437,6 +436,7 @@ static void hellos_that_were_heard_before_displace_nobody(void **state)
     mesh_close(&m);
 }
 
+/* Where the whole room is less than the flood. */
 static void a_flood_of_silent_connections_displaces_no_rank(void **state)
 {
     (void)state;
