@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -31,22 +32,35 @@ static void *try_path(const char *path)
     return dlopen(path, RTLD_NOW | RTLD_GLOBAL);
 }
 
-/* The folder of this library, or of the program that it is part of; false: it is not known. The
- * program's own name would not do: found by PATH it has no folder. */
-static bool own_folder(char folder[PATH_MAX])
+/* The folder of this library, or of the program that it is part of, and whose that is; false: it is
+ * not known. The program's own name would not do: found by PATH it has no folder. */
+static bool own_folder(char folder[PATH_MAX], uid_t *owner)
 {
+    struct stat file;
     Dl_info self;
     if (dladdr((void *)(uintptr_t)rks_mpi_load, &self) == 0 || self.dli_fname == NULL)
         return false;
     bool has_path = strchr(self.dli_fname, '/') != NULL;
     if (realpath(has_path ? self.dli_fname : "/proc/self/exe", folder) == NULL)
         return false;
+    if (stat(folder, &file) != 0)
+        return false;
+    *owner = file.st_uid;
     *strrchr(folder, '/') = '\0';
     return true;
 }
 
+/* A folder further up may be anybody's, as /tmp is. */
+static bool belongs_to(uid_t owner, const char *path)
+{
+    struct stat file;
+    return stat(path, &file) == 0 &&
+           (file.st_uid == 0 || file.st_uid == geteuid() || file.st_uid == owner);
+}
+
 /* Where the user says, else beside this library: there, as it is installed beside a program, or as
- * it is built. Never in the working directory or along a search path. */
+ * it is built, if folder and file belong to root, to this user or to the library's owner. Never in
+ * the working directory or along a search path. */
 static void *find_module(void)
 {
     static const char *const places[] = {"/", "/../lib/", "/../share/rankstore/",
@@ -54,14 +68,18 @@ static void *find_module(void)
                                          "/../../../src/mpi/"};
     const char *named = getenv("RKS_MPI_MODULE");
     char folder[PATH_MAX], path[PATH_MAX + 64];
+    uid_t owner;
     void *module = NULL;
     if (named != NULL)
         return try_path(named);
-    if (!own_folder(folder))
+    if (!own_folder(folder, &owner))
         return NULL;
     for (size_t i = 0; module == NULL && i < sizeof(places) / sizeof(places[0]); i++) {
-        snprintf(path, sizeof(path), "%s%s%s", folder, places[i], NAME);
-        module = access(path, F_OK) == 0 ? try_path(path) : NULL;
+        snprintf(path, sizeof(path), "%s%s", folder, places[i]);
+        if (!belongs_to(owner, path))
+            continue;
+        strcat(path, NAME);
+        module = belongs_to(owner, path) ? try_path(path) : NULL;
     }
     return module;
 }
