@@ -6,11 +6,13 @@
  * N (k + 1) / n. Of the draws that may come, the one whose end is earliest is next, which keeps all
  * of these bounds (Liu and Layland 1973; as Pfair schedules of one processor). Of equal ends, the
  * draw that has been ready for longest is next. So after any number of draws each source has had
- * its share, give or take one draw.
+ * its share, give or take one draw, if each has at least one of RING draws. Ends that are further
+ * away count as the ring's: the draws of rarer sources come as early as that allows, together, and
+ * others wait for as many of them as there are. To change this is to change plans: their version.
  *
  * There are two ways to the same order:
  *   turns   position by position: which sources become ready, and which of these is next. This is
- *           the law. Ends that are further away than a ring count as the ring's end.
+ *           the law.
  *   blocks  end by end: draws sorted by their ends, a block of positions at a time, each of which
  *           then takes the first free position from its beginning on. This takes half of the time,
  *           since hardly anything in it waits for what came before. It gives up if ends that count

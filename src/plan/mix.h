@@ -176,7 +176,8 @@ void rks_mix_free_changes(rks_mix_change *changes, size_t count);
 rks_status rks_mix_sequence(rks_plan *plan, uint64_t key, rks_error *err);
 
 /* merge.c: merges `sources` lists, one after the other in `lists`, into `merged`: after any number
- * of entries each list has had its share of them, give or take one. `counts`: of each list. */
+ * of entries each list has had its share of them, give or take one, if each has at least one of
+ * 4,096 entries. `counts`: of each list. */
 rks_status rks_mix_merge(const uint32_t *lists, const uint64_t *counts, size_t sources,
                          uint32_t *merged, rks_error *err);
 /* The same in both ways that it goes. *merges: false if blocks cannot do it; `merged` is then to be

@@ -115,6 +115,21 @@ static void test_sources_are_even(void **state)
     end(&m);
 }
 
+/* the same of more sources than blocks take, each of which has one of 4,096 draws at least */
+static void test_many_sources_are_even(void **state)
+{
+    (void)state;
+    merged m = {.sources = SOURCES};
+    rks_random random = {5};
+    for (size_t i = 0; i < m.sources; i++)
+        m.counts[i] = 15 + (i == 7 ? 10000 : rks_random_next(&random) % 30);
+    merge(&m);
+    assert_false(m.merges);
+    assert_true(m.all < 15 * 4096);
+    assert_even(&m);
+    end(&m);
+}
+
 /* ends that count as the ring's, those that may or may not, and those that come too early */
 static void test_rare_sources(void **state)
 {
@@ -170,6 +185,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_blocks_are_as_turns), cmocka_unit_test(test_sources_are_even),
+        cmocka_unit_test(test_many_sources_are_even),
         cmocka_unit_test(test_rare_sources),        cmocka_unit_test(test_hardly_any_draws),
         cmocka_unit_test(test_memory_fails),
     };
