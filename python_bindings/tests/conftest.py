@@ -75,10 +75,11 @@ def kept() -> Iterator[Kept]:
 @pytest.fixture
 def ranks(tmp_path: Path, kept: Kept) -> Callable[..., list[subprocess.CompletedProcess[str]]]:
     """Runs a script's text as `world` ranks that find each other as torchrun's do; returns what each printed and ended with.
-    `warm`: a statement that imports what the script will; it is not run anew by each rank (warm.py), unless RKS_TEST_ALL is set."""
+    `warm`: a statement that imports what the script will, torch at least, over which ranks meet; it is not run anew by each rank
+    (warm.py), unless RKS_TEST_ALL is set."""
 
     def run(world: int, script: str, *arguments: str, timeout: float = 400, env: dict[str, str] | None = None,
-            check: bool = True, warm: str | None = None) -> list[subprocess.CompletedProcess[str]]:
+            check: bool = True, warm: str | None = "import numpy, torch.distributed") -> list[subprocess.CompletedProcess[str]]:
         path = tmp_path / "script.py"
         path.write_text(script)
         port = free_port()

@@ -220,6 +220,7 @@ def test_an_interrupted_append_goes_on(tmp_path: Path) -> None:
 def test_generations_on_several_ranks(tmp_path: Path, own: str) -> None:
     """Appended by three ranks, opened by two; each generation by all of them."""
     launched(3, f"""
+import torch  # once, not by each rank
 def main(group):
     for k in range(3):
         rows = [{{"i": i}} for i in range(k * 100, k * 100 + 40)]
