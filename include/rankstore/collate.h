@@ -106,6 +106,30 @@ RKS_API const uint32_t *rks_arrays_lengths(const rks_arrays *arrays);
 RKS_API const rks_piece *rks_arrays_pieces(const rks_arrays *arrays, size_t *count);
 RKS_API void rks_arrays_free(rks_arrays *arrays); /* NULL is accepted */
 
+/* ---- arenas: memory of the caller's, in which arrays lie ------------------------------------- */
+
+/* For memory that is pinned for a GPU, which takes long to make: batches of an epoch lie in few arenas,
+ * one behind the other. Any thread.
+ *
+ * The library never asks the caller for memory: a batch for which no arena is free lies in memory of
+ * the library's, and rks_arenas_wanted tells what it lacked. So the library's threads wait for nobody,
+ * and a caller that can make no arena loses speed alone. */
+typedef struct rks_arenas rks_arenas;
+RKS_API rks_status rks_arenas_create(rks_arenas **arenas, rks_error *err);
+/* The bytes that the last batch without an arena lacked: a power of two, of 64 KiB at least. 0: none
+ * lacked one since the last call, or arenas that are in use would, with it, be more than batches
+ * needed at once so far, or the arenas have ended. */
+RKS_API size_t rks_arenas_wanted(rks_arenas *arenas);
+/* memory[bytes], of 64 KiB at least, is the library's until it calls done(user), once, perhaps in this
+ * call already, from any thread: it may wait for nothing and may not call the library. It comes when
+ * arenas are more than batches needed at once, and when the epoch is closed and the arrays in it are
+ * freed. Counted as RKS_MEMORY_PINNED. The memory of arrays that are freed holds the next ones: nothing,
+ * a GPU's copy included, may still read it. After an error `done` is not called. */
+RKS_API rks_status rks_arenas_add(rks_arenas *arenas, void *memory, size_t bytes,
+                                  void (*done)(void *user), void *user, rks_error *err);
+/* Ends them: no more arrays lie there. Those that do stay valid. NULL is accepted. */
+RKS_API void rks_arenas_free(rks_arenas *arenas);
+
 #ifdef __cplusplus
 }
 #endif

@@ -46,6 +46,10 @@ typedef struct rks_epoch_options {
     /* Batches come as arrays, from rks_epoch_next_arrays alone, made by threads ahead of time.
      * Copied; NULL: as samples, from rks_epoch_next. */
     const rks_collate_options *collate;
+    /* Where its arrays lie as long as an arena is free; of this epoch alone: its close, or a failed
+     * open, ends them. The epoch holds them: rks_arenas_free may come before its close. NULL: memory of the library's.
+     * RKS_ERR_ARGUMENT without `collate`. */
+    rks_arenas *arenas;
 } rks_epoch_options;
 
 RKS_API void rks_epoch_options_default(rks_epoch_options *options);

@@ -2,7 +2,7 @@
  *
  * arrays.c: samples into arrays, in two walks: the first finds how large the arrays are, the second
  * fills them, padding included, from their first byte to their last. All arrays of a batch lie in
- * one block:
+ * one block or arena:
  *
  *   rks_arrays | an rks_array each | offsets of the packed ones | ids | lengths | pieces | items ...
  *
@@ -18,7 +18,9 @@
 struct rks_arrays {
     rks_collate *collate; /* holds a reference: names and types */
     rks_blocks *pool;     /* holds a reference */
-    rks_block *block;     /* that this lies in */
+    rks_block *block;     /* that this lies in; NULL: in an arena */
+    rks_lent lent;        /* of the collate's arenas */
+    size_t bytes;         /* that all of it takes */
     size_t count, samples;
     uint64_t *ids;
     uint32_t *lengths;
@@ -178,6 +180,24 @@ static rks_status place_arrays(rks_collate_walk *r, rks_array *list, uint64_t *p
     return RKS_OK;
 }
 
+/* `size` bytes at a multiple of RKS_BLOCK_ALIGN: `place` has them from an arena or a block. NULL:
+ * RKS_ERR_MEMORY. */
+static uint8_t *take_memory(rks_collate *collate, rks_blocks *pool, size_t size, rks_arrays *place,
+                            rks_error *err)
+{
+    *place = (rks_arrays){.collate = collate, .pool = pool, .bytes = size};
+    if (collate->arenas != NULL)
+        place->lent = rks_arenas_take(collate->arenas, size);
+    if (place->lent.arena != NULL)
+        return place->lent.data;
+    place->block = rks_blocks_take(pool, size, err);
+    if (place->block != NULL)
+        place->bytes = place->block->bytes;
+    else if (collate->arenas != NULL)
+        rks_arenas_give(collate->arenas, &place->lent);
+    return place->block == NULL ? NULL : place->block->data;
+}
+
 static rks_status allocate_arrays(rks_collate_walk *r, rks_collate *collate, rks_blocks *pool,
                                   rks_arrays **arrays, rks_error *err)
 {
@@ -196,28 +216,30 @@ static rks_status allocate_arrays(rks_collate_walk *r, rks_collate *collate, rks
     (void)place_part(&end, 8, samples * sizeof(uint32_t), &lengths);
     (void)place_part(&end, 8, piece_count * sizeof(rks_piece), &pieces);
     rks_status status = place_arrays(r, list, places, &end, err);
-    rks_block *block = status == RKS_OK ? rks_blocks_take(pool, (size_t)end, err) : NULL;
-    if (block == NULL) {
+    rks_arrays place;
+    uint8_t *data = status == RKS_OK ? take_memory(collate, pool, (size_t)end, &place, err) : NULL;
+    if (data == NULL) {
         rks_free(list);
         return status == RKS_OK ? RKS_ERR_MEMORY : status;
     }
-    rks_arrays *made = (rks_arrays *)(void *)block->data;
-    *made = (rks_arrays){.collate = collate, .pool = pool, .block = block, .count = count};
+    rks_arrays *made = (rks_arrays *)(void *)data;
+    *made = place;
     rks_collate_hold(collate);
     rks_blocks_hold(pool);
+    made->count = count;
     made->samples = samples;
-    made->ids = (uint64_t *)(void *)(block->data + ids);
-    made->lengths = (uint32_t *)(void *)(block->data + lengths);
-    made->pieces = (rks_piece *)(void *)(block->data + pieces);
+    made->ids = (uint64_t *)(void *)(data + ids);
+    made->lengths = (uint32_t *)(void *)(data + lengths);
+    made->pieces = (rks_piece *)(void *)(data + pieces);
     made->piece_count = piece_count;
     if (piece_count > 0)
         memcpy(made->pieces, r->source->pieces, piece_count * sizeof(rks_piece));
     memcpy(made->list, list, count * sizeof(*list));
     for (size_t f = 0; f < count; f++) {
-        made->list[f].data = r->extents[f].data = block->data + places[f];
+        made->list[f].data = r->extents[f].data = data + places[f];
         if (!collate->fields[f].pack)
             continue;
-        r->extents[f].offsets = (int64_t *)(void *)(block->data + offsets);
+        r->extents[f].offsets = (int64_t *)(void *)(data + offsets);
         r->extents[f].offsets[0] = 0;
         made->list[f].offsets = r->extents[f].offsets;
         offsets += each;
@@ -283,9 +305,13 @@ void rks_arrays_free(rks_arrays *arrays)
 {
     if (arrays == NULL)
         return;
+    rks_collate *collate = arrays->collate;
     rks_blocks *pool = arrays->pool;
-    rks_collate_release(arrays->collate);
-    rks_blocks_give(pool, arrays->block);
+    rks_lent lent = arrays->lent;
+    rks_blocks_give(pool, arrays->block); /* from here on `arrays` is gone */
+    if (collate->arenas != NULL)
+        rks_arenas_give(collate->arenas, &lent);
+    rks_collate_release(collate);
     rks_blocks_release(pool);
 }
 
@@ -332,5 +358,5 @@ const rks_piece *rks_arrays_pieces(const rks_arrays *arrays, size_t *count)
 
 uint64_t rks_arrays_memory(const rks_arrays *arrays)
 {
-    return arrays->block->bytes;
+    return arrays->bytes;
 }

@@ -6,7 +6,7 @@
 #define RKS_COLLATE_COLLATE_H
 
 #include "base/blocks.h"
-#include "rankstore/collate.h"
+#include "collate/arenas.h"
 #include "shard/record.h"
 
 /* Options that were checked against a schema and copied. Read-only, so any number of threads. */
@@ -18,6 +18,12 @@ rks_status rks_collate_create(const rks_schema *schema, const rks_collate_option
                               rks_collate **collate, rks_error *err);
 void rks_collate_hold(rks_collate *collate);
 void rks_collate_release(rks_collate *collate); /* the last one frees it; NULL is accepted */
+
+/* From now on its arrays lie there where an arena is free; it holds them. Before the first
+ * rks_collate_run. */
+void rks_collate_use(rks_collate *collate, rks_arenas *arenas);
+/* NULL: it uses none. */
+rks_arenas *rks_collate_arenas(const rks_collate *collate);
 
 /* Is the layout rows? */
 bool rks_collate_has_rows(const rks_collate *collate);
@@ -45,13 +51,14 @@ typedef struct rks_collate_source {
     void *user;
 } rks_collate_source;
 
-/* Arrays of all samples in memory of the pool; the caller fills ids and lengths. Sizes that no
- * memory holds are RKS_ERR_MEMORY, before anything is allocated. */
+/* Arrays of all samples in an arena, or else in memory of the pool; the caller fills ids and lengths,
+ * and has entered the arenas until then. Sizes that no memory holds are RKS_ERR_MEMORY, before
+ * anything is allocated. */
 rks_status rks_collate_run(rks_collate *collate, const rks_collate_source *source, rks_blocks *pool,
                            rks_arrays **arrays, rks_error *err);
 uint64_t *rks_arrays_ids_room(rks_arrays *arrays);
 uint32_t *rks_arrays_lengths_room(rks_arrays *arrays);
-/* Bytes of the block that holds them. */
+/* Bytes that they take. */
 uint64_t rks_arrays_memory(const rks_arrays *arrays);
 
 #endif

@@ -44,6 +44,7 @@ struct rks_collate {
     uint32_t count;
     uint32_t columns; /* of the schema */
     rks_record_pick pick;
+    rks_arenas *arenas; /* holds a reference; NULL: none */
     uint32_t to_multiple; /* of all fields but text */
     uint32_t max_length;  /* UINT32_MAX: none */
     bool cut_by_length;   /* max_length is for values as long as their sample alone */

@@ -443,6 +443,17 @@ const rks_record_pick *rks_collate_pick(const rks_collate *collate)
     return &collate->pick;
 }
 
+void rks_collate_use(rks_collate *collate, rks_arenas *arenas)
+{
+    rks_arenas_hold(arenas);
+    collate->arenas = arenas;
+}
+
+rks_arenas *rks_collate_arenas(const rks_collate *collate)
+{
+    return collate->arenas;
+}
+
 bool rks_collate_has_rows(const rks_collate *collate)
 {
     return collate->rows;
@@ -460,5 +471,6 @@ void rks_collate_release(rks_collate *collate)
     for (uint32_t i = 0; i < collate->count; i++)
         rks_free(collate->fields[i].name);
     rks_free(collate->fields);
+    rks_arenas_release(collate->arenas);
     rks_free(collate);
 }

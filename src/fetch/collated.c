@@ -92,7 +92,7 @@ static rks_status end_items(void *user, size_t i, rks_error *err)
     return in_map(s, i) ? blame_fault(s, i, RKS_OK, err) : RKS_OK;
 }
 
-static rks_status run(samples *s, rks_collate *collate, rks_arrays **arrays, rks_error *err)
+static rks_status fill_arrays(samples *s, rks_collate *collate, rks_arrays **arrays, rks_error *err)
 {
     const rks_batch *batch = s->batch;
     rks_arrays *made = NULL;
@@ -121,6 +121,14 @@ static rks_status run(samples *s, rks_collate *collate, rks_arrays **arrays, rks
         lengths[batch->pieces[i].place] = batch->pieces[i].count;
     *arrays = made;
     return RKS_OK;
+}
+
+static rks_status run(samples *s, rks_collate *collate, rks_arrays **arrays, rks_error *err)
+{
+    rks_arenas_enter(rks_collate_arenas(collate));
+    rks_status status = fill_arrays(s, collate, arrays, err);
+    rks_arenas_leave(rks_collate_arenas(collate));
+    return status;
 }
 
 /* ---- of a batch ----------------------------------------------------------------------------- */

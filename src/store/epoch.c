@@ -181,6 +181,20 @@ static void gather_requests(void *user, bool on)
     rks_fetcher_gather(e->store->fetcher, on);
 }
 
+static rks_status prepare_collate(rks_epoch *e, const rks_epoch_options *options, rks_error *err)
+{
+    if (options->collate == NULL)
+        return options->arenas == NULL
+                   ? RKS_OK
+                   : rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                              "arenas: arrays alone lie there; give `collate`, too");
+    rks_status status =
+        rks_collate_create(rks_store_schema(e->store), options->collate, &e->collate, err);
+    if (status == RKS_OK && options->arenas != NULL)
+        rks_collate_use(e->collate, options->arenas);
+    return status;
+}
+
 static rks_status prepare_epoch(rks_epoch *e, const rks_epoch_options *options, rks_error *err)
 {
     uint32_t ranks = rks_group_size(e->store->group);
@@ -194,8 +208,7 @@ static rks_status prepare_epoch(rks_epoch *e, const rks_epoch_options *options, 
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "first_step: %" PRIu64 " is beyond the epoch's %" PRIu64 " steps",
                         options->first_step, e->steps);
-    if (options->collate != NULL)
-        status = rks_collate_create(rks_store_schema(e->store), options->collate, &e->collate, err);
+    status = prepare_collate(e, options, err);
     if (status != RKS_OK)
         return status;
     e->step = options->first_step;
@@ -306,6 +319,8 @@ void rks_epoch_close(rks_epoch *epoch)
         return;
     rks_ahead_close(epoch->ahead);
     rks_prefetch_close(epoch->prefetch);
+    if (epoch->collate != NULL)
+        rks_arenas_end(rks_collate_arenas(epoch->collate));
     rks_collate_release(epoch->collate);
     rks_free(epoch);
 }

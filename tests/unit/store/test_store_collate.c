@@ -186,6 +186,150 @@ static void compare_epochs(member *m, rks_store *store)
     rks_plan_free(plan);
 }
 
+/* ---- arenas ---------------------------------------------------------------------------------- */
+
+enum { ARENAS_MOST = 16 };
+
+typedef struct owner {
+    pthread_mutex_t mutex;
+    int added, done; /* guarded by mutex */
+} owner;
+
+/* An arena is malloc's, with its owner in front. */
+static void arena_done(void *user)
+{
+    owner *o = *(owner **)user;
+    free(user);
+    pthread_mutex_lock(&o->mutex);
+    o->done++;
+    pthread_mutex_unlock(&o->mutex);
+}
+
+static void add_wanted(member *m, rks_arenas *arenas, owner *o)
+{
+    size_t bytes = rks_arenas_wanted(arenas);
+    if (bytes == 0)
+        return;
+    owner **made = malloc(sizeof(*made) + bytes);
+    EXPECT(made != NULL && o->added < ARENAS_MOST);
+    if (made == NULL)
+        return;
+    *made = o;
+    o->added++;
+    EXPECT_OK(rks_arenas_add(arenas, made + 1, bytes, arena_done, made, &m->err));
+}
+
+static bool all_done(owner *o)
+{
+    pthread_mutex_lock(&o->mutex);
+    bool done = o->done == o->added;
+    pthread_mutex_unlock(&o->mutex);
+    return done;
+}
+
+static rks_epoch *open_with(member *m, rks_store *store, rks_plan *plan, rks_arenas *arenas)
+{
+    const job *j = m->user;
+    rks_epoch *epoch = NULL;
+    rks_epoch_options options;
+    rks_epoch_options_default(&options);
+    options.prefetch_batches = 3;
+    options.collate = j->collate;
+    options.arenas = arenas;
+    EXPECT_OK(rks_epoch_open(store, plan, &options, &epoch, &m->err));
+    return epoch;
+}
+
+/* Two batches are held beside the next one: whatever is collated meanwhile leaves them as they are. */
+static void compare_all(member *m, rks_epoch *plain, rks_epoch *inside, rks_arenas *arenas,
+                        owner *o, rks_arrays **last)
+{
+    rks_arrays *expected[3] = {NULL}, *arrays[3] = {NULL};
+    for (int step = 0;; step++) {
+        int i = step % 3;
+        for (int k = 0; k < 3; k++)
+            if (arrays[k] != NULL)
+                equal_arrays(m, arrays[k], expected[k]);
+        rks_arrays_free(expected[i]);
+        rks_arrays_free(arrays[i]);
+        expected[i] = arrays[i] = NULL;
+        EXPECT_OK(rks_epoch_next_arrays(plain, &expected[i], NULL, &m->err));
+        EXPECT_OK(rks_epoch_next_arrays(inside, &arrays[i], NULL, &m->err));
+        EXPECT((expected[i] == NULL) == (arrays[i] == NULL));
+        if (expected[i] == NULL || arrays[i] == NULL)
+            break;
+        add_wanted(m, arenas, o);
+    }
+    for (int k = 0; k < 3; k++) {
+        if (arrays[k] != NULL && *last == NULL)
+            *last = arrays[k];
+        else
+            rks_arrays_free(arrays[k]);
+        rks_arrays_free(expected[k]);
+    }
+}
+
+/* Batches in arenas equal those of the library's memory; few arenas serve all, and they are the
+ * caller's again when the epoch is closed and the last arrays are freed. */
+static void collate_in_arenas(member *m, rks_store *store)
+{
+    owner o = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+    rks_plan *plan = NULL;
+    rks_epoch *none = NULL;
+    rks_arenas *arenas = NULL;
+    rks_arrays *last = NULL;
+    rks_plan_options plan_options;
+    rks_epoch_options options;
+    rks_plan_options_default(&plan_options);
+    rks_epoch_options_default(&options);
+    plan_options.batch_size = 2;
+    EXPECT_OK(rks_plan_open(store, &plan_options, &plan, &m->err));
+    EXPECT_OK(rks_arenas_create(&arenas, &m->err));
+    options.arenas = arenas;
+    EXPECT(rks_epoch_open(store, plan, &options, &none, &m->err) == RKS_ERR_ARGUMENT);
+    EXPECT_TEXT("arenas");
+    rks_epoch *plain = open_with(m, store, plan, NULL);
+    rks_epoch *inside = open_with(m, store, plan, arenas);
+    if (plain != NULL && inside != NULL)
+        compare_all(m, plain, inside, arenas, &o, &last);
+    EXPECT(o.added >= 1 && last != NULL);
+    rks_arenas_free(arenas);
+    rks_epoch_close(inside);
+    rks_epoch_close(plain);
+    EXPECT(!all_done(&o));
+    rks_arrays_free(last);
+    EXPECT(all_done(&o));
+    rks_plan_free(plan);
+}
+
+/* Left in the midst of it, again and again: what a thread is at work on is written to its end first. */
+static void leave_arenas_early(member *m, rks_store *store)
+{
+    rks_plan *plan = NULL;
+    rks_plan_options plan_options;
+    rks_plan_options_default(&plan_options);
+    plan_options.batch_size = 2;
+    EXPECT_OK(rks_plan_open(store, &plan_options, &plan, &m->err));
+    for (int round = 0; round < 12; round++) {
+        owner o = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+        rks_arenas *arenas = NULL;
+        EXPECT_OK(rks_arenas_create(&arenas, &m->err));
+        rks_epoch *epoch = open_with(m, store, plan, arenas);
+        for (int step = 0; epoch != NULL && step < 3 + round % 4; step++) {
+            rks_arrays *arrays = NULL;
+            EXPECT_OK(rks_epoch_next_arrays(epoch, &arrays, NULL, &m->err));
+            add_wanted(m, arenas, &o);
+            rks_arrays_free(arrays);
+        }
+        rks_epoch_close(epoch);
+        rks_arenas_free(arenas);
+        for (int i = 0; i < 30000 && !all_done(&o); i++) /* fetches that were cancelled end */
+            nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
+        EXPECT(all_done(&o));
+    }
+    rks_plan_free(plan);
+}
+
 static void run_all(void (*body)(member *m, rks_store *store))
 {
     const rks_collate_options options[] = {padded(), packed()};
@@ -208,6 +352,18 @@ static void epochs_with_collate_equal_those_without(void **state)
 {
     (void)state;
     run_all(compare_epochs);
+}
+
+static void epochs_in_arenas_equal_those_without(void **state)
+{
+    (void)state;
+    run_all(collate_in_arenas);
+}
+
+static void arenas_of_an_epoch_that_is_left_come_back(void **state)
+{
+    (void)state;
+    run_all(leave_arenas_early);
 }
 
 static void refuse_options(member *m, rks_store *store)
@@ -475,6 +631,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(samples_by_id_become_arrays),
         cmocka_unit_test(epochs_with_collate_equal_those_without),
+        cmocka_unit_test(epochs_in_arenas_equal_those_without),
+        cmocka_unit_test(arenas_of_an_epoch_that_is_left_come_back),
         cmocka_unit_test(wrong_options_are_refused_by_every_call),
         cmocka_unit_test(views_show_every_sample),
         cmocka_unit_test(samples_of_this_node_are_read_at_once),
