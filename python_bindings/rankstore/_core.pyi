@@ -347,13 +347,25 @@ class Plan:
     def close(self) -> None: ...
 
 # ---- epoch.c ----
+class Arenas:
+    """Memory in which the arrays of one epoch lie, one batch's behind another's: buffers that Python makes. Batches lie elsewhere
+    while no arena is free. The memory of arrays that are gone holds the next ones: nothing may still read it."""
+
+    def wanted(self) -> int:
+        """The bytes of an arena that a batch lacked, reported once; 0: none did, or more would be more than batches needed at once."""
+
+    def add(self, buffer: Any) -> None:
+        """A writable buffer of so many bytes. It is held as long as arrays may lie in it."""
+
+
 class Epoch:
     """This rank's batches of an epoch in step order, fetched ahead; an iterator of (step, Samples), or (step, Arrays)
     with `collate`."""
 
     def __init__(self, store: Store, plan: Plan, *, epoch: int = 0, first_step: int = 0,
                  prefetch_batches: int | None = None,
-                 prefetch_bytes: int | None = None, collate: Collate | None = None) -> None: ...
+                 prefetch_bytes: int | None = None, collate: Collate | None = None,
+                 arenas: Arenas | None = None) -> None: ...
     def __iter__(self) -> Epoch: ...
     def __next__(self) -> tuple[int, Samples | Arrays]: ...
     def close(self) -> None:

@@ -154,6 +154,11 @@ class Batch(dict[str, Any]):
         made.missing = {name: each_tensor(value, change, whole=whole) for name, value in self.missing.items()}
         return made
 
+    def keep_small(self) -> None:
+        """Indices, lengths and pieces in memory of their own: who keeps them does not keep all of the batch."""
+        self.indices, self.lengths = self.indices.copy(), self.lengths.copy()
+        self._pieces = None if self._pieces is None else self._pieces.copy()
+
     def to(self, *args: Any, **kwargs: Any) -> Batch:
         """A batch whose tensors are `tensor.to(...)`; the rest is the same."""
         return self.map_tensors(lambda value: value.to(*args, **kwargs), whole=True)

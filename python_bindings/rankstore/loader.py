@@ -17,7 +17,7 @@ from .agreement import callback_failed
 from .batch import Batch
 from .errors import ArgumentError, StateError, UnsupportedError
 from .layouts import Collator, Layout, Lists
-from .on_device import OnDevice
+from .on_device import OnDevice, PinnedArenas
 from .own import Own
 from .plans import Plan, PlanSampler, batch_parts
 from .protocols import Samples
@@ -43,7 +43,8 @@ class Loader:
     collate: Pad(), Pack(), Nested(), Lists(), None (Lists), or a function of a list of samples; map: a function of one sample,
     before that. columns, rename: which columns, and what they are called
     in the batch. transform: a function of a Batch, called ahead in threads of its own. device: where tensors go
-    ("cuda"); prefetch_device: batches that are copied there ahead (2); pin_memory: "auto" (where a GPU is), True, False.
+    ("cuda"); prefetch_device: batches that are copied there ahead (2); pin_memory: "auto" (where a GPU is), True, False. With device=
+    and neither transform nor functions, batches are collated in pinned memory; else threads copy them there.
     out: "torch" or "numpy". prefetch_bytes:
     memory of batches fetched ahead; prefetch_batches: the most of them ("auto" both). threads: of the functions (1). start: a state to go on from.
 
@@ -106,6 +107,8 @@ class Loader:
             self.own = Own(collate, map, dataset, columns, rename, rule, int(plan.options.get("seed", 0)))
         may_pin = self.own is None or device is not None or pin_memory is True or "torch" in sys.modules
         self.pin_memory = _pins(pin_memory, device, out if may_pin else "numpy")
+        # Collated in pinned memory where only the copies here read it: see the laws of on_device.
+        self._in_arenas = self.pin_memory and self.own is None and transform is None and device is not None and _is_gpu(device)
         self.prefetch_batches: int | None = counts.get("prefetch_batches")  # None: automatic
         self.prefetch_bytes = None if prefetch_bytes == "auto" else parse_bytes("prefetch_bytes", prefetch_bytes)
         self.threads, self.progress, self.prefetch_device = threads, progress, prefetch_device
@@ -343,8 +346,12 @@ def _make_own(loader: Loader, epoch: int, step: int, samples: Any, pieces: bytes
     return _finished(loader, made), count, tokens
 
 
-def _finished(loader: Loader, batch: Any) -> Any:
-    """What is left to do with a batch in a thread of the loader's: transform, then pinning, of its result too."""
+def _finished(loader: Loader, batch: Any, arenas: PinnedArenas | None = None) -> Any:
+    """What is left to do with a batch in a thread of the loader's: transform, then pinning, of its result too. Of one in an arena
+    that is what its layout added."""
+    if arenas is not None:
+        arenas.lend()
+        batch.keep_small()
     if loader.transform is not None:
         batch = loader.transform(batch)
     return pinned(batch) if loader.pin_memory else batch
@@ -363,6 +370,7 @@ class _Iteration(Iterator[Any]):
         self._epoch = -1
         self._owner = _core.pid(), threading.get_ident()
         self._core: _core.Epoch | None = None
+        self._arenas: PinnedArenas | None = None  # of self._core
         self._pool: ThreadPoolExecutor | None = None
         self._ahead: deque[_Pulled] = deque()
         self._ahead_bytes = 0
@@ -398,11 +406,13 @@ class _Iteration(Iterator[Any]):
         loader = self._loader
         batches = loader.prefetch_batches and loader.prefetch_batches - self._depth + 1
         if loader._foreign or not isinstance(loader.dataset.store, _core.Store):  # in a worker process
-            self._source = self._fetch_lists()
+            self._source, self._arenas = self._fetch_lists(), None
         else:
+            self._arenas = PinnedArenas() if loader._in_arenas else None
             self._core = _core.Epoch(loader.dataset.store, loader.plan.core, epoch=self._epoch, first_step=self._step,
                                      prefetch_batches=batches, prefetch_bytes=self._room or loader.prefetch_bytes,
-                                     collate=None if loader.own is not None else loader.collator.core)
+                                     collate=None if loader.own is not None else loader.collator.core,
+                                     arenas=None if self._arenas is None else self._arenas.core)
             self._source = self._core
 
     def look_again(self) -> None:
@@ -447,7 +457,7 @@ class _Iteration(Iterator[Any]):
         batch.planned(loader.dataset, loader.plan, loader.plan.token, self._epoch, step)
         samples, tokens = (len(batch.indices), int(batch.lengths.sum())) if loader.progress else (0, 0)
         if self._pool is not None:
-            return _Pulled(step, self._pool.submit(_finished, loader, batch), 0, samples, tokens)
+            return _Pulled(step, self._pool.submit(_finished, loader, batch, self._arenas), 0, samples, tokens)
         return _Pulled(step, batch, 0, samples, tokens)
 
     def _next(self) -> _Pulled | None:
@@ -547,7 +557,7 @@ class _Iteration(Iterator[Any]):
             self._pool = None
         self._ahead.clear()
         if self._moving is not None:
-            self._moving.clear()
+            self._moving.close()
         if self._bar is not None:
             self._bar.close()
             self._bar = None

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batches on their way to a GPU, copied beside the work of the consumer.
 
-    main memory, pinned ──copies, a stream of its own──► GPU ──event──► the consumer's stream waits when the batch is taken
-    step n + ahead                                                      step n
+    pinned arena, collated into ──copies, a stream of its own──► GPU ──event──► the consumer's stream waits when the batch is taken
+    step n + ahead                                                              step n
 
 Laws. When step n is yielded, the copies of the `ahead` steps behind it are queued. The stream of copies waits for nothing that
 the consumer does. A batch's memory on the GPU is used again only when the consumer's stream, too, is done with it
-(`record_stream`). What a copy reads is held until the copy has ended. At most `ahead` + 1 batches are held on the GPU, and as
-many that were taken wait for the end of their copies in main memory.
+(`record_stream`). What a copy reads is held until the copy has ended, at the end of an iteration too: then its arena takes another
+batch. At most `ahead` + 1 batches are held on the GPU, and as many that were taken wait for the end of their copies in main memory.
+Nobody but the copies here reads an arena on a GPU's behalf: what a user may copy lies in memory of torch's, which knows of such copies.
 """
 from __future__ import annotations
 
@@ -15,7 +16,36 @@ import time
 from collections import deque
 from typing import Any
 
+from . import _core
 from .tensors import each_tensor
+
+_lost: list[Any] = []  # what copies read whose end nobody can tell: a GPU that has failed, or of this process's parent
+
+
+def pinned_memory(size: int) -> Any:
+    """A writable buffer of `size` bytes."""
+    import torch
+    return torch.empty(size, dtype=torch.uint8, pin_memory=True).numpy()
+
+
+class PinnedArenas:
+    """What one epoch of the library's collates into. Any thread; `lend` is called in those that may take their time."""
+
+    def __init__(self) -> None:
+        self.core = _core.Arenas()
+        self._refused = False
+
+    def lend(self) -> None:
+        """Makes the arena that a batch lacked, if one did. Where the driver pins no more, batches are copied, as without arenas."""
+        size = 0 if self._refused else self.core.wanted()
+        if size == 0:
+            return
+        try:
+            memory = pinned_memory(size)
+        except RuntimeError:
+            self._refused = True
+            return
+        self.core.add(memory)
 
 
 class Copies:
@@ -68,7 +98,7 @@ class OnDevice:
     """
 
     def __init__(self, device: Any, ahead: int) -> None:
-        self._copies, self._ahead = Copies(device), ahead
+        self._copies, self._ahead, self._process = Copies(device), ahead, _core.pid()
         self._moving: deque[tuple[Any, Any, list[Any], Any, list[Any]]] = deque()
         self._sent: deque[tuple[Any, list[Any]]] = deque()
         self._waits: deque[Any] = deque()
@@ -106,9 +136,9 @@ class OnDevice:
         if not self._moving:
             return None
         item, batch, there, event, sources = self._moving.popleft()
+        self._sent.append((event, sources))
         self.late += not self._copies.done(event)
         self._waits.append(self._copies.take(there, event))
-        self._sent.append((event, sources))
         self.bytes -= _size(there)
         return item, batch
 
@@ -124,6 +154,24 @@ class OnDevice:
         self._sent.extend((event, sources) for _, _, _, event, sources in self._moving)
         self._moving.clear()
         self.bytes = 0
+
+    def close(self) -> None:
+        """Lets go of everything, behind the end of all copies: what they read is used again from here on."""
+        self.clear()
+        if _core.pid() != self._process:
+            _lost.append(self._sent)
+            self._sent = deque()
+        while self._sent:
+            event, sources = self._sent[0]
+            try:
+                self._copies.finish(event)
+            except Exception:  # of the GPU's: it tells no more whether it reads
+                _lost.append(sources)
+            self._sent.popleft()
+
+    def __del__(self) -> None:
+        if _core is not None:  # else the interpreter ends, and nothing is used again
+            self.close()
 
 
 def _size(tensors: list[Any]) -> int:

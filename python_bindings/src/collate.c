@@ -190,6 +190,7 @@ static void arrays_dealloc(PyObject *object)
     arrays *self = (arrays *)object;
     if (!core_is_foreign(self->pid))
         rks_arrays_free(self->handle);
+    core_free_arenas();
     core_free_object(object);
 }
 

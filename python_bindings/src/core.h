@@ -168,6 +168,7 @@ int core_add_samples(PyObject *module);
 int core_add_rows(PyObject *module);
 int core_add_collate(PyObject *module);
 int core_add_plan(PyObject *module);
+int core_add_arenas(PyObject *module);
 int core_add_epoch(PyObject *module);
 int core_add_upkeep(PyObject *module);
 

@@ -43,14 +43,14 @@ static int open_epoch(epoch *self, const rks_epoch_options *options)
 static PyObject *epoch_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
 {
     static char *names[] = {"store",          "plan",    "epoch", "first_step", "prefetch_batches",
-                            "prefetch_bytes", "collate", NULL};
+                            "prefetch_bytes", "collate", "arenas", NULL};
     PyObject *store, *plan, *number = NULL, *first = NULL, *batches = NULL, *bytes = NULL,
-                            *collate = Py_None;
+                            *collate = Py_None, *arenas = Py_None;
     rks_epoch_options options;
     rks_epoch_options_default(&options);
     uint64_t ahead = options.prefetch_batches;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO|$OOOOO:Epoch", names, &store, &plan,
-                                     &number, &first, &batches, &bytes, &collate) ||
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO|$OOOOOO:Epoch", names, &store, &plan,
+                                     &number, &first, &batches, &bytes, &collate, &arenas) ||
         !core_number(number, "epoch", 0, UINT64_MAX, &options.epoch) ||
         !core_number(first, "first_step", 0, UINT64_MAX, &options.first_step) ||
         !core_number(batches, "prefetch_batches", 1, UINT32_MAX, &ahead) ||
@@ -58,6 +58,8 @@ static PyObject *epoch_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
         return NULL;
     options.prefetch_batches = (uint32_t)ahead;
     if (collate != Py_None && (options.collate = core_collate(collate)) == NULL)
+        return NULL;
+    if (arenas != Py_None && (options.arenas = core_arenas(arenas)) == NULL)
         return NULL;
     epoch *self = (epoch *)PyType_GenericAlloc(type, 0);
     if (self == NULL)
@@ -81,6 +83,7 @@ static void epoch_dealloc(PyObject *object)
     PyErr_Fetch(&type, &value, &traceback);
     if (self->entry.handle != NULL)
         core_store_close_epoch(self->store, &self->entry);
+    core_free_arenas();
     if (self->lock != NULL && !core_is_foreign(self->pid))
         PyThread_free_lock(self->lock);
     Py_XDECREF(self->plan);
@@ -99,6 +102,7 @@ static PyObject *epoch_close(PyObject *object, PyObject *unused)
         return NULL;
     if (self->entry.handle != NULL)
         core_store_close_epoch(self->store, &self->entry);
+    core_free_arenas();
     if (!core_is_foreign(self->pid))
         PyThread_release_lock(self->lock);
     if (PyErr_Occurred())

@@ -96,6 +96,12 @@ void core_store_add_epoch(PyObject *store, core_epoch *epoch);
 /* Closes it if it is open. No call of it may run. */
 void core_store_close_epoch(PyObject *store, core_epoch *epoch);
 
+/* ---- arenas.c ---- */
+/* Borrowed; NULL with an exception. */
+rks_arenas *core_arenas(PyObject *object);
+/* Frees the buffers that the library is done with: wherever it may have become so. */
+void core_free_arenas(void);
+
 /* ---- mix.c ---- */
 /* The option `mix` of a plan, and what it points to until core_mix_clear. */
 typedef struct core_mix {

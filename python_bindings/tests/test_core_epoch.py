@@ -8,8 +8,10 @@ import signal
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -112,6 +114,106 @@ def test_close_and_wrong_arguments(store: _core.Store) -> None:
     plan.close()
     with pytest.raises(errors.StateError, match="plan is closed"):
         next(open_one)
+
+
+def arrays_of(arrays: _core.Arrays) -> list[bytes]:
+    return [bytes(arrays.ids()), bytes(arrays.lengths()), *(bytes(data) for _, _, _, data, _ in arrays.arrays())]
+
+
+def test_arrays_in_arenas(store: _core.Store) -> None:
+    """They equal those elsewhere, stay as they are while they are held, and give the arenas back."""
+    plan, arenas = _core.Plan(store, batch_size=7, seed=2), _core.Arenas()
+    options = {"collate": _core.Collate(), "prefetch_batches": 2}
+    inside = _core.Epoch(store, plan, arenas=arenas, **options)
+    made: list[weakref.ref[Any]] = []
+    held: list[tuple[_core.Arrays, list[bytes]]] = []
+    for (step, expected), (other, arrays) in zip(_core.Epoch(store, plan, **options), inside, strict=True):
+        assert step == other
+        held = [*held[-2:], (arrays, arrays_of(expected))]
+        assert all(arrays_of(one) == known for one, known in held)
+        if size := arenas.wanted():
+            buffer = np.zeros(size, np.uint8)
+            made.append(weakref.ref(buffer))
+            arenas.add(buffer)
+            del buffer
+        del arrays
+    assert 1 <= len(made) <= 8 and any(one() is not None for one in made)
+    assert _core.memory_use()["pinned"][0] > 0
+    inside.close()
+    assert all(arrays_of(one) == known for one, known in held)
+    held.clear()
+    assert not any(one() for one in made) and _core.memory_use()["pinned"][0] == 0
+    assert arenas.wanted() == 0
+    arenas.add(late := np.zeros(1 << 16, np.uint8))
+    gone = weakref.ref(late)
+    del late
+    assert gone() is None, "arenas whose epoch is closed keep nothing"
+
+
+def test_arenas_refuse_what_cannot_be(store: _core.Store) -> None:
+    plan, arenas = _core.Plan(store, batch_size=7), _core.Arenas()
+    with pytest.raises(errors.ArgumentError, match="arenas: arrays alone lie there"):
+        _core.Epoch(store, plan, arenas=arenas)
+    with pytest.raises(TypeError, match="arenas: Arenas, not"):
+        _core.Epoch(store, plan, collate=_core.Collate(), arenas=bytearray())  # type: ignore[arg-type]
+    with pytest.raises(errors.ArgumentError, match="an arena of 100 bytes"):
+        arenas.add(bytearray(100))
+    with pytest.raises(BufferError):
+        arenas.add(bytes(1 << 16))
+    child = os.fork()
+    if child == 0:
+        try:
+            arenas.wanted()
+        except errors.StateError:
+            os._exit(3)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+
+
+ENDS = """
+import atexit, sys, threading
+from rankstore import _core
+group = _core.Group(solo=True)
+store = _core.Store(group, sys.argv[1])
+plan = _core.Plan(store, batch_size=2)
+def steps(stay):
+    arenas = _core.Arenas()
+    epoch = _core.Epoch(store, plan, collate=_core.Collate(), prefetch_batches=16, arenas=arenas)
+    kept = []
+    for step, arrays in epoch:
+        kept = [*kept[-2:], arrays]
+        if size := arenas.wanted():
+            arenas.add(bytearray(size))
+        if step == stay:
+            return arenas, epoch, kept
+def die():
+    steps(90)
+    raise SystemExit(5)
+if sys.argv[2] == "held":
+    held = steps(50)
+elif sys.argv[2] == "exit":
+    die()
+elif sys.argv[2] == "thread":
+    begun = threading.Event()
+    def run():
+        while True:
+            steps(30)
+            begun.set()
+    threading.Thread(target=run, daemon=True).start()
+    begun.wait()
+elif sys.argv[2] == "cycle":
+    cycle = [steps(70)]
+    cycle.append(cycle)
+    atexit.register(cycle.clear)
+"""
+
+
+@pytest.mark.parametrize(("way", "code"), [("held", 0), ("exit", 5), ("thread", 0), ("cycle", 0)])
+def test_the_interpreter_ends_beside_threads_that_have_arenas(built: str, way: str, code: int) -> None:
+    """No thread of the library's calls Python, so none waits for its end."""
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "-c", ENDS, built, way], capture_output=True, text=True, timeout=LIMIT_S)
+        assert done.returncode == code, done.stderr
 
 
 def test_two_epochs_of_one_plan_by_two_threads(store: _core.Store) -> None:

@@ -57,6 +57,8 @@ class StandIn:
         self.stood_still = 0.0  # seconds that the consumer's stream did, for copies
         self.recorded: set[int] = set()
         self.places: set[int] = set()  # where tensors on it lie
+        self.sources: list[tuple[int, int]] = []  # address and bytes of what was copied
+        self.lost = False  # as a GPU that has failed
         made.append(self)
 
     def send(self, tensors: list[Any]) -> tuple[list[Any], Any]:
@@ -64,7 +66,12 @@ class StandIn:
         for source in tensors:
             tensor = torch.full_like(source, POISON)
             read, write = source.detach(), tensor.detach()
-            weakref.finalize(source, read.fill_, POISON)
+            self.sources.append((source.data_ptr(), source.numel() * source.element_size()))
+            arena = made_arenas[-1].find(*self.sources[-1]) if made_arenas else None
+            if arena is not None:  # read by its address, as a GPU does: that holds nothing
+                read = torch.from_numpy(arena).view(source.dtype).view(source.shape)
+            else:
+                weakref.finalize(source, read.fill_, POISON)
             weakref.finalize(tensor, self._freed, id(tensor), write)
             self.copies.put(lambda read=read, write=write: (time.sleep(0.002), write.copy_(read)))
             there.append(tensor)
@@ -84,6 +91,8 @@ class StandIn:
         return bool(event.is_set())
 
     def finish(self, event: Any) -> None:
+        if self.lost:
+            raise RuntimeError("CUDA error: the GPU is lost")
         assert event.wait(LIMIT_S)
 
     def take(self, tensors: list[Any], event: Any) -> list[float]:
@@ -106,6 +115,54 @@ class StandIn:
 made: list[StandIn] = []
 
 
+class Pinned:
+    """Pinned memory: arenas, which are written over as soon as the library lets go of one, as torch hands out its memory anew; and
+    the tensors that threads copy."""
+
+    def __init__(self) -> None:
+        self.arenas: list[np.ndarray[Any, Any]] = []  # all that were ever made
+        self.back = 0  # of them, those that the library is done with
+        self.copies: list[Any] = []
+        self.threads: set[int] = set()  # that made copies
+        made_arenas.append(self)
+
+    def make(self, size: int) -> Any:
+        memory = np.full(size, POISON, np.uint8)
+        given = memory[:]
+        weakref.finalize(given, self._is_back, memory).atexit = False  # then the library may still have it
+        self.arenas.append(memory)
+        return given
+
+    def _is_back(self, memory: Any) -> None:
+        self.back += 1
+        memory.fill(POISON)
+
+    def find(self, address: int, size: int) -> Any:
+        """The bytes in an arena, or None."""
+        for one in self.arenas:
+            at = address - one.ctypes.data
+            if 0 <= at and at + size <= one.nbytes:
+                return one[at:at + size]
+        return None
+
+    def pin(self, value: Any) -> Any:
+        def copy(tensor: Any) -> Any:
+            if self.find(tensor.data_ptr(), tensor.numel() * tensor.element_size()) is not None:
+                return tensor
+            self.threads.add(threading.get_ident())
+            self.copies.append(tensor.clone())
+            return self.copies[-1]
+        return tensors.each_tensor(value, copy)
+
+    def has(self, address: int, size: int) -> bool:
+        spans = [(one.data_ptr(), one.numel() * one.element_size()) for one in self.copies]
+        return size == 0 or self.find(address, size) is not None or any(
+            begin <= address and address + size <= begin + bytes_ for begin, bytes_ in spans)
+
+
+made_arenas: list[Pinned] = []
+
+
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(on_device, "Copies", StandIn)
@@ -115,6 +172,17 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for one in made:
         one.copies.end()
         one.compute.end()
+
+
+@pytest.fixture
+def pins(gpu: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pinned]:
+    """The same where memory can be pinned."""
+    one = Pinned()
+    monkeypatch.setattr(loaders, "_pins", lambda pin_memory, device, out: pin_memory is True or (pin_memory == "auto" and device is not None))
+    monkeypatch.setattr(on_device, "pinned_memory", one.make)
+    monkeypatch.setattr(loaders, "pinned", one.pin)
+    yield one
+    made_arenas.clear()
 
 
 @pytest.fixture
@@ -210,6 +278,171 @@ def test_each_layout_arrives_whole(dataset: Any, gpu: None, layout: Any) -> None
         sums(moved, found)
         assert found == expected and list(moved) == list(plain) and moved.step == plain.step
         assert moved.global_tokens == plain.global_tokens
+
+
+# ---- arenas ------------------------------------------------------------------------------------------
+
+
+def without(dataset: Any, plan: Any, layout: Any, epoch: int = 0) -> list[list[int]]:
+    """What the tensors of each batch add up to, in memory of the library's."""
+    found: list[list[int]] = []
+    loader = dataset.loader(plan, collate=layout, pin_memory=False)
+    loader.set_epoch(epoch)
+    for batch in loader:
+        found.append([])
+        sums(batch, found[-1])
+    return found
+
+
+def test_the_library_collates_into_arenas_that_serve_again(dataset: Any, pins: Pinned) -> None:
+    """Few arenas serve all batches, each as soon as its copies have ended, and those that came before there were any are copied by
+    threads. What users keep of a batch does not keep its arena."""
+    plan = dataset.plan("bucket", batch_size=4, seed=3)
+    loader = dataset.loader(plan, collate=Pad(lengths=["tokens"]), device="cpu", prefetch_batches=2)
+    for epoch in range(2):
+        plain = without(dataset, plan, Pad(lengths=["tokens"]), epoch)
+        loader.set_epoch(epoch)
+        found: list[list[int]] = []
+        kept: list[Any] = []
+        for batch in loader:
+            consume(made[-1], batch, found)
+            kept.append((batch.indices, batch.lengths))
+            del batch
+        assert loader.stats()["memory"]["pinned"]["peak"] > 0
+        drain(made[-1])
+        assert found == plain and len(found) == plan.steps == 60
+        assert sorted(int(index) for indices, _ in kept for index in indices) == list(range(240))
+        assert all(pins.has(*one) for one in made[-1].sources)
+        inside = sum(pins.find(*one) is not None for one in made[-1].sources)
+        assert inside > len(made[-1].sources) // 2, (inside, len(made[-1].sources))
+        assert 1 <= len(pins.arenas) <= 16 * (epoch + 1), len(pins.arenas)
+    assert threading.get_ident() not in pins.threads
+    assert pins.back == len(pins.arenas), "the end of an iteration lets go of all"
+
+
+@pytest.mark.parametrize("way", ["to its end", "left", "fails", "begun anew", "dropped"])
+def test_an_arena_waits_for_the_last_copies(dataset: Any, pins: Pinned, way: str) -> None:
+    """However an iteration ends, what the copies that are still on their way read stays as it is until they have ended."""
+    plan = dataset.plan("sequential", batch_size=12, shuffle=False)
+    plain = without(dataset, plan, Pad())
+    loader, go = dataset.loader(plan, collate=Pad(), device="cpu", prefetch_batches=2), threading.Event()
+    iteration = iter(loader)
+    found: list[list[int]] = []
+    last = plan.steps - 1 if way == "to its end" else 12
+    for step in range(last + 1):
+        if step == last - 2:  # behind it no copy ends
+            drain_copies(made[0])
+            made[0].copies.put(lambda: go.wait(LIMIT_S))
+        batch = next(iteration)
+        consume(made[0], batch, found)
+    del batch
+    assert not go.is_set() and any(pins.find(*one) is not None for one in made[0].sources[-6:]), "no copy is out of an arena"
+    threading.Timer(0.1, go.set).start()
+    if way == "to its end":
+        assert next(iteration, None) is None
+    elif way == "left":
+        iteration.close()  # type: ignore[attr-defined]
+    elif way == "fails":
+        iteration._source = iter(lambda: 1 / 0, None)  # type: ignore[attr-defined]
+        with pytest.raises(ZeroDivisionError):
+            list(iteration)
+    elif way == "begun anew":
+        next(iter(loader))
+    del iteration
+    assert go.is_set(), "it ended before its copies had"
+    drain(made[0])
+    assert found == plain[:last + 1]
+
+
+def drain_copies(one: StandIn) -> None:
+    reached = threading.Event()
+    one.copies.put(reached.set)
+    assert reached.wait(LIMIT_S)
+
+
+def test_what_a_lost_gpu_may_still_read_is_not_used_again(dataset: Any, pins: Pinned, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(on_device, "_lost", [])
+    iteration = iter(dataset.loader(dataset.plan("sequential", batch_size=12), collate=Pad(), device="cpu", prefetch_batches=2))
+    for _ in range(8):
+        next(iteration)
+    made[0].lost = True
+    iteration.close()  # type: ignore[attr-defined]
+    sources = [(one.data_ptr(), one.numel() * one.element_size()) for held in on_device._lost for one in held]
+    inside = [pins.find(*one) for one in sources]
+    assert any(one is not None for one in inside) and not any((one == POISON).all() for one in inside if one is not None)
+    assert pins.back < len(pins.arenas)
+
+
+def test_batches_that_are_kept_stay_as_they_are(dataset: Any, pins: Pinned) -> None:
+    """On the GPU, and what of them lies in main memory."""
+    plan = dataset.plan("random", batch_size=6, seed=2)
+    kept = list(dataset.loader(plan, collate=Pad(), device="cpu", prefetch_batches=2))
+    drain(made[0])
+    found: list[list[int]] = [[] for _ in kept]
+    for batch, into in zip(kept, found, strict=True):
+        sums(batch, into)
+    assert found == without(dataset, plan, Pad())
+    assert sorted(int(one) for batch in kept for one in batch.indices) == list(range(240))
+
+
+@pytest.mark.parametrize("layout", [Pack("flash"), Pack("titan"), Nested(), Lists(), Pad(mask={"tokens": "seen"})],
+                         ids=["flash", "titan", "nested", "lists", "mask"])
+def test_what_a_layout_adds_is_pinned_in_threads(dataset: Any, pins: Pinned, layout: Any) -> None:
+    plan = dataset.plan("sorted", batch_size=8)
+    plain = without(dataset, plan, layout)
+    found: list[list[int]] = []
+    for moved in dataset.loader(plan, collate=layout, device="cpu", prefetch_batches=1):
+        drain(made[0])
+        found.append([])
+        sums(moved, found[-1])
+    assert found == plain
+    assert all(pins.has(*one) for one in made[0].sources) and pins.arenas
+    assert any(pins.find(*one) is not None for one in made[0].sources if one[1])
+    assert threading.get_ident() not in pins.threads
+
+
+def test_memory_that_a_user_may_copy_is_in_no_arena(dataset: Any, pins: Pinned) -> None:
+    """torch does not know of copies from an arena: only the loader's own may read one."""
+    plan = dataset.plan("sorted", batch_size=16)
+    for options in ({"pin_memory": True}, {"device": "cpu", "transform": lambda batch: batch}, {"pin_memory": False},
+                    {"device": "cpu", "pin_memory": False}, {"device": "cpu", "collate": lambda samples: {"x": torch.zeros(3)}}):
+        for _ in dataset.loader(plan, **{"collate": Pad(), **options}):
+            pass
+        assert not pins.arenas
+    assert pins.copies
+
+
+def test_lists_of_another_world_are_pinned_without_arenas(dataset: Any, pins: Pinned) -> None:
+    """What is not the library's own epoch is collated elsewhere, and pinned all the same."""
+    plan = dataset.plan("sequential", batch_size=8, shuffle=False, num_replicas=2, rank=1)
+    found: list[list[int]] = []
+    for moved in dataset.loader(plan, collate=Pad(), device="cpu"):
+        drain(made[0])
+        found.append([])
+        sums(moved, found[-1])
+    assert found == without(dataset, plan, Pad()) and len(found) == plan.steps == 15
+    assert not pins.arenas and len(pins.copies) == len(made[0].sources) and all(pins.has(*one) for one in made[0].sources)
+
+
+@pytest.mark.parametrize("after", [0, 1])
+def test_where_no_more_can_be_pinned_batches_are_copied(dataset: Any, pins: Pinned, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    asked: list[int] = []
+
+    def refuse(size: int) -> Any:
+        asked.append(size)
+        if len(asked) > after:
+            raise RuntimeError("CUDA error: out of memory")
+        return pins.make(size)
+
+    monkeypatch.setattr(on_device, "pinned_memory", refuse)
+    plan = dataset.plan("sorted", batch_size=8)
+    found: list[list[int]] = []
+    for moved in dataset.loader(plan, collate=Pad(), device="cpu", prefetch_batches=2):
+        drain(made[0])
+        found.append([])
+        sums(moved, found[-1])
+    assert found == without(dataset, plan, Pad()) and len(asked) == after + 1 and pins.copies
+    assert pins.back == len(pins.arenas) == after
 
 
 def test_what_a_transform_returns_is_moved(dataset: Any, gpu: None) -> None:
