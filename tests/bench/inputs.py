@@ -87,7 +87,8 @@ def make(inputs, size):
 
 def make_mds(folder, count):
     """One shard a 64 MB, as MosaicML's StreamingDataset has them."""
-    os.makedirs(folder, exist_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)  # of another size it may have more shards
+    os.makedirs(folder)
     shards, samples, size = [], [], 0
 
     def flush():
