@@ -61,8 +61,8 @@ RKS_API rks_status rks_epoch_open(rks_store *store, rks_plan *plan,
                                   const rks_epoch_options *options, rks_epoch **epoch,
                                   rks_error *err);
 /* The next batch, owned by the caller; *batch is NULL at the end. *step may be NULL. If another rank of
- * the job is lost or ends with an error, this rank gets that error, which names the rank, within 100 ms
- * of hearing of it, also if it needs nothing of that rank. */
+ * the job is lost or ends with an error, this rank gets that error, also if it needs nothing of that
+ * rank. The error names the rank, and comes within 100 ms of hearing of the loss. */
 RKS_API rks_status rks_epoch_next(rks_epoch *epoch, rks_batch **batch, uint64_t *step,
                                   rks_error *err);
 /* The same for an epoch with `collate`; *arrays is NULL at the end. RKS_ERR_STATE if the epoch

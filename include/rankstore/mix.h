@@ -36,11 +36,11 @@ enum {
  *               its share, give or take one draw, if each has at least one of 4,096 draws. The draws of
  *               rarer sources come early and together, so others are off by as many draws as there
  *               are such sources. A source repeats a sample after all of its samples were drawn.
- *               Steps of like cost are sought among near batches only
- *   sequential  the same, each source in the order of its ids
+ *               Steps of like cost are sought among near batches only.
+ *   sequential  the same, each source in the order of its ids.
  *   bucket,     steps are put in an order in which the 16 sources of the most draws are as even as
- *   pack        lengths allow; rks_plan_sources says how even
- *   sorted      longest first, whatever the source
+ *   pack        lengths allow; rks_plan_sources says how even.
+ *   sorted      longest first, whatever the source.
  *
  * Memory is that of a plan of N samples and pieces; there is no table of draws. A resumed epoch takes 8 bytes
  * a sample while it is planned.
