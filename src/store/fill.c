@@ -16,17 +16,6 @@
 #include "exchange/exchange.h"
 #include "store/store.h"
 
-/* The lowest rank of `node` that sees the shard; -1 if none does. */
-static int64_t filler(const rks_store *store, uint32_t node, size_t shard)
-{
-    for (uint32_t place = 0; place < rks_group_node_size(store->group, node); place++) {
-        uint32_t rank = rks_group_at_place(store->group, node, place);
-        if (rks_store_sees(store, rank, shard))
-            return rank;
-    }
-    return -1;
-}
-
 /* ---- layout ------------------------------------------------------------------------- */
 
 /* Units without their excluded samples: runs of samples that count, with consecutive ids and rows.
@@ -251,7 +240,7 @@ rks_status rks_filling_copy(rks_filling *f, rks_store *store, rks_error *err)
     if (fillers == NULL)
         return RKS_ERR_MEMORY;
     for (size_t i = 0; i < dataset->shard_count; i++)
-        fillers[i] = filler(store, node, i);
+        fillers[i] = rks_store_first_to_see(store, node, i);
     for (size_t i = 0; status == RKS_OK && i < f->span_count; i++) {
         const rks_span *span = &f->spans[i];
         if (fillers[span->shard] == rank)
@@ -355,7 +344,7 @@ static bool stream_skip(void *user, uint32_t sender)
     if (s->always)
         return false;
     for (size_t i = 0; i < s->store->dataset->shard_count; i++)
-        if (owns(s->store, sender, i) && filler(s->store, rks_group_node(s->store->group), i) < 0)
+        if (owns(s->store, sender, i) && rks_store_first_to_see(s->store, rks_group_node(s->store->group), i) < 0)
             return false;
     return true;
 }

@@ -17,15 +17,10 @@
 
 bool rks_store_serves_node(const rks_store *store)
 {
-    const rks_group *group = store->group;
-    size_t shards = store->dataset->shard_count;
-    uint32_t node = rks_group_node(group);
-    for (uint32_t place = 0; place < rks_group_node_size(group, node); place++) {
-        uint32_t rank = rks_group_at_place(group, node, place);
-        for (size_t i = 0; i < shards; i++)
-            if (store->shards[i] == NULL && rks_store_sees(store, rank, i))
-                return false;
-    }
+    uint32_t node = rks_group_node(store->group);
+    for (size_t i = 0; i < store->dataset->shard_count; i++)
+        if (store->shards[i] == NULL && rks_store_first_to_see(store, node, i) >= 0)
+            return false;
     return true;
 }
 

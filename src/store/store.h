@@ -152,6 +152,8 @@ static inline bool rks_store_sees(const rks_store *store, uint32_t rank, size_t 
 {
     return store->seen[shard * rks_group_size(store->group) + rank] != 0;
 }
+/* The lowest rank of `node` that sees the shard; -1 if none does. */
+int64_t rks_store_first_to_see(const rks_store *store, uint32_t node, size_t shard);
 rks_status rks_store_choose_owners(rks_store *store, const rks_agreed *agreed, rks_error *err);
 /* rails.c: whom this rank asks on each other node. Each reports whether it serves all shards of its
  * node, and chooses when all have: their reports are fact `fact`, a byte each. */

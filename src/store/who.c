@@ -31,6 +31,16 @@ static const char *told_directory(const rks_store *store, const char *paths, siz
     return at < end && *at != '\0' ? at : NULL;
 }
 
+int64_t rks_store_first_to_see(const rks_store *store, uint32_t node, size_t shard)
+{
+    for (uint32_t place = 0; place < rks_group_node_size(store->group, node); place++) {
+        uint32_t rank = rks_group_at_place(store->group, node, place);
+        if (rks_store_sees(store, rank, shard))
+            return rank;
+    }
+    return -1;
+}
+
 /* Shards of other ranks' directories on this node are mapped too: no message is then needed for
  * their samples. What cannot be opened (another user's, a container's own disk) is asked from its
  * owner. */
