@@ -87,7 +87,8 @@ static void run_child(int from, int to, bool keep, bool asks)
     _exit(0);
 }
 
-static void child_start(child *c, bool keep, bool asks)
+/* The child asks rank 0 once where rank 0 serves: `serve` stands before the child knows where. */
+static void child_start(child *c, bool keep, rks_serve_fn serve, void *user)
 {
     int there[2], back[2];
     memset(c, 0, sizeof(*c));
@@ -100,7 +101,7 @@ static void child_start(child *c, bool keep, bool asks)
         alarm(600);
         close(there[1]);
         close(back[0]);
-        run_child(there[0], back[1], keep, asks);
+        run_child(there[0], back[1], keep, serve != NULL);
     }
     close(there[0]);
     close(back[1]);
@@ -111,6 +112,7 @@ static void child_start(child *c, bool keep, bool asks)
     options.size = 2;
     options.silence_ms = SILENCE_MS;
     assert_ok(rks_engine_open(&options, &c->engine, &err), &err);
+    rks_engine_serve(c->engine, RKS_SERVICE_FETCH, serve, NULL, user);
     c->addresses[0] = *rks_engine_address(c->engine);
     assert_true(read_all(c->from, &c->addresses[1], sizeof(c->addresses[1])));
     strcpy(c->addresses[1].host, "childhost");
@@ -140,7 +142,7 @@ static void a_stopped_peer_fails_requests_in_the_deadline_and_comes_back(void **
 {
     (void)state;
     child c;
-    child_start(&c, false, false);
+    child_start(&c, false, NULL, NULL);
     assert_ok(ask_echo(c.engine, 1, 1, 100, &err), &err);
     child_stop(&c);
     uint64_t begin = rks_now_ms();
@@ -164,7 +166,7 @@ static void a_killed_peer_fails_requests_at_once(void **state)
 {
     (void)state;
     child c;
-    child_start(&c, false, false);
+    child_start(&c, false, NULL, NULL);
     uint8_t *reply = NULL;
     size_t size;
     uint8_t byte;
@@ -190,7 +192,7 @@ static void the_watch_hears_of_a_stopped_and_of_a_killed_peer(void **state)
         bool killed = i / 2 == 1;
         child c;
         loss l;
-        child_start(&c, by_child, false);
+        child_start(&c, by_child, NULL, NULL);
         event_init(&l.lost);
         rks_engine_watch(c.engine, on_lost, &l);
         if (!by_child)
@@ -221,7 +223,7 @@ static void a_slow_peer_is_waited_for(void **state)
 {
     (void)state;
     child c;
-    child_start(&c, true, false);
+    child_start(&c, true, NULL, NULL);
     loss l;
     event_init(&l.lost);
     rks_engine_watch(c.engine, on_lost, &l);
@@ -253,8 +255,7 @@ static void a_rank_that_was_stopped_itself_does_not_blame_others(void **state)
     } shelf = {0};
     child c;
     event_init(&shelf.held);
-    child_start(&c, false, true);
-    rks_engine_serve(c.engine, RKS_SERVICE_FETCH, hold, NULL, &shelf);
+    child_start(&c, false, hold, &shelf);
     event_wait(&shelf.held, 1);
     child_stop(&c);
     usleep(3 * SILENCE_MS * 1000); /* how long it is stopped is what this is about */
