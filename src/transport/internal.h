@@ -128,7 +128,7 @@ typedef struct rks_handler_place {
 } rks_handler_place;
 
 /* Connections that are accepted and not proven. Those that have not said hello stand in lines by
- * their origins. */
+ * their origins (rks_stream_origin). */
 enum { RKS_LOBBY_LINES = 256 };
 typedef struct rks_line {
     rks_connection *first, *last; /* the oldest first */
@@ -245,6 +245,8 @@ void rks_silence_alarm(void *engine); /* of rks_net_events */
 
 /* There may be room for an accepted connection. */
 void rks_engine_admit(rks_engine *engine);
+/* Where those of this origin stand that have said nothing. */
+rks_line *rks_lobby_line(rks_lobby *lobby, uint64_t origin);
 /* An accepted connection comes; its hello has the right tag; it is proven or over. */
 void rks_lobby_enter(rks_connection *connection);
 void rks_lobby_heard(rks_connection *connection);

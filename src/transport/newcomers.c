@@ -3,11 +3,14 @@
  * newcomers.c: connections that others open, until they have proved themselves.
  *
  * A rank says hello as soon as it is connected, and its hello has a tag that takes the job's secret
- * to make. So there are two kinds of newcomers: those that have said nothing, who may be strangers,
- * and those whose hello was right. There is room for some thousands, more than the job has ranks.
- * If it is full, a newcomer takes the place of one that has said nothing: the oldest of the origin
- * that has the most, which a flood is sooner than a rank. What is cut all the same tries again
- * (peer.c).
+ * to make. So there are two kinds of newcomers: those whose hello was right, and those that have said
+ * nothing, who may be strangers. There is room for some thousands, more than the job has ranks.
+ *
+ * If it is full, a newcomer takes the place of a silent one: the oldest of the address that has the
+ * most. So addresses share the room in equal parts, and none takes what is left of another's part.
+ * Ranks come first by what they know, not by their addresses, which strangers of the same host have,
+ * too: one whose hello was right goes only where nobody is silent. Whoever is cut all the same tries
+ * again (peer.c).
  *
  * Who has recorded hellos between hosts can send them again, and prove nothing. Each connection has
  * a nonce of its own, so the last nonces of each rank are remembered, and a hello counts once. And of
@@ -62,13 +65,18 @@ static void line_remove(rks_connection *connection)
     connection->line = NULL;
 }
 
+rks_line *rks_lobby_line(rks_lobby *lobby, uint64_t origin)
+{
+    uint8_t from[16];
+    rks_store_u64(from, origin);
+    rks_store_u64(from + 8, lobby->salt);
+    return &lobby->silent[rks_checksum64(from, sizeof(from)) % RKS_LOBBY_LINES];
+}
+
 void rks_lobby_enter(rks_connection *connection)
 {
     rks_lobby *lobby = &connection->engine->lobby;
-    uint8_t from[16];
-    rks_store_u64(from, rks_stream_origin(connection->stream));
-    rks_store_u64(from + 8, lobby->salt);
-    line_add(&lobby->silent[rks_checksum64(from, sizeof(from)) % RKS_LOBBY_LINES], connection);
+    line_add(rks_lobby_line(lobby, rks_stream_origin(connection->stream)), connection);
     lobby->count++;
 }
 

@@ -12,16 +12,26 @@
 #include "mesh.h"
 #include "transport/internal.h"
 
-static inline int stranger_connect(const rks_address *address)
+/* From 127.0.0.`host`. */
+static inline int stranger_connect_from(uint8_t host, const rks_address *address)
 {
     struct sockaddr_storage to;
+    struct sockaddr_in from = {.sin_family = AF_INET,
+                               .sin_addr.s_addr = htonl((INADDR_LOOPBACK & ~0xffU) + host)};
     rks_address_to_socket(address, &to);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(fd >= 0);
     int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof(on)); /* connect chooses it */
+    assert_int_equal(bind(fd, (struct sockaddr *)&from, sizeof(from)), 0);
     assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(struct sockaddr_in)), 0);
     return fd;
+}
+
+static inline int stranger_connect(const rks_address *address)
+{
+    return stranger_connect_from(1, address);
 }
 
 static inline void stranger_send(int fd, const void *bytes, size_t size)
