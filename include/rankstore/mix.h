@@ -33,10 +33,10 @@ enum {
  * The number of steps may differ between epochs, never between ranks: ask rks_plan_steps for each.
  *
  *   random      draws of all sources are spread evenly: after any number of draws, each source has
- *               its share, give or take one draw, if each has at least one of 4,096 draws. The draws of
- *               rarer sources come early and together, so others are off by as many draws as there
- *               are such sources. A source repeats a sample after all of its samples were drawn.
- *               Steps of like cost are sought among near batches only.
+ *               its share, give or take one draw, or two if it has fewer than one of 4,096 draws. (A
+ *               plan that resumes a state of planner version 2 keeps its order: there, draws of such
+ *               sources come together.) A source repeats a sample after all of its samples were
+ *               drawn. Steps of like cost are sought among near batches only.
  *   sequential  the same, each source in the order of its ids.
  *   bucket,     steps are put in an order in which the 16 sources of the most draws are as even as
  *   pack        lengths allow; rks_plan_sources says how even.

@@ -7,8 +7,10 @@
  * of these bounds (Liu and Layland 1973; as Pfair schedules of one processor). Of equal ends, the
  * draw that has been ready for longest is next. So after any number of draws each source has had
  * its share, give or take one draw, if each has at least one of RING draws. Ends that are further
- * away count as the ring's: the draws of rarer sources come as early as that allows, together, and
- * others wait for as many of them as there are. To change this is to change plans: their version.
+ * away count as the ring's: the draws of rarer sources would come as early as that allows, together,
+ * and others would wait for as many of them as there are. So rarer sources first become lists that
+ * have one of RING draws or more, merged in the same way, and each of these is as one source. Plans
+ * of version 2 did without that. To change an order is to change plans: their version.
  *
  * There are two ways to the same order:
  *   turns   position by position: which sources become ready, and which of these is next. This is
@@ -28,6 +30,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/usage.h"
 
 enum { RING = 4096, AHEAD = 24 }; /* lists are too many for the processor to fetch them ahead */
 
@@ -56,6 +59,14 @@ static void begin_turn(turn *t, uint64_t all)
     t->each = all / t->draws;
     t->over = (uint64_t)((rest + t->draws - 1) / t->draws);
     advance(t);
+}
+
+static uint64_t count_draws(const rks_mix_list *lists, size_t sources)
+{
+    uint64_t all = 0;
+    for (size_t i = 0; i < sources; i++)
+        all += lists[i].count;
+    return all;
 }
 
 /* ---- turns ----------------------------------------------------------------------------------- */
@@ -114,8 +125,8 @@ static inline size_t first_line(const ring *r, uint64_t now)
     return word * 64 + (size_t)__builtin_ctzll(bits);
 }
 
-static rks_status take_turns(merge *m, turn *turns, const uint32_t *lists, uint64_t *places,
-                             uint64_t all, uint32_t *merged, rks_error *err)
+static rks_status take_turns(merge *m, turn *turns, const uint32_t **next_ids, uint64_t all,
+                             uint32_t *merged, rks_error *err)
 {
     ring *waiting = &m->waiting, *ready = &m->ready;
     for (uint64_t now = 0, end; now < all;) {
@@ -141,9 +152,8 @@ static rks_status take_turns(merge *m, turn *turns, const uint32_t *lists, uint6
             ready->heads[line] = m->next[source];
             if (m->next[source] == END)
                 clear(ready, line);
-            uint64_t place = places[source]++;
-            merged[now] = lists[place];
-            __builtin_prefetch(&lists[place + AHEAD < all ? place + AHEAD : place]);
+            merged[now] = *next_ids[source]++;
+            __builtin_prefetch(next_ids[source] + AHEAD);
             if (++t->done < t->draws) {
                 advance(t);
                 bool waits = t->from > now + 1;
@@ -154,34 +164,31 @@ static rks_status take_turns(merge *m, turn *turns, const uint32_t *lists, uint6
     return RKS_OK;
 }
 
-rks_status rks_mix_merge_turns(const uint32_t *lists, const uint64_t *counts, size_t sources,
-                               uint32_t *merged, rks_error *err)
+rks_status rks_mix_merge_turns(const rks_mix_list *lists, size_t sources, uint32_t *merged,
+                               rks_error *err)
 {
-    uint64_t all = 0;
+    uint64_t all = count_draws(lists, sources);
     merge *m = rks_alloc(1, sizeof(*m), err);
     turn *turns = rks_alloc(sources, sizeof(*turns), err);
-    uint64_t *places = rks_alloc(sources, sizeof(*places), err);
-    rks_status status = m == NULL || turns == NULL || places == NULL ? RKS_ERR_MEMORY : RKS_OK;
-    for (size_t i = 0; i < sources && status == RKS_OK; i++) {
-        places[i] = all;
-        all += counts[i];
-    }
+    const uint32_t **next_ids = rks_alloc(sources, sizeof(*next_ids), err);
+    rks_status status = m == NULL || turns == NULL || next_ids == NULL ? RKS_ERR_MEMORY : RKS_OK;
     if (status == RKS_OK) {
         set_up(&m->waiting);
         set_up(&m->ready);
     }
     for (size_t i = 0; i < sources && status == RKS_OK; i++) {
-        if (counts[i] == 0)
+        if (lists[i].count == 0)
             continue;
-        turns[i].draws = counts[i];
+        next_ids[i] = lists[i].ids;
+        turns[i].draws = lists[i].count;
         begin_turn(&turns[i], all);
         join(m, &m->ready, 0, turns[i].to, (uint16_t)i);
     }
     if (status == RKS_OK)
-        status = take_turns(m, turns, lists, places, all, merged, err);
+        status = take_turns(m, turns, next_ids, all, merged, err);
     rks_free(m);
     rks_free(turns);
-    rks_free(places);
+    rks_free(next_ids);
     return status;
 }
 
@@ -430,19 +437,17 @@ static int fewest_draws(const void *x, const void *y)
 }
 
 /* False if blocks cannot do it. */
-static bool begin_blocks(blocks *b, const uint32_t *lists, const uint64_t *counts, size_t sources,
-                         uint64_t all)
+static bool begin_blocks(blocks *b, const rks_mix_list *lists, size_t sources, uint64_t all)
 {
     for (size_t i = 0; i < sources; i++)
-        b->turns[i] = (turn){.draws = counts[i], .done = i};
+        b->turns[i] = (turn){.draws = lists[i].count, .done = i};
     qsort(b->turns, sources, sizeof(*b->turns), fewest_draws);
     for (size_t i = 0; i < sources; i++)
         b->order[i] = (uint16_t)b->turns[i].done;
     for (size_t i = 0; i < sources; i++) {
-        b->lists[i] = lists;
-        lists += counts[i];
-        b->turns[i] = (turn){.draws = counts[i]};
-        if (counts[i] == 0)
+        b->lists[i] = lists[i].ids;
+        b->turns[i] = (turn){.draws = lists[i].count};
+        if (lists[i].count == 0)
             continue;
         begin_turn(&b->turns[i], all);
         /* Its end may count as the ring's, or as it is, by when its last draw was. */
@@ -453,20 +458,18 @@ static bool begin_blocks(blocks *b, const uint32_t *lists, const uint64_t *count
     return true;
 }
 
-rks_status rks_mix_merge_blocks(const uint32_t *lists, const uint64_t *counts, size_t sources,
-                                uint32_t *merged, bool *merges, rks_error *err)
+rks_status rks_mix_merge_blocks(const rks_mix_list *lists, size_t sources, uint32_t *merged,
+                                bool *merges, rks_error *err)
 {
-    uint64_t all = 0, done = 0;
+    uint64_t all = count_draws(lists, sources), done = 0;
     *merges = sources <= BLOCK_SOURCES;
     if (!*merges)
         return RKS_OK;
-    for (size_t i = 0; i < sources; i++)
-        all += counts[i];
     blocks *b = rks_alloc(1, sizeof(*b), err);
     if (b == NULL)
         return RKS_ERR_MEMORY;
     rks_status status = RKS_OK;
-    *merges = begin_blocks(b, lists, counts, sources, all);
+    *merges = begin_blocks(b, lists, sources, all);
     for (; b->first < all && *merges && status == RKS_OK; b->first += BLOCK) {
         int64_t count = sort_block(b, sources);
         bool fits = b->first - b->origin + BLOCK + 128 <= FREE_WORDS * 64;
@@ -477,12 +480,73 @@ rks_status rks_mix_merge_blocks(const uint32_t *lists, const uint64_t *counts, s
     return status;
 }
 
-rks_status rks_mix_merge(const uint32_t *lists, const uint64_t *counts, size_t sources,
-                         uint32_t *merged, rks_error *err)
+rks_status rks_mix_merge_all(const rks_mix_list *lists, size_t sources, uint32_t *merged,
+                             rks_error *err)
 {
     bool merges;
-    rks_status status = rks_mix_merge_blocks(lists, counts, sources, merged, &merges, err);
-    return status != RKS_OK || merges
-               ? status
-               : rks_mix_merge_turns(lists, counts, sources, merged, err);
+    rks_status status = rks_mix_merge_blocks(lists, sources, merged, &merges, err);
+    return status != RKS_OK || merges ? status : rks_mix_merge_turns(lists, sources, merged, err);
+}
+
+/* ---- rare sources ---------------------------------------------------------------------------- */
+
+static bool is_rare(uint64_t count, uint64_t all)
+{
+    return count > 0 && count < (all + RING - 1) / RING;
+}
+
+/* Merges groups of consecutive rare sources into `ids`: a list for each group. A group ends when it
+ * and what follows are not rare; so there is a rare one only if all of them together are. */
+static rks_status merge_groups(const rks_mix_list *rare, size_t count, uint64_t all, uint32_t *ids,
+                               rks_mix_list *groups, size_t *made, rks_error *err)
+{
+    uint64_t left = count_draws(rare, count);
+    rks_status status = RKS_OK;
+    *made = 0;
+    for (size_t first = 0, end; first < count && status == RKS_OK; first = end) {
+        uint64_t draws = 0;
+        for (end = first; end < count; end++) {
+            if (end > first && !is_rare(draws, all) && !is_rare(left - draws, all))
+                break;
+            draws += rare[end].count;
+        }
+        status = rks_mix_merge(rare + first, end - first, ids, err);
+        groups[(*made)++] = (rks_mix_list){ids, draws};
+        ids += draws;
+        left -= draws;
+    }
+    return status;
+}
+
+rks_status rks_mix_merge(const rks_mix_list *lists, size_t sources, uint32_t *merged,
+                         rks_error *err)
+{
+    uint64_t all = count_draws(lists, sources), rare_draws = 0;
+    size_t rare = 0, others = 0, groups = 0;
+    for (size_t i = 0; i < sources; i++) {
+        rare += is_rare(lists[i].count, all);
+        rare_draws += is_rare(lists[i].count, all) ? lists[i].count : 0;
+    }
+    if (rare < 2)
+        return rks_mix_merge_all(lists, sources, merged, err);
+    rks_mix_list *few = rks_alloc(rare, sizeof(*few), err); /* rare ones */
+    rks_mix_list *joined = rks_alloc(sources, sizeof(*joined), err);
+    uint32_t *ids = rks_alloc_raw(rare_draws, sizeof(*ids), err);
+    rks_status status = few == NULL || joined == NULL || ids == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    rks_usage_add(RKS_MEMORY_PLAN, rare_draws * sizeof(*ids));
+    for (size_t i = 0, at = 0; i < sources && status == RKS_OK; i++) {
+        if (is_rare(lists[i].count, all))
+            few[at++] = lists[i];
+        else
+            joined[others++] = lists[i];
+    }
+    if (status == RKS_OK)
+        status = merge_groups(few, rare, all, ids, joined + others, &groups, err);
+    if (status == RKS_OK)
+        status = rks_mix_merge_all(joined, others + groups, merged, err);
+    rks_usage_sub(RKS_MEMORY_PLAN, rare_draws * sizeof(*ids));
+    rks_free(few);
+    rks_free(joined);
+    rks_free(ids);
+    return status;
 }

@@ -36,6 +36,7 @@ typedef struct rks_mix_change {
 } rks_mix_change;
 
 typedef struct rks_mix {
+    uint64_t version; /* of the planner: the newest, or that of the state that was resumed */
     size_t sources;
     char **names;
     uint64_t *bounds;          /* sources + 1, or NULL: */
@@ -175,17 +176,24 @@ void rks_mix_free_changes(rks_mix_change *changes, size_t count);
 /* sequence.c: plan->ids for strategies in the order of draws: sources evenly. */
 rks_status rks_mix_sequence(rks_plan *plan, uint64_t key, rks_error *err);
 
-/* merge.c: merges `sources` lists, one after the other in `lists`, into `merged`: after any number
- * of entries each list has had its share of them, give or take one, if each has at least one of
- * 4,096 entries. `counts`: of each list. */
-rks_status rks_mix_merge(const uint32_t *lists, const uint64_t *counts, size_t sources,
-                         uint32_t *merged, rks_error *err);
+/* merge.c: merges the lists of sources into `merged`: after any number of entries each list has had
+ * its share of them, give or take one, or two if it has fewer than one of 4,096 entries. */
+typedef struct rks_mix_list {
+    const uint32_t *ids;
+    uint64_t count;
+} rks_mix_list;
+
+rks_status rks_mix_merge(const rks_mix_list *lists, size_t sources, uint32_t *merged,
+                         rks_error *err);
+/* As plans of version 2 have it: entries of rarer lists come early and together. */
+rks_status rks_mix_merge_all(const rks_mix_list *lists, size_t sources, uint32_t *merged,
+                             rks_error *err);
 /* The same in both ways that it goes. *merges: false if blocks cannot do it; `merged` is then to be
  * written anew. */
-rks_status rks_mix_merge_turns(const uint32_t *lists, const uint64_t *counts, size_t sources,
-                               uint32_t *merged, rks_error *err);
-rks_status rks_mix_merge_blocks(const uint32_t *lists, const uint64_t *counts, size_t sources,
-                                uint32_t *merged, bool *merges, rks_error *err);
+rks_status rks_mix_merge_turns(const rks_mix_list *lists, size_t sources, uint32_t *merged,
+                               rks_error *err);
+rks_status rks_mix_merge_blocks(const rks_mix_list *lists, size_t sources, uint32_t *merged,
+                                bool *merges, rks_error *err);
 
 /* even.c: puts runs of `row` slots in an order in which sources are even. */
 rks_status rks_mix_even(rks_plan *plan, uint64_t row, rks_error *err);

@@ -12,8 +12,10 @@
 #include "rankstore/plan.h"
 
 /* In every state; a change of any plan's bits needs another number. Version 2: random fills its
- * budget, bucket with batch_size alone cuts by padding. Other states of version 1 resume. */
-enum { RKS_PLAN_VERSION = 2 };
+ * budget, bucket with batch_size alone cuts by padding. Other states of version 1 resume. Version 3
+ * changes plans of a mix alone, so other plans stay of version 2. A mix that resumes a state of
+ * version 2 is of that version from then on. */
+enum { RKS_PLAN_VERSION = 2, RKS_PLAN_VERSION_MIX = 3 };
 
 /* A length that no sample has: of one that is not there (a partial store). Never planned, and
  * counted as dropped. */

@@ -239,17 +239,15 @@ static rks_status write_copies(rks_plan *plan, uint64_t key, rks_error *err)
 
 /* ---- both ------------------------------------------------------------------------------------ */
 
-static rks_status sequence(rks_plan *plan, uint64_t key, list *lists, uint64_t *counts,
+static rks_status sequence(rks_plan *plan, uint64_t key, list *lists, rks_mix_list *parts,
                            rks_error *err)
 {
     rks_mix *mix = plan->mix;
     uint64_t bytes = mix->rest * sizeof(uint32_t);
     rks_status status = count_lists(plan, lists, err);
     size_t filled = 0;
-    for (size_t i = 0; i < mix->sources; i++) {
-        counts[i] = lists[i].draws;
-        filled += counts[i] > 0;
-    }
+    for (size_t i = 0; i < mix->sources; i++)
+        filled += lists[i].draws > 0;
     if (status != RKS_OK || filled < 2)
         return status == RKS_OK ? write_lists(plan, key, lists, plan->ids, err) : status;
     uint32_t *ids = rks_alloc_raw(mix->rest, sizeof(*ids), err);
@@ -258,8 +256,14 @@ static rks_status sequence(rks_plan *plan, uint64_t key, list *lists, uint64_t *
     rks_plan_advise(ids, bytes);
     rks_usage_add(RKS_MEMORY_PLAN, bytes);
     status = write_lists(plan, key, lists, ids, err);
+    const uint32_t *next = ids;
+    for (size_t i = 0; i < mix->sources; i++) {
+        parts[i] = (rks_mix_list){next, lists[i].draws};
+        next += lists[i].draws;
+    }
     if (status == RKS_OK)
-        status = rks_mix_merge(ids, counts, mix->sources, plan->ids, err);
+        status = (mix->version == RKS_PLAN_VERSION ? rks_mix_merge_all : rks_mix_merge)(parts, mix->sources,
+                                                                         plan->ids, err);
     rks_usage_sub(RKS_MEMORY_PLAN, bytes);
     rks_free(ids);
     return status;
@@ -271,10 +275,10 @@ rks_status rks_mix_sequence(rks_plan *plan, uint64_t key, rks_error *err)
     if (mix->counts != NULL || mix->odds != NULL)
         return write_copies(plan, key, err);
     list *lists = rks_alloc(mix->sources, sizeof(*lists), err);
-    uint64_t *counts = rks_alloc(mix->sources, sizeof(*counts), err);
-    rks_status status = lists == NULL || counts == NULL ? RKS_ERR_MEMORY
-                                                        : sequence(plan, key, lists, counts, err);
+    rks_mix_list *parts = rks_alloc(mix->sources, sizeof(*parts), err);
+    rks_status status = lists == NULL || parts == NULL ? RKS_ERR_MEMORY
+                                                       : sequence(plan, key, lists, parts, err);
     rks_free(lists);
-    rks_free(counts);
+    rks_free(parts);
     return status;
 }

@@ -31,6 +31,7 @@
 enum { STATE_FORMAT = 1, STATE_FORMAT_SKIPS = 2 };
 
 typedef struct rks_plan_place {
+    uint64_t version;
     uint64_t epoch;
     rks_plan_segment segments[RKS_PLAN_SEGMENTS_MAX];
     size_t count;
@@ -46,6 +47,11 @@ static const char *lengths_digest(rks_plan *plan)
                      ? rks_share_digest(plan)
                      : rks_checksum64(plan->lengths, plan->count * sizeof(*plan->lengths)));
     return plan->lengths_digest;
+}
+
+static int version_of(const rks_plan *plan)
+{
+    return plan->mix == NULL ? RKS_PLAN_VERSION : (int)plan->mix->version;
 }
 
 rks_status rks_plan_state(rks_plan *plan, uint64_t epoch, uint64_t step, char *text,
@@ -71,8 +77,8 @@ rks_status rks_plan_state(rks_plan *plan, uint64_t epoch, uint64_t step, char *t
         "{\"format\": %d, \"planner\": %d, \"dataset\": %s%s%s, \"samples\": %" PRIu64
         ", \"lengths\": \"%s\", \"options\": \"%s\", \"seed\": \"%" PRIu64 "\", \"epoch\": %" PRIu64
         ", \"segments\": [",
-        plan->skip_count > 0 ? STATE_FORMAT_SKIPS : STATE_FORMAT, RKS_PLAN_VERSION, quote, plan->dataset[0] == '\0' ? "null" : plan->dataset,
-        quote, plan->count, lengths_digest(plan), plan->config.digest, plan->config.seed, epoch);
+        plan->skip_count > 0 ? STATE_FORMAT_SKIPS : STATE_FORMAT, version_of(plan), quote,
+        plan->dataset[0] == '\0' ? "null" : plan->dataset, quote, plan->count, lengths_digest(plan), plan->config.digest, plan->config.seed, epoch);
     for (size_t i = 0; resumed && i < plan->done_count; i++)
         size += (size_t)snprintf(made + size, sizeof(made) - size, "[%" PRIu32 ", %" PRIu64 "], ",
                                  plan->done[i].world, plan->done[i].steps);
@@ -145,14 +151,19 @@ static bool is_as_version_1(const rks_plan_config *config)
     return config->strategy == STRATEGY_BUCKET ? tokens : !rks_plan_fills(config);
 }
 
+/* *version: that of the state, whose law a mix follows from then on. */
 static rks_status compare_version(const json_t *object, const rks_plan_config *config,
-                                  rks_error *err)
+                                  uint64_t *version, rks_error *err)
 {
-    uint64_t number = 0;
-    rks_status status = read_number(object, "planner", &number, err);
-    if (status == RKS_OK && number == 1 && is_as_version_1(config))
+    bool mixed = json_object_get(object, "mix") != NULL; /* if the plan is not: compare_mix */
+    rks_status status = read_number(object, "planner", version, err);
+    if (status != RKS_OK)
+        return status;
+    if (*version == 1 && is_as_version_1(config))
+        *version = RKS_PLAN_VERSION;
+    if (*version == RKS_PLAN_VERSION)
         return RKS_OK;
-    return status == RKS_OK ? compare_number(object, "planner", RKS_PLAN_VERSION, err) : status;
+    return compare_number(object, "planner", mixed ? RKS_PLAN_VERSION_MIX : RKS_PLAN_VERSION, err);
 }
 
 static rks_status compare_text(const json_t *object, const char *field, const char *ours,
@@ -283,7 +294,7 @@ static rks_status read_state(rks_plan *plan, const char *state, rks_plan_place *
                                                                         : STATE_FORMAT_SKIPS,
                                 err);
     if (status == RKS_OK)
-        status = compare_version(object, &plan->config, err);
+        status = compare_version(object, &plan->config, &place->version, err);
     if (status == RKS_OK)
         status = compare_text(object, "dataset", plan->dataset, err);
     if (status == RKS_OK)
@@ -411,6 +422,9 @@ static rks_status resume_at(rks_plan *plan, rks_plan_place place, uint64_t *epoc
 
 static void swap_changes(rks_mix *mix, rks_plan_place *place)
 {
+    uint64_t version = mix->version;
+    mix->version = place->version;
+    place->version = version;
     rks_mix_change kept[RKS_PLAN_CHANGES_MAX];
     size_t count = mix->change_count;
     memcpy(kept, mix->changes, sizeof(kept));

@@ -4,6 +4,7 @@
  * versions in the message. */
 #include "plans.h"
 #include "states_version_1.h"
+#include "states_version_2.h"
 
 #define DATASET "00112233445566778899aabbccddeeff"
 
@@ -83,11 +84,71 @@ static void a_state_of_version_1_says_that_lengths_were_not_rounded(void **state
     rks_plan_free(plan);
 }
 
+/* also as other ranks and in later states; a plan that resumes none is of the newest version */
+static void mixes_of_version_2_resume_bit_for_bit(void **state)
+{
+    (void)state;
+    size_t others = 0;
+    fixed_lengths(lengths, V2_SAMPLES);
+    for (size_t i = 0; i < V2_CASES; i++) {
+        const v2_state *stored = &v2_states[i];
+        for (uint32_t world = 2; world <= 3; world++) {
+            const char *digest = world == 2 ? stored->whole : stored->rest;
+            uint64_t epoch = 99, step = 99;
+            char text[RKS_STATE_MAX];
+            rks_plan *plan = NULL, *later = NULL;
+            assert_ok(v2_plan(&v2_cases[i], lengths, world, &plan, &err), &err);
+            others += world == 2 && strcmp(report_of(plan, V2_EPOCH).digest, digest) != 0;
+            assert_ok(rks_plan_state(plan, 0, 0, text, sizeof(text), &err), &err);
+            assert_contains(text, "\"planner\": 3");
+            assert_ok(rks_plan_resume(plan, stored->text, &epoch, &step, &err), &err);
+            assert_int_equal(epoch, V2_EPOCH);
+            assert_int_equal(step, world == 2 ? V2_STEP : 0);
+            assert_string_equal(report_of(plan, V2_EPOCH).digest, digest);
+            assert_ok(rks_plan_state(plan, V2_EPOCH, 1, text, sizeof(text), &err), &err);
+            assert_contains(text, "\"planner\": 2");
+            assert_ok(v2_plan(&v2_cases[i], lengths, world, &later, &err), &err);
+            assert_ok(rks_plan_resume(later, text, &epoch, &step, &err), &err);
+            assert_string_equal(report_of(later, V2_EPOCH).digest, digest);
+            assert_string_equal(report_of(later, V2_EPOCH + 1).digest,
+                                report_of(plan, V2_EPOCH + 1).digest);
+            rks_plan_free(plan);
+            rks_plan_free(later);
+        }
+    }
+    assert_true(others > 0);
+}
+
+/* a resume that fails leaves the plan's version as it was */
+static void a_state_that_is_refused_changes_no_version(void **state)
+{
+    (void)state;
+    uint64_t epoch, step;
+    char text[RKS_STATE_MAX], wrong[RKS_STATE_MAX];
+    rks_plan *plan = NULL;
+    fixed_lengths(lengths, V2_SAMPLES);
+    assert_ok(v2_plan(&v2_cases[0], lengths, 2, &plan, &err), &err);
+    rks_plan_report before = report_of(plan, V2_EPOCH);
+    snprintf(wrong, sizeof(wrong), "%s", v2_states[0].text);
+    memcpy(strstr(wrong, "[[2, 7]]"), "[[2,-7]]", 8); /* steps are whole numbers */
+    assert_fails(RKS_ERR_STATE, rks_plan_resume(plan, wrong, &epoch, &step, &err));
+    snprintf(wrong, sizeof(wrong), "%s", v2_states[0].text);
+    memcpy(strstr(wrong, "\"planner\": 2"), "\"planner\": 4", 12);
+    assert_fails(RKS_ERR_STATE, rks_plan_resume(plan, wrong, &epoch, &step, &err));
+    assert_contains(err.text, "planner differs: 4 there, 3 here");
+    assert_ok(rks_plan_state(plan, 0, 0, text, sizeof(text), &err), &err);
+    assert_contains(text, "\"planner\": 3");
+    assert_string_equal(report_of(plan, V2_EPOCH).digest, before.digest);
+    rks_plan_free(plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(states_of_version_1_resume_bit_for_bit_or_name_both_versions),
         cmocka_unit_test(a_state_of_version_1_says_that_lengths_were_not_rounded),
+        cmocka_unit_test(mixes_of_version_2_resume_bit_for_bit),
+        cmocka_unit_test(a_state_that_is_refused_changes_no_version),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
