@@ -12,6 +12,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = "build-tokens,build-blobs,open,read-tokens,read-blobs-64,padded,padded-loader,epoch-blobs,plan,pack,exchange,gather"
+if (ROOT / "build/release/tests/bench/bench_pack").exists():  # what these rows need
+    ROWS += ",pack-chat,pack-large,resume"
 
 
 def compare(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -64,10 +66,25 @@ def test_contents_that_differ_are_an_error_and_no_figure(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("arguments", "said"), [(["--only", "nothing"], "there is no 'nothing'"), (["--with", "torch"], "there is no 'torch'"),
-                                                 (["--rounds", "0"], "at least 1")])
+                                                 (["--rounds", "0"], "at least 1"),
+                                                 (["--only", "pack-histogram"], "it needs --histogram FILE")])
 def test_options_that_cannot_be(arguments: list[str], said: str) -> None:
     done = compare(*arguments)
     assert done.returncode == 2 and said in done.stderr
+
+
+@pytest.mark.parametrize(("ids", "said"), [([0, 1, 1], "not in exactly one bin"), ([2, 1, 0], "a bin of 20 tokens, 16 are allowed")])
+def test_a_packer_that_loses_samples_or_breaks_the_capacity_is_an_error(ids: list[int], said: str) -> None:
+    script = ("import sys, numpy; sys.path.insert(0, sys.argv[1])\n"
+              "import packers\n"
+              "lengths, bounds = numpy.array([4, 8, 12], 'uint32'), numpy.array([0, 2, 3])\n"
+              "case = packers.Case('gamma', 3, 16, ranks=2)\n"
+              "found = packers.figures('it', case, lengths, (bounds, numpy.array([0, 2, 1])))\n"
+              "assert found == {'bins': 2, 'fill': 0.75, 'steps': 1, 'balance of cost': found['balance of cost']}, found\n"
+              "packers.figures('it', case, lengths, (bounds, numpy.array(eval(sys.argv[2]))))\n")
+    done = subprocess.run([sys.executable, "-c", script, str(ROOT / "tools/peers"), str(ids)], text=True, capture_output=True,
+                          timeout=100)
+    assert done.returncode == 1 and said in done.stderr, done.stderr
 
 
 def test_help_teaches_every_row() -> None:

@@ -6,6 +6,9 @@
  *
  *   bench_pack [--runs N] [SHAPE SAMPLES CAPACITY RANKS [MICRO_BATCHES]]...   medians of N runs (5)
  *   bench_pack [--runs N] --histogram FILE CAPACITY RANKS
+ *   bench_pack --plain FILE CAPACITY      the plain one alone, over the uint32 lengths in FILE: once
+ *                                         for each line of standard input; seconds and bins a line
+ *   bench_pack --draw FILE SHAPE SAMPLES CAPACITY      writes lengths, uint32
  *
  * FILE has how many samples have length 1, 2, ..., numbers with anything but digits between them.
  *
@@ -338,8 +341,7 @@ static void measure(char shape, const uint32_t *lengths, uint64_t count, uint32_
     fflush(stdout);
 }
 
-static void measure_shape(char shape, uint64_t count, uint32_t capacity, uint32_t ranks,
-                          uint32_t micros, int runs)
+static uint32_t *draw_all(char shape, uint64_t count, uint32_t capacity)
 {
     rks_random random = {5};
     uint32_t *lengths = need(count, sizeof(*lengths));
@@ -347,6 +349,23 @@ static void measure_shape(char shape, uint64_t count, uint32_t capacity, uint32_
         lengths[i] = draw(&random, shape);
         lengths[i] = lengths[i] < capacity ? lengths[i] : capacity;
     }
+    return lengths;
+}
+
+static void write_lengths(const char *path, const uint32_t *lengths, uint64_t count)
+{
+    FILE *file = fopen(path, "wb");
+    if (file == NULL || fwrite(lengths, sizeof(*lengths), count, file) != count ||
+        fclose(file) != 0) {
+        fprintf(stderr, "bench_pack: %s: cannot be written\n", path);
+        exit(3);
+    }
+}
+
+static void measure_shape(char shape, uint64_t count, uint32_t capacity, uint32_t ranks,
+                          uint32_t micros, int runs)
+{
+    uint32_t *lengths = draw_all(shape, count, capacity);
     measure(shape, lengths, count, capacity, ranks, micros, runs);
     free(lengths);
 }
@@ -396,6 +415,37 @@ static void measure_histogram(const char *path, uint32_t capacity, uint32_t rank
     free(lengths);
 }
 
+/* For a program that takes turns with others. */
+static void run_turns(const char *path, uint32_t capacity)
+{
+    FILE *file = fopen(path, "rb");
+    if (file == NULL || fseek(file, 0, SEEK_END) != 0) {
+        fprintf(stderr, "bench_pack: %s: cannot be read\n", path);
+        exit(3);
+    }
+    uint64_t count = (uint64_t)ftell(file) / sizeof(uint32_t);
+    uint32_t *lengths = need(count, sizeof(*lengths));
+    rewind(file);
+    if (fread(lengths, sizeof(*lengths), count, file) != count)
+        exit(3);
+    fclose(file);
+    for (uint64_t i = 0; i < count; i++)
+        if (lengths[i] == 0 || lengths[i] > capacity) {
+            fprintf(stderr, "bench_pack: %s: a length of %" PRIu32 "; they are from 1 to %" PRIu32 "\n",
+                    path, lengths[i], capacity);
+            exit(2);
+        }
+    for (int c; (c = getchar()) != EOF;) {
+        double ns;
+        if (c != '\n')
+            continue;
+        uint64_t bins = run_plain(lengths, count, capacity, &ns);
+        printf("%.9f %" PRIu64 "\n", ns * (double)count / 1e9, bins);
+        fflush(stdout);
+    }
+    free(lengths);
+}
+
 static uint64_t number(const char *text, uint64_t least, uint64_t most)
 {
     char *end;
@@ -413,6 +463,18 @@ int main(int argc, char **argv)
     if (argc > 2 && strcmp(argv[1], "--runs") == 0) {
         runs = (int)number(argv[2], 1, RUNS_MAX);
         at = 3;
+    }
+    if (argc == 4 && strcmp(argv[1], "--plain") == 0) {
+        run_turns(argv[2], (uint32_t)number(argv[3], 1, RKS_PLAN_CAPACITY_MAX));
+        return 0;
+    }
+    if (argc == 6 && strcmp(argv[1], "--draw") == 0) {
+        uint64_t count = number(argv[4], 1, UINT32_MAX);
+        uint32_t *lengths =
+            draw_all(argv[3][0], count, (uint32_t)number(argv[5], 1, RKS_PLAN_CAPACITY_MAX));
+        write_lengths(argv[2], lengths, count);
+        free(lengths);
+        return 0;
     }
     printf("                                     ns a sample           bytes a           plain's\n"
            "    samples     cap ranks micro   first   later   plain  sample      bins      bins    "

@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import shutil
 import sys
 from pathlib import Path
 
+from packers import C_PROGRAM, HISTOGRAM
 from rows import MODULES, PACKERS, PEERS, ROWS, peer_of
 
 ROUNDS = 5
 HELP = """Compares Rankstore with other ways to feed a training job, on the same data, in one run:
-all_gather_object, a numpy memmap, py-lmdb, MosaicML streaming, LitData, WebDataset, Hugging Face datasets, TRL's packing,
+all_gather_object, a numpy memmap, py-lmdb, MosaicML streaming, LitData, WebDataset, Hugging Face datasets, TRL's packing, seqpacker,
 and transformers' samplers by length and its collator without padding.
 
 The contestants of a row take turns, a round each, so that ratios hold also on a machine that does other things; figures
@@ -43,10 +45,15 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, default=Path("build/peers/data"), metavar="FOLDER",
                         help="where made data and the stores' files lie, and stay (build/peers/data)")
     parser.add_argument("--quick", action="store_true", help="small data and short rounds")
+    parser.add_argument("--histogram", type=Path, metavar="FILE",
+                        help="for pack-histogram: how many samples have length 1, 2, ..., numbers "
+                        "with anything but digits between them (packedBERT published those of Wikipedia up to 512)")
     parser.add_argument("--here", action="store_true", help="install nothing: use the python3 on PATH")
     chosen = parser.parse_args()
     if chosen.rounds is not None and chosen.rounds < 1:
         parser.error("--rounds: at least 1")
+    if chosen.histogram is None and "pack-histogram" in (chosen.only or "").split(","):
+        parser.error("--only pack-histogram: it needs --histogram FILE")
     for option, text, known in (("--only", chosen.only, list(ROWS)), ("--with", chosen.peers, [*PEERS, *PACKERS])):
         for name in (text or "").split(",") if text is not None else []:
             if name not in known:
@@ -93,9 +100,20 @@ def main() -> int:
             print(f"compare_peers: {module} is not installed for {sys.executable}; without --here it is", file=sys.stderr)
             return 3
     peers, left_out = peers_here(chosen.peers)
+    if chosen.histogram is None and chosen.only is None:
+        left_out.append("the row pack-histogram is left out: it needs --histogram FILE")
+    in_c = [] if C_PROGRAM.exists() else [key for key, row in ROWS.items() if row.in_c]
+    if in_c:
+        left_out.append(f"rows are left out, {', '.join(in_c)}: {C_PROGRAM} is not built; tools/test unit builds it")
     for line in left_out:
         print(f"compare_peers: {line}", file=sys.stderr)
     rows, quick = rows_to_run(chosen.only, peers), chosen.quick
+    if chosen.histogram is None:
+        rows.pop("pack-histogram", None)
+    else:
+        chosen.data.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(chosen.histogram, chosen.data / HISTOGRAM)
+    rows = {key: names for key, names in rows.items() if key not in in_c}
     rounds = chosen.rounds or (1 if quick else ROUNDS)
     return run(rows, chosen.only, chosen.data.resolve(), chosen.out, rounds, quick, left_out)
 

@@ -13,7 +13,7 @@ import numpy
 from flattening import Flattening
 from grouping import Grouping
 from ours import WAYS, make_ours
-from packers import Packing
+from packers import Packing, Resuming
 from planners import Planning
 from stores import Store, make, size_on_disk
 from workload import BATCH, Place, Workload
@@ -23,7 +23,7 @@ WINDOW_S = 0.5  # of a round of reads
 QUICK_WINDOW_S = 0.05
 LOADER_BATCHES = 800  # of a round through worker processes
 
-__all__ = ["Build", "Epoch", "Flattening", "Grouping", "Opening", "Packing", "Planning", "Reading"]
+__all__ = ["Build", "Epoch", "Flattening", "Grouping", "Opening", "Packing", "Planning", "Reading", "Resuming"]
 
 
 def make_store(name: str, workload: Workload) -> Store:

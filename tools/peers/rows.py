@@ -9,7 +9,7 @@ from typing import Any
 MODULES = {"memmap": "numpy", "py-lmdb": "lmdb", "streaming": "streaming", "LitData": "litdata", "WebDataset": "webdataset",
            "HF datasets": "datasets"}
 PEERS = tuple(MODULES)
-PACKERS = {"TRL": "trl", "transformers": "transformers"}  # peers that plan or collate, and store nothing
+PACKERS = {"TRL": "trl", "transformers": "transformers", "seqpacker": "seqpacker"}  # peers that plan or collate, and store nothing
 RANDOM = tuple(name for name in PEERS if name != "WebDataset")  # WebDataset reads in sequence only
 
 
@@ -22,7 +22,7 @@ def peer_of(name: str) -> str | None:
 @dataclass(frozen=True)
 class Row:
     """`unit` "s": seconds, less is better; else a rate, `scale` units of work making one. `made_by`: the row that writes its files.
-    `ours`: whose ratio to the others is told. `measure`: a class of measures.py, and its `arguments`. `fresh`: each round is a process of its own. `ranks`: measured by a job of 4 ranks (ranks.py), in place of `measure`."""
+    `ours`: whose ratio to the others is told. `measure`: a class of measures.py, and its `arguments`. `fresh`: each round is a process of its own. `ranks`: measured by a job of 4 ranks (ranks.py), in place of `measure`. `in_c`: it needs bench_pack."""
 
     title: str
     contestants: tuple[str, ...]
@@ -34,6 +34,7 @@ class Row:
     made_by: str | None = None
     fresh: bool = False
     ranks: bool = False
+    in_c: bool = False
     note: str = ""
 
     @property
@@ -55,6 +56,31 @@ def _reads(kind: str, each: int) -> Row:
                "k samples/s", 1e3, f"build-{kind}", note="WebDataset reads in sequence: it has no access by number." if each == 1 else "")
 
 
+_PACKING = ("Best-fit decreasing. Balance is the mean over optimizer steps of mean / largest cost of the ranks, of a cost of L + L^2 / 49,152; "
+            "bins of the others go to ranks in turn. TRL packs what samples contain, the others their ids.")
+_IN_C = ("histogram in C is the plain algorithm of bench_pack.c: no shuffle, no ranks. Rankstore's batches are not copied into arrays here.")
+
+
+def _packs() -> dict[str, Row]:
+    """By what stands behind "pack" in a row's name."""
+    peers = ("numpy + loop", "TRL", "seqpacker", "seqpacker, obfd", "Rankstore")
+    large = ("histogram in C", "seqpacker, obfd", "Rankstore, first plan", "Rankstore, later epoch")
+
+    def row(title: str, case: str, names: tuple[str, ...] = peers, note: str = _PACKING) -> Row:
+        return Row(title, names, names[-1] if names is peers else "Rankstore, first plan", "Packing", (case,), note=note,
+                   in_c=case not in ("gamma", "uniform"))
+
+    return {"": row("packing 100,000 lengths of gamma(5, 20) into bins of 2,048, 8 ranks", "gamma"),
+            "-uniform": row("packing 10,000 lengths from 1 to 512 into bins of 512", "uniform"),
+            "-chat": row("packing 20,000 lengths of chat into bins of 8,192, 8 ranks", "chat"),
+            "-long": row("packing 20,000 lengths of long documents into bins of 131,072, 16 ranks", "long"),
+            "-mixed": row("packing 1 M lengths of long documents into bins of 131,072, 16 ranks of 8 micro-batches", "mixed", large,
+                          f"{_PACKING} {_IN_C}"),
+            "-large": row("packing 10 M lengths of chat into bins of 8,192, 8 ranks", "large", large, f"{_PACKING} {_IN_C}"),
+            "-histogram": row("packing lengths by a histogram (--histogram) into bins of 512, 8 ranks", "histogram", large,
+                              f"{_PACKING} {_IN_C}")}
+
+
 ROWS: dict[str, Row] = {
     "build-tokens": Row("tokens: building", _BUILDERS, "Rankstore arrays", "Build", ("tokens",), "k samples/s", 1e3, note=_UNSYNCED),
     "build-blobs": Row("blobs: building", _BUILDERS, "Rankstore arrays", "Build", ("blobs",), "samples/s", note=_UNSYNCED),
@@ -74,10 +100,11 @@ ROWS: dict[str, Row] = {
                               **_BLOBS),  # type: ignore[arg-type]
     "plan": Row("planning an epoch of 10 M lengths, 16,384 tokens a batch", ("numpy argsort alone", "numpy", "torch.sort + loop", "Rankstore"), "Rankstore", "Planning", ("",),
                 note="numpy argsort alone makes no batches: it is the floor of a planner that sorts by comparing."),
-    "pack": Row("packing 100,000 lengths of gamma(5, 20) into bins of 2,048", ("numpy + loop", "TRL", "Rankstore"), "Rankstore", "Packing",
-                ("gamma",), note="Best-fit decreasing. TRL packs what samples contain, the others their ids."),
-    "pack-uniform": Row("packing 10,000 lengths from 1 to 512 into bins of 512", ("numpy + loop", "TRL", "Rankstore"), "Rankstore", "Packing",
-                        ("uniform",), note="Best-fit decreasing. TRL packs what samples contain, the others their ids."),
+    **{f"pack{key}": row for key, row in _packs().items()},
+    "resume": Row("20,000 long documents in pieces of 8,192: an epoch's rest on 12 ranks, in place of 8",
+                  ("Rankstore", "Rankstore, the rest alone"), "Rankstore", "Resuming", in_c=True,
+                  note="A plan that takes a state of the middle of an epoch over, beside a plan of what is left as if there were nothing else. "
+                  "Each piece that was left comes exactly once."),
     "group": Row("planning 102,400 lengths in batches of 64 of like length, 8 ranks", ("transformers, group_by_length",
                  "transformers, batch_rebalance", "Rankstore", "Rankstore, budget"), "Rankstore", "Grouping",
                  note="What one rank does for an epoch. Balance is the mean over steps of mean / largest batch of the ranks, in padded tokens; "
