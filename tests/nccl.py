@@ -25,7 +25,9 @@ NODES = ["sh", "-c", 'RKS_NODE=node-$((OMPI_COMM_WORLD_RANK / 2)) exec "$@"', "s
 
 
 def run(*command, code=0, **environment):
+    """It must end with `code`, and the stand-in must not complain."""
     done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=3000)
+    assert "the stand-in: " not in done.stderr, done.stderr
     assert done.returncode == code, f"{' '.join(command)}: exit {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
     return done
 
@@ -66,6 +68,34 @@ def without_a_driver_it_says_so_in_one_line():
 def without_nccl_it_says_so_in_one_line():
     done = run(RANKSTORE, "bench", STORE, "--exchange", "nccl", code=3, RKS_NCCL_LIBRARY="/nonexistent/libnccl.so.2")
     assert done.stderr.startswith("rankstore bench: no NCCL: /nonexistent/libnccl.so.2"), done.stderr
+
+
+def doctor_s_nccl(folder):
+    """Its two lines, by a library in that folder."""
+    said = subprocess.run([RANKSTORE, "doctor"], env={**os.environ, "LD_LIBRARY_PATH": folder, "RKS_CUDA_LIBRARY": DOUBLE}, capture_output=True,
+                          text=True, timeout=600).stdout.splitlines()
+    (at,) = [number for number, line in enumerate(said) if line.split()[1] == "nccl"]
+    return " ".join(said[at:at + 2])
+
+
+def the_package_of_the_environment_is_found():
+    """The command looks in the Python environment that it is installed in, if its file is of somebody who may be trusted."""
+    environment = os.path.join(WORK, "environment")
+    package = os.path.join(environment, "lib", "python3.11", "site-packages", "nvidia", "nccl", "lib")
+    os.makedirs(package)
+    os.makedirs(os.path.join(environment, "bin"))
+    (library,) = glob.glob(os.path.join(BUILD, "src", "librankstore.so.?"))
+    shutil.copy(library, os.path.join(environment, "bin"))
+    said = doctor_s_nccl(os.path.join(environment, "bin"))
+    assert "not usable: no NCCL: libnccl.so.2" in said and "RKS_NCCL_LIBRARY names a libnccl.so.2" in said, said
+    found = os.path.join(package, "libnccl.so.2")
+    shutil.copy(DOUBLE, found)
+    said = doctor_s_nccl(os.path.join(environment, "bin"))
+    assert "usable: NCCL 2.28.9, GPU 0" in said and "not" not in said, said
+    if os.geteuid() == 0:
+        os.chown(found, 65534, 65534)
+        said = doctor_s_nccl(os.path.join(environment, "bin"))
+        assert "not usable: no NCCL: libnccl.so.2" in said, said
 
 
 def the_real_nccl_has_all_that_is_called():
@@ -125,6 +155,7 @@ if __name__ == "__main__":
             nothing_is_loaded_where_it_is_not_asked_for,
             without_a_driver_it_says_so_in_one_line,
             without_nccl_it_says_so_in_one_line,
+            the_package_of_the_environment_is_found,
             the_real_nccl_has_all_that_is_called,
             options_that_are_none_are_named,
             two_nodes_get_the_same_index_by_nccl_and_by_messages,

@@ -7,7 +7,10 @@
 #include "exchange/communicator.h"
 
 #include <dlfcn.h>
+#include <glob.h>
+#include <limits.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -16,6 +19,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/own_folder.h"
 #include "exchange/find_call.h"
 #include "exchange/nccl_calls.h"
 #include "exchange/nccl_setting.h"
@@ -33,6 +37,8 @@ enum {
     OLDEST = 21800,
     POLL_NS = 50 * 1000
 };
+
+static const char NAME[] = "libnccl.so.2";
 
 uint32_t rks_communicator_abort_ms = 20000;
 
@@ -71,17 +77,42 @@ static rks_status find_calls(void *library, rks_error *err)
     return status;
 }
 
+/* NVIDIA's Python package of the environment that this library or its program is installed in. */
+static void *find_in_own_environment(void)
+{
+    static const char *const places[] = {"site-packages", "dist-packages"};
+    char folder[PATH_MAX], pattern[PATH_MAX + 80];
+    uid_t owner;
+    void *library = NULL;
+    if (!rks_own_folder(folder, &owner))
+        return NULL;
+    for (size_t i = 0; library == NULL && i < sizeof(places) / sizeof(places[0]); i++) {
+        glob_t found;
+        snprintf(pattern, sizeof(pattern), "%s/../lib/python3*/%s/nvidia/nccl/lib/%s", folder,
+                 places[i], NAME);
+        if (glob(pattern, 0, NULL, &found) != 0)
+            continue;
+        for (size_t at = 0; library == NULL && at < found.gl_pathc; at++)
+            if (rks_belongs_to(owner, found.gl_pathv[at]))
+                library = dlopen(found.gl_pathv[at], RTLD_NOW | RTLD_LOCAL);
+        globfree(&found);
+    }
+    return library;
+}
+
 /* A second copy in one process costs its kernels twice, and a framework that comes later may find
- * the wrong one: so the one that is there, before anything else. */
+ * the wrong one: so the one that is there, unless the user says otherwise. */
 static void *find_library(void)
 {
-    void *library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
     const char *named = getenv("RKS_NCCL_LIBRARY");
     if (named != NULL)
         return dlopen(named, RTLD_NOW | RTLD_LOCAL);
+    void *library = dlopen(NAME, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
     if (library == NULL && library_path != NULL)
         library = dlopen(library_path, RTLD_NOW | RTLD_LOCAL);
-    return library != NULL ? library : dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL)
+        library = find_in_own_environment();
+    return library != NULL ? library : dlopen(NAME, RTLD_NOW | RTLD_LOCAL);
 }
 
 static rks_status load_nccl(rks_error *err)
@@ -90,7 +121,7 @@ static rks_status load_nccl(rks_error *err)
     if (library == NULL) {
         const char *why = dlerror();
         return rks_fail(err, RKS_ERR_UNSUPPORTED, 0, "no NCCL: %s",
-                        why != NULL ? why : "libnccl.so.2");
+                        why != NULL ? why : NAME);
     }
     rks_status status = find_calls(library, err);
     if (status != RKS_OK) {

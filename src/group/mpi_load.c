@@ -7,11 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/own_folder.h"
 #include "group/internal.h"
 
 static const char NAME[] = "librankstore_mpi.so";
@@ -32,32 +31,6 @@ static void *try_path(const char *path)
     return dlopen(path, RTLD_NOW | RTLD_GLOBAL);
 }
 
-/* The folder of this library, or of the program that it is part of, and whose that is; false: it is
- * not known. The program's own name would not do: found by PATH it has no folder. */
-static bool own_folder(char folder[PATH_MAX], uid_t *owner)
-{
-    struct stat file;
-    Dl_info self;
-    if (dladdr((void *)(uintptr_t)rks_mpi_load, &self) == 0 || self.dli_fname == NULL)
-        return false;
-    bool has_path = strchr(self.dli_fname, '/') != NULL;
-    if (realpath(has_path ? self.dli_fname : "/proc/self/exe", folder) == NULL)
-        return false;
-    if (stat(folder, &file) != 0)
-        return false;
-    *owner = file.st_uid;
-    *strrchr(folder, '/') = '\0';
-    return true;
-}
-
-/* A folder further up may be anybody's, as /tmp is. */
-static bool belongs_to(uid_t owner, const char *path)
-{
-    struct stat file;
-    return stat(path, &file) == 0 &&
-           (file.st_uid == 0 || file.st_uid == geteuid() || file.st_uid == owner);
-}
-
 /* Where the user says, else beside this library: there, as it is installed beside a program, or as
  * it is built, if folder and file belong to root, to this user or to the library's owner. Never in
  * the working directory or along a search path. */
@@ -72,14 +45,14 @@ static void *find_module(void)
     void *module = NULL;
     if (named != NULL)
         return try_path(named);
-    if (!own_folder(folder, &owner))
+    if (!rks_own_folder(folder, &owner))
         return NULL;
     for (size_t i = 0; module == NULL && i < sizeof(places) / sizeof(places[0]); i++) {
         snprintf(path, sizeof(path), "%s%s", folder, places[i]);
-        if (!belongs_to(owner, path))
+        if (!rks_belongs_to(owner, path))
             continue;
         strcat(path, NAME);
-        module = belongs_to(owner, path) ? try_path(path) : NULL;
+        module = rks_belongs_to(owner, path) ? try_path(path) : NULL;
     }
     return module;
 }

@@ -124,9 +124,14 @@ static void probe_mpi(visit *v)
 static void probe_nccl(visit *v)
 {
     char text[192] = "";
+    const char *advice = "not needed: the index travels by MPI or TCP then";
     bool usable = rks_exchange_nccl_usable(text);
-    add(v, "nccl", true, usable ? NULL : "not needed: the index travels by MPI or TCP then", "%s%s",
-        usable ? "usable: " : "not usable: ", text);
+    if (usable)
+        advice = NULL;
+    else if (strncmp(text, "no NCCL", 7) == 0)
+        advice = "not needed: the index travels by MPI or TCP then; RKS_NCCL_LIBRARY names a "
+                 "libnccl.so.2, and NVIDIA's Python package has it in site-packages/nvidia/nccl/lib";
+    add(v, "nccl", true, advice, "%s%s", usable ? "usable: " : "not usable: ", text);
 }
 
 /* ---- the network ----------------------------------------------------------------------------- */

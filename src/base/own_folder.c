@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * own_folder.c: by the address of a function. */
+#include "base/own_folder.h"
+
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The program's own name would not do: found by PATH it has no folder. */
+bool rks_own_folder(char folder[PATH_MAX], uid_t *owner)
+{
+    struct stat file;
+    Dl_info self;
+    if (dladdr((void *)(uintptr_t)rks_own_folder, &self) == 0 || self.dli_fname == NULL)
+        return false;
+    bool has_path = strchr(self.dli_fname, '/') != NULL;
+    if (realpath(has_path ? self.dli_fname : "/proc/self/exe", folder) == NULL)
+        return false;
+    if (stat(folder, &file) != 0)
+        return false;
+    *owner = file.st_uid;
+    *strrchr(folder, '/') = '\0';
+    return true;
+}
+
+bool rks_belongs_to(uid_t owner, const char *path)
+{
+    struct stat file;
+    return stat(path, &file) == 0 &&
+           (file.st_uid == 0 || file.st_uid == geteuid() || file.st_uid == owner);
+}
