@@ -349,14 +349,11 @@ static void tell_gpu_memory(nccl_state *state)
     uint64_t stays = left < state->free_before ? state->free_before - left : 0;
     stats->gpu_code_bytes = stays < stats->gpu_nccl_bytes ? stays : stats->gpu_nccl_bytes;
     stats->gpu_nccl_bytes -= stats->gpu_code_bytes;
-    uint64_t all = stats->gpu_slot_bytes + stats->gpu_nccl_bytes;
     rks_log_debug("exchange nccl: MiB of GPU memory: %" PRIu64 " of slots, %" PRIu64
                   " of NCCL's, %" PRIu64 " of its code",
                   stats->gpu_slot_bytes >> 20, stats->gpu_nccl_bytes >> 20,
                   stats->gpu_code_bytes >> 20);
-    if (all > NCCL_MOST_BYTES)
-        rks_log("exchange nccl: it took %" PRIu64 " MiB of GPU memory, more than %u: %s", all >> 20,
-                NCCL_MOST_BYTES >> 20, rks_nccl_why_more(state->held->gpu));
+    rks_nccl_judge_memory(state->held->gpu, stats->gpu_slot_bytes + stats->gpu_nccl_bytes);
 }
 
 /* In order only where nothing has failed anywhere. */

@@ -201,13 +201,26 @@ static rks_status wait_on(void *user, rks_error *err)
     return RKS_OK;
 }
 
+/* What the GPU gets back is slots and NCCL's own. NCCL's code stays, so only now the two differ. */
+static void release_and_judge(nccl_held *held, const rks_nccl_patience *patience)
+{
+    uint64_t before = 0, after = 0;
+    held->entered = held->communicator != NULL && rks_gpu_enter(held->gpu, NULL) == RKS_OK;
+    bool known = held->entered && rks_gpu_free_memory(held->gpu, &before, NULL) == RKS_OK;
+    rks_nccl_drop(held, patience);
+    if (known && !held->left_behind && rks_gpu_free_memory(held->gpu, &after, NULL) == RKS_OK &&
+        after > before)
+        rks_nccl_judge_memory(held->gpu, after - before);
+    rks_nccl_release(held, NULL);
+}
+
 /* The other ranks close their groups at about the same time. */
 static void on_group_close(rks_group *group)
 {
     const rks_nccl_patience patience = {NCCL_END_MS, wait_on, NULL};
     nccl_held *held = take_kept(group);
     if (held != NULL)
-        rks_nccl_release(held, rks_group_failed(group) ? NULL : &patience);
+        release_and_judge(held, rks_group_failed(group) ? NULL : &patience);
 }
 
 void rks_nccl_keep(nccl_held *held, bool flat)

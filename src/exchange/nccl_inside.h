@@ -89,8 +89,8 @@ void rks_nccl_release(nccl_held *held, const rks_nccl_patience *patience);
 
 /* RKS_ERR_ARGUMENT names the option. */
 rks_status rks_nccl_read_options(const char *text, nccl_options *options, rks_error *err);
-/* Why NCCL may take more memory than NCCL_MOST_BYTES on this GPU: a static text. */
-const char *rks_nccl_why_more(const rks_gpu *gpu);
+/* Prints a line if slots and NCCL's own are more than NCCL_MOST_BYTES, with a guess why. */
+void rks_nccl_judge_memory(const rks_gpu *gpu, uint64_t bytes);
 /* COLLECTIVE. Opens this rank's GPU, where it has one, finds out who carries what, and enters the
  * GPUs of those that do: no other rank makes a context. */
 rks_status rks_nccl_meet(nccl_state *state, rks_error *err);

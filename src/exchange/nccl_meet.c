@@ -9,6 +9,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "exchange/nccl_inside.h"
 #include "exchange/nccl_setting.h"
@@ -93,7 +94,7 @@ static bool connects_at_once(const rks_gpu *gpu)
     return gpu != NULL && !rks_gpu_has_virtual_memory(gpu);
 }
 
-const char *rks_nccl_why_more(const rks_gpu *gpu)
+static const char *why_more(const rks_gpu *gpu)
 {
     int64_t value = 0;
     if (rks_nccl_setting("NCCL_MIN_NCHANNELS", &value) && value > 2)
@@ -106,6 +107,13 @@ const char *rks_nccl_why_more(const rks_gpu *gpu)
         return "NCCL connects all its algorithms at once here; see NCCL_CUMEM_ENABLE and "
                "NCCL_RUNTIME_CONNECT";
     return "other work took some of it meanwhile, or NCCL takes more than it is known to";
+}
+
+void rks_nccl_judge_memory(const rks_gpu *gpu, uint64_t bytes)
+{
+    if (bytes > NCCL_MOST_BYTES)
+        rks_log("exchange nccl: it took %" PRIu64 " MiB of GPU memory, more than %u: %s", bytes >> 20,
+                NCCL_MOST_BYTES >> 20, why_more(gpu));
 }
 
 static void flat_for_all(nccl_state *state, const rks_agreed *all)

@@ -311,17 +311,24 @@ static inline void nccl_case_free(nccl_case *all)
     munmap(all, sizeof(*all));
 }
 
-/* Runs it; nothing may take longer than `limit` seconds. */
-static inline int nccl_run_case(nccl_case *all, unsigned limit)
+/* Runs it by `rank_main`; nothing may take longer than `limit` seconds. What the stand-in complains
+ * of is a failure. */
+static inline int nccl_run_by(nccl_case *all, int (*rank_main)(const rks_bootstrap *, void *),
+                              unsigned limit)
 {
     rks_error err;
     int code = -1;
     alarm(limit);
-    assert_ok(rks_launch(all->ranks, nccl_main, all, &code, &err), &err);
+    assert_ok(rks_launch(all->ranks, rank_main, all, &code, &err), &err);
     alarm(0);
     for (uint32_t rank = 0; rank < all->ranks; rank++)
         assert_int_equal(all->results[rank].at_end.complaints, 0);
     return code;
+}
+
+static inline int nccl_run_case(nccl_case *all, unsigned limit)
+{
+    return nccl_run_by(all, nccl_main, limit);
 }
 
 /* Nothing of the GPU is held any more, and the thread is as it was. */

@@ -157,13 +157,14 @@ static void memory_stays_within_two_slots(void **state)
     nccl_case_free(all);
 }
 
-static nccl_result second_of_two(void)
+static nccl_result second_of_two(const char *backend)
 {
-    nccl_case *all = nccl_case_new("nccl", 3);
+    nccl_case *all = nccl_case_new(backend, 3);
     all->repeats = 2;
     all->hears = true;
     nccl_run_case(all, 100);
-    nccl_check_good(all, "nccl");
+    for (int rank = 0; rank < 3; rank++)
+        assert_int_equal(all->results[rank].status, RKS_OK);
     nccl_result result = all->results[1];
     nccl_case_free(all);
     return result;
@@ -173,17 +174,21 @@ static nccl_result second_of_two(void)
 static void more_memory_than_is_meant_is_told(void **state)
 {
     (void)state;
-    nccl_result second = second_of_two();
+    nccl_result second = second_of_two("nccl");
     assert_int_equal(second.stats.gpu_nccl_bytes, 20 << 20);
     assert_int_equal(second.stats.gpu_code_bytes, 0);
     assert_string_equal(second.printed, "");
+    assert_string_equal(second_of_two("nccl:memory=keep").printed, "");
     setenv("NCCL_MIN_NCHANNELS", "16", 1);
-    second = second_of_two();
+    second = second_of_two("nccl");
+    nccl_result kept = second_of_two("nccl:memory=keep"); /* printed when its group is closed */
     unsetenv("NCCL_MIN_NCHANNELS");
     assert_int_equal(second.stats.gpu_nccl_bytes, 160 << 20);
     assert_int_equal(second.stats.gpu_code_bytes, 0);
-    assert_contains(second.printed, "rankstore: exchange nccl: it took 160 MiB of GPU memory, more "
-                                    "than 128: NCCL_MIN_NCHANNELS is above 2\n");
+    static const char *const line = "rankstore: exchange nccl: it took 160 MiB of GPU memory, more "
+                                    "than 128: NCCL_MIN_NCHANNELS is above 2\n";
+    assert_contains(second.printed, line);
+    assert_string_equal(kept.printed, line);
 }
 
 /* ---- kept from one exchange to the next ------------------------------------------------- */
@@ -255,11 +260,7 @@ static int auto_main(const rks_bootstrap *bootstrap, void *user)
 
 static void run_auto(nccl_case *all)
 {
-    rks_error err;
-    int code = -1;
-    alarm(600);
-    assert_ok(rks_launch(all->ranks, auto_main, all, &code, &err), &err);
-    alarm(0);
+    nccl_run_by(all, auto_main, 600);
 }
 
 static void auto_takes_nccl_where_much_is_to_travel(void **state)
