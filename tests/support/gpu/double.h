@@ -24,7 +24,8 @@ typedef enum double_fault {
     DOUBLE_KILLS,      /* the process dies in it */
     DOUBLE_STOPS,      /* it never returns while the process lives: SIGSTOP */
     DOUBLE_LATE,       /* it takes 300 ms longer */
-    DOUBLE_NEVER_DONE, /* a round that is never done, without an error; other calls: as FAILS */
+    DOUBLE_NEVER_DONE, /* a round, or the making of a communicator, that is never done, without an
+                          error; other calls: as FAILS */
     DOUBLE_DAMAGES,    /* a round delivers a byte that was not sent; other calls: nothing */
 } double_fault;
 

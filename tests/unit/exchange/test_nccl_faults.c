@@ -303,6 +303,17 @@ static void a_round_that_is_never_done_ends_by_its_limit(void **state)
     nccl_case_free(all);
 }
 
+/* Ten times as long as a round, 120 s at most. */
+static void a_communicator_that_is_never_made_ends_by_its_limit(void **state)
+{
+    (void)state;
+    nccl_case *all = nccl_case_new("nccl:timeout=1", 3);
+    nccl_set_fault(all, 1, "ncclCommInitRankConfig", 1, DOUBLE_NEVER_DONE);
+    nccl_run_case(all, 100);
+    nccl_check_failed(all, RKS_ERR_TIMEOUT, -1, "not made within 10 s; NCCL_SOCKET_IFNAME names");
+    nccl_case_free(all);
+}
+
 static void a_late_rank_is_waited_for(void **state)
 {
     (void)state;
@@ -367,11 +378,18 @@ static void a_capture_is_not_disturbed(void **state)
 static void odd_options_are_named(void **state)
 {
     (void)state;
-    static const char *const backends[] = {"nccl:fast",    "nccl:rails=2",    "nccl:timeout=0",
-                                           "nccl:slot=-1", "nccl:timeout=9x", "pull:rails=off"};
-    static const char *const texts[] = {"\"fast\"",  "\"rails=2\"",         "timeout is a number",
-                                        "slot is a", "timeout is a number", "pull has no options"};
-    for (int i = 0; i < 6; i++) {
+    static const char *const backends[] = {"nccl:fast",           "nccl:rails=2",
+                                           "nccl:timeout=0",      "nccl:slot=-1",
+                                           "nccl:timeout=9x",     "pull:rails=off",
+                                           "nccl:memory=suspend"};
+    static const char *const texts[] = {"\"fast\"",
+                                        "\"rails=2\"",
+                                        "timeout is a number",
+                                        "slot is a",
+                                        "timeout is a number",
+                                        "pull has no options",
+                                        "\"memory=suspend\": there are"};
+    for (int i = 0; i < 7; i++) {
         nccl_case *all = nccl_case_new(backends[i], 2);
         nccl_run_case(all, 100);
         nccl_check_failed(all, RKS_ERR_ARGUMENT, -1, texts[i]);
@@ -426,6 +444,7 @@ int main(void)
         cmocka_unit_test(a_blocking_nccl_is_refused),
         cmocka_unit_test(a_killed_rank_ends_the_others),
         cmocka_unit_test(a_round_that_is_never_done_ends_by_its_limit),
+        cmocka_unit_test(a_communicator_that_is_never_made_ends_by_its_limit),
         cmocka_unit_test(a_late_rank_is_waited_for),
         cmocka_unit_test(a_damaged_round_is_found),
         cmocka_unit_test(versions_of_nccl_must_be_the_same),
