@@ -9,12 +9,13 @@ from .errors import ArgumentError
 from .rule import default_multiple
 
 
-def plan_options(strategy: str, *, cost: str | tuple[float, float], shuffle: bool, **numbers: Any) -> dict[str, Any]:
-    """What _core.Plan takes. ArgumentError if a number that may be None is 0, or a cost is no pair, TypeError
-    if a cost is of another type."""
+def plan_options(strategy: str, *, cost: str | tuple[float, float], shuffle: bool, world_name: str = "num_replicas",
+                 **numbers: Any) -> dict[str, Any]:
+    """What _core.Plan takes. `world_name`: what the caller calls the option `world`. ArgumentError if a number that may be None is 0,
+    or a cost is no pair, TypeError if a cost is of another type."""
     for name in ("batch_size", "max_tokens", "max_length", "capacity", "world"):
         if numbers[name] == 0:
-            shown = "num_replicas" if name == "world" else name
+            shown = world_name if name == "world" else name
             raise ArgumentError(f"{shown}: 0; it is from 1, or None")
         numbers[name] = numbers[name] or 0
     if numbers["length_multiple"] is None:

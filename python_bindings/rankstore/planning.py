@@ -37,7 +37,9 @@ def _array(lengths: Any) -> numpy.ndarray[Any, Any]:
     """One dimension of integers as uint32."""
     import numpy
     if isinstance(lengths, Iterator):
-        lengths = numpy.concatenate([_array(part) for part in lengths] or [numpy.zeros(0, "uint32")])
+        lengths = list(lengths)
+        if not all(isinstance(one, (int, numpy.integer)) for one in lengths):
+            lengths = numpy.concatenate([_array(part) for part in lengths])
     array = numpy.asarray(lengths.numpy(force=True) if hasattr(lengths, "numpy") else lengths)
     if array.size == 0:
         array = array.astype("uint32")
@@ -62,7 +64,8 @@ def plan(lengths: Iterable[Any], strategy: str = "bucket", *, batch_size: int | 
 
     Every rank that asks for the same plan gets the same one, so ranks need not talk. Its samplers work with any dataset.
 
-    lengths: Iterable. Of each sample, integers from 0 to 2^32 - 2: a numpy array, a tensor, a list, or an iterator of those.
+    lengths: Iterable. Of each sample, integers from 0 to 2^32 - 2: a numpy array, a tensor, a list, or an iterator of those or of
+        integers.
     strategy: str. As for Dataset.plan. Default: "bucket".
     batch_size: int. As for Dataset.plan. Default: 64 if max_tokens is not given, else unlimited; of "pack", 1.
     max_tokens: int. As for Dataset.plan. Default: unlimited.
@@ -98,7 +101,7 @@ def plan(lengths: Iterable[Any], strategy: str = "bucket", *, batch_size: int | 
         strategy, batch_size=batch_size, max_tokens=max_tokens, cost=cost, max_length=max_length, too_long=too_long,
         shuffle=shuffle, seed=seed, tail=tail, batch_multiple=batch_multiple, steps=steps, world=world, capacity=capacity,
         length_multiple=length_multiple, micro_batches=micro_batches, mixed=mixed,
-        pack_window=pack_window, order=order, skip=skip)
+        pack_window=pack_window, order=order, skip=skip, world_name="world")
     number = plan_rank(rank, world)
     kept: Any = Lengths(_array(lengths))  # all of a dataset that such a plan and its samplers use
     count = len(kept.all_lengths)

@@ -26,14 +26,16 @@ def packed(**options: Any) -> rankstore.Plan:
 def test_lengths_come_as_array_tensor_list_or_iterator() -> None:
     plan = packed(world=4)
     for same in (LENGTHS.tolist(), torch.from_numpy(LENGTHS), LENGTHS[::1].astype("uint16"),
-                 iter(numpy.array_split(LENGTHS, 7))):
+                 iter(numpy.array_split(LENGTHS, 7)), (size for size in LENGTHS.tolist()), iter([LENGTHS[:5].tolist(), LENGTHS[5:]])):
         other = rankstore.plan(same, "pack", capacity=2048, world=4)
         assert other.hash == plan.hash and other.report(2)["digest"] == plan.report(2)["digest"]
-    for wrong in ([0.5, 1.5], numpy.zeros((2, 2), int), [-1], [2**32]):
+    for wrong in ([0.5, 1.5], numpy.zeros((2, 2), int), [-1], [2**32], iter([0.5, 1.5])):
         with pytest.raises(rankstore.ArgumentError, match="lengths: "):
             rankstore.plan(wrong)
     with pytest.raises(rankstore.DataError, match="no samples"):
         rankstore.plan([], "pack", capacity=5)
+    with pytest.raises(rankstore.DataError, match="no samples"):
+        rankstore.plan(iter([]), "pack", capacity=5)
 
 
 def test_bins_hold_at_most_the_capacity_and_each_sample_once() -> None:
@@ -189,7 +191,7 @@ def test_a_transformer_costs_as_its_shape_says() -> None:
 
 @pytest.mark.parametrize("options, words", [
     ({"max_tokens": 5}, "max_tokens does not go with strategy=pack"), ({"capacity": 0}, "capacity: 0; it is from 1"),
-    ({"cost": (3,)}, "1 numbers; .a, b. is for"), ({"cost": (0, 0)}, "both are from 0"), ({"world": 0}, "num_replicas: 0"),
+    ({"cost": (3,)}, "1 numbers; .a, b. is for"), ({"cost": (0, 0)}, "both are from 0"), ({"world": 0}, "^world: 0; it is from 1"),
     ({"rank": 1}, "rank: 1; ranks of this plan are 0 to 0"), ({"micro_batches": 1 << 20}, "micro_batches"),
     ({"strategy": "bucket"}, "capacity goes with strategy=pack only"),
     ({"strategy": "bucket", "capacity": None, "pack_window": 8}, "pack_window goes with strategy=pack only"),
