@@ -162,6 +162,20 @@ def test_a_state_goes_on_with_other_ranks() -> None:
     assert sorted(ids) == list(range(len(LENGTHS)))
 
 
+@pytest.mark.parametrize("options", [
+    {"strategy": "pack", "capacity": 2048, "cost": (1.0, 1e-4), "micro_batches": 2, "mixed": True, "order": "longest_first"},
+    {"strategy": "random", "max_tokens": 4000, "seed": 2**63, "too_long": "drop", "max_length": 700, "tail": "repeat"},
+    {"strategy": "bucket", "batch_size": 16, "length_multiple": 1, "shuffle": False}, {"strategy": "bucket"},
+    {"strategy": "pack", "capacity": 512, "too_long": "split", "length_multiple": 16, "pack_window": 8, "skip": [(1, 4, 9)]}])
+def test_the_command_line_takes_a_plan_from_its_state(options: dict[str, Any], tmp_path: Path) -> None:
+    numpy.save(tmp_path / "lengths.npy", LENGTHS)
+    plan = rankstore.plan(LENGTHS, world=3, **options)
+    (tmp_path / "state.json").write_text(json.dumps(plan.state(1, 2)))
+    lines = command("plan", "--lengths", tmp_path / "lengths.npy", "--state", tmp_path / "state.json", "--step", 5, "--json").splitlines()
+    found = [[one["id"] for one in map(json.loads, lines) if one["rank"] == rank] for rank in range(3)]
+    assert found == plan.samples(1, 5) and all(found)
+
+
 def test_micro_batches_even_out_the_cost() -> None:
     cost = rankstore.transformer_cost(512)
     mixed = packed(world=4, micro_batches=4, mixed=True, cost=cost)

@@ -191,6 +191,22 @@ static void set_plan_defaults(void *user)
     a->place.rank = UINT32_MAX;
 }
 
+/* Without a strategy and a bound, the plan is the one that the state is of. */
+static int take_state(args *a)
+{
+    rks_error err;
+    const rks_plan_options *o = &a->plan.options;
+    if (a->place.path == NULL)
+        return -1;
+    rks_status status = cli_state_read(a->place.path, &a->place.state, &err);
+    if (status != RKS_OK)
+        return cli_fail(NULL, status, &err);
+    if (o->strategy == NULL && o->batch_size == 0 && o->max_tokens == 0 && o->max_length == 0 &&
+        o->capacity == 0)
+        cli_state_options(&a->place.state, &a->plan.options);
+    return -1;
+}
+
 static int plan(void *user)
 {
     args *a = user;
@@ -200,6 +216,8 @@ static int plan(void *user)
         code = cli_mix_check(&cli_plan, &a->plan);
     if (code < 0)
         code = cli_skip_take(&cli_plan, a->skip, &a->plan.options, a->skipped);
+    if (code < 0)
+        code = take_state(a);
     if (code >= 0)
         return code;
     if (a->compare && a->plan.options.strategy != NULL &&
@@ -216,7 +234,7 @@ static int plan(void *user)
                                     "of one",
                          a->plan.stages.count > 0 ? "--curriculum" : "--remix");
     a->place.step = a->step;
-    if (a->step == UINT64_MAX && (a->place.rank != UINT32_MAX || a->place.state != NULL))
+    if (a->step == UINT64_MAX && (a->place.rank != UINT32_MAX || a->place.path != NULL))
         return cli_usage(&cli_plan, "--rank and --state go with --step");
     if (a->step != UINT64_MAX && (a->compare || a->output != NULL))
         return cli_usage(&cli_plan, "--step lists one step; --compare and -o are of an epoch");
@@ -243,8 +261,10 @@ static const cli_option options[] = {
      .help = "list rank, id, length and key of each sample of step N, counted from 0"},
     {"--rank", "R", CLI_U32, offsetof(args, place.rank), .help = "with --step: of rank R alone",
      .normal = "all", .most = (1 << 20) - 1},
-    {"--state", "FILE", CLI_TEXT, offsetof(args, place.state),
-     .help = "with --step: of the epoch that this saved state is in, as these ranks go on with it"},
+    {"--state", "FILE", CLI_TEXT, offsetof(args, place.path),
+     .help = "with --step: of the epoch that this saved state is in, as these ranks go on with it; "
+             "without --strategy, --batch-size, --max-tokens, --max-length and --capacity, the plan "
+             "is the state's, and for its number of ranks"},
     {"-o", "FILE", CLI_TEXT, offsetof(args, output),
      .help = "write the batches to FILE, or to standard output (-)"},
     CLI_PROCESSES(args, processes),

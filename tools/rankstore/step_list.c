@@ -3,35 +3,10 @@
  * step_list.c: the samples of one step, rank by rank. */
 #include "step_list.h"
 
-#include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "mix.h"
 #include "value.h"
-
-/* A state as C has it, or in Python's {"version": 1, "plan": "..."}, which every rank reads. */
-static rks_status resume_from(rks_plan *plan, const char *path, uint64_t *epoch, rks_error *err)
-{
-    char text[8192] = "";
-    FILE *file = fopen(path, "rbe");
-    size_t size = file == NULL ? 0 : fread(text, 1, sizeof(text) - 1, file);
-    int why = errno;
-    if (file != NULL)
-        fclose(file);
-    if (file == NULL) {
-        *err = (rks_error){.status = RKS_ERR_IO, .rank = -1};
-        snprintf(err->text, sizeof(err->text), "%.120s: %s", cli_shown(path), strerror(why));
-        return RKS_ERR_IO;
-    }
-    json_t *whole = json_loadb(text, size, 0, NULL);
-    const char *inner = json_string_value(json_object_get(whole, "plan"));
-    uint64_t step = 0;
-    rks_status status = rks_plan_resume(plan, inner == NULL ? text : inner, epoch, &step, err);
-    json_decref(whole);
-    return status;
-}
 
 static rks_status print_planned(rks_store *store, const cli_plan_args *args, uint32_t rank,
                                uint32_t id, const rks_piece *piece, bool as_json, rks_error *err)
@@ -95,8 +70,9 @@ rks_status cli_list_step(rks_store *store, const cli_plan_args *args, const cli_
     if (status != RKS_OK)
         return status;
     if (group == NULL || rks_group_rank(group) == 0) {
-        if (place->state != NULL)
-            status = resume_from(plan, place->state, &epoch, err);
+        uint64_t step = 0;
+        if (place->path != NULL)
+            status = rks_plan_resume(plan, place->state.text, &epoch, &step, err);
         if (status == RKS_OK)
             status = print_step(store, plan, args, epoch, place, as_json, err);
     }

@@ -5,9 +5,11 @@
 #define RKS_TOOLS_STEP_LIST_H
 
 #include "cli.h"
+#include "state_file.h"
 
 typedef struct cli_step_place {
-    const char *state; /* a file with a state of the plan, whose epoch is meant; NULL: none */
+    const char *path;  /* a file with a state of the plan, whose epoch is meant; NULL: none */
+    cli_state state;   /* what it holds */
     uint64_t step;     /* of the epoch, or of what is left of it after the state */
     uint32_t rank;     /* UINT32_MAX: all */
 } cli_step_place;
