@@ -20,7 +20,7 @@
 #include "base/memory.h"
 #include "base/usage.h"
 
-enum { WINDOW_FIRST = 64, SEARCHES = 3, NEAR = 256 };
+enum { WINDOW_FIRST = 64, SEARCHES = 3, NEAR = 256, AHEAD = 32 };
 
 /* A base on its way into batches. */
 typedef struct filling {
@@ -45,6 +45,8 @@ static rks_status gather_units(filling *f, rks_error *err)
     for (uint64_t i = 0, end; i < f->count && status == RKS_OK;) {
         status = rks_plan_stretch(i, f->count, &end, err);
         for (; i < end; i++) {
+            uint32_t next = i + AHEAD < f->count ? ids[i + AHEAD] : 0; /* lengths lie anywhere */
+            __builtin_prefetch(&f->plan->lengths[next < f->plan->count ? next : 0]);
             uint32_t length = rks_plan_length(f->plan, ids[i]), rest = length == 0 ? 0 : length - 1;
             f->has_empty |= length == 0;
             f->units[i] = 1 + (shifts ? rest >> shift : rest / multiple);
