@@ -211,8 +211,8 @@ class Loader:
         """The dataset's figures, and of this loader: batches, wait_seconds_p50 and wait_seconds_p99 (how long
         next() waited). With device="cuda", of the last iteration: device_bytes and device_peak_bytes (of batches that are on
         the device and not yielded yet), copies_late (batches whose copy had not ended when they were yielded), copy_wait_seconds (that
-        the GPU's stream stood still for copies, of the steps it has come to), copy_seconds (that next() spent on queueing copies; the
-        rest of its wait was for data)."""
+        the GPU's stream stood still for copies, of the steps it has come to), copy_seconds (that next() spent on queueing copies and
+        on waiting for them; the rest of its wait was for data)."""
         waits = sorted(end - begin for begin, end in self._waits)
         found = self.dataset.stats()
         found["batches"] = len(waits)

@@ -54,8 +54,8 @@ class Copies:
     def __init__(self, device: Any) -> None:
         import torch
         make: Any = torch.cuda.Stream
-        self._cuda, self._device = torch.cuda, torch.device(device)
-        self._stream = make(self._device)
+        self._cuda, self._stream = torch.cuda, make(torch.device(device))
+        self._device = self._stream.device  # with its number: "cuda" alone is the current one, which may change
 
     def send(self, tensors: list[Any]) -> tuple[list[Any], Any]:
         """(the tensors on the device, an event behind their copies). Returns before they are done."""
@@ -94,7 +94,8 @@ class OnDevice:
 
     device: where to. ahead: batches that are copied before they are asked for. figures of it: `bytes` on the device and
     `peak_bytes` (int), `late` (batches whose copy had not ended when they were taken), `seconds` (that the consumer spent
-    on queueing copies), `wait_seconds` (that its stream stood still for them, so far).
+    on queueing copies, and on waiting for one where more must not lie in main memory), `wait_seconds` (that its stream stood still
+    for them, so far).
     """
 
     def __init__(self, device: Any, ahead: int) -> None:
@@ -129,9 +130,11 @@ class OnDevice:
 
     def take(self) -> tuple[Any, Any] | None:
         """(item, batch) of the first one; None: there is none."""
+        begin = time.monotonic()
         while self._sent and (len(self._sent) > self._ahead or self._copies.done(self._sent[0][0])):
             self._copies.finish(self._sent[0][0])
             self._sent.popleft()
+        self.seconds += time.monotonic() - begin
         _ = self.wait_seconds  # what is known needs no marks any more
         if not self._moving:
             return None

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors inside of values: of batches, of dicts, lists and tuples, and inside each other."""
+"""Tensors inside of values: of batches, of mappings, lists and tuples of any type, and inside each other."""
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
 
@@ -11,12 +12,15 @@ def each_tensor(value: Any, change: Callable[[Any], Any], *, whole: bool = False
     those are made anew of their parts, since their own copies would wait."""
     if hasattr(value, "map_tensors"):
         return value.map_tensors(change, whole=whole)
-    if type(value) is dict:
-        return {name: each_tensor(one, change, whole=whole) for name, one in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(each_tensor(one, change, whole=whole) for one in value) if _holds_tensors(value) else value
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(each_tensor(one, change, whole=whole) for one in value))
+    if isinstance(value, MutableMapping):
+        made = {} if type(value) is dict else copy.copy(value)  # of a type of its own, with what else it holds
+        made.update({name: each_tensor(one, change, whole=whole) for name, one in value.items()})
+        return made
+    if isinstance(value, (list, tuple)):
+        if not _holds_tensors(value):
+            return value
+        parts = [each_tensor(one, change, whole=whole) for one in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
     if not hasattr(value, "to" if whole else "is_pinned"):
         return value
     if not whole and getattr(value, "is_nested", False):

@@ -3,6 +3,8 @@
 used anew too early, on either side. On a GPU, tests/gpu/loader.py shows the same."""
 from __future__ import annotations
 
+import collections
+import contextlib
 import queue
 import threading
 import time
@@ -218,6 +220,84 @@ def consume(gpu: StandIn, batch: Any, into: list[list[int]]) -> None:
 
     tensors.each_tensor(batch, alias)
     gpu.compute.put(lambda: found.extend(int(one.sum()) for one in kept))
+
+
+# ---- what is asked of torch.cuda -------------------------------------------------------------------
+
+
+class FakeCuda:
+    """torch.cuda as the copies use it, and what was asked of it, in order. The current device is 1."""
+
+    def __init__(self) -> None:
+        self.log: list[tuple[Any, ...]] = []
+        self.inside = ["consumer"]
+        cuda = self
+
+        class Event:
+            def __init__(self, enable_timing: bool = False) -> None:
+                self.timing = enable_timing
+
+            def record(self, stream: Any) -> None:
+                cuda.log.append(("mark", stream.name, self.timing))
+
+            def query(self) -> bool:
+                return True
+
+            def elapsed_time(self, end: Any) -> float:
+                assert self.timing and end.timing
+                return 250.0
+
+        class Stream:
+            def __init__(self, device: Any = None, name: str = "copies") -> None:
+                self.device, self.name = torch.device("cuda", 1), name
+
+            def record_event(self) -> Any:
+                cuda.log.append(("event", self.name))
+                return "the event"
+
+            def wait_event(self, event: Any) -> None:
+                cuda.log.append(("wait", self.name, event))
+
+        class Tensor:
+            def __init__(self, name: str) -> None:
+                self.name = name
+
+            def to(self, device: Any, non_blocking: bool = False) -> Any:
+                cuda.log.append(("to", self.name, str(device), non_blocking, cuda.inside[-1]))
+                return Tensor(self.name + " there")
+
+            def record_stream(self, stream: Any) -> None:
+                cuda.log.append(("hold", self.name, stream.name))
+
+        self.Event, self.Stream, self.Tensor = Event, Stream, Tensor
+
+    @contextlib.contextmanager
+    def stream(self, stream: Any) -> Iterator[None]:
+        self.inside.append(stream.name)
+        yield
+        self.inside.pop()
+
+    def current_stream(self, device: Any) -> Any:
+        assert str(device) == "cuda:1", device
+        return self.Stream(name="consumer")
+
+
+def test_torch_is_asked_for_what_the_laws_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Allocated and copied on the stream of copies, with an event behind; the consumer's stream waits for that, then the tensors are
+    marked as in use by it. "cuda" is the device that was current when it began."""
+    cuda = FakeCuda()
+    monkeypatch.setattr(torch, "cuda", cuda)
+    copies = on_device.Copies("cuda")
+    there, event = copies.send([cuda.Tensor("a"), cuda.Tensor("b")])
+    assert cuda.log == [("to", "a", "cuda:1", True, "copies"), ("to", "b", "cuda:1", True, "copies"), ("event", "copies")]
+    cuda.log.clear()
+    wait = copies.take(there, event)
+    assert cuda.log == [("mark", "consumer", True), ("wait", "consumer", "the event"), ("mark", "consumer", True),
+                        ("hold", "a there", "consumer"), ("hold", "b there", "consumer")]
+    assert copies.waited(wait) == 0.25
+
+
+# ---- order and reuse -------------------------------------------------------------------------------
 
 
 def test_copies_are_ahead_and_memory_is_not_reused_early(dataset: Any, gpu: None) -> None:
@@ -473,6 +553,37 @@ def test_what_stands_behind_a_number_a_text_or_none_is_moved(dataset: Any, gpu: 
         assert moved[1].data_ptr() in made[0].places and moved[2][1].data_ptr() in made[0].places
 
 
+class Encoding(collections.UserDict):  # type: ignore[type-arg]
+    """As tokenizers return them: a mapping that is no dict, with something beside."""
+
+    note = ""
+
+
+class Parts(list):  # type: ignore[type-arg]
+    pass
+
+
+Named = collections.namedtuple("Named", "x y")  # noqa: PYI024
+
+
+def test_containers_of_other_types_are_moved_and_keep_their_type(dataset: Any, gpu: None) -> None:
+    def transform(batch: Any) -> Any:
+        encoding = Encoding(ids=batch["tokens"])
+        encoding.note = "kept"
+        counted = collections.defaultdict(int, x=batch["tokens"] + 1)
+        return collections.OrderedDict(b=encoding, a=Parts([Named(batch["tokens"] + 2, 5)]), c=counted)
+
+    plan = dataset.plan("sorted", batch_size=80)
+    for plain, moved in zip(dataset.loader(plan, collate=Pad(), transform=transform),
+                            dataset.loader(plan, collate=Pad(), transform=transform, device="cpu"), strict=True):
+        drain(made[0])
+        assert type(moved) is collections.OrderedDict and list(moved) == ["b", "a", "c"]
+        assert type(moved["b"]) is Encoding and moved["b"].note == "kept" and type(moved["a"]) is Parts and type(moved["a"][0]) is Named
+        assert moved["c"]["nothing"] == 0 and moved["a"][0].y == 5
+        for one, other in ((plain["b"]["ids"], moved["b"]["ids"]), (plain["a"][0].x, moved["a"][0].x), (plain["c"]["x"], moved["c"]["x"])):
+            assert torch.equal(one, other) and other.data_ptr() in made[0].places and one.data_ptr() != other.data_ptr()
+
+
 def test_what_cannot_be_pinned_stays() -> None:
     for tensor in (torch.empty(3, device="meta"), torch.eye(3).to_sparse()):
         assert tensors.pinned({"x": [tensor]})["x"][0] is tensor
@@ -516,6 +627,7 @@ def test_waits_for_copies_and_for_data_are_told_apart(dataset: Any, gpu: None) -
         assert len(loader._on_device._sent) <= 3, "what waits for its copy in main memory is bounded"
     drain(made[-1])
     slow = loader.stats()
+    assert slow["copy_seconds"] > 0.15, "next() waited for a copy, and not for data"
     assert slow["copies_late"] > late and slow["copy_wait_seconds"] == made[-1].stood_still > 0
     loader = dataset.loader(plan, collate=lambda samples: time.sleep(0.05) or {"x": torch.zeros(4)}, device="cpu")
     for _ in loader:
