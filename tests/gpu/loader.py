@@ -12,14 +12,15 @@ import rankstore
 import torch
 from rankstore import Lists, Nested, Pack, Pad
 
-ROWS, LENGTH, STEPS = 4096, 2000, 8
+STEPS, ROWS, LENGTH = 16, 512, 2000  # of a batch: 8 MB, in one tensor
 WORK = 4  # matmuls a step
+AHEAD = 2  # prefetch_device, as it is by default
 
 
 def made(folder):
     draw = numpy.random.default_rng(0)
-    rows = ({"tokens": draw.integers(0, 60000, LENGTH).astype(numpy.uint16)} for _ in range(ROWS))
-    return rankstore.build(rows, folder + "/store", schema={"tokens": "uint16[*]"}, progress=False)
+    rows = ({"tokens": draw.integers(0, 60000, LENGTH)} for _ in range(STEPS * ROWS))
+    return rankstore.build(rows, folder + "/store", schema={"tokens": "int64[*]"}, progress=False)
 
 
 def tensors(value):
@@ -44,13 +45,30 @@ def equal_to_main_memory(ds, plan):
                 assert gpu.device.type == "cuda" and torch.equal(host, gpu.cpu()), type(layout).__name__
 
 
+# ---- what the GPU did ----------------------------------------------------------------------------------
+
+def spans_of(events):
+    """(copies to the GPU, its other work), each a list of (begin, end) in order. events: of torch's profiler, where calls on the CPU,
+    which may be as long, stand among them."""
+    spans = sorted((event.time_range.start, event.time_range.end, event.name) for event in events if event.device_type.name == "CUDA")
+    copies = [(begin, end) for begin, end, name in spans if "HtoD" in name]
+    return copies, [(begin, end) for begin, end, name in spans if "Memcpy" not in name and "Memset" not in name]
+
+
+def count_beside(copies, work):
+    """Of how many steps the copy ran beside work. Those of the first AHEAD + 1 do not count: they are queued before there is work."""
+    assert len(copies) == STEPS, f"{len(copies)} copies in {STEPS} steps of one tensor each"
+    return sum(any(begin < to and since < end for since, to in work) for begin, end in copies[AHEAD + 1:])
+
+
 def timed(steps):
+    """Milliseconds a step, without the first one, in which a loader begins."""
+    next(steps)
     torch.cuda.synchronize()
     begin = time.perf_counter()
-    for _ in steps:
-        pass
+    count = sum(1 for _ in steps)
     torch.cuda.synchronize()
-    return (time.perf_counter() - begin) / STEPS * 1e3
+    return (time.perf_counter() - begin) / count * 1e3
 
 
 def main():
@@ -66,9 +84,9 @@ def main():
             yield
 
     with tempfile.TemporaryDirectory() as folder, made(folder) as ds:
-        plan = ds.plan("sequential", batch_size=ROWS // STEPS, shuffle=False)
+        plan = ds.plan("sequential", batch_size=ROWS, shuffle=False)
         equal_to_main_memory(ds, plan)
-        loader = ds.loader(plan, collate=Pad(), device="cuda")
+        loader = ds.loader(plan, collate=Pad(mask=None), device="cuda", prefetch_device=AHEAD)
         timed(work([None] * STEPS))
         timed(work(loader))
         alone, with_copies = [], []
@@ -78,16 +96,14 @@ def main():
         alone, with_copies = sorted(alone)[2], sorted(with_copies)[2]
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
             timed(work(loader))
-        spans = [(event.name, event.time_range.start, event.time_range.end) for event in profile.events()]
-        copies = [(begin, end) for name, begin, end in spans if "HtoD" in name and end - begin > 50]
-        others = [(begin, end) for name, begin, end in spans if "Memcpy" not in name and end - begin > 500]
-        beside = sum(any(b < end and begin < e for b, e in others) for begin, end in copies)
-        print(f"The loader: work alone {alone:.2f} ms a step, with copies {with_copies:.2f} ms; {beside} of {len(copies)} copies ran beside "
-              f"a matmul; {loader.stats()['device_peak_bytes'] >> 20} MiB on the device ahead.")
-        assert beside >= len(copies) - 2, "copies wait for the consumer"
+        beside, wanted = count_beside(*spans_of(profile.events())), STEPS - AHEAD - 1
+        stats = loader.stats()
+        print(f"The loader: work alone {alone:.2f} ms a step, with copies {with_copies:.2f} ms; {beside} of {wanted} copies ran beside "
+              f"a matmul; {stats['device_peak_bytes'] >> 20} MiB on the device ahead; {stats['copies_late']} late.")
+        assert beside == wanted, "copies wait for the consumer"
         assert with_copies <= alone * 1.03, f"a step takes {with_copies / alone:.3f} times as long with copies"
-        pinned = loader.stats()["memory"]["pinned"]
-        assert pinned["peak"] > 0, "batches were not collated into pinned memory"
+        assert stats["device_peak_bytes"] <= (AHEAD + 1) * ROWS * LENGTH * 8, stats["device_peak_bytes"]
+        assert stats["memory"]["pinned"]["peak"] > 0, "batches were not collated into pinned memory"
 
 
 if __name__ == "__main__":

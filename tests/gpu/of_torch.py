@@ -134,8 +134,8 @@ def a_GPU_that_has_failed_is_an_error_at_once(machine):
 
 
 def the_loader_copies_beside_the_work(machine):
-    """Batches of all layouts equal main memory's; copies run beside a matmul in all but the first two steps; a step with copies takes at
-    most 3 % longer than without."""
+    """Batches of all layouts equal main memory's; copies run beside a matmul in all steps but those that are queued before
+    there is work; a step with copies takes at most 3 % longer than without; at most three batches lie on the GPU ahead."""
     machine.needs_gpu()
     return machine.python("loader.py")
 

@@ -61,6 +61,7 @@ class Machine:
         """(exit code, stdout, stderr); a program that takes longer is killed, and its step has failed."""
         done = subprocess.run([str(word) for word in command], env=self.environment(**more), capture_output=True, text=True,
                               timeout=limit_s, start_new_session=True)
+        assert "the stand-in: " not in done.stderr, last_lines(done.stderr)  # it complains of what the real ones forbid
         return done.returncode, done.stdout, done.stderr
 
     def python(self, program, *arguments, limit_s=300, **more):
