@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import os
 import queue
+import signal
 import threading
 import time
 import weakref
@@ -75,13 +77,20 @@ class StandIn:
             else:
                 weakref.finalize(source, read.fill_, POISON)
             weakref.finalize(tensor, self._freed, id(tensor), write)
-            self.copies.put(lambda read=read, write=write: (time.sleep(0.002), write.copy_(read)))
+            self.copies.put(lambda read=read, write=write: self._copy(read, write))
             there.append(tensor)
             self.places.add(tensor.data_ptr())
         event = threading.Event()
         self.copies.put(event.set)
         self.sent += 1
         return there, event
+
+    @staticmethod
+    def _copy(read: Any, write: Any) -> None:
+        time.sleep(0.002)
+        gone = read.numel() > 0 and bool((read == POISON).all() or (read.contiguous().view(torch.uint8) == POISON).all())
+        assert not gone, "a copy reads memory that was let go"  # also one that nobody waits for
+        write.copy_(read)
 
     def _freed(self, number: int, memory: Any) -> None:
         if number in self.recorded:
@@ -451,6 +460,26 @@ def test_what_a_lost_gpu_may_still_read_is_not_used_again(dataset: Any, pins: Pi
     inside = [pins.find(*one) for one in sources]
     assert any(one is not None for one in inside) and not any((one == POISON).all() for one in inside if one is not None)
     assert pins.back < len(pins.arenas)
+
+
+def test_a_fork_leaves_its_parent_s_copies_alone(dataset: Any, pins: Pinned, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It can ask nothing of the GPU, and its parent's copies may still read what it has."""
+    monkeypatch.setattr(on_device, "_lost", [])
+    iteration = iter(dataset.loader(dataset.plan("sequential", batch_size=12), collate=Pad(), device="cpu", prefetch_batches=2))
+    for _ in range(8):
+        next(iteration)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            signal.alarm(LIMIT_S)
+            made[0].finish = lambda event: os._exit(2)  # type: ignore[method-assign]
+            iteration._moving.close()  # type: ignore[attr-defined]
+            code = 0 if [len(held) >= 2 for held in on_device._lost] == [True] else 3
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    iteration.close()  # type: ignore[attr-defined]
 
 
 def test_batches_that_are_kept_stay_as_they_are(dataset: Any, pins: Pinned) -> None:
