@@ -31,6 +31,7 @@ static inline void keep(void *user, const rks_finding *finding)
     (void)user;
     assert_non_null(finding->file);
     assert_true(finding->what[0] != '\0');
+    assert_true(finding->offset != UINT64_MAX); /* an unknown one is 0 */
     if (kept_count < KEPT) {
         kept_finding *to = &kept[kept_count];
         const char *slash = strrchr(finding->file, '/');
