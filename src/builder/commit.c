@@ -2,15 +2,8 @@
  *
  * commit.c: from the sealed parts of all ranks to one dataset.json.
  *
- * Each rank tells the others what its parts hold; all of them then make the same dataset. A part
- * travels as
- *
- *   size  field
- *    216  rks_dataset_shard
- *      8  units in it
- *         then for each unit, in file order: rks_unit_summary, u32 size of its key name, the name
- *
- * in this machine's own layout: the ranks have agreed on library version before. */
+ * Each rank reports to the others what its parts hold (reported_parts.h); all of them then make the
+ * same dataset. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +16,7 @@
 #include "builder/earlier_keys.h"
 #include "builder/leave_out.h"
 #include "builder/parts_internal.h"
+#include "builder/reported_parts.h"
 #include "dataset/key_words.h"
 #include "dataset/length_words.h"
 #include "ingest/draw.h"
@@ -30,105 +24,6 @@
 
 /* What a rank reports about its rows. */
 enum { SEALED_PARTS, SEALED_BAD, SEALED_OFFER, SEALED_FACTS };
-
-static rks_status put_unit(rks_buffer *blob, const rks_unit_summary *unit, const char *name,
-                           rks_error *err)
-{
-    uint8_t size[4];
-    rks_store_u32(size, (uint32_t)strlen(name));
-    rks_status status = rks_buffer_add(blob, unit, sizeof(*unit), err);
-    if (status == RKS_OK)
-        status = rks_buffer_add(blob, size, sizeof(size), err);
-    if (status == RKS_OK)
-        status = rks_buffer_add(blob, name, strlen(name), err);
-    return status;
-}
-
-static rks_status put_part(rks_buffer *blob, const rks_shard *shard, rks_error *err)
-{
-    size_t count = 0;
-    const rks_unit_summary *units = rks_shard_units(shard, &count);
-    const char *path = rks_shard_path(shard);
-    const char *slash = strrchr(path, '/');
-    const char *name = slash == NULL ? path : slash + 1;
-    rks_dataset_shard described = {
-        .id = rks_shard_id(shard),
-        .manifest = rks_shard_manifest_digest(shard),
-        .samples = rks_shard_count(shard),
-        .bytes = rks_shard_bytes(shard),
-        .file_bytes = rks_shard_file_bytes(shard),
-        .largest = rks_shard_largest(shard),
-    };
-    snprintf(described.name, sizeof(described.name), "%.*s", (int)(strlen(name) - strlen(".rks")),
-             name);
-    uint64_t unit_count = count;
-    rks_status status = rks_buffer_add(blob, &described, sizeof(described), err);
-    if (status == RKS_OK)
-        status = rks_buffer_add(blob, &unit_count, sizeof(unit_count), err);
-    for (size_t i = 0; status == RKS_OK && i < count; i++) {
-        const char *unit_name = rks_shard_unit_name(shard, i);
-        status = put_unit(blob, &units[i], unit_name == NULL ? "" : unit_name, err);
-    }
-    return status;
-}
-
-/* Takes `size` bytes from the front of *at. */
-static const uint8_t *cut(const uint8_t **at, const uint8_t *end, size_t size)
-{
-    if ((size_t)(end - *at) < size)
-        return NULL;
-    const uint8_t *piece = *at;
-    *at += size;
-    return piece;
-}
-
-static rks_status take_unit(rks_dataset *dataset, const uint8_t **at, const uint8_t *end,
-                            uint64_t *row, rks_error *err)
-{
-    rks_dataset_unit *units =
-        rks_realloc(dataset->units, dataset->unit_count + 1, sizeof(*units), err);
-    if (units == NULL)
-        return RKS_ERR_MEMORY;
-    dataset->units = units;
-    rks_dataset_unit *unit = &units[dataset->unit_count];
-    *unit = (rks_dataset_unit){.shard = (uint32_t)dataset->shard_count, .first_row = *row};
-    const uint8_t *summary = cut(at, end, sizeof(unit->summary));
-    const uint8_t *size = summary == NULL ? NULL : cut(at, end, 4);
-    const uint8_t *name = size == NULL ? NULL : cut(at, end, rks_load_u32(size));
-    if (name == NULL)
-        return rks_fail(err, RKS_ERR_PEER, 0, "a rank's list of units is cut short");
-    memcpy(&unit->summary, summary, sizeof(unit->summary));
-    if (dataset->derived_keys) {
-        char *copy = rks_format(err, "%.*s", (int)rks_load_u32(size), (const char *)name);
-        if (copy == NULL)
-            return RKS_ERR_MEMORY;
-        unit->key_name = copy;
-    }
-    *row += unit->summary.samples;
-    dataset->unit_count++;
-    return RKS_OK;
-}
-
-static rks_status take_part(rks_dataset *dataset, const uint8_t **at, const uint8_t *end,
-                            rks_error *err)
-{
-    rks_dataset_shard *shards =
-        rks_realloc(dataset->shards, dataset->shard_count + 1, sizeof(*shards), err);
-    if (shards == NULL)
-        return RKS_ERR_MEMORY;
-    dataset->shards = shards;
-    const uint8_t *described = cut(at, end, sizeof(*shards));
-    const uint8_t *count = described == NULL ? NULL : cut(at, end, sizeof(uint64_t));
-    if (count == NULL)
-        return rks_fail(err, RKS_ERR_PEER, 0, "a rank's list of parts is cut short");
-    memcpy(&shards[dataset->shard_count], described, sizeof(*shards));
-    rks_status status = RKS_OK;
-    uint64_t row = 0;
-    for (uint64_t i = 0; status == RKS_OK && i < rks_load_u64(count); i++)
-        status = take_unit(dataset, at, end, &row, err);
-    dataset->shard_count++;
-    return status;
-}
 
 static int by_number(const void *a, const void *b)
 {
@@ -252,15 +147,20 @@ static rks_status copy_index_names(rks_dataset *dataset, const rks_shard_options
 }
 
 /* (*holders)[s]: the rank that brings shard s. Grows with the list of shards. */
-static rks_status take_held_part(rks_dataset *dataset, uint32_t rank, uint32_t **holders,
-                                 const uint8_t **at, const uint8_t *end, rks_error *err)
+static rks_status take_rank(rks_dataset *dataset, uint32_t rank, uint32_t **holders,
+                            const uint8_t *report, size_t size, rks_error *err)
 {
-    uint32_t *grown = rks_realloc(*holders, dataset->shard_count + 1, sizeof(*grown), err);
+    size_t before = dataset->shard_count;
+    rks_status status = rks_reported_parts_take(dataset, report, size, err);
+    if (status != RKS_OK || dataset->shard_count == before)
+        return status;
+    uint32_t *grown = rks_realloc(*holders, dataset->shard_count, sizeof(*grown), err);
     if (grown == NULL)
         return RKS_ERR_MEMORY;
     *holders = grown;
-    grown[dataset->shard_count] = rank;
-    return take_part(dataset, at, end, err);
+    for (size_t shard = before; shard < dataset->shard_count; shard++)
+        grown[shard] = rank;
+    return RKS_OK;
 }
 
 static rks_status make_dataset(const rks_parts *parts, const rks_agreed *agreed,
@@ -281,23 +181,26 @@ static rks_status make_dataset(const rks_parts *parts, const rks_agreed *agreed,
         made->build_options = rks_strdup(asked == NULL ? "{}" : asked, err);
         status = made->build_options == NULL ? RKS_ERR_MEMORY : RKS_OK;
     }
-    for (uint32_t rank = 0; rank < rks_group_size(parts->group); rank++) {
+    for (uint32_t rank = 0; status == RKS_OK && rank < rks_group_size(parts->group); rank++) {
         size_t size = 0;
-        const uint8_t *at = rks_agreed_get(agreed, rank, SEALED_PARTS, &size), *end = at + size;
-        while (status == RKS_OK && size > 0 && at < end)
-            status = take_held_part(made, rank, holders, &at, end, err);
+        const uint8_t *report = rks_agreed_get(agreed, rank, SEALED_PARTS, &size);
+        status = take_rank(made, rank, holders, report, size, err);
     }
     if (status == RKS_OK)
         status = settle_units(made, *holders, err);
     if (status == RKS_OK)
         status = rks_commit_check_names(made, NULL, err);
+    if (status == RKS_OK) {
+        for (size_t i = 0; i < made->unit_count; i++)
+            made->count += made->units[i].summary.samples;
+        made->id = rks_dataset_fold(made->units, made->unit_count, made->schema);
+        /* Before anything is allocated by what another rank says that it holds. */
+        status = rks_dataset_check(made, RKS_DATASET_FILE, RKS_ERR_ARGUMENT, err);
+    }
     if (status != RKS_OK) {
         rks_dataset_free(made);
         return status;
     }
-    for (size_t i = 0; i < made->unit_count; i++)
-        made->count += made->units[i].summary.samples;
-    made->id = rks_dataset_fold(made->units, made->unit_count, made->schema);
     *dataset = made;
     return RKS_OK;
 }
@@ -352,9 +255,9 @@ static rks_status collect(rks_parts *parts, rks_status status, const rks_buffer 
     rks_agreed agreed;
     size_t room = sizeof(report->bad_first);
     for (size_t i = 0; status == RKS_OK && i < parts->sealed_count; i++)
-        status = put_part(&mine, parts->sealed[i], err);
+        status = rks_reported_parts_put(&mine, parts->sealed[i], err);
     const rks_fact facts[] = {
-        [SEALED_PARTS] = rks_fact_bytes(mine.data, mine.size, RKS_PARTS_TOLD_MAX),
+        [SEALED_PARTS] = rks_fact_bytes(mine.data, mine.size, RKS_PARTS_REPORTED_MAX),
         [SEALED_BAD] = rks_fact_bytes(bad->data, bad->size < room ? bad->size : room,
                                       rks_group_size(parts->group) * room),
         [SEALED_OFFER] = rks_fd_offer_fact(leaving->offer),

@@ -215,7 +215,7 @@ static rks_status agree_finished(rks_parts *parts, rks_status *own, rks_error *e
     rks_agreed agreed;
     if (*own == RKS_OK)
         *own = list_finished(parts, &mine, err);
-    const rks_fact fact = rks_fact_bytes(mine.data, mine.size, RKS_PARTS_TOLD_MAX);
+    const rks_fact fact = rks_fact_bytes(mine.data, mine.size, RKS_PARTS_REPORTED_MAX);
     rks_status status = rks_group_agree_on(parts->group, "build: finished units", *own, &fact, 1,
                                            &agreed, err);
     rks_buffer_free(&mine);

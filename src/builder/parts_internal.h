@@ -12,7 +12,7 @@
 
 /* What all ranks together tell each other of a build's parts and units at most. A commit writes them
  * into dataset.json and one list of RKS_DATASET_MAX each, with at least half as many bytes. */
-#define RKS_PARTS_TOLD_MAX (4 * (uint64_t)RKS_DATASET_MAX)
+#define RKS_PARTS_REPORTED_MAX (4 * (uint64_t)RKS_DATASET_MAX)
 
 struct rks_parts {
     rks_group *group;

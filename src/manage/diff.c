@@ -385,8 +385,10 @@ static rks_status compare_datasets(diff *d, rks_error *err)
     rks_agreed agreed;
     const rks_fact fact = rks_fact_fixed(&d->report, sizeof(d->report));
     status = rks_group_agree_on(d->a->group, "diff: the rest", status, &fact, 1, &agreed, err);
-    if (status == RKS_OK)
+    if (status == RKS_OK) {
         memcpy(&d->report, rks_agreed_get(&agreed, 0, 0, NULL), sizeof(d->report));
+        d->report.columns[sizeof(d->report.columns) - 1] = '\0'; /* whatever that rank sends */
+    }
     return status;
 }
 

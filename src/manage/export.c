@@ -277,8 +277,10 @@ rks_status rks_store_export(rks_store *store, const char *target, const rks_expo
         rks_agreed agreed;
         const rks_fact fact = rks_fact_fixed(&x.report, sizeof(x.report));
         status = rks_group_agree_on(store->group, "export: written", status, &fact, 1, &agreed, err);
-        if (status == RKS_OK)
+        if (status == RKS_OK) {
             memcpy(&x.report, rks_agreed_get(&agreed, 0, 0, NULL), sizeof(x.report));
+            x.report.to[sizeof(x.report.to) - 1] = '\0'; /* whatever that rank sends */
+        }
     }
     if (status == RKS_OK && report != NULL) {
         size_t room = report->struct_size;
