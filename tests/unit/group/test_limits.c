@@ -220,7 +220,7 @@ static void send_another_size(member *m)
         message *go = NULL;
         EXPECT(rks_inbox_wait(m->group, 0, 1u << MESSAGE_GO, "work", &go, &m->err) == RKS_OK);
         rks_inbox_free(go);
-        for (uint64_t at = 0; at < sizes[1]; at += MIB)
+        for (uint64_t at = 0; at < sizes[1] && at < 8 * MIB; at += MIB) /* the first tell the size */
             send_note(m, 0, MESSAGE_REST, sizes[1], rest, sizes[1] - at < MIB ? sizes[1] - at : MIB);
     } else {
         const rks_fact fact = rks_fact_bytes(NULL, 0, 64 * MIB);
