@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,20 +49,21 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Kept:
-    """The processes that fork ranks of what was imported last."""
+    """The processes that fork ranks: each has run what the one before it has, and a statement more."""
 
     def __init__(self) -> None:
-        self.warm: Warm | None = None
+        self.chain: list[Warm] = []
 
-    def of(self, statement: str) -> Warm:
-        if self.warm is None or self.warm.statement != statement:
-            self.close()
-            self.warm = Warm(statement)
-        return self.warm
+    def of(self, statements: Sequence[str]) -> Warm:
+        while [one.statement for one in self.chain] != list(statements[:len(self.chain)]):
+            self.chain.pop().close()
+        for statement in statements[len(self.chain):]:
+            self.chain.append(Warm(statement, self.chain[-1] if self.chain else None))
+        return self.chain[-1]
 
     def close(self) -> None:
-        if self.warm is not None:
-            self.warm.close()
+        while self.chain:
+            self.chain.pop().close()
 
 
 @pytest.fixture(scope="session")
@@ -75,11 +76,11 @@ def kept() -> Iterator[Kept]:
 @pytest.fixture
 def ranks(tmp_path: Path, kept: Kept) -> Callable[..., list[subprocess.CompletedProcess[str]]]:
     """Runs a script's text as `world` ranks that find each other as torchrun's do; returns what each printed and ended with.
-    `warm`: a statement that imports what the script will, torch at least, over which ranks meet; it is not run anew by each rank
-    (warm.py), unless RKS_TEST_ALL is set."""
+    `warm`: statements that import what the script will, behind torch, over which ranks meet; none is run anew by each rank (warm.py),
+    unless RKS_TEST_ALL is set. None: each rank imports all."""
 
     def run(world: int, script: str, *arguments: str, timeout: float = 400, env: dict[str, str] | None = None,
-            check: bool = True, warm: str | None = "import numpy, torch.distributed") -> list[subprocess.CompletedProcess[str]]:
+            check: bool = True, warm: Sequence[str] | None = ()) -> list[subprocess.CompletedProcess[str]]:
         path = tmp_path / "script.py"
         path.write_text(script)
         port = free_port()
@@ -89,7 +90,7 @@ def ranks(tmp_path: Path, kept: Kept) -> Callable[..., list[subprocess.Completed
                        "LOCAL_WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
                        "OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1", "TESTS": str(Path(__file__).parent), **(env or {})}
             if warm is not None and "RKS_TEST_ALL" not in os.environ:
-                running.append(kept.of(warm).start(rank, [str(path), *arguments], environ, str(tmp_path)))
+                running.append(kept.of(["import numpy, torch.distributed", *warm]).start(rank, [str(path), *arguments], environ, str(tmp_path)))
                 continue
             running.append(subprocess.Popen([sys.executable, str(path), *arguments], env=environ, text=True, cwd=tmp_path,
                                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL))

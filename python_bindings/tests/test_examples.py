@@ -21,13 +21,14 @@ FRAMEWORKS = [("stateful_dataloader", "torchdata", 0, 7), ("distributed_checkpoi
               ("accelerate_training", "accelerate", 1, 15), ("lightning_training", "lightning", 0, 7)]
 
 
-# What an example imports beside torch and numpy, and how.
-IMPORTS = {"accelerate_training": "; import accelerate", "lightning_training": "; import lightning", "hf_trainer": "; import accelerate",
-           "distributed_checkpoint": "; import torch.distributed.checkpoint"}
+# What an example imports behind torch and its optimizers. These import torch._dynamo, which takes as long as all of torch.
+IMPORTS = {"accelerate_training": "import accelerate", "packed_accelerate": "import accelerate", "lightning_training": "import lightning",
+           "hf_trainer": "from transformers import Trainer", "packed_trainer": "from transformers import Trainer",
+           "distributed_checkpoint": "import torch.distributed.checkpoint"}
 
 
-def imports(name: str) -> str:
-    return "import numpy, torch, torch.distributed" + IMPORTS.get(name, "")
+def imports(name: str) -> list[str]:
+    return ["import torch._dynamo", *([IMPORTS[name]] if name in IMPORTS else [])]
 
 
 def run(ranks: Ranks, world: int, name: str, *arguments: str) -> str:
@@ -97,15 +98,21 @@ def test_packed_rows(ranks: Ranks, tmp_path: Path, name: str, other: str, world:
     assert words in said and float(said.split("loss ")[-1]) < 4  # chance: ln 128, 4.9
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_plain_dataloader_by_torchrun(tmp_path: Path, workers: int) -> None:
+def checked_dataloader(printed: str, record: Path) -> None:
+    assert f"epoch 1: {Record(record, 2).check(SAMPLES)} steps" in printed
+
+
+def test_plain_dataloader(ranks: Ranks, tmp_path: Path) -> None:
+    said = run(ranks, 2, "torch_dataloader", "--out", str(tmp_path / "store"), "--record", str(tmp_path / "record"))
+    checked_dataloader(said, tmp_path / "record")
+
+
+def test_plain_dataloader_with_workers_by_torchrun(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port()),
                            str(EXAMPLES / "torch_dataloader.py"), "--out", str(tmp_path / "store"), "--record",
-                           str(tmp_path / "record"), "--workers", str(workers)], text=True, capture_output=True, timeout=400,
-                          cwd=tmp_path)
+                           str(tmp_path / "record"), "--workers", "2"], text=True, capture_output=True, timeout=400, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    steps = Record(tmp_path / "record", 2).check(SAMPLES)
-    assert f"epoch 1: {steps} steps" in done.stdout
+    checked_dataloader(done.stdout, tmp_path / "record")
 
 
 def test_a_checkpoint_goes_on_with_another_number_of_ranks(ranks: Ranks, tmp_path: Path) -> None:

@@ -237,7 +237,7 @@ def test_stateful_dataloader_goes_on_exactly(ds: rankstore.Dataset, workers: int
 
 # ---- Accelerate, Lightning, transformers ------------------------------------------------------------------------------
 
-TRAINER = "import numpy, torch, accelerate"  # is there when a rank begins (warm.py)
+TRAINER = ["import accelerate"]  # is there when a rank begins (warm.py)
 ACCELERATE = '''
 import os, sys, torch
 import rankstore

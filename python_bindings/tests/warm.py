@@ -5,11 +5,13 @@ A rank is an interpreter as any other from there on: its own `__main__`, argumen
 would be the same in all forks of one process is not: ranks take turns between two of them, which hash strings differently, and
 numpy's own generator is seeded anew. Rankstore itself is imported by each rank.
 
-As a program: warm.py SOCKET STATEMENT, where SOCKET is a descriptor of SOCK_SEQPACKET. A request is JSON, with the descriptors of
-the rank's standard output and error and of a pipe that gets its exit code."""
+As a program: warm.py SOCKET STATEMENT, where SOCKET is a descriptor of SOCK_SEQPACKET. A request is JSON. For a rank it comes with the
+descriptors of its standard output and error and of a pipe that gets its exit code. For a further process, which runs one more statement
+and then forks ranks itself, it comes with the socket that this one serves."""
 from __future__ import annotations
 
 import array
+import gc
 import json
 import os
 import selectors
@@ -22,34 +24,50 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 LARGEST = 1 << 17
+# One thread: libraries start no others, pyarrow's allocator neither.
+ALONE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 
 
 class Warm:
-    """Two processes that have run `statement` and fork ranks."""
+    """Two processes that have run `statement` and fork ranks; both are forks of `base`'s if there is one."""
 
-    def __init__(self, statement: str) -> None:
+    def __init__(self, statement: str, base: Warm | None = None) -> None:
         self.statement = statement
-        self._sockets, self._processes = [], []
-        for seed in (11, 22):
+        self._sockets: list[socket.socket] = []
+        self._processes: list[subprocess.Popen[bytes]] = []
+        for place, seed in enumerate((11, 22)):
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             for end in (ours, theirs):
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * LARGEST)
-            environ = {**os.environ, "PYTHONHASHSEED": str(seed), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-            self._processes.append(subprocess.Popen([sys.executable, __file__, str(theirs.fileno()), statement], env=environ,
-                                                    pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL))
+            if base is not None:
+                base._ask(place, {"statement": statement}, [theirs.fileno()])
+            else:
+                environ = {**os.environ, "PYTHONHASHSEED": str(seed), **ALONE}
+                self._processes.append(subprocess.Popen(
+                    [sys.executable, __file__, str(theirs.fileno()), statement], env=environ, pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL))
             theirs.close()
             self._sockets.append(ours)
 
+    def _ask(self, place: int, request: dict[str, Any], descriptors: list[int]) -> int:
+        """The id of the process that one of the two has forked."""
+        try:
+            socket.send_fds(self._sockets[place], [json.dumps(request).encode()], descriptors)
+            answer = self._sockets[place].recv(64)
+        except ConnectionError:
+            answer = b""
+        if not answer:
+            raise RuntimeError(f"the process that runs {self.statement!r} has ended; its standard error says why")
+        return int(answer)
+
     def start(self, rank: int, arguments: Sequence[str], environ: Mapping[str, str], directory: str) -> Rank:
         made = Rank(arguments)
-        request = json.dumps({"arguments": list(arguments), "environ": dict(environ), "directory": directory}).encode()
-        socket.send_fds(self._sockets[rank % 2], [request], made.their_ends)
-        for end in made.their_ends:
-            os.close(end)
-        answer = self._sockets[rank % 2].recv(64)  # ends if the process that forks has ended
-        if not answer:
-            raise RuntimeError(f"the process that has run {self.statement!r} ended with {self._processes[rank % 2].wait()}")
-        made.pid = int(answer)
+        try:
+            made.pid = self._ask(rank % 2, {"arguments": list(arguments), "environ": dict(environ), "directory": directory},
+                                 made.their_ends)
+        finally:
+            for end in made.their_ends:
+                os.close(end)
         return made
 
     def close(self) -> None:
@@ -141,45 +159,67 @@ def become(request: dict[str, Any], ends: Sequence[int]) -> str:
     return str(sys.argv[0])
 
 
-def serve(end: socket.socket) -> str | None:
-    """Forks a child for each request; in it, returns its script's path. None: there are no more requests."""
-    codes: dict[int, tuple[int, int]] = {}  # the child's pidfd: its id, and where its exit code goes
+def tell_end(pid: int, to: int | None) -> None:
+    """The exit code is told first: until the child is waited for, its id is nobody else's."""
+    state = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    assert state is not None
+    if to is not None:
+        code = state.si_status if state.si_code == os.CLD_EXITED else -state.si_status
+        os.write(to, str(code).encode())
+        os.close(to)
+    os.waitpid(pid, 0)
+
+
+def serve(end: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
+    """Forks a child for each request and returns the request there. None: there are no more."""
+    codes: dict[int, tuple[int, int | None]] = {}  # the child's pidfd: its id, and where its exit code goes
     with selectors.DefaultSelector() as waiting:
         waiting.register(end, selectors.EVENT_READ)
         while True:
             for key, _ in waiting.select():
                 if key.fd in codes:
-                    pid, to = codes.pop(key.fd)
                     waiting.unregister(key.fd)
-                    # told first: until it is waited for, its id is nobody else's
-                    state = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-                    assert state is not None
-                    code = state.si_status if state.si_code == os.CLD_EXITED else -state.si_status
-                    os.write(to, str(code).encode())
-                    os.waitpid(pid, 0)
-                    os.close(to)
+                    tell_end(*codes.pop(key.fd))
                     os.close(key.fd)
                     continue
                 asked = receive(end)
                 if asked is None:
                     return None
-                request, ends = asked
                 if len(os.listdir("/proc/self/task")) != 1:
                     raise SystemExit("a module that was imported has started a thread: it cannot be forked")
                 pid = os.fork()
                 if pid == 0:
-                    return become(request, ends)
+                    return asked
                 end.send(str(pid).encode())
-                os.close(ends[0])
-                os.close(ends[1])
+                ends = asked[1]
+                to = ends.pop() if len(ends) == 3 else None
+                for other in ends:
+                    os.close(other)
                 watched = os.pidfd_open(pid)
-                codes[watched] = (pid, ends[2])
+                codes[watched] = (pid, to)
                 waiting.register(watched, selectors.EVENT_READ)
 
 
+def go_on(end: socket.socket, statement: str) -> str | None:
+    """Runs the statement and serves; what is asked of a child that is such a process, too, that child does. In a rank: its script."""
+    while True:
+        exec(statement, {})
+        gc.collect()
+        gc.freeze()  # a rank's collections leave these objects' pages to all
+        asked = serve(end)
+        if asked is None:
+            return None
+        request, ends = asked
+        end.detach()
+        if "statement" not in request:
+            return become(request, ends)
+        os.closerange(3, ends[0])
+        os.closerange(ends[0] + 1, 1 << 12)
+        end, statement = socket.socket(fileno=ends[0]), request["statement"]
+
+
 if __name__ == "__main__":
-    exec(sys.argv[2], {})
-    _path = serve(socket.socket(fileno=int(sys.argv[1])))
+    _path = go_on(socket.socket(fileno=int(sys.argv[1])), sys.argv[2])
     if _path is not None:  # a rank: its script runs as if the interpreter had just begun
         with open(_path, encoding="utf-8") as _file:
             _code = compile(_file.read(), _path, "exec", dont_inherit=True)
