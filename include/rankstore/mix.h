@@ -39,7 +39,8 @@ enum {
  *               drawn. Steps of like cost are sought among near batches only.
  *   sequential  the same, each source in the order of its ids.
  *   bucket,     steps are put in an order in which the 16 sources of the most draws are as even as
- *   pack        lengths allow; rks_plan_sources says how even.
+ *   pack        lengths allow, up to the last step; rks_plan_sources says how even. (Version 2 as
+ *               well, but for the last steps.)
  *   sorted      longest first, whatever the source.
  *
  * Memory is that of a plan of N samples and pieces; there is no table of draws. A resumed epoch takes 8 bytes

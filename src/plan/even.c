@@ -5,7 +5,9 @@
  *
  * Steps of like cost hold samples of like length, so if sources differ in length, so do steps in
  * their sources. So steps are sorted into kinds by their sources, and the next step is always of the
- * kind that makes up best for what draws so far are off the epoch's shares. */
+ * kind that makes up best for what draws so far are off the epoch's shares, and for what steps so far
+ * are off the kinds' shares: without that, which is how plans of version 2 are, the last steps are of
+ * the kinds that never helped. */
 #include "plan/mix.h"
 
 #include <stdlib.h>
@@ -19,6 +21,7 @@ enum {
     FOLLOWED = 16,      /* sources, the largest ones */
     DRAWS_OF_KEPT = 64, /* of a step, for which what it is off is kept: 64 bytes */
     SHARE_BITS = 20,
+    PART_BITS = 32,
     STEP_BITS = 15
 };
 
@@ -31,6 +34,9 @@ typedef struct evening {
     int64_t off[FOLLOWED];          /* what draws so far are above the shares */
     int32_t heads[KINDS][FOLLOWED]; /* the same of the next step of each kind */
     uint64_t next[KINDS], ends[KINDS];
+    uint64_t part[KINDS]; /* of all steps, PART_BITS behind the point */
+    int64_t ahead[KINDS]; /* steps so far that are above that part of them, likewise */
+    int64_t weight; /* of a step ahead: what a step is off, squared (mean). Version 2: 0 */
     size_t kinds;
     unsigned shift;
     int32_t (*offs)[FOLLOWED]; /* of each step, where they take little beside its draws; or NULL */
@@ -131,6 +137,22 @@ static int64_t farther(const int64_t *a, const int32_t *b)
     return sum;
 }
 
+/* The same of the parts that kinds have of the steps. */
+static int64_t farther_of_kind(const evening *e, size_t kind)
+{
+    const int64_t most = INT64_C(1) << 18;
+    int64_t ahead = e->ahead[kind] >> (PART_BITS - 8);
+    ahead = ahead < -most ? -most : ahead > most ? most : ahead;
+    return e->weight * (2 * ahead + (1 << 8)) >> 8;
+}
+
+static void count_kind(evening *e, size_t chosen)
+{
+    for (size_t kind = 0; kind < e->kinds; kind++)
+        e->ahead[kind] -= (int64_t)e->part[kind];
+    e->ahead[chosen] += INT64_C(1) << PART_BITS;
+}
+
 /* Steps that differ, as the first ones of the kinds. */
 static void find_kinds(evening *e, uint64_t steps)
 {
@@ -169,21 +191,26 @@ static uint8_t kind_of(const evening *e, const int32_t *off)
 static rks_status sort_steps(evening *e, uint64_t steps, uint8_t *kinds, uint32_t *order,
                              rks_error *err)
 {
-    uint64_t done = 0;
+    uint64_t done = 0, squares = 0; /* in 256 */
     for (uint64_t step = 0; step < steps; step++) {
         int32_t off[FOLLOWED];
         weigh(e, e->plan->slots + step * e->row, off);
         kinds[step] = kind_of(e, off);
         if (e->offs != NULL)
             memcpy(e->offs[step], off, sizeof(off));
+        for (size_t i = 0; i < FOLLOWED; i++)
+            squares += (uint64_t)((int64_t)off[i] * off[i]) >> 8;
         e->ends[kinds[step]]++;
         rks_status status = rks_plan_pause(&done, 64 + e->row, err);
         if (status != RKS_OK)
             return status;
     }
+    if (e->plan->mix->version != RKS_PLAN_VERSION)
+        e->weight = (int64_t)(squares / steps << 8);
     uint64_t first = 0;
     for (size_t kind = 0; kind < e->kinds; kind++) {
         e->next[kind] = first;
+        e->part[kind] = (e->ends[kind] << PART_BITS) / steps;
         first += e->ends[kind];
         e->ends[kind] = e->next[kind];
     }
@@ -207,7 +234,7 @@ static rks_status choose_steps(evening *e, uint64_t steps, const uint32_t *order
         for (size_t kind = 0; kind < e->kinds; kind++) {
             if (e->next[kind] == e->ends[kind])
                 continue;
-            int64_t sum = farther(e->off, e->heads[kind]);
+            int64_t sum = farther(e->off, e->heads[kind]) + farther_of_kind(e, kind);
             if (sum < least) {
                 least = sum;
                 best = kind;
@@ -215,6 +242,7 @@ static rks_status choose_steps(evening *e, uint64_t steps, const uint32_t *order
         }
         for (size_t i = 0; i < FOLLOWED; i++)
             e->off[i] += e->heads[best][i];
+        count_kind(e, best);
         sequence[step] = order[e->next[best]++];
         if (e->next[best] < e->ends[best])
             weigh_again(e, order[e->next[best]], e->heads[best]);
