@@ -107,7 +107,8 @@ static void a_damaged_part_gives_the_right_shard_all_the_same(void **state)
     (void)state;
     char *whole = NULL;
     size_t whole_size = 0;
-    uint64_t seed = number_from("SEED", 1), anew = 0, turns = number_from("MUTATIONS", 100);
+    uint64_t seed = number_from("SEED", 1), anew = 0;
+    uint64_t turns = number_from("MUTATIONS", 100 / RACE_STRIDE);
     write_part();
     assert_ok(rks_part_check(path_of("whole.rks"), &err), &err);
     assert_ok(rks_file_load(path_of("whole.rks"), 1 << 30, &whole, &whole_size, &err), &err);
