@@ -2,8 +2,10 @@
  *
  * committer.c: the writing thread of a shard.
  *
- * Commits each 64 MiB, and 2 s after the last if something waits. The queue holds at most 64 MiB,
- * or one block that is larger, so the caller goes on filling blocks through a whole commit.
+ * Commits each 16 MiB, and 2 s after the last if something waits. LMDB copies what is put into memory
+ * of its own until then: more would not stay in the processor's cache until it is written, and would
+ * all be written behind the last sample. The queue holds at most 64 MiB, or one block that is larger,
+ * so the caller goes on filling blocks through a whole commit.
  */
 #include "shard/committer.h"
 
@@ -17,7 +19,7 @@
 #include "base/memory.h"
 #include "base/thread.h"
 
-enum { COMMIT_BYTES = 64 << 20, COMMIT_MS = 2000, QUEUE_BYTES = 64 << 20, SPARE_MAX = 64 };
+enum { COMMIT_BYTES = 16 << 20, COMMIT_MS = 2000, QUEUE_BYTES = 64 << 20, SPARE_MAX = 64 };
 
 /* In front of each buffer, which keeps the 64 bytes' alignment of what follows. */
 typedef struct buffer_head {
