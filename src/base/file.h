@@ -19,6 +19,17 @@ rks_status rks_file_open(const char *path, int *fd, uint64_t *size, rks_error *e
 /* Reads exactly `size` bytes at `offset`; a shorter file is RKS_ERR_CORRUPT. */
 rks_status rks_file_read_at(int fd, const char *path, uint64_t offset, void *bytes, size_t size,
                             rks_error *err);
+
+enum { RKS_FILE_PAGE = 4096 };
+/* Where to read bytes from `offset` of a file on, in large pieces: the first place in `room` that lies
+ * in its page as they lie in the file's. `room` has RKS_FILE_PAGE bytes more than are read. The
+ * kernel copies with "rep movsb", at a quarter of its speed on some processors (AMD Zen 3) if the
+ * target lies 1 to 63 bytes further in its page than the source: large blocks from malloc do. */
+static inline uint8_t *rks_file_place(void *room, uint64_t offset)
+{
+    return (uint8_t *)room + (offset - (uint64_t)(uintptr_t)room) % RKS_FILE_PAGE;
+}
+
 /* Writes all of it at the file's position; a full disk is named as such. */
 rks_status rks_file_write(int fd, const char *path, const void *bytes, size_t size, rks_error *err);
 

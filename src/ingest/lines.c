@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include "codec/input_file.h"
 
@@ -127,7 +128,7 @@ rks_status rks_lines_count(const rks_input_file *file, uint64_t offset, uint64_t
     uint64_t end = offset + size;
     uint64_t at = offset == 0 ? 0 : offset - 1;
     size_t room = size < CHUNK ? (size_t)size + 1 : CHUNK;
-    data = rks_alloc_raw(room, 1, err);
+    data = rks_alloc_raw(room + RKS_FILE_PAGE, 1, err);
     if (data == NULL) {
         status = RKS_ERR_MEMORY;
         goto out;
@@ -135,13 +136,14 @@ rks_status rks_lines_count(const rks_input_file *file, uint64_t offset, uint64_t
     while (at + 1 < end) {
         size_t got = 0;
         uint64_t want = end - 1 - at;
+        uint8_t *into = rks_file_place(data, at);
         status = rks_check_interrupt(err);
         if (status == RKS_OK)
-            status = rks_input_file_read(file, fd, at, data, want < room ? (size_t)want : room,
+            status = rks_input_file_read(file, fd, at, into, want < room ? (size_t)want : room,
                                          &got, err);
         if (status != RKS_OK)
             goto out;
-        lines += count_newlines(data, got);
+        lines += count_newlines(into, got);
         at += got;
     }
     *count = lines;

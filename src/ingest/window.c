@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * window.c: large reads into one buffer. */
+ * window.c: large reads into one buffer, in which bytes lie as in the file's pages
+ * (rks_file_place). */
 #include "ingest/window.h"
 
 #include <string.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 
 enum { CHUNK = 1 << 20, OVERLAP = 64 << 10 };
@@ -22,8 +24,10 @@ rks_status rks_window_open(rks_window *window, const rks_input_file *file, uint6
     if (!packed && size < CHUNK - OVERLAP)
         window->room = (size_t)size + OVERLAP;
     window->data = rks_alloc_raw(window->room + RKS_WINDOW_PADDING, 1, err);
-    return window->data == NULL ? RKS_ERR_MEMORY
-                                : rks_unpack_open(file, offset, &window->stream, err);
+    if (window->data == NULL)
+        return RKS_ERR_MEMORY;
+    window->begin = window->filled = (size_t)(rks_file_place(window->data, offset) - window->data);
+    return rks_unpack_open(file, offset, &window->stream, err);
 }
 
 void rks_window_close(rks_window *window)
@@ -33,21 +37,32 @@ void rks_window_close(rks_window *window)
     *window = (rks_window){0};
 }
 
+static rks_status grow_window(rks_window *window, rks_error *err)
+{
+    size_t left = window->filled - window->begin;
+    uint8_t *grown = rks_alloc_raw(2 * window->room + RKS_WINDOW_PADDING, 1, err);
+    if (grown == NULL)
+        return RKS_ERR_MEMORY;
+    uint8_t *place = rks_file_place(grown, window->position);
+    memcpy(place, window->data + window->begin, left);
+    rks_free(window->data);
+    window->data = grown;
+    window->begin = (size_t)(place - grown);
+    window->filled = window->begin + left;
+    window->room *= 2;
+    return RKS_OK;
+}
+
 rks_status rks_window_fill(rks_window *window, rks_error *err)
 {
-    size_t left = window->filled - window->begin, got = 0;
-    if (window->begin > 0) {
-        memmove(window->data, window->data + window->begin, left);
-        window->begin = 0;
-        window->filled = left;
+    size_t left = window->filled - window->begin, first = window->begin % RKS_FILE_PAGE, got = 0;
+    if (window->begin != first) {
+        memmove(window->data + first, window->data + window->begin, left);
+        window->begin = first;
+        window->filled = first + left;
     }
-    if (window->filled == window->room) {
-        uint8_t *grown = rks_realloc(window->data, window->room * 2 + RKS_WINDOW_PADDING, 1, err);
-        if (grown == NULL)
-            return RKS_ERR_MEMORY;
-        window->data = grown;
-        window->room *= 2;
-    }
+    if (window->filled == window->room && grow_window(window, err) != RKS_OK)
+        return RKS_ERR_MEMORY;
     uint64_t want = window->room - window->filled;
     /* Behind the range only the last line's end is needed. */
     uint64_t wanted = window->stop > window->read_to ? window->stop - window->read_to : want;

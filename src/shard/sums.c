@@ -36,8 +36,9 @@ typedef struct summer {
 
 static rks_status sum_chunks(summing *file, rks_error *err)
 {
-    uint8_t *bytes = rks_alloc_raw(RKS_SUMS_CHUNK, 1, err);
-    rks_status status = bytes == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    uint8_t *room = rks_alloc_raw(RKS_SUMS_CHUNK + RKS_FILE_PAGE, 1, err);
+    uint8_t *bytes = room == NULL ? NULL : rks_file_place(room, 0); /* chunks are whole pages */
+    rks_status status = room == NULL ? RKS_ERR_MEMORY : RKS_OK;
     while (status == RKS_OK && !file->stop) {
         uint64_t chunk = atomic_fetch_add(&file->next, 1), at = chunk * RKS_SUMS_CHUNK;
         if (at >= file->file_size)
@@ -56,7 +57,7 @@ static rks_status sum_chunks(summing *file, rks_error *err)
     }
     if (status != RKS_OK)
         file->stop = true;
-    rks_free(bytes);
+    rks_free(room);
     return status;
 }
 

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "ingest/format.h"
 #include "codec/input_file.h"
@@ -123,6 +124,37 @@ static void lines_longer_than_every_buffer_are_whole_up_to_the_limit(void **stat
         assert_int_equal(line.size, 3);
         assert_memory_equal(line.text, "end", 3);
         rks_lines_close(&reader);
+    }
+    rks_input_free(input);
+    free(text);
+}
+
+static void bytes_lie_in_a_window_as_in_the_file_s_pages(void **state)
+{
+    (void)state;
+    scratch_seed_print();
+    size_t size = 5 << 20;
+    char *text = malloc(size);
+    for (size_t i = 0; i < size; i++)
+        text[i] = (char)scratch_random(256);
+    const char *path = scratch_bytes("window.txt", text, size);
+    rks_input *input = must_open(path, "text", 0);
+    for (int round = 0; round < 20; round++) {
+        rks_window window;
+        size_t at = scratch_random(size), most = round % 2 == 0 ? 1 << 12 : 1 << 20;
+        assert_ok(rks_window_open(&window, input->files, at, size - at, &err), &err);
+        while (!window.ended) {
+            assert_ok(rks_window_fill(&window, &err), &err);
+            size_t filled = window.filled - window.begin, passed = scratch_random(most);
+            assert_true(window.filled <= window.room);
+            assert_memory_equal(window.data + window.begin, text + at, filled);
+            assert_int_equal((uintptr_t)(window.data + window.begin) % RKS_FILE_PAGE, at % RKS_FILE_PAGE);
+            passed = passed < filled ? passed : filled;
+            rks_window_pass(&window, passed);
+            at += passed;
+            assert_int_equal(window.position, at);
+        }
+        rks_window_close(&window);
     }
     rks_input_free(input);
     free(text);
@@ -545,6 +577,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_line_is_in_exactly_one_unit_for_any_unit_size),
         cmocka_unit_test(lines_longer_than_every_buffer_are_whole_up_to_the_limit),
+        cmocka_unit_test(bytes_lie_in_a_window_as_in_the_file_s_pages),
         cmocka_unit_test(a_file_that_changes_is_named),
         cmocka_unit_test(an_empty_file_has_no_units),
         cmocka_unit_test(formats_are_told_by_name_then_by_content),
