@@ -299,6 +299,27 @@ static void headers_are_checked(void **state)
     expect_schema("a,b\n1,2\n1,2,3\n", NULL, "/a.csv: row 1: 3 fields, there are 2 columns");
 }
 
+static void a_header_may_be_longer_than_what_is_first_read(void **state)
+{
+    (void)state;
+    rks_buffer text = {0}, values = {0}, wanted = {0};
+    char name[256];
+    memset(name, 'n', sizeof(name));
+    for (int i = 0; i < 1000; i++) {
+        snprintf(name + 240, sizeof(name) - 240, "%d", i);
+        rks_buffer_print(&text, &err, "%s%s", i == 0 ? "" : ",", name);
+        rks_buffer_print(&values, &err, "%s%d", i == 0 ? "\n" : ",", i);
+        rks_buffer_print(&wanted, &err, "%s\"%s\":\"int64\"", i == 0 ? "{" : ",", name);
+    }
+    rks_buffer_add(&text, values.data, values.size, &err);
+    rks_buffer_add(&text, "", 1, &err);
+    rks_buffer_add(&wanted, "}", 2, &err);
+    expect_schema((const char *)text.data, NULL, (const char *)wanted.data);
+    rks_buffer_free(&text);
+    rks_buffer_free(&values);
+    rks_buffer_free(&wanted);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -309,6 +330,7 @@ int main(void)
         cmocka_unit_test(random_files_come_back_wherever_they_are_cut),
         cmocka_unit_test(types_are_what_all_fields_are),
         cmocka_unit_test(headers_are_checked),
+        cmocka_unit_test(a_header_may_be_longer_than_what_is_first_read),
     };
     return cmocka_run_group_tests(tests, scratch_open, scratch_close);
 }
