@@ -19,6 +19,7 @@ typedef struct samples {
     size_t piece_count;
     const uint32_t *bins; /* NULL: none */
     size_t bin_count;
+    rks_arenas *arenas; /* NULL: none */
 } samples;
 
 static inline rks_status samples_get(void *user, size_t i, rks_value *values, rks_error *err)
@@ -60,6 +61,8 @@ static inline rks_status samples_collate(const char *schema_text, samples *s,
     }
     if (status == RKS_OK)
         status = rks_collate_create(schema, options, &collate, err);
+    if (status == RKS_OK && s->arenas != NULL)
+        rks_collate_use(collate, s->arenas);
     if (status == RKS_OK)
         status = rks_collate_run(collate, &source, pool, arrays, err);
     rks_collate_release(collate); /* arrays live on without all of these */

@@ -148,7 +148,7 @@ static void what_is_in_use_leaves_no_room_for_more(void **state)
     assert_int_equal(done, 1);
 }
 
-static void small_batches_leave_large_arenas_alone(void **state)
+static void only_an_arena_of_about_its_size_serves_a_batch(void **state)
 {
     (void)state;
     int done = 0;
@@ -162,6 +162,9 @@ static void small_batches_leave_large_arenas_alone(void **state)
     assert_non_null(small.arena);
     rks_arenas_give(arenas, &small);
     rks_arenas_give(arenas, &large);
+    small = rks_arenas_take(arenas, 4 * MIB - 63); /* a byte too many */
+    assert_null(small.arena);
+    rks_arenas_give(arenas, &small);
     rks_arenas_free(arenas);
     assert_int_equal(done, 1);
 }
@@ -189,6 +192,8 @@ static void after_the_end_arrays_stay_and_no_more_come(void **state)
     rks_arenas_give(arenas, &more);
     rks_arenas_give(arenas, &lent);
     assert_int_equal(done, 2);
+    add(arenas, 64 * KIB, &done);
+    assert_int_equal(done, 3);
     rks_arenas_release(arenas);
     assert_int_equal(pinned(), before);
 }
@@ -276,7 +281,7 @@ int main(void)
         cmocka_unit_test(an_arena_is_asked_for_once_and_serves_again),
         cmocka_unit_test(arenas_are_no_more_than_batches_needed_at_once),
         cmocka_unit_test(what_is_in_use_leaves_no_room_for_more),
-        cmocka_unit_test(small_batches_leave_large_arenas_alone),
+        cmocka_unit_test(only_an_arena_of_about_its_size_serves_a_batch),
         cmocka_unit_test(after_the_end_arrays_stay_and_no_more_come),
         cmocka_unit_test(the_end_waits_for_who_writes),
         cmocka_unit_test(what_cannot_be_is_refused),

@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 
+#include "collate/arenas.h"
 #include "support/seed.h"
 
 static rks_error err;
@@ -503,6 +504,47 @@ static void survives_each_failing_allocation(void **state)
     assert_true(failed > 8);
 }
 
+static void count_done(void *user)
+{
+    ++*(int *)user;
+}
+
+/* What it would have taken of arenas does not count as needed any more: two batches that follow need
+ * two arenas. */
+static void a_collation_without_memory_needs_no_arena(void **state)
+{
+    (void)state;
+    static uint8_t memory[3][64 << 10];
+    int64_t number = 5;
+    rks_value value = {.data = &number, .size = 8};
+    rks_collate_options options;
+    rks_collate_options_default(&options);
+    rks_status status = RKS_ERR_MEMORY;
+    long failed = 0;
+    for (long n = 1; status != RKS_OK; n++) {
+        int done = 0;
+        rks_arrays *arrays = NULL;
+        rks_arenas *arenas = NULL;
+        assert_ok(rks_arenas_create(&arenas, &err), &err);
+        samples s = {.count = 1, .values = &value, .arenas = arenas};
+        rks_memory_fail_at(n);
+        status = samples_collate("n:int64", &s, &options, &arrays, &err);
+        rks_memory_fail_at(0);
+        failed += status != RKS_OK;
+        rks_arrays_free(arrays);
+        rks_lent one = rks_arenas_take(arenas, 100), other = rks_arenas_take(arenas, 100);
+        for (int i = 0; i < 3; i++)
+            assert_ok(rks_arenas_add(arenas, memory[i], sizeof(memory[i]), count_done, &done, &err), &err);
+        assert_int_equal(done, 1);
+        rks_arenas_give(arenas, &one);
+        rks_arenas_give(arenas, &other);
+        rks_arenas_free(arenas);
+        assert_int_equal(done, 3);
+        assert_int_equal(rks_memory_in_use(), 0);
+    }
+    assert_true(failed > 5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -514,6 +556,7 @@ int main(void)
         cmocka_unit_test(a_cut_by_length_leaves_other_columns_whole),
         cmocka_unit_test(a_sample_that_grows_meanwhile_is_corrupt),
         cmocka_unit_test(survives_each_failing_allocation),
+        cmocka_unit_test(a_collation_without_memory_needs_no_arena),
     };
     return cmocka_run_group_tests_name("collate", tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 #include "world.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "store/store.h"
 
@@ -188,7 +189,7 @@ static void compare_epochs(member *m, rks_store *store)
 
 /* ---- arenas ---------------------------------------------------------------------------------- */
 
-enum { ARENAS_MOST = 16 };
+enum { ARENAS_MOST = 16, UNTOUCHED = 0xa5 };
 
 typedef struct owner {
     pthread_mutex_t mutex;
@@ -345,11 +346,62 @@ static void leave_arenas_early(member *m, rks_store *store)
             rks_arrays_free(arrays);
         }
         rks_epoch_close(epoch);
-        rks_arenas_free(arenas);
         for (int i = 0; i < 30000 && !all_done(&o); i++) /* fetches that were cancelled end */
             nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
         EXPECT(all_done(&o));
+        rks_arenas_free(arenas);
     }
+    rks_plan_free(plan);
+}
+
+static void note_done(void *user)
+{
+    atomic_store((atomic_bool *)user, true);
+}
+
+/* Behind the close nothing writes there any more, though fetches that were cancelled may go on. Wide
+ * batches take long to collate; each round closes a little later. Returns whether the arena was
+ * written to. */
+static bool close_in_the_midst(member *m, rks_store *store, rks_plan *plan, long wait_ns)
+{
+    atomic_bool done = false;
+    rks_arenas *arenas = NULL;
+    rks_arrays *arrays = NULL;
+    EXPECT_OK(rks_arenas_create(&arenas, &m->err));
+    rks_epoch *epoch = open_with(m, store, plan, arenas);
+    EXPECT_OK(rks_epoch_next_arrays(epoch, &arrays, NULL, &m->err));
+    rks_arrays_free(arrays);
+    size_t bytes = rks_arenas_wanted(arenas);
+    uint8_t *memory = malloc(2 * bytes), *copy = memory + bytes;
+    memset(memory, UNTOUCHED, bytes);
+    EXPECT_OK(rks_arenas_add(arenas, memory, bytes, note_done, &done, &m->err));
+    EXPECT_OK(rks_epoch_next_arrays(epoch, &arrays, NULL, &m->err)); /* the next one is begun */
+    nanosleep(&(struct timespec){.tv_nsec = wait_ns}, NULL);
+    rks_arrays_free(arrays);
+    rks_epoch_close(epoch);
+    memcpy(copy, memory, bytes);
+    for (int i = 0; i < 30000 && !atomic_load(&done); i++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
+    EXPECT(atomic_load(&done) && memcmp(copy, memory, bytes) == 0);
+    bool written = false;
+    for (size_t i = 0; i < 4096; i++) /* the arrays' own head */
+        written |= memory[i] != UNTOUCHED;
+    rks_arenas_free(arenas);
+    free(memory);
+    return written;
+}
+
+static void close_while_a_batch_is_written(member *m, rks_store *store)
+{
+    rks_plan *plan = NULL;
+    rks_plan_options plan_options;
+    rks_plan_options_default(&plan_options);
+    plan_options.batch_size = SAMPLES / 8;
+    EXPECT_OK(rks_plan_open(store, &plan_options, &plan, &m->err));
+    int written = 0;
+    for (int round = 0; round < 20 || (written == 0 && round < 1000); round++) /* on a busy machine */
+        written += close_in_the_midst(m, store, plan, round * 100 * 1000);
+    EXPECT(written > 0);
     rks_plan_free(plan);
 }
 
@@ -387,6 +439,15 @@ static void arenas_of_an_epoch_that_is_left_come_back(void **state)
 {
     (void)state;
     run_all(leave_arenas_early);
+}
+
+static void nothing_is_written_behind_the_close(void **state)
+{
+    (void)state;
+    rks_collate_options wide = padded();
+    wide.to_multiple = 4096;
+    job j = {.directory = directory, .collate = &wide, .body = close_while_a_batch_is_written};
+    on_threads(1, job_rank, &j);
 }
 
 static void refuse_options(member *m, rks_store *store)
@@ -660,6 +721,7 @@ int main(void)
         cmocka_unit_test(epochs_with_collate_equal_those_without),
         cmocka_unit_test(epochs_in_arenas_equal_those_without),
         cmocka_unit_test(arenas_of_an_epoch_that_is_left_come_back),
+        cmocka_unit_test(nothing_is_written_behind_the_close),
         cmocka_unit_test(wrong_options_are_refused_by_every_call),
         cmocka_unit_test(views_show_every_sample),
         cmocka_unit_test(samples_of_this_node_are_read_at_once),
