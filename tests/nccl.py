@@ -4,6 +4,7 @@ without a GPU and, over the stand-in of CUDA and NCCL, on two nodes of two ranks
 import glob
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -104,6 +105,15 @@ def the_real_nccl_has_all_that_is_called():
     assert "NCCL has no" not in done.stderr, done.stderr
 
 
+def doctor_says_which_nccl_it_found():
+    if has_gpu():
+        raise Skip("this machine has a GPU")
+    done = subprocess.run([RANKSTORE, "doctor"], env={**os.environ, "RKS_NCCL_LIBRARY": package_library()}, capture_output=True, text=True,
+                          timeout=600)
+    (line,) = [line for line in done.stdout.splitlines() if line.split()[1] == "nccl"]
+    assert re.search(r"not usable: NCCL 2\.\d+\.\d+, no CUDA driver: libcuda.so.1", line), line
+
+
 def options_that_are_none_are_named():
     done = run(RANKSTORE, "bench", STORE, "--exchange", "nccl:fast", code=2)
     assert '"fast"' in done.stderr and "rails=on|off" in done.stderr, done.stderr
@@ -157,6 +167,7 @@ if __name__ == "__main__":
             without_nccl_it_says_so_in_one_line,
             the_package_of_the_environment_is_found,
             the_real_nccl_has_all_that_is_called,
+            doctor_says_which_nccl_it_found,
             options_that_are_none_are_named,
             two_nodes_get_the_same_index_by_nccl_and_by_messages,
             a_node_without_a_gpu_is_named_to_all,

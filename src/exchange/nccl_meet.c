@@ -287,11 +287,13 @@ bool rks_exchange_nccl_usable(char text[192])
     rks_status status = rks_nccl_load(&version, &err);
     if (status == RKS_OK)
         status = rks_gpu_open(0, &gpu, &err);
+    int found = version == 0 ? 0
+                             : snprintf(text, 192, "NCCL %d.%d.%d, ", version / 10000,
+                                        version / 100 % 100, version % 100);
     if (status != RKS_OK)
-        snprintf(text, 192, "%s", err.text);
+        snprintf(text + found, 192 - (size_t)found, "%s", err.text);
     else
-        snprintf(text, 192, "NCCL %d.%d.%d, GPU %d", version / 10000, version / 100 % 100,
-                 version % 100, rks_gpu_number(gpu));
+        snprintf(text + found, 192 - (size_t)found, "GPU %d", rks_gpu_number(gpu));
     rks_gpu_close(gpu);
     return status == RKS_OK;
 }
