@@ -332,7 +332,8 @@ DOUBLE_API ncclResult_t ncclCommAbort(ncclComm_t comm)
     double_count(&double_world.figures.aborts, NULL, 1);
     if (double_world.figures.first_abort_ns == 0)
         double_count(&double_world.figures.first_abort_ns, NULL, monotonic_ns());
-    double_enter("ncclCommAbort");
+    if (double_enter("ncclCommAbort") >= DOUBLE_FAILS)
+        return ncclSystemError;
     atomic_store(&comm->aborted, true);
     unlink(comm->path);
     free_comm(comm);

@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/checksum.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "exchange/communicator.h"
@@ -220,6 +221,15 @@ static inline rks_status nccl_group(const rks_bootstrap *bootstrap, nccl_case *a
     return open_group_on(bootstrap, node, all->silence_ms, group, err);
 }
 
+/* NCCL reads variables late, so those of the process are the training's, too. */
+static inline uint64_t nccl_environment(void)
+{
+    uint64_t all = 0;
+    for (char **at = environ; *at != NULL; at++)
+        all = all * 31 + rks_checksum64(*at, strlen(*at));
+    return all;
+}
+
 /* From now on stderr goes into a file of memory; -1: it stays. */
 static inline int nccl_hear(const nccl_case *all)
 {
@@ -251,6 +261,7 @@ static inline int nccl_main(const rks_bootstrap *bootstrap, void *user)
     result->status = nccl_group(bootstrap, all, &gpu, &group, &result->err);
     if (result->status != RKS_OK)
         return 1;
+    uint64_t environment = nccl_environment();
     rks_status status = RKS_OK;
     for (uint32_t i = 0; status == RKS_OK && i < (all->repeats == 0 ? 1 : all->repeats); i++) {
         bool last = i + 1 >= all->repeats;
@@ -268,6 +279,8 @@ static inline int nccl_main(const rks_bootstrap *bootstrap, void *user)
     rks_group_close(group);
     gpu.figures(&result->at_end);
     nccl_heard(heard, result);
+    if (nccl_environment() != environment)
+        snprintf(result->wrong, sizeof(result->wrong), "the environment has changed");
     if (rks_memory_in_use() != before)
         snprintf(result->wrong, sizeof(result->wrong), "%ld allocations left",
                  rks_memory_in_use() - before);
@@ -381,6 +394,8 @@ static inline void nccl_check_good(const nccl_case *all, const char *used)
         assert_int_equal(result->status, RKS_OK);
         assert_string_equal(result->wrong, "");
         assert_string_equal(result->used, used);
+        if (strcmp(used, "nccl") == 0) /* its end is an orderly one */
+            assert_int_equal(result->at_end.aborts, 0);
     }
     for (uint32_t receiver = 0; receiver < all->ranks; receiver++)
         for (uint32_t sender = 0; sender < all->ranks; sender++)
