@@ -67,10 +67,24 @@ static rks_status take_unsealed(rks_parts *parts, const char *name, rks_error *e
     return status;
 }
 
+/* A sealed one is read whole, as an unsealed one is: nobody would look at it again before the
+ * dataset is used. */
+static rks_status take_sealed(rks_parts *parts, const char *name, rks_error *err)
+{
+    rks_status status = add_sealed(parts, name, err);
+    if (status != RKS_OK)
+        return status;
+    status = rks_shard_check_sums(parts->sealed[parts->sealed_count - 1],
+                                  parts->options.shard.threads, err);
+    if (status != RKS_OK)
+        rks_shard_close(parts->sealed[--parts->sealed_count]);
+    return status;
+}
+
 static rks_status take_over(rks_parts *parts, const char *name, rks_error *err)
 {
     rks_error local;
-    rks_status status = add_sealed(parts, name, &local);
+    rks_status status = take_sealed(parts, name, &local);
     if (status == RKS_ERR_NOT_FOUND)
         return take_unsealed(parts, name, err);
     if (status == RKS_ERR_CORRUPT) {

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/memory.h"
 #include "shard/sums.h"
 
 enum {
@@ -59,6 +60,19 @@ uint64_t rks_shard_file_bytes(const rks_shard *shard)
 {
     uint64_t size = shard->manifest->file_size;
     return size + rks_sums_count(size) * RKS_DIGEST_SIZE + shard->manifest->text_size;
+}
+
+rks_status rks_shard_check_sums(const rks_shard *shard, uint32_t threads, rks_error *err)
+{
+    const rks_manifest *manifest = shard->manifest;
+    int stem = (int)(strlen(shard->path) - strlen(".rks"));
+    char *sums_path = rks_format(err, "%.*s.sums", stem, shard->path);
+    if (sums_path == NULL)
+        return RKS_ERR_MEMORY;
+    rks_status status = rks_sums_check(shard->path, manifest->file_size, sums_path, manifest->sums,
+                                       threads, err);
+    rks_free(sums_path);
+    return status;
 }
 
 uint64_t rks_shard_largest(const rks_shard *shard)

@@ -28,6 +28,9 @@ uint64_t rks_shard_file_bytes(const rks_shard *shard); /* NAME.rks, .sums and .j
 uint64_t rks_shard_largest(const rks_shard *shard);    /* bytes of the largest stored record */
 const rks_schema *rks_shard_schema(const rks_shard *shard);
 const rks_unit_summary *rks_shard_units(const rks_shard *shard, size_t *count);
+/* Reads all of the file and compares it with its sums, by so many threads (0: the caller's alone).
+ * RKS_ERR_CORRUPT: what has changed since it was sealed, or that the sums are missing. */
+rks_status rks_shard_check_sums(const rks_shard *shard, uint32_t threads, rks_error *err);
 /* What derived keys of the unit begin with; NULL where keys are stored. As long as the shard. */
 const char *rks_shard_unit_name(const rks_shard *shard, size_t unit);
 bool rks_shard_derived_keys(const rks_shard *shard);

@@ -100,13 +100,12 @@ static rks_status compute(int fd, const char *path, uint64_t file_size, uint32_t
     return status;
 }
 
-rks_status rks_sums_write(const char *path, uint64_t file_size, const char *sums_path,
-                          uint32_t threads, rks_digest *digest, rks_error *err)
+/* *sums: of what is in the file. rks_free'd by the caller, also after an error. */
+static rks_status sum_file(const char *path, uint64_t file_size, uint32_t threads, uint8_t **sums,
+                           rks_error *err)
 {
     int fd = -1;
-    uint8_t *sums = NULL;
     uint64_t found = 0;
-    size_t size = (size_t)rks_sums_count(file_size) * RKS_DIGEST_SIZE;
     rks_status status = rks_file_open(path, &fd, &found, err);
     if (status != RKS_OK)
         return status;
@@ -115,16 +114,31 @@ rks_status rks_sums_write(const char *path, uint64_t file_size, const char *sums
                           "%s: %" PRIu64 " bytes, not %" PRIu64 ": something else writes to it",
                           path, found, file_size);
     if (status == RKS_OK) {
-        sums = rks_alloc_raw(size, 1, err);
-        status = sums == NULL ? RKS_ERR_MEMORY : compute(fd, path, file_size, threads, sums, err);
+        *sums = rks_alloc_raw((size_t)rks_sums_count(file_size), RKS_DIGEST_SIZE, err);
+        status = *sums == NULL ? RKS_ERR_MEMORY : compute(fd, path, file_size, threads, *sums, err);
     }
+    close(fd);
+    return status;
+}
+
+rks_status rks_sums_write(const char *path, uint64_t file_size, const char *sums_path,
+                          uint32_t threads, rks_digest *digest, rks_error *err)
+{
+    uint8_t *sums = NULL;
+    size_t size = (size_t)rks_sums_count(file_size) * RKS_DIGEST_SIZE;
+    rks_status status = sum_file(path, file_size, threads, &sums, err);
     if (status == RKS_OK)
         status = rks_file_replace(sums_path, sums, size, err);
     if (status == RKS_OK)
         *digest = rks_checksum128(sums, size);
     rks_free(sums);
-    close(fd);
     return status;
+}
+
+static rks_digest sum_at(const uint8_t *sums, uint64_t chunk)
+{
+    const uint8_t *entry = sums + chunk * RKS_DIGEST_SIZE;
+    return (rks_digest){rks_load_u64(entry), rks_load_u64(entry + 8)};
 }
 
 rks_status rks_sums_load(const char *sums_path, uint64_t file_size, rks_digest digest,
@@ -147,13 +161,33 @@ rks_status rks_sums_load(const char *sums_path, uint64_t file_size, rks_digest d
         status = loaded == NULL ? RKS_ERR_MEMORY : RKS_OK;
     }
     for (uint64_t i = 0; status == RKS_OK && i < count; i++)
-        loaded[i] = (rks_digest){rks_load_u64(bytes + i * RKS_DIGEST_SIZE),
-                                 rks_load_u64(bytes + i * RKS_DIGEST_SIZE + 8)};
+        loaded[i] = sum_at((const uint8_t *)bytes, i);
     if (status == RKS_OK) {
         *sums = loaded;
         loaded = NULL;
     }
     rks_free(loaded);
     rks_free(bytes);
+    return status;
+}
+
+rks_status rks_sums_check(const char *path, uint64_t file_size, const char *sums_path,
+                          rks_digest digest, uint32_t threads, rks_error *err)
+{
+    rks_digest *sums = NULL;
+    uint8_t *found = NULL;
+    rks_status status = rks_sums_load(sums_path, file_size, digest, &sums, err);
+    if (status == RKS_ERR_NOT_FOUND)
+        status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: is missing", sums_path);
+    if (status == RKS_OK)
+        status = sum_file(path, file_size, threads, &found, err);
+    for (uint64_t i = 0; status == RKS_OK && i < rks_sums_count(file_size); i++)
+        if (!rks_digest_equal(sum_at(found, i), sums[i]))
+            status = rks_fail(err, RKS_ERR_CORRUPT, 0,
+                              "%s: offset %" PRIu64 ": the MiB there has changed since it was "
+                              "sealed",
+                              path, i * RKS_SUMS_CHUNK);
+    rks_free(found);
+    rks_free(sums);
     return status;
 }

@@ -23,5 +23,9 @@ rks_status rks_sums_write(const char *path, uint64_t file_size, const char *sums
 /* Loads sums of a file of `file_size` bytes, compared with their digest. rks_free(*sums). */
 rks_status rks_sums_load(const char *sums_path, uint64_t file_size, rks_digest digest,
                          rks_digest **sums, rks_error *err);
+/* Reads all of `path` and compares it with its sums; threads as above. RKS_ERR_CORRUPT: what is not
+ * as it was sealed, or that the sums are missing. */
+rks_status rks_sums_check(const char *path, uint64_t file_size, const char *sums_path,
+                          rks_digest digest, uint32_t threads, rks_error *err);
 
 #endif
