@@ -468,6 +468,25 @@ def test_a_finished_dataset_is_made_durable_before_it_is_used_again(tmp_path: Pa
     assert build(squares(), tmp_path / "out").units_resumed > 0
 
 
+def test_the_name_of_python_json_is_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """First its bytes, then its name, which is the directory's."""
+    (tmp_path / "out").mkdir()
+    steps, sync, replace = [], os.fsync, os.replace
+
+    def fsync(handle: int) -> None:
+        steps.append("sync " + os.path.basename(os.readlink(f"/proc/self/fd/{handle}"))[:len(fingerprint.FILE)])
+        sync(handle)
+
+    def rename(source: str, target: str) -> None:
+        steps.append("rename")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "replace", rename)
+    fingerprint.write(str(tmp_path / "out"), "0" * 32, {})
+    assert steps == ["sync python.json", "rename", "sync out"]
+
+
 def test_two_containers_write_python_json_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their processes may have the same pid. What a killed one leaves goes with the next build."""
     replace, out, names = os.replace, tmp_path / "out", []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import signal
@@ -450,6 +451,27 @@ def test_an_interrupted_request_leaves_no_reply_to_the_next_one(ds: Any) -> None
         assert store.key(5) == ds.store.key(5)
     finally:
         signal.signal(signal.SIGUSR1, before)
+        store.close()
+        service.close()
+
+
+@pytest.mark.parametrize("why", ["EMFILE", "ENFILE", "ENOMEM", "ENOBUFS", "ECONNABORTED"])
+def test_a_failing_accept_ends_no_service(ds: Any, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it fails where the machine is short of descriptors or memory, or a worker has given up: others come."""
+    accept, failed = socket.socket.accept, []
+
+    def fails_twice(listener: socket.socket) -> Any:
+        if len(failed) < 2:
+            failed.append(why)
+            raise OSError(getattr(errno, why), why)
+        return accept(listener)
+
+    monkeypatch.setattr(socket.socket, "accept", fails_twice)
+    service = Service(ds.store)
+    store = worker_store(ds, service.name, service.token, silence=100)
+    try:
+        assert store.key(3) == ds.store.key(3) and len(failed) == 2
+    finally:
         store.close()
         service.close()
 
