@@ -641,6 +641,23 @@ def test_a_loop_that_is_left_early_and_one_that_goes_on(dataset: Any, gpu: None)
     assert sorted(sum(seen, [])) == list(range(240)), "batches that were copied and not yielded come again"
 
 
+def test_a_remix_holds_from_the_next_step_on(tmp_path: Path, gpu: None) -> None:
+    """Batches of the old weights that are on the device already are not yielded."""
+    sources = [tmp_path / name for name in ("a", "b")]
+    for at, source in enumerate(sources):
+        rankstore.build(({"x": np.arange(3) + i} for i in range(at * 20, at * 20 + 20)), source, schema={"x": "int64[*]"}, progress=False).close()
+    with rankstore.open(sources) as ds:
+        loader = ds.loader(ds.plan("random", batch_size=5, mix={"a": 1}, samples=100), collate=Pad(), device="cpu")
+        seen = []
+        for step, batch in enumerate(loader):
+            seen.append(batch.indices.tolist())
+            if step == 9:
+                assert made[0].sent == 12
+                loader.remix({"b": 1})
+        assert len(seen) == 20 and [min(ids) >= 20 for ids in seen] == [step > 9 for step in range(20)]
+        assert loader.stats()["device_bytes"] == 0
+
+
 def test_waits_for_copies_and_for_data_are_told_apart(dataset: Any, gpu: None) -> None:
     """Slow copies stop the consumer's stream, and its thread only where it would hold more and more; slow data stops the thread."""
     plan = dataset.plan("sequential", batch_size=24, shuffle=False)
@@ -663,6 +680,17 @@ def test_waits_for_copies_and_for_data_are_told_apart(dataset: Any, gpu: None) -
         pass
     drain(made[-1])
     assert loader.stats()["wait_seconds_p99"] >= 0.05
+
+
+def test_bytes_on_the_device_are_those_that_were_not_taken(gpu: None) -> None:
+    moving = on_device.OnDevice("cpu", 2)
+    moving.send(0, {"x": torch.zeros(100), "y": [torch.zeros(5, dtype=torch.int8)]})
+    assert (moving.bytes, moving.peak_bytes) == (405, 405)
+    moving.take()
+    moving.send(1, torch.zeros(10))
+    assert (moving.bytes, moving.peak_bytes) == (40, 405)
+    moving.clear()
+    assert (moving.bytes, moving.peak_bytes) == (0, 405)
 
 
 def test_prefetch_device_is_checked(dataset: Any) -> None:
