@@ -493,6 +493,6 @@ class Collator:
         elif layout.missing is None:
             sample = int(made.indices[flags.argmax()])
             kind = type(layout).__name__
-            filled = "" if column.varies else f' or {kind}(fill={{"{column.name}": VALUE}})'
+            filled = "" if column.varies else f', or {kind}(fill={{"{column.name}": VALUE}})'
             raise DataError(f'sample {sample}: column "{column.name}" ({column.text}) is missing; use {kind}(missing="mask"), '
                             f'which adds batch.missing["{name}"]{filled}, or leave the column out by columns=')

@@ -32,7 +32,7 @@ def test_a_missing_value_names_column_sample_and_both_ways_out(optional: Any, la
     with pytest.raises(rankstore.DataError) as raised:
         batch(optional, layout(), columns=["y"])
     assert str(raised.value) == (
-        f'sample 1: column "y" (int64?) is missing; use {name}(missing="mask"), which adds batch.missing["y"] or '
+        f'sample 1: column "y" (int64?) is missing; use {name}(missing="mask"), which adds batch.missing["y"], or '
         f'{name}(fill={{"y": VALUE}}), or leave the column out by columns=')
     with pytest.raises(rankstore.DataError) as raised:
         batch(optional, layout(), columns=["x"])

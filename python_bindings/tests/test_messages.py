@@ -308,7 +308,7 @@ IN_FULL: list[tuple[type[Exception], Any, str]] = [
     (rankstore.ArgumentError, lambda ds, at: ds.loader(ds.plan(max_tokens=64), collate=Pad(to_multiple=64)),
      "Pad(to_multiple=64): the plan's budget counts widths in multiples of 8; give length_multiple=64 to plan(), or leave to_multiple out"),
     (rankstore.DataError, lambda ds, at: next(iter(ds.loader(ds.plan(), collate=Pad()))),
-     'sample 1: column "y" (int64?) is missing; use Pad(missing="mask"), which adds batch.missing["y"] or Pad(fill={"y": VALUE}), or leave '
+     'sample 1: column "y" (int64?) is missing; use Pad(missing="mask"), which adds batch.missing["y"], or Pad(fill={"y": VALUE}), or leave '
      "the column out by columns="),
     *[(rankstore.ArgumentError, lambda ds, at, option=option: ds.loader(ds.plan(), collate=Pad(**named(option))),
        f"{option}: there is no column 'lables'; did you mean 'labels'? there are ids, labels, y, learned")
