@@ -58,8 +58,10 @@ def main() -> None:
             if steps == arguments.die_after:
                 os.kill(os.getpid(), signal.SIGKILL)
         if group.rank == 0:
-            for name, found in loader.plan.report(epoch)["sources"].items():
-                print(f"{name}: {found['draws'] / 1200:.1%} of the draws, {found['draws']} of {found['samples']} samples")
+            sources = loader.plan.report(epoch)["sources"]  # after --resume: of the rest of the epoch
+            draws = sum(found["draws"] for found in sources.values())
+            for name, found in sources.items():
+                print(f"{name}: {found['draws'] / draws:.1%} of {draws} draws, {found['draws']} of {found['samples']} samples")
 
 
 if __name__ == "__main__":

@@ -221,14 +221,15 @@ def test_mixed_sources(ranks: Ranks, tmp_path: Path) -> None:
     options = ["--out", str(tmp_path / "store"), *(["--data", str(data)] if data.exists() else [])]
     script = (EXAMPLES / "mixed_sources.py").read_text()
     said = run(ranks, 3, "mixed_sources", *options, "--record", str(tmp_path / "whole"))
-    assert "math: 47.2% of the draws, 567 of" in said and "code: 52.8% of the draws, 633 of" in said  # 288 at 0.7, 912 at 0.4
+    assert "math: 47.2% of 1200 draws, 567 of" in said and "code: 52.8% of 1200 draws, 633 of" in said  # 288 at 0.7, 912 at 0.4
     done = ranks(3, script, *options, "--die-after", "21", "--record", str(tmp_path / "begun"), timeout=400, check=False,
                  warm=imports("mixed_sources"))
     assert -9 in [one.returncode for one in done] and 0 not in [one.returncode for one in done]
     saved = (tmp_path / "store" / "saved.json").read_text()
     run(ranks, 3, "mixed_sources", *options, "--resume", "--record", str(tmp_path / "same"))
     (tmp_path / "store" / "saved.json").write_text(saved)
-    run(ranks, 2, "mixed_sources", *options, "--resume", "--record", str(tmp_path / "fewer"))
+    said = run(ranks, 2, "mixed_sources", *options, "--resume", "--record", str(tmp_path / "fewer"))
+    assert "math: 40.1% of 816 draws, 327 of" in said and "code: 59.9% of 816 draws, 489 of" in said  # all behind step 16 of 3 ranks
     whole, begun, same = (Record(tmp_path / name, 3) for name in ("whole", "begun", "same"))
     for rank in range(3):
         assert begun.batches(rank)[:16] + same.batches(rank) == whole.batches(rank)
