@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import glob
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -30,15 +31,32 @@ exec chroot "$1" /bin/env -i PATH=/bin HOME=/work PYTHONPATH="$4" "$2" /work/kit
 """
 
 
-@pytest.fixture(scope="module")
-def kit(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    site = ROOT / "build" / "python" / "site"
-    if not PROGRAM.exists() or not site.exists():
-        pytest.skip("build/release is not there")
-    made = tmp_path_factory.mktemp("kit") / "kit.pyz"
-    subprocess.run([ROOT / "tests" / "gpu" / "kit", "--native", ROOT / "build" / "release", "--out", made], check=True, timeout=300,
+def make(made: Path, *options: str | Path) -> Path:
+    subprocess.run([ROOT / "tests" / "gpu" / "kit", *options, "--out", made], check=True, timeout=1800,
                    env={**os.environ, "PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"})
     return made
+
+
+def need_libraries(arch: str) -> None:
+    if not (ROOT / "build" / "wheel" / arch / "libarchive.done").exists():
+        pytest.skip(f"tools/wheel --arch {arch} has not built its libraries here, which takes minutes")
+
+
+@pytest.fixture(scope="module")
+def portable(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    need_libraries(platform.machine())
+    return make(tmp_path_factory.mktemp("kit") / "kit.pyz")
+
+
+@pytest.fixture(scope="module", params=["native", "portable"])
+def kit(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if request.param == "portable":
+        found: Path = request.getfixturevalue("portable")
+        return found
+    made = tmp_path_factory.mktemp("kit") / "kit.pyz"
+    if not PROGRAM.exists() or not (ROOT / "build" / "python" / "site").exists():
+        pytest.skip("build/release is not there")
+    return make(made, "--native", ROOT / "build" / "release")
 
 
 def needed(paths: list[str]) -> set[str]:
@@ -106,3 +124,34 @@ def test_its_steps_run_over_the_stand_in(kit: Path, tmp_path: Path) -> None:
     results = (tmp_path / "RESULTS.md").read_text()
     assert "**no GPU**" in results and "| a killed rank ends the others |" in results and "| FAIL |" not in results
     assert results.count("| ok |") >= 9, results
+
+
+# ---- what runs elsewhere -----------------------------------------------------------------------------
+
+
+def unpacked(kit: Path, folder: Path) -> list[Path]:
+    """The program and the package's library."""
+    shutil.unpack_archive(kit, folder, "zip")
+    program = folder / "bin" / "gpu_exchange"
+    program.chmod(0o755)
+    return [program, *(folder / "site" / "rankstore").glob("_core*.so")]
+
+
+def newest_glibc(path: Path) -> tuple[int, int]:
+    return max((int(major), int(minor)) for major, minor in re.findall(rb"GLIBC_(\d+)\.(\d+)", path.read_bytes()))
+
+
+def check_portable(files: list[Path]) -> None:
+    assert len(files) == 2, files
+    for path in files:
+        assert newest_glibc(path) <= (2, 28), (path, newest_glibc(path))
+    assert not list(files[0].parents[1].glob("lib/*")), "libraries lie beside it"
+
+
+def test_a_portable_kit_needs_the_c_library_alone(portable: Path, tmp_path: Path) -> None:
+    files = unpacked(portable, tmp_path / "there")
+    check_portable(files)
+    for path in files:
+        listed = subprocess.run(["ldd", path], capture_output=True, text=True, check=True, timeout=60).stdout
+        names = {os.path.basename(line.split()[0]) for line in listed.splitlines()}
+        assert all(re.match(r"linux-vdso|ld-linux|lib(c|m|dl|rt|pthread)\.so", name) for name in names), listed
