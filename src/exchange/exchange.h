@@ -37,7 +37,8 @@ typedef struct rks_exchange_job {
      * and mpi add none. nccl always adds its own: an error of NCCL must not pass as one of `write`.
      */
     bool checks;
-    /* Called by any thread, possibly several times for a range, possibly at once from several. */
+    /* Called by any thread, possibly several times for a range, possibly at once from several; for at
+     * most 256 KiB also by the engine's, so it must not wait for other ranks. */
     rks_status (*read)(void *user, uint64_t offset, void *bytes, size_t size, rks_error *err);
     /* Called in the calling thread, for each sender in order of offset, from a boundary on if the
      * job shares; never for this rank itself. */

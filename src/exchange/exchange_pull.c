@@ -9,11 +9,11 @@
  * The checksum is 0 if the job checks the bytes itself.
  *
  * A receiver has one chunk of each of four senders on its way. A sender holds four replies at
- * most; further requests wait for one of them to be sent. Their memory is used again: requests are
- * answered by many threads, and an allocator that keeps what each of them freed would hold a
- * multiple of it. What the engine may still touch after
- * this rank has left (replies being sent, places for replies) belongs to who lets go of it last.
- */
+ * most, or as many as fit 4 MiB; further requests wait for one of them to be sent. Small ones are made on
+ * the engine's thread: for each to wake a thread costs more than to copy it. Their memory is used again:
+ * the others are answered by many threads, and an allocator that keeps what each of them freed would
+ * hold a multiple of it. What the engine may still touch after this rank has left (replies being sent,
+ * places for replies) belongs to who lets go of it last. */
 #include "exchange/exchange_internal.h"
 
 #include <inttypes.h>
@@ -26,7 +26,12 @@
 #include "base/memory.h"
 #include "base/usage.h"
 
-enum { REQUEST_SIZE = 16, REPLY_HEAD = 8 };
+enum {
+    REQUEST_SIZE = 16,
+    REPLY_HEAD = 8,
+    QUICK_MAX = 256 << 10, /* bytes that the engine's thread copies */
+    REPLIES_BYTES = 4 << 20,
+};
 
 /* ---- sender ------------------------------------------------------------------------------- */
 
@@ -38,8 +43,9 @@ typedef struct pull_server {
     pthread_cond_t freed;
     unsigned users; /* guarded by mutex, as all below: the rank, and each reply */
     unsigned replies;
-    pull_reply *spare; /* each has `room` bytes */
-    uint64_t room;     /* of the largest reply; constant */
+    pull_reply *spare;    /* each has `room` bytes */
+    uint64_t room;        /* of the largest reply; constant */
+    unsigned replies_max; /* constant */
     bool closing;
     uint64_t peak_bytes;
     uint64_t bytes_sent;
@@ -70,14 +76,14 @@ static void server_release(pull_server *server)
     rks_free(server);
 }
 
-/* Waits until fewer than four replies are held; false where the exchange has ended. *reply may be
- * NULL: none is there to be used again. */
-static bool reply_begin(pull_server *server, pull_reply **reply)
+/* Waits, if it may, until there is room for one more reply; false where there is none, or the exchange
+ * has ended. *reply may be NULL: none is there to be used again. */
+static bool reply_begin(pull_server *server, bool may_wait, pull_reply **reply)
 {
     pthread_mutex_lock(&server->mutex);
-    while (server->replies >= RKS_EXCHANGE_LANES && !server->closing)
+    while (may_wait && server->replies >= server->replies_max && !server->closing)
         rks_cond_wait_ms(&server->freed, &server->mutex, RKS_WAIT_SLICE_MS);
-    bool open = !server->closing;
+    bool open = !server->closing && server->replies < server->replies_max;
     if (open) {
         server->users++;
         server->replies++;
@@ -162,17 +168,19 @@ static rks_status read_reply(pull_server *server, uint64_t offset, uint64_t size
     return RKS_OK;
 }
 
-static void pull_serve(void *user, rks_request *request)
+/* False: there is no room for the reply, and nothing was done. */
+static bool answer(pull_server *server, rks_request *request, bool may_wait)
 {
-    pull_server *server = user;
     const rks_exchange_plan *plan = server->plan;
     rks_error err = {0};
     pull_reply *reply = NULL;
     uint64_t offset = 0, size = 0;
     rks_status status = check_request(plan, request, &offset, &size, &err);
-    if (status == RKS_OK && !reply_begin(server, &reply))
+    if (status == RKS_OK && !reply_begin(server, may_wait, &reply)) {
+        if (!may_wait)
+            return false;
         status = rks_fail(&err, RKS_ERR_STATE, 0, "exchange: it has ended");
-    else if (status == RKS_OK) {
+    } else if (status == RKS_OK) {
         status = read_reply(server, offset, size, &reply, &err);
         if (status != RKS_OK)
             reply_end(server, reply);
@@ -180,13 +188,26 @@ static void pull_serve(void *user, rks_request *request)
     if (status != RKS_OK) {
         rks_error_place(&err, plan->rank, rks_group_host(plan->group, plan->rank));
         rks_request_fail(request, &err);
-        return;
+        return true;
     }
     pthread_mutex_lock(&server->mutex);
     server->bytes_sent += reply->size;
     pthread_mutex_unlock(&server->mutex);
     struct iovec part = {reply->bytes, reply->size};
     rks_request_reply(request, &part, 1, reply_release, reply);
+    return true;
+}
+
+static void pull_serve(void *user, rks_request *request)
+{
+    answer(user, request, true);
+}
+
+/* On the engine's thread. */
+static bool pull_serve_quick(void *user, rks_request *request)
+{
+    pull_server *server = user;
+    return server->room <= QUICK_MAX && answer(server, request, false);
 }
 
 static pull_server *server_create(const rks_exchange_plan *plan, rks_error *err)
@@ -197,6 +218,9 @@ static pull_server *server_create(const rks_exchange_plan *plan, rks_error *err)
     server->plan = plan;
     server->users = 1;
     server->room = REPLY_HEAD + (uint64_t)plan->send_room;
+    server->replies_max = (unsigned)(REPLIES_BYTES / server->room);
+    if (server->replies_max < RKS_EXCHANGE_LANES)
+        server->replies_max = RKS_EXCHANGE_LANES;
     pthread_mutex_init(&server->mutex, NULL);
     rks_cond_init(&server->freed);
     return server;
@@ -445,8 +469,10 @@ static rks_status pull_prepare(rks_exchange_plan *plan, void **state, uint64_t *
         return RKS_ERR_MEMORY;
     }
     rks_engine *engine = rks_group_engine(plan->group);
-    if (engine != NULL)
+    if (engine != NULL) {
         rks_engine_serve(engine, RKS_SERVICE_INDEX, pull_serve, NULL, prepared->server);
+        rks_engine_serve_quick(engine, RKS_SERVICE_INDEX, pull_serve_quick);
+    }
     *state = prepared;
     return RKS_OK;
 }

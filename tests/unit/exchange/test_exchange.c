@@ -4,6 +4,7 @@
  * other's streams, whole or not at all. */
 #include "exchange/exchange.h"
 
+#include <dirent.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -294,6 +295,65 @@ static void staging_memory_does_not_grow_with_the_streams(void **state)
         uint64_t limit = 2 * 4 * (4096 + 64); /* four lanes in, four replies out */
         assert_true(peak[0] >= 4096 && peak[0] <= limit);
         assert_true(peak[1] >= 4096 && peak[1] <= limit);
+    }
+}
+
+/* Threads of this process that serve requests. */
+static unsigned count_io_threads(void)
+{
+    unsigned count = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    assert_non_null(tasks);
+    for (struct dirent *task; (task = readdir(tasks)) != NULL;) {
+        char path[300], name[16] = "";
+        snprintf(path, sizeof(path), "/proc/self/task/%s/comm", task->d_name);
+        FILE *comm = fopen(path, "r");
+        if (comm != NULL && fgets(name, sizeof(name), comm) != NULL)
+            count += strcmp(name, "rks-io\n") == 0;
+        if (comm != NULL)
+            fclose(comm);
+    }
+    closedir(tasks);
+    return count;
+}
+
+typedef struct threads_case {
+    exchange_case all;
+    unsigned threads;
+} threads_case;
+
+static int run_and_count(const rks_bootstrap *bootstrap, void *user)
+{
+    threads_case *c = user;
+    rks_group *group = NULL;
+    rks_error err;
+    if (open_group_on(bootstrap, NULL, 0, &group, &err) != RKS_OK)
+        return 2;
+    int code = case_run(group, &c->all);
+    if (code == 0 && bootstrap->rank == 0) /* the others wait for it */
+        c->threads = count_io_threads();
+    rks_status status = rks_group_agree(group, "counted", RKS_OK, &err);
+    rks_group_close(group);
+    return status == RKS_OK ? code : 2;
+}
+
+/* A thread that is started or woken for each costs more than the copy. */
+static void small_chunks_need_no_other_thread(void **state)
+{
+    (void)state;
+    for (int large = 0; large < 2; large++) {
+        rks_error err;
+        int code = 0;
+        threads_case c = {.all = whole};
+        c.all.backend = "pull";
+        c.all.chunk = large ? 1 << 20 : 1 << 16;
+        for (int rank = 0; rank < CASE_RANKS; rank++)
+            c.all.sizes[rank] = large ? 1 << 20 : 100000;
+        alarm(600);
+        assert_ok(rks_launch_threads(CASE_RANKS, run_and_count, &c, &code, &err), &err);
+        alarm(0);
+        case_check_good(&c.all, CASE_RANKS, "pull");
+        assert_int_equal(c.threads > 0, large);
     }
 }
 
@@ -679,6 +739,7 @@ int main(void)
         cmocka_unit_test(a_rank_alone_has_nothing_to_do),
         cmocka_unit_test(ranks_may_ask_for_different_chunks),
         cmocka_unit_test(staging_memory_does_not_grow_with_the_streams),
+        cmocka_unit_test(small_chunks_need_no_other_thread),
         cmocka_unit_test(a_failing_source_or_sink_ends_all_with_its_error),
         cmocka_unit_test(a_sender_that_receives_nothing_may_fail),
         cmocka_unit_test(a_rank_that_leaves_ends_the_others),
