@@ -189,7 +189,7 @@ void rks_store_release(void *user)
     rks_free(store->owners);
     rks_free(store->owner_room);
     rks_free(store->asks);
-    rks_free(store->seen);
+    rks_free(store->seers);
     rks_free(store->life);
     rks_dataset_free(store->dataset);
     rks_free(store->directory);
@@ -293,8 +293,8 @@ static uint64_t paths_limit(const rks_store *store)
 
 /* What a rank reports of its shards. */
 typedef struct own_shards {
-    uint8_t *seen; /* by shard: it lies here */
-    size_t count;
+    uint8_t *seen; /* a bit for each shard: it lies here */
+    size_t seen_size;
     uint8_t *listed; /* samples to leave out */
     size_t listed_size;
     rks_buffer paths;
@@ -313,11 +313,11 @@ static rks_status look_at_shards(rks_store *store, const char *quarantine, rks_f
     status = rks_filling_begin(filling, store, err);
     if (status != RKS_OK)
         return status;
-    own->seen = rks_alloc(own->count, 1, err);
+    own->seen = rks_alloc(own->seen_size, 1, err);
     if (own->seen == NULL)
         return RKS_ERR_MEMORY;
-    for (size_t i = 0; i < own->count; i++)
-        own->seen[i] = store->shards[i] != NULL;
+    for (size_t i = 0; i < store->dataset->shard_count; i++)
+        own->seen[i / 8] |= (uint8_t)((store->shards[i] != NULL) << i % 8);
     return put_paths(store, &own->paths, err);
 }
 
@@ -330,12 +330,12 @@ static rks_status tell_shards(rks_store *store, rks_group *group, rks_status sta
     own_shards own = {0};
     rks_agreed agreed;
     if (store != NULL && store->dataset != NULL)
-        own.count = store->dataset->shard_count;
+        own.seen_size = (store->dataset->shard_count + 7) / 8;
     if (status == RKS_OK)
         status = look_at_shards(store, quarantine, filling, &own, err);
     const rks_fact facts[RKS_TELL_COUNT] = {
         [RKS_TELL_SLOTS] = rks_fact_fixed(&slots, sizeof(slots)),
-        [RKS_TELL_SEEN] = rks_fact_fixed(own.seen, own.count),
+        [RKS_TELL_SEEN] = rks_fact_fixed(own.seen, own.seen_size),
         [RKS_TELL_PATH] = rks_fact_bytes(own.paths.data, own.paths.size,
                                          rks_group_size(group) * paths_limit(store)),
         [RKS_TELL_QUARANTINE] = rks_fact_bytes(

@@ -31,7 +31,7 @@ struct rks_store {
     int32_t **owners;    /* dataset number -> ranks that serve it, best first, ended by -1 */
     int32_t *owner_room; /* what owners point into */
     uint32_t *asks;      /* by rank: whom this rank asks for what that rank owns: rails.c */
-    uint8_t *seen;       /* by shard, a byte for each rank: it sees the shard */
+    int32_t *seers;      /* by shard, for each node: its lowest rank that sees the shard, or -1 */
 
     /* Units with samples: their first ids, ascending, and their places in dataset->units. */
     uint64_t *unit_first;
@@ -148,10 +148,6 @@ rks_status rks_store_open_shard(rks_store *store, const char *directory, size_t 
                                 rks_error *err);
 /* For tests: a thread for so many shards; 0: 128 again. */
 void rks_store_shards_a_thread(size_t shards);
-static inline bool rks_store_sees(const rks_store *store, uint32_t rank, size_t shard)
-{
-    return store->seen[shard * rks_group_size(store->group) + rank] != 0;
-}
 /* The lowest rank of `node` that sees the shard; -1 if none does. */
 int64_t rks_store_first_to_see(const rks_store *store, uint32_t node, size_t shard);
 rks_status rks_store_choose_owners(rks_store *store, const rks_agreed *agreed, rks_error *err);
@@ -194,7 +190,7 @@ rks_status rks_store_watch(rks_store *store, rks_error *err);
 /* open.c: what a rank tells the others about its shards, fact after fact. */
 enum {
     RKS_TELL_SLOTS,      /* u64: slots in use */
-    RKS_TELL_SEEN,       /* a byte for each shard: it lies in this rank's directory */
+    RKS_TELL_SEEN,       /* a bit for each shard: it lies in this rank's directory */
     RKS_TELL_PATH,       /* its sources' directories as full paths, each with its NUL; empty:
                             unknown */
     RKS_TELL_QUARANTINE, /* quarantine.c draws it */

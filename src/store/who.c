@@ -33,27 +33,31 @@ static const char *told_directory(const rks_store *store, const char *paths, siz
 
 int64_t rks_store_first_to_see(const rks_store *store, uint32_t node, size_t shard)
 {
-    for (uint32_t place = 0; place < rks_group_node_size(store->group, node); place++) {
-        uint32_t rank = rks_group_at_place(store->group, node, place);
-        if (rks_store_sees(store, rank, shard))
-            return rank;
-    }
-    return -1;
+    return store->seers[shard * rks_group_nodes(store->group) + node];
+}
+
+/* What the ranks have reported, by rank: a bit for each shard. */
+typedef struct reports {
+    const uint8_t **seen;
+} reports;
+
+static bool sees(const reports *r, uint32_t rank, size_t shard)
+{
+    return (r->seen[rank][shard / 8] >> shard % 8 & 1) != 0;
 }
 
 /* Shards of other ranks' directories on this node are mapped too: no message is then needed for
  * their samples. What cannot be opened (another user's, a container's own disk) is asked from its
  * owner. */
-static void open_neighbours(rks_store *store, const rks_agreed *agreed)
+static void open_neighbours(rks_store *store, const rks_agreed *agreed, const reports *r)
 {
-    size_t shards = store->dataset->shard_count;
-    for (uint32_t rank = 0; rank < rks_group_size(store->group); rank++) {
+    uint32_t node = rks_group_node(store->group);
+    for (uint32_t place = 0; place < rks_group_node_size(store->group, node); place++) {
         size_t size = 0;
+        uint32_t rank = rks_group_at_place(store->group, node, place);
         const char *paths = rks_agreed_get(agreed, rank, RKS_TELL_PATH, &size);
-        if (rks_group_node_of(store->group, rank) != rks_group_node(store->group))
-            continue;
-        for (size_t i = 0; i < shards; i++) {
-            bool wanted = store->shards[i] == NULL && rks_store_sees(store, rank, i);
+        for (size_t i = 0; i < store->dataset->shard_count; i++) {
+            bool wanted = store->shards[i] == NULL && sees(r, rank, i);
             const char *directory = wanted ? told_directory(store, paths, size, i) : NULL;
             if (directory != NULL)
                 rks_store_open_shard(store, directory, i, NULL);
@@ -61,20 +65,11 @@ static void open_neighbours(rks_store *store, const rks_agreed *agreed)
     }
 }
 
-static rks_status take_told(rks_store *store, const rks_agreed *agreed, rks_error *err)
+static rks_status take_slots(rks_store *store, const rks_agreed *agreed, rks_error *err)
 {
-    size_t shards = store->dataset->shard_count;
-    uint32_t ranks = rks_group_size(store->group);
     uint64_t used = 0;
-    store->seen = rks_alloc(shards, ranks, err);
-    if (store->seen == NULL)
-        return RKS_ERR_MEMORY;
-    for (uint32_t rank = 0; rank < ranks; rank++) {
-        const uint8_t *seen = rks_agreed_get(agreed, rank, RKS_TELL_SEEN, NULL);
+    for (uint32_t rank = 0; rank < rks_group_size(store->group); rank++)
         used |= rks_load_u64(rks_agreed_get(agreed, rank, RKS_TELL_SLOTS, NULL));
-        for (size_t i = 0; i < shards; i++)
-            store->seen[i * ranks + rank] = seen[i];
-    }
     if (used == UINT64_MAX)
         return rks_fail(err, RKS_ERR_STATE, 0, "%d stores are open on this group; close one first",
                         RKS_STORE_SLOTS);
@@ -82,51 +77,59 @@ static rks_status take_told(rks_store *store, const rks_agreed *agreed, rks_erro
     return RKS_OK;
 }
 
-/* What the choice of owners looks at. Of the shard at hand: the ranks that see it, and of each node
- * the one with the least load, the lowest at a tie. */
+static void find_seers(rks_store *store, const reports *r)
+{
+    size_t shards = store->dataset->shard_count;
+    uint32_t nodes = rks_group_nodes(store->group);
+    for (size_t i = 0; i < shards * nodes; i++)
+        store->seers[i] = -1;
+    for (uint32_t node = 0; node < nodes; node++)
+        for (uint32_t place = rks_group_node_size(store->group, node); place-- > 0;) {
+            uint32_t rank = rks_group_at_place(store->group, node, place);
+            for (size_t i = 0; i < shards; i++)
+                if (sees(r, rank, i))
+                    store->seers[i * nodes + node] = (int32_t)rank;
+        }
+}
+
+/* What the choice of owners looks at. Of the shard at hand: of each node the rank with the least load
+ * that sees it, the lowest at a tie; -1: none does. */
 typedef struct candidates {
+    const reports *reports;
     uint64_t *load; /* by rank: bytes that it owns so far */
-    uint32_t *seers, count;
-    int32_t *best; /* by node; of those that see it */
+    int32_t *best;  /* by node */
 } candidates;
 
-static bool is_lighter(const candidates *c, uint32_t rank, int32_t other)
+static bool is_lighter(const candidates *c, int32_t rank, int32_t other)
 {
-    return other < 0 || c->load[rank] < c->load[other];
+    return other < 0 || c->load[rank] < c->load[other] ||
+           (c->load[rank] == c->load[other] && rank < other);
 }
 
-static void find_candidates(const rks_store *store, size_t shard, candidates *c)
+/* Of the ranks of the node that see the shard, without one (-1: with all). */
+static int32_t lightest(const rks_store *store, const candidates *c, uint32_t node, size_t shard,
+                        int32_t without)
 {
-    c->count = 0;
-    for (uint32_t rank = 0; rank < rks_group_size(store->group); rank++) {
-        if (!rks_store_sees(store, rank, shard))
-            continue;
-        c->seers[c->count++] = rank;
-        c->best[rks_group_node_of(store->group, rank)] = -1;
+    int32_t best = -1;
+    if (rks_store_first_to_see(store, node, shard) < 0)
+        return -1;
+    for (uint32_t place = 0; place < rks_group_node_size(store->group, node); place++) {
+        uint32_t rank = rks_group_at_place(store->group, node, place);
+        if ((int32_t)rank != without && sees(c->reports, rank, shard) &&
+            is_lighter(c, (int32_t)rank, best))
+            best = (int32_t)rank;
     }
-    for (uint32_t i = 0; i < c->count; i++) {
-        int32_t *best = &c->best[rks_group_node_of(store->group, c->seers[i])];
-        if (is_lighter(c, c->seers[i], *best))
-            *best = (int32_t)c->seers[i];
-    }
-}
-
-static bool is_best(const rks_store *store, const candidates *c, uint32_t rank)
-{
-    return c->best[rks_group_node_of(store->group, rank)] == (int32_t)rank;
+    return best;
 }
 
 /* Room for the owners' table: of each shard one rank of each node that sees it, another one of the
  * owner's node, and an end. */
-static size_t count_owners(const rks_store *store, candidates *c)
+static size_t count_owners(const rks_store *store)
 {
-    size_t count = 0;
-    for (size_t shard = 0; shard < store->dataset->shard_count; shard++) {
-        find_candidates(store, shard, c);
-        count += c->count == 0 ? 1 : 2;
-        for (uint32_t i = 0; i < c->count; i++)
-            count += is_best(store, c, c->seers[i]);
-    }
+    size_t places = store->dataset->shard_count * rks_group_nodes(store->group);
+    size_t count = 2 * store->dataset->shard_count;
+    for (size_t i = 0; i < places; i++)
+        count += store->seers[i] >= 0;
     return count;
 }
 
@@ -135,28 +138,25 @@ static size_t count_owners(const rks_store *store, candidates *c)
  * for it. Deterministic: all ranks know the same. Returns how many they are. */
 static uint32_t choose_owner(rks_store *store, size_t shard, candidates *c, int32_t *owners)
 {
-    int32_t owner = -1, second = -1;
-    uint32_t count = 0;
-    find_candidates(store, shard, c);
-    for (uint32_t i = 0; i < c->count; i++)
-        if (is_lighter(c, c->seers[i], owner))
-            owner = (int32_t)c->seers[i];
-    uint32_t node = owner < 0 ? 0 : rks_group_node_of(store->group, (uint32_t)owner);
-    for (uint32_t i = 0; i < c->count; i++)
-        if ((int32_t)c->seers[i] != owner &&
-            rks_group_node_of(store->group, c->seers[i]) == node &&
-            is_lighter(c, c->seers[i], second))
-            second = (int32_t)c->seers[i];
-    if (owner >= 0)
+    uint32_t count = 0, nodes = rks_group_nodes(store->group);
+    int32_t owner = -1;
+    for (uint32_t node = 0; node < nodes; node++) {
+        c->best[node] = lightest(store, c, node, shard, -1);
+        if (c->best[node] >= 0 && is_lighter(c, c->best[node], owner))
+            owner = c->best[node];
+    }
+    if (owner >= 0) {
+        uint32_t node = rks_group_node_of(store->group, (uint32_t)owner);
+        int32_t second = lightest(store, c, node, shard, owner);
         owners[count++] = owner;
-    if (second >= 0)
-        owners[count++] = second;
-    for (uint32_t i = 0; i < c->count; i++)
-        if (is_best(store, c, c->seers[i]) && (int32_t)c->seers[i] != owner)
-            owners[count++] = (int32_t)c->seers[i];
-    owners[count] = -1;
-    if (owner >= 0)
+        if (second >= 0)
+            owners[count++] = second;
         c->load[owner] += store->dataset->shards[shard].bytes + 1;
+    }
+    for (uint32_t node = 0; node < nodes; node++)
+        if (c->best[node] >= 0 && c->best[node] != owner)
+            owners[count++] = c->best[node];
+    owners[count] = -1;
     return count;
 }
 
@@ -177,36 +177,45 @@ static rks_status check_missing(const rks_store *store, rks_error *err)
         rks_store_directory_of(store, first), store->dataset->shards[first].name, missing, shards);
 }
 
+static rks_status make_tables(rks_store *store, const rks_agreed *agreed, reports *r, rks_error *err)
+{
+    uint32_t ranks = rks_group_size(store->group);
+    size_t places = store->dataset->shard_count * rks_group_nodes(store->group);
+    r->seen = rks_alloc(ranks, sizeof(*r->seen), err);
+    store->seers = rks_alloc(places, sizeof(*store->seers), err);
+    store->owners = rks_alloc(store->dataset->shard_count, sizeof(*store->owners), err);
+    store->asks = rks_alloc(ranks, sizeof(*store->asks), err);
+    if (r->seen == NULL || store->seers == NULL || store->owners == NULL || store->asks == NULL)
+        return RKS_ERR_MEMORY;
+    for (uint32_t rank = 0; rank < ranks; rank++)
+        r->seen[rank] = rks_agreed_get(agreed, rank, RKS_TELL_SEEN, NULL);
+    find_seers(store, r);
+    store->owner_room = rks_alloc(count_owners(store), sizeof(*store->owner_room), err);
+    return store->owner_room == NULL ? RKS_ERR_MEMORY : RKS_OK;
+}
+
 rks_status rks_store_choose_owners(rks_store *store, const rks_agreed *agreed, rks_error *err)
 {
-    size_t shards = store->dataset->shard_count;
-    uint32_t ranks = rks_group_size(store->group);
-    rks_status status = take_told(store, agreed, err);
-    if (status != RKS_OK)
-        return status;
-    if (!store->options.no_share)
-        open_neighbours(store, agreed);
-    candidates c = {.load = rks_alloc(ranks, sizeof(*c.load), err),
-                    .seers = rks_alloc(ranks, sizeof(*c.seers), err),
+    reports r = {NULL};
+    candidates c = {.reports = &r,
+                    .load = rks_alloc(rks_group_size(store->group), sizeof(*c.load), err),
                     .best = rks_alloc(rks_group_nodes(store->group), sizeof(*c.best), err)};
-    store->owners = rks_alloc(shards, sizeof(*store->owners), err);
-    store->asks = rks_alloc(ranks, sizeof(*store->asks), err);
-    bool room = c.load != NULL && c.seers != NULL && c.best != NULL && store->owners != NULL &&
-                store->asks != NULL;
-    status = room ? RKS_OK : RKS_ERR_MEMORY;
-    if (status == RKS_OK) {
-        store->owner_room = rks_alloc(count_owners(store, &c), sizeof(*store->owner_room), err);
-        status = store->owner_room == NULL ? RKS_ERR_MEMORY : RKS_OK;
-    }
+    rks_status status = c.load == NULL || c.best == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    if (status == RKS_OK)
+        status = take_slots(store, agreed, err);
+    if (status == RKS_OK)
+        status = make_tables(store, agreed, &r, err);
+    if (status == RKS_OK && !store->options.no_share)
+        open_neighbours(store, agreed, &r);
     int32_t *next = store->owner_room;
-    for (size_t i = 0; status == RKS_OK && i < shards; i++) {
+    for (size_t i = 0; status == RKS_OK && i < store->dataset->shard_count; i++) {
         store->owners[i] = next;
         next += choose_owner(store, i, &c, next) + 1;
     }
     if (status == RKS_OK)
         status = check_missing(store, err);
+    rks_free(r.seen);
     rks_free(c.load);
-    rks_free(c.seers);
     rks_free(c.best);
     return status;
 }
