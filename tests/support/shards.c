@@ -299,29 +299,26 @@ static void add_shard(rks_dataset *dataset, rks_shard *shard, const char *name)
 
 void shards_commit(const char *directory, const char *const *names, size_t count)
 {
-    enum { UNITS_MOST = 1000 };
+    enum { UNITS_MOST = 1000 }; /* of shards with more than one */
     rks_error err;
     rks_dataset dataset = {0};
-    rks_shard *opened[16];
     char *index[] = {(char *)(uintptr_t) "id"};
-    assert_true(count > 0 && count <= 16);
     dataset.shards = calloc(count, sizeof(*dataset.shards));
-    dataset.units = calloc(UNITS_MOST, sizeof(*dataset.units));
-    assert_true(dataset.shards != NULL && dataset.units != NULL);
+    dataset.units = calloc(UNITS_MOST + count, sizeof(*dataset.units));
+    assert_true(count > 0 && dataset.shards != NULL && dataset.units != NULL);
     for (size_t i = 0; i < count; i++) {
-        opened[i] = shards_open(directory, names[i]);
-        add_shard(&dataset, opened[i], names[i]);
+        rks_shard *shard = shards_open(directory, names[i]);
+        add_shard(&dataset, shard, names[i]);
+        dataset.index_count = rks_shard_index_columns(shard);
+        rks_shard_close(shard);
     }
     qsort(dataset.units, dataset.unit_count, sizeof(*dataset.units), by_unit);
     assert_ok(rks_schema_parse(SHARDS_SCHEMA, &dataset.schema, &err), &err);
     dataset.index = index;
-    dataset.index_count = rks_shard_index_columns(opened[0]);
     dataset.id = rks_dataset_fold(dataset.units, dataset.unit_count, dataset.schema);
     assert_ok(rks_dataset_commit(directory, &dataset, &err), &err);
     for (size_t i = 0; i < dataset.unit_count; i++)
         free((void *)(uintptr_t)dataset.units[i].key_name);
-    for (size_t i = 0; i < count; i++)
-        rks_shard_close(opened[i]);
     rks_schema_free(dataset.schema);
     free(dataset.units);
     free(dataset.shards);
