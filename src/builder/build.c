@@ -69,7 +69,6 @@ typedef struct build {
     rks_parts *parts;
     rks_found_dataset found; /* of an append: what this rank's directory holds */
     rks_found_told told;
-    rks_buffer found_text;
     rks_dataset *base; /* of an append: what the directories hold */
     rks_buffer kept;   /* this rank's list of what its directory holds, then all ranks' (kept.h) */
     json_t *base_options;
@@ -89,7 +88,7 @@ static rks_status inherit(build *b, const rks_agreed *agreed, rks_status status,
     rks_build_options *o = &b->options;
     rks_error none = {0};
     rks_status found = rks_store_settle_found(b->group, agreed, FACT_FOUND, &b->found,
-                                              &b->found_text, &b->base, &none);
+                                              &b->base, &none);
     if (found == RKS_ERR_NOT_FOUND || status != RKS_OK)
         return status;
     if (found != RKS_OK) {
@@ -151,11 +150,11 @@ static rks_status look_at_input(build *b, const char *const *sources, size_t sou
         return status;
     if (o->append) {
         rks_store_look(b->directory, 0, &b->found);
-        status = rks_store_tell_found(b->group, &b->found, &b->told, &b->found_text, err);
+        status = rks_store_tell_found(&b->found, &b->told, err);
         if (status != RKS_OK)
             return status;
     }
-    if (o->schema == NULL && b->told.size == 0)
+    if (o->schema == NULL && b->told.found == 0)
         b->infer_status = rks_input_infer(b->group, b->input, &b->inferred, &b->infer_error);
     if (!o->append) /* else another rank may know the schema */
         status = take_inferred(b, err);
@@ -495,7 +494,6 @@ static void free_build(build *b)
 {
     rks_parts_close(b->parts);
     rks_dataset_free(b->found.dataset);
-    rks_buffer_free(&b->found_text);
     rks_dataset_free(b->base);
     json_decref(b->base_options);
     rks_selector_free(b->selector);

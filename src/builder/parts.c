@@ -310,7 +310,6 @@ typedef struct sight {
     rks_dataset *found;
     rks_found_dataset base;
     rks_found_told told; /* of the base */
-    rks_buffer base_text;
     rks_buffer parts; /* names, a line each */
 } sight;
 
@@ -321,8 +320,7 @@ static rks_status see(const rks_parts *parts, sight *seen, rks_error *err)
         return status;
     if (parts->options.append) {
         look_for_base(parts, seen->what, &seen->found, &seen->base);
-        status = rks_store_tell_found(parts->group, &seen->base, &seen->told,
-                                      &seen->base_text, err);
+        status = rks_store_tell_found(&seen->base, &seen->told, err);
         if (status != RKS_OK)
             return status;
     }
@@ -354,7 +352,7 @@ static rks_status settle_base(rks_parts *parts, const rks_agreed *agreed, sight 
                               rks_error *err)
 {
     rks_status status = rks_store_settle_found(parts->group, agreed, LOOK_BASE, &seen->base,
-                                               &seen->base_text, &parts->base, err);
+                                               &parts->base, err);
     return status == RKS_ERR_NOT_FOUND ? RKS_OK : status; /* it was the first generation */
 }
 
@@ -408,7 +406,6 @@ static rks_status look_around(rks_parts *parts, rks_status *own, rks_error *err)
     rks_dataset_free(seen.base.dataset);
     rks_buffer_free(&seen.parts);
     rks_buffer_free(&chosen);
-    rks_buffer_free(&seen.base_text);
     return status;
 }
 

@@ -4,7 +4,6 @@
  * what it found; those that found nothing get it from the lowest rank that did. */
 #include <string.h>
 
-#include "base/checksum.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "dataset/dataset_json.h"
@@ -22,13 +21,13 @@ static rks_status compare_found(const rks_agreed *agreed, size_t fact, size_t nu
     for (uint32_t rank = 0; rank < rks_group_size(agreed->group); rank++) {
         const uint8_t *theirs = rks_agreed_get(agreed, rank, fact, NULL);
         memcpy(&other, theirs + number * sizeof(other), sizeof(other));
-        *lacking = *lacking || other.size == 0;
-        if (other.size == 0)
+        *lacking = *lacking || other.found == 0;
+        if (other.found == 0)
             continue;
         if (first < 0) {
             first = rank;
             one = other;
-        } else if (one.size != other.size || !rks_digest_equal(one.digest, other.digest)) {
+        } else if (!rks_digest_equal(one.digest, other.digest)) {
             return rks_fail(err, RKS_ERR_STATE, 0, "%s: rank %u has another dataset than rank %lld",
                             mine->directory, rank, (long long)first);
         }
@@ -59,18 +58,22 @@ static rks_status take_sent(const rks_agreed *agreed, uint32_t root, rks_found_d
 /* COLLECTIVE. The dataset, and the list of samples that it excludes, for ranks whose directory
  * holds none. */
 static rks_status send_dataset(rks_group *group, uint32_t root, const rks_found_told *told,
-                               const rks_buffer *text, rks_found_dataset *mine, rks_error *err)
+                               rks_found_dataset *mine, rks_error *err)
 {
     bool sends = rks_group_rank(group) == root;
+    char *text = NULL;
+    size_t size = 0;
     rks_buffer list = {0};
     rks_agreed agreed;
     rks_status status = RKS_OK;
-    if (sends && mine->dataset->excluded.samples > 0)
+    if (sends)
+        status = rks_dataset_encode(mine->dataset, &text, &size, err);
+    if (status == RKS_OK && sends && mine->dataset->excluded.samples > 0)
         status = rks_excluded_encode(&mine->dataset->excluded, &list, err);
-    const rks_fact facts[] = {
-        rks_fact_bytes(sends ? text->data : NULL, text->size, RKS_DATASET_MAX),
-        rks_fact_bytes(list.data, list.size, rks_excluded_size(told->runs))};
+    const rks_fact facts[] = {rks_fact_bytes(text, size, RKS_DATASET_MAX),
+                              rks_fact_bytes(list.data, list.size, rks_excluded_size(told->runs))};
     status = rks_group_agree_on(group, "open: dataset sent", status, facts, 2, &agreed, err);
+    rks_free(text);
     rks_buffer_free(&list);
     if (status != RKS_OK)
         return status;
@@ -86,11 +89,9 @@ void rks_store_look(const char *directory, uint64_t generation, rks_found_datase
         rks_dataset_load_generation(directory, generation, &looked->dataset, &looked->error);
 }
 
-rks_status rks_store_tell_found(const rks_group *group, const rks_found_dataset *looked,
-                                rks_found_told *told, rks_buffer *text, rks_error *err)
+rks_status rks_store_tell_found(const rks_found_dataset *looked, rks_found_told *told, rks_error *err)
 {
-    char *encoded = NULL;
-    size_t size = 0;
+    rks_digest digest;
     if (looked->status == RKS_ERR_NOT_FOUND)
         return RKS_OK;
     if (looked->status != RKS_OK) {
@@ -98,16 +99,9 @@ rks_status rks_store_tell_found(const rks_group *group, const rks_found_dataset 
             *err = looked->error;
         return looked->status;
     }
-    if (rks_group_size(group) == 1) { /* nobody to compare it with */
-        *told = (rks_found_told){.size = 1};
-        return RKS_OK;
-    }
-    rks_status status = rks_dataset_encode(looked->dataset, &encoded, &size, err);
-    if (status == RKS_OK) {
-        *told = (rks_found_told){rks_checksum128(encoded, size), size,
-                                 looked->dataset->excluded.run_count};
-        *text = (rks_buffer){.data = (uint8_t *)encoded, .size = size, .room = size};
-    }
+    rks_status status = rks_dataset_digest(looked->dataset, &digest, err);
+    if (status == RKS_OK)
+        *told = (rks_found_told){digest, 1, looked->dataset->excluded.run_count};
     return status;
 }
 
@@ -121,8 +115,8 @@ typedef struct settled {
 
 /* COLLECTIVE, behind the agreement. */
 static rks_status settle_found(rks_group *group, const rks_agreed *agreed,
-                               rks_found_dataset *looked, const rks_buffer *texts, size_t count,
-                               const settled *to, rks_error *err)
+                               rks_found_dataset *looked, size_t count, const settled *to,
+                               rks_error *err)
 {
     rks_status status = RKS_OK;
     for (size_t i = 0; status == RKS_OK && i < count; i++)
@@ -130,7 +124,7 @@ static rks_status settle_found(rks_group *group, const rks_agreed *agreed,
                                &to->lacking[i], err);
     for (size_t i = 0; status == RKS_OK && i < count; i++)
         if (to->lacking[i])
-            status = send_dataset(group, to->roots[i], &to->told[i], &texts[i], &looked[i], err);
+            status = send_dataset(group, to->roots[i], &to->told[i], &looked[i], err);
     return status;
 }
 
@@ -139,22 +133,22 @@ bool rks_store_none_found(const rks_group *group, const rks_agreed *agreed, size
     rks_found_told told;
     for (uint32_t rank = 0; rank < rks_group_size(group); rank++) {
         memcpy(&told, rks_agreed_get(agreed, rank, fact, NULL), sizeof(told));
-        if (told.size > 0)
+        if (told.found > 0)
             return false;
     }
     return true;
 }
 
 rks_status rks_store_settle_found(rks_group *group, const rks_agreed *agreed, size_t fact,
-                                  rks_found_dataset *looked, const rks_buffer *text,
-                                  rks_dataset **dataset, rks_error *err)
+                                  rks_found_dataset *looked, rks_dataset **dataset,
+                                  rks_error *err)
 {
     uint32_t root = 0;
     bool lacking = false;
     rks_found_told told;
     rks_status status = compare_found(agreed, fact, 0, looked, &root, &told, &lacking, err);
     if (status == RKS_OK && lacking)
-        status = send_dataset(group, root, &told, text, looked, err);
+        status = send_dataset(group, root, &told, looked, err);
     if (status == RKS_OK)
         *dataset = looked->dataset;
     else
@@ -169,22 +163,18 @@ rks_status rks_store_agree_datasets(rks_group *group, const char *exchange,
 {
     rks_agreed agreed;
     rks_found_told *mine = rks_alloc(count, sizeof(*mine), err);
-    rks_buffer *texts = rks_alloc(count, sizeof(*texts), err);
     settled to = {rks_alloc(count, sizeof(*to.roots), err), rks_alloc(count, sizeof(*to.told), err),
                   rks_alloc(count, sizeof(*to.lacking), err)};
-    bool room = mine != NULL && texts != NULL && to.roots != NULL && to.told != NULL &&
-                to.lacking != NULL;
+    bool room = mine != NULL && to.roots != NULL && to.told != NULL && to.lacking != NULL;
     rks_status status = room ? RKS_OK : RKS_ERR_MEMORY;
     for (size_t i = 0; status == RKS_OK && i < count; i++)
-        status = rks_store_tell_found(group, &looked[i], &mine[i], &texts[i], err);
+        status = rks_store_tell_found(&looked[i], &mine[i], err);
     const rks_fact facts[] = {rks_fact_fixed(mine, count * sizeof(*mine)),
                               rks_fact_same_shown("exchange", exchange)};
     status = rks_group_agree_on(group, "open: dataset", status, facts, 2, &agreed, err);
     if (status == RKS_OK)
-        status = settle_found(group, &agreed, looked, texts, count, &to, err);
+        status = settle_found(group, &agreed, looked, count, &to, err);
     for (size_t i = 0; i < count; i++) {
-        if (texts != NULL)
-            rks_buffer_free(&texts[i]);
         datasets[i] = status == RKS_OK ? looked[i].dataset : NULL;
         if (status != RKS_OK)
             rks_dataset_free(looked[i].dataset);
@@ -193,7 +183,6 @@ rks_status rks_store_agree_datasets(rks_group *group, const char *exchange,
     rks_free(to.roots);
     rks_free(to.told);
     rks_free(to.lacking);
-    rks_free(texts);
     rks_free(mine);
     return status;
 }

@@ -95,20 +95,18 @@ rks_status rks_store_agree_dataset(rks_group *group, const char *exchange,
                                    rks_found_dataset *found, rks_dataset **dataset,
                                    rks_error *err);
 /* For an agreement of the caller's own, instead: what this rank reports of its look (a fact of fixed
- * size, zeros for nothing), and the text that it may have to send (none if it is alone in its group). Fails
- * with what the look failed with. */
+ * size, zeros for nothing). Fails with what the look failed with. */
 typedef struct rks_found_told {
-    rks_digest digest; /* of dataset.json */
-    uint64_t size;
-    uint64_t runs; /* of excluded samples */
+    rks_digest digest; /* rks_dataset_digest */
+    uint64_t found;    /* 1: a dataset; 0: none */
+    uint64_t runs;     /* of excluded samples */
 } rks_found_told;
-rks_status rks_store_tell_found(const rks_group *group, const rks_found_dataset *found,
-                                rks_found_told *told, rks_buffer *text, rks_error *err);
+rks_status rks_store_tell_found(const rks_found_dataset *found, rks_found_told *told, rks_error *err);
 /* COLLECTIVE, behind that agreement, whose fact `fact` it is: as rks_store_agree_dataset. No agreement;
  * two if a rank has found none. */
 rks_status rks_store_settle_found(rks_group *group, const rks_agreed *agreed, size_t fact,
-                                  rks_found_dataset *found, const rks_buffer *text,
-                                  rks_dataset **dataset, rks_error *err);
+                                  rks_found_dataset *found, rks_dataset **dataset,
+                                  rks_error *err);
 /* Behind that agreement, the same on all ranks: nobody has found any. */
 bool rks_store_none_found(const rks_group *group, const rks_agreed *agreed, size_t fact);
 /* rks_store_agree_dataset for `count` datasets, alike on all ranks, in one agreement, and two more for each that a

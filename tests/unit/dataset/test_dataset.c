@@ -443,6 +443,111 @@ static void survives_each_failing_allocation(void **state)
     free(text);
 }
 
+static rks_digest digest_of(const rks_dataset *dataset)
+{
+    rks_digest digest;
+    assert_ok(rks_dataset_digest(dataset, &digest, &err), &err);
+    return digest;
+}
+
+/* Each number of a part is another one, bit by bit; then what it was. */
+static void check_numbers(const rks_dataset *whole, void *part, size_t size)
+{
+    rks_digest before = digest_of(whole);
+    for (size_t bit = 0; bit < 8 * size; bit++) {
+        ((uint8_t *)part)[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        assert_false(rks_digest_equal(digest_of(whole), before));
+        ((uint8_t *)part)[bit / 8] ^= (uint8_t)(1 << bit % 8);
+    }
+    assert_true(rks_digest_equal(digest_of(whole), before));
+}
+
+static void check_pointer(const rks_dataset *whole, char **text)
+{
+    char other[300], *was = *text;
+    rks_digest before = digest_of(whole);
+    snprintf(other, sizeof(other), "%s ", was);
+    *text = other;
+    assert_false(rks_digest_equal(digest_of(whole), before));
+    *text = was;
+}
+
+static void check_every_field(rks_dataset *dataset)
+{
+    check_numbers(dataset, &dataset->id, sizeof(dataset->id));
+    check_numbers(dataset, &dataset->build_id, sizeof(dataset->build_id));
+    check_numbers(dataset, &dataset->count, sizeof(dataset->count));
+    check_numbers(dataset, &dataset->unit_size, sizeof(dataset->unit_size));
+    check_numbers(dataset, &dataset->made_from[1], 1);
+    dataset->generation = 8;
+    check_numbers(dataset, &dataset->generation, sizeof(dataset->generation));
+    check_pointer(dataset, &dataset->index[0]);
+    check_pointer(dataset, &dataset->build_options);
+    check_numbers(dataset, &dataset->excluded.name[1], 1);
+    check_numbers(dataset, &dataset->excluded.bytes, sizeof(uint64_t));
+    check_numbers(dataset, &dataset->excluded.duplicates, sizeof(uint64_t));
+    check_numbers(dataset, &dataset->excluded.run_count, sizeof(uint64_t));
+    check_numbers(dataset, &dataset->excluded.digest, sizeof(rks_digest));
+    for (size_t i = 0; i < dataset->shard_count; i++) {
+        rks_dataset_shard *shard = &dataset->shards[i];
+        check_numbers(dataset, &shard->id, sizeof(shard->id));
+        check_numbers(dataset, &shard->manifest, sizeof(shard->manifest));
+        check_numbers(dataset, &shard->name[1], 1);
+        check_numbers(dataset, &shard->samples, sizeof(shard->samples));
+        check_numbers(dataset, &shard->bytes, sizeof(shard->bytes));
+        check_numbers(dataset, &shard->file_bytes, sizeof(shard->file_bytes));
+        check_numbers(dataset, &shard->largest, sizeof(shard->largest));
+        check_numbers(dataset, &shard->build, sizeof(shard->build));
+        check_numbers(dataset, &shard->first_unit, sizeof(shard->first_unit));
+    }
+    for (size_t i = 0; i < dataset->unit_count; i++) {
+        rks_dataset_unit *unit = &dataset->units[i];
+        check_numbers(dataset, &unit->summary, sizeof(unit->summary));
+        check_numbers(dataset, &unit->shard, sizeof(unit->shard));
+        check_numbers(dataset, &unit->first_row, sizeof(unit->first_row));
+        check_pointer(dataset, (char **)(uintptr_t)&unit->key_name);
+    }
+}
+
+static void the_digest_is_of_every_field_and_of_nothing_else(void **state)
+{
+    (void)state;
+    fixture f;
+    char *text = NULL;
+    size_t size = 0;
+    rks_dataset *one = NULL, *other = NULL;
+    rks_schema *schema = schema_of("t:str,n:int64");
+    good_fixture(&f, schema);
+    exclude_some(&f.dataset);
+    strcpy(f.dataset.made_from, "words");
+    assert_ok(rks_dataset_encode(&f.dataset, &text, &size, &err), &err);
+    assert_ok(rks_dataset_decode(text, size, "d", &one, &err), &err);
+    assert_ok(rks_dataset_decode(text, size, "e", &other, &err), &err);
+    other->generation = 1; /* as 0 */
+    other->shards[0].list = 2;
+    assert_true(rks_digest_equal(digest_of(one), digest_of(other)));
+    rks_digest digest = digest_of(one);
+    other->derived_keys = false;
+    assert_false(rks_digest_equal(digest_of(other), digest));
+    other->derived_keys = true;
+    other->excluded.samples = 0;
+    assert_false(rks_digest_equal(digest_of(other), digest));
+    rks_dataset_free(other);
+    check_every_field(one);
+    rks_schema *wider = schema_of("t:str,n:int64,m:int64"), *own = one->schema;
+    one->schema = wider;
+    digest = digest_of(one);
+    one->schema = own;
+    assert_false(rks_digest_equal(digest_of(one), digest));
+    rks_memory_fail_at(1);
+    assert_int_equal(rks_dataset_digest(one, &digest, &err), RKS_ERR_MEMORY);
+    rks_memory_fail_at(0);
+    rks_dataset_free(one);
+    rks_schema_free(wider);
+    rks_free(text);
+    rks_schema_free(schema);
+}
+
 static void an_empty_dataset_is_one(void **state)
 {
     (void)state;
@@ -475,6 +580,7 @@ int main(void)
         cmocka_unit_test(a_committed_dataset_is_loaded_and_an_unfinished_one_named),
         cmocka_unit_test(parts_are_listed_sorted),
         cmocka_unit_test(survives_each_failing_allocation),
+        cmocka_unit_test(the_digest_is_of_every_field_and_of_nothing_else),
         cmocka_unit_test(an_empty_dataset_is_one),
     };
     return cmocka_run_group_tests_name("dataset", tests, NULL, NULL);
