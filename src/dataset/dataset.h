@@ -161,9 +161,9 @@ rks_status rks_dataset_load(const char *directory, rks_dataset **dataset, rks_er
 /* The same in two steps: all but the list of excluded samples, and the list. */
 rks_status rks_dataset_load_json(const char *directory, rks_dataset **dataset, rks_error *err);
 rks_status rks_dataset_load_excluded(const char *directory, rks_dataset *dataset, rks_error *err);
-/* Of all that dataset.json says, in a hundredth of the time that encoding takes: equal if and only if the
- * texts of rks_dataset_encode are. A field that is added there belongs here too. Of a dataset that was
- * decoded (its shards are by id), and not of a united one. */
+/* Of all that dataset.json says, without printing it: equal if and only if the texts of
+ * rks_dataset_encode are. A field that is added there belongs here too. Of a dataset that was decoded
+ * (its shards are by id), and not of a united one. */
 rks_status rks_dataset_digest(const rks_dataset *dataset, rks_digest *digest, rks_error *err);
 /* dataset.json as bytes, the same on every rank; for sending. rks_free(*text).
  * RKS_ERR_ARGUMENT where the parts do not fit together: `id` is not the fold, units are not sorted
