@@ -4,6 +4,7 @@ the first call of CUDA."""
 from __future__ import annotations
 
 import glob
+import json
 import os
 import platform
 import re
@@ -155,3 +156,26 @@ def test_a_portable_kit_needs_the_c_library_alone(portable: Path, tmp_path: Path
         listed = subprocess.run(["ldd", path], capture_output=True, text=True, check=True, timeout=60).stdout
         names = {os.path.basename(line.split()[0]) for line in listed.splitlines()}
         assert all(re.match(r"linux-vdso|ld-linux|lib(c|m|dl|rt|pthread)\.so", name) for name in names), listed
+
+
+def test_the_kit_of_the_other_processor_runs_up_to_the_missing_nccl(tmp_path: Path) -> None:
+    """By an emulator: ranks exchange by messages, and NCCL is looked for."""
+    other = "aarch64"
+    if platform.machine() == other:
+        pytest.skip("this machine's own is tried by the other tests")
+    need_libraries(other)
+    emulator, system = shutil.which(f"qemu-{other}-static"), f"/usr/{other}-linux-gnu"
+    if emulator is None or not os.path.exists(system):
+        pytest.skip("qemu-user-static and libc6-arm64-cross are not installed")
+    files = unpacked(make(tmp_path / "kit.pyz", "--arch", other), tmp_path / "there")
+    check_portable(files)
+
+    def run(*words: str) -> list[dict[str, object]]:
+        done = subprocess.run([emulator, "-L", system, files[0], *words], capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
+        found: list[dict[str, object]] = json.loads(done.stdout)
+        return found
+
+    assert [(one["status"], one["wrong"]) for one in run("2", "1048576", "65536", "pull", "1")] == [("ok", False)] * 2
+    (alone,) = run("1", "65536", "4096", "nccl", "1")
+    assert alone["status"] == "unsupported" and str(alone["text"]).startswith("no NCCL: libnccl.so.2"), alone
