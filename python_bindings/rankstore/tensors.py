@@ -19,7 +19,8 @@ def each_tensor(value: Any, change: Callable[[Any], Any], *, whole: bool = False
     if isinstance(value, (list, tuple)):
         if not _holds_tensors(value):
             return value
-        parts = [each_tensor(one, change, whole=whole) for one in value]
+        stays = value.batch_sizes if type(value).__module__ == "torch.nn.utils.rnn" else None  # a PackedSequence's: on the CPU
+        parts = [one if one is stays else each_tensor(one, change, whole=whole) for one in value]
         return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
     if not hasattr(value, "to" if whole else "is_pinned"):
         return value

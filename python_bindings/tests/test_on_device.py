@@ -618,6 +618,14 @@ def test_what_cannot_be_pinned_stays() -> None:
         assert tensors.pinned({"x": [tensor]})["x"][0] is tensor
 
 
+def test_a_packed_sequence_is_moved_but_for_its_sizes() -> None:
+    packed = torch.nn.utils.rnn.pack_sequence([torch.arange(3.0), torch.arange(5.0)], enforce_sorted=False)
+    for whole in (False, True):
+        moved = tensors.each_tensor({"x": packed}, lambda tensor: tensor.to("meta"), whole=whole)["x"]
+        assert type(moved) is type(packed) and torch.equal(moved.batch_sizes, packed.batch_sizes)
+        assert {one.device.type for one in (moved.data, moved.sorted_indices, moved.unsorted_indices)} == {"meta"}
+
+
 def test_nested_tensors_keep_their_shape() -> None:
     parts = [torch.arange(6.0).view(2, 3), torch.arange(9.0).view(3, 3)]
     turned = torch.nested.nested_tensor(parts, layout=torch.jagged).transpose(1, 2)
