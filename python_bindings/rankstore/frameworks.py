@@ -26,7 +26,7 @@ def check_prepared(sampler: Sampler) -> None:
     """StateError where the DataLoader that Accelerate iterates just now gives other batches than the plan's."""
     if "accelerate" not in sys.modules:
         return
-    from accelerate.state import GradientState  # type: ignore[import-untyped,unused-ignore]
+    from accelerate.state import GradientState
     loader = GradientState().active_dataloader
     around = getattr(loader, "batch_sampler", None)
     inner = getattr(around, "batch_sampler", around)

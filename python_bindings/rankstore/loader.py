@@ -577,7 +577,7 @@ class _GradientHold:
     def __init__(self, loader: Loader) -> None:
         self._state: Any = None
         if "accelerate" in sys.modules:
-            from accelerate.state import GradientState  # type: ignore[import-untyped,unused-ignore]
+            from accelerate.state import GradientState
             self._state = GradientState()
             self._loader: Any = loader
             loader.__dict__.update(end_of_dataloader=False, remainder=-1)

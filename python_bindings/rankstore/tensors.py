@@ -19,9 +19,11 @@ def each_tensor(value: Any, change: Callable[[Any], Any], *, whole: bool = False
     if isinstance(value, (list, tuple)):
         if not _holds_tensors(value):
             return value
-        stays = value.batch_sizes if type(value).__module__ == "torch.nn.utils.rnn" else None  # a PackedSequence's: on the CPU
+        made_of: Any = type(value)
+        # The sizes of a PackedSequence stay on the CPU.
+        stays = getattr(value, "batch_sizes", None) if made_of.__module__ == "torch.nn.utils.rnn" else None
         parts = [one if one is stays else each_tensor(one, change, whole=whole) for one in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+        return made_of(*parts) if hasattr(value, "_fields") else made_of(parts)
     if not hasattr(value, "to" if whole else "is_pinned"):
         return value
     if not whole and getattr(value, "is_nested", False):
