@@ -18,26 +18,28 @@
 static const char USAGE[] =
     "usage: scale_nodes [OPTION]... DIRECTORY\n"
     "\n"
-    "Starts ranks as processes of this machine, tells each which node it is on, and lets them open\n"
-    "a dataset, fetch batches of an epoch from each other, and close. Prints a line for each number\n"
-    "of ranks and of ranks a node. The datasets are built in DIRECTORY and removed again.\n"
+    "Starts ranks as processes of this machine and names a node for each. The ranks open a dataset,\n"
+    "fetch two epochs from each other, and close. Prints a line for each number of ranks and of\n"
+    "ranks a node. Builds the datasets in DIRECTORY, and removes them again.\n"
     "\n"
     "  --ranks N[,N...]     numbers of ranks (16,64,128,256)\n"
     "  --per-node N[,N...]  ranks a node (8,1)\n"
     "  --samples N          in the dataset, of 1 to 15 bytes (1000000)\n"
     "  --batch N            samples in a batch (64)\n"
-    "  --batches N          each rank fetches at most; 0: its whole epoch (0)\n"
+    "  --batches N          most batches that each rank fetches of an epoch; 0: all (0)\n"
     "  --exchange NAME      of the index: pull, local, auto (pull)\n"
     "  --runs N             of each line; medians are printed (1)\n"
     "  --help               this text\n"
     "\n"
     "Columns, of all ranks together where it says CPU:\n"
-    "  group s, open s, epoch s   of the slowest rank\n"
+    "  group s, open s, epoch s   of the slowest rank; the first epoch\n"
     "  open CPU s                 of rks_store_open\n"
     "  copy CPU s                 of a plain socket copy of the index to each node, into memory of\n"
     "                             its own, in this run\n"
-    "  CPU us/sample              of the epoch, by samples delivered\n"
-    "  sockets                    most descriptors of a rank after the epoch, without those before\n"
+    "  CPU us/sample              of the first epoch, by samples delivered: it makes the plan's\n"
+    "                             first ids and connects the ranks\n"
+    "  later                      the same of the second epoch\n"
+    "  sockets                    most descriptors of a rank after the epochs, without those before\n"
     "  good                       runs that opened, fetched what they should, and closed\n"
     "\n"
     "Exits with 0 if all runs were good, else 1.\n";
@@ -63,8 +65,9 @@ static struct {
 
 /* What a rank measured; or, of a run, the slowest rank's seconds and all ranks' CPU. */
 typedef struct figures {
-    double group_s, open_s, open_cpu, epoch_s, epoch_cpu;
-    uint64_t samples, sockets;
+    double group_s, open_s, open_cpu, epoch_s, epoch_cpu, later_cpu;
+    uint64_t samples; /* of each epoch */
+    uint64_t sockets;
 } figures;
 
 static char directory[3000];
@@ -118,19 +121,17 @@ static int build(const rks_bootstrap *bootstrap, void *user)
 
 /* ---- a run ----------------------------------------------------------------------------------- */
 
-static void fetch_epoch(rks_store *store, figures *own)
+/* Fetches this rank's batches of an epoch. Returns how many samples it got. */
+static uint64_t fetch_epoch(rks_store *store, rks_plan *plan, uint64_t number)
 {
     rks_error err;
-    rks_plan *plan = NULL;
     rks_epoch *epoch = NULL;
-    uint64_t steps = 0;
-    rks_plan_options options;
-    rks_plan_options_default(&options);
-    options.batch_size = wanted.batch;
-    bench_must(rks_plan_open(store, &options, &plan, &err), &err);
-    double begun = bench_seconds(), used = bench_cpu();
-    bench_must(rks_epoch_open(store, plan, NULL, &epoch, &err), &err);
-    bench_must(rks_plan_steps(plan, 0, &steps, &err), &err);
+    uint64_t steps = 0, samples = 0;
+    rks_epoch_options options;
+    rks_epoch_options_default(&options);
+    options.epoch = number;
+    bench_must(rks_epoch_open(store, plan, &options, &epoch, &err), &err);
+    bench_must(rks_plan_steps(plan, number, &steps, &err), &err);
     for (uint64_t i = 0; i < steps && (wanted.batches == 0 || i < wanted.batches); i++) {
         rks_batch *batch = NULL;
         bench_must(rks_epoch_next(epoch, &batch, NULL, &err), &err);
@@ -138,12 +139,33 @@ static void fetch_epoch(rks_store *store, figures *own)
             fprintf(stderr, "scale_nodes: the epoch ended before its last step\n");
             exit(3);
         }
-        own->samples += rks_batch_count(batch);
+        samples += rks_batch_count(batch);
         rks_batch_free(batch);
     }
+    rks_epoch_close(epoch);
+    return samples;
+}
+
+/* The first epoch, and a second one when all ranks have ended the first. */
+static void fetch_epochs(rks_group *group, rks_store *store, figures *own)
+{
+    rks_error err;
+    rks_plan *plan = NULL;
+    rks_plan_options options;
+    rks_plan_options_default(&options);
+    options.batch_size = wanted.batch;
+    bench_must(rks_plan_open(store, &options, &plan, &err), &err);
+    double begun = bench_seconds(), used = bench_cpu();
+    own->samples = fetch_epoch(store, plan, 0);
     own->epoch_s = bench_seconds() - begun;
     own->epoch_cpu = bench_cpu() - used;
-    rks_epoch_close(epoch);
+    bench_must(rks_group_agree(group, "first epoch", RKS_OK, &err), &err);
+    used = bench_cpu();
+    if (fetch_epoch(store, plan, 1) != own->samples) {
+        fprintf(stderr, "scale_nodes: the second epoch has other samples\n");
+        exit(3);
+    }
+    own->later_cpu = bench_cpu() - used;
     rks_plan_free(plan);
 }
 
@@ -179,6 +201,7 @@ static void report(rks_group *group, const figures *own)
         larger(&sum.epoch_s, one.epoch_s);
         sum.open_cpu += one.open_cpu;
         sum.epoch_cpu += one.epoch_cpu;
+        sum.later_cpu += one.later_cpu;
         sum.samples += one.samples;
         sum.sockets = one.sockets > sum.sockets ? one.sockets : sum.sockets;
     }
@@ -216,7 +239,7 @@ static int run(const rks_bootstrap *bootstrap, void *user)
     own.open_s = bench_seconds() - begun;
     own.open_cpu = bench_cpu() - used;
 
-    fetch_epoch(store, &own);
+    fetch_epochs(group, store, &own);
     own.sockets = open_files() - before;
     report(group, &own);
     rks_store_close(store, 0);
@@ -334,7 +357,7 @@ static double median(double *values, uint32_t count)
 static bool print_line(uint32_t ranks)
 {
     static double group_s[RUNS_MAX], open_s[RUNS_MAX], open_cpu[RUNS_MAX], copy_cpu[RUNS_MAX];
-    static double epoch_s[RUNS_MAX], each_us[RUNS_MAX];
+    static double epoch_s[RUNS_MAX], each_us[RUNS_MAX], later_us[RUNS_MAX];
     uint32_t good = 0;
     uint64_t sockets = 0;
     for (uint32_t i = 0; i < wanted.runs; i++) {
@@ -347,13 +370,14 @@ static bool print_line(uint32_t ranks)
         open_cpu[good] = found.open_cpu;
         epoch_s[good] = found.epoch_s;
         each_us[good] = 1e6 * found.epoch_cpu / (double)found.samples;
+        later_us[good] = 1e6 * found.later_cpu / (double)found.samples;
         sockets = found.sockets > sockets ? found.sockets : sockets;
         good++;
     }
-    printf("%6u %9u %8.3f %7.2f %11.2f %11.2f %8.2f %14.2f %8llu %5u of %u\n", ranks, per_node,
+    printf("%6u %9u %8.3f %7.2f %11.2f %11.2f %8.2f %14.2f %6.2f %8llu %5u of %u\n", ranks, per_node,
            median(group_s, good), median(open_s, good), median(open_cpu, good),
            median(copy_cpu, good), median(epoch_s, good), median(each_us, good),
-           (unsigned long long)sockets, good, wanted.runs);
+           median(later_us, good), (unsigned long long)sockets, good, wanted.runs);
     fflush(stdout);
     return good == wanted.runs;
 }
@@ -437,7 +461,7 @@ int main(int argc, char **argv)
         perror(directory);
         return 3;
     }
-    puts(" ranks  per node  group s  open s  open CPU s  copy CPU s  epoch s  CPU us/sample  sockets "
+    puts(" ranks  per node  group s  open s  open CPU s  copy CPU s  epoch s  CPU us/sample  later  sockets "
          " good");
     for (size_t i = 0; i < wanted.rank_count; i++) {
         rks_error err;
