@@ -3,7 +3,10 @@
  * bench_cold.c: a dataset that is larger than the memory, read from the disk, beside `pread` by 16
  * threads of the same records in the same order.
  *
- * Usage: bench_cold DIRECTORY [MIB [SAMPLES]]
+ * Usage: bench_cold DIRECTORY [MIB [SAMPLES [RANKS]]]
+ *
+ * RANKS is alone (one rank), together (two ranks that share a map) or apart (two ranks with no_share);
+ * without it all three are measured.
  *
  * MIB (default 2048) is the size of each dataset. A turn reads the last SAMPLES (default 60000) of an
  * epoch, a fifth of them if they are large, ten times as many in file order: so nothing is read
@@ -345,18 +348,35 @@ static int run(const rks_bootstrap *bootstrap, void *user)
         build(group, 100000);
     } else {
         for (size_t i = 0; i < sizeof(works) / sizeof(works[0]); i++)
-            measure(group, &works[i], strcmp(what, "no share") == 0);
+            measure(group, &works[i], strcmp(what, "apart") == 0);
     }
     rks_group_close(group);
     return 0;
+}
+
+/* Runs the three kinds of ranks, or the one that `only` names. */
+static int run_all(const char *only)
+{
+    static const struct {
+        const char *name;
+        uint32_t ranks;
+    } kinds[] = {{"alone", 1}, {"together", 2}, {"apart", 2}};
+    int code = 0;
+    for (size_t i = 0; code == 0 && i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        rks_error err;
+        if (only == NULL || strcmp(only, kinds[i].name) == 0)
+            bench_must(rks_launch(kinds[i].ranks, run, (void *)(uintptr_t)kinds[i].name, &code, &err),
+                       &err);
+    }
+    return code;
 }
 
 int main(int argc, char **argv)
 {
     rks_error err;
     int code = 0;
-    if (argc < 2 || argc > 4) {
-        fprintf(stderr, "usage: bench_cold DIRECTORY [MIB [SAMPLES]]\n");
+    if (argc < 2 || argc > 5) {
+        fprintf(stderr, "usage: bench_cold DIRECTORY [MIB [SAMPLES [RANKS]]]\n");
         return 2;
     }
     if (argc > 2)
@@ -372,11 +392,7 @@ int main(int argc, char **argv)
     take_less_memory(dataset_bytes / 5);
     fflush(stdout);
     if (code == 0)
-        bench_must(rks_launch(1, run, (char *)"alone", &code, &err), &err);
-    if (code == 0)
-        bench_must(rks_launch(2, run, (char *)"together", &code, &err), &err);
-    if (code == 0)
-        bench_must(rks_launch(2, run, (char *)"no share", &code, &err), &err);
+        code = run_all(argc > 4 ? argv[4] : NULL);
     leave_cgroup();
     rks_directory_remove(directory);
     return code;
