@@ -15,11 +15,13 @@
 typedef struct rks_fetch_server rks_fetch_server;
 /* Serves the shards on `service` (each open store has its own): records by shard and rows;
  * wire.c draws request and reply. `shards` is indexed as the dataset's list, NULL where this
- * rank has none; copied, the shards stay the caller's. */
+ * rank has none; copied, the shards stay the caller's. `readers`: how many ranks the job has. If
+ * they read a file in order, each asks for every `readers`-th batch of it, and the owner reads the
+ * file as one stream. */
 rks_status rks_fetch_server_open(rks_engine *engine, enum rks_service service,
-                                 rks_shard *const *shards, size_t count, rks_fetch_server **server,
-                                 rks_error *err);
-/* Waits until no reply uses the maps. NULL is accepted. */
+                                 rks_shard *const *shards, size_t count, uint32_t readers,
+                                 rks_fetch_server **server, rks_error *err);
+/* Stops reading the disk, and waits until no reply uses the maps. NULL is accepted. */
 void rks_fetch_server_close(rks_fetch_server *server);
 uint64_t rks_fetch_server_bytes(const rks_fetch_server *server);
 void rks_fetch_server_forget_cache(rks_fetch_server *server);

@@ -3,7 +3,9 @@
  * fetch_server.c: the owner's side: answers requests for samples from the maps of its shards.
  *
  * A request is served on one of the engine's I/O threads, which asks the disk for all of its rows
- * at once and waits for cold pages there. A request whose rows are known to be in memory is answered
+ * at once and waits for cold pages there. Requests that follow each other in a file are read as a
+ * stream, as ahead.c does: the system reads ahead of it in large pages, which takes half of the
+ * processor time. A request whose rows are known to be in memory is answered
  * on the engine's own thread, which spares two changes of threads. If pages were dropped from memory
  * meanwhile, that thread waits for the disk once, notices, and no row counts as known any more. The
  * reply's parts
@@ -27,6 +29,10 @@ struct rks_fetch_server {
     enum rks_service service;
     rks_shard **shards;
     rks_reads reads;
+    pthread_mutex_t stream_mutex;
+    rks_reads_stream stream; /* guarded by stream_mutex: requests in the order of a file */
+    uint32_t readers;        /* ranks that may take turns in that file */
+    atomic_bool stop;        /* ends the stream */
     size_t count;
     rks_plains plains;
     atomic_uint_least64_t bytes;
@@ -50,7 +56,11 @@ typedef struct answer {
     struct iovec parts[]; /* the header's, the table, and two a row at most */
 } answer;
 
-enum { PIECE = 64, QUICK_ROWS = 1024 };
+enum {
+    PIECE = 64,
+    QUICK_ROWS = 1024,
+    READERS_MAX = 8, /* so a stream reads at most eight times what one rank asks for */
+};
 
 static const uint8_t zeros[RKS_FETCH_ALIGN];
 
@@ -101,7 +111,20 @@ static bool request_is_warm(rks_fetch_server *server, const uint8_t *body, uint3
     return warm;
 }
 
-/* All rows of a request at once: the disk takes many requests in the time of one. */
+/* Reads the ranges as a stream if they follow those of the last request. Returns false if they do not,
+ * or if another thread is reading: then the caller asks for them. */
+static bool read_stream(rks_fetch_server *server, rks_range *ranges, size_t *count)
+{
+    if (pthread_mutex_trylock(&server->stream_mutex) != 0)
+        return false;
+    bool follows = rks_reads_follows(&server->stream, ranges, count, server->readers);
+    if (follows)
+        rks_reads_stream_to(&server->reads, &server->stream, ranges, &server->stop);
+    pthread_mutex_unlock(&server->stream_mutex);
+    return follows;
+}
+
+/* Reads all rows of a request at once: the disk takes many requests in the time of one. */
 static void ask_disk(rks_fetch_server *server, const uint8_t *body, uint32_t groups, uint32_t rows)
 {
     if (rks_reads_warm(&server->reads))
@@ -109,7 +132,9 @@ static void ask_disk(rks_fetch_server *server, const uint8_t *body, uint32_t gro
     rks_range *ranges = rks_alloc_raw(rows, sizeof(*ranges), NULL);
     if (ranges == NULL)
         return; /* then each row is waited for */
-    rks_reads_ask(&server->reads, ranges, ranges_of(server, body, groups, ranges, rows), NULL);
+    size_t count = ranges_of(server, body, groups, ranges, rows);
+    if (!read_stream(server, ranges, &count))
+        rks_reads_ask(&server->reads, ranges, count, NULL);
     rks_free(ranges);
 }
 
@@ -121,8 +146,10 @@ static void free_server(rks_fetch_server *server)
         return;
     rks_plains_free(&server->plains);
     rks_free(server->shards);
+    rks_resident_stream_end(&server->stream.file);
     pthread_cond_destroy(&server->idle);
     pthread_mutex_destroy(&server->mutex);
+    pthread_mutex_destroy(&server->stream_mutex);
     rks_free(server);
 }
 
@@ -325,8 +352,8 @@ static bool serve_quick(void *user, rks_request *request)
 }
 
 rks_status rks_fetch_server_open(rks_engine *engine, enum rks_service service,
-                                 rks_shard *const *shards, size_t count, rks_fetch_server **server,
-                                 rks_error *err)
+                                 rks_shard *const *shards, size_t count, uint32_t readers,
+                                 rks_fetch_server **server, rks_error *err)
 {
     rks_fetch_server *made = rks_alloc(1, sizeof(*made), err);
     if (made == NULL)
@@ -335,11 +362,13 @@ rks_status rks_fetch_server_open(rks_engine *engine, enum rks_service service,
     const rks_schema **schemas = rks_alloc(count, sizeof(*schemas), err);
     atomic_init(&made->references, 1);
     pthread_mutex_init(&made->mutex, NULL);
+    pthread_mutex_init(&made->stream_mutex, NULL);
     pthread_cond_init(&made->idle, NULL);
     made->shards = rks_alloc(count, sizeof(rks_shard *), err);
     if (schemas == NULL || made->shards == NULL)
         goto out;
     made->count = count;
+    made->readers = readers < READERS_MAX ? readers : READERS_MAX;
     for (size_t i = 0; i < count; i++) {
         made->shards[i] = shards[i];
         if (shards[i] == NULL)
@@ -366,6 +395,7 @@ void rks_fetch_server_close(rks_fetch_server *server)
 {
     if (server == NULL)
         return;
+    atomic_store(&server->stop, true);
     rks_engine_serve(server->engine, server->service, NULL, NULL, NULL);
     /* No call is running any more. The engine ends each reply: it is sent, or its peer is lost. */
     atomic_store(&server->closing, true);

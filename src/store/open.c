@@ -111,7 +111,8 @@ static rks_status open_fetcher(rks_store *store, rks_fetcher_options *options, r
     options->release = rks_store_release;
     if (!alone) {
         rks_status status = rks_fetch_server_open(engine, options->service, store->shards,
-                                                  dataset->shard_count, &store->server, err);
+                                                  dataset->shard_count,
+                                                  rks_group_size(store->group), &store->server, err);
         if (status != RKS_OK)
             return status;
     }

@@ -30,7 +30,7 @@ static int open_world(void **state)
     (void)state;
     world_open();
     world_connect(2, SILENCE_MS);
-    assert_ok(rks_fetch_server_open(w.engines[1], RKS_SERVICE_FETCH, w.shards, WORLD_SHARDS,
+    assert_ok(rks_fetch_server_open(w.engines[1], RKS_SERVICE_FETCH, w.shards, WORLD_SHARDS, 1,
                                     &server, &err),
               &err);
     rks_collate_options_default(&options);

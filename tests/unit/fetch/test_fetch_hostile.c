@@ -134,7 +134,7 @@ static int connect_world(void **state)
     at = 0;
     the_trick = TRICK_NONE;
     rks_engine_serve(w.engines[1], RKS_SERVICE_FETCH, hostile_serve, NULL, &w);
-    assert_ok(rks_fetch_server_open(w.engines[2], RKS_SERVICE_FETCH, w.shards, WORLD_SHARDS,
+    assert_ok(rks_fetch_server_open(w.engines[2], RKS_SERVICE_FETCH, w.shards, WORLD_SHARDS, 1,
                                     &honest, &err),
               &err);
     return 0;

@@ -21,7 +21,7 @@ static void serve(uint32_t rank, unsigned bits)
     rks_shard *shards[WORLD_SHARDS];
     for (unsigned i = 0; i < WORLD_SHARDS; i++)
         shards[i] = (bits >> i & 1) != 0 ? w.shards[i] : NULL;
-    assert_ok(rks_fetch_server_open(w.engines[rank], RKS_SERVICE_FETCH, shards, WORLD_SHARDS,
+    assert_ok(rks_fetch_server_open(w.engines[rank], RKS_SERVICE_FETCH, shards, WORLD_SHARDS, 1,
                                     &servers[rank], &err),
               &err);
 }

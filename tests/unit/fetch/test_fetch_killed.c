@@ -61,7 +61,7 @@ static _Noreturn void owner_main(int in, int out, bool honest)
         _exit(1);
     if (!honest)
         rks_engine_serve(engine, RKS_SERVICE_FETCH, tell_and_hold, NULL, &w);
-    else if (rks_fetch_server_open(engine, RKS_SERVICE_FETCH, w.shards, WORLD_SHARDS, &server,
+    else if (rks_fetch_server_open(engine, RKS_SERVICE_FETCH, w.shards, WORLD_SHARDS, 1, &server,
                                    &err) != RKS_OK)
         _exit(2);
     if (write(out, "s", 1) != 1)

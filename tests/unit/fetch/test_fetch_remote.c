@@ -2,11 +2,8 @@
  *
  * test_fetch_remote.c: samples from other ranks, through engines and servers of this process.
  * Rank 0 asks; ranks 1 to 3 own shards. */
-#include <dirent.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -41,7 +38,7 @@ static void serve(uint32_t rank, unsigned bits)
     rks_shard *shards[WORLD_SHARDS];
     for (unsigned i = 0; i < WORLD_SHARDS; i++)
         shards[i] = (bits >> i & 1) != 0 ? w.shards[i] : NULL;
-    assert_ok(rks_fetch_server_open(w.engines[rank], RKS_SERVICE_FETCH, shards, WORLD_SHARDS,
+    assert_ok(rks_fetch_server_open(w.engines[rank], RKS_SERVICE_FETCH, shards, WORLD_SHARDS, 1,
                                     &servers[rank], &err),
               &err);
 }
@@ -365,7 +362,7 @@ static void samples_above_a_reply_s_bound_arrive(void **state)
     rks_shard_writer_close(writer);
     snprintf(path, sizeof(path), "%s/big.json", w.directory);
     assert_ok(rks_shard_open(path, &shard, &err), &err);
-    assert_ok(rks_fetch_server_open(w.engines[1], RKS_SERVICE_FETCH, &shard, 1, &servers[1], &err),
+    assert_ok(rks_fetch_server_open(w.engines[1], RKS_SERVICE_FETCH, &shard, 1, 1, &servers[1], &err),
               &err);
 
     rks_fetcher *fetcher = NULL;
@@ -478,117 +475,6 @@ static void survives_each_failing_allocation(void **state)
     }
 }
 
-/* ---- cold pages ---------------------------------------------------------------------------- */
-
-/* How often threads of this name have waited for a page from the disk. */
-static long disk_waits(const char *name)
-{
-    long sum = 0;
-    DIR *tasks = opendir("/proc/self/task");
-    assert_non_null(tasks);
-    for (struct dirent *entry; (entry = readdir(tasks)) != NULL;) {
-        char path[300], text[512] = "";
-        long waits = 0;
-        snprintf(path, sizeof(path), "/proc/self/task/%s/stat", entry->d_name);
-        FILE *file = fopen(path, "r");
-        if (file == NULL)
-            continue;
-        char *line = fgets(text, sizeof(text), file);
-        fclose(file);
-        const char *end = line == NULL ? NULL : strrchr(text, ')');
-        if (end != NULL && strstr(text, name) != NULL &&
-            sscanf(end + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %ld", &waits) == 1)
-            sum += waits;
-    }
-    closedir(tasks);
-    return sum;
-}
-
-/* Drops most pages of shard 0's records from memory; false: this file system keeps them. */
-static bool make_cold(void)
-{
-    rks_record_view first, last;
-    unsigned char resident[1024];
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    assert_ok(rks_shard_locate(w.shards[0], 0, &first, &err), &err);
-    assert_ok(rks_shard_locate(w.shards[0], WORLD_ROWS - 1, &last, &err), &err);
-    uint8_t *begin = (uint8_t *)((uintptr_t)first.record / page * page);
-    size_t size = (size_t)(last.record - begin) + last.record_size;
-    size_t pages = (size + page - 1) / page;
-    assert_true(pages <= sizeof(resident));
-    for (int i = 0; i < 300; i++) { /* while others keep the disk busy */
-        size_t left = 0;
-        sync(); /* a dirty page stays */
-        if (madvise(begin, size, MADV_PAGEOUT) != 0 || mincore(begin, size, resident) != 0)
-            return false;
-        for (size_t k = 0; k < pages; k++)
-            left += resident[k] & 1;
-        if (left <= pages / 4) /* pages at the edges may stay */
-            return true;
-        usleep(10000);
-    }
-    return false;
-}
-
-static void make_warm(void)
-{
-    static uint8_t bytes[1 << 16];
-    int fd = open(rks_shard_path(w.shards[0]), O_RDONLY | O_CLOEXEC);
-    assert_true(fd >= 0);
-    while (read(fd, bytes, sizeof(bytes)) > 0)
-        ;
-    close(fd);
-}
-
-/* In one request. */
-static void fetch_of_shard_0(rks_fetcher *fetcher)
-{
-    enum { ROWS = 100 };
-    uint64_t ids[ROWS];
-    rks_wanted wanted[ROWS];
-    rks_batch *batch = NULL;
-    for (uint64_t i = 0; i < ROWS; i++)
-        ids[i] = i * 4;
-    world_wanted_many(ids, ROWS, wanted);
-    assert_ok(world_fetch(fetcher, wanted, ROWS, &batch, &err), &err);
-    world_check_batch(batch, ids, ROWS);
-    rks_batch_free(batch);
-}
-
-static void cold_rows_are_read_by_the_pool(void **state)
-{
-    (void)state;
-    serve(1, 1);
-    if (!make_cold())
-        skip();
-    rks_fetcher *fetcher = world_fetcher(0, EACH_ITS_OWN);
-    long engine = disk_waits("rks-engine");
-    uint64_t reads = 0, bytes = 0, more = 0;
-    rks_shard_forget(w.shards[0], 0, UINT64_MAX); /* what other tests found in memory */
-    fetch_of_shard_0(fetcher);
-    assert_int_equal(disk_waits("rks-engine"), engine);
-    rks_fetch_server_disk(servers[1], &reads, &bytes);
-    assert_true(reads > 0 && bytes > 0); /* asked for before anybody waits */
-    make_warm();
-    for (int i = 0; i < 3; i++) /* a piece that was cold is not looked at again at once */
-        fetch_of_shard_0(fetcher);
-    assert_int_equal(disk_waits("rks-engine"), engine);
-    if (!make_cold())
-        goto out;
-    fetch_of_shard_0(fetcher); /* the engine's thread waits, and notices */
-    assert_true(disk_waits("rks-engine") > engine);
-    if (!make_cold())
-        goto out;
-    engine = disk_waits("rks-engine");
-    rks_fetch_server_disk(servers[1], &reads, &bytes);
-    fetch_of_shard_0(fetcher);
-    assert_int_equal(disk_waits("rks-engine"), engine);
-    rks_fetch_server_disk(servers[1], &more, &bytes);
-    assert_true(more > reads);
-out:
-    rks_fetcher_close(fetcher);
-}
-
 #define CONNECTED(test) cmocka_unit_test_setup_teardown(test, connect_world, disconnect_world)
 
 int main(void)
@@ -610,7 +496,6 @@ int main(void)
         CONNECTED(samples_above_a_reply_s_bound_arrive),
         CONNECTED(four_threads_fetch_at_once),
         CONNECTED(survives_each_failing_allocation),
-        CONNECTED(cold_rows_are_read_by_the_pool),
     };
     return cmocka_run_group_tests_name("fetch_remote", tests, world_begin, world_end);
 }
