@@ -42,7 +42,10 @@ typedef struct asker {
     rks_ahead *ahead;
     pthread_t thread;
     uint64_t from; /* the first id of its window, or IDLE; guarded by mutex */
-    rks_range ranges[WINDOW_IDS];
+    /* Of its window: where all records lie, and those that may not be in memory. */
+    rks_range ranges[WINDOW_IDS], missing[WINDOW_IDS];
+    size_t range_count, missing_count;
+    uint64_t bytes, missing_bytes; /* of the pages that they lie in */
 } asker;
 
 struct rks_ahead {
@@ -97,25 +100,28 @@ static bool has_work(const rks_ahead *ahead)
     return waiting >= WINDOW_IDS || ahead->last || ahead->claimed - ahead->started < WINDOW_IDS;
 }
 
-/* Without the mutex. How many of the ids make a window; their ranges, and the bytes of the pages
- * that they lie in. */
-static size_t find_window(rks_ahead *ahead, rks_range *ranges, size_t count, size_t *found,
-                          uint64_t *bytes)
+/* Finds the records of a window. Returns how many of the ids make it. Without the mutex. */
+static size_t find_window(rks_ahead *ahead, asker *by, size_t count)
 {
     const rks_reads *reads = &ahead->options.fetcher->reads;
     size_t i = 0;
+    by->range_count = by->missing_count = 0;
+    by->bytes = by->missing_bytes = 0;
     rks_guarded_map_renew(); /* locators are read from the map */
-    for (; i < count && *bytes < WINDOW_BYTES; i++) {
-        rks_range *range = &ranges[*found];
+    for (; i < count && by->bytes < WINDOW_BYTES; i++) {
+        rks_range *range = &by->ranges[by->range_count];
         uint32_t shard = 0;
         uint64_t row = 0;
         if (!ahead->options.locate(ahead->options.user, ahead->taken[i], &shard, &row) ||
-            !rks_reads_range(reads, shard, row, range))
+            !rks_reads_extent(reads, shard, row, range) || range->first >= range->end)
             continue;
-        if (range->first < range->end)
-            *bytes +=
-                ((range->end - 1) / ahead->page - range->first / ahead->page + 1) * ahead->page;
-        ++*found;
+        uint64_t pages = (range->end - 1) / ahead->page - range->first / ahead->page + 1;
+        by->bytes += pages * ahead->page;
+        by->range_count++;
+        if (rks_reads_has(reads, range))
+            continue;
+        by->missing[by->missing_count++] = *range;
+        by->missing_bytes += pages * ahead->page;
     }
     return i;
 }
@@ -141,21 +147,22 @@ static bool claim_window(rks_ahead *ahead, asker *by, uint64_t first, size_t cou
 static void read_window(rks_ahead *ahead, asker *by)
 {
     rks_reads *reads = &ahead->options.fetcher->reads;
-    uint64_t first = ahead->claimed, waiting = ahead->pushed - first, bytes = 0;
+    uint64_t first = ahead->claimed, waiting = ahead->pushed - first;
     bool follows = false;
-    size_t count = waiting < WINDOW_IDS ? (size_t)waiting : WINDOW_IDS, ranges = 0;
+    size_t count = waiting < WINDOW_IDS ? (size_t)waiting : WINDOW_IDS;
+    by->bytes = by->missing_bytes = by->missing_count = 0;
     for (size_t i = 0; i < count; i++)
         ahead->taken[i] = ahead->ids[(first + i) % ahead->room];
     ahead->finding = true;
     pthread_mutex_unlock(&ahead->mutex);
     if (!rks_reads_look(reads, &ahead->stop)) {
-        count = find_window(ahead, by->ranges, count, &ranges, &bytes);
-        follows = rks_reads_follows(&ahead->stream, by->ranges, &ranges,
-                                    ahead->options.readers);
+        count = find_window(ahead, by, count);
+        follows = rks_reads_follows(&ahead->stream, by->ranges, &by->range_count,
+                                    by->missing_count > 0, ahead->options.readers);
     }
     pthread_mutex_lock(&ahead->mutex);
     ahead->finding = false;
-    if (!claim_window(ahead, by, first, count, bytes))
+    if (!claim_window(ahead, by, first, count, follows ? by->bytes : by->missing_bytes))
         return;
     ahead->streaming = follows;
     ahead->finding = follows; /* the stream is this thread's until it has read the window */
@@ -165,7 +172,7 @@ static void read_window(rks_ahead *ahead, asker *by)
     if (follows)
         rks_reads_stream_to(reads, &ahead->stream, by->ranges, &ahead->stop);
     else
-        rks_reads_ask(reads, by->ranges, ranges, &ahead->stop);
+        rks_reads_ask(reads, by->missing, by->missing_count, &ahead->stop);
     pthread_mutex_lock(&ahead->mutex);
     if (follows)
         ahead->finding = false;

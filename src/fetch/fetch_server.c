@@ -32,6 +32,7 @@ struct rks_fetch_server {
     pthread_mutex_t stream_mutex;
     rks_reads_stream stream; /* guarded by stream_mutex: requests in the order of a file */
     uint32_t readers;        /* ranks that may take turns in that file */
+    atomic_bool streaming;   /* the last request followed the one before */
     atomic_bool stop;        /* ends the stream */
     size_t count;
     rks_plains plains;
@@ -66,20 +67,30 @@ static const uint8_t zeros[RKS_FETCH_ALIGN];
 
 /* ---- the disk ------------------------------------------------------------------------------ */
 
-/* Of a good request: the ranges of those rows that may have to be read, as far as `room` goes. */
-static size_t ranges_of(const rks_fetch_server *server, const uint8_t *body, uint32_t groups,
-                        rks_range *ranges, size_t room)
+/* Where the rows of a request lie, and which of them may have to be read. */
+typedef struct request_ranges {
+    rks_range *all, *missing;
+    size_t count, missing_count;
+} request_ranges;
+
+/* Of a request that has been checked. */
+static void find_ranges(const rks_fetch_server *server, const uint8_t *body, uint32_t groups,
+                        request_ranges *r)
 {
     const uint8_t *at = body + RKS_FETCH_REQUEST_HEAD;
-    size_t count = 0;
-    for (uint32_t i = 0; i < groups && count < room; i++) {
+    for (uint32_t i = 0; i < groups; i++) {
         rks_fetch_group group;
         at = rks_fetch_get_group(at, &group);
-        for (uint32_t k = 0; k < group.count && count < room; k++)
-            count += rks_reads_range(&server->reads, group.shard,
-                                     rks_load_u32(group.rows + 4 * (size_t)k), &ranges[count]);
+        for (uint32_t k = 0; k < group.count; k++) {
+            rks_range *range = &r->all[r->count];
+            uint64_t row = rks_load_u32(group.rows + 4 * (size_t)k);
+            if (!rks_reads_extent(&server->reads, group.shard, row, range))
+                continue;
+            r->count++;
+            if (!rks_reads_has(&server->reads, range))
+                r->missing[r->missing_count++] = *range;
+        }
     }
-    return count;
 }
 
 /* Neither the rows nor their places in the index are waited for to know it. */
@@ -103,6 +114,8 @@ static bool request_is_warm(rks_fetch_server *server, const uint8_t *body, uint3
     bool warm = true;
     if (rks_reads_warm(&server->reads))
         return true;
+    if (atomic_load_explicit(&server->streaming, memory_order_relaxed))
+        return false; /* the stream's read-ahead has brought them, and goes on if they are read */
     for (uint32_t i = 0; i < groups && warm; i++) {
         rks_fetch_group group;
         at = rks_fetch_get_group(at, &group);
@@ -112,14 +125,16 @@ static bool request_is_warm(rks_fetch_server *server, const uint8_t *body, uint3
 }
 
 /* Reads the ranges as a stream if they follow those of the last request. Returns false if they do not,
- * or if another thread is reading: then the caller asks for them. */
-static bool read_stream(rks_fetch_server *server, rks_range *ranges, size_t *count)
+ * or if another thread is reading: then the caller asks for what is missing. */
+static bool read_stream(rks_fetch_server *server, request_ranges *r)
 {
     if (pthread_mutex_trylock(&server->stream_mutex) != 0)
         return false;
-    bool follows = rks_reads_follows(&server->stream, ranges, count, server->readers);
+    bool follows = rks_reads_follows(&server->stream, r->all, &r->count, r->missing_count > 0,
+                                     server->readers);
+    atomic_store_explicit(&server->streaming, follows, memory_order_relaxed);
     if (follows)
-        rks_reads_stream_to(&server->reads, &server->stream, ranges, &server->stop);
+        rks_reads_stream_to(&server->reads, &server->stream, r->all, &server->stop);
     pthread_mutex_unlock(&server->stream_mutex);
     return follows;
 }
@@ -129,12 +144,13 @@ static void ask_disk(rks_fetch_server *server, const uint8_t *body, uint32_t gro
 {
     if (rks_reads_warm(&server->reads))
         return;
-    rks_range *ranges = rks_alloc_raw(rows, sizeof(*ranges), NULL);
+    rks_range *ranges = rks_alloc_raw(2 * (size_t)rows, sizeof(*ranges), NULL);
     if (ranges == NULL)
         return; /* then each row is waited for */
-    size_t count = ranges_of(server, body, groups, ranges, rows);
-    if (!read_stream(server, ranges, &count))
-        rks_reads_ask(&server->reads, ranges, count, NULL);
+    request_ranges r = {.all = ranges, .missing = ranges + rows};
+    find_ranges(server, body, groups, &r);
+    if (!read_stream(server, &r))
+        rks_reads_ask(&server->reads, r.missing, r.missing_count, NULL);
     rks_free(ranges);
 }
 

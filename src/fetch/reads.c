@@ -14,6 +14,7 @@ enum {
     LOOK_AT_ONCE = 256,    /* by a thread of its own, before it looks at `stop` */
     LOOK_AGAIN_MS = 1000,  /* after a piece was missing */
     MERGE_GAP = 4096,      /* reading a page more costs less than another request */
+    IDLE_MOST = 64 << 20,  /* bytes: more than the system reads ahead of a stream */
 };
 
 void rks_reads_begin(rks_reads *reads, rks_shard *const *shards, size_t count)
@@ -70,14 +71,23 @@ bool rks_reads_cold(const rks_reads *reads)
            atomic_load_explicit(&reads->scan_ms, memory_order_relaxed) != 0;
 }
 
-bool rks_reads_range(const rks_reads *reads, uint32_t shard, uint64_t row, rks_range *range)
+bool rks_reads_extent(const rks_reads *reads, uint32_t shard, uint64_t row, rks_range *range)
 {
     if (shard >= reads->count || reads->shards[shard] == NULL ||
-        !rks_shard_extent(reads->shards[shard], row, &range->first, &range->end) ||
-        rks_shard_in_memory(reads->shards[shard], range->first, range->end))
+        !rks_shard_extent(reads->shards[shard], row, &range->first, &range->end))
         return false;
     range->file = shard;
     return true;
+}
+
+bool rks_reads_has(const rks_reads *reads, const rks_range *range)
+{
+    return rks_shard_in_memory(reads->shards[range->file], range->first, range->end);
+}
+
+bool rks_reads_range(const rks_reads *reads, uint32_t shard, uint64_t row, rks_range *range)
+{
+    return rks_reads_extent(reads, shard, row, range) && !rks_reads_has(reads, range);
 }
 
 static void count_reads(rks_reads *reads, uint64_t requests, uint64_t bytes)
@@ -112,11 +122,13 @@ void rks_reads_follow(rks_reads *reads, const rks_range *range)
     count_reads(reads, bytes != 0, bytes);
 }
 
-bool rks_reads_follows(rks_reads_stream *stream, rks_range *ranges, size_t *count,
+bool rks_reads_follows(rks_reads_stream *stream, rks_range *ranges, size_t *count, bool missing,
                        uint32_t readers)
 {
     rks_range last = stream->last;
     uint64_t sum = 0, page = (uint64_t)sysconf(_SC_PAGESIZE);
+    if (last.end == 0 && !missing)
+        return false;
     stream->last = (rks_range){0};
     *count = rks_ranges_merge(ranges, *count, page, MERGE_GAP);
     if (*count == 0 || ranges[0].file != ranges[*count - 1].file)
@@ -124,7 +136,8 @@ bool rks_reads_follows(rks_reads_stream *stream, rks_range *ranges, size_t *coun
     rks_range stretch = {ranges[0].first, ranges[*count - 1].end, ranges[0].file};
     for (size_t i = 0; i < *count; i++)
         sum += ranges[i].end - ranges[i].first;
-    if (sum < (stretch.end - stretch.first) / readers)
+    stream->idle = missing ? 0 : stream->idle + (stretch.end - stretch.first);
+    if (sum < (stretch.end - stretch.first) / readers || stream->idle > IDLE_MOST)
         return false;
     stream->last = stretch;
     uint64_t gap = MERGE_GAP + (readers - 1) * (last.end - last.first);

@@ -32,20 +32,30 @@ bool rks_reads_look(rks_reads *reads, const atomic_bool *stop);
 /* Is some of it known not to be in memory? Looks at nothing. */
 bool rks_reads_cold(const rks_reads *reads);
 
-/* The range of a record that must be asked for; false: it is in memory, or nobody knows where it
- * lies. */
+/* Finds where a record lies in its file. Returns false if the shard is not on this node, or if the
+ * index has no place for the row. */
+bool rks_reads_extent(const rks_reads *reads, uint32_t shard, uint64_t row, rks_range *range);
+/* Is the range known to be in memory? */
+bool rks_reads_has(const rks_reads *reads, const rks_range *range);
+/* Finds the range of a record that must be asked for. Returns false if there is none, or if it is in
+ * memory. */
 bool rks_reads_range(const rks_reads *reads, uint32_t shard, uint64_t row, rks_range *range);
 /* Sorts and merges the ranges, asks for them and counts what was read. `stop` (or NULL) ends it. */
 void rks_reads_ask(rks_reads *reads, rks_range *ranges, size_t count, const atomic_bool *stop);
 /* Windows of ranges that come in the order of a file; {0} at first. One thread at a time. */
 typedef struct rks_reads_stream {
     rks_resident_stream file;
-    rks_range last; /* the stretch of the window before */
+    rks_range last; /* the stretch of the window before; end 0: no stream is on */
+    uint64_t idle;  /* bytes of windows since one had to be read from the disk */
 } rks_reads_stream;
-/* Does this window follow the last one? Sorts and merges its ranges. If it does, they become a single
+/* Does this window follow the last one? `ranges` are those of all its records, also of those that are
+ * in memory: the stream's own read-ahead has brought them, and goes on only if they are read.
+ * `missing`: some of them are not. Sorts and merges the ranges. If they follow, they become a single
  * stretch from the end of the last one. `readers` processes of this node take turns in the file:
- * what lies between the ranges of one is read for the others. */
-bool rks_reads_follows(rks_reads_stream *stream, rks_range *ranges, size_t *count,
+ * what lies between the ranges of one is read for the others. A stream begins with the second of two
+ * windows that follow each other, and ends if nothing was missing for longer than read-ahead
+ * reaches. */
+bool rks_reads_follows(rks_reads_stream *stream, rks_range *ranges, size_t *count, bool missing,
                        uint32_t readers);
 /* Reads the stretch with the system's own read-ahead, and counts what was read. `stop` ends it. */
 void rks_reads_stream_to(rks_reads *reads, rks_reads_stream *stream, rks_range *stretch,

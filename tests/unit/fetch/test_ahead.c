@@ -255,7 +255,7 @@ static bool follow(rks_reads_stream *stream, rks_range first, rks_range second, 
 {
     rks_range ranges[] = {second, first};
     size_t count = 2;
-    bool follows = rks_reads_follows(stream, ranges, &count, readers);
+    bool follows = rks_reads_follows(stream, ranges, &count, true, readers);
     *stretch = ranges[0];
     return follows && count == 1;
 }
@@ -287,6 +287,35 @@ static void windows_that_follow_each_other_are_a_stream(void **state)
     assert_true(found.first == 24 * P && found.end == 56 * P);
     assert_false(follow(&stream, (rks_range){64 * P, 65 * P, 2}, (rks_range){99 * P, 100 * P, 2}, 2,
                         &found));
+}
+
+/* Windows that are in memory were brought by the stream's read-ahead, so they do not end it; unless
+ * there are more of them than read-ahead can bring. */
+static void a_stream_goes_on_through_what_it_has_brought(void **state)
+{
+    (void)state;
+    enum { WINDOW = 1 << 20, MOST = 64 };
+    rks_reads_stream stream = {0};
+    uint64_t at = 0;
+    int windows = 0;
+    for (int i = 0; i < 4; i++, at += WINDOW) { /* in memory: nothing begins */
+        rks_range range = {at, at + WINDOW, 0};
+        size_t count = 1;
+        assert_false(rks_reads_follows(&stream, &range, &count, false, 1));
+    }
+    for (int i = 0; i < 2; i++, at += WINDOW) {
+        rks_range range = {at, at + WINDOW, 0};
+        size_t count = 1;
+        assert_int_equal(rks_reads_follows(&stream, &range, &count, true, 1), i == 1);
+    }
+    for (;; windows++, at += WINDOW) {
+        rks_range range = {at, at + WINDOW, 0};
+        size_t count = 1;
+        if (!rks_reads_follows(&stream, &range, &count, false, 1))
+            break;
+        assert_true(windows <= MOST && range.first == at && range.end == at + WINDOW);
+    }
+    assert_true(windows >= 16); /* twice the system's usual read-ahead, 8 MiB */
 }
 
 /* Reads ahead in a file that is cut meanwhile; its samples fail by name, and no signal comes. */
@@ -348,6 +377,7 @@ int main(void)
         cmocka_unit_test(a_fetch_that_comes_first_asks_for_itself),
         cmocka_unit_test(ids_in_the_order_of_a_file_are_read_before_their_fetch),
         cmocka_unit_test(windows_that_follow_each_other_are_a_stream),
+        cmocka_unit_test(a_stream_goes_on_through_what_it_has_brought),
         cmocka_unit_test(a_file_that_is_cut_meanwhile_fails_by_name_in_each_process), /* the last */
     };
     return cmocka_run_group_tests_name("ahead", tests, world_begin, world_end);
