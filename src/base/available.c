@@ -12,7 +12,8 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-/* The number behind `name` at the beginning of a line, or of the first line if name is "". */
+/* Reads the number that follows `name` at the start of a line. An empty name means the first
+ * line. */
 static bool number_behind(const char *path, const char *name, uint64_t *number)
 {
     char line[256];
@@ -31,10 +32,10 @@ static bool number_behind(const char *path, const char *name, uint64_t *number)
 }
 
 typedef struct version {
-    const char *mark; /* of this process's line in /proc/self/cgroup; the path follows */
+    const char *mark; /* marks this process's line in /proc/self/cgroup; the path follows */
     const char *folder;
     const char *limit, *usage, *cache;
-    const char *period; /* of a processor's limit; NULL: it stands behind that */
+    const char *period; /* file of the CPU limit's period; NULL if the limit's file holds it, too */
 } version;
 
 static const version memory_versions[] = {
@@ -44,7 +45,7 @@ static const version memory_versions[] = {
      .usage = "memory.usage_in_bytes", .cache = "total_inactive_file "},
 };
 
-/* This process's group, "" for the topmost one. */
+/* Finds this process's group: its path, or "" for the topmost one. */
 static void find_group(const char *root, const version *v, char own[PATH_MAX])
 {
     char path[PATH_MAX], line[PATH_MAX];
@@ -63,13 +64,13 @@ static void find_group(const char *root, const version *v, char own[PATH_MAX])
         own[0] = '\0';
 }
 
-/* What one group leaves; UINT64_MAX if it sets no limit. */
+/* Returns the bytes that one group leaves; UINT64_MAX if it sets no limit. */
 static uint64_t group_leaves(const char *root, const version *v, const char *group)
 {
     char path[2 * PATH_MAX + 64];
     uint64_t limit, usage = 0, cache = 0;
     snprintf(path, sizeof(path), "%s%s%s/%s", root, v->folder, group, v->limit);
-    if (!number_behind(path, "", &limit)) /* also where it says "max" */
+    if (!number_behind(path, "", &limit)) /* also if it says "max" */
         return UINT64_MAX;
     snprintf(path, sizeof(path), "%s%s%s/%s", root, v->folder, group, v->usage);
     number_behind(path, "", &usage);
@@ -79,7 +80,7 @@ static uint64_t group_leaves(const char *root, const version *v, const char *gro
     return limit - (usage < limit ? usage : limit);
 }
 
-/* The least that this process's group and those above it give. */
+/* Returns the least that this process's group and those above it give. */
 static uint64_t least_of_groups(const char *root, const version *v,
                                 uint64_t (*given)(const char *root, const version *v,
                                                   const char *group))
@@ -117,7 +118,7 @@ static const version cpu_versions[] = {
     {.mark = "0::", .folder = "/sys/fs/cgroup", .limit = "cpu.max"},
 };
 
-/* What one group gives, in cores; UINT64_MAX if it sets no limit. */
+/* Returns the cores that one group gives; UINT64_MAX if it sets no limit. */
 static uint64_t group_cores(const char *root, const version *v, const char *group)
 {
     char path[2 * PATH_MAX + 64], line[64] = "";
@@ -128,7 +129,7 @@ static uint64_t group_cores(const char *root, const version *v, const char *grou
     bool read_it = fgets(line, sizeof(line), file) != NULL;
     fclose(file);
     char *end = line;
-    uint64_t quota = strtoull(line, &end, 10); /* "max", and -1 of version 1, are no number here */
+    uint64_t quota = strtoull(line, &end, 10); /* "max" and version 1's -1 are no number */
     if (!read_it || end == line || line[0] == '-')
         return UINT64_MAX;
     uint64_t period = strtoull(end, NULL, 10);
@@ -145,7 +146,7 @@ uint32_t rks_cores_available(const char *root)
     uint64_t least = UINT64_MAX;
     if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0)
         least = (uint64_t)CPU_COUNT(&allowed);
-    else if (sysconf(_SC_NPROCESSORS_ONLN) > 0) /* more than a set holds */
+    else if (sysconf(_SC_NPROCESSORS_ONLN) > 0) /* more cores than a cpu_set_t holds */
         least = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
     for (size_t i = 0; i < sizeof(cpu_versions) / sizeof(cpu_versions[0]); i++) {
         uint64_t cores = least_of_groups(root, &cpu_versions[i], group_cores);
@@ -154,7 +155,7 @@ uint32_t rks_cores_available(const char *root)
     return least == 0 || least == UINT64_MAX ? 1 : least > UINT32_MAX ? UINT32_MAX : (uint32_t)least;
 }
 
-/* Of FUSE nobody knows: sshfs and the buckets of clouds are FUSE, too. */
+/* FUSE counts as shared, since sshfs and mounted cloud buckets are FUSE, too. */
 static const struct {
     uint32_t magic;
     const char *name;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * base64.c: three bytes are four digits. */
+ * base64.c: turns three bytes into four digits, and back. */
 #include "base/base64.h"
 
 #include <string.h>

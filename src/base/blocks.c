@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * blocks.c: blocks of memory, kept for the next batch.
+ * blocks.c: keeps blocks of memory for the next batch.
  *
- * An allocator gives large memory back to the system as soon as it is free, and the next batch pays
- * for its pages again: a fault and a page of zeros for each 4 KiB, more than receiving or filling
- * them costs. So a pool keeps a few blocks. A kept block serves whatever fits and fills a quarter
- * of it, so that batches of many sizes share a few, which stay in the processor's cache.
+ * An allocator returns large memory to the system as soon as it is free, and the next batch pays
+ * for its pages again: a fault and a page of zeros for each 4 KiB, which costs more than receiving
+ * or filling them. So a pool keeps a few blocks. A kept block serves any request that fits and
+ * fills at least a quarter of it, so batches of many sizes share a few blocks, which stay in the
+ * processor's cache.
  *
- * The newest lie in places of their own, which one exchange takes or fills: where batches come and go
- * steadily, the mutex and the list behind it are seldom needed. */
+ * The newest blocks lie in slots of their own, each of which one atomic exchange takes or fills. If
+ * batches come and go steadily, the mutex and the list behind it are seldom needed. */
 #include "base/blocks.h"
 
 #include <pthread.h>
@@ -20,11 +21,11 @@
 #include "base/usage.h"
 
 enum {
-    KEPT_FROM = 32 << 10,   /* smaller ones the allocator keeps itself */
-    KEPT_BYTES = 64 << 20,  /* of all that are kept, unless the newest in the list is larger */
-    CLASSES_A_DOUBLING = 8, /* so at most 1/8 of a new block is not used */
-    PLACES = 4,             /* for the newest */
-    PLACE_BYTES = 1 << 20,  /* of one; a larger block goes into the list */
+    KEPT_FROM = 32 << 10,   /* the allocator keeps smaller ones itself */
+    KEPT_BYTES = 64 << 20,  /* of all kept blocks, unless the list's newest is larger alone */
+    CLASSES_A_DOUBLING = 8, /* so at most 1/8 of a new block is unused */
+    PLACES = 4,             /* slots for the newest blocks */
+    PLACE_BYTES = 1 << 20,  /* largest block of a slot; a larger one goes into the list */
     LIST_BYTES = KEPT_BYTES - PLACES * PLACE_BYTES,
 };
 
@@ -101,7 +102,7 @@ uint64_t rks_blocks_kept(rks_blocks *pool)
     pthread_mutex_lock(&pool->mutex);
     uint64_t bytes = pool->kept_bytes;
     pthread_mutex_unlock(&pool->mutex);
-    rks_block *newest[PLACES]; /* nobody frees them meanwhile */
+    rks_block *newest[PLACES]; /* taken out, so that no other thread frees them meanwhile */
     for (int i = 0; i < PLACES; i++) {
         newest[i] = atomic_exchange(&pool->newest[i], NULL);
         bytes += newest[i] == NULL ? 0 : newest[i]->bytes;
@@ -111,7 +112,7 @@ uint64_t rks_blocks_kept(rks_blocks *pool)
     return bytes;
 }
 
-/* The bytes to allocate for `bytes` of use. */
+/* Rounds `bytes` up to a size class. */
 static size_t round_to_class(size_t bytes)
 {
     if (bytes < KEPT_FROM || bytes > KEPT_BYTES)
@@ -125,10 +126,10 @@ static bool fits(const rks_block *block, size_t bytes)
     return block->bytes >= bytes && block->bytes / 4 < bytes;
 }
 
-/* Into the list; a full one drops its oldest. */
+/* Puts a block into the list; a full list drops its oldest. */
 static void keep(rks_blocks *pool, rks_block *block);
 
-/* NULL: none of the newest fits. */
+/* Takes one of the newest blocks; NULL if none of them fits. */
 static rks_block *take_newest(rks_blocks *pool, size_t bytes)
 {
     for (int i = 0; i < PLACES; i++) {
@@ -136,14 +137,13 @@ static rks_block *take_newest(rks_blocks *pool, size_t bytes)
         if (block != NULL && fits(block, bytes))
             return block;
         if (block != NULL)
-            keep(pool, block); /* sizes have changed: the list sorts them out */
+            keep(pool, block); /* the sizes have changed */
     }
     return NULL;
 }
 
-/* The newest kept block that holds `bytes` and not four times as many; NULL: there is none. The
- * newest may still lie in a cache, which counts for more than a tighter fit: what of it is not used
- * is not touched. */
+/* Takes the newest kept block that fits; NULL if there is none. Newest first, since it may still
+ * lie in a cache: that is worth more than a tighter fit, and its unused part is not touched. */
 static rks_block *take_kept(rks_blocks *pool, size_t bytes)
 {
     rks_block **at = &pool->kept, *found;
@@ -183,8 +183,8 @@ rks_block *rks_blocks_take(rks_blocks *pool, size_t size, rks_error *err)
     return block;
 }
 
-/* Of a full store the oldest go, which lie at the end: sizes that are not asked for any more do not
- * stay. They are few. */
+/* Drops the oldest blocks, which lie at the end of a full list, so that sizes that are no longer
+ * requested do not stay. Returns the dropped blocks. */
 static rks_block *drop_oldest(rks_blocks *pool)
 {
     size_t sum = 0;
@@ -220,7 +220,7 @@ void rks_blocks_give(rks_blocks *pool, rks_block *block)
         return;
     }
     for (int i = 0; block != NULL && block->bytes <= PLACE_BYTES && i < PLACES; i++)
-        block = atomic_exchange(&pool->newest[i], block); /* each moves the older one on */
+        block = atomic_exchange(&pool->newest[i], block); /* moves the older block on */
     if (block != NULL)
         keep(pool, block);
 }

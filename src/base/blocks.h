@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * blocks.h: memory of batches and arrays, which is used again. Any number of threads. */
+ * blocks.h: a pool of memory for batches and arrays, which reuses large blocks. Any thread may call
+ * it. */
 #ifndef RKS_BASE_BLOCKS_H
 #define RKS_BASE_BLOCKS_H
 
@@ -8,28 +9,31 @@
 
 enum { RKS_BLOCK_ALIGN = 64 };
 
-/* `data` is aligned to 64 bytes and lies in the same allocation. */
+/* One block. `data` is aligned to 64 bytes and lies in the same allocation. */
 typedef struct rks_block {
-    struct rks_block *next; /* for whoever has the block */
+    struct rks_block *next; /* for the block's owner to use */
     uint8_t *data;
-    size_t size;  /* of data, as asked for */
-    size_t bytes; /* of the allocation */
+    size_t size;  /* of data, as requested */
+    size_t bytes; /* of the whole allocation */
 } rks_block;
 
-/* Who has blocks of a pool holds it, or knows of somebody who does. */
+/* A pool is reference-counted: hold it for as long as you have blocks of it. rks_blocks_create
+ * gives the caller the first reference. */
 typedef struct rks_blocks rks_blocks;
 rks_status rks_blocks_create(rks_blocks **pool, rks_error *err);
 void rks_blocks_hold(rks_blocks *pool);
-void rks_blocks_release(rks_blocks *pool); /* the last one frees it; NULL is accepted */
+void rks_blocks_release(rks_blocks *pool); /* the last release frees the pool; NULL is accepted */
 
-/* A block that holds whatever was in it before; NULL is RKS_ERR_MEMORY. */
+/* Takes a block of at least `size` bytes; its contents are undefined. Returns NULL with
+ * RKS_ERR_MEMORY in *err if memory is short. Return it with rks_blocks_give. */
 rks_block *rks_blocks_take(rks_blocks *pool, size_t size, rks_error *err);
-/* NULL is accepted. The pool keeps up to 64 MiB of large blocks. */
+/* Returns a block to its pool, which keeps up to 64 MiB of large blocks. NULL is accepted. */
 void rks_blocks_give(rks_blocks *pool, rks_block *block);
 
-/* Counts memory beside the blocks; negative when it is freed. */
+/* Adds memory that lies outside the blocks to the pool's count; negative when it is freed. */
 void rks_blocks_count(rks_blocks *pool, int64_t bytes);
-/* Blocks that are in use or kept, and what was counted beside: now, and the most so far. */
+/* In bytes: all blocks, used or kept, plus what rks_blocks_count added (now, and the peak), and the
+ * kept blocks alone. */
 uint64_t rks_blocks_memory(const rks_blocks *pool);
 uint64_t rks_blocks_peak(const rks_blocks *pool);
 uint64_t rks_blocks_kept(rks_blocks *pool);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * buffer.c: doubling, with checked sums. */
+ * buffer.c: grows by doubling; checks sums for overflow. */
 #include "base/buffer.h"
 
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bytes.h: little-endian numbers at any alignment, and rounding. */
+ * bytes.h: reads and writes little-endian numbers at any alignment; rounds numbers up. */
 #ifndef RKS_BASE_BYTES_H
 #define RKS_BASE_BYTES_H
 
@@ -43,7 +43,7 @@ static inline void rks_store_u64(void *bytes, uint64_t value)
     memcpy(bytes, &value, sizeof(value));
 }
 
-/* `value` rounded up to a multiple of `to`, a power of two. */
+/* Returns `value` rounded up to a multiple of `to`, which must be a power of two. */
 static inline uint64_t rks_round_up(uint64_t value, uint64_t to)
 {
     return (value + to - 1) & ~(to - 1);

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <xxhash.h>
 #ifdef RKS_XXH_DISPATCH
-#include <xxh_x86dispatch.h> /* behind xxhash.h, whose functions it replaces by name */
+#include <xxh_x86dispatch.h> /* after xxhash.h, whose functions it replaces by name */
 #endif
 
 #include "base/error.h"
@@ -24,7 +24,7 @@ static rks_digest from_xxh(XXH128_hash_t hash)
     return (rks_digest){hash.low64, hash.high64};
 }
 
-enum { VECTORS_FROM = 241 }; /* bytes: fewer are hashed without wide instructions */
+enum { VECTORS_FROM = 241 }; /* bytes: XXH3 uses no wide instructions below this */
 
 #ifdef RKS_XXH_DISPATCH
 __attribute__((target("avx"))) static void zero_upper_halves(void)
@@ -32,8 +32,9 @@ __attribute__((target("avx"))) static void zero_upper_halves(void)
     __builtin_ia32_vzeroupper();
 }
 
-/* Common builds of libxxhash leave the upper halves of the wide registers in use. Then each change
- * between narrow and wide instructions takes as long as the hash of 1 KB, here and in the callers. */
+/* Clears the upper halves of the wide registers, which common builds of libxxhash leave in use.
+ * Otherwise each switch between narrow and wide instructions costs as much as hashing 1 KB, here
+ * and in the callers. */
 static void leave_vectors(size_t size)
 {
     if (size >= VECTORS_FROM && rks_has_avx())
@@ -84,7 +85,7 @@ void rks_digester_update(rks_digester *digester, const void *bytes, size_t size)
 {
     if (size > 0)
         XXH3_128bits_update(digester->state, bytes, size);
-    leave_vectors(VECTORS_FROM); /* with what came before */
+    leave_vectors(VECTORS_FROM); /* earlier pieces may have used them */
 }
 
 rks_digest rks_digester_result(const rks_digester *digester)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * checksum.h: XXH3, the only checksum of the formats and the wire. It finds accidents;
- * it is no defence against somebody who means harm. */
+ * checksum.h: XXH3, the only checksum of the formats and the wire. It detects accidents. It does
+ * not protect against an attacker. */
 #ifndef RKS_BASE_CHECKSUM_H
 #define RKS_BASE_CHECKSUM_H
 
@@ -15,10 +15,11 @@ typedef struct rks_digest {
     uint64_t high;
 } rks_digest;
 
+/* Hash `size` bytes at once. `bytes` may be NULL if size is 0. */
 uint64_t rks_checksum64(const void *bytes, size_t size);
 rks_digest rks_checksum128(const void *bytes, size_t size);
 
-/* A digest over pieces. reset before the first update. */
+/* Computes a digest over several pieces. Reset it to use it again. */
 typedef struct rks_digester rks_digester;
 rks_digester *rks_digester_create(rks_error *err); /* ready for the first update */
 void rks_digester_reset(rks_digester *digester);
@@ -26,14 +27,15 @@ void rks_digester_update(rks_digester *digester, const void *bytes, size_t size)
 rks_digest rks_digester_result(const rks_digester *digester);
 void rks_digester_free(rks_digester *digester); /* NULL is accepted */
 
-/* Order-independent folding: addition modulo 2^128 (not exclusive-or, which loses pairs). */
+/* Adds modulo 2^128, so that the order of the digests does not matter. (Exclusive-or would lose
+ * equal pairs.) */
 rks_digest rks_digest_add(rks_digest a, rks_digest b);
 bool rks_digest_equal(rks_digest a, rks_digest b);
-/* 32 hexadecimal digits, high half first. */
+/* Prints 32 hexadecimal digits, high half first. */
 void rks_digest_format(rks_digest digest, char text[RKS_DIGEST_TEXT]);
 bool rks_digest_parse(const char *text, rks_digest *digest); /* exactly 32 lower-case digits */
 
-/* "0.8.1": xxHash's version; valid until the thread asks again. */
+/* Returns xxHash's version, such as "0.8.1"; valid until this thread calls it again. */
 const char *rks_checksum_version(void);
 
 #endif

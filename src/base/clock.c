@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * clock.c: time that never jumps. */
+ * clock.c: time from CLOCK_MONOTONIC, which never jumps. */
 #include "base/clock.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * clock.h: monotonic time, deadlines, and waits that notice an interrupt. */
+ * clock.h: monotonic time, deadlines, and the check for interrupts that long waits make. */
 #ifndef RKS_BASE_CLOCK_H
 #define RKS_BASE_CLOCK_H
 
@@ -14,20 +14,22 @@ enum { RKS_WAIT_SLICE_MS = 100 };
 uint64_t rks_now_ns(void); /* CLOCK_MONOTONIC */
 uint64_t rks_now_ms(void);
 
-/* RKS_ERR_CANCELLED where the process's interrupt callback asks for it. */
+/* Returns RKS_ERR_CANCELLED if the process's interrupt callback (rks_set_interrupt) returns
+ * non-zero. */
 rks_status rks_check_interrupt(rks_error *err);
-/* From now on it asks nobody but *asked on this thread: another one hears of interrupts, and sets
- * it. */
+/* Makes rks_check_interrupt look at *asked instead of the callback, on this thread only; NULL
+ * restores the callback. Another thread polls the callback and sets *asked. */
 void rks_interrupt_from(const atomic_bool *asked);
-/* This thread has got RKS_ERR_CANCELLED from it since it last forgot. */
+/* Returns true if the callback has cancelled a call of this thread since rks_interrupt_forget. */
 bool rks_interrupt_heard(void);
 void rks_interrupt_forget(void);
 
-/* A condition variable on the monotonic clock; 0 or an errno value. */
+/* Initialises a condition variable on the monotonic clock. Returns 0 or an errno value. */
 int rks_cond_init(pthread_cond_t *cond);
-/* Waits at most `ms`; the mutex is held. True: signalled (or woken), false: time is over. */
+/* Waits at most `ms` with the mutex held. Returns false if the time is over, true if the thread was
+ * woken (which may be spurious). */
 bool rks_cond_wait_ms(pthread_cond_t *cond, pthread_mutex_t *mutex, uint64_t ms);
-/* The same, until rks_now_ns() is `until_ns`. */
+/* Waits until rks_now_ns() is `until_ns`; otherwise like rks_cond_wait_ms. */
 bool rks_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *mutex, uint64_t until_ns);
 
 #endif

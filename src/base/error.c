@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * error.c: one line of text for a person, kept inside 191 bytes. */
+ * error.c: makes one line of text for a person, at most 191 bytes long. */
 #include "base/error.h"
 
 #include <errno.h>
@@ -8,12 +8,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* How many bytes of a control character stand here; 0: it is none. */
+/* Returns how many bytes the control character at `text` has; 0 if it is none. */
 static size_t control_size(const char *text)
 {
     unsigned char first = (unsigned char)text[0], second = (unsigned char)text[1];
     if (first == 0xc2 && second >= 0x80 && second < 0xa0)
-        return 2; /* a terminal takes U+009B for ESC [ */
+        return 2; /* terminals read U+009B as ESC [ */
     return (first != '\0' && first < 0x20) || first == 0x7f;
 }
 
@@ -54,13 +54,13 @@ void rks_text_lines(const void *lines, size_t size, char *text, size_t room)
     text[taken] = '\0';
 }
 
-enum { TEXT_ROOM = 8 * 1024 }; /* of an error before it is shortened: a path has up to 4 KiB */
+enum { TEXT_ROOM = 8 * 1024 }; /* of a text before it is shortened: a path has up to 4 KiB */
 
-/* Copies `text` with its control characters shown. Returns the size. */
+/* Copies `text` and shows its control characters as \xNN. Returns the size. */
 static size_t show_controls(const char *text, char *shown, size_t room)
 {
     size_t size = 0;
-    size_t hidden = 0; /* bytes of a control character from here on */
+    size_t hidden = 0; /* bytes of a control character still to show */
     for (const char *c = text; *c != '\0' && size + 5 < room; c++) {
         hidden = hidden > 0 ? hidden : control_size(c);
         if (hidden > 0) {
@@ -78,8 +78,8 @@ static bool inside_character(char c)
     return ((unsigned char)c & 0xc0) == 0x80;
 }
 
-/* "..." in place of text[begin, end), or of a bit more: never through a character. Returns the
- * new size. */
+/* Replaces text[begin, end), or a bit more, by "...": never cuts a character. Returns the new
+ * size. */
 static size_t cut_out(char *text, size_t size, size_t begin, size_t end)
 {
     while (begin > 0 && inside_character(text[begin]))
@@ -91,7 +91,7 @@ static size_t cut_out(char *text, size_t size, size_t begin, size_t end)
     return begin + 3 + size - end;
 }
 
-/* The longest word with a slash in it; its length, 0: there is none. */
+/* Finds the longest word with a slash. Returns its length; 0 if there is none. */
 static size_t longest_path(const char *text, size_t size, size_t *where)
 {
     size_t longest = 0;
@@ -107,7 +107,7 @@ static size_t longest_path(const char *text, size_t size, size_t *where)
     return longest;
 }
 
-/* Paths lose their middle first: a file's own name, and the words around it, are what helps. */
+/* Cuts the middle out of paths first: a file's own name and the words around the path help most. */
 static size_t shorten_paths(char *text, size_t size, size_t room)
 {
     enum { LEAST = 48, HEAD = 12 };
@@ -119,8 +119,8 @@ static size_t shorten_paths(char *text, size_t size, size_t room)
     return size;
 }
 
-/* Copies text into err->text. A text that is too long keeps its beginning and end, since the end
- * holds what was wrong and the beginning where. */
+/* Copies `text` into err->text. If it is too long, keeps its beginning, which says where, and its
+ * end, which says what was wrong. */
 static void put_text(rks_error *err, const char *text)
 {
     char shown[TEXT_ROOM];

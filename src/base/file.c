@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * file.c: files, with errors that name them. */
+ * file.c: system calls on files, with errors that name the file. */
 #include "base/file.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@ void rks_hold_standard_files(void)
         if (fcntl(fd, F_GETFD) >= 0)
             continue;
         int held = open("/dev/null", O_RDONLY);
-        if (held > STDERR_FILENO) /* another thread has just taken the place */
+        if (held > STDERR_FILENO) /* another thread has just taken that number */
             close(held);
     }
 }
@@ -30,7 +30,7 @@ void rks_hold_standard_files(void)
 rks_status rks_file_open(const char *path, int *fd, uint64_t *size, rks_error *err)
 {
     int opened = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
-    if (opened >= 0 && opened <= STDERR_FILENO) { /* one of these is closed */
+    if (opened >= 0 && opened <= STDERR_FILENO) { /* descriptor 0, 1 or 2 was closed */
         close(opened);
         rks_hold_standard_files();
         opened = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
@@ -78,7 +78,7 @@ rks_status rks_file_read_at(int fd, const char *path, uint64_t offset, void *byt
     return RKS_OK;
 }
 
-/* The limit on a file's size where `needed` bytes more would have passed it; else RLIM_INFINITY. */
+/* Returns the limit on a file's size if `needed` more bytes would pass it; else RLIM_INFINITY. */
 static rlim_t passed_limit(int error, const char *path, uint64_t needed)
 {
     struct rlimit limit;
@@ -169,7 +169,7 @@ rks_status rks_file_sync_directory_of(const char *path, rks_error *err)
     return status;
 }
 
-/* `path` has just been renamed into place. */
+/* Syncs the directory after `path` was renamed into place. */
 static rks_status sync_place(const char *path, rks_error *err)
 {
     rks_error why;

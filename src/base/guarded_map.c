@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * guarded_map.c: the SIGBUS handler, and the registry of maps that it looks at.
+ * guarded_map.c: the SIGBUS handler, and the registry of maps that it reads.
  *
- * The registry is a list of chunks of slots. Slots are taken and published by atomics alone and
- * chunks are never freed, so the handler may walk it at any instant, in any thread, and a child
- * that was forked in the middle of an open finds it usable.
+ * The registry is a list of chunks of slots. Slots are taken and published with atomics alone, and
+ * chunks are never freed. So the handler may walk it at any instant, in any thread, and it stays
+ * usable in a child that was forked in the middle of an open.
  *
  * A slot is live while its generation is odd. The handler reads generation, bounds, generation: a
- * slot that changes meanwhile is not the one that faulted, since a map is not closed while
- * somebody reads it. */
+ * slot that changes meanwhile cannot be the one that faulted, since nobody closes a map that is
+ * being read. */
 #include "base/guarded_map.h"
 
 #include <errno.h>
@@ -27,32 +27,33 @@
 enum { CHUNK_SLOTS = 64 };
 
 /* The kernel gives a process about 65,000 separate mappings, and each replaced page may cost two.
- * So a file with many bad pages is given up in larger pieces. */
+ * So a file with many bad pages loses larger pieces at a time. */
 enum { SINGLE_PAGES = 1024, SINGLE_PIECES = 8192, PIECE_SIZE = 1 << 20 };
-/* Up to so many pages are faulted in one by one, without asking the kernel for all of them first.
- */
+/* Up to this many pages are faulted in one by one, without asking the kernel for all of them
+ * first. */
 enum { FEW_PAGES = 4 };
 
 typedef struct chunk {
     rks_guarded_map slots[CHUNK_SLOTS];
-    atomic_bool full; /* all slots were taken, and none was given back since */
+    atomic_bool full; /* all slots are taken */
     _Atomic(struct chunk *) next;
 } chunk;
 
 static chunk first_chunk;
 static _Atomic size_t page_size;
 
-/* Whom we took the signal from. Two places, so that the handler always sees a whole one. */
+/* The handler that was there before ours. Two places, so that our handler always sees a whole
+ * one. */
 static struct sigaction previous[2];
 static atomic_uint previous_at;
 
 static pthread_mutex_t install_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
-static _Atomic int64_t looked_at; /* slice of the last look */
+static _Atomic int64_t looked_at; /* time slice of the last check */
 enum { SLICES = 50 };             /* of a second */
 
-/* A call of ours that is handing on in this thread: it is called again with the same siginfo, or
- * with a raised signal, only where the other handler hands back to us. */
+/* The call of our handler that is calling the other handler in this thread. If the other one calls
+ * us in turn, it does so with the same siginfo, or with a raised signal. */
 typedef struct handing {
     const siginfo_t *info;
     uintptr_t frame;
@@ -77,14 +78,14 @@ static rks_guarded_map *find_map(uintptr_t at)
     return NULL;
 }
 
-/* The call itself, without a sanitizer's or a profiler's wrapper round it. */
+/* The bare system call: sanitizers and profilers wrap mmap(). */
 static bool put_zeros(uintptr_t begin, uintptr_t end)
 {
     return syscall(SYS_mmap, begin, end - begin, PROT_READ,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0L) != -1;
 }
 
-/* The map's marks, made at its first fault; NULL: no memory. */
+/* Returns the map's marks, made at its first fault; NULL if memory is short. */
 static _Atomic uint64_t *marks_of(rks_guarded_map *map)
 {
     _Atomic uint64_t *marks = atomic_load(&map->marks), *there = NULL;
@@ -101,7 +102,7 @@ static _Atomic uint64_t *marks_of(rks_guarded_map *map)
     return there;
 }
 
-/* Marks first: who sees the zeros must see the mark. */
+/* Sets the marks first: a reader who sees the zeros must see the mark. */
 static bool replace_pages(rks_guarded_map *map, uintptr_t at)
 {
     size_t page = atomic_load(&page_size);
@@ -142,7 +143,7 @@ static void hand_on(int number, siginfo_t *info, void *context)
     if (again || other->sa_handler == SIG_DFL || other->sa_handler == SIG_IGN) {
         default_action();
         if (raised)
-            raise(SIGBUS); /* a fault comes back by itself */
+            raise(SIGBUS); /* a fault repeats by itself */
         return;
     }
     handing outer = now_handing;
@@ -233,8 +234,8 @@ static rks_guarded_map *take_in(chunk *c)
     return NULL;
 }
 
-/* A slot of the chunk that this thread looked through is free again where give_slot came before the
- * mark. */
+/* Marks a chunk as full. Looks again after that, since give_slot may have freed a slot in
+ * between. */
 static void mark_full(chunk *c)
 {
     atomic_store(&c->full, true);
@@ -251,7 +252,7 @@ static void give_slot(rks_guarded_map *map)
             atomic_store(&c->full, false);
 }
 
-/* A slot that nobody uses; more of them are mapped where all are taken. */
+/* Takes a free slot; maps another chunk if all are taken. NULL if memory is short. */
 static rks_guarded_map *take_slot(void)
 {
     for (chunk *c = &first_chunk;; c = atomic_load(&c->next)) {
@@ -272,8 +273,8 @@ static rks_guarded_map *take_slot(void)
     }
 }
 
-/* Of a file in /proc: how many lines it has, and the number that it begins with. Without the heap,
- * which may have no room either. */
+/* Counts the lines of a file in /proc, and reads the number that it begins with. Uses no heap,
+ * which may be exhausted, too. */
 static uint64_t count_lines(const char *path, uint64_t *number)
 {
     char bytes[4096];
@@ -294,7 +295,8 @@ static uint64_t count_lines(const char *path, uint64_t *number)
     return lines;
 }
 
-/* The kernel also says "no memory" to a process that has too many maps. */
+/* Fails the map of a file. The kernel reports ENOMEM also to a process that has too many maps, so
+ * this counts them. */
 static rks_status fail_map(const char *path, uint64_t size, int cause, rks_error *err)
 {
     enum { MARGIN = 16 }; /* another thread may have closed some */
@@ -356,7 +358,7 @@ void rks_guarded_map_close(rks_guarded_map *map)
     give_slot(map);
 }
 
-/* The pages of [at, at + size), if they lie in the map. */
+/* Finds the pages of [at, at + size); false if the range does not lie in the map. */
 static bool page_range(const rks_guarded_map *map, const void *at, size_t size, uint64_t *first,
                        uint64_t *last)
 {
@@ -392,12 +394,12 @@ bool rks_guarded_map_touch(const rks_guarded_map *map, const void *at, size_t si
     if (!page_range(map, at, size, &first, &last))
         return size == 0;
     size_t page = atomic_load_explicit(&page_size, memory_order_relaxed);
-    /* The fault of a single page reads its neighbours too, and the call costs more than warm pages.
-     */
+    /* For few pages, skip the call: it costs more than touching warm pages, and a fault reads its
+     * neighbours too. */
     if (last - first >= FEW_PAGES)
         madvise((void *)(uintptr_t)(map->bytes + first * page), (last - first + 1) * page,
                 MADV_WILLNEED);
-    /* Bytes of the range itself: they are wanted in the processor's cache, too. */
+    /* Touch bytes of the range itself, to have them in the processor's cache. */
     (void)*(const volatile uint8_t *)at;
     for (uint64_t p = first + 1; p <= last; p++)
         (void)*(const volatile uint8_t *)(map->bytes + p * page);

@@ -2,21 +2,21 @@
  *
  * guarded_map.h: a read-only map of a file that survives SIGBUS.
  *
- * Where the disk will not give a page, or the file was cut, the kernel sends SIGBUS to the reader
- * of a map. A handler of ours maps zeros over the page and marks it, so that the reader goes on
- * with wrong bytes; whoever uses bytes of a map asks rks_guarded_map_faulted() after reading or
- * copying them, and before believing them. Faults outside these maps go to the handler that was
- * there before.
+ * If the disk fails to deliver a page, or the file was truncated, the kernel sends SIGBUS to the
+ * thread that reads the map. Our handler maps zeros over the page and marks it, so that the reader
+ * goes on with wrong bytes. After you read or copy bytes of a map, and before you use them, call
+ * rks_guarded_map_faulted(). Faults outside these maps go to the handler that was installed before
+ * ours.
  *
- * The handler is installed at the first open. Others (faulthandler, sanitizers, MPI) install
- * theirs whenever they like, so it is looked at again at each open and by rks_guarded_map_renew().
- * Nothing reports that a handler is replaced, so one gap stays: a fault within 20 ms after that, or
- * in the batch that is being read, goes to the other library's handler, which as a rule ends the
- * process.
- * A thread that reads maps must not block SIGBUS. System calls that read a map for us (write,
- * sendmsg) return EFAULT for such a page; no signal is sent then, and no mark made.
+ * The first open installs the handler. Other libraries (faulthandler, sanitizers, MPI) install
+ * theirs at any time, so each open and rks_guarded_map_renew() check it again. Nothing reports that
+ * a handler was replaced, so one gap remains: a fault within 20 ms after that, or in the batch that
+ * is being read, goes to the other library's handler, which usually ends the process.
  *
- * Any number of threads; a forked child goes on with the maps it has. */
+ * A thread that reads maps must not block SIGBUS. If a system call reads a map for us (write,
+ * sendmsg), a bad page makes it return EFAULT: there is no signal then, and no mark.
+ *
+ * Any thread may call this. A forked child keeps using the maps it has. */
 #ifndef RKS_BASE_GUARDED_MAP_H
 #define RKS_BASE_GUARDED_MAP_H
 
@@ -24,36 +24,39 @@
 
 #include "rankstore/base.h"
 
-/* Read `bytes` and `size`; the rest is guarded_map.c's. Its memory is never given back, only used
- * again, so that the handler can look at it at any time. */
+/* Callers read `bytes` and `size`; the rest belongs to guarded_map.c. Its memory is never freed,
+ * only reused, so that the handler can look at it at any time. */
 typedef struct rks_guarded_map {
     const uint8_t *bytes;
     uint64_t size;
-    _Atomic uint64_t faults; /* how often the handler replaced something */
-    /* A bit a page; NULL until the first fault, so that a file takes one of the process's maps. */
+    _Atomic uint64_t faults; /* how many times the handler replaced something */
+    /* One bit a page; NULL until the first fault, so that a file takes only one of the process's
+     * maps. */
     _Atomic(_Atomic uint64_t *) marks;
     uint64_t marks_size;
-    atomic_bool lost; /* all of it was replaced */
+    atomic_bool lost; /* the whole map was replaced */
     atomic_bool taken;
-    _Atomic uint64_t generation; /* odd: live, begin and end are valid */
+    _Atomic uint64_t generation; /* odd while the slot is live: begin and end are valid */
     _Atomic uintptr_t begin;
     _Atomic uintptr_t end;
 } rks_guarded_map;
 
-/* Maps the first `size` bytes of `fd`, which may be closed then; `path` is for messages. An empty
- * map is RKS_ERR_CORRUPT, no address space RKS_ERR_MEMORY. */
+/* Maps the first `size` bytes of `fd`; the caller may close `fd` afterwards. `path` is for
+ * messages. A size of 0 is RKS_ERR_CORRUPT; no address space is RKS_ERR_MEMORY. Free with
+ * rks_guarded_map_close. */
 rks_status rks_guarded_map_open(int fd, const char *path, uint64_t size, rks_guarded_map **map,
                                 rks_error *err);
 void rks_guarded_map_close(rks_guarded_map *map); /* NULL is accepted */
 
-/* The handler of the process again, if another took its place; looks 50 times a second at most, so
- * it may be called for every batch. */
+/* Installs the handler again if another one took its place. Checks at most 50 times a second, so
+ * you may call it for every batch. */
 void rks_guarded_map_renew(void);
 
-/* The slow half of the next call. */
+/* The slow half of rks_guarded_map_faulted. */
 bool rks_guarded_map_marked(const rks_guarded_map *map, const void *at, size_t size);
 
-/* Was a page under [at, at + size) replaced before this call? One load where no page was. */
+/* Returns true if a page of [at, at + size) was replaced before this call. Costs one load if no
+ * page of the map was. */
 static inline bool rks_guarded_map_faulted(const rks_guarded_map *map, const void *at, size_t size)
 {
     /* The caller's reads come first: the mark is made before the zeros appear. */
@@ -66,8 +69,8 @@ static inline bool rks_guarded_map_faulted(const rks_guarded_map *map, const voi
            rks_guarded_map_marked(map, at, size);
 }
 
-/* Reads one byte of each page of [at, at + size), so that all of them are in memory; false if a
- * page cannot be read. Asks the kernel for all of them first. */
+/* Brings all pages of [at, at + size) into memory by reading a byte of each. If they are many, asks
+ * the kernel for all of them first. Returns false if a page cannot be read. */
 bool rks_guarded_map_touch(const rks_guarded_map *map, const void *at, size_t size);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lock_file.c: flock, and the text that names the holder. Without locks the text alone decides:
- * the last one who wrote it has the file, so its size is fixed and one write replaces all of it. */
+ * lock_file.c: locks with flock, and writes the text that names the holder. If there are no locks,
+ * the text alone decides: the last writer has the file. So its size is fixed, and one write
+ * replaces all of it. */
 #include "base/lock_file.h"
 
 #include <errno.h>
@@ -28,9 +29,9 @@ struct rks_lock_file {
     int fd;
     char *path;
     bool locked;
-    char text[TEXT_SIZE]; /* newlines fill it up */
+    char text[TEXT_SIZE]; /* padded with newlines */
     uint32_t beat_ms;
-    bool beating; /* the thread runs, of process `owner` */
+    bool beating; /* process `owner` runs the thread */
     bool over;
     pid_t owner;
     pthread_t beats;
@@ -41,7 +42,7 @@ struct rks_lock_file {
 /* What a lock file says. */
 typedef struct lock_note {
     uint64_t job;          /* 0: none */
-    char holder[TEXT_SIZE]; /* "pid 123 on HOST"; empty: it does not say */
+    char holder[TEXT_SIZE]; /* "pid 123 on HOST"; empty if unknown */
 } lock_note;
 
 static const char *name_of(const rks_lock_wish *wish)
@@ -49,7 +50,8 @@ static const char *name_of(const rks_lock_wish *wish)
     return wish->name != NULL ? wish->name : wish->path;
 }
 
-/* The file may be any other process's, so nothing in it is believed but who to name. */
+/* Reads what the file says. Any process may have written it, so use it only to name a holder and a
+ * job. */
 static lock_note read_note(int fd)
 {
     lock_note note = {0};
@@ -85,7 +87,7 @@ static bool has_no_locks(int error)
     return error == ENOLCK || error == ENOSYS || error == EOPNOTSUPP;
 }
 
-/* Sets lock->locked, which stays false if the file system has no locks and need not have any. */
+/* Sets lock->locked; it stays false if the file system has no locks and the lock is optional. */
 static rks_status lock_now(const rks_lock_wish *wish, rks_lock_file *lock, rks_error *err)
 {
     int failed;
@@ -113,7 +115,7 @@ static bool is_current(const rks_lock_file *lock)
            opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
 }
 
-/* lock->fd stays -1 where the file was removed meanwhile. */
+/* Opens and locks the file. lock->fd stays -1 if the file was removed meanwhile. */
 static rks_status try_once(const rks_lock_wish *wish, rks_lock_file *lock, rks_error *err)
 {
     const int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
@@ -123,7 +125,7 @@ static rks_status try_once(const rks_lock_wish *wish, rks_lock_file *lock, rks_e
     if (!made && errno == EEXIST) {
         lock->fd = open(lock->path, flags & ~O_CREAT);
         if (lock->fd < 0 && errno == ENOENT)
-            return RKS_OK; /* removed meanwhile; whoever makes it also removes it */
+            return RKS_OK; /* removed meanwhile; its next holder removes it, too */
     }
     if (lock->fd < 0)
         return rks_fail_write(err, errno, name_of(wish), 0);
@@ -145,7 +147,7 @@ static rks_status sign(const rks_lock_wish *wish, rks_lock_file *lock, rks_error
         snprintf(job, sizeof(job), "job %" PRIx64 "\n", wish->job);
     int size = snprintf(text, sizeof(text), "%spid %ld on %s\n", job, (long)getpid(), host);
     if (!lock->locked || wish->job != 0) {
-        uint64_t mark = 0; /* ours, should another process be here at the same time */
+        uint64_t mark = 0; /* identifies us if another process is here at the same time */
         rks_status status = rks_random(&mark, sizeof(mark), err);
         if (status != RKS_OK)
             return status;
@@ -164,8 +166,8 @@ static rks_status sign(const rks_lock_wish *wish, rks_lock_file *lock, rks_error
     rks_status status =
         written_all ? RKS_OK
                     : rks_fail_write(err, errno == 0 ? ENOSPC : errno, name_of(wish), written);
-    /* Ranks on other nodes look for it by its name, which NFS shows them from here on. Where that
-     * fails, what is written later fails as well, and says what has become of it. */
+    /* Ranks on other nodes look for the file by name, which NFS shows them after this call. If it
+     * fails, later writes fail as well and report it. */
     rks_error why;
     if (status == RKS_OK && wish->job != 0)
         (void)rks_file_sync_directory_of(lock->path, &why);
@@ -178,7 +180,8 @@ static void warn(const rks_lock_wish *wish, const rks_lock_file *lock)
 {
     lock_note before = read_note(lock->fd);
     rks_text_clean(before.holder);
-    rks_log("%s: this file system has no locks, so nothing keeps a second process out: start none%s%s",
+    rks_log("%s: this file system has no locks, so nothing keeps a second process out; "
+            "do not start one%s%s",
             name_of(wish), before.holder[0] == '\0' ? "" : "; the last one was ", before.holder);
 }
 
@@ -191,7 +194,7 @@ static void *renew(void *user)
     while (!lock->over) {
         rks_cond_wait_ms(&lock->changed, &lock->mutex, lock->beat_ms);
         if (!lock->over)
-            futimens(lock->fd, NULL); /* if it fails the waiters give up, which they say */
+            futimens(lock->fd, NULL); /* if it fails, the waiters give up with a message */
     }
     pthread_mutex_unlock(&lock->mutex);
     return NULL;
@@ -217,7 +220,7 @@ static rks_status start_beats(rks_lock_file *lock, uint32_t beat_ms, rks_error *
 static void end_beats(rks_lock_file *lock)
 {
     if (!lock->beating || lock->owner != getpid())
-        return; /* a fork has no such thread */
+        return; /* a forked child does not have the thread */
     pthread_mutex_lock(&lock->mutex);
     lock->over = true;
     pthread_cond_signal(&lock->changed);
@@ -257,7 +260,8 @@ rks_status rks_lock_file_take(const rks_lock_wish *wish, rks_lock_file **lock, r
     for (int i = 0; status == RKS_OK && taken->fd < 0; i++)
         status = i < TRIES
                      ? try_once(wish, taken, err)
-                     : rks_fail(err, RKS_ERR_STATE, 0, "%s: others keep taking it", name_of(wish));
+                     : rks_fail(err, RKS_ERR_STATE, 0,
+                                "%s: other processes keep taking it; run again", name_of(wish));
     if (status == RKS_OK && !taken->locked && !wish->quiet)
         warn(wish, taken);
     if (status == RKS_OK)
@@ -296,7 +300,7 @@ rks_status rks_lock_file_check_job(const rks_lock_wish *wish, rks_error *err)
     rks_status status = rks_file_open(wish->path, &fd, NULL, err);
     if (status == RKS_ERR_NOT_FOUND)
         return rks_fail(err, RKS_ERR_STATE, EWOULDBLOCK,
-                        "%s: who held it has just ended; run again", name_of(wish));
+                        "%s: its holder has just ended; run again", name_of(wish));
     if (status != RKS_OK)
         return status;
     lock_note note = read_note(fd);
@@ -310,7 +314,7 @@ void rks_lock_file_release(rks_lock_file *lock)
         return;
     end_beats(lock);
     if (rks_lock_file_is_ours(lock))
-        unlink(lock->path); /* before the lock ends, so that nobody locks a file about to go */
+        unlink(lock->path); /* before the lock ends, so that nobody locks a doomed file */
     close(lock->fd);
     rks_free(lock->path);
     rks_free(lock);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * log.c: one write a line, so that lines of several ranks do not mix. */
+ * log.c: writes each line with one call, so that lines of several ranks do not mix. */
 #include "base/log.h"
 
 #include <stdarg.h>
@@ -28,10 +28,10 @@ static void write_log_line(const char *format, va_list arguments)
         return;
     used += (size_t)size < sizeof(line) - used - 1 ? (size_t)size : sizeof(line) - used - 2;
     line[used] = '\0';
-    rks_text_clean(line); /* a host's name, or what another rank says of itself */
+    rks_text_clean(line); /* it may hold a host's name or text of another rank */
     line[used++] = '\n';
     if (write(STDERR_FILENO, line, used) < 0)
-        return; /* nobody listens */
+        return; /* stderr is closed: nothing to do */
 }
 
 void rks_log(const char *format, ...)

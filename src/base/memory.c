@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * memory.c: malloc behind two counters. */
+ * memory.c: malloc with two counters: live allocations, and the countdown to a failure. */
 #include "base/memory.h"
 
 #include <stdarg.h>

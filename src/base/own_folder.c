@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * own_folder.c: by the address of a function. */
+ * own_folder.c: finds the library's file by the address of one of its functions. */
 #include "base/own_folder.h"
 
 #include <dlfcn.h>
@@ -10,7 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The program's own name would not do: found by PATH it has no folder. */
+/* dladdr may give the program's name without a folder (if PATH found it); then /proc/self/exe has
+ * it. */
 bool rks_own_folder(char folder[PATH_MAX], uid_t *owner)
 {
     struct stat file;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * own_folder.h: the folder of this library, or of the program that it is part of: what lies beside
- * it may be loaded, if somebody who could change the library as well has put it there. */
+ * own_folder.h: finds the folder of this library, or of the program that it is linked into. A file
+ * beside it may be loaded if whoever put it there could change the library as well. */
 #ifndef RKS_BASE_OWN_FOLDER_H
 #define RKS_BASE_OWN_FOLDER_H
 
@@ -9,10 +9,11 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* Without links and without a / at its end, and whose the library is; false: it is not known. */
+/* Finds the folder (an absolute path without symbolic links, without a / at its end) and the user
+ * who owns the library. Returns false if they are unknown. */
 bool rks_own_folder(char folder[PATH_MAX], uid_t *owner);
-/* Whether that is root's, this user's or `owner`'s: a folder further up may be anybody's, as /tmp
- * is. */
+/* Returns true if `path` exists and root, this user or `owner` owns it. A folder further up may
+ * belong to anybody, as /tmp does. */
 bool rks_belongs_to(uid_t owner, const char *path);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * pairs.c: American flag sort, from the highest digit down. */
+ * pairs.c: American flag sort (McIlroy, Bostic and McIlroy, 1993), from the highest digit down. */
 #include "base/pairs.h"
 
 #include <stdbool.h>
@@ -12,7 +12,7 @@ static bool is_less(const rks_pair *a, const rks_pair *b)
     return a->first != b->first ? a->first < b->first : a->second < b->second;
 }
 
-/* Sixteen digits of 8 bits, the first number's and then the second's. */
+/* Returns one of sixteen digits of 8 bits: those of `first`, then those of `second`. */
 static unsigned digit_of(const rks_pair *e, int digit)
 {
     uint64_t word = digit < 8 ? e->first >> (56 - 8 * digit) : e->second >> (120 - 8 * digit);
@@ -30,8 +30,8 @@ static void sort_small(rks_pair *entries, size_t count)
     }
 }
 
-/* In place, from the highest digit down: no second array, and at most DIGITS passes whatever the
- * hashes are. */
+/* Sorts in place from the highest digit down: no second array, and at most DIGITS passes whatever
+ * the numbers are. */
 static void sort_entries(rks_pair *entries, size_t count, int digit)
 {
     if (count <= SMALL || digit == DIGITS) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * pairs.h: sorting many pairs of numbers in place. */
+ * pairs.h: sorts many pairs of numbers in place. */
 #ifndef RKS_BASE_PAIRS_H
 #define RKS_BASE_PAIRS_H
 
@@ -12,8 +12,8 @@ typedef struct rks_pair {
     uint64_t second;
 } rks_pair;
 
-/* By `first`, then by `second`. No second array, and time that grows with the count alone, whatever
- * the numbers are. */
+/* Sorts by `first`, then by `second`. Uses no second array; the time grows with the count alone,
+ * whatever the numbers are. */
 void rks_pairs_sort(rks_pair *pairs, size_t count);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ranges.c: sorting and merging. */
+ * ranges.c: widens, sorts and merges ranges. */
 #include "base/ranges.h"
 
 #include <stdlib.h>

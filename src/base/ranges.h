@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ranges.h: parts of files that are wanted from the disk: sorted by place, neighbours merged. */
+ * ranges.h: sorts the parts of files that are wanted from the disk, and merges neighbours. */
 #ifndef RKS_BASE_RANGES_H
 #define RKS_BASE_RANGES_H
 
@@ -13,9 +13,9 @@ typedef struct rks_range {
     uint32_t file;
 } rks_range;
 
-/* Widens each range to whole pages (`page`: a power of two), sorts them by file and place, and
- * merges those that overlap or have at most `gap` bytes between them. Empty ranges go. In place;
- * returns how many are left. No byte is in two of them. */
+/* Widens each range to whole pages (`page` is a power of two), sorts them by file and place, and
+ * merges those that overlap or lie at most `gap` bytes apart. Drops empty ranges. Works in place
+ * and returns how many ranges remain; no byte is in two of them. */
 size_t rks_ranges_merge(rks_range *ranges, size_t count, uint64_t page, uint64_t gap);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * resident.c: a byte a piece, mincore(), RWF_NOWAIT and MADV_WILLNEED. */
+ * resident.c: keeps a byte of state a piece, and uses mincore(), RWF_NOWAIT and MADV_WILLNEED. */
 #include "base/resident.h"
 
 #include <errno.h>
@@ -19,27 +19,27 @@
 
 enum {
     UNKNOWN = 0,
-    LOOK_AGAIN = 64, /* reads of a piece that was not whole, before it is looked at again */
+    LOOK_AGAIN = 64, /* how many reads of an incomplete piece until it is checked again */
     WHOLE = 255,
-    STREAM_FIRST = 128 << 10, /* what is asked for behind bytes that are read in order */
+    STREAM_FIRST = 128 << 10, /* how much is read ahead of bytes that are read in order */
     STREAM_MOST = 8 << 20,
     STREAM_GAP = 64 << 10,
     PIECE_PAGES = RKS_RESIDENT_PIECE / 4096,
-    LOOK_AT_ONCE = 64 << 10, /* bytes of a file that are read to see whether they are in memory */
-    NOBODY = 65534, /* owners that a user namespace does not map */
+    LOOK_AT_ONCE = 64 << 10, /* bytes that one call reads to see whether they are in memory */
+    NOBODY = 65534, /* the owner shown for users that a user namespace does not map */
 };
 
 struct rks_resident {
     const rks_guarded_map *map;
     const char *path;
-    dev_t device; /* for files that are opened again */
+    dev_t device; /* to recognise the file when it is opened again */
     ino_t number;
-    uid_t user; /* mincore says the truth to this one; else (uid_t)-1 */
+    uid_t user; /* the user to whom mincore tells the truth; (uid_t)-1 for nobody */
     size_t page, pieces;
     atomic_size_t scanned;                                /* pieces [0, scanned) were whole */
     atomic_uint_least64_t stream_at, stream_end, stream_room; /* see rks_resident_follow */
-    _Atomic uint8_t *empty; /* a piece had no page in memory when it was first looked at */
-    _Atomic uint8_t state[]; /* UNKNOWN, WHOLE, or reads left until it is looked at again */
+    _Atomic uint8_t *empty; /* one a piece: no page of it was in memory at the first check */
+    _Atomic uint8_t state[]; /* one a piece: UNKNOWN, WHOLE, or reads left until the next check */
 };
 
 static bool may_ask(const struct stat *info, uid_t user, const char *path)
@@ -84,7 +84,7 @@ void rks_resident_close(rks_resident *resident)
     rks_free(resident);
 }
 
-/* The whole pages under [first, end) of the map; false: none. */
+/* Finds the whole pages under [first, end) of the map; false if there are none. */
 static bool pages_of(const rks_resident *resident, uint64_t first, uint64_t end, uint8_t **at,
                      size_t *size)
 {
@@ -109,7 +109,7 @@ void rks_resident_expect_random(const rks_resident *resident, uint64_t first, ui
 
 /* ---- looking ------------------------------------------------------------------------------ */
 
-/* The file again, if it is still there under its name; -1: not. */
+/* Opens the file again if it is still there under its name; otherwise returns -1. */
 static int open_again(const rks_resident *resident)
 {
     struct stat info;
@@ -134,16 +134,17 @@ static bool seen_by_mincore(const rks_resident *resident, uint8_t *at, size_t si
     return found == pages;
 }
 
-/* Blocks that this thread has read from disks: known to any user, unlike the figures of /proc. */
+/* Returns the blocks that this thread has read from disks. Any user may read this figure, unlike
+ * those of /proc. */
 static long blocks_read(void)
 {
     struct rusage usage;
     return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_inblock : 0;
 }
 
-/* Bytes that are missing end it. The system may start to read all that one call asked for, so a call
- * asks for little. If they come before the call has returned, this thread has read from the disk. All
- * pages are read into one. */
+/* Reads all pages into one buffer, and stops at the first page that is missing. The system may
+ * start to read all that a call asked for, so each call asks for little. If missing pages arrive
+ * before the call returns, the count of blocks read shows it. */
 static bool seen_by_reading(const rks_resident *resident, uint64_t first, size_t size)
 {
     uint8_t page[4096];
@@ -260,7 +261,7 @@ bool rks_resident_bytes(const rks_resident *resident, uint64_t *bytes)
 void rks_resident_drop(rks_resident *resident)
 {
     int fd = open_again(resident);
-    /* Pages in this process's own tables would stay. */
+    /* Unmap them here first: pages in this process's own tables would stay. */
     madvise((void *)(uintptr_t)resident->map->bytes, resident->map->size, MADV_DONTNEED);
     if (fd >= 0) {
         posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
@@ -279,7 +280,7 @@ void rks_resident_ask(const rks_resident *resident, uint64_t first, uint64_t end
         madvise(at, size, MADV_WILLNEED);
 }
 
-/* sendfile() to /dev/null reads without a copy. */
+/* Uses sendfile() to /dev/null, which reads without a copy. */
 bool rks_resident_stream_to(rks_resident_stream *stream, const rks_resident *resident,
                             uint64_t first, uint64_t end, const atomic_bool *stop)
 {
@@ -312,7 +313,7 @@ void rks_resident_stream_end(rks_resident_stream *stream)
     *stream = (rks_resident_stream){0};
 }
 
-/* Before pages are asked for: those that are in memory now were there already. */
+/* Checks pieces before pages are requested: those in memory now were there already. */
 static void look_before(rks_resident *resident, uint64_t first, uint64_t end)
 {
     for (uint64_t piece = first / RKS_RESIDENT_PIECE;
@@ -341,7 +342,8 @@ void rks_resident_leave(rks_resident *resident, uint64_t first, uint64_t end)
         close(fd);
 }
 
-/* Several readers of one shard mix up each other's streams; then only what is read is asked for. */
+/* If several readers share a shard, they disturb each other's streams; then only what they read is
+ * requested. */
 uint64_t rks_resident_follow(rks_resident *resident, uint64_t first, uint64_t end)
 {
     uint64_t at = atomic_exchange_explicit(&resident->stream_at, end, memory_order_relaxed);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * scratch.c: see scratch.h. */
+ * scratch.c: takes memory, or maps an unnamed file. */
 #include "base/scratch.h"
 
 #include <stdatomic.h>
@@ -21,7 +21,8 @@ void rks_scratch_memory_max(uint64_t bytes)
     atomic_store(&memory_max, bytes);
 }
 
-/* A file has all its blocks from the start: a full disk is found here, not in whoever writes. */
+/* Maps a file that has all its blocks from the start: a full disk fails here, not at a later
+ * write. */
 static bool take_file(const char *directory, rks_scratch *scratch)
 {
     bool is_memory = false;

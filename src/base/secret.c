@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * secret.c: libsodium behind a few calls. */
+ * secret.c: wraps libsodium. */
 #include "base/secret.h"
 
 #include <errno.h>
@@ -42,7 +42,7 @@ rks_status rks_key_agree(const uint8_t private_key[RKS_KEY_SIZE],
 {
     if (crypto_scalarmult(shared, private_key, public_key) == 0)
         return RKS_OK;
-    return rks_fail(err, RKS_ERR_PEER, 0, "a public key that is none");
+    return rks_fail(err, RKS_ERR_PEER, 0, "the peer's public key is not valid");
 }
 
 static void put_nonce(uint64_t number, uint8_t nonce[crypto_aead_chacha20poly1305_IETF_NPUBBYTES])
@@ -51,7 +51,7 @@ static void put_nonce(uint64_t number, uint8_t nonce[crypto_aead_chacha20poly130
     rks_store_u64(nonce + 4, number);
 }
 
-/* Poly1305 with a key that is used once: the first block of ChaCha20, as in ChaCha20-Poly1305. */
+/* Poly1305 with a one-time key: the first block of ChaCha20, as in ChaCha20-Poly1305. */
 void rks_authenticate(const uint8_t key[RKS_KEY_SIZE], uint64_t number, const struct iovec *parts,
                       size_t count, uint8_t tag[RKS_TAG_BYTES])
 {
@@ -102,7 +102,7 @@ void rks_wipe(void *bytes, size_t size)
 
 rks_status rks_secret_read(const char *path, uint8_t secret[RKS_SECRET_SIZE], rks_error *err)
 {
-    /* O_NONBLOCK: a FIFO in its place must not block the open. */
+    /* O_NONBLOCK: opening a FIFO must not block. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return rks_fail_errno(err, errno, "secret file %s", path);

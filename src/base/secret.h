@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * secret.h: random bytes, keyed hashes and comparison in constant time. The only file that
- * includes sodium.h is secret.c. */
+ * secret.h: random bytes, keyed hashes, key agreement, encryption and comparison in constant time.
+ * Only secret.c includes sodium.h. */
 #ifndef RKS_BASE_SECRET_H
 #define RKS_BASE_SECRET_H
 
@@ -11,36 +11,41 @@
 
 enum { RKS_SECRET_SIZE = 32, RKS_NONCE_SIZE = 32, RKS_PROOF_SIZE = 32, RKS_KEY_SIZE = 32 };
 
+/* Fills `bytes` with random bytes from the system. */
 rks_status rks_random(void *bytes, size_t size, rks_error *err);
-/* Keyed BLAKE2b of `bytes`. */
+/* Computes the keyed BLAKE2b hash of `bytes`. */
 void rks_keyed_hash(const uint8_t secret[RKS_SECRET_SIZE], const void *bytes, size_t size,
                     uint8_t proof[RKS_PROOF_SIZE]);
-/* An X25519 key and its public half. */
+/* Draws an X25519 private key and computes its public key. */
 rks_status rks_key_pair(uint8_t private_key[RKS_KEY_SIZE], uint8_t public_key[RKS_KEY_SIZE],
                         rks_error *err);
-/* What the owners of two keys can compute, and nobody else; equal on both sides. RKS_ERR_PEER for a
- * public key that is none. */
+/* Computes the X25519 shared key, which is equal on both sides and which only the owners of the two
+ * private keys can compute. RKS_ERR_PEER if the public key is not valid. */
 rks_status rks_key_agree(const uint8_t private_key[RKS_KEY_SIZE],
                          const uint8_t public_key[RKS_KEY_SIZE], uint8_t shared[RKS_KEY_SIZE],
                          rks_error *err);
-/* Tags of records, by a key and the record's number, which must not be used twice. */
+/* Computes a record's tag from a key and the record's number. Never use a number twice with one
+ * key. */
 enum { RKS_TAG_BYTES = 16 };
 void rks_authenticate(const uint8_t key[RKS_KEY_SIZE], uint64_t number, const struct iovec *parts,
                       size_t count, uint8_t tag[RKS_TAG_BYTES]);
 bool rks_tag_equal(const uint8_t a[RKS_TAG_BYTES], const uint8_t b[RKS_TAG_BYTES]);
-/* The same, and `bytes` encrypted in place; `head` is authenticated only. */
+/* Encrypts `bytes` in place (ChaCha20-Poly1305) and computes the tag. `head` is authenticated but
+ * not encrypted. */
 void rks_encrypt(const uint8_t key[RKS_KEY_SIZE], uint64_t number, const void *head,
                  size_t head_size, uint8_t *bytes, size_t size, uint8_t tag[RKS_TAG_BYTES]);
-/* False: the tag is wrong, and the bytes are worth nothing. */
+/* Decrypts `bytes` in place. Returns false if the tag is wrong; do not use the bytes then. */
 bool rks_decrypt(const uint8_t key[RKS_KEY_SIZE], uint64_t number, const void *head,
                  size_t head_size, uint8_t *bytes, size_t size, const uint8_t tag[RKS_TAG_BYTES]);
+/* Compares in constant time. */
 bool rks_proof_equal(const uint8_t a[RKS_PROOF_SIZE], const uint8_t b[RKS_PROOF_SIZE]);
+/* Zeroes secrets; the compiler cannot remove this call. */
 void rks_wipe(void *bytes, size_t size);
-/* The first 32 bytes of a regular file of this user that nobody else may read (mode 0600 or less).
- */
+/* Reads the first 32 bytes of a regular file that this user owns and nobody else may access (mode
+ * 0600 or less). */
 rks_status rks_secret_read(const char *path, uint8_t secret[RKS_SECRET_SIZE], rks_error *err);
 
-/* libsodium's version. Static. */
+/* Returns libsodium's version, a static string. */
 const char *rks_secret_library(void);
 
 #endif

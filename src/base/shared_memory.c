@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * shared_memory.c: memory that the ranks of a node share by descriptor: a memfd, or a file without
- * a name. Neither leaves anything behind, however the processes end.
+ * a name. Neither remains after the processes end, however they end.
  *
- * All pages are allocated at once, so that a full disk or an exhausted memory is an error here and
- * not a SIGBUS in whoever writes to the map. A memfd can't change its size from then on. */
+ * All pages are allocated at once: a full disk or exhausted memory is an error here, not a SIGBUS
+ * in whoever writes to the map. A memfd cannot change its size after that. */
 #include "base/shared_memory.h"
 
 #include <errno.h>
@@ -89,7 +89,8 @@ rks_status rks_shared_grow(const char *what, int fd, uint64_t at, uint64_t bytes
     return bytes == 0 ? RKS_OK : fill_stretch(fd, at, bytes, what, "memory", err);
 }
 
-/* Not every file system has O_TMPFILE. -1 with errno set, or with 0: no memory. */
+/* Opens an unnamed file; not every file system has O_TMPFILE. Returns -1 with errno set, or with
+ * errno 0 if memory is short. */
 static int open_unnamed(const char *directory, rks_error *err)
 {
     int fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -129,7 +130,7 @@ rks_status rks_shared_file(const char *what, uint64_t bytes, const char *directo
     return fill_file(what, bytes, directory, made, fd, err);
 }
 
-/* In the first directory for temporary files that is a disk of this node. */
+/* Makes a file in the first temporary directory that is a disk of this node. */
 static rks_status temporary_file(const char *what, uint64_t bytes, uint64_t available, int *fd,
                                  rks_error *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stream.c: the advice for a file that is read in order, piece by piece. */
+ * stream.c: gives the kernel advice for a file that is read in order, piece by piece. */
 #include "base/stream.h"
 
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "base/resident.h"
 
-/* Pieces: looked at further ahead than the system's own read-ahead goes, as a rule. */
+/* In pieces. LOOK is larger than the system's own read-ahead usually is. */
 enum { PIECE = RKS_RESIDENT_PIECE, AHEAD = 8, LOOK = 32, MOST_PAGES = PIECE / 4096 };
 
 void rks_stream_begin(rks_stream *stream, const char *path, uint64_t size)
@@ -20,7 +20,7 @@ void rks_stream_begin(rks_stream *stream, const char *path, uint64_t size)
     *stream = (rks_stream){.fd = -1};
     if (rks_file_open(path, &stream->fd, &there, NULL) != RKS_OK)
         return;
-    stream->size = size = size < there ? size : there; /* what a manifest says is not believed */
+    stream->size = size = size < there ? size : there; /* the manifest's size is not trusted */
     if (rks_resident_may_ask(stream->fd, path))
         stream->there = rks_alloc((size_t)(size / PIECE / 8 + 1), 1, NULL);
     if (stream->there == NULL) {
@@ -38,12 +38,12 @@ static bool some_are_there(const rks_stream *stream, uint64_t at, size_t size)
     void *map = mmap(NULL, size, PROT_READ, MAP_SHARED, stream->fd, (off_t)at);
     if (map == MAP_FAILED)
         return true;
-    bool told = mincore(map, size, there) == 0;
+    bool answered = mincore(map, size, there) == 0;
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    for (size_t i = 0; told && i < (size + page - 1) / page && !found; i++)
+    for (size_t i = 0; answered && i < (size + page - 1) / page && !found; i++)
         found = there[i] & 1;
     munmap(map, size);
-    return !told || found;
+    return !answered || found;
 }
 
 static size_t piece_size(const rks_stream *stream, uint64_t at)
@@ -51,7 +51,7 @@ static size_t piece_size(const rks_stream *stream, uint64_t at)
     return stream->size - at < PIECE ? (size_t)(stream->size - at) : PIECE;
 }
 
-/* Neighbours in one call: what the system keeps as one unit may be larger than a piece. */
+/* Drops neighbours in one call: the system's own units may be larger than a piece. */
 static void drop_behind(rks_stream *stream, uint64_t until)
 {
     uint64_t first = stream->left;

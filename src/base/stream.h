@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stream.h: a large file that is read once or twice from its beginning to its end, and then not
- * again. It is asked for 8 MiB ahead. Pieces of which nothing was in the system's cache before
- * leave it again: at the end, or, if the file is large beside the memory, right behind the reader. So
- * reading it pushes out nobody else's pages. One user. */
+ * stream.h: reads a large file once or twice from start to end, without displacing other pages. The
+ * file is requested 8 MiB ahead. Pieces of which nothing was in the system's cache before are
+ * dropped from it again: at the end, or right behind the reader if the file is large compared with
+ * the memory. One thread at a time. */
 #ifndef RKS_BASE_STREAM_H
 #define RKS_BASE_STREAM_H
 
@@ -11,20 +11,20 @@
 #include <stdint.h>
 
 typedef struct rks_stream {
-    int fd;         /* -1: nothing is done */
-    uint8_t *there; /* a bit a piece: a page of it was in memory */
+    int fd;         /* -1: all calls do nothing */
+    uint8_t *there; /* one bit a piece: some page of it was in memory */
     uint64_t size, looked, asked, left;
     bool large;
 } rks_stream;
 
-/* A file that cannot be opened, or of which this process may not know what is in memory, is left to
- * the system. */
+/* Starts a stream. If the file cannot be opened, or this process cannot see what is in memory, does
+ * nothing and leaves the file to the system. */
 void rks_stream_begin(rks_stream *stream, const char *path, uint64_t size);
-/* Before bytes at `offset` are read; offsets ascend. */
+/* Call it before you read the bytes at `offset`; offsets must ascend. */
 void rks_stream_reach(rks_stream *stream, uint64_t offset);
-/* Looks at all of the file now: for one that is read in order through a map. */
+/* Checks the whole file now: for a file that is read in order through a map. */
 void rks_stream_look(rks_stream *stream);
-/* No more is read, and the file is not mapped by this process any more. */
+/* Ends the stream. Nothing more is read, and this process no longer maps the file. */
 void rks_stream_end(rks_stream *stream);
 
 #endif

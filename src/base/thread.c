@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * thread.c: a thread has its maker's mask from its first instruction on. */
+ * thread.c: blocks signals before the start, so that the new thread inherits the mask. */
 #include "base/thread.h"
 
 #include <signal.h>

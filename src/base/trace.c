@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * trace.c: a ring a thread; the oldest spans make room for new ones, and are counted. The rings of
- * threads that have ended are taken over by new threads, so that memory follows the most threads at
- * once. A ring's mutex is its thread's alone, but for a drain. */
+ * trace.c: keeps one ring of spans for each thread. New spans replace the oldest, which are
+ * counted. A new thread takes over the ring of a thread that has ended, so memory follows the most
+ * threads at once. A ring's mutex is free except while a drain reads it. */
 #include "base/trace.h"
 
 #include <string.h>
@@ -12,11 +12,11 @@
 
 typedef struct ring {
     struct ring *next; /* guarded by list_mutex */
-    bool taken;        /* by a living thread; guarded by list_mutex */
+    bool taken;        /* a living thread uses it; guarded by list_mutex */
     pthread_mutex_t mutex;
     /* guarded by mutex */
     uint32_t thread;
-    uint64_t count; /* added since the last drain; the last `room` of them are there */
+    uint64_t count; /* added since the last drain; the ring holds the last `room` of them */
     uint32_t room;
     rks_trace_event events[];
 } ring;
@@ -33,7 +33,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
 static bool key_made;
 
-/* The thread has ended. */
+/* Frees the ring when its thread ends. */
 static void give_back(void *mine)
 {
     pthread_mutex_lock(&list_mutex);
@@ -118,7 +118,7 @@ rks_status rks_trace_start(uint32_t events_a_thread, rks_error *err)
                         RKS_TRACE_EVENTS_MAX);
     pthread_mutex_lock(&list_mutex);
     if (room_wanted == 0)
-        room_wanted = room; /* rings keep the size they have */
+        room_wanted = room; /* existing rings keep their size */
     pthread_mutex_unlock(&list_mutex);
     atomic_store(&rks_trace_on, true);
     return RKS_OK;
@@ -129,7 +129,7 @@ void rks_trace_stop(void)
     atomic_store(&rks_trace_on, false);
 }
 
-/* Moves a ring's spans to `events` (room for all), oldest first; how many. */
+/* Moves a ring's spans to `events`, which has room for all, oldest first. Returns how many. */
 static size_t empty_ring(ring *one, rks_trace_event *events, uint64_t *dropped)
 {
     pthread_mutex_lock(&one->mutex);

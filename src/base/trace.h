@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * trace.h: what a process did when: spans in a ring a thread, for rks_trace_drain. Off, it costs a
- * load and a branch. Any thread.
+ * trace.h: records what a process did and when: spans, in one ring for each thread, which
+ * rks_trace_drain reads. When tracing is off, a span costs a load and a branch. Any thread may call
+ * this.
  *
- *     uint64_t begun = rks_trace_begin();          0 where tracing is off
+ *     uint64_t begun = rks_trace_begin();          0 if tracing is off
  *     ...
  *     rks_trace_end(begun, RKS_TRACE_FETCH, owner, samples, bytes); */
 #ifndef RKS_BASE_TRACE_H
@@ -24,7 +25,7 @@ static inline uint64_t rks_trace_begin(void)
     return __builtin_expect(on, false) ? rks_now_ns() : 0;
 }
 
-/* A span that began before tracing did is left out. */
+/* Ends a span. Drops a span that began before tracing did. */
 static inline void rks_trace_end(uint64_t begun, rks_trace_kind kind, int64_t peer,
                                  uint64_t samples, uint64_t bytes)
 {

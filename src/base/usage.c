@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * usage.c: a counter and its peak for each kind of memory; what the kernel says of the process. */
+ * usage.c: a counter and its peak for each kind of memory, and the kernel's figure for the
+ * process. */
 #include "base/usage.h"
 
 #include <inttypes.h>
@@ -36,7 +37,7 @@ void rks_usage_sub(enum rks_memory_kind kind, uint64_t bytes)
     atomic_fetch_sub_explicit(&counters[kind].current, bytes, memory_order_relaxed);
 }
 
-/* 0 where /proc is not to be had. */
+/* Reads VmRSS and VmHWM; leaves 0 if /proc is not available. */
 static void read_resident(rks_memory_figure *figure)
 {
     char line[128];

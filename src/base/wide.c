@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * wide.c: asks by the instruction itself. A compiler's built-in function for this needs a run-time
- * library that not every compiler brings: a wheel built by zig would not link. */
+ * wide.c: executes CPUID itself. The compilers' built-in function needs a run-time library that not
+ * every compiler has: a wheel built with zig would not link. */
 #include "base/wide.h"
 
 #ifdef __x86_64__
@@ -29,7 +29,7 @@ static bool has(int what)
     static atomic_int known;
     int answer = atomic_load_explicit(&known, memory_order_relaxed);
     if (answer == 0) {
-        answer = ask_processor(); /* two threads may ask at once, and get the same answer */
+        answer = ask_processor(); /* two threads may ask at once; they get the same answer */
         atomic_store_explicit(&known, answer, memory_order_relaxed);
     }
     return (answer & what) != 0;
