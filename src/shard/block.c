@@ -6,7 +6,7 @@
  *
  *   offset  size  field
  *        0     4  magic "RKSB"
- *        4     2  version, 2; in shards of earlier releases, and parts that they began, 1
+ *        4     2  version, 2; 1 in shards of earlier releases and parts that they began
  *        6     2  codec, 0: none
  *        8     4  flags, 0
  *       12     4  count of records
@@ -18,24 +18,23 @@
  *       56     8  XXH3-64 of bytes 0 to 55
  *       64     n  records, then zeros
  *
- * A value lies 16 bytes into a page, so records, which begin at multiples of 8 in the block, do so
- * in the file. A record is a sample:
+ * A value lies 16 bytes into a page. So records, which start at multiples of 8 in the block, do so
+ * in the file, too. A record is one sample:
  *
  *   offset  size  field
  *        0     4  size p of the payload, never 0
  *        4     4  length
  *        8     8  check: XXH3-64 of {XXH3-64 of the payload (8), shard id (16), row in the
  *                 shard (8), XXH3-64 of the key (8), length (4), payload size (4)}
- *       16     2  size k of the key; 0: derived
- *       18     2  flags; bit 0: the payload begins at a multiple of 64 in the file
+ *       16     2  size k of the key; 0 if derived
+ *       18     2  flags; bit 0: the payload starts at a multiple of 64 in the file
  *       20     4  source row, counted from the unit's first
  *       24     p  payload (record.c)
  *     24+p     k  key
  *                 zeros up to a multiple of 8
  *
- * Between two records lie as many zero words of 8 bytes as the alignment of the next payload asks
- * for. Since p is not 0, whatever begins with four zero bytes is no record.
- */
+ * Zero words of 8 bytes between two records align the next payload. Since p is never 0, four zero
+ * bytes never start a record. */
 #include "shard/block.h"
 
 #include <inttypes.h>
@@ -264,7 +263,7 @@ bool rks_locators_put(uint8_t *segment, const uint64_t *offsets, uint64_t rows)
     uint8_t *deltas = segment + bases * 8;
     for (uint64_t first = 0; first < rows; first += RKS_LOCATOR_GROUP) {
         uint64_t end = rows - first < RKS_LOCATOR_GROUP ? rows : first + RKS_LOCATOR_GROUP;
-        uint64_t base = UINT64_MAX; /* a resumed shard reuses pages: not always the first row's */
+        uint64_t base = UINT64_MAX; /* not always the first row's: a resumed shard reuses pages */
         for (uint64_t row = first; row < end; row++)
             base = offsets[row] < base ? offsets[row] : base;
         rks_store_u64(segment + first / RKS_LOCATOR_GROUP * 8, base);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * committer.c: the writing thread of a shard.
+ * committer.c: the thread that writes a shard.
  *
- * Commits each 16 MiB, and 2 s after the last if something waits. LMDB copies what is put into memory
- * of its own until then: more would not stay in the processor's cache until it is written, and would
- * all be written behind the last sample. The queue holds at most 64 MiB, or one block that is larger,
- * so the caller goes on filling blocks through a whole commit.
- */
+ * It commits after each 16 MiB, and 2 s after the last commit if something waits. LMDB copies what
+ * is put into its own memory until the commit: more than that would not stay in the processor's
+ * cache until it is written, and would all be written after the last sample. The queue holds at
+ * most 64 MiB, or one larger block, so the caller can fill blocks during a whole commit. */
 #include "shard/committer.h"
 
 #include <endian.h>
@@ -21,7 +20,7 @@
 
 enum { COMMIT_BYTES = 16 << 20, COMMIT_MS = 2000, QUEUE_BYTES = 64 << 20, SPARE_MAX = 64 };
 
-/* In front of each buffer, which keeps the 64 bytes' alignment of what follows. */
+/* Lies before each buffer and keeps the buffer aligned to 64 bytes. */
 typedef struct buffer_head {
     struct buffer_head *next;
     size_t room;
@@ -39,7 +38,7 @@ typedef struct job {
 } job;
 
 struct rks_committer {
-    rks_lmdb *env; /* the thread's only */
+    rks_lmdb *env; /* only the thread uses it */
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
@@ -48,8 +47,8 @@ struct rks_committer {
     job **last;
     buffer_head *spare;
     size_t spare_count;
-    uint64_t queued; /* bytes of blocks that the thread has and has not yet put */
-    bool busy;       /* the thread holds a job or a transaction */
+    uint64_t queued; /* bytes of the blocks that are not put yet */
+    bool busy;       /* the thread has a job or a transaction */
     bool flush;
     bool end;
     rks_status status;
@@ -111,7 +110,8 @@ static job *take_job(rks_committer *committer)
     return work;
 }
 
-/* Under the mutex, which is let go meanwhile. After a failure jobs are only thrown away. */
+/* Does a job. The caller holds the mutex; this releases it meanwhile. After a failure it only drops
+ * jobs. */
 static void do_job(rks_committer *committer, job *work, bool commit)
 {
     rks_error err = {0};
@@ -158,7 +158,7 @@ static void *run_commits(void *argument)
         uint64_t wait = open && age < COMMIT_MS ? COMMIT_MS - age : COMMIT_MS;
         rks_cond_wait_ms(&committer->changed, &committer->mutex, wait);
         if (!open)
-            committed = rks_now_ms(); /* the 2 s count from the first put after a rest */
+            committed = rks_now_ms(); /* the 2 s start at the first put after a rest */
     }
     pthread_mutex_unlock(&committer->mutex);
     return NULL;

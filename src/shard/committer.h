@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * committer.h: a thread that puts finished blocks and unit records into LMDB and commits, while the
- * caller fills the next block. It alone uses the environment between create and free. */
+ * committer.h: a thread that puts finished blocks and unit records into LMDB and commits them,
+ * while the caller fills the next block. Between create and free only this thread uses the
+ * environment. */
 #ifndef RKS_SHARD_COMMITTER_H
 #define RKS_SHARD_COMMITTER_H
 
@@ -11,22 +12,22 @@
 typedef struct rks_committer rks_committer;
 
 rks_status rks_committer_create(rks_lmdb *env, rks_committer **committer, rks_error *err);
-/* Commits what is queued, unless it failed before. NULL is accepted. */
+/* Commits what is queued, unless something failed before; ends the thread. NULL is accepted. */
 void rks_committer_free(rks_committer *committer);
 
-/* A buffer of at least `room` bytes; waits while too much is queued. Give it to
- * rks_committer_put or rks_committer_drop. Returns what the thread failed with, if it did. */
+/* Takes a buffer of at least `room` bytes; waits while too much is queued. Pass it to
+ * rks_committer_put or rks_committer_drop. If the thread has failed, returns its error. */
 rks_status rks_committer_buffer(rks_committer *committer, size_t room, uint8_t **buffer,
                                 rks_error *err);
-/* NULL is accepted. */
+/* Returns an unused buffer. NULL is accepted. */
 void rks_committer_drop(rks_committer *committer, uint8_t *buffer);
 
-/* One transaction takes both: a block of `size` bytes in a buffer (NULL: none), and a unit's
- * record (size 0: none), which is copied. The buffer is the committer's in any case. */
+/* Queues a block of `size` bytes (NULL: none) and a unit's record (empty: none), which is copied.
+ * One transaction takes both. The committer owns the buffer afterwards, also if this fails. */
 rks_status rks_committer_put(rks_committer *committer, uint64_t block_number, uint8_t *block,
                              size_t size, uint64_t unit_position, const rks_buffer *unit,
                              rks_error *err);
-/* Waits until all is committed. */
+/* Waits until all is committed; returns the thread's error if it failed. */
 rks_status rks_committer_flush(rks_committer *committer, rks_error *err);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * json_parse.c: JSON as our own writers print it, parsed in a third of jansson's time. A dataset of
- * thousands of shards has as many manifests, and their parsing was most of what opening it took.
+ * json_parse.c: parses JSON as our own writers print it, in a third of jansson's time. A dataset of
+ * thousands of shards has as many manifests, and parsing them took most of the time to open it.
  *
- * Only plain text is taken: ASCII strings without escapes, whole numbers of at most 18 digits, few
- * levels. jansson parses everything else, and says what is wrong with it, so that both accept the
+ * This parser accepts only plain text: ASCII strings without escapes, whole numbers of at most 18
+ * digits, few levels. jansson parses everything else and reports its errors, so both accept the
  * same texts and make the same values of them. */
 #include "shard/json_parse.h"
 
@@ -25,7 +25,7 @@ static void skip_space(cursor *c)
         c->at++;
 }
 
-/* The character that comes next, behind spaces; '\0': none. */
+/* Skips spaces and returns the next character; '\0' at the end. */
 static char peek(cursor *c)
 {
     skip_space(c);
@@ -39,7 +39,7 @@ static bool plain_sign(cursor *c, char wanted)
     return is;
 }
 
-/* What stands between two quotes. */
+/* Reads a string in quotes. */
 static bool plain_quoted(cursor *c, const char **text, size_t *size)
 {
     if (!plain_sign(c, '"'))
@@ -81,7 +81,7 @@ static json_t *plain_word(cursor *c, const char *word, json_t *value)
     if ((size_t)(c->end - c->at) < size || memcmp(c->at, word, size) != 0)
         return NULL;
     c->at += size;
-    return value; /* these three are never freed */
+    return value; /* true, false and null are never freed */
 }
 
 static bool plain_items(cursor *c, json_t *array)
@@ -107,7 +107,7 @@ static bool plain_member(cursor *c, json_t *object)
     name[size] = '\0';
     json_t *value = plain_value(c);
     return value != NULL && json_object_set_new_nocheck(object, name, value) == 0 &&
-           json_object_size(object) > before; /* else the name was there */
+           json_object_size(object) > before; /* otherwise the name was a duplicate */
 }
 
 static bool plain_members(cursor *c, json_t *object)
@@ -134,7 +134,7 @@ static json_t *plain_container(cursor *c)
     return good ? made : NULL;
 }
 
-/* NULL: not plain, or no memory. */
+/* Returns NULL if the value is not plain or memory is short. */
 static json_t *plain_value(cursor *c)
 {
     switch (peek(c)) {

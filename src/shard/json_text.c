@@ -2,10 +2,9 @@
  *
  * json_text.c: canonical JSON with its own digest.
  *
- * The text ends with these 46 bytes, so the digest is found without parsing:
+ * The text ends with these 46 bytes, so that the digest can be found without parsing:
  *
- *   ,"digest":"0123456789abcdef0123456789abcdef"}\n
- */
+ *   ,"digest":"0123456789abcdef0123456789abcdef"}\n */
 #include "shard/json_text.h"
 
 #include <inttypes.h>

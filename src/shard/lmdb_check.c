@@ -4,15 +4,14 @@
  *
  *   page       pgno (8)  pad (2)  flags (2)  lower (2)  upper (2)  ...
  *              a tree page: offsets of its nodes (2 each) up to lower, nodes from upper on
- *              an overflow page: in place of lower and upper the number of its pages (4)
+ *              an overflow page: the number of its pages (4) instead of lower and upper
  *   node       size, low half (2), high half (2)  flags (2)  key size (2)  key  data
- *              of a branch page: the first three are the child's page number
+ *              in a branch page the first three are the child's page number
  *   database   pad (4)  flags (2)  depth (2)  branch, leaf, overflow pages, entries, root (8 each)
  *   meta page  page header (16)  magic (4)  version (4)  address (8)  map size (8)
  *              database of free pages (48)  main database (48)  last page (8)  transaction (8)
  *
- * Free pages are entries {transaction: count, page numbers, falling}.
- */
+ * Free pages are entries {transaction: count, page numbers in falling order}. */
 #include "shard/lmdb_check.h"
 
 #include <errno.h>
@@ -49,19 +48,18 @@ enum {
 
 static const uint32_t META_MAGIC = 0xbeefc0de;
 static const uint64_t NO_PAGE = UINT64_MAX;
-/* LMDB does not write free pages at the end; a last page further out than this is no mistake of
- * its own. */
+/* LMDB does not write free pages at the file's end. A last page further out than this is damage. */
 static const uint64_t UNWRITTEN_MOST = UINT64_C(1) << 20;
 
 typedef struct tree {
-    const char *name; /* NULL: the database of free pages */
+    const char *name; /* NULL for the database of free pages */
     bool main;
     unsigned depth;
     uint64_t branches, leaves, overflows, entries, root;
 } tree;
 
 typedef struct bytes_view {
-    const uint8_t *data; /* NULL: no bound */
+    const uint8_t *data; /* NULL if there is no bound */
     size_t size;
 } bytes_view;
 
@@ -74,19 +72,19 @@ typedef struct check {
     uint64_t last_page;
     uint64_t transaction;
     uint32_t page_size;
-    uint8_t *used; /* a bit a page */
-    tree counted;  /* of the tree being walked */
+    uint8_t *used; /* one bit a page */
+    tree counted;  /* counts of the tree that is being walked */
     rks_error *err;
 } check;
 
 typedef struct node {
-    uint64_t size; /* of the data; of a branch: its child's page */
+    uint64_t size; /* of the data; in a branch: its child's page */
     uint16_t flags;
     bytes_view key;
     uint64_t at; /* of the data, in the page */
 } node;
 
-/* One level of a walk. The page lies behind it. */
+/* One level of a walk; `page` is its page. */
 typedef struct level {
     uint64_t number;
     size_t count;
@@ -125,7 +123,7 @@ static rks_status read_tree_page(check *c, uint64_t number, bool leaf, level *in
     unsigned lower = rks_load_u16(into->page + 12), upper = rks_load_u16(into->page + 14);
     if (rks_load_u64(into->page) != number ||
         rks_load_u16(into->page + 10) != (leaf ? PAGE_LEAF : PAGE_BRANCH))
-        return damaged(c, number, leaf ? "is no leaf of a tree" : "is no branch of a tree");
+        return damaged(c, number, leaf ? "is not a leaf of a tree" : "is not a branch of a tree");
     if (lower < PAGE_HEADER || lower % 2 != 0 || upper < lower || upper > c->page_size)
         return damaged(c, number, "its bounds are wrong");
     into->number = number;
@@ -140,7 +138,7 @@ static int by_offset(const void *a, const void *b)
     return (int)*(const uint16_t *)a - (int)*(const uint16_t *)b;
 }
 
-/* Bytes that a node takes, or 0 where it does not fit the page. */
+/* Returns the bytes that a node takes; 0 if it does not fit into the page. */
 static size_t node_extent(const check *c, const level *at, unsigned offset, bool leaf)
 {
     if (offset % 2 != 0 || offset + NODE_HEADER > c->page_size)
@@ -155,7 +153,8 @@ static size_t node_extent(const check *c, const level *at, unsigned offset, bool
     return size > c->page_size - offset ? 0 : size;
 }
 
-/* The nodes lie side by side from `upper` to the page's end: LMDB moves them about by that. */
+/* Checks that the nodes lie side by side from `upper` to the page's end: LMDB relies on that when
+ * it moves them. */
 static rks_status check_nodes(check *c, const level *at, bool leaf)
 {
     uint16_t offsets[PAGE_MOST / 2];
@@ -205,7 +204,7 @@ static bool key_fits(const tree *db, bytes_view key, bytes_view from, bytes_view
            (below.data == NULL || compare_keys(db, key, below) < 0);
 }
 
-/* Where the data of a leaf's node lies in the file. */
+/* Finds where the data of a leaf's node lies in the file. */
 static rks_status find_data(check *c, const level *at, const node *entry, uint64_t *offset)
 {
     uint8_t header[PAGE_HEADER];
@@ -218,14 +217,14 @@ static rks_status find_data(check *c, const level *at, const node *entry, uint64
     if (status != RKS_OK)
         return status;
     if ((first + pages) * c->page_size > c->file_size)
-        return damaged(c, first, "lies behind the file's end");
+        return damaged(c, first, "lies beyond the file's end");
     *offset = first * c->page_size;
     status = rks_file_read_at(c->fd, c->path, *offset, header, sizeof(header), c->err);
     if (status != RKS_OK)
         return status;
     if (rks_load_u64(header) != first || rks_load_u16(header + 10) != PAGE_OVERFLOW ||
         rks_load_u32(header + 12) != pages)
-        return damaged(c, first, "is not the beginning of the value that lies here");
+        return damaged(c, first, "is not the first page of its value");
     c->counted.overflows += pages;
     *offset += PAGE_HEADER;
     return RKS_OK;
@@ -235,9 +234,9 @@ static rks_status take_free_pages(check *c, const node *entry, uint64_t page, ui
 {
     uint64_t count = 0, before = UINT64_MAX;
     if (rks_load_u64(entry->key.data) > c->transaction)
-        return damaged(c, page, "free pages of a transaction that was not");
+        return damaged(c, page, "its free pages name a future transaction");
     if (entry->size < sizeof(count) || entry->size % 8 != 0)
-        return damaged(c, page, "a malformed list of free pages");
+        return damaged(c, page, "its list of free pages is malformed");
     uint8_t *list = rks_alloc_raw(1, (size_t)entry->size, c->err);
     if (list == NULL)
         return RKS_ERR_MEMORY;
@@ -246,12 +245,12 @@ static rks_status take_free_pages(check *c, const node *entry, uint64_t page, ui
     if (status == RKS_OK) {
         count = rks_load_u64(list);
         if (count > entry->size / 8 - 1)
-            status = damaged(c, page, "a list of free pages that is cut short");
+            status = damaged(c, page, "its list of free pages is cut short");
     }
     for (uint64_t i = 1; status == RKS_OK && i <= count; i++) {
         uint64_t number = rks_load_u64(list + 8 * i);
         status = number < before ? claim_pages(c, number, 1)
-                                 : damaged(c, page, "a list of free pages that does not fall");
+                                 : damaged(c, page, "its list of free pages is not sorted");
         before = number;
     }
     rks_free(list);
@@ -279,7 +278,7 @@ const uint8_t *rks_lmdb_leaf_find(const uint8_t *page, size_t page_size, const c
     return NULL;
 }
 
-/* An entry of the main database that is not a database with a name. */
+/* Visits an entry of the main database that is not a named database. */
 static rks_status take_main(check *c, const level *at, const node *entry)
 {
     rks_lmdb_found found = {.db = "",
@@ -290,7 +289,7 @@ static rks_status take_main(check *c, const level *at, const node *entry)
     return c->visit(c->user, &found, c->err);
 }
 
-/* An entry of the main database: a database with a name. */
+/* Walks a named database, from its entry in the main database. */
 static rks_status walk_named(check *c, const level *at, const node *entry)
 {
     char name[KEY_MOST + 1];
@@ -334,7 +333,8 @@ static rks_status take_entry(check *c, const tree *db, const level *at, const no
     return c->visit(c->user, &found, c->err);
 }
 
-/* The page `number`, `depth` levels above the leaves, whose keys lie in [from, below). */
+/* Walks the page `number`, which is `depth` levels above the leaves. Its keys must lie in [from,
+ * below). */
 static rks_status walk_page(check *c, const tree *db, uint64_t number, unsigned depth,
                             bytes_view from, bytes_view below)
 {
@@ -376,22 +376,23 @@ static rks_status walk_tree(check *c, const tree *db)
     bytes_view none = {NULL, 0};
     c->counted = (tree){.root = db->root};
     if (db->depth > DEPTH_MOST || (db->depth == 0) != (db->root == NO_PAGE))
-        return rks_fail(c->err, RKS_ERR_CORRUPT, 0, "%s: database \"%s\": no such tree", c->path,
-                        name);
+        return rks_fail(c->err, RKS_ERR_CORRUPT, 0, "%s: database \"%s\": wrong depth or root",
+                        c->path, name);
     rks_status status =
         db->depth == 0 ? RKS_OK : walk_page(c, db, db->root, db->depth - 1, none, none);
     if (status == RKS_OK &&
         (c->counted.branches != db->branches || c->counted.leaves != db->leaves ||
          c->counted.overflows != db->overflows || c->counted.entries != db->entries))
         status = rks_fail(c->err, RKS_ERR_CORRUPT, 0,
-                          "%s: database \"%s\": its counts are not those of its pages", c->path,
+                          "%s: database \"%s\": its counts do not match its pages", c->path,
                           name);
     return status;
 }
 
 /* ---- meta pages ---- */
 
-/* Database `i` of a meta page. Flags are those of our own environments: no duplicate keys. */
+/* Reads database `i` of a meta page. Returns false if its flags are not those of our environments
+ * (no duplicate keys). */
 static bool meta_tree(const uint8_t *meta, int i, tree *db)
 {
     const uint8_t *bytes = meta + META_DBS + i * DB_SIZE;
@@ -416,7 +417,7 @@ static rks_status read_meta(check *c, int i, uint8_t meta[META_SIZE])
     uint32_t size = rks_load_u32(meta + META_DBS);
     if ((rks_load_u16(meta + 10) & PAGE_META) == 0 || rks_load_u32(meta + 16) != META_MAGIC ||
         rks_load_u32(meta + 20) != META_VERSION)
-        return rks_fail(c->err, RKS_ERR_CORRUPT, 0, "%s: is no LMDB file", c->path);
+        return rks_fail(c->err, RKS_ERR_CORRUPT, 0, "%s: is not an LMDB file", c->path);
     if (size < PAGE_LEAST || size > PAGE_MOST || (size & (size - 1)) != 0 ||
         (i == 1 && size != c->page_size))
         return damaged(c, (uint64_t)i, "its page size is wrong");
@@ -424,7 +425,7 @@ static rks_status read_meta(check *c, int i, uint8_t meta[META_SIZE])
     return RKS_OK;
 }
 
-/* Takes the newer meta page's databases. */
+/* Reads both meta pages and takes the databases of the newer one. */
 static rks_status read_metas(check *c, tree *free_pages, tree *named)
 {
     uint8_t metas[2][META_SIZE];
@@ -440,7 +441,7 @@ static rks_status read_metas(check *c, tree *free_pages, tree *named)
     c->transaction = newer == 1 ? second : first;
     c->last_page = rks_load_u64(meta + META_LAST_PAGE);
     if (c->transaction - (newer == 1 ? first : second) > 1 || c->transaction > INT64_MAX)
-        return damaged(c, (uint64_t)newer, "its transaction does not follow the other's");
+        return damaged(c, (uint64_t)newer, "its transaction does not follow the other page's");
     if (c->last_page < 1 || c->last_page > c->file_size / c->page_size + UNWRITTEN_MOST)
         return damaged(c, (uint64_t)newer, "its last page is out of range");
     if (!meta_tree(meta, 0, free_pages) || !meta_tree(meta, 1, named))
@@ -472,7 +473,7 @@ rks_status rks_lmdb_check(int fd, const char *path, rks_lmdb_found_fn visit, voi
         status = walk_tree(&c, &free_pages);
     uint64_t last = c.last_page;
     if (status == RKS_OK && last > 1 && (c.used[last / 8] & (1u << (last % 8))) == 0)
-        status = damaged(&c, last, "is the last one, and nothing knows it");
+        status = damaged(&c, last, "is the last page, but nothing refers to it");
     rks_free(c.used);
     return status;
 }

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lmdb_env.c: the only file that includes lmdb.h.
+ * lmdb_env.c: wraps LMDB; the only file that includes lmdb.h.
  *
- * An LMDB page begins with its number (u64), two bytes of padding and its flags (u16); a value
- * above the in-page limit begins 16 bytes into a page flagged as overflow and goes on without gaps
- * over the following ones. So its place in the file is read off the page it lies in.
- */
+ * An LMDB page starts with its number (u64), two bytes of padding and its flags (u16). A value
+ * above the in-page limit starts 16 bytes into a page flagged as overflow, and continues without
+ * gaps over the next pages. So the page tells the value's place in the file. */
 #include "shard/lmdb_env.h"
 
 #include <stdio.h>
@@ -22,11 +21,11 @@
 #include "base/memory.h"
 
 enum { PAGE_HEADER = 16, PAGE_FLAGS_AT = 10, PAGE_OVERFLOW = 0x04 };
-/* Of a meta page; lmdb_check.c has all of its fields. */
+/* Offsets in a meta page; lmdb_check.c has all of its fields. */
 enum { META_MAIN_DEPTH = 94, META_MAIN_ROOT = 128, META_TRANSACTION = 144, META_SIZE = 152 };
 
 static const uint64_t FIRST_MAP = UINT64_C(256) << 20;
-/* Room for the trees' own pages beside the values of one transaction. */
+/* Room in the map for the trees' own pages, beside the values of one transaction. */
 static const uint64_t MAP_SLACK = UINT64_C(32) << 20;
 
 struct rks_lmdb {
@@ -36,8 +35,8 @@ struct rks_lmdb {
     MDB_dbi dbi[RKS_LMDB_DBS];
     char *path;
     uint64_t map_size;
-    uint64_t used;    /* at the beginning of txn */
-    uint64_t pending; /* pages put since, in bytes */
+    uint64_t used;    /* bytes used at the start of txn */
+    uint64_t pending; /* bytes of the pages put since then */
     uint32_t page_size;
 };
 
@@ -63,16 +62,17 @@ static rks_status open_databases(rks_lmdb *env, bool read_only, rks_error *err)
     if (code == 0 && env->plain)
         code = mdb_dbi_open(txn, NULL, 0, &env->dbi[RKS_LMDB_PLAIN]);
     if (code == 0)
-        code = mdb_txn_commit(txn); /* keeps the handles */
+        code = mdb_txn_commit(txn); /* this keeps the handles */
     else if (txn != NULL)
         mdb_txn_abort(txn);
     if (code == MDB_NOTFOUND)
-        return rks_fail(err, RKS_ERR_CORRUPT, code, "%s: is no shard: a database is missing",
+        return rks_fail(err, RKS_ERR_CORRUPT, code, "%s: is not a shard: a database is missing",
                         env->path);
     return code == 0 ? RKS_OK : lmdb_error(env, code, "opening its databases", FIRST_MAP, err);
 }
 
-/* A map beyond the file's end would be a signal: pages that were never written are made real. */
+/* Grows the file to the size of its pages. Reading a map beyond the file's end would raise a
+ * signal. */
 static rks_status check_size(rks_lmdb *env, bool read_only, rks_error *err)
 {
     struct stat info;
@@ -226,7 +226,8 @@ uint64_t rks_lmdb_pending(const rks_lmdb *env)
     return env->pending;
 }
 
-/* Begins a write transaction with room in the map for `needed` bytes; no transaction is open. */
+/* Begins a write transaction with room in the map for `needed` bytes. No transaction may be
+ * open. */
 static rks_status begin_write(rks_lmdb *env, uint64_t needed, rks_error *err)
 {
     env->used = rks_lmdb_file_size(env);
@@ -250,7 +251,8 @@ rks_status rks_lmdb_put(rks_lmdb *env, rks_lmdb_db db, const void *key, size_t k
 {
     uint64_t room = rks_round_up(size + PAGE_HEADER, env->page_size) + env->page_size;
     rks_status status = RKS_OK;
-    /* A unit's record may take more of the slack, so that it stays with its last block. */
+    /* A unit's record may use more of the slack, so that it stays in the transaction of its last
+     * block. */
     uint64_t slack = db == RKS_LMDB_UNITS ? MAP_SLACK / 2 : MAP_SLACK;
     if (env->txn != NULL && env->used + env->pending + room + slack > env->map_size)
         status = rks_lmdb_commit(env, err);
@@ -274,12 +276,12 @@ rks_status rks_lmdb_commit(rks_lmdb *env, rks_error *err)
         return RKS_OK;
     int code = mdb_txn_commit(env->txn);
     uint64_t written = env->pending;
-    env->txn = NULL; /* also freed where it failed */
+    env->txn = NULL; /* LMDB frees it also on failure */
     env->pending = 0;
     return code == 0 ? RKS_OK : lmdb_error(env, code, "committing", written, err);
 }
 
-/* Where the value lies in the file; false where its page is no overflow page. */
+/* Finds the value's place in the file. Returns false if its page is not an overflow page. */
 static bool locate(const rks_lmdb *env, const MDB_val *value, uint64_t *offset)
 {
     *offset = UINT64_MAX;
@@ -307,7 +309,7 @@ static rks_status visit_all(rks_lmdb *env, MDB_cursor *cursor, MDB_val *key,
                                 .value = value.mv_data,
                                 .size = value.mv_size};
         if (!locate(env, &value, &entry.offset))
-            return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: a value lies outside of its pages",
+            return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: a value lies outside its pages",
                             env->path);
         rks_status status = visit(user, &entry, &stop, err);
         if (status != RKS_OK)
@@ -350,7 +352,7 @@ rks_status rks_lmdb_delete_from(rks_lmdb *env, rks_lmdb_db db, const void *from,
     bool changed = code == 0;
     while (code == 0) {
         code = mdb_cursor_del(cursor, 0);
-        if (code == 0) /* the cursor stands on the next one, or behind the last */
+        if (code == 0) /* the cursor now stands on the next entry, or after the last */
             code = mdb_cursor_get(cursor, &key, &value, MDB_GET_CURRENT);
         if (code == EINVAL)
             code = MDB_NOTFOUND;

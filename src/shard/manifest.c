@@ -1,31 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * manifest.c: NAME.json, written last, at most 1 MiB. One line of JSON a segment, else one line:
+ * manifest.c: NAME.json, which is written last and has at most 1 MiB. It is JSON: one line for each
+ * segment, and one line for the rest:
  *
  *   format        {"major": 1, "minor": 0}; another major is refused
- *   requires      features without which the shard cannot be read: "shard_in_blocks" (blocks of
- *                 version 2), "shard_in_main" (main)
+ *   requires      features that a reader must support: "shard_in_blocks" (blocks of version 2),
+ *                 "shard_in_main" (main)
  *   shard         shard id, 32 hexadecimal digits
  *   build         build id
  *   file_size     bytes of NAME.rks
  *   page_size     of LMDB
  *   head          XXH3-128 of the first two pages
- *   main          [file offset, XXH3-128] of the page of LMDB's main database, which names the shard
+ *   main          [file offset, XXH3-128] of the page of LMDB's main database, which names the
+ *                 shard
  *   sums          XXH3-128 of NAME.sums
  *   samples       rows of the shard
  *   bytes         column and key bytes
  *   largest       bytes of the largest record: header, payload, key
- *   units         how many
- *   derived_keys  true: keys are not stored but are "key name of the unit:row in its file"
+ *   units         number of units
+ *   derived_keys  true: keys are not stored; they are "key name of the unit:row in its file"
+ *   unit_size     bytes of input in a unit; missing if not recorded
  *   schema        {"name": "type", ...}
- *   index         names of the columns that travel with the index
- *   segments      [kind, first row, rows, offset in NAME.rks, size, XXH3-64 as 16 digits], for kind
- *                 "column" its name behind them. Kinds, in this order: lengths (u32), key_hashes
- *                 (u64), locators (block.h) or offsets (u64), column, units (unit_list.c). Each
- * holds 4,194,304 rows, the last of its kind what is left; units lie in one digest json_text.c
+ *   index         names of the columns in the index
+ *   segments      [kind, first row, rows, offset in NAME.rks, size, XXH3-64 as 16 digits]; kind
+ *                 "column" adds the column's name. Kinds, in this order: lengths (u32), key_hashes
+ *                 (u64), locators (block.h) or offsets (u64), column, units (unit_list.c). A
+ *                 segment holds 4,194,304 rows, the last of its kind the rest; all units lie in
+ *                 one segment
+ *   digest        json_text.c
  *
- * Other fields are ignored.
- */
+ * Readers ignore other fields. */
 #include "shard/manifest.h"
 
 #include <inttypes.h>
@@ -164,8 +168,9 @@ static rks_status decode_index(const json_t *root, const char *path, rks_manifes
         int column = name == NULL ? -1 : rks_schema_find(manifest->schema, name);
         if (column < 0 ||
             !rks_column_indexable(rks_schema_column(manifest->schema, (uint32_t)column)))
-            return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: index column %zu \"%s\" is none", path, i,
-                            name == NULL ? "" : name);
+            return rks_fail(err, RKS_ERR_CORRUPT, 0,
+                            "%s: index column %zu \"%s\" is not a scalar number of the schema",
+                            path, i, name == NULL ? "" : name);
         manifest->index[manifest->index_count++] = (uint32_t)column;
     }
     return RKS_OK;
@@ -226,7 +231,8 @@ static uint64_t segment_size(const rks_manifest *manifest, const rks_segment *se
     return 8 * segment->rows;
 }
 
-/* From *at on: segments of one kind that cover all samples. */
+/* Returns true if the segments from *at on are of this kind and cover all samples; moves *at past
+ * them. */
 static bool covers(const rks_manifest *manifest, rks_segment_kind kind, uint32_t column, size_t *at)
 {
     for (uint64_t row = 0; row < manifest->samples; ++*at) {
@@ -320,7 +326,7 @@ static rks_status decode_numbers(const json_t *root, const char *path, rks_manif
         manifest->largest > manifest->file_size || manifest->unit_count > manifest->file_size)
         return rks_fail(err, RKS_ERR_CORRUPT, 0,
                         "%s: %" PRIu64 " samples and %" PRIu64 " units in %" PRIu64
-                        " bytes with pages of %" PRIu64 " cannot be",
+                        " bytes with pages of %" PRIu64 " are impossible",
                         path, manifest->samples, manifest->unit_count, manifest->file_size, page);
     manifest->page_size = (uint32_t)page;
     return RKS_OK;

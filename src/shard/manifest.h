@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * manifest.h: NAME.json, which makes NAME.rks a sealed shard, and the unit list that a segment of
- * the shard holds. The pictures are in manifest.c and unit_list.c. */
+ * the shard holds. manifest.c and unit_list.c draw the formats. */
 #ifndef RKS_SHARD_MANIFEST_H
 #define RKS_SHARD_MANIFEST_H
 
@@ -16,14 +16,14 @@ typedef enum rks_segment_kind {
     RKS_SEGMENT_LENGTHS,    /* u32 a row */
     RKS_SEGMENT_KEY_HASHES, /* u64 a row */
     RKS_SEGMENT_LOCATORS,   /* rks_locators_get */
-    RKS_SEGMENT_OFFSETS,    /* u64 a row: in place of locators that would not fit */
-    RKS_SEGMENT_COLUMN,     /* an index column, its item size a row */
-    RKS_SEGMENT_UNITS,      /* rows are units; rks_unit_list_decode */
+    RKS_SEGMENT_OFFSETS,    /* u64 a row: used if locators would not fit */
+    RKS_SEGMENT_COLUMN,     /* an index column: one item a row */
+    RKS_SEGMENT_UNITS,      /* its rows are units; rks_unit_list_decode */
 } rks_segment_kind;
 
 typedef struct rks_segment {
     rks_segment_kind kind;
-    uint32_t column; /* of the schema; 0 but for RKS_SEGMENT_COLUMN */
+    uint32_t column; /* of the schema, for RKS_SEGMENT_COLUMN; else 0 */
     uint64_t first_row;
     uint64_t rows;
     uint64_t offset; /* in NAME.rks; a multiple of 8 */
@@ -31,15 +31,15 @@ typedef struct rks_segment {
     uint64_t check; /* XXH3-64 of these bytes */
 } rks_segment;
 
-/* Owned whole by rks_manifest_free. */
+/* A manifest owns all that it points to; free with rks_manifest_free. */
 typedef struct rks_manifest {
     rks_digest shard_id;
     rks_digest build_id;
     uint64_t file_size;
     uint32_t page_size;
     rks_digest head; /* XXH3-128 of the file's first two pages */
-    uint64_t main_page; /* file offset of the page with LMDB's list of databases, which names the
-                         * shard: `requires` holds "shard_in_main"; 0: an earlier version's */
+    uint64_t main_page; /* file offset of the page of LMDB's main database, which names the shard:
+                         * `requires` holds "shard_in_main"; 0 in earlier versions */
     rks_digest main;    /* XXH3-128 of that page */
     rks_digest sums; /* XXH3-128 of NAME.sums */
     uint64_t samples;
@@ -47,56 +47,60 @@ typedef struct rks_manifest {
     uint64_t largest; /* bytes of the largest record: header, payload, key */
     rks_schema *schema;
     bool derived_keys;
-    uint64_t unit_size; /* bytes of input in a unit of the build; 0: not recorded */
-    uint32_t *index; /* columns of the schema that travel with the index */
+    uint64_t unit_size; /* bytes of input in a unit of the build; 0 if not recorded */
+    uint32_t *index; /* columns of the schema that are in the index */
     size_t index_count;
     uint64_t unit_count;
     rks_segment
         *segments; /* sorted by (kind, column, first row); locators and offsets count as one */
     size_t segment_count;
-    bool names_shard;  /* blocks of version 2 do: `requires` holds "shard_in_blocks" */
+    bool names_shard;  /* there are blocks of version 2: `requires` holds "shard_in_blocks" */
     rks_digest digest; /* of the manifest's own text */
     size_t text_size;  /* bytes of that text, as decoded */
 } rks_manifest;
 
-/* May it travel with the index: a scalar number that is never missing. */
+/* Returns true if the column may be in the index: a scalar number that is never missing. */
 bool rks_column_indexable(const rks_column *column);
 
-/* The text, its own digest inside; manifest->digest is not read. rks_free(*text). */
+/* Prints the manifest with its own digest; does not read manifest->digest. `digest` may be NULL.
+ * Free *text with rks_free. */
 rks_status rks_manifest_encode(const rks_manifest *manifest, char **text, size_t *size,
                                rks_digest *digest, rks_error *err);
-/* Hostile text: format and features are ours or refused by name; every kind of segment covers
- * [0, samples) once and in order with the right sizes, inside the file. `path` is for messages. */
+/* Parses and checks a manifest, whose text may be hostile: format and features are known or refused
+ * by name; each kind of segment covers [0, samples) once, in order, with the right sizes and inside
+ * the file. `path` is for messages. */
 rks_status rks_manifest_decode(const char *text, size_t size, const char *path,
                                rks_manifest **manifest, rks_error *err);
 rks_status rks_manifest_load(const char *path, rks_manifest **manifest, rks_error *err);
 void rks_manifest_free(rks_manifest *manifest); /* NULL is accepted */
 
-/* The units of a shard, in file order. Owned whole by rks_unit_list_free. */
+/* The units of a shard, in file order. Free with rks_unit_list_free. */
 typedef struct rks_unit_list {
     size_t count;
     rks_unit_summary *summaries;
     uint64_t *first_rows; /* in the shard */
-    char **key_names;     /* entries are NULL where keys are stored */
+    char **key_names;     /* entries are NULL if keys are stored */
 } rks_unit_list;
 
+/* Appends a unit; copies `key_name`, which may be NULL. */
 rks_status rks_unit_list_add(rks_unit_list *list, const rks_unit_summary *summary,
                              uint64_t first_row, const char *key_name, rks_error *err);
-/* Appends one unit in its stored form. */
+/* Appends one unit's stored form to `bytes`. */
 rks_status rks_unit_encode(const rks_unit_summary *summary, uint64_t first_row, uint64_t end_block,
                            const char *key_name, rks_buffer *bytes, rks_error *err);
-/* Puts its checksum into one unit in stored form: so it stands in an unsealed part, where no
- * segment's checksum covers it. */
+/* Puts a checksum into one stored unit. Units of an unsealed part need it, since no segment's
+ * checksum covers them. */
 void rks_unit_stamp(uint8_t *bytes, size_t size);
-/* Reads one unit at `bytes` and appends it; *used is its stored size. Checks it alone, and that it
- * begins where the one before it ends. end_block may be NULL. */
+/* Reads one unit at `bytes` and appends it; *used is its stored size. Checks the unit itself, and
+ * that it starts where the one before it ends. `end_block` may be NULL. */
 rks_status rks_unit_decode(const uint8_t *bytes, size_t size, const char *path, rks_unit_list *list,
                            size_t *used, uint64_t *end_block, rks_error *err);
-/* The whole segment: `count` units that hold `samples` rows and `bytes` bytes. */
+/* Reads the whole segment: `count` units that hold `samples` rows and `total_bytes` bytes in
+ * all. */
 rks_status rks_unit_list_decode(const uint8_t *bytes, size_t size, size_t count, uint64_t samples,
                                 uint64_t total_bytes, const char *path, rks_unit_list *list,
                                 rks_error *err);
-/* Empties it; {0} is accepted. */
+/* Frees the contents; leaves {0}. {0} is accepted. */
 void rks_unit_list_free(rks_unit_list *list);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * part_check.c: the contents of an unsealed part, read without LMDB. Databases come in the order
- * of their names, so the places of blocks are kept until the unit list tells which of them count. */
+ * part_check.c: reads the contents of an unsealed part without LMDB. The databases come in the
+ * order of their names, so the places of all blocks are kept until the unit list shows which of
+ * them count. */
 #include "shard/part_check.h"
 
 #include <endian.h>
@@ -22,7 +23,7 @@
 #include "shard/manifest.h"
 #include "shard/writer_state.h"
 
-/* A unit's record: a header and a key. The part's: index columns and a schema. */
+/* A unit's record is a header and a key; the part's record holds index columns and a schema. */
 static const size_t UNIT_RECORD_MOST = 4096, PART_RECORD_MOST = (size_t)16 << 20;
 
 bool rks_part_record_whole(const uint8_t *bytes, size_t size)
@@ -43,12 +44,12 @@ typedef struct part_check {
     size_t block_count;
     size_t block_room;
     rks_unit_list units;
-    uint64_t *unit_ends; /* block behind each unit's last */
+    uint64_t *unit_ends; /* the block after each unit's last */
     bool has_record;
-    rks_digest shard_id; /* of the record */
+    rks_digest shard_id; /* from the part's record */
     bool has_owner;
-    rks_digest owner; /* of the main database: a seal began */
-    rks_part_record *record; /* what rks_part_look gives; else NULL */
+    rks_digest owner; /* from the main database: a seal began */
+    rks_part_record *record; /* result of rks_part_look; else NULL */
 } part_check;
 
 static rks_status take_block(part_check *check, const rks_lmdb_found *found, rks_error *err)
@@ -70,7 +71,7 @@ static rks_status take_block(part_check *check, const rks_lmdb_found *found, rks
     return RKS_OK;
 }
 
-/* The value of an entry, in new memory. */
+/* Loads the value of an entry into new memory. */
 static rks_status load_value(const part_check *check, const rks_lmdb_found *found, size_t most,
                              uint8_t **value, rks_error *err)
 {
@@ -119,7 +120,7 @@ static bool is_key(const rks_lmdb_found *found, const char *key)
     return found->key_size == strlen(key) && memcmp(found->key, key, found->key_size) == 0;
 }
 
-/* Of a record with the right checksum. */
+/* Copies the fields of a record whose checksum matched. */
 static rks_status note_record(part_check *check, const uint8_t *part, size_t size, rks_error *err)
 {
     uint64_t schema = rks_load_u32(part + 40), before = RKS_PART_HEADER;
@@ -154,12 +155,12 @@ static rks_status take_record(part_check *check, const rks_lmdb_found *found, rk
     if (is_key(found, RKS_PART_UNIT_SIZE_KEY))
         return take_unit_size(check, found, err);
     if (!is_key(found, RKS_PART_KEY))
-        return RKS_OK; /* of an interrupted seal: the writer deletes it */
+        return RKS_OK; /* an interrupted seal left it: the writer deletes it */
     rks_status status = load_value(check, found, PART_RECORD_MOST, &value, err);
     if (status != RKS_OK)
         return status;
     if (!rks_part_record_whole(value, found->size))
-        status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: is no part of a build, or a damaged one",
+        status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: is not a part of a build, or is damaged",
                           check->path);
     else
         check->shard_id = (rks_digest){rks_load_u64(value + 8), rks_load_u64(value + 16)};
@@ -197,7 +198,7 @@ static rks_status take_found(void *user, const rks_lmdb_found *found, rks_error 
     return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: an unknown database", check->path);
 }
 
-/* The blocks of unit `u`: their checksums, and that they hold its rows in order. */
+/* Checks the checksums of unit `u`'s blocks, and that they hold its rows in order. */
 static rks_status check_part_unit(const part_check *check, size_t u, rks_buffer *buffer,
                                   rks_error *err)
 {
@@ -240,7 +241,7 @@ static rks_status check_contents(const part_check *check, rks_error *err)
     rks_buffer buffer = {0};
     rks_status status = RKS_OK;
     if (!check->has_record && check->block_count + check->units.count > 0)
-        status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: blocks of no known build", check->path);
+        status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: has blocks but no build", check->path);
     else if (check->has_owner && !rks_digest_equal(check->owner, check->shard_id))
         status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: its main database names another shard",
                           check->path);
@@ -250,7 +251,7 @@ static rks_status check_contents(const part_check *check, rks_error *err)
     return status;
 }
 
-/* Pages, record and unit list. */
+/* Opens the file; reads its pages, record and unit list. */
 static rks_status begin_check(part_check *check, rks_error *err)
 {
     rks_status status = rks_file_open(check->path, &check->fd, NULL, err);
@@ -298,7 +299,7 @@ rks_status rks_part_discard_damaged(const char *path, rks_error *err)
     struct stat info;
     rks_error why;
     if (stat(path, &info) == 0 && info.st_size == 0)
-        return RKS_OK; /* killed before its first write: LMDB begins it */
+        return RKS_OK; /* killed before its first write: LMDB starts afresh */
     rks_status status = rks_part_check(path, &why);
     if (status == RKS_OK || status == RKS_ERR_NOT_FOUND)
         return RKS_OK;

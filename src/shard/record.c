@@ -4,13 +4,12 @@
  *
  *   a u32 for each variable dimension of each column, in order; str, bytes and json
  *     have one, their size in bytes; 0 for a missing value
- *   where the schema has nullable columns: a bitmap, a bit for each of them in order, lowest bit
+ *   if the schema has nullable columns: a bitmap, a bit for each of them in order, lowest bit
  *     first, 1 for a missing value; unused bits are 0
- *   the columns in order, each at a multiple of its item size, or of 64 where it is 4 KiB and more;
+ *   the columns in order, each at a multiple of its item size, or of 64 if it has 4 KiB or more;
  *     a missing value takes no bytes; gaps are zeros
  *
- * The payload ends with its last column's last byte. It is never empty.
- */
+ * The payload ends with its last column's last byte. It is never empty. */
 #include "shard/record.h"
 
 #include <inttypes.h>
@@ -24,7 +23,7 @@
 
 enum { WIDE_COLUMN = 4096, WIDE_ALIGN = 64 };
 
-/* What precedes the columns. */
+/* Returns the bytes before the columns. */
 static size_t prefix_size(const rks_column *columns, uint32_t count)
 {
     const rks_column *last = &columns[count - 1];
@@ -37,7 +36,7 @@ static uint64_t place(uint64_t at, const rks_column *column, uint64_t size)
     return rks_round_up(at, size >= WIDE_COLUMN ? WIDE_ALIGN : column->item_size);
 }
 
-/* Bytes of one value of these dimensions; false where they overflow. */
+/* Computes the bytes of one value with these dimensions; false if they overflow. */
 static bool volume(const rks_column *column, const uint32_t *dims, uint64_t *size)
 {
     uint64_t bytes = column->item_size;
@@ -75,8 +74,8 @@ static bool resolve_shape(const rks_column *column, const rks_value *value, uint
     return volume(column, dims, &size) && size == value->size;
 }
 
-/* All dimensions of a value, as given or from its size; false where they contradict. Most values are
- * scalars or have one dimension, which is variable. */
+/* Finds all dimensions of a value, from its dims or its size; false if they contradict each other.
+ * Most values are scalars or have one dimension, which is variable. */
 static inline bool resolve_dims(const rks_column *column, const rks_value *value, uint32_t *dims)
 {
     if (column->dim_count == 0)
@@ -95,14 +94,14 @@ static rks_status check_value(const rks_column *column, const rks_value *value, 
     if (value->data == NULL)
         return column->nullable
                    ? RKS_OK
-                   : rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\": a value of %s is missing",
+                   : rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\" (%s) is missing",
                               column->name, column->type);
     size_t bad = 0;
     uint32_t dims[RKS_DIMS_MAX];
     if (value->size > RKS_PAYLOAD_LIMIT || !resolve_dims(column, value, dims))
         return rks_fail(err, RKS_ERR_DATA, 0,
                         "column \"%s\": %" PRIu64
-                        " bytes with the dimensions given are no value of %s",
+                        " bytes with these dimensions are not a value of %s",
                         column->name, value->size, column->type);
     if ((column->kind == RKS_KIND_STR || column->kind == RKS_KIND_JSON) &&
         !rks_utf8_valid(value->data, (size_t)value->size, &bad))
@@ -151,7 +150,7 @@ void rks_record_write(const rks_schema *schema, const rks_value *values, uint8_t
         const rks_column *column = &columns[i];
         const rks_value *value = &values[i];
         uint32_t dims[RKS_DIMS_MAX];
-        if (value->data != NULL) /* rks_record_measure found them to fit */
+        if (value->data != NULL) /* rks_record_measure has checked that they fit */
             (void)resolve_dims(column, value, dims);
         for (uint32_t d = 0; d < column->dim_count; d++) {
             if (column->dims[d] != 0)
@@ -204,7 +203,7 @@ rks_record_pick rks_record_pick_columns(const rks_schema *schema, uint32_t first
     pick.dims_size = 4 * (final->dims_before + final->variable_dims);
     pick.nullable = final->nulls_before + final->nullable;
     pick.at = pick.prefix;
-    for (; pick.first < first; pick.first++) { /* whose places are the same in all samples */
+    for (; pick.first < first; pick.first++) { /* columns at the same place in all samples */
         const rks_column *column = &columns[pick.first];
         if (column->variable_dims != 0 || column->nullable)
             break;
@@ -213,7 +212,8 @@ rks_record_pick rks_record_pick_columns(const rks_schema *schema, uint32_t first
     return pick;
 }
 
-/* The dimensions of a value as the payload's begin has them; true where a variable one is not 0. */
+/* Reads the dimensions of a value from the payload's start. Returns true if a variable one is not
+ * 0. */
 static bool read_dims(const rks_column *column, const uint8_t *payload, uint32_t *dims)
 {
     const uint8_t *from = payload + 4 * (size_t)column->dims_before;
@@ -238,7 +238,7 @@ static rks_status check_end(const rks_record_pick *pick, const uint8_t *nulls, u
                             size_t size, rks_error *err)
 {
     if (pick->nullable % 8 != 0 && nulls[pick->nullable / 8] >> pick->nullable % 8 != 0)
-        return rks_fail(err, RKS_ERR_CORRUPT, 0, "sample: bits set for columns that are not there");
+        return rks_fail(err, RKS_ERR_CORRUPT, 0, "sample: its bitmap has bits without columns");
     if (at != size)
         return rks_fail(err, RKS_ERR_CORRUPT, 0, "sample: its columns end at %" PRIu64 " of %zu",
                         at, size);
@@ -253,7 +253,7 @@ rks_status rks_record_decode_picked(const rks_record_pick *pick, const uint8_t *
     uint64_t at = pick->at;
     rks_value unwanted;
     if (pick->prefix > size)
-        return rks_fail(err, RKS_ERR_CORRUPT, 0, "sample: %zu bytes, its schema asks for %zu", size,
+        return rks_fail(err, RKS_ERR_CORRUPT, 0, "sample: %zu bytes, its schema needs %zu", size,
                         pick->prefix);
     for (uint32_t i = pick->first; i < pick->end; i++) {
         const rks_column *column = &columns[i];

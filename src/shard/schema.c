@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * schema.c: parsing schemas and types.
+ * schema.c: parses schemas and types.
  *
  *   schema  {"name": "type", ...}  or  name:type,name:type
- *   type    item, then [dim,dim,...] for an array, then ? where a value may be missing
+ *   type    item, then [dim,dim,...] for an array, then ? if a value may be missing
  *   item    bool int8 ... complex64, str, bytes, json (the last three without dimensions)
- *   dim     a number from 1, or * where it differs from sample to sample
- */
+ *   dim     a number of at least 1, or * if it differs between samples */
 #include "shard/schema.h"
 
 #include <inttypes.h>
@@ -89,7 +88,7 @@ static bool parse_item(const char **at, rks_column *column)
     return true;
 }
 
-/* One dimension: a number without leading zero, or `*` as 0. */
+/* Parses one dimension: a number without leading zero, or `*`, which becomes 0. */
 static bool parse_dim(const char **at, uint32_t *dim)
 {
     skip_spaces(at);
@@ -121,7 +120,7 @@ static bool parse_dims(const char **at, rks_column *column)
         column->dims[column->dim_count++] = dim;
         column->variable_dims += dim == 0;
         if (dim != 0 && (__builtin_mul_overflow(fixed, dim, &fixed) || fixed > UINT32_MAX))
-            return false; /* a single value would not fit a record */
+            return false; /* a single value would not fit into a record */
     } while (**at == ',');
     if (**at != ']')
         return false;
@@ -187,7 +186,7 @@ static rks_status add_schema_column(rks_schema *schema, const char *name, const 
                         "without control characters",
                         schema->count, name);
     if (rks_schema_find(schema, name) >= 0)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "schema: column \"%s\" is there twice", name);
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "schema: column \"%s\" appears twice", name);
     if (schema->count == RKS_COLUMNS_MAX)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "schema: more than %d columns, at \"%s\"",
                         RKS_COLUMNS_MAX, name);
@@ -202,7 +201,7 @@ static rks_status add_schema_column(rks_schema *schema, const char *name, const 
     rks_column column = {0};
     if (!parse_column_type(type, &column))
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "schema: column \"%s\": \"%s\" is no type; types are like int32, "
+                        "schema: column \"%s\": \"%s\" is not a type; types look like int32, "
                         "float16[80,*], str, int64?",
                         name, type);
     column.name = rks_strdup(name, err);
@@ -243,7 +242,7 @@ static rks_status parse_json(rks_schema *schema, const char *text, rks_error *er
     return status;
 }
 
-/* The end of "name:type" at `at`: a comma outside of brackets. */
+/* Returns the size of "name:type" at `at`, which ends at a comma outside brackets. */
 static size_t pair_size(const char *at)
 {
     size_t size = 0;
@@ -266,7 +265,7 @@ static rks_status parse_short(rks_schema *schema, const char *text, rks_error *e
         more = at[size] == ',';
         at[size] = '\0';
         char *name = at + strspn(at, " ");
-        char *colon = strrchr(name, ':'); /* no type has one, a name may */
+        char *colon = strrchr(name, ':'); /* a name may contain one, a type never does */
         if (colon == NULL) {
             status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "schema: \"%s\" is not name:type", name);
         } else {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * schema.h: columns and their types; the public part is in rankstore.h. */
+ * schema.h: columns and their types. rankstore.h has the public part. */
 #ifndef RKS_SHARD_SCHEMA_H
 #define RKS_SHARD_SCHEMA_H
 
@@ -28,17 +28,17 @@ typedef enum rks_kind {
     RKS_KIND_JSON,
 } rks_kind;
 
-/* The kind of a type's name without dimensions ("float16", of `size` bytes), and the bytes of an
- * item of it. False: there is none. */
+/* Finds the kind and the bytes of an item of a type's name without dimensions ("float16", of `size`
+ * bytes). Returns false if there is no such type. */
 bool rks_kind_find(const char *name, size_t size, rks_kind *kind, uint32_t *item_size);
 
 typedef struct rks_column {
     const char *name;
     rks_kind kind;
     uint32_t item_size;          /* bytes; 1 for str, bytes, json */
-    uint32_t dim_count;          /* 0: scalar, and 1 (variable) for str, bytes, json */
-    uint32_t dims[RKS_DIMS_MAX]; /* 0: `*` */
-    uint32_t variable_dims;      /* how many `*` */
+    uint32_t dim_count;          /* 0 for a scalar; 1 (variable) for str, bytes, json */
+    uint32_t dims[RKS_DIMS_MAX]; /* 0 for `*` */
+    uint32_t variable_dims;      /* number of `*` */
     uint32_t unit;               /* bytes: item_size times the fixed dimensions */
     uint32_t dims_before;        /* variable dimensions of the columns before it */
     uint32_t nulls_before;       /* nullable columns before it */
@@ -48,7 +48,7 @@ typedef struct rks_column {
 
 const rks_column *rks_schema_column(const rks_schema *schema, uint32_t column);
 
-/* A str, bytes or json value. */
+/* Makes a str, bytes or json value; it points to `bytes`. */
 static inline rks_value rks_blob_value(const void *bytes, size_t size)
 {
     return (rks_value){.data = bytes, .size = size, .dims = {(uint32_t)size}};

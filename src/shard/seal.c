@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * seal.c: the index of a shard, made from its blocks alone: what this writer has put into them is in
- * its log (row_log.h), the others are walked.
+ * seal.c: makes the index of a shard from its blocks. The rows that this writer has put are in its
+ * log (row_log.h); it walks the other blocks.
  *
- * For each 4,194,304 rows one read transaction walks their blocks, then one write transaction puts
- * their segments into the database `index`, keyed "kind/number" ("column.3/number" for column 3 of
- * the schema; numbers as 8 hexadecimal digits). Values are padded with zeros to more than a page,
- * so that they lie in one piece; where, is read after the last commit.
- */
+ * For each 4,194,304 rows, one read transaction walks their blocks, then one write transaction puts
+ * their segments into the database `index` under the keys "kind/number" ("column.3/number" for
+ * column 3 of the schema; numbers have 8 hexadecimal digits). Values are padded with zeros to more
+ * than a page, so that each lies in one piece. Their places are read after the last commit. */
 #include "shard/writer_state.h"
 
 #include <endian.h>
@@ -18,10 +17,10 @@
 #include "base/error.h"
 #include "base/memory.h"
 
-/* Where a walk over all samples stands. */
+/* The position of a walk over all samples. */
 typedef struct walk_place {
     uint64_t block;  /* number of the next block to read */
-    uint32_t record; /* records of it that are done */
+    uint32_t record; /* its records that are done */
     size_t unit;     /* position in the unit list */
     uint64_t row;    /* in the shard */
     uint64_t row_in_unit;
@@ -33,7 +32,7 @@ typedef struct walker {
     uint64_t end_row; /* of this segment */
     int column;       /* -1: lengths, keys and places; else an index column */
     uint64_t largest;
-    bool names_shard; /* a block does */
+    bool names_shard; /* some block does */
     /* of this segment */
     uint8_t *lengths;
     uint8_t *key_hashes;
@@ -49,7 +48,7 @@ static rks_status malformed(const walker *walk, const rks_lmdb_entry *entry, rks
     char place[24];
     snprintf(place, sizeof(place), "%" PRIu64, entry->offset);
     return rks_fail(err, RKS_ERR_CORRUPT, 0,
-                    "%s: the block%s%s is not the one of row %" PRIu64 "; build anew",
+                    "%s: the block%s%s does not hold row %" PRIu64 "; build again",
                     walk->writer->data_path, known ? " at " : "", known ? place : "",
                     walk->at.row);
 }
@@ -84,7 +83,7 @@ static rks_status take_sealed_record(walker *walk, uint64_t index, uint64_t offs
     return status;
 }
 
-/* The header fits the place that the walk has reached. */
+/* Checks that the block's header fits the walk's position. */
 static rks_status open_block(walker *walk, const rks_lmdb_entry *entry, rks_block_info *info,
                              rks_error *err)
 {
@@ -120,7 +119,7 @@ static rks_status open_block(walker *walk, const rks_lmdb_entry *entry, rks_bloc
     return RKS_OK;
 }
 
-/* The rows of this writer's own that it has logged; *done goes on by as many. */
+/* Takes rows from the writer's log, and adds their number to *done. */
 static void take_logged(walker *walk, uint64_t offset, const rks_block_info *info, uint32_t *done)
 {
     const rks_row_log *log = &walk->writer->log;
@@ -147,7 +146,7 @@ static rks_status visit_block(void *user, const rks_lmdb_entry *entry, bool *sto
     size_t at = RKS_BLOCK_HEADER, asked = 0;
     uint32_t done = 0;
     if (status == RKS_OK && walk->column < 0 && rks_row_log_at(&walk->writer->log, walk->at.row)) {
-        done = walk->at.record; /* the block's rows are all logged, or none */
+        done = walk->at.record; /* a block's rows are all logged or none */
         take_logged(walk, entry->offset, &info, &done);
     }
     while (status == RKS_OK && done < info.count && walk->at.row < walk->end_row) {
@@ -182,8 +181,8 @@ static void segment_key(const rks_segment *segment, char key[64])
         snprintf(key, 64, "%s/%08x", names[segment->kind], number);
 }
 
-/* Puts one segment, of which `segment` says kind, column and rows; `bytes` has room for a page and
- * 8 bytes at least. */
+/* Puts one segment. `segment` gives kind, column and rows; `bytes` has room for at least a page and
+ * 8 bytes. */
 static rks_status put_segment(rks_shard_writer *writer, rks_manifest *manifest, rks_segment segment,
                               uint8_t *bytes, uint64_t size, rks_error *err)
 {
@@ -276,7 +275,7 @@ static rks_status make_room_for_rows(walker *walk, uint64_t rows, rks_error *err
     return good ? RKS_OK : RKS_ERR_MEMORY;
 }
 
-/* One pass over all samples. */
+/* Walks all samples once: for lengths, keys and places, or for one index column. */
 static rks_status index_pass(rks_shard_writer *writer, rks_manifest *manifest, int column,
                              rks_error *err)
 {
@@ -291,7 +290,7 @@ static rks_status index_pass(rks_shard_writer *writer, rks_manifest *manifest, i
                                &walk, err);
         if (status == RKS_OK && walk.at.row != walk.end_row)
             status = rks_fail(err, RKS_ERR_CORRUPT, 0,
-                              "%s: its blocks end at row %" PRIu64 " of %" PRIu64 "; build anew",
+                              "%s: its blocks end at row %" PRIu64 " of %" PRIu64 "; build again",
                               writer->data_path, walk.at.row, total);
         if (status == RKS_OK)
             status = put_walked(&walk, manifest, first, walk.end_row - first, err);
@@ -308,7 +307,7 @@ static rks_status index_pass(rks_shard_writer *writer, rks_manifest *manifest, i
     return status;
 }
 
-/* Beside the list of databases, in a page that the manifest's digest covers: whose data this is. */
+/* Puts the shard's id beside the list of databases, in a page that the manifest's digest covers. */
 static rks_status put_owner(rks_shard_writer *writer, rks_error *err)
 {
     uint8_t id[RKS_DIGEST_SIZE];
@@ -328,7 +327,7 @@ static rks_status put_units(rks_shard_writer *writer, rks_manifest *manifest, rk
     for (size_t i = 0; status == RKS_OK && i < units->count; i++)
         status = rks_unit_encode(&units->summaries[i], units->first_rows[i], 0, units->key_names[i],
                                  &bytes, err);
-    if (status == RKS_OK) /* the padding's room */
+    if (status == RKS_OK) /* room for the padding */
         status = rks_buffer_reserve(&bytes, rks_lmdb_page_size(writer->env) + 8, err);
     rks_segment segment = {.kind = RKS_SEGMENT_UNITS, .rows = units->count};
     if (status == RKS_OK)
@@ -349,7 +348,7 @@ static rks_status visit_segment(void *user, const rks_lmdb_entry *entry, bool *s
     if (entry->key_size != strlen(visit->key) ||
         memcmp(entry->key, visit->key, entry->key_size) != 0 || entry->offset == UINT64_MAX ||
         entry->size < visit->segment->size)
-        return rks_fail(err, RKS_ERR_IO, 0, "%s: the segment %s is not where it was put",
+        return rks_fail(err, RKS_ERR_IO, 0, "%s: segment %s is not where it was written",
                         visit->path, visit->key);
     visit->segment->offset = entry->offset;
     *stop = true;
@@ -365,7 +364,8 @@ static int rank_of(rks_segment_kind kind)
                                             : 3;
 }
 
-/* From the order of putting to the manifest's: by kind; within a kind it is right already. */
+/* Sorts the segments by kind, as the manifest needs them. Within a kind they are in order
+ * already. */
 static rks_status order_segments(rks_manifest *manifest, rks_error *err)
 {
     rks_segment *ordered = rks_alloc(manifest->segment_count, sizeof(*ordered), err);

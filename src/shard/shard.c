@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * shard.c: reading an open shard by its manifest, a map and the locators in it (shard_open.c).
+ * shard.c: reads an open shard by its manifest, a map and the locators in it (shard_open.c opens
+ * it).
  *
- * Nothing in the file is believed: the manifest's segments lie inside the file (manifest.c saw to
- * it), an offset that a locator gives is compared with the file's size, a record's sizes with what
- * is left behind it. Segments of the index are compared with their digests when they are first
- * copied; locators are not, since a wrong one leads to bytes whose check is of another row. */
+ * Nothing in the file is trusted. manifest.c has checked that the segments lie inside the file. An
+ * offset from a locator is compared with the file's size, and a record's sizes with the bytes after
+ * it. Segments of the index are compared with their digests when they are first copied. Locators
+ * are not: a wrong one leads to bytes whose check belongs to another row. */
 #include "shard/shard_inside.h"
 
 #include <errno.h>
@@ -17,9 +18,9 @@
 #include "shard/sums.h"
 
 enum {
-    RANDOM_LEAST = 1 << 20,  /* bytes: a smaller file is read whole as quickly */
-    RANDOM_SEGMENTS = 4096,  /* of the index: each may split a map */
-    RANDOM_GAP = 64 << 10,   /* bytes between two segments of one stretch */
+    RANDOM_LEAST = 1 << 20,  /* bytes: reading a smaller file whole is as fast */
+    RANDOM_SEGMENTS = 4096,  /* segments of the index: each may split a map */
+    RANDOM_GAP = 64 << 10,   /* at most these bytes between two segments of one stretch */
     EXTENT_GUESS = 64 << 10, /* bytes */
     BETWEEN_BLOCKS = 16 << 10,
 };
@@ -228,7 +229,7 @@ rks_status rks_shard_copy_column(rks_shard *shard, size_t column, uint64_t first
 
 /* ---- records ------------------------------------------------------------------------------ */
 
-/* Was the row's place in the index replaced by zeros? */
+/* Returns true if the row's place in the index was replaced by zeros. */
 static bool place_faulted(const rks_shard *shard, uint64_t row)
 {
     const rks_locators *locators = &shard->locators[row / RKS_SEGMENT_ROWS];
@@ -246,7 +247,7 @@ uint64_t rks_shard_place(const rks_shard *shard, uint64_t row)
     return (uint64_t)(locators->entries + entry - shard->map->bytes);
 }
 
-/* Why a record could not be had; out of the way of those that can. */
+/* Says why a record cannot be read. Kept out of the fast path. */
 __attribute__((cold)) static rks_status unreadable(const rks_shard *shard, uint64_t row,
                                                    uint64_t offset, rks_error *err)
 {
@@ -259,7 +260,7 @@ __attribute__((cold)) static rks_status unreadable(const rks_shard *shard, uint6
     if (offset >= size || offset % 8 != 0)
         return rks_fail(err, RKS_ERR_CORRUPT, 0,
                         "%s: row %" PRIu64 ": the index (at %" PRIu64
-                        ") says that it lies at %" PRIu64 " of %" PRIu64 " bytes",
+                        ") places it at %" PRIu64 " of %" PRIu64 " bytes",
                         shard->path, row, rks_shard_place(shard, row), offset, size);
     uint64_t left = size - offset;
     if (rks_guarded_map_faulted(shard->map, shard->map->bytes + offset,
@@ -294,8 +295,8 @@ rks_status rks_shard_locate(const rks_shard *shard, uint64_t row, rks_record_vie
     return locate(shard, row, rks_shard_locator(shard, row), view, err);
 }
 
-/* Three walks over the rows, so that the machine waits for many cache lines at once: what a row
- * needs in the next walk is asked for in this one. */
+/* Walks over the rows three times, so that the processor waits for many cache lines at once: each
+ * walk prefetches what the next one needs. */
 rks_status rks_shard_locate_many(const rks_shard *shard, const uint64_t *rows, size_t count,
                                  rks_record_view *views, rks_error *err)
 {
@@ -347,8 +348,8 @@ rks_status rks_shard_read_failed(const rks_shard *shard, uint64_t row, const rks
 
 /* ---- what the disk is asked for ------------------------------------------------------------ */
 
-/* Segments that lie close together are one stretch: each change of advice splits the map in two,
- * and a process may have some 65,000 maps. */
+/* Treats segments that lie close together as one stretch: each change of advice splits the map in
+ * two, and a process may have some 65,000 maps. */
 void rks_shard_expect_random(const rks_shard *shard)
 {
     const rks_manifest *manifest = shard->manifest;
@@ -378,8 +379,8 @@ bool rks_shard_extent(const rks_shard *shard, uint64_t row, uint64_t *first, uin
     uint64_t next = row + 1 < shard->manifest->samples ? rks_shard_locator(shard, row + 1) : size;
     if (offset >= size)
         return false;
-    /* Behind the last record of a block there may be anything; a mean tells little of one record.
-     */
+    /* Anything may follow the last record of a block. The mean size says little about one
+     * record. */
     uint64_t most = largest < EXTENT_GUESS ? largest : EXTENT_GUESS;
     if (next > offset && next - offset <= largest + BETWEEN_BLOCKS)
         most = next - offset < largest ? next - offset : largest;
@@ -450,7 +451,7 @@ void rks_shard_touch(const rks_shard *shard, const rks_record_view *view)
 
 /* ---- keys --------------------------------------------------------------------------------- */
 
-/* The unit that holds the row; the caller knows that there is one. */
+/* Returns the unit that holds the row; there is at least one unit. */
 static size_t unit_of(const rks_unit_list *units, uint64_t row)
 {
     size_t low = 0;
@@ -465,7 +466,7 @@ static size_t unit_of(const rks_unit_list *units, uint64_t row)
     return low;
 }
 
-/* Keys are often read in the order of the file. */
+/* Reads ahead, since keys are often read in the order of the file. */
 static void ask_for(const rks_shard *shard, uint64_t row)
 {
     uint64_t first = 0, end = 0;
@@ -473,7 +474,7 @@ static void ask_for(const rks_shard *shard, uint64_t row)
         (void)rks_shard_follow(shard, first, end);
 }
 
-/* Of a record that is at hand: nothing more is read from the map. */
+/* Derives the key of a record whose source row is known; reads nothing more from the map. */
 static rks_status derive(const rks_shard *shard, uint64_t row, uint32_t source_row,
                          const char **name, uint64_t *file_row, rks_error *err)
 {

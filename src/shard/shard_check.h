@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * shard_check.h: what a search for damage sees of a shard: its files piece by piece, where the
+ * shard_check.h: what a search for damage sees of a shard: its files piece by piece, whereas the
  * reader (shard.h) sees samples. */
 #ifndef RKS_SHARD_SHARD_CHECK_H
 #define RKS_SHARD_SHARD_CHECK_H
@@ -10,12 +10,12 @@
 #include "shard/manifest.h"
 #include "shard/shard.h"
 
-/* Hears of damage that reading can go past; `offset` is in NAME.rks. */
+/* Receives damage that does not stop the reader; `offset` is in NAME.rks. */
 typedef void (*rks_shard_damage_fn)(void *user, uint64_t offset, const rks_error *what);
 
-/* rks_shard_open, where `damage` (may be NULL: all of it is an error) hears of a longer file, of
- * other first pages or another main page, and of a wrong unit list, and the shard opens all the same;
- * its unit list may then be empty. */
+/* Like rks_shard_open, but reports some damage to `damage` and opens the shard all the same: a file
+ * that is too long, changed first pages or main page, and a wrong unit list (the list may then be
+ * empty). If `damage` is NULL, all damage is an error. */
 rks_status rks_shard_open_damaged(const char *path, rks_shard_damage_fn damage, void *user,
                                   rks_shard **shard, rks_error *err);
 
@@ -32,18 +32,18 @@ typedef enum rks_shard_part {
     RKS_SHARD_COLUMNS, /* + number of the index column */
 } rks_shard_part;
 
-/* The manifest's number of the segment that holds a row of `part`. */
+/* Returns the manifest's number of the segment that holds a row of `part`. */
 size_t rks_shard_segment_of(const rks_shard *shard, size_t part, uint64_t row);
-/* Compares a segment with its digest, each time; one that is good is not compared again before it
- * is copied. */
+/* Compares a segment with its digest, every time. A segment that matched is not compared again
+ * before it is copied. */
 rks_status rks_shard_check_segment(const rks_shard *shard, size_t segment, rks_error *err);
 
-/* Was it compared, and good? */
+/* Returns true if the segment was compared and matched. */
 bool rks_shard_segment_good(const rks_shard *shard, size_t segment);
 
-/* Where in NAME.rks the row's own entry of the locators lies. */
+/* Returns where in NAME.rks the row's own entry of the locators lies. */
 uint64_t rks_shard_place(const rks_shard *shard, uint64_t row);
-/* Where in NAME.rks the locators say that a row's record lies, unchecked. */
+/* Returns where in NAME.rks the row's record lies according to the locators, unchecked. */
 uint64_t rks_shard_offset(const rks_shard *shard, uint64_t row);
 
 #endif

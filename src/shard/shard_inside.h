@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * shard_inside.h: what an open shard holds; for shard.c and shard_open.c alone. */
+ * shard_inside.h: the contents of an open shard; only shard.c and shard_open.c include it. */
 #ifndef RKS_SHARD_SHARD_INSIDE_H
 #define RKS_SHARD_SHARD_INSIDE_H
 
@@ -10,9 +10,9 @@
 #include "shard/manifest.h"
 #include "shard/shard_check.h"
 
-/* Where the records of RKS_SEGMENT_ROWS rows lie. */
+/* The locators of RKS_SEGMENT_ROWS rows. */
 typedef struct rks_locators {
-    const uint8_t *bases;   /* u64 for each RKS_LOCATOR_GROUP rows; NULL: `entries` are offsets */
+    const uint8_t *bases;   /* u64 for each RKS_LOCATOR_GROUP rows; NULL if `entries` are offsets */
     const uint8_t *entries; /* u32 deltas in units of 8 bytes, or u64 offsets */
 } rks_locators;
 
@@ -20,11 +20,11 @@ struct rks_shard {
     char *path; /* of NAME.rks */
     rks_manifest *manifest;
     rks_guarded_map *map;
-    rks_resident *resident; /* what of the map is in memory */
+    rks_resident *resident; /* which pieces of the map are in memory */
     rks_unit_list units;
     rks_locators *locators;        /* one for each RKS_SEGMENT_ROWS rows */
-    size_t row_segments;           /* how many of them: segments of each kind */
-    _Atomic uint8_t *segment_good; /* for each of the manifest's: compared with its digest */
+    size_t row_segments;           /* number of locators, and of segments of each kind */
+    _Atomic uint8_t *segment_good; /* one for each segment of the manifest: it matched its digest */
 };
 
 static inline size_t rks_shard_segment_at(const rks_shard *shard, size_t part, uint64_t row)
@@ -32,7 +32,7 @@ static inline size_t rks_shard_segment_at(const rks_shard *shard, size_t part, u
     return part * shard->row_segments + (size_t)(row / RKS_SEGMENT_ROWS);
 }
 
-/* What the locators say, unchecked. */
+/* Returns the record's offset according to the locators, unchecked. */
 static inline uint64_t rks_shard_locator(const rks_shard *shard, uint64_t row)
 {
     const rks_locators *locators = &shard->locators[row / RKS_SEGMENT_ROWS];

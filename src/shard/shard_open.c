@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * shard_open.c: opening a sealed shard. Is the file the one that the manifest was written for? Its size,
- * the first two pages, which LMDB rewrites with each commit, and the page that names the shard tell
- * without reading the rest. */
+ * shard_open.c: opens a sealed shard, and checks that the file is the one that the manifest was
+ * written for. Its size, its first two pages, which LMDB rewrites with each commit, and the page
+ * that names the shard show that without reading the rest. */
 #include "shard/shard_inside.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 #include "shard/lmdb_env.h"
 #include "shard/sums.h"
 
-/* NAME.rks beside NAME.json. */
+/* Finds NAME.rks beside NAME.json. */
 static rks_status name_data(const char *path, char **data, rks_error *err)
 {
     size_t size = strlen(path);
@@ -28,7 +28,7 @@ static rks_status name_data(const char *path, char **data, rks_error *err)
     return *data == NULL ? RKS_ERR_MEMORY : RKS_OK;
 }
 
-/* Damage of NAME.rks: reported to a caller that wants to go on, else an error. */
+/* Reports damage of NAME.rks to a caller that wants to go on; otherwise returns it as an error. */
 static rks_status report_damage(rks_shard_damage_fn damage, void *user, uint64_t offset,
                                 rks_status status, const rks_error *what)
 {
@@ -38,8 +38,8 @@ static rks_status report_damage(rks_shard_damage_fn damage, void *user, uint64_t
     return RKS_OK;
 }
 
-/* `size` bytes at `offset`, which are as the manifest has them. rks_free(*bytes), also after an error.
- * `what` is for the message. */
+/* Reads `size` bytes at `offset` and compares them with the manifest's digest. Free *bytes with
+ * rks_free, also after an error. `what` is for the message. */
 static rks_status read_pages(const rks_shard *shard, int fd, uint64_t offset, size_t size,
                              rks_digest expected, const char *what, uint8_t **bytes, rks_error *err)
 {
@@ -53,7 +53,8 @@ static rks_status read_pages(const rks_shard *shard, int fd, uint64_t offset, si
     return status;
 }
 
-/* The first two pages, and the one that names the shard. *at: the damaged one. */
+/* Checks the first two pages and the one that names the shard. *at is the offset of the damaged
+ * one. */
 static rks_status check_pages(const rks_shard *shard, int fd, uint64_t *at, rks_error *err)
 {
     const rks_manifest *manifest = shard->manifest;
@@ -63,7 +64,7 @@ static rks_status check_pages(const rks_shard *shard, int fd, uint64_t *at, rks_
                                    "its first two pages have", &pages, err);
     rks_free(pages);
     *at = status == RKS_OK ? manifest->main_page : 0;
-    if (status != RKS_OK || manifest->main_page == 0) /* of an earlier version */
+    if (status != RKS_OK || manifest->main_page == 0) /* an earlier version's shard */
         return status;
     status = read_pages(shard, fd, manifest->main_page, size, manifest->main,
                         "the page with its main database has", &pages, err);
@@ -80,7 +81,8 @@ static rks_status check_pages(const rks_shard *shard, int fd, uint64_t *at, rks_
     return status;
 }
 
-/* A file that is not the sealed one may name its own shard. Damage of the name spares a half of it. */
+/* Checks whether a file that is not the sealed one names another shard. One matching half of the id
+ * is enough: damage of the name itself leaves the other half intact. */
 static rks_status check_name(const rks_shard *shard, int fd, rks_error *err)
 {
     uint8_t id[RKS_DIGEST_SIZE];
@@ -91,8 +93,8 @@ static rks_status check_name(const rks_shard *shard, int fd, rks_error *err)
     return rks_fail_other_shard(shard->path, rks_load_u64(id + 8), own, err);
 }
 
-/* The size, and what names the shard or changes with every commit. Only another shard's file, and one
- * that is too short, are errors to who wants to go on. */
+/* Checks the size, and the pages that name the shard or change with every commit. For a caller that
+ * wants to go on, only another shard's file and a file that is too short are errors. */
 static rks_status check_file(const rks_shard *shard, int fd, uint64_t size,
                              rks_shard_damage_fn damage, void *user, rks_error *err)
 {
@@ -167,7 +169,7 @@ static rks_status read_units(rks_shard *shard, rks_shard_damage_fn damage, void 
         err = &local;
     if (manifest->unit_count == 0) {
         if (manifest->samples != 0)
-            return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: %" PRIu64 " samples of no unit",
+            return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: %" PRIu64 " samples but no unit",
                             shard->path, manifest->samples);
         return RKS_OK;
     }
@@ -185,9 +187,9 @@ static rks_status read_units(rks_shard *shard, rks_shard_damage_fn damage, void 
     return status == RKS_OK ? RKS_OK : report_damage(damage, user, segment->offset, status, err);
 }
 
-/* Two builds of one input have files of equal sizes and first pages, and an earlier version's files do
- * not name their shard. But a block of version 2 does: that of row 0 is asked. If it is damaged,
- * whoever reads its samples finds out. */
+/* Checks that block 0 names this shard. Two builds of one input have files of equal sizes and first
+ * pages, and files of an earlier version do not name their shard, but blocks of version 2 do. If
+ * the block of row 0 is damaged, this passes: whoever reads its samples finds out. */
 static rks_status check_owner(const rks_shard *shard, rks_error *err)
 {
     const rks_guarded_map *map = shard->map;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * shard_writer.c: units of samples into the blocks of one LMDB file. */
+ * shard_writer.c: writes units of samples into the blocks of one LMDB file. */
 #include "shard/shard_writer.h"
 
 #include <errno.h>
@@ -34,11 +34,11 @@ static rks_status take_index(rks_shard_writer *writer, const rks_shard_options *
         const rks_column *found = rks_schema_column(writer->schema, (uint32_t)column);
         if (!rks_column_indexable(found))
             return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                            "index column \"%s\": %s is no scalar number that is always there",
+                            "index column \"%s\": %s is not a scalar number without missing values",
                             found->name, found->type);
         for (size_t j = 0; j < i; j++)
             if (writer->index[j] == (uint32_t)column)
-                return rks_fail(err, RKS_ERR_ARGUMENT, 0, "index column \"%s\" is there twice",
+                return rks_fail(err, RKS_ERR_ARGUMENT, 0, "index column \"%s\" appears twice",
                                 found->name);
         writer->index[writer->index_count++] = (uint32_t)column;
     }
@@ -56,9 +56,9 @@ static rks_status take_shard_options(rks_shard_writer *writer, const rks_shard_o
     uint64_t block = options->block_size == 0 ? BLOCK_DEFAULT : options->block_size;
     if (block < BLOCK_LEAST || block > BLOCK_MOST)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "block size %" PRIu64 ": %" PRIu64 " to %" PRIu64 " bytes are possible",
+                        "block size %" PRIu64 ": must be %" PRIu64 " to %" PRIu64 " bytes",
                         block, BLOCK_LEAST, BLOCK_MOST);
-    writer->block_limit = (size_t)block; /* in pages once their size is known */
+    writer->block_limit = (size_t)block; /* open_part rounds it to pages */
     writer->build_id = options->build_id;
     writer->derived_keys = options->derived_keys;
     writer->unit_size = options->unit_size;
@@ -196,7 +196,8 @@ rks_status rks_shard_writer_end(rks_shard_writer *writer, uint64_t seen, uint64_
 
 /* ---- the end ---- */
 
-/* Size, first pages and sums of the file, which nobody writes any more; then the manifest. */
+/* Computes size, first pages and sums of the finished file, which nobody writes any more, then
+ * writes the manifest. */
 static rks_status finish_file(rks_shard_writer *writer, rks_manifest *manifest, rks_error *err)
 {
     int fd = -1;
@@ -250,7 +251,7 @@ rks_status rks_shard_writer_seal(rks_shard_writer *writer, rks_error *err)
     status = rks_committer_flush(writer->committer, err);
     rks_committer_free(writer->committer);
     writer->committer = NULL;
-    writer->broken = true; /* whatever stops us here is repaired by opening again */
+    writer->broken = true; /* opening the part again repairs whatever fails here */
     if (status == RKS_OK)
         status = rks_seal_index(writer, &manifest, err);
     rks_lmdb_close(writer->env);

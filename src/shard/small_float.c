@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * small_float.c: floats of one and two bytes, by the widths of their fields. */
+ * small_float.c: floats of one and two bytes, described by the widths of their fields. */
 #include "shard/small_float.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@ typedef struct layout {
     int exponent_bits;
     int fraction_bits;
     uint16_t largest; /* bits of the largest finite number */
-    bool infinite;    /* the highest exponent is infinity and NaN; else only all ones are NaN */
+    bool infinite;    /* the highest exponent means infinity and NaN; else only all ones are NaN */
 } layout;
 
 static layout layout_of(rks_kind kind)
@@ -56,19 +56,20 @@ bool rks_small_float_encode(rks_kind kind, double value, uint16_t *bits)
     int exponent = 0;
     if (magnitude > 0)
         frexp(magnitude, &exponent);
-    exponent -= 1; /* of 1.xxx */
+    exponent -= 1; /* frexp's fraction is below 1; this is for 1.xxx */
     if (!isfinite(magnitude) || exponent > bias + 1)
         return false;
     if (magnitude == 0 || exponent < 1 - bias)
         exponent = 1 - bias; /* subnormal: the smallest exponent's spacing */
 
-    /* In units of the spacing the value is below 2^(fraction_bits + 1): exact in a double. */
+    /* In units of the spacing the value is below 2^(fraction_bits + 1), which a double holds
+     * exactly. */
     double scaled = ldexp(magnitude, shape.fraction_bits - exponent);
     uint32_t units = (uint32_t)scaled;
     double rest = scaled - units;
     if (rest > 0.5 || (rest == 0.5 && units % 2 == 1))
         units++;
-    /* A normal number's leading one adds itself to the exponent field, and so does a carry. */
+    /* A normal number's leading one adds itself to the exponent field; so does a carry. */
     uint32_t encoded = ((uint32_t)(exponent + bias - 1) << shape.fraction_bits) + units;
     if (encoded > shape.largest)
         return false;
@@ -110,7 +111,7 @@ rks_status rks_float_read(const char *type, const void *item, double *number, rk
     uint32_t size = 0;
     if (!rks_kind_find(type, strlen(type), &kind, &size) || kind < RKS_KIND_FLOAT16 ||
         kind > RKS_KIND_FLOAT8_E5M2)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "\"%.40s\" is no type of a float", type);
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "\"%.40s\" is not a float type", type);
     if (size == sizeof(double)) {
         memcpy(number, item, sizeof(*number));
     } else if (size == sizeof(single)) {

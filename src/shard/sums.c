@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sums.c: NAME.sums. */
+ * sums.c: computes, writes and compares the sums of a shard's file, on several threads. */
 #include "shard/sums.h"
 
 #include <inttypes.h>
@@ -15,16 +15,16 @@
 #include "base/memory.h"
 #include "base/thread.h"
 
-enum { EACH_LEAST = 16 }; /* chunks: fewer are not worth a thread */
+enum { EACH_LEAST = 16 }; /* chunks a thread: fewer are not worth one */
 
-/* A file whose sums several threads compute, each of the next chunk that none has taken. */
+/* A file whose sums several threads compute; each takes the next free chunk. */
 typedef struct summing {
     int fd;
     const char *path;
     uint64_t file_size;
     uint8_t *sums;
     atomic_uint_fast64_t next; /* chunk */
-    atomic_bool stop;          /* one has failed */
+    atomic_bool stop;          /* a thread has failed */
 } summing;
 
 typedef struct summer {
@@ -37,7 +37,8 @@ typedef struct summer {
 static rks_status sum_chunks(summing *file, rks_error *err)
 {
     uint8_t *room = rks_alloc_raw(RKS_SUMS_CHUNK + RKS_FILE_PAGE, 1, err);
-    uint8_t *bytes = room == NULL ? NULL : rks_file_place(room, 0); /* chunks are whole pages */
+    uint8_t *bytes = room == NULL ? NULL : rks_file_place(room, 0); /* offsets of chunks are whole
+                                                                     * pages */
     rks_status status = room == NULL ? RKS_ERR_MEMORY : RKS_OK;
     while (status == RKS_OK && !file->stop) {
         uint64_t chunk = atomic_fetch_add(&file->next, 1), at = chunk * RKS_SUMS_CHUNK;
@@ -64,7 +65,7 @@ static rks_status sum_chunks(summing *file, rks_error *err)
 static void *summer_main(void *user)
 {
     summer *self = user;
-    rks_interrupt_from(&self->file->stop); /* the caller hears of interrupts */
+    rks_interrupt_from(&self->file->stop); /* the caller's thread polls for interrupts */
     self->status = sum_chunks(self->file, &self->error);
     return NULL;
 }
@@ -89,7 +90,7 @@ static rks_status compute(int fd, const char *path, uint64_t file_size, uint32_t
     rks_status status = sum_chunks(&file, err);
     for (uint32_t i = 0; i < started; i++) {
         pthread_join(others[i].thread, NULL);
-        /* What it made of another one's failure does not matter. */
+        /* A thread that stopped because of another one's failure does not matter. */
         if (status == RKS_OK && others[i].status != RKS_OK &&
             others[i].status != RKS_ERR_CANCELLED) {
             status = others[i].status;
@@ -100,7 +101,7 @@ static rks_status compute(int fd, const char *path, uint64_t file_size, uint32_t
     return status;
 }
 
-/* *sums: of what is in the file. rks_free'd by the caller, also after an error. */
+/* Computes the sums of the file as it is. Free *sums with rks_free, also after an error. */
 static rks_status sum_file(const char *path, uint64_t file_size, uint32_t threads, uint8_t **sums,
                            rks_error *err)
 {
@@ -111,7 +112,7 @@ static rks_status sum_file(const char *path, uint64_t file_size, uint32_t thread
         return status;
     if (found != file_size)
         status = rks_fail(err, RKS_ERR_IO, 0,
-                          "%s: %" PRIu64 " bytes, not %" PRIu64 ": something else writes to it",
+                          "%s: %" PRIu64 " bytes, not %" PRIu64 ": another process writes to it",
                           path, found, file_size);
     if (status == RKS_OK) {
         *sums = rks_alloc_raw((size_t)rks_sums_count(file_size), RKS_DIGEST_SIZE, err);
@@ -155,7 +156,8 @@ rks_status rks_sums_load(const char *sums_path, uint64_t file_size, rks_digest d
     if (size != count * RKS_DIGEST_SIZE || !rks_digest_equal(rks_checksum128(bytes, size), digest))
         status =
             rks_fail(err, RKS_ERR_CORRUPT, 0,
-                     "%s: %zu bytes that are not the sums the manifest names", sums_path, size);
+                     "%s: %zu bytes that do not match the manifest's digest of the sums",
+                     sums_path, size);
     if (status == RKS_OK) {
         loaded = rks_alloc((size_t)count, sizeof(*loaded), err);
         status = loaded == NULL ? RKS_ERR_MEMORY : RKS_OK;

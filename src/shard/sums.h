@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sums.h: NAME.sums: an XXH3-128 (16 bytes: low half, high half, little-endian) of each MiB of
- * NAME.rks, the last one perhaps shorter; nothing else. */
+ * sums.h: NAME.sums holds an XXH3-128 (16 bytes: low half, high half, little-endian) of each MiB of
+ * NAME.rks, of which the last may be shorter, and nothing else. */
 #ifndef RKS_SHARD_SUMS_H
 #define RKS_SHARD_SUMS_H
 
@@ -9,22 +9,23 @@
 
 enum { RKS_SUMS_CHUNK = 1 << 20, RKS_SUMS_THREADS = 4 };
 
-/* How many sums a file of that size has. */
+/* Returns the number of sums of a file of that size. */
 static inline uint64_t rks_sums_count(uint64_t file_size)
 {
     return file_size / RKS_SUMS_CHUNK + (file_size % RKS_SUMS_CHUNK != 0);
 }
 
-/* Reads all of `path`, which must be `file_size` bytes, and writes its sums to `sums_path`,
- * durably; by so many threads (0: the caller's alone), RKS_SUMS_THREADS at most. *digest is the
- * XXH3-128 of that file. */
+/* Reads all of `path`, which must have `file_size` bytes, and writes its sums to `sums_path`,
+ * durably, on `threads` threads (0: only the caller's; at most RKS_SUMS_THREADS). *digest is the
+ * XXH3-128 of the sums file. */
 rks_status rks_sums_write(const char *path, uint64_t file_size, const char *sums_path,
                           uint32_t threads, rks_digest *digest, rks_error *err);
-/* Loads sums of a file of `file_size` bytes, compared with their digest. rks_free(*sums). */
+/* Loads the sums of a file of `file_size` bytes and compares them with their digest. Free *sums
+ * with rks_free. */
 rks_status rks_sums_load(const char *sums_path, uint64_t file_size, rks_digest digest,
                          rks_digest **sums, rks_error *err);
-/* Reads all of `path` and compares it with its sums; threads as above. RKS_ERR_CORRUPT: what is not
- * as it was sealed, or that the sums are missing. */
+/* Reads all of `path` and compares it with its sums; threads as above. RKS_ERR_CORRUPT says what
+ * has changed since the seal, or that the sums are missing. */
 rks_status rks_sums_check(const char *path, uint64_t file_size, const char *sums_path,
                           rks_digest digest, uint32_t threads, rks_error *err);
 

@@ -2,8 +2,8 @@
  *
  * unit_list.c: the units of a shard, in file order. Numbers are little-endian.
  *
- * A unit's end record, the value of its entry in the database `units`; the segment "units" is
- * these records, one behind the other:
+ * A unit's record is the value of its entry in the database `units`. The segment "units" holds
+ * these records, one after the other:
  *
  *   offset  size  field
  *        0     8  unit
@@ -16,13 +16,12 @@
  *       56     8  row, in its file, of its first source row
  *       64    16  digest: XXH3-128 over {XXH3-64 of the payload (8), XXH3-64 of the key (8),
  *                 length (4), payload size (4)} of each sample, in row order
- *       80     8  number of the block that follows its last
- *       88     4  size k of the key name; 0: none
- *       92     4  in `units`: low half of the XXH3-64 of the record with this field as 0, or 1
+ *       80     8  number of the block after its last
+ *       88     4  size k of the key name; 0 if none
+ *       92     4  in `units`: low half of the XXH3-64 of the record with this field 0, or 1
  *                 if that is 0; in the segment, and in parts of earlier versions: 0
- *       96     k  key name, what derived keys begin with
- *                 zeros up to a multiple of 8
- */
+ *       96     k  key name, which derived keys start with
+ *                 zeros up to a multiple of 8 */
 #include "shard/manifest.h"
 
 #include <inttypes.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * unit_writer.c: the samples of one unit into blocks.
+ * unit_writer.c: writes the samples of one unit into blocks.
  *
- * A record says which row of the shard it is, and a derived key the row in its file. Both are known
- * only when the units before have ended. Until then a record's check field holds the hash of its
- * payload; rks_unit_writer_place() turns it into the check (block.c), block by block, while the
- * block is still in the processor's cache if the unit has its place already. */
+ * A record holds its row in the shard, and a derived key the row in its file. Both are known only
+ * when the units before have ended. Until then a record's check field holds the hash of its
+ * payload. rks_unit_writer_place() turns it into the check (block.c), block by block. If the unit
+ * already has its place, this happens while the block is still in the processor's cache. */
 #include <inttypes.h>
 
 #include "base/error.h"
@@ -14,7 +14,7 @@
 
 enum { SHOWN_KEY = 64 };
 
-/* A block that waits for the unit's place. */
+/* A block that waits until the unit has its place. */
 typedef struct kept_block {
     uint8_t *bytes;
     size_t size;
@@ -23,17 +23,17 @@ typedef struct kept_block {
 } kept_block;
 
 struct rks_unit_writer {
-    rks_shard_writer *shard; /* without a place only what its opening has set is read */
+    rks_shard_writer *shard; /* until placed, only fields that opening set are read */
     bool placed;
     uint64_t first_row; /* in the shard, once placed */
     rks_unit_summary summary;
     char *key_name;
     size_t key_name_size;
     rks_digester *digester;
-    uint8_t tuples[RKS_DIGEST_TUPLE * RKS_DIGEST_TUPLES]; /* not digested yet */
+    uint8_t tuples[RKS_DIGEST_TUPLE * RKS_DIGEST_TUPLES]; /* not in the digest yet */
     size_t tuple_count;
 
-    kept_block block; /* being filled; bytes NULL: none */
+    kept_block block; /* the one being filled; bytes is NULL if none */
     kept_block *kept;
     size_t kept_count, kept_room;
     uint64_t kept_bytes;
@@ -124,7 +124,7 @@ static uint64_t hash_of_key(const rks_unit_writer *unit, const rks_record_view *
                                             key));
 }
 
-/* The hashes of payloads become the records' checks, and the rows are logged. */
+/* Turns the hashes of payloads into the records' checks, and logs the rows. */
 static rks_status check_records(rks_unit_writer *unit, const kept_block *block, rks_error *err)
 {
     uint64_t row = unit->first_row + block->first_row;
@@ -150,7 +150,8 @@ static rks_status check_records(rks_unit_writer *unit, const kept_block *block, 
     return status;
 }
 
-/* To the committer, with the unit's record where it ends. `block` may be without bytes. */
+/* Passes a block to the committer, with the unit's record if the unit ends. `block` may have no
+ * bytes. */
 static rks_status put_block(rks_unit_writer *unit, kept_block *block, const rks_buffer *record,
                             rks_error *err)
 {
@@ -177,7 +178,7 @@ static rks_status put_checked(rks_unit_writer *unit, kept_block *block, rks_erro
     rks_status status = check_records(unit, block, err);
     if (status == RKS_OK)
         return put_block(unit, block, NULL, err);
-    unit->shard->broken = true; /* the unit's blocks are in the shard up to this one */
+    unit->shard->broken = true; /* the shard already has the unit's earlier blocks */
     return status;
 }
 
@@ -197,11 +198,11 @@ static rks_status keep_block(rks_unit_writer *unit, rks_error *err)
     return RKS_OK;
 }
 
-/* The block that was being filled. */
+/* Pads the block that was being filled. */
 static void pad_block(rks_unit_writer *unit)
 {
     size_t least = rks_lmdb_page_size(unit->shard->env) + 8;
-    if (unit->block.size < least) { /* into overflow pages */
+    if (unit->block.size < least) { /* so that LMDB stores it in overflow pages */
         memset(unit->block.bytes + unit->block.size, 0, least - unit->block.size);
         unit->block.size = least;
     }
@@ -222,7 +223,7 @@ static rks_status check_turn(const rks_shard_writer *shard, uint64_t unit, rks_e
         return status;
     for (size_t i = 0; i < shard->units.count; i++)
         if (shard->units.summaries[i].unit == unit)
-            return rks_fail(err, RKS_ERR_STATE, 0, "%s: unit %" PRIu64 " is there already",
+            return rks_fail(err, RKS_ERR_STATE, 0, "%s: unit %" PRIu64 " is already in the shard",
                             shard->data_path, unit);
     return RKS_OK;
 }
@@ -245,7 +246,7 @@ rks_status rks_unit_writer_place(rks_unit_writer *unit, uint64_t first_source_ro
 
 /* ---- samples ---- */
 
-/* Room for a record at the block's end. */
+/* Finds room for a record at the block's end, or in a new block. */
 static rks_status place_record(rks_unit_writer *unit, uint64_t size, uint32_t align,
                                uint64_t *begin, rks_error *err)
 {
@@ -276,11 +277,13 @@ static rks_status check_new_key(const rks_shard_writer *shard, const void *key, 
                                 rks_error *err)
 {
     if (shard->derived_keys && key != NULL)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "a key is given, but keys are derived");
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "a key is given, but this shard derives its keys");
     if (!shard->derived_keys && key == NULL)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "no key is given, and keys are not derived");
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "no key is given, but this shard stores its keys");
     if (!shard->derived_keys && (key_size == 0 || key_size > RKS_KEY_MAX))
-        return rks_fail(err, RKS_ERR_DATA, 0, "key \"%.*s\" of %zu bytes: 1 to %d are possible",
+        return rks_fail(err, RKS_ERR_DATA, 0, "key \"%.*s\" of %zu bytes: must have 1 to %d",
                         (int)(key_size < SHOWN_KEY ? key_size : SHOWN_KEY), (const char *)key,
                         key_size, RKS_KEY_MAX);
     return RKS_OK;
@@ -369,7 +372,7 @@ rks_status rks_unit_writer_end(rks_unit_writer *unit, uint64_t seen, uint64_t fi
     rks_shard_writer *shard = unit->shard;
     rks_status status = rks_shard_writer_usable(shard, true, err);
     if (status == RKS_OK && !unit->placed)
-        status = rks_fail(err, RKS_ERR_STATE, 0, "%s: unit %" PRIu64 " has no place",
+        status = rks_fail(err, RKS_ERR_STATE, 0, "%s: unit %" PRIu64 " has no place yet",
                           shard->data_path, unit->summary.unit);
     if (status != RKS_OK)
         return status;

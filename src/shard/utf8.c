@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * utf8.c: is it UTF-8? ASCII goes by 32 and 8 bytes at a time. */
+ * utf8.c: checks UTF-8; skips ASCII 32 and 8 bytes at a time. */
 #include "shard/utf8.h"
 
 #include "base/bytes.h"
 
-/* Bytes of the sequence at `at`, 0 if it is wrong. */
+/* Returns the bytes of the sequence at `at`; 0 if it is wrong. */
 static size_t sequence(const uint8_t *at, size_t left)
 {
     uint8_t lead = at[0];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * writer_part.c: the part of a build that a writer finds, or begins.
+ * writer_part.c: the part of a build that a writer finds or begins.
  *
- * The database `index` holds one entry from the beginning, "build", which says whose part this is:
+ * The database `index` holds one entry from the start, "build", which names the part's build:
  *
  *   offset  size  field
  *        0     4  magic "RKSP"
@@ -16,11 +16,11 @@
  *                 s bytes of the schema's canonical text
  *                 XXH3-64 of all that precedes
  *
- * and, if the build has a unit size, "build_unit_size": that size (u64) and its XXH3-64. A part of
- * an earlier version has none, and goes without.
+ * If the build has a unit size, there is an entry "build_unit_size": that size (u64) and its
+ * XXH3-64. Parts of an earlier version lack it.
  *
- * A finished unit is its record in `units`. Blocks behind the last finished unit's are what an
- * interrupted writer left; opening drops them, so that rows keep their numbers. */
+ * A finished unit is its record in `units`. Blocks after the last finished unit's come from an
+ * interrupted writer; opening drops them, so that rows keep their numbers. */
 #include <endian.h>
 #include <inttypes.h>
 
@@ -32,7 +32,7 @@
 
 enum { PART_VERSION = 1 };
 
-/* The entry "build", with room for the shard id that a new part gets. */
+/* Encodes the entry "build" from the writer's fields. */
 static rks_status encode_part(const rks_shard_writer *writer, rks_buffer *part, rks_error *err)
 {
     const char *schema = rks_schema_text(writer->schema);
@@ -75,7 +75,7 @@ static rks_status visit_part(void *user, const rks_lmdb_entry *entry, bool *stop
         return RKS_OK;
     const uint8_t *part = entry->value;
     if (!rks_part_record_whole(part, entry->size))
-        return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: is no part of a build, or a damaged one",
+        return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: is not a part of a build, or is damaged",
                         writer->data_path);
     if (rks_load_u16(part + 4) != PART_VERSION)
         return rks_fail(err, RKS_ERR_UNSUPPORTED, 0, "%s: part of version %u; this build has %d",
@@ -86,7 +86,7 @@ static rks_status visit_part(void *user, const rks_lmdb_entry *entry, bool *stop
         (entry->size != expected.size || memcmp(part, expected.data, expected.size) != 0))
         status = rks_fail(err, RKS_ERR_STATE, 0,
                           "%s: belongs to another build (other input, schema or options); remove "
-                          "it to build anew",
+                          "it to build again",
                           writer->data_path);
     rks_buffer_free(&expected);
     visit->found = status == RKS_OK;
@@ -106,7 +106,7 @@ static rks_status begin_part(rks_shard_writer *writer, rks_error *err)
 {
     if (rks_lmdb_count(writer->env, RKS_LMDB_BLOCKS) > 0 ||
         rks_lmdb_count(writer->env, RKS_LMDB_UNITS) > 0)
-        return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: blocks of no known build", writer->data_path);
+        return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: has blocks but no build", writer->data_path);
     rks_buffer part = {0};
     uint8_t id[16];
     rks_status status = rks_random(id, sizeof(id), err);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * writer_state.h: what shard_writer.c, unit_writer.c, writer_part.c and seal.c
- * share. */
+ * writer_state.h: what shard_writer.c, unit_writer.c, writer_part.c and seal.c share. */
 #ifndef RKS_SHARD_WRITER_STATE_H
 #define RKS_SHARD_WRITER_STATE_H
 
@@ -20,8 +19,8 @@ struct rks_shard_writer {
     char *sums_path;
     char *manifest_path;
     rks_lock_file *lock;
-    rks_lmdb *env;            /* the committer's while there is one */
-    rks_committer *committer; /* NULL once sealed or failed to start */
+    rks_lmdb *env;            /* the committer uses it while there is one */
+    rks_committer *committer; /* NULL once sealed, or if it failed to start */
 
     rks_schema *schema;
     rks_digest build_id;
@@ -31,36 +30,37 @@ struct rks_shard_writer {
     uint32_t *index;    /* columns of the schema */
     size_t index_count;
     bool derived_keys;
-    uint64_t unit_size; /* 0: not recorded */
+    uint64_t unit_size; /* 0 if not recorded */
     uint32_t threads;   /* for the sums */
     bool sealed;
-    bool broken; /* a unit lost bytes on the way: only close is left */
+    bool broken; /* a unit lost bytes: only close is allowed */
 
     rks_unit_list units; /* finished, in file order */
-    uint64_t rows;       /* in them */
+    uint64_t rows;       /* rows in them */
     uint64_t next_block;
-    rks_row_log log;         /* of rows that this writer has put */
-    uint64_t resumed_blocks; /* that an earlier writer left: the seal checks them */
+    rks_row_log log;         /* of the rows that this writer has put */
+    uint64_t resumed_blocks; /* blocks that an earlier writer left: the seal checks them */
 
     bool in_unit;          /* a unit has its place and has not ended */
-    rks_unit_writer *unit; /* of rks_shard_writer_begin */
+    rks_unit_writer *unit; /* the one of rks_shard_writer_begin */
 };
 
-/* Neither sealed nor broken, and in a unit or not. */
+/* Checks that the shard is neither sealed nor broken, and in a unit or not as `in_unit` says; else
+ * RKS_ERR_STATE. */
 rks_status rks_shard_writer_usable(const rks_shard_writer *writer, bool in_unit, rks_error *err);
-/* Takes over what is committed, drops what is not finished; a new part gets its id. */
+/* Takes over what is committed and drops what is not finished. A new part gets its id. */
 rks_status rks_writer_resume(rks_shard_writer *writer, rks_error *err);
-/* Writes the index into the file: what the committer put is committed, env is ours. On success
- * `manifest`, whose identity and schema are borrowed from the writer, is complete but for what
- * describes the finished file. */
+/* Writes the index into the file. The committer has committed everything, and env is ours. On
+ * success `manifest` is complete except for the fields that describe the finished file; its
+ * identity and schema belong to the writer. */
 rks_status rks_seal_index(rks_shard_writer *writer, rks_manifest *manifest, rks_error *err);
-/* Keys of the database `index` below this one are not of the seal's. */
+/* Keys of the database `index` below this one do not belong to the seal. */
 #define RKS_SEGMENT_KEYS_FROM "c"
 #define RKS_PART_KEY "build"
 #define RKS_PART_UNIT_SIZE_KEY "build_unit_size"
 
-/* The value of that entry; the picture is in writer_part.c. */
+/* The value of that entry, which writer_part.c draws. */
 enum { RKS_PART_HEADER = 48, RKS_PART_MAGIC = 0x50534b52 }; /* "RKSP" */
-enum { RKS_PART_UNIT_SIZE = 16 };                           /* bytes of that of the other */
+enum { RKS_PART_UNIT_SIZE = 16 };                           /* bytes of the other entry's value */
 
 #endif

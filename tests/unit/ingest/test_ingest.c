@@ -270,7 +270,7 @@ static void a_turn_that_fails_at_a_bad_row_says_why(void **state)
                   &err);
         assert_fails(RKS_ERR_STATE, rks_ingest_unit(input, 0, 0, schema, &chosen, selector, writer,
                                                     &bad, NULL, &turn, &err));
-        assert_contains(err.text, "unit 0 is there already");
+        assert_contains(err.text, "unit 0 is already in the shard");
         rks_shard_writer_close(writer);
         rks_buffer_free(&bad);
         rks_selector_free(selector);

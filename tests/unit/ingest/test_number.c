@@ -78,7 +78,7 @@ static void floats_are_read_by_the_name_of_their_type(void **state)
         rks_error err;
         double number = 7;
         assert_fails(RKS_ERR_ARGUMENT, rks_float_read(others[i], cases[0].item, &number, &err));
-        assert_contains(err.text, "is no type of a float");
+        assert_contains(err.text, "is not a float type");
         assert_true(number == 7);
     }
 }
