@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * archive.c: libarchive over the file's bytes (gzip: over what zlib made of them).
+ * archive.c: libarchive over the file's bytes (for gzip: over what zlib unpacks).
  *
- * Reads grow from 4 KiB to 256 KiB as long as they follow each other, and begin anew behind a seek,
- * so that passing over members costs little more than their headers. */
+ * Reads grow from 4 KiB to 256 KiB as long as they follow each other, and start small again after a
+ * seek. So skipping members costs little more than reading their headers. */
 #include "codec/archive.h"
 
 #include <archive.h>
@@ -27,13 +27,13 @@ enum { FIRST_READ = 4 << 10, ROOM = 256 << 10 };
 struct rks_archive {
     struct archive *reader;
     const rks_input_file *file;
-    rks_gunzip *gunzip; /* instead of fd */
+    rks_gunzip *gunzip; /* used instead of fd for gzip */
     int fd;
-    locale_t utf8; /* libarchive converts names to the thread's locale: UTF-8 stays as it is */
+    locale_t utf8; /* libarchive converts names to the thread's locale; this one keeps UTF-8 */
     uint64_t offset;
     uint64_t read_to;
     size_t next_read;
-    rks_error failed; /* what a read ended with, which is to go through libarchive */
+    rks_error failed; /* error of a read, to be passed through libarchive */
     uint8_t data[ROOM];
 };
 
@@ -65,7 +65,7 @@ static la_int64_t skip_bytes(struct archive *reader, void *user, la_int64_t size
     (void)reader;
     rks_archive *at = user;
     if (at->gunzip != NULL || size < ROOM / 4)
-        return 0; /* reading on is as cheap */
+        return 0; /* reading is as cheap as skipping */
     uint64_t left = at->file->size - at->read_to;
     uint64_t step = (uint64_t)size < left ? (uint64_t)size : left;
     at->read_to += step;
@@ -81,7 +81,7 @@ static la_int64_t seek_to(struct archive *reader, void *user, la_int64_t offset,
                                       : (int64_t)at->file->size;
     int64_t to;
     if (__builtin_add_overflow(base, offset, &to) || to < 0) {
-        archive_set_error(reader, EINVAL, "a place before the file's begin");
+        archive_set_error(reader, EINVAL, "seek before the file's start");
         return ARCHIVE_FATAL;
     }
     at->read_to = (uint64_t)to < at->file->size ? (uint64_t)to : at->file->size;
@@ -114,7 +114,7 @@ static int choose_archive_format(rks_archive *at, rks_archive_kind kind)
     else if (at->file->packing == RKS_PACKING_BZIP2)
         code = archive_read_support_filter_bzip2(reader);
     if (code != ARCHIVE_OK)
-        return code; /* libarchive warns where it would call another program: a thing never done */
+        return code; /* it warns if it would run another program, which we never do */
     if (kind == RKS_ARCHIVE_ZIP)
         return archive_read_support_format_zip_seekable(reader);
     archive_read_support_format_empty(reader);
@@ -127,7 +127,7 @@ static rks_status open_reader(rks_archive *at, rks_archive_kind kind, rks_error 
 {
     at->utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
     if (at->utf8 == (locale_t)0)
-        return rks_fail(err, RKS_ERR_UNSUPPORTED, errno, "the locale C.UTF-8 is not there");
+        return rks_fail(err, RKS_ERR_UNSUPPORTED, errno, "the locale C.UTF-8 is missing");
     at->reader = archive_read_new();
     if (at->reader == NULL)
         return rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory for reading %s", at->file->path);
@@ -136,7 +136,7 @@ static rks_status open_reader(rks_archive *at, rks_archive_kind kind, rks_error 
                         at->file->path,
                         at->file->packing == RKS_PACKING_ZSTD ? "zstd"
                         : at->file->packing == RKS_PACKING_XZ ? "liblzma"
-                                                              : "what this needs");
+                                                              : "a format that this needs");
     rks_status status = at->file->packing == RKS_PACKING_GZIP
                             ? rks_gunzip_open(at->file, &at->gunzip, err)
                             : rks_input_file_open(at->file, &at->fd, err);
@@ -187,7 +187,7 @@ static const char *to_refuse(struct archive_entry *entry)
            : type == AE_IFCHR || type == AE_IFBLK ? "a device"
            : type == AE_IFIFO                     ? "a FIFO"
            : type == AE_IFSOCK                    ? "a socket"
-                                                  : "no regular file";
+                                                  : "not a regular file";
 }
 
 rks_status rks_archive_next(rks_archive *archive, rks_member *member, bool *end, rks_error *err)
@@ -209,7 +209,7 @@ rks_status rks_archive_next(rks_archive *archive, rks_member *member, bool *end,
     if (*end)
         return RKS_OK;
     if (code != ARCHIVE_OK && code != ARCHIVE_WARN)
-        return archive_error(archive, err); /* ARCHIVE_RETRY: a header whose sum is wrong */
+        return archive_error(archive, err); /* ARCHIVE_RETRY: a header with a wrong checksum */
     int64_t size = archive_entry_size(entry);
     *member = (rks_member){
         .name = name == NULL ? "" : name,
@@ -263,14 +263,14 @@ void rks_archive_close(rks_archive *archive)
 
 /* ---- writing ------------------------------------------------------------------------------ */
 
-enum { TIME_OF_ALL = 315532800 }; /* 1980-01-01: what zip can say */
+enum { TIME_OF_ALL = 315532800 }; /* 1980-01-01, the earliest time in a zip */
 
 struct rks_archive_writer {
     struct archive *archive;
     struct archive_entry *entry;
     const char *path;
     int fd;
-    /* Of a write to the file. libarchive does not learn it: it would leave its buffers behind. */
+    /* Error of a write to the file. libarchive is not informed: it would leak its buffers. */
     rks_status status;
     rks_error err;
 };
@@ -283,7 +283,7 @@ static rks_status write_failed(const rks_archive_writer *writer, rks_error *err)
                     writer->path, what == NULL ? "writing the archive" : what);
 }
 
-/* What a call of libarchive's came to. */
+/* Returns the status of a call of libarchive, or of a write in it. */
 static rks_status outcome(const rks_archive_writer *writer, bool good, rks_error *err)
 {
     if (writer->status == RKS_OK)
@@ -375,7 +375,7 @@ void rks_archive_writer_close(rks_archive_writer *writer)
     if (writer == NULL)
         return;
     archive_entry_free(writer->entry);
-    if (writer->status == RKS_OK) /* what was not finished is not to be written now */
+    if (writer->status == RKS_OK) /* unfinished data must not be written now */
         writer->status = RKS_ERR_STATE;
     if (writer->archive != NULL)
         archive_write_free(writer->archive);

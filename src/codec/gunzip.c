@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gunzip.c: member after member; zero bytes may fill up the end, as gzip's own tool takes them. */
+ * gunzip.c: reads member after member. Zero bytes may follow the last one, as gzip's own tool
+ * allows. */
 #include "codec/gunzip.h"
 
 #include <inttypes.h>
@@ -19,9 +20,9 @@ struct rks_gunzip {
     int fd;
     uint64_t read_to;
     z_stream z;
-    bool made;   /* z is to be ended */
-    bool inside; /* a member has begun and not ended */
-    bool padded; /* zeros at the end have begun */
+    bool made;   /* z must be ended */
+    bool inside; /* inside a member */
+    bool padded; /* inside the zeros at the end */
     uint8_t data[ROOM];
 };
 
@@ -87,7 +88,7 @@ static rks_status refill_input(rks_gunzip *unzip, rks_error *err)
     return RKS_OK;
 }
 
-/* Between members: the next one, or what may fill up the end. */
+/* Between members: skips zeros, and begins the next member if there is one. */
 static rks_status begin_member(rks_gunzip *unzip, rks_error *err)
 {
     while (unzip->z.avail_in > 0 && *unzip->z.next_in == 0) {
@@ -98,7 +99,7 @@ static rks_status begin_member(rks_gunzip *unzip, rks_error *err)
     if (unzip->z.avail_in == 0)
         return RKS_OK;
     if (unzip->padded)
-        return report_damaged_stream(unzip, "something behind the zeros that end it", err);
+        return report_damaged_stream(unzip, "bytes after the zeros at its end", err);
     inflateReset(&unzip->z);
     unzip->inside = true;
     return RKS_OK;
@@ -132,7 +133,7 @@ rks_status rks_gunzip_read(rks_gunzip *unzip, void *bytes, size_t size, size_t *
             return rks_fail(err, RKS_ERR_MEMORY, 0, "%s: out of memory for unpacking",
                             unzip->file->path);
         else if (code != Z_OK && code != Z_BUF_ERROR)
-            return report_damaged_stream(unzip, z->msg != NULL ? z->msg : "no gzip", err);
+            return report_damaged_stream(unzip, z->msg != NULL ? z->msg : "not gzip", err);
     }
     *got = room - z->avail_out;
     return *got > 0 ? RKS_OK : rks_input_file_unchanged(unzip->file, unzip->fd, err);

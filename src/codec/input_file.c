@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * input_file.c: files that may be changed, or become something else, while they are read. */
+ * input_file.c: reads files that may change, or be replaced by something else, meanwhile. */
 #include "codec/input_file.h"
 
 #include <errno.h>
@@ -16,12 +16,12 @@
 
 enum { CHUNK = 1 << 20 };
 
-/* `path` from the folder `at` on is the file's. */
+/* Opens `path`, relative to the folder `at`. It is the file's path, or its last part. */
 static rks_status open_any(const rks_input_file *file, int at, const char *path, int *fd,
                            rks_error *err)
 {
     *fd = openat(at, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (*fd >= 0 && file->size > CHUNK) /* else the first read asks for all of it */
+    if (*fd >= 0 && file->size > CHUNK) /* smaller ones are read at once */
         posix_fadvise(*fd, 0, 0, POSIX_FADV_SEQUENTIAL);
     if (*fd >= 0)
         return RKS_OK;
@@ -92,7 +92,7 @@ void rks_input_folder_close(rks_input_folder *folder)
     *folder = (rks_input_folder){0};
 }
 
-/* Below the folder that the file before was in, if it is the same. */
+/* Opens the file through the open folder of the file before it, if both are in the same one. */
 static rks_status open_in(const rks_input_file *file, rks_input_folder *folder, int *fd,
                           rks_error *err)
 {
@@ -109,14 +109,14 @@ static rks_status open_in(const rks_input_file *file, rks_input_folder *folder, 
         int opened = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
         rks_free(path);
         if (opened < 0)
-            return open_any(file, AT_FDCWD, file->path, fd, err); /* says why */
+            return open_any(file, AT_FDCWD, file->path, fd, err); /* fails with the reason */
         *folder = (rks_input_folder){.fd = opened, .path = file->path, .size = size};
     }
     return open_any(file, folder->fd, slash + 1, fd, err);
 }
 
-/* A file as long as it was gives all its bytes and not one more, which a FIFO, a device or a folder
- * in its place does not: where it does, nothing else is asked. */
+/* Reads one byte more than the listed size: an unchanged file gives exactly its size, but a FIFO, a
+ * device or a folder in its place does not. So no other check is needed if the size is right. */
 rks_status rks_input_file_load(const rks_input_file *file, rks_input_folder *folder,
                                rks_buffer *data, rks_error *err)
 {
@@ -140,7 +140,7 @@ rks_status rks_input_file_load(const rks_input_file *file, rks_input_folder *fol
     }
     if (status == RKS_OK && data->size != file->size) {
         int error = count < 0 ? errno : 0;
-        status = rks_input_file_unchanged(file, fd, err); /* says what it is now */
+        status = rks_input_file_unchanged(file, fd, err); /* names what it is now */
         if (status == RKS_OK && error != 0)
             status = rks_fail_errno(err, error, "%s", file->path);
         if (status == RKS_OK)

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * json.c: what simdjson lets pass and a line may not have (a name twice or with NUL, half a
- * surrogate pair, integers above int64), and why a text is refused, which jansson says with the
- * place: simdjson does not know it. */
+ * json.c: refuses what simdjson accepts but a line may not have: a name twice or with NUL, half a
+ * surrogate pair, integers above int64. For a refused text, jansson finds the reason and its place,
+ * which simdjson does not know. */
 #include "codec/json.h"
 
 #include "base/checksum.h"
 #include "base/error.h"
 
 enum {
-    FEW = 8,        /* names that are compared with each other */
-    SHORT_NAME = 16 /* bytes: looking is faster than calling */
+    FEW = 8,        /* most names of an object that are compared with each other */
+    SHORT_NAME = 16 /* bytes: a loop is faster than a call */
 };
 
 void rks_json_parser_free(rks_json_parser *parser)
@@ -64,8 +64,8 @@ static int hex(uint8_t digit)
     return digit <= '9' ? digit - '0' : (digit | 0x20) - 'a' + 10;
 }
 
-/* A low surrogate's escape without a high one before it, in a text that simdjson took: there each
- * high one is followed by a low one. */
+/* Returns true if a low surrogate's escape lacks a high one before it. The text passed simdjson, so
+ * each high one is followed by a low one. */
 static bool has_lone_surrogate(const uint8_t *text, size_t size)
 {
     const uint8_t *end = text + size;
@@ -96,7 +96,7 @@ static bool holds_nul(const char *name, size_t size)
     return at < size;
 }
 
-/* Two of the first `count` names of an object, FEW at most, are equal, or one holds a NUL. */
+/* Returns true if two of an object's `count` names (at most FEW) are equal, or one holds a NUL. */
 static bool few_names_are_wrong(rks_json name, size_t count)
 {
     rks_json names[FEW];
@@ -105,7 +105,7 @@ static bool few_names_are_wrong(rks_json name, size_t count)
         size_t size = 0;
         const char *text = rks_json_text(name, &size);
         names[i] = name;
-        memcpy(&heads[i], text - sizeof(uint32_t), sizeof(heads[i])); /* the room goes on behind */
+        memcpy(&heads[i], text - sizeof(uint32_t), sizeof(heads[i])); /* the buffer is longer */
         if (size < 4)
             heads[i] &= (UINT64_C(1) << (32 + 8 * size)) - 1;
         if (holds_nul(text, size))
@@ -117,7 +117,7 @@ static bool few_names_are_wrong(rks_json name, size_t count)
     return false;
 }
 
-/* A table of positions on the tape; 0: none. */
+/* Clears the hash table of tape positions; 0 marks a free slot. */
 static rks_status provide_slots(rks_json_parser *parser, size_t members, size_t *mask,
                                 rks_error *err)
 {
@@ -132,7 +132,7 @@ static rks_status provide_slots(rks_json_parser *parser, size_t members, size_t 
     return status;
 }
 
-/* True: the name was there before. */
+/* Enters a name. Returns true if it was there before. */
 static bool enter_name(uint32_t *slots, size_t mask, rks_json name, const char *text, size_t size)
 {
     rks_json other = name;
@@ -170,7 +170,7 @@ static rks_status check_member_names(rks_json_parser *parser, rks_json object, b
     return RKS_OK;
 }
 
-/* All objects, wherever they lie, and all integers. */
+/* Checks the names of all objects at any depth, and all integers. */
 static rks_status check_values(rks_json_parser *parser, rks_json root, bool *good, rks_error *err)
 {
     rks_status status = RKS_OK;
@@ -208,32 +208,34 @@ rks_status rks_json_parse(const uint8_t *text, size_t size, json_t **root, rks_e
             return rks_fail(err, RKS_ERR_DATA, 0,
                             "%.80s: integers from -2^63 to 2^63 - 1 and 64-bit floats are possible",
                             wrong.text);
-        return rks_fail(err, RKS_ERR_DATA, 0, "no JSON at byte %d: %.100s", wrong.position,
+        return rks_fail(err, RKS_ERR_DATA, 0, "invalid JSON at byte %d: %.100s", wrong.position,
                         wrong.text);
     }
     *root = parsed;
     return RKS_OK;
 }
 
-/* jansson's tree takes many times the text: a larger one is refused without its place. */
+/* jansson's tree takes many times the text's size: a larger text is refused without the place. */
 static const size_t EXPLAINED_MOST = (size_t)16 << 20;
 
-/* jansson passes over a NUL behind a number. */
+/* Fails with the reason and the place of what is wrong. jansson ignores a NUL after a number, so
+ * NULs are searched for here. */
 static rks_status explain(const uint8_t *text, size_t size, const char *why, rks_error *err)
 {
     json_t *tree = NULL;
     if (size > EXPLAINED_MOST)
-        return rks_fail(err, RKS_ERR_DATA, 0, "no JSON in a text of %zu bytes: %.100s", size, why);
+        return rks_fail(err, RKS_ERR_DATA, 0, "invalid JSON in a text of %zu bytes: %.100s", size,
+                        why);
     rks_status status = rks_json_parse(text, size, &tree, err);
     json_decref(tree);
     const uint8_t *nul = memchr(text, '\0', size);
     if (status == RKS_OK && nul != NULL)
-        return rks_fail(err, RKS_ERR_DATA, 0, "no JSON at byte %zu: a NUL byte",
+        return rks_fail(err, RKS_ERR_DATA, 0, "invalid JSON at byte %zu: a NUL byte",
                         (size_t)(nul - text) + 1);
-    return status == RKS_OK ? rks_fail(err, RKS_ERR_DATA, 0, "no JSON: %.100s", why) : status;
+    return status == RKS_OK ? rks_fail(err, RKS_ERR_DATA, 0, "invalid JSON: %.100s", why) : status;
 }
 
-/* The text with room behind it. */
+/* Copies the text to a buffer with padding. */
 static rks_status pad(rks_json_parser *parser, const uint8_t **text, size_t size, rks_error *err)
 {
     parser->padded.size = 0;
@@ -250,7 +252,7 @@ static rks_status pad(rks_json_parser *parser, const uint8_t **text, size_t size
 rks_status rks_json_read(rks_json_parser *parser, const uint8_t *text, size_t size, size_t readable,
                          rks_json *root, rks_error *err)
 {
-    rks_json made = {.at = 1}; /* behind the root's word */
+    rks_json made = {.at = 1}; /* after the root's word */
     const char *why = NULL;
     bool good = true;
     if (parser->parser == NULL)

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * json.h: a JSON text parsed in place: values are looked at where the parser put them, and no
- * tree is made.
+ * json.h: parses a JSON text without making a tree: callers read values where the parser put them.
  *
  * The parser is simdjson. It writes a tape: a word of 64 bits for each value and each name, with
  * its type in the top byte, and the unescaped strings into one buffer:
  *
- *   { [     position behind the closing word (32 bits), members or items (24, saturated)
+ *   { [     position after the closing word (32 bits), members or items (24, saturated)
  *   "       offset in the strings: size (u32), bytes, NUL
  *   l u d   int64, uint64 or double in the next word
  *   t f n   nothing more
  *
- * An object's members are name, value, name, value. Both are reused for the next text, so a value
- * lasts until its parser parses again. */
+ * An object's members are name, value, name, value. The next text reuses tape and strings, so a
+ * value is valid until its parser parses again. */
 #ifndef RKS_CODEC_JSON_H
 #define RKS_CODEC_JSON_H
 
@@ -25,7 +24,7 @@
 #define RKS_NAN_TEXT "NaN"
 
 typedef enum rks_json_type {
-    RKS_JSON_NONE, /* not there */
+    RKS_JSON_NONE, /* there is no value */
     RKS_JSON_OBJECT = '{',
     RKS_JSON_LIST = '[',
     RKS_JSON_STRING = '"',
@@ -36,38 +35,38 @@ typedef enum rks_json_type {
     RKS_JSON_NULL = 'n',
 } rks_json_type;
 
-/* Begins as {0}. */
+/* Start with {0}. */
 typedef struct rks_json_parser {
     rks_simdjson *parser;
-    rks_buffer padded; /* a text that had no room behind it */
-    rks_buffer slots;  /* of names, to find one that is there twice */
+    rks_buffer padded; /* a copy of a text without padding */
+    rks_buffer slots;  /* hash table of names, to find duplicates */
 } rks_json_parser;
 
 typedef struct rks_json {
-    const uint64_t *tape; /* NULL: none */
+    const uint64_t *tape; /* NULL if there is no value */
     const uint8_t *strings;
     size_t at;
 } rks_json;
 
 void rks_json_parser_free(rks_json_parser *parser);
 
-/* One JSON value (RFC 8259) in UTF-8: integers of int64 and finite reals, no name twice in an
- * object, no NUL in a name, at most 2,048 levels. `readable`: bytes from `text` on that may be read,
- * at least `size`; a text with RKS_SIMDJSON_PADDING more is not copied. RKS_ERR_DATA says what is
- * wrong at which byte. */
+/* Parses one JSON value (RFC 8259) in UTF-8: integers of int64 and finite reals, no name twice in
+ * an object, no NUL in a name, at most 2,048 levels. `readable` is the number of bytes from `text`
+ * on that may be read, at least `size`; with RKS_SIMDJSON_PADDING more than `size` the text is not
+ * copied. RKS_ERR_DATA says what is wrong at which byte. */
 rks_status rks_json_read(rks_json_parser *parser, const uint8_t *text, size_t size, size_t readable,
                          rks_json *root, rks_error *err);
 
-/* The same text as a tree, for what is small; the caller owns *root. */
+/* Parses a small text into a tree; the caller owns *root. */
 rks_status rks_json_parse(const uint8_t *text, size_t size, json_t **root, rks_error *err);
 
-/* "a string", "an integer", ...; "nothing" where it is not there. */
+/* Returns "a string", "an integer", ...; "nothing" if there is no value. */
 const char *rks_json_kind(rks_json value);
 
-/* Appends the value without spaces, names in their order, real numbers in 15 to 17 digits, as few as
- * give the same double. */
+/* Appends the value without spaces, names in their order, and real numbers in 15 to 17 digits, as
+ * few as give the same double. */
 rks_status rks_json_print(rks_json value, rks_buffer *text, rks_error *err);
-/* Appends the text as a JSON string with its quotes; UTF-8, also with NUL. */
+/* Appends UTF-8 text, which may hold NULs, as a JSON string with its quotes. */
 rks_status rks_json_print_string(const char *at, size_t size, rks_buffer *text, rks_error *err);
 
 static inline rks_json_type rks_json_type_of(rks_json value)
@@ -80,7 +79,7 @@ static inline bool rks_json_is(rks_json value, rks_json_type type)
     return rks_json_type_of(value) == type;
 }
 
-/* Behind the value. */
+/* Returns the position after the value. */
 static inline size_t rks_json_end(rks_json value)
 {
     uint64_t word = value.tape[value.at];
@@ -97,30 +96,31 @@ static inline size_t rks_json_end(rks_json value)
     }
 }
 
-/* The first item or name of a list or object, which is its closing word where it has none. */
+/* Returns the first item of a list or name of an object; its closing word if it is empty. */
 static inline rks_json rks_json_inside(rks_json value)
 {
     value.at++;
     return value;
 }
 
-/* The value or name behind this one, which is the closing word behind the last. */
+/* Returns the value or name after this one; the closing word after the last one. */
 static inline rks_json rks_json_next(rks_json value)
 {
     value.at = rks_json_end(value);
     return value;
 }
 
-/* Where the value, a list or an object, is closed: rks_json_next() of its last. */
+/* Returns the position of a list's or object's closing word, which rks_json_next() of its last
+ * value reaches. */
 static inline size_t rks_json_close(rks_json value)
 {
     return rks_json_end(value) - 1;
 }
 
-/* Items of a list, members of an object; 0 for anything else. */
+/* Counts the items of a list or members of an object; 0 for anything else. */
 size_t rks_json_count(rks_json value);
 
-/* A string or name; it has a NUL behind it. */
+/* Returns a string or name; a NUL follows it. */
 static inline const char *rks_json_text(rks_json value, size_t *size)
 {
     const uint8_t *at = value.strings + (value.tape[value.at] & (UINT64_MAX >> 8));

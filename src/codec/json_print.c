@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * json_print.c: JSON as text; what may be parsed bounds the depth. */
+ * json_print.c: prints JSON as text. The parser bounds the depth of the recursion. */
 #include "codec/json.h"
 
 #include <locale.h>
@@ -13,8 +13,8 @@
 
 enum { NUMBER_ROOM = 64, SHORTEST = 15, LONGEST = 17, INTEGER_ROOM = 24 };
 
-/* What printf("%g") wrote, with a point in every locale, never without point and exponent, and
- * without "+" and zeros in front of the exponent: 1e+05 is 1e5. */
+/* Normalises what printf("%g") wrote: a point in every locale, at least a point or an exponent, and
+ * no "+" or zeros before the exponent (1e+05 becomes 1e5). Returns the size. */
 static size_t spell(char digits[NUMBER_ROOM], int size)
 {
     const char *point = localeconv()->decimal_point;
@@ -69,13 +69,13 @@ static bool is_plain(uint8_t byte)
     return byte >= 0x20 && byte != '"' && byte != '\\';
 }
 
-/* Some byte of the eight is 0. Exact as a whole, as it is used here. */
+/* Returns non-zero if one of the eight bytes is 0; only that is exact, not which one. */
 static uint64_t has_zero(uint64_t word)
 {
     return (word - UINT64_C(0x0101010101010101)) & ~word & UINT64_C(0x8080808080808080);
 }
 
-/* The bytes from `i` on up to the first that is escaped, or to the end. */
+/* Returns the position of the first byte from `i` on that must be escaped, or `size`. */
 static size_t end_of_plain(const char *at, size_t i, size_t size)
 {
     const uint64_t each = UINT64_C(0x0101010101010101);
@@ -94,7 +94,7 @@ static size_t end_of_plain(const char *at, size_t i, size_t size)
 rks_status rks_json_print_string(const char *at, size_t size, rks_buffer *text, rks_error *err)
 {
     static const char HEX[] = "0123456789abcdef";
-    static const char SHORT[] = "btn\0fr"; /* 8 to 13; 11 has none */
+    static const char SHORT[] = "btn\0fr"; /* for 8 to 13; 11 has none */
     rks_status status = rks_buffer_reserve(text, size + 2, err);
     if (status == RKS_OK)
         status = rks_buffer_add(text, "\"", 1, err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * json_simdjson.h: the C face of simdjson, which is C++: json_simdjson.cc is the only C++ here. It
- * throws nothing and needs no exceptions. json.h is what others use. */
+ * json_simdjson.h: the C interface of simdjson, which is C++; json_simdjson.cc is the only C++
+ * here. It throws nothing and needs no exceptions. Other files use json.h. */
 #ifndef RKS_CODEC_JSON_SIMDJSON_H
 #define RKS_CODEC_JSON_SIMDJSON_H
 
@@ -12,12 +12,12 @@
 extern "C" {
 #endif
 
-/* Bytes behind a text that must be readable; what they are does not matter. */
+/* Bytes after a text that must be readable; their values do not matter. */
 enum { RKS_SIMDJSON_PADDING = 64 };
 
 typedef struct rks_simdjson rks_simdjson;
 
-/* NULL: out of memory. */
+/* Returns NULL if memory is short. */
 rks_simdjson *rks_simdjson_create(void);
 void rks_simdjson_free(rks_simdjson *parser); /* NULL is accepted */
 
@@ -27,13 +27,13 @@ typedef enum rks_simdjson_result {
     RKS_SIMDJSON_NO_MEMORY,
 } rks_simdjson_result;
 
-/* Parses a text. The tape and the strings (simdjson's tape format) belong to the parser and last
- * until its next call. *why, always set, says in a few words what is wrong. */
+/* Parses a text. The tape and the strings (simdjson's tape format) belong to the parser and are
+ * valid until its next call. *why is always set and says in a few words what is wrong. */
 rks_simdjson_result rks_simdjson_parse(rks_simdjson *parser, const uint8_t *text, size_t size,
                                        const uint64_t **tape, const uint8_t **strings,
                                        const char **why);
 
-/* The version of the library's headers. */
+/* Returns the version of the library's headers. */
 const char *rks_simdjson_version(void);
 
 #ifdef __cplusplus

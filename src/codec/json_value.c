@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * json_value.c: values of columns as JSON. Numbers are written in as few digits as give the same
- * value of their type back. */
+ * json_value.c: prints values of columns as JSON. Numbers get as few digits as give back the same
+ * value of their type. */
 #include "codec/json_value.h"
 
 #include <inttypes.h>
@@ -41,7 +41,8 @@ static rks_status put_real(double number, bool narrow, rks_buffer *text, rks_err
     return rks_buffer_print(text, err, "%s%s", digits, whole ? ".0" : "");
 }
 
-/* The bits of a NaN that is not the one which "NaN" is read as; 0: it is that one, or a number. */
+/* Returns the bits of a NaN other than the one that "NaN" is read as; 0 for that one and for
+ * numbers. */
 static uint64_t odd_nan(rks_kind kind, const uint8_t *item, uint32_t size)
 {
     uint64_t bits = 0;
@@ -101,7 +102,7 @@ static rks_status put_item(rks_kind kind, const uint8_t *item, uint32_t size, rk
         return rks_buffer_print(text, err, "%" PRId32, (int32_t)bits);
     case RKS_KIND_INT64:
         return rks_buffer_print(text, err, "%" PRId64, (int64_t)bits);
-    case RKS_KIND_UINT64: /* above 2^63 - 1 as a string: few readers have the number */
+    case RKS_KIND_UINT64: /* above 2^63 - 1 as a string: few readers support more */
         return rks_buffer_print(text, err, bits > INT64_MAX ? "\"%" PRIu64 "\"" : "%" PRIu64, bits);
     case RKS_KIND_FLOAT32:
         memcpy(&single, item, sizeof(single));
@@ -146,7 +147,7 @@ rks_status rks_json_print_base64(const void *bytes, size_t size, rks_buffer *tex
     return status == RKS_OK ? rks_buffer_print(text, err, "\"}") : status;
 }
 
-/* As it is parsed and printed again. */
+/* Parses the value and prints it in our form. */
 static rks_status put_json(const rks_column *column, const rks_value *value, rks_buffer *text,
                            rks_error *err)
 {
@@ -179,7 +180,7 @@ rks_status rks_json_print_value(const rks_column *column, const rks_value *value
                                   : put_list(column, value->dims, 0, &at, text, err);
 }
 
-/* The items that the dimensions ask for are there. */
+/* Checks that the value has as many items as its dimensions say. */
 static rks_status check_dims(const rks_column *column, const rks_value *value, rks_error *err)
 {
     uint64_t size = column->item_size;

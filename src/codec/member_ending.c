@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * member_ending.c: columns as endings of members' names. */
+ * member_ending.c: makes the endings of members' names from columns. */
 #include "codec/member_ending.h"
 
 #include <string.h>
@@ -24,7 +24,8 @@ const char *rks_member_type_of(const rks_column *column)
     return column->dim_count == 0 && rks_kind_is_integer(column->kind) ? "cls" : "npy";
 }
 
-/* As it stands, or with the ending of its type behind it. */
+/* Returns true if the column's name is its ending as it is; otherwise the ending of its type
+ * follows it. */
 static bool keeps_name(const rks_column *column)
 {
     static const char *const types[] = {"txt", "text", "json", "cls", "cls2", "npy"};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nearest.c: columns by name, and what was probably meant. */
+ * nearest.c: finds columns by name, and suggests the nearest names. */
 #include "codec/where.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 enum { NAME_SIZE = 256, SHOWN = 3 };
 
-/* How many bytes must be put in, taken out or changed. */
+/* Returns the edit distance: how many bytes must be inserted, removed or changed. */
 static size_t edit_distance(const char *a, const char *b)
 {
     size_t row[NAME_SIZE];

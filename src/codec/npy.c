@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * npy.c: the dictionary is a literal of Python's of which only this much is read: three names in
- * any order, a text, True or False, a tuple of numbers. */
+ * npy.c: reads the header's dictionary, a Python literal. It accepts only what NumPy writes: three
+ * names in any order, a string, True or False, a tuple of numbers. */
 #include "codec/npy.h"
 
 #include <inttypes.h>
@@ -42,7 +42,7 @@ static bool accept(text *from, char wanted)
     return true;
 }
 
-/* A text in quotes, which ends with a NUL here. */
+/* Copies a text in quotes to `room`, with a NUL. */
 static bool take_quoted(text *from, char *room, size_t size)
 {
     char quote = accept(from, '\'') ? '\'' : accept(from, '"') ? '"' : 0;
@@ -91,7 +91,7 @@ static rks_status set_item(const char *descr, rks_npy *npy, rks_error *err)
                 return RKS_OK;
             }
     return rks_fail(err, RKS_ERR_DATA, 0,
-                    "npy: items of type '%.40s' are not taken (numbers and bool are)", descr);
+                    "npy: items of type '%.40s' are not supported; numbers and bool are", descr);
 }
 
 static rks_status parse_npy_shape(text *from, rks_npy *npy, rks_error *err)
@@ -105,7 +105,7 @@ static rks_status parse_npy_shape(text *from, rks_npy *npy, rks_error *err)
             more = false;
         else if (npy->dim_count == RKS_DIMS_MAX || size > UINT32_MAX)
             return rks_fail(err, RKS_ERR_DATA, 0,
-                            "npy: at most %d dimensions of at most 2^32 - 1 are taken",
+                            "npy: at most %d dimensions of at most 2^32 - 1 are supported",
                             RKS_DIMS_MAX);
         else
             npy->dims[npy->dim_count++] = size;
@@ -129,9 +129,9 @@ static rks_status parse_dictionary(text from, rks_npy *npy, rks_error *err)
         if (!good)
             break;
         if (strcmp(name, "descr") == 0) {
-            /* A list is a structure. */
+            /* A list would describe a structure. */
             if (!take_quoted(&from, descr, sizeof(descr)))
-                status = rks_fail(err, RKS_ERR_DATA, 0, "npy: structured items are not taken");
+                status = rks_fail(err, RKS_ERR_DATA, 0, "npy: structured items are not supported");
         } else if (strcmp(name, "fortran_order") == 0) {
             while (accept(&from, ' '))
                 continue;
@@ -209,10 +209,11 @@ rks_status rks_npy_row(const rks_npy *npy, rks_npy *row, rks_error *err)
 {
     rks_npy made = *npy;
     if (npy->dim_count == 0)
-        return rks_fail(err, RKS_ERR_DATA, 0, "a number without axes; the first is samples");
+        return rks_fail(err, RKS_ERR_DATA, 0,
+                        "a number without axes; the first axis must be samples");
     if (npy->fortran && npy->dim_count > 1)
         return rks_fail(err, RKS_ERR_DATA, 0,
-                        "the first axis lies innermost (Fortran's order); save it with "
+                        "the array is in Fortran order; save it with "
                         "numpy.ascontiguousarray");
     made.fortran = false;
     made.dim_count--;
@@ -222,10 +223,10 @@ rks_status rks_npy_row(const rks_npy *npy, rks_npy *row, rks_error *err)
         if (__builtin_mul_overflow(made.size, made.dims[i], &made.size))
             return rks_fail(err, RKS_ERR_DATA, 0, "the shape is too large");
     if (made.size == 0)
-        return rks_fail(err, RKS_ERR_DATA, 0, "rows of no bytes");
+        return rks_fail(err, RKS_ERR_DATA, 0, "its rows have no bytes");
     if (made.size > UINT32_MAX)
         return rks_fail(err, RKS_ERR_DATA, 0,
-                        "rows of %" PRIu64 " bytes; a sample has less than 4 GiB", made.size);
+                        "rows of %" PRIu64 " bytes; a sample must have less than 4 GiB", made.size);
     *row = made;
     return RKS_OK;
 }
@@ -264,7 +265,7 @@ static void swap(const rks_npy *npy, uint8_t *items)
         }
 }
 
-/* Goes over the items in C order, with the place that each has in Fortran's. */
+/* Goes over the items in C order, and computes the place that each has in Fortran's order. */
 static void transpose(const rks_npy *npy, const uint8_t *from, uint8_t *to)
 {
     uint64_t index[RKS_DIMS_MAX] = {0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * npy.h: the header of a .npy file (versions 1 to 3), and its items as they are stored here:
+ * npy.h: the header of a .npy file (versions 1 to 3), and its items in our stored form:
  * little-endian, in C order. Objects, structures and text are refused: nothing is unpickled.
  *
  *   0  6  "\x93NUMPY"
@@ -14,39 +14,40 @@
 #include "base/buffer.h"
 #include "shard/schema.h"
 
-/* A header of more bytes is refused. */
+/* Larger headers are refused. */
 enum { RKS_NPY_HEADER_MAX = 64 << 10 };
 
 typedef struct rks_npy {
-    const char *item; /* as a schema has it: "float32" */
+    const char *item; /* as in a schema: "float32" */
     rks_kind kind;
     uint32_t item_size;
     bool swapped;  /* big-endian */
-    bool typeless; /* V1 or V2, as float8 and bfloat16 are written: a schema says which they are */
-    bool fortran;  /* the first dimension runs fastest */
+    bool typeless; /* V1 or V2, as float8 and bfloat16 are stored: the schema knows which */
+    bool fortran;  /* Fortran order: the first dimension varies fastest */
     uint32_t dim_count;
     uint64_t dims[RKS_DIMS_MAX];
-    uint64_t size; /* bytes of all items; no overflow */
-    size_t begin;  /* of the items */
+    uint64_t size; /* bytes of all items, checked for overflow */
+    size_t begin;  /* offset of the items */
 } rks_npy;
 
-/* Of the file's first bytes, RKS_NPY_HEADER_MAX or all there are. RKS_ERR_DATA says what is wrong.
- */
+/* Parses a file's first bytes: RKS_NPY_HEADER_MAX of them, or all if there are fewer. RKS_ERR_DATA
+ * says what is wrong. */
 rks_status rks_npy_parse(const uint8_t *bytes, size_t size, rks_npy *npy, rks_error *err);
-/* The schema's type of an array of one sample: the first dimension is `*`, and each of 0. */
+/* Prints the schema's type for an array of one sample: the first dimension, and each dimension of
+ * 0, is `*`. */
 void rks_npy_type(const rks_npy *npy, char type[128]);
-/* The same with all dimensions as they are. */
+/* Does the same, but keeps the first dimension unless it is 0. */
 void rks_npy_fixed_type(const rks_npy *npy, char type[128]);
-/* What the first axis holds: RKS_ERR_DATA where there is none, where it lies innermost (Fortran's
- * order) or where its rows take no bytes, or 4 GiB. */
+/* Describes one row along the first axis. RKS_ERR_DATA if there is no axis, if the array is in
+ * Fortran order, or if its rows have no bytes or 4 GiB or more. */
 rks_status rks_npy_row(const rks_npy *npy, rks_npy *row, rks_error *err);
-/* RKS_ERR_DATA where only a schema can say what the items are. */
+/* Returns RKS_ERR_DATA if only a schema can say what the items are. */
 rks_status rks_npy_check_typed(const rks_npy *npy, rks_error *err);
-/* The column's items are these. */
+/* Returns true if the column's items have this type. */
 bool rks_npy_items_fit(const rks_npy *npy, const rks_column *column);
-/* A value of the column may be this array. */
+/* Returns true if this array may be a value of the column. */
 bool rks_npy_fits(const rks_npy *npy, const rks_column *column);
-/* Brings npy->size bytes of items into the order that they are stored in, in place. */
+/* Converts npy->size bytes of items in place to our stored form. */
 rks_status rks_npy_arrange(const rks_npy *npy, uint8_t *items, rks_error *err);
 
 /* Appends the header (version 1) of an array in C order. */

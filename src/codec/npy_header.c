@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * npy_header.c: the head of a .npy file, version 1.0: magic, u16 size of what follows, a Python dict as
- * text, spaces and a newline up to a multiple of 64. Types that NumPy lacks are bytes of their size
- * (V2, V1). */
+ * npy_header.c: writes the header of a .npy file, version 1.0: magic, u16 size of what follows, a
+ * Python dict as text, then spaces and a newline up to a multiple of 64. Types that NumPy lacks
+ * become bytes of their size (V2, V1). */
 #include "codec/npy.h"
 
 #include <inttypes.h>

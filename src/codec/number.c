@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * number.c: exact comparison over 128-bit integers; decimals of 15 to 17 digits. */
+ * number.c: compares exactly in 128-bit integers; prints decimals of 15 to 17 digits. */
 #include "codec/number.h"
 
 #include <math.h>
@@ -24,7 +24,7 @@ static int compare_integer_real(wide integer, double real)
         return -1;
     if (real <= -0x1p65)
         return 1;
-    wide whole = (wide)real; /* towards zero, exact */
+    wide whole = (wide)real; /* rounds towards zero, exactly */
     if (integer != whole)
         return integer < whole ? -1 : 1;
     double rest = real - (double)whole;
@@ -105,7 +105,7 @@ rks_number rks_number_load(rks_kind kind, const void *data)
     }
 }
 
-/* A decimal: digits / 10^places. */
+/* A decimal number: digits / 10^places. */
 typedef struct decimal {
     uint64_t digits;
     int places;
@@ -113,12 +113,12 @@ typedef struct decimal {
 
 static const double POWERS[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8, 1e9,
                                 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18};
-/* Numbers beyond them get an exponent. */
+/* Numbers outside these get an exponent. */
 static const double LEAST = 1e-4, LIMIT = 1e15;
 
-/* Two decimals of at most 15 digits are never next to one double, so the one that is found is the
- * one that printf would print. Powers of ten up to 10^22 are doubles, and a division is rounded
- * once: it says exactly whether the decimal is read as this number. */
+/* Finds a decimal of at most 15 digits that is read as this double. No two such decimals are
+ * nearest to the same double, so it is the one that printf would print. Powers of ten up to 10^22
+ * are doubles, and a division is rounded once, so the test is exact. */
 static bool find_short(double size, decimal *found)
 {
     const int count = sizeof(POWERS) / sizeof(POWERS[0]);
@@ -130,14 +130,14 @@ static bool find_short(double size, decimal *found)
     return false;
 }
 
-/* The next decimal of `count` digits, 16 or 17; false: it is read as another double. With the number
- * as m / 2^shift, all is below 2^123 and exact. */
+/* Finds the nearest decimal of `count` digits, 16 or 17. Returns false if it is read as another
+ * double. With the number as m / 2^shift, all values are below 2^123 and exact. */
 static bool find_long(double size, int count, decimal *found)
 {
-    int exponent = 0, highest = -4; /* of its first digit */
+    int exponent = 0, highest = -4; /* exponent of its first digit */
     uint64_t m = (uint64_t)ldexp(frexp(size, &exponent), 53);
     int shift = 53 - exponent;
-    if (m == UINT64_C(1) << 52) /* the doubles below it lie closer */
+    if (m == UINT64_C(1) << 52) /* the doubles below it are closer together */
         return false;
     while (highest < 14 && size >= (highest < -1 ? POWERS[0] / POWERS[-highest - 1]
                                                  : POWERS[highest + 1]))

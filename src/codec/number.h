@@ -17,8 +17,8 @@ typedef struct rks_number {
     } as;
 } rks_number;
 
-/* -1, 0, 1 as a is below, equal to or above b; 2 where one is NaN. No rounding: 2^53 + 1 is above
- * 2^53, whatever the types. */
+/* Returns -1, 0 or 1 if a is below, equal to or above b; 2 if one is NaN. Nothing is rounded: 2^53
+ * + 1 is above 2^53, whatever the types. */
 int rks_number_compare(rks_number a, rks_number b);
 
 bool rks_kind_is_integer(rks_kind kind);
@@ -28,10 +28,10 @@ bool rks_kind_is_float(rks_kind kind); /* not complex64 */
 rks_number rks_number_load(rks_kind kind, const void *data);
 
 enum { RKS_REAL_ROOM = 24 };
-/* Spells the number as "%.15g" of the C locale does, or "%.16g" or "%.17g" if the shorter ones are
- * read as another double, with ".0" behind a whole one. Returns how many bytes it wrote, without a
- * NUL; 0: ask printf, as for what is not finite or gets an exponent. Takes a small part of the time
- * of printf and strtod. */
+/* Prints the number as "%.15g" of the C locale does, or as "%.16g" or "%.17g" if the shorter form
+ * is read as another double, with ".0" after a whole number. Returns the bytes written, without a
+ * NUL. Returns 0 for numbers that are not finite or need an exponent: use printf for those. Takes a
+ * small part of the time of printf and strtod. */
 size_t rks_real_spell(double real, char digits[RKS_REAL_ROOM]);
 
 #endif

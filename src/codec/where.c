@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * where.c: a list of conditions, all of which must hold. */
+ * where.c: parses and tests a list of conditions, all of which must hold. */
 #include "codec/where.h"
 
 #include <inttypes.h>
@@ -22,7 +22,7 @@ static const char *const OPERATIONS[] = {"==", "!=", "<", "<=", ">", ">="};
 typedef struct condition {
     uint32_t column;
     operation op;
-    bool is_null; /* the value; else one of the others, by the column's type */
+    bool is_null; /* the value is null; else the column's type picks the field */
     bool truth;
     rks_number number;
     uint8_t *bytes;
@@ -39,9 +39,9 @@ typedef struct parser {
     const rks_schema *schema;
     const char *text;
     const char *at;
-    rks_buffer token; /* NUL behind it, not counted */
+    rks_buffer token; /* a NUL follows it, not counted */
     bool quoted;
-    size_t place; /* of the token, from 1 */
+    size_t place; /* of the token, counted from 1 */
 } parser;
 
 static size_t place_of(const parser *parse)
@@ -71,7 +71,7 @@ static rks_status read_quoted(parser *parse, rks_error *err)
     return RKS_OK;
 }
 
-/* A word, up to one of `stops`, or a quoted string. */
+/* Reads a word up to one of `stops`, or a quoted string. */
 static rks_status read_token(parser *parse, const char *stops, const char *what, rks_error *err)
 {
     rks_status status;
@@ -112,7 +112,7 @@ static rks_status read_operation(parser *parse, operation *op, rks_error *err)
                     parse->at);
 }
 
-/* An integer of 64 bits, signed or not, or what JSON takes for a real number. */
+/* Parses a 64-bit integer, signed or unsigned, or a real number as in JSON. */
 static bool parse_number(const char *text, rks_number *number)
 {
     size_t digits = strspn(text, "0123456789");
@@ -139,13 +139,14 @@ static rks_status wrong_value(const parser *parse, const rks_column *column, con
                               rks_error *err)
 {
     return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                    "where: at %zu: column \"%s\" is %s, not to be "
+                    "where: at %zu: column \"%s\" is %s and cannot be "
                     "compared with %s%.40s%s; %s",
                     parse->place, column->name, column->type, parse->quoted ? "'" : "",
                     (const char *)parse->token.data, parse->quoted ? "'" : "", expected);
 }
 
-/* Also what no 64 bits hold, and forms that JSON has not: 99999999999999999999, +5, .5. */
+/* Returns true also for numbers that 64 bits cannot hold, and for forms that JSON lacks:
+ * 99999999999999999999, +5, .5. */
 static bool looks_like_a_number(const char *text)
 {
     char *end;
@@ -155,7 +156,8 @@ static bool looks_like_a_number(const char *text)
     return end != text && *end == '\0';
 }
 
-/* Text sorts "10" before "9": a bare number is taken for what it is compared with, not for text. */
+/* Reads a value for a str or bytes column. Text sorts "10" before "9", so an unquoted number after
+ * < <= > >= is refused: it was probably meant as a number. */
 static rks_status read_blob(const parser *parse, const rks_column *column, condition *into,
                             rks_error *err)
 {
@@ -186,13 +188,13 @@ static rks_status read_value(parser *parse, condition *into, rks_error *err)
     if (!parse->quoted && strcmp(text, "null") == 0) {
         into->is_null = true;
         if (into->op != OP_EQ && into->op != OP_NE)
-            return wrong_value(parse, column, "null knows == and != only", err);
+            return wrong_value(parse, column, "null allows only == and !=", err);
         return RKS_OK;
     }
     if (blob)
         return read_blob(parse, column, into, err);
     if (column->dim_count > 0 || column->kind == RKS_KIND_COMPLEX64)
-        return wrong_value(parse, column, "only == null and != null are possible", err);
+        return wrong_value(parse, column, "only == null and != null are allowed", err);
     if (column->kind == RKS_KIND_BOOL) {
         into->truth = strcmp(text, "true") == 0;
         if (parse->quoted || (!into->truth && strcmp(text, "false") != 0) ||
@@ -267,7 +269,7 @@ void rks_where_free(rks_where *where)
     rks_free(where);
 }
 
-/* `order`: -1, 0, 1, or 2 where there is none. */
+/* `order` is -1, 0 or 1, or 2 if the values cannot be ordered. */
 static bool operator_holds(operation op, int order)
 {
     switch (op) {
@@ -318,7 +320,7 @@ rks_status rks_where_test(const rks_where *where, const rks_value *values, bool 
         const rks_value *value = &values[at->column];
         if (value->data != NULL && column->dim_count == 0 && value->size != column->item_size)
             return rks_fail(err, RKS_ERR_DATA, 0,
-                            "column \"%s\": %" PRIu64 " bytes are no value of %s", column->name,
+                            "column \"%s\": %" PRIu64 " bytes are not a value of %s", column->name,
                             value->size, column->type);
         if (!test(at, column, value)) {
             *keep = false;

@@ -202,7 +202,7 @@ bool rks_selector_callback_failed(const rks_selector *selector)
 
 static rks_status wrong_size(const rks_column *column, const rks_value *value, rks_error *err)
 {
-    return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\": %" PRIu64 " bytes are no value of %s",
+    return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\": %" PRIu64 " bytes are not a value of %s",
                     column->name, value->size, column->type);
 }
 

@@ -72,7 +72,7 @@ static void what_cannot_be_inferred_says_where(void **state)
         {"{\"a\": null}\n{\"a\": true}\n{\"a\": 1}\n", ":3: column \"a\" is int64 here and bool"},
         {"{\"a\": [1]}\n{\"a\": 1}\n", "e.jsonl:2: column \"a\" is int64 here and int64[*] 1"},
         {"{\"a\": 1}\n{\"a\": {}}\n", "e.jsonl:2: column \"a\" is json here and int64 1"},
-        {"{\"a\": 1}\n{\"a\": 1\n", "e.jsonl:2: no JSON at byte"},
+        {"{\"a\": 1}\n{\"a\": 1\n", "e.jsonl:2: invalid JSON at byte"},
         {"{}\n{}\n", "objects without a member"},
         {"{\"\": 1}\n", "a name is 1 to 255 bytes"},
         {"{\"a\\nb\": 1}\n", "without control characters"},
@@ -99,7 +99,7 @@ static void a_later_unit_names_the_line_of_the_file(void **state)
     char *text = NULL;
     const char *path = scratch_file("later.jsonl", "{\"a\":1}\n{\"a\":2}\n{\"a\":3}\nbad\n");
     assert_fails(RKS_ERR_DATA, infer_file(path, NULL, 8, 3, false, &text));
-    assert_contains(err.text, "later.jsonl:4: no JSON");
+    assert_contains(err.text, "later.jsonl:4: invalid JSON");
     assert_ok(infer_file(path, NULL, 8, 3, true, &text), &err); /* skip_bad */
     assert_null(text);
     assert_ok(infer_file(path, NULL, 16, 1, true, &text), &err);

@@ -121,11 +121,11 @@ static void malformed_rows_are_errors_naming_file_and_line(void **state)
         const char *text, *schema, *key, *length, *expected;
         uint64_t max_sample;
     } cases[] = {
-        {"{\"a\": 1}\n{\"a\"\n", "a:int64", NULL, NULL, "bad.jsonl:2: no JSON at byte", 0},
+        {"{\"a\": 1}\n{\"a\"\n", "a:int64", NULL, NULL, "bad.jsonl:2: invalid JSON at byte", 0},
         {"{\"a\": 1}\n[1]\n", "a:int64", NULL, NULL, "bad.jsonl:2: a list where", 0},
         {"\n\n{\"a\": 300}", "a:int8", NULL, NULL, "bad.jsonl:3: column \"a\": 300 does not", 0},
         {"{\"a\": 1}\r\n{}\r\n", "a:int64", NULL, NULL, ":2: column \"a\" (int64) is missing", 0},
-        {"{\"a\": \"\xff\"}\n", "a:str", NULL, NULL, "bad.jsonl:1: no JSON", 0},
+        {"{\"a\": \"\xff\"}\n", "a:str", NULL, NULL, "bad.jsonl:1: invalid JSON", 0},
         {"{\"a\": \"\"}\n", "a:str", "a", NULL, "bad.jsonl:1: column \"a\": the key is empty", 0},
         {"{\"a\": -1}\n", "a:int64", NULL, "a", "bad.jsonl:1: column \"a\": a length of -1", 0},
         {"{\"a\": \"0123456789012345\"}\n", "a:str", NULL, NULL, "bad.jsonl:1: 25 bytes, above",
@@ -192,7 +192,7 @@ static void skip_bad_counts_and_lists(void **state)
     assert_int_equal(out.bad, 3);
     rks_buffer_add(&out.bad_list, "", 1, NULL);
     const char *list = (const char *)out.bad_list.data;
-    assert_contains(list, "skip.jsonl:2: no JSON");
+    assert_contains(list, "skip.jsonl:2: invalid JSON");
     assert_contains(list, "skip.jsonl:5: column \"a\": a string does not fit int64\n");
     assert_contains(list, "skip.jsonl:7: column \"a\" (int64) is missing\n");
     done(&out);

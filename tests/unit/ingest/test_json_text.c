@@ -129,7 +129,7 @@ static void what_does_not_fit_is_refused(void **state)
     assert_contains(err.text, "column \"a\": 8 bytes do not fit its dims");
     assert_int_equal(rks_value_json(schema, 1, &vast, &made, &err), RKS_ERR_ARGUMENT);
     assert_int_equal(rks_value_json(schema, 2, &text, &made, &err), RKS_ERR_DATA);
-    assert_contains(err.text, "column \"c\": no JSON");
+    assert_contains(err.text, "column \"c\": invalid JSON");
     assert_int_equal(rks_value_json(schema, 3, &cut, &made, &err), RKS_ERR_ARGUMENT);
     assert_contains(err.text, "column 3 is out of range: there are 3");
     assert_null(made);

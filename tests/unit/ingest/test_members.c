@@ -243,7 +243,7 @@ static void hostile_members_are_refused_by_name(void **state)
         {MEMBER("n.cls", "seven"), "n: column \"cls\": no integer"},
         {MEMBER("n.cls", "7 8"), "n: column \"cls\": no integer"},
         {MEMBER("n.cls", "99999999999999999999"), "n: column \"cls\": no integer"},
-        {MEMBER("n.json", "{"), "n.json: no JSON"},
+        {MEMBER("n.json", "{"), "n.json: invalid JSON"},
         {MEMBER("n.npy", "\x93NUMPY"), "n.npy: npy: no header"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

@@ -155,24 +155,24 @@ static void malformed_lines_are_refused(void **state)
 {
     (void)state;
     const char *const cases[][2] = {
-        {"{\"v\": 1", "no JSON at byte"},
-        {"{\"v\": 1} x", "no JSON at byte"},
-        {"{'v': 1}", "no JSON at byte"},
-        {"{\"v\": 01}", "no JSON at byte"},
+        {"{\"v\": 1", "invalid JSON at byte"},
+        {"{\"v\": 1} x", "invalid JSON at byte"},
+        {"{'v': 1}", "invalid JSON at byte"},
+        {"{\"v\": 01}", "invalid JSON at byte"},
         {"{\"v\": 1, \"v\": 2}", "duplicate object key"},
         {"{\"w\": {\"a\": 1, \"a\": 2}}", "duplicate object key"},
         {"{\"v\\u0000\": 1}", "NUL byte in object key"},
-        {"{\"v\": \"\xff\"}", "no JSON at byte"},
-        {"{\"v\": \"\xed\xa0\x80\"}", "no JSON at byte"},
-        {"{\"v\": \"\\ud800\"}", "no JSON at byte"},
-        {"{\"v\": \"\\ud800\\u0041\"}", "no JSON at byte"},
-        {"{\"v\": \"\\ud800\\ud800\"}", "no JSON at byte"},
-        {"{\"v\": NaN}", "no JSON at byte"},
-        {"{\"ab\": 1, \"v\": 1, \"ab\": 1}", "no JSON at byte"},
-        {"{\"abcde\": 1, \"v\": 1, \"abcdf\": 1, \"abcde\": 1}", "no JSON at byte"},
+        {"{\"v\": \"\xff\"}", "invalid JSON at byte"},
+        {"{\"v\": \"\xed\xa0\x80\"}", "invalid JSON at byte"},
+        {"{\"v\": \"\\ud800\"}", "invalid JSON at byte"},
+        {"{\"v\": \"\\ud800\\u0041\"}", "invalid JSON at byte"},
+        {"{\"v\": \"\\ud800\\ud800\"}", "invalid JSON at byte"},
+        {"{\"v\": NaN}", "invalid JSON at byte"},
+        {"{\"ab\": 1, \"v\": 1, \"ab\": 1}", "invalid JSON at byte"},
+        {"{\"abcde\": 1, \"v\": 1, \"abcdf\": 1, \"abcde\": 1}", "invalid JSON at byte"},
         {"{\"abcde\": 1, \"abcdf\": 1, \"abc\": 1}", "column \"v\" (int64) is missing"},
         {"{\"\": 1, \"a\": 1}", "column \"v\" (int64) is missing"},
-        {"{\"\": 1, \"\": 1}", "no JSON at byte"},
+        {"{\"\": 1, \"\": 1}", "invalid JSON at byte"},
         {"[1, 2]", "a list where a JSON object must be"},
         {"5", "an integer where a JSON object must be"},
         {"null", "null where a JSON object must be"},
@@ -192,7 +192,7 @@ static void malformed_lines_are_refused(void **state)
     rks_schema *nul_schema = NULL;
     rks_row *nul_row = NULL;
     assert_fails(RKS_ERR_DATA, parse("v:int64", false, nul, sizeof(nul) - 1, &nul_schema, &nul_row));
-    assert_contains(err.text, "no JSON at byte 8: a NUL byte");
+    assert_contains(err.text, "invalid JSON at byte 8: a NUL byte");
     rks_row_free(nul_row);
     rks_schema_free(nul_schema);
     /* deeper than any stack should follow */

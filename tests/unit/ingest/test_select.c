@@ -152,20 +152,20 @@ static void a_wrong_where_says_what_and_where(void **state)
         {"n == 18446744073709551616", "a number is expected"},
         {"n == nan", "a number is expected"},
         {"n == 1e999", "a number is expected"},
-        {"n < null", "null knows == and != only"},
+        {"n < null", "null allows only == and !="},
         {"s == 'abc", "the quote at 6 has no end"},
         {"s == 'abc\\", "the quote at 6 has no end"},
         {"s > 5",
-         "at 5: column \"s\" is str, not to be compared with 5; quote the value to compare "
+         "at 5: column \"s\" is str and cannot be compared with 5; quote the value to compare "
          "as text: > \"5\""},
         {"raw <= -1.5e3", "column \"raw\" is bytes"},
         {"s < 99999999999999999999", "as text: < \"99999999999999999999\""},
         {"s >= .5", "as text: >= \".5\""},
         {"ok == 1", "say == true or == false"},
         {"ok < true", "say == true or == false"},
-        {"ids == 3", "only == null and != null are possible"},
-        {"j == 3", "only == null and != null are possible"},
-        {"z == 3", "only == null and != null are possible"},
+        {"ids == 3", "only == null and != null are allowed"},
+        {"j == 3", "only == null and != null are allowed"},
+        {"z == 3", "only == null and != null are allowed"},
         {"nn == 3", "no column \"nn\"; nearest: \"n\""},
         {"two_words == 3", "nearest: \"two words\""},
         {"3 == n", "no column \"3\""},
@@ -487,7 +487,7 @@ static void values_from_memory_may_have_any_size(void **state)
             rks_selector_apply(selector, values, &keep, &length, &key, &key_size, &err);
         if (i == 0) {
             assert_fails(RKS_ERR_DATA, status);
-            assert_contains(err.text, "column \"n\": 3 bytes are no value of int64");
+            assert_contains(err.text, "column \"n\": 3 bytes are not a value of int64");
         } else {
             assert_ok(status, &err);
             assert_int_equal(length, expected[i]);
