@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * job.h: reading one unit: what a format hands its rows to.
+ * job.h: the job of reading one unit; a format passes its rows to it.
  *
- * For each row, in order: rks_job_takes(), and where it does, rks_job_offer() with its values, or a
- * failure of the format's own; then rks_job_row() with what came of it. A row that holds no sample
- * (a blank line) is a row without an offer. */
+ * For each row, in order, the format calls rks_job_takes(). If that is true, it calls
+ * rks_job_offer() with the row's values, unless it failed itself. Then it calls rks_job_row() with
+ * the outcome. A row without a sample (a blank line) is a row without an offer. */
 #ifndef RKS_INGEST_JOB_H
 #define RKS_INGEST_JOB_H
 
@@ -21,52 +21,52 @@ typedef struct rks_job {
     rks_schema_from schema_from;
     const rks_ingest_options *options;
     rks_selector *selector;
-    rks_unit_writer *writer; /* or */
+    rks_unit_writer *writer; /* the target: a writer or */
     const rks_ingest_taker *taker;
-    bool taker_failed; /* with the last sample */
+    bool taker_failed; /* it failed on the last sample */
     rks_buffer *bad_list;
     const rks_ingest_progress *progress;
     bool skip_bad;
     uint64_t max_sample;
     uint64_t draw_limit; /* see draw.h */
-    const rks_ingest_turn *turn; /* NULL: it is the job's */
-    uint64_t first_row; /* in the file; unknown before the turn */
-    uint64_t rows; /* seen so far; the row at hand has this number in the unit */
+    const rks_ingest_turn *turn; /* NULL during the job's turn */
+    uint64_t first_row; /* of the unit, in its file; unknown before the turn */
+    uint64_t rows; /* seen so far: the current row's number in the unit */
     uint64_t kept;
     uint64_t filtered;
     uint64_t bad;
     uint64_t ticked; /* bytes at the last tick */
 } rks_job;
 
-/* Where a row is, for messages: "path:LINE", "path: item 7", "path: member", or "path". */
+/* A row's place for messages: "path:LINE", "path: item 7", "path: member", or "path". */
 typedef struct rks_place {
     const char *path;
-    bool line;          /* the row's number in its file, counted from 1, is a line's */
-    const char *called; /* what rows are called whose number counts from 0; NULL: nothing */
-    const char *member; /* in the file; NULL: none */
+    bool line;          /* show the row's number in its file, counted from 1, as a line */
+    const char *called; /* what a row is called if its number counts from 0; NULL: not shown */
+    const char *member; /* a member of the file; NULL if none */
 } rks_place;
 
-/* Waits until all units before have ended; from here on it is the job's turn, and the number of the
- * row at hand is known. A failure ends the unit. */
+/* Waits until all units before have ended. From then on it is the job's turn, and the current row's
+ * number is known. A failure ends the unit. */
 rks_status rks_job_take_turn(rks_job *job, rks_error *err);
 
-/* What is asked for each row is inline, where it has nothing to do. */
+/* What each row needs is inline for its common case. */
 
 bool rks_job_draws(rks_job *job);
 rks_status rks_job_settle(rks_job *job, const rks_place *place, rks_status status, rks_error *err);
 rks_status rks_job_report(rks_job *job, uint64_t bytes, rks_error *err);
 
-/* Is the row at hand in the sample that is asked for? Asked once a row; one that is not counts as
- * filtered, and ends with rks_job_row(RKS_OK). */
+/* Returns true if sample_rate takes the current row. Call it once a row. A row that is not taken
+ * counts as filtered; end it with rks_job_row(RKS_OK). */
 static inline bool rks_job_takes(rks_job *job)
 {
     return job->draw_limit == 0 || rks_job_draws(job);
 }
 
-/* One sample: chosen, measured, written. `values` has one entry a column. */
+/* Applies the selector to one sample and writes it. `values` has one entry a column. */
 rks_status rks_job_offer(rks_job *job, const rks_value *values, rks_error *err);
-/* Ends the row, which came out as `status` with *err: a malformed one (RKS_ERR_DATA) is listed and
- * passed over with skip_bad; else its place goes in front of the error, which ends the unit. */
+/* Ends the row, whose outcome is `status` with *err. With skip_bad a malformed one (RKS_ERR_DATA)
+ * is listed and skipped. Otherwise the row's place is put before the error, which ends the unit. */
 static inline rks_status rks_job_row(rks_job *job, const rks_place *place, rks_status status,
                                      rks_error *err)
 {
@@ -76,17 +76,18 @@ static inline rks_status rks_job_row(rks_job *job, const rks_place *place, rks_s
     return RKS_OK;
 }
 
-/* `bytes` of the unit are read. Reports about each MiB; notices nothing else. */
+/* Call it when `bytes` of the unit are read. Reports about every MiB; does not check for
+ * interrupts. */
 static inline rks_status rks_job_tick(rks_job *job, uint64_t bytes, rks_error *err)
 {
     return bytes - job->ticked < RKS_JOB_TICK ? RKS_OK : rks_job_report(job, bytes, err);
 }
 
-/* A column of the input that the schema lacks is an error; else it is left out, or goes with the
- * others to the column RKS_EXTRA_COLUMN. */
+/* Returns true if an input column that the schema lacks is an error. Otherwise the column is
+ * dropped, or goes with the others into the column RKS_EXTRA_COLUMN. */
 bool rks_job_refuses_extra(const rks_job *job);
 
-/* RKS_ERR_DATA: a row of `size` bytes is above max_sample. */
+/* Fails with RKS_ERR_DATA: a row of `size` bytes is above max_sample. */
 rks_status rks_job_too_long(const rks_job *job, uint64_t size, rks_error *err);
 
 #endif

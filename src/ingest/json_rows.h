@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * json_rows.h: what JSON lines and JSON arrays have in common: a row is one JSON object. */
+ * json_rows.h: what JSON lines and JSON arrays have in common: each row is one JSON object. */
 #ifndef RKS_INGEST_JSON_ROWS_H
 #define RKS_INGEST_JSON_ROWS_H
 
@@ -8,7 +8,7 @@
 #include "ingest/job.h"
 #include "ingest/lines.h"
 
-/* Begins as {.input = ...}. */
+/* Start with {.input = ...}. */
 typedef struct rks_json_looking {
     const rks_input *input;
     rks_guesses all;
@@ -16,19 +16,19 @@ typedef struct rks_json_looking {
 } rks_json_looking;
 
 void rks_json_looking_free(rks_json_looking *looking);
-/* A row that is looked at for a schema; *counts where it is a sample. What is malformed is passed
- * over with skip_bad. The error has no place. */
+/* Adds a row to a schema that is inferred; sets *counts if it is a sample. With skip_bad, skips a
+ * malformed row. The error does not name the place. */
 rks_status rks_json_look(rks_json_looking *looking, const rks_line *line, uint64_t row,
                          bool *counts, rks_error *err);
-/* The schema of `samples` rows; *schema_text stays NULL where there are none. `path` names the file
- * in the error. */
+/* Prints the schema of `samples` rows; *schema_text stays NULL if there are none. `path` names the
+ * file in the error. */
 rks_status rks_json_looked(rks_json_looking *looking, uint64_t samples, const char *path,
                            char **schema_text, rks_error *err);
 
-/* The row of a job. */
+/* Makes the row parser of a job. */
 rks_status rks_json_row_create(const rks_job *job, rks_row **row, rks_error *err);
-/* Offers a line to the job; one that does not fit an inferred schema is an error that has the
- * schema which it would fit. */
+/* Offers a line to the job. If it does not fit an inferred schema, the error contains the schema
+ * that it would fit. */
 rks_status rks_json_take(rks_job *job, rks_row *row, const rks_line *line, rks_error *err);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mds_index.h: the index.json of a directory of MDS shards (version 2). */
+ * mds_index.h: reads the index.json of a directory of MDS shards (version 2). */
 #ifndef RKS_INGEST_MDS_INDEX_H
 #define RKS_INGEST_MDS_INDEX_H
 
@@ -10,16 +10,18 @@
 
 #define RKS_MDS_INDEX "index.json"
 
-/* The folder has an index.json that speaks of shards. */
+/* Returns true if the folder has an index.json that mentions "shards". */
 bool rks_mds_is_folder(const char *path);
-/* Bytes of a path in front of the file's own name. */
+/* Returns the bytes of a path before the file's own name. */
 size_t rks_mds_folder_size(const char *path);
-/* An object with a list of "shards", of which none is checked. json_decref(*root). */
+/* Loads an index: an object with a list of "shards", which are not checked yet. Free *root with
+ * json_decref. */
 rks_status rks_mds_index_load(const rks_input_file *file, json_t **root, rks_error *err);
-/* The file of a shard, "raw_data" or "zip_data"; NULL where there is none, or not in this
- * directory. */
+/* Returns the name of a shard's file, for `which` "raw_data" or "zip_data"; NULL if there is none,
+ * or it is not in this directory. */
 const char *rks_mds_base_name(const json_t *entry, const char *which);
-/* RKS_ERR_DATA: shard `at` of the index `path` lacks its format, its sizes or its file. */
+/* Returns RKS_ERR_DATA if shard `at` of the index `path` lacks its format, its sizes or its
+ * file. */
 rks_status rks_mds_check_entry(const json_t *entry, size_t at, const char *path, rks_error *err);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * options.h: what reading an input and choosing its samples asks of a build's options. 0 and NULL
- * mean the default; the fields mean what those of rks_build_options mean. */
+ * options.h: the build options that concern reading an input and selecting its samples. 0 and NULL
+ * mean the default. The fields mean the same as in rks_build_options. */
 #ifndef RKS_INGEST_OPTIONS_H
 #define RKS_INGEST_OPTIONS_H
 
@@ -14,10 +14,10 @@ typedef struct rks_ingest_options {
     const char *json_path;
     bool flatten;
     const char *dtype;
-    const char *schema; /* as the user gave it; NULL: inferred, or kept from a dataset */
-    bool infer_all;     /* from all rows */
-    const char *extra;  /* "error", "drop" or "json"; NULL: by the schema */
-    uint64_t unit_size; /* 0: rks_unit_size_for the input */
+    const char *schema; /* as the user gave it; NULL: inferred, or the existing dataset's */
+    bool infer_all;     /* infer from all rows */
+    const char *extra;  /* "error", "drop" or "json"; NULL: depends on the schema */
+    uint64_t unit_size; /* 0: rks_unit_size_for() of the input */
     uint64_t max_sample;
     uint64_t max_total;
     bool skip_bad;

@@ -1,24 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * unit.h: the deterministic pieces that input is dealt out in: a byte range of a file that ends at
- * a line's end, or a group of small files. The same list on every rank that sees the same input.
+ * unit.h: cuts input into units, the deterministic pieces that ranks share out: a byte range of a
+ * file that ends at a line's end, or a group of small files. Every rank that sees the same input
+ * gets the same list.
  *
  * Format   A source that is a file: by its name (.jsonl, .ndjson, .json; .txt; .csv; .tsv, .tab;
- *          .npy; .npz; .idx, .bin), else by content (first byte that is no space is '{': jsonl;
- *          UTF-8: text). A source that is a folder: the MDS shards that its index.json speaks
- *          of, else each file below it is a sample ("folder"), unless the option `format` says
- *          otherwise, then all files below it are read as that. One format a build. More in
- *          format.h. A source NAME that is not there stands for Megatron's pair NAME.idx and
- *          NAME.bin.
- * Names    of a file source its base name, of a folder source the path below it. Where two sources
- *          have a name in common, all their names get the folder's base name (for a file: the base
- *          name of the folder it lies in) in front; names that are still equal are an error.
- * Packed   A file of lines, records, rows or members may be compressed (unpack.h). It is one unit,
- *          its size is what it takes on disk, and its name goes without the ending that says so:
- *          keys and lines are those of the file unpacked. In a "folder" files stay as they are.
- * Folders  Hidden names are skipped, and so is all that is neither file nor folder. Links to files
- *          are followed, links to folders are not; a link that leads nowhere is an error.
- */
+ *          .npy; .npz; .idx, .bin), else by content (first byte that is not a space is '{': jsonl;
+ *          UTF-8: text). A source that is a folder: the MDS shards that its index.json lists, else
+ *          each file below it is a sample ("folder"). The option `format` overrides this: then all
+ *          files below the folder are read in that format. One format a build. More in format.h. A
+ *          source NAME that does not exist stands for Megatron's pair NAME.idx and NAME.bin.
+ * Names    A file source has its base name, a file of a folder source the path below the folder. If
+ *          two sources share a name, all their names get the folder's base name (for a file: that
+ *          of its folder) as a prefix. Names that are still equal are an error.
+ * Packed   A file of lines, records, rows or members may be compressed (unpack.h). It is one unit;
+ *          its size is its size on disk, and its name lacks the ending that shows the compression:
+ *          keys and lines are those of the unpacked file. In a "folder" files stay as they are.
+ * Folders  Hidden names are skipped, and so is everything that is neither file nor folder. Links to
+ *          files are followed, links to folders are not. A broken link is an error. */
 #ifndef RKS_INGEST_UNIT_H
 #define RKS_INGEST_UNIT_H
 
@@ -35,14 +34,14 @@ enum {
 
 typedef struct rks_input_unit {
     uint64_t number;   /* position in the list */
-    size_t first_file; /* folder: a run of whole files; else file_count is 1 */
+    size_t first_file; /* in a folder: the first of a run of whole files; else file_count is 1 */
     size_t file_count;
-    uint64_t offset; /* nominal byte range; lines that begin inside it are the unit's */
+    uint64_t offset; /* nominal byte range; lines that start in it belong to the unit */
     uint64_t size;
     bool first_of_file;
 } rks_input_unit;
 
-/* Names in folders that are passed over. */
+/* Counts of skipped names in folders. */
 typedef struct rks_not_read {
     uint64_t hidden;
     uint64_t linked_folders;
@@ -56,46 +55,48 @@ typedef struct rks_input {
     size_t unit_count;
     size_t unit_room;
     uint64_t bytes;
-    uint64_t unit_size; /* that it is cut by */
+    uint64_t unit_size; /* the unit size that it was cut by */
     rks_not_read not_read;
     const rks_input_format *format; /* of all files */
-    void *cut;           /* what the format's cut keeps for its other operations, or NULL */
-    rks_digest digest;   /* what rks_input_digest gives */
+    void *cut;           /* what the format's `cut` keeps for its other operations, or NULL */
+    rks_digest digest;   /* result of rks_input_digest */
     uint64_t max_sample; /* from the options, with the default filled in */
     bool skip_bad;
-    bool flatten;            /* objects in rows make columns "outer.inner" */
-    const char *dtype;       /* of a raw file's items; NULL: not said; borrowed */
-    const char *json_path;   /* where the array lies in a JSON file; NULL: it is the file; borrowed */
-    uint64_t infer_rows;     /* of a unit are looked at for a schema, or so many bytes */
+    bool flatten;            /* objects in rows become columns "outer.inner" */
+    const char *dtype;       /* type of a raw file's items; NULL: not given; borrowed */
+    const char *json_path;   /* path of a JSON file's array; NULL: the file is it; borrowed */
+    uint64_t infer_rows;     /* most rows of a unit to infer a schema from */
     uint64_t infer_bytes;
-    bool infer_all;          /* both are without a limit */
-    bool keeps_schema; /* where the options give none: it is that of a dataset, not inferred */
+    bool infer_all;          /* neither has a limit */
+    bool keeps_schema; /* without a schema in the options: it is a dataset's, not inferred */
     const char
         *columns; /* names, where CSV has no header; NULL: it has one; borrowed from the options */
 } rks_input;
 
-/* Looks at files and folders (recursively, sorted by bytes, links to files followed, hidden names
- * skipped and counted, as are links to folders and special files). RKS_ERR_NOT_FOUND names a
- * missing source, RKS_ERR_DATA an empty folder or a source that is no file, or one of an
+/* Lists files and folders (recursively, sorted by bytes, links to files followed; hidden names,
+ * links to folders and special files skipped and counted). RKS_ERR_NOT_FOUND names a missing
+ * source. RKS_ERR_DATA names an empty folder, a source that is not a file or folder, or a file of
  * unknown format. */
 rks_status rks_input_open(const char *const *sources, size_t count,
                           const rks_ingest_options *options, rks_input **input, rks_error *err);
 void rks_input_free(rks_input *input); /* NULL is accepted */
-/* Cuts the input anew. After a failure it has no units until a cut succeeds. */
+/* Cuts the input again. After a failure it has no units until a cut succeeds. */
 rks_status rks_input_cut(rks_input *input, uint64_t unit_size, rks_error *err);
-/* The unit size for an input of so many bytes: about 1/64 of it in whole MiB, 1 to 64 MiB. */
+/* Returns the default unit size for an input of `bytes`: about 1/64 of it in whole MiB, 1 to 64
+ * MiB. */
 uint64_t rks_unit_size_for(uint64_t bytes);
-/* Over names, sizes and ranges, not over paths: part of the build id. */
+/* Returns the digest of names, sizes and ranges, but not paths; it is part of the build id. */
 rks_digest rks_input_digest(const rks_input *input);
-/* The options as this input makes them: `format` is what was found, and for a folder the key is the
- * column "path" where no other is asked for. To be done before a selector is created. */
+/* Completes the options for this input: sets `format` to the format found and, for a folder, `key`
+ * to "path" if the user asked for no other. Call it before you create a selector. */
 void rks_input_options(const rks_input *input, rks_ingest_options *options);
-/* Deals units to ranks, largest first to the least loaded; owners[unit] is the rank. `done` (may be
- * NULL) marks units that are finished already and go to nobody (UINT32_MAX). Deterministic. */
+/* Deals units to ranks, largest first to the least loaded: owners[unit] is the rank. `done` (may be
+ * NULL) marks finished units, which get no owner (UINT32_MAX). Deterministic. */
 rks_status rks_input_deal(const rks_input *input, uint32_t ranks, const bool *done,
                           uint32_t *owners, rks_error *err);
 
-/* Lines that begin in a unit, for the row numbers of a file's later units; of a folder, files. */
+/* Counts the rows of a unit, for the row numbers of its file's later units; in a folder, its
+ * files. */
 rks_status rks_unit_count_rows(const rks_input *input, size_t unit, uint64_t *rows, rks_error *err);
 
 #endif

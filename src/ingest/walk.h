@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * walk.h: the files of a source. */
+ * walk.h: lists the files of a source. */
 #ifndef RKS_INGEST_WALK_H
 #define RKS_INGEST_WALK_H
 
@@ -18,7 +18,8 @@ typedef struct rks_found_list {
     size_t room;
 } rks_found_list;
 
-/* Appends the files of source number `source`, in no order. *folder says what the source is. */
+/* Appends the files of source number `source`, in no order. *folder is true if the source is a
+ * folder. */
 rks_status rks_walk(const char *path, size_t source, rks_found_list *list, bool *folder,
                     rks_error *err);
 void rks_found_list_free(rks_found_list *list);

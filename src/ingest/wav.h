@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * wav.h: how long a WAV file is (RIFF, little-endian). */
+ * wav.h: finds the length of a WAV file (RIFF, little-endian). */
 #ifndef RKS_INGEST_WAV_H
 #define RKS_INGEST_WAV_H
 
 #include "rankstore/base.h"
 
-/* Sample frames (one sample of each channel) in the data, whatever it is coded as, by the header
- * alone: RKS_ERR_DATA where it is no WAV file, or has not all the bytes that it says. */
+/* Counts the sample frames (one sample of each channel) in the data by the header alone, whatever
+ * the coding. RKS_ERR_DATA if it is not a WAV file, or lacks bytes that its header promises. */
 rks_status rks_wav_frames(const void *bytes, uint64_t size, uint64_t *frames, rks_error *err);
 
 #endif
