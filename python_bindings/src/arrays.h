@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * arrays.h: what Builder.add_arrays is given, checked. */
+ * arrays.h: checks the arguments of Builder.add_arrays. */
 #ifndef RANKSTORE_PYTHON_ARRAYS_H
 #define RANKSTORE_PYTHON_ARRAYS_H
 
@@ -18,18 +18,18 @@ typedef struct core_arrays_given {
     uint32_t count;
     core_array *list;
     rks_value *values; /* of one sample */
-    PyObject *columns; /* the caller's, as a tuple */
+    PyObject *columns; /* the caller's columns, as a tuple */
     PyObject *keys;    /* a tuple, or NULL */
     const void **key;
     size_t *key_size;
 } core_arrays_given;
 
-/* *all is zero before, and to be freed in any case. False with an exception that names the column.
- */
+/* Checks and takes the arguments. *all must be zeroed; free it also on failure. Returns false with
+ * an exception that names the column. */
 bool core_arrays_take(const core_values *values, core_arrays_given *all, PyObject *columns,
                       PyObject *keys, uint64_t count);
 void core_arrays_free(core_arrays_given *all);
-/* Points all->values at a sample (needs no GIL); its bytes. */
+/* Points all->values at a sample (needs no GIL); returns its bytes. */
 uint64_t core_arrays_sample(const core_arrays_given *all, uint64_t sample);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * build.h: what build, Builder and what is done with whole datasets share: options, callbacks, the
+ * build.h: what build, Builder and the operations on whole datasets share: options, callbacks, the
  * report. */
 #ifndef RANKSTORE_PYTHON_BUILD_H
 #define RANKSTORE_PYTHON_BUILD_H
@@ -8,12 +8,12 @@
 #include "core.h"
 
 typedef struct core_callbacks {
-    PyObject *filter, *length_fn, *progress; /* NULL: none */
-    core_values *columns; /* of the samples that functions see; made with the first */
-    uint64_t length;      /* own_lengths: of the sample that is being added */
+    PyObject *filter, *length_fn, *progress; /* NULL if not given */
+    core_values *columns; /* columns that callbacks see; made with the first sample */
+    uint64_t length;      /* own_lengths: length of the sample that is being added */
 } core_callbacks;
 
-/* Options as Python objects, NULL where not given. */
+/* Options as Python objects; NULL if not given. */
 typedef struct core_build_given {
     PyObject *length_unit, *index, *filter, *length_fn, *max_sample, *max_total, *unit_size,
         *block_size, *progress, *threads;
@@ -22,11 +22,13 @@ typedef struct core_build_given {
     core_texts names; /* of index */
 } core_build_given;
 
-/* False with an exception; `from->names` is to be freed in any case. Options point into both. */
+/* Reads the options. Returns false with an exception; free `from->names` in either case. The
+ * options point into `from` and `calls`. */
 bool core_build_options(core_build_given *from, core_callbacks *calls, rks_build_options *options);
-/* {column: (bytes, dims, type), or None} of a sample; *columns is made with the first one. */
+/* Returns {column: (bytes, dims, type), or None} for a sample; makes *columns with the first
+ * sample. */
 PyObject *core_sample_dict(core_values **columns, const rks_sample *sample);
-/* An rks_progress_fn for a core_callbacks with `progress`. An exception stays set, which ends the
+/* An rks_progress_fn for a core_callbacks with `progress`. An exception stays set and ends the
  * library's call as a signal does. */
 void core_call_progress(void *user, const char *phase, uint64_t done, uint64_t total,
                         uint64_t samples);

@@ -21,39 +21,41 @@
 #include <rankstore.h>
 
 /* ---- errors.c ---- */
-/* Sets the exception for *err and returns NULL. An exception that is set already is a signal
- * handler's or a callback's: it stays where it ended the call (RKS_ERR_CANCELLED, or no Exception,
- * as KeyboardInterrupt), else it becomes the cause of the one that is set. */
+/* Sets the exception for *err and returns NULL. If an exception is already set, a signal handler or
+ * a callback raised it. It stays if it ended the call (RKS_ERR_CANCELLED) or is not an Exception
+ * (KeyboardInterrupt); otherwise it becomes the cause of the new one. */
 PyObject *core_raise(const rks_error *err);
-/* Of a call that asked callbacks or signals: no exception is set. Else raises what *err says, or
- * lets stand what was raised while the call came to a good end. */
+/* Call it after a library call that ran callbacks or signal handlers. Returns true if the call
+ * succeeded and no exception is set. Otherwise raises what *err says, or keeps the exception that
+ * was raised although the call succeeded. */
 bool core_succeeded(rks_status status, const rks_error *err);
-/* The same for a problem of the extension's own. */
+/* Raises an error of the extension's own; returns NULL. */
 PyObject *core_raise_text(rks_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* In a callback: *err says "WHAT: TYPE: MESSAGE" (WHAT may be "") of the exception that is set,
- * which stays set, so that core_raise finds it. With RKS_ERR_CANCELLED where it is no Exception,
- * else `status`. */
+/* Call it in a callback with an exception set. Fills *err with "WHAT: TYPE: MESSAGE" (`what` may be
+ * "") and leaves the exception set, so that core_raise finds it. Returns RKS_ERR_CANCELLED if it is
+ * not an Exception, else `status`. */
 rks_status core_caught(const char *what, rks_status status, rks_error *err);
-/* For a status and text that Python brings to a collective call. */
+/* Fills *err from a status and text that Python passes to a collective call. */
 void core_set_error(rks_error *err, int status, const char *text);
-/* Raises "NAME is closed"; NULL. */
+/* Raises "NAME is closed"; returns NULL. */
 PyObject *core_raise_closed(const char *name);
-/* Makes the library ask Python for signals; the same question, for loops of our own without the
- * GIL: is an exception set that core_caught was not called for, or was one by a signal's handler?
- */
+/* core_watch_signals makes the library ask Python for signals. core_interrupted asks the same, for
+ * loops of our own without the GIL: it returns true if an exception is set that core_caught did not
+ * handle, or a signal handler raised one. */
 void core_watch_signals(void);
 bool core_interrupted(void);
 
 /* ---- arguments.c ---- */
-/* None (or NULL) leaves *value as it is. False with an exception that says `name`. */
+/* Reads an integer from `least` to `most`. None (or NULL) leaves *value unchanged. Returns false
+ * with an exception that contains `name`. */
 bool core_number(PyObject *object, const char *name, uint64_t least, uint64_t most,
                  uint64_t *value);
-/* The callable, borrowed, or NULL for None. */
+/* Gets the callable, borrowed, or NULL for None. */
 bool core_callable(PyObject *object, const char *name, PyObject **callable);
-/* A status that Python brings: 0 or one of librankstore's. */
+/* Returns true if a status from Python is 0 or one of librankstore's. */
 bool core_status(int status);
-/* Texts of a list or tuple of str, valid until core_texts_free. */
+/* The texts of a list or tuple of str, valid until core_texts_free. */
 typedef struct core_texts {
     PyObject *objects;
     const char **texts;
@@ -61,10 +63,11 @@ typedef struct core_texts {
 } core_texts;
 bool core_texts_take(PyObject *sequence, const char *name, core_texts *texts);
 void core_texts_free(core_texts *texts);
-/* A key, str or bytes, valid as long as the object. */
+/* Gets the bytes of a key, str or bytes; they are valid as long as the object. */
 bool core_key(PyObject *object, const void **key, size_t *size);
 
-/* A list of a record for each rank, all of `size` bytes, into `all`. False with an exception. */
+/* Copies a list with one record a rank, each of `size` bytes, to `all`. Returns false with an
+ * exception. */
 bool core_records_take(PyObject *list, unsigned ranks, size_t size, uint8_t *all);
 
 /* ---- memory.c ---- */
@@ -73,21 +76,22 @@ PyObject *core_memory_use(PyObject *self, PyObject *unused);
 PyObject *core_memory_use_all(PyObject *self, PyObject *group_object);
 
 /* ---- buffer.c ---- */
-/* A Buffer over data[size], which lives as long as `owner` (a new reference is taken). */
+/* Makes a Buffer over data[size]. It takes a new reference to `owner`, which must keep the data
+ * alive. */
 PyObject *core_buffer(PyObject *owner, void *data, size_t size, bool writable);
-/* A Buffer over a copy of its own, which may be written. */
+/* Makes a writable Buffer over its own copy of the data. */
 PyObject *core_buffer_copy(const void *data, size_t size);
 
 /* ---- values.c ---- */
-/* A sample's values from Python objects: what Builder.add and Gather.add take. */
+/* Reads a sample's values from Python objects, for Builder.add and Gather.add. */
 typedef struct core_values core_values;
 core_values *core_values_new(const rks_schema *schema); /* NULL with an exception set */
 void core_values_free(core_values *values);             /* NULL is accepted */
-/* Reads the sequence; the result points into the objects and is valid until core_values_release.
- * NULL with an exception that names the column. */
+/* Reads the sequence. The result points into its objects and is valid until core_values_release.
+ * Returns NULL with an exception that names the column. */
 const rks_value *core_values_read(core_values *values, PyObject *sequence);
 void core_values_release(core_values *values);
-/* A column's type, taken apart. */
+/* A column's type, parsed. */
 typedef enum core_class {
     CORE_BOOL,
     CORE_INT,
@@ -98,7 +102,7 @@ typedef enum core_class {
     CORE_BYTES,
     CORE_STR,
     CORE_JSON,
-    CORE_OTHER, /* of no column */
+    CORE_OTHER, /* not a column's type */
 } core_class;
 typedef struct core_column {
     const char *name;
@@ -110,52 +114,53 @@ typedef struct core_column {
     uint32_t variable_dims;
 } core_column;
 const core_column *core_values_column(const core_values *values, uint32_t column);
-/* The bytes of a view are items of the column. */
+/* Returns true if the view's items are those of the column. */
 bool core_column_fits(const core_column *column, const Py_buffer *view);
-/* (bytes, dims) of a value, a copy, or None; dims are () for scalars, str, bytes and json. */
+/* Returns (bytes, dims) with a copy of a value, or None; dims are () for scalars, str, bytes and
+ * json. */
 PyObject *core_value_copy(const core_column *column, const rks_value *value);
-/* A list of them, one a column. */
+/* Returns a list of these, one a column. */
 PyObject *core_values_copy(const core_values *values, const rks_value *list);
 
 /* ---- guard.c ---- */
-/* getpid without a system call: a handle is used by the process that opened it. The second is
- * called once before the first: -1 with an exception. */
+/* core_pid is getpid without a system call; a handle may only be used by the process that opened
+ * it. Call core_watch_forks once before it; returns -1 with an exception. */
 pid_t core_pid(void);
 int core_watch_forks(void);
-/* Makes a type, adds it to the module under its name, and keeps it in *type (NULL where it fails).
- */
+/* Makes a type, adds it to the module under its name, and keeps it in *type (NULL on failure). */
 int core_add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **type);
-/* The end of a tp_dealloc, of types with and without garbage collection. */
+/* Ends a tp_dealloc, for types with and without garbage collection. */
 void core_free_object(PyObject *self);
 
 /* ---- group.c ---- */
-/* The handle, which cannot be closed until core_group_leave: for one call, or for as long as an
- * object of the group is open. NULL with an exception if the object is of another type or closed.
- */
+/* Returns the handle, which stays open until core_group_leave: for one call, or as long as an
+ * object of the group is open. Returns NULL with an exception if the object is of another type or
+ * closed. */
 rks_group *core_group_enter(PyObject *group);
 void core_group_leave(PyObject *group);
-/* -1 with the same exception. */
+/* Returns -1 with the same exception. */
 int core_group_check(PyObject *group);
-/* COLLECTIVE. A new Group; NULL with an exception. */
+/* COLLECTIVE. Opens a new Group; returns NULL with an exception. */
 PyObject *core_group_open(const rks_group_options *options);
-/* Closes it, unless an object of it is still open. */
+/* Closes the group, unless one of its objects is still open. */
 void core_group_end(PyObject *group);
-/* A store of the group that this rank needs no longer: it serves the others until all have closed it,
- * or the group is closed, and then leaves the group. Takes it over. */
+/* Takes over a store that this rank no longer needs. It serves the other ranks until all have
+ * closed it or the group is closed, then leaves the group. */
 void core_group_park(PyObject *group, rks_store *store);
 /* Frees the parked stores that all ranks have closed. Never waits. */
 void core_group_reap(PyObject *group);
-/* The silence limit, in ms. */
+/* Returns the silence limit in milliseconds. */
 uint32_t core_group_silence(PyObject *group);
 
 /* ---- store.c, samples.c, plan.c: handles of their objects ---- */
-/* NULL with an exception if the object is of another type. */
+/* Returns NULL with an exception if `collate` is of another type. */
 const rks_collate_options *core_collate(PyObject *collate);
-/* Objects that take a handle over, also on failure (NULL with an exception). `store` is a Store. */
+/* Make objects that take the handle over, even on failure (NULL with an exception). `store` is a
+ * Store. */
 PyObject *core_samples_new(PyObject *store, rks_batch *batch);
 PyObject *core_arrays_new(rks_arrays *arrays);
 
-/* Each file adds its types and functions to the module; -1 with an exception. */
+/* Each file adds its types and functions to the module; returns -1 with an exception. */
 int core_add_buffer(PyObject *module);
 int core_add_group(PyObject *module);
 int core_add_launch(PyObject *module);
