@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * by_line.c: units of whole lines, and a row for each line. */
+ * by_line.c: cuts files into units of whole lines, and reads a row a line. */
 #include "ingest/by_line.h"
 
 #include <inttypes.h>
@@ -62,7 +62,7 @@ rks_status rks_by_line_count(const rks_input *input, size_t unit, uint64_t *rows
     return rks_lines_count(&input->files[at->first_file], at->offset, at->size, rows, err);
 }
 
-/* An error in row `row` of the unit, with file and line. */
+/* Puts file and line before the error of row `row` of the unit. */
 static rks_status fail_in_unit(const rks_input *input, size_t unit, uint64_t row, rks_error *err)
 {
     const rks_input_unit *at = &input->units[unit];

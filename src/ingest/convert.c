@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * convert.c: JSON numbers and lists as little-endian arrays. */
+ * convert.c: converts JSON numbers and lists to little-endian arrays. */
 #include "ingest/row.h"
 
 #include <inttypes.h>
@@ -41,10 +41,11 @@ static range range_of(rks_kind kind)
     }
 }
 
-/* Also where one cannot be cast back: 2^63. */
+/* Returns true if float64 holds the integer exactly. Correct also for 2^63, which cannot be cast
+ * back. */
 static bool double_holds(int64_t integer)
 {
-    const int64_t most = INT64_C(1) << 53; /* up to here float64 holds each */
+    const int64_t most = INT64_C(1) << 53; /* float64 holds every integer up to this */
     if (integer >= -most && integer <= most)
         return true;
     return rks_number_compare((rks_number){.kind = RKS_NUMBER_INT, .as.i = integer},
@@ -105,7 +106,7 @@ static bool put_float(rks_kind kind, double number, uint8_t *into)
     }
 }
 
-/* A string's text; NULL: it is none, or has a NUL, which no number has. */
+/* Returns a string's text; NULL if it is not a string or has a NUL, which no number has. */
 static const char *string_of(rks_json json)
 {
     size_t size;
@@ -113,7 +114,7 @@ static const char *string_of(rks_json json)
     return text != NULL && memchr(text, '\0', size) == NULL ? text : NULL;
 }
 
-/* A number, or one of the three that JSON has no digits for. */
+/* Reads a number, or one of the three that JSON has no digits for. */
 static bool read_float(rks_json json, double *number)
 {
     static const struct {
@@ -149,7 +150,7 @@ static bool is_nan(rks_kind kind, uint64_t bits)
                                       : isnan(rks_small_float_decode(kind, (uint16_t)bits));
 }
 
-/* "NaN(ffc00000)": a NaN by its bits, all of their digits. */
+/* Reads "NaN(ffc00000)": a NaN by its bits, with all of their digits. */
 static bool put_nan(rks_kind kind, uint32_t size, const char *text, uint8_t *into)
 {
     size_t front = strlen(RKS_NAN_TEXT) + 1, digits = 2 * size;
@@ -175,7 +176,7 @@ static bool put_real(rks_kind kind, uint32_t size, rks_json json, uint8_t *into)
     return text != NULL && put_nan(kind, size, text, into);
 }
 
-/* Digits above what JSON integers hold here. */
+/* Reads the digits of a uint64, which may be above what JSON integers hold here. */
 static bool put_large(const char *text, uint8_t *into)
 {
     uint64_t number = 0;
@@ -228,7 +229,7 @@ static rks_status wrong_size(const rks_column *column, size_t items, uint32_t ne
                     column->name, items, needed, column->type);
 }
 
-/* Puts the list's items at *at, which moves on. */
+/* Writes the list's items to *at, which moves on. */
 static rks_status put_list(const rks_column *column, rks_json json, const uint32_t *dims,
                            uint32_t dim, uint8_t **at, rks_error *err)
 {
@@ -253,7 +254,8 @@ static rks_status put_list(const rks_column *column, rks_json json, const uint32
     return RKS_OK;
 }
 
-/* The first item of each level says how long `*` is; put_list holds the others to it. */
+/* Finds the dimensions. The first item of each level gives the size of `*`; put_list checks the
+ * others. */
 static rks_status find_dims(const rks_column *column, rks_json json, size_t limit, uint32_t *dims,
                             uint64_t *size, rks_error *err)
 {
@@ -261,13 +263,13 @@ static rks_status find_dims(const rks_column *column, rks_json json, size_t limi
     uint64_t count = 1;
     for (uint32_t dim = 0; dim < column->dim_count; dim++) {
         bool list = rks_json_is(at, RKS_JSON_LIST);
-        size_t items = list ? rks_json_count(at) : 0; /* 0 also where there is nothing */
+        size_t items = list ? rks_json_count(at) : 0; /* 0 also if there is no value */
         if (count > 0 && !list)
             return unfit(column, at, err);
         dims[dim] = column->dims[dim] != 0 ? column->dims[dim] : (uint32_t)items;
         if (count > 0 && items != dims[dim])
             return wrong_size(column, items, dims[dim], err);
-        /* More items than the line has bytes: the lists are not all alike. */
+        /* More items than the line has bytes: the lists differ in size. */
         if (count > 0 && dims[dim] > limit / count)
             return rks_fail(err, RKS_ERR_DATA, 0,
                             "column \"%s\": lists of unequal sizes, %s needs "

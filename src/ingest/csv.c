@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * csv.c: CSV and TSV: a record a sample (csv_record.h), columns named by the first record of each
- * file, or by the option `columns`.
+ * csv.c: CSV and TSV: each record is a sample (csv_record.h). The first record of each file, or the
+ * option `columns`, names the columns.
  *
- * Units: a file of at most unit_size, or a packed one, is one. A larger one is read through once,
- * by every rank, for the quotes that say where records end, and cut between records.
+ * Units: a file of at most unit_size, or a packed one, is one unit. Every rank reads a larger file
+ * once, for the quotes that show where records end, and cuts it between records.
  *
- * Rows: records behind the header, from 0. A blank record holds no sample.
+ * Rows: records after the header, counted from 0. A blank record holds no sample.
  *
- * Values: numbers as in row.h; true and false in small, large or capital letters; bytes as they
- * are; lists and json as JSON. An empty field is missing in a nullable column, an empty string in a
- * str or bytes column, and else malformed. */
+ * Values: numbers as in row.h; true and false in lower case, upper case or capitalised; bytes as
+ * they are; lists and json as JSON. An empty field is missing in a nullable column, an empty string
+ * in a str or bytes column, and malformed in any other. */
 #include <string.h>
 
 #include "base/bytes.h"
@@ -35,7 +35,7 @@ static bool is_tsv(const char *name)
 typedef struct cutting {
     rks_input *input;
     size_t file;
-    uint64_t begin; /* of the unit that is open */
+    uint64_t begin; /* start of the open unit */
     uint64_t unit_size;
 } cutting;
 
@@ -83,16 +83,16 @@ static rks_status count_csv_rows(const rks_input *input, size_t unit, uint64_t *
     return status;
 }
 
-enum { NUMBER_ROOM = 16 }; /* an empty list has a place too */
+enum { NUMBER_ROOM = 16 }; /* an empty list has a place, too */
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
 typedef struct taker {
     rks_csv_unit reader;
     const rks_schema *schema;
-    int *columns; /* of each field; -1: passed over */
+    int *columns; /* column of each field; -1 if skipped */
     rks_value *values;
-    size_t *places; /* of a value in `store`; SIZE_MAX: it lies elsewhere */
+    size_t *places; /* place of a value in `store`; SIZE_MAX if it lies elsewhere */
     rks_buffer store;
     rks_json_parser parser;
 } taker;
@@ -107,7 +107,7 @@ static rks_status no_value(const rks_column *column, const rks_csv_field *f, rks
                     column->type);
 }
 
-/* What JSON says: lists, json, and numbers of the rarer types. */
+/* Reads a field as JSON: lists, json, and numbers of the rarer types. */
 static rks_status put_json(taker *t, const rks_column *column, const rks_csv_field *f,
                            rks_value *value, rks_error *err)
 {
@@ -128,7 +128,7 @@ static rks_status put_json(taker *t, const rks_column *column, const rks_csv_fie
     return status;
 }
 
-/* There is room for a number. */
+/* Reads a scalar. The store has room for a number. */
 static rks_status put_scalar(taker *t, const rks_column *column, const rks_csv_field *f,
                              rks_value *value, rks_error *err)
 {
@@ -197,7 +197,7 @@ static rks_status add_csv_row(rks_job *job, taker *t, rks_csv_record *record, rk
     return rks_job_offer(job, t->values, err);
 }
 
-/* Which column each field is, and that no column is left without. */
+/* Finds the column of each field, and checks that no required column lacks a field. */
 static rks_status match_columns(rks_job *job, taker *t, const char *path, rks_error *err)
 {
     const rks_csv_header *h = &t->reader.header;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * csv_infer.c: the types of CSV's columns.
+ * csv_infer.c: infers the types of CSV columns.
  *
- * Of the rows that are looked at: integers, numbers and true or false if all fields are such
- * (007 is text), else str; a field that is empty and not in quotes is missing, and makes a column
- * nullable; "" is an empty string. */
+ * A column is integer, number or bool if all fields of the rows that are read are (007 is text),
+ * else str. An empty field without quotes is missing, and makes a column nullable; "" is an empty
+ * string. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -34,7 +34,8 @@ static void look_at_field(guess *g, const rks_csv_field *f)
     g->not_bool = g->not_bool || !rks_csv_truth(f, &truth);
 }
 
-/* A column of nothing but missing values is "json?", which any other type takes the place of. */
+/* Returns the type of a column. A column with only missing values is "json?", which any other type
+ * replaces. */
 static const char *guessed_type(const guess *g)
 {
     if (!g->any)
@@ -45,7 +46,7 @@ static const char *guessed_type(const guess *g)
                            : (g->missing ? "str?" : "str");
 }
 
-/* The names are the file's, so what is wrong with them is, too. */
+/* Checks the schema. Its names come from the file, so errors in them are the file's errors. */
 static rks_status check_schema_text(const char *text, const char *path, rks_error *err)
 {
     rks_schema *schema = NULL;
@@ -108,7 +109,7 @@ static rks_status look_at_rows(rks_csv_unit *r, const rks_input *input, size_t u
         else if (record.size > 0)
             status = rks_csv_unit_split(r, &record, err);
         if (status == RKS_ERR_DATA && input->skip_bad) {
-            status = RKS_OK; /* it is counted and listed when it is read */
+            status = RKS_OK; /* reading the unit counts and lists it */
             continue;
         }
         if (status != RKS_OK)
@@ -128,7 +129,7 @@ static bool has(const rks_csv_header *h, const char *name)
     return false;
 }
 
-/* RKS_ERR_DATA naming the first column of `h` that the other lacks. */
+/* Returns RKS_ERR_DATA naming the first column of `h` that the other header lacks. */
 static rks_status check_has_all(const rks_csv_header *h, const char *path,
                                 const rks_csv_header *other, const char *other_path, rks_error *err)
 {
@@ -141,7 +142,7 @@ static rks_status check_has_all(const rks_csv_header *h, const char *path,
     return RKS_OK;
 }
 
-/* A header of one column that is not meant as one: another separator. */
+/* Detects a header of one column that was meant as several: another separator. */
 static rks_status check_separator(const rks_csv_header *h, const char *path, rks_error *err)
 {
     static const char others[] = ";|\t,";
@@ -159,8 +160,8 @@ static rks_status check_separator(const rks_csv_header *h, const char *path, rks
         path, h->names[0], other == '\t' ? "tabs" : (char[]){'\'', other, '\'', '\0'}, advice);
 }
 
-/* What a schema that is inferred would hide: fields that are not separated, and columns that are
- * null for whole files, which one that is given allows. */
+/* Checks what an inferred schema would hide, but a given one may allow: fields that are not
+ * separated, and columns that are null for whole files. */
 static rks_status check_header(const rks_input *input, const rks_input_unit *unit,
                                const rks_csv_header *h, rks_error *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * csv_record.c: memchr finds newlines and quotes; a record is looked at once for its end and once
- * for its fields. */
+ * csv_record.c: finds newlines and quotes with memchr. A record is searched once for its end and
+ * once for its fields. */
 #include "ingest/csv_record.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "base/memory.h"
 #include "codec/input_file.h"
 
-enum { CHUNK = 128 << 10 }; /* stays in the cache between the read and the look */
+enum { CHUNK = 128 << 10 }; /* stays in the cache between reading and searching */
 
 rks_status rks_csv_open(rks_csv *csv, const rks_input_file *file, uint64_t offset, uint64_t size,
                         uint64_t limit, rks_error *err)
@@ -27,7 +27,8 @@ void rks_csv_close(rks_csv *csv)
     rks_window_close(&csv->window);
 }
 
-/* Looks on in bytes[scan->at, size) for the newline that ends a record; true where it is found. */
+/* Continues the search in bytes[scan->at, size) for the newline that ends a record. Returns true if
+ * it is found. */
 static bool find_end(const uint8_t *bytes, size_t size, rks_csv_scan *scan)
 {
     while (scan->at < size) {
@@ -55,7 +56,7 @@ static bool find_end(const uint8_t *bytes, size_t size, rks_csv_scan *scan)
     return false;
 }
 
-/* Reads on behind what was looked at. */
+/* Reads more bytes; keeps the position of the search. */
 static rks_status read_ahead(rks_csv *csv, rks_error *err)
 {
     size_t looked = csv->scan.at - csv->window.begin;
@@ -74,13 +75,13 @@ static void emit(rks_csv *csv, size_t size, size_t step, rks_csv_record *record)
     rks_window_pass(&csv->window, step);
 }
 
-/* A record above the limit is passed over. */
+/* Skips a record above the limit. */
 static rks_status discard(rks_csv *csv, rks_csv_record *record, rks_error *err)
 {
     rks_window *window = &csv->window;
     uint64_t begin = window->position;
     bool found = false;
-    while (!found) { /* what was looked at is of the record */
+    while (!found) { /* all bytes searched so far belong to the record */
         rks_window_pass(window, csv->scan.at - window->begin);
         if (window->begin == window->filled) {
             if (window->ended)
@@ -125,7 +126,7 @@ rks_status rks_csv_next(rks_csv *csv, rks_csv_record *record, rks_error *err)
     }
 }
 
-/* A quoted field, *at behind its first quote. */
+/* Reads a quoted field; *at is after its first quote. */
 static rks_status take_quoted(uint8_t *text, size_t size, size_t *at, char separator,
                               rks_csv_field *field, size_t number, rks_error *err)
 {
@@ -158,7 +159,7 @@ rks_status rks_csv_fields(rks_csv_record *record, char separator, rks_csv_field 
     uint8_t *text = record->text;
     size_t at = 0, number = 0, size = record->size;
     for (;;) {
-        /* Made in its place: a copy of what was just written waits for it. */
+        /* Made in place: copying what was just written would stall. */
         rks_csv_field unused, *field = number < room ? &fields[number] : &unused;
         field->text = (const char *)text + at;
         field->quoted = false;
@@ -187,7 +188,7 @@ rks_status rks_csv_fields(rks_csv_record *record, char separator, rks_csv_field 
     return RKS_OK;
 }
 
-/* The compiler looks at many bytes at once. */
+/* Returns true if the bytes hold an odd number of quotes. The compiler vectorises this. */
 static bool odd_quotes(const uint8_t *bytes, size_t size)
 {
     uint8_t odd = 0;
@@ -213,7 +214,8 @@ rks_status rks_csv_cuts(const rks_input_file *file, uint64_t unit_size,
         if (status == RKS_OK)
             status = rks_input_file_read(file, fd, base, bytes, CHUNK, &got, err);
         while (status == RKS_OK && at < got) {
-            /* Only parity counts before the place from which a cut is looked for. */
+            /* Before the place where the search for a cut begins, only the parity of quotes
+             * matters. */
             if (base + at < next - 1) {
                 uint64_t span = next - 1 - (base + at);
                 size_t to = span < got - at ? at + (size_t)span : got;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * csv_unit.c: the header is the first record of each file; other units of the file read it, too. */
+ * csv_unit.c: reads headers and the records of a unit. The header is the first record of each file;
+ * the file's other units read it, too. */
 #include "ingest/csv_unit.h"
 
 #include <string.h>
@@ -37,7 +38,7 @@ static rks_status check_header_name(const rks_csv_header *h, size_t at, const ch
     return RKS_OK;
 }
 
-/* The record's fields are the names. */
+/* Makes a header from a record whose fields are the names. */
 static rks_status make_header(rks_csv_header *h, rks_csv_record *record, char separator,
                               const char *path, rks_error *err)
 {
@@ -92,7 +93,8 @@ rks_status rks_csv_header_read(const rks_input *input, const rks_input_file *fil
         rks_free(copy);
         return status;
     }
-    /* As if it were all that is wanted: a unit's thread need not read a MiB more for it. */
+    /* Opens a range of one byte, so that a unit's thread does not read a MiB more for the
+     * header. */
     status = rks_csv_open(&csv, file, 0, file->size > 0, 1 << 20, err);
     if (status == RKS_OK)
         status = rks_csv_next(&csv, &record, err);

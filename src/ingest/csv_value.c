@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * csv_value.c: most reals are a few digits: an integer below 2^53 times or by a power of ten that a
- * double holds exactly is rounded once, as it should be (Clinger, How to read floating point
- * numbers accurately, 1990, its fast path). The C library does the others. */
+ * csv_value.c: reads values. Most reals have few digits: an integer below 2^53 times or divided by
+ * a power of ten that a double holds exactly is rounded once, as required (the fast path of
+ * Clinger, How to read floating point numbers accurately, 1990). The C library reads the others. */
 #include "ingest/csv_value.h"
 
 #include <stdio.h>
@@ -40,7 +40,7 @@ bool rks_csv_integer(const rks_csv_field *field, int64_t *number)
     for (; at < field->size; at++) {
         int digit = field->text[at] - '0';
         if (digit < 0 || digit > 9 || __builtin_mul_overflow(value, 10, &value) ||
-            __builtin_sub_overflow(value, digit, &value)) /* down: there is one more of them */
+            __builtin_sub_overflow(value, digit, &value)) /* negative: one value more */
             return false;
     }
     if (!minus && value == INT64_MIN)
@@ -52,10 +52,10 @@ bool rks_csv_integer(const rks_csv_field *field, int64_t *number)
 typedef struct digits {
     const char *at, *end;
     uint64_t value; /* of the first EXACT_DIGITS */
-    int count;      /* without zeros in front */
+    int count;      /* without leading zeros */
 } digits;
 
-/* How many there were. */
+/* Reads digits and returns how many there were. */
 static size_t take_digits(digits *d)
 {
     const char *begin = d->at;
@@ -108,7 +108,7 @@ bool rks_csv_real(const rks_csv_field *field, double *number)
     if (d.at != d.end)
         return false;
     if (d.count > EXACT_DIGITS || exponent < -EXACT_POWER || exponent > EXACT_POWER) {
-        *number = strtod(field->text, NULL); /* it ends where the field does */
+        *number = strtod(field->text, NULL); /* the number ends where the field does */
         return *number - *number == 0;
     }
     double value = (double)d.value;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * draw.c: seed and unit make a starting point, from which rows step evenly; a mixer that loses
- * nothing makes numbers of the steps. */
+ * draw.c: makes a start from seed and unit, steps from it evenly by row, and mixes each step with a
+ * bijective function (SplitMix64). */
 #include "ingest/draw.h"
 
 static uint64_t mix(uint64_t value)

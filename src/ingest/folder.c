@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * folder.c: a sample a file: its path, and what is in it. */
+ * folder.c: makes each file a sample: its path and its contents. */
 #include <string.h>
 #include <unistd.h>
 

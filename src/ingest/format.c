@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * format.c: the table of formats, and which one an input is. */
+ * format.c: the table of formats, and how the format of an input is found. */
 #include "ingest/format.h"
 
 #include <string.h>
@@ -12,8 +12,8 @@
 #include "ingest/unpack.h"
 #include "shard/utf8.h"
 
-/* Places are part of what identifies a build: append. Of two that take a file the first one has it.
- */
+/* Places are part of a build's identity: only append. If two formats accept a file, the first one
+ * gets it. */
 static const rks_input_format *const FORMATS[] = {
     &rks_format_jsonl,    &rks_format_text, &rks_format_folder, &rks_format_tar,
     &rks_format_zip,      &rks_format_csv,  &rks_format_tsv,    &rks_format_npy,
@@ -106,7 +106,7 @@ rks_status rks_cut_by_file(rks_input *input, uint64_t unit_size, rks_error *err)
     return status;
 }
 
-/* The first bytes, unpacked; *all where there are no more. */
+/* Reads the first bytes, unpacked; *all is true if there are no more. */
 static rks_status look_into(const rks_input_file *file, uint8_t *bytes, size_t *size, bool *all,
                             rks_error *err)
 {
@@ -120,8 +120,8 @@ static rks_status look_into(const rks_input_file *file, uint8_t *bytes, size_t *
     return status;
 }
 
-/* *format is by the file's name, or NULL: then by its first bytes. It stays NULL for an empty file,
- * which goes along with the others. */
+/* Finds the format by the first bytes, or refines *format, which the name gave. It stays NULL for
+ * an empty file, which fits any format. */
 static rks_status by_content(const rks_input_file *file, const rks_input_format **format,
                              rks_error *err)
 {
@@ -135,7 +135,7 @@ static rks_status by_content(const rks_input_file *file, const rks_input_format 
         *format = size == 0 ? NULL : (*format)->look_closer(bytes, size);
     if (status == RKS_OK && size > 0 && *format == NULL &&
         rks_format_json.looks_like(bytes, size, all))
-        *format = &rks_format_json; /* which would be taken for lines */
+        *format = &rks_format_json; /* jsonl would accept it, too */
     for (size_t i = 0; status == RKS_OK && size > 0 && i < FORMAT_COUNT && *format == NULL; i++)
         if (FORMATS[i]->looks_like != NULL && FORMATS[i]->looks_like(bytes, size, all))
             *format = FORMATS[i];
@@ -228,14 +228,14 @@ static rks_status find_packings(rks_found_list *list, const bool *folders, bool 
     return status;
 }
 
-/* What all files are, in their order: the first that is not empty says it. `of_source` is room for
- * what is known of each source. */
+/* Finds the format of all files: the first that is not empty decides. `of_source` is room for the
+ * format of each source. */
 static rks_status find_common(const rks_found_list *list, const char *const *sources,
                               const bool *folders, const rks_input_format **of_source,
                               const rks_input_format **format, rks_error *err)
 {
     const rks_input_file *first = NULL;
-    *format = &rks_format_text; /* where all files are empty */
+    *format = &rks_format_text; /* if all files are empty */
     for (size_t i = 0; i < list->count; i++) {
         const rks_input_file *file = &list->found[i].file;
         size_t source = list->found[i].source;

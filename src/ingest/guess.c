@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * guess.c: columns as rows show them, and the union of two schemas.
+ * guess.c: infers columns from rows, and merges two schemas.
  *
  * Each column has a shape; shapes are a lattice, in which `join` goes up, so that the result does
  * not depend on how units are grouped:
@@ -9,8 +9,8 @@
  *   int64 -> float64                              alone, in [*], in [*,n] -> [*,*]
  *   lists of numbers                              ->  json
  *
- * What has no common upper end (a string and a number) is a conflict. In a schema's text unknown is
- * "json?", which no other shape is: json itself takes null, and so is never nullable. */
+ * Shapes without a common upper bound (a string and a number) conflict. In a schema's text unknown
+ * is "json?", which no other shape is: json itself holds null, so it is never nullable. */
 #include "ingest/guess.h"
 
 #include <inttypes.h>
@@ -38,7 +38,7 @@ typedef enum base {
 typedef struct shape {
     base base;
     uint32_t dims;  /* 0, 1 or 2, of BASE_INT and BASE_REAL */
-    uint32_t width; /* of [*,n]; 0 where it differs */
+    uint32_t width; /* of [*,n]; 0 if it differs */
     bool nullable;
     char item[16];                /* BASE_TYPED: "float32" */
     uint32_t sizes[RKS_DIMS_MAX]; /* BASE_TYPED: of its dims dimensions; 0 where they differ */
@@ -47,8 +47,8 @@ typedef struct shape {
 struct rks_guess {
     char *name;
     shape shape;
-    uint64_t rows;      /* that have it */
-    uint64_t first_row; /* that has it and is not null */
+    uint64_t rows;      /* rows that have it */
+    uint64_t first_row; /* first row in which it is not null */
 };
 
 void rks_guesses_free(rks_guesses *all)
@@ -76,7 +76,7 @@ static shape shape_of_list(rks_json list)
             inner.base = type == RKS_JSON_REAL ? BASE_REAL : BASE_INT;
         else if (made.dims == 2 && type == RKS_JSON_LIST && rks_json_count(item) == made.width &&
                  (made.width == 0 || !rks_json_is(rks_json_inside(item), RKS_JSON_LIST)))
-            inner = shape_of_list(item); /* no deeper than this */
+            inner = shape_of_list(item); /* never deeper than this */
         if (inner.base != BASE_INT && inner.base != BASE_REAL)
             return (shape){.base = BASE_JSON};
         if (inner.base == BASE_REAL)
@@ -124,7 +124,7 @@ static shape join_sizes(shape a, shape b)
     return a;
 }
 
-/* False where they do not go together. */
+/* Joins two shapes. Returns false if they conflict. */
 static bool join_shapes(shape a, shape b, shape *joined)
 {
     bool nullable = a.nullable || b.nullable;
@@ -187,7 +187,7 @@ static void print_shape(shape of, char text[TYPE_ROOM])
     snprintf(text, TYPE_ROOM, "%s%s%s", NAMES[of.base], dims, nullable ? "?" : "");
 }
 
-/* The guess of this name, made where there is none. */
+/* Finds the guess of this name, or makes one. */
 static rks_status find_guess(rks_guesses *all, const char *name, rks_guess **found, rks_error *err)
 {
     json_t *place = json_object_get(all->places, name);
@@ -274,7 +274,7 @@ rks_status rks_guesses_add(rks_guesses *all, rks_json object, uint64_t row, rks_
     return rks_json_members(NULL, object, add_member, &members, err);
 }
 
-/* {"name":"type",...} with its NUL. */
+/* Prints {"name":"type",...} with a NUL. */
 static rks_status guesses_as_json(const rks_guesses *all, rks_buffer *json, rks_error *err)
 {
     rks_status status = rks_buffer_add(json, "{", 1, err);
@@ -289,7 +289,7 @@ static rks_status guesses_as_json(const rks_guesses *all, rks_buffer *json, rks_
     return status == RKS_OK ? rks_buffer_add(json, "}", 2, err) : status;
 }
 
-/* The guesses as a schema's canonical text. */
+/* Prints the guesses as a schema's canonical text. */
 static rks_status print_guesses(const rks_guesses *all, char **text, rks_error *err)
 {
     rks_buffer json = {0};
@@ -325,7 +325,7 @@ static shape typed(const rks_column *column)
     return made;
 }
 
-/* What an inferred column was. */
+/* Gets back the shape of an inferred column. */
 static void shape_of_column(const rks_column *column, shape *of)
 {
     *of = (shape){.nullable = column->nullable};
@@ -407,7 +407,7 @@ rks_status rks_ingest_merge(const char *a, const char *b, char **merged, rks_err
         status = rks_schema_parse(b, &second, err);
     if (status != RKS_OK)
         goto out;
-    /* Some files of a folder are text: all are taken as bytes. */
+    /* Only some files of a folder are text: treat all as bytes. */
     const rks_schema *data = NULL;
     if (is_folder(first, "data", RKS_KIND_BYTES) && is_folder(second, "text", RKS_KIND_STR))
         data = first;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ingest.c: a unit's rows, as their format reads them, through the selector into the writer. */
+ * ingest.c: passes a unit's rows, as their format reads them, through the selector to the
+ * writer. */
 #include "ingest/ingest.h"
 
 #include <inttypes.h>
@@ -36,7 +37,7 @@ rks_status rks_job_report(rks_job *job, uint64_t bytes, rks_error *err)
     }
     if (job->progress == NULL || job->progress->tick == NULL)
         return RKS_OK;
-    uint64_t most = job->unit->size; /* the last line may end behind it */
+    uint64_t most = job->unit->size; /* the last line may end after the unit */
     return job->progress->tick(job->progress->user, bytes < most ? bytes : most, job->kept, err);
 }
 
@@ -64,7 +65,8 @@ static rks_status hand_over(rks_job *at, const rks_value *values, const void *ke
     return status;
 }
 
-/* What the writer says of a sample may name its key, which only the turn tells. */
+/* Writes a sample. The writer's error may name the sample's key, which is known only in the unit's
+ * turn; so a refused sample is written again then. */
 static rks_status write_sample(rks_job *at, const rks_value *values, const void *key,
                                size_t key_size, uint32_t length, rks_error *err)
 {
@@ -120,9 +122,9 @@ static void say_place(const rks_job *at, const rks_place *place, rks_error *err)
         rks_fail(err, (rks_status)inner.status, inner.cause, "%s: %s", place->path, inner.text);
 }
 
-/* What becomes of a row that ended with `status` and *err: skipped and listed, or the unit's end.
- * Its place goes in front where the row is to blame, or a callback that saw it; not where the disk
- * is full. */
+/* Handles a row that ended with `status` and *err: lists and skips it, or ends the unit. Puts the
+ * row's place before the error if the row, or a callback that saw it, is to blame; not for a full
+ * disk. */
 static rks_status settle(rks_job *at, const rks_place *place, rks_status status, rks_error *err)
 {
     bool callback = rks_selector_callback_failed(at->selector) || at->taker_failed;
@@ -200,7 +202,7 @@ rks_status rks_ingest_infer(const rks_input *input, size_t unit, char **schema_t
     return input->format->infer(input, unit, schema_text, err);
 }
 
-/* A job that its format may read, still without who gets the samples. */
+/* Sets up a job, without the receiver of its samples. */
 static rks_status begin_job(rks_job *at, const rks_input *input, size_t unit, uint64_t first_row,
                             const rks_schema *schema, const rks_ingest_options *options,
                             rks_selector *selector, rks_buffer *bad, rks_error *err)
@@ -230,7 +232,7 @@ static rks_status begin_job(rks_job *at, const rks_input *input, size_t unit, ui
     return status;
 }
 
-/* From the begin of the unit to its end. */
+/* Reads a unit from start to end into the shard. */
 static rks_status read_into(rks_job *at, rks_shard_writer *shard, bool derived, rks_error *err)
 {
     const char *name = derived ? at->input->files[at->unit->first_file].name : NULL;
@@ -255,7 +257,7 @@ rks_status rks_ingest_unit(const rks_input *input, size_t unit, uint64_t first_r
     rks_job at;
     rks_error unseen = {0};
     if (err == NULL)
-        err = &unseen; /* what a row's error says decides what happens to it */
+        err = &unseen; /* a row's error decides what happens to it */
     rks_status status = begin_job(&at, input, unit, first_row, schema, options, selector, bad, err);
     if (status != RKS_OK)
         return status;

@@ -27,11 +27,11 @@
  *   Text    {"text": "str"}
  *   Folder  {"data": "bytes", "path": "str"}, or {"text": "str", "path": "str"} if all files
  *           read are UTF-8 without NUL
- *   JSONL   integers are int64, numbers with a fraction float64, true/false bool, strings str, lists
- *           of numbers int64[*] or float64[*] (lists of lists of equal length [*,n]), other values
- *           json. null or a missing name makes a column nullable, except json, which holds null
- *           itself. Only nulls or empty lists are "json?", which yields to any other type. Lists
- *           that are numbers in one row and json in another, or differ in depth, are json.
+ *   JSONL   integers are int64, numbers with a fraction float64, true/false bool, strings str,
+ *           lists of numbers int64[*] or float64[*] (lists of lists of equal length [*,n]), other
+ *           values json. null or a missing name makes a column nullable, except json, which holds
+ *           null itself. Only nulls or empty lists are "json?", which yields to any other type.
+ *           Lists that are numbers in one row and json in another, or differ in depth, are json.
  * With skip_bad, skips malformed rows; otherwise they are errors. Types that conflict are
  * RKS_ERR_DATA naming the column, both types and the line. */
 rks_status rks_ingest_infer(const rks_input *input, size_t unit, char **schema_text,

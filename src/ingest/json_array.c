@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * json_array.c: JSON objects in an array (json_items.h). A plain file that is larger than a unit is
- * cut between items, which takes a look at all of it; a packed one is one unit. */
+ * json_array.c: JSON objects in an array (json_items.h). A plain file larger than a unit is cut
+ * between items, which needs one pass over it; a packed file is one unit. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 #include "ingest/json_items.h"
 #include "ingest/json_rows.h"
 
-/* The only column of a schema that asks for each item as it stands in the file. */
+/* The only column of a schema that stores each item as it stands in the file. */
 static const char RAW_COLUMN[] = "__item__";
 
 static bool is_json_name(const char *name)
@@ -18,7 +18,7 @@ static bool is_json_name(const char *name)
     return rks_name_ends(name, ".json");
 }
 
-/* NAME.json may hold an object a line. */
+/* Finds out whether NAME.json holds an array or an object a line. */
 static const rks_input_format *look_closer(const uint8_t *bytes, size_t size)
 {
     return rks_bytes_are_json_items(bytes, size) ? &rks_format_json : &rks_format_jsonl;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * json_items.c: brackets and strings are followed byte by byte; names and items go to the parser.
- */
+ * json_items.c: follows brackets and strings byte by byte; passes names and items to the parser. */
 #include "ingest/json_items.h"
 
 #include <inttypes.h>
@@ -15,10 +14,10 @@ enum { NAME_MOST = 64 << 10, NAMES_SHOWN = 8, NAME_SHOWN = 40, NO_BYTE = -1 };
  */
 
 typedef struct scan {
-    uint64_t depth; /* of brackets */
+    uint64_t depth; /* depth of brackets */
     bool string;
     bool escaped; /* the byte before was a backslash in a string */
-    bool scalar;  /* a number or a word: it ends before the byte that ends it */
+    bool scalar;  /* a number or a word: it ends before its terminator */
     bool ended;
 } scan;
 
@@ -27,7 +26,7 @@ static bool is_space(uint8_t byte)
     return byte == ' ' || byte == '\t' || byte == '\n' || byte == '\r';
 }
 
-/* Bytes of a string from `at` on, its closing quote included. */
+/* Returns the bytes of a string from `at` on, with its closing quote. */
 static size_t scan_string(scan *s, const uint8_t *at, size_t size)
 {
     size_t i = 0;
@@ -50,7 +49,7 @@ static size_t scan_string(scan *s, const uint8_t *at, size_t size)
     return i + 1;
 }
 
-/* How many of the bytes belong to the value; fewer than `size` only where it has ended. */
+/* Returns how many of the bytes belong to the value: fewer than `size` only if it has ended. */
 static size_t scan_value(scan *s, const uint8_t *at, size_t size)
 {
     size_t i = 0;
@@ -87,7 +86,7 @@ static rks_status wrong(const rks_json_items *items, const char *what, rks_error
                     items->window.file->path, items->window.position, what);
 }
 
-/* The next byte that is no space, which stays; NO_BYTE at the end. */
+/* Finds the next byte that is not a space, without consuming it; NO_BYTE at the end. */
 static rks_status peek(rks_json_items *items, int *byte, rks_error *err)
 {
     rks_window *w = &items->window;
@@ -109,13 +108,13 @@ static rks_status peek(rks_json_items *items, int *byte, rks_error *err)
     }
 }
 
-/* Passes the value that begins here. Where `item` is not NULL and the value is no larger than
- * `limit`, it stays in the window as *item, not yet passed. */
+/* Passes the value that starts here. If `item` is not NULL and the value is at most `limit` bytes,
+ * *item is the value in the window. */
 static rks_status take_value(rks_json_items *items, uint64_t limit, rks_line *item, rks_error *err)
 {
     rks_window *w = &items->window;
     scan s = {0};
-    size_t looked = 0; /* bytes from data[begin] on, while they are kept */
+    size_t looked = 0; /* bytes searched from data[begin] on */
     uint64_t passed = 0;
     bool keep = item != NULL;
     for (;;) {
@@ -159,7 +158,7 @@ static rks_status expect(rks_json_items *items, uint8_t wanted, const char *what
 /* ---- the path --------------------------------------------------------------------------------
  */
 
-/* A member's name and its colon. *name lasts until the next one. */
+/* Reads a member's name and its colon. *name is valid until the next one. */
 static rks_status take_name(rks_json_items *items, const char **name, size_t *size, rks_error *err)
 {
     rks_line text = {0};
@@ -179,10 +178,10 @@ static rks_status take_name(rks_json_items *items, const char **name, size_t *si
         return wrong(items, "no name of a member", err);
     *name = rks_json_text(parsed, size);
     status = expect(items, ':', "no ':' behind a name", err);
-    return status == RKS_OK ? peek(items, &byte, err) : status; /* to where the value begins */
+    return status == RKS_OK ? peek(items, &byte, err) : status; /* moves to the value's start */
 }
 
-/* The path's name of a level. */
+/* Returns true if the name is the path's name of this level. */
 static bool is_level(const rks_json_items *items, uint32_t level, const char *name, size_t size)
 {
     const char *at = items->path;
@@ -192,7 +191,7 @@ static bool is_level(const rks_json_items *items, uint32_t level, const char *na
     return wanted == size && memcmp(at, name, size) == 0;
 }
 
-/* Behind a member: a comma (*more), or the object's end. */
+/* After a member: reads a comma (*more) or the object's end. */
 static rks_status take_comma(rks_json_items *items, char closing, bool *more, rks_error *err)
 {
     int byte = NO_BYTE;
@@ -210,21 +209,21 @@ static rks_status take_comma(rks_json_items *items, char closing, bool *more, rk
     return RKS_OK;
 }
 
-/* Behind a member's name: its value, and the comma or the object's end. */
+/* After a member's name: skips its value, and the comma or the object's end. */
 static rks_status pass_member(rks_json_items *items, bool *more, rks_error *err)
 {
     rks_status status = take_value(items, 0, NULL, err);
     return status == RKS_OK ? take_comma(items, '}', more, err) : status;
 }
 
-/* Names of members for a message, "a, b". */
+/* Appends a member's name to the list in a message: "a, b". */
 static rks_status note_name(rks_buffer *names, const char *name, size_t size, rks_error *err)
 {
     return rks_buffer_print(names, err, "%s%.*s", names->size == 0 ? "" : ", ",
                             (int)(size < NAME_SHOWN ? size : NAME_SHOWN), name);
 }
 
-/* The object from here on: passes over its members, and notes those that are arrays, or all. */
+/* Skips the members of the object that starts here, and lists those that are arrays, or all. */
 static rks_status list_members(rks_json_items *items, bool arrays, rks_buffer *names,
                                rks_error *err)
 {
@@ -271,7 +270,8 @@ static rks_status fail_no_path(rks_json_items *items, rks_error *err)
     return status;
 }
 
-/* Into the member of this level; its object's bracket is behind us. `names`: those before it. */
+/* Moves into the member of this level; its object's bracket was read. `names` collects the members
+ * before it. */
 static rks_status find_level(rks_json_items *items, uint32_t level, rks_buffer *names,
                              rks_error *err)
 {
@@ -319,7 +319,7 @@ static rks_status pass_bom(rks_window *w, rks_error *err)
     return RKS_OK;
 }
 
-/* From the file's begin into the array. */
+/* Moves from the file's start into the array. */
 static rks_status enter_array(rks_json_items *items, rks_error *err)
 {
     rks_window *w = &items->window;
@@ -338,7 +338,7 @@ static rks_status enter_array(rks_json_items *items, rks_error *err)
     return expect(items, '[', "no array", err);
 }
 
-/* To the end of an object that the array lies in, by the member of this level. */
+/* Moves to the end of an object that contains the array in its member of this level. */
 static rks_status leave_level(rks_json_items *items, uint32_t level, rks_error *err)
 {
     const char *name = NULL;
@@ -356,7 +356,7 @@ static rks_status leave_level(rks_json_items *items, uint32_t level, rks_error *
     return status;
 }
 
-/* Behind the array: the objects that it lies in end, and then the file. */
+/* After the array: checks that the objects around it end, and then the file. */
 static rks_status leave_array(rks_json_items *items, rks_error *err)
 {
     int byte = NO_BYTE;
@@ -373,8 +373,9 @@ static rks_status leave_array(rks_json_items *items, rks_error *err)
 /* ---- items -----------------------------------------------------------------------------------
  */
 
-/* An object of lines has its end in its first line. A line that lacks a bracket is followed by
- * another object, where an object over many lines goes on with a name or in a list. */
+/* Returns true if an object spans lines. In JSON lines an object ends in its line; after a line
+ * that lacks a bracket comes another object, whereas an object over many lines goes on with a name
+ * or inside a list. */
 static bool goes_over_lines(const uint8_t *bytes, size_t size)
 {
     scan s = {0};
@@ -426,7 +427,7 @@ rks_status rks_json_items_open(rks_json_items *items, const rks_input_file *file
     return status == RKS_OK && offset == 0 ? enter_array(items, err) : status;
 }
 
-/* Where the next item begins, or *more is false. */
+/* Moves to the start of the next item, or sets *more to false. */
 static rks_status find_item(rks_json_items *items, int *byte, bool *more, rks_error *err)
 {
     rks_status status = RKS_OK;

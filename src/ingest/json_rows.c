@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * json_rows.c: JSON objects looked at for a schema, and read by one. */
+ * json_rows.c: infers a schema from JSON objects, and reads objects by a schema. */
 #include "ingest/json_rows.h"
 
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "ingest/row.h"
 
-enum { PLACE_ROOM = 16 }; /* ":LINE: " and what joins the advice */
+enum { PLACE_ROOM = 16 }; /* for ":LINE: " and the text before the advice */
 
 void rks_json_looking_free(rks_json_looking *looking)
 {
@@ -31,7 +31,7 @@ rks_status rks_json_look(rks_json_looking *at, const rks_line *line, uint64_t ro
     else
         status = rks_json_line(&at->parser, line->text, line->size, line->readable, &object, err);
     if (status == RKS_ERR_DATA && at->input->skip_bad)
-        return RKS_OK; /* it is counted and listed when it is read */
+        return RKS_OK; /* reading the unit counts and lists it */
     at->all.flatten = at->input->flatten;
     if (status == RKS_OK)
         status = rks_guesses_add(&at->all, object, row, err);
@@ -49,7 +49,7 @@ rks_status rks_json_looked(rks_json_looking *at, uint64_t samples, const char *p
                                    "%s: objects without a member; give --schema", path);
 }
 
-/* A line's own schema, canonical; NULL if it has none. */
+/* Returns a line's own schema as canonical text; NULL if it has none. */
 static char *schema_of_line(const rks_job *job, rks_row *row, const rks_line *line)
 {
     rks_guesses guesses = {.flatten = job->input->flatten};
@@ -63,7 +63,7 @@ static char *schema_of_line(const rks_job *job, rks_row *row, const rks_line *li
     return seen;
 }
 
-/* "a:int64,b:str?" of a canonical schema; NULL if it has no column. */
+/* Returns "a:int64,b:str?" for a canonical schema; NULL if it has no column. */
 static char *schema_as_given(const char *canonical)
 {
     rks_schema *schema = NULL;
@@ -82,7 +82,8 @@ static char *schema_as_given(const char *canonical)
     return made;
 }
 
-/* The schema that a line would fit too, as the user can give it; NULL if there is none. */
+/* Returns the schema that the line would fit, too, in the form of --schema; NULL if there is
+ * none. */
 static char *wider_schema(const rks_job *job, rks_row *row, const rks_line *line)
 {
     char *seen = schema_of_line(job, row, line), *wide = NULL, *made = NULL;
@@ -93,7 +94,7 @@ static char *wider_schema(const rks_job *job, rks_row *row, const rks_line *line
     return made;
 }
 
-/* A line that does not fit a schema that was inferred: with the one that it would fit. */
+/* Fails a line that does not fit an inferred schema, and shows the schema that it would fit. */
 static rks_status advise(rks_job *job, rks_row *row, const rks_line *line, rks_error *err)
 {
     static const char GIVE[] = "give --schema";
@@ -107,7 +108,7 @@ static rks_status advise(rks_job *job, rks_row *row, const rks_line *line, rks_e
     const rks_ingest_progress *progress = job->progress;
     size_t size = strlen(inner.text), tail = sizeof(GIVE) - 1;
     bool said = size > tail && strcmp(inner.text + size - tail, GIVE) == 0;
-    /* The place goes in front. */
+    /* The place is put before the text later. */
     size_t place = strlen(job->input->files[job->unit->first_file].path) + PLACE_ROOM;
     bool fits = place + size + tail + strlen(wide) < sizeof(err->text);
     char *kept = fits || progress == NULL || progress->keep_schema == NULL

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * jsonl.c: a JSON object a line (json_rows.h). */
+ * jsonl.c: one JSON object a line (json_rows.h). */
 #include <string.h>
 
 #include "ingest/by_line.h"

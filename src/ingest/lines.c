@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lines.c: memchr finds the lines in a window.
+ * lines.c: finds the lines in a window with memchr.
  *
- * A line begins at byte 0 and behind each newline, as long as the file has a byte there. The range
- * [offset, offset + size) holds the lines that begin in it, so reading starts one byte early, to
- * see whether a line begins at `offset`, and the last line may end behind the range. Thus each line
- * is in exactly one range, wherever the cuts are. */
+ * A line starts at byte 0 and after each newline, if the file has a byte there. A range [offset,
+ * offset + size) holds the lines that start in it. So reading starts one byte early, to see whether
+ * a line starts at `offset`, and the last line may end after the range. Thus each line is in
+ * exactly one range, wherever the cuts are. */
 #include "ingest/lines.h"
 
 #include <string.h>
@@ -18,8 +18,7 @@
 
 enum { CHUNK = 1 << 20 };
 
-/* Passes over bytes up to and with the next newline, but not beyond `stop` by more than what is
- * buffered. */
+/* Skips bytes up to and including the next newline, but beyond `stop` at most what is buffered. */
 static rks_status discard(rks_window *window, uint64_t stop, rks_error *err)
 {
     for (;;) {
@@ -43,7 +42,7 @@ rks_status rks_lines_open(rks_lines *lines, const rks_input_file *file, uint64_t
                           uint64_t size, uint64_t limit, rks_error *err)
 {
     *lines = (rks_lines){.limit = limit};
-    uint64_t before = offset > 0; /* the byte that says whether a line begins at `offset` */
+    uint64_t before = offset > 0; /* the byte that shows whether a line starts at `offset` */
     rks_status status = rks_window_open(&lines->window, file, offset - before, size + before, err);
     return status == RKS_OK && offset > 0 ? discard(&lines->window, lines->window.stop, err)
                                           : status;
@@ -66,7 +65,7 @@ rks_status rks_lines_next(rks_lines *lines, rks_line *line, rks_error *err)
     *line = (rks_line){0};
     if (window->position >= window->stop)
         return rks_window_unchanged(window, err);
-    size_t looked = 0; /* at bytes of this line without finding its end */
+    size_t looked = 0; /* bytes of this line that were searched */
     for (;;) {
         const uint8_t *at = window->data + window->begin;
         size_t left = window->filled - window->begin;
@@ -100,7 +99,7 @@ void rks_lines_close(rks_lines *lines)
     rks_window_close(&lines->window);
 }
 
-/* In runs whose count fits a byte, so that the compiler compares many bytes at once. */
+/* Counts in runs whose count fits a byte, so that the compiler compares many bytes at once. */
 static uint64_t count_newlines(const uint8_t *data, size_t size)
 {
     uint64_t lines = 0;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mds.c: a directory of Mosaic's MDS shards, as its index.json lists them. A shard is a unit; it
- * may be compressed (unpack.h), and is named as it is unpacked.
+ * mds.c: reads a directory of Mosaic's MDS shards, as its index.json lists them. A shard is a unit.
+ * It may be compressed (unpack.h); its name is that of the unpacked file.
  *
  *   u32 samples n | u32[n + 1] places of samples | JSON, passed over | samples
- *   a sample: u32 sizes of the columns without a fixed one | the columns (mds_type.h)
- */
+ *   a sample: u32 sizes of the columns without a fixed one | the columns (mds_type.h) */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +28,7 @@ static int compare_shard_name(const void *name, const void *file)
     return strcmp(name, ((const rks_input_file *)file)->name);
 }
 
-/* The file beside the index, in the list; *found is NULL where there is none. */
+/* Finds the file beside the index in the list; *found is NULL if there is none. */
 static rks_status find_beside(const rks_input *input, const rks_input_file *index, const char *base,
                               rks_input_file **found, rks_error *err)
 {
@@ -46,10 +45,10 @@ static rks_status find_beside(const rks_input *input, const rks_input_file *inde
     return RKS_OK;
 }
 
-/* The indexes, parsed once, and what they say of each file. */
+/* The indexes, parsed once, and their entry for each file. */
 typedef struct cut_shards {
     json_t *roots;          /* a list */
-    const json_t **entries; /* NULL: no shard */
+    const json_t **entries; /* NULL if the file is not a shard */
 } cut_shards;
 
 static void free_cut(rks_input *input)
@@ -61,7 +60,7 @@ static void free_cut(rks_input *input)
     input->cut = NULL;
 }
 
-/* A shard is known by its name unpacked. */
+/* Adds a shard, which is identified by its unpacked name. */
 static rks_status add_shard(rks_input *input, const rks_input_file *index, const json_t *entry,
                             uint64_t unit_size, rks_error *err)
 {
@@ -82,7 +81,7 @@ static rks_status add_shard(rks_input *input, const rks_input_file *index, const
     if (entries[at] != NULL)
         return rks_fail(err, RKS_ERR_DATA, 0, "%s: shard %s is there twice", index->path, base);
     entries[at] = entry;
-    file->packing = packed ? RKS_PACKING_ZSTD : RKS_PACKING_NONE; /* which one: at the opening */
+    file->packing = packed ? RKS_PACKING_ZSTD : RKS_PACKING_NONE; /* open_shard finds which one */
     return rks_unit_of_bytes(input, at, 0, file->size, unit_size, err);
 }
 
@@ -104,7 +103,7 @@ static rks_status cut_index(rks_input *input, const rks_input_file *index, uint6
     return status;
 }
 
-/* Names go by what shards are called unpacked. Files are found by name until then. */
+/* Gives packed shards their unpacked names. Until now files were found by their names on disk. */
 static rks_status name_shards(rks_input *input, rks_error *err)
 {
     const json_t **entries = ((cut_shards *)input->cut)->entries;
@@ -150,8 +149,8 @@ static rks_status cut_mds(rks_input *input, uint64_t unit_size, rks_error *err)
 typedef struct column {
     const char *name;
     rks_mds_type type;
-    int64_t fixed; /* bytes; below 0: each sample says */
-    size_t at;     /* in the sample at hand */
+    int64_t fixed; /* bytes; below 0 if each sample has its own size */
+    size_t at;     /* position in the current sample */
     size_t size;
 } column;
 
@@ -163,7 +162,7 @@ typedef struct shard {
     rks_window window;
     rks_buffer places; /* u32[samples + 1] */
     uint64_t samples;
-    uint8_t *sample; /* the one at hand, in the window */
+    uint8_t *sample; /* the current sample, in the window */
     size_t size;
 } shard;
 
@@ -219,7 +218,8 @@ static rks_status refill_window(shard *s, rks_error *err)
                           s->file.path, s->window.read_to);
 }
 
-/* *bytes: the next ones, in the window, which holds what is there, not what is said. */
+/* Gets the next bytes, in the window. The window grows with the bytes that are there, not with the
+ * size that the file claims. */
 static rks_status take_bytes(shard *s, uint64_t size, uint8_t **bytes, rks_error *err)
 {
     rks_status status = RKS_OK;
@@ -268,7 +268,7 @@ static rks_status read_places(shard *s, rks_error *err)
     return RKS_OK;
 }
 
-/* To be closed in every case. */
+/* Opens a shard. Close it also on failure. */
 static rks_status open_shard(const rks_input *input, const rks_input_unit *unit, shard *s,
                              rks_error *err)
 {
@@ -300,7 +300,7 @@ static rks_status pass_over(shard *s, uint64_t until, rks_error *err)
     }
 }
 
-/* Makes the row (in order) the sample at hand, or passes it over. */
+/* Makes the row (in order) the current sample, or skips it. */
 static rks_status next_sample(shard *s, uint64_t row, bool wanted, rks_error *err)
 {
     uint64_t begin = place_of(s, row), end = place_of(s, row + 1);
@@ -322,7 +322,7 @@ static rks_status check_end(shard *s, rks_error *err)
     return status == RKS_OK ? rks_window_unchanged(window, err) : status;
 }
 
-/* Where the columns are in the sample. */
+/* Finds the columns' places in the sample. */
 static rks_status split(shard *s, rks_error *err)
 {
     size_t open = 0, sized = 0;
@@ -345,7 +345,7 @@ static rks_status split(shard *s, rks_error *err)
     return RKS_OK;
 }
 
-/* The error's column goes in front. */
+/* Puts the column before the error's text. */
 static rks_status fail_in(const column *c, rks_status status, rks_error *err)
 {
     rks_error inner = *err;
@@ -392,7 +392,7 @@ static rks_status infer_mds(const rks_input *input, size_t unit, char **schema_t
         bool fits = place_of(&s, row + 1) - place_of(&s, row) <= input->max_sample;
         status = next_sample(&s, row, fits, err);
         if (status != RKS_OK || !fits)
-            continue; /* it is named when it is read */
+            continue; /* reading the unit names it */
         status = guess_sample(&s, &guesses, row, err);
         samples += status == RKS_OK;
         if (status == RKS_ERR_DATA && input->skip_bad)
@@ -413,7 +413,7 @@ static rks_status infer_mds(const rks_input *input, size_t unit, char **schema_t
 
 typedef struct taker {
     shard shard;
-    int *columns; /* of each of the shard's; -1: passed over */
+    int *columns; /* schema column of each shard column; -1 if skipped */
     rks_value *values;
     rks_member_value *made;
     rks_buffer store;

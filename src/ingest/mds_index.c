@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mds_index.c: index.json, checked field by field before it is used. */
+ * mds_index.c: reads index.json; checks each field before it is used. */
 #include "ingest/mds_index.h"
 
 #include <stdio.h>

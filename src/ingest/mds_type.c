@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mds_type.c: encodings of MDS. */
+ * mds_type.c: parses MDS encodings and converts their values. */
 #include "ingest/mds_type.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ static const struct {
     const char *name;
     rks_kind kind;
     uint32_t size;
-    uint8_t code; /* in arrays */
+    uint8_t code; /* its code in arrays */
 } ITEMS[] = {
     {"uint8", RKS_KIND_UINT8, 1, 8},      {"int8", RKS_KIND_INT8, 1, 9},
     {"uint16", RKS_KIND_UINT16, 2, 16},   {"int16", RKS_KIND_INT16, 2, 17},
@@ -50,7 +50,7 @@ static bool add_dimension(rks_npy *array, uint64_t size)
     return true;
 }
 
-/* Bytes of all items; false where they are too many. */
+/* Computes the bytes of all items; false if they are too many. */
 static bool set_size(rks_npy *array)
 {
     array->size = array->item_size;
@@ -60,7 +60,7 @@ static bool set_size(rks_npy *array)
     return true;
 }
 
-/* "3,4"; sizes from 1. */
+/* Parses "3,4"; sizes are at least 1. */
 static bool parse_mds_shape(const char *text, rks_npy *array)
 {
     for (;;) {
@@ -134,7 +134,7 @@ rks_status rks_mds_type_parse(const char *encoding, rks_mds_type *type, rks_erro
     return rks_fail(err, RKS_ERR_DATA, 0, "encoding %.64s is not known", encoding);
 }
 
-/* array->begin is the place of the items. */
+/* Parses an array's header; array->begin is the position of the items. */
 static rks_status open_array(const rks_mds_type *type, const uint8_t *bytes, size_t size,
                              rks_npy *array, rks_error *err)
 {

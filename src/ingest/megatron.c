@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * megatron.c: Megatron's indexed datasets (megatron_index.h): either file stands for both, and so
- * does their common stem.
+ * megatron.c: Megatron's indexed datasets (megatron_index.h). Either file, or their common stem,
+ * stands for both.
  *
  * A sample is a sequence: the column "tokens" (or the only one of the schema), with the key
- * "NAME:sequence". Units are runs of sequences: offset is the first one, size the bytes of both
- * files. */
+ * "NAME:sequence". Units are runs of sequences: offset is the first sequence, size the bytes of
+ * both files. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,7 +66,7 @@ static int compare_pair_name(const void *name, const void *file)
     return strcmp(name, ((const rks_input_file *)file)->name);
 }
 
-/* *beside: file `i` is the .bin of a .idx that is in the list. */
+/* Sets *beside if file `i` is the .bin of an .idx in the list. */
 static rks_status is_beside(const rks_input *input, size_t i, bool *beside, rks_error *err)
 {
     const rks_input_file *file = &input->files[i];
@@ -96,14 +96,14 @@ static rks_status cut_megatron(rks_input *input, uint64_t unit_size, rks_error *
             status = cut_pair(input, i, unit_size, err);
     }
     for (size_t i = 0; status == RKS_OK && i < input->unit_count; i++)
-        if (input->units[i].first_of_file) { /* keys are without the ending */
+        if (input->units[i].first_of_file) { /* keys lack the ending */
             char *name = input->files[input->units[i].first_file].name;
             name[strlen(name) - ENDING] = '\0';
         }
     return status;
 }
 
-/* Sequences of the unit, which go to where the next one begins. */
+/* Returns the number of sequences of the unit, which ends where the next one starts. */
 static uint64_t sequences_of(const rks_input *input, const rks_input_unit *unit, uint64_t all)
 {
     size_t next = (size_t)unit->number + 1;
@@ -155,11 +155,11 @@ typedef struct reader {
     rks_megatron pair;
     const rks_column *column;
     rks_buffer window; /* bytes of the data file */
-    uint64_t begin;    /* of the window */
-    uint64_t done;     /* bytes of the unit */
+    uint64_t begin;    /* position of the window */
+    uint64_t done;     /* bytes of the unit that are done */
 } reader;
 
-/* The bytes, in place for numbers. Reads ahead where sequences follow each other. */
+/* Loads a sequence's bytes, aligned for its numbers. Reads ahead if sequences follow each other. */
 static rks_status load_tokens(reader *r, uint64_t place, uint64_t size, const uint8_t **bytes,
                               rks_error *err)
 {
@@ -186,7 +186,7 @@ static rks_status load_tokens(reader *r, uint64_t place, uint64_t size, const ui
     return RKS_OK;
 }
 
-/* `fatal` is set where the file is to blame, not the sequence. */
+/* Adds a sequence. Sets *fatal if the file is to blame, not the sequence. */
 static rks_status add_sequence(rks_job *job, reader *r, const rks_megatron_sequence *sequence,
                                bool *fatal, rks_error *err)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * megatron_index.c: what an index says is checked against its own size and that of the data before
- * it is used. */
+ * megatron_index.c: reads an index; checks it against its own size and the data's before use. */
 #include "ingest/megatron_index.h"
 
 #include <errno.h>
@@ -17,7 +16,8 @@
 enum { HEAD = 34, OLDER_HEAD = 56, FAIRSEQ_HEAD = 48, BATCH = RKS_MEGATRON_BATCH };
 enum { ENDING = RKS_MEGATRON_ENDING };
 
-/* By their codes, from 1. In the older index code 6 has been either float: the size says. */
+/* By their codes, counted from 1. In the older index code 6 means either float; the size shows
+ * which. */
 static const struct {
     const char *item;
     rks_kind kind;
@@ -71,7 +71,7 @@ void rks_megatron_close(rks_megatron *pair)
     *pair = (rks_megatron){.index_fd = -1, .data_fd = -1};
 }
 
-/* One of the two files, open. */
+/* Opens one of the two files. */
 static rks_status open_half(const rks_input_file *given, const char *ending, rks_input_file *file,
                             int *fd, rks_error *err)
 {
@@ -114,7 +114,8 @@ static rks_status check_version(const rks_megatron *pair, uint64_t version, rks_
                                    pair->index.path, version);
 }
 
-/* `lists` bytes a sequence and `more` behind the head, and 8 a document. */
+/* Checks the index's size: after the head it has `lists` bytes a sequence, `more` bytes, and 8 a
+ * document. */
 static rks_status check_size(const rks_megatron *pair, uint64_t lists, uint64_t more,
                              uint64_t documents, rks_error *err)
 {
@@ -159,7 +160,7 @@ static rks_status read_older(rks_megatron *pair, const uint8_t *head, rks_error 
                         "%s: %" PRIu64 " sizes of %" PRIu64
                         " sequences; only sequences of one dimension are taken",
                         pair->index.path, sizes, pair->count);
-    /* fairseq has no documents, and nothing behind the sizes. */
+    /* fairseq's index has no documents, and ends after the sizes. */
     bool fairseq = !__builtin_mul_overflow(pair->count, 24, &rest) &&
                    !__builtin_add_overflow(rest, FAIRSEQ_HEAD + 16, &rest) &&
                    rest == pair->index.size;

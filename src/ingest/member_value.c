@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * member_value.c: by the column's type first, then by what the member's name ends with. */
+ * member_value.c: converts by the column's type first, then by the ending of the member's name. */
 #include "ingest/member_value.h"
 
 #include <errno.h>
@@ -48,8 +48,8 @@ static rks_status take_json(const rks_column *column, const uint8_t *bytes, size
     return status;
 }
 
-/* Decimal digits, as Python's int() takes them: spaces around, a sign, zeros in front. Those above
- * 2^63 - 1 are for uint64 alone. */
+/* Reads decimal digits as Python's int() does: with spaces around, a sign, leading zeros. Numbers
+ * above 2^63 - 1 are for uint64 alone. */
 static rks_status take_class(const rks_column *column, const uint8_t *bytes, size_t size,
                              rks_buffer *store, rks_member_value *made, rks_error *err)
 {

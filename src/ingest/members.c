@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * members.c: which members are a sample, and what is refused. */
+ * members.c: groups members into samples, and refuses bad ones. */
 #include "ingest/members.h"
 
 #include <inttypes.h>
@@ -132,7 +132,7 @@ rks_status rks_member_load(rks_members *members, uint64_t max_sample, rks_buffer
     size_t got = 1;
     *refused = members->member.size > left;
     while (!*refused && got > 0) {
-        /* What the header says is believed step by step only. */
+        /* Trust the header's size only step by step. */
         uint64_t rest = members->member.size - (data->size - begin);
         size_t room =
             data->size - begin > members->member.size || rest > STEP ? STEP : (size_t)rest + 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * members_infer.c: the columns of an archive's first samples. Only members whose type lies in their
- * bytes are read. */
+ * members_infer.c: infers the columns of an archive's first samples. Reads only members whose
+ * contents decide their type. */
 #include <string.h>
 
 #include "base/error.h"
@@ -16,7 +16,7 @@ typedef struct looking {
     rks_guesses all;
     rks_buffer data;
     uint64_t max_sample;
-    uint64_t most; /* bytes to look at */
+    uint64_t most; /* most bytes to read */
     uint64_t row;
 } looking;
 
@@ -59,7 +59,7 @@ static rks_status look_at_array(looking *at, const char *column, bool *refused, 
     return rks_guesses_add_type(&at->all, column, type, at->row, err);
 }
 
-/* *refused: what is wrong is the member. */
+/* Looks at a member; sets *refused if the error is the member's. */
 static rks_status look_at_member(looking *at, bool *refused, rks_error *err)
 {
     char column[256];
@@ -98,7 +98,7 @@ static rks_status look_at_members(looking *at, bool skip_bad, rks_error *err)
         if (status == RKS_OK)
             status = look_at_member(at, &refused, err);
         if (status == RKS_ERR_DATA && refused && skip_bad)
-            status = RKS_OK; /* it is counted and listed when it is read */
+            status = RKS_OK; /* reading the unit counts and lists it */
         if (refused && status != RKS_OK) {
             rks_error inner = *err;
             rks_fail(err, status, inner.cause, "%s: %s: %s", members->file->path,

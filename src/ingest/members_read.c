@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * members_read.c: the members of a sample, collected and made into the values of a row. */
+ * members_read.c: collects the members of a sample and makes them the values of a row. */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,21 +14,21 @@ typedef struct part {
     bool there;
     size_t at; /* in data; divisible by 8 */
     size_t size;
-    char ending[8]; /* what is behind the last dot, cut */
+    char ending[8]; /* the part after the last dot, cut to size */
 } part;
 
 typedef struct sample {
     rks_job *job;
-    char **endings;    /* that the schema's columns would be exported with; NULL: the schema is
-                          inferred */
-    bool taken;        /* the sample at hand is asked for */
-    bool key_there;    /* in a member of its own */
+    char **endings;    /* endings with which the schema's columns would be exported; NULL if the
+                        * schema is inferred */
+    bool taken;        /* sample_rate takes the current sample */
+    bool key_there;    /* the key has a member of its own */
     int key;           /* column "__key__", or -1 */
-    rks_buffer name;   /* of the sample, or of the member that is refused */
+    rks_buffer name;   /* name of the sample, or of a refused member */
     rks_buffer base;   /* the sample's key */
-    rks_error refused; /* of the first member that is; status RKS_OK: none */
+    rks_error refused; /* error of the first refused member; status RKS_OK if none */
     rks_buffer data;   /* the members' bytes */
-    rks_buffer store;  /* values that are made */
+    rks_buffer store;  /* converted values */
     part *parts;       /* one a column */
     rks_value *values;
     rks_member_value *made;
@@ -63,7 +63,7 @@ static int column_of(const sample *at, const rks_members *members, const char *l
     return found < 0 ? rks_schema_find(schema, lower) : found;
 }
 
-/* A member that holds the sample's key. */
+/* Reads a member that holds the sample's key. */
 static rks_status take_key(sample *at, rks_members *members, bool *refused, rks_error *err)
 {
     size_t place = at->data.size;
@@ -79,7 +79,7 @@ static rks_status take_key(sample *at, rks_members *members, bool *refused, rks_
     return status == RKS_OK ? rks_buffer_add(&at->base, "", 1, err) : status;
 }
 
-/* *refused: the member is to blame. */
+/* Collects a member; sets *refused if the member is to blame. */
 static rks_status collect(sample *at, rks_members *members, bool *refused, rks_error *err)
 {
     char column[256];
@@ -143,7 +143,7 @@ static rks_status make_value(sample *at, uint32_t i, rks_error *err)
     return RKS_OK;
 }
 
-/* All members are in data, which moves no more. */
+/* Offers the sample. All members are in `data`, which no longer moves. */
 static rks_status offer(sample *at, rks_error *err)
 {
     uint32_t columns = rks_schema_columns(at->job->schema);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * npy_rows.c: .npy files: the first axis is samples, a row of it the column "data" (or the only
- * column of the schema). Units are runs of rows, a packed file is one. Fortran's order is refused:
- * its rows lie scattered over the whole file. */
+ * npy_rows.c: .npy files: the first axis is samples; a row is the column "data" (or the only column
+ * of the schema). Units are runs of rows; a packed file is one unit. Fortran order is refused: its
+ * rows are scattered over the whole file. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -18,8 +18,8 @@ enum { CHUNK = 1 << 20, HEADER_ROOM = RKS_NPY_HEADER_MAX + 12 };
 
 typedef struct rows {
     uint64_t count;
-    uint64_t begin; /* of the first one */
-    rks_npy row;    /* of each: one dimension less than the file's; row.size > 0 */
+    uint64_t begin; /* position of the first row */
+    rks_npy row;    /* one row: a dimension less than the file's; row.size > 0 */
 } rows;
 
 static bool is_npy_name(const char *name)
@@ -72,7 +72,7 @@ static rks_status read_npy_header(const rks_input_file *file, rows *found, rks_e
     return status;
 }
 
-/* Units of file `i`, of whole rows, at the end of the list. */
+/* Appends units of whole rows of file `i`. */
 static rks_status cut_npy_file(rks_input *input, size_t i, uint64_t unit_size, rks_error *err)
 {
     rows all;
@@ -163,8 +163,8 @@ static rks_status read_rows(rks_job *job, const rks_input_file *file, rks_unpack
 {
     const rks_place place = {.path = file->path};
     uint64_t step = all->row.size, count = rows_of(job->input, job->unit, all);
-    bool fits = step <= job->max_sample;            /* else nothing is read */
-    if (!fits && file->packing != RKS_PACKING_NONE) /* how many there are is only said */
+    bool fits = step <= job->max_sample;            /* otherwise nothing is read */
+    if (!fits && file->packing != RKS_PACKING_NONE) /* the header's count cannot be trusted */
         return rks_fail(err, RKS_ERR_DATA, 0,
                         "%s: rows of %" PRIu64 " bytes, above max_sample (%" PRIu64 ")", file->path,
                         step, job->max_sample);
@@ -187,7 +187,7 @@ static rks_status read_rows(rks_job *job, const rks_input_file *file, rks_unpack
     return status;
 }
 
-/* To the unit's first row. */
+/* Opens the file at the unit's first row. */
 static rks_status open_rows(const rks_job *job, const rks_input_file *file, const rows *all,
                             rks_unpack **stream, rks_buffer *chunk, rks_error *err)
 {

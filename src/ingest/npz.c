@@ -2,12 +2,12 @@
  *
  * npz.c: .npz files: an array is a column, its first axis samples. A file is a unit.
  *
- * What an export adds for items of varying size is taken back, where NAME has one axis:
+ * The arrays that an export adds for items of varying size are read back if NAME has one axis:
  *   NAME.offsets  int64 [N + 1]: sample i has items offsets[i] to offsets[i + 1] of NAME
  *   NAME.shapes   int64 [N, dimensions], beside .offsets
  *   NAME.missing  bool [N]
- * Such a column is inferred as NAME's type with a `*` for each dimension, __key__ as str; a schema
- * may have uint8 as str, bytes or json. */
+ * Such a column is inferred as NAME's type with a `*` for each dimension, and __key__ as str. A
+ * schema may read uint8 as str, bytes or json. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -33,7 +33,7 @@ static bool is_npz_name(const char *name)
 typedef struct parts {
     const rks_npz_array *data, *offsets, *shapes, *missing; /* the last three may be NULL */
     uint64_t rows;
-    rks_npy row; /* without offsets */
+    rks_npy row; /* used if there are no offsets */
 } parts;
 
 static const rks_npz_array *find_part(const rks_npz *npz, const char *name, const char *ending,
@@ -58,7 +58,7 @@ static void find_parts(const rks_npz *npz, const char *name, parts *found)
     found->missing = find_part(npz, name, ".missing", RKS_KIND_BOOL, 1);
 }
 
-/* By its name, or as an export writes the name. */
+/* Finds a column by its name, or by the name as an export writes it. */
 static rks_status find_column(const rks_npz *npz, const char *name, parts *found, rks_error *err)
 {
     rks_buffer escaped = {0};
@@ -89,7 +89,7 @@ static rks_status check_rows(const rks_npz *npz, const rks_npz_array *first, uin
                     npz->file->path, first->name, rows, array->name, others);
 }
 
-/* Of a column whose data is there. */
+/* Checks the arrays of a column that has data. */
 static rks_status check_parts(const rks_npz *npz, parts *of, rks_error *err)
 {
     const rks_npz_array *data = of->data;
@@ -121,7 +121,7 @@ static rks_status check_parts(const rks_npz *npz, parts *of, rks_error *err)
 
 /* ---- schema ---------------------------------------------------------------------------------- */
 
-/* The array says more about another one. */
+/* Returns true if the array belongs to another one. */
 static bool is_part(const rks_npz *npz, const rks_npz_array *array, rks_error *err,
                     rks_status *status)
 {
@@ -159,7 +159,7 @@ static void type_of_parts(const parts *of, char type[160])
         strcat(type, "?");
 }
 
-/* Each array that is no part of another is a column; all have *rows. */
+/* Takes each array that does not belong to another one as a column; all must have *rows rows. */
 static rks_status look_at_arrays(const rks_npz *npz, rks_guesses *columns, uint64_t *rows,
                                  rks_error *err)
 {
@@ -219,15 +219,15 @@ static rks_status count_npz_rows(const rks_input *input, size_t unit, uint64_t *
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* A column as it is read. */
+/* A column and its reading state. */
 typedef struct reader {
     const rks_column *column;
-    bool there; /* else it is missing in all rows */
+    bool there; /* otherwise it is missing in all rows */
     bool text;  /* str, bytes or json */
     parts parts;
     rks_npz_items data, offsets, shapes, missing;
-    uint64_t offset; /* items of the rows before */
-    /* Of the row at hand. */
+    uint64_t offset; /* items of the rows before this one */
+    /* Of the current row: */
     uint64_t size; /* bytes */
     bool is_missing;
     uint8_t *bytes;
@@ -286,7 +286,7 @@ static rks_status open_items(const readers *all, reader *r, rks_error *err)
     return status;
 }
 
-/* Of an inferred schema no array is left over. */
+/* Refuses arrays that are not columns of an inferred schema. */
 static rks_status refuse_extra_arrays(const readers *all, const rks_job *job, rks_error *err)
 {
     rks_status status = RKS_OK;
@@ -302,7 +302,7 @@ static rks_status refuse_extra_arrays(const readers *all, const rks_job *job, rk
     return status;
 }
 
-/* The arrays of a column. *last: of the one before it that is there; NULL: none. */
+/* Finds the arrays of a column. *last is the data of the column before it; NULL if none. */
 static rks_status bind_column(readers *all, reader *r, const rks_column *column,
                               const rks_npz_array **last, rks_error *err)
 {
@@ -343,7 +343,7 @@ static rks_status bind(readers *all, const rks_job *job, rks_error *err)
     return status;
 }
 
-/* How large the row's value is, and whether it is missing. */
+/* Finds the size of the row's value, and whether it is missing. */
 static rks_status measure_value(const readers *all, reader *r, rks_error *err)
 {
     uint8_t *bytes = NULL;
@@ -446,7 +446,7 @@ static rks_status offer(rks_job *job, readers *all, rks_error *err)
     return rks_job_offer(job, all->values, err);
 }
 
-/* `*fatal`: the file is to blame, not the row. */
+/* Reads a row. Sets *fatal if the file is to blame, not the row. */
 static rks_status read_row(rks_job *job, readers *all, bool *fatal, rks_error *err)
 {
     uint64_t size = 0;
@@ -461,7 +461,7 @@ static rks_status read_row(rks_job *job, readers *all, bool *fatal, rks_error *e
         if (__builtin_add_overflow(size, r->size, &size))
             size = UINT64_MAX;
     }
-    bool fits = size <= job->max_sample; /* else nothing of that size is held */
+    bool fits = size <= job->max_sample; /* otherwise memory of that size is never taken */
     for (uint32_t k = 0; status == RKS_OK && k < all->count; k++)
         if (all->columns[k].there)
             status = taken && fits ? load_row(&all->columns[k], err) : skip(&all->columns[k], err);
@@ -473,7 +473,7 @@ static rks_status read_row(rks_job *job, readers *all, bool *fatal, rks_error *e
     return fits ? offer(job, all, err) : rks_job_too_long(job, size, err);
 }
 
-/* Of all arrays that were read; those of a column that follow on each other end together. */
+/* Ends all arrays that were read; the arrays of a column must end together. */
 static rks_status end_rows(readers *all, rks_error *err)
 {
     rks_status status = RKS_OK;

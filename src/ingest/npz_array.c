@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * npz_array.c: one walk finds the arrays; then one for each array, up to its member. */
+ * npz_array.c: finds the arrays in one walk over the zip, then reads each array in a walk of its
+ * own. */
 #include "ingest/npz_array.h"
 
 #include <inttypes.h>
@@ -59,7 +60,7 @@ static rks_status refuse_array(const rks_npz *npz, const char *name, const char 
     return rks_fail(err, RKS_ERR_DATA, 0, "%s: %s: %s", npz->file->path, name, why);
 }
 
-/* *refused: what is wrong is the array, not the file. */
+/* Reads an array's header; sets *refused if the error is the array's, not the file's. */
 static rks_status read_header(const rks_npz *npz, rks_archive *archive, const rks_member *member,
                               uint8_t *head, rks_npy *npy, bool *refused, rks_error *err)
 {
@@ -166,12 +167,12 @@ static rks_status ended(const rks_npz_items *items, rks_error *err)
                     items->file->path, items->array->name);
 }
 
-/* Reads until `size` bytes are in the window, and more where they are there. */
+/* Reads until the window holds at least `size` bytes. */
 static rks_status fill_window(rks_npz_items *items, size_t size, rks_error *err)
 {
     rks_buffer *window = &items->window;
     while (window->size < size) {
-        /* The header is believed step by step only. */
+        /* Trust the header's size only step by step. */
         size_t want = size - window->size > STEP ? STEP : size - window->size, got = 0;
         want = want < CHUNK ? CHUNK : want;
         want = items->left < want ? (size_t)items->left : want;
@@ -229,7 +230,7 @@ rks_status rks_npz_items_open(rks_npz_items *items, const rks_npz *npz, const rk
     rks_member member = {0};
     bool end = false;
     *items = (rks_npz_items){.file = npz->file, .array = array};
-    rks_status status = rks_buffer_reserve(&items->window, CHUNK, err); /* never NULL */
+    rks_status status = rks_buffer_reserve(&items->window, CHUNK, err); /* so never NULL */
     if (status == RKS_OK)
         status = rks_archive_open(RKS_ARCHIVE_ZIP, npz->file, 0, &items->archive, err);
     for (uint64_t number = 0; status == RKS_OK && !end && number <= array->member; number++)
@@ -240,7 +241,7 @@ rks_status rks_npz_items_open(rks_npz_items *items, const rks_npz *npz, const rk
         return rks_fail(err, RKS_ERR_DATA, 0, "%s: changed during the build", npz->file->path);
     items->left = array->npy.begin;
     status = rks_npz_items_skip(items, array->npy.begin, err);
-    items->at = items->window.size = 0; /* items begin where the window does: they are aligned */
+    items->at = items->window.size = 0; /* items start where the window does, so they are aligned */
     items->left = array->npy.size;
     return status;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * raw.c: files of nothing but numbers of one type, as tokenizers leave them (uint16 tokens, one
- * behind the other, little-endian). A sample is a run of RUN items, the file's last one what is left:
- * the column "tokens", with the key "NAME:run". Windows of any length over them are the reader's. */
+ * raw.c: files that hold only numbers of one type, as tokenizers write them (uint16 tokens, one
+ * after the other, little-endian). A sample is a run of RUN items; the file's last run is the
+ * rest. The column is "tokens", the key "NAME:run". The reader takes windows of any length over
+ * the runs. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -13,7 +14,7 @@
 
 enum { RUN = 1024, RUNS_READ = 128 };
 
-/* The column that the option `dtype` says. */
+/* Makes the column that the option `dtype` describes. */
 static rks_status find_type(const rks_input *input, rks_schema **schema, rks_error *err)
 {
     if (input->dtype == NULL)
@@ -87,7 +88,7 @@ static rks_status infer_raw(const rks_input *input, size_t unit, char **schema_t
     return status;
 }
 
-/* One column of the option's type, under any name. */
+/* Checks that the schema has one column of the option's type, under any name. */
 static rks_status check_type(const rks_job *job, uint64_t *item, rks_error *err)
 {
     rks_schema *schema = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * row.c: a JSON object's members put to their columns. Strings are not copied: they stay where the
+ * row.c: matches a JSON object's members to columns. Strings are not copied: they stay where the
  * parser put them. Numbers go to one buffer, which may move, so pointers are set at the end. */
 #include "ingest/row.h"
 
@@ -63,7 +63,7 @@ bool rks_line_is_blank(const uint8_t *line, size_t size)
     return true;
 }
 
-/* JSON that is printed over many lines, by its first one; NULL: it is not. */
+/* Returns advice for JSON that is printed over many lines, by its first line; NULL if it is not. */
 static const char *lines_advice(const uint8_t *line, size_t size)
 {
     size_t at = 0;
@@ -118,7 +118,7 @@ rks_status rks_fail_no_column(rks_schema_from from, const char *path, const char
                     path == NULL ? "" : path, path == NULL ? "" : ": ", name, advice);
 }
 
-/* Names are short: looking is faster than calling. */
+/* Names are short: a loop is faster than a call. */
 static inline bool same_text(const char *a, const char *b)
 {
     while (*a == *b && *a != '\0') {
@@ -128,7 +128,7 @@ static inline bool same_text(const char *a, const char *b)
     return *a == *b;
 }
 
-/* {"base64": "..."}, as exports write bytes. */
+/* Reads {"base64": "..."}, as exports write bytes. */
 static rks_status take_base64(rks_row *row, uint32_t at, rks_json json, rks_error *err)
 {
     const rks_column *column = rks_schema_column(row->schema, at);
@@ -203,7 +203,7 @@ rks_status rks_json_flat_name(const char *outer, const char *inner, char name[RK
                                            name);
 }
 
-/* A column "outer.inner" is there for null in the place of the object. */
+/* Returns true if there is a column "outer.inner", so null may stand for the object. */
 static bool has_inner(const rks_schema *schema, const char *outer)
 {
     size_t size = strlen(outer);
@@ -215,7 +215,7 @@ static bool has_inner(const rks_schema *schema, const char *outer)
     return false;
 }
 
-/* A member that is no column: of the object in the column that holds them. */
+/* Adds a member without a column to the object that holds such members. */
 static rks_status add_extra(rks_row *row, const char *name, rks_json json, rks_error *err)
 {
     rks_status status = rks_buffer_add(&row->extra, row->extra.size == 0 ? "{" : ",", 1, err);
@@ -230,7 +230,7 @@ static rks_status add_extra(rks_row *row, const char *name, rks_json json, rks_e
     return status == RKS_OK ? rks_json_print(json, &row->extra, err) : status;
 }
 
-/* Names by their bytes; `text` is what they lie in. */
+/* Compares names by their bytes; they lie in `text`. */
 static int by_their_names(const void *a, const void *b, void *text)
 {
     const uint64_t *one = a, *other = b;
@@ -239,7 +239,7 @@ static int by_their_names(const void *a, const void *b, void *text)
     return order != 0 ? order : (one[1] > other[1]) - (one[1] < other[1]);
 }
 
-/* Of {"a.b": 1, "a": {"b": 2}} flatten makes one name twice. */
+/* Refuses duplicate names: flatten makes one name twice from {"a.b": 1, "a": {"b": 2}}. */
 static rks_status check_extra_names(rks_row *row, rks_error *err)
 {
     uint64_t *names = (uint64_t *)row->extra_names.data;
@@ -268,14 +268,14 @@ static rks_status end_extra(rks_row *row, rks_error *err)
     return status;
 }
 
-/* A row whose members are taken one after the other. */
+/* State of reading a row member by member. */
 typedef struct taking {
     rks_row *row;
     const rks_column *columns;
-    uint32_t count, guess; /* of columns; the one that is likely the next member's */
+    uint32_t count, guess; /* number of columns; the likely column of the next member */
 } taking;
 
-/* Members mostly come in the schema's order: the column behind the last one is tried first. */
+/* Finds a column. Members mostly come in the schema's order, so it tries the next column first. */
 static int column_of(taking *t, const char *name)
 {
     int found = t->guess < t->count && same_text(t->columns[t->guess].name, name)
@@ -292,11 +292,11 @@ static rks_status take_member(void *user, const char *name, rks_json json, rks_e
     rks_row *row = t->row;
     int found = column_of(t, name);
     if (found == row->extra_column)
-        found = -1; /* it holds what has no column of its own */
+        found = -1; /* it holds only members without a column */
     if (row->flatten && rks_json_is(json, RKS_JSON_OBJECT) &&
         (found < 0 || row->from != RKS_SCHEMA_GIVEN))
         return rks_json_members(name, json, take_member, t, err);
-    if (row->flatten && found >= 0 && row->seen[found]) /* parsers refuse it in one object */
+    if (row->flatten && found >= 0 && row->seen[found]) /* parsers see only one object */
         return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\" is there twice", name);
     if (found >= 0)
         return take_json_value(row, (uint32_t)found, json, err);

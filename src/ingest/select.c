@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * select.c: options compiled once, applied to each sample. */
+ * select.c: compiles the options once and applies them to each sample. */
 #include "ingest/select.h"
 
 #include <inttypes.h>
@@ -15,7 +15,7 @@
 #include "ingest/wav.h"
 
 typedef enum measure {
-    MEASURE_ONE,   /* every sample is 1 long */
+    MEASURE_ONE,   /* every sample has length 1 */
     MEASURE_BYTES, /* of str, bytes, json */
     MEASURE_CHARS,
     MEASURE_WAV,   /* sample frames of a recording */
@@ -26,12 +26,12 @@ typedef enum measure {
 
 struct rks_selector {
     const rks_schema *schema;
-    rks_where *where; /* NULL: all */
+    rks_where *where; /* NULL: keep all */
     bool derived;
     uint32_t key;
     measure measure;
     uint32_t length;
-    uint32_t dim; /* MEASURE_ITEMS: which one */
+    uint32_t dim; /* the dimension of MEASURE_ITEMS */
     uint32_t unit;
     uint32_t min_length, max_length;
     rks_filter_fn filter;
@@ -85,7 +85,7 @@ static void set_default_length(rks_selector *selector)
     selector->measure = MEASURE_ONE;
 }
 
-/* A column may itself be called "chars:x". */
+/* Returns true for a prefixed column name, but a column may itself be called "chars:x". */
 static bool has_prefix(const rks_schema *schema, const char *name, const char *prefix)
 {
     return strncmp(name, prefix, strlen(prefix)) == 0 && rks_schema_find(schema, name) < 0;
@@ -210,7 +210,7 @@ static rks_status find_key(rks_selector *selector, const rks_value *values, cons
                            size_t *key_size, rks_error *err)
 {
     if (selector->derived)
-        return RKS_OK; /* the caller's, or none */
+        return RKS_OK; /* the caller's key, or none */
     const rks_column *column = rks_schema_column(selector->schema, selector->key);
     const rks_value *value = &values[selector->key];
     if (value->data == NULL || (column->dim_count > 0 && value->size == 0))
@@ -244,11 +244,12 @@ static uint64_t count_characters(const void *text, uint64_t size)
     const uint8_t *at = text;
     uint64_t count = 0;
     for (uint64_t i = 0; i < size; i++)
-        count += (at[i] & 0xc0) != 0x80; /* all but the bytes that continue a character */
+        count += (at[i] & 0xc0) != 0x80; /* every byte but those that continue a character */
     return count;
 }
 
-/* Items along a dimension that may have been left 0, with one `*`, for the size to say. */
+/* Counts the items along a dimension. With one `*` the caller may leave it 0; then the size gives
+ * it. */
 static uint64_t count_items(const rks_column *column, const rks_value *value, uint32_t dim)
 {
     if (column->dims[dim] != 0)
@@ -320,7 +321,7 @@ static rks_status find_length(rks_selector *selector, const rks_sample *sample, 
     return RKS_OK;
 }
 
-/* Callbacks fill *err as they like; what they leave empty is filled here. */
+/* Calls the filter. Callbacks may fill *err; this completes what they leave empty. */
 static rks_status ask_filter(rks_selector *selector, const rks_sample *sample, bool *keep,
                              rks_error *err)
 {
@@ -367,7 +368,7 @@ rks_status rks_selector_apply(rks_selector *selector, const rks_value *values, b
     }
     if (selector->unit > 1)
         measured = measured / selector->unit + (measured % selector->unit != 0);
-    if (measured >= UINT32_MAX) /* which is kept for samples that are not there */
+    if (measured >= UINT32_MAX) /* UINT32_MAX is reserved for missing samples */
         return rks_fail(err, RKS_ERR_DATA, 0,
                         "a length of %" PRIu64 ", at most %" PRIu32
                         " is possible (length_unit divides)",

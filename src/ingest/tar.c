@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tar.c: tar files, in units of whole samples: a look at the headers finds where to cut. What is
- * packed, or no larger than a unit, is one unit and is not looked at. */
+ * tar.c: tar files, cut into units of whole samples by their headers. A packed file, or one no
+ * larger than a unit, is one unit and is not searched. */
 #include <string.h>
 
 #include "ingest/members.h"

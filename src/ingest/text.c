@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * text.c: a sample a line. */
+ * text.c: one sample a line. */
 #include "base/error.h"
 #include "base/memory.h"
 #include "ingest/by_line.h"

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * unit.c: what is in the sources, cut into units and dealt out.
+ * unit.c: lists the sources' files, cuts them into units and deals the units to ranks.
  *
  * The digest is XXH3-128 over, little-endian:
  *   u64 files; each: u64 format, u64 size, u64 bytes of the name, name
- *   u64 units; each: u64 first file, u64 files, u64 offset, u64 size
- */
+ *   u64 units; each: u64 first file, u64 files, u64 offset, u64 size */
 #include "ingest/unit.h"
 
 #include <stdlib.h>
@@ -76,8 +75,8 @@ static rks_status take_files(rks_input *input, rks_found_list *list, rks_error *
 }
 
 typedef struct source_list {
-    const char **paths; /* each its own, or what it stands for */
-    char **found;       /* the latter ones */
+    const char **paths; /* each source's path, or what it stands for */
+    char **found;       /* paths that missing sources stand for */
     bool *folders;
     size_t count;
 } source_list;
@@ -110,7 +109,7 @@ static rks_status walk_sources(const char *const *given, const char *asked, sour
     return status;
 }
 
-/* The files of all sources, named, and what they are. */
+/* Finds the files of all sources, their names and their format. */
 static rks_status find_files(const char *const *given, size_t count,
                              const rks_ingest_options *options, rks_found_list *list,
                              const rks_input_format **format, rks_error *err)
@@ -157,12 +156,12 @@ rks_status rks_input_cut(rks_input *input, uint64_t unit_size, rks_error *err)
         status = digest_input(input, err);
     if (status != RKS_OK) {
         drop_units(input);
-        input->unit_size = 0; /* it has no units: whoever wants some must cut it again */
+        input->unit_size = 0; /* it has no units until it is cut again */
     }
     return status;
 }
 
-/* Options that are for other formats. */
+/* Refuses options for other formats. */
 static rks_status refuse_foreign_options(const rks_ingest_options *options,
                                          const rks_input_format *format, rks_error *err)
 {
@@ -187,7 +186,7 @@ static rks_status refuse_foreign_options(const rks_ingest_options *options,
     return RKS_OK;
 }
 
-/* The files that were found, cut into units. */
+/* Takes the files that were found and cuts them into units. */
 static rks_status set_up_input(rks_input *input, const rks_ingest_options *options,
                                const rks_input_format *format, rks_found_list *list, rks_error *err)
 {
@@ -257,7 +256,7 @@ void rks_input_options(const rks_input *input, rks_ingest_options *options)
     options->format = input->format->name;
     if (options->key == NULL && input->format->named_only)
         options->key = input->format->key;
-    else if (options->key != NULL && options->key[0] == '\0') /* of name and row */
+    else if (options->key != NULL && options->key[0] == '\0') /* keys are made of name and row */
         options->key = NULL;
 }
 
@@ -284,7 +283,7 @@ static bool less(load a, load b)
     return a.weight != b.weight ? a.weight < b.weight : a.rank < b.rank;
 }
 
-/* Puts the heap's changed root where it belongs. */
+/* Restores the heap after its root changed. */
 static void sift(load *heap, uint32_t count)
 {
     for (size_t at = 0;;) {

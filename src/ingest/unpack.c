@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * unpack.c: one of three readers, and the limits on what they unpack. A packed file that is read
- * beyond its first bytes is unpacked by a thread of its own. */
+ * unpack.c: chooses one of three readers, and limits what they unpack. A thread of its own unpacks
+ * a packed file once the reader goes beyond its first bytes. */
 #include "ingest/unpack.h"
 
 #include <inttypes.h>
@@ -17,7 +17,7 @@
 #include "ingest/format.h"
 #include "ingest/unpack_ahead.h"
 
-enum { AHEAD_FROM = 1 << 20 }; /* unpacked bytes: a schema is often found in fewer */
+enum { AHEAD_FROM = 1 << 20 }; /* unpacked bytes: inferring a schema often needs fewer */
 
 static const uint64_t RATIO_FROM = UINT64_C(1) << 30;
 
@@ -27,7 +27,7 @@ struct rks_unpack {
     rks_gunzip *gunzip;
     rks_archive *archive;
     rks_unpack_ahead *ahead; /* uses one of the two above */
-    bool alone;              /* no thread could be had */
+    bool alone;              /* the thread could not be started */
     uint64_t made;           /* bytes delivered */
     uint64_t taken;          /* packed bytes that they come from, if there is a thread */
 };
@@ -57,7 +57,7 @@ static bool is_packed(const uint8_t *bytes, size_t size, size_t i)
 {
     if (size < PACKINGS[i].size || memcmp(bytes, PACKINGS[i].magic, PACKINGS[i].size) != 0)
         return false;
-    /* "BZh" could be text: a block's own magic, or the end's, follows the level. */
+    /* "BZh" could be text, so check the magic of a block, or of the end, after the level. */
     return PACKINGS[i].packing != RKS_PACKING_BZIP2 ||
            (size >= 10 && (memcmp(bytes + 4, "1AY&SY", 6) == 0 ||
                            memcmp(bytes + 4, "\x17\x72\x45\x38\x50\x90", 6) == 0));
@@ -107,7 +107,7 @@ rks_status rks_unpack_open(const rks_input_file *file, uint64_t offset, rks_unpa
         status = rks_archive_open(RKS_ARCHIVE_RAW, file, 0, &made->archive, err);
         if (status == RKS_OK)
             status = rks_archive_next(made->archive, &member, &end, err);
-        if (end) { /* packed nothing */
+        if (end) { /* the packed file is empty */
             rks_archive_close(made->archive);
             made->archive = NULL;
         }

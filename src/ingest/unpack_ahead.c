@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * unpack_ahead.c: a ring of pieces. The thread fills the one behind the last, the reader empties
+ * unpack_ahead.c: a ring of pieces. The thread fills the piece after the last, the reader empties
  * the first; neither holds the mutex meanwhile. */
 #include "ingest/unpack_ahead.h"
 
@@ -15,7 +15,7 @@
 enum { PIECE = 256 << 10, PIECES = 4 };
 
 typedef struct piece {
-    size_t size; /* 0: the source has ended or failed, and nothing follows */
+    size_t size; /* 0 if the source has ended or failed, and nothing follows */
     uint64_t taken;
     rks_status status;
     rks_error error;
@@ -26,16 +26,16 @@ struct rks_unpack_ahead {
     rks_unpack_source source;
     void *user;
     pthread_t thread;
-    size_t at; /* the reader's: bytes of the first piece that it has */
+    size_t at; /* used by the reader: bytes of the first piece that it has read */
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     /* guarded by mutex */
     size_t first, count;
-    atomic_bool stop; /* the thread's source asks it without the mutex */
+    atomic_bool stop; /* the thread's source reads it without the mutex */
     piece pieces[PIECES];
 };
 
-/* Without the mutex. As much as there is. */
+/* Fills a piece with as much as there is. Called without the mutex. */
 static void fill_piece(rks_unpack_ahead *ahead, piece *to)
 {
     to->size = 0;
@@ -51,7 +51,7 @@ static void *unpack_main(void *user)
 {
     rks_unpack_ahead *ahead = user;
     bool more = true;
-    rks_interrupt_from(&ahead->stop); /* the reader hears of interrupts, and closes */
+    rks_interrupt_from(&ahead->stop); /* the reader polls for interrupts, and closes */
     pthread_mutex_lock(&ahead->mutex);
     while (more && !ahead->stop) {
         if (ahead->count == PIECES) {
@@ -109,7 +109,7 @@ rks_status rks_unpack_ahead_read(rks_unpack_ahead *ahead, void *bytes, size_t si
     const piece *from = &ahead->pieces[ahead->first];
     size_t left = from->size - ahead->at;
     *taken = from->taken;
-    if (left == 0) { /* the last one, which stays */
+    if (left == 0) { /* the last piece, which stays */
         if (from->status != RKS_OK && err != NULL)
             *err = from->error;
         return from->status;

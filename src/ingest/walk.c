@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * walk.c: folders by a list of those still to be looked at, so that depth costs no stack. */
+ * walk.c: keeps a list of folders still to visit, so that depth needs no stack. */
 #include "ingest/walk.h"
 
 #include <dirent.h>
@@ -43,7 +43,7 @@ static rks_status grow(void **items, size_t count, size_t *room, size_t size, rk
     return RKS_OK;
 }
 
-/* Takes path and name over, also on failure. */
+/* Adds a file; owns path and name, even on failure. */
 static rks_status add_file(rks_found_list *list, size_t source, char *path, char *name,
                            uint64_t size, rks_error *err)
 {
@@ -64,7 +64,7 @@ static rks_status add_file(rks_found_list *list, size_t source, char *path, char
     return RKS_OK;
 }
 
-/* For each file twice, so not by printing. */
+/* Joins two parts of a path. Called twice for each file, so it avoids printf. */
 static char *join_path(const char *folder, const char *name, rks_error *err)
 {
     size_t size = strlen(folder), tail = strlen(name) + 1;
@@ -145,7 +145,8 @@ static rks_status walk_folder(walk *at, const char *below, rks_error *err)
     char *path = *below == '\0' ? rks_strdup(at->root, err) : join_path(at->root, below, err);
     if (path == NULL)
         return RKS_ERR_MEMORY;
-    /* The source itself may be a link; below it a folder that has become one is not followed. */
+    /* The source itself may be a link. Below it, a folder that has become a link is not
+     * followed. */
     directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | (*below == '\0' ? 0 : O_NOFOLLOW));
     if (directory >= 0)
         stream = fdopendir(directory);
@@ -244,11 +245,11 @@ void rks_walk_sort(rks_found_list *list)
     size_t i = 1;
     while (i < list->count && entries_by_name(&list->found[i - 1], &list->found[i]) < 0)
         i++;
-    if (i < list->count) /* else it is sorted: mostly so when it is asked again */
+    if (i < list->count) /* it is mostly sorted already when called again */
         qsort(list->found, list->count, sizeof(*list->found), entries_by_name);
 }
 
-/* The base name of a folder source, or of the folder that a file source lies in. */
+/* Returns the base name of a folder source, or of the folder of a file source. */
 static char *prefix_of(const char *source, bool folder, rks_error *err)
 {
     char full[PATH_MAX];

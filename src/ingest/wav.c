@@ -5,7 +5,7 @@
  *   "RIFF" u32 size "WAVE"
  *   "fmt " u32 size: u16 coding, u16 channels, u32 frames a second, u32 bytes a second, u16 bytes a
  *                    frame, ...
- *   "data" u32 size: the frames; 0 and 2^32 - 1 stand for the rest of the file, which is what a
+ *   "data" u32 size: the frames; 0 and 2^32 - 1 mean the rest of the file, which is what a
  *                    writer leaves that could not go back */
 #include "ingest/wav.h"
 

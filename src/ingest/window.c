@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * window.c: large reads into one buffer, in which bytes lie as in the file's pages
+ * window.c: reads large pieces into one buffer, at the same positions in pages as in the file
  * (rks_file_place). */
 #include "ingest/window.h"
 
@@ -64,7 +64,7 @@ rks_status rks_window_fill(rks_window *window, rks_error *err)
     if (window->filled == window->room && grow_window(window, err) != RKS_OK)
         return RKS_ERR_MEMORY;
     uint64_t want = window->room - window->filled;
-    /* Behind the range only the last line's end is needed. */
+    /* After the range only the last line's end is needed. */
     uint64_t wanted = window->stop > window->read_to ? window->stop - window->read_to : want;
     if (wanted < want && want - wanted > OVERLAP)
         want = wanted + OVERLAP;

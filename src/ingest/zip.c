@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * zip.c: zip files by their central directory, each a unit. */
+ * zip.c: zip files, read by their central directory; each is a unit. */
 #include <string.h>
 
 #include "ingest/members.h"
