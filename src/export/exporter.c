@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * exporter.c: the formats behind one set of calls. */
+ * exporter.c: calls the format's functions. */
 #include "base/memory.h"
 #include "export/export.h"
 

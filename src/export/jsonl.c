@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * jsonl.c: samples as lines of JSON. Numbers are written in as few digits as give the same value of
- * their type back. */
+ * jsonl.c: writes samples as lines of JSON. Numbers get as few digits as give back the same value
+ * of their type. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lmdb.c: an LMDB environment with a record a sample. */
+ * lmdb.c: writes an LMDB environment with one record a sample. */
 #include <errno.h>
 #include <sys/stat.h>
 
@@ -28,7 +28,7 @@ static void records_close(void *state)
     rks_free(r);
 }
 
-/* One column's bytes do not say where they are cut in more than one direction. */
+/* Refuses a column whose shape its bytes alone do not show: more than one variable dimension. */
 static rks_status check_lmdb_columns(const rks_export_job *job, rks_error *err)
 {
     const rks_column *alone =

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * members.c: a sample as small files, in a tar or in a directory. Their names are NAME.ENDING: NAME
- * from the key (names.c), ENDING from the column (ingest/member_ending.h). A value that is missing
- * has no file. Where NAME is not the key itself and no column holds it, or where no value is there,
- * the first member is NAME.__key__.txt, the key (NAME.__key__.bin, where it is not UTF-8). In a
- * directory, which is not read back, it is there only if the key cannot be derived from NAME.
+ * members.c: writes a sample as small files, into a tar or a directory. Their names are
+ * NAME.ENDING: NAME comes from the key (names.c), ENDING from the column (member_ending.h). A
+ * missing value has no file. If NAME is not the key itself and no column holds the key, or if the
+ * sample has no value, the first member is NAME.__key__.txt with the key (NAME.__key__.bin if it is
+ * not UTF-8). A directory, which is not read back, has this member only if the key cannot be
+ * derived from NAME.
  *
- * A directory of samples {path, data} or {path, text} is a folder of files again. */
+ * A directory of samples {path, data} or {path, text} becomes a folder of files again. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -30,10 +31,10 @@
 typedef struct members {
     const rks_export_job *job;
     int fd;                      /* of the tar, or of the directory */
-    rks_archive_writer *archive; /* NULL: a directory */
+    rks_archive_writer *archive; /* NULL for a directory */
     char **endings;              /* by place in job->columns; NULL: the key, which names hold */
-    bool is_folder;              /* of {path, data} */
-    bool names_hold_keys;        /* no column does */
+    bool is_folder;              /* the samples are {path, data} */
+    bool names_hold_keys;        /* no column holds the keys */
     int key_column;              /* "__key__", whose values are the keys; -1: the samples' own */
     rks_buffer name, head;
     rks_buffer last; /* NAME of the sample before, in a tar: two of one name would be one */
@@ -83,7 +84,7 @@ static rks_status name_endings(members *m, rks_error *err)
     return status;
 }
 
-/* {path, data} or {path, text}, all of it. */
+/* Returns true for a job of exactly {path, data} or {path, text}. */
 static bool is_folder(const rks_export_job *job)
 {
     int path = rks_schema_find(job->schema, "path");
@@ -107,7 +108,7 @@ static rks_status fail_at(const members *m, const char *name, rks_error *err)
     return rks_fail_write(err, errno, m->job->path, 0);
 }
 
-/* The folders on the way to `name`, which is ours to change for a moment. */
+/* Makes the folders above `name`, which it changes temporarily. */
 static rks_status make_folders(const members *m, char *name, rks_error *err)
 {
     for (char *at = strchr(name, '/'); at != NULL; at = strchr(at + 1, '/')) {
@@ -184,7 +185,7 @@ static rks_status put_member_value(members *m, const rks_column *column, const r
                : status;
 }
 
-/* As a folder's files are found again: a relative path, nothing hidden. */
+/* Returns true for a path that reading a folder finds again: relative, nothing hidden. */
 static bool is_path(const uint8_t *path, size_t size)
 {
     if (size == 0 || size > RKS_INPUT_NAME_MAX || memchr(path, 0, size) != NULL)
@@ -217,7 +218,7 @@ static rks_status put_as_folder(members *m, const rks_sample *sample, rks_error 
                             : status;
 }
 
-/* NAME.ENDING, NAME being the first `size` bytes of what the name was. */
+/* Sets the name to NAME.ENDING; NAME is the first `size` bytes of the old name. */
 static rks_status set_ending(members *m, size_t size, const char *ending, rks_error *err)
 {
     m->name.size = size;
@@ -225,7 +226,7 @@ static rks_status set_ending(members *m, size_t size, const char *ending, rks_er
     return status == RKS_OK ? rks_buffer_add(&m->name, "", 1, err) : status;
 }
 
-/* With each %XX as the byte that it stands for, the name is the key. */
+/* Returns true if the name gives the key back when each %XX is replaced by its byte. */
 static bool tells_key(const rks_buffer *name, size_t size, const rks_value *key)
 {
     const uint8_t *bytes = key->data;
@@ -260,10 +261,10 @@ static rks_status put_key(members *m, size_t size, const rks_value *key, const r
     return status == RKS_OK ? put_member(m, NULL, 0, key->data, (size_t)key->size, err) : status;
 }
 
-/* NAME, which is none of the sample before. */
+/* Makes NAME, which must differ from that of the sample before. */
 static rks_status name_sample(members *m, const rks_value *key, rks_error *err)
 {
-    if (key->size == 0) /* also where it is missing */
+    if (key->size == 0) /* also if it is missing */
         return rks_fail(err, RKS_ERR_DATA, 0,
                         "column \"" RKS_EXPORT_KEY "\", which names the files, is empty");
     rks_status status =
@@ -353,7 +354,7 @@ static rks_status members_finish(void *state, rks_error *err)
 {
     members *m = state;
     rks_status status = m->archive == NULL ? RKS_OK : rks_archive_writer_finish(m->archive, err);
-    /* Of thousands of small files one by one would take minutes. */
+    /* Syncing thousands of small files one by one would take minutes. */
     if (status == RKS_OK && (m->archive == NULL ? syncfs(m->fd) : fsync(m->fd)) != 0)
         status = rks_fail_write(err, errno, m->job->path, 0);
     return status;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * names.c: keys, which may be any bytes, as names of files. */
+ * names.c: turns keys, which may be any bytes, into file names. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -16,23 +16,23 @@ static bool is_plain(uint8_t byte)
            (byte >= '0' && byte <= '9') || (byte != 0 && strchr("_-+,=@:~ ", byte) != NULL);
 }
 
-/* A slash stays between two parts that are not empty. */
+/* Returns true for a slash between two parts that are not empty; only that one stays. */
 static bool is_separator(const uint8_t *key, size_t size, size_t at)
 {
     return key[at] == '/' && at > 0 && at + 1 < size && key[at - 1] != '/' && key[at + 1] != '/';
 }
 
-/* Ends the name at `end`, with the key's hash behind it. */
+/* Ends the name at `end` and appends the key's hash. */
 static rks_status end_in_hash(rks_buffer *name, size_t begin, size_t end, bool wide,
                               rks_digest hash, rks_error *err)
 {
     name->size = end;
     while (wide && name->size > begin && (name->data[name->size] & 0xc0) == 0x80)
-        name->size--; /* not within a character */
+        name->size--; /* do not cut a character */
     return rks_buffer_print(name, err, "~%016" PRIx64, hash.low);
 }
 
-/* One part, [at, end) of the key. */
+/* Appends one part, [at, end) of the key. */
 static rks_status put_part(const uint8_t *key, size_t at, size_t end, bool dots, bool wide,
                            rks_digest hash, rks_buffer *name, rks_error *err)
 {

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * npz.c: a zip of .npy arrays, as np.savez writes it. Of N samples:
+ * npz.c: writes a zip of .npy arrays, as np.savez does. For N samples:
  *
  *   COLUMN          no `*` in its type: [N, dimensions...], missing values as zeros
- *                   else the items of all samples one behind the other, [items]; str, bytes and
+ *                   else the items of all samples one after the other, [items]; str, bytes and
  *                   json are uint8
  *   COLUMN.offsets  int64 [N + 1]: sample i has items offsets[i] to offsets[i + 1]
- *   COLUMN.shapes   int64 [N, dimensions], where the type has more than one dimension and a `*`
- *   COLUMN.missing  bool [N], where a value may be missing
- *   __key__, __key__.offsets   where no column holds the keys
+ *   COLUMN.shapes   int64 [N, dimensions], if the type has more than one dimension and a `*`
+ *   COLUMN.missing  bool [N], if a value may be missing
+ *   __key__, __key__.offsets   if no column holds the keys
  *
- * A zip's members come one behind the other, and an array begins with its size. So each array grows
- * in an unnamed file beside the target; at the end they are copied together. */
+ * A zip's members lie one after the other, and an array starts with its size. So each array grows
+ * in an unnamed file beside the target, and at the end they are copied together. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -32,7 +32,7 @@ typedef struct array {
     char *name; /* without .npy */
     rks_kind kind;
     uint32_t item_size;
-    uint64_t row_dims[RKS_DIMS_MAX]; /* behind the first */
+    uint64_t row_dims[RKS_DIMS_MAX]; /* the dimensions after the first */
     uint32_t row_dim_count;
     int fd;
     uint64_t written;
@@ -48,7 +48,7 @@ typedef struct npz {
 
 /* ---- arrays ------------------------------------------------------------------------------ */
 
-/* Unnamed where the file system can; else its name is gone at once. */
+/* Opens an unnamed file. If the file system cannot, unlinks its name at once. */
 static int open_spool(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -125,7 +125,7 @@ static rks_status put_zeros(const npz *z, array *a, uint64_t size, rks_error *er
     return status;
 }
 
-/* The items so far, for offsets. */
+/* Returns the number of items so far, for offsets. */
 static uint64_t items_of(const array *a)
 {
     return (a->written + a->spool.size) / a->item_size;
@@ -138,7 +138,8 @@ static rks_status put_number(const npz *z, array *a, uint64_t number, rks_error 
 
 /* ---- columns ------------------------------------------------------------------------------- */
 
-/* An array of its own that would be read as what says more about another column. */
+/* Refuses a column's name that readers would take for another column's .offsets, .shapes or
+ * .missing. */
 static rks_status check_npz_name(const npz *z, const char *name, rks_error *err)
 {
     static const char *const parts[] = {"offsets", "shapes", "missing"};
@@ -203,7 +204,7 @@ static rks_status add_npz_column(npz *z, const rks_column *column, rks_error *er
     return status;
 }
 
-/* Moves *a behind the column's arrays. */
+/* Appends a value to the column's arrays, and moves *a past them. */
 static rks_status put_npz_value(npz *z, const rks_column *column, const rks_value *value, array **a,
                                 rks_error *err)
 {
