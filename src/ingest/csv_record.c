@@ -149,7 +149,7 @@ static rks_status take_quoted(uint8_t *text, size_t size, size_t *at, char separ
     field->size = (size_t)((const char *)text + to - field->text);
     *at = from;
     if (from < size && text[from] != (uint8_t)separator)
-        return rks_fail(err, RKS_ERR_DATA, 0, "field %zu: text behind its closing quote", number);
+        return rks_fail(err, RKS_ERR_DATA, 0, "field %zu: text after its closing quote", number);
     return RKS_OK;
 }
 

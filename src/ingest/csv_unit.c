@@ -99,7 +99,7 @@ rks_status rks_csv_header_read(const rks_input *input, const rks_input_file *fil
     if (status == RKS_OK)
         status = rks_csv_next(&csv, &record, err);
     if (status == RKS_OK && (record.text == NULL || record.too_long))
-        status = rks_fail(err, RKS_ERR_DATA, 0, "%s: its first record is no header", file->path);
+        status = rks_fail(err, RKS_ERR_DATA, 0, "%s: its first record is not a header", file->path);
     if (status == RKS_OK)
         status = make_header(h, &record, separator_of(input), file->path, err);
     rks_csv_close(&csv);

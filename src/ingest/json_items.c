@@ -168,16 +168,16 @@ static rks_status take_name(rks_json_items *items, const char **name, size_t *si
     if (status != RKS_OK)
         return status;
     if (byte != '"')
-        return wrong(items, byte == NO_BYTE ? "the file ends here" : "no name of a member", err);
+        return wrong(items, byte == NO_BYTE ? "the file ends here" : "not a member's name", err);
     status = take_value(items, NAME_MOST, &text, err);
     if (status != RKS_OK)
         return status;
     if (text.too_long)
         return wrong(items, "a name of more than 64 KiB", err);
     if (rks_json_read(&items->names, text.text, text.size, text.readable, &parsed, err) != RKS_OK)
-        return wrong(items, "no name of a member", err);
+        return wrong(items, "not a member's name", err);
     *name = rks_json_text(parsed, size);
-    status = expect(items, ':', "no ':' behind a name", err);
+    status = expect(items, ':', "no ':' after a name", err);
     return status == RKS_OK ? peek(items, &byte, err) : status; /* moves to the value's start */
 }
 
@@ -202,8 +202,8 @@ static rks_status take_comma(rks_json_items *items, char closing, bool *more, rk
     if (!*more && byte != closing)
         return wrong(items,
                      byte == NO_BYTE ? "the file ends here"
-                     : closing == ']' ? "neither ',' nor ']' behind an item"
-                                      : "neither ',' nor '}' behind a member",
+                     : closing == ']' ? "neither ',' nor ']' after an item"
+                                      : "neither ',' nor '}' after a member",
                      err);
     rks_window_pass(&items->window, 1);
     return RKS_OK;
@@ -299,7 +299,7 @@ static rks_status find_level(rks_json_items *items, uint32_t level, rks_buffer *
 static rks_status enter_level(rks_json_items *items, uint32_t level, rks_error *err)
 {
     rks_buffer names = {0};
-    rks_status status = expect(items, '{', "no object, which the path asks for", err);
+    rks_status status = expect(items, '{', "not an object, which json_path needs", err);
     if (status == RKS_OK)
         status = find_level(items, level, &names, err);
     rks_buffer_free(&names);
@@ -335,7 +335,7 @@ static rks_status enter_array(rks_json_items *items, rks_error *err)
         rks_window_pass(w, 1);
         return fail_no_path(items, err);
     }
-    return expect(items, '[', "no array", err);
+    return expect(items, '[', "not an array", err);
 }
 
 /* Moves to the end of an object that contains the array in its member of this level. */
@@ -366,7 +366,7 @@ static rks_status leave_array(rks_json_items *items, rks_error *err)
     if (status == RKS_OK)
         status = peek(items, &byte, err);
     if (status == RKS_OK && byte != NO_BYTE)
-        return wrong(items, "bytes behind the array's end", err);
+        return wrong(items, "bytes after the array's end", err);
     return status;
 }
 
@@ -461,7 +461,7 @@ rks_status rks_json_items_next(rks_json_items *items, rks_line *item, uint64_t *
         return rks_window_unchanged(&items->window, err);
     }
     if (status == RKS_OK && (byte == NO_BYTE || byte == ']' || byte == '}' || byte == ','))
-        status = wrong(items, byte == NO_BYTE ? "the file ends here" : "no item", err);
+        status = wrong(items, byte == NO_BYTE ? "the file ends here" : "expected an item", err);
     if (status != RKS_OK)
         return status;
     *position = items->window.position;

@@ -158,7 +158,7 @@ static rks_status read_older(rks_megatron *pair, const uint8_t *head, rks_error 
     if (sizes != pair->count)
         return rks_fail(err, RKS_ERR_DATA, 0,
                         "%s: %" PRIu64 " sizes of %" PRIu64
-                        " sequences; only sequences of one dimension are taken",
+                        " sequences; only sequences of one dimension are supported",
                         pair->index.path, sizes, pair->count);
     /* fairseq's index has no documents, and ends after the sizes. */
     bool fairseq = !__builtin_mul_overflow(pair->count, 24, &rest) &&
@@ -179,7 +179,7 @@ static rks_status read_head(rks_megatron *pair, rks_error *err)
         return read_mapped(pair, head, err);
     if (size == OLDER_HEAD && memcmp(head, "TNTIDX\0\0", 8) == 0)
         return read_older(pair, head, err);
-    return rks_fail(err, RKS_ERR_DATA, 0, "%s: no index of Megatron's (MMIDIDX or TNTIDX)",
+    return rks_fail(err, RKS_ERR_DATA, 0, "%s: not a Megatron index (MMIDIDX or TNTIDX)",
                     pair->index.path);
 }
 
@@ -246,7 +246,8 @@ static rks_status read_from_older(const rks_megatron *pair, uint64_t first, uint
         uint64_t place = rks_load_u64(places + i * 8);
         if (rks_load_u64(dims + i * 8) != first + i)
             return rks_fail(err, RKS_ERR_DATA, 0,
-                            "%s: sequence %" PRIu64 ": only sequences of one dimension are taken",
+                            "%s: sequence %" PRIu64
+                            ": only sequences of one dimension are supported",
                             pair->index.path, first + i);
         if (__builtin_mul_overflow(place, pair->item_size, &place))
             place = UINT64_MAX;

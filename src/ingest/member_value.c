@@ -70,7 +70,7 @@ static rks_status take_class(const rks_column *column, const uint8_t *bytes, siz
     while (*end == ' ' || (*end >= '\t' && *end <= '\r'))
         end++;
     if (!some || *end != '\0' || errno != 0)
-        return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\": no integer of 64 bits", column->name);
+        return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\": not a 64-bit integer", column->name);
     rks_status status = begin_stored(store, made, err);
     if (status != RKS_OK)
         return status;

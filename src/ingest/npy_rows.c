@@ -209,7 +209,7 @@ static rks_status end_rows(const rks_input_file *file, rks_unpack *stream, const
     rks_status status = rks_unpack_read(stream, &byte, 1, &got, err);
     if (status == RKS_OK && got > 0)
         status = rks_fail(err, RKS_ERR_DATA, 0,
-                          "%s: goes on behind its %" PRIu64 " rows of %" PRIu64 " bytes",
+                          "%s: continues after its %" PRIu64 " rows of %" PRIu64 " bytes",
                           file->path, all->count, all->row.size);
     return status;
 }

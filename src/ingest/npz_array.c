@@ -252,7 +252,7 @@ rks_status rks_npz_items_end(rks_npz_items *items, rks_error *err)
     size_t got = 0;
     rks_status status = rks_archive_read(items->archive, &byte, 1, &got, err);
     if (status == RKS_OK && got > 0)
-        status = rks_fail(err, RKS_ERR_DATA, 0, "%s: %s.npy: goes on behind its last item",
+        status = rks_fail(err, RKS_ERR_DATA, 0, "%s: %s.npy: continues after its last item",
                           items->file->path, items->array->name);
     return status;
 }

@@ -34,7 +34,7 @@ static rks_status find_type(const rks_input *input, rks_schema **schema, rks_err
     return status == RKS_OK || status == RKS_ERR_MEMORY
                ? status
                : rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                          "dtype: \"%.32s\" is no type of numbers, such as uint16, int32 or float32",
+                          "dtype: \"%.32s\" is not a number type, such as uint16, int32 or float32",
                           input->dtype);
 }
 

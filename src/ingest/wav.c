@@ -19,7 +19,7 @@ rks_status rks_wav_frames(const void *bytes, uint64_t size, uint64_t *frames, rk
     const uint8_t *at = bytes;
     uint32_t frame = 0;
     if (size < 12 || memcmp(at, "RIFF", 4) != 0 || memcmp(at + 8, "WAVE", 4) != 0)
-        return rks_fail(err, RKS_ERR_DATA, 0, "no WAV file");
+        return rks_fail(err, RKS_ERR_DATA, 0, "not a WAV file");
     for (uint64_t place = 12; size - place >= 8;) {
         uint64_t chunk = rks_load_u32(at + place + 4), left = size - place - 8;
         const uint8_t *inside = at + place + 8;

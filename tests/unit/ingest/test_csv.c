@@ -78,7 +78,7 @@ static void malformed_fields_are_named(void **state)
     expect("a,b\"c\"\nd\n",
            "field 2: a quote in a field that is not in quotes; put it in quotes, and double "
            "those inside: \"a \"\"x\"\" b\"\n<d>\n");
-    expect("\"a\"b,c\n", "field 1: text behind its closing quote\n");
+    expect("\"a\"b,c\n", "field 1: text after its closing quote\n");
     expect("x\n1,\"open\nand on\n", "<x>\nfield 2: its quote is not closed\n");
     char text[400];
     memset(text, 'x', sizeof(text));

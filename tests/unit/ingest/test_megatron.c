@@ -109,7 +109,7 @@ static void a_stem_needs_both_files_and_nothing_of_its_own_name(void **state)
     assert_fails(RKS_ERR_NOT_FOUND, build(scratch_path("alone"), &options, &out));
     scratch_file("alone.bin", "x");
     assert_fails(RKS_ERR_DATA, build(scratch_path("alone"), &options, &out));
-    assert_contains(err.text, "no index of Megatron's");
+    assert_contains(err.text, "not a Megatron index");
     options.format = "text";
     assert_fails(RKS_ERR_NOT_FOUND, build(scratch_path("alone"), &options, &out));
     options.format = NULL;
