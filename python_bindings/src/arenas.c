@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * arenas.c: buffers of Python's, in which an epoch's arrays lie. A thread of the library's that is done
- * with one only puts it on a list: such threads never wait for the GIL, which at the end of the
- * interpreter nobody gives them. Python's threads empty the list. */
+ * arenas.c: Python buffers in which an epoch's arrays lie. When a thread of the library is done
+ * with a buffer, it only puts it on a list. Such threads never wait for the GIL, which nobody gives
+ * them at the end of the interpreter. Python's threads empty the list. */
 #include <stdatomic.h>
 #include <stdlib.h>
 
 #include "handles.h"
 
-/* Of malloc: it outlives the interpreter. */
+/* Allocated with malloc, since it outlives the interpreter. */
 typedef struct lent_buffer {
     struct lent_buffer *next;
     Py_buffer view; /* holds the object */
@@ -32,7 +32,7 @@ void core_free_arenas(void)
     lent_buffer *buffer = atomic_exchange(&done_list, NULL);
     while (buffer != NULL) {
         lent_buffer *next = buffer->next;
-        if (!core_is_foreign(buffer->pid)) { /* of the parent's in a fork: left as it is */
+        if (!core_is_foreign(buffer->pid)) { /* a forked child leaves the parent's buffers */
             PyBuffer_Release(&buffer->view);
             free(buffer);
         }

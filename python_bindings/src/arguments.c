@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * arguments.c: what several calls take from Python. */
+ * arguments.c: converts the Python arguments that several calls share. */
 #include <string.h>
 
 #include "core.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * arrays.c: many samples as arrays: checked once, then pointed at one after the other. */
+ * arrays.c: many samples as arrays: checks them once, then points at one sample after the other. */
 #include <string.h>
 
 #include "arrays.h"
@@ -32,7 +32,7 @@ static bool refuse(PyObject *kind, const core_column *column, const char *what)
     return false;
 }
 
-/* Every sample's begin and end lie in the data. */
+/* Checks that every sample's start and end lie in the data. */
 static bool check_offsets(const core_array *a, uint64_t count)
 {
     const int64_t *at = a->offsets.buf;
@@ -58,7 +58,7 @@ static bool check_offsets(const core_array *a, uint64_t count)
     return true;
 }
 
-/* A flat array, or one whose last dimensions are those of the column. */
+/* Accepts a flat array, or one whose last dimensions are those of the column. */
 static bool check_shape(const core_array *a)
 {
     const core_column *column = a->column;
@@ -177,7 +177,7 @@ uint64_t core_arrays_sample(const core_arrays_given *all, uint64_t sample)
         }
         value->data =
             a->data.buf == NULL ? &nothing : (const uint8_t *)a->data.buf + begin * a->item;
-        value->size = (end - begin) * a->item; /* which says the dimension that varies */
+        value->size = (end - begin) * a->item; /* the size gives the variable dimension */
         bytes += value->size;
     }
     return bytes;

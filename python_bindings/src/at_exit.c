@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * at_exit.c: groups whose end waits for the exit code. Python runs its atexit functions before it
- * says how the process ends: a script's own `sys.exit(3)` is seen by the C library alone. So what is
- * still open then comes here, and the other ranks learn the code behind the interpreter's end. That may
- * itself wait for other ranks: where it takes longer than the silence limit, they hear before it that this
- * rank makes no further collective call. No function here calls Python. */
+ * knows how the process ends: only the C library sees a script's `sys.exit(3)`. So what is still
+ * open by then is closed here, and the other ranks learn the exit code after the interpreter's end.
+ * The interpreter's end may itself wait for other ranks. If it takes longer than the silence limit,
+ * the other ranks learn earlier that this rank makes no further collective calls. No function here
+ * calls Python. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -21,16 +22,16 @@ typedef struct last_group {
 } last_group;
 
 static last_group *last_groups;
-static pid_t last_process; /* whose they are */
-static bool is_registered; /* on_end is called at the end; of a child of fork, too */
+static pid_t last_process; /* the process that owns them */
+static bool is_registered; /* on_end runs at the end, also in a forked child */
 
-/* The thread that sees that the end takes long. */
+/* The thread that watches whether the end takes long. */
 static pthread_t watcher;
 static bool watches;
 static uint32_t patience_ms;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t known;    /* the exit code is */
-static bool is_known, has_left; /* guarded by mutex, as last_groups is while it watches */
+static pthread_cond_t known;    /* signalled when the exit code is known */
+static bool is_known, has_left; /* guarded by mutex; so is last_groups while the thread watches */
 
 static void *watch(void *unused)
 {
@@ -49,7 +50,8 @@ static void *watch(void *unused)
     return NULL;
 }
 
-/* Signals are for the program's own threads. Without the thread they hear it at once. */
+/* Starts the watching thread, which blocks signals: they are for the program's own threads. If it
+ * cannot start, the other ranks learn at once. */
 static void start_watcher(void)
 {
     pthread_condattr_t monotonic;
@@ -75,7 +77,8 @@ static void end_watcher(void)
         pthread_join(watcher, NULL);
 }
 
-/* As long as the others live: their work may take its time, and this process has ended well. */
+/* Serves the other ranks as long as they live: their work may take its time, and this process has
+ * ended well. */
 static void serve_out(rks_store *store, rks_group *group)
 {
     enum { SAY_MS = 60000 };
@@ -115,7 +118,7 @@ static void on_end(int status, void *unused)
         end(last, code);
 }
 
-/* In a child of fork: groups and watcher are its parent's, and it has none of their threads. */
+/* Runs in a forked child: groups and watcher are its parent's, and it has none of their threads. */
 static void forget_parent(void)
 {
     pthread_mutex_init(&mutex, NULL);

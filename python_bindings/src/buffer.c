@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * buffer.c: bytes of a C object, by the buffer protocol. A view holds the Buffer, and that its
- * owner. */
+ * buffer.c: bytes of a C object through the buffer protocol. A view keeps the Buffer alive, and the
+ * Buffer its owner. */
 #include <string.h>
 
 #include "handles.h"
@@ -9,7 +9,7 @@
 typedef struct buffer {
     PyObject_HEAD
     PyObject *owner;
-    void *own; /* NULL: the data is the owner's */
+    void *own; /* NULL if the owner holds the data */
     void *data;
     Py_ssize_t size;
     bool writable;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * build.c: build: a dataset from files; and what Builder shares with it. */
+ * build.c: builds a dataset from files; and what Builder shares with that. */
 #include <string.h>
 
 #include "build.h"
@@ -28,7 +28,7 @@ PyObject *core_sample_dict(core_values **columns, const rks_sample *sample)
     return dict;
 }
 
-/* What the function says of the sample; NULL with an exception. */
+/* Calls the function with the sample; returns NULL with an exception. */
 static PyObject *call_selector(core_callbacks *calls, PyObject *function, const rks_sample *sample)
 {
     PyObject *dict = PyErr_Occurred() != NULL ? NULL : core_sample_dict(&calls->columns, sample);
@@ -80,7 +80,7 @@ void core_call_progress(void *user, const char *phase, uint64_t done, uint64_t t
     PyGILState_Release(state);
 }
 
-/* The length that came with the sample. */
+/* Returns the length that was passed with the sample. */
 static rks_status own_length(void *user, const rks_sample *sample, uint64_t *length, rks_error *err)
 {
     const core_callbacks *calls = user;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * builder.c: Builder: a dataset from memory, sample by sample or by arrays. */
+ * builder.c: Builder, which makes a dataset from memory, sample by sample or by arrays. */
 #include <stdio.h>
 #include <string.h>
 
@@ -98,7 +98,7 @@ static PyObject *builder_unit(builder_object *self, PyObject *arguments)
     return PyBool_FromLong(skip);
 }
 
-/* Whether a sample's length is given is the builder's option. */
+/* Checks that a sample's length is given if, and only if, the builder's option says so. */
 static bool check_lengths(const builder_object *self, const PyObject *given)
 {
     if (self->own_lengths == (given != Py_None))
@@ -184,7 +184,8 @@ static PyObject *builder_close(builder_object *self, PyObject *unused)
 
 /* ---- many at once --- */
 
-/* Without the GIL. *done: samples added. An interrupt is looked for every some samples or bytes. */
+/* Adds samples without the GIL; *done counts them. Checks for interrupts after a number of samples
+ * or bytes. */
 static rks_status add_samples(builder_object *self, const core_arrays_given *all,
                               const uint64_t *lengths, uint64_t count, uint64_t *done,
                               rks_error *err)
@@ -225,7 +226,7 @@ static PyObject *raise_at(uint64_t sample, const rks_error *err)
     return core_raise(&placed);
 }
 
-/* uint64[count], released by the caller where *taken. */
+/* Gets uint64[count]; the caller releases it if *taken. */
 static bool take_lengths(PyObject *object, uint64_t count, Py_buffer *view, bool *taken)
 {
     if (object == Py_None)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * collate.c: how samples become arrays, and arrays. */
+ * collate.c: Collate, which says how samples become arrays, and Arrays. */
 #include "handles.h"
 
 /* ---- Collate --------------------------------------------------------------------------------- */
@@ -22,7 +22,7 @@ const rks_collate_options *core_collate(PyObject *object)
         PyExc_TypeError, "collate: a Collate, not %R", Py_TYPE(object));
 }
 
-/* The text, kept alive by the object; NULL for None. -1 with an exception. */
+/* Gets a text that the object keeps alive; NULL for None. Returns -1 with an exception. */
 static int keep_text(collate *self, PyObject *object, const char *what, const char **text)
 {
     Py_ssize_t size = 0;

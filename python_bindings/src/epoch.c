@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * epoch.c: the batches of an epoch, as an iterator. */
+ * epoch.c: iterates over the batches of an epoch. */
 #include "handles.h"
 
 typedef struct epoch {
@@ -17,7 +17,7 @@ static PyTypeObject *epoch_type;
 
 /* ---- open and close -------------------------------------------------------------------------- */
 
-/* -1 with an exception. */
+/* Returns -1 with an exception. */
 static int open_epoch(epoch *self, const rks_epoch_options *options)
 {
     rks_error err = {0};
@@ -118,7 +118,8 @@ typedef struct next {
     uint64_t step;
 } next;
 
-/* -1 with an exception. The store is entered, the locks of epoch and plan are held. */
+/* Asks for the next batch. The caller has entered the store and holds the locks of epoch and plan.
+ * Returns -1 with an exception. */
 static int ask_epoch(epoch *self, next *n)
 {
     rks_error err = {0};

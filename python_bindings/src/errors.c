@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * errors.c: from rks_error to exceptions and back, and signals while the library waits. */
+ * errors.c: converts rks_error to exceptions and back, and checks for signals while the library
+ * waits. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "core.h"
 
-/* The exception that is set and that the library knows; only compared with. */
-static _Thread_local const PyObject *told;
+/* The exception that is set and that the library has received; only compared with. */
+static _Thread_local const PyObject *received;
 
-/* A new exception, or NULL with another one set. */
+/* Makes a new exception; returns NULL with another one set. */
 static PyObject *make(const rks_error *err)
 {
     size_t host = strnlen(err->host, sizeof(err->host));
@@ -28,7 +29,7 @@ static PyObject *make(const rks_error *err)
     return error;
 }
 
-/* The exception that is set, taken, with its traceback. */
+/* Takes the exception that is set, with its traceback. */
 static PyObject *take_exception(void)
 {
     PyObject *type, *value, *trace;
@@ -44,7 +45,7 @@ static PyObject *take_exception(void)
 PyObject *core_raise(const rks_error *err)
 {
     PyObject *cause = NULL;
-    told = NULL;
+    received = NULL;
     if (PyErr_Occurred() != NULL) {
         if (err->status == RKS_ERR_CANCELLED || !PyErr_ExceptionMatches(PyExc_Exception))
             return NULL;
@@ -121,22 +122,23 @@ rks_status core_caught(const char *what, rks_status status, rks_error *err)
     Py_XDECREF(name);
     Py_XDECREF(message);
     PyErr_Clear(); /* of a __str__ that failed */
-    told = status == RKS_ERR_CANCELLED ? NULL : value;
+    received = status == RKS_ERR_CANCELLED ? NULL : value;
     PyErr_Restore(type, value, trace);
     if (err != NULL)
         core_set_error(err, status, line);
     return status;
 }
 
-/* An exception that the library knows nothing of yet, or one of a signal's handler. One that it
- * knows is on its way to the other ranks: what waits for them goes on. */
+/* Returns true if an exception is set that the library has not received, or one of a signal
+ * handler. One that it has received is on its way to the other ranks, so calls that wait for them
+ * continue. */
 static bool is_asked_to_stop(void)
 {
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
     if (type == NULL)
-        told = NULL;
-    bool known = type == NULL || value == told;
+        received = NULL;
+    bool known = type == NULL || value == received;
     if (known && PyErr_CheckSignals() != 0) {
         Py_XDECREF(type);
         Py_XDECREF(value);
@@ -147,7 +149,8 @@ static bool is_asked_to_stop(void)
     return !known;
 }
 
-/* Threads of the library's own have no part in Python, and never wait for it. */
+/* The interrupt callback. The library's own threads take no part in Python, and never wait for
+ * it. */
 static int core_interrupt(void *user)
 {
     (void)user;

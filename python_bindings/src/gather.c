@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gather.c: Gather: uneven results of all ranks to one. */
+ * gather.c: Gather, which brings uneven results of all ranks to one rank. */
 #include <string.h>
 
 #include "handles.h"

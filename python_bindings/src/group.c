@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * group.c: Group, with a launcher written in Python. */
+ * group.c: Group, and launchers written in Python. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 typedef struct group_object {
     PyObject_HEAD
     rks_group *group;
-    PyObject *allgather, *check; /* NULL: none */
+    PyObject *allgather, *check; /* NULL if not given */
     pid_t owner;
     unsigned rank, size, node, nodes;
     uint32_t silence_ms;
@@ -115,7 +115,8 @@ static bool open_group(group_object *self, const rks_group_options *options)
 
 /* ---- stores that other ranks still need ------------------------------------------------------ */
 
-/* True if it is gone. `last`: whatever the others do. */
+/* Ends a parked store. Returns true if it is gone. With `last`, ends it whatever the other ranks
+ * do. */
 static bool end_parked(group_object *self, rks_store *store, uint32_t wait_ms, bool last)
 {
     bool gone;
@@ -167,7 +168,7 @@ void core_group_park(PyObject *object, rks_store *store)
 {
     group_object *self = (group_object *)object;
     core_parked *one = PyMem_Malloc(sizeof(*one));
-    if (one == NULL) { /* no room even for that: the others lose it */
+    if (one == NULL) { /* out of memory: the other ranks lose the store */
         end_parked(self, store, 0, true);
         return;
     }
@@ -188,10 +189,10 @@ static uint64_t clock_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* Waits as long as the other ranks live: their work may take its time. They cannot wait for this rank
- * meanwhile, since it has left. `briefly`: at most the silence limit, for who does not know whether
- * this rank has ended well: others may wait for it outside of Rankstore. -1 with an exception of a
- * signal handler. */
+/* Waits as long as the other ranks live: their work may take its time. They cannot wait for this
+ * rank meanwhile, since it has left. `briefly` limits the wait to the silence limit, for callers
+ * that do not know whether this rank has ended well: others may wait for it outside of Rankstore.
+ * Returns -1 with an exception of a signal handler. */
 static int wait_for_parked(group_object *self, bool briefly)
 {
     enum { SAY_MS = 60000 };
@@ -218,7 +219,7 @@ static int wait_for_parked(group_object *self, bool briefly)
     return 0;
 }
 
-/* In a child of the process that opened it, the group is the parent's: it is forgotten. */
+/* Ends a group. In a forked child the group belongs to the parent and is only forgotten. */
 static void end_group(group_object *self)
 {
     rks_group *group = self->group;
@@ -309,7 +310,7 @@ static PyObject *group_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
     return (PyObject *)self;
 }
 
-/* -1 with an exception if more than parked stores use it. */
+/* Returns -1 with an exception if anything but parked stores uses the group. */
 static int check_unused(const group_object *self)
 {
     if (self->held <= self->parked_count)
@@ -330,11 +331,11 @@ static PyObject *group_close(group_object *self, PyObject *arguments, PyObject *
         return NULL;
     if (is_ours && self->parked != NULL) {
         int waited;
-        self->held++; /* nobody else closes it meanwhile */
+        self->held++; /* so that nobody else closes it meanwhile */
         rks_group_leave(self->group, RKS_OK, NULL);
         waited = wait_for_parked(self, briefly != 0);
         self->held--;
-        if (waited < 0 || PyErr_Occurred() != NULL) /* a signal came as the last one went */
+        if (waited < 0 || PyErr_Occurred() != NULL) /* a signal came as the last store ended */
             return NULL;
     }
     end_group(self);
@@ -350,7 +351,7 @@ static PyObject *group_close_at_exit(group_object *self, PyObject *unused)
         return NULL;
     if (core_close_at_exit(self->group, self->parked, self->silence_ms) < 0)
         return PyErr_NoMemory();
-    Py_INCREF((PyObject *)self); /* the group's callbacks know it */
+    Py_INCREF((PyObject *)self); /* the group's callbacks use it */
     self->is_last = true;
     self->held -= self->parked_count;
     self->parked = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * guard.c: who may use a handle: one thread at a time, and the process that opened it; and which
- * samples are meant. */
+ * guard.c: who may use a handle (one thread at a time, of the process that opened it), and which
+ * samples an argument names. */
 #include "handles.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ void core_free_object(PyObject *self)
     Py_DECREF(type);
 }
 
-/* Asked for with each batch and each sample that is added, where a system call would be felt. */
+/* Read for each batch and each sample that is added, so a system call would cost too much. */
 static pid_t process;
 
 static void note_process(void)
@@ -171,8 +171,8 @@ int core_sample(PyObject *object, uint64_t count, uint64_t *sample)
 
 /* ---- lists of samples -------------------------------------------------------------------- */
 
-/* The item of an array of this format as 64 bits, negative ones beyond any dataset; false for
- * another format. */
+/* Reads the items of an array of this format as 64 bits; negative ones become larger than any
+ * dataset. Returns false for another format. */
 static bool read_items(const Py_buffer *view, uint64_t *ids)
 {
     size_t count = (size_t)view->len / (size_t)(view->itemsize == 0 ? 1 : view->itemsize);

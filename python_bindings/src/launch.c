@@ -2,8 +2,8 @@
  *
  * launch.c: launch, which runs a Python function in forked ranks.
  *
- * rks_launch forks without the GIL, and then supervises. Around each fork Python hears of it as
- * from os.fork(), by handlers that act only in a thread that is launching:
+ * rks_launch forks without the GIL, and then supervises. Handlers inform Python of each fork, as
+ * os.fork() does; they act only in a thread that is launching:
  *
  *   prepare: take the GIL, PyOS_BeforeFork ─► fork ─┬─► parent: PyOS_AfterFork_Parent, release it
  *                                                   └─► child: PyOS_AfterFork_Child, keep it */
@@ -69,12 +69,13 @@ static int exit_code_of(PyObject *value)
     return (code & 0xff) == 0 && code != 0 ? 1 : (int)(code & 0xff);
 }
 
-/* The traceback by one write: sys.stderr writes each word by itself, and ranks fail together. */
+/* Prints the traceback with one write: sys.stderr writes each word by itself, and ranks may fail
+ * together. */
 static void print_exception(void)
 {
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
-    PyObject *file = Py_XNewRef(PySys_GetObject("stderr")); /* it is replaced below */
+    PyObject *file = Py_XNewRef(PySys_GetObject("stderr")); /* replaced below */
     PyObject *io = PyImport_ImportModule("io");
     PyObject *text = io == NULL ? NULL : PyObject_CallMethod(io, "StringIO", NULL);
     Py_XDECREF(io);
@@ -97,7 +98,8 @@ static void print_exception(void)
     Py_DECREF(text);
 }
 
-/* As the interpreter's own end: sys.exit(3) is 3, sys.exit("text") prints it, Ctrl-C is 130. */
+/* Returns the exit code as the interpreter does: sys.exit(3) is 3, sys.exit("text") prints the
+ * text, Ctrl-C is 130. */
 static int exit_code_of_exception(void)
 {
     if (!PyErr_ExceptionMatches(PyExc_SystemExit)) {
@@ -123,8 +125,8 @@ static int exit_code_of_exception(void)
     return answer;
 }
 
-/* The child holds the GIL. It ends here, as other forked Python processes do: what the parent has
- * registered for its exit is not the child's. */
+/* Runs a rank in the child, which holds the GIL. The child ends here, as other forked Python
+ * processes do, without the parent's exit functions. */
 static int run_rank(const rks_bootstrap *bootstrap, void *user)
 {
     launch_state *state = user;

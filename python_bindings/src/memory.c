@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * memory.c: what memory this process, and each rank of a group, holds. */
+ * memory.c: reports the memory of this process, and of each rank of a group. */
 #include "core.h"
 
-/* {name: (current, peak)}; NULL with an exception. */
+/* Returns {name: (current, peak)}; NULL with an exception. */
 static PyObject *figures(const rks_memory_use *use)
 {
     PyObject *found = PyDict_New();
@@ -26,7 +26,7 @@ PyObject *core_memory_use(PyObject *self, PyObject *unused)
     return figures(&use);
 }
 
-/* {name: (current, current_rank, peak, peak_rank, least_peak)}; NULL with an exception. */
+/* Returns {name: (current, current_rank, peak, peak_rank, least_peak)}; NULL with an exception. */
 static PyObject *extremes(const rks_memory_most *most)
 {
     PyObject *found = PyDict_New();

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-/* Of a list of numbers; NULL with an exception, or for None. */
+/* Reads a list of numbers. Returns NULL with an exception, or for None. */
 static double *take_doubles(PyObject *list, Py_ssize_t count)
 {
     double *made = PyMem_Malloc((size_t)(count > 0 ? count : 1) * sizeof(*made));

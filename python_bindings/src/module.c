@@ -51,7 +51,7 @@ static PyObject *parse_schema(PyObject *self, PyObject *arguments)
     return parsed;
 }
 
-/* An exception stays set, which ends the walk. */
+/* An exception stays set and ends the walk. */
 static void found(void *user, const rks_finding *finding)
 {
     PyGILState_STATE state = PyGILState_Ensure();

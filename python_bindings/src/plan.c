@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plan.c: a plan, which one thread uses at a time. */
+ * plan.c: Plan, which one thread uses at a time. */
 #include "handles.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 
 typedef struct plan {
     PyObject_HEAD
-    rks_plan *handle; /* NULL: closed */
+    rks_plan *handle; /* NULL if closed */
     PyThread_type_lock lock;
     pid_t pid;
     uint32_t world;
@@ -45,8 +45,8 @@ uint32_t core_plan_world(PyObject *object)
 
 /* ---- open and close -------------------------------------------------------------------------- */
 
-/* Of a large one in small pages the system's part, a fault for each 4 KiB, took as long as copying
- * into it; where it has no large pages, nothing changes. */
+/* Asks for large pages: with small ones, the system's faults, one for each 4 KiB, take as long as
+ * copying. If the system has no large pages, nothing changes. */
 PyObject *core_bytes(size_t size)
 {
     static const size_t LARGE = 4 << 20, PAGE = 4096;
@@ -59,7 +59,7 @@ PyObject *core_bytes(size_t size)
     return bytes;
 }
 
-/* A list of uint32 as a bytes object of its own, so that nobody changes it under the plan; NULL
+/* Copies a list of uint32 to a bytes object, so that nobody changes it under the plan. Returns NULL
  * with an exception. */
 static PyObject *copy_lengths(PyObject *source)
 {
@@ -110,7 +110,7 @@ static rks_status open_over_store(plan *self, PyObject *store, rks_store *handle
     return status;
 }
 
-/* Costs of `count` samples, if any, go into the options; -1 with an exception. */
+/* Puts the costs of `count` samples, if any, into the options. Returns -1 with an exception. */
 static int take_balance(plan *self, PyObject *balance, uint64_t count, rks_plan_options *options)
 {
     if (balance == NULL || balance == Py_None)
@@ -128,7 +128,7 @@ static int take_balance(plan *self, PyObject *balance, uint64_t count, rks_plan_
     return 0;
 }
 
-/* -1 with an exception. */
+/* Returns -1 with an exception. */
 static int open_plan(plan *self, PyObject *source, const char *dataset, rks_plan_options *options,
                      PyObject *balance)
 {
@@ -162,7 +162,7 @@ static int open_plan(plan *self, PyObject *source, const char *dataset, rks_plan
     return PyErr_Occurred() == NULL ? 0 : -1;
 }
 
-/* Texts point into the arguments. */
+/* Reads the options; texts point into the arguments. */
 static bool take_options(PyObject *arguments, PyObject *keywords, PyObject **source,
                          const char **dataset, PyObject **mix, PyObject **balance,
                          PyObject **skip, rks_plan_options *options)
@@ -237,7 +237,7 @@ static bool take_options(PyObject *arguments, PyObject *keywords, PyObject **sou
     return true;
 }
 
-/* Ranges of steps, which the caller frees, as the option; -1 with an exception. */
+/* Reads ranges of steps into the options; the caller frees them. Returns -1 with an exception. */
 static int take_skip(PyObject *skip, rks_plan_options *options)
 {
     Py_ssize_t count = skip == NULL || skip == Py_None ? 0 : PySequence_Size(skip);
@@ -294,7 +294,7 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *arguments, PyObject *key
     return (PyObject *)self;
 }
 
-/* Waits for the epoch that is made ahead, which may be long. */
+/* Frees the plan. Waits for the epoch that is being made ahead, which may take long. */
 static void free_plan(plan *self)
 {
     rks_plan *handle = self->handle;
@@ -370,7 +370,8 @@ static PyObject *plan_report(PyObject *object, PyObject *arguments, PyObject *ke
         report.token_balance, "lost", report.lost, "pieces", report.pieces, "skipped", report.skipped);
 }
 
-/* epoch None: the step is counted from the first one of epoch 0. Returns the place, as states have it. */
+/* Changes the plan at a step. If epoch is None, the step counts from the first one of epoch 0.
+ * Returns the place in the form of states. */
 static PyObject *plan_change(PyObject *object, PyObject *arguments)
 {
     PyObject *epoch_number, *step_number, *weights, *longest_number;
@@ -426,7 +427,7 @@ static PyObject *plan_skip(PyObject *object, PyObject *arguments)
     return status == RKS_OK ? Py_NewRef(Py_None) : core_raise(&err);
 }
 
-/* `ask` of a step of an epoch. */
+/* Calls `ask` for a step of an epoch. */
 static PyObject *ask_of_step(PyObject *object, PyObject *arguments, const char *format,
                              rks_status (*ask)(rks_plan *, uint64_t, uint64_t, uint64_t *,
                                                rks_error *))

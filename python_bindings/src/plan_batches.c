@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plan_batches.c: what a plan is asked for: steps, batches, bins and pieces. Methods of Plan. */
+ * plan_batches.c: methods of Plan that return steps, batches, bins and pieces. */
 #include "handles.h"
 
 #include <string.h>
@@ -38,12 +38,12 @@ static PyObject *list_of(const uint32_t *ids, size_t count)
     return list;
 }
 
-/* Which batch. */
+/* The place of a batch. */
 typedef struct place {
     uint64_t epoch, step, rank;
 } place;
 
-/* `format`: "OOO:" and the method's name. */
+/* Parses a place; `format` is "OOO:" and the method's name. */
 static bool parse_place(PyObject *arguments, PyObject *keywords, const char *format, place *at)
 {
     static char *names[] = {"epoch", "step", "rank", NULL};
@@ -74,7 +74,7 @@ PyObject *core_plan_batch(PyObject *object, PyObject *arguments, PyObject *keywo
     return list;
 }
 
-/* The bounds as int64 from 0. */
+/* Returns the bounds as int64, starting with 0. */
 PyObject *core_plan_bins(PyObject *object, PyObject *arguments, PyObject *keywords)
 {
     place at;
@@ -101,13 +101,13 @@ PyObject *core_plan_bins(PyObject *object, PyObject *arguments, PyObject *keywor
     return bytes;
 }
 
-/* Which batches: steps [first, last) of ranks [rank, rank_end), step-major. */
+/* A range of batches: steps [first, last) of ranks [rank, rank_end), step-major. */
 typedef struct range {
     uint64_t epoch, first, last;
     uint32_t rank, rank_end;
 } range;
 
-/* Writes the offset of each batch, and their ids where `ids` is not NULL. */
+/* Writes the offset of each batch, and their ids if `ids` is not NULL. */
 static rks_status copy_batches(rks_plan *handle, const range *r, int64_t *indptr, uint32_t *ids,
                                rks_error *err)
 {
@@ -128,7 +128,7 @@ static rks_status copy_batches(rks_plan *handle, const range *r, int64_t *indptr
     return RKS_OK;
 }
 
-/* Counts, then copies. `last` may be UINT64_MAX: to the epoch's end. */
+/* Counts the batches, then copies them. `last` may be UINT64_MAX for the epoch's end. */
 static PyObject *batches_of(rks_plan *handle, range *r)
 {
     uint64_t steps = 0;
@@ -162,12 +162,12 @@ static PyObject *batches_of(rks_plan *handle, range *r)
     uint32_t *items = (uint32_t *)(void *)PyBytes_AsString(ids);
     Py_BEGIN_ALLOW_THREADS
     status = copy_batches(handle, r, offsets, items,
-                          &err); /* of an epoch that is there: it cannot fail */
+                          &err); /* cannot fail: the epoch exists */
     Py_END_ALLOW_THREADS
     return Py_BuildValue("(NN)", indptr, ids);
 }
 
-/* `format`: "Oi|OO:" and the method's name. False with an exception. */
+/* Parses a range; `format` is "Oi|OO:" and the method's name. Returns false with an exception. */
 static bool parse_range(PyObject *plan, PyObject *arguments, PyObject *keywords, const char *format,
                         range *r)
 {
@@ -191,8 +191,8 @@ static bool parse_range(PyObject *plan, PyObject *arguments, PyObject *keywords,
     return true;
 }
 
-/* Counts the pieces of a range; writes them where `list` is not NULL, with places counted over all
- * of its batches. */
+/* Counts the pieces of a range; writes them if `list` is not NULL, with places counted over all of
+ * its batches. */
 static rks_status copy_pieces(rks_plan *handle, const range *r, rks_piece *list, size_t *total,
                               rks_error *err)
 {
@@ -239,7 +239,7 @@ PyObject *core_plan_pieces(PyObject *object, PyObject *arguments, PyObject *keyw
         status = copy_pieces(handle, &r, NULL, &count, &err);
     Py_END_ALLOW_THREADS
     bytes = status == RKS_OK ? core_bytes(count * sizeof(rks_piece)) : core_raise(&err);
-    if (bytes != NULL) /* of an epoch that is there: it cannot fail */
+    if (bytes != NULL) /* cannot fail: the epoch exists */
         (void)copy_pieces(handle, &r, (rks_piece *)(void *)PyBytes_AsString(bytes), &count, &err);
     core_plan_leave(object);
     return bytes;

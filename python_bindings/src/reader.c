@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reader.c: Reader: the samples of files, for functions that make others of them. */
+ * reader.c: Reader, which passes the samples of files to functions that make others from them. */
 #include <string.h>
 
 #include "build.h"

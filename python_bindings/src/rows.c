@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rows.c: samples as dicts, for `ds[i]`. How each column becomes a Python value is found out once.
+ * rows.c: samples as dicts, for `ds[i]`. How each column becomes a Python value is decided once.
  *
- * A sample of this node that is in memory and small is read at once into memory that is kept for
- * it, with the GIL held: releasing it would take as long. All others are fetched without it. */
+ * A small sample of this node that is in memory is read at once, into memory kept for that, with
+ * the GIL held: releasing it would take as long. All others are fetched without the GIL. */
 #include <stdint.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 
 typedef struct row_column {
     PyObject *name;     /* interned */
-    PyObject *function; /* NULL for what is made here */
+    PyObject *function; /* NULL if this file makes the value */
     PyObject *dtype;
     char kind;
     uint8_t dim_count;
@@ -28,7 +28,7 @@ typedef struct rows {
     uint8_t *to;       /* ROOM bytes, aligned, in `memory` */
     void *memory;
     rks_value *values; /* one a column, in `to` */
-    bool busy;         /* they are in use: a value's function may read another sample */
+    bool busy;         /* in use: a value's function may read another sample */
 } rows;
 
 static PyTypeObject *rows_type;
@@ -37,7 +37,7 @@ enum { ROOM = 64 << 10, ALIGNED = 64 };
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* A number of one of struct's formats; the bytes may lie anywhere. */
+/* Reads a number of one of struct's formats; the bytes may have any alignment. */
 static PyObject *number_of(char kind, const void *data)
 {
     union {
@@ -99,7 +99,8 @@ static PyObject *row_dims(const row_column *column, const rks_value *value)
     return dims;
 }
 
-/* function(bytes, dtype), function(dims, dtype, bytes), or function(bytes, dims), over a copy. */
+/* Calls function(bytes, dtype), function(dims, dtype, bytes) or function(bytes, dims) with a
+ * copy. */
 static PyObject *called(const row_column *column, const rks_value *value)
 {
     PyObject *bytes = core_buffer_copy(value->data, value->size), *dims = NULL, *made = NULL;
@@ -173,7 +174,7 @@ static PyObject *row_now(const rows *self)
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-/* NULL with an exception. */
+/* Returns NULL with an exception. */
 static rks_batch *fetch(const rows *self, const uint64_t *ids, size_t count)
 {
     rks_batch *batch = NULL;
@@ -191,7 +192,7 @@ static rks_batch *fetch(const rows *self, const uint64_t *ids, size_t count)
     return batch;
 }
 
-/* The sample, if it can be had at once; NULL without an exception: it cannot. */
+/* Reads the sample if that is possible at once; otherwise returns NULL without an exception. */
 static PyObject *read_now(rows *self, uint64_t id)
 {
     bool done = false;
@@ -300,7 +301,7 @@ static bool take_columns(rows *self, PyObject *columns)
     return true;
 }
 
-/* Of a selection: the id of each place, which no other thread changes. */
+/* Takes a selection: the id of each place, which no other thread changes. */
 static bool take_ids(rows *self, PyObject *ids)
 {
     uint64_t limit = self->samples;
@@ -380,7 +381,7 @@ static PyType_Spec rows_spec = {
 
 typedef struct indexed {
     PyObject_HEAD
-    PyObject *rows; /* NULL: each item is asked of `_item` */
+    PyObject *rows; /* NULL: `_item` returns each item */
 } indexed;
 
 static PyObject *item_name;

@@ -48,7 +48,7 @@ static Py_ssize_t samples_length(PyObject *object)
     return (Py_ssize_t)rks_batch_count(((samples *)object)->batch);
 }
 
-/* -1 with IndexError. */
+/* Returns -1 with IndexError. */
 static Py_ssize_t position(samples *self, PyObject *object)
 {
     Py_ssize_t i = PyNumber_AsSsize_t(object, PyExc_IndexError);
@@ -75,7 +75,7 @@ static PyObject *samples_sample_length(PyObject *object, PyObject *at)
     return i < 0 ? NULL : PyLong_FromUnsignedLong(rks_batch_length(self->batch, (size_t)i));
 }
 
-/* One user at a time, in the process that fetched. -1 with an exception. */
+/* Takes the batch for one user, in the process that fetched it. Returns -1 with an exception. */
 static int enter(samples *self)
 {
     if (core_check_process(self->pid, "samples") < 0)
@@ -90,7 +90,7 @@ static PyObject *samples_key(PyObject *object, PyObject *at)
     if (i < 0 || core_check_process(self->pid, "samples") < 0)
         return NULL;
     int entered =
-        core_store_try_enter(self->store); /* keys may be derived of what is the store's */
+        core_store_try_enter(self->store); /* deriving keys may need the store */
     if (entered < 0)
         return NULL;
     if (core_lock(self->lock) < 0) {
@@ -110,7 +110,7 @@ static PyObject *samples_key(PyObject *object, PyObject *at)
     return bytes;
 }
 
-/* What core_value makes of one column; the lock is held. */
+/* Returns core_value of one column; the lock is held. */
 static PyObject *value_of(samples *self, size_t i, uint32_t column)
 {
     rks_error err = {0};
@@ -201,7 +201,7 @@ static PyObject *samples_digest(PyObject *object, PyObject *unused)
     (void)unused;
     samples *self = (samples *)object;
     uint64_t sum[2] = {0, 0};
-    /* The keys may be derived, and what they are derived of is the store's. */
+    /* Deriving the keys may need the store. */
     if (core_store_enter(self->store) == NULL)
         return NULL;
     if (enter(self) < 0) {

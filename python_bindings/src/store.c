@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * store.c: an open store. Calls may run in several threads at once: each is counted while the GIL
- * is held, and close waits until none is left, ends the epochs, and hands the store to the group, which
- * frees it once no rank needs it. */
+ * store.c: an open store. Calls may run in several threads at once. Each is counted while the GIL
+ * is held. Closing waits until none is left, ends the epochs, and passes the store to the group,
+ * which frees it once no rank needs it. */
 #include "handles.h"
 
 #include <string.h>
@@ -11,17 +11,17 @@
 typedef struct store {
     PyObject_HEAD
     PyObject *group;
-    rks_store *handle; /* NULL: closed */
+    rks_store *handle; /* NULL if closed */
     pid_t pid;
     bool closing;
-    size_t users;       /* calls that are running */
-    core_epoch *epochs; /* those that are open */
+    size_t users;       /* number of running calls */
+    core_epoch *epochs; /* open epochs */
     PyObject
-        *index; /* keeps lengths and columns, and plans of them, when the store has been closed */
+        *index; /* keeps lengths and columns alive, also for plans, after the store is closed */
     const uint32_t *lengths;
     uint64_t count;
     PyObject *dataset;
-    char *directory; /* as it was given */
+    char *directory; /* as the user gave it */
     PyObject *schema;
     uint32_t columns;
     uint8_t *dim_counts; /* of each column's type */
@@ -59,7 +59,7 @@ static void sleep_a_little(void)
     Py_END_ALLOW_THREADS
 }
 
-/* -1 with an exception of a signal handler. */
+/* Returns -1 with an exception of a signal handler. */
 static int wait_for_close(const store *self)
 {
     while (self->closing) {
@@ -134,7 +134,7 @@ void core_store_close_epoch(PyObject *object, core_epoch *epoch)
         return;
     }
     rks_epoch *handle = take_epoch(epoch);
-    self->users++; /* also while the store is being closed: it waits for this */
+    self->users++; /* also while the store is being closed, which waits for this */
     Py_BEGIN_ALLOW_THREADS
     rks_epoch_close(handle);
     Py_END_ALLOW_THREADS
@@ -143,7 +143,7 @@ void core_store_close_epoch(PyObject *object, core_epoch *epoch)
 
 /* ---- open and close -------------------------------------------------------------------------- */
 
-/* -1 with an exception of a signal handler: then the store stays open. */
+/* Returns -1 with an exception of a signal handler; then the store stays open. */
 static int wait_for_users(store *self)
 {
     while (self->users > 0) {
@@ -154,7 +154,8 @@ static int wait_for_users(store *self)
     return 0;
 }
 
-/* Waits for the other ranks as long as timeout_ms; the group keeps the store until they have closed. */
+/* Waits for the other ranks for at most timeout_ms. The group keeps the store until they have
+ * closed it. */
 static int close_store(store *self, uint32_t timeout_ms)
 {
     if (wait_for_close(self) < 0) /* by another thread */
@@ -218,7 +219,7 @@ static int read_facts(store *self)
     return 0;
 }
 
-/* What is opened: one directory, or several under names. */
+/* The arguments of open: one directory, or several with names. */
 typedef struct places {
     core_texts directories, names, columns;
 } places;
@@ -251,7 +252,7 @@ static void free_places(places *of)
     core_texts_free(&of->columns);
 }
 
-/* COLLECTIVE. A group that is held cannot be closed meanwhile. */
+/* COLLECTIVE. The group is held, so nobody closes it meanwhile. */
 static int open_store(store *self, const places *from, bool many, const rks_store_options *options)
 {
     rks_group *group = core_group_enter(self->group);
@@ -340,7 +341,7 @@ static PyObject *store_close(PyObject *object, PyObject *arguments, PyObject *ke
     if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|O:close", names, &timeout) ||
         !core_number(timeout, "timeout_ms", 0, UINT32_MAX, &timeout_ms))
         return NULL;
-    if (core_is_foreign(self->pid)) /* it is the parent's to close */
+    if (core_is_foreign(self->pid)) /* the parent closes it */
         Py_RETURN_NONE;
     if (timeout_ms == 0)
         timeout_ms = core_group_silence(self->group);
@@ -362,7 +363,7 @@ static PyObject *store_lengths(PyObject *object, PyObject *unused)
                        self->count * sizeof(uint32_t), false);
 }
 
-/* Of the numeric types, which are all that index columns have. */
+/* Returns the item size of a numeric type; index columns have no others. */
 static size_t item_size(const char *type)
 {
     static const struct {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * store_samples.c: what an open store is asked of its samples, by number or by key: methods of Store. */
+ * store_samples.c: methods of Store that find and read samples, by number or by key. */
 #include "handles.h"
 
 PyObject *core_store_owner(PyObject *object, PyObject *number)
@@ -63,7 +63,7 @@ PyObject *core_store_find(PyObject *object, PyObject *arguments)
     return NULL;
 }
 
-/* (name, weight) of each part; NULL with an exception. PyMem_Free. */
+/* Reads (name, weight) of each part. Free with PyMem_Free. Returns NULL with an exception. */
 static rks_split_part *take_parts(PyObject *tuple, size_t count)
 {
     rks_split_part *parts = PyMem_Calloc(count + 1, sizeof(*parts));
@@ -133,7 +133,7 @@ PyObject *core_store_fetch(PyObject *object, PyObject *samples)
     return status == RKS_OK ? core_samples_new(object, batch) : core_raise(&err);
 }
 
-/* uint32 triples, and ascending bounds; false with an exception. */
+/* Checks for uint32 triples and ascending bounds. Returns false with an exception. */
 static bool check_pieces_and_bins(const Py_buffer *pieces, const Py_buffer *bins)
 {
     const uint32_t *bounds = bins->buf;

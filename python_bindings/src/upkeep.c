@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * upkeep.c: what is done with datasets as wholes: merge, prune, export, diff. All are collective.
- */
+ * upkeep.c: operations on whole datasets: merge, prune, export, diff. All are collective. */
 #include "build.h"
 #include "handles.h"
 
@@ -146,7 +145,7 @@ static PyObject *export(PyObject *self, PyObject *arguments, PyObject *keywords)
     return exported;
 }
 
-/* An exception stays set, which ends the comparison. */
+/* An exception stays set and ends the comparison. */
 static void on_difference(void *user, rks_difference kind, const void *key, size_t key_size,
                           uint64_t id_a, uint64_t id_b)
 {

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * values.c: a sample's values from Python objects. What has the column's item type already is only
- * pointed at; the rest goes through rankstore.values.convert, once. */
+ * values.c: reads a sample's values from Python objects. Objects that have the column's item type
+ * already are only pointed at; others go through rankstore.values.convert once. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core.h"
 
-/* What keeps one column's value alive while it is read. */
+/* Keeps one column's value alive while it is read. */
 typedef struct slot {
     PyObject *object;
     Py_buffer view;
     bool viewed;
-    uint64_t scalar; /* room for one */
+    uint64_t scalar; /* room for one number */
 } slot;
 
 struct core_values {
@@ -28,7 +28,7 @@ struct core_values {
 typedef enum outcome {
     TAKEN,
     FAILED, /* an exception is set */
-    OTHER,  /* not what the column has: for convert */
+    OTHER,  /* another type than the column's: convert handles it */
 } outcome;
 
 /* ---- types --------------------------------------------------------------------------------- */
@@ -50,7 +50,7 @@ static const struct {
     {"json", CORE_JSON, 1},
 };
 
-/* A canonical type, as rks_schema_type gives it: "float16[80,*]?". */
+/* Parses a canonical type from rks_schema_type: "float16[80,*]?". */
 static void parse_type(core_column *column)
 {
     size_t size = strcspn(column->type, "[?");
@@ -66,7 +66,7 @@ static void parse_type(core_column *column)
     }
 }
 
-/* The names and types of the columns outlive the schema. */
+/* Copies the names and types of the columns, so that they outlive the schema. */
 static bool copy_columns(core_values *values, const rks_schema *schema)
 {
     values->texts = PyTuple_New((Py_ssize_t)values->count * 2);
@@ -139,7 +139,7 @@ const core_column *core_values_column(const core_values *values, uint32_t column
 
 /* ---- buffers ------------------------------------------------------------------------------- */
 
-/* Of a struct-module format of one item in this machine's order. */
+/* Returns the class of a struct-module format of one item, in this machine's order. */
 static core_class class_of(const Py_buffer *view)
 {
     const char *format = view->format == NULL ? "B" : view->format;
@@ -182,7 +182,7 @@ static outcome shape_error(const core_column *column, const Py_buffer *view)
 
 static outcome take_shape(const core_column *column, const Py_buffer *view, rks_value *value)
 {
-    bool flat = column->class == CORE_BYTES; /* its size says all */
+    bool flat = column->class == CORE_BYTES; /* only its size matters */
     if (view->ndim != (flat ? 1 : (int)column->dim_count))
         return shape_error(column, view);
     for (uint32_t i = 0; i < column->dim_count; i++) {
@@ -208,7 +208,7 @@ static outcome take_buffer(const core_column *column, slot *s, rks_value *value)
         s->viewed = false;
         return OTHER;
     }
-    value->data = s->view.buf != NULL ? s->view.buf : &s->scalar; /* NULL would be missing */
+    value->data = s->view.buf != NULL ? s->view.buf : &s->scalar; /* NULL would mean missing */
     value->size = (uint64_t)s->view.len;
     return take_shape(column, &s->view, value);
 }
@@ -242,7 +242,8 @@ static outcome take_int(const core_column *column, slot *s)
     return TAKEN;
 }
 
-/* A float is rounded to the column's precision, as Python has but one; an int must stay itself. */
+/* Reads a float. A float is rounded to the column's precision, since Python has only one; an int
+ * must stay exact. */
 static outcome take_float(const core_column *column, slot *s)
 {
     bool whole = PyLong_Check(s->object);
@@ -313,7 +314,7 @@ static outcome take_value(const core_column *column, slot *s, rks_value *value)
     bool text = column->class == CORE_STR || column->class == CORE_JSON;
     *value = (rks_value){0};
     if (s->object == Py_None) {
-        if (strcmp(column->type, "json") == 0) { /* JSON has a null of its own */
+        if (strcmp(column->type, "json") == 0) { /* JSON has its own null */
             value->data = "null";
             value->size = value->dims[0] = 4;
         }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * view.c: what lives on after a store has been closed, because a Buffer or a plan needs it: its
- * index, and views of samples; and values as (Buffer, dims). */
+ * view.c: objects that outlive a closed store because a Buffer or a plan needs them: its index, and
+ * views of samples; and values as (Buffer, dims). */
 #include "handles.h"
 
 #include <string.h>
 
 typedef struct held {
     PyObject_HEAD
-    rks_index *index; /* one of the two */
+    rks_index *index; /* exactly one of these two is set */
     rks_view *view;
     pid_t pid;
 } held;
