@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * figures.c: a snapshot as text. For rankstore top:
+ * figures.c: writes a snapshot as text. For rankstore top:
  *
  *   rankstore-top 1 pid=4711 now_ms=123456
  *   store number=0 group=00ff... rank=0 ranks=2 ... dataset=1f... directory=/data/my%20store
  *   end left_out=0
  *
- * Readers skip names that they do not know. For Prometheus: a metric after the other, a line a
- * source. */
+ * Readers skip names that they do not know. For Prometheus: one metric after the other, with one
+ * line for each source. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +23,7 @@ typedef struct figure {
     size_t field;
     const char *help;
     bool grows;   /* a counter */
-    bool seconds; /* kept in nanoseconds */
+    bool seconds; /* the field counts nanoseconds */
 } figure;
 
 static const figure figures[] = {
@@ -75,7 +75,8 @@ static uint64_t figure_of(const rks_watch_figures *one, const figure *f)
     return value;
 }
 
-/* Of a name: bytes that are no plain letters as %XX, for one word of a line. */
+/* Makes `text` one word of a line: spaces, %, control and non-ASCII bytes become %xx. Cuts the text
+ * if it does not fit into `room`. */
 static void escape(const char *text, char *word, size_t room)
 {
     size_t used = 0;
@@ -118,8 +119,8 @@ size_t rks_watch_top(const rks_watch_figures *all, size_t count, size_t left_out
     return p.used;
 }
 
-/* A label's value: quotes, backslashes and newlines are escaped; other control characters do not
- * belong into text. */
+/* Writes the value of a label: puts a backslash before quotes and backslashes, and replaces control
+ * characters, newlines included, with '?'. Cuts the text if it does not fit into `room`. */
 static void label(const char *text, char *word, size_t room)
 {
     size_t used = 0;
@@ -160,7 +161,7 @@ size_t rks_watch_metrics(const rks_watch_figures *all, size_t count, char *text,
                               total, f->help, f->name, total, f->grows ? "counter" : "gauge");
         for (size_t k = 0; good && k < count; k++)
             good = add_metric(&p, &all[k], f);
-        if (!good) { /* a metric is there whole */
+        if (!good) { /* omit the whole metric */
             text[p.used = before] = '\0';
             break;
         }

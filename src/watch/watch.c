@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * watch.c: who is watched, and the thread that shows it. */
+ * watch.c: keeps the list of watched sources, and runs the thread that shows them to clients. */
 #include "watch/watch.h"
 
 #include <arpa/inet.h>
@@ -21,19 +21,19 @@
 #include "base/error.h"
 #include "base/thread.h"
 
-/* Bounds of a snapshot, of its clients, and of what each may take. */
+/* Bounds: sources and bytes of a snapshot; clients, bytes of a request and time per client. */
 enum { SOURCES = 64, TEXT = 96 << 10, CLIENTS = 8, REQUEST = 2048, PATIENCE_MS = 2000 };
 enum { NAMES = 16, REST_MS = 500 };
 
 typedef struct client {
-    int fd; /* -1: none */
+    int fd; /* -1 if the place is free */
     uint64_t until_ms;
     size_t got;
     char request[REQUEST + 1];
 } client;
 
-/* Sockets and thread change by whoever holds `life`, the list of what is watched under `mutex`,
- * which the thread takes for each snapshot. */
+/* `life` guards the sockets and the thread. `mutex` guards the list of sources; the thread locks it
+ * for each snapshot. A caller that needs both locks `life` first. */
 static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER, mutex = PTHREAD_MUTEX_INITIALIZER;
 static rks_watched *watched_first;
 static uint64_t numbers;
@@ -42,12 +42,12 @@ static uint32_t metrics_port;
 static bool running, forks_known;
 static pthread_t thread;
 
-/* ---- the snapshot: of the thread alone ---------------------------------------------------- */
+/* ---- the snapshot: only the watch's thread uses these ------------------------------------- */
 
 static rks_watch_figures taken[SOURCES];
 static char text[TEXT], whole[TEXT + 256];
 static client clients[CLIENTS];
-static uint64_t rests_until_ms; /* no client is let in before */
+static uint64_t rests_until_ms; /* the thread accepts no client before this time */
 
 static size_t take_snapshot(size_t *left_out)
 {
@@ -69,7 +69,7 @@ static size_t take_snapshot(size_t *left_out)
 
 /* ---- clients ------------------------------------------------------------------------------ */
 
-/* What does not fit into the socket's buffer is lost to a client that does not read. */
+/* Never waits: a client that does not read loses what does not fit into the socket's buffer. */
 static void send_at_once(int fd, const char *bytes, size_t size)
 {
     while (size > 0) {
@@ -83,8 +83,8 @@ static void send_at_once(int fd, const char *bytes, size_t size)
     }
 }
 
-/* -1: none. A process without a free descriptor, or whose program has closed the socket, would
- * hear of the client again and again. */
+/* Returns -1 if there is no client. If accepting fails because the process has no free descriptor or
+ * the program has closed the socket, poll() would report the client again at once. So rest first. */
 static int accept_client(int listener)
 {
     int room = 2 * TEXT;
@@ -137,7 +137,8 @@ static void reply(client *one)
     shutdown(one->fd, SHUT_WR);
 }
 
-/* The head of a request; its end is answered, one that is too long or has ended is not. */
+/* Reads a request's head and replies when it is complete. Closes the client without a reply if the
+ * head is too long or the client closes early. */
 static void hear(client *one)
 {
     ssize_t got = recv(one->fd, one->request + one->got, REQUEST - one->got, MSG_DONTWAIT);
@@ -155,7 +156,7 @@ static void hear(client *one)
     end_client(one);
 }
 
-/* Where all places are taken the one that waits longest goes. */
+/* Accepts a client. If no place is free, closes the client that has waited longest. */
 static void greet(void)
 {
     client *place = &clients[0];
@@ -174,7 +175,7 @@ static void greet(void)
 
 /* ---- the thread --------------------------------------------------------------------------- */
 
-/* Without clients it waits without end. */
+/* Returns the milliseconds that poll() may wait; -1 (no limit) if there are no clients. */
 static int patience(uint64_t now)
 {
     int least = now < rests_until_ms ? (int)(rests_until_ms - now) : -1;
@@ -248,7 +249,8 @@ static void after_fork(void)
     pthread_mutex_unlock(&life);
 }
 
-/* The child has no thread, and nothing to show: its copies of the sockets would keep the names. */
+/* The child has no watch thread. It closes its copies of the sockets, which would keep the names
+ * in use. */
 static void after_fork_in_child(void)
 {
     close_sockets();
@@ -259,7 +261,8 @@ static void after_fork_in_child(void)
     after_fork();
 }
 
-/* A name of this process; with a number where a process of another container has it. */
+/* Listens at this process's name. Appends a number if a process with the same user and process id
+ * in another container has that name. Returns -1 if RKS_TOP is "off" or no name can be had. */
 static int listen_for_top(void)
 {
     const char *wish = getenv("RKS_TOP");
@@ -320,7 +323,7 @@ static void stop_showing(void)
     running = false;
 }
 
-/* `life` is held. A port that comes later needs the thread anew. */
+/* Call with `life` locked. A port that is added later restarts the thread. */
 static rks_status open_sockets(uint32_t port, rks_error *err)
 {
     int listener = -1;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * watch.h: a running process shows its figures, live. One thread of the process waits for clients
- * and costs nothing meanwhile:
+ * watch.h: shows the figures of a running process. One thread of the process sleeps until a client
+ * connects to one of two sockets:
  *
- *   rankstore top    a Unix socket with an abstract name, "rankstore-top-UID-PID". It goes with the
- *                    process, however that ends. Clients of another user get nothing.
- *   metrics          Prometheus text over HTTP on 127.0.0.1, on request only
+ *   rankstore top    a Unix socket with an abstract name, "rankstore-top-UID-PID". The kernel removes
+ *                    it when the process ends, for any reason. Clients of another user get nothing.
+ *   metrics          Prometheus text over HTTP on 127.0.0.1; opened only if a port is given
  *
- * Both write the same snapshot. All of it is bounded: sources, clients, text and the time of each.
+ * Both send the same figures. The number of sources and clients, the size of the text and the time
+ * that a client may take are all bounded.
  */
 #ifndef RKS_WATCH_WATCH_H
 #define RKS_WATCH_WATCH_H
@@ -16,34 +17,38 @@
 
 /* Names as in docs/figures.md. */
 typedef struct rks_watch_figures {
-    uint64_t group; /* the same on all ranks of a job, and no other job's */
+    uint64_t group; /* identifies the job: the same on all of its ranks */
     uint32_t rank, ranks, node, nodes;
-    uint64_t number; /* of the source in this process; set by the watch */
+    uint64_t number; /* of the source within this process; the watch sets it */
     char dataset[33];
-    char directory[200]; /* the end of a longer one */
+    char directory[200]; /* only the end of a path that is longer */
     uint64_t samples, bytes, local_bytes, remote_bytes, served_bytes, disk_bytes, disk_reads;
     uint64_t wait_ns, batches, epoch, step, steps, ahead;
 } rks_watch_figures;
 
-/* What is watched. `read` is called by the watch's thread, and fills all but `number`. */
+/* One source of figures. The caller sets `read` and `user`. The watch's thread calls `read`, which
+ * fills every field except `number`. */
 typedef struct rks_watched {
     void (*read)(void *user, rks_watch_figures *figures);
     void *user;
-    uint64_t number;          /* the watch's */
-    struct rks_watched *next; /* the watch's */
+    uint64_t number;          /* set by the watch */
+    struct rks_watched *next; /* set by the watch */
 } rks_watched;
 
-/* From now on `watched` is shown. `port` 0: to rankstore top alone; else also at 127.0.0.1:`port`.
- * A port that cannot be had is RKS_ERR_IO, one beside another of this process RKS_ERR_ARGUMENT, and
- * nothing is watched then. Where top's socket or the thread cannot be had, or RKS_TOP is "off", the
- * process is only not shown. */
+/* Starts to show `watched`, which must stay valid until rks_watch_end(): to rankstore top, and also at
+ * 127.0.0.1:`port` if `port` is not 0. Fails, and then does not show `watched`, with RKS_ERR_IO if
+ * the port cannot be opened, and with RKS_ERR_ARGUMENT if this process already serves another port.
+ * Succeeds without top's socket if that cannot be opened or RKS_TOP is "off", and without any socket
+ * if the thread cannot start. Any thread. */
 rks_status rks_watch_begin(rks_watched *watched, uint32_t port, rks_error *err);
-/* `read` is not called any more. The last one ends the thread and closes the sockets. One that was
- * not begun, or was begun before a fork of this process, is left alone. */
+/* Stops showing `watched`; `read` is not called after this returns. The last source ends the thread
+ * and closes the sockets. Does nothing if `watched` was never begun, or if the parent process began it
+ * before a fork. Any thread except the watch's own. */
 void rks_watch_end(rks_watched *watched);
 
-/* figures.c: the snapshot as text, at most `room` bytes with a NUL; returns its size. What does not
- * fit is left out whole, and counted in `top`'s last line. */
+/* figures.c. Write a snapshot as text of at most `room` bytes, including the NUL, and return its size
+ * without the NUL. A source (top) or a metric (metrics) that does not fit is omitted whole. Top's last
+ * line counts the omitted sources; `left_out` is the number that the snapshot itself lacks. */
 size_t rks_watch_top(const rks_watch_figures *all, size_t count, size_t left_out, char *text,
                      size_t room);
 size_t rks_watch_metrics(const rks_watch_figures *all, size_t count, char *text, size_t room);
