@@ -83,8 +83,9 @@ static void send_at_once(int fd, const char *bytes, size_t size)
     }
 }
 
-/* Returns -1 if there is no client. If accepting fails because the process has no free descriptor or
- * the program has closed the socket, poll() would report the client again at once. So rest first. */
+/* Returns -1 if there is no client. If accepting fails because the process has no free descriptor
+ * or the program has closed the socket, poll() would report the client again at once. So rest
+ * first. */
 static int accept_client(int listener)
 {
     int room = 2 * TEXT;

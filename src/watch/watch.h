@@ -35,20 +35,21 @@ typedef struct rks_watched {
     struct rks_watched *next; /* set by the watch */
 } rks_watched;
 
-/* Starts to show `watched`, which must stay valid until rks_watch_end(): to rankstore top, and also at
- * 127.0.0.1:`port` if `port` is not 0. Fails, and then does not show `watched`, with RKS_ERR_IO if
- * the port cannot be opened, and with RKS_ERR_ARGUMENT if this process already serves another port.
- * Succeeds without top's socket if that cannot be opened or RKS_TOP is "off", and without any socket
- * if the thread cannot start. Any thread. */
+/* Starts to show `watched`, which must stay valid until rks_watch_end(): to rankstore top, and also
+ * at 127.0.0.1:`port` if `port` is not 0. Fails, and then does not show `watched`, with RKS_ERR_IO
+ * if the port cannot be opened, and with RKS_ERR_ARGUMENT if this process already serves another
+ * port. Succeeds without top's socket if that cannot be opened or RKS_TOP is "off", and without any
+ * socket if the thread cannot start. Any thread. */
 rks_status rks_watch_begin(rks_watched *watched, uint32_t port, rks_error *err);
 /* Stops showing `watched`; `read` is not called after this returns. The last source ends the thread
- * and closes the sockets. Does nothing if `watched` was never begun, or if the parent process began it
- * before a fork. Any thread except the watch's own. */
+ * and closes the sockets. Does nothing if `watched` was never begun, or if the parent process began
+ * it before a fork. Any thread except the watch's own. */
 void rks_watch_end(rks_watched *watched);
 
-/* figures.c. Write a snapshot as text of at most `room` bytes, including the NUL, and return its size
- * without the NUL. A source (top) or a metric (metrics) that does not fit is omitted whole. Top's last
- * line counts the omitted sources; `left_out` is the number that the snapshot itself lacks. */
+/* figures.c. Write a snapshot as text of at most `room` bytes, including the NUL, and return its
+ * size without the NUL. A source (top) or a metric (metrics) that does not fit is omitted whole.
+ * Top's last line counts the omitted sources; `left_out` is the number that the snapshot itself
+ * lacks. */
 size_t rks_watch_top(const rks_watch_figures *all, size_t count, size_t left_out, char *text,
                      size_t room);
 size_t rks_watch_metrics(const rks_watch_figures *all, size_t count, char *text, size_t room);
