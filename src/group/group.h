@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * group.h: the ranks of a job, for the layers above. The public part (open, close, agree) is
- * in rankstore.h. A collective carries its number and phase, so that ranks in different calls find
- * out instead of waiting for each other. */
+ * group.h: the ranks of a job, for the layers above. The public part (open, close, agree) is in
+ * rankstore/group.h. Every collective message carries its call's number and phase. So ranks that
+ * are in different calls get an error instead of waiting for each other. */
 #ifndef RKS_GROUP_GROUP_H
 #define RKS_GROUP_GROUP_H
 
@@ -10,42 +10,49 @@
 #include "transport/engine.h"
 
 rks_engine *rks_group_engine(rks_group *group);
-/* Drawn when the group was opened: the same on all ranks, and no other group's. No secret. */
+/* Returns the number drawn when the group opened. It is the same on all ranks and identifies the
+ * group; it is not secret. */
 uint64_t rks_group_id(const rks_group *group);
 const char *rks_group_host(const rks_group *group, uint32_t rank);
-/* nodes.c. A rank's place is its number among the ranks of its node, in order of rank. */
+/* nodes.c. A rank's place is its index among the ranks of its node, in order of rank. */
 uint32_t rks_group_node_of(const rks_group *group, uint32_t rank);
 uint32_t rks_group_node_size(const rks_group *group, uint32_t node);
 uint32_t rks_group_place_of(const rks_group *group, uint32_t rank);
 uint32_t rks_group_at_place(const rks_group *group, uint32_t node, uint32_t place);
-/* The lowest rank of a node: it has place 0. */
+/* Returns the lowest rank of a node; its place is 0. */
 uint32_t rks_group_leader(const rks_group *group, uint32_t node);
 bool rks_group_is_leader(const rks_group *group);
-/* The control tree, whose edges are connections that are kept and watched. The root's parent is -1. */
+/* The control tree. The group keeps and watches the connection of each edge. The root's parent is
+ * -1. */
 int64_t rks_group_parent(const rks_group *group);
 const uint32_t *rks_group_children(const rks_group *group, uint32_t *count);
 uint32_t rks_group_silence_ms(const rks_group *group);
-/* All ranks are threads of this process. */
+/* Returns true if all ranks are threads of this process. */
 bool rks_group_is_threads(const rks_group *group);
-/* This rank encrypts what it sends: RKS_ENCRYPT=1. */
+/* Returns true if this rank encrypts what it sends (RKS_ENCRYPT=1). */
 bool rks_group_encrypts(const rks_group *group);
 const rks_bootstrap *rks_group_bootstrap(const rks_group *group);
 
-/* A rank was lost or left: every collective from now on fails. Any thread. */
+/* Returns true if the group has failed, as when a rank is lost or leaves; every later collective
+ * fails. Any thread. */
 bool rks_group_failed(rks_group *group);
-/* Of a failed group: its error in full words, which names the rank. `phase`: the call that meets it; the
- * first one that does stays named. May wait a moment for the launcher. Any thread. */
+/* Writes the error of a failed group, which names the rank, and returns its status. The error also
+ * names `phase`, the call that met the failure; the first such call stays named. May wait briefly
+ * for the launcher. Any thread. */
 rks_status rks_group_failure(rks_group *group, const char *phase, rks_error *err);
 
-/* Called once by rks_group_close, first; one function a group, the last one counts. */
+/* Sets the function that rks_group_close calls once, before anything else. A group has one; a later
+ * call replaces it. */
 void rks_group_on_close(rks_group *group, void (*closing)(rks_group *group));
 
-/* COLLECTIVE. The same `size` bytes from `root` on all ranks, in place. RKS_ERR_ARGUMENT: no such rank. */
+/* COLLECTIVE. Copies the `size` bytes of rank `root` over `bytes` on all ranks. Fails with
+ * RKS_ERR_ARGUMENT if there is no rank `root`. */
 rks_status rks_group_broadcast(rks_group *group, const char *phase, uint32_t root, void *bytes,
                                size_t size, rks_error *err);
 
 /* COLLECTIVE. Each node's leader brings a descriptor (others -1); every rank gets its own duplicate
- * of its node's, to be closed by the caller. Two agreements of its own: agreement.h has the parts. */
+ * of its node's, to be closed by the caller. Two agreements of its own: agreement.h has the parts.
+ * */
 rks_status rks_group_share_fd(rks_group *group, int fd, int *shared, rks_error *err);
 
 /* How far this rank is with its work, and in words, for the waiters' message ("unit 3 of 17").
@@ -55,8 +62,8 @@ typedef struct rks_work {
 } rks_work;
 void rks_group_tell_progress(rks_group *group, const rks_work *work, const char *text);
 
-/* `waiting` is called about each 100 ms while this rank waits in a collective call, and once when
- * all that it waited for have come, by its thread; NULL: no more. */
+/* Sets a function that the waiting thread calls about every 100 ms while this rank waits in a
+ * collective call, and once when all ranks that it waited for have come. NULL ends the calls. */
 void rks_group_on_wait(rks_group *group, void (*waiting)(void *user), void *user);
 
 /* The MPI module (librankstore_mpi.so), loaded at run time: a bootstrap, and the exchange's
@@ -79,23 +86,26 @@ enum { RKS_MPI_OPS_VERSION = 2 };
 /* The module's one symbol, "rks_mpi_module". `interrupted` is the host's rks_check_interrupt: the
  * module's own copy of base knows nothing of the caller's callback. */
 typedef const rks_mpi_ops *(*rks_mpi_module_fn)(rks_status (*interrupted)(rks_error *err));
-/* NULL with *err filled where the module or MPI is missing. The same for all calls. */
+/* Loads the module once. Returns NULL and fills *err if the module or MPI is missing or the module
+ * has another version; later calls return the same. Any thread. */
 const rks_mpi_ops *rks_mpi_load(rks_error *err);
-/* A launcher of Open MPI has started this process. */
+/* Returns true if a launcher of Open MPI started this process. */
 bool rks_mpi_detected(void);
 
-/* Of a failed fetch: a rank that ends of an error tells the group so before it closes its connections,
- * and another way may be longer. Waits a moment for its word, which takes the error's place. Only of
- * RKS_ERR_PEER; returns the error's status. */
+/* Of a failed fetch: a rank that ends of an error tells the group so before it closes its
+ * connections, and another way may be longer. Waits a moment for its word, which takes the error's
+ * place. Only of RKS_ERR_PEER; returns the error's status. */
 rks_status rks_group_explain(rks_group *group, rks_status status, rks_error *err);
 
-/* link.c: the way to a group for what may outlive it. Any thread. `user` is a link. */
+/* link.c: a counted reference to a group, for objects that may outlive it. Any thread. `user` is a
+ * link. */
 typedef struct rks_group_link rks_group_link;
-rks_group_link *rks_group_link_of(const rks_group *group); /* the group's; hold it to keep it */
+rks_group_link *rks_group_link_of(const rks_group *group); /* borrowed; hold it to keep it */
 void rks_group_link_hold(void *user);
 void rks_group_link_release(void *user);
-/* The group's error if it has failed, which names the rank; RKS_OK also where it is closed. `phase`: what
- * the caller is in, as in a collective call. May wait a moment for the launcher. */
+/* Fails with the group's error, which names the rank, if the group is open and has failed. Returns
+ * RKS_OK if it has not failed or is closed. `phase` names the caller's work, as in
+ * rks_group_failure(). May wait briefly for the launcher. */
 rks_status rks_group_link_ask(rks_group_link *link, const char *phase, rks_error *err);
 
 #endif

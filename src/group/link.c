@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * link.c: the way to a group for what may outlive it, as a plan does. */
+ * link.c: a counted reference to a group, for objects that may outlive it, such as a plan. */
 #include <stdatomic.h>
 
 #include "base/error.h"
@@ -8,9 +8,9 @@
 #include "group/internal.h"
 
 struct rks_group_link {
-    atomic_uint references; /* the group's is one */
+    atomic_uint references; /* the group holds one */
     pthread_mutex_t mutex;
-    rks_group *group; /* NULL: closed; guarded by mutex */
+    rks_group *group; /* NULL once the group is closed; guarded by mutex */
 };
 
 rks_status rks_group_link_open(rks_group *group, rks_error *err)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mpi_load.c: the MPI module, found and loaded when it is wanted. Nothing else knows of MPI. */
+ * mpi_load.c: finds and loads the MPI module on first use. */
 #include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>
@@ -31,9 +31,10 @@ static void *try_path(const char *path)
     return dlopen(path, RTLD_NOW | RTLD_GLOBAL);
 }
 
-/* Where the user says, else beside this library: there, as it is installed beside a program, or as
- * it is built, if folder and file belong to root, to this user or to the library's owner. Never in
- * the working directory or along a search path. */
+/* Loads the file that RKS_MPI_MODULE names. If it is not set, tries the places relative to this
+ * library: beside it, then where an installation and a build put the module. Folder and file must
+ * belong to root, to this user or to the library's owner. Never uses the working directory or a
+ * search path. */
 static void *find_module(void)
 {
     static const char *const places[] = {"/", "/../lib/", "/../share/rankstore/",
@@ -59,14 +60,14 @@ static void *find_module(void)
 
 static void load(void)
 {
-    (void)dlerror(); /* what this thread failed to load before is no reason */
+    (void)dlerror(); /* clear the error of an earlier load by this thread */
     void *module = find_module();
     char first[sizeof(load_error.text)];
     const char *why = module == NULL ? dlerror() : NULL; /* none: there is no such file */
     snprintf(first, sizeof(first), "%s",
              why == NULL ? "there is no librankstore_mpi.so beside the library" : why);
     bool said = why == NULL || getenv("RKS_MPI_MODULE") != NULL; /* else it lacks the library below */
-    /* A wheel's module names no MPI: it takes the one that the launcher's environment leads to. */
+    /* A wheel's module links to no MPI library. Load the one that the launcher's environment finds. */
     if (module == NULL && dlopen(LIBRARY, RTLD_NOW | RTLD_GLOBAL) != NULL)
         module = find_module();
     if (module == NULL) {
