@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a loader yields."""
+"""Batch: what a loader yields."""
 from __future__ import annotations
 
 import itertools
@@ -23,7 +23,7 @@ def _is_parts(value: Any) -> bool:
 
 
 class _Parts:
-    """A list of memoryviews, which pickle does not take, on its way between processes."""
+    """A list of memoryviews on its way between processes; pickle cannot take memoryviews."""
 
     def __init__(self, parts: list[memoryview]) -> None:
         self._parts = parts
@@ -41,11 +41,12 @@ def _split(whole: Any, sizes: list[int]) -> list[memoryview]:
 
 
 class Batch(dict[str, Any]):
-    """Columns by name: tensors (or arrays, or lists), each backed by memory of its own that lives as long as anyone
-    holds it.
+    """Columns by name: tensors, arrays or lists. Each owns its memory, which lives as long as anyone holds it.
 
-    Attributes: indices (sample ids, int64[n]), lengths (uint32[n]; of pieces their own), step and epoch (-1 where it came from no plan),
-    missing (by column, bool[n]: which values are, with missing="mask"), and, of the plan's step, global_tokens. `model(**batch)` works: nothing but columns are items.
+    Only columns are items, so `model(**batch)` works.
+
+    Attributes: indices (sample ids, int64[n]), lengths (uint32[n]; of pieces, the piece's length), step and epoch (-1 if no plan made the
+        batch), missing (with missing="mask": for each column a bool[n] that marks missing values).
     """
 
     indices: Any
@@ -66,7 +67,7 @@ class Batch(dict[str, Any]):
         self.missing = {}
 
     def __missing__(self, name: Any) -> Any:
-        """torch's default collate asks a batch for its item 0."""
+        """Explain the missing item: torch's default collate asks a batch for its item 0."""
         if isinstance(name, int):
             raise ArgumentError("a batch's columns have names, and this asks for item "
                                 f"{name}; a DataLoader over a plan's sampler needs collate_fn=ds.collate, and a function of "
@@ -74,35 +75,39 @@ class Batch(dict[str, Any]):
         raise KeyError(f"{name!r}: the batch has {', '.join(map(str, self))}")
 
     def planned(self, dataset: Samples, plan: Planned | None, token: int, epoch: int, step: int) -> None:
-        """Where it is in which plan (None, with its token, in a worker process)."""
+        """Record the batch's place in a plan. In a worker process the plan is None, and its token stands for it."""
         self._dataset, self._plan, self._token, self.epoch, self.step = dataset, plan, token, epoch, step
 
     @property
     def sample_keys(self) -> list[bytes]:
-        """The keys of the samples, read where they are asked for (from their owners, where they lie elsewhere)."""
+        """Return the keys of the samples (list of bytes). They are read now, from their owners if another rank has them."""
         if self._dataset is None:
             return []
         return [self._dataset.store.key(int(index)) for index in self.indices]
 
     @property
     def source(self) -> Any:
-        """uint16[n]: for each sample the number of its source in `Dataset.sources`."""
+        """Return each sample's source as its number in `Dataset.sources` (uint16[n])."""
         if self._dataset is None:
             raise StateError("source: this batch does not know its dataset; ds.source_of(batch.indices) tells it")
         return self._dataset.source_of(self.indices)
 
     @property
     def global_tokens(self) -> int:
-        """The sum of lengths of this step's batches on all ranks, of all micro_batches of the plan: what a loss over all
-        tokens is divided by. A loss over some of them, as with labels of -100, is divided by `global_sum`."""
+        """Return the sum of lengths of this step's batches on all ranks, over all micro_batches of the plan.
+
+        Divide a loss over all tokens by it. For a loss over some of them, as with labels of -100, use `global_sum`. Without a plan it is
+        the sum of this batch alone."""
         if self._plan is None:
             return int(self.lengths.sum())
         return self._plan.step_tokens(self.epoch, self.step, cut=self._cut if self._cuts_lengths else 0)
 
     @property
     def pieces(self) -> Any:
-        """uint32[n, 2]: (start, count) of each sample, the items of it that are here: all of them, from 0, unless the plan's
-        too_long="split" has cut it. A sample that is cut may be in a batch several times."""
+        """Return which items of each sample the batch has: (start, count), uint32[n, 2].
+
+        These are all items, from 0, unless the plan has too_long="split" and cut the sample. A sample that is cut may be in a batch several
+        times."""
         import numpy
         found = numpy.stack([numpy.zeros_like(self.lengths), self.lengths], axis=1)
         if self._pieces is not None:
@@ -111,29 +116,33 @@ class Batch(dict[str, Any]):
 
     @property
     def micro(self) -> int:
-        """Which of its optimizer step's batches on this rank it is, from 0; 0 unless the plan has micro_batches."""
+        """Return the number of this batch, from 0, among this rank's batches of its optimizer step; 0 unless the plan has micro_batches."""
         return 0 if self._plan is None else self.step % self._plan.micro_batches
 
     def global_sum(self, column: str, *, accumulate: int | None = None) -> int | float:
-        """The sum of an index column over this step's batches on all ranks, from the index, without communication: what a
-        loss over the learned labels is divided by, with `build(count={"learned": ("labels", "!=", -100)})`.
+        """Return the sum of an index column over this step's batches on all ranks, from the index, without communication.
 
-        accumulate: int, from 1. Sums over so many steps, those of one optimizer step. Default: the plan's micro_batches.
+        Divide a loss over learned labels by it, with `build(count={"learned": ("labels", "!=", -100)})`.
 
-        Raises ArgumentError for a column that is not in the index, DataError for a sample that is cut, StateError for a
-        batch that came from no plan."""
+        column: str. The index column.
+        accumulate: int, at least 1. Sum over this many steps, those of one optimizer step. Default: the plan's micro_batches.
+
+        Raises ArgumentError if the column is not in the index, DataError if a sample is cut, StateError if no plan made the batch.
+        """
         if self._plan is None:
             raise StateError("global_sum: this batch came from no plan, so its step is not known")
         return self._plan.step_sum(column, self.epoch, self.step, accumulate=accumulate, cut=self._cut, dataset=self._dataset)
 
     @property
     def padding_ratio(self) -> float:
-        """The part of the widest padded column that is padding: 0 for none."""
+        """Return the share of padding in the widest padded column, from 0 (none) to 1."""
         return 1 - float(self.lengths.sum()) / self._padded if self._padded else 0.0
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """How a worker process hands it over: of plan and dataset only a token travels, since those of the process that
-        gets the batch are meant; bytes travel in a tensor, which torch puts into shared memory."""
+        """Pickle for transport from a worker process.
+
+        Plan and dataset travel as a token only, since the receiving process uses its own. Bytes travel in a tensor, which torch puts into
+        shared memory."""
         state = {name: value for name, value in self.__dict__.items() if name not in ("_dataset", "_plan")}
         return Batch, (), state, None, ((name, _Parts(value) if _is_parts(value) else value)
                                         for name, value in self.items())
@@ -148,22 +157,22 @@ class Batch(dict[str, Any]):
             self._plan, self._dataset = plan, plan.dataset if plan.dataset.id else None
 
     def map_tensors(self, change: Callable[[Any], Any], *, whole: bool = False) -> Batch:
-        """The same with other tensors: see each_tensor."""
+        """Return the batch with every tensor replaced by change(tensor); see each_tensor."""
         made = Batch({name: each_tensor(value, change, whole=whole) for name, value in self.items()})
         made.__dict__.update(self.__dict__)
         made.missing = {name: each_tensor(value, change, whole=whole) for name, value in self.missing.items()}
         return made
 
     def keep_small(self) -> None:
-        """Indices, lengths and pieces in memory of their own: who keeps them does not keep all of the batch."""
+        """Copy indices, lengths and pieces, so that whoever keeps them does not keep the whole batch alive."""
         self.indices, self.lengths = self.indices.copy(), self.lengths.copy()
         self._pieces = None if self._pieces is None else self._pieces.copy()
 
     def to(self, *args: Any, **kwargs: Any) -> Batch:
-        """A batch whose tensors are `tensor.to(...)`; the rest is the same."""
+        """Return a batch whose tensors are `tensor.to(...)`, with everything else the same."""
         return self.map_tensors(lambda value: value.to(*args, **kwargs), whole=True)
 
     def pin_memory(self) -> Batch:
-        """A batch whose tensors lie in pinned memory; those that do already are the same."""
+        """Return a batch whose tensors are in pinned memory. Tensors that are already there are not copied."""
         made: Batch = pinned(self)
         return made

@@ -13,14 +13,17 @@ from .errors import ArgumentError
 
 @dataclass(frozen=True)
 class BuildReport:
-    """What a build did, all ranks together: samples kept; filtered (by where, filter, or a map that gave None) and bad
-    ones (skip_bad), also those of units that an interrupted build had finished; bytes of columns and keys, and of the
-    files that the core read (input_bytes); units, and how many of them were there already; seconds of this rank; the dataset's id; the first bad ones that this call came
-    upon, a line each; duplicates that dedup left out; what a sample left out; how many names of folders were not read
-    (hidden, linked_folders, special_files); collectives, the core's collective calls of the ranks; of JSON files whose
-    schema was inferred, the columns that hold objects or lists as JSON (json_columns, "a, b"), and those that flatten
-    made of objects (object_columns); unit_size, bytes of files in a unit (0: the core read none); kept: a finished dataset was
-    there, and nothing was built; length, what lengths count, in words ("items of tokens", "bytes of text", "1 each")."""
+    """What a build did, summed over all ranks.
+
+    Attributes: samples (kept), filtered (dropped by where, filter, or a map that returned None) and bad (skip_bad), both including units
+        that an interrupted build had finished; bytes (of columns and keys), input_bytes (of files that the core read), units, units_resumed
+        (those that were already there), seconds (of this rank), dataset (its id), bad_first (the first bad samples that this call met, a
+        line each), duplicates (that dedup dropped), sampled_out (that `sample` dropped), not_read (how many names of folders were not read:
+        hidden, linked_folders, special_files), collectives (the core's collective calls), json_columns (for JSON files with an inferred
+        schema, the columns that hold objects or lists as JSON, "a, b"), object_columns (those that flatten made of objects), unit_size
+        (bytes of files in a unit; 0 if the core read none), kept (True if a finished dataset was there and nothing was built), length (what
+        lengths count, in words: "items of tokens", "bytes of text", "1 each").
+    """
 
     samples: int
     filtered: int
@@ -45,7 +48,7 @@ class BuildReport:
 
 @dataclass(frozen=True)
 class Options:
-    """The arguments of `build`, but for the source."""
+    """The arguments of `build`, except the source."""
 
     map: Callable[[Any], Any] | None = None
     filter: Callable[[Any], Any] | None = None
@@ -115,11 +118,11 @@ class Options:
 
     @property
     def needs_python(self) -> bool:
-        """Files too give their samples to Python, which adds what it makes of them."""
+        """Return True if samples of files also go to Python, which adds what it makes of them."""
         return self.map is not None or callable(self.key)
 
     def shown(self) -> dict[str, Any]:
-        """What decides the result, as JSON values."""
+        """Return what decides the result, as JSON values."""
         named = {name: value if isinstance(value := getattr(self, name), str) else None for name in ("length", "key")}
         return {**named, **self.selection(), "index": list(self.index), "schema": self.schema, "format": self.format,
                 "where": self.where, "length_unit": self.length_unit, "max_sample": self.max_sample,
@@ -129,17 +132,17 @@ class Options:
                 "code": {name: fingerprint.code(function) for name, function in self.functions().items()}}
 
     def functions(self) -> dict[str, Any]:
-        """The user's own, by the option that gives them; None for none."""
+        """Return the user's functions by the option that gives them; None for an option without one."""
         named = {name: getattr(self, name) for name in ("map", "filter", "length", "key")}
         return {name: value if callable(value) else None for name, value in named.items()}
 
     def uses(self) -> dict[str, Any]:
-        """What they use, as JSON values: {"map": [found, unfollowed], ...}."""
+        """Return what these functions use, as JSON values: {"map": [found, unfollowed], ...}."""
         looked = {name: uses.of(function) for name, function in self.functions().items() if function is not None}
         return {name: [one.found, one.unfollowed] for name, one in looked.items()}
 
     def selection(self) -> dict[str, Any]:
-        """What is asked for of lengths, samples and duplicates, as _core names it."""
+        """Return the options for lengths, samples and duplicates, by the names of _core."""
         share = isinstance(self.sample, float)
         every = {"min_length": self.min_length, "max_length": self.max_length,
                  "sample": None if share else self.sample, "sample_rate": self.sample if share else None,

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build`: from any source to a dataset on disk.
+"""Build datasets: `build` turns any source into a dataset on disk.
 
-    files that the core reads ─────► _core.build, which asks filter and length
+    files that the core reads ─────► _core.build, which calls filter and length
     the same, with map or key() ─► _core.Reader ┐
     pieces (Parquet, lists, ...) ───────────────┴► units, dealt to ranks ─► map, filter ─► _core.Builder
-    an iterable on each rank ────────────────────► units of its own      ─► map, filter ─► _core.Builder
-"""
+    an iterable on each rank ────────────────────► units of its own      ─► map, filter ─► _core.Builder"""
 from __future__ import annotations
 
 import os
@@ -42,98 +41,98 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
           count: Mapping[str, counting.Rule] | None = None, each_rank: bool = False,
           same_on_all: bool = False, no_lock: bool = False, json_path: str | None = None, flatten: bool = False,
           extra: str | None = None, dtype: Any = None, wait: bool = False, threads: int | None = None) -> Dataset:
-    """COLLECTIVE. Builds a dataset and opens it. The same call resumes an interrupted build.
+    """Build a dataset on disk and open it (collective: call it on every rank).
+
+    Repeat the same call to resume an interrupted build.
 
     source: what to read, one of
-        paths (str, Path, a list; globs) of .jsonl, .json (an array of objects, or an object a line), .txt (lines), .csv, .tsv, .npy, .npz, folders (a file a sample),
-            .tar (WebDataset), .zip, Megatron's .bin with .idx, MDS folders, .parquet, .arrow, .feather; lines and tar
-            also compressed (.gz, .zst, .xz, .bz2);
-        a pyarrow Table; a Hugging Face dataset;
-        an array or tensor (its rows are the column "data"); a dict of arrays of one length;
-        any dataset with __len__ and __getitem__, the same on all ranks (a list of dicts is one; ranks compare 16 samples
-            of lists and tables, to find different ones);
-        an iterable or generator of samples; a list of Columns.
-    Equal sources are split between ranks, different ones are added. Paths, lists and datasets with __len__ and
-    __getitem__ are the same on all ranks. Iterables are each rank's own part; if two ranks' turn out to be equal
-    (by count, first and last samples), the build fails and asks for each_rank or same_on_all.
-        A sample is a dict of columns; an item Columns(...) is many of them.
-    out: path. The dataset's directory; "{rank}" and "{node}" in it become numbers.
-    map: callable. map(sample) gives a dict, None (dropped) or a list of dicts. It may see a sample twice: the first ones
-        decide the schema. Default: none.
-    filter: callable. filter(sample), after map; drops the sample if the result is false. Default: none.
-    length: str or callable. A column (items of an array, bytes of a str, an integer as it is), "chars:COLUMN", or
-        length(sample) -> int. Default: the first column of variable size that is neither the key nor "__key__"; else the first
-        array of fixed size ("uint16[257]" has length 257), but 1 in a dataset that an earlier version built; else 1.
-    key: str or callable. A column or key(sample) -> str or bytes, unique (DataError). "": derived from unit and row. Default:
-        "__key__" of a tar or zip, else derived.
-    index: list of str. Columns of single numbers that every rank holds in memory. Default: none.
-    schema: dict or str. {"tokens": "int32[*]"} or "tokens:int32[*],..."; drops columns that it lacks. "auto:all": inferred
+        - paths (str, Path, a list; globs) of .jsonl, .json (an array of objects, or one object a line), .txt (lines), .csv, .tsv, .npy,
+          .npz, folders (one sample a file), .tar (WebDataset), .zip, Megatron's .bin with .idx, MDS folders, .parquet, .arrow, .feather;
+          lines and tar also compressed (.gz, .zst, .xz, .bz2);
+        - a pyarrow Table; a Hugging Face dataset;
+        - an array or tensor (its rows become the column "data"); a dict of arrays of one length;
+        - any dataset with __len__ and __getitem__, the same on all ranks (such as a list of dicts; ranks compare 16 samples of lists and
+          tables to find differences);
+        - an iterable or generator of samples; a list of Columns.
+        A sample is a dict of columns. An item Columns(...) holds many samples.
+        Ranks share the work of paths, lists and datasets with __len__ and __getitem__, which must be the same on all ranks. An iterable is
+        each rank's own part. If the parts of two ranks look equal (same count, first and last samples), the build fails and asks for
+        each_rank or same_on_all.
+    out: path. The dataset's directory. "{rank}" and "{node}" in it become numbers.
+    map: callable. map(sample) returns a dict, None (drop the sample) or a list of dicts. It may be called twice for a sample, because the
+        first samples decide the schema. Default: none.
+    filter: callable. filter(sample) runs after map and drops the sample if it returns false. Default: none.
+    length: str or callable. What lengths count: a column (items of an array, bytes of a str, the value of an integer), "chars:COLUMN", or
+        length(sample) -> int. Default: the first column of variable size that is neither the key nor "__key__"; else the first array of
+        fixed size ("uint16[257]" has length 257), but 1 in a dataset that an earlier version built; else 1.
+    key: str or callable. A column, or key(sample) -> str or bytes. Keys must be unique (DataError). "" derives keys from unit and row.
+        Default: "__key__" of a tar or zip, else derived.
+    index: list of str. Columns of single numbers that every rank keeps in memory. Default: none.
+    schema: dict or str. {"tokens": "int32[*]"} or "tokens:int32[*],...". Columns that it does not name are dropped. "auto:all" infers it
         from all samples, which are read twice (not with append). Default: "auto", inferred from the first samples.
-    format: str. The format of paths whose names do not tell it. Default: by their endings.
-    where: str. "COLUMN OP VALUE [and ...]". Texts in quotes compare as text. A missing value is == null and != all else,
-        never < or >. Default: none.
-    workers: int, processes of this machine to build with, if the group is one rank. Default: 0, this process.
-    length_unit: int, from 1. Lengths are divided by it, rounded up. Default: 1.
-    max_sample: int or str, in bytes. The largest sample that is accepted; DataError above. Default: 1 GiB.
-    skip_bad: bool. Count and list bad samples (BuildReport) instead of failing. First rows that disagree about a type
-        stay an error, unless schema says the type. Default: False.
-    replace: bool or "if_changed". Replace a finished dataset in `out`; with "if_changed" only if source, options or
-        code differ. Default: False.
-    reuse: bool. True opens a finished dataset in `out`, whatever it was built from. Default: None, which opens it if it
-        was built from the same source with the same options and code, else ArgumentError. The same source means: files of
-        the same names and sizes (use replace=True after you rewrote one at its size); lists, tuples and tables with equal
-        contents (objects other than Python's and numpy's data and dataclasses compare by type); Hugging Face datasets of
-        one fingerprint; other objects with __getitem__ of one type and length.
-    unit_samples: int, from 1. Samples in a unit, by which an interrupted build resumes. Default: 8,192 for iterables,
-        counted before map; by the number of samples otherwise.
+    format: str. The format of paths whose names do not show it. Default: by their endings.
+    where: str. "COLUMN OP VALUE [and ...]". Quoted values compare as text. A missing value is == null and != everything else, never < or >.
+        Default: none.
+    workers: int. Processes of this machine to build with, if the group is one rank. Default: 0, build in this process.
+    length_unit: int, at least 1. Lengths are divided by it and rounded up. Default: 1.
+    max_sample: int or str, in bytes. The largest sample to accept; a larger one is a DataError. Default: 1 GiB.
+    skip_bad: bool. Count and list bad samples in the BuildReport instead of failing. If the first rows disagree about a type, that is still
+        an error unless schema gives the type. Default: False.
+    replace: bool or "if_changed". Replace a finished dataset in `out`; with "if_changed" only if source, options or code differ. Default:
+        False.
+    reuse: bool. True opens a finished dataset in `out`, whatever it was built from. Default: None, which opens it if it was built from the
+        same source with the same options and code, else ArgumentError. The same source means: files with the same names and sizes (use
+        replace=True if you rewrote one without changing its size); lists, tuples and tables with equal contents (objects compare by type,
+        except Python's and numpy's data and dataclasses); Hugging Face datasets with one fingerprint; other objects with __getitem__ of one
+        type and length.
+    unit_samples: int, at least 1. Samples in a unit, the step in which an interrupted build resumes. Default: 8,192 for iterables, counted
+        before map; else by the number of samples.
     exchange: str. As for `open`. Default: "auto".
     no_share: bool. As for `open`. Default: False.
-    progress: bool or callable. None: a bar on rank 0's terminal, if tqdm is installed; False: none; or a callable (phase,
-        done, total, samples) on each rank. Default: None.
+    progress: bool or callable. None shows a bar on rank 0's terminal if tqdm is installed; False shows none; a callable (phase, done,
+        total, samples) is called on each rank. Default: None.
     group: Group. The ranks that build. Default: `current()`.
-    min_length: int. Drops shorter samples. Default: 0.
-    max_length: int. Drops longer samples. Default: none.
-    sample: int or float. An int: so many of the samples that are left, by chance; a float: this share of the source's
-        rows, by chance, before filter and where see them (after map and filter, if Python adds the samples). Default: all.
-    seed: int. Decides `sample`: the same choice for any number of ranks, except for iterables. Another unit_size or
-        unit_samples, or the same rows in other files, gives another choice. Default: 0.
-    dedup: bool. Of samples with equal contents (all columns except the key's) keep only the first. The "__key__" of a
-        tar or zip keeps equal members apart where another column is the key. Default: False.
+    min_length: int. Drop shorter samples. Default: 0.
+    max_length: int. Drop longer samples. Default: none.
+    sample: int or float. An int keeps that many random samples of those that the filters left. A float keeps that share of the source's
+        rows, drawn before filter and where see them (after map and filter if Python adds the samples). Default: all.
+    seed: int. Decides `sample`: the same choice on any number of ranks, except for iterables. Another unit_size or unit_samples, or the
+        same rows in other files, changes the choice. Default: 0.
+    dedup: bool. Keep only the first of samples with equal contents (all columns except the key's). If another column is the key, the
+        "__key__" of a tar or zip counts as content and keeps equal members apart. Default: False.
     max_total: int or str, in bytes. What one compressed file may unpack to, if the C core reads it. Default: 1 TiB.
-    append: bool. Adds the samples behind those of the dataset in `out`, as its next generation
-        (`Dataset.generations`); schema, key, length and index default to the dataset's. Without a dataset there they are
-        generation 1. The call that made the newest generation opens it if you repeat it, except for iterables and for
-        objects with __getitem__ other than lists, which cannot be compared and are appended again. Default: False.
-    unit_size: int or str, in bytes. The size of a unit of files that the C core reads. Default: what the dataset or the
-        unfinished parts in `out` were built with (64 MiB if an earlier version made them), else about 1/64 of the files, 1
-        to 64 MiB.
-    columns: str. Names of the columns of CSV or TSV files without a header, "a,b,c". Default: the header's.
-    count: dict. Adds integer columns, which are index columns too: {"learned": ("labels", "!=", -100)} counts the items of
-        labels that are not -100, {"learned": function} takes function(sample) -> int. They are made behind map, so
-        filter sees them. `batch.global_sum("learned")` is their sum over a step. Default: none.
-    each_rank: bool. The source is this rank's own part, also if it is a list or equals another rank's: all are added.
-        Default: False.
-    same_on_all: bool. The source is an iterable that gives the same on all ranks: it is split between them, and each
-        rank passes over what others take. Default: False.
-    no_lock: bool. Several ranks build also where the file system has no locks (Lustre without -o flock). Make sure that
-        nothing else writes in `out`: without locks nothing stops it. Default: False; one rank alone needs no locks.
-    json_path: str. The member of a JSON object that is the array of samples: "data", or "outer.data". Default: the array is
-        the file.
-    flatten: bool. Turns members of objects into columns "outer.inner"; JSON files only. Not with map, count or a function
-        for key. Default: False.
-    extra: "error", "drop" or "json". What becomes of a column that the schema lacks; "json": all such values of a sample go
-        to its column "extra", as an object. Default: "drop" if you give schema, else "error".
-    dtype: str, torch or numpy type. Item type of a raw file. Required with format="raw". Samples are runs of 1,024 items, the
-        column "tokens"; `Dataset.windows` reads across them. Default: none.
-    wait: bool. If another build runs in `out`, wait for its end (a line names its host and process), and then open what it
-        made, as without the wait: if source, options and code are the same, or with reuse=True. A build that was killed is
-        gone on with; one that gives no sign of life within the silence limit is a PeerError. Default: False, a StateError.
-    threads: int. Threads that read files on this rank; the dataset is the same. Each beyond the first may hold 64 MiB, or
-        two samples if they are larger. Default: the cores that this process may use, divided by the node's ranks, at most
-        4. With filter, map or a function for length or key, one thread reads.
+    append: bool. Add the samples after those of the dataset in `out`, as its next generation (`Dataset.generations`). Schema, key, length
+        and index default to the dataset's. If `out` has no dataset, the samples become generation 1. Repeating the call that made the
+        newest generation opens it, except for iterables and for objects with __getitem__ other than lists: these cannot be compared and are
+        appended again. Default: False.
+    unit_size: int or str, in bytes. The size of a unit of files that the C core reads. Default: the size that the dataset or the unfinished
+        parts in `out` were built with (64 MiB if an earlier version made them), else about 1/64 of the files, between 1 and 64 MiB.
+    columns: str. Column names of CSV or TSV files without a header, "a,b,c". Default: the header's.
+    count: dict. Adds integer columns that are also index columns: {"learned": ("labels", "!=", -100)} counts the items of labels that are
+        not -100, and {"learned": function} calls function(sample) -> int. They are added after map, so filter sees them.
+        `batch.global_sum("learned")` sums one over a step. Default: none.
+    each_rank: bool. The source is this rank's own part, even if it is a list or equals another rank's: all parts are added. Default: False.
+    same_on_all: bool. The source is an iterable that yields the same samples on all ranks: ranks split it, and each skips the samples of
+        the others. Default: False.
+    no_lock: bool. Let several ranks build on a file system without locks (Lustre without -o flock). Make sure that nothing else writes in
+        `out`, because no lock prevents it. Default: False; a single rank needs no locks.
+    json_path: str. The member of a JSON object that holds the array of samples: "data" or "outer.data". Default: the file is the array.
+    flatten: bool. Turn members of objects into columns "outer.inner" (JSON files only; not with map, count or a function for key). Default:
+        False.
+    extra: "error", "drop" or "json". What to do with a column that the schema lacks. "json" puts all such values of a sample into the
+        column "extra", as an object. Default: "drop" if you give schema, else "error".
+    dtype: str, torch or numpy type. Item type of a raw file, required with format="raw". Samples are runs of 1,024 items in the column
+        "tokens"; `Dataset.windows` reads across them. Default: none.
+    wait: bool. If another build runs in `out`, wait until it ends (a line names its host and process). Then open its dataset under the
+        usual rules: if source, options and code are the same, or with reuse=True. If that build was killed, this call resumes it. If it
+        shows no sign of life within the silence limit, that is a PeerError. Default: False, which raises StateError.
+    threads: int. Threads that read files on this rank; they do not change the dataset. Each one beyond the first may hold 64 MiB, or two
+        samples if these are larger. Default: the cores that this process may use divided by the node's ranks, at most 4. With filter, map,
+        or a function for length or key, one thread reads.
 
-    Returns the open Dataset; its `report` is a BuildReport. Raises on all ranks: CallbackError (your function or the source
-    raised), DataError, ArgumentError, NotFoundError, StateError, CancelledError, IOFailedError.
+    Returns the open Dataset; its `report` is a BuildReport.
+    Raises on all ranks: CallbackError (your function or the source raised), DataError, ArgumentError, NotFoundError, StateError,
+    CancelledError, IOFailedError.
     """
     names, text = schemas.names_of("index", index), schemas.text_of(schema)
     if count is not None:

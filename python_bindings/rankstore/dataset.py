@@ -32,13 +32,15 @@ if TYPE_CHECKING:
 
 
 class Dataset(OpenSamples):
-    """Samples 0..len-1, the same on every rank, each read where it is asked for.
+    """The samples 0 to len - 1 of an open dataset, the same on every rank, each read when you ask for it.
 
-    ds[i] a dict of columns: numpy arrays of their own, numbers, str, bytes; ds[[...]] a list of them, also by a mask of
-    bools, one a sample (IndexError where there are fewer or more); ds.get(key); ds.view(i) without a copy, read-only.
-    lengths: uint32[len], shared by the node. keys, index["duration"], schema, owner(i), select(mask or places),
-    stats(). plan(...) and loader(...) make batches. Close it on all ranks, or use it as a context manager.
-    """
+    - ds[i] is a dict of columns: numpy arrays that own their memory, numbers, str, bytes. ds[[...]] is a list of such dicts, chosen by
+      places or by a mask of one bool a sample (IndexError if it has another size).
+    - ds.get(key) finds a sample by key, ds.view(i) reads one without a copy, ds.select(mask or places) chooses some.
+    - ds.lengths (uint32[len], shared by the node), ds.keys, ds.index["duration"], ds.schema, ds.owner(i) and ds.stats() describe them.
+    - ds.plan(...) and ds.loader(...) make batches.
+
+    Close it on all ranks, or use it as a context manager."""
 
     def __init__(self, handle: Handle, directory: str, group: Group | WorkerGroup) -> None:
         super().__init__(handle, directory, group)
@@ -50,7 +52,7 @@ class Dataset(OpenSamples):
         self._followers: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def _like(self) -> Dataset:
-        """Another dataset over the same open store."""
+        """Return another dataset over the same open store."""
         made = Dataset(self._handle, self.directory, self.group)
         made.report, made._chosen, made.torch_memory = self.report, self._chosen, self.torch_memory
         made.given = self.given
@@ -62,52 +64,59 @@ class Dataset(OpenSamples):
 
     @property
     def keys(self) -> Keys:
+        """Return the keys, a sequence of bytes; each is read when you ask for it."""
         return Keys(self)
 
     @property
     def index(self) -> Index:
+        """Return the index columns, a mapping of names to numpy arrays [len]."""
         return Index(self)
 
     # ---- selections
 
     def select(self, which: Any) -> Dataset:
-        """A dataset of some samples, in the order given, each as often as it is given. Nothing is copied.
+        """Return a dataset of some samples, in the given order, each as often as it is given. Nothing is copied.
 
-        which: list or array of places, or a boolean mask [len]. `ds.select([5, 2, 2])` has 3 samples; the first is `ds[5]`,
-            and `ds[2]` follows twice. A mask keeps the order of the dataset. The selection takes 4 bytes a sample.
+        which: list or array of places, or a boolean mask [len]. `ds.select([5, 2, 2])` has 3 samples: `ds[5]`, then `ds[2]` twice. A mask
+            keeps the order of the dataset. The selection takes 4 bytes a sample.
 
-        Order counts for `sel[i]`, iteration, `keys`, `lengths` and `windows`. Plans take the samples as a set with repeats, so
-        equal samples in another order make the same plan, and "sequential" goes by sample id. Sample ids (`ids`,
-        `batch.indices`) stay those of the whole dataset. Raises IndexError for a place that is not there, ArgumentError for
-        what is neither."""
+        The order matters for `sel[i]`, iteration, `keys`, `lengths` and `windows`. Plans treat the samples as a set with repeats, so equal
+        samples in another order make the same plan, and "sequential" goes by sample id. Sample ids (`ids`, `batch.indices`) stay those of
+        the whole dataset.
+
+        Raises IndexError for a place out of range, ArgumentError for anything that is neither places nor a mask.
+        """
         made = self._like()
         places = places_of(which, len(self))
         made._chosen = places if self._chosen is None else self._chosen[places]
         return made
 
     def windows(self, length: int, stride: int | None = None, *, random: int | None = None) -> Windows:
-        """Windows of `length` items over all samples, laid one behind the other, as models of tokens take them.
+        """Return windows of `length` items over all samples laid end to end, as language models read tokens.
 
-        length: int, from 1. Items of a window.
-        stride: int, from 1. From one window's first item to the next one's. Default: length.
-        random: int, a seed. As many windows, each from an item by chance: the same on any number of ranks, others in each
-            epoch. Default: none, windows stand in order.
+        length: int, at least 1. Items of a window.
+        stride: int, at least 1. From one window's first item to the next one's. Default: length.
+        random: int, a seed. Draw as many windows, each from a random item: the same on any number of ranks, others in each epoch. Default:
+            none, windows stand in order.
 
-        Returns Windows, a map-style dataset of arrays [length] with `batches(batch_size)`. Raises ArgumentError if lengths
-        do not count the items of a column of numbers, or are fewer together than `length`."""
+        Returns Windows, a map-style dataset of arrays [length] with `batches(batch_size)`.
+        Raises ArgumentError if lengths do not count the items of a column of numbers, or if the items are fewer than `length`.
+        """
         return Windows(self, length, stride, random)
 
     def split(self, parts: Mapping[str, float], *, seed: int = 0, by: str | None = None) -> tuple[Dataset, ...]:
-        """Datasets of parts of the samples, one a part, in the order of `parts`: `train, val = ds.split({"train": 0.98,
-        "val": 0.02})`. The hash of a sample's key decides, with names, weights and seed, and nothing else: a sample keeps
-        its part when the dataset grows, and the same key is in the same part in every dataset. Nothing is copied.
+        """Split the samples into parts by the hash of their keys, one dataset a part, in the order of `parts`.
 
-        parts: dict of str to float, from 0. Names and their shares, relative to each other; 0: an empty part.
-        seed: int, from 0. Another seed is another split. Default: 0.
-        by: str. A column whose equal values stay together, such as a speaker or a document; a missing value counts as a
-            value. One that is not in the index is read from every sample. Default: the key.
+        `train, val = ds.split({"train": 0.98, "val": 0.02})`. Only the key, names, weights and seed decide: a sample keeps its part when
+        the dataset grows, and the same key is in the same part in every dataset. Nothing is copied. Not collective.
 
-        Raises ArgumentError that names the part or the column. Not collective.
+        parts: dict of str to float, at least 0. Names and their relative shares; 0 makes an empty part.
+        seed: int, at least 0. Another seed makes another split. Default: 0.
+        by: str. A column whose equal values stay together, such as a speaker or a document; a missing value counts as a value. A column
+            that is not in the index is read from every sample. Default: the key.
+
+        Returns a tuple of Datasets.
+        Raises ArgumentError naming the part or the column.
         """
         import numpy
         if isinstance(self.group, WorkerGroup):
@@ -130,67 +139,65 @@ class Dataset(OpenSamples):
              mix_unit: str = "samples", weights: Any = None,
              curriculum: Sequence[tuple[Any, Any, Any]] | None = None,
              skip: Sequence[tuple[int, int, int]] | None = None) -> Plan:
-        """COLLECTIVE. Decides which samples form which batch, at which step, on which rank: the same on every rank.
+        """Plan batches: which samples form which batch, at which step, on which rank (collective: call it on every rank).
 
-        strategy: str. "bucket" (like lengths together, shuffled), "sorted" (longest first), "random", "sequential", or "pack"
-            (bins of samples that together have at most `capacity` tokens). Default: "bucket".
-        batch_size: int, from 1. Samples in a batch at most; of "pack", bins. Default: 64 if max_tokens is not given, else
-            unlimited; of "pack", 1.
-        max_tokens: int, from 1, in units of `length`. Longest length x samples of a batch at most, padding included; with
-            cost "tokens" the sum of lengths. Default: unlimited.
-        cost: str or tuple. What the budget and the balance over ranks count: "padded", "tokens", "quadratic" (padded for the
-            budget, longest squared x samples for the balance, as attention costs), or (a, b) (padded for the budget,
-            a L + b L^2 for the balance; transformer_cost derives it). "pack" sums it over the samples of a bin, and counts
-            "padded" as "tokens". Default: "padded".
-        max_length: int, from 1. The longest sample that is planned as it is. Default: max_tokens, or unlimited.
-        too_long: str. What happens to longer samples: "error", "drop", "alone" (in a batch), "truncate" (cut to that length,
-            by every layout) or "split" (into pieces of that length and one with the rest, each in a batch of its own choice:
-            `batch.pieces`). Only values with as many items as the sample is long are cut. Default: "error", a DataError that
-            names one.
-        shuffle: bool. Epochs differ. Default: True.
-        seed: int, from 0. Decides everything that is drawn. Default: 0.
-        tail: str. The last step's batches "split" what is left, "repeat" samples of theirs, or "drop" it. Default: "split".
-        batch_multiple: int, from 1. Batches hold a multiple of it where they can. Default: 1.
-        steps: str. "constant" over all epochs, or "per_epoch" ("random" with max_tokens only: batches are filled, and their
-            number varies). Default: "constant".
-        num_replicas: int, from 1. How many ranks to plan for (data-parallel ranks). Default: the group's.
-        rank: int, from 0 to num_replicas - 1. The rank whose batches loaders and samplers give. Default: the group's.
-        capacity: int, from 1 to 2^24, in units of `length`. Room of a bin of "pack", which needs it. Default: none.
-        length_multiple: int, from 1 to 65536. Lengths count as rounded up to it, in budgets, bins and reports; Pad rounds its
-            widths up to it. Default: 1 with "pack" or cost "tokens", else 8, or what divides 8 and max_tokens.
-        micro_batches: int, from 1 to 65536. "pack": this many batches of each rank make one optimizer step, over which cost
-            is even; steps count batches, and states fall between optimizer steps. Default: 1.
-        mixed: bool. "pack": an optimizer step takes any bins together, not bins of like cost. Default: False.
-        pack_window: int, from 0, in bins. "pack": each epoch draws another order and packs each stretch that fills so many bins
-            on its own, so samples meet others also if no sample is as long; it takes a few more bins, and up to 40 bytes a
-            sample. 128 fills bins to 99.7 % on chat lengths. Default: 0, all at once.
-        order: str. Samples of a batch, of "pack" of a bin: "plan" (as the plan draws them) or "longest_first".
-            Default: "plan".
-        balance: dict, tuple or list of numbers. What ranks are balanced by, if it is not `cost`: a dict of index columns and
-            weights, (a, b) for a L + b L^2, or a number for each sample. A piece (too_long="split") costs its share of its
-            sample's, by items. Default: as `cost` says.
-        mix: dict of name and weight. How many of an epoch's draws each source has: of N draws, a source with weight w has
-            N w / (sum of weights), exact to one. Each of its samples occurs equally often; a random part of them, another in
-            each epoch, once more. Names are those of `sources` (rankstore.concat), or with mix_by the values of a
-            column. A source that it does not name is not drawn. Default: each sample once.
-        samples: int, from 1. N, the draws of an epoch. Default: the fewest with which every sample of a source with a weight
-            occurs; without a mix, all samples.
-        mix_by: str. An index column of few values, which are the sources then. Default: the datasets of a concat.
-        mix_unit: str. Weights count "samples", or "tokens" (the sum of lengths). Default: "samples".
-        weights: array, a number for each sample, not with mix. Integers: how often it occurs. Floats, which need samples=:
-            probabilities, of any sum; each sample occurs its share of N times, rounded down or up at random. With a mix too, a
-            draw of a sample that is split is a draw of each of its pieces. Default: none.
-        curriculum: list of (from_step, mix, max_length). What is drawn from a step on, as by Plan.remix: mix as above, or None
-            for the weights before; max_length, or None: longer samples wait for a later stage. from_step: (epoch, step), or an
-            int, the steps since epoch 0 began, as the ranks that began have them: a job that goes on on another number of ranks
-            keeps the place that its state has. Where epochs differ in steps (max_tokens, pack), those before it are planned:
-            ArgumentError if they have about 2^30 draws. A stage is drawn from what the epoch has left. Default: none.
-        skip: list of (epoch, first, last). Steps that are left out, both ends too, as by Plan.skip: after a run whose loss
-            jumped, say. Other steps keep their numbers and samples, and states hold the list. Default: none.
+        strategy: str. "bucket" (similar lengths together, shuffled), "sorted" (longest first), "random", "sequential", or "pack" (bins of
+            samples that together have at most `capacity` tokens). Default: "bucket".
+        batch_size: int, at least 1. Most samples in a batch, or most bins with "pack". Default: 64 if max_tokens is not given, else
+            unlimited; 1 for "pack".
+        max_tokens: int, at least 1, in units of `length`. Limit for longest length x samples of a batch, padding included; with cost
+            "tokens", for the sum of lengths. Default: unlimited.
+        cost: str or tuple. What the budget and the balance over ranks count: "padded", "tokens", "quadratic" (padded for the budget,
+            longest squared x samples for the balance, as attention costs), or (a, b) (padded for the budget, a L + b L^2 for the balance;
+            transformer_cost derives it). "pack" sums it over the samples of a bin, and treats "padded" as "tokens". Default: "padded".
+        max_length: int, at least 1. The longest sample that is planned unchanged. Default: max_tokens, or unlimited.
+        too_long: str. What to do with longer samples: "error" (a DataError that names one), "drop", "alone" (in a batch of its own),
+            "truncate" (to that length, by every layout) or "split" (into pieces of that length and one with the rest, which may be in
+            different batches: `batch.pieces`). Only values with as many items as the sample is long are cut. Default: "error".
+        shuffle: bool. Draw another order in each epoch. Default: True.
+        seed: int, at least 0. Seed of everything random. Default: 0.
+        tail: str. The last step's batches "split" what is left, "repeat" samples, or "drop" what is left. Default: "split".
+        batch_multiple: int, at least 1. Batches hold a multiple of it if possible. Default: 1.
+        steps: str. "constant" over all epochs, or "per_epoch" (only "random" with max_tokens: batches are filled, and their number varies).
+            Default: "constant".
+        num_replicas: int, at least 1. How many (data-parallel) ranks to plan for. Default: the group's.
+        rank: int, from 0 to num_replicas - 1. The rank whose batches loaders and samplers yield. Default: the group's.
+        capacity: int, from 1 to 2^24, in units of `length`. Size of a bin of "pack", which requires it. Default: none.
+        length_multiple: int, from 1 to 65536. Round lengths up to it in budgets, bins and reports; Pad rounds its widths up to it. Default:
+            1 with "pack" or cost "tokens", else 8, or what divides 8 and max_tokens.
+        micro_batches: int, from 1 to 65536. "pack": this many batches of each rank make one optimizer step, over which cost is even. Steps
+            count batches, and states fall between optimizer steps. Default: 1.
+        mixed: bool. "pack": an optimizer step combines any bins, not bins of similar cost. Default: False.
+        pack_window: int, at least 0, in bins. "pack": each epoch draws another order and packs each stretch that fills this many bins on
+            its own, so samples meet others even if no other sample is as long. It takes a few more bins, and up to 40 bytes a sample; 128
+            fills bins to 99.7 % on chat lengths. Default: 0, all at once.
+        order: str. Order of samples in a batch, or in a bin of "pack": "plan" (as the plan draws them) or "longest_first". Default: "plan".
+        balance: dict, tuple or list of numbers. What to balance over ranks instead of `cost`: a dict of index columns and weights, (a, b)
+            for a L + b L^2, or a number for each sample. A piece (too_long="split") costs its share of its sample's, by items. Default: by
+            `cost`.
+        mix: dict of name and weight. How many of an epoch's draws each source has: of N draws, a source with weight w has N w / (sum of
+            weights), exact to one. Each of its samples occurs equally often, and a random part of them, another in each epoch, once more.
+            Names are those of `sources` (rankstore.concat), or with mix_by the values of a column. A source that it does not name is not
+            drawn. Default: each sample once.
+        samples: int, at least 1. N, the draws of an epoch. Default: the fewest in which every sample of a source with a weight occurs;
+            without a mix, all samples.
+        mix_by: str. An index column with few distinct values, which become the sources. Default: the datasets of a concat.
+        mix_unit: str. Weights count "samples" or "tokens" (the sum of lengths). Default: "samples".
+        weights: array. One number a sample, not with mix. Integers say how often a sample occurs. Floats, which need samples=, are
+            probabilities of any sum; each sample occurs its share of N times, rounded down or up at random. With a mix too, a draw of a
+            sample that is split is a draw of each of its pieces. Default: none.
+        curriculum: list of (from_step, mix, max_length). What to draw from a step on, as by Plan.remix. mix: as above, or None for the
+            weights before. max_length: longer samples wait for a later stage; or None. from_step: (epoch, step), or an int, the steps since
+            epoch 0 began, as counted by the ranks that began; a job that resumes on another number of ranks keeps the place in its state.
+            If epochs differ in steps (max_tokens, pack), those before it are planned: ArgumentError if they have about 2^30 draws. A stage
+            draws from what the epoch has left. Default: none.
+        skip: list of (epoch, first, last). Steps to leave out, both ends included, as by Plan.skip; for example after a run whose loss
+            jumped. Other steps keep their numbers and samples, and states hold the list. Default: none.
 
-        With a mix or weights the number of steps may differ between epochs, never between ranks: ask `plan.steps_of(epoch)`.
+        With a mix or weights the number of steps may differ between epochs, never between ranks: call `plan.steps_of(epoch)`.
 
-        Returns a Plan. Raises ArgumentError that names the option, DataError if no plan exists; the same on all ranks.
+        Returns a Plan.
+        Raises ArgumentError naming the option, or DataError if no plan exists, the same on all ranks.
         """
         if isinstance(self.group, WorkerGroup):
             raise StateError("plan: is made in the process that opened the dataset; a worker process reads samples")
@@ -222,7 +229,7 @@ class Dataset(OpenSamples):
 
     def _mix_option(self, mix: Mapping[Any, float] | None, samples: int | None, mix_by: str | None, mix_unit: str,
                     weights: Any, changes: bool) -> tuple[Any, ...] | None:
-        """What _core.Plan takes. A selection that has samples several times is one with counts."""
+        """Return the mix for _core.Plan. A selection with repeated samples becomes one with counts."""
         if self.has_repeats:
             if mix is not None or samples is not None:
                 raise ArgumentError("plan: the selection has samples more than once, so they have counts already; mix= and samples= "
@@ -241,11 +248,11 @@ class Dataset(OpenSamples):
                         whole=self.store.count, chosen=self._chosen, changes=changes)
 
     def planned_lengths(self) -> tuple[Any, str]:
-        """(uint32 by sample id, 0xFFFFFFFF for what is not chosen; the id): what a plan of this dataset is over."""
+        """Return what a plan of this dataset is over: (uint32 by sample id, 0xFFFFFFFF for samples that are not chosen; the id)."""
         return (self.all_lengths, self.id) if self._chosen is None else (self._masked_lengths(), self._selection_id())
 
     def _masked_lengths(self) -> Any:
-        """Samples that are not chosen have the length of an absent one, which no plan takes up."""
+        """Return lengths by sample id. Samples that are not chosen have the length of an absent one, which no plan uses."""
         import numpy
         lengths = numpy.full(self.store.count, 0xFFFFFFFF, numpy.uint32)
         lengths[self._chosen] = self.lengths
@@ -260,35 +267,35 @@ class Dataset(OpenSamples):
         return digest.hexdigest()[:32]
 
     def loader(self, plan: Plan, **options: Any) -> Loader:
-        """Batches of a plan, fetched and collated ahead by threads of the library, without worker processes.
+        """Return a loader of a plan's batches. Threads of the library fetch and collate them ahead, without worker processes.
 
-        plan: Plan. Of this dataset (ArgumentError).
-        collate: Layout or callable. Pad(), Pack(), Nested(), Lists(), or collate(samples), a function of a list of dicts as `ds[i]`
-            gives them (arrays may be written), cut as the plan says, called ahead in threads. A dict that it returns becomes
-            a Batch, anything else is yielded as it is. What it raises is a CallbackError with step and keys. A layout that
-            contradicts the plan is an ArgumentError that says what to change. Default: Lists().
-        map: callable. map(sample) or map(sample, rng) -> sample, before collate(samples); layouts do not take it (ArgumentError).
-            rng: numpy.random.Generator, valid in the call, whose numbers depend on (the plan's seed, epoch, sample id)
-            alone, so they repeat on any number of ranks and after a resume. Default: none.
-        columns: list of str. The columns of a batch (ArgumentError for one that is not there). Default: all.
-        rename: dict of str. What columns are called in a batch. Default: their names.
+        plan: Plan. It must be of this dataset (ArgumentError).
+        collate: Layout or callable. Pad(), Pack(), Nested(), Lists(), or collate(samples): a function of a list of dicts as `ds[i]` returns
+            them (arrays are writable), cut as the plan says, called ahead in threads. A dict that it returns becomes a Batch, anything else
+            is yielded unchanged. If it raises, that is a CallbackError with step and keys. A layout that contradicts the plan is an
+            ArgumentError that says what to change. Default: Lists().
+        map: callable. map(sample) or map(sample, rng) -> sample, before collate(samples); not with a layout (ArgumentError). rng is a
+            numpy.random.Generator, valid during the call. Its numbers depend only on the plan's seed, epoch and sample id, so they repeat
+            on any number of ranks and after a resume. Default: none.
+        columns: list of str. The columns of a batch (ArgumentError for an unknown one). Default: all.
+        rename: dict of str. New names of columns in a batch. Default: their own names.
         transform: callable. transform(batch), called ahead in threads of its own. Default: none.
-        device: str or torch.device. Where tensors go, "cuda"; ArgumentError if it is not there. They are copied on a stream of
-            their own, beside the consumer's work; its stream waits for a copy that has not ended. Default: main memory.
-        prefetch_device: int, from 1. Batches that are copied to the device before they are asked for: so many, and the one that
-            is yielded, take its memory. Default: 2.
-        pin_memory: bool or "auto". Pin the host memory of batches, and of what transform returns, in threads of its own.
-            Default: "auto", if there is a GPU.
+        device: str or torch.device. Where to put tensors, such as "cuda"; ArgumentError if this process has no such device. They are copied
+            on a stream of their own, beside the consumer's work; the consumer's stream waits for a copy that has not ended. Default: main
+            memory.
+        prefetch_device: int, at least 1. Batches to copy to the device ahead. They and the yielded one use its memory. Default: 2.
+        pin_memory: bool or "auto". Pin the host memory of batches, and of what transform returns, in threads of its own. Default: "auto",
+            if there is a GPU.
         out: str. "torch" or "numpy". Default: "torch".
-        prefetch_batches: int, from 1. Most batches to fetch ahead. Default: "auto", as many as prefetch_bytes hold.
-        prefetch_bytes: int or str, in bytes. Memory of the batches fetched ahead; one batch is always allowed. The disk is
-            read further ahead, up to 1,024 batches. Default: "auto", four batches within 1 GiB, or up to 64 within 2 MiB;
-            of more than 64 ranks, as many batches as ranks, up to 512, with 32 KiB for each.
-        threads: int, from 1. Threads that call collate(samples), map and transform; up to threads + 1 batches are with them,
-            within the bounds of prefetch. Default: 1.
-        start: dict. A state (`Loader.state_dict`) to go on from; StateError if it is another plan's. Default: none.
-        progress: bool. Rank 0 draws a bar on stderr: steps, samples/s, tokens/s, and the share of the time that the loop waited
-            for batches. None is drawn without tqdm, or if stderr is no terminal. Default: False.
+        prefetch_batches: int, at least 1. Most batches to fetch ahead. Default: "auto", as many as prefetch_bytes hold.
+        prefetch_bytes: int or str, in bytes. Memory of the batches fetched ahead; one batch is always allowed. The disk is read further
+            ahead, up to 1,024 batches. Default: "auto", four batches within 1 GiB, or up to 64 within 2 MiB; with more than 64 ranks, as
+            many batches as ranks, up to 512, with 32 KiB for each.
+        threads: int, at least 1. Threads that call collate(samples), map and transform. They hold up to threads + 1 batches, within the
+            bounds of prefetch. Default: 1.
+        start: dict. A state (`Loader.state_dict`) to resume from; StateError if it is another plan's. Default: none.
+        progress: bool. Rank 0 draws a bar on stderr: steps, samples/s, tokens/s, and the share of time that the loop waited for batches.
+            There is none without tqdm, or if stderr is not a terminal. Default: False.
 
         Returns a Loader: iterable, with a length. Not collective.
         """
@@ -301,8 +308,13 @@ class Dataset(OpenSamples):
 
     def collating(self, layout: Layout | None = None, *, columns: Sequence[str] | None = None,
                   rename: Mapping[str, str] | None = None, out: str = "torch") -> Dataset:
-        """The same dataset, whose `__getitems__` makes batches of this layout (Pad()): for torch's DataLoader, with a
-        plan's sampler or its own."""
+        """Return this dataset with a `__getitems__` that makes batches of a layout, for torch's DataLoader with any sampler.
+
+        layout: Layout. Pad(), Pack(), Nested() or Lists(). Default: Pad().
+        columns: list of str. The columns of a batch. Default: all.
+        rename: dict of str. New names of columns in a batch. Default: their own names.
+        out: str. "torch" or "numpy". Default: "torch".
+        """
         if layout is not None and not isinstance(layout, Layout):
             raise ArgumentError(f"collating: Pad(), Pack(), Nested() or Lists(), not {layout!r}; a function of a list of samples goes "
                                 "into ds.loader(plan, collate=function)")
@@ -314,21 +326,24 @@ class Dataset(OpenSamples):
 
     @property
     def collator(self) -> Collator:
+        """Return the collator of the batches that `__getitems__` makes; Pad() unless `collating` chose another layout."""
         if self._collator is None:
             self._collator = Collator(Pad(), self.schema, length=self.length_column)
         return self._collator
 
     @property
     def collate(self) -> Callable[[Any], Any]:
-        """A collate_fn for DataLoader: passes a ready Batch on; samples of a sampler of torch's own become one by
-        Pad(to_multiple=1), unless they can be stacked."""
+        """Return a collate_fn for DataLoader.
+
+        It passes a finished Batch on. Samples of torch's own samplers become one by Pad(to_multiple=1), unless they can be stacked."""
         return _pass_batch
 
     def __getitems__(self, places: Sequence[int]) -> Any:
-        """What DataLoader asks for: a ready Batch for a plan's batch, and for any list where the dataset is
-        `collating`; otherwise a list of samples. Those that torch's default collate would ask for and cannot stack (values
-        of different sizes, json, values that may be missing) are a list of one Batch, made by
-        Pad(to_multiple=1)."""
+        """Return what DataLoader asks for.
+
+        A plan's batch gives a finished Batch, as does any list if the dataset is `collating`; otherwise the result is a list of samples. If
+        torch's default collate is going to be called and cannot stack them (values of different sizes, json, values that may be missing),
+        it is a list of one Batch, made by Pad(to_multiple=1)."""
         if isinstance(places, PlanBatch):
             return self._planned(places)
         if len(places) > 0 and isinstance(places[0], PlanBatch):
@@ -348,7 +363,7 @@ class Dataset(OpenSamples):
 
     @functools.cached_property
     def _stacks(self) -> bool:
-        """torch's default collate can make a batch of any samples: all values of a column have one size."""
+        """Return True if torch's default collate can make a batch of any samples: all values of a column have one size."""
         if any(column.item == "json" or column.nullable for column in self._columns):
             return False
         varying = [column.name for column in self._columns if column.varies and not column.is_text]
@@ -359,7 +374,7 @@ class Dataset(OpenSamples):
 
     @functools.cached_property
     def _narrow(self) -> Collator:
-        """What stands for torch's default collate: widths are those of the longest samples."""
+        """Return the collator that replaces torch's default collate: as wide as the longest sample."""
         return Collator(Pad(to_multiple=1), self.schema, length=self.length_column)
 
     def _planned(self, places: PlanBatch) -> Batch:
@@ -375,26 +390,30 @@ class Dataset(OpenSamples):
         return made
 
     def collate_ids(self, ids: Sequence[int], collator: Collator, pieces: bytes = b"", bins: bytes = b"") -> Any:
-        """Arrays of samples by id; of which some are pieces (uint32[n, 3]), in bins (uint32[n + 1])."""
+        """Return the collated arrays of samples by id. pieces: uint32[n, 3], those that are pieces; bins: uint32[n + 1], edges of bins."""
         if self._handle.is_worker:
             return self.store.collate(ids, collator.core, collator.options, pieces, bins)
         return self.store.collate(ids, collator.core, pieces, bins)
 
     def follow_epoch(self, sampler: Any) -> None:
-        """Passes set_epoch on to this sampler, as long as it lives."""
+        """Pass `set_epoch` on to this sampler or loader as long as it lives."""
         self._followers.add(sampler)
 
     def set_epoch(self, epoch: int) -> None:
-        """For trainers that know only the dataset: hands the epoch to its samplers and loaders."""
+        """Set the epoch of all samplers and loaders of this dataset; for trainers that know only the dataset."""
         for follower in self._followers:
             follower.set_epoch(epoch)
 
     # ---- its end
 
     def close(self, timeout: float | None = None) -> None:
-        """COLLECTIVE. Waits until all ranks have closed the dataset, at most `timeout` seconds (default: the group's
-        silence limit). Ranks that need longer are served until the group is closed. Twice is fine. Batches, views and
-        arrays that are held stay valid."""
+        """Close the dataset (collective): wait until all ranks have closed it.
+
+        timeout: float, in seconds. Longest wait. Ranks that need longer are served until the group is closed. Default: the group's silence
+            limit.
+
+        May be called twice. Batches, views and arrays that you hold stay valid.
+        """
         if self._ahead is not None:
             self._ahead.close()
             self._ahead = None
@@ -402,6 +421,7 @@ class Dataset(OpenSamples):
 
     @property
     def closed(self) -> bool:
+        """Return True once the dataset is closed."""
         return bool(self.store.closed)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -416,8 +436,7 @@ class Dataset(OpenSamples):
         self._chosen, self._collator, self._is_collating = state["chosen"], state["collator"], state["is_collating"]
 
     def __copy__(self) -> Dataset:
-        """The same open dataset, in this process: closing one closes both. (Pickled, it is opened again, as in a
-        worker process.)"""
+        """Return the same open dataset in this process: closing one closes both. (Unpickling opens it again, as a worker process does.)"""
         made = type(self).__new__(type(self))
         made.__dict__.update(self.__dict__)
         made._ahead = None
@@ -435,11 +454,11 @@ class Dataset(OpenSamples):
 
     @property
     def is_worker(self) -> bool:
-        """This process reads for the one that opened the dataset, and knows samples, not lengths."""
+        """Return True in a worker process, which reads samples for the process that opened the dataset and knows no lengths."""
         return self._handle.is_worker
 
     def _repr_html_(self) -> str:
-        """For notebooks: columns, sizes, and a histogram of lengths."""
+        """Return columns, sizes and a histogram of lengths for notebooks."""
         from . import shown
         return shown.of_dataset(self)
 
@@ -465,7 +484,7 @@ def _pass_batch(batch: Any) -> Any:
 
 
 def _agreed_stages(group: Group, curriculum: Sequence[tuple[Any, Any, Any]], names: list[str]) -> list[list[Any]]:
-    """The stages of a curriculum, which all ranks have alike: ArgumentError on all of them if not."""
+    """Return the stages of a curriculum. ArgumentError on all ranks if they differ."""
     if group.world == 1:
         return stages_of(curriculum, names)
     told: list[list[list[Any]]] = together(group, "plan", lambda: stages_of(curriculum, names))

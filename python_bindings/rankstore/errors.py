@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one tree of exceptions. `RankStoreError` is caught for all; each kind also is what Python users expect
-(ValueError, TimeoutError, ...). All carry `status` ("peer failed"), `code` (its number in rankstore.h), `rank` (where
-it happened, -1 if not known), `host`, `cause` (errno, LMDB or MPI code; 0 if there is none) and `text` (the line as the
-failing rank wrote it)."""
+"""One tree of exceptions. Catch `RankStoreError` for all of them.
+
+Each kind is also the exception that Python users expect (ValueError, TimeoutError, ...). All have these attributes: `status` ("peer
+failed"), `code` (its number in rankstore.h), `rank` (where it happened, -1 if unknown), `host`, `cause` (errno, LMDB or MPI code; 0 if
+there is none) and `text` (the line as the failing rank wrote it)."""
 from __future__ import annotations
 
 import builtins
 
 
 class RankStoreError(Exception):
-    """A call of Rankstore failed. On collective calls the same error is raised on every rank."""
+    """A call of Rankstore failed. A collective call raises the same error on every rank."""
 
     status: str = "error"
     code: int = -7
@@ -37,7 +38,7 @@ class RankStoreError(Exception):
 
 
 class ArgumentError(RankStoreError, ValueError):
-    """An option or argument breaks a rule; the text names it."""
+    """An option or argument breaks a rule. The text names it."""
 
 
 class OutOfMemoryError(RankStoreError, MemoryError):
@@ -45,11 +46,11 @@ class OutOfMemoryError(RankStoreError, MemoryError):
 
 
 class IOFailedError(RankStoreError, OSError):
-    """Disk, file system, network or another system resource; `cause` is the errno."""
+    """The disk, file system, network or another system resource failed. `cause` is the errno."""
 
 
 class CorruptError(RankStoreError):
-    """Bytes that do not match their checksum or format; the text names the file or sample."""
+    """Bytes do not match their checksum or format. The text names the file or sample."""
 
 
 class PeerError(RankStoreError):
@@ -57,23 +58,23 @@ class PeerError(RankStoreError):
 
 
 class TimeoutError(PeerError, builtins.TimeoutError):  # noqa: A001
-    """A rank was silent for too long, or a limit that the user set is over."""
+    """A rank was silent for too long, or a time limit that the user set has passed."""
 
 
 class StateError(RankStoreError):
-    """The call does not fit what was called before: a closed object, another plan, a build that runs already."""
+    """The call does not fit the current state: a closed object, another plan, a build that already runs."""
 
 
 class NotFoundError(RankStoreError, LookupError):
-    """No such file or dataset. (A missing key is KeyError.)"""
+    """A file or dataset does not exist. (A missing key is a KeyError.)"""
 
 
 class DataError(RankStoreError, ValueError):
-    """Input that cannot be taken: malformed, duplicate, too large."""
+    """The input cannot be stored: malformed, duplicate or too large."""
 
 
 class UnsupportedError(RankStoreError):
-    """A feature that this build, machine or format version lacks."""
+    """This build, machine or format version lacks a feature."""
 
 
 class CancelledError(RankStoreError):
@@ -81,11 +82,11 @@ class CancelledError(RankStoreError):
 
 
 class CallbackError(RankStoreError):
-    """A function of the user's (map, filter, length, key, a loader's collate) or the source raised. On the rank where it did, __cause__ is
-    its exception.
+    """A user's function (map, filter, length, key, a loader's collate) or the source raised.
 
-    `sample`: which one ("train.jsonl:12", "sample 17"; empty if not known). `traceback`: the text of the traceback
-    there.
+    On the rank where that happened, __cause__ is the exception.
+
+    Attributes: sample (where it happened, "train.jsonl:12" or "sample 17"; empty if unknown), traceback (the text of the traceback there).
     """
 
     status = "callback failed"
@@ -97,6 +98,7 @@ class CallbackError(RankStoreError):
 
     @classmethod
     def of(cls, text: str, rank: int, sample: str, traceback: str) -> CallbackError:
+        """Return the error with these attributes."""
         error = cls(text)
         error.text, error.rank, error.sample, error.traceback = text, rank, sample, traceback
         return error
@@ -132,7 +134,7 @@ def _remake(kind: type[RankStoreError], code: int, status: str, rank: int, cause
 
 
 def make(status: int, rank: int, cause: int, host: str, text: str) -> RankStoreError:
-    """The exception for a status of librankstore."""
+    """Return the exception for a status of librankstore."""
     name, kind = _KINDS.get(status, ("unknown", RankStoreError))
     error = _remake(kind, status, name, rank, cause, host, text)
     if kind is CorruptError:
@@ -141,10 +143,10 @@ def make(status: int, rank: int, cause: int, host: str, text: str) -> RankStoreE
 
 
 def code_of(error: RankStoreError) -> int:
-    """The status of librankstore that an exception stands for."""
+    """Return the status of librankstore that an exception stands for."""
     return next((code for code, (_, kind) in _KINDS.items() if type(error) is kind), -9)
 
 
 def name_of(error: RankStoreError) -> str:
-    """The name of that status ("bad data")."""
+    """Return the name of that status ("bad data")."""
     return next((name for name, kind in _KINDS.values() if type(error) is kind), error.status)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gather`: uneven results of all ranks to one, in memory or into a file. Nothing is pickled, nothing goes through
-a GPU.
+"""Gather results: `gather` brings uneven results of all ranks to one, in memory or into a file.
+
+Nothing is pickled, and nothing goes through a GPU.
 
     pass 1 (files, stack)  name, index, dtype, shape ─► dst: what the file's header needs
-    pass 2                 the data, ordered, one result at a time ─► dst
-"""
+    pass 2                 the data, ordered, one result at a time ─► dst"""
 from __future__ import annotations
 
 import json
@@ -30,8 +30,11 @@ _DTYPES = frozenset(("bool", "int8", "int16", "int32", "int64", "uint8", "uint16
 
 @dataclass(frozen=True)
 class GatherReport:
-    """What `gather` wrote: results, names, bytes of data; `gaps`: indices missing between a name's lowest and highest,
-    the first of them in `gap_first` ("loss: 3..5"); seconds of this rank; the path."""
+    """What `gather` wrote.
+
+    Attributes: items (results), names, bytes (of data), gaps (indices missing between a name's lowest and highest), gap_first (the first
+        gap, "loss: 3..5"), seconds (of this rank), path.
+    """
 
     items: int
     names: int
@@ -45,27 +48,27 @@ class GatherReport:
 def gather(results: Mapping[Any, Any], dst: int = 0, out: str | os.PathLike[str] | None = None, *, stack: bool = False,
            group: Group | None = None,
            directory: str | os.PathLike[str] | None = None) -> dict[Any, Any] | GatherReport | None:
-    """COLLECTIVE. Brings the results of all ranks to rank `dst`, ordered by name and index.
+    """Bring the results of all ranks to rank `dst`, ordered by name and index (collective: call it on every rank).
 
-    results: dict. {name: (index, array)} or {name: [(index, array), ...]}; each rank gives what it has, also nothing. name:
-        str or bytes, 1 to 511 bytes of any value, such as a sample's key; "a" and b"a" are one name. index: an int from 0,
-        unique for a name over all ranks (a sample's id). array: numpy array, torch tensor (one on a GPU is copied to the
-        host, here) or number, at most 3 GiB; dtypes and shapes may differ from result to result.
-    dst: int. The rank that gets them. Default: 0.
-    out: path. `dst` writes it and returns a GatherReport; its memory is bounded by the largest result. Default: none, and
-        `dst` returns {name: [(index, array), ...]}, tensors and bytes names where they were. The ending decides:
-        .safetensors, .npz: tensors "name" if a name has one result or with stack, else "name/index";
-        else a Rankstore dataset in that (new) directory: columns name, index, dtype, shape, data; keys "name/index", or
-        the name's SHA-256 and "/index" where that is longer than 511 bytes.
-        A name that is not UTF-8, and in an .npz one that would lead out of a folder that it is unpacked into ("../a",
-        "/a") or has a NUL, is written with %XX, as urllib.parse.quote does. The file is complete or not there.
-    stack: bool. One array a name, results along a new first dimension in the order of index; dtypes and shapes of a name
-        must be equal (DataError). Default: False.
-    group: Group. Default: `current()`.
+    results: dict. {name: (index, array)} or {name: [(index, array), ...]}: this rank's results, which may be none. name: str or bytes, any
+        1 to 511 bytes, such as a sample's key; "a" and b"a" are one name. index: an int of at least 0, unique for a name over all ranks,
+        such as a sample id. array: numpy array, torch tensor (copied to the host first if it is on a GPU) or number, at most 3 GiB; dtypes
+        and shapes may differ between results.
+    dst: int. The rank that receives them. Default: 0.
+    out: path. `dst` writes this file and returns a GatherReport; its memory is bounded by the largest result. The ending decides the
+        format. .safetensors and .npz hold tensors called "name" if the name has one result or with stack, else "name/index". Any other path
+        is a new directory for a Rankstore dataset with columns name, index, dtype, shape, data and keys "name/index"; a key longer than 511
+        bytes is the name's SHA-256 and "/index". A name that is not UTF-8 is written with %XX, as urllib.parse.quote does; in an .npz so is
+        one that has a NUL or would lead out of the folder that it is unpacked into ("../a", "/a"). The file is complete or absent. Default:
+        none, and `dst` returns {name: [(index, array), ...]}, with tensors and bytes names as they were given.
+    stack: bool. Return or write one array a name, with results along a new first dimension in the order of index. dtypes and shapes of a
+        name must be equal (DataError). Default: False.
+    group: Group. The ranks that gather. Default: `current()`.
     directory: path. Where ranks keep results meanwhile. Default: TMPDIR, else /tmp.
 
-    Other ranks return None. Gaps between the indices of a name are a warning on `dst`. Raises on all ranks: DataError
-    (a result twice, naming both ranks; strings, objects; unequal shapes), ArgumentError, IOFailedError.
+    Returns None on other ranks. If indices of a name have gaps, `dst` warns.
+    Raises on all ranks: DataError (a result given twice, naming both ranks; strings or objects; unequal shapes), ArgumentError,
+    IOFailedError.
     """
     begun = time.monotonic()
     group = group or current()
@@ -90,7 +93,7 @@ def gather(results: Mapping[Any, Any], dst: int = 0, out: str | os.PathLike[str]
 
 
 def _take(results: Mapping[Any, Any], mine: list[tuple[Result, Any]], dst: Any, out: Any, stack: Any) -> list[Any]:
-    """Fills `mine`; dst, out and stack as JSON values."""
+    """Check the results and append them to `mine`. Return dst, out and stack as JSON values."""
     if not hasattr(dst, "__index__"):
         raise ArgumentError(f"dst: a rank, not {dst!r}")
     if out is not None and not isinstance(out, (str, os.PathLike)):
@@ -115,7 +118,7 @@ def _take(results: Mapping[Any, Any], mine: list[tuple[Result, Any]], dst: Any, 
 
 
 def _host(name: str, index: int, value: Any) -> tuple[Result, Any]:
-    """A result, and its array on the host (bits as integers where numpy lacks the type)."""
+    """Return a result and its array on the host; types that numpy lacks are integers with the same bits."""
     import numpy
     if hasattr(value, "detach") and hasattr(value, "layout"):
         import torch
@@ -139,14 +142,14 @@ def _host(name: str, index: int, value: Any) -> tuple[Result, Any]:
 
 
 class _Move:
-    """The results of all ranks to `dst`, once for their heads and once with data."""
+    """Moves the results of all ranks to `dst`: first their heads if a file or stack needs them, then the data."""
 
     def __init__(self, group: Group, dst: int, directory: str | None, mine: list[tuple[Result, Any]]) -> None:
         self.group, self.dst, self.directory, self.mine = group, dst, directory, mine
         self.report: dict[str, Any] = {}
 
     def run(self, receive: Callable[[Result, bytes], None], heads_only: bool = False) -> None:
-        """COLLECTIVE. `receive(head, data)` on dst, in the order of (name, index); what it raises, all raise."""
+        """Pass each result to `receive(head, data)` on dst, in the order of (name, index). Collective; what it raises, all ranks raise."""
         raised: list[Exception] = []
 
         def take(name: bytes, index: int, rank: int, values: list[Any]) -> None:
@@ -188,7 +191,7 @@ class _Move:
 # ---- in memory ------------------------------------------------------------------------------------------------------
 
 def _array(dtype: str, shape: tuple[int, ...], torch: bool, data: bytes | bytearray) -> Any:
-    """An array or tensor over its own copy of the bytes."""
+    """Return an array or tensor over its own copy of the bytes."""
     import numpy
     array = numpy.frombuffer(bytearray(data), dtype=BITS.get(dtype, dtype)).reshape(shape)
     if not torch:

@@ -38,10 +38,10 @@ _generations = 0
 
 
 class Group:
-    """The ranks of a job. Made by `init`; a context manager.
+    """The ranks of a job. `init` and `launch` make it; it is a context manager.
 
-    Attributes: rank (0..world-1), world (ranks), node, nodes (of this rank; how many), launcher (how the ranks found
-    each other).
+    Attributes: rank (0 to world - 1), world (number of ranks), node (this rank's), nodes (how many), launcher (how the ranks found each
+        other).
     """
 
     def __init__(self, core: _core.Group, launcher: str) -> None:
@@ -52,36 +52,42 @@ class Group:
 
     @property
     def rank(self) -> int:
+        """Return this process's rank, from 0 to world - 1."""
         return self.core.rank
 
     @property
     def world(self) -> int:
+        """Return the number of ranks."""
         return self.core.size
 
     @property
     def node(self) -> int:
+        """Return the number of this rank's node, from 0."""
         return self.core.node
 
     @property
     def nodes(self) -> int:
+        """Return the number of nodes."""
         return self.core.nodes
 
     @property
     def closed(self) -> bool:
+        """Return True once the group is closed."""
         return self.core.closed
 
     def agree(self, phase: str, error: str | None = None) -> None:
-        """COLLECTIVE. Ends a phase. `error`: the text of what failed here; then all ranks raise DataError with it."""
+        """End a phase on all ranks (collective). If a rank gives `error`, the text of its failure, all ranks raise DataError with it."""
         self.core.agree(phase, _DATA if error is not None else 0, error or "")
 
     def allgather(self, phase: str, data: bytes) -> list[bytes]:
-        """COLLECTIVE. The bytes of all ranks, in rank order; sizes may differ."""
+        """Return the bytes of all ranks, in rank order (collective). Sizes may differ."""
         return self.core.allgather(phase, data)
 
     def leave(self, error: BaseException | None = None) -> None:
-        """Says that this rank makes no further collective call. Those of the other ranks fail: with `error` if it is
-        given (PeerError with its text, or an error of Rankstore's as it is). Never waits; close datasets and the group
-        after it. The end of a process does all that by itself, with the exception or the exit code that ended it."""
+        """Announce that this rank makes no further collective call, so that those of the other ranks fail.
+
+        With `error`, theirs raise PeerError with its text, or the error itself if it is one of Rankstore's. Never waits. Close datasets and
+        the group afterwards. A process that ends does all this by itself, with the exception or exit code that ended it."""
         if self.pid != os.getpid() or self.core.closed:
             return
         if error is None:
@@ -95,9 +101,10 @@ class Group:
             self.core.leave(_PEER, f"ended by {type(error).__name__}: {_line(error)}")
 
     def close(self, *, briefly: bool = False) -> None:
-        """Says goodbye to the other ranks. First serves those that still use a dataset which this rank has closed, as
-        long as they live; `briefly`: at most for the silence limit. StateError if a dataset of the group is open. Twice
-        is fine."""
+        """Close the connections to the other ranks.
+
+        First serves ranks that still use a dataset which this rank has closed, as long as they live; with `briefly`, at most for the
+        silence limit. May be called twice. Raises StateError if a dataset of the group is open."""
         global _current
         if self.pid == os.getpid():
             self.core.close(briefly)
@@ -106,9 +113,10 @@ class Group:
         ending.forget_group(self)
 
     def close_at_exit(self) -> None:
-        """In an `atexit` function, as Rankstore's own does at the end of the process: the group ends when the exit code is
-        known. If that is 0, as `close`; else the other ranks' calls fail with it, and nobody is served. StateError if a
-        dataset of the group is open."""
+        """Close the group when the exit code of the process is known; for an `atexit` function, as Rankstore's own does.
+
+        If the code is 0, this is `close`. Otherwise the calls of the other ranks fail with that code, and this rank serves nobody. Raises
+        StateError if a dataset of the group is open."""
         global _current
         try:
             if self.pid == os.getpid():
@@ -125,7 +133,7 @@ class Group:
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
                  trace: TracebackType | None) -> None:
-        """After an exception the other ranks' calls fail with it, and this rank serves nobody any more."""
+        """Close the group. After an exception, calls of the other ranks fail with it, and this rank serves nobody any more."""
         if not _ends_well(value):
             self.leave(value)
         self.close()
@@ -136,7 +144,7 @@ class Group:
 
 
 def _line(value: Any) -> str:
-    """The text of a value as C takes it, without lone surrogates and NULs; an exception's may raise itself."""
+    """Return a value's text as C accepts it, without lone surrogates and NULs. An exception may raise when asked for its text."""
     try:
         text = str(value)
     except Exception as failed:
@@ -145,7 +153,7 @@ def _line(value: Any) -> str:
 
 
 def _ends_well(error: BaseException | None) -> bool:
-    """Nothing was raised, or an exit with code 0."""
+    """Return True if nothing was raised, or an exit with code 0."""
     return error is None or isinstance(error, SystemExit) and error.code in (None, 0)
 
 
@@ -153,23 +161,25 @@ def init(group: Any = None, *, rank: int | None = None, world: int | None = None
          silence: float | None = None, patience: float | None = None, listen: str | None = None,
          secret_file: str | None = None,
          node: str | None = None) -> Group:
-    """COLLECTIVE. Connects the ranks of this job and makes them the default group.
+    """Connect the ranks of this job and make them the default group (collective: call it on every rank).
 
-    group: str, Group, mpi4py communicator or torch.distributed Store. "solo" (this process alone), "mpi" (Open MPI's
-        launcher), "torch" (torch's rendezvous); a Store needs `rank` and `world`. Default: detected, see the module.
-    rank: int, from 0. This process's rank, with a Store. Default: the launcher's.
-    world: int, from 1. The number of ranks, with a Store. Default: the launcher's.
-    arrival: float, in seconds. How long ranks may start one after the other, if they meet at a store. Default: 300.
-    silence: float, in seconds. How long a rank may be silent before the others give it up; a slow rank that is alive is
-        waited for. Default: 15.
-    patience: float, in seconds. After so much waiting a line on stderr names the rank waited for. Default: 60.
+    group: str, Group, mpi4py communicator or torch.distributed Store. "solo" is this process alone, "mpi" uses Open MPI's launcher, "torch"
+        uses torch's rendezvous. A Store needs `rank` and `world`. Default: detected, in the order that `help(rankstore.group)` lists.
+    rank: int, at least 0. This process's rank, with a Store. Default: the launcher's.
+    world: int, at least 1. The number of ranks, with a Store. Default: the launcher's.
+    arrival: float, in seconds. How long to wait for ranks that start later, if ranks meet at a store. Default: 300.
+    silence: float, in seconds. How long a rank may be silent before the others consider it lost. They wait for a rank that is slow but
+        alive. Default: 15.
+    patience: float, in seconds. After waiting this long, print a line on stderr that names the missing rank. Default: 60.
     listen: str. Address or interface to listen on. Default: RKS_LISTEN, else the group's.
-    secret_file: path. A 0600 file of at least 32 bytes. Default: RKS_SECRET_FILE, else a file that rank 0 makes in
-        RKS_JOB_DIR, else none: ranks trust the keys that they find in the store.
-    node: str. What counts as one node. Default: RKS_NODE, else the host. Containers that can share no memory (neither TMPDIR,
-        /tmp nor the network namespace) are nodes of their own, each with its own copy of the index; one line says so.
+    secret_file: path. A file of at least 32 bytes with mode 0600. Default: RKS_SECRET_FILE, else a file that rank 0 makes in RKS_JOB_DIR,
+        else none: ranks then trust the keys that they find in the store.
+    node: str. Name of this rank's node; ranks with equal names share memory. Containers that share no memory (neither TMPDIR, /tmp nor the
+        network namespace) count as nodes of their own, each with its own copy of the index; one line says so. Default: RKS_NODE, else the
+        host.
 
-    Returns the Group. Raises ArgumentError, PeerError, TimeoutError, UnsupportedError.
+    Returns the Group.
+    Raises ArgumentError, PeerError, TimeoutError or UnsupportedError.
     """
     global _current, _generations
     if isinstance(group, Group):
@@ -185,7 +195,9 @@ def init(group: Any = None, *, rank: int | None = None, world: int | None = None
 
 
 def current() -> Group:
-    """The default group: the one of the last `init`, or a new one by detection (COLLECTIVE then)."""
+    """Return the default group: the one of the last `init`, or else a new one, by detection (then collective).
+
+    Raises StateError in a process that was forked from one with a group."""
     if _current is not None and not _current.closed:
         if _current.pid != os.getpid():
             raise StateError("this process was forked from one that has a group; call rankstore.init() of its own here")
@@ -195,8 +207,7 @@ def current() -> Group:
 
 @dataclass(frozen=True)
 class _Setting:
-    """What every way of opening needs: the how manyeth init this is, how long ranks may be late, what _core.Group
-    takes."""
+    """What every way of opening a group needs: the number of this init call, how late ranks may be (seconds), options of _core.Group."""
 
     generation: int
     arrival: float
@@ -253,7 +264,7 @@ def _detect(setting: _Setting) -> Group:
 
 
 def _number(name: str, default: int) -> int:
-    """An integer variable of a launcher."""
+    """Return an integer variable of a launcher."""
     text = os.environ.get(name, "") or str(default)
     if not text.isdecimal():
         raise ArgumentError(f"{name}={text!r} in the environment is no number")
@@ -263,7 +274,7 @@ def _number(name: str, default: int) -> int:
 # ---- torch's stores --------------------------------------------------------------------------------------------------
 
 def _run_name() -> str:
-    """Keys of an earlier attempt of the same job must not be seen."""
+    """Return a prefix of keys that differs between attempts of the same job, so that no rank reads the keys of an earlier one."""
     environ = os.environ
     return f"{environ.get('TORCHELASTIC_RUN_ID', '')}.{environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
 
@@ -291,8 +302,10 @@ def _open_slurm(setting: _Setting) -> Group:
 
 
 def _connect(host: str, port: int, rank: int, world: int, is_master: bool, setting: _Setting) -> Any:
-    """A TCPStore that torch.distributed can share (multi_tenant). Torch's rendezvous would wait for all ranks in one
-    call that no signal ends; here each try is short, and who is missing is found by the first all-gather."""
+    """Return a TCPStore that torch.distributed can share (multi_tenant).
+
+    Torch's rendezvous would wait for all ranks in one call that no signal ends. Here each try is short, and the first all-gather finds out
+    who is missing."""
     try:
         from torch.distributed import TCPStore  # type: ignore[attr-defined,unused-ignore]
     except ImportError as missing:
@@ -314,7 +327,7 @@ def _connect(host: str, port: int, rank: int, world: int, is_master: bool, setti
 
 
 def first_host(nodes: str) -> str:
-    """The first host of a Slurm node list: "n[003-007,9],x" gives "n003"."""
+    """Return the first host of a Slurm node list: "n003" for "n[003-007,9],x"."""
     found = re.match(r"([^,\[]+)(?:\[(\d+))?", nodes)
     return "" if found is None else found.group(1) + (found.group(2) or "")
 
@@ -347,8 +360,9 @@ class _StoreBootstrap:
         return [bytes(record) for record in self._store.multi_get(keys)]
 
     def forget(self) -> None:
-        """Once the group is open every rank has read this one's records. Stores that cannot delete keep them: they help
-        nobody who reads them."""
+        """Delete this rank's records, which every rank has read once the group is open.
+
+        Stores that cannot delete keep them; they are useless to whoever reads them."""
         for number in range(self._round):
             try:
                 self._store.delete_key(f"{self._prefix}/{number}/{self._rank}")
@@ -356,7 +370,7 @@ class _StoreBootstrap:
                 return
 
     def _wait(self, keys: list[str], limit: float) -> None:
-        """Looks again and again: a wait of the store's own sees no signal, and prints a warning when it ends."""
+        """Poll until all keys are there. The store's own wait sees no signal and prints a warning when it ends."""
         begun, nap = time.monotonic(), 0.001
         try:
             while not self._store.check(keys):
@@ -375,7 +389,7 @@ class _StoreBootstrap:
 # ---- mpi4py --------------------------------------------------------------------------------------------------------
 
 class _CommBootstrap:
-    """The same over an mpi4py communicator: bytes, without pickle, and with an end."""
+    """The same all-gather over an mpi4py communicator: bytes without pickle, with a time limit."""
 
     def __init__(self, communicator: Any) -> None:
         self._comm = communicator.Dup()
@@ -395,19 +409,19 @@ class _CommBootstrap:
 
 
 def launch(ranks: int, main: Callable[[Group], int | None], *, silence: float | None = None) -> int:
-    """Runs `main(group)` in new processes of this machine and waits for them. Call it before threads are started.
+    """Run `main(group)` in new processes of this machine and wait for them. Call it before you start threads.
 
     ranks: int, from 1 to 4096. How many processes.
-    main: callable. main(group) -> exit code, or None for 0.
+    main: callable. main(group) returns an exit code, or None for 0.
     silence: float, in seconds. As for `init`. Default: 15.
 
-    Returns the exit code of the first that failed (128 + the signal of a killed one, 137 for SIGKILL; 130 after Ctrl-C),
-    else 0, and raises nothing for it: end a script with `sys.exit(rankstore.launch(2, main))`. A process that is still there
-    40 s after another has failed (RKS_LAUNCH_GRACE_MS), for example a stopped one, is killed.
+    When main ends, its process closes the datasets and groups that are still open, and keeps serving datasets that other ranks still use.
+    If main raises, or its exit code is not 0, the process ends at once, and calls of other ranks that wait for it raise PeerError with that
+    error or code. A process that is still there (for example stopped) 40 s after another has failed is killed; RKS_LAUNCH_GRACE_MS changes
+    that time.
 
-    When main ends, its process closes the datasets and groups that are still open, and goes on serving datasets that
-    other ranks still use. If main raises, or its exit code is not 0, the process ends at once, and calls of the other ranks
-    that wait for it raise PeerError with that error or code.
+    Returns the exit code of the first process that failed (128 + the signal for a killed one, such as 137 for SIGKILL; 130 after Ctrl-C),
+    else 0. Raises nothing for it: end a script with `sys.exit(rankstore.launch(2, main))`.
     """
     def run(core: _core.Group) -> int:
         global _current

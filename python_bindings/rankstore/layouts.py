@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How samples become a batch: Pad, Nested and Lists; Pack is in `packed`. The work is done by the library's threads; here are its
-options, and the names that models expect.
+"""Layouts: how samples become a batch. Pad, Nested and Lists are here, Pack is in `packed`.
 
-Integer columns of variable size become int64 (token ids, labels), but uint8, int8 and uint64 stay as they are; so do floats.
-`dtype` says otherwise. str columns become lists of str, bytes and json lists of memoryviews and objects.
+The library's threads do the work; these classes hold options and the names that models expect.
+
+Integer columns of variable size become int64 (token ids, labels), except uint8, int8 and uint64, which keep their type, as do floats;
+`dtype` overrides this. str columns become lists of str, bytes columns lists of memoryviews, and json columns lists of objects.
 """
 from __future__ import annotations
 
@@ -25,13 +26,13 @@ Rename = Mapping[str, str]
 class Layout:
     """What all layouts have in common.
 
-    dtype: str, torch or numpy dtype, or a dict of them by column. The item type of all integer columns, or of columns by
-        name. Default: int64 for integer columns but uint8, int8 and uint64, else as stored.
-        Only a float column that is named in a dict may get a type that does not hold all its values: {"audio": torch.float32}.
-    missing: "mask". A missing value (None) is let through, and `batch.missing["y"]` (bool[samples]) tells which are.
-        Default: none, and a missing value is a DataError that names the sample, unless `fill` has the column. Texts and
-        bytes that are missing are None then. json has a null of its own and always gives None.
-    fill: dict of numbers or texts by column. What stands for a missing value. Default: none.
+    dtype: str, torch or numpy dtype, or a dict of them by column. The item type of all integer columns, or of columns by name. Only a float
+        column that a dict names may get a type that does not hold all its values: {"audio": torch.float32}. Default: int64 for integer
+        columns except uint8, int8 and uint64; else as stored.
+    missing: "mask". Accept missing values (None); `batch.missing["y"]` (bool[samples]) marks them. Missing texts and bytes are None then.
+        json has a null of its own and always gives None. Default: none, and a missing value is a DataError that names the sample, unless
+        `fill` has the column.
+    fill: dict of numbers or texts by column. What replaces a missing value. Default: none.
     """
 
     layout = "pad"
@@ -50,16 +51,19 @@ class Layout:
         self.missing, self.fill = missing, None if fill is None else dict(fill)
 
     def options(self, columns: Sequence[Column], rename: Rename, length: str | None = None) -> dict[str, Any]:
-        """What _core.Collate takes. `length`: the column that lengths are of, if it is one."""
+        """Return the options of _core.Collate. length: the column whose items lengths count, if it is one."""
         raise NotImplementedError
 
     def finish(self, batch: Batch, columns: Sequence[Column], rename: Rename, offsets: dict[str, Any],
                out: str, items: dict[str, Any], length: str | None = None) -> None:
-        """Adds what follows from the arrays. `items`: how many items samples have, of columns that were asked."""
+        """Add what follows from the arrays. items: how many items samples have, for columns that need it."""
 
     def planned(self, rule: Rule, length: str | None, columns: Collection[str]) -> Layout:
-        """The layout of a plan's batches. `length`: the column whose items lengths count; `columns`: those of a batch.
-        ArgumentError if batches would not be as planned; it says what to change."""
+        """Return the layout for a plan's batches.
+
+        length: the column whose items lengths count. columns: those of a batch. Raises ArgumentError, which says what to change, if batches
+            would not be as planned.
+        """
         if rule.cut and length is None:
             raise ArgumentError('too_long="truncate": lengths of this dataset are no column\'s numbers of items, so batches '
                                 'cannot be cut by them; use too_long="drop", or cut in build(map=...)')
@@ -82,14 +86,14 @@ class Layout:
         return made
 
     def check_unplanned(self) -> None:
-        """ArgumentError for a layout that makes batches of plans only."""
+        """Raise ArgumentError if the layout only makes batches of plans."""
 
     def by_column(self) -> dict[str, Mapping[str, Any]]:
-        """The options that are dicts by column."""
+        """Return the options that are dicts by column."""
         return {name: value for name, value in vars(self).items() if isinstance(value, Mapping)}
 
     def check(self, schema: Mapping[str, Column], rename: Rename) -> None:
-        """ArgumentError for an option that names a column that is not there."""
+        """Raise ArgumentError if an option names an unknown column."""
         for option, value in self.by_column().items():
             for name in value:
                 check_name(option, name, schema, rename)
@@ -100,7 +104,7 @@ class Layout:
             self._check_fill(schema[name], (self.fill or {})[name])
 
     def _check_fill(self, column: Column, value: Any) -> None:
-        """ArgumentError for what the column, as it is delivered, cannot hold."""
+        """Raise ArgumentError if the column, as it is delivered, cannot hold the value."""
         item = column.item if column.is_text else self.item(column) or column.item
         if column.is_text:
             good = column.item == "json" or isinstance(value, str if column.item == "str" else bytes)
@@ -114,6 +118,7 @@ class Layout:
             raise ArgumentError(f"fill: {value!r} is no {item}, which column {column.name!r} ({column.text}) gives")
 
     def item(self, column: Column) -> str | None:
+        """Return the item type that a column is converted to; None to keep it."""
         if column.is_text:
             return None
         if isinstance(self.dtype, Mapping):
@@ -124,14 +129,15 @@ class Layout:
         return "int64" if column.is_integer and column.item not in ("uint8", "int8", "uint64") else None
 
     def narrowed(self, column: Column) -> str | None:
-        """What a column of floats is rounded to behind the collate, if `dtype` names it and its type."""
+        """Return the type to round a float column to after collating, if `dtype` names the column and that type; else None."""
         item = self.dtype.get(column.name) if isinstance(self.dtype, Mapping) else None
         is_float = item is not None and "float" in item and "float" in column.item
         return item if item is not None and is_float and not holds(item, column.item) else None
 
     def item_with(self, column: Column, *pads: float) -> str | None:
-        """The item type of a column that is filled with these. uint8 and int8 widen for a filling such as -100.
-        ArgumentError if a type that was asked for does not hold the filling."""
+        """Return the item type of a column that is padded with these values. uint8 and int8 widen for a padding such as -100.
+
+        Raises ArgumentError if a type that the user chose does not hold the padding."""
         item = None if self.narrowed(column) is not None else self.item(column)
         if not column.is_text and item is not None and not holds(item, column.item):
             raise ArgumentError(f"{type(self).__name__}(dtype=...): {item} does not hold every value of {column.item}, column {column.name!r}; "
@@ -153,6 +159,7 @@ class Layout:
 
     def specs(self, columns: Sequence[Column], rename: Rename, pads: Mapping[str, float], default: float,
               packed: Collection[str] = (), items: Collection[str] = ()) -> list[tuple[Any, ...]]:
+        """Return the specification of each column for _core.Collate."""
         found: list[tuple[Any, ...]] = []
         for column in columns:
             pad = pads.get(column.name, default) if column.varies or column.nullable else 0.0
@@ -167,7 +174,7 @@ class Layout:
 
 
 def _fits(pad: float, item: str) -> bool:
-    """An integer type holds it; others hold any number."""
+    """Return True if an item type holds the number. Only integer types refuse any."""
     if not hasattr(pad, "__float__") or isinstance(pad, str):
         return False
     low, high = int_range(item) if "int" in item else (None, None)
@@ -175,12 +182,14 @@ def _fits(pad: float, item: str) -> bool:
 
 
 def _is_named(dtype: str | Mapping[str, Any], column: Column) -> bool:
-    """A layout's dtype is of this column, too."""
+    """Return True if a layout's dtype applies to this column."""
     return column.name in dtype if isinstance(dtype, Mapping) else column.is_integer
 
 
 def item_name(dtype: Any) -> str | None:
-    """"int64" of itself, torch.int64, numpy.int64, numpy.dtype("int64") or int. ArgumentError for what is no column's type."""
+    """Return the name of an item type: "int64" for itself, torch.int64, numpy.int64, numpy.dtype("int64") or int.
+
+    Raises ArgumentError if no column has that type."""
     if dtype is None or isinstance(dtype, str) and dtype in ITEMS:
         return dtype
     if dtype is int or dtype is float:  # as numpy and torch take them
@@ -194,7 +203,7 @@ def item_name(dtype: Any) -> str | None:
 
 
 def nearest(name: str, there: Collection[str]) -> str:
-    """"did you mean 'x'? there are a, b, c"."""
+    """Return a hint: "did you mean 'x'? there are a, b, c"."""
     import difflib
     close = difflib.get_close_matches(name, list(there), 1, 0.5)
     hint = f"did you mean {close[0]!r}? " if close else ""
@@ -202,6 +211,7 @@ def nearest(name: str, there: Collection[str]) -> str:
 
 
 def check_name(option: str, name: Any, schema: Mapping[str, Column], rename: Rename) -> None:
+    """Raise ArgumentError if the schema has no column of this name."""
     if name in schema:
         return
     stored = next((one for one, shown in rename.items() if shown == name), None)
@@ -212,20 +222,20 @@ def check_name(option: str, name: Any, schema: Mapping[str, Column], rename: Ren
 class Pad(Layout):
     """One tensor a column, [samples, width, ...], as wide as the longest sample.
 
-    pad_value: number, or dict of numbers by column. What fills. Default: 0.
-    to_multiple: int, from 1. The width is rounded up to it. Default: the plan's length_multiple; 8 without a plan.
-    side: str. Where the filling is, "right" or "left". Default: "right".
-    mask: str, or dict of names by column. Name of an int64 tensor [samples, width], 1 where the length's column has items
-        (the first column of variable size, if the length is of no such column). A dict names a mask for each of its
-        columns, {"frames": "frames_mask"}. Default: "attention_mask"; None: no mask.
-    labels_pad: number. What fills columns that are called "labels". Default: -100, which torch's cross entropy skips.
-    max_length: int. Cuts longer values of all columns to so many items. Default: what the plan cuts to, which cuts only
-        values that have as many items as the sample is long; 0, none, without a plan.
-    layouts: dict by column. {"targets": "concat"}: the samples of this column lie one behind the other, [total, ...],
-        without padding, as CTC losses take them. Default: all columns are "pad".
-    lengths: list of columns, or dict of names by column. Adds int64[samples] with each sample's number of items, as
-        "COLUMN_lengths" or under the dict's name. Default: none.
-    dtype, missing, fill: as Layout.
+    pad_value: number, or dict of numbers by column. The padding. Default: 0.
+    to_multiple: int, at least 1. Round the width up to it. Default: the plan's length_multiple; 8 without a plan.
+    side: str. Where the padding is, "right" or "left". Default: "right".
+    mask: str, or dict of names by column. Name of an int64 tensor [samples, width] that is 1 where the length's column has items (or the
+        first column of variable size, if the length has no such column). A dict names a mask for each of its columns, {"frames":
+        "frames_mask"}; None makes no mask. Default: "attention_mask".
+    labels_pad: number. The padding of columns called "labels". Default: -100, which torch's cross entropy ignores.
+    max_length: int. Cut longer values of all columns to this many items. Default: what the plan cuts to, only for values that have as many
+        items as the sample is long; 0, no cut, without a plan.
+    layouts: dict by column. {"targets": "concat"} lays this column's samples end to end, [total, ...], without padding, as CTC losses need.
+        Default: all columns are "pad".
+    lengths: list of columns, or dict of names by column. Add int64[samples] with each sample's number of items, as "COLUMN_lengths" or
+        under the dict's name. Default: none.
+    dtype, missing, fill: as for Layout.
     """
 
     def __init__(self, pad_value: float | Mapping[str, float] = 0, *, to_multiple: int | None = None, side: str = "right",
@@ -311,7 +321,10 @@ class Pad(Layout):
 
 
 class Nested(Layout):
-    """torch.nested tensors of jagged layout, one a column of variable size: values and offsets without padding."""
+    """torch.nested tensors of jagged layout, one a column of variable size: values and offsets without padding.
+
+    dtype, missing, fill: as for Layout.
+    """
 
     layout = "pack"
 
@@ -329,8 +342,12 @@ class Nested(Layout):
 
 
 class Lists(Layout):
-    """One list a column, a value a sample: tensors of their own sizes, str, memoryviews. Item types as stored, unless
-    `dtype` says otherwise."""
+    """One list a column with one value a sample: tensors of their own sizes, str, memoryviews.
+
+    Item types are as stored, unless `dtype` changes them.
+
+    dtype, missing, fill: as for Layout.
+    """
 
     layout = "pack"
 
@@ -349,7 +366,7 @@ class Lists(Layout):
 
 
 def tensor(array: Any, item: str, out: str) -> Any:
-    """A numpy array as what `out` says ("torch" or "numpy"), on the same memory."""
+    """Return a numpy array as `out` says ("torch" or "numpy"), on the same memory."""
     if out == "numpy":
         return array
     import torch
@@ -364,8 +381,10 @@ def _text(item: str, data: memoryview, edges: list[int]) -> list[Any]:
 
 
 class Collator:
-    """A layout over chosen columns of a schema: makes a Batch of what the library has collated. Picklable. `length`: the
-    column that the dataset's lengths are of, None if they are of no single one."""
+    """A layout over chosen columns of a schema: makes a Batch of what the library collated. Picklable.
+
+    length: the column whose items the dataset's lengths count; None if they are of no single column.
+    """
 
     def __init__(self, layout: Layout, schema: Mapping[str, Column], columns: Sequence[str] | None = None,
                  rename: Rename | None = None, out: str = "torch", length: str | None = None) -> None:
@@ -410,12 +429,12 @@ class Collator:
 
     @functools.cached_property
     def _marks(self) -> dict[str, tuple[str, str]]:
-        """Arrays that only describe columns: {"y.missing": ("y", "missing")}."""
+        """Return the arrays that only describe columns: {"y.missing": ("y", "missing")}."""
         return {f"{name}.{mark}": (name, mark) for name, column in self.named.items() for mark in ("missing", "items")
                 if mark == "items" or column.nullable}
 
     def planned(self, rule: Rule) -> Collator:
-        """The same for batches of a plan. ArgumentError if the layout contradicts it."""
+        """Return the collator for batches of a plan. ArgumentError if the layout contradicts it."""
         if rule in self._planned:
             return self._planned[rule]
         column = self._schema.get(self.length or "")
@@ -428,14 +447,16 @@ class Collator:
 
     @functools.cached_property
     def _cuts_lengths(self) -> bool:
+        """Return True if the layout's cut also applies to lengths, because they count items."""
         if self.layout.cut_lengths is not None:
             return self.layout.cut_lengths
         column = self._schema.get(self.length or "")
         return column is not None and column.varies and not column.is_text
 
     def batch(self, arrays: Any) -> Batch:
-        """The tensors of collated arrays; no copy. This is called for each batch, between two steps of training: what
-        can be found out once is."""
+        """Return the batch of collated arrays, without a copy.
+
+        This runs for each batch, between two steps of training: whatever can be computed once is."""
         made, offsets, count, to_torch = Batch(), {}, (arrays.samples,), self._to_torch
         items: dict[str, Any] = {}
         absent: dict[str, Any] = {}
@@ -478,7 +499,7 @@ class Collator:
         return array.astype(numpy_dtype(item))
 
     def _missing(self, made: Batch, name: str, flags: Any) -> None:
-        """What a column's missing values become. DataError if nobody has said."""
+        """Replace or mark a column's missing values. DataError if neither `missing` nor `fill` is set."""
         layout, column = self.layout, self.named[name]
         if layout.missing == "mask":
             made.missing[name] = flags if self._to_torch is None else self._to_torch(flags)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`open`: a dataset on disk as a Dataset."""
+"""Open datasets: `open` opens those on disk, `concat` joins open ones."""
 from __future__ import annotations
 
 import json
@@ -22,38 +22,39 @@ def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *
          inflight_bytes: int | str | None = None, quarantine: str | os.PathLike[str] | None = None,
          names: Sequence[str] | None = None, columns: Sequence[str] | None = None, metrics: int | None = None,
          index_dir: str | os.PathLike[str] | None = None) -> Dataset:
-    """COLLECTIVE. Opens a dataset, or several as one. Each rank serves the shards that it sees.
+    """Open a dataset, or several as one (collective: call it on every rank).
 
-    directory: path, or a list of them. "{rank}" and "{node}" in it become numbers. "DIR@2" is generation 2 of DIR, unless
-        a directory has that name. A list opens one dataset over all of them without copying anything: samples of the
-        first come first. Samples have the columns of all; one that a source lacks is None there.
+    Each rank serves the shards that it can read to the other ranks.
+
+    directory: path, or a list of paths. "{rank}" and "{node}" in it become numbers. "DIR@2" is generation 2 of DIR, unless a directory has
+        that name. A list opens one dataset over all of them without copying: the first one's samples come first. Samples have the columns
+        of all sources; a column that a source lacks is None in its samples.
     group: Group. The ranks that open it. Default: `current()`.
-    exchange: str. How the index travels: "auto", "local", "nccl", "mpi" or "pull". Default: "auto". nccl takes options,
-        "nccl:rails=off,timeout=60" (seconds that one chunk of all ranks may take), and uses the libnccl of this process or
-        of NVIDIA's package beside this interpreter.
-    no_share: bool. Fetch over TCP what other ranks own, even on the same node. For tests and measurements; slower.
-        Default: False.
+    exchange: str. How the index travels: "auto", "local", "nccl", "mpi" or "pull". nccl takes options, such as "nccl:rails=off,timeout=60"
+        (seconds for one chunk of all ranks), and uses the libnccl of this process or of NVIDIA's package beside this interpreter. Default:
+        "auto".
+    no_share: bool. Fetch other ranks' samples over TCP even on the same node. Slower; for tests and measurements. Default: False.
     check: bool. Compare each sample with its checksum when it is read. Default: True.
-    partial: bool. Open although shards are missing; their samples raise NotFoundError or PeerError. Default: False, which
-        is NotFoundError for a missing shard.
-    inflight_bytes: int or str ("16MiB"), in bytes, from 1. Replies on their way to this rank. Default: 256 MiB.
-    quarantine: path. A list of bad samples, as `rankstore verify --quarantine FILE` writes it; may hold "{rank}" and
-        "{node}". Default: none. These samples keep their ids, are never planned, have the length 4294967295, and raise
-        NotFoundError if you ask for them, so `for sample in ds` ends at the first one.
-        `ds.select(ds.lengths != 0xFFFFFFFF)` is the dataset without them; `stats()["quarantined"]` counts them. Of
-        several datasets, the list of any one.
-    names: list of str, one a directory. What the sources are called. Default: the last parts of the directories, which
-        must differ then (ArgumentError).
-    columns: list of str. Samples have these alone, so sources may differ in others. Default: all; ArgumentError if two
-        sources have one with different types.
-    metrics: int, 1 to 65535. A port: Prometheus reads this rank's figures at http://127.0.0.1:PORT/metrics, those of the node's
-        next rank at PORT + 1, and so on, until the dataset is closed. Any user of the machine can read them. Default: the
-        port that the variable RKS_METRICS names, else none. `rankstore top` needs no port.
-    index_dir: path. Where the node's index, and the sorted order of plans, go above 1 GiB: an unnamed file in this directory;
-        may hold "{rank}" and "{node}". Default: memory if it takes less than a quarter of what is available (of the control
-        group, too), else TMPDIR, /tmp or /var/tmp, the first one on a disk of the node; IOFailedError if there is none.
+    partial: bool. Open even if shards are missing; reading their samples raises NotFoundError or PeerError. Default: False, which raises
+        NotFoundError for a missing shard.
+    inflight_bytes: int or str ("16MiB"), in bytes, at least 1. Limit for replies on their way to this rank. Default: 256 MiB.
+    quarantine: path. A list of bad samples, as `rankstore verify --quarantine FILE` writes it; may contain "{rank}" and "{node}". These
+        samples keep their ids, are never planned, have the length 4294967295, and raise NotFoundError when read, so `for sample in ds` ends
+        at the first one. `ds.select(ds.lengths != 0xFFFFFFFF)` is the dataset without them; `stats()["quarantined"]` counts them. With
+        several datasets, the list may be of any one. Default: none.
+    names: list of str, one a directory. Names of the sources. Default: the last parts of the directories, which must then differ
+        (ArgumentError).
+    columns: list of str. The columns that samples have; sources may differ in others. Default: all; ArgumentError if two sources have one
+        with different types.
+    metrics: int, 1 to 65535. Port on which Prometheus reads this rank's figures, at http://127.0.0.1:PORT/metrics, until the dataset is
+        closed. The node's next rank uses PORT + 1, and so on. Any user of the machine can read them. `rankstore top` needs no port.
+        Default: the port in the variable RKS_METRICS, else none.
+    index_dir: path. Directory for an unnamed file that holds the node's index, and the sorted order of plans, above 1 GiB; may contain
+        "{rank}" and "{node}". Default: memory if that takes less than a quarter of what is available (also within the control group), else
+        the first of TMPDIR, /tmp and /var/tmp that is on a disk of the node; IOFailedError if there is none.
 
-    Returns the Dataset. Raises NotFoundError, CorruptError, UnsupportedError, ArgumentError; the same on all ranks.
+    Returns the Dataset.
+    Raises NotFoundError, CorruptError, UnsupportedError or ArgumentError, the same on all ranks.
     """
     given = [os.fspath(directory)] if isinstance(directory, (str, os.PathLike)) else [os.fspath(one) for one in directory]
     several = not isinstance(directory, (str, os.PathLike)) or names is not None
@@ -89,21 +90,21 @@ def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *
 
 def concat(datasets: Sequence[Dataset], *, names: Sequence[str] | None = None,
            columns: Sequence[str] | None = None, index_dir: str | os.PathLike[str] | None = None) -> Dataset:
-    """COLLECTIVE. One dataset over several open ones, without copying anything: samples of the first come first. Their
-    directories are opened once more, so close this dataset, too.
+    """Join several open datasets into one without copying (collective: call it on every rank).
 
-    datasets: list of Dataset, of one group. Selections stay selections, with their order and repeats, and what a
-        quarantine leaves out stays out.
-    names: list of str, one a dataset; a dataset that has several sources has them as "NAME/SOURCE". Default: the names of
-        the sources, which must differ then (ArgumentError).
-    columns: list of str. Samples have these alone. Default: the columns that any of the datasets has, as it was opened;
-        ArgumentError if two datasets have one with different types.
+    The first dataset's samples come first. `concat` opens the directories again, so close the result too. It checks checksums if one of the
+    datasets does (`open(check=True)`).
+
+    datasets: list of Dataset, all of one group. Selections stay selections, with their order and repeats. Quarantined samples stay out.
+    names: list of str, one a dataset. The sources of a dataset that has several are called "NAME/SOURCE". Default: the names of the
+        sources, which must then differ (ArgumentError).
+    columns: list of str. The columns that samples have. Default: the columns of all datasets, as they were opened; ArgumentError if two
+        datasets have one with different types.
     index_dir: path. As in `open`. Default: that of the first dataset that was opened with one.
 
-    Samples are compared with their checksums if one of the datasets does so (`open(check=True)`).
-
-    Returns the Dataset. Raises TypeError for what is no Dataset, StateError if a directory holds another dataset or
-    generation now, and what `open` raises.
+    Returns the Dataset.
+    Raises TypeError for an item that is no Dataset, StateError if a directory now holds another dataset or generation, and what `open`
+    raises.
     """
     given: list[str] = []
     called: list[str] = []
@@ -138,7 +139,7 @@ def concat(datasets: Sequence[Dataset], *, names: Sequence[str] | None = None,
 
 
 def _chosen(parts: Sequence[Dataset], whole: Dataset) -> Dataset:
-    """What the parts have of the samples of the whole."""
+    """Return the whole dataset, or the selection of it that the parts had chosen."""
     if not any(one.is_selection or one.lacks_samples for one in parts):
         return whole
     import numpy

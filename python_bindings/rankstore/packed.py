@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pack: samples one behind the other, in one row or in the bins of a plan."""
+"""Pack: samples end to end, in one row or in the bins of a plan."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
@@ -13,34 +13,32 @@ from .types import Column
 
 
 class Pack(Layout):
-    """Samples one behind the other, without padding: tensors [1, total, ...], or rows of a plan's capacity.
+    """Samples end to end without padding: tensors [1, total, ...], or rows of a plan's capacity.
 
     style: str. Default: "hf".
-        "hf": with position_ids, and labels whose first item of each sample is -100 (made from the first column of variable
-        size where there is no column "labels").
-        "flash": also cu_seq_lens_q, cu_seq_lens_k (int32[samples + 1]), max_length_q, max_length_k (int) and seq_idx
-        (int32[1, total]).
-        "titan": `positions` in place of position_ids.
-        "rows": for plans of strategy "pack": tensors [bins, capacity, ...], a row for each bin, with position_ids and
-        document_ids (int32[bins, capacity]: which sample of its row an item is of, from 0; -1 where filled).
-    max_len: int. Longer samples are cut. Default: to what the plan cuts to.
-    pad_to: int. The total is rounded up to a multiple of it, filled with pad_value (a sequence of its own in cu_seq_lens);
-        not for rows. Default: 1.
-    labels: bool. False for none. Default: True.
-    mask_first: bool. The first label of each sample is labels_pad: shifted by one, the last item of the sample before would
-        learn it. False for labels that are shifted already. Default: True.
-    mask: str. Of "rows": adds attention_mask, bool[bins, 1, capacity, capacity], where items see those of their own sample:
-        "full" all of them, "causal" those that are not behind. What is filled sees itself. Default: none.
-    layouts: dict by column. Of "rows": {"tags": "concat"} lays a column that has other numbers of items than the length's
-        column, [total, ...], apart from the rows. Default: none.
-    pad_value: number. What fills. Default: 0.
-    labels_pad: number. What fills labels. Default: -100.
-    dtype, missing, fill: as Layout.
+        - "hf": adds position_ids, and labels whose first item of each sample is -100 (made from the first column of variable size if there
+          is no column "labels").
+        - "flash": also cu_seq_lens_q, cu_seq_lens_k (int32[samples + 1]), max_length_q, max_length_k (int) and seq_idx (int32[1, total]).
+        - "titan": `positions` instead of position_ids.
+        - "rows": for plans of strategy "pack". Tensors [bins, capacity, ...], a row for each bin, with position_ids and document_ids
+          (int32[bins, capacity]: which sample of its row an item belongs to, from 0; -1 for padding).
+    max_len: int. Cut longer samples. Default: to what the plan cuts to.
+    pad_to: int. Round the total up to a multiple of it, padded with pad_value (a sequence of its own in cu_seq_lens); not for rows.
+        Default: 1.
+    labels: bool. Add labels. Default: True.
+    mask_first: bool. Set the first label of each sample to labels_pad; otherwise, when labels are shifted by one, the last item of the
+        sample before would learn it. False for labels that are already shifted. Default: True.
+    mask: str. For "rows": add attention_mask, bool[bins, 1, capacity, capacity], in which items see those of their own sample: "full" all
+        of them, "causal" no later ones. Padding sees itself. Default: none.
+    layouts: dict by column. For "rows": {"tags": "concat"} lays a column with other numbers of items than the length's column end to end,
+        [total, ...], apart from the rows. Default: none.
+    pad_value: number. The padding. Default: 0.
+    labels_pad: number. The padding of labels. Default: -100.
+    dtype, missing, fill: as for Layout.
 
-    With a plan that has a length_multiple above 1 and bounds sums of lengths, each sample is filled up to a multiple of it;
-    positions go on counting there. "flash" and "rows" then have cu_seqlens (int32[samples + 1], sums of the samples' items)
-    and cu_seqlens_padded (where they begin, and the end of all; rows one behind the other), as context parallelism
-    takes them.
+    If the plan has a length_multiple above 1 and bounds sums of lengths, each sample is padded to a multiple of it, and positions count on
+    there. "flash" and "rows" then have cu_seqlens (int32[samples + 1], sums of the samples' items) and cu_seqlens_padded (where they begin,
+    and the end of all; rows end to end), as context parallelism needs.
     """
 
     layout = "pack"
@@ -135,14 +133,15 @@ class Pack(Layout):
                                 "ds.loader(ds.plan(\"pack\", capacity=...)), or batch_sampler=plan.sampler()")
 
     def _is_apart(self, column: Column) -> bool:
+        """Return True if the column is laid apart from the rows."""
         return (self.layouts or {}).get(column.name) == "concat"
 
     def _tells_documents(self) -> bool:
-        """Are there cu_seqlens?"""
+        """Return True if batches have cu_seqlens."""
         return self.each > 1 and self.style in ("flash", "rows")
 
     def _first(self, columns: Sequence[Column], length: str | None) -> Column | None:
-        """The column that positions, labels and cu_seq_lens are of: the length's, else the first of variable size."""
+        """Return the column that positions, labels and cu_seq_lens follow: the length's, else the first of variable size."""
         varying = [column for column in columns if column.varies and not column.is_text and not self._is_apart(column)]
         return next((column for column in varying if column.name == length), varying[0] if varying else None)
 

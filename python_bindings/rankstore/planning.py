@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans over lengths alone, without a dataset or a group, and the cost of a transformer."""
+"""Plan over lengths alone, without a dataset or a group, and compute the cost of a transformer."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Lengths:
-    """What a Plan uses of a dataset, if there are lengths only."""
+    """What a Plan needs of a dataset, when it has lengths only."""
 
     id = ""
     length_unit = 1
@@ -30,11 +30,11 @@ class Lengths:
         return self.all_lengths, ""
 
     def follow_epoch(self, sampler: Any) -> None:
-        """Nothing: there is no loader whose epoch the sampler could follow."""
+        """Do nothing: there is no loader whose epoch the sampler could follow."""
 
 
 def _array(lengths: Any) -> numpy.ndarray[Any, Any]:
-    """One dimension of integers as uint32."""
+    """Return integers of one dimension as uint32. ArgumentError for anything else."""
     import numpy
     if isinstance(lengths, Iterator):
         lengths = list(lengths)
@@ -60,42 +60,42 @@ def plan(lengths: Iterable[Any], strategy: str = "bucket", *, batch_size: int | 
          sources: Any = None, mix_unit: str = "samples", weights: Any = None,
          curriculum: Sequence[tuple[Any, Any, Any]] | None = None,
          skip: Sequence[tuple[int, int, int]] | None = None) -> Plan:
-    """Decides which samples form which batch, at which step, on which rank, from lengths alone: no dataset, no group.
+    """Plan batches from lengths alone, without a dataset or a group.
 
-    Every rank that asks for the same plan gets the same one, so ranks need not talk. Its samplers work with any dataset.
+    A plan decides which samples form which batch, at which step, on which rank. Ranks need not communicate: the same arguments give the
+    same plan on every rank. Its samplers work with any dataset.
 
-    lengths: Iterable. Of each sample, integers from 0 to 2^32 - 2: a numpy array, a tensor, a list, or an iterator of those or of
-        integers.
+    lengths: Iterable. One integer a sample, from 0 to 2^32 - 2: a numpy array, a tensor, a list, or an iterator of those or of integers.
     strategy: str. As for Dataset.plan. Default: "bucket".
-    batch_size: int. As for Dataset.plan. Default: 64 if max_tokens is not given, else unlimited; of "pack", 1.
+    batch_size: int. As for Dataset.plan. Default: 64 if max_tokens is not given, else unlimited; 1 for "pack".
     max_tokens: int. As for Dataset.plan. Default: unlimited.
     cost: str or tuple. As for Dataset.plan. Default: "padded".
     max_length: int. As for Dataset.plan. Default: max_tokens, capacity, or unlimited.
     too_long: str. As for Dataset.plan. Default: "error".
-    shuffle: bool. Epochs differ. Default: True.
-    seed: int, from 0. Decides everything that is drawn. Default: 0.
+    shuffle: bool. Draw another order in each epoch. Default: True.
+    seed: int, at least 0. Seed of everything random. Default: 0.
     tail: str. As for Dataset.plan. Default: "split".
     batch_multiple: int. As for Dataset.plan. Default: 1.
     steps: str. As for Dataset.plan. Default: "constant".
-    world: int, from 1. How many ranks to plan for. Default: 1.
-    rank: int, from 0 to world - 1. The rank whose batches samplers give. Default: 0.
+    world: int, at least 1. How many ranks to plan for. Default: 1.
+    rank: int, from 0 to world - 1. The rank whose batches samplers yield. Default: 0.
     capacity: int. As for Dataset.plan. Default: none.
     length_multiple: int. As for Dataset.plan. Default: 1 for "pack" or cost "tokens", else 8, or what divides 8 and max_tokens.
     micro_batches: int. As for Dataset.plan. Default: 1.
     mixed: bool. As for Dataset.plan. Default: False.
     pack_window: int. As for Dataset.plan. Default: 0.
     order: str. As for Dataset.plan. Default: "plan".
-    balance: dict, tuple or list of numbers. As for Dataset.plan; "length" is the only column. Default: as `cost` says.
-    mix: dict of name and weight. As for Dataset.plan; names are those in `sources`. Default: each sample once.
-    samples: int, from 1. As for Dataset.plan. Default: the fewest with which every sample of a source with a weight occurs.
-    sources: array or list, a name or number for each sample: the sources of a mix. Default: one source, "0".
+    balance: dict, tuple or list of numbers. As for Dataset.plan; "length" is the only column. Default: by `cost`.
+    mix: dict of name and weight. As for Dataset.plan, with the names in `sources`. Default: each sample once.
+    samples: int, at least 1. As for Dataset.plan. Default: the fewest draws in which every sample of a source with a weight occurs.
+    sources: array or list. The name or number of each sample's source, for a mix. Default: one source, "0".
     mix_unit: str. As for Dataset.plan. Default: "samples".
-    weights: array, a number for each sample. As for Dataset.plan. Default: none.
+    weights: array. One number a sample. As for Dataset.plan. Default: none.
     curriculum: list of (from_step, mix, max_length). As for Dataset.plan. Default: none.
     skip: list of (epoch, first, last). As for Dataset.plan. Default: none.
 
-    Returns a Plan, which keeps a copy of the lengths. Raises ArgumentError that names the option, DataError if no plan
-    exists.
+    Returns a Plan, which keeps a copy of the lengths.
+    Raises ArgumentError naming the option, or DataError if no plan exists.
     """
     options = plan_options(
         strategy, batch_size=batch_size, max_tokens=max_tokens, cost=cost, max_length=max_length, too_long=too_long,
@@ -121,21 +121,22 @@ def plan(lengths: Iterable[Any], strategy: str = "bucket", *, batch_size: int | 
 
 def transformer_cost(hidden: int, layers: int = 1, *, feed_forward: int | None = None, key_value: int | None = None,
                      vocabulary: int = 0, gated: bool = False, causal: bool = True) -> tuple[float, float]:
-    """The cost (a, b) of a sample of L tokens, a L + b L^2: floating-point operations of a forward pass.
+    """Return the cost (a, b) of a transformer for one sample: a L + b L^2 floating-point operations for L tokens.
 
-    Counted as in Narayanan et al., "Efficient large-scale language model training on GPU clusters using Megatron-LM" (2021),
-    appendix: two for each multiplication with a weight, and of attention those of scores and of their sum. A backward pass
-    doubles both, so the ratio holds for training.
+    It counts a forward pass as in Narayanan et al., "Efficient large-scale language model training on GPU clusters using Megatron-LM"
+    (2021), appendix: two operations for each multiplication with a weight, plus those of attention scores and of their weighted sum. A
+    backward pass doubles both terms, so the ratio also holds for training.
 
-    hidden: int, from 1. Width of the model.
-    layers: int, from 1. Matters beside vocabulary only. Default: 1.
-    feed_forward: int, from 1. Inner width of the feed-forward part. Default: 4 x hidden.
-    key_value: int, from 1. Width of keys and of values (grouped heads). Default: hidden.
-    vocabulary: int, from 0. Rows of the output layer. Default: 0, without it.
+    hidden: int, at least 1. Width of the model.
+    layers: int, at least 1. Matters only beside vocabulary. Default: 1.
+    feed_forward: int, at least 1. Inner width of the feed-forward part. Default: 4 x hidden.
+    key_value: int, at least 1. Width of keys and of values (grouped heads). Default: hidden.
+    vocabulary: int, at least 0. Rows of the output layer; 0 leaves it out. Default: 0.
     gated: bool. The feed-forward part has three matrices (SwiGLU), not two. Default: False.
-    causal: bool. A token attends to those before it, half of all. Default: True.
+    causal: bool. A token attends only to those before it, which halves attention. Default: True.
 
-    Returns (a, b). Raises ArgumentError if a width is below its least.
+    Returns (a, b), two floats.
+    Raises ArgumentError if a width is too small.
     """
     widths = {"hidden": hidden, "layers": layers, "feed_forward": 4 * hidden if feed_forward is None else feed_forward,
               "key_value": hidden if key_value is None else key_value}

@@ -37,8 +37,9 @@ class Epoch:
 
     def batches(self, rank: int | None = None, first: int = 0,
                 last: int | None = None) -> tuple[numpy.ndarray[Any, Any], numpy.ndarray[Any, Any]]:
-        """The batches of a rank (this one; -1: all, step-major) at steps first..last: (indptr int64[n + 1], indices
-        uint32[...]); batch i is indices[indptr[i]:indptr[i + 1]]. Steps that are skipped are left out."""
+        """Return the batches of a rank at steps first..last: (indptr int64[n + 1], indices uint32[...]).
+
+        Batch i is indices[indptr[i]:indptr[i + 1]]. rank: this one if None; -1 for all, step-major. Skipped steps are left out."""
         core, number, parts = self.plan.core, self.plan.rank if rank is None else rank, []
         for begin, end in self._kept(first, last):
             bounds, ids = core.batches(self.number, number, begin, end)
@@ -51,7 +52,7 @@ class Epoch:
         return indptr, numpy.concatenate([ids for _, ids in parts] or [numpy.zeros(0, "uint32")])
 
     def _kept(self, first: int, last: int | None) -> list[tuple[int, int | None]]:
-        """The stretches of first..last that are not skipped; one if nothing is skipped there."""
+        """Return the ranges of first..last that are not skipped; one range if nothing is skipped there."""
         core, steps = self.plan.core, self.plan.core.steps(self.number)
         if not core.skipped(self.number, steps) or self.all_steps:
             return [(first, last)]
@@ -66,8 +67,9 @@ class Epoch:
         return kept
 
     def pieces(self, rank: int | None = None, first: int = 0, last: int | None = None) -> numpy.ndarray[Any, Any]:
-        """Which of the indices that batches() gives are pieces of their samples (too_long="split"): uint32[n, 3], the place
-        among the indices, the first item, and how many there are. Indices that are not named are whole samples."""
+        """Return which indices of batches() are pieces of their samples (too_long="split"): uint32[n, 3].
+
+        Each row is (place among the indices, first item, number of items). Indices without a row are whole samples."""
         import numpy
         number, parts, before = self.plan.rank if rank is None else rank, [numpy.zeros((0, 3), "uint32")], 0
         stretches = self._kept(first, last)
@@ -85,9 +87,9 @@ class Epoch:
 
 
 class Plan:
-    """Equal steps on every rank, no empty batch, each sample once an epoch; made by `Dataset.plan`.
+    """A plan of batches, made by `Dataset.plan`: equal steps on every rank, no empty batch, each sample once an epoch.
 
-    Attributes: steps (of an epoch), world and rank (whom it plans for), hash (of the dataset and all options), options.
+    Attributes: steps (of an epoch), world and rank (which it plans for), hash (of the dataset and all options), options.
     """
 
     def __init__(self, dataset: Samples, core: _core.Plan, rank: int, options: dict[str, Any]) -> None:
@@ -109,16 +111,17 @@ class Plan:
 
     @property
     def hash(self) -> str:
-        """Equal for plans with the same batches: dataset, options, seed, planner version (of no epoch), and steps that are
-        skipped and changes of weights. So it is another one after skip() and remix()."""
+        """Return a digest that is equal for plans with the same batches.
+
+        It covers dataset, options, seed, planner version, skipped steps and changes of weights, but no epoch. skip() and remix() change it.
+        """
         import hashlib
         whole = json.loads(self.core.state(0, 0))
         whole.pop("epoch", None), whole.pop("segments", None)
         return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:32]
 
     def check_dataset(self, dataset: Samples) -> None:
-        """ArgumentError where this is the plan of another dataset or selection. One over lengths alone is of any dataset with
-        as many samples that is no selection."""
+        """Raise ArgumentError if this is not the plan of `dataset`. One over lengths alone fits any whole dataset of that size."""
         if self._checked is not None and self._checked() is dataset:
             return
         mine, there = self.dataset, len(dataset)
@@ -139,7 +142,7 @@ class Plan:
         self._checked = weakref.ref(dataset)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled or copied: over the same lengths (4 bytes a sample), of the same dataset, at the state that was resumed."""
+        """Pickle or copy: over the same lengths (4 bytes a sample), of the same dataset, at the state that was resumed."""
         lengths, name = self._over or self.dataset.planned_lengths()
         state = self.state(*self._at) if self.changes else self._resumed
         return _remade, (self.dataset, lengths, name, self.rank, self._asked, state, self.hash, self.core.mix,
@@ -147,41 +150,43 @@ class Plan:
 
     @property
     def samples_there(self) -> int:
-        """Samples of the whole dataset, planned or not."""
+        """Return the number of samples of the whole dataset, planned or not."""
         return len(self.dataset.all_lengths if self._over is None else self._over[0])
 
     def lengths_of(self, ids: Any) -> Any:
-        """uint32 of samples by id, whole, also in a process that has not the dataset's index."""
+        """Return the whole lengths of samples by id (uint32), also in a process without the dataset's index."""
         return (self.dataset.all_lengths if self._over is None else self._over[0])[ids]
 
     def epoch(self, number: int) -> Epoch:
-        """One epoch's batches."""
+        """Return an epoch's batches."""
         return Epoch(self, number)
 
     @property
     def varies(self) -> bool:
-        """Epochs may have different numbers of steps: steps "per_epoch", a mix, samples or weights, or steps that are skipped."""
+        """Return True if epochs may differ in steps: with steps "per_epoch", a mix, samples or weights, or skipped steps."""
         return self.options.get("steps") == "per_epoch" or self.core.mix is not None or self.skips
 
     def steps_of(self, epoch: int) -> int:
-        """Batches that each rank has in an epoch; `steps` unless steps is "per_epoch", a state of it was resumed by other
-        ranks, or some are skipped, which do not count."""
+        """Return how many batches each rank has in an epoch, without skipped ones. It is `steps` unless `varies`, or other ranks began it.
+        """
         steps = self.core.steps(epoch)
         return steps - self.core.skipped(epoch, steps)
 
     def report(self, epoch: int = 0) -> dict[str, Any]:
-        """samples, dropped, repeated, truncated, steps, batches, tokens, padded_tokens, largest_batch (padded tokens),
-        efficiency (tokens / padded tokens), balance (mean over steps of mean cost / largest cost over ranks),
-        tokens_per_step, digest. Size GPU memory by the largest batch: it is at largest_batch_step on
-        largest_batch_rank; smallest_batch, median_batch and p95_batch (padded tokens that half, or 95 %, of the
-        batches do not exceed) tell the spread, least_largest_of_ranks and least_largest_of_steps that of what ranks
-        and steps have at most. bins and fill (tokens / (bins x capacity)) of "pack", else 0; token_balance: the balance of
-        the sums of lengths; lost: the share of all ranks' time that they wait for the costliest rank, if time is as cost;
-        pieces: of the samples, those that are pieces of longer ones.
+        """Return figures of an epoch's plan, as a dict.
 
-        With mix, samples or weights: repeated counts draws of samples that the epoch had before; sources has for each source
-        share (planned, of all draws), samples (that can be drawn), draws, distinct, repeats, tokens and deviation (the most
-        that its share of any 100 steps differs from its share of the epoch, 0 to 1); deviation is the largest of these."""
+        - samples, dropped, repeated, truncated, steps, batches, tokens, padded_tokens, tokens_per_step, digest
+        - largest_batch (padded tokens): size GPU memory by it. It is at largest_batch_step on largest_batch_rank.
+        - smallest_batch (padded tokens); median_batch and p95_batch: padded tokens that half, or 95 %, of the batches do not exceed;
+          least_largest_of_ranks, least_largest_of_steps: each rank (step) has a largest batch, and this is the smallest of these
+        - efficiency: tokens / padded tokens
+        - balance: mean over steps of mean cost / largest cost over ranks; token_balance: the same for sums of lengths; lost: the share of
+          all ranks' time spent waiting for the costliest rank, if time is as cost
+        - bins and fill (tokens / (bins x capacity)) of "pack", else 0; pieces: how many of the samples are pieces of longer ones
+
+        With mix, samples or weights, repeated counts draws of samples that the epoch had before. sources then has for each source: share
+        (planned, of all draws), samples (that can be drawn), draws, distinct, repeats, tokens and deviation (the most that its share of any
+        100 steps differs from its share of the epoch, 0 to 1); deviation is the largest of these."""
         found = self.core.report(epoch)
         if self.core.mix is not None:
             found["sources"] = self.core.sources(epoch)
@@ -189,14 +194,16 @@ class Plan:
         return found
 
     def bins(self, epoch: int, step: int, rank: int | None = None) -> list[list[int]]:
-        """The sample ids of each bin of a batch; of strategy "pack" (else StateError). rank: this one if None."""
+        """Return the sample ids of each bin of a batch. StateError unless the strategy is "pack". rank: this one if None."""
         rank = self.rank if rank is None else rank
         ids, edges = self.core.batch(epoch, step, rank), as_array(self.core.bins(epoch, step, rank), "int64").tolist()
         return [ids[begin:end] for begin, end in zip(edges, edges[1:])]
 
     def samples(self, epoch: int, step: int, *, pieces: bool = False) -> list[list[Any]]:
-        """What each rank has at a step of an epoch: one list a rank, of sample ids; with `pieces`, of (id, start, count), the
-        items of the sample that it has: all, unless too_long="split" has cut it. Of a step that is skipped, what it would have."""
+        """Return what each rank has at a step: one list of sample ids a rank.
+
+        With `pieces`, lists of (id, start, count): the items of the sample that it has, all unless too_long="split" cut it. For a skipped
+        step, what it would have."""
         bounds, ids = Epoch(self, epoch, all_steps=True).batches(-1, step, step + 1)
         found: list[Any] = ids.tolist()
         if pieces:
@@ -205,8 +212,7 @@ class Plan:
         return [found[begin:end] for begin, end in zip(bounds[:-1], bounds[1:])]
 
     def parts(self, epoch: int, first: int, last: int, all_steps: bool = False) -> Any:
-        """(start, count) of each sample of steps first..last, all ranks, step-major: int64[n, 2]. all_steps: also of those that
-        are skipped."""
+        """Return (start, count) of each sample of all ranks, step-major (int64[n, 2]). all_steps: include steps that are skipped."""
         import numpy
         asked = Epoch(self, epoch, all_steps)
         _, ids = asked.batches(-1, first, last)
@@ -218,27 +224,29 @@ class Plan:
 
     @property
     def micro_batches(self) -> int:
-        """Batches of a rank that make one optimizer step."""
+        """Return how many batches of a rank make one optimizer step."""
         return int(self.options.get("micro_batches", 1))
 
     def step_tokens(self, epoch: int, step: int, *, cut: int = 0) -> int:
-        """The sum of lengths of an optimizer step's batches, all ranks: those that batch `step` is one of. Of a step that is
-        skipped, what it would be. cut: samples are cut to so many items besides (0: they are not)."""
+        """Return the sum of lengths of the optimizer step that batch `step` belongs to, over all ranks.
+
+        For a skipped step, what it would be. cut: samples are also cut to this many items; 0 for no cut."""
         first = step // self.micro_batches * self.micro_batches
         counts = self.parts(epoch, first, min(first + self.micro_batches, self.core.steps(epoch)), all_steps=True)[:, 1]
         return int((counts.clip(max=cut) if cut else counts).sum())
 
     def step_sum(self, column: str, epoch: int, step: int, *, accumulate: int | None = None, cut: int = 0,
                  dataset: Samples | None = None) -> int | float:
-        """The sum of an index column over the batches of a step on all ranks, from the index, without communication.
+        """Return the sum of an index column over the batches of a step on all ranks, from the index, without communication.
 
-        accumulate: over this many steps, those of one optimizer step (0-3, 4-7, ... for 4); the plan's micro_batches if None.
-        Steps that are skipped do not count; of a step that is skipped itself, the sum is as if none were.
-        cut: samples are cut to so many
-        items (0: they are not). dataset: whose index a plan over lengths alone asks.
+        accumulate: sum over this many steps, those of one optimizer step (0-3, 4-7, ... for 4). Skipped steps do not count; for a skipped
+            step the sum is as if none were. Default: the plan's micro_batches.
+        cut: samples are cut to this many items; 0 for no cut. Default: 0.
+        dataset: whose index to use for a plan over lengths alone. Default: the plan's.
 
-        Raises ArgumentError for a column that is not in the index; DataError for a sample that is cut, since the index has
-        the sum over all of it, unless all of its pieces are in these batches; StateError of a plan over lengths alone without a dataset."""
+        Raises ArgumentError if the column is not in the index; DataError if a sample is cut, because the index has the sum over all of it,
+        unless all its pieces are in these batches; StateError if the plan is over lengths alone and there is no dataset.
+        """
         asked = self.dataset if self.dataset.id else dataset
         if asked is None:
             raise StateError("global_sum: this plan is over lengths alone, and the batch does not know its dataset; use ds.plan")
@@ -257,8 +265,7 @@ class Plan:
         return sum_of(asked, column, ids, min((cap for cap in (cut, self.rule.cut) if cap), default=0))
 
     def _accumulated(self, epoch: int, step: int, accumulate: int) -> tuple[int, int]:
-        """The steps first..last that an optimizer step of `accumulate` delivered ones has, of which `step` is one; of a step
-        that is skipped, as if none were."""
+        """Return the range of steps of `step`'s optimizer step of `accumulate` delivered steps. If `step` is skipped, all count."""
         steps = self.core.steps(epoch)
         if not self.core.skipped(epoch, steps) or self._is_skipped(epoch, step):
             first = step // accumulate * accumulate
@@ -271,16 +278,16 @@ class Plan:
         return self.core.next_step(epoch, step) != step
 
     def skip(self, epoch: int, first: int, last: int) -> None:
-        """COLLECTIVE if the plan is of a dataset. Leaves steps out: no loader or sampler yields them.
+        """Skip steps: no loader or sampler yields them. Collective if the plan is of a dataset.
 
-        Other steps keep their numbers and their samples; those of skipped steps count as used, also for other ranks that go on
-        in that epoch. States hold what is skipped; a plan that resumes one skips what either of them skips. In an epoch that
-        other ranks began, steps count from where these ranks went on. A loader or sampler that is in the epoch sees it at its
-        next step; call it after the same step on all ranks then.
+        Other steps keep their numbers and samples. Samples of skipped steps count as used, also for other ranks that resume in that epoch.
+        States hold the skips; a plan that resumes one skips what either of them skips. In an epoch that other ranks began, steps count from
+        where these ranks resumed. A loader or sampler that is in the epoch sees the skip at its next step; then call it after the same step
+        on all ranks.
 
-        epoch: int, from 0. Which epoch.
-        first: int, from 0. The first step that is skipped.
-        last: int, from `first`. The last one. With micro_batches, both ends are those of optimizer steps.
+        epoch: int, at least 0. Which epoch.
+        first: int, at least 0. The first step to skip.
+        last: int, at least `first`. The last step to skip. With micro_batches, both ends are those of optimizer steps.
 
         Raises ArgumentError on all ranks if they differ, or if the epoch has no such steps; StateError if states have no room for it (256
         ranges, 6,144 bytes with the changes of a mix).
@@ -296,19 +303,19 @@ class Plan:
         self._note_change()
 
     def remix(self, mix: Mapping[Any, float], *, at: tuple[int, int]) -> None:
-        """COLLECTIVE if the plan is of a dataset. Other weights of sources from a step on.
+        """Change the weights of sources from a step on. Collective if the plan is of a dataset.
 
-        What is left of that epoch is its draws minus those before the step, at the new weights, those samples first that were
-        drawn least; later epochs have the new weights throughout. Steps keep counting, and states hold the change. The number
-        of steps may change. The max_length of a curriculum's stage stays. A loader or sampler that is in the epoch sees it at
-        its next step, so `at` is to be a step that it has not reached; `loader.remix` takes its next one.
+        The rest of that epoch is its draws minus those before the step, at the new weights; samples that were drawn least come first. Later
+        epochs use the new weights throughout. Steps keep counting, their number may change, and states hold the change. The max_length of a
+        curriculum's stage stays. A loader or sampler that is in the epoch sees it at its next step, so `at` must be a step that it has not
+        reached; `loader.remix` uses its next one.
 
-        mix: dict of name and weight. Names as for Dataset.plan; a source that it does not name is not drawn any more.
+        mix: dict of name and weight. Names as for Dataset.plan. A source that it does not name is no longer drawn.
         at: (epoch, step). The first step of the new weights.
 
-        Raises ArgumentError on all ranks if they differ in mix or step, StateError if the plan has no sources, or if states
-        have no room for another change (64 changes, 6,144 bytes). A plan over lengths alone has no group, so it cannot check
-        that ranks make the same change.
+        Raises ArgumentError on all ranks if they differ in mix or step; StateError if the plan has no sources, or if states have no room
+        for another change (64 changes, 6,144 bytes). A plan over lengths alone has no group, so it cannot check that ranks make the same
+        change.
         """
         if self.core.mix is None:
             raise StateError("remix: the plan has no sources; make it with mix=")
@@ -333,8 +340,8 @@ class Plan:
         self._note_change()
 
     def _place_of(self, epoch: int, step: int) -> tuple[int, int]:
-        """The number of a step, counted over all ranks that were in the epoch before, and the max_length that a curriculum
-        has set there; 0: none."""
+        """Return a step's number, counted over all ranks that were in the epoch before, and the max_length that a curriculum set there (0:
+        none)."""
         told, longest = json.loads(self.core.state(epoch, 0)), 0
         number = step + sum(steps for _, steps in told["segments"][:-1])
         for of, since, most, _ in told.get("changes", ()):
@@ -342,7 +349,7 @@ class Plan:
         return number, longest
 
     def follow(self, stages: Sequence[Sequence[Any]]) -> None:
-        """Makes the changes of a curriculum, in the order of their steps; see mixing.stages_of."""
+        """Apply the changes of a curriculum, in the order of their steps; see mixing.stages_of."""
         for epoch, step, weights, longest in stages:
             self._stages[self.core.change(epoch, step, weights, longest)] = epoch, step, weights, longest
         if stages:
@@ -353,7 +360,7 @@ class Plan:
         self.changes += 1
 
     def _joined(self, column: str, steps: Epoch, first: int, last: int, ids: Any) -> Any:
-        """The ids, with one for all pieces of a sample together. DataError if not all of them are here."""
+        """Return the ids with one entry for all pieces of a sample. DataError if some pieces are missing."""
         import numpy
         parts, pieces = self.parts(steps.number, first, last, steps.all_steps), steps.pieces(-1, first, last)
         is_piece = numpy.zeros(len(ids), bool)
@@ -368,17 +375,19 @@ class Plan:
         return numpy.concatenate([ids[~is_piece], cut])
 
     def sampler(self, view: str = "rank") -> PlanSampler:
-        """A batch sampler: "rank" yields this rank's batches, "global" those of all ranks, step-major and rank-minor
-        (for loaders that deal batch i to rank i % world themselves, as Accelerate's prepare does)."""
+        """Return a batch sampler.
+
+        view: "rank" yields this rank's batches; "global" yields those of all ranks, step-major and rank-minor, for loaders that give batch
+            i to rank i % world themselves, as Accelerate's prepare does. Default: "rank".
+        """
         return PlanSampler(self, view)
 
     def state(self, epoch: int, step: int) -> dict[str, Any]:
-        """Where a job is: "before step `step` of `epoch`". JSON-able, and equal on all ranks."""
+        """Return the state of a job before step `step` of `epoch`: JSON-able, equal on all ranks."""
         return {"version": STATE_VERSION, "epoch": epoch, "step": step, "plan": self.core.state(epoch, step)}
 
     def resume(self, state: dict[str, Any]) -> tuple[int, int]:
-        """Takes a state over, also one of another number of ranks: (epoch, step) to go on from. StateError names what
-        differs."""
+        """Apply a state, also of another number of ranks. Return the (epoch, step) to go on from. StateError names what differs."""
         if not isinstance(state, dict) or state.get("version") != STATE_VERSION or \
                 not isinstance(state.get("plan"), str):
             raise StateError(f"state: {str(state)[:80]!r} is none of rankstore's (version {STATE_VERSION})")
@@ -388,7 +397,7 @@ class Plan:
         return found
 
     def _repr_html_(self) -> str:
-        """For notebooks: options, efficiency and balance of epoch 0, and a histogram of this rank's batches."""
+        """Return options, efficiency and balance of epoch 0, and a histogram of this rank's batches, for notebooks."""
         from . import shown
         return shown.of_plan(self)
 
@@ -400,7 +409,7 @@ class Plan:
 def _remade(dataset: Samples, lengths: Any, name: str, rank: int, options: dict[str, Any], resumed: dict[str, Any] | None,
             digest: str, mix: tuple[Any, ...] | None = None, balance: Any = None, steps: int | None = None,
             stages: Sequence[Sequence[Any]] = ()) -> Plan:
-    """A plan from what Plan.__reduce__ says. StateError if it is not the same one, as of another version of Rankstore."""
+    """Return the plan that Plan.__reduce__ pickled. StateError if it differs, as after another version of Rankstore."""
     given = {**core_options(options), **({"dataset": name} if name else {})}
     made = Plan(dataset, _core.Plan(lengths, mix=mix, balance=balance, **given), rank, options)
     made._over = lengths, name
@@ -420,7 +429,7 @@ def _remade(dataset: Samples, lengths: Any, name: str, rank: int, options: dict[
 
 
 def sum_of(dataset: Samples, column: str, ids: Any, cut: int) -> int | float:
-    """The sum of an index column over samples. DataError if one of them is longer than `cut` (0: none is cut)."""
+    """Return the sum of an index column over samples. DataError if one of them is longer than `cut` (0: none is cut)."""
     values = dataset.index_of(column)
     if values is None:
         raise ArgumentError(f'global_sum: "{column}" is no index column; build it with index=["{column}"], or with '
@@ -435,14 +444,14 @@ def sum_of(dataset: Samples, column: str, ids: Any, cut: int) -> int | float:
 
 
 def batch_parts(plan: Plan, epoch: int, step: int, rank: int) -> tuple[bytes, bytes]:
-    """Pieces (uint32[n, 3]) and bounds of bins (uint32[n + 1]) of a batch; empty if the plan has none."""
+    """Return pieces (uint32[n, 3]) and edges of bins (uint32[n + 1]) of a batch; empty if the plan has none."""
     pieces = plan.core.pieces(epoch, rank, step, step + 1) if plan.rule.split else b""
     bins = array.array("I", memoryview(plan.core.bins(epoch, step, rank)).cast("q")).tobytes() if plan.rule.row else b""
     return pieces, bins
 
 
 class PlanBatch(list[int]):
-    """Sample ids of one batch, equal to a plain list, that knows its place in the plan."""
+    """The sample ids of one batch, equal to a plain list, with its place in the plan."""
 
     epoch: int = -1
     step: int = -1
@@ -453,15 +462,16 @@ class PlanBatch(list[int]):
     bins: bytes = b""  # uint32[n + 1]; of strategy "pack"
 
     def fill(self, plan: Plan) -> None:
-        """Its pieces and bins, for a process that has no plan."""
+        """Add pieces and bins, for a process that has no plan."""
         self.rule = plan.rule
         self.pieces, self.bins = batch_parts(plan, self.epoch, self.step, self.rank)
 
 
 class PlanSampler:
-    """A batch sampler over a plan: give it to DataLoader as `batch_sampler`. It has no batch_size, drop_last or
-    generator, so that trainers leave it as it is; they find `set_epoch` on it, on its `.sampler` and on its
-    `.batch_sampler`."""
+    """A batch sampler over a plan; give it to DataLoader as `batch_sampler`.
+
+    It has no batch_size, drop_last or generator, so that trainers leave it unchanged. They find `set_epoch` on it, on its `.sampler` and on
+    its `.batch_sampler`."""
 
     def __init__(self, plan: Plan, view: str) -> None:
         if view not in ("rank", "global"):
@@ -475,15 +485,18 @@ class PlanSampler:
 
     @property
     def sampler(self) -> PlanSampler:
+        """Return this sampler, for trainers that look for one here."""
         return self
 
     @property
     def batch_sampler(self) -> PlanSampler:
+        """Return this sampler, for trainers that look for one here."""
         return self
 
     def set_epoch(self, epoch: int) -> None:
-        """Which epoch the next iteration yields, from 0 (ArgumentError). Without it that is the next one after an epoch
-        that was seen to its end. Nothing happens if a loaded state is in that epoch."""
+        """Set the epoch of the next iteration, at least 0 (ArgumentError).
+
+        Without it, an epoch that was seen to its end is followed by the next. Does nothing if a loaded state is in that epoch."""
         if not hasattr(epoch, "__index__"):
             raise ArgumentError(f"epoch: {epoch!r}; it is an int from 0")
         if not 0 <= epoch < 2**64:
@@ -507,24 +520,24 @@ class PlanSampler:
         return iterator
 
     def state_dict(self) -> dict[str, Any]:
-        """Of the last iterator: what it has yielded counts as done."""
+        """Return the state of the last iterator: what it yielded counts as done."""
         last = self._last() if self._last is not None else None
         if last is not None:
             return last.state_dict()
         return self.plan.state(self._epoch, len(self.plan.epoch(self._epoch)) if self._is_seen() else self._step)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickled or copied: what the last iterator has yielded counts as done, as for `state_dict`."""
+        """Pickle or copy: what the last iterator yielded counts as done, as for `state_dict`."""
         last = self._last() if self._last is not None else None
         place = {} if last is None or last._epoch < 0 else {"_epoch": last._epoch, "_step": last._step}
         return {**self.__dict__, "_last": None, **place}
 
     def _is_seen(self) -> bool:
-        """The epoch was seen to its end, here or before a state was loaded."""
+        """Return True if the epoch was seen to its end, here or before a state was loaded."""
         return self._seen == self._epoch and self._step == 0 or self._step >= len(self.plan.epoch(self._epoch))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The next iteration goes on there."""
+        """Resume the next iteration from a state. Raises StateError naming what differs."""
         self._epoch, self._step = self.plan.resume(state)
         self._told, self._seen = False, -1
 
@@ -576,7 +589,7 @@ class _SamplerIterator(Iterator[PlanBatch]):
         return batch
 
     def state_dict(self) -> dict[str, Any]:
-        """What was yielded counts as done; in the middle of a step of the global view, the step does not."""
+        """Return the state: what was yielded counts as done, but in the global view not a step of which only a part was."""
         if self._epoch < 0:
             return self._state or self._sampler.plan.state(self._sampler._epoch, self._sampler._step)
         return self._sampler.plan.state(self._epoch, self._step)

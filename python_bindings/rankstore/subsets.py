@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`from_torch`: what torch's Subset, random_split and ConcatDataset make of datasets, as a Dataset."""
+"""`from_torch`: turn torch's Subset, random_split and ConcatDataset over datasets back into a Dataset."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -16,18 +16,20 @@ if TYPE_CHECKING:
 
 
 def from_torch(dataset: Any, *, names: Sequence[str] | None = None) -> Dataset:
-    """What torch's `Subset`, `random_split` or `ConcatDataset` made of Datasets, as a Dataset with plan, loader, keys and
-    states: the same samples in the same order. `train, val = map(rankstore.from_torch, random_split(ds, [0.9, 0.1]))`.
+    """Return a Dataset with the samples of a torch `Subset`, `random_split` part or `ConcatDataset` of Datasets, in the same order.
 
-    dataset: Subset or ConcatDataset, also one around others, down to Datasets; or a Dataset.
-    names: list of str, one for each open dataset in it, in the order in which they come first. Default: as for `concat`.
+    Unlike torch's objects it has plans, loaders, keys and states: `train, val = map(rankstore.from_torch, random_split(ds, [0.9, 0.1]))`.
 
-    Of one open dataset this is a selection: not collective, and closing either closes both. Of several it is their `concat`:
-    COLLECTIVE, opens their directories once more, so close it, too; what a quarantine leaves out stays out. Parts must be the
-    same on all ranks: give random_split a generator with a seed, `torch.Generator().manual_seed(0)`.
+    dataset: Subset or ConcatDataset, also nested, over Datasets; or a Dataset.
+    names: list of str, one for each open dataset in it, in order of first appearance. Default: as for `concat`.
 
-    Returns the Dataset. Raises TypeError that names what is no Dataset, IndexError for a place that is not there, and what
-    `concat` raises."""
+    Over one open dataset the result is a selection: the call is not collective, and closing either closes both. Over several it is their
+    `concat`: collective, and it opens their directories again, so close it too; quarantined samples stay out. Parts must be the same on all
+    ranks: give random_split a seeded generator, `torch.Generator().manual_seed(0)`.
+
+    Returns the Dataset.
+    Raises TypeError naming an object that is no Dataset, IndexError for a place out of range, and what `concat` raises.
+    """
     import numpy
     opened: list[Dataset] = []
     sources, ids = _places(dataset, opened)
@@ -52,7 +54,7 @@ def _whole(one: Dataset) -> Dataset:
 
 
 def _places(dataset: Any, opened: list[Dataset]) -> tuple[Array, Array]:
-    """For each place of a dataset the number of the open dataset that it is of (which `opened` gets), and its sample id."""
+    """Return, for each place of a dataset, the number of its open dataset (which is appended to `opened`) and its sample id."""
     import numpy
     if isinstance(dataset, Dataset):
         numbers = [i for i, one in enumerate(opened) if one._handle is dataset._handle]

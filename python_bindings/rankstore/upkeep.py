@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is done with datasets as wholes: merged, pruned, exported, compared. The command line has the same by the same
-names, and its reports the same figures."""
+"""Merge, prune, export and compare whole datasets. The commands of the same names do the same and report the same figures."""
 from __future__ import annotations
 
 import contextlib
@@ -21,8 +20,11 @@ Bar = progress.Report | bool | None
 
 @dataclass(frozen=True)
 class MergeReport:
-    """samples and shards of the merged dataset, and its id (dataset); bytes of files that are links of the sources', and
-    of copied ones: this rank's."""
+    """What `merge` made.
+
+    Attributes: samples and shards (of the merged dataset), linked_bytes (of this rank's files that are links to the sources' files),
+        copied_bytes (of those that are copies), dataset (its id).
+    """
 
     samples: int
     shards: int
@@ -33,7 +35,10 @@ class MergeReport:
 
 @dataclass(frozen=True)
 class PruneReport:
-    """generations that were forgotten, files that were removed with them, and their bytes: of all ranks' directories."""
+    """What `prune` removed from the directories of all ranks.
+
+    Attributes: generations, files, bytes (of those files).
+    """
 
     generations: int
     files: int
@@ -42,10 +47,12 @@ class PruneReport:
 
 @dataclass(frozen=True)
 class ExportReport:
-    """samples that were written, and filtered ones that `where` left out; bytes of the written ones' chosen columns and
-    keys; seconds; the format (to); respelled: JSON values that are read back in another spelling; keys_left: derived
-    keys were not written, since a column "__key__" is there; left_out: samples in quarantine, or of shards that no rank
-    has."""
+    """What `export` wrote.
+
+    Attributes: samples (written), filtered (dropped by `where`), bytes (of the chosen columns and keys that were written), seconds, to (the
+        format), respelled (JSON values that are spelled differently when they are read back), keys_left (True if derived keys were not
+        written, because there is a column "__key__"), left_out (samples in quarantine, or of shards that no rank has).
+    """
 
     samples: int
     filtered: int
@@ -59,7 +66,10 @@ class ExportReport:
 
 @dataclass(frozen=True)
 class Difference:
-    """A key that is in one dataset only, or has other contents in the other; sample ids where it is there."""
+    """A key that only one dataset has, or whose contents differ.
+
+    Attributes: kind ("only_a", "only_b" or "changed"), key, id_a and id_b (its sample id in each dataset; None if it is not there).
+    """
 
     kind: Literal["only_a", "only_b", "changed"]
     key: bytes
@@ -69,8 +79,11 @@ class Difference:
 
 @dataclass(frozen=True)
 class DiffReport:
-    """How many keys are the same, in one only (only_a, only_b) or changed; columns that only one has or that differ in
-    type, as text ("" for none); the first differences of each kind, on rank 0."""
+    """What `diff` found.
+
+    Attributes: same, only_a, only_b and changed (numbers of keys), columns (those that only one has or that differ in type, as text; "" if
+        there are none), differences (the first of each kind, on rank 0).
+    """
 
     same: int
     only_a: int
@@ -81,26 +94,27 @@ class DiffReport:
 
     @property
     def equal(self) -> bool:
-        """Nothing differs."""
+        """Return True if nothing differs."""
         return not (self.only_a or self.only_b or self.changed or self.columns)
 
 
 def merge(sources: Sequence[Path], directory: Path, *, copy: bool = False, group: Group | None = None,
           progress: Bar = None, no_lock: bool = False) -> MergeReport:
-    """COLLECTIVE. Makes one dataset of two and more without reading a sample: it links or copies their sealed shards. Samples
-    of the first source come first.
+    """Merge two or more datasets into one without reading a sample (collective: call it on every rank).
 
-    sources: list of paths. May hold "{rank}" and "{node}"; "DIR@2" is generation 2 of DIR.
-    directory: path. Where the merged dataset goes; may hold "{rank}" and "{node}".
-    copy: bool. Copy shards also if they could be linked. Default: False (two file systems always copy).
-    group: Group. Default: `current()`.
-    progress: bool or callable. None or True: a bar on rank 0; False: none; or a callable (phase, done, total, samples).
+    It links or copies their sealed shards. Samples of the first source come first.
+
+    sources: list of paths. May contain "{rank}" and "{node}"; "DIR@2" is generation 2 of DIR.
+    directory: path. Where to put the merged dataset; may contain "{rank}" and "{node}".
+    copy: bool. Copy shards even if they could be linked. Default: False; between two file systems they are always copied.
+    group: Group. The ranks that merge. Default: `current()`.
+    progress: bool or callable. None or True shows a bar on rank 0; False shows none; a callable gets (phase, done, total, samples).
         Default: None.
     no_lock: bool. As for `build`. Default: False.
 
-    Returns a MergeReport. Raises ArgumentError if schemas, index columns, the kind of keys, `length` or `length_unit` of the
-    builds differ, or a dataset is in `directory`; DataError naming a key that two of them have. Then nothing is left in
-    `directory`. The same on all ranks.
+    Returns a MergeReport.
+    Raises, the same on all ranks, ArgumentError if schemas, index columns, the kind of keys, `length` or `length_unit` of the builds
+    differ, or if `directory` holds a dataset; DataError naming a key that two of them have. Then nothing is left in `directory`.
     """
     if isinstance(sources, (str, bytes, os.PathLike)):
         raise ArgumentError("merge: sources are a list of directories")
@@ -113,16 +127,18 @@ def merge(sources: Sequence[Path], directory: Path, *, copy: bool = False, group
 
 def prune(directory: Path, *, keep: int | None = None, dry_run: bool = False, group: Group | None = None,
           no_lock: bool = False) -> PruneReport:
-    """COLLECTIVE. Removes what no generation of the dataset names: unfinished parts and what killed processes left. Killed at
-    any moment, it leaves each generation whole or forgotten.
+    """Remove files that no generation of a dataset names (collective: call it on every rank).
+
+    These are unfinished parts and leftovers of killed processes. If it is killed itself, each generation is whole or gone.
 
     directory: path. The dataset's directory.
-    keep: int, from 1. Removes all but the newest `keep` generations, with the shards that only they have. Default: all stay.
+    keep: int, at least 1. Also remove all but the newest `keep` generations, with the shards that only they have. Default: keep all.
     dry_run: bool. Only count. Default: False.
-    group: Group. Default: `current()`.
+    group: Group. The ranks that prune. Default: `current()`.
     no_lock: bool. As for `build`. Default: False.
 
-    Returns a PruneReport. Raises StateError if a build runs there, NotFoundError if there is no dataset.
+    Returns a PruneReport.
+    Raises StateError if a build runs there, NotFoundError if there is no dataset.
     """
     chosen = group if group is not None else current()
     return PruneReport(**_core.prune(chosen.core, os.fspath(directory), keep=keep, dry_run=dry_run,
@@ -132,20 +148,23 @@ def prune(directory: Path, *, keep: int | None = None, dry_run: bool = False, gr
 def export(dataset: Dataset | Path, target: Path, *, to: str | None = None, where: str | None = None,
            columns: Sequence[str] | None = None, force: bool = False, group: Group | None = None,
            progress: Bar = None) -> ExportReport:
-    """COLLECTIVE. Writes samples in id order into files that other tools read. Rank 0 writes; the others send what they serve, a
-    few batches at a time. `target` is there when all of it is written, or not at all.
+    """Write samples in id order into files that other tools read (collective: call it on every rank).
 
-    dataset: Dataset or path. A directory is opened for the call, by `group`.
+    Rank 0 writes; the others send what they serve, a few batches at a time. `target` appears when all of it is written, or not at all.
+
+    dataset: Dataset or path. A path is opened for the call, by `group`.
     target: path. The file or directory to write.
-    to: str. "jsonl", "tar" (as WebDataset has it), "npz", "dir" or "lmdb". Default: by the ending of `target`.
-    where: str. "COLUMN OP VALUE", as `build` takes it. Default: all samples.
+    to: str. "jsonl", "tar" (as for WebDataset), "npz", "dir" or "lmdb". Default: by the ending of `target`.
+    where: str. "COLUMN OP VALUE", as for `build`. Default: all samples.
     columns: list of str. Columns to write. Default: all.
-    force: bool. Replaces a target that is there. Default: False, which is ArgumentError then.
+    force: bool. Replace an existing target. Default: False, which raises ArgumentError if there is one.
     group: Group. The ranks that open `dataset`. Default: `current()`.
     progress: bool or callable. As for `merge`. Default: None.
 
-    Returns an ExportReport. Raises ArgumentError if something is at `target`; DataError naming sample and column for what the
-    format cannot hold. What is written as jsonl, tar and npz builds the same dataset again with its schema and key.
+    Building from the written jsonl, tar or npz with the dataset's schema and key makes the same dataset again.
+
+    Returns an ExportReport.
+    Raises ArgumentError if `target` exists; DataError naming the sample and column that the format cannot hold.
     """
     with _opened("export", dataset, group) as store, _shown(progress, store.group) as report:
         made = _core.export(store.store, os.fspath(target), to=to, where=where, columns=columns, force=force,
@@ -155,18 +174,19 @@ def export(dataset: Dataset | Path, target: Path, *, to: str | None = None, wher
 
 def diff(a: Dataset | Path, b: Dataset | Path, *, columns: Sequence[str] | None = None, head: int = 10,
          group: Group | None = None, progress: Bar = None) -> DiffReport:
-    """COLLECTIVE. Compares two datasets by key and contents. The order of samples, lengths, shards and ranks do not matter;
-    samples that a quarantine leaves out are not compared.
+    """Compare two datasets by key and contents (collective: call it on every rank).
 
-    a: Dataset or path. A directory is opened for the call.
+    The order of samples, lengths, shards and ranks do not matter. Quarantined samples are not compared.
+
+    a: Dataset or path. A path is opened for the call.
     b: Dataset or path. Of the same group as `a`, if both are open.
-    columns: list of str. Compare these alone. Default: all.
-    head: int, from 0. How many differences of each kind to list. Default: 10.
-    group: Group. The ranks that open directories. Default: `current()`.
+    columns: list of str. Compare only these columns. Default: all.
+    head: int, at least 0. How many differences of each kind to list. Default: 10.
+    group: Group. The ranks that open paths. Default: `current()`.
     progress: bool or callable. As for `merge`. Default: None.
 
-    Returns a DiffReport; its `equal` is True if nothing differs. Raises ArgumentError for a column that neither has;
-    CorruptError naming a damaged sample.
+    Returns a DiffReport; its `equal` is True if nothing differs.
+    Raises ArgumentError for a column that neither has, CorruptError naming a damaged sample.
     """
     with _opened("diff", a, group) as one, _opened("diff", b, group) as other, _shown(progress, one.group) as report:
         counts, found = _core.diff(one.store, other.store, columns=columns, head=head, progress=report)

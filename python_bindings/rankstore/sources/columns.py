@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many samples at once, a column an array: no Python object a sample."""
+"""Columns: many samples at once, an array a column, without a Python object for each sample."""
 from __future__ import annotations
 
 import json
@@ -18,21 +18,22 @@ _BITS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
 
 
 def base_type(kind: str) -> str:
-    """ "int32[*]?" gives "int32"."""
+    """Return the item type of a column type: "int32" for "int32[*]?"."""
     return kind.rstrip("?").partition("[")[0]
 
 
 class Columns:
-    """Many samples in one item of an iterable: the fast way to build from memory.
+    """Many samples as one item of an iterable: the fast way to build from memory.
 
-    columns: for each name one of
-        (values, offsets): samples of different sizes; sample i is values[offsets[i]:offsets[i + 1]] along the first
-            dimension; values is an array, or bytes for a str, bytes or json column; offsets holds count + 1 integers;
-        an array whose first dimension is the sample: a scalar (count,) or a fixed shape (count, 80);
-        a list of str or of bytes.
-    Arrays are numpy arrays or torch tensors. keys: one str or bytes a sample, where the build has key=True.
+    columns: dict. For each name one of
+        - (values, offsets): samples of different sizes. Sample i is values[offsets[i]:offsets[i + 1]] along the first dimension. values is
+          an array, or bytes for a str, bytes or json column; offsets holds count + 1 integers.
+        - an array whose first dimension is the sample: scalars (count,) or a fixed shape (count, 80).
+        - a list of str or of bytes.
+        Arrays are numpy arrays or torch tensors.
+    keys: list of str or bytes, one a sample. Default: none.
 
-    Raises DataError naming the column where counts differ or a kind of value is none of these.
+    Raises DataError naming the column if counts differ or a value has another type.
     """
 
     __slots__ = ("columns", "count", "keys", "types", "missing")
@@ -57,7 +58,7 @@ class Columns:
         return self.count
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """The samples one by one: arrays are views, scalars Python's, blobs str, bytes or what their JSON says."""
+        """Yield the samples as dicts: arrays are views, scalars are Python's, blobs are str, bytes or decoded JSON."""
         each = [_each(self.types[name], values, offsets, self.missing.get(name))
                 for name, (values, offsets) in self.columns.items()]
         names = list(self.columns)
