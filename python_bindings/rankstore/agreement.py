@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one rank fails at, all ranks raise."""
+"""Agreement: a failure on one rank becomes the same error on all ranks."""
 from __future__ import annotations
 
 import json
@@ -15,22 +15,21 @@ _TRACE_SIZE = 16384
 
 
 class Stopped(Exception):
-    """Another rank has failed: work() ends early, and what that rank raised is raised."""
+    """Another rank has failed: work() ends early, and that rank's exception is raised."""
 
 
 def check_others(group: Group) -> None:
-    """For long work of this rank's own, now and then (tens of nanoseconds): Stopped where another rank has failed."""
+    """Raise Stopped if another rank has failed. Long work of one rank calls it now and then (it takes tens of nanoseconds)."""
     if group.core.must_stop():
         raise Stopped
 
 
 def together(group: Group, phase: str, work: Callable[[], Any]) -> list[Any]:
-    """COLLECTIVE. Runs work() on every rank; returns what it gave (JSON values), in rank order.
+    """Run work() on every rank and return the results (JSON values) in rank order (collective).
 
-    Where it raises on a rank, all ranks raise: that rank its own exception, the others the same kind with its rank and
-    text. Of several ranks the lowest counts. work() makes no collective calls; where it is long it calls
-    check_others(), since a rank that fails says so at once.
-    """
+    If it raises on a rank, all ranks raise: that rank its own exception, the others the same kind with its rank and text. If several ranks
+    fail, the lowest counts. work() makes no collective calls. If it takes long it calls check_others(), because a rank that fails says so
+    at once."""
     failure: BaseException | None = None
     try:
         record = json.dumps({"done": work()})
@@ -59,8 +58,9 @@ Made = TypeVar("Made")
 
 
 def on_all(group: Group, phase: str, work: Callable[[], Made]) -> Made:
-    """COLLECTIVE. What work() makes on this rank, any object. What it raises on one rank all ranks raise, as by together(); a
-    TypeError of one of several ranks is an ArgumentError of all."""
+    """Run work() on this rank and return its result, any object (collective).
+
+    If it raises on one rank, all ranks raise, as by together(). With several ranks a TypeError becomes an ArgumentError on all."""
     if group.world == 1:
         return work()
     made: list[Made] = []
@@ -76,7 +76,7 @@ def on_all(group: Group, phase: str, work: Callable[[], Made]) -> Made:
 
 
 def describe(failure: BaseException, rank: int) -> dict[str, Any]:
-    """An exception as JSON values, for other processes."""
+    """Return an exception as JSON values, for other processes."""
     trace = "".join(traceback.format_exception(failure))[-_TRACE_SIZE:]
     if isinstance(failure, KeyboardInterrupt):
         return {"kind": "interrupt", "rank": rank,
@@ -101,7 +101,7 @@ def describe(failure: BaseException, rank: int) -> dict[str, Any]:
 
 
 def remake(failed: dict[str, Any]) -> RankStoreError:
-    """The exception that another process described."""
+    """Return the exception that another process described."""
     if failed["kind"] == "callback":
         return CallbackError.of(failed["text"], failed["rank"], failed["sample"], failed["traceback"])
     if failed["kind"] == "interrupt":
@@ -112,6 +112,6 @@ def remake(failed: dict[str, Any]) -> RankStoreError:
 
 
 def callback_failed(raised: Exception, rank: int, what: str, sample: str) -> CallbackError:
-    """`what` ("map") raised; the caller raises this from it."""
+    """Return the CallbackError for an exception that `what` ("map") raised; the caller raises it from that one."""
     trace = "".join(traceback.format_exception(raised))[-_TRACE_SIZE:]
     return CallbackError.of(f"{what} raised {type(raised).__name__}: {raised}", rank, sample, trace)

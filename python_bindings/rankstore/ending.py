@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The end of a process: it closes what is still open, leaves its groups, so that no rank waits for it in a collective call,
-and serves the other ranks as long as they live, until they have closed, too. If it ends by an uncaught exception or with an
-exit code other than 0, nobody is waited for: the others' calls end with that error."""
+"""The end of a process: close what is still open and leave its groups, so that no rank waits for it in a collective call.
+
+The process serves the other ranks as long as they live, until they have closed too. If it ends by an uncaught exception or with an exit
+code other than 0, it waits for nobody: the others' calls fail with that error."""
 from __future__ import annotations
 
 import atexit
@@ -37,13 +38,13 @@ _groups: dict[int, tuple[Group, int]] = {}
 
 
 def remember_handle(handle: Handle) -> None:
-    """A handle is closed at the end if it still is there then."""
+    """Close this handle at the end of the process if it still exists then."""
     place = id(handle)
     _handles[place] = weakref.ref(handle, lambda _: _handles.pop(place, None))
 
 
 def remember_group(group: Group) -> None:
-    """A group is kept until it is closed: its ranks count on it."""
+    """Keep a group until it is closed, because its ranks count on it."""
     _groups[id(group)] = group, os.getpid()
 
 
@@ -52,14 +53,15 @@ def forget_group(group: Group) -> None:
 
 
 def handles() -> list[Handle]:
-    """Those that are alive, the oldest first."""
+    """Return the handles that are alive, the oldest first."""
     found = (reference() for reference in list(_handles.values()))
     return [handle for handle in found if handle is not None]
 
 
 def close_all(error: BaseException | None) -> None:
-    """Before this process ends, of `error` if it is given. Without one, other ranks that still read are served as long as
-    they live."""
+    """Close everything before this process ends, because of `error` if that is given.
+
+    Without an error, other ranks that still read are served as long as they live."""
     own = _own_groups()
     for group in own:
         _try(lambda: group.leave(error))
@@ -83,7 +85,7 @@ def _close_handles() -> None:
 
 
 def _try(close: Callable[[], None]) -> None:
-    """Reports what fails; the rest is closed all the same."""
+    """Call close() and report a failure, so that the rest is closed all the same."""
     try:
         close()
     except Exception as error:
@@ -94,7 +96,7 @@ def _try(close: Callable[[], None]) -> None:
 
 
 def _mpi_waits() -> bool:
-    """mpi4py finalizes MPI behind the atexit functions and before the exit code is known, and that waits for all ranks."""
+    """Return True if mpi4py will finalize MPI after the atexit functions and before the exit code is known; that waits for all ranks."""
     mpi = sys.modules.get("mpi4py.MPI")
     if mpi is None or sys.modules["mpi4py"].rc.finalize is False:
         return False
@@ -102,7 +104,7 @@ def _mpi_waits() -> bool:
 
 
 def _at_exit() -> None:
-    """The code of a sys.exit() is not known here, so the groups end when it is (at_exit.c)."""
+    """Close handles and groups. The code of a sys.exit() is not known here, so the groups end when it is (at_exit.c)."""
     error = getattr(sys, "last_value", None)
     if error is not None:
         close_all(error)

@@ -38,21 +38,14 @@ OF_DATALOADER = {"batch_size": "a plan decides it: ds.plan(batch_size=...)", "sh
 
 
 class Loader:
-    """This rank's batches of a plan, epoch by epoch; made by `Dataset.loader`.
+    """This rank's batches of a plan, epoch by epoch; made by `Dataset.loader`, which describes the options.
 
-    collate: Pad(), Pack(), Nested(), Lists(), None (Lists), or a function of a list of samples; map: a function of one sample,
-    before that. columns, rename: which columns, and what they are called
-    in the batch. transform: a function of a Batch, called ahead in threads of its own. device: where tensors go
-    ("cuda"); prefetch_device: batches that are copied there ahead (2); pin_memory: "auto" (where a GPU is), True, False. With device=
-    and neither transform nor functions, batches are collated in pinned memory; else threads copy them there.
-    out: "torch" or "numpy". prefetch_bytes:
-    memory of batches fetched ahead; prefetch_batches: the most of them ("auto" both). threads: of the functions (1). start: a state to go on from.
+    With device= and neither transform nor functions, batches are collated in pinned memory; otherwise threads copy them there.
 
-    A plain iterable with a length, the same for all ranks, and for all epochs unless the plan's steps are "per_epoch". One iteration at a time: a second iter(), or
-    load_state_dict(), ends one that is under way, whose next step raises StateError; to iterate twice at a time make
-    two loaders. Leaving a loop early ends its threads, and the loader may be iterated anew. Trainers that look at
-    DataLoader's attributes find them.
-    """
+    It is an iterable with a length, equal on all ranks, and in all epochs unless the plan `varies`. It has one iteration at a time: a
+    second iter(), or load_state_dict(), ends the current one, whose next step raises StateError. To iterate twice at a time make two
+    loaders. Leaving a loop early ends its threads, and you can iterate the loader again. Trainers that look for DataLoader's attributes
+    find them."""
 
     batch_size = None
     drop_last = False
@@ -125,31 +118,33 @@ class Loader:
 
     @property
     def batch_sampler(self) -> PlanSampler:
+        """Return the loader's sampler, for trainers that look for one here."""
         return self.sampler
 
     @property
     def collate_fn(self) -> Callable[[Any], Any]:
+        """Return the dataset's collate_fn, for trainers that look for one here."""
         return self.dataset.collate
 
     @property
     def epoch(self) -> int:
-        """The epoch to go on in: that of a loaded state or of the last batch, or the next one where it has been seen to
-        its end."""
+        """Return the epoch to go on in: that of a loaded state or of the last batch, or the next one if that was seen to its end."""
         return self._epoch + (0 < self.plan.core.steps(self._epoch) <= self._step)
 
     def __len__(self) -> int:
-        """Batches of an epoch, without those that are skipped; if epochs differ, of the one to go on in."""
+        """Return the number of batches of an epoch without skipped ones; if epochs differ, of the one to go on in."""
         return self.plan.steps_of(self.epoch) if self.plan.varies else self.plan.steps
 
     def __getitem__(self, place: Any) -> Any:
-        """No items: what DataLoader(loader) asks for."""
+        """Raise ArgumentError: DataLoader(loader) asks for items, and a loader has none."""
         raise ArgumentError("a Loader yields ready batches, so it needs no DataLoader around it: `for batch in loader`; torch's own "
                             "is DataLoader(ds, batch_sampler=plan.sampler(), collate_fn=ds.collate)")
 
     def set_epoch(self, epoch: int) -> None:
-        """Which epoch the next iteration yields. Without it that is the next one after an epoch that was seen to its end,
-        and the same one again after a loop that was left early, which prints a line. Nothing happens if a loaded state
-        is in that epoch."""
+        """Set the epoch of the next iteration.
+
+        Without it, an epoch that was seen to its end is followed by the next; one whose loop was left early is repeated, and a line says
+        so. Does nothing if a loaded state is in that epoch."""
         self.sampler.set_epoch(epoch)
 
     def _enter(self, epoch: int) -> None:
@@ -158,7 +153,7 @@ class Loader:
             self._epoch, self._step, self._first = epoch, 0, 0
 
     def _choose_epoch(self) -> None:
-        """Before an iteration: what set_epoch said, else the next epoch if this one was seen to its end."""
+        """Choose the epoch of an iteration: what set_epoch set, else the next epoch if this one was seen to its end."""
         steps = self.plan.core.steps(self._epoch)
         if not self._told and 0 < steps <= self._step:
             self._epoch, self._step, self._first = self._epoch + 1, 0, 0
@@ -181,38 +176,41 @@ class Loader:
             last.supersede(why)
 
     def state_dict(self) -> dict[str, Any]:
-        """Where training is: batches that were yielded count as done. A few integers and a line of JSON, equal on all
-        ranks."""
+        """Return where training is: batches that were yielded count as done. A few integers and a line of JSON, equal on all ranks."""
         return self.plan.state(self._epoch, self._step)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The next iteration goes on there, also on another number of ranks. StateError names what differs."""
+        """Resume the next iteration from a state, also of another number of ranks. StateError names what differs."""
         self._end_last("load_state_dict() was called; iterate the loader anew to go on from that state")
         self._epoch, self._step = self.plan.resume(state)
         self._first, self._told = self._step, False
         self.sampler.load_state_dict(state)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled or copied: the plan, the options, and where training is. In another process the dataset is opened again
-        by its directory, and each batch is fetched when it is asked for. Functions have to be picklable, as torch's."""
+        """Pickle or copy the plan, the options, and where training is.
+
+        Another process opens the dataset again by its directory and fetches each batch when it is asked for. Functions must be picklable,
+        as torch's."""
         return _remade, (self.dataset, self.plan, self._asked, self._epoch, self._step, self._first, self._told)
 
     def remix(self, mix: Mapping[Any, float]) -> None:
-        """COLLECTIVE. Other weights of sources from the next step on, in the loop that is under way too; see Plan.remix.
+        """Change the weights of sources from the next step on, also in the current loop; see Plan.remix (collective).
 
         mix: dict of name and weight. Names as for Dataset.plan.
 
-        All ranks call it after the same step, else it is an ArgumentError on all of them. States hold the change.
+        All ranks must call it after the same step, otherwise it is an ArgumentError on all of them. States hold the change.
         """
         epoch = self.epoch
         self.plan.remix(mix, at=(epoch, self._step if epoch == self._epoch else 0))
 
     def stats(self) -> dict[str, Any]:
-        """The dataset's figures, and of this loader: batches, wait_seconds_p50 and wait_seconds_p99 (how long
-        next() waited). With device="cuda", of the last iteration: device_bytes and device_peak_bytes (of batches that are on
-        the device and not yielded yet), copies_late (batches whose copy had not ended when they were yielded), copy_wait_seconds (that
-        the GPU's stream stood still for copies, of the steps it has come to), copy_seconds (that next() spent on queueing copies and
-        on waiting for them; the rest of its wait was for data)."""
+        """Return the dataset's figures (`Dataset.stats`) and those of this loader, as a dict.
+
+        - batches; wait_seconds_p50 and wait_seconds_p99: how long next() waited
+        - with device="cuda", of the last iteration: device_bytes and device_peak_bytes (of batches on the device that are not yielded yet),
+          copies_late (batches that were yielded before their copy ended), copy_wait_seconds (how long the GPU's stream stood still for
+          copies, in the steps it has reached), copy_seconds (time of next() spent queueing copies and waiting for them; the rest of its
+          wait was for data)"""
         waits = sorted(end - begin for begin, end in self._waits)
         found = self.dataset.stats()
         found["batches"] = len(waits)
@@ -225,7 +223,7 @@ class Loader:
         return found
 
     def trace(self, path: str) -> None:
-        """Writes the waits and the work between them as a Chrome trace (chrome://tracing)."""
+        """Write the waits and the work between them as a Chrome trace (chrome://tracing) to the file `path`."""
         import json
         events, last = [], 0.0
         for begin, end in self._waits:
@@ -253,14 +251,14 @@ def _remade(dataset: Samples, plan: Plan, options: dict[str, Any], epoch: int, s
 
 
 class _LoaderSampler(PlanSampler):
-    """The loader's sampler: through it trainers that tell the epoch to samplers only (Lightning) reach the loader."""
+    """The loader's sampler. Through it, trainers that set the epoch of samplers only (Lightning) reach the loader."""
 
     def __init__(self, plan: Plan, loader: Loader) -> None:
         super().__init__(plan, "rank")
         self._loader: Callable[[], Loader | None] = weakref.ref(loader)
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy of its own drives no loader: that one is not copied with it."""
+        """Pickle or copy without the loader: a copy drives none."""
         return {**super().__getstate__(), "_loader": _no_loader}
 
     def set_epoch(self, epoch: int) -> None:
@@ -291,7 +289,7 @@ def _check_functions(collate: Any, mapped: Any, transform: Any) -> None:
 
 
 def _check_device(device: Any) -> None:
-    """ArgumentError for what is no device, or one that this process does not have."""
+    """Raise ArgumentError if `device` is no device, or one that this process does not have."""
     if device is None:
         return
     import torch
@@ -328,7 +326,7 @@ def _pins(pin_memory: bool | str, device: Any, out: str) -> bool:
 
 @dataclasses.dataclass
 class _Pulled:
-    """A batch on its way: itself or its future, the bytes of its samples if they are bounded, and what a bar counts."""
+    """A batch, or its future, before it is yielded; the bytes of its samples if they are bounded, and what a progress bar counts."""
 
     step: int
     batch: Any
@@ -338,7 +336,7 @@ class _Pulled:
 
 
 def _make_own(loader: Loader, epoch: int, step: int, samples: Any, pieces: bytes) -> tuple[Any, int, int]:
-    """(batch, samples, tokens) by the user's functions, in a thread of the loader's."""
+    """Return (batch, samples, tokens) by the user's functions, in a thread of the loader's."""
     assert loader.own is not None
     made, count, tokens = loader.own.make(samples, epoch, step, pieces)
     if isinstance(made, Batch):
@@ -347,8 +345,7 @@ def _make_own(loader: Loader, epoch: int, step: int, samples: Any, pieces: bytes
 
 
 def _finished(loader: Loader, batch: Any, arenas: PinnedArenas | None = None) -> Any:
-    """What is left to do with a batch in a thread of the loader's: transform, then pinning, of its result too. Of one in an arena
-    that is what its layout added."""
+    """Transform and pin a batch, in a thread of the loader's. In an arena only what its layout added still needs pinning."""
     if arenas is not None:
         arenas.lend()
         batch.keep_small()
@@ -363,7 +360,7 @@ def _is_gpu(device: Any) -> bool:
 
 
 class _Iteration(Iterator[Any]):
-    """One pass. The epoch is bound at the first next(), since trainers set it after iter()."""
+    """One pass over an epoch, which is chosen at the first next(): trainers set it after iter()."""
 
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
@@ -416,7 +413,7 @@ class _Iteration(Iterator[Any]):
             self._source = self._core
 
     def look_again(self) -> None:
-        """The plan was changed: batches that are ahead are let go."""
+        """Drop the batches that are ahead, because the plan was changed."""
         if self._over or self._epoch < 0:
             return
         if self._core is not None:
@@ -443,7 +440,7 @@ class _Iteration(Iterator[Any]):
                 yield step, dataset.collate_ids(ids, self._loader.collator, *batch_parts(plan, self._epoch, step, plan.rank))
 
     def _pull(self) -> _Pulled | None:
-        """The next batch, or its future."""
+        """Return the next batch or its future."""
         found = next(self._source, None)
         if found is None:
             return None
@@ -476,14 +473,14 @@ class _Iteration(Iterator[Any]):
         return first
 
     def _made(self, step: int, batch: Any) -> Any:
-        """What a thread makes of a batch. A signal is seen at once, since Python's own waits look for them."""
+        """Return what a thread makes of a batch. A signal is seen at once, because Python's own waits look for signals."""
         try:
             return batch.result()
         except StopIteration as raised:  # of transform: it would end the loop as if the epoch were over
             raise callback_failed(raised, self._loader.dataset.group.rank, "transform", f"epoch {self._epoch}, step {step}") from raised
 
     def _next_made(self) -> _Pulled | None:
-        """The next batch, ready."""
+        """Return the next batch, finished."""
         found = self._next()
         if found is not None and self._calls:
             found.batch = self._made(found.step, found.batch)
@@ -492,7 +489,7 @@ class _Iteration(Iterator[Any]):
         return found
 
     def _next_moved(self, moving: OnDevice) -> _Pulled | None:
-        """The next batch, on the device or on its way there."""
+        """Return the next batch, on the device or on its way there."""
         while not moving.full and (found := self._next_made()) is not None:
             batch, found.batch = found.batch, None
             moving.send(found, batch)
@@ -541,7 +538,7 @@ class _Iteration(Iterator[Any]):
         return batch
 
     def supersede(self, why: str) -> None:
-        """Ends it for the sake of another one; nothing where it is over."""
+        """End this iteration in favour of another; do nothing if it is over."""
         if not self._over:
             self._superseded = why
             self.close()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is looked up in a dataset by key or by column: `Dataset.keys` and `Dataset.index`."""
+"""Lookup in a dataset by key or column: `Dataset.keys` and `Dataset.index`."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Keys(Sequence[bytes]):
-    """The keys of a dataset, read one by one where they are asked for; `find` looks a key up by its hash."""
+    """The keys of a dataset, each read when you ask for it. `find` looks a key up by its hash."""
 
     def __init__(self, dataset: Samples) -> None:
         self._dataset = dataset
@@ -29,7 +29,7 @@ class Keys(Sequence[bytes]):
         return self._dataset.store.key(self._dataset.sample_id(place))
 
     def find(self, key: str | bytes, source: str | int | None = None) -> int:
-        """The place of the sample with this key; KeyError where there is none. `source`: as for `Dataset.get`."""
+        """Return the place of the sample with this key. KeyError if there is none. source: as for `Dataset.get`."""
         return self._dataset.place(self._dataset.store.find(key, self._dataset.source_number(source)))
 
     def __contains__(self, key: object) -> bool:
@@ -41,8 +41,7 @@ class Keys(Sequence[bytes]):
 
 
 class Index(Mapping[str, "Array"]):
-    """The index columns that travelled with the lengths: numpy arrays in sample order, shared by the ranks of a node,
-    read-only."""
+    """The index columns that travelled with the lengths: numpy arrays in sample order, read-only, shared by the ranks of a node."""
 
     def __init__(self, dataset: Samples) -> None:
         self._dataset = dataset

@@ -17,8 +17,9 @@ _NAMED = 3  # sample keys in an error
 
 
 class Own:
-    """What makes a batch of samples that were fetched: dicts as `ds[i]` gives them, cut as the plan says, each through `map`,
-    all through `collate`. Called in threads."""
+    """Makes a batch with the user's functions, in threads.
+
+    Samples are dicts as `ds[i]` returns them, cut as the plan says. Each goes through `map`, and all of them through `collate`."""
 
     def __init__(self, collate: Callable[[list[Any]], Any], mapped: Callable[..., Any] | None, dataset: Samples,
                  columns: Sequence[str] | None, rename: Mapping[str, str] | None, rule: Rule, seed: int) -> None:
@@ -43,8 +44,10 @@ class Own:
         return ", ".join(f"{what}={getattr(function, '__qualname__', function)}" for what, function in named if function is not None)
 
     def make(self, samples: Any, epoch: int, step: int, pieces: bytes = b"") -> tuple[Any, int, int]:
-        """The batch (pieces: which samples are, uint32[n, 3], place, start, count), the number of its samples and the sum of their lengths. CallbackError says step and samples if a
-        function raises."""
+        """Return the batch, the number of its samples and the sum of their lengths.
+
+        pieces: uint32[n, 3] (place, start, count), the samples that are pieces. CallbackError says step and samples if a function raises.
+        """
         ids = [samples.id(i) for i in range(len(samples))]
         lengths = [samples.length(i) for i in range(len(samples))]
         parts = [(0, min(length, self.cut or length)) for length in lengths]
@@ -101,7 +104,7 @@ class Own:
         return f"epoch {epoch}, step {step}, sample{'s' if len(ids) > 1 else ''} {keys}{more}"
 
     def _name(self, sample_id: int) -> str:
-        """A sample's key, or its id if the key cannot be had."""
+        """Return a sample's key, or its id if the key cannot be read."""
         try:
             return repr(self._dataset.store.key(sample_id).decode("utf-8", "replace"))
         except RankStoreError:
@@ -109,8 +112,9 @@ class Own:
 
 
 class _Draws:
-    """A sample's random numbers: by a counter that begins at (epoch, sample id), under the seed as its key. So they depend on
-    nothing else, on no rank, step or thread. One generator is set anew for each sample: making one takes ten times as long."""
+    """A sample's random numbers, from a counter that begins at (epoch, sample id) with the seed as its key.
+
+    So they depend on nothing else: no rank, step or thread. One generator is reset for each sample; making one takes ten times as long."""
 
     def __init__(self, seed: int, epoch: int) -> None:
         import numpy
@@ -126,7 +130,7 @@ class _Draws:
 
 
 def _how_to_draw(function: Callable[..., Any]) -> str:
-    """How a map takes its random generator: by "place", by "name", or "" for map(sample)."""
+    """Return how a map takes its random generator: by "place", by "name", or "" for map(sample)."""
     import inspect
     try:
         parameters = inspect.signature(function).parameters

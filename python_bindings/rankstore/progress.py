@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far a long call is: one bar a phase on rank 0, or a callable of the user's."""
+"""Progress of a long call: one bar a phase on rank 0, or a callable of the user's."""
 from __future__ import annotations
 
 import contextlib
@@ -62,7 +62,7 @@ class StepBar:
         self._samples, self._tokens, self._waited = 0, 0, 0.0
 
     def step(self, samples: int, tokens: int, begin: float, end: float) -> None:
-        """One batch more, for which the loop waited from `begin` to `end`."""
+        """Add a batch, for which the loop waited from `begin` to `end`."""
         self._samples, self._tokens, self._waited = self._samples + samples, self._tokens + tokens, self._waited + end - begin
         if self._bar is None:
             return
@@ -75,7 +75,7 @@ class StepBar:
             self._bar = None
 
     def text(self, seconds: float) -> str:
-        """"1.2k samples/s, 340k tokens/s, waiting 3%"."""
+        """Return "1.2k samples/s, 340k tokens/s, waiting 3%"."""
         return (f"{_short(self._samples / seconds)} samples/s, {_short(self._tokens / seconds)} tokens/s, "
                 f"waiting {min(1.0, self._waited / seconds):.0%}{self._whose}")
 
@@ -87,7 +87,7 @@ class StepBar:
 
 
 def _short(number: float) -> str:
-    """1,234,567 as "1.23M"."""
+    """Return 1,234,567 as "1.23M"."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if number >= size:
             return f"{number / size:.3g}{unit}"
@@ -95,7 +95,7 @@ def _short(number: float) -> str:
 
 
 def step_bar(epoch: int, first: int, steps: int, world: int) -> StepBar | None:
-    """The bar of a loader with progress=True; None if it cannot be drawn: tqdm is not there, or nothing to write to."""
+    """Return the bar of a loader with progress=True; None without tqdm, or if there is nothing to write to."""
     try:
         return StepBar(epoch, first, steps, world)
     except (ImportError, OSError, ValueError, AttributeError):
@@ -119,8 +119,9 @@ class Ticker:
 
 
 def make(progress: Report | bool | None, rank: int) -> Report | None:
-    """What a `progress` argument means on this rank: None or True bars (rank 0, and only where tqdm is installed),
-    False none."""
+    """Return what a `progress` argument means on this rank.
+
+    None and True make bars, on rank 0 and only if tqdm is installed; False makes none; a callable is used as it is."""
     if progress is False:
         return None
     if callable(progress):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Samples that lie on many ranks: by place, by key, by mask, and what is known of all of them without reading any."""
+"""Samples on many ranks: by place, by key, by mask; and what is known of all of them without reading any."""
 from __future__ import annotations
 
 import functools
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WorkerGroup:
-    """Whose worker this process is."""
+    """The rank and world of the process that this worker process reads for."""
 
     rank: int
     world: int
@@ -38,8 +38,10 @@ ABSENT = 0xFFFFFFFF  # the length of a sample that cannot be read
 
 @dataclass(frozen=True)
 class Source:
-    """A dataset that was opened, alone or as one of several: its name, this rank's directory, its own id, its samples, of
-    which the first is sample `first` of the whole, and their bytes of columns and keys."""
+    """A dataset that was opened, alone or as one of several.
+
+    Attributes: name, directory (this rank's), id, first (its first sample's id in the whole), samples, bytes (of columns and keys).
+    """
 
     name: str
     directory: str
@@ -50,7 +52,7 @@ class Source:
 
 
 class OpenSamples(_core.Indexed):
-    """Samples 0..len-1 of an open dataset or of a selection, the same on every rank."""
+    """Samples 0 to len - 1 of an open dataset or of a selection, the same on every rank."""
 
     def __init__(self, handle: Handle, directory: str, group: Group | WorkerGroup) -> None:
         self._handle, self.directory, self.group = handle, directory, group
@@ -64,7 +66,7 @@ class OpenSamples(_core.Indexed):
 
     @property
     def store(self) -> Any:
-        """The C store; in a worker process what stands for it."""
+        """Return the C store, or what replaces it in a worker process."""
         return self._handle.store
 
     # ---- samples
@@ -73,7 +75,7 @@ class OpenSamples(_core.Indexed):
         return self._count if self._chosen is None else len(self._chosen)
 
     def sample_id(self, place: Any) -> int:
-        """The sample id of a place of this dataset or selection; IndexError where there is none."""
+        """Return the sample id of a place of this dataset or selection. IndexError if the place is out of range."""
         number = place if place.__class__ is int else index(place)
         count = len(self)
         if number < 0:
@@ -83,7 +85,7 @@ class OpenSamples(_core.Indexed):
         return number if self._chosen is None else int(self._chosen[number])
 
     def place(self, sample_id: int) -> int:
-        """Where a sample id is in this selection first; KeyError where it is not chosen."""
+        """Return the first place of a sample id in this selection. KeyError if it is not chosen."""
         if self._chosen is None:
             return sample_id
         import numpy
@@ -97,7 +99,7 @@ class OpenSamples(_core.Indexed):
 
     @functools.cached_property
     def _order(self) -> Array | None:
-        """The places of a selection in the order of their sample ids; None if they are in it."""
+        """Return the places of a selection in the order of their sample ids; None if they are in that order."""
         import numpy
         assert self._chosen is not None
         is_sorted = bool((self._chosen[1:] >= self._chosen[:-1]).all())
@@ -105,20 +107,20 @@ class OpenSamples(_core.Indexed):
 
     @property
     def sorted_ids(self) -> Array:
-        """int64[len]: the sample ids, ascending, each as often as it is there. A copy."""
+        """Return the sample ids in ascending order, repeated as in the selection: int64[len], a copy."""
         import numpy
         made: Array = self.ids if self._chosen is None else self._sorted().astype(numpy.int64)
         return made
 
     def _sorted(self) -> Array:
-        """The same as uint32, of a selection."""
+        """Return the sorted ids of a selection as uint32."""
         import numpy
         assert self._chosen is not None
         made: Array = numpy.sort(self._chosen)
         return made
 
     def _item(self, which: Any) -> Any:
-        """`self[which]`, but for an int that `_rows` knows."""
+        """Return `self[which]`, except for an int that `_rows` handles."""
         if which.__class__ is int:
             return self._list([self.sample_id(which)])[0]
         if isinstance(which, slice):
@@ -138,7 +140,7 @@ class OpenSamples(_core.Indexed):
         return self._list([self.sample_id(place) for place in which])
 
     def _masked(self, mask: list[Any]) -> list[int]:
-        """The places where a mask is true."""
+        """Return the places where a mask is true."""
         if len(mask) != len(self):
             raise IndexError(f"the mask has {len(mask)} entries, the dataset {len(self)} samples")
         if not all(map(is_bool, mask)):
@@ -156,14 +158,18 @@ class OpenSamples(_core.Indexed):
                         "and an id is there if it is below len(ds)")
 
     def get(self, key: str | bytes, source: str | int | None = None) -> dict[str, Any]:
-        """The sample with this key; KeyError where there is none. `source`: the name or number of the source to look in,
-        which is needed (ArgumentError) for a key that several sources have."""
+        """Return the sample with this key, as a dict. KeyError if there is none.
+
+        source: str or int. The name or number of the source to search; required (ArgumentError) if several sources have the key. Default:
+            all.
+        """
         return self._list([self.store.find(key, self.source_number(source))])[0]
 
     def view(self, place: int) -> dict[str, Any]:
-        """A sample without a copy: read-only arrays (and memoryviews for bytes) in the map of its shard where that
-        lies on this node. They stay valid as long as they are held. Writing into them raises ValueError. Checked
-        once, here: what is cut off the file later reads as zeros."""
+        """Return a sample without a copy, as read-only arrays, and memoryviews for bytes.
+
+        They are in the map of its shard if that is on this node, and stay valid as long as you hold them. Writing to them raises
+        ValueError. The checksum is checked once, here; if the file is cut off later, the lost part reads as zeros."""
         return values_of(self._viewers, self.store.view(self.sample_id(place)))
 
     def _list(self, ids: list[int]) -> list[dict[str, Any]]:
@@ -186,11 +192,11 @@ class OpenSamples(_core.Indexed):
 
     @functools.cached_property
     def sources(self) -> tuple[Source, ...]:
-        """The datasets that were opened, in the order of their samples; one if `open` was given one directory."""
+        """Return the datasets that were opened, in the order of their samples; one if `open` got one directory."""
         return tuple(Source(*one) for one in self.store.sources())
 
     def source_number(self, source: str | int | None) -> int | None:
-        """The number of a source that is named; ArgumentError names those that there are."""
+        """Return the number of a source given by name or number. ArgumentError lists the sources if there is no such one."""
         if source is None:
             return None
         names = [one.name for one in self.sources]
@@ -201,7 +207,7 @@ class OpenSamples(_core.Indexed):
         raise ArgumentError(f"source: there is no {source!r}; the sources are {', '.join(names)}")
 
     def source_of(self, ids: Any) -> Any:
-        """uint16[n]: for each sample id (as `Batch.indices` has them) the number of its source in `sources`."""
+        """Return each sample id's source as its number in `sources`: uint16[n]. ids: as in `Batch.indices`."""
         import numpy
         firsts = [one.first for one in self.sources]
         return (numpy.searchsorted(firsts, numpy.asarray(ids, numpy.int64), side="right") - 1).astype(numpy.uint16)
@@ -210,7 +216,7 @@ class OpenSamples(_core.Indexed):
 
     @property
     def ids(self) -> Any:
-        """int64[len]: the sample id of each place. A copy; that of a selection is not to be written."""
+        """Return the sample id of each place: int64[len], a copy. That of a selection is read-only."""
         import numpy
         if self._chosen is None:
             return numpy.arange(self._count)
@@ -220,109 +226,119 @@ class OpenSamples(_core.Indexed):
 
     @property
     def columns(self) -> tuple[str, ...] | None:
-        """Those that `open` was asked for; None for all."""
+        """Return the columns that `open` was asked for; None for all."""
         return self._handle.columns
 
     @property
     def is_checked(self) -> bool:
-        """Samples are compared with their checksums."""
+        """Return True if samples are compared with their checksums."""
         return not self._handle.no_check
 
     @property
     def lacks_samples(self) -> bool:
-        """Some cannot be read: they are in quarantine, or their shards are missing (`partial=True`)."""
+        """Return True if some samples cannot be read: they are in quarantine, or their shards are missing (`partial=True`)."""
         return bool((self.lengths == ABSENT).any())
 
     @property
     def lengths(self) -> Any:
-        """uint32[len], read-only, shared by the ranks of a node. 4294967295 (0xFFFFFFFF) is no length: the sample is in
-        the quarantine, or absent (`partial=True`). `ds.lengths[ds.lengths != 0xFFFFFFFF]` leaves these out."""
+        """Return the lengths: uint32[len], read-only, shared by the ranks of a node.
+
+        4294967295 (0xFFFFFFFF) marks a sample in quarantine or absent (`partial=True`). `ds.lengths[ds.lengths != 0xFFFFFFFF]` leaves these
+        out."""
         return self.chosen(self.all_lengths)
 
     @functools.cached_property
     def length_column(self) -> str | None:
-        """The column whose items lengths count; None if they are of no single column (a function, "chars:x")."""
+        """Return the column whose items lengths count; None if they are of no single column (a function, "chars:x")."""
         found = {None if one is None else one[0] for one in self._handle.counted}
         length = found.pop() if len(found) == 1 else None
         return length if length in self.schema else None
 
     @property
     def length_unit(self) -> int:
-        """What lengths were divided by when they were built; 0 if sources differ."""
+        """Return what lengths were divided by when they were built; 0 if sources differ."""
         found = {one[1] for one in self._handle.counted if one is not None}
         return 1 if not found else found.pop() if len(found) == 1 else 0
 
     @property
     def length_shown(self) -> str:
-        """What lengths are of, as `build` names it, and what they were divided by; "" if sources differ."""
+        """Return what lengths count, in the words of `build`, and what they were divided by; "" if sources differ."""
         found = {one[1:] for one in self._handle.counted if one is not None}
         unit, name = found.pop() if len(found) == 1 else (1, "")
         return name + (f" / {unit}" if unit > 1 else "")
 
     @functools.cached_property
     def lengths_are_items(self) -> bool:
-        """A length is the number of items of an array, one for one."""
+        """Return True if a length is the number of items of an array."""
         name = self.length_column
         return name is not None and self.schema[name].varies and not self.schema[name].is_text and self.length_unit == 1
 
     def index_of(self, name: str) -> Any:
-        """An index column of the whole dataset, by sample id; None if it is none."""
+        """Return an index column of the whole dataset, by sample id; None if it is no index column."""
         found = self.store.column(name)
         return None if found is None else types.as_array(found[0], types.parse(name, found[1]).item)
 
     @property
     def all_lengths(self) -> Any:
-        """Those of the whole dataset, by sample id, also in a selection."""
+        """Return the lengths of the whole dataset, by sample id, also for a selection."""
         return types.as_array(self.store.lengths(), "uint32")
 
     def chosen(self, whole: Any) -> Any:
-        """The entries of this selection."""
+        """Return the entries of this selection."""
         return whole if self._chosen is None else whole[self._chosen]
 
     @property
     def nbytes(self) -> int:
-        """Column and key bytes of the whole dataset."""
+        """Return the bytes of columns and keys of the whole dataset."""
         return int(json.loads(self.store.info())["bytes"])
 
     def owner(self, place: int) -> int:
-        """The rank that serves the sample; -1 for nobody."""
+        """Return the rank that serves a sample; -1 if none does."""
         return int(self.store.owner(self.sample_id(place)))
 
     def info(self) -> dict[str, Any]:
-        """What `rankstore info --json` prints."""
+        """Return what `rankstore info --json` prints, as a dict."""
         found: dict[str, Any] = json.loads(self.store.info())
         return found
 
     @property
     def generations(self) -> list[dict[str, Any]]:
-        """What builds with `append=True` made of this directory, oldest first, up to the newest one there is: a dict of
-        generation, samples, bytes (of columns and keys) and id (the dataset's) each. `open("DIR@1")` opens the first."""
+        """Return the generations of this directory that builds with `append=True` made, oldest first, up to the newest on disk.
+
+        Each is a dict of generation, samples, bytes (of columns and keys) and id (the dataset's). `open("DIR@1")` opens the first."""
         found: list[dict[str, Any]] = self.info()["generations"]
         return found
 
     def stats(self) -> dict[str, Any]:
-        """Figures of this rank since the dataset was opened: samples, bytes, local_bytes, remote_bytes, served_bytes,
-        wait_seconds, peak_inflight_bytes, peak_batch_bytes, index_bytes_node, exchange_bytes, exchange (the
-        way by which the index came), exchange_why, quarantined, collectives (of the ranks' group so far), disk_bytes and
-        disk_reads (read from this node's disk for samples, and in how many requests); memory, by kind what this process holds (current, peak; `rankstore.memory` has the kinds); torch_memory, None or what torch's CUDA
-        allocator held before and after the opening (allocated, reserved, largest_free_block): equal but for what other
-        threads did, since the exchange takes nothing from it."""
+        """Return figures of this rank since the dataset was opened, as a dict.
+
+        - samples, bytes, local_bytes, remote_bytes, served_bytes, wait_seconds, peak_inflight_bytes, peak_batch_bytes, index_bytes_node,
+          quarantined
+        - exchange (how the index travelled), exchange_why, exchange_bytes; collectives (of the ranks' group so far)
+        - disk_bytes, disk_reads: what was read from this node's disk for samples, and in how many requests
+        - memory: what this process holds, by kind (current, peak); `rankstore.memory` lists the kinds
+        - torch_memory: None, or what torch's CUDA allocator held before and after the opening (allocated, reserved, largest_free_block).
+          They differ only by what other threads did, since the exchange takes nothing from it."""
         found: dict[str, Any] = self.store.stats()
         found["memory"], found["torch_memory"] = of_process(), self.torch_memory
         return found
 
     def memory(self) -> dict[str, Extreme]:
-        """COLLECTIVE. What memory the ranks hold, by kind: current and peak of the rank that has most, which rank that
-        is, the least of the ranks' peaks, and `ranks`, the figures of each."""
+        """Return what memory the ranks hold, by kind (collective).
+
+        Each kind has current and peak of the rank that has most, that rank, the least of the ranks' peaks, and `ranks`, the figures of
+        each."""
         if not isinstance(self.group, Group):
             raise StateError("memory: a worker process has no ranks to ask")
         return of_ranks(self.group)
 
     def write_quarantine(self, path: str | os.PathLike[str], samples: Iterable[int]) -> None:
-        """Writes a list of samples that `open(..., quarantine=path)` leaves out; an existing list is replaced. For
-        samples that are sound and still unwanted; damaged ones are listed by `rankstore verify --quarantine`.
+        """Write a list of samples for `open(..., quarantine=path)` to leave out; an existing list is replaced.
 
-        Raises IndexError for a sample that is not there. On one rank; the directory must hold the dataset."""
+        It is for samples that are sound but unwanted; `rankstore verify --quarantine` lists damaged ones. Call it on one rank; the
+        directory must hold the dataset.
+
+        Raises IndexError for a sample out of range, ArgumentError if several datasets are open as one."""
         place = self._handle.directories[0]
         if isinstance(place, tuple):
             raise ArgumentError("write_quarantine: a list is of one dataset; open that one alone")
@@ -334,7 +350,7 @@ class OpenSamples(_core.Indexed):
 
     @property
     def has_repeats(self) -> bool:
-        """A selection has some samples more than once."""
+        """Return True if a selection has some samples more than once."""
         if self._chosen is None:
             return False
         ids = self._sorted()
@@ -342,5 +358,5 @@ class OpenSamples(_core.Indexed):
 
     @property
     def is_selection(self) -> bool:
-        """`select` made it."""
+        """Return True if `select` made this dataset."""
         return self._chosen is not None

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 
 def places_of(which: Any, count: int) -> Array:
-    """uint32: the places that a mask or a list of places names, of `count`; an array of its own. ArgumentError for what is
-    neither, IndexError for a place that is not there."""
+    """Return the places that a mask or list names, of `count` samples: uint32, a new array.
+
+    Raises ArgumentError for anything else, IndexError for a place out of range."""
     import numpy
     if isinstance(which, (list, tuple)) and len({is_bool(one) for one in which}) > 1:
         raise ArgumentError("select: bools and places in one list")
@@ -35,7 +36,7 @@ def places_of(which: Any, count: int) -> Array:
 
 
 def agree_on(group: Group, selection: str, count: int, options: dict[str, Any]) -> None:
-    """COLLECTIVE. ArgumentError on all ranks if one of them plans another selection, or otherwise: samples would be lost."""
+    """Raise ArgumentError on all ranks if one plans another selection or other options, which would lose samples (collective)."""
     if group.world == 1:
         return
     told = [json.loads(one) for one in group.allgather("plan: selection", json.dumps([selection, count, options], default=_plain).encode())]
@@ -50,12 +51,12 @@ def agree_on(group: Group, selection: str, count: int, options: dict[str, Any]) 
 
 
 def _plain(value: Any) -> Any:
-    """A number of numpy's or torch's as Python's, for JSON."""
+    """Return a number of numpy or torch as Python's, for JSON."""
     return value.item() if hasattr(value, "item") else operator.index(value)
 
 
 def is_bool(value: Any) -> bool:
-    """Python's, numpy's and torch's bools, and arrays of them."""
+    """Return True for a bool of Python, numpy or torch, and for arrays of them."""
     return value.__class__ is bool or str(getattr(value, "dtype", "")) in ("bool", "torch.bool")
 
 

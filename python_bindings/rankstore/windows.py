@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Windows of equal length over all items of a dataset, laid one behind the other."""
+"""Windows of equal length over all items of a dataset, laid end to end."""
 from __future__ import annotations
 
 import operator
@@ -16,12 +16,11 @@ if TYPE_CHECKING:
 
 
 class Windows:
-    """What `Dataset.windows` makes: a map-style dataset of arrays [length], int64 for integers. It goes into a DataLoader
-    as it is; `batches` is the way without one.
+    """A map-style dataset of arrays [length], made by `Dataset.windows`; integers are int64.
 
-    windows[i] one array; windows[[...]] an array [n, length]; len(windows). set_epoch draws other random windows, also in
-    a DataLoader's workers, persistent ones too: the epoch lies in memory that they share.
-    """
+    windows[i] is one array, windows[[...]] an array [n, length], len(windows) their number. Give it to a DataLoader, or use `batches`
+    without one. set_epoch draws other random windows, also in a DataLoader's workers, even persistent ones: they share the memory of the
+    epoch."""
 
     def __init__(self, dataset: Any, length: int, stride: int | None, random: int | None) -> None:
         if random is not None and (isinstance(random, bool) or not hasattr(random, "__index__")):
@@ -44,7 +43,7 @@ class Windows:
 
     @property
     def epoch(self) -> int:
-        """Which random windows are drawn."""
+        """Return the epoch whose random windows are drawn."""
         return int(self._epoch[0])
 
     @epoch.setter
@@ -55,11 +54,11 @@ class Windows:
         return (self.items - self.length) // self.stride + 1
 
     def set_epoch(self, epoch: int) -> None:
-        """With random: draws other windows, the same on all ranks. Call it between two loops over a DataLoader."""
+        """Draw other random windows, the same on all ranks. Call it between two loops over a DataLoader."""
         self.epoch = int(epoch)
 
     def starts(self, which: Any) -> Array:
-        """int64[n]: the first item of each window."""
+        """Return the first item of each window: int64[n]."""
         import numpy
         places = numpy.atleast_1d(numpy.asarray(which, numpy.int64))
         count = len(self)
@@ -79,13 +78,14 @@ class Windows:
         return self._read(self.starts(list(which)))
 
     def __getitems__(self, which: list[int]) -> list[Any]:
-        """What DataLoader asks for."""
+        """Return what DataLoader asks for."""
         return list(self[which])
 
     def batches(self, batch_size: int) -> Iterator[Any]:
-        """This rank's share of an epoch's windows as tensors [batch_size, length]: equal steps on every rank, what is left
-        over is dropped. The next call draws on with the next epoch, if this one was seen to its end. ArgumentError if the
-        windows do not fill one step."""
+        """Yield this rank's share of an epoch's windows, as tensors [batch_size, length].
+
+        Every rank has the same number of steps; left-over windows are dropped. If this epoch was seen to its end, the next call draws the
+        next epoch. Raises ArgumentError if the windows do not fill one step."""
         import torch
         if operator.index(batch_size) < 1:
             raise ArgumentError(f"windows: batch_size is {batch_size}; it is from 1")
@@ -125,7 +125,7 @@ class Windows:
 
 
 def _column_of(dataset: Any) -> Column:
-    """The column that is read: one of numbers, along which lengths count."""
+    """Return the column to read: one of numbers, whose items lengths count."""
     name = dataset.length_column
     column: Column | None = None if name is None else dataset.schema[name]
     if column is None or not dataset.lengths_are_items or len(column.dims) != 1:
@@ -136,8 +136,9 @@ def _column_of(dataset: Any) -> Column:
 
 
 def _shared_number() -> Any:
-    """A number at [0], 0, that a DataLoader's workers share with this process, forked or spawned; torch pickles it so. Without
-    torch there are no such workers."""
+    """Return a zero at [0] that a DataLoader's workers, forked or spawned, share with this process: torch pickles it so.
+
+    Without torch there are no such workers."""
     try:
         import torch
     except ImportError:
