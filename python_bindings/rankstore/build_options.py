@@ -96,7 +96,7 @@ class Options:
             if value is not None and not isinstance(value, str) and not callable(value):
                 raise ArgumentError(f"{name}: a column's name or a callable, not {type(value).__name__}")
         if self.unit_samples is not None and not 1 <= self.unit_samples < 2**32:
-            raise ArgumentError(f"unit_samples: {self.unit_samples}; it is from 1 to 2^32 - 1")
+            raise ArgumentError(f"unit_samples: {self.unit_samples}; it must be 1 to 2^32 - 1")
         if self.sample is not None and not _good_sample(self.sample):
             raise ArgumentError(f"sample: {self.sample!r}; it is a number of samples (an int), or a share above 0 and "
                                 "below 1 (a float)")

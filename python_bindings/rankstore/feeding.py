@@ -184,7 +184,7 @@ def length_of(function: Callable[[Any], Any]) -> Callable[[Any], int]:
     def call(sample: Any) -> int:
         length = function(sample)
         if not hasattr(length, "__index__") or not 0 <= length.__index__() < 1 << 64:
-            raise DataError(f"length gave {str(length)[:40]}, not an int from 0 to 2^64 - 1")
+            raise DataError(f"length returned {str(length)[:40]}; it must return an int, 0 to 2^64 - 1")
         return int(length.__index__())
     return call
 
@@ -363,7 +363,7 @@ class Feeder:
             if isinstance(key, int):
                 key = str(key)
             if not isinstance(key, (str, bytes)):
-                raise DataError(f"key gave {type(key).__name__}, not str or bytes")
+                raise DataError(f"key returned {type(key).__name__}, not str or bytes")
         elif self.derives:
             key = self._derived()
         if self.length is not None:

@@ -111,7 +111,7 @@ def _take(results: Mapping[Any, Any], mine: list[tuple[Result, Any]], dst: Any, 
         for item in each if isinstance(each, list) else [each]:
             if not isinstance(item, tuple) or len(item) != 2 or \
                     not hasattr(item[0], "__index__") or item[0].__index__() < 0:
-                raise ArgumentError(f'results["{text}"]: (index, array) or a list of such; an index is an int from 0')
+                raise ArgumentError(f'results["{text}"]: must be (index, array) or a list of these, with an int of at least 0 as index')
             head, array = _host(text, item[0].__index__(), item[1])
             mine.append((replace(head, raw=isinstance(name, bytes)), array))
     return [dst.__index__(), None if out is None else os.fsdecode(out), bool(stack)]

@@ -79,7 +79,7 @@ class Loader:
             counts["prefetch_batches"] = prefetch_batches
         for name, number in counts.items():
             if not hasattr(number, "__index__") or number < 1:
-                raise ArgumentError(f"{name}: {number!r}; it is an int from 1")
+                raise ArgumentError(f"{name}: {number!r}; it must be an int of at least 1")
         if not isinstance(progress, bool):
             raise ArgumentError(f"progress: {progress!r}; it is True or False")
         _check_functions(collate, map, transform)

@@ -90,7 +90,7 @@ def core_mix(groups: Groups, *, mix: Mapping[Any, float] | None, samples: int | 
     if mix_unit not in ("samples", "tokens"):
         raise ArgumentError(f"mix_unit: {mix_unit!r} is neither 'samples' nor 'tokens'")
     if samples is not None and (isinstance(samples, bool) or not hasattr(samples, "__index__") or samples < 1):
-        raise ArgumentError(f"samples: {samples!r}; it is an int from 1, the draws of an epoch")
+        raise ArgumentError(f"samples: {samples!r}; it must be an int of at least 1, the draws of an epoch")
     if mix is None and mix_unit == "tokens":
         raise ArgumentError("mix_unit: it says what the weights of mix= count, and there is no mix")
     if mix is not None and weights is not None:
@@ -115,7 +115,7 @@ def stages_of(curriculum: Sequence[tuple[Any, Any, Any]], names: list[str]) -> l
             raise ArgumentError(f"curriculum: {stage!r}; a stage is (from_step, mix, max_length)")
         start, mix, longest = stage
         if longest is not None and longest < 1:
-            raise ArgumentError(f"curriculum: max_length {longest}; it is from 1, or None")
+            raise ArgumentError(f"curriculum: max_length {longest}; it must be at least 1, or None")
         place = list(start) if isinstance(start, (tuple, list)) else [None, start]
         if len(place) != 2:
             raise ArgumentError(f"curriculum: from_step {start!r}; it is (epoch, step), or an int")

@@ -60,7 +60,7 @@ def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *
     several = not isinstance(directory, (str, os.PathLike)) or names is not None
     inflight = optional_bytes("inflight_bytes", inflight_bytes)
     if metrics is not None and (isinstance(metrics, bool) or not isinstance(metrics, int) or not 1 <= metrics <= 65535):
-        raise ArgumentError(f"metrics: {metrics!r} is no port; give an int from 1 to 65535, or leave it out")
+        raise ArgumentError(f"metrics: {metrics!r} is not a port; give an int, 1 to 65535, or leave it out")
     chosen = group if group is not None else current()
     nccl.prepare(chosen, exchange)
     before = of_torch()

@@ -16,7 +16,7 @@ def plan_options(strategy: str, *, cost: str | tuple[float, float], shuffle: boo
     for name in ("batch_size", "max_tokens", "max_length", "capacity", "world"):
         if numbers[name] == 0:
             shown = world_name if name == "world" else name
-            raise ArgumentError(f"{shown}: 0; it is from 1, or None")
+            raise ArgumentError(f"{shown}: 0; it must be at least 1, or None")
         numbers[name] = numbers[name] or 0
     if numbers["length_multiple"] is None:
         numbers["length_multiple"] = default_multiple(strategy, cost, numbers["max_tokens"])

@@ -142,8 +142,8 @@ def transformer_cost(hidden: int, layers: int = 1, *, feed_forward: int | None =
               "key_value": hidden if key_value is None else key_value}
     for name, number in widths.items():
         if number < 1:
-            raise ArgumentError(f"{name}: {number}; it is from 1")
+            raise ArgumentError(f"{name}: {number}; it must be at least 1")
     if vocabulary < 0:
-        raise ArgumentError(f"vocabulary: {vocabulary}; it is from 0")
+        raise ArgumentError(f"vocabulary: {vocabulary}; it must be at least 0")
     weights = 2 * hidden * (hidden + widths["key_value"]) + (3 if gated else 2) * hidden * widths["feed_forward"]
     return 2.0 * (layers * weights + vocabulary * hidden), (2.0 if causal else 4.0) * layers * hidden

@@ -252,7 +252,7 @@ class Plan:
             raise StateError("global_sum: this plan is over lengths alone, and the batch does not know its dataset; use ds.plan")
         accumulate = self.micro_batches if accumulate is None else accumulate
         if accumulate < 1:
-            raise ArgumentError(f"accumulate: {accumulate}; it is from 1")
+            raise ArgumentError(f"accumulate: {accumulate}; it must be at least 1")
         steps = Epoch(self, epoch, all_steps=self._is_skipped(epoch, step))
         first, last = self._accumulated(epoch, step, accumulate)
         _, ids = steps.batches(-1, first, last)
@@ -498,9 +498,9 @@ class PlanSampler:
 
         Without it, an epoch that was seen to its end is followed by the next. Does nothing if a loaded state is in that epoch."""
         if not hasattr(epoch, "__index__"):
-            raise ArgumentError(f"epoch: {epoch!r}; it is an int from 0")
+            raise ArgumentError(f"epoch: {epoch!r}; it must be an int of at least 0")
         if not 0 <= epoch < 2**64:
-            raise ArgumentError(f"epoch: {epoch}; it is from 0 to 2^64 - 1")
+            raise ArgumentError(f"epoch: {epoch}; it must be 0 to 2^64 - 1")
         self._told = True
         if epoch != self._epoch:
             self._epoch, self._step = int(epoch), 0

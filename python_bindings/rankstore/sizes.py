@@ -14,7 +14,7 @@ def parse_bytes(name: str, size: Any, least: int = 1) -> int:
     """1048576, "512MiB" or "1.5 GB" in bytes. ArgumentError, naming the option, for what is none or below `least`."""
     found = _in_words(name, size) if isinstance(size, str) else _number(name, size)
     if not least <= found <= _MOST:
-        raise ArgumentError(f"{name}: {size!r}; it is from {least} byte{'' if least == 1 else 's'} to 2^64 - 1")
+        raise ArgumentError(f"{name}: {size!r}; it must be from {least} byte{'' if least == 1 else 's'} to 2^64 - 1")
     return found
 
 

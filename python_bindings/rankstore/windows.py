@@ -27,7 +27,7 @@ class Windows:
             raise ArgumentError(f"windows: random is {random!r}; it is a seed, an int, or None for windows in order")
         for option, value in (("length", length), ("stride", stride)):
             if value is not None and operator.index(value) < 1:
-                raise ArgumentError(f"windows: {option} is {value}; it is from 1")
+                raise ArgumentError(f"windows: {option} is {value}; it must be at least 1")
         self.dataset, self.length, self.stride, self.random = dataset, int(length), int(stride or length), random
         self.column = _column_of(dataset)
         self._epoch = _shared_number() if random is not None else [0]
@@ -88,7 +88,7 @@ class Windows:
         next epoch. Raises ArgumentError if the windows do not fill one step."""
         import torch
         if operator.index(batch_size) < 1:
-            raise ArgumentError(f"windows: batch_size is {batch_size}; it is from 1")
+            raise ArgumentError(f"windows: batch_size is {batch_size}; it must be at least 1")
         group = self.dataset.group
         if len(self) < group.world * batch_size:
             raise ArgumentError(f"windows: {len(self)} windows do not fill one step of {group.world} x {batch_size} (ranks x "

@@ -22,7 +22,7 @@ def build_with_workers(group: Group, workers: int, source: Any, directory: str, 
     """Raises what a worker raised, with its text and traceback; KeyboardInterrupt ends them all and leaves what is
     finished."""
     if workers < 1:
-        raise ArgumentError(f"workers: {workers}; it is from 1")
+        raise ArgumentError(f"workers: {workers}; it must be at least 1")
     if group.world > 1:
         raise ArgumentError(f"workers: the group has {group.world} ranks already; start more ranks instead")
     others = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()

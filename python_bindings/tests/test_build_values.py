@@ -154,7 +154,7 @@ def test_lengths_and_keys_of_callables(tmp_path: Path) -> None:
     assert lengths(tmp_path / "out") == [i + 1 for i in range(30)]
     with rankstore.init("solo") as group, rankstore.open(tmp_path / "out", group=group) as dataset:
         assert dataset.get("k7") == samples[7] and list(dataset.index["a"]) == list(range(30))
-    for name, options, says in (("length", {"length": lambda sample: -1}, "length gave -1"), ("key", {"key": lambda sample: None}, "key gave NoneType")):
+    for name, options, says in (("length", {"length": lambda sample: -1}, "length returned -1"), ("key", {"key": lambda sample: None}, "key returned NoneType")):
         with pytest.raises(rankstore.DataError, match=says):
             build(samples, tmp_path / name, **options)
     with pytest.raises(rankstore.DataError, match="k0"):

@@ -115,7 +115,7 @@ def test_a_function_for_lengths_is_asked_by_the_core(tmp_path: Path) -> None:
     assert "equal" in command("diff", tmp_path / "core", tmp_path / "function")
     with rankstore.open(tmp_path / "core") as one, rankstore.open(tmp_path / "function") as other:
         assert one.lengths.tolist() == other.lengths.tolist()
-    for answer, says in ((lambda sample: -1, "length gave -1"), (lambda sample: "x", "length gave x")):
+    for answer, says in ((lambda sample: -1, "length returned -1"), (lambda sample: "x", "length returned x")):
         with pytest.raises(rankstore.DataError, match=f"a.jsonl:1: {says}"):
             build(source, tmp_path / "bad", length=answer)
     with pytest.raises(rankstore.CallbackError) as raised:

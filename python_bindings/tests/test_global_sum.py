@@ -58,7 +58,7 @@ def test_mistakes(ds: Any, tmp_path: Path) -> None:
         made.global_sum("learnt")
     assert str(raised.value) == ('global_sum: "learnt" is no index column; build it with index=["learnt"], or with '
                                  'count={"learnt": ("labels", "!=", -100)}')
-    with pytest.raises(rankstore.ArgumentError, match="accumulate: 0; it is from 1"):
+    with pytest.raises(rankstore.ArgumentError, match="accumulate: 0; it must be at least 1"):
         made.global_sum("learned", accumulate=0)
     says = 'global_sum: sample [0-9]+ has [0-9]+ items and is cut to 5, but "learned" counts all of them; use too_long="drop" or "alone"'
     cut = list(ds.loader(ds.plan("sequential", batch_size=60, max_length=5, too_long="truncate"), collate=Pad()))

@@ -156,7 +156,7 @@ def test_an_epoch_that_is_none_is_refused_at_once(dataset: rankstore.Dataset) ->
     plan = dataset.plan(batch_size=8)
     loader, sampler = dataset.loader(plan), plan.sampler()
     for one in (loader, sampler, dataset):
-        with pytest.raises(rankstore.ArgumentError, match="epoch: -1; it is from 0"):
+        with pytest.raises(rankstore.ArgumentError, match="epoch: -1; it must be 0 to"):
             one.set_epoch(-1)
     assert len(list(loader)) == plan.steps
 
@@ -263,11 +263,11 @@ def test_a_loader_without_torch_says_what_to_do(dataset: rankstore.Dataset, monk
      "loader(num_workers=...): threads of the library fetch and collate, without worker processes; leave it out"),
     (rankstore.ArgumentError, lambda ds: ds.loader(ds.plan(), collate_fn=Pad()),
      "loader(collate_fn=...): collate=, a layout such as Pad(), or a function of a list of samples"),
-    (rankstore.ArgumentError, lambda ds: ds.loader(ds.plan()).set_epoch(1.5), "epoch: 1.5; it is an int from 0"),
-    (rankstore.ArgumentError, lambda ds: ds.loader(ds.plan()).set_epoch("1"), "epoch: '1'; it is an int from 0"),
+    (rankstore.ArgumentError, lambda ds: ds.loader(ds.plan()).set_epoch(1.5), "epoch: 1.5; it must be an int of at least 0"),
+    (rankstore.ArgumentError, lambda ds: ds.loader(ds.plan()).set_epoch("1"), "epoch: '1'; it must be an int of at least 0"),
     (rankstore.ArgumentError, lambda ds: ds.windows(4, random=False),
      "windows: random is False; it is a seed, an int, or None for windows in order"),
-    (rankstore.ArgumentError, lambda ds: next(ds.windows(4).batches(0)), "windows: batch_size is 0; it is from 1"),
+    (rankstore.ArgumentError, lambda ds: next(ds.windows(4).batches(0)), "windows: batch_size is 0; it must be at least 1"),
     (KeyError, lambda ds: ds.index["score"], '"score" is no index column (there are: none); build with index=["score"]'),
     (KeyError, lambda ds: next(iter(ds.loader(ds.plan())))["y"], "'y': the batch has x, key"),
     (rankstore.ArgumentError, lambda ds: rankstore.build("out", [{"x": 1}]),

@@ -102,7 +102,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"mix": {"web": float("nan")}}, 'mix: "web" has the weight nan; weights are finite numbers from 0'),
     ({"mix": {"web": 0}}, "mix: all weights are 0; one must be above"),
     ({"mix": {}}, "mix: it is empty; name a source, as {'web': 1.0}"),
-    ({"mix": {"web": 1}, "samples": 0}, "samples: 0; it is an int from 1, the draws of an epoch"),
+    ({"mix": {"web": 1}, "samples": 0}, "samples: 0; it must be an int of at least 1, the draws of an epoch"),
     ({"mix": {"web": 1}, "mix_unit": "bytes"}, "mix_unit: 'bytes' is neither 'samples' nor 'tokens'"),
     ({"mix_unit": "tokens"}, "mix_unit: it says what the weights of mix= count, and there is no mix"),
     ({"mix": {"web": 1}, "weights": [1] * 90}, "mix and weights: give one of them; weights are of samples, a mix is of sources"),
@@ -215,7 +215,7 @@ def test_a_curriculum_changes_what_is_drawn(three: list[Path]) -> None:
         seen = [plan.core.batch(0, step, 0) for step in range(plan.steps_of(0))]
         assert all(max(ids) < 60 and ds.all_lengths[ids].max() <= 3 for ids in seen[2:8])
         assert max(ds.all_lengths[sum(seen[8:], [])]) == 9
-        for wrong, text in (((0, None), "a stage is"), ((0, None, 0), "max_length 0; it is from 1, or None"),
+        for wrong, text in (((0, None), "a stage is"), ((0, None, 0), "max_length 0; it must be at least 1, or None"),
                             ((0, {"mats": 1}, None), "curriculum: there is no 'mats'; did you mean 'math'")):
             with pytest.raises(ArgumentError, match=text):
                 ds.plan(curriculum=[wrong])  # type: ignore[list-item]

@@ -703,5 +703,5 @@ def test_bytes_on_the_device_are_those_that_were_not_taken(gpu: None) -> None:
 
 def test_prefetch_device_is_checked(dataset: Any) -> None:
     for wrong in (0, -1, 1.5, "2"):
-        with pytest.raises(rankstore.ArgumentError, match="prefetch_device: .*; it is an int from 1"):
+        with pytest.raises(rankstore.ArgumentError, match="prefetch_device: .*; it must be an int of at least 1"):
             dataset.loader(dataset.plan(batch_size=4), prefetch_device=wrong)

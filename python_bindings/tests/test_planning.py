@@ -204,8 +204,8 @@ def test_a_transformer_costs_as_its_shape_says() -> None:
 
 
 @pytest.mark.parametrize("options, words", [
-    ({"max_tokens": 5}, "max_tokens does not go with strategy=pack"), ({"capacity": 0}, "capacity: 0; it is from 1"),
-    ({"cost": (3,)}, "1 numbers; .a, b. is for"), ({"cost": (0, 0)}, "both are from 0"), ({"world": 0}, "^world: 0; it is from 1"),
+    ({"max_tokens": 5}, "max_tokens does not go with strategy=pack"), ({"capacity": 0}, "capacity: 0; it must be at least 1"),
+    ({"cost": (3,)}, "1 numbers; .a, b. is for"), ({"cost": (0, 0)}, "both are from 0"), ({"world": 0}, "^world: 0; it must be at least 1"),
     ({"rank": 1}, "rank: 1; ranks of this plan are 0 to 0"), ({"micro_batches": 1 << 20}, "micro_batches"),
     ({"strategy": "bucket"}, "capacity goes with strategy=pack only"),
     ({"strategy": "bucket", "capacity": None, "pack_window": 8}, "pack_window goes with strategy=pack only"),

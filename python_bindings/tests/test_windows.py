@@ -88,7 +88,7 @@ def main(group):
 
 
 def test_mistakes(tmp_path: Path, ds: Any) -> None:
-    for options, says in (({"length": 0}, "windows: length is 0; it is from 1"), ({"length": 5, "stride": -1}, "windows: stride is -1"),
+    for options, says in (({"length": 0}, "windows: length is 0; it must be at least 1"), ({"length": 5, "stride": -1}, "windows: stride is -1"),
                           ({"length": COUNT + 1}, "windows: length is 5001, and the dataset has 5000 items")):
         with pytest.raises(rankstore.ArgumentError, match=says):
             ds.windows(**options)
