@@ -11,9 +11,10 @@ from .protocols import Samples
 
 
 class Ahead:
-    """Prefetch for a foreign loader: the batches of a plan's epoch come in step order, so the first one starts an
-    epoch and the next ones are taken from it. In a worker process, or for another rank's batches, each is fetched for
-    itself."""
+    """Prefetch for a foreign loader, which asks for the batches of an epoch in step order.
+
+    The first one starts an epoch of the library, and the next ones come from it. In a worker process, or for another rank's batches, each
+    batch is fetched alone."""
 
     def __init__(self, dataset: Samples, first: PlanBatch) -> None:
         self._dataset = dataset

@@ -18,11 +18,12 @@ LENGTH = "length"  # the name of a sample's length among weights, unless a colum
 
 def sample_costs(balance: Any, lengths: numpy.ndarray[Any, Any], rule: Rule,
                  column: Callable[[str], Any]) -> numpy.ndarray[Any, Any]:
-    """The cost of each sample as uint32: whole numbers, the largest of 32 bits, so that all machines balance alike.
+    """Return the cost of each sample as uint32: whole numbers, scaled to 32 bits, so that all machines balance alike.
 
-    balance: weights by index column, (a, b) for a L + b L^2, or a number of each sample. lengths: of each sample; one that is
-    absent (2^32 - 1) costs nothing. rule: the plan's; longer samples count as so long as it cuts them to. column: the index
-    column of a name, or None. ArgumentError says what is wrong."""
+    balance: weights by index column, (a, b) for a L + b L^2, or a number for each sample. lengths: of each sample; one that is absent (2^32
+        - 1) costs nothing. rule: the plan's; a longer sample counts as long as the rule cuts it to. column: returns the index column of a
+        name, or None. Raises ArgumentError that says what is wrong.
+    """
     import numpy
     there = lengths != 0xFFFFFFFF
     own = numpy.minimum(numpy.where(there, lengths, 0), rule.cut or 0xFFFFFFFF).astype("float64")
@@ -53,7 +54,7 @@ def sample_costs(balance: Any, lengths: numpy.ndarray[Any, Any], rule: Rule,
 
 
 def costs_of(balance: Any, dataset: Samples, rule: Rule) -> numpy.ndarray[Any, Any] | None:
-    """The same by sample id, of a dataset or a selection: samples that are not chosen cost nothing. None: `balance` is None."""
+    """Return the costs by sample id, of a dataset or a selection: samples that are not chosen cost nothing. None if `balance` is None."""
     if balance is None:
         return None
     import numpy
@@ -71,13 +72,13 @@ def costs_of(balance: Any, dataset: Samples, rule: Rule) -> numpy.ndarray[Any, A
 
 
 def digest_of(costs: numpy.ndarray[Any, Any] | None) -> str:
-    """Equal for equal costs."""
+    """Return a digest that is equal for equal costs."""
     import hashlib
     return "" if costs is None else hashlib.sha256(costs.tobytes()).hexdigest()
 
 
 def shown(balance: Any) -> dict[str, Any]:
-    """What a plan's options show of it."""
+    """Return how a plan's options show a balance."""
     if balance is None:
         return {}
     return {"balance": balance if isinstance(balance, (Mapping, tuple)) else f"{len(balance)} costs"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build` on the ranks of a group, without the opening: what is there, what is asked for, and which way it is built."""
+"""`build` on the ranks of a group, up to the opening: find what exists, what is asked for, and how to build it."""
 from __future__ import annotations
 
 import errno
@@ -26,11 +26,11 @@ APPEND_UNITS = 4096  # of an append that is cut by the dataset's unit size: more
 
 
 class _Changed(Exception):
-    """Another build ended while this one waited, and what is there is to be looked at again."""
+    """Another build ended while this one waited, so the directory must be read again."""
 
 
 def build_here(group: Group, source: Any, directory: str, options: Options) -> BuildReport:
-    """COLLECTIVE. `build` without the opening."""
+    """Build without opening the dataset (collective)."""
     begun = time.monotonic()
     while True:
         try:
@@ -43,7 +43,7 @@ def build_here(group: Group, source: Any, directory: str, options: Options) -> B
 
 
 def _build_once(group: Group, source: Any, directory: str, options: Options, begun: float) -> BuildReport:
-    """COLLECTIVE. From the look at what is there on."""
+    """Build, starting with a look at the directory (collective)."""
     held: list[Source] = []
     own = committed.expand(directory, group.rank, group.node)
 
@@ -106,7 +106,7 @@ def _build_once(group: Group, source: Any, directory: str, options: Options, beg
 
 
 def _look_again(group: Group, own: str, there: Sequence[dict[str, Any]], source: Source) -> None:
-    """COLLECTIVE. The lock is held: _Changed if the dataset is another one than when the build looked."""
+    """Raise _Changed if the dataset differs from the one that the build saw before it held the lock (collective)."""
     now = together(group, "build: behind the wait", lambda: committed.finished(own)["dataset"])
     if now == [one["dataset"] for one in there]:
         return
@@ -117,8 +117,10 @@ def _look_again(group: Group, own: str, there: Sequence[dict[str, Any]], source:
 
 
 def _with_unit_size(options: Options, pieces: list[Piece], kept: int) -> Options:
-    """Files that Python adds are cut as those of the dataset or the unfinished parts in the directory (`kept`, 0: there
-    are none). The core sees to that itself if it builds alone. A unit size that would make very many units is not kept."""
+    """Return options with the unit size of the dataset or the unfinished parts in the directory (`kept`; 0 if there are none).
+
+    This is for files that Python adds; the core sees to it itself if it builds alone. A unit size that would make very many units is not
+    kept."""
     files = next((piece for piece in pieces if isinstance(piece, CoreFiles)), None)
     if files is None or options.unit_size is not None or (len(pieces) == 1 and not options.needs_python):
         return options
@@ -127,7 +129,7 @@ def _with_unit_size(options: Options, pieces: list[Piece], kept: int) -> Options
 
 
 class _Asked:
-    """What a build is asked to make, beside what is there on each rank. The same on all ranks."""
+    """What a build is asked to make, and what exists on each rank. The same on all ranks."""
 
     def __init__(self, group: Group, directory: str, looks: Sequence[dict[str, Any]]) -> None:
         self.group, self.directory = group, directory
@@ -145,12 +147,12 @@ class _Asked:
                     self.say(f"{name}: from rank 0 to rank {rank}: {text}")
 
     def is_there(self) -> bool:
-        """What is there was made of the same, by the rule of the version that made it."""
+        """Return True if the existing dataset was made of the same, by the rule of the version that made it."""
         digests = {1: fingerprint.digest(self.by_rule_1), fingerprint.RULE: fingerprint.digest(self.made_from)}
         return all(one["made_from"] is not None and one["made_from"] == digests.get(one["rule"]) for one in self.there)
 
     def why(self, comparable: bool) -> str:
-        """What of it differs."""
+        """Return what differs."""
         if not comparable:
             return "an iterable cannot be compared with it"
         one = next(one for one in self.there if one["dataset"] is not None)
@@ -160,14 +162,16 @@ class _Asked:
                                       one["made_from"])
 
     def say(self, text: str) -> None:
-        """A line on rank 0's stderr."""
+        """Print a line on rank 0's stderr."""
         if self.group.rank == 0:
             print(f"rankstore: {self.directory}: {text}", file=sys.stderr, flush=True)
 
 
 def _is_own(source: Source, options: Options) -> bool:
-    """What it gives cannot be compared with what a dataset was made from. A replacement or a first build is the user's
-    word that names and counts do; not so an append, of which the next one may have as many."""
+    """Return True if the source cannot be compared with what a dataset was made from.
+
+    A replacement or a first build is the user's word that names and counts do identify it. An append is not: the next one may have as many
+    samples."""
     if isinstance(source, list):
         return options.append and not all(piece.is_known for piece in source)
     return isinstance(source, Stream)
@@ -184,8 +188,7 @@ def _sampled(source: Source) -> list[Any]:
 
 
 def _contents(source: Source, group: Group) -> dict[str, str]:
-    """Digests of what lies in memory, of each rank those of its share: all of it would cost each rank what it costs
-    one."""
+    """Return digests of a source in memory, each rank those of its share: digesting all of it on every rank would take longer."""
     if not isinstance(source, list):
         return {}
     places = [(i, block) for i, piece in enumerate(source) for block in range(piece.blocks())]
@@ -197,7 +200,7 @@ def _contents(source: Source, group: Group) -> dict[str, str]:
 
 
 def _check_alike(looks: Sequence[dict[str, Any]]) -> None:
-    """All ranks build the same with the same options."""
+    """Raise ArgumentError unless all ranks build the same with the same options."""
     for rank, look in enumerate(looks):
         if look["source"] != looks[0]["source"]:
             raise ArgumentError(f"source: rank 0 and rank {rank} see different ones (names, sizes or counts); each_rank=True "
@@ -215,7 +218,7 @@ def _check_alike(looks: Sequence[dict[str, Any]]) -> None:
 
 
 def _reuse(asked: _Asked, comparable: bool, same: bool, options: Options, begun: float) -> BuildReport:
-    """The report of a dataset that is there already; ArgumentError if it is not the one asked for. Alike on all ranks."""
+    """Return the report of an existing dataset. ArgumentError, on all ranks, if it is not the one asked for."""
     group, directory = asked.group, asked.directory
     dataset = next(one["dataset"] for one in asked.there if one["dataset"] is not None)
     if not options.reuse and not same:
@@ -237,7 +240,7 @@ def _reuse(asked: _Asked, comparable: bool, same: bool, options: Options, begun:
 
 
 def _compared(asked: _Asked, comparable: bool, same: bool) -> str:
-    """How much is known of a dataset that is opened."""
+    """Return how much is known of a dataset that is opened."""
     if not same:
         return f"reuse=True, although {asked.why(comparable)}"
     if any(one["rule"] < fingerprint.RULE for one in asked.there):

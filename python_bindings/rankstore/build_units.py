@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Building from units: pieces (Parquet, lists, files that `map` sees) are dealt to ranks, iterables are each rank's own."""
+"""Building from units: pieces (Parquet, lists, files that `map` sees) are dealt to ranks; iterables are each rank's own."""
 from __future__ import annotations
 
 import functools
@@ -36,8 +36,11 @@ class Task:
 def build_python(group: Group, source: Stream | list[Piece], directory: str, options: Options,
                   base: dict[str, Any] | None, made_from: dict[str, Any], note: str | None,
                   report: progress.Report | None, behind_wait: Callable[[], None] | None) -> dict[str, Any]:
-    """COLLECTIVE. `behind_wait`: called once the lock is held, if another build was waited for. `base`: the dataset that is appended to. Units of what is in memory are named after its generation, so
-    that derived keys are not those that are there. `note`: the commit writes it into dataset.json."""
+    """Build from units that Python reads (collective).
+
+    base: the dataset that is appended to. Units of a source in memory are named after its generation, so that their derived keys are new.
+        note: what the commit writes into dataset.json. behind_wait: called when the lock is held, if another build was waited for.
+    """
     # Where the dataset derives its keys, those of appended files are derived too, of unit and place.
     named = "" if base is None else f"{base['generation'] + 1}/"
     origin = made_from if base is None else {**made_from, "base": base["dataset"]}
@@ -99,15 +102,14 @@ def build_python(group: Group, source: Stream | list[Piece], directory: str, opt
 
 
 def together_parse(group: Group, text: str) -> tuple[str, schemas.Schema]:
-    """COLLECTIVE. The schema parsed, its errors raised on all ranks."""
+    """Parse a schema; its errors are raised on all ranks (collective)."""
     parsed: list[tuple[str, schemas.Schema]] = []
     together(group, "build: schema", lambda: parsed.append(schemas.parse(text)))
     return parsed[0]
 
 
 def _scan(group: Group, pieces: list[Piece]) -> tuple[list[Task], dict[str, str] | None]:
-    """COLLECTIVE. All units, numbered in the order of pieces, and the schema where all pieces know it. Each piece is
-    opened by one rank."""
+    """Return all units, numbered in the order of pieces, and the schema if all pieces know it (collective). One rank opens each piece."""
     def scan() -> list[Any]:
         found = []
         for i in range(group.rank, len(pieces), group.world):
@@ -125,7 +127,7 @@ def _scan(group: Group, pieces: list[Piece]) -> tuple[list[Task], dict[str, str]
 
 
 def _probe(group: Group, tasks: list[Task], options: Options) -> dict[str, str]:
-    """COLLECTIVE. The schema of the first samples of PROBES equal spans of units; the same for any number of ranks."""
+    """Return the schema of the first samples of PROBES equal spans of units, the same for any number of ranks (collective)."""
     spans = [tasks[len(tasks) * i // PROBES:len(tasks) * (i + 1) // PROBES] for i in range(PROBES)]
 
     steps = Steps(group, options.map, options.filter, options.skip_bad)
@@ -144,7 +146,7 @@ def _probe(group: Group, tasks: list[Task], options: Options) -> dict[str, str]:
 
 
 def _why_nothing(options: Options, filtered: int, bad: int) -> str:
-    """Why no sample is left to infer a schema from, where none is: then all have been looked at."""
+    """Return why no sample is left to infer a schema from. If none is, all samples were looked at."""
     functions = " and ".join(name for name in ("map", "filter") if getattr(options, name) is not None)
     if filtered:
         forgot = " (None drops a sample: does map return one?)" if functions == "map" else ""
@@ -153,7 +155,7 @@ def _why_nothing(options: Options, filtered: int, bad: int) -> str:
 
 
 def _first(steps: Steps, task: Task, count: int) -> Iterable[Any]:
-    """So many first samples of a unit, or more."""
+    """Return the first samples of a unit, `count` or a few more."""
     if isinstance(task.piece, CoreFiles):
         return first_rows(steps, task.piece, task.unit, count)
     steps.label = functools.partial(task.piece.label, task.unit)
@@ -161,7 +163,7 @@ def _first(steps: Steps, task: Task, count: int) -> Iterable[Any]:
 
 
 def deal(tasks: Sequence[Task], world: int) -> list[list[Task]]:
-    """Units to ranks: the largest first, each to the rank that has least; a rank's in their order."""
+    """Deal units to ranks: the largest first, each to the rank that has least. A rank's units stay in order."""
     dealt: list[list[Task]] = [[] for _ in range(world)]
     heap = [(0, rank) for rank in range(world)]
     for task in sorted(tasks, key=lambda task: (-task.unit.weight, task.number)):
@@ -189,7 +191,7 @@ def _feed_tasks(builder: _core.Builder, feeder: Feeder, tasks: Sequence[Task], n
 
 
 def _stream_schema(group: Group, source: Stream, options: Options) -> tuple[str, Iterator[Any], bool]:
-    """COLLECTIVE. The schema, the iterator with what was looked at put back, and whether samples bring keys."""
+    """Return the schema, an iterator over all items (also those that were looked at), and whether samples bring keys (collective)."""
     if options.infer_all:
         raise ArgumentError('schema="auto:all" reads the source twice, which an iterable cannot be; give the schema, or a '
                             "list")
@@ -227,8 +229,10 @@ def _stream_schema(group: Group, source: Stream, options: Options) -> tuple[str,
 
 def _feed_stream(builder: _core.Builder, feeder: Feeder, items: Iterator[Any], group: Group, unit_samples: int,
                  named: str, tick: progress.Ticker, same: bool) -> None:
-    """Units end behind the item that fills them, also where a finished one is skipped: so they are the same in a
-    resumed build. same: all ranks have the same items, and take turns."""
+    """Add the items of an iterable, unit by unit.
+
+    A unit ends after the item that fills it, also if it is skipped as finished; so a resumed build has the same units. same: all ranks have
+    the same items, and take turns."""
     seen = 0
     for k in itertools.count():
         try:
@@ -253,7 +257,7 @@ def _feed_stream(builder: _core.Builder, feeder: Feeder, items: Iterator[Any], g
 
 
 class _Watched(Iterator[Any]):
-    """The items of an iterable, of which count, first and last are remembered."""
+    """An iterable's items; it remembers count, first and last."""
 
     ENDS = 4
 
@@ -272,13 +276,13 @@ class _Watched(Iterator[Any]):
         return item
 
     def seen(self) -> list[Any]:
-        """[count, digest]."""
+        """Return [count, digest]."""
         ends = [dict(one.columns) if isinstance(one, Columns) else one for one in (*self._first, *self._last)]
         return [self._count, contents.of_items(lambda: ends)]
 
 
 def _check_different(seen: Sequence[list[Any]]) -> None:
-    """ArgumentError if two ranks brought equal iterables: samples would be there twice. The same on all ranks."""
+    """Raise ArgumentError, on all ranks, if two ranks brought equal iterables: their samples would be stored twice."""
     first: dict[str, int] = {}
     for rank, (count, digest) in enumerate(seen):
         other = first.setdefault(f"{count} {digest}", rank)

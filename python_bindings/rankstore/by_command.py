@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the command line leaves to the Python package: `rankstore build` of Parquet and Arrow files. The command runs this
-with its own arguments, and prints as that does."""
+"""What the command line leaves to the Python package: `rankstore build` of Parquet and Arrow files.
+
+The command runs this with its own arguments and prints its results."""
 from __future__ import annotations
 
 import json
@@ -21,7 +22,7 @@ _CODES: tuple[tuple[type[RankStoreError], int], ...] = (
 
 
 def main(asked: str, sources: list[str]) -> int:
-    """asked: JSON of directory, options (of `build`), processes and json. Returns the exit code."""
+    """Build what the command asked for and return the exit code. asked: JSON of directory, options (of `build`), processes and json."""
     given: dict[str, Any] = {**json.loads(asked), "sources": sources}
     if given["processes"] > 1:
         return launch(given["processes"], lambda group: _run(group, given))

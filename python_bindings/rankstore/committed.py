@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a finished dataset's directory says of itself: dataset.json, and what `build` wrote down beside it."""
+"""What a finished dataset's directory says of itself: dataset.json, and what `build` wrote beside it."""
 from __future__ import annotations
 
 import json
@@ -19,8 +19,10 @@ def expand(directory: str, rank: int, node: int) -> str:
 
 
 def finished(directory: str) -> dict[str, Any]:
-    """The dataset in `directory`: its id ("dataset"), digest ("made_from") and the "rule" and "options" behind it,
-    generation, and what an append takes over ("shape"). None where there is none, or nobody wrote it down."""
+    """Return what made the dataset in `directory`; None if there is none, or if that was not recorded.
+
+    It is a dict of its id ("dataset"), digest ("made_from") with its "rule" and "options", generation, and what an append inherits
+    ("shape")."""
     found: dict[str, Any] = {"dataset": None, "made_from": None, "rule": 1, "options": None, "generation": 1, "shape": None}
     try:
         with open(os.path.join(directory, "dataset.json"), encoding="utf-8") as file:
@@ -44,7 +46,7 @@ def finished(directory: str) -> dict[str, Any]:
 
 
 def _listed_units(path: str) -> Iterator[dict[str, int]]:
-    """The units of a list that dataset.json refers to (FORMAT.md, list-DIGITS.units)."""
+    """Return the units of a list that dataset.json refers to (FORMAT.md, list-DIGITS.units)."""
     with open(path, "rb") as file:
         data = file.read()
     shards, units = struct.unpack_from("<QQ", data, 8)
@@ -58,7 +60,7 @@ def _listed_units(path: str) -> Iterator[dict[str, int]]:
 
 
 def figures(directory: str) -> dict[str, int]:
-    """What dataset.json says about a finished build; zeros where this directory has none."""
+    """Return what dataset.json says about a finished build; zeros if this directory has none."""
     made = {"samples": 0, "filtered": 0, "bad": 0, "bytes": 0, "units": 0, "duplicates": 0, "sampled_out": 0}
     try:
         with open(os.path.join(directory, "dataset.json"), encoding="utf-8") as file:
@@ -80,9 +82,10 @@ def figures(directory: str) -> dict[str, int]:
 
 
 def counted(directory: str) -> tuple[str | None, int, str] | None:
-    """What lengths of the dataset in this directory count: the items of a column (None: of no single one), what they were
-    divided by, and how `build` names it: "tokens", "chars:text", "of a function", "1 each". None if dataset.json cannot be
-    read here."""
+    """Return what lengths of the dataset in this directory count; None if its dataset.json cannot be read here.
+
+    That is the column whose items they count (None for no single one), what they were divided by, and how `build` names it: "tokens",
+    "chars:text", "of a function", "1 each"."""
     shape = finished(directory if os.path.isdir(directory) else re.sub(r"@\d+$", "", directory))["shape"]
     if shape is None:
         return None
@@ -97,7 +100,7 @@ def counted(directory: str) -> tuple[str | None, int, str] | None:
 
 
 def words(directory: str) -> str:
-    """The same in the core's words (BuildReport.length), of a dataset that this process can see; else ""."""
+    """Return the same in the core's words (BuildReport.length), if this process can read the dataset; else ""."""
     told, shape = counted(directory), finished(directory)["shape"]
     if told is None or shape is None:
         return ""

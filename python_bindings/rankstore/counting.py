@@ -14,7 +14,7 @@ Rule = tuple[str, str, float] | Callable[[Any], int]
 
 
 def check(count: Any) -> dict[str, Rule]:
-    """The argument `count`; ArgumentError for what is none."""
+    """Return the argument `count` as a dict. Raises ArgumentError if it is wrong."""
     if not isinstance(count, Mapping):
         raise ArgumentError(f'count: a dict of rules by column, {{"learned": ("labels", "!=", -100)}}, not {count!r}')
     for name, rule in count.items():
@@ -27,7 +27,7 @@ def check(count: Any) -> dict[str, Rule]:
 
 
 class Counted:
-    """map(sample) with one more column for each rule. `func`: the map of the user, or None."""
+    """map(sample) with one more column for each rule. func: the user's map, or None."""
 
     def __init__(self, func: Callable[[Any], Any] | None, count: Mapping[str, Rule]) -> None:
         self.func, self.count = func, dict(count)

@@ -18,7 +18,7 @@ BAD_SHOWN = 16
 
 
 class Sink(Protocol):
-    """What takes samples: _core.Builder."""
+    """What receives samples: _core.Builder."""
 
     def add(self, values: Sequence[Any], key: bytes | str | None = None, length: int | None = None) -> None: ...
 
@@ -29,8 +29,9 @@ class Sink(Protocol):
 
 
 class Steps:
-    """What happens to each sample before it is added. Functions raise what they like: see `failed`. Where another rank
-    has failed, the next item ends with Stopped."""
+    """What happens to each sample before it is added.
+
+    The user's functions may raise anything: see `failed`. If another rank has failed, the next item raises Stopped."""
 
     def __init__(self, group: Group, map: Callable[[Any], Any] | None, filter: Callable[[Any], Any] | None,
                  skip_bad: bool) -> None:  # noqa: A002
@@ -40,7 +41,7 @@ class Steps:
         self.label: Callable[[int], str] = lambda row: f"sample {row}"
 
     def samples(self, items: Iterable[Any], decode: Callable[[Any], Any] | None) -> Iterator[Any]:
-        """Samples (dicts) after map and filter, and Columns where there is neither."""
+        """Yield samples (dicts) after map and filter, and Columns if there is neither."""
         plain = self.map is None and self.filter is None
         self.row = -1
         try:
@@ -67,7 +68,7 @@ class Steps:
             raise callback_failed(raised, self.group.rank, "the source", self.label(self.row + 1)) from raised
 
     def unseen(self, items: Iterable[Any]) -> None:
-        """Takes the items of a unit that is finished already."""
+        """Consume the items of a unit that is already finished."""
         self.row = -1
         try:
             for _ in items:
@@ -89,7 +90,7 @@ class Steps:
             yield from self.each(sample)
 
     def each(self, sample: Any) -> Iterator[Any]:
-        """What map and filter make of one."""
+        """Yield what map and filter make of one sample."""
         if self.map is None:
             each: Any = (sample,)
         else:
@@ -110,7 +111,7 @@ class Steps:
                 self.filtered += 1
 
     def of(self, files: CoreFiles, unit: Unit) -> Callable[[dict[str, Any], bytes, int], Iterable[Any]]:
-        """What makes samples of a row that the core reads (values, key, row of the file)."""
+        """Return the function that makes samples of a row that the core reads (values, key, row of the file)."""
         at = b""
 
         def samples(values: dict[str, Any], key: bytes, row: int) -> Iterable[Any]:
@@ -128,13 +129,13 @@ class Steps:
         return samples
 
     def passed_over(self, left_out: dict[str, Any]) -> None:
-        """Counts what the core left out of a unit itself."""
+        """Count what the core itself left out of a unit."""
         self.filtered += left_out["filtered"]
         self.bad += left_out["bad"]
         self.bad_first += left_out["bad_first"].splitlines()[:BAD_SHOWN - len(self.bad_first)]
 
     def call(self, what: str, function: Callable[[Any], Any], sample: Any) -> Any:
-        """function(sample); CallbackError where it raises."""
+        """Return function(sample). CallbackError if it raises."""
         try:
             return function(sample)
         except DataError:  # length_of's own
@@ -143,7 +144,7 @@ class Steps:
             raise callback_failed(raised, self.group.rank, what, self.label(self.row)) from raised
 
     def failed(self, what: str, raised: Exception) -> None:
-        """Counts a bad sample (skip_bad), or raises: Rankstore's own errors as they are, others as CallbackError."""
+        """Count a bad sample (skip_bad), or raise: Rankstore's own errors unchanged, others as CallbackError."""
         if self.skip_bad:
             self.note(str(raised) if isinstance(raised, RankStoreError)
                       else f"{what} raised {type(raised).__name__}: {raised}")
@@ -163,7 +164,7 @@ class _Enough(Exception):
 
 
 def first_rows(steps: Steps, files: CoreFiles, unit: Unit, count: int) -> list[Any]:
-    """The first samples of a unit after map and filter, `count` or a few more."""
+    """Return the first samples of a unit after map and filter, `count` or a few more."""
     found: list[Any] = []
     decode = steps.of(files, unit)
 
@@ -180,7 +181,7 @@ def first_rows(steps: Steps, files: CoreFiles, unit: Unit, count: int) -> list[A
 
 
 def length_of(function: Callable[[Any], Any]) -> Callable[[Any], int]:
-    """The function, its answer checked. DataError where that is no length."""
+    """Return the function with a check of its result. DataError if that is no length."""
     def call(sample: Any) -> int:
         length = function(sample)
         if not hasattr(length, "__index__") or not 0 <= length.__index__() < 1 << 64:
@@ -217,7 +218,7 @@ class Feeder:
             lambda sample: (sample[first],)
 
     def feed_rows(self, files: CoreFiles, unit: Unit, tick: Callable[[int], None]) -> None:
-        """Adds what the core reads in a unit."""
+        """Add the samples that the core reads in a unit."""
         steps, filtered, bad = self.steps, self.steps.filtered, self.steps.bad
         decode = steps.of(files, unit)
 
@@ -244,7 +245,7 @@ class Feeder:
 
     def _take_mapped(self, files: CoreFiles, unit: Unit, mapped: Callable[[Any], Any],
                      tick: Callable[[int], None]) -> Callable[[dict[str, Any], bytes, int], None]:
-        """As `take_each`, in one function: calls and generators took as long as a small map."""
+        """Do what `take_each` does, in one function: calls and generators took as long as a small map."""
         steps, add, row_of, count = self.steps, self.sink.add, self._row, len(self.schema)
         decode, must_stop, derives = files.decode, steps.group.core.must_stop, self.derives
         steps.label = lambda row: files.place(unit, self._row_key or b"", row)
@@ -289,7 +290,7 @@ class Feeder:
         return take
 
     def feed(self, items: Iterable[Any], decode: Callable[[Any], Any] | None, name: str = "") -> Iterator[int]:
-        """Adds what the items of a unit hold; yields the count of samples so far, now and then."""
+        """Add the samples of a unit's items; yield the count of samples so far, now and then."""
         self._row_key, self._unit, self._given = None, name, 0
         filtered, bad = self.steps.filtered, self.steps.bad
         add, row_of, count, columns = self.sink.add, self._row, len(self.schema), Columns

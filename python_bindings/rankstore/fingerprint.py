@@ -25,13 +25,14 @@ RULE = 2
 
 
 def digest(value: Any) -> str:
-    """32 hexadecimal digits of a JSON value."""
+    """Return 32 hexadecimal digits for a JSON value."""
     return hashlib.blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 def code(function: Any) -> str | None:
-    """By rule 1: what a callable does, as far as its own code, its defaults and what it closes over say; None for none.
-    Functions that it calls are known by their names alone."""
+    """Return, by rule 1, a digest of a callable's own code, its defaults and its closure; None for None.
+
+    Functions that it calls count by name alone."""
     return None if function is None else digest(_code(function, 0))
 
 
@@ -75,7 +76,7 @@ def _is_filled(cell: Any) -> bool:
 
 
 def write(directory: str, dataset: str, made_from: dict[str, Any]) -> None:
-    """Atomically; ranks that share the directory write the same."""
+    """Write python.json atomically; ranks that share the directory write the same."""
     path = os.path.join(directory, FILE)
     # containers have pids of their own; a build that finds it removes it if this process has gone
     temporary = f"{path}.{secrets.token_hex(8)}.{os.getpid()}.tmp"
@@ -89,13 +90,12 @@ def write(directory: str, dataset: str, made_from: dict[str, Any]) -> None:
 
 
 def note(made_from: dict[str, Any]) -> str:
-    """What the commit writes into dataset.json."""
+    """Return what the commit writes into dataset.json."""
     return f"{RULE}:{digest(made_from)}"
 
 
 def settle(directory: str, there: dict[str, Any], made_from: dict[str, Any]) -> None:
-    """A finished dataset is used again: it is durable from now on, and its python.json, if it was lost, is written.
-    Where this is not possible (a read-only disk) it stays as it is."""
+    """Make a finished dataset that is reused durable, and write its python.json if that was lost. On a read-only disk it stays as it is."""
     if there["dataset"] is None:
         return
     with contextlib.suppress(PermissionError):
@@ -119,8 +119,10 @@ def _sync(path: str) -> None:
 
 
 def difference(before: Any, now: dict[str, Any], made_from: str | None) -> str:
-    """What of `options` in a python.json differs first: "map: MAX was 400, is 100". `made_from`: the digest, which is there
-    also where python.json is lost."""
+    """Return the first of `options` in a python.json that differs: "map: MAX was 400, is 100".
+
+    made_from: the digest, which is known even if python.json is lost.
+    """
     if not isinstance(before, dict):
         return ("nobody wrote down what it was built from" if made_from is None
                 else "it was built from another source, or with other options or code")

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What loaders and trainers around a plan must not do, seen where it can be seen. Nothing is imported that is not there
-already."""
+"""Checks on what loaders and trainers do around a plan, if it can be seen. Imports nothing that is not imported already."""
 from __future__ import annotations
 
 import sys
@@ -15,7 +14,7 @@ from .protocols import Sampler
 
 
 def refuse_dealing(accelerator: Any) -> None:
-    """ArgumentError if an Accelerator would cut batches up, or deal out those of rank 0."""
+    """Raise ArgumentError if an Accelerator would cut batches up, or deal out those of rank 0."""
     for name in ("split_batches", "dispatch_batches"):
         if getattr(accelerator, name, None):
             raise ArgumentError(f"{name}=True: a plan's batches are each rank's own and of different sizes; leave "
@@ -23,7 +22,7 @@ def refuse_dealing(accelerator: Any) -> None:
 
 
 def check_prepared(sampler: Sampler) -> None:
-    """StateError where the DataLoader that Accelerate iterates just now gives other batches than the plan's."""
+    """Raise StateError if the DataLoader that Accelerate iterates right now gives other batches than the plan's."""
     if "accelerate" not in sys.modules:
         return
     from accelerate.state import GradientState
@@ -43,8 +42,9 @@ def check_prepared(sampler: Sampler) -> None:
 
 
 def check_wrapped(loader: Any, planned: int) -> None:
-    """ArgumentError where a DataLoader over a plan of `planned` samples reads them through torch's Subset, or through a
-    ConcatDataset of others: a plan gives sample ids, and these number samples anew."""
+    """Raise ArgumentError if a DataLoader over a plan reads its samples through torch's Subset or a ConcatDataset of others.
+
+    A plan gives sample ids, and these number samples anew. planned: the number of samples of the plan."""
     found = getattr(loader, "dataset", None)
     data = sys.modules.get("torch.utils.data")
     if data is None or not isinstance(found, (data.Subset, data.ConcatDataset)):
@@ -59,7 +59,7 @@ def check_wrapped(loader: Any, planned: int) -> None:
 
 
 def warn_out_of_order(loader: Any) -> None:
-    """A warning where a DataLoader with workers may yield batches in another order on each rank."""
+    """Warn if a DataLoader with workers may yield batches in another order on each rank."""
     if getattr(loader, "in_order", True) is False and getattr(loader, "num_workers", 0) > 0:
         warnings.warn("DataLoader(in_order=False): each rank yields its batches in another order, so that a step's "
                       "batches are no longer of like length, and a resumed run repeats or loses samples; leave "
@@ -68,8 +68,9 @@ def warn_out_of_order(loader: Any) -> None:
 
 
 def by_default_collate(caller: FrameType, own: Callable[[Any], Any]) -> bool:
-    """The caller is a DataLoader that hands samples to torch's default collate, or to `own`. The default one passes on a
-    Batch that stands alone in a list from now on, as its registry of types allows."""
+    """Return True if the caller is a DataLoader that gives samples to torch's default collate, or to `own`.
+
+    From now on the default one passes on a Batch that stands alone in a list, as its registry of types allows."""
     collate = getattr(caller.f_locals.get("self"), "collate_fn", None)
     if collate is None:
         return False
@@ -82,7 +83,7 @@ def by_default_collate(caller: FrameType, own: Callable[[Any], Any]) -> bool:
 
 
 def _only(batches: list[Batch], **_: Any) -> Any:
-    """The Batch that stands alone. Several are stacked, column by column, as other dicts are."""
+    """Return the Batch that stands alone. Several are stacked, column by column, as other dicts are."""
     if len(batches) == 1:
         return batches[0]
     from torch.utils.data import default_collate

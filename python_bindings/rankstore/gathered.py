@@ -23,7 +23,7 @@ class Result:
 
     @property
     def key(self) -> str | bytes:
-        """The name as it was given."""
+        """Return the name as it was given."""
         return name_bytes(self.name) if self.raw else self.name
 
     @property
@@ -49,7 +49,7 @@ def item_size(dtype: str) -> int:
 
 @dataclass(frozen=True)
 class Entry:
-    """A tensor of a file: `parts` results one behind the other."""
+    """A tensor of a file: `parts` results end to end."""
 
     name: str
     dtype: str
@@ -61,8 +61,7 @@ class Entry:
 
 
 def plan_entries(heads: list[Result], stack: bool) -> list[Entry]:
-    """What results become in a file, in their order. DataError names the first that differs, or a name that is
-    taken."""
+    """Return what results become in a file, in order. DataError names the first that differs, or a name that is taken."""
     entries: list[Entry] = []
     for same in _by_name(heads):
         first = same[0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files that `gather` writes: under a temporary name beside the target, renamed when they are whole."""
+"""The files that `gather` writes: under a temporary name beside the target, renamed when they are complete."""
 from __future__ import annotations
 
 import hashlib
@@ -24,7 +24,7 @@ _KEY_MOST = 511  # bytes of a dataset's key
 
 
 class File(ABC):
-    """Results are added in the order of the entries."""
+    """A file that results are added to, in the order of the entries."""
 
     def __init__(self, path: str, entries: Sequence[Entry]) -> None:
         self.path = path
@@ -32,7 +32,7 @@ class File(ABC):
         self.escapes = any(not _is_text(entry.name) for entry in entries)
 
     def text(self, name: str) -> str:
-        """A name as UTF-8: with %XX if it is none, and then those that have %XX themselves, too."""
+        """Return a name as UTF-8, with %XX if it is not UTF-8 or if it contains %XX itself."""
         return _quoted(name) if self.escapes and (not _is_text(name) or _ESCAPED.search(name)) else name
 
     @abstractmethod
@@ -40,11 +40,11 @@ class File(ABC):
 
     @abstractmethod
     def end(self) -> None:
-        """Makes it whole, on disk, under its name."""
+        """Complete the file on disk and give it its name."""
 
     @abstractmethod
     def close(self) -> None:
-        """Removes what was not ended. Twice is fine."""
+        """Remove a file that was not completed. May be called twice."""
 
 
 class _OneFile(File):
@@ -114,7 +114,7 @@ _ESCAPED = re.compile(r"%[0-9A-Fa-f]{2}")
 
 
 class Npz(_OneFile):
-    """As numpy.savez writes it: a zip of .npy members, stored."""
+    """The same file as numpy.savez writes: a zip of stored .npy members."""
 
     def begin(self, entries: Sequence[Entry]) -> None:
         for entry in entries:

@@ -22,18 +22,17 @@ if TYPE_CHECKING:
 
 
 class TrainerMixin:
-    """Before Trainer among the bases: its training batches are those of a plan.
+    """Mixin, before Trainer among the bases, that trains on the batches of a plan.
 
-    plan: made by `train_dataset.plan`; has to be set before train(). loader_options: what `Dataset.loader` takes
-    (collate: Pad()). The Trainer hands all columns of a batch to the model: choose them by columns=[...].
+    plan: made by `train_dataset.plan`; set it before train(). loader_options: options of `Dataset.loader` (default collate: Pad()). The
+        Trainer passes all columns of a batch to the model: choose them by columns=[...].
     """
 
     plan: Plan | None = None
     loader_options: dict[str, Any] | None = None
 
     def get_train_dataloader(self) -> Loader:
-        """The plan's loader. It is not prepared: its batches are this rank's already. ArgumentError where there is no
-        plan."""
+        """Return the plan's loader, unprepared: its batches are already this rank's. ArgumentError if there is no plan."""
         trainer: Any = self
         if self.plan is None:
             raise ArgumentError("trainer.plan is not set; set it to train_dataset.plan(...) before train()")

@@ -39,7 +39,7 @@ _NAP = 0.05  # seconds
 
 @dataclass(frozen=True)
 class Ticket:
-    """What a worker needs to know: picklable, and no handle in it."""
+    """What a worker needs to know. Picklable, without handles."""
 
     directories: tuple[str | tuple[str, ...], ...]  # of the ranks of this node: each one's, or its several
     dataset: str
@@ -60,7 +60,7 @@ class Ticket:
 
 
 def _is_own_user(connection: socket.socket) -> bool:
-    """Abstract names are anybody's."""
+    """Return True if the peer's user is this process's. Anybody can connect to an abstract name."""
     import socket
     seen = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     return bool(struct.unpack("3i", seen)[1] == os.geteuid())
@@ -106,7 +106,7 @@ def _receive(connection: socket.socket | _Patient, limit: int | None) -> tuple[d
 # ---- the parent's side ----------------------------------------------------------------------------------------------
 
 class Service:
-    """Answers the workers of one open dataset, a thread for each connection. Started when the first worker may come."""
+    """Answers the workers of an open dataset, one thread a connection. Started when the first worker may come."""
 
     def __init__(self, store: _core.Store) -> None:
         import secrets
@@ -212,8 +212,9 @@ class Service:
         return {"sample": self._store.find(bytes(data), header.get("source"))}, []
 
     def close(self) -> None:
-        """In a forked child only the descriptor goes; the socket and its name are the parent's, and so are locks that its
-        threads held at the fork."""
+        """Close the service. A forked child only closes the descriptor.
+
+        The socket and its name are the parent's, and so are locks that its threads held at the fork."""
         if self._pid == _core.pid():
             import socket
             self._ended.set()
@@ -222,8 +223,7 @@ class Service:
 
 
 class Handle:
-    """An open store of this process, shared by a dataset and its selections; in a forked child it becomes a
-    WorkerStore."""
+    """An open store of this process, shared by a dataset and its selections. In a forked child it becomes a WorkerStore."""
 
     def __init__(self, store: _core.Store | WorkerStore, directories: tuple[str | tuple[str, ...], ...], rank: int,
                  world: int, no_check: bool, names: tuple[str, ...] | None = None,
@@ -247,7 +247,7 @@ class Handle:
         return isinstance(self.store, WorkerStore)
 
     def ticket(self) -> Ticket:
-        """Starts the service where a worker may need it: where a shard lies in another directory than the first."""
+        """Return the ticket, and start the service if a worker may need it: if a shard is in another directory than the first."""
         store = self.store
         if isinstance(store, WorkerStore):
             return store.ticket
@@ -302,7 +302,7 @@ os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
 # ---- the worker's side ----------------------------------------------------------------------------------------------
 
 def _is_running(pid: int) -> bool:
-    """Of this machine, and neither stopped (Ctrl-Z, a debugger) nor over. A process that waits or computes is running."""
+    """Return True if a process of this machine is neither stopped (Ctrl-Z, a debugger) nor over. One that waits or computes is running."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()[0] not in (b"T", b"t", b"Z", b"X")
@@ -311,7 +311,7 @@ def _is_running(pid: int) -> bool:
 
 
 class _Patience:
-    """How long the other process is waited for: not longer than `silence` seconds without a sign of life."""
+    """How long to wait for the other process: at most `silence` seconds without a sign of life."""
 
     def __init__(self, pid: int, silence: float) -> None:
         self._pid, self._silence = pid, silence
@@ -319,7 +319,7 @@ class _Patience:
         self._alive = time.monotonic()
 
     def look(self) -> None:
-        """Every `nap` seconds of a wait in which nothing came. TimeoutError if it is too long."""
+        """Check after every `nap` seconds of a wait in which nothing came. TimeoutError if the silence is too long."""
         now = time.monotonic()
         if self._pid > 0 and _is_running(self._pid):
             self._alive = now
@@ -363,7 +363,7 @@ class _Patient:
 
 
 class ReceivedSamples:
-    """What _core.Samples is, of samples that the parent sent."""
+    """The interface of _core.Samples over samples that the parent sent."""
 
     def __init__(self, columns: int, ids: Sequence[int], reply: dict[str, Any], parts: list[bytearray]) -> None:
         self._columns, self._ids, self._dims, self._lengths, self._parts = columns, ids, reply["dims"], reply["lengths"], parts
@@ -387,7 +387,7 @@ class ReceivedSamples:
 
 
 class ReceivedArrays:
-    """What _core.Arrays is, of arrays that the parent sent."""
+    """The interface of _core.Arrays over arrays that the parent sent."""
 
     def __init__(self, header: dict[str, Any], parts: list[bytearray]) -> None:
         self.samples: int = header["samples"]
@@ -411,7 +411,7 @@ class ReceivedArrays:
 
 
 class WorkerStore:
-    """What _core.Store is, in a worker process."""
+    """The interface of _core.Store in a worker process."""
 
     closed = False
 
@@ -440,7 +440,7 @@ class WorkerStore:
         return self._stores
 
     def _holder(self, ids: Sequence[int]) -> _core.Store | None:
-        """The store that has all of these samples on this node."""
+        """Return the store that has all of these samples on this node."""
         for sample in ids:
             if not 0 <= sample < self.count:
                 raise IndexError(f"sample {sample} of {self.count}")
@@ -450,7 +450,7 @@ class WorkerStore:
         return None
 
     def _connect(self) -> _Patient:
-        """A full backlog is waited for, as a slow reply is: all workers connect together."""
+        """Connect to the parent. A full backlog is waited for like a slow reply, because all workers connect together."""
         import socket
         patience = _Patience(self.ticket.pid, self.ticket.silence)
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -471,8 +471,9 @@ class WorkerStore:
         return patient
 
     def _exchange(self, header: dict[str, Any], parts: Sequence[Any]) -> tuple[dict[str, Any], list[bytearray]]:
-        """One request and its reply. Whatever ends it early, Ctrl-C too, ends the connection: the next request would read
-        what is left of this reply."""
+        """Send a request and return its reply.
+
+        Whatever ends it early, also Ctrl-C, closes the connection: the next request would otherwise read the rest of this reply."""
         try:
             if self._connection is None:
                 self._connection = self._connect()
