@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What memory the library holds, by what it is for, and what torch's allocator held beside it.
+"""What memory the library holds, by purpose, and what torch's allocator held beside it.
 
-The kinds: "index" (the index, the sorted order and the epochs of plans: one copy a node, which each of its ranks tells
-whole, so don't add ranks up), "index_own" (this process's own tables), "plan" (ids and batches of an epoch that ranks
-do not share, and what making one takes meanwhile), "staging" (chunks
-of index on their way while a dataset opens), "batches" (batches and arrays that are alive, those fetched ahead, and what
-is kept for the next ones), "in_flight" (of "batches": replies on their way), "pinned" (host memory pinned for a GPU),
-"gpu_slots" (GPU memory of the exchange's own slots), "gpu_nccl" (GPU memory that NCCL took, by the driver's free
-memory), "resident" (of the process, by the kernel: all of it that was touched, mapped files included).
+The kinds: "index" (the index, the sorted order and the epochs of plans: one copy a node; every rank reports the node's total, so do not add
+ranks up), "index_own" (this process's own tables), "plan" (ids and batches of an epoch that ranks do not share, and what making one needs
+meanwhile), "staging" (chunks of index in transit while a dataset opens), "batches" (batches and arrays that are alive, those fetched ahead,
+and what is kept for the next ones), "in_flight" (of "batches": replies in transit), "pinned" (host memory pinned for a GPU), "gpu_slots"
+(GPU memory of the exchange's own slots), "gpu_nccl" (GPU memory that NCCL took, by the driver's free memory), "resident" (what the kernel
+counts for the process: all memory that was touched, mapped files included).
 
-All in bytes, of the process since its start, of all its datasets together.
-"""
+All figures are in bytes, of the process since its start, of all its datasets together."""
 from __future__ import annotations
 
 import sys
@@ -23,14 +21,15 @@ if TYPE_CHECKING:
 
 
 class Figure(TypedDict):
-    """Of one process."""
+    """The memory of one process."""
 
     current: int
     peak: int
 
 
 class Extreme(TypedDict):
-    """Of all ranks: the largest, and the lowest rank that has it. A least_peak far below peak: one rank alone pays."""
+    """The memory of all ranks: the largest figures, and the lowest rank that has them. If least_peak is far below peak, one rank alone
+    pays."""
 
     current: int
     current_rank: int
@@ -41,7 +40,7 @@ class Extreme(TypedDict):
 
 
 class TorchMemory(TypedDict):
-    """Of torch's CUDA allocator, on the current device."""
+    """The memory of torch's CUDA allocator, on the current device."""
 
     allocated: int
     reserved: int
@@ -49,12 +48,12 @@ class TorchMemory(TypedDict):
 
 
 def of_process() -> dict[str, Figure]:
-    """By kind."""
+    """Return this process's memory by kind."""
     return {kind: {"current": current, "peak": peak} for kind, (current, peak) in _core.memory_use().items()}
 
 
 def of_ranks(group: Group) -> dict[str, Extreme]:
-    """COLLECTIVE. By kind."""
+    """Return the memory of all ranks by kind (collective)."""
     ranks, most = _core.memory_use_all(group.core)
     return {kind: {"current": current, "current_rank": current_rank, "peak": peak, "peak_rank": peak_rank,
                    "least_peak": least, "ranks": [{"current": one[kind][0], "peak": one[kind][1]} for one in ranks]}
@@ -62,7 +61,7 @@ def of_ranks(group: Group) -> dict[str, Extreme]:
 
 
 def of_torch() -> TorchMemory | None:
-    """None where torch has not been imported, or its CUDA not been used: neither is done here."""
+    """Return torch's memory; None if torch is not imported or its CUDA not initialised. Neither is done here."""
     cuda: Any = getattr(sys.modules.get("torch"), "cuda", None)
     if cuda is None or not cuda.is_initialized():
         return None

@@ -28,7 +28,7 @@ class Groups:
 
 
 def groups_of(values: Any, what: str) -> Groups:
-    """The different values of an array, one per sample, as sources. ArgumentError if there are too many."""
+    """Return the distinct values of an array, one value a sample, as sources. ArgumentError if there are too many."""
     import numpy
     found, numbers = numpy.unique(numpy.asarray(values), return_inverse=True)
     if len(found) > MOST:
@@ -37,7 +37,7 @@ def groups_of(values: Any, what: str) -> Groups:
 
 
 def weights_of(mix: Mapping[Any, float], names: list[str], option: str = "mix") -> list[float]:
-    """A weight for each name, 0 for one that the mix leaves out. ArgumentError names one that is not there."""
+    """Return a weight for each name, 0 for one that the mix does not name. ArgumentError for an unknown name."""
     if not isinstance(mix, Mapping):
         raise TypeError(f"{option}: a dict of names and weights, not {type(mix).__name__}")
     if not mix:
@@ -57,7 +57,7 @@ def weights_of(mix: Mapping[Any, float], names: list[str], option: str = "mix") 
 
 
 def _of_samples(weights: Any, count: int, samples: int) -> tuple[numpy.ndarray[Any, Any], bool]:
-    """Weights of samples, and whether they are counts."""
+    """Return weights of samples, and whether they are counts."""
     import numpy
     array = numpy.asarray(weights.numpy(force=True) if hasattr(weights, "numpy") else weights)
     if array.shape != (count,) or array.dtype.kind not in "biuf":
@@ -85,8 +85,11 @@ def _spread(array: numpy.ndarray[Any, Any], chosen: numpy.ndarray[Any, Any] | No
 
 def core_mix(groups: Groups, *, mix: Mapping[Any, float] | None, samples: int | None, mix_unit: str, weights: Any,
              count: int, whole: int, chosen: numpy.ndarray[Any, Any] | None = None, changes: bool = False) -> tuple[Any, ...] | None:
-    """What _core.Plan takes as `mix`; None if each sample occurs once. count: samples that `weights` are of; whole: those of
-    the plan, of which `chosen` are its own (None: all). changes: what is drawn will change."""
+    """Return the `mix` of _core.Plan; None if each sample occurs once.
+
+    count: samples that `weights` are of. whole: those of the plan, of which `chosen` are its own (None: all). changes: the weights will
+        change.
+    """
     if mix_unit not in ("samples", "tokens"):
         raise ArgumentError(f"mix_unit: {mix_unit!r} is neither 'samples' nor 'tokens'")
     if samples is not None and (isinstance(samples, bool) or not hasattr(samples, "__index__") or samples < 1):
@@ -107,8 +110,10 @@ def core_mix(groups: Groups, *, mix: Mapping[Any, float] | None, samples: int | 
 
 
 def stages_of(curriculum: Sequence[tuple[Any, Any, Any]], names: list[str]) -> list[list[Any]]:
-    """The stages of a curriculum: epoch (None: steps count since epoch 0 began), step, weights (None: as before), longest (0:
-    none waits). ArgumentError for one that is no (from_step, mix, max_length)."""
+    """Return the stages of a curriculum as lists of epoch, step, weights and longest.
+
+    epoch is None if steps count since epoch 0 began, weights are None to keep those before, and longest is 0 if no sample waits.
+    ArgumentError for a stage that is not (from_step, mix, max_length)."""
     made: list[list[Any]] = []
     for stage in curriculum:
         if not isinstance(stage, (tuple, list)) or len(stage) != 3:
@@ -127,7 +132,7 @@ def stages_of(curriculum: Sequence[tuple[Any, Any, Any]], names: list[str]) -> l
 
 def shown_options(mix: Mapping[Any, float] | None, samples: int | None, mix_by: str | None, mix_unit: str,
                   weights: Any) -> dict[str, Any]:
-    """Those that were given, as repr shows them and ranks compare them."""
+    """Return the options that were given, as repr shows them and ranks compare them."""
     shown: dict[str, Any] = {}
     if mix is not None:
         shown["mix"] = {str(name): float(weight) for name, weight in mix.items()}

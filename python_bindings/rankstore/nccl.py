@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Python knows of NCCL and the C library does not: where its package lies, and whether torch captures a graph."""
+"""What Python knows of NCCL and the C library does not: where its package is, and whether torch captures a graph."""
 from __future__ import annotations
 
 import importlib.util
@@ -13,7 +13,7 @@ from .group import Group
 
 
 def package_library() -> str | None:
-    """The libnccl.so.2 of NVIDIA's package (which torch's CUDA builds load), or None. Imports nothing but its folders."""
+    """Return the path of libnccl.so.2 in NVIDIA's package (which torch's CUDA builds load), or None. Imports only its folders."""
     try:
         found = importlib.util.find_spec("nvidia.nccl")
     except ModuleNotFoundError:

@@ -23,7 +23,7 @@ _lost: list[Any] = []  # what copies read whose end nobody can tell: a GPU that 
 
 
 def pinned_memory(size: int) -> Any:
-    """A writable buffer of `size` bytes."""
+    """Return a writable, pinned buffer of `size` bytes."""
     import torch
     return torch.empty(size, dtype=torch.uint8, pin_memory=True).numpy()
 
@@ -36,7 +36,7 @@ class PinnedArenas:
         self._refused = False
 
     def lend(self) -> None:
-        """Makes the arena that a batch lacked, if one did. Where the driver pins no more, batches are copied, as without arenas."""
+        """Allocate the arena that a batch lacked, if one did. If the driver pins no more, batches are copied, as without arenas."""
         size = 0 if self._refused else self.core.wanted()
         if size == 0:
             return
@@ -58,21 +58,21 @@ class Copies:
         self._device = self._stream.device  # with its number: "cuda" alone is the current one, which may change
 
     def send(self, tensors: list[Any]) -> tuple[list[Any], Any]:
-        """(the tensors on the device, an event behind their copies). Returns before they are done."""
+        """Return (the tensors on the device, an event after their copies), before the copies are done."""
         with self._cuda.stream(self._stream):  # allocated on it, too: no wait for the consumer
             there = [tensor.to(self._device, non_blocking=True) for tensor in tensors]
             return there, self._stream.record_event()
 
     def done(self, event: Any) -> bool:
-        """Without waiting: have the copies before it ended?"""
+        """Return whether the copies before the event have ended, without waiting."""
         return bool(event.query())
 
     def finish(self, event: Any) -> None:
-        """Waits until they have."""
+        """Wait until the copies before the event have ended."""
         event.synchronize()
 
     def take(self, tensors: list[Any], event: Any) -> Any:
-        """From now on the consumer's stream uses them, when the event has come. Returns what waited() is asked with."""
+        """Let the consumer's stream use the tensors once the event has come. Return the argument for waited()."""
         consumer = self._cuda.current_stream(self._device)
         make: Any = self._cuda.Event
         begin, end = make(enable_timing=True), make(enable_timing=True)
@@ -84,7 +84,7 @@ class Copies:
         return begin, end
 
     def waited(self, wait: Any) -> float | None:
-        """Seconds that the consumer's stream stood still for a copy; None: it has not come there yet."""
+        """Return how many seconds the consumer's stream stood still for a copy; None if it has not reached it yet."""
         begin, end = wait
         return begin.elapsed_time(end) / 1e3 if end.query() else None
 
@@ -112,7 +112,7 @@ class OnDevice:
         return len(self._moving) > self._ahead
 
     def send(self, item: Any, batch: Any) -> None:
-        """Queues the copy of a batch; `item` comes back with it."""
+        """Queue the copy of a batch; `take` returns `item` with it."""
         begin = time.monotonic()
         sources: list[Any] = []
 
@@ -129,7 +129,7 @@ class OnDevice:
         self.seconds += time.monotonic() - begin
 
     def take(self) -> tuple[Any, Any] | None:
-        """(item, batch) of the first one; None: there is none."""
+        """Return (item, batch) of the first one; None if there is none."""
         begin = time.monotonic()
         while self._sent and (len(self._sent) > self._ahead or self._copies.done(self._sent[0][0])):
             self._copies.finish(self._sent[0][0])
@@ -153,13 +153,13 @@ class OnDevice:
         return self._waited
 
     def clear(self) -> None:
-        """Lets go of what was not taken. Its copies may be on their way: their sources are held until they have ended."""
+        """Drop what was not taken. Its copies may be in progress: their sources are held until they have ended."""
         self._sent.extend((event, sources) for _, _, _, event, sources in self._moving)
         self._moving.clear()
         self.bytes = 0
 
     def close(self) -> None:
-        """Lets go of everything, behind the end of all copies: what they read is used again from here on."""
+        """Drop everything, after the end of all copies, because what they read is then used again."""
         self.clear()
         if _core.pid() != self._process:
             _lost.append(self._sent)

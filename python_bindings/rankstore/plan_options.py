@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of a plan, as they are given, and as the core takes them."""
+"""The options of a plan, as users give them and as the core takes them."""
 from __future__ import annotations
 
 import operator
@@ -11,8 +11,11 @@ from .rule import default_multiple
 
 def plan_options(strategy: str, *, cost: str | tuple[float, float], shuffle: bool, world_name: str = "num_replicas",
                  **numbers: Any) -> dict[str, Any]:
-    """What _core.Plan takes. `world_name`: what the caller calls the option `world`. ArgumentError if a number that may be None is 0,
-    or a cost is no pair, TypeError if a cost is of another type."""
+    """Return the options of _core.Plan.
+
+    world_name: what the caller calls the option `world`. Raises ArgumentError if a number that may be None is 0, or a cost is no pair;
+        TypeError if a cost has another type.
+    """
     for name in ("batch_size", "max_tokens", "max_length", "capacity", "world"):
         if numbers[name] == 0:
             shown = world_name if name == "world" else name
@@ -39,7 +42,7 @@ def plan_options(strategy: str, *, cost: str | tuple[float, float], shuffle: boo
 
 
 def _skipped(entry: Any) -> tuple[int, int, int]:
-    """One of the option `skip`. ArgumentError if it is none."""
+    """Return an entry of the option `skip` as three ints. ArgumentError if it is anything else."""
     if not isinstance(entry, (tuple, list)) or len(entry) != 3:
         raise ArgumentError(f"skip: {entry!r}; a list of (epoch, first step, last step) is needed")
     epoch, first, last = (operator.index(number) for number in entry)
@@ -50,12 +53,12 @@ DRAWN = ("mix", "samples", "mix_by", "mix_unit", "weights")
 
 
 def core_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Without those that `mix` and `balance` of _core.Plan say."""
+    """Return the options without those that `mix` and `balance` of _core.Plan replace."""
     return {name: value for name, value in options.items() if name not in DRAWN and name != "balance"}
 
 
 def plan_rank(rank: Any, world: int) -> int:
-    """The rank as an int. ArgumentError if a plan for `world` ranks has none such."""
+    """Return the rank as an int. ArgumentError if a plan for `world` ranks has no such rank."""
     number = operator.index(rank)
     if not 0 <= number < world:
         raise ArgumentError(f"rank: {number}; ranks of this plan are 0 to {world - 1}")

@@ -70,7 +70,7 @@ class Samples(Protocol):
 
 
 class Planned(Protocol):
-    """A Plan, to a batch of it."""
+    """A Plan, as its batches see it."""
 
     @property
     def dataset(self) -> Samples: ...
@@ -82,7 +82,7 @@ class Planned(Protocol):
 
 
 class World(Protocol):
-    """A Plan, to what checks its samplers."""
+    """A Plan, as the checks of its samplers see it."""
 
     world: int
 

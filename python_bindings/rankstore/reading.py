@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python's values of a sample's columns."""
+"""A sample's columns as Python's values."""
 from __future__ import annotations
 
 import json
@@ -17,12 +17,13 @@ _NUMBERS = {"bool": "?", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H",
 
 
 def rows_of(store: _core.Store, columns: Sequence[types.Column], ids: Any) -> _core.Rows:
-    """What makes dicts of a store's samples, as `values_of` with copies does. ids: uint32 of each place, None for all."""
+    """Return what makes dicts of a store's samples, as `values_of` with copies does. ids: uint32, the sample id of each place; None for
+    all."""
     return _core.Rows(store, tuple((column.name, *_how(column), len(column.dims)) for column in columns), ids)
 
 
 def _how(column: types.Column) -> tuple[str, Callable[..., Any] | None, Any]:
-    """Kind, function and dtype, as _core.Rows takes them."""
+    """Return kind, function and dtype of a column for _core.Rows."""
     if column.item in ("bytes", "str"):
         return column.item.replace("bytes", "y")[0], None, None
     if column.item == "json":
@@ -36,12 +37,12 @@ def _how(column: types.Column) -> tuple[str, Callable[..., Any] | None, Any]:
 
 
 def values_of(readers: Readers, values: Sequence[tuple[_core.Buffer, tuple[int, ...]] | None]) -> dict[str, Any]:
-    """A sample's columns as Python has them; None for what is missing."""
+    """Return a sample's columns as Python values; None for a missing one."""
     return {name: None if found is None else read(*found) for (name, read), found in zip(readers, values)}
 
 
 def reader_of(column: types.Column, copy: bool) -> Reader:
-    """What makes Python's value of a column's bytes and dimensions. Chosen once: it is called for each sample."""
+    """Return the function that makes Python's value of a column's bytes and dimensions. Chosen once, because it runs for each sample."""
     if column.item == "bytes":
         return (lambda data, dims: bytes(data)) if copy else (lambda data, dims: memoryview(data))
     if column.item == "str":
@@ -62,9 +63,10 @@ def reader_of(column: types.Column, copy: bool) -> Reader:
 
 def cutting_reader(schema: Mapping[str, types.Column], chosen: Sequence[str], rename: Mapping[str, str],
                    cuts: bool) -> Callable[[Sequence[Any], int, int, int], dict[str, Any]]:
-    """(values of all columns, length, start, count) to a sample's chosen columns under their new names. Arrays lie in the
-    batch's own memory. With `cuts`, of values that have as many items as the sample is long `count` are taken from `start`
-    on, along their first variable dimension, as the layouts do."""
+    """Return a function from (values of all columns, length, start, count) to a sample's chosen columns under their new names.
+
+    Arrays are in the batch's own memory. With `cuts`, a value that has as many items as the sample is long keeps `count` of them from
+    `start` on, along its first variable dimension, as in the layouts."""
     places = {name: place for place, name in enumerate(schema)}
     plan = [(places[name], rename.get(name, name), reader_of(schema[name], copy=schema[name].is_text),
              schema[name].dims.index(None) if cuts and schema[name].varies and not schema[name].is_text else -1) for name in chosen]

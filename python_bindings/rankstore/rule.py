@@ -27,12 +27,12 @@ class Rule:
 
 
 def default_multiple(strategy: str, cost: Any, max_tokens: int | None) -> int:
-    """What lengths are rounded up to if `length_multiple` is not given, as in the core (rks_plan_options)."""
+    """Return what lengths are rounded up to if `length_multiple` is not given, as in the core (rks_plan_options)."""
     return 1 if strategy == "pack" or cost == "tokens" else math.gcd(PADDED, max_tokens or PADDED)
 
 
 def rule_of(options: dict[str, Any]) -> Rule:
-    """The rule of a plan with these options, of which those that are 0 or empty may be away."""
+    """Return the rule of a plan with these options; those that are 0 or empty may be absent."""
     packs, multiple = options.get("strategy") == "pack", options.get("length_multiple", 1)
     capacity, max_tokens = options.get("capacity", 0), options.get("max_tokens", 0)
     budget = capacity * options.get("batch_size", 1) if packs else max_tokens

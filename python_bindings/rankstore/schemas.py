@@ -17,7 +17,7 @@ Schema = list[tuple[str, str]]
 
 
 def text_of(schema: Any) -> str | None:
-    """What a schema argument says, as the core takes it. ArgumentError where it is none."""
+    """Return a schema argument as text for the core. ArgumentError if it is no schema."""
     if schema is None or isinstance(schema, str):
         return schema
     if isinstance(schema, Mapping) and all(isinstance(name, str) and isinstance(kind, str)
@@ -27,7 +27,7 @@ def text_of(schema: Any) -> str | None:
 
 
 def names_of(option: str, names: Any) -> tuple[str, ...]:
-    """Columns' names that an option gives; None gives none. ArgumentError for a text, whose items are letters."""
+    """Return the column names of an option; none for None. ArgumentError for a str, whose items are letters."""
     if names is None:
         return ()
     if isinstance(names, (str, bytes)) or not hasattr(names, "__iter__"):
@@ -36,13 +36,13 @@ def names_of(option: str, names: Any) -> tuple[str, ...]:
 
 
 def parse(text: str) -> tuple[str, Schema]:
-    """(canonical text, columns)."""
+    """Return (canonical text, columns)."""
     canonical, columns = _core.parse_schema(text)
     return canonical, list(columns)
 
 
 def with_counts(text: str | None, names: list[str]) -> str | None:
-    """A schema that was given, with columns that `count` adds."""
+    """Return a schema with the columns that `count` adds."""
     if text is None:
         return None
     columns = dict(parse(text)[1])
@@ -50,7 +50,7 @@ def with_counts(text: str | None, names: list[str]) -> str | None:
 
 
 def with_extra(text: str) -> str:
-    """A schema with the column for what it lacks (extra="json")."""
+    """Return a schema with the column for what it lacks (extra="json")."""
     columns = dict(parse(text)[1])
     if columns.setdefault(EXTRA, "json?") != "json?":
         raise ArgumentError(f'extra: "json" needs the column "{EXTRA}", which is {columns[EXTRA]} here; it is json?')
@@ -58,7 +58,7 @@ def with_extra(text: str) -> str:
 
 
 def infer(samples: Iterable[Any], first: int) -> dict[str, str] | None:
-    """The schema of so many first samples (dicts and Columns); None where there are none. Raises DataError."""
+    """Return the schema of the first samples (dicts and Columns), `first` of them; None if there are none. Raises DataError."""
     found: list[Mapping[str, str]] = []
     try:
         for sample in itertools.islice(samples, first):
@@ -74,8 +74,9 @@ def infer(samples: Iterable[Any], first: int) -> dict[str, str] | None:
 
 
 def fixed_length(schema: Schema, key: str | None) -> str | None:
-    """The column that lengths of a new dataset are of if none is named and none varies: the first array; None: there is one
-    that varies, or no array at all. As the core decides."""
+    """Return the column that lengths of a new dataset count if none is named and none varies: the first array.
+
+    None if a column varies, or if there is no array. The core decides in the same way."""
     columns = [column for column in (types.parse(name, text) for name, text in schema) if column.name != key]
     fixed = [column.name for column in columns if column.dims and not column.varies]
     varying = [column for column in columns if (column.varies or column.is_text) and column.name != "__key__"]
@@ -84,8 +85,9 @@ def fixed_length(schema: Schema, key: str | None) -> str | None:
 
 def merge(found: Iterable[tuple[int, Mapping[str, str] | None]],
           nothing: str = "the source is empty") -> dict[str, str]:
-    """One schema of what ranks have found, in this order. DataError names the column and two ranks, or says `nothing`
-    where no rank has found a sample."""
+    """Return one schema of those that ranks found, in this order.
+
+    DataError names the column and two ranks, or says `nothing` if no rank found a sample."""
     every = [(rank, schema) for rank, schema in found if schema is not None]
     try:
         if every:

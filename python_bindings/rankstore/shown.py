@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Datasets and plans as notebooks show them: a table and a histogram, at most one screen. Every text is escaped, so that a column's
-name or a path cannot bring markup into the page."""
+"""Datasets and plans for notebooks: a table and a histogram, at most one screen.
+
+Every text is escaped, so that a column's name or a path cannot bring markup into the page."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -16,12 +17,12 @@ _WIDTH, _HEIGHT = 480, 90
 
 
 def count(number: float) -> str:
-    """1234567 as "1,234,567"."""
+    """Return 1234567 as "1,234,567"."""
     return f"{number:,.0f}"
 
 
 def size(number: float) -> str:
-    """Bytes as "1.2 GiB"."""
+    """Return bytes as "1.2 GiB"."""
     for unit in ("bytes", "KiB", "MiB", "GiB", "TiB"):
         if number < 1024 or unit == "TiB":
             return f"{number:,.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"
@@ -30,7 +31,7 @@ def size(number: float) -> str:
 
 
 def table(rows: Sequence[tuple[str, str]]) -> str:
-    """Names and values; those above ROWS are counted."""
+    """Return a table of names and values; rows above ROWS are only counted."""
     shown = [*rows[:ROWS], ("", f"and {len(rows) - ROWS} more")] if len(rows) > ROWS else rows
     cell = "text-align:left;padding:1px 12px 1px 0"
     body = "".join(f'<tr><th style="{cell};font-weight:normal;opacity:.7">{escape(name)}</th><td style="{cell}">{escape(cut(value))}</td></tr>'
@@ -43,7 +44,7 @@ def cut(text: str, most: int = 100) -> str:
 
 
 def histogram(values: numpy.ndarray[Any, Any], what: str) -> str:
-    """An inline SVG of how many values there are of each size, in BARS steps of equal width; "" for no values."""
+    """Return an inline SVG of how many values there are of each size, in BARS steps of equal width; "" for no values."""
     if len(values) == 0:
         return ""
     import numpy
@@ -69,7 +70,7 @@ def page(title: str, *parts: str) -> str:
 
 
 def of_dataset(dataset: Any) -> str:
-    """What `Dataset._repr_html_` gives."""
+    """Return the HTML of `Dataset._repr_html_`."""
     title = f"rankstore.Dataset {dataset.directory}"
     if dataset.closed:
         return page(title, table([("state", "closed")]))
@@ -89,7 +90,7 @@ def of_dataset(dataset: Any) -> str:
 
 
 def of_plan(plan: Any) -> str:
-    """What `Plan._repr_html_` gives: of the epoch 0."""
+    """Return the HTML of `Plan._repr_html_`, for epoch 0."""
     found = plan.report(0)
     rows = [("options", ", ".join(f"{name}={value!r}" for name, value in plan.options.items())),
             ("steps", f"{count(plan.steps)} on {plan.world} ranks"), ("samples", count(found["samples"])),
@@ -102,7 +103,7 @@ def of_plan(plan: Any) -> str:
 
 
 def tokens_of(plan: Any, most: int = 10_000) -> numpy.ndarray[Any, Any]:
-    """The sum of lengths of each of this rank's batches of epoch 0, of the first `most`."""
+    """Return the sum of lengths of each of this rank's first `most` batches of epoch 0."""
     import numpy
     edges, ids = plan.epoch(0).batches(None, 0, min(most, len(plan.epoch(0))))
     lengths = plan.lengths_of(ids)

@@ -11,7 +11,7 @@ _MOST = 2**64 - 1
 
 
 def parse_bytes(name: str, size: Any, least: int = 1) -> int:
-    """1048576, "512MiB" or "1.5 GB" in bytes. ArgumentError, naming the option, for what is none or below `least`."""
+    """Return 1048576, "512MiB" or "1.5 GB" as bytes. ArgumentError, naming the option, for anything else or below `least`."""
     found = _in_words(name, size) if isinstance(size, str) else _number(name, size)
     if not least <= found <= _MOST:
         raise ArgumentError(f"{name}: {size!r}; it must be from {least} byte{'' if least == 1 else 's'} to 2^64 - 1")
@@ -19,7 +19,7 @@ def parse_bytes(name: str, size: Any, least: int = 1) -> int:
 
 
 def optional_bytes(name: str, size: Any) -> int | None:
-    """None stays None: the default."""
+    """Return the same, and None for None, the default."""
     return None if size is None else parse_bytes(name, size)
 
 

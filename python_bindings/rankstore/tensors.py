@@ -8,8 +8,11 @@ from typing import Any
 
 
 def each_tensor(value: Any, change: Callable[[Any], Any], *, whole: bool = False) -> Any:
-    """The same with other tensors. whole: change() gets whatever can be moved as it is, nested tensors of torch included. Default:
-    those are made anew of their parts, since their own copies would wait."""
+    """Return `value` with every tensor replaced by change(tensor).
+
+    whole: change() also gets whatever can be moved as a whole, such as torch's nested tensors. Otherwise those are made anew of their
+        parts, because their own copies would wait.
+    """
     if hasattr(value, "map_tensors"):
         return value.map_tensors(change, whole=whole)
     if isinstance(value, MutableMapping):
@@ -36,13 +39,15 @@ def each_tensor(value: Any, change: Callable[[Any], Any], *, whole: bool = False
 
 
 def _holds_tensors(values: Any) -> bool:
-    """False for lists of text, bytes or numbers, which are long and hold none."""
+    """Return False for lists of text, bytes or numbers, which are long and hold no tensors."""
     return not all(isinstance(one, (str, bytes, int, float, type(None))) for one in values)
 
 
 def pinned(value: Any) -> Any:
-    """The same, its tensors in pinned memory; those that lie there already stay, and so do those that cannot, since a transform
-    moved them elsewhere or made them sparse."""
+    """Return the value with its tensors in pinned memory.
+
+    Tensors that are there already stay, and so do those that cannot be pinned, because a transform moved them elsewhere or made them
+    sparse."""
     def pin(tensor: Any) -> Any:
         import torch
         can = tensor.device.type == "cpu" and tensor.layout is torch.strided and not tensor.is_pinned()

@@ -24,13 +24,13 @@ _DIGITS = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}  # bits o
 
 
 def int_range(item: str) -> tuple[int, int]:
-    """The least value of an integer type, or of bool, and the largest one."""
+    """Return the least and the largest value of an integer type, or of bool."""
     bits = 1 if item == "bool" else int(item.lstrip("uint"))
     return (0, (1 << bits) - 1) if item[0] in "ub" else (-(1 << bits - 1), (1 << bits - 1) - 1)
 
 
 def holds(item: str, stored: str) -> bool:
-    """Every value of `stored` is one of `item`, so that a collate may convert it: as the library's table of pairs has it."""
+    """Return True if every value of `stored` is one of `item`, so that a collate may convert it, by the library's table of pairs."""
     if item == stored:
         return True
     if stored in _WIDER:
@@ -73,7 +73,7 @@ class Column:
 
 
 def parse(name: str, text: str) -> Column:
-    """A column from its type's text, which the library has found valid."""
+    """Return a column for its type's text, which the library has validated."""
     nullable = text.endswith("?")
     item, _, dims = text.rstrip("?").partition("[")
     sizes = tuple(None if size.strip() == "*" else int(size) for size in dims.rstrip("]").split(",")) if dims else ()
@@ -82,19 +82,19 @@ def parse(name: str, text: str) -> Column:
 
 @functools.cache
 def numpy_dtype(item: str) -> Any:
-    """The numpy dtype of an item type; of the bits for bfloat16 and float8."""
+    """Return the numpy dtype of an item type; for bfloat16 and float8, that of the bits."""
     import numpy
     return numpy.dtype(_NUMPY[item])
 
 
 def as_array(data: Any, item: str) -> Any:
-    """The items of a buffer, without a copy; of bfloat16 and float8 the bits."""
+    """Return the items of a buffer without a copy; for bfloat16 and float8, the bits."""
     import numpy
     return numpy.frombuffer(data, numpy_dtype(item))
 
 
 def torch_view(tensor: Any, item: str) -> Any:
-    """A tensor of bits as the type that it is."""
+    """Return a tensor of bits as its real type."""
     if item not in _BITS:
         return tensor
     import torch

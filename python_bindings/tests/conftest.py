@@ -24,7 +24,7 @@ LIMIT_S = 1200
 
 @pytest.fixture(autouse=True)
 def outer_limit(request: pytest.FixtureRequest) -> Iterator[None]:
-    """No test waits for ever: SIGALRM ends it, and prints where it was."""
+    """End a test that waits too long by SIGALRM, and print where it was."""
     marker = request.node.get_closest_marker("limit")
     seconds = marker.args[0] if marker else LIMIT_S
 
@@ -49,7 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Kept:
-    """The processes that fork ranks: each has run what the one before it has, and a statement more."""
+    """The processes that fork ranks. Each has run what the one before it ran, and one statement more."""
 
     def __init__(self) -> None:
         self.chain: list[Warm] = []
@@ -134,7 +134,7 @@ def where_it_is(rank: int, process: subprocess.Popen[str] | Rank) -> str:
 
 
 def is_listening(port: int) -> bool:
-    """Somebody of this machine listens there."""
+    """Return True if a process of this machine listens there."""
     tables = [Path(name).read_text() for name in ("/proc/net/tcp", "/proc/net/tcp6") if Path(name).exists()]
     return any(row.split()[1].endswith(f":{port:04X}") and row.split()[3] == "0A"
                for table in tables for row in table.splitlines()[1:])
@@ -142,7 +142,7 @@ def is_listening(port: int) -> bool:
 
 @pytest.fixture
 def group() -> Iterator[Any]:
-    """A core group of one rank."""
+    """Return a core group of one rank."""
     from rankstore import _core
     one = _core.Group(solo=True)
     yield one
