@@ -3,7 +3,7 @@
 
     torchrun --nproc-per-node 2 accelerate_training.py [--data FILES] [--out DIR] [--epochs N] [--prepared]
     torchrun ... --stop-after 7                 # saves state.json in --out after 7 steps, and ends
-    torchrun ... --resume                       # goes on there
+    torchrun ... --resume                       # resumes there
 
 The loader already gives each rank its own batches: it is used as it is, and `accelerator.prepare` is for the model and the optimizer.
 --prepared shows the other way: a DataLoader over the global view of the plan, whose batch i Accelerate deals to rank i % world. After a

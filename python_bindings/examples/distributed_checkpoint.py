@@ -3,7 +3,7 @@
 
     torchrun --nproc-per-node 2 distributed_checkpoint.py [--data FILES] [--out DIR] [--epochs N]
     torchrun --nproc-per-node 2 ... --stop-after 7      # saves in DIR.checkpoint after 7 steps, and ends
-    torchrun --nproc-per-node 4 ... --resume            # goes on there
+    torchrun --nproc-per-node 4 ... --resume            # resumes there
 
 The loader's state is small, plain and the same on all ranks: no key for each rank and no pickle is needed.
 """

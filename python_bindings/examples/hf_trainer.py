@@ -3,7 +3,7 @@
 
     torchrun --nproc-per-node 2 hf_trainer.py [--data FILES] [--out DIR] [--epochs N]
     torchrun ... --stop-after 7                 # the Trainer saves in --out.checkpoints after 7 optimizer steps, and ends
-    torchrun ... --resume                       # goes on there
+    torchrun ... --resume                       # resumes there
 
 rankstore.hf.TrainerMixin returns the loader from get_train_dataloader. The Trainer gives the model all columns of a batch: name those that it takes.
 """

@@ -3,7 +3,7 @@
 
     torchrun --nproc-per-node 2 lightning_training.py [--data FILES] [--out DIR] [--epochs N]
     torchrun ... --stop-after 7                 # ModelCheckpoint saves last.ckpt in --out.checkpoint after 7 steps, and ends
-    torchrun ... --resume                       # goes on there
+    torchrun ... --resume                       # resumes there
 
 Lightning saves the loader's state in its checkpoints and brings it back.
 """

@@ -3,7 +3,7 @@
 
     torchrun --nproc-per-node 4 sorted_batches.py [--data FILES] [--out DIR] [--epochs N]
     torchrun --nproc-per-node 4 ... --stop-after 7       # saves resume.json in --out after 7 steps, and ends
-    torchrun --nproc-per-node 2 ... --resume             # goes on there
+    torchrun --nproc-per-node 2 ... --resume             # resumes there
 
 --data: JSON lines with question and answer, as GSM8K has them. At the end of each epoch it is asserted that the ranks have seen each sample
 once, those of before the stop included.

@@ -3,7 +3,7 @@
 
     torchrun --nproc-per-node 2 stateful_dataloader.py [--data FILES] [--out DIR] [--epochs N] [--workers N]
     torchrun ... --stop-after 7                 # saves state.RANK in --out after 7 steps, and ends
-    torchrun ... --resume                       # goes on there
+    torchrun ... --resume                       # resumes there
 
 The position is the sampler's iterator's; StatefulDataLoader saves it beside its own counters, also with worker processes.
 """

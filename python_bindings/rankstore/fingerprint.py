@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a finished dataset is what a build would make: from what, with which options and which code.
+"""Whether a finished dataset is what a build would make: from what source, with which options and which code.
 
-The commit writes {"made_from": "RULE:DIGEST"} into dataset.json. `python.json` beside it, written after the commit, says in
-words what differs later, and is all that earlier versions wrote: {"dataset": id, "rule": 2, "made_from": digest,
-"options": {...}}. If it is lost, the next identical build writes it again. By rule 2 code is what `uses` finds, {"map": {"MAX": "400", ...}}. By rule 1, of earlier versions, whose
-files name no rule, it is a digest of the function's own code, defaults and closure.
-"""
+The commit writes {"made_from": "RULE:DIGEST"} into dataset.json. `python.json` beside it, written after the commit, records in words what
+may differ later, and is all that earlier versions wrote: {"dataset": id, "rule": 2, "made_from": digest, "options": {...}}. If it is lost,
+the next identical build writes it again. By rule 2 code is what `uses` finds, {"map": {"MAX": "400", ...}}. By rule 1, of earlier versions,
+whose files name no rule, it is a digest of the function's own code, defaults and closure."""
 from __future__ import annotations
 
 import contextlib

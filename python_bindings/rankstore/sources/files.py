@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Paths: globs are expanded, and what is Arrow's is told from what the C core reads."""
+"""Paths: expands globs, and separates Arrow files from those that the C core reads."""
 from __future__ import annotations
 
 import glob
@@ -37,7 +37,7 @@ def pieces(paths: Sequence[str], format: str | None) -> list[Piece]:  # noqa: A0
 
 
 def _expand(paths: Sequence[str]) -> list[str]:
-    """Globs become the sorted paths they match; other paths stay. NotFoundError for what is not there."""
+    """Return the paths, with globs replaced by the sorted paths that they match. NotFoundError for a path that does not exist."""
     found: list[str] = []
     for path in paths:
         path = os.path.expanduser(path)
@@ -69,7 +69,7 @@ def _is_dataset(file: str) -> bool:
 
 
 def _short_names(paths: Sequence[str]) -> list[str]:
-    """The base names where they differ, else the paths below what they have in common."""
+    """Return the base names if they differ, else the paths below their common folder."""
     bases = [os.path.basename(os.path.normpath(path)) for path in paths]
     if len(set(bases)) == len(bases):
         return bases

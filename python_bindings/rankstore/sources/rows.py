@@ -27,12 +27,12 @@ class Rows:
 
 
 def is_array(value: Any) -> bool:
-    """A numpy array or a tensor."""
+    """Return True for a numpy array or a tensor."""
     return hasattr(value, "dtype") and hasattr(value, "shape") and hasattr(value, "__getitem__")
 
 
 def rows_of(source: Any) -> Rows | None:
-    """The rows of an array ("data"), or of a dict of arrays; None for what is neither. ArgumentError for what nearly is."""
+    """Return the rows of an array ("data"), or of a dict of arrays; None for anything else. ArgumentError for what is nearly one."""
     if is_array(source):
         if not source.shape:
             raise ArgumentError("source: one number, not an array of samples")

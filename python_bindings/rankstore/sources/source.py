@@ -31,40 +31,40 @@ class Piece(ABC):
 
     @abstractmethod
     def identity(self) -> list[Any]:
-        """What tells this input from another one, cheap to find (names, sizes, counts); JSON values."""
+        """Return what distinguishes this input from another and is cheap to find (names, sizes, counts), as JSON values."""
 
     def sampled(self) -> dict[str, str]:
-        """{place: what is there} of a few items, where they lie in memory and reading them changes nothing; else {}."""
+        """Return {place: what is there} of a few items, if they are in memory and reading them changes nothing; else {}."""
         return {}
 
     def blocks(self) -> int:
-        """How many parts of equal size `contents` has; 0 where it is not in memory, or knows itself by identity()."""
+        """Return how many parts of equal size `contents` has; 0 if it is not in memory, or if identity() identifies it."""
         return 0
 
     def contents(self, block: int) -> str:
-        """A digest of all that this part holds, the same in every process."""
+        """Return a digest of all that this part holds, the same in every process."""
         raise NotImplementedError
 
     @abstractmethod
     def scan(self) -> tuple[list[Unit], dict[str, str] | None]:
-        """The units, and the schema where it is known without looking at samples. Called on one rank for all."""
+        """Return the units, and the schema if it is known without looking at samples. Called on one rank for all."""
 
     @abstractmethod
     def read(self, unit: Unit) -> Iterator[Any]:
-        """The raw items of a unit: what `decode` makes a sample of."""
+        """Yield the raw items of a unit; `decode` makes samples of them."""
 
     def decode(self, raw: Any) -> Any:
-        """A sample (dict) or Columns. May raise: then the item is bad."""
+        """Return a sample (dict) or Columns. If it raises, the item is bad."""
         return raw
 
     def label(self, unit: Unit, row: int) -> str:
-        """How messages call the item number `row` (from 0) of a unit."""
+        """Return the name of item number `row` (from 0) of a unit for messages."""
         return f"{unit.name}: sample {row}"
 
 
 @dataclass(frozen=True)
 class Stream:
-    """An iterable: each rank gives its own part, or all the same (`same`)."""
+    """An iterable: each rank brings its own part, or all ranks the same items (`same`)."""
 
     items: Any
     name: str
