@@ -12,7 +12,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from steps import costs, pool, scripts, suites  # noqa: E402
+from steps import costs, load, pool, scripts, suites  # noqa: E402
 from steps.job import Job, Totals  # noqa: E402
 from support.report import run_all  # noqa: E402
 
@@ -56,6 +56,44 @@ def cores_are_filled_and_not_overfilled():
         pool.CORES = before
     waits = [job(str(i), load=0) for i in range(pool.SLOTS + 1)]
     assert pool.choose(waits[-1:], waits[:-1], set()) is None
+
+
+def a_job_that_waits_leaves_room_for_others():
+    before, pool.CORES = pool.CORES, 2
+    try:
+        running = [job("once busy", load=2), job("once waiting", load=0)]
+        assert pool.choose([job("next")], running, set()) is None
+        running[0].measured = 0.2
+        assert pool.choose([job("next")], running, set()).name == "next"
+        running[1].measured = 1.5
+        assert pool.choose([job("next")], running, set()) is None
+    finally:
+        pool.CORES = before
+
+
+def what_running_jobs_use_is_measured():
+    """Also what a process does that a job has started in a session of its own, or that outlives its parent."""
+    spin = "import time\nwhile True: pass"
+    start = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', %r], start_new_session=%s)" % (spin, "%s")
+    codes = ["import time; time.sleep(600)", spin, start % True + "; time.sleep(600)", start % False]
+    running = [subprocess.Popen([sys.executable, "-c", code], start_new_session=True) for code in codes]
+    strays = []
+    try:
+        meter, found = load.Meter(), {}
+        until = time.monotonic() + 100
+        while not (found and min(found[one.pid] for one in running[1:]) > 0.05) and time.monotonic() < until:
+            time.sleep(0.2)
+            found = meter.look([one.pid for one in running]) or found
+            there = load.processes()
+            strays = [pid for pid in there if load.belongs_to(pid, {one.pid for one in running}, there)]
+        assert found[running[0].pid] < 0.05 and all(found[one.pid] > 0.05 for one in running[1:]), [found.get(one.pid) for one in running]
+        assert load.memory_left() > 0
+    finally:
+        for pid in strays:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for one in running:
+            one.wait()
 
 
 def what_disturbs_each_other_runs_apart():
@@ -143,6 +181,8 @@ def each_test_is_a_job_once():
 if __name__ == "__main__":
     run_all([
         cores_are_filled_and_not_overfilled,
+        a_job_that_waits_leaves_room_for_others,
+        what_running_jobs_use_is_measured,
         what_disturbs_each_other_runs_apart,
         a_job_begins_after_the_one_it_needs,
         the_time_left_is_that_of_the_jobs_side_by_side,

@@ -20,6 +20,7 @@ class Job:
     directory: str = "."
     seconds: float = 5     # how long it takes, unless an earlier run has recorded it
     load: float = 1        # how many cores it keeps busy meanwhile, likewise
+    measured: float = None  # the same of its last seconds, while it runs
     apart: frozenset = frozenset()  # jobs that share a word here do not run side by side
     alone: bool = False    # nothing runs beside it
     after: str = ""        # the name of the job of this step that must have succeeded before

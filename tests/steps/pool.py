@@ -6,18 +6,19 @@ import signal
 import subprocess
 import time
 
-from steps import costs
+from steps import costs, load
 from steps.builds import CORES
 from steps.job import TEST_DONE, Job
 
-SLOTS = 2 * CORES  # at most so many at a time, however much they wait
+SLOTS = 4 * CORES  # at most so many at a time, however much they wait
+MEMORY = 2 << 30   # a job begins beside others only while the machine has as much left
 
 
 def choose(waiting, running, done):
     """The first of `waiting` that may begin beside `running`; None: wait for one of those to end."""
     if len(running) >= SLOTS or any(job.alone for job in running):
         return None
-    busy = sum(job.load for job in running)
+    busy = sum(job.load if job.measured is None else job.measured for job in running)
     for job in waiting:
         if job.after and f"{job.step}/{job.after}" not in done:
             continue
@@ -72,7 +73,7 @@ class Pool:
             if job.key in self.recorded:
                 job.seconds, job.load = self.recorded[job.key].seconds, self.recorded[job.key].load
         self.waiting, self.running, self.done = in_order(jobs), [], set()
-        self.tests_done = 0
+        self.tests_done, self.meter = 0, load.Meter()
 
     def left(self):
         now = time.monotonic()
@@ -83,13 +84,25 @@ class Pool:
         return self.tests_done + sum(count_tests(one) for one in self.running)
 
     def start(self):
-        while (job := choose(self.waiting, [one.job for one in self.running], self.done)) is not None:
+        self.measure()
+        while self.may_begin() and (job := choose(self.waiting, [one.job for one in self.running], self.done)) is not None:
             self.waiting.remove(job)
             os.makedirs(os.path.dirname(job.log), exist_ok=True)
             with open(job.log, "wb") as log:
                 process = subprocess.Popen(job.command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
                                            env={**os.environ, **job.environment}, cwd=job.directory, start_new_session=True)
             self.running.append(Running(job, process, time.monotonic()))
+
+    def may_begin(self):
+        return not self.running or load.memory_left() >= MEMORY
+
+    def measure(self):
+        """How many cores each running job keeps busy: one that waits leaves room for others. What was before counts for half."""
+        cores = self.meter.look([one.process.pid for one in self.running])
+        for one in self.running:
+            if one.process.pid in cores:
+                before = one.job.load if one.job.measured is None else one.job.measured
+                one.job.measured = (before + cores[one.process.pid]) / 2
 
     def poll(self):
         """(job, output, exit code or a word for what ended it) of each job that has ended."""
