@@ -35,8 +35,11 @@ class _Parts:
 
 
 def _split(whole: Any, sizes: list[int]) -> list[memoryview]:
+    return _split_bytes(memoryview(whole.numpy()), sizes)
+
+
+def _split_bytes(data: memoryview, sizes: list[int]) -> list[memoryview]:
     edges = [0, *itertools.accumulate(sizes)]
-    data = memoryview(whole.numpy())
     return [data[begin:end] for begin, end in itertools.pairwise(edges)]
 
 
@@ -163,10 +166,15 @@ class Batch(dict[str, Any]):
         made.missing = {name: each_tensor(value, change, whole=whole) for name, value in self.missing.items()}
         return made
 
-    def keep_small(self) -> None:
-        """Copy indices, lengths and pieces, so that whoever keeps them does not keep the whole batch alive."""
+    def leave_arena(self) -> None:
+        """Copy indices, lengths, pieces and bytes, which stay in main memory while the tensors are copied to a device."""
         self.indices, self.lengths = self.indices.copy(), self.lengths.copy()
         self._pieces = None if self._pieces is None else self._pieces.copy()
+        for name, values in self.items():
+            if isinstance(values, list) and any(isinstance(one, memoryview) for one in values):
+                sizes = [len(one) if isinstance(one, memoryview) else 0 for one in values]
+                own = _split_bytes(memoryview(bytearray().join(one for one in values if isinstance(one, memoryview))), sizes)
+                self[name] = [part if isinstance(one, memoryview) else one for one, part in zip(values, own, strict=True)]
 
     def to(self, *args: Any, **kwargs: Any) -> Batch:
         """Return a batch whose tensors are `tensor.to(...)`, with everything else the same."""

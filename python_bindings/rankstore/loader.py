@@ -348,7 +348,7 @@ def _finished(loader: Loader, batch: Any, arenas: PinnedArenas | None = None) ->
     """Transform and pin a batch, in a thread of the loader's. In an arena only what its layout added still needs pinning."""
     if arenas is not None:
         arenas.lend()
-        batch.keep_small()
+        batch.leave_arena()
     if loader.transform is not None:
         batch = loader.transform(batch)
     return pinned(batch) if loader.pin_memory else batch

@@ -521,6 +521,25 @@ def test_memory_that_a_user_may_copy_is_in_no_arena(dataset: Any, pins: Pinned) 
     assert pins.copies
 
 
+@pytest.mark.parametrize("layout", [Pad(), Lists(), Pad(missing="mask", fill={"raw": b"none"})], ids=["pad", "lists", "filled"])
+def test_bytes_that_stay_in_main_memory_are_in_no_arena(tmp_path: Path, pins: Pinned, layout: Any) -> None:
+    """Over them a user can make tensors of pinned memory, whose copies nobody would wait for."""
+    rows = [{"x": np.arange(20) + i, "raw": None if i % 5 == 0 and layout.fill else b"%03d" % i * (i % 3)} for i in range(240)]
+    schema = {"x": "int64[*]", "raw": "bytes?" if layout.fill else "bytes"}
+    with rankstore.build(rows, tmp_path / "raw", schema=schema, progress=False) as ds:
+        expected = [b"none" if row["raw"] is None else row["raw"] for row in rows]
+        kept: list[tuple[Any, Any]] = []
+        for batch in ds.loader(ds.plan("sequential", batch_size=6, shuffle=False), collate=layout, device="cpu", prefetch_batches=2):
+            drain(made[-1])
+            kept += zip(batch.indices.tolist(), batch["raw"], strict=True)
+            for value in batch["raw"]:
+                place = np.frombuffer(value, np.uint8)
+                assert place.size == 0 or pins.find(place.ctypes.data, place.size) is None
+        assert any(pins.find(*one) is not None for one in made[-1].sources)
+        assert [bytes(value) for _, value in kept] == expected and [index for index, _ in kept] == list(range(240))
+        assert all(isinstance(value, memoryview) or value == b"none" for _, value in kept)
+
+
 def test_lists_of_another_world_are_pinned_without_arenas(dataset: Any, pins: Pinned) -> None:
     """What is not the library's own epoch is collated elsewhere, and pinned all the same."""
     plan = dataset.plan("sequential", batch_size=8, shuffle=False, num_replicas=2, rank=1)
