@@ -215,7 +215,7 @@ def test_megatron(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("at, data, says", [(9, b"\2", "version 2"), (17, b"\x63", "dtype code 99"), (18, b"\xff" * 6, "do not fit"),
-                                             (34, b"\xff\xff\xff\x7f", "sequence 0 lies outside"), (0, b"X", "no index")])
+                                             (34, b"\xff\xff\xff\x7f", "sequence 0 lies outside"), (0, b"X", "not a Megatron index")])
 def test_megatron_hostile(tmp_path: Path, at: int, data: bytes, says: str) -> None:
     megatron(tmp_path / "m", [numpy.arange(5, dtype=numpy.uint16)] * 3)
     index = bytearray((tmp_path / "m.idx").read_bytes())
