@@ -11,6 +11,8 @@ Each *.test file is a list of blocks:
 
 A block without 1> or 2> lines says nothing about that stream; `1> -` says that it is empty. Lines of a stream
 are compared in order; a line `1> ...` alone stands for any number of lines.
+
+Usage: tests/cli/run.py BUILD [FILE]      FILE is one of this folder, or a pattern; default all
 """
 import glob
 import os
@@ -107,7 +109,7 @@ def run_file(path, environment):
 
 
 def main():
-    directory = sys.argv[1]
+    directory = os.path.abspath(sys.argv[1])
     here = os.path.dirname(os.path.abspath(__file__))
     environment = dict(os.environ)
     environment["PATH"] = os.path.join(directory, "tools", "rankstore") + ":" + environment["PATH"]
@@ -120,7 +122,11 @@ def main():
         if name in ("COLUMNS", "LINES") or name.startswith(("LC_", "LANG", "RKS_")):
             environment.pop(name)
     environment["LANG"] = "C.UTF-8"
-    for path in sorted(glob.glob(os.path.join(here, sys.argv[2] if len(sys.argv) > 2 else "*.test"))):
+    wanted = os.path.basename(sys.argv[2]) if len(sys.argv) > 2 else "*.test"
+    found = sorted(glob.glob(os.path.join(here, wanted)))
+    if not found:
+        sys.exit(f"tests/cli/run.py: there is no test file {wanted} in {here}")
+    for path in found:
         run_file(path, environment)
 
 
