@@ -42,9 +42,8 @@ typedef struct asker {
     rks_ahead *ahead;
     pthread_t thread;
     uint64_t from; /* the first id of its window, or IDLE; guarded by mutex */
-    /* Of its window: where all records lie, and those that may not be in memory. */
-    rks_range ranges[WINDOW_IDS], missing[WINDOW_IDS];
-    size_t range_count, missing_count;
+    rks_range all[WINDOW_IDS], missing[WINDOW_IDS];
+    rks_reads_window window;       /* of these */
     uint64_t bytes, missing_bytes; /* of the pages that they lie in */
 } asker;
 
@@ -105,23 +104,20 @@ static size_t find_window(rks_ahead *ahead, asker *by, size_t count)
 {
     const rks_reads *reads = &ahead->options.fetcher->reads;
     size_t i = 0;
-    by->range_count = by->missing_count = 0;
-    by->bytes = by->missing_bytes = 0;
     rks_guarded_map_renew(); /* locators are read from the map */
     for (; i < count && by->bytes < WINDOW_BYTES; i++) {
-        rks_range *range = &by->ranges[by->range_count];
         uint32_t shard = 0;
         uint64_t row = 0;
-        if (!ahead->options.locate(ahead->options.user, ahead->taken[i], &shard, &row) ||
-            !rks_reads_extent(reads, shard, row, range) || range->first >= range->end)
+        size_t missing = by->window.missing_count;
+        if (!ahead->options.locate(ahead->options.user, ahead->taken[i], &shard, &row))
+            continue;
+        const rks_range *range = rks_reads_add(reads, &by->window, shard, row);
+        if (range == NULL)
             continue;
         uint64_t pages = (range->end - 1) / ahead->page - range->first / ahead->page + 1;
         by->bytes += pages * ahead->page;
-        by->range_count++;
-        if (rks_reads_has(reads, range))
-            continue;
-        by->missing[by->missing_count++] = *range;
-        by->missing_bytes += pages * ahead->page;
+        if (by->window.missing_count > missing)
+            by->missing_bytes += pages * ahead->page;
     }
     return i;
 }
@@ -150,15 +146,15 @@ static void read_window(rks_ahead *ahead, asker *by)
     uint64_t first = ahead->claimed, waiting = ahead->pushed - first;
     bool follows = false;
     size_t count = waiting < WINDOW_IDS ? (size_t)waiting : WINDOW_IDS;
-    by->bytes = by->missing_bytes = by->missing_count = 0;
+    by->window = (rks_reads_window){.all = by->all, .missing = by->missing};
+    by->bytes = by->missing_bytes = 0;
     for (size_t i = 0; i < count; i++)
         ahead->taken[i] = ahead->ids[(first + i) % ahead->room];
     ahead->finding = true;
     pthread_mutex_unlock(&ahead->mutex);
     if (!rks_reads_look(reads, &ahead->stop)) {
         count = find_window(ahead, by, count);
-        follows = rks_reads_follows(&ahead->stream, by->ranges, &by->range_count,
-                                    by->missing_count > 0, ahead->options.readers);
+        follows = rks_reads_follows(&ahead->stream, &by->window, ahead->options.readers);
     }
     pthread_mutex_lock(&ahead->mutex);
     ahead->finding = false;
@@ -170,9 +166,9 @@ static void read_window(rks_ahead *ahead, asker *by)
         pthread_cond_signal(&ahead->work);
     pthread_mutex_unlock(&ahead->mutex);
     if (follows)
-        rks_reads_stream_to(reads, &ahead->stream, by->ranges, &ahead->stop);
+        rks_reads_stream_to(reads, &ahead->stream, by->all, &ahead->stop);
     else
-        rks_reads_ask(reads, by->missing, by->missing_count, &ahead->stop);
+        rks_reads_ask(reads, by->missing, by->window.missing_count, &ahead->stop);
     pthread_mutex_lock(&ahead->mutex);
     if (follows)
         ahead->finding = false;

@@ -67,29 +67,17 @@ static const uint8_t zeros[RKS_FETCH_ALIGN];
 
 /* ---- the disk ------------------------------------------------------------------------------ */
 
-/* Where the rows of a request lie, and which of them may have to be read. */
-typedef struct request_ranges {
-    rks_range *all, *missing;
-    size_t count, missing_count;
-} request_ranges;
-
-/* Of a request that has been checked. */
-static void find_ranges(const rks_fetch_server *server, const uint8_t *body, uint32_t groups,
-                        request_ranges *r)
+/* Adds the rows of a request, which has been checked, to the window. */
+static void find_rows(const rks_fetch_server *server, const uint8_t *body, uint32_t groups,
+                      rks_reads_window *window)
 {
     const uint8_t *at = body + RKS_FETCH_REQUEST_HEAD;
     for (uint32_t i = 0; i < groups; i++) {
         rks_fetch_group group;
         at = rks_fetch_get_group(at, &group);
-        for (uint32_t k = 0; k < group.count; k++) {
-            rks_range *range = &r->all[r->count];
-            uint64_t row = rks_load_u32(group.rows + 4 * (size_t)k);
-            if (!rks_reads_extent(&server->reads, group.shard, row, range))
-                continue;
-            r->count++;
-            if (!rks_reads_has(&server->reads, range))
-                r->missing[r->missing_count++] = *range;
-        }
+        for (uint32_t k = 0; k < group.count; k++)
+            (void)rks_reads_add(&server->reads, window, group.shard,
+                                rks_load_u32(group.rows + 4 * (size_t)k));
     }
 }
 
@@ -124,17 +112,16 @@ static bool request_is_warm(rks_fetch_server *server, const uint8_t *body, uint3
     return warm;
 }
 
-/* Reads the ranges as a stream if they follow those of the last request. Returns false if they do not,
+/* Reads the rows as a stream if they follow those of the last request. Returns false if they do not,
  * or if another thread is reading: then the caller asks for what is missing. */
-static bool read_stream(rks_fetch_server *server, request_ranges *r)
+static bool read_stream(rks_fetch_server *server, rks_reads_window *window)
 {
     if (pthread_mutex_trylock(&server->stream_mutex) != 0)
         return false;
-    bool follows = rks_reads_follows(&server->stream, r->all, &r->count, r->missing_count > 0,
-                                     server->readers);
+    bool follows = rks_reads_follows(&server->stream, window, server->readers);
     atomic_store_explicit(&server->streaming, follows, memory_order_relaxed);
     if (follows)
-        rks_reads_stream_to(&server->reads, &server->stream, r->all, &server->stop);
+        rks_reads_stream_to(&server->reads, &server->stream, window->all, &server->stop);
     pthread_mutex_unlock(&server->stream_mutex);
     return follows;
 }
@@ -147,10 +134,10 @@ static void ask_disk(rks_fetch_server *server, const uint8_t *body, uint32_t gro
     rks_range *ranges = rks_alloc_raw(2 * (size_t)rows, sizeof(*ranges), NULL);
     if (ranges == NULL)
         return; /* then each row is waited for */
-    request_ranges r = {.all = ranges, .missing = ranges + rows};
-    find_ranges(server, body, groups, &r);
-    if (!read_stream(server, &r))
-        rks_reads_ask(&server->reads, r.missing, r.missing_count, NULL);
+    rks_reads_window window = {.all = ranges, .missing = ranges + rows};
+    find_rows(server, body, groups, &window);
+    if (!read_stream(server, &window))
+        rks_reads_ask(&server->reads, window.missing, window.missing_count, NULL);
     rks_free(ranges);
 }
 

@@ -71,7 +71,8 @@ bool rks_reads_cold(const rks_reads *reads)
            atomic_load_explicit(&reads->scan_ms, memory_order_relaxed) != 0;
 }
 
-bool rks_reads_extent(const rks_reads *reads, uint32_t shard, uint64_t row, rks_range *range)
+/* Where a record lies; false: not on this node, or nobody knows where. */
+static bool find_extent(const rks_reads *reads, uint32_t shard, uint64_t row, rks_range *range)
 {
     if (shard >= reads->count || reads->shards[shard] == NULL ||
         !rks_shard_extent(reads->shards[shard], row, &range->first, &range->end))
@@ -80,14 +81,26 @@ bool rks_reads_extent(const rks_reads *reads, uint32_t shard, uint64_t row, rks_
     return true;
 }
 
-bool rks_reads_has(const rks_reads *reads, const rks_range *range)
+static bool in_memory(const rks_reads *reads, const rks_range *range)
 {
     return rks_shard_in_memory(reads->shards[range->file], range->first, range->end);
 }
 
 bool rks_reads_range(const rks_reads *reads, uint32_t shard, uint64_t row, rks_range *range)
 {
-    return rks_reads_extent(reads, shard, row, range) && !rks_reads_has(reads, range);
+    return find_extent(reads, shard, row, range) && !in_memory(reads, range);
+}
+
+const rks_range *rks_reads_add(const rks_reads *reads, rks_reads_window *window, uint32_t shard,
+                               uint64_t row)
+{
+    rks_range *range = &window->all[window->count];
+    if (!find_extent(reads, shard, row, range) || range->first >= range->end)
+        return NULL;
+    window->count++;
+    if (!in_memory(reads, range))
+        window->missing[window->missing_count++] = *range;
+    return range;
 }
 
 static void count_reads(rks_reads *reads, uint64_t requests, uint64_t bytes)
@@ -122,19 +135,20 @@ void rks_reads_follow(rks_reads *reads, const rks_range *range)
     count_reads(reads, bytes != 0, bytes);
 }
 
-bool rks_reads_follows(rks_reads_stream *stream, rks_range *ranges, size_t *count, bool missing,
-                       uint32_t readers)
+bool rks_reads_follows(rks_reads_stream *stream, rks_reads_window *window, uint32_t readers)
 {
-    rks_range last = stream->last;
+    rks_range last = stream->last, *ranges = window->all;
+    bool missing = window->missing_count > 0;
     uint64_t sum = 0, page = (uint64_t)sysconf(_SC_PAGESIZE);
     if (last.end == 0 && !missing)
         return false;
     stream->last = (rks_range){0};
-    *count = rks_ranges_merge(ranges, *count, page, MERGE_GAP);
-    if (*count == 0 || ranges[0].file != ranges[*count - 1].file)
+    size_t count = rks_ranges_merge(ranges, window->count, page, MERGE_GAP);
+    window->count = count;
+    if (count == 0 || ranges[0].file != ranges[count - 1].file)
         return false;
-    rks_range stretch = {ranges[0].first, ranges[*count - 1].end, ranges[0].file};
-    for (size_t i = 0; i < *count; i++)
+    rks_range stretch = {ranges[0].first, ranges[count - 1].end, ranges[0].file};
+    for (size_t i = 0; i < count; i++)
         sum += ranges[i].end - ranges[i].first;
     stream->idle = missing ? 0 : stream->idle + (stretch.end - stretch.first);
     if (sum < (stretch.end - stretch.first) / readers || stream->idle > IDLE_MOST)
@@ -146,7 +160,7 @@ bool rks_reads_follows(rks_reads_stream *stream, rks_range *ranges, size_t *coun
         return false;
     stretch.first = last.end;
     ranges[0] = stretch;
-    *count = 1;
+    window->count = 1;
     return true;
 }
 

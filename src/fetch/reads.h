@@ -32,31 +32,36 @@ bool rks_reads_look(rks_reads *reads, const atomic_bool *stop);
 /* Is some of it known not to be in memory? Looks at nothing. */
 bool rks_reads_cold(const rks_reads *reads);
 
-/* Finds where a record lies in its file. Returns false if the shard is not on this node, or if the
- * index has no place for the row. */
-bool rks_reads_extent(const rks_reads *reads, uint32_t shard, uint64_t row, rks_range *range);
-/* Is the range known to be in memory? */
-bool rks_reads_has(const rks_reads *reads, const rks_range *range);
 /* Finds the range of a record that must be asked for. Returns false if there is none, or if it is in
  * memory. */
 bool rks_reads_range(const rks_reads *reads, uint32_t shard, uint64_t row, rks_range *range);
 /* Sorts and merges the ranges, asks for them and counts what was read. `stop` (or NULL) ends it. */
 void rks_reads_ask(rks_reads *reads, rks_range *ranges, size_t count, const atomic_bool *stop);
-/* Windows of ranges that come in the order of a file; {0} at first. One thread at a time. */
+
+/* Records that are wanted together. The owner gives both lists room for all of them. */
+typedef struct rks_reads_window {
+    rks_range *all;     /* where the records lie */
+    rks_range *missing; /* those that may not be in memory */
+    size_t count, missing_count;
+} rks_reads_window;
+/* Adds a record. Returns where it lies, in window->all; NULL if it is not on this node, or if nobody
+ * knows where it lies. */
+const rks_range *rks_reads_add(const rks_reads *reads, rks_reads_window *window, uint32_t shard,
+                               uint64_t row);
+
+/* Windows that come in the order of a file; {0} at first. One thread at a time. */
 typedef struct rks_reads_stream {
     rks_resident_stream file;
     rks_range last; /* the stretch of the window before; end 0: no stream is on */
     uint64_t idle;  /* bytes of windows since one had to be read from the disk */
 } rks_reads_stream;
-/* Does this window follow the last one? `ranges` are those of all its records, also of those that are
- * in memory: the stream's own read-ahead has brought them, and goes on only if they are read.
- * `missing`: some of them are not. Sorts and merges the ranges. If they follow, they become a single
- * stretch from the end of the last one. `readers` processes of this node take turns in the file:
- * what lies between the ranges of one is read for the others. A stream begins with the second of two
- * windows that follow each other, and ends if nothing was missing for longer than read-ahead
- * reaches. */
-bool rks_reads_follows(rks_reads_stream *stream, rks_range *ranges, size_t *count, bool missing,
-                       uint32_t readers);
+/* Does this window follow the last one? Its records in memory count, too: the stream's own
+ * read-ahead has brought them, and goes on only if they are read. Sorts and merges window->all. If it
+ * follows, that becomes a single stretch from the end of the last one. `readers` processes of this
+ * node take turns in the file: what lies between the ranges of one is read for the others. A stream
+ * begins with the second of two windows that follow each other, and ends if nothing was missing for
+ * longer than read-ahead reaches. */
+bool rks_reads_follows(rks_reads_stream *stream, rks_reads_window *window, uint32_t readers);
 /* Reads the stretch with the system's own read-ahead, and counts what was read. `stop` ends it. */
 void rks_reads_stream_to(rks_reads *reads, rks_reads_stream *stream, rks_range *stretch,
                          const atomic_bool *stop);

@@ -254,10 +254,10 @@ static bool follow(rks_reads_stream *stream, rks_range first, rks_range second, 
                    rks_range *stretch)
 {
     rks_range ranges[] = {second, first};
-    size_t count = 2;
-    bool follows = rks_reads_follows(stream, ranges, &count, true, readers);
+    rks_reads_window window = {.all = ranges, .count = 2, .missing_count = 2};
+    bool follows = rks_reads_follows(stream, &window, readers);
     *stretch = ranges[0];
-    return follows && count == 1;
+    return follows && window.count == 1;
 }
 
 static void windows_that_follow_each_other_are_a_stream(void **state)
@@ -300,18 +300,18 @@ static void a_stream_goes_on_through_what_it_has_brought(void **state)
     int windows = 0;
     for (int i = 0; i < 4; i++, at += WINDOW) { /* in memory: nothing begins */
         rks_range range = {at, at + WINDOW, 0};
-        size_t count = 1;
-        assert_false(rks_reads_follows(&stream, &range, &count, false, 1));
+        rks_reads_window window = {.all = &range, .count = 1};
+        assert_false(rks_reads_follows(&stream, &window, 1));
     }
     for (int i = 0; i < 2; i++, at += WINDOW) {
         rks_range range = {at, at + WINDOW, 0};
-        size_t count = 1;
-        assert_int_equal(rks_reads_follows(&stream, &range, &count, true, 1), i == 1);
+        rks_reads_window window = {.all = &range, .count = 1, .missing_count = 1};
+        assert_int_equal(rks_reads_follows(&stream, &window, 1), i == 1);
     }
     for (;; windows++, at += WINDOW) {
         rks_range range = {at, at + WINDOW, 0};
-        size_t count = 1;
-        if (!rks_reads_follows(&stream, &range, &count, false, 1))
+        rks_reads_window window = {.all = &range, .count = 1};
+        if (!rks_reads_follows(&stream, &window, 1))
             break;
         assert_true(windows <= MOST && range.first == at && range.end == at + WINDOW);
     }

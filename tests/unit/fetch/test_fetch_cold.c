@@ -108,19 +108,25 @@ static void make_warm(void)
     close(fd);
 }
 
-/* In one request. */
+/* Fetches `count` rows of shard 0 from `first` on, each `step` behind the last, in one request. */
+static void fetch_rows(rks_fetcher *fetcher, uint64_t first, uint64_t step, size_t count)
+{
+    uint64_t ids[100];
+    rks_wanted wanted[100];
+    rks_batch *batch = NULL;
+    assert_true(count <= sizeof(ids) / sizeof(ids[0]));
+    for (size_t i = 0; i < count; i++)
+        ids[i] = first + i * step;
+    world_wanted_many(ids, count, wanted);
+    assert_ok(world_fetch(fetcher, wanted, count, &batch, &err), &err);
+    world_check_batch(batch, ids, count);
+    rks_batch_free(batch);
+}
+
+/* A quarter of the rows, from all over the shard. */
 static void fetch_of_shard_0(rks_fetcher *fetcher)
 {
-    enum { ROWS = 100 };
-    uint64_t ids[ROWS];
-    rks_wanted wanted[ROWS];
-    rks_batch *batch = NULL;
-    for (uint64_t i = 0; i < ROWS; i++)
-        ids[i] = i * 4;
-    world_wanted_many(ids, ROWS, wanted);
-    assert_ok(world_fetch(fetcher, wanted, ROWS, &batch, &err), &err);
-    world_check_batch(batch, ids, ROWS);
-    rks_batch_free(batch);
+    fetch_rows(fetcher, 0, 4, WORLD_ROWS / 4);
 }
 
 static void cold_rows_are_read_by_the_pool(void **state)
@@ -161,20 +167,6 @@ out:
 
 enum { BATCH = 50 };
 
-/* Fetches rows [first, first + BATCH) of shard 0, in one request. */
-static void fetch_batch(rks_fetcher *fetcher, uint64_t first)
-{
-    uint64_t ids[BATCH];
-    rks_wanted wanted[BATCH];
-    rks_batch *batch = NULL;
-    for (uint64_t i = 0; i < BATCH; i++)
-        ids[i] = first + i;
-    world_wanted_many(ids, BATCH, wanted);
-    assert_ok(world_fetch(fetcher, wanted, BATCH, &batch, &err), &err);
-    world_check_batch(batch, ids, BATCH);
-    rks_batch_free(batch);
-}
-
 /* The share of the pages inside of rows [first, first + BATCH) that are in memory. */
 static double share_in_memory(uint64_t first)
 {
@@ -201,7 +193,7 @@ static bool left_out_is_read(uint32_t readers)
     rks_fetcher *fetcher = world_fetcher(0, OWNERS);
     rks_shard_forget(w.shards[0], 0, UINT64_MAX);
     for (uint64_t first = 0; first + BATCH <= WORLD_ROWS; first += 2 * BATCH)
-        fetch_batch(fetcher, first);
+        fetch_rows(fetcher, first, 1, BATCH);
     double share = share_in_memory(WORLD_ROWS - 3 * BATCH);
     rks_fetcher_close(fetcher);
     return share > 0.9;
