@@ -35,10 +35,7 @@ class _Parts:
 
 
 def _split(whole: Any, sizes: list[int]) -> list[memoryview]:
-    return _split_bytes(memoryview(whole.numpy()), sizes)
-
-
-def _split_bytes(data: memoryview, sizes: list[int]) -> list[memoryview]:
+    data = memoryview(whole.numpy())
     edges = [0, *itertools.accumulate(sizes)]
     return [data[begin:end] for begin, end in itertools.pairwise(edges)]
 
@@ -172,9 +169,7 @@ class Batch(dict[str, Any]):
         self._pieces = None if self._pieces is None else self._pieces.copy()
         for name, values in self.items():
             if isinstance(values, list) and any(isinstance(one, memoryview) for one in values):
-                sizes = [len(one) if isinstance(one, memoryview) else 0 for one in values]
-                own = _split_bytes(memoryview(bytearray().join(one for one in values if isinstance(one, memoryview))), sizes)
-                self[name] = [part if isinstance(one, memoryview) else one for one, part in zip(values, own, strict=True)]
+                self[name] = [memoryview(bytearray(one)) if isinstance(one, memoryview) else one for one in values]
 
     def to(self, *args: Any, **kwargs: Any) -> Batch:
         """Return a batch whose tensors are `tensor.to(...)`, with everything else the same."""
