@@ -362,13 +362,18 @@ static int run_all(const char *only)
         uint32_t ranks;
     } kinds[] = {{"alone", 1}, {"together", 2}, {"apart", 2}};
     int code = 0;
+    bool known = false;
     for (size_t i = 0; code == 0 && i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         rks_error err;
-        if (only == NULL || strcmp(only, kinds[i].name) == 0)
-            bench_must(rks_launch(kinds[i].ranks, run, (void *)(uintptr_t)kinds[i].name, &code, &err),
-                       &err);
+        if (only != NULL && strcmp(only, kinds[i].name) != 0)
+            continue;
+        known = true;
+        bench_must(rks_launch(kinds[i].ranks, run, (void *)(uintptr_t)kinds[i].name, &code, &err),
+                   &err);
     }
-    return code;
+    if (!known)
+        fprintf(stderr, "bench_cold: RANKS is alone, together or apart, not '%s'\n", only);
+    return known ? code : 2;
 }
 
 int main(int argc, char **argv)
