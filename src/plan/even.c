@@ -55,28 +55,50 @@ static int most_first(const void *a, const void *b)
     return left->source < right->source ? -1 : 1;
 }
 
-/* The largest sources and their shares; the largest step. */
-static rks_status follow(evening *e, ranked *sources, rks_error *err)
+/* Counts the draws of each source that are planned. If all are, once each, they are the quotas. */
+static rks_status count_sources(const rks_plan *plan, ranked *sources, rks_error *err)
 {
-    const rks_plan *plan = e->plan;
     const rks_mix *mix = plan->mix;
-    uint64_t all = 0, most = 0, done = 0;
+    const rks_plan_layout *layout = plan->layout;
+    uint64_t quotas = 0, done = 0;
+    for (size_t i = 0; i < mix->sources; i++) {
+        sources[i] = (ranked){mix->quotas[i], i};
+        quotas += mix->quotas[i];
+    }
+    if (mix->counts == NULL && mix->odds == NULL && plan->cut_count == 0 && layout->repeated == 0 &&
+        layout->samples == quotas)
+        return RKS_OK;
     for (size_t i = 0; i < mix->sources; i++)
-        sources[i] = (ranked){0, i};
-    const uint32_t *ids;
-    size_t count;
-    for (uint64_t batch = 0; batch < plan->layout->batches; batch++) { /* as they lie in memory */
+        sources[i].draws = 0;
+    for (uint64_t batch = 0; batch < layout->batches; batch++) { /* as they lie in memory */
+        const uint32_t *ids;
+        size_t count;
         rks_plan_batch_at(plan, batch, &ids, &count);
         for (size_t i = 0; i < count; i++)
             sources[rks_mix_source(mix, rks_plan_sample(plan, ids[i]))].draws++;
-        all += count;
         rks_status status = rks_plan_pause(&done, count, err);
         if (status != RKS_OK)
             return status;
     }
+    return RKS_OK;
+}
+
+/* Finds the largest sources and their shares, and the largest step. */
+static rks_status follow(evening *e, ranked *sources, rks_error *err)
+{
+    const rks_plan *plan = e->plan;
+    const rks_mix *mix = plan->mix;
+    uint64_t all = 0, most = 0;
+    rks_status status = count_sources(plan, sources, err);
+    if (status != RKS_OK)
+        return status;
+    for (size_t i = 0; i < mix->sources; i++)
+        all += sources[i].draws;
     for (uint64_t first = 0; first < plan->layout->batches; first += e->row) {
         uint64_t draws = 0;
         for (uint64_t slot = first; slot < first + e->row; slot++) {
+            const uint32_t *ids;
+            size_t count;
             rks_plan_batch_at(plan, plan->slots[slot], &ids, &count);
             draws += count;
         }
@@ -116,6 +138,19 @@ static void weigh(const evening *e, const uint32_t *slots, int32_t off[FOLLOWED]
         int64_t above = (int64_t)(counts[i] << SHARE_BITS) - (int64_t)(e->share[i] * draws);
         unsigned shift = e->shift + SHARE_BITS - STEP_BITS;
         off[i] = (int32_t)((above + ((int64_t)1 << (shift - 1))) >> shift);
+    }
+}
+
+/* The processor fetches the draws of the step at `slots`, whose batches lie anywhere. */
+static void prefetch_step(const evening *e, const uint32_t *slots)
+{
+    enum { IN_LINE = 16 }; /* ids of a cache line */
+    for (uint64_t i = 0; i < e->row; i++) {
+        const uint32_t *ids;
+        size_t count;
+        rks_plan_batch_at(e->plan, slots[i], &ids, &count);
+        for (size_t j = 0; j < count; j += IN_LINE)
+            __builtin_prefetch(ids + j);
     }
 }
 
@@ -171,14 +206,16 @@ static void find_kinds(evening *e, uint64_t steps)
 /* The kind that a step is nearest to. */
 static uint8_t kind_of(const evening *e, const int32_t *off)
 {
+    enum { FEW = 4 };
     size_t best = 0;
     int64_t least = INT64_MAX;
     for (size_t kind = 0; kind < e->kinds; kind++) {
         int64_t sum = 0;
-        for (size_t i = 0; i < FOLLOWED; i++) {
-            int64_t apart = (int64_t)off[i] - e->heads[kind][i];
-            sum += apart * apart;
-        }
+        for (size_t i = 0; i < FOLLOWED && sum < least; i += FEW) /* the largest sources come first */
+            for (size_t j = i; j < i + FEW; j++) {
+                int64_t apart = (int64_t)off[j] - e->heads[kind][j];
+                sum += apart * apart;
+            }
         if (sum < least) {
             least = sum;
             best = kind;
@@ -194,6 +231,8 @@ static rks_status sort_steps(evening *e, uint64_t steps, uint8_t *kinds, uint32_
     uint64_t done = 0, squares = 0; /* in 256 */
     for (uint64_t step = 0; step < steps; step++) {
         int32_t off[FOLLOWED];
+        if (step + 1 < steps)
+            prefetch_step(e, e->plan->slots + (step + 1) * e->row);
         weigh(e, e->plan->slots + step * e->row, off);
         kinds[step] = kind_of(e, off);
         if (e->offs != NULL)

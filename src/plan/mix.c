@@ -550,7 +550,9 @@ rks_status rks_mix_choose(rks_plan *plan, const rks_mix_force *force, uint64_t d
 /* The multiset in the order of lengths. */
 static rks_status fill_sorted(rks_plan *plan, rks_plan_base *base, rks_error *err)
 {
+    enum { AHEAD = 32, COPIES = 4 };
     const uint32_t *left = plan->mix->left;
+    uint64_t room = plan->mix->rest;
     bool alone = plan->config.too_long == TOO_LONG_ALONE;
     uint64_t at = 0;
     for (uint64_t i = 0, end; i < plan->count;) {
@@ -559,9 +561,16 @@ static rks_status fill_sorted(rks_plan *plan, rks_plan_base *base, rks_error *er
             return status;
         for (; i < end; i++) {
             uint32_t id = plan->order[i];
-            for (uint32_t times = left[id]; times > 0; times--)
-                plan->ids[at++] = id;
-            base->alone += alone && plan->lengths[id] > plan->config.limit ? left[id] : 0;
+            if (i + AHEAD < plan->count) /* counts are anywhere in memory */
+                __builtin_prefetch(&left[plan->order[i + AHEAD]]);
+            uint32_t times = left[id], copied = 0;
+            if (room - at >= COPIES) /* how many count is random, so no branch asks for it */
+                for (; copied < COPIES; copied++)
+                    plan->ids[at + copied] = id;
+            for (; copied < times; copied++)
+                plan->ids[at + copied] = id;
+            at += times;
+            base->alone += alone && plan->lengths[id] > plan->config.limit ? times : 0;
         }
     }
     base->count = at;
