@@ -13,29 +13,31 @@
 typedef struct rks_engine rks_engine;
 typedef struct rks_call rks_call;
 
-/* Something for the engine thread to do. Lies in what it is about. */
+/* A task for the engine thread. The object it concerns contains it. */
 typedef struct rks_command {
     struct rks_command *next;
     void (*run)(rks_engine *engine, struct rks_command *command);
 } rks_command;
 
-/* A frame on its way out; part of a larger thing, which `sent` frees. */
+/* A frame to send. It is part of a larger object, which `sent` frees. */
 typedef struct rks_frame {
     struct rks_frame *next;
-    void (*sent)(struct rks_frame *frame); /* once: sent, or given up */
+    void (*sent)(struct rks_frame *frame); /* called once: the frame was sent, or dropped */
     struct iovec *parts;                   /* the header first */
     size_t count;
     size_t total;
-    struct iovec few[2]; /* parts of frames with one body */
+    struct iovec few[2]; /* the parts of a frame with one body */
     uint8_t header[RKS_FRAME_HEADER];
 } rks_frame;
 
-/* Engine thread, must not wait.
- *   place  memory for a reply of `size` bytes (NULL: no memory, the call fails); received into it
- *   come   a part of the reply has been received; may be NULL
- *   done   exactly once; err is NULL on success
- *   over   exactly once, last, also inside rks_engine_close: the engine uses neither the call nor
- *          its body any more. A request that fails while it is being written is done before */
+/* All run on the engine thread and must not wait.
+ *   place  returns memory for a reply of `size` bytes; the engine receives the reply into it. If
+ *          place returns NULL, the call fails with RKS_ERR_MEMORY
+ *   come   reports that part of the reply has arrived; may be NULL
+ *   done   called exactly once; err is NULL on success
+ *   over   called exactly once and last, also inside rks_engine_close. After it the engine uses
+ *          neither the call nor its body. If a request fails while it is being written, `done`
+ *          comes first, and `over` when the write ends */
 typedef struct rks_call_ops {
     void *(*place)(rks_call *call, size_t size);
     void (*come)(rks_call *call);
@@ -44,20 +46,21 @@ typedef struct rks_call_ops {
 } rks_call_ops;
 
 struct rks_call {
-    /* the caller's, and constant from rks_engine_call to `over` */
+    /* set by the caller, and constant from rks_engine_call to `over` */
     const rks_call_ops *ops;
-    const char *phase; /* static, for messages */
+    const char *phase; /* static; for messages */
     const void *body;
     size_t size;
     uint32_t peer;
     uint16_t service;
-    /* the engine's */
-    uint8_t ended; /* of sending and waiting for the reply, how many are over */
-    bool asked;    /* its turn to be sent has come */
+    /* set by the engine */
+    uint8_t ended; /* 0 to 2: sending and waiting for the reply each count when they end */
+    bool asked;    /* the engine has queued it to be sent */
     uint64_t id;
     rks_command command;
     rks_frame frame;
-    rks_call *next; /* of those that wait for a reply of this peer; before, see rks_engine_call_all */
+    rks_call *next; /* next of the peer's calls that wait for a reply; before that, see
+                     * rks_engine_call_all */
     rks_call **link;
 };
 

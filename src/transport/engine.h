@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * engine.h: frames between ranks. One thread owns all connections of a rank; callers post to its
- * mailbox. Connections open on first use and prove the job's secret before anything else is
- * listened to. Two ways to speak: a request, which has one reply, and a note, which has none.
+ * engine.h: frames between ranks. One thread owns all connections of a rank; callers post commands
+ * to its mailbox. A connection opens on first use. Each side must prove the job's secret before the
+ * other accepts any other frame. A rank sends requests, which have one reply each, and notes, which
+ * have none.
  *
- * Silence    A connection with requests outstanding, or one that is kept (rks_engine_keep), is
- *            pinged every T/3; a peer that sends nothing for T is lost. Slowness is not silence:
- *            any byte counts.
- * Loss       A lost peer fails its outstanding requests with RKS_ERR_PEER (connection closed or
- *            reset, proof refused) or RKS_ERR_TIMEOUT (silence), naming rank, host and phase.
- * Bounds     A frame above the limit of its kind is refused before allocation; queued replies and
- *            connections that have not proved themselves are capped (newcomers.c). A peer is asked for
- *            32 MiB at a time, and serves 4 requests for each of its I/O threads at a time.
- * Order      Notes of one peer to another arrive in the order in which they were sent, and before
- *            the news that the peer has closed.
+ * Silence    T is the option silence_ms. The engine pings a connection every T/3 if it has
+ *            outstanding requests or is kept (rks_engine_keep). A peer that sends nothing for T is
+ *            lost. A slow peer is not silent: any byte counts.
+ * Loss       The outstanding requests of a lost peer fail with RKS_ERR_PEER (connection closed or
+ *            reset, proof refused) or RKS_ERR_TIMEOUT (silence). The error names rank, host and
+ *            phase.
+ * Bounds     The engine refuses a frame above the limit of its type before it allocates memory. It
+ *            caps queued replies and unproven connections (newcomers.c). It sends a peer at most 32
+ *            MiB of unanswered requests, and serves each peer at most 4 requests per I/O thread at
+ *            a time.
+ * Order      Notes from one peer to another arrive in the order in which they were sent, and before
+ *            the report that the peer has closed.
  * Fork       A child must not use its parent's engine.
  */
 #ifndef RKS_TRANSPORT_ENGINE_H
@@ -25,10 +28,10 @@
 #include "transport/call.h"
 
 typedef struct rks_request rks_request;
-/* How bytes travel between ranks: net.h. */
+/* How bytes travel between ranks: see net.h. */
 typedef struct rks_transport rks_transport;
 
-/* Where a rank listens: what the bootstrap hands round. 64 bytes of plain data. */
+/* The address a rank listens on. The bootstrap sends it to all ranks. 64 bytes of plain data. */
 typedef struct rks_address {
     uint8_t kind; /* 0 none, 1 IPv4, 2 IPv6, 3 memory of this process */
     uint8_t reserved;
@@ -39,92 +42,113 @@ typedef struct rks_address {
     uint8_t pad[8];
 } rks_address;
 
-enum { RKS_NOTE_MAX = (1 << 20) + 4096 }; /* body bytes of a note */
+enum { RKS_NOTE_MAX = (1 << 20) + 4096 }; /* most body bytes of a note */
 
 typedef struct rks_engine_options {
     uint32_t rank;
     uint32_t size;
-    uint32_t silence_ms;            /* T */
-    uint32_t io_threads;            /* serve requests; default 16, from 1 */
-    uint64_t max_frame;             /* body bytes of a reply; default 1 GiB + 1 MiB */
-    uint64_t max_request;           /* of a request, from 4096; default 4 MiB; also notes' if less
-                                     * than RKS_NOTE_MAX */
+    uint32_t silence_ms;            /* T, in milliseconds, at least 100; default 15000 */
+    uint32_t io_threads;            /* threads that serve requests, 1 to 1024; default 16 */
+    uint64_t max_frame;             /* most body bytes of a reply, at least 4096; default 1 GiB +
+                                     * 1 MiB */
+    uint64_t max_request;           /* most body bytes of a request, at least 4096; default 4 MiB;
+                                     * also the limit of notes if it is below RKS_NOTE_MAX */
     const char *listen;             /* address or interface name; NULL: loopback */
-    uint32_t newcomers;             /* connections that may not have proved themselves yet; 0: four
-                                     * a rank, at least 2048, less if descriptors are few */
-    bool authenticate;              /* all frames; default: those between hosts */
-    bool encrypt;                   /* all frames but those in memory; default no */
-    const rks_transport *transport; /* default rks_tcp (tcp.h); outlives the engine */
+    uint32_t newcomers;             /* most unproven connections; 0: four a rank, at least 2048,
+                                     * fewer if the process may open few descriptors */
+    bool authenticate;              /* authenticate all frames; default: only between hosts */
+    bool encrypt;                   /* encrypt all frames except those in memory; default no */
+    const rks_transport *transport; /* default rks_tcp (tcp.h); must outlive the engine */
 } rks_engine_options;
 
+/* Sets the defaults: rank 0 of 1, and the values above. */
 void rks_engine_options_default(rks_engine_options *options);
 
-/* Listens and starts the thread. Nobody is let in before rks_engine_join. */
+/* Opens an engine: listens and starts its thread. Peers may connect, but the engine accepts none
+ * before rks_engine_join. Returns RKS_ERR_ARGUMENT if an option is out of range, and RKS_ERR_IO if
+ * the process may not open enough descriptors or the address cannot be bound. Close it with
+ * rks_engine_close. */
 rks_status rks_engine_open(const rks_engine_options *options, rks_engine **engine, rks_error *err);
 const rks_address *rks_engine_address(const rks_engine *engine);
-/* Before rks_engine_join: each two ranks have a key of their own, made of the job's secret, this
- * rank's private key and the other's public one (rks_key_pair). `public_keys` has
- * RKS_KEY_SIZE bytes for each rank. Both are copied. Without it the secret is the key of all. */
+/* Gives each pair of ranks a key of its own, derived from the job's secret, this rank's private key
+ * and the other rank's public key (rks_key_pair). Call it before rks_engine_join. `public_keys` has
+ * RKS_KEY_SIZE bytes for each rank. Copies both. Without this call all ranks use the secret as
+ * their key. */
 rks_status rks_engine_set_keys(rks_engine *engine, const uint8_t private_key[RKS_KEY_SIZE],
                                const uint8_t *public_keys, rks_error *err);
-/* Peers, session and secret, once known; `addresses` has `size` entries and is copied. */
+/* Sets the addresses of all ranks, the session and the secret, and starts to accept connections.
+ * `addresses` has `size` entries. Copies all three. Returns RKS_ERR_STATE if the engine has already
+ * joined. */
 rks_status rks_engine_join(rks_engine *engine, const rks_address *addresses,
                            const uint8_t session[16], const uint8_t secret[RKS_SECRET_SIZE],
                            rks_error *err);
-/* Outstanding requests end with RKS_ERR_STATE at once. Waits for the calls of services that are
- * running; then flushes notes and replies, also those that callbacks queued meanwhile, says goodbye
- * and waits for the peers' end, for at most `linger_ms`; closes everything and joins the threads.
- * A request that is still being served may be answered later. Not from a callback. NULL is
- * accepted. */
+/* Closes the engine and joins its threads. In order:
+ *   1. ends outstanding requests with RKS_ERR_STATE
+ *   2. waits for running calls of services
+ *   3. sends queued notes and replies, also those that callbacks have queued meanwhile, says bye,
+ *      and waits for the peers to close; for at most `linger_ms` milliseconds
+ * A service may still answer a request afterwards; the answer is dropped. Do not call it from a
+ * callback. NULL is accepted. */
 void rks_engine_close(rks_engine *engine, uint32_t linger_ms);
 
 /* ---- serving ------------------------------------------------------------------------ */
 
-/* Services have small numbers, one user each. */
+/* Services have small numbers and one user each. */
 enum rks_service {
     RKS_SERVICE_GROUP = 1,  /* collectives: notes */
     RKS_SERVICE_FETCH = 2,  /* samples: requests */
     RKS_SERVICE_INDEX = 3,  /* index segments: requests */
     RKS_SERVICE_KEYS = 4,   /* full keys: requests */
-    RKS_SERVICE_STORE = 5,  /* the store's life: notes */
-    RKS_SERVICE_SLOTS = 16, /* from here: three for each open store, by its slot */
+    RKS_SERVICE_STORE = 5,  /* open, close and failure of the store: notes */
+    RKS_SERVICE_SLOTS = 16, /* first of three numbers for each open store, by its slot */
     RKS_SERVICES = 256,
 };
 
-/* Called on an I/O thread; ends with exactly one rks_request_reply or rks_request_fail, then or
- * later, on any thread, also after the engine was closed (the answer is then dropped). */
+/* Serves a request; called on an I/O thread. Call rks_request_reply or rks_request_fail exactly
+ * once for it, at once or later, on any thread, even after the engine was closed (the answer is
+ * then dropped). */
 typedef void (*rks_serve_fn)(void *user, rks_request *request);
-/* Called on the engine thread: must not wait. `body` is valid during the call. */
+/* Takes a note; called on the engine thread, so it must not wait. `body` is valid during the
+ * call. */
 typedef void (*rks_note_fn)(void *user, uint32_t from, const uint8_t *body, size_t size);
 
-/* Either may be NULL. Set before peers can ask, or while they are: both NULL waits until no call is
- * running, and refuses what comes later with RKS_ERR_STATE ("not open"). A note that comes while
- * nobody takes it is dropped and counted as a stray. Not from a call of the service itself. */
+/* Sets the functions of a service; either may be NULL. Call it before peers can send to the
+ * service, or while they do. If both are NULL, closes the service: waits until none of its calls is
+ * running, except on the engine thread, and refuses later requests with RKS_ERR_PEER ("not open").
+ * A service without `serve` refuses requests with RKS_ERR_STATE. Notes without a `note` are dropped
+ * and counted as strays. Do not close a service from one of its own calls. */
 void rks_engine_serve(rks_engine *engine, enum rks_service service, rks_serve_fn serve,
                       rks_note_fn note, void *user);
 
-/* Called on the engine thread, before `serve` would be: must not wait. True: it has ended the
- * request, as `serve` does; false: it has not, and `serve` is called. Set after rks_engine_serve,
- * whose next call for the service takes it away. */
+/* Tries to serve a request without waiting; called on the engine thread before `serve`. Returns
+ * true if it has ended the request, as `serve` does; on false the engine calls `serve`. Call
+ * rks_engine_serve_quick after rks_engine_serve; the next rks_engine_serve of the service clears
+ * it. */
 typedef bool (*rks_quick_fn)(void *user, rks_request *request);
 void rks_engine_serve_quick(rks_engine *engine, enum rks_service service, rks_quick_fn quick);
 
+/* Returns the rank that sent the request. */
 uint32_t rks_request_sender(const rks_request *request);
+/* Returns the body, which is valid until the request is answered. */
 const uint8_t *rks_request_body(const rks_request *request, size_t *size);
-/* Replies with the parts, sent from where they lie; `release` (may be NULL) is called once, on the
- * engine thread (or, after its end, inside this call), when they are no longer needed. Frees the
- * request. The array is copied, the bytes are not. */
+/* Sends the parts as the reply and frees the request. Copies the array but not the bytes. Calls
+ * `release` (may be NULL) once, when the bytes are no longer needed: on the engine thread, or
+ * inside this call if that thread has ended. A reply above max_frame fails the request with
+ * RKS_ERR_DATA. */
 void rks_request_reply(rks_request *request, const struct iovec *parts, size_t count,
                        void (*release)(void *user), void *user);
-/* The same without a copy of the array: parts[0] is the engine's, for the frame's header, and
- * parts[1] to parts[count - 1] are the reply. All of it stays as it is until `release`. */
+/* Does the same without copying the array. The engine writes the frame's header to parts[0];
+ * parts[1] to parts[count - 1] are the reply. Array and bytes must stay unchanged until
+ * `release`. */
 void rks_request_reply_with(rks_request *request, struct iovec *parts, size_t count,
                             void (*release)(void *user), void *user);
+/* Answers with an error, which is copied, and frees the request. The asking call's `done` gets the
+ * error with this rank and host. */
 void rks_request_fail(rks_request *request, const rks_error *err);
 
 /* ---- asking -------------------------------------------------------------------------- */
 
-/* As rks_call_ops. */
+/* The same functions as in rks_call_ops, with a user pointer. */
 typedef struct rks_reply_sink {
     void *(*place)(void *user, size_t size);
     void (*come)(void *user);
@@ -132,48 +156,53 @@ typedef struct rks_reply_sink {
     void *user;
 } rks_reply_sink;
 
-/* Sends a request, which is the caller's memory (call.h): nothing is allocated or copied. Never
- * blocks; a failure that is known at once is returned, no op is called, and the call stays the
- * caller's. */
+/* Sends a request. The call is the caller's memory (call.h); the engine allocates and copies
+ * nothing. Never blocks. If it returns an error, it calls no function of the call's ops, and the
+ * call stays the caller's: RKS_ERR_STATE before rks_engine_join or during close, RKS_ERR_ARGUMENT
+ * for a wrong peer or service or a body above max_request. */
 rks_status rks_engine_call(rks_engine *engine, rks_call *call, rks_error *err);
-/* The same for `first` and those that follow it by `next`: what goes to one peer goes out in one
- * write. On failure all of them stay the caller's. */
+/* Sends `first` and the calls linked after it by `next`. Requests to the same peer leave in one
+ * write. On failure the caller keeps all of them. */
 rks_status rks_engine_call_all(rks_engine *engine, rks_call *first, rks_error *err);
 
-/* The same with memory of its own; the body is copied. */
+/* Sends a request from memory that the engine allocates; copies the body. On failure calls no
+ * function of the sink. */
 rks_status rks_engine_request(rks_engine *engine, uint32_t peer, enum rks_service service,
                               const void *body, size_t size, const char *phase,
                               const rks_reply_sink *sink, rks_error *err);
 
-/* The same, waiting: *reply is allocated (rks_free). Limit on its size: `max_reply`. */
+/* Sends a request and waits for its reply. On success *reply is allocated; free it with rks_free. A
+ * reply above `max_reply` bytes is RKS_ERR_PEER. Checks for interrupts. Do not call it on the
+ * engine thread. */
 rks_status rks_engine_ask(rks_engine *engine, uint32_t peer, enum rks_service service,
                           const void *body, size_t size, size_t max_reply, const char *phase,
                           uint8_t **reply, size_t *reply_size, rks_error *err);
 
-/* Queues a note; the body is copied. A lost peer is reported by the watch, not here: notes to a
+/* Queues a note; copies the body. Does not report a lost peer; rks_engine_watch does. Notes to a
  * peer that is not kept may be lost with their connection. */
 rks_status rks_engine_note(rks_engine *engine, uint32_t peer, enum rks_service service,
                            const void *body, size_t size, rks_error *err);
 
 /* ---- life of peers ---------------------------------------------------------------------- */
 
-/* Keeps a connection to `peer` open and beats on it, in both directions. */
+/* Keeps a connection to `peer` open. Both sides watch it for silence. */
 rks_status rks_engine_keep(rks_engine *engine, uint32_t peer, rks_error *err);
-/* Called on the engine thread when a kept connection, or one that the peer keeps, is lost; once for
- * each peer, which is then not tried again. A peer that closed in order (rks_engine_close) gives
- * status RKS_OK. Set it before the first rks_engine_keep. NULL waits until no call is running. */
+/* Reports that a connection which this rank or the peer keeps is lost; called on the engine thread,
+ * once for each peer. The engine does not try that peer again. If the peer closed in order
+ * (rks_engine_close), err->status is RKS_OK. Set the function before the first rks_engine_keep.
+ * NULL clears it, and waits until no call is running. */
 typedef void (*rks_lost_fn)(void *user, uint32_t peer, const rks_error *err);
 void rks_engine_watch(rks_engine *engine, rks_lost_fn lost, void *user);
 
-/* Marks a peer as failed, as somebody else found: outstanding and later requests to it fail with
- * *err. Notes still go out, since the peer may be well. */
+/* Marks a peer as failed because the caller knows of its failure. Outstanding and later requests to
+ * it fail with *err, which is copied. Notes are still sent, since the peer may be well. */
 void rks_engine_give_up(rks_engine *engine, uint32_t peer, const rks_error *err);
 
 typedef struct rks_engine_stats {
-    uint64_t bytes_sent, bytes_received; /* frames with headers */
+    uint64_t bytes_sent, bytes_received; /* frames with their headers */
     uint64_t frames_sent, frames_received;
-    uint64_t refused; /* connections that failed the hello */
-    uint64_t strays;  /* replies that nobody waited for */
+    uint64_t refused; /* incoming connections that this rank has refused */
+    uint64_t strays;  /* replies, errors and notes that nobody waited for */
 } rks_engine_stats;
 void rks_engine_stats_get(rks_engine *engine, rks_engine_stats *stats);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tcp.h: TCP, between processes and hosts. The only file behind it that includes uv.h is tcp.c. No
- * call raises SIGPIPE if the loop's thread has it blocked. */
+ * tcp.h: TCP, between processes and hosts. Only tcp.c includes uv.h. No call raises SIGPIPE if the
+ * loop's thread has blocked it. */
 #ifndef RKS_TRANSPORT_TCP_H
 #define RKS_TRANSPORT_TCP_H
 
@@ -9,7 +9,7 @@
 
 extern const rks_transport rks_tcp;
 
-/* libuv's version. Static. */
+/* Returns libuv's version, a static string. */
 const char *rks_tcp_library(void);
 
 #endif
