@@ -3,19 +3,19 @@
  * internal.h: what the files of the engine share.
  *
  *   caller ── rks_command ──► mailbox.c ──► engine thread: engine.c
- *                                           silence.c     pings, and who is lost
+ *                                           silence.c     pings and lost peers
  *                                           newcomers.c   connections that others open
  *                                           peer.c        requests and notes, life of a peer
  *                                           connection.c  one stream: handshake, life
  *                                           receive.c, send.c  its frames
- *                                           seal.c        their tags between hosts
+ *                                           seal.c        records: authenticated frames
  *                                           net.h         bytes and time: tcp.c or memory.c
  *   I/O threads: serve.c
  *
- * Two ranks have one connection, for both directions. Where both open one at the same time, that of
- * the lower rank counts: the higher rank takes it, and leaves its own (`crossed`); the lower rank lets
- * the other one's wait with its proof (`held`) until its own is open, or takes it if that fails. So
- * the side that accepts decides, and both sides decide alike.
+ * Two ranks share one connection, for both directions. If both open one at the same time, that of
+ * the lower rank counts. The higher rank accepts it and drops its own (`crossed`). The lower rank
+ * keeps the other's connection waiting after its proof (`held`) until its own is open, or takes it
+ * if its own fails. So the side that accepts decides, and both sides decide alike.
  *
  * Unless a comment says otherwise, a field belongs to the engine thread.
  */
@@ -30,13 +30,13 @@
 #include "transport/net.h"
 
 enum {
-    RKS_SILENT_MS = 2000,       /* to say hello, where half of the room for newcomers is taken */
-    RKS_STAGE_SIZE = 64 * 1024, /* small frames are read into it */
-    RKS_SLICE_PARTS = 256,      /* of a write */
-    RKS_RECORD_BYTES = 65536,   /* of frames in a record: seal.c */
-    RKS_SEALED_BYTES = 2 * RKS_RECORD_BYTES, /* in records that go out together */
-    RKS_ASKED_MAX = 32 << 20,   /* bytes of requests to one peer that are not answered */
-    RKS_POOL_SHARE = 4,         /* requests of one peer that may be served at a time, for each thread */
+    RKS_SILENT_MS = 2000,       /* time to say hello, if the lobby is more than half full */
+    RKS_STAGE_SIZE = 64 * 1024, /* buffer into which small frames are read */
+    RKS_SLICE_PARTS = 256,      /* most parts of a write */
+    RKS_RECORD_BYTES = 65536,   /* most bytes of frames in a record: seal.c */
+    RKS_SEALED_BYTES = 2 * RKS_RECORD_BYTES, /* in records that are sent together */
+    RKS_ASKED_MAX = 32 << 20,   /* most bytes of unanswered requests to one peer */
+    RKS_POOL_SHARE = 4,         /* requests of one peer in service at a time, for each thread */
 };
 
 typedef struct rks_connection rks_connection;
@@ -46,16 +46,16 @@ typedef struct rks_seal rks_seal;
 
 typedef struct rks_frame_queue {
     rks_frame *first;
-    rks_frame **last; /* NULL: empty */
+    rks_frame **last; /* valid only if `first` is not NULL */
 } rks_frame_queue;
 
 typedef struct rks_slot {
-    rks_call *call; /* that waits for its reply; NULL: free */
-    uint32_t turn;  /* so that an old id does not meet a new request */
-    uint32_t next;  /* free slot + 1 */
+    rks_call *call; /* the call that waits for its reply; NULL: free */
+    uint32_t turn;  /* changes with each use, so that an old id matches no new request */
+    uint32_t next;  /* number of the next free slot + 1 */
 } rks_slot;
 
-/* A note from its caller to the wire; also keep frames. */
+/* A note on its way from its caller to the wire; also carries keep frames. */
 typedef struct rks_note {
     rks_command command;
     rks_frame frame;
@@ -65,28 +65,28 @@ typedef struct rks_note {
 
 struct rks_peer {
     rks_connection *connection; /* open, or being opened by this side; NULL: none */
-    rks_connection *held;       /* opened by the peer and proven, while this side opens one */
-    rks_call *calls;            /* that wait for their replies */
-    rks_frame_queue waiting;    /* until the connection is open */
-    rks_frame_queue unasked;    /* calls that wait until others are answered; they are in `calls` */
-    uint64_t asked;             /* bytes of the calls that do not */
+    rks_connection *held;       /* opened and proven by the peer, while this side opens one */
+    rks_call *calls;            /* calls that wait for their replies */
+    rks_frame_queue waiting;    /* frames that wait until the connection is open */
+    rks_frame_queue unasked;    /* calls that wait until others are answered; also in `calls` */
+    uint64_t asked;             /* bytes of the calls that have been sent or queued */
     uint64_t since_ms;       /* when connecting began */
-    uint64_t retry_ms;       /* not 0: connect again then */
-    uint32_t cuts;           /* connections of these that it cut during the hello */
+    uint64_t retry_ms;       /* when to connect again; 0: no retry */
+    uint32_t cuts;           /* connections that it cut during the hello, since the last open one */
     bool paced;              /* waits until fewer connections are being opened */
     bool keep;
-    bool failed;   /* requests end with `error` */
-    bool gone;     /* notes are dropped as well */
-    bool lost;     /* kept, and not reached: it is not let in either */
-    bool reported; /* the watch knows */
-    bool keyed;    /* `key` is made */
-    uint8_t key[RKS_SECRET_SIZE]; /* of this rank and that one */
-    uint64_t *said;               /* checksums of its last hellos' nonces (newcomers.c); NULL: none */
-    uint32_t said_count;          /* counts on and on */
+    bool failed;   /* requests fail with `error` */
+    bool gone;     /* notes are dropped, too */
+    bool lost;     /* kept, and then lost: its connections are refused */
+    bool reported; /* rks_lost_fn has been called */
+    bool keyed;    /* `key` is set */
+    uint8_t key[RKS_SECRET_SIZE]; /* of this rank and the peer */
+    uint64_t *said;               /* checksums of its last nonces (newcomers.c); NULL: none */
+    uint32_t said_count;          /* hellos ever remembered */
     rks_error error;
 };
 
-/* A request of a peer, from its header to its answer. */
+/* A request from a peer, from its header to its answer. */
 struct rks_request {
     rks_command command;
     rks_engine *engine; /* counted in engine->references */
@@ -96,17 +96,17 @@ struct rks_request {
     uint32_t sender;
     uint16_t service;
     size_t size;
-    bool at_engine;      /* the engine thread has it, and sends what it is answered */
+    bool at_engine;      /* the engine thread holds it, and sends its answer at once */
     bool at_pool;        /* counted in connection->at_pool */
-    rks_frame frame;     /* the reply's */
-    struct iovec *parts; /* the reply's, where they are a copy */
+    rks_frame frame;     /* of the reply */
+    struct iovec *parts; /* copied parts of the reply; NULL: not copied */
     void (*release)(void *user);
     void *user;
     rks_error error;
     uint8_t body[];
 };
 
-/* What a service, or the watch (number 0), calls. */
+/* The functions of a service, or of the watch (number 0). */
 typedef struct rks_handler {
     rks_serve_fn serve;
     rks_quick_fn quick;
@@ -115,7 +115,7 @@ typedef struct rks_handler {
     void *user;
 } rks_handler;
 
-/* Where it is kept: read without a lock, see serve.c. */
+/* Stores a handler so that reading takes no lock: serve.c. */
 typedef struct rks_handler_place {
     _Atomic(rks_serve_fn) serve;
     _Atomic(rks_quick_fn) quick;
@@ -123,22 +123,22 @@ typedef struct rks_handler_place {
     _Atomic(rks_lost_fn) lost;
     void *_Atomic user;
     atomic_uint version; /* odd while the fields change, under handlers_mutex */
-    atomic_uint running; /* calls that have begun */
-    atomic_uint waiting; /* for none to be running */
+    atomic_uint running; /* calls that have started */
+    atomic_uint waiting; /* threads that wait for `running` to become 0 */
 } rks_handler_place;
 
-/* Connections that are accepted and not proven. Those that have not said hello stand in lines by
- * their origins (rks_stream_origin). */
+/* Connections that are accepted but not proven. Those without a hello are in lines by their origin
+ * (rks_stream_origin). */
 enum { RKS_LOBBY_LINES = 256 };
 typedef struct rks_line {
-    rks_connection *first, *last; /* the oldest first */
+    rks_connection *first, *last; /* oldest first */
     uint32_t count;
 } rks_line;
 typedef struct rks_lobby {
     rks_line silent[RKS_LOBBY_LINES];
-    rks_line heard; /* whose hello had the right tag */
+    rks_line heard; /* those whose hello had the right tag */
     uint32_t count, max;
-    uint64_t salt; /* so that nobody can choose a line */
+    uint64_t salt; /* random, so that nobody can choose a line */
 } rks_lobby;
 
 struct rks_engine {
@@ -158,13 +158,13 @@ struct rks_engine {
     uint8_t *public_keys; /* RKS_KEY_SIZE each; NULL: the secret is the key of all */
 
     atomic_bool closing;    /* rks_engine_close has begun */
-    atomic_uint references; /* the engine's own, and one for each request that a caller holds */
+    atomic_uint references; /* the engine's own, and one for each unanswered request */
 
     pthread_mutex_t mutex;
     rks_command *mailbox;       /* guarded by mutex */
     rks_command **mailbox_last; /* guarded by mutex */
     bool mailbox_closed;        /* guarded by mutex */
-    atomic_bool mail;           /* something is in the mailbox; changed under the mutex */
+    atomic_bool mail;           /* the mailbox has commands; changed under the mutex */
     atomic_bool resting;        /* the loop sleeps or is about to */
     rks_command *own;           /* calls that callbacks made on the engine thread */
     rks_command **own_last;
@@ -174,24 +174,24 @@ struct rks_engine {
     rks_handler_place handlers[RKS_SERVICES];
 
     rks_command join, abort, finish; /* posted once each */
-    uint32_t linger_ms;              /* set before `finish` is posted */
+    uint32_t linger_ms;              /* milliseconds; set before `finish` is posted */
 
     rks_peer *peers;
     rks_connection *connections;
     uint32_t streams;  /* connections whose stream is not closed yet */
-    uint32_t opening;  /* of them, opened by this side and not proven */
-    rks_lobby lobby;   /* of them, accepted and not proven */
+    uint32_t opening;  /* of `streams`: opened by this side and not proven */
+    rks_lobby lobby;   /* of `streams`: accepted and not proven */
     rks_slot *slots;   /* an id is {turn, slot number} */
     uint32_t slots_room;
     uint32_t slots_free; /* first free slot + 1; 0: none */
-    uint32_t retries;    /* peers with retry_ms */
-    bool turn;           /* before the loop rests, some of them may connect */
-    rks_connection *full; /* those with frames to send before the loop rests */
+    uint32_t retries;    /* peers whose retry_ms is not 0 */
+    bool turn;           /* rks_peer_retry must run before the loop rests */
+    rks_connection *full; /* connections with frames to send before the loop rests */
     bool admitting;      /* inside rks_engine_admit */
     uint64_t alarm_ms;   /* when the alarm rings; 0: never */
-    uint64_t beat_ms;    /* when the next pings are due; 0: nobody to ping */
+    uint64_t beat_ms;    /* when the next pings are due; 0: no peer to ping */
     uint64_t refusal_logged_ms;
-    uint64_t deadline_ms; /* of the closing */
+    uint64_t deadline_ms; /* of rks_engine_close */
     bool aborted;
     bool finishing;
     bool ending;
@@ -200,7 +200,8 @@ struct rks_engine {
     atomic_ullong bytes_sent, bytes_received, frames_sent, frames_received, refused, strays;
 };
 
-/* Most body bytes of a frame of this type (enum rks_frame_type) that the engine sends or takes. */
+/* Returns the most body bytes of a frame of this type (enum rks_frame_type) that the engine sends
+ * or accepts. */
 static inline uint64_t rks_frame_limit(const rks_engine *engine, uint16_t type)
 {
     const rks_engine_options *options = &engine->options;
@@ -213,83 +214,89 @@ static inline uint64_t rks_frame_limit(const rks_engine *engine, uint16_t type)
 
 /* ---- engine.c ------------------------------------------------------------------------------ */
 
-void rks_engine_release(rks_engine *engine); /* one reference */
+void rks_engine_release(rks_engine *engine); /* drops one reference */
 const char *rks_engine_host(const rks_engine *engine, uint32_t rank);
 void rks_engine_close_all(rks_engine *engine);
 void rks_engine_stream_closed(rks_engine *engine);
 
 /* ---- mailbox.c ------------------------------------------------------------------------------- */
 
-/* False: the engine thread is over, and the command stays the caller's. */
+/* Posts a command. Returns false if the engine thread has ended; the command then stays the
+ * caller's. Any thread. */
 bool rks_engine_post(rks_engine *engine, rks_command *command);
-/* The same for calls, from `first` by `next` to `last`. The engine thread does not post to itself: what its callbacks call waits in
- * a list of its own, and goes out before the loop sleeps. Calls need no order. */
+/* Posts calls, linked from `first` by `next` to `last`; returns as rks_engine_post. On the engine
+ * thread it appends them to a list of its own, which runs before the loop sleeps. Their order
+ * relative to posted calls does not matter. */
 bool rks_engine_post_calls(rks_engine *engine, rks_command *first, rks_command *last);
-/* This thread is the engine's from now on. */
+/* Marks this thread as the engine's. */
 void rks_mailbox_enter(rks_engine *engine);
-/* False: there was nothing in it. `last`: nothing more is taken. */
+/* Runs the posted commands. Returns false if there were none. `last` closes the mailbox. */
 bool rks_mailbox_run(rks_engine *engine, bool last);
-/* Of rks_net_events. From here on the loop may sleep, and whoever posts has to wake it; until the
- * first callback, since that is followed by this one before the loop sleeps again. */
+/* An event of rks_net_events: runs commands and sends frames before the loop may sleep. From then
+ * on a thread that posts must wake the loop, until the loop's next callback; the loop calls this
+ * function again after that callback, before it sleeps. */
 void rks_mailbox_rest(void *engine);
 
 /* ---- silence.c ------------------------------------------------------------------------------- */
 
-/* The alarm rings at `at_ms` at the latest. */
+/* Makes the alarm ring at `at_ms` at the latest. */
 void rks_engine_alarm_at(rks_engine *engine, uint64_t at_ms);
-/* A connection has to be watched for silence from now on. */
+/* Starts to watch connections for silence, unless that has already started. */
 void rks_engine_beat(rks_engine *engine);
-void rks_silence_alarm(void *engine); /* of rks_net_events */
+void rks_silence_alarm(void *engine); /* an event of rks_net_events */
 
 /* ---- newcomers.c ----------------------------------------------------------------------------- */
 
-/* There may be room for an accepted connection. */
+/* Accepts connections that wait, as far as the lobby has room. */
 void rks_engine_admit(rks_engine *engine);
-/* Where those of this origin stand that have said nothing. */
+/* Returns the line of silent connections of this origin. */
 rks_line *rks_lobby_line(rks_lobby *lobby, uint64_t origin);
-/* An accepted connection comes; its hello has the right tag; it is proven or over. */
+/* Adds an accepted connection to the lobby; records that its hello had the right tag; removes it
+ * when it is proven or over. */
 void rks_lobby_enter(rks_connection *connection);
 void rks_lobby_heard(rks_connection *connection);
 void rks_lobby_leave(rks_connection *connection);
-void rks_newcomers_incoming(void *engine); /* of rks_net_events */
-/* From now on newcomers are let in. */
+void rks_newcomers_incoming(void *engine); /* an event of rks_net_events */
+/* Starts to accept connections. */
 void rks_newcomers_join(rks_engine *engine, rks_command *command);
 
 /* ---- peer.c ---------------------------------------------------------------------------------- */
 
-/* All take the frame. */
+/* Each of these takes over the frame. */
 void rks_peer_keep(rks_engine *engine, rks_note *note);
 void rks_peer_note(rks_engine *engine, rks_note *note);
 void rks_peer_call(rks_engine *engine, rks_call *call);
 void rks_peer_give_up(rks_engine *engine, uint32_t rank, const rks_error *err);
 void rks_peer_retry(rks_engine *engine, uint64_t now_ms);
-/* Ends all requests with RKS_ERR_STATE. */
+/* Fails all requests with RKS_ERR_STATE. */
 void rks_peer_abort_all(rks_engine *engine);
-/* Gives up what waits for a connection; the loop is over. */
+/* Drops the frames that wait for a connection. The loop must have ended. */
 void rks_peer_forget_all(rks_engine *engine);
-bool rks_peer_expects(const rks_peer *peer); /* its silence would matter */
-/* slots.c: gives the call its id, and puts it among its peer's; false: no memory. */
+bool rks_peer_expects(const rks_peer *peer); /* true if its silence matters */
+/* Gives the call its id and adds it to its peer's calls. Returns false if memory is short. In
+ * slots.c. */
 bool rks_slot_take(rks_engine *engine, rks_call *call);
 void rks_slot_give(rks_engine *engine, rks_call *call);
-/* The call `id` of `rank`; NULL: nobody waits for it. */
+/* Returns the call `id` to `rank`; NULL if no such call waits. */
 rks_call *rks_call_find(rks_engine *engine, uint32_t rank, uint64_t id);
 void rks_call_done(rks_engine *engine, rks_call *call, const rks_error *err);
-/* A call's frame.sent. */
+/* The `sent` of a call's frame. */
 void rks_call_sent(rks_frame *frame);
-/* What the hello must know of the rank that it comes from, or goes to. */
+/* Sets key, addresses and features of a hello from or to hello->peer_rank. */
 rks_status rks_peer_bind(rks_engine *engine, rks_hello *hello, rks_error *err);
-/* One connection fewer is being opened, or one more waits for its turn: rks_peer_retry follows before the
- * loop rests. Not by the alarm, which looks at every connection. */
+/* Makes rks_peer_retry run before the loop rests: fewer connections are being opened, or one more
+ * waits for its turn. The alarm could do it, too, but it looks at every connection. */
 void rks_peer_next(rks_engine *engine);
-/* An accepted connection has proved itself. Is it held, or over, since this side has opened one? */
+/* Called when an accepted connection has proved itself. Returns true if this side has opened one,
+ * too, and the accepted one is therefore held or over. */
 bool rks_peer_holds(rks_connection *connection);
-/* It becomes the peer's; a failure refuses it. */
+/* Makes an accepted connection the peer's. On failure the connection is refused. */
 rks_status rks_peer_accepted(rks_connection *connection, rks_error *err);
-/* The peer's connection is open. */
+/* Sends what waits for the peer's connection, which is now open. */
 void rks_peer_opened(rks_connection *connection);
-/* Does something wait for the connection, or for the one in whose place it is? */
+/* Returns true if frames wait for this connection, or for the one that it replaces. */
 bool rks_peer_waits_for(const rks_connection *connection);
-/* The connection is over; why->status is RKS_OK after a bye. */
+/* Called when the connection is over. why->status is RKS_OK after a bye. */
 void rks_peer_ended(rks_connection *connection, const rks_error *why);
 
 /* ---- connection.c ---------------------------------------------------------------------------- */
@@ -301,7 +308,7 @@ enum rks_connection_state {
     RKS_CONNECTION_OVER,
 };
 
-/* The fixed frames of a connection: no allocation can fail when they are due. */
+/* A fixed frame of a connection. It is preallocated, so sending it cannot fail. */
 typedef struct rks_fixed_frame {
     rks_frame frame;
     uint8_t body[RKS_HELLO_BODY];
@@ -315,50 +322,50 @@ struct rks_connection {
     rks_stream *stream;
     enum rks_connection_state state;
     bool initiator;
-    bool kept;     /* the peer keeps it */
-    bool held;     /* accepted and proven, but not taken: see rks_peer */
-    bool crossed;  /* another one has taken its place: it ends without a word */
-    bool paused;   /* too much is queued: nothing is read */
+    bool kept;     /* the peer has sent keep */
+    bool held;     /* accepted and proven, but waits: see rks_peer */
+    bool crossed;  /* another one replaces it: it ends without a report */
+    bool paused;   /* too much is queued, so the engine stops reading */
     bool ending;   /* bye is queued */
-    bool finished; /* all of it is sent */
-    bool bye;      /* the peer said it */
-    bool unproven; /* counted as such: in `opening`, or in the lobby */
+    bool finished; /* everything queued is sent */
+    bool bye;      /* the peer has sent it */
+    bool unproven; /* counted in `opening` or in the lobby */
     bool stream_open;
     bool proved;         /* both sides have proved the secret */
     bool hung_up;        /* the peer closed, or its host reset the connection */
-    bool broken;         /* nothing can be sent; what the peer sent last is still to be read */
-    uint32_t references; /* requests being served */
+    bool broken;         /* nothing can be sent, but the peer's last bytes are still to be read */
+    uint32_t references; /* requests being served, and 1 while in engine->full */
     uint32_t rank;       /* of the peer; known from its hello on */
     rks_hello hello;
     rks_seal *seal;     /* NULL: plain frames */
-    uint64_t opened_ms; /* when it was opened; later if this process was stopped meanwhile */
-    uint64_t hello_ms;  /* when the peer's hello came; the same */
-    rks_line *line;     /* of the lobby; NULL: none */
+    uint64_t opened_ms; /* when it was opened; later if this process was stopped in between */
+    uint64_t hello_ms;  /* when the peer's hello arrived; adjusted in the same way */
+    rks_line *line;     /* in the lobby; NULL: none */
     rks_connection *line_next, *line_before;
-    uint64_t proved_ms; /* when it was open */
+    uint64_t proved_ms; /* when both proofs were exchanged */
     uint64_t heard_ms;
-    uint64_t unsent; /* at the last beat */
+    uint64_t unsent; /* bytes, at the last look of the alarm */
 
     /* the frame that is being read */
     uint8_t header[RKS_FRAME_HEADER];
     rks_frame_header frame;
     size_t header_got;
-    bool large;    /* the last frame was */
+    bool large;    /* the previous frame was large */
     uint8_t *body; /* NULL: dropped */
     size_t body_got;
-    bool direct;         /* the room given out was the body's */
-    rks_call *receiving; /* whose memory the body is */
+    bool direct;         /* the memory returned last by rks_connection_room is `body` */
+    rks_call *receiving; /* the call whose memory `body` is */
     rks_request *request;
     uint8_t small[sizeof(rks_error)];
 
-    /* frames on their way out */
+    /* frames to send */
     rks_frame_queue queue;
-    size_t part; /* of the first frame: how far it is sent */
+    size_t part; /* of the first frame: how much is sent */
     size_t part_sent;
-    size_t slice; /* bytes of the write under way; 0: none */
-    uint64_t replies; /* bytes of replies that are queued, and of their requests */
+    size_t slice; /* bytes of the write in progress; 0: none */
+    uint64_t replies; /* bytes of queued replies and their requests */
     uint64_t serving; /* bytes of requests that are being served */
-    uint32_t at_pool; /* of them, those that threads have */
+    uint32_t at_pool; /* requests that I/O threads have */
     rks_request *parked, **parked_last; /* requests that wait until replies are sent */
     uint64_t parked_bytes;
     bool to_flush; /* in engine->full */
@@ -366,105 +373,108 @@ struct rks_connection {
     rks_fixed_frame says_hello, says_proof, says_ping, says_pong, says_bye;
 };
 
-/* No way leads to the host: a link that is down for a moment is silence, and no end yet. */
+/* Returns true if no route leads to the host. A link that is briefly down counts as silence, not as
+ * a loss. */
 bool rks_is_unreachable(int64_t error);
-/* Makes the peer's connection. It may be over again when this returns RKS_OK. `err` is not NULL. */
+/* Opens the peer's connection. It may already be over when this returns RKS_OK. `err` must not be
+ * NULL. */
 rks_status rks_connection_open(rks_engine *engine, uint32_t rank, rks_error *err);
-/* Takes what waits at the listener; EAGAIN, ENOMEM and others as rks_net_accept. */
+/* Accepts a connection. Returns 0, EAGAIN or ENOMEM as rks_net_accept, or another errno value. */
 int rks_connection_accept(rks_engine *engine);
-/* Closes at once; why: see rks_peer_ended. */
+/* Closes the connection at once. For `why` see rks_peer_ended. */
 void rks_connection_lose(rks_connection *connection, const rks_error *why);
-/* The same with a text of its own. */
+/* Does the same with a formatted reason. */
 void rks_connection_fail(rks_connection *connection, rks_status status, int64_t cause,
                          const char *format, ...) __attribute__((format(printf, 4, 5)));
-/* A hello or proof lies in `small`. */
+/* Handle a hello or proof, which is in `small`. */
 void rks_connection_take_hello(rks_connection *connection);
 void rks_connection_take_proof(rks_connection *connection);
-/* A held one becomes the peer's, or is refused. */
+/* Makes a held connection the peer's, or refuses it. */
 void rks_connection_take_held(rks_connection *connection);
-/* The receiver of the reply that is coming in wants it no more. */
+/* Drops the rest of the reply that is being received. */
 void rks_connection_drop_reply(rks_connection *connection);
 void rks_connection_unref(rks_connection *connection);
 
 /* ---- receive.c ------------------------------------------------------------------------------- */
 
-/* Of rks_stream_events; `user` is the connection. */
+/* Events of rks_stream_events; `user` is the connection. */
 void *rks_connection_room(void *user, size_t *size);
 void rks_connection_received(void *user, size_t size);
-/* Bytes of frames, not received into their places. */
+/* Reads frames from bytes that were not received directly into a body. */
 void rks_connection_consume(rks_connection *connection, const uint8_t *bytes, size_t size);
 
 /* ---- seal.c ---------------------------------------------------------------------------------- */
 
-/* Feature bits that this rank wants towards that one. */
+/* Returns the feature bits that this rank wants for connections to that rank. */
 uint32_t rks_seal_features(const rks_engine *engine, uint32_t rank);
-/* Both sides are proven: makes the connection's seal, if one of them wants it. */
+/* Creates the connection's seal if either side wants one. Both sides must be proven. */
 rks_status rks_seal_begin(rks_connection *connection, rks_error *err);
 void rks_seal_free(rks_seal *seal); /* NULL is accepted */
-/* Makes records of at most RKS_SEALED_BYTES in RKS_SLICE_PARTS parts, which stay where they are until
- * all of it is sent. */
+/* Makes records from at most RKS_SEALED_BYTES in RKS_SLICE_PARTS parts. The parts' bytes must stay
+ * in place until all of it is sent. */
 void rks_seal_records(rks_seal *seal, const struct iovec *parts, size_t size);
 const struct iovec *rks_seal_unsent(const rks_seal *seal, size_t *count);
-/* True: that was all of it. */
+/* Counts `bytes` as sent. Returns true if everything is sent. */
 bool rks_seal_sent(rks_seal *seal, size_t bytes);
 void *rks_seal_room(rks_seal *seal, size_t *size);
 void rks_seal_received(rks_connection *connection, size_t size);
-/* The same for bytes that were received into another place. */
+/* Does the same as room and received for bytes that were received elsewhere. */
 void rks_seal_take(rks_connection *connection, const uint8_t *bytes, size_t size);
 
 /* ---- send.c ---------------------------------------------------------------------------------- */
 
-/* Queues it; on a connection that is over it is given up at once. On an open one it goes out before
- * the loop rests, in one write with others. */
+/* Queues a frame. If the connection is over, drops it at once. On an open connection the frame is
+ * sent before the loop rests, in one write with others. */
 void rks_connection_send(rks_connection *connection, rks_frame *frame);
 void rks_engine_flush(rks_engine *engine);
-/* Sends a fixed frame with `size` bytes of its body, unless the last one is still on its way. */
+/* Sends a fixed frame with `size` bytes of its body, unless the previous one is not sent yet. */
 void rks_connection_say(rks_connection *connection, rks_fixed_frame *fixed,
                         enum rks_frame_type type, size_t size);
-/* Says bye and closes when everything is sent. */
+/* Says bye, and closes after everything is sent. */
 void rks_connection_end(rks_connection *connection);
-/* If it is ending and all is sent: no more comes. */
+/* Ends the stream's sending if the connection is ending and everything is sent. */
 void rks_connection_finish(rks_connection *connection);
-/* A write of the stream is over. */
+/* Called when a write of the stream has ended. */
 void rks_connection_written(rks_connection *connection, int error);
-/* Gives up what is queued; the stream is closed. */
+/* Drops the queued frames. The stream must be closed. */
 void rks_connection_forget_frames(rks_connection *connection);
-/* A request has come: it is served, or waits while too many replies are queued. */
+/* Serves a request, or parks it while too many replies are queued. */
 void rks_connection_serve(rks_connection *connection, rks_request *request);
-/* Replies were sent, a request was answered, or this side asks the peer: what waits is served, and
- * the stream is read again, if there is room. */
+/* Serves parked requests and resumes reading, if there is room again. Called when replies were
+ * sent, a request was answered, or this side has sent to the peer. */
 void rks_connection_unpause(rks_connection *connection);
-/* Drops the requests that wait. */
+/* Drops the parked requests. */
 void rks_connection_forget_parked(rks_connection *connection);
 
 void rks_frame_queue_add(rks_frame_queue *queue, rks_frame *frame);
 rks_frame *rks_frame_queue_take(rks_frame_queue *queue);
-/* Header and parts of a frame with at most one body. */
+/* Sets header and parts of a frame with at most one body. */
 void rks_frame_set(rks_frame *frame, enum rks_frame_type type, uint64_t id, uint16_t service,
                    const void *body, size_t size);
 
 /* ---- serve.c --------------------------------------------------------------------------------- */
 
 rks_status rks_pool_create(rks_engine *engine, uint32_t threads, rks_pool **pool, rks_error *err);
-/* Refuses what has not begun, waits for what has, ends the threads. */
+/* Refuses requests that have not started, waits for those that have, and ends the threads. */
 void rks_pool_stop(rks_pool *pool);
 void rks_pool_free(rks_pool *pool);
-/* Engine thread. Takes the request: it is answered at once, or goes to the threads. */
+/* Serves a request at once or queues it for the threads. Takes it over. Engine thread. */
 void rks_pool_serve(rks_engine *engine, rks_request *request);
-/* Engine thread: hands what has come to the threads; and again, if they are slow with it. */
+/* Pass the queued requests to the threads (flush), and wake more threads if they are slow (hurry).
+ * Engine thread. */
 void rks_pool_flush(rks_engine *engine);
 void rks_pool_hurry(rks_engine *engine);
-/* NULL: no memory. */
+/* Returns a request with room for a body of `size` bytes; NULL if memory is short. */
 rks_request *rks_request_create(rks_connection *connection, const rks_frame_header *header,
                                 size_t size);
-/* What a request of `size` bytes takes of an owner's memory. */
+/* Returns the bytes of memory that the owner needs for a request of `size` bytes. */
 static inline uint64_t rks_request_room(size_t size)
 {
     return sizeof(rks_request) + size;
 }
-/* Of a request that nobody has seen. */
+/* Frees a request that no service has seen. */
 void rks_request_drop(rks_request *request);
-/* Calls into a service or the watch, if there is one. */
+/* Call the service or the watch, if there is one. */
 void rks_handlers_note(rks_engine *engine, uint16_t service, uint32_t from, const uint8_t *body,
                        size_t size);
 void rks_handlers_lost(rks_engine *engine, uint32_t rank, const rks_error *err);
@@ -472,10 +482,10 @@ void rks_handlers_lost(rks_engine *engine, uint32_t rank, const rks_error *err);
 /* ---- listen.c -------------------------------------------------------------------------------- */
 
 struct sockaddr_storage;
-/* A listening socket on `where` (see rks_engine_options) and its address. */
+/* Opens a listening socket on `where` (see rks_engine_options), and sets its address. */
 rks_status rks_listen(const char *where, int *fd, rks_address *address, rks_error *err);
 void rks_address_to_socket(const rks_address *address, struct sockaddr_storage *socket);
-/* "10.0.0.1:4000" */
+/* Prints "10.0.0.1:4000". */
 void rks_address_format(const rks_address *address, char *text, size_t size);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * memory_internal.h: the inside of the transport in memory.
+ * memory_internal.h: the internals of the transport in memory.
  *
- *     transport ── nets            one for each engine: its loop waits at a condition
- *               └─ links           a connection: two ends, each with the ring of what comes to it
+ *     transport ── nets            one for each engine: its loop waits at a condition variable
+ *               └─ links           a connection: two ends; each has the ring of its incoming bytes
  *
  * A write copies into the other end's ring and puts that end on its net's list of ends to look at.
  * A link is freed when both of its ends are closed.
@@ -17,7 +17,7 @@
 #include "transport/memory.h"
 #include "transport/net.h"
 
-enum { RKS_RING_SEGMENTS = 16 }; /* writes on their way that have times of their own */
+enum { RKS_RING_SEGMENTS = 16 }; /* most writes in transit that have arrival times of their own */
 
 typedef struct memory_net memory_net;
 typedef struct memory_link memory_link;
@@ -32,12 +32,12 @@ typedef struct segment {
 typedef struct ring {
     uint8_t *bytes;
     size_t room, start, size;
-    size_t arrived; /* of `size`: their time has come */
+    size_t arrived; /* of `size`: bytes whose time has come */
     segment segments[RKS_RING_SEGMENTS];
     uint32_t first, count;
     uint64_t last_due_ns;
-    bool ended; /* nothing is written any more */
-    int error;  /* what the reader gets at the end */
+    bool ended; /* nothing more is written */
+    int error;  /* errno value that the reader gets at the end */
 } ring;
 
 typedef struct memory_end {
@@ -51,18 +51,18 @@ typedef struct memory_end {
     memory_net *net; /* NULL: it waits to be accepted */
     ring in;
     bool closed;
-    bool wants_room; /* in the other end's ring */
+    bool wants_room; /* waits for room in the other end's ring */
 
-    /* the loop's thread only */
+    /* used only by the loop's thread */
     bool connecting;
     int connect_error;
     uint64_t connect_due_ns;
     bool reading;
     bool told_end;
     bool closing;
-    struct iovec *parts; /* of the write under way, else NULL */
+    struct iovec *parts; /* of the write in progress, else NULL */
     size_t part, part_count, unsent;
-    bool later; /* is in net->later */
+    bool later; /* in net->later */
     struct memory_end *next_later;
 
     /* guarded by the net's mutex */
@@ -76,7 +76,7 @@ struct memory_link {
     memory_link **link;
     pthread_mutex_t mutex;
     uint32_t open_ends; /* guarded by mutex */
-    memory_end ends[2]; /* who connected, who accepts */
+    memory_end ends[2]; /* the end that connected, the end that accepts */
 };
 
 struct memory_net {
@@ -89,16 +89,16 @@ struct memory_net {
     const rks_net_events *events;
     void *user;
 
-    /* the loop's thread only */
+    /* used only by the loop's thread */
     uint64_t alarm_ns, nudge_ns; /* RKS_NEVER: off */
-    memory_end *later;           /* ends whose next bytes have not arrived yet */
+    memory_end *later;           /* ends whose next bytes have not arrived */
     uint32_t streams;
     bool stopped;
 
     pthread_mutex_t mutex;
     pthread_cond_t cond;
     bool woken;                          /* guarded by mutex, as all below */
-    bool listening, news;                /* news: somebody has come since `incoming` */
+    bool listening, news;                /* news: a connection has come since the last `incoming` */
     memory_end *backlog, **backlog_last; /* ends that wait to be accepted */
     memory_end *queued, **queued_last;   /* ends to look at */
 };
@@ -133,33 +133,36 @@ static inline memory_end *rks_memory_other_end(memory_end *end)
 
 /* ---- memory_ring.c --------------------------------------------------------------------------- */
 
-/* False: no memory. */
+/* Returns false if memory is short. */
 bool rks_ring_init(ring *r);
-/* Makes room for `more` bytes if it can be had; how many of them fit. */
+/* Makes room for `more` bytes if possible. Returns how many of them fit. */
 size_t rks_ring_fit(ring *r, size_t more);
 void rks_ring_put(ring *r, const uint8_t *bytes, size_t size);
-/* `size` bytes that have arrived. */
+/* Copies `size` bytes out, which must have arrived. */
 void rks_ring_take(ring *r, uint8_t *bytes, size_t size);
-/* The `size` bytes that were put last arrive at `due_ns` (0: now), and not before those in front of
- * them. */
+/* Delays the last `size` bytes put: they arrive at `due_ns` (0: now), but not before earlier
+ * bytes. */
 void rks_ring_delay(ring *r, size_t size, uint64_t due_ns);
-/* Counts what has arrived; when the next bytes do, RKS_NEVER if there are none. */
+/* Counts the bytes that have arrived. Returns when the next ones arrive; RKS_NEVER if there are
+ * none. */
 uint64_t rks_ring_arrive(ring *r);
-/* All that is in it is lost, and the reader hears of `error`. */
+/* Drops all bytes in the ring. The reader gets `error`. */
 void rks_ring_break(ring *r, int error);
 
 /* ---- memory_stream.c ------------------------------------------------------------------------- */
 
-/* The loop's thread: calls what there is to call for an end. */
+/* Calls the events that are due for an end. The loop's thread. */
 void rks_memory_look(memory_end *end);
-/* Puts an end on its net's list. The loop's thread, or the link's mutex is held. */
+/* Puts an end on its net's list. Call it on the loop's thread, or hold the link's mutex. */
 void rks_memory_look_at(memory_end *end);
+/* Creates a link; NULL if memory is short. */
 memory_link *rks_memory_link_create(memory_transport *transport);
-/* The link's mutex is held. What is on its way is lost. */
+/* Resets both ends; bytes in transit are lost. The link's mutex must be held. */
 void rks_memory_link_reset(memory_link *link);
-/* The other end hears that this one is gone. */
+/* Reports to the other end that this one is closed. */
 void rks_memory_hang_up(memory_end *end);
-/* An end has had its last callback, or never had one. */
+/* Releases an end after its last callback, or if it never had one. Frees the link with its second
+ * end. */
 void rks_memory_release(memory_end *end);
 
 void rks_memory_tune(rks_stream *stream, uint32_t silence_ms);
