@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ask.c: the callers' side: requests, notes and what else goes into the mailbox. */
+ * ask.c: the callers' side: puts requests, notes and other commands into the mailbox. */
 #include "transport/internal.h"
 
 #include <inttypes.h>
@@ -28,7 +28,7 @@ static void note_sent(rks_frame *frame)
 
 static void run_note(rks_engine *engine, rks_command *command)
 {
-    rks_peer_note(engine, (rks_note *)(void *)command); /* its first member */
+    rks_peer_note(engine, (rks_note *)(void *)command); /* the note's first member */
 }
 
 static void run_keep(rks_engine *engine, rks_command *command)
@@ -88,7 +88,7 @@ rks_status rks_engine_call(rks_engine *engine, rks_call *call, rks_error *err)
     return rks_engine_call_all(engine, call, err);
 }
 
-/* A call with memory of its own. */
+/* A call that the engine allocates. */
 typedef struct own_call {
     rks_call call;
     rks_reply_sink sink;
@@ -116,7 +116,7 @@ static void own_done(rks_call *call, const rks_error *err)
 
 static void own_over(rks_call *call)
 {
-    rks_free(call); /* the first member */
+    rks_free(call); /* the call is its first member */
 }
 
 rks_status rks_engine_request(rks_engine *engine, uint32_t peer, enum rks_service service,
@@ -148,7 +148,7 @@ rks_status rks_engine_request(rks_engine *engine, uint32_t peer, enum rks_servic
 
 /* ---- notes ----------------------------------------------------------------------------------- */
 
-/* Checks the call and copies the body. */
+/* Checks the arguments and makes a note with a copy of the body. */
 static rks_status note_new(rks_engine *engine, uint32_t peer, enum rks_service service,
                            const void *body, size_t size, rks_note **note, rks_error *err)
 {
@@ -218,7 +218,8 @@ void rks_engine_give_up(rks_engine *engine, uint32_t peer, const rks_error *err)
     if (check_call(engine, peer, NULL) != RKS_OK)
         return;
     surrender *given = NULL;
-    /* Without it requests would wait for T at most: the peer has failed, and falls silent. */
+    /* If memory is short, the peer's requests still end: the peer has failed and falls silent, so
+     * they time out after T. */
     given = rks_alloc(1, sizeof(*given), NULL);
     if (given == NULL)
         return;
@@ -231,7 +232,7 @@ void rks_engine_give_up(rks_engine *engine, uint32_t peer, const rks_error *err)
 
 /* ---- asking and waiting ---------------------------------------------------------------------- */
 
-/* Shared by the caller and the engine thread: whoever leaves last frees it. */
+/* Shared by the caller and the engine thread. The last to leave frees it. */
 typedef struct waiter {
     pthread_mutex_t mutex;
     pthread_cond_t cond;
@@ -275,7 +276,7 @@ static waiter *waiter_new(size_t max_reply, rks_error *err)
     return NULL;
 }
 
-/* Until `done` nobody but the engine thread looks at the reply: no lock. */
+/* Needs no lock: only the engine thread touches the reply before `done`. */
 static void *waiter_place(void *user, size_t size)
 {
     waiter *w = user;

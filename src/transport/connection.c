@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * connection.c: one stream: its beginning, its handshake and its end. Before the peer has proved
- * the secret only a hello and a proof are listened to, and nothing is allocated for them. */
+ * connection.c: one stream: its opening, its handshake and its end. Until the peer has proved the
+ * secret, a connection accepts only a hello and a proof, and allocates nothing for them. */
 #include "transport/internal.h"
 
 #include <errno.h>
@@ -61,7 +61,7 @@ static void forget_frame_in(rks_connection *connection)
     connection->body = NULL;
 }
 
-/* Proven, or over before. */
+/* Stops counting a connection as unproven: it is proven, or over before that. */
 static void proven(rks_connection *connection)
 {
     rks_engine *engine = connection->engine;
@@ -78,7 +78,8 @@ static void proven(rks_connection *connection)
     }
 }
 
-/* The peer has taken the one that this side opened, and leaves its own. */
+/* Returns true if the peer abandoned this connection because it took the one that this side
+ * opened. */
 static bool left_by_peer(const rks_connection *connection)
 {
     return connection->hung_up && connection->line == &connection->engine->lobby.heard &&
@@ -93,7 +94,7 @@ void rks_connection_lose(rks_connection *connection, const rks_error *why)
     bool was_open = connection->state == RKS_CONNECTION_OPEN;
     connection->state = RKS_CONNECTION_OVER;
     if (connection->receiving != NULL)
-        rks_connection_drop_reply(connection); /* its request is among the peer's */
+        rks_connection_drop_reply(connection); /* the call stays among the peer's calls */
     forget_frame_in(connection);
     rks_connection_forget_parked(connection);
     if (connection->initiator || was_open || connection->held)
@@ -159,7 +160,8 @@ void rks_connection_take_hello(rks_connection *connection)
         status = rks_fail(&err, RKS_ERR_PEER, 0,
                           connection->initiator ? "answered without the job's secret"
                                                 : "hello without the job's secret");
-    /* Also where it is refused: the other side finds out why by this side's version and tag. */
+    /* Answers also if this side refuses: the other side learns why from this side's version and
+     * tag. */
     if (is_hello && !connection->initiator)
         say_hello(connection);
     if (status != RKS_OK)
@@ -177,7 +179,7 @@ static void refusal_sent(rks_frame *frame)
     rks_free((uint8_t *)frame - offsetof(rks_note, frame));
 }
 
-/* The peer has proved itself but is not wanted: it hears why, and closes. */
+/* Refuses a peer that has proved itself: sends it the reason and closes. */
 static void refuse_proven(rks_connection *connection, rks_error *why)
 {
     log_refusal(connection, why);
@@ -194,7 +196,7 @@ static void refuse_proven(rks_connection *connection, rks_error *why)
     rks_connection_finish(connection);
 }
 
-/* Both sides are proven. */
+/* Opens a connection whose two sides are proven. */
 static void take_proven(rks_connection *connection)
 {
     rks_error err;
@@ -248,7 +250,8 @@ static void on_ended(void *user, int error)
     }
     connection->hung_up = error == 0 || error == ECONNRESET || error == EPIPE;
     bool hello = connection->state == RKS_CONNECTION_HELLO;
-    if (connection->hung_up && !hello) /* a process's end: what it had not read decides which */
+    if (connection->hung_up && !hello) /* its process ended; unread bytes decide between end and
+                                        * reset */
         rks_connection_fail(connection, RKS_ERR_PEER, error, "closed the connection");
     else if (error == 0)
         rks_connection_fail(connection, RKS_ERR_PEER, 0,
@@ -316,7 +319,7 @@ static const rks_stream_events STREAM_EVENTS = {
     on_connected, rks_connection_room, rks_connection_received, on_ended, on_written, on_closed,
 };
 
-/* It has no stream yet. */
+/* Frees a connection without a stream. */
 static void connection_discard(rks_connection *connection)
 {
     rks_wipe(&connection->hello.key, sizeof(connection->hello.key));
@@ -347,7 +350,7 @@ static rks_connection *connection_new(rks_engine *engine, bool initiator, uint32
     return connection;
 }
 
-/* Its stream is open: from here on the end of the stream ends the connection. */
+/* Registers a connection whose stream is open. From now on the end of the stream ends it. */
 static void connection_link(rks_connection *connection)
 {
     rks_engine *engine = connection->engine;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * engine.c: open, join and close; the engine thread. */
+ * engine.c: opens, joins and closes an engine, and runs its thread. */
 #include "transport/internal.h"
 
 #include <inttypes.h>
@@ -78,8 +78,8 @@ void rks_engine_stream_closed(rks_engine *engine)
     rks_net_stop(engine->net);
 }
 
-/* Whatever was posted before this runs, also by callbacks while close was on its way, goes first.
- */
+/* Ends the engine. On its first run it posts itself again, so that everything posted before runs
+ * first, also by callbacks during the close. */
 static void run_finish(rks_engine *engine, rks_command *command)
 {
     if (!engine->finishing) {
@@ -91,7 +91,7 @@ static void run_finish(rks_engine *engine, rks_command *command)
     engine->ending = true;
     engine->deadline_ms = rks_net_now_ms(engine->net) + engine->linger_ms;
     rks_net_unlisten(engine->net);
-    engine->streams++; /* until this function is through */
+    engine->streams++; /* until this function returns */
     for (rks_connection *c = engine->connections; c != NULL; c = c->next) {
         if (c->state == RKS_CONNECTION_OPEN)
             rks_connection_end(c);
@@ -114,10 +114,10 @@ static void *engine_thread(void *argument)
     return NULL;
 }
 
-/* What only the engine thread knew; it is over. */
+/* Frees what only the engine thread used. That thread has ended. */
 static void free_inside(rks_engine *engine)
 {
-    while (engine->connections != NULL) { /* requests that come back late no longer look at them */
+    while (engine->connections != NULL) { /* requests that are answered later no longer use them */
         rks_connection *first = engine->connections;
         engine->connections = first->next;
         rks_seal_free(first->seal);
@@ -171,11 +171,12 @@ static void put_host(rks_address *address)
     snprintf(address->host, sizeof(address->host), "%.31s", name[0] == '\0' ? "localhost" : name);
 }
 
-/* No signal is ever handled on these threads; SIGPIPE has no effect. */
+/* Starts the engine's thread. It and the threads that it starts handle no signals, and SIGPIPE has
+ * no effect on them. */
 static rks_status start_thread(rks_engine *engine, rks_error *err)
 {
     sigset_t all, before;
-    sigfillset(&all); /* signals are for the program; faults of maps that we serve from are ours */
+    sigfillset(&all); /* the program handles signals; faults in maps that we serve from are ours */
     sigdelset(&all, SIGBUS);
     sigdelset(&all, SIGSEGV);
     sigdelset(&all, SIGFPE);
@@ -224,7 +225,7 @@ rks_status rks_engine_open(const rks_engine_options *options, rks_engine **engin
     if (made == NULL)
         return RKS_ERR_MEMORY;
     made->options = *options;
-    made->options.listen = NULL; /* the caller's */
+    made->options.listen = NULL; /* the string is the caller's */
     atomic_store(&made->references, 1);
     pthread_mutex_init(&made->mutex, NULL);
     pthread_mutex_init(&made->handlers_mutex, NULL);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * frame.c: frame headers. The bytes come from a peer: nothing is used before it is checked. */
+ * frame.c: encodes and decodes frame headers. The bytes come from a peer, so each value is checked
+ * before use. */
 #include "transport/frame.h"
 
 #include <inttypes.h>
@@ -35,7 +36,8 @@ bool rks_frame_body_good(const uint8_t bytes[RKS_FRAME_HEADER], const void *body
     return rks_load_u32(bytes + CHECKED) == check_of(bytes, body, size);
 }
 
-/* Bytes that a body of this type must have; UINT64_MAX: any number. */
+/* Finds the size that a body of this type must have; UINT64_MAX means any. Returns false for an
+ * unknown type. */
 static bool size_of_type(uint16_t type, uint64_t *size)
 {
     switch (type) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hello.c: both sides of a connection prove the key of their two ranks. The role in the proof stops
- * reflection, the fresh nonces stop replay, the ranks stop one rank from speaking as another, the
- * addresses stop a relay. The layouts are in frame.h. */
+ * hello.c: both sides of a connection prove that they have the key of their two ranks. The role in
+ * the proof prevents reflection, and the fresh nonces prevent replay. The ranks keep one rank from
+ * posing as another, and the addresses keep out a relay. The layouts are in frame.h. */
 #include "transport/frame.h"
 
 #include <inttypes.h>
@@ -30,7 +30,7 @@ rks_status rks_hello_start(rks_hello *hello, rks_error *err)
 static void hash_for(const rks_hello *hello, enum purpose purpose, uint8_t hash[RKS_PROOF_SIZE])
 {
     uint8_t bytes[PROVEN_SIZE] = {0};
-    bool own = hello->connected; /* this side's fields come first */
+    bool own = hello->connected; /* this side is the one that connected */
     memcpy(bytes, MAGIC, sizeof(MAGIC));
     rks_store_u32(bytes + 8, purpose);
     rks_store_u32(bytes + 12, RKS_PROTOCOL);
@@ -39,7 +39,7 @@ static void hash_for(const rks_hello *hello, enum purpose purpose, uint8_t hash[
     rks_store_u32(bytes + 28, own ? hello->peer_rank : hello->own_rank);
     memcpy(bytes + 32, hello->session, 16);
     memcpy(bytes + 48, own ? hello->own_nonce : hello->peer_nonce, RKS_NONCE_SIZE);
-    if (purpose != TAG_CONNECTED) { /* it does not know these yet */
+    if (purpose != TAG_CONNECTED) { /* the first tag precedes these values */
         rks_store_u32(bytes + 20, own ? hello->peer_features : hello->own_features);
         memcpy(bytes + 80, own ? hello->peer_nonce : hello->own_nonce, RKS_NONCE_SIZE);
     }

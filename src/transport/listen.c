@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * listen.c: where an engine listens: an address or an interface, never all of them. */
+ * listen.c: opens the listening socket, on one address or interface, never on all of them. */
 #include "transport/internal.h"
 
 #include <arpa/inet.h>
@@ -29,7 +29,7 @@ static void put_ipv6(rks_address *address, const struct in6_addr *ip, uint32_t s
     memcpy(address->ip, ip, 16);
 }
 
-/* "::1" and "fe80::1%eth0". */
+/* Parses "::1" and "fe80::1%eth0". */
 static bool parse_ipv6(const char *where, rks_address *address)
 {
     char text[INET6_ADDRSTRLEN + IF_NAMESIZE + 1];
@@ -49,7 +49,8 @@ static bool parse_ipv6(const char *where, rks_address *address)
     return true;
 }
 
-/* How well an interface's address serves: IPv4, then IPv6, then link-local IPv6. */
+/* Returns how well an address of an interface suits: IPv4 best, then IPv6, then link-local IPv6; 0
+ * if it is not an IP address. */
 static int rank_address(const struct sockaddr *address)
 {
     if (address->sa_family == AF_INET)
@@ -137,7 +138,7 @@ static rks_status bind_and_listen(int fd, const char *where, rks_address *addres
     socklen_t size = socket_size(address);
     if (bind(fd, (struct sockaddr *)&socket_address, size) != 0)
         return rks_fail_errno(err, errno, "listen %s", where);
-    /* Peers may connect before this rank has joined: the kernel keeps them. */
+    /* Peers may connect before this rank has joined. The kernel queues them. */
     if (listen(fd, SOMAXCONN) != 0)
         return rks_fail_errno(err, errno, "listen %s", where);
     if (getsockname(fd, (struct sockaddr *)&socket_address, &size) != 0)

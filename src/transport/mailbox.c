@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mailbox.c: what callers give the engine thread to do, and when it has to be woken for it.
+ * mailbox.c: passes commands to the engine thread, and wakes it when needed.
  *
- * Whoever posts sets `mail`, then reads `resting`; the engine thread sets `resting`, then reads
- * `mail`. So one of the two sees the other, and the engine thread takes the mutex only if there is
- * mail. */
+ * A thread that posts sets `mail`, then reads `resting`. The engine thread sets `resting`, then
+ * reads `mail`. So at least one of the two sees the other's change, and the engine thread takes the
+ * mutex only if there is mail. */
 #include "transport/internal.h"
 
 #include <stddef.h>
 
-enum { MAILBOX_ROUNDS = 8 }; /* then sockets have their turn */
+enum { MAILBOX_ROUNDS = 8 }; /* then sockets get their turn */
 
 static _Thread_local const rks_engine *entered;
 
@@ -32,7 +32,8 @@ static bool post_all(rks_engine *engine, rks_command *first, rks_command *last)
         if (empty)
             atomic_store(&engine->mail, true);
         if (empty && atomic_load(&engine->resting))
-            rks_net_wake(engine->net); /* under the mutex: the net lives until it is closed */
+            rks_net_wake(engine->net); /* under the mutex, since the net lives until the mailbox
+                                        * closes */
     }
     pthread_mutex_unlock(&engine->mutex);
     return open;
@@ -88,14 +89,14 @@ void rks_mailbox_rest(void *user)
     rks_engine *engine = user;
     rks_pool_flush(engine);
     for (int round = 0; round < MAILBOX_ROUNDS && rks_mailbox_run(engine, false); round++)
-        ; /* what is done may ask for more */
+        ; /* commands may post more */
     if (engine->turn) {
         engine->turn = false;
         rks_peer_retry(engine, rks_net_now_ms(engine->net));
     }
     do {
         rks_engine_flush(engine);
-        rks_pool_flush(engine); /* requests that have found room just now */
+        rks_pool_flush(engine); /* requests that have just got room */
     } while (engine->full != NULL);
     atomic_store(&engine->resting, true);
     if (engine->own != NULL || engine->turn || atomic_load(&engine->mail))

@@ -85,7 +85,7 @@ static rks_status memory_listen(rks_net *net, rks_error *err)
     return RKS_OK;
 }
 
-/* Nobody finds this net any more. */
+/* Removes the net from the transport's list, so that no other net finds it. */
 static void leave(memory_net *own)
 {
     pthread_mutex_lock(&own->transport->mutex);
@@ -164,7 +164,8 @@ static int memory_accept(rks_net *net, const rks_stream_events *events, void *us
     return 0;
 }
 
-/* The transport's mutex is held. The net with this number, if both sides are there. */
+/* Returns the net with this number; NULL if it is gone or either side is killed. The transport's
+ * mutex must be held. */
 static memory_net *find(const memory_net *own, uint64_t id)
 {
     memory_net *other = own->killed ? NULL : own->transport->nets;
@@ -173,7 +174,7 @@ static memory_net *find(const memory_net *own, uint64_t id)
     return other == NULL || other->killed ? NULL : other;
 }
 
-/* The transport's mutex is held. */
+/* Adds an end to the net's backlog. The transport's mutex must be held. */
 static void come(memory_net *net, memory_end *end)
 {
     pthread_mutex_lock(&net->mutex);
@@ -187,7 +188,7 @@ static void come(memory_net *net, memory_end *end)
     pthread_mutex_unlock(&net->mutex);
 }
 
-/* The transport's mutex is held. */
+/* Adds a link to the transport's list. The transport's mutex must be held. */
 static void link_add(memory_transport *transport, memory_link *link)
 {
     link->next = transport->links;
@@ -240,7 +241,7 @@ static int memory_connect(rks_net *net, const rks_address *address, const rks_st
 
 /* ---- the loop -------------------------------------------------------------------------------- */
 
-/* When there is something to do for an end of `later`. */
+/* Returns when an end of `later` is due. */
 static uint64_t due_of(memory_end *end)
 {
     if (end->connecting)
@@ -262,7 +263,7 @@ static uint64_t next_due(const memory_net *own)
     return due;
 }
 
-/* Takes the ends to look at; *incoming: somebody has come. */
+/* Waits for work and takes the ends to look at. Sets *incoming if a connection has come. */
 static memory_end *wait_for_work(memory_net *own, bool *incoming)
 {
     uint64_t due = next_due(own);
@@ -388,7 +389,7 @@ void rks_memory_transport_free(rks_transport *transport)
     rks_free(own);
 }
 
-/* The transport's mutex is held. */
+/* Resets the links between two ranks, or all links of `one`. The transport's mutex must be held. */
 static void reset_links(memory_transport *own, uint32_t one, uint32_t other, bool all)
 {
     for (memory_link *link = own->links; link != NULL; link = link->next) {

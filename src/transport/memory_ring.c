@@ -9,8 +9,8 @@
 #include "base/memory.h"
 
 enum {
-    RING_FIRST = 1024,      /* a ring's first room; it doubles */
-    RING_MOST = 256 * 1024, /* and is full then */
+    RING_FIRST = 1024,      /* first size of a ring; it doubles as needed */
+    RING_MOST = 256 * 1024, /* up to this */
 };
 
 bool rks_ring_init(ring *r)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * memory_stream.c: links between two nets, and the streams that are their ends. */
+ * memory_stream.c: links between two nets, and the streams at their ends. */
 #include "transport/memory_internal.h"
 
 #include <errno.h>
@@ -10,11 +10,11 @@
 #include "base/clock.h"
 #include "base/memory.h"
 
-enum { READS_AT_ONCE = 16 }; /* then other ends have their turn */
+enum { READS_AT_ONCE = 16 }; /* then other ends get their turn */
 
 /* ---- links ----------------------------------------------------------------------------------- */
 
-/* Loop's thread, or the link's mutex is held: the end's net stays. */
+/* Runs on the loop's thread, or under the link's mutex; either keeps the end's net alive. */
 void rks_memory_look_at(memory_end *end)
 {
     memory_net *net = end->net;
@@ -31,7 +31,8 @@ void rks_memory_look_at(memory_end *end)
     pthread_mutex_unlock(&net->mutex);
 }
 
-/* The link's mutex is held. Another thread's end: it may be closed, or not accepted yet. */
+/* Wakes the thread of an end, unless the end is closed or not accepted yet. The link's mutex must
+ * be held. */
 static void rouse(memory_end *end)
 {
     if (end->net != NULL && !end->closed)
@@ -60,7 +61,6 @@ memory_link *rks_memory_link_create(memory_transport *transport)
     return made;
 }
 
-/* An end has had its last callback, or never had one. */
 void rks_memory_release(memory_end *end)
 {
     memory_link *link = end->link;
@@ -80,7 +80,7 @@ void rks_memory_release(memory_end *end)
     rks_free(link);
 }
 
-/* The other end hears that this one is gone; a reset if there was something to read here. */
+/* Reports to the other end that this one is closed; as a reset if this end has unread bytes. */
 void rks_memory_hang_up(memory_end *end)
 {
     memory_end *other = rks_memory_other_end(end);
@@ -95,7 +95,6 @@ void rks_memory_hang_up(memory_end *end)
     pthread_mutex_unlock(&end->link->mutex);
 }
 
-/* The link's mutex is held. */
 void rks_memory_link_reset(memory_link *link)
 {
     for (int i = 0; i < 2; i++) {
@@ -121,7 +120,7 @@ int rks_memory_read(rks_stream *stream, bool on)
     return 0;
 }
 
-/* Into the other end's ring: the number of bytes, or a negative errno value. */
+/* Moves bytes into the other end's ring. Returns their number, or a negative errno value. */
 static ssize_t move(memory_end *end, const struct iovec *parts, size_t count)
 {
     memory_end *other = rks_memory_other_end(end);
@@ -212,7 +211,7 @@ void rks_memory_close(rks_stream *stream)
     rks_memory_look_at(end);
 }
 
-/* More of the write under way. */
+/* Continues the write in progress. */
 static void go_on_writing(memory_end *end)
 {
     ssize_t moved = move(end, end->parts + end->part, end->part_count - end->part);
@@ -240,11 +239,11 @@ static void go_on_writing(memory_end *end)
     end->events->written(end->user, moved < 0 ? (int)-moved : 0);
 }
 
-/* What there is to read. */
+/* State of an end's incoming bytes. */
 typedef struct news {
     size_t size;     /* bytes that have arrived */
-    uint64_t due_ns; /* when the next ones do */
-    bool ended;      /* none will */
+    uint64_t due_ns; /* when the next ones arrive */
+    bool ended;      /* none will follow */
     int error;
 } news;
 
@@ -259,7 +258,7 @@ static news hear(memory_end *end)
     return heard;
 }
 
-/* Copies to where the engine wants it; how many bytes. */
+/* Copies bytes to the memory that the engine's `room` returns. Returns their number. */
 static size_t take(memory_end *end, size_t most)
 {
     const rks_memory_rules *rules = &end->link->transport->rules;
@@ -270,7 +269,7 @@ static size_t take(memory_end *end, size_t most)
         size = rules->some(rules->user, end->peer, end->rank, size, false);
     memory_end *other = rks_memory_other_end(end);
     pthread_mutex_lock(&end->link->mutex);
-    size = size < end->in.arrived ? size : end->in.arrived; /* a reset may have come meanwhile */
+    size = size < end->in.arrived ? size : end->in.arrived; /* a reset may have come in between */
     rks_ring_take(&end->in, room, size);
     if (other->wants_room) {
         other->wants_room = false;
@@ -312,7 +311,7 @@ static void read_on(memory_end *end)
     rks_memory_look_at(end);
 }
 
-/* The last of an end. */
+/* Ends an end: calls `closed` and releases it. */
 static void end_over(memory_end *end)
 {
     memory_net *net = end->net;

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * newcomers.c: connections that others open, until they have proved themselves.
+ * newcomers.c: admits connections that others open, until they have proved themselves.
  *
- * A rank says hello as soon as it is connected, and its hello has a tag that takes the job's secret
- * to make. So there are two kinds of newcomers: those whose hello was right, and those that have said
- * nothing, who may be strangers. There is room for some thousands, more than the job has ranks.
+ * A rank says hello as soon as it is connected. Making the tag in its hello takes the job's secret.
+ * So there are two kinds of newcomers: those whose hello was right, and silent ones, who may be
+ * strangers. The lobby has room for thousands, more than the job has ranks.
  *
- * If it is full, a newcomer takes the place of a silent one: the oldest of the address that has the
- * most. So addresses share the room in equal parts, and none takes what is left of another's part.
- * Ranks come first by what they know, not by their addresses, which strangers of the same host have,
- * too: one whose hello was right goes only where nobody is silent. Whoever is cut all the same tries
- * again (peer.c).
+ * If the lobby is full, a newcomer replaces a silent one: the oldest from the address that has the
+ * most. So addresses get equal shares of the room, and none takes the rest of another's share.
+ * Knowledge of the secret comes before the address, which strangers on the same host share: a
+ * newcomer whose hello was right is replaced only if none is silent. A rank that is cut tries again
+ * (peer.c).
  *
- * Who has recorded hellos between hosts can send them again, and prove nothing. Each connection has
- * a nonce of its own, so the last nonces of each rank are remembered, and a hello counts once. And of
- * each rank only some may be heard at a time: the next one takes the place of the oldest of the same
- * rank. */
+ * An attacker who has recorded hellos between hosts can replay them, but cannot prove the secret.
+ * Each connection has a fresh nonce, so the lobby remembers the last nonces of each rank and counts
+ * a hello once. It also limits the connections of a rank that have said hello: one more replaces
+ * the oldest of the same rank. */
 #include "transport/internal.h"
 
 #include <errno.h>
@@ -28,11 +28,11 @@
 #include "base/memory.h"
 
 enum {
-    GRACE_SILENT_MS = 50,  /* how long a newcomer is safe that has said nothing */
-    GRACE_HEARD_MS = 1000, /* and one whose hello was right */
+    GRACE_SILENT_MS = 50,  /* time for which a silent newcomer is safe */
+    GRACE_HEARD_MS = 1000, /* the same for one whose hello was right */
     NO_MEMORY_MS = 500,
-    HEARD_OF_A_RANK = 16, /* a rank has a connection or two */
-    REMEMBERED = 64,      /* hellos of a rank: more than it opens while others are lost */
+    HEARD_OF_A_RANK = 16, /* a rank needs one or two */
+    REMEMBERED = 64,      /* hellos of a rank: more than it opens while others are cut */
 };
 
 /* ---- lines ----------------------------------------------------------------------------------- */
@@ -80,7 +80,8 @@ void rks_lobby_enter(rks_connection *connection)
     lobby->count++;
 }
 
-/* False: it has been said before. Without memory for it a hello counts as new. */
+/* Remembers a hello. Returns false if it was said before. If memory is short, the hello counts as
+ * new. */
 static bool remember(rks_connection *connection)
 {
     rks_peer *peer = &connection->engine->peers[connection->rank];
@@ -128,7 +129,8 @@ void rks_lobby_leave(rks_connection *connection)
 
 /* ---- admission ------------------------------------------------------------------------------- */
 
-/* Who goes if the lobby is full; NULL: nobody yet. *next: when there may be one. */
+/* Returns the newcomer to replace in a full lobby; NULL if all are safe. *next is when one will not
+ * be. */
 static rks_connection *find_victim(const rks_lobby *lobby, uint64_t now, uint64_t *next)
 {
     const rks_line *longest = &lobby->silent[0];
@@ -187,5 +189,6 @@ void rks_newcomers_join(rks_engine *engine, rks_command *command)
 {
     (void)command;
     if (!engine->ending)
-        (void)rks_net_listen(engine->net, NULL); /* cannot fail: peers connect already */
+        (void)rks_net_listen(engine->net, NULL); /* cannot fail: the socket has listened since
+                                                  * rks_net_open */
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * peer.c: requests and notes on their way to a peer, and what becomes of them when it is lost. */
+ * peer.c: sends requests and notes to a peer, and ends them when the peer is lost. */
 #include "transport/internal.h"
 
 #include <inttypes.h>
@@ -12,16 +12,17 @@
 #include "base/memory.h"
 
 enum {
-    RETRY_MS = 100,       /* before the second attempt; before the next ones up to eight times that */
-    OPENING_MAX = 16, /* connections that are being opened at the same time: where all ranks of a
-                       * large job start, each has few hellos to answer at a time */
-    PLACE_PORT = 2,       /* of a hello's address; see frame.h */
+    RETRY_MS = 100,       /* delay scale of retries, which grow up to eight times that */
+    OPENING_MAX = 16, /* most connections being opened at a time, so that at the start of a large
+                       * job each rank has few hellos to answer at a time */
+    PLACE_PORT = 2,       /* offsets in a hello's address; see frame.h */
     PLACE_IP = 4,
 };
 
 /* ---- requests that wait ---------------------------------------------------------------------- */
 
-/* Its frame is sent or given up, or it is done: the later of the two ends it. */
+/* Counts one of the two ends of a call: its frame is sent or dropped, and it is done. The second
+ * one ends the call. */
 static void call_ended(rks_call *call)
 {
     if (++call->ended == 2)
@@ -38,7 +39,7 @@ void rks_call_sent(rks_frame *frame)
     call_ended(call_of(frame));
 }
 
-/* What an owner keeps for it; one call may always be asked. */
+/* Returns true if the call fits the limit of unanswered bytes. One call always does. */
 static bool may_ask(const rks_peer *peer, const rks_call *call)
 {
     return peer->asked == 0 || peer->asked + rks_request_room(call->size) <= RKS_ASKED_MAX;
@@ -53,14 +54,14 @@ static void ask_peer(rks_engine *engine, rks_call *call)
     push(engine, call->peer, &call->frame);
 }
 
-/* A call has ended: others may have their turn. */
+/* Sends more calls after one has ended. */
 static void ask_next(rks_engine *engine, rks_peer *peer)
 {
     while (peer->unasked.first != NULL && may_ask(peer, call_of(peer->unasked.first)))
         ask_peer(engine, call_of(rks_frame_queue_take(&peer->unasked)));
 }
 
-/* Before all calls of the peer fail. */
+/* Drops the queued frames of calls that are all about to fail. */
 static void forget_unasked(rks_peer *peer)
 {
     rks_frame *frame;
@@ -120,7 +121,7 @@ static void stop_retry(rks_engine *engine, rks_peer *peer)
     peer->retry_ms = 0;
 }
 
-/* Once for each peer: it was kept by one side or the other, and is lost or has closed. */
+/* Reports that a peer which either side kept is lost or has closed; once for each peer. */
 static void report(rks_engine *engine, uint32_t rank, const rks_error *why)
 {
     rks_peer *peer = &engine->peers[rank];
@@ -143,7 +144,7 @@ static void is_gone(rks_engine *engine, uint32_t rank, const rks_error *why)
     peer->gone = true;
 }
 
-/* The connection cannot be, or is no more. `kept`: the peer kept it. */
+/* Handles a connection that ended or could not be opened. `kept` means that the peer kept it. */
 static void connection_lost(rks_engine *engine, uint32_t rank, bool kept, const rks_error *why)
 {
     rks_peer *peer = &engine->peers[rank];
@@ -156,11 +157,11 @@ static void connection_lost(rks_engine *engine, uint32_t rank, bool kept, const 
     if (!peer->keep && !kept)
         return;
     report(engine, rank, why);
-    /* It may live, and must not wait for what cannot be sent to it any more. */
+    /* Refuse the peer from now on. It may live, and would wait for frames that are lost. */
     peer->lost = peer->keep && why->status != RKS_OK && !engine->ending;
 }
 
-/* Each time longer, and not all ranks together. */
+/* Returns a delay that grows with each attempt and differs between ranks. */
 static uint64_t retry_delay(const rks_engine *engine, uint32_t rank)
 {
     uint32_t doublings = engine->peers[rank].cuts < 4 ? engine->peers[rank].cuts : 4;
@@ -170,7 +171,7 @@ static uint64_t retry_delay(const rks_engine *engine, uint32_t rank)
     return delay < most ? delay : most;
 }
 
-/* Once more in a moment; false: the time for connecting is over. */
+/* Schedules another attempt. Returns false if the time for connecting is over. */
 static bool connect_later(rks_engine *engine, uint32_t rank)
 {
     rks_peer *peer = &engine->peers[rank];
@@ -185,7 +186,7 @@ static bool connect_later(rks_engine *engine, uint32_t rank)
     return true;
 }
 
-/* A rank that cuts connections during the hello for as long as T. */
+/* Says that a rank has cut connections during the hello for T. */
 static void blame_cuts(rks_engine *engine, const rks_connection *connection, rks_error *why)
 {
     uint32_t cuts = engine->peers[connection->rank].cuts;
@@ -200,7 +201,8 @@ static void blame_cuts(rks_engine *engine, const rks_connection *connection, rks
                  cuts, engine->options.silence_ms);
 }
 
-/* The one that this side opened has failed. True: the peer's own has taken its place. */
+/* Takes the peer's held connection after this side's own has failed. Returns true if it is now the
+ * peer's connection. */
 static bool take_held(rks_engine *engine, uint32_t rank)
 {
     rks_peer *peer = &engine->peers[rank];
@@ -221,10 +223,11 @@ void rks_peer_ended(rks_connection *connection, const rks_error *why)
     if (peer->held == connection)
         peer->held = NULL;
     if (peer->connection != connection)
-        return; /* another one has taken its place */
+        return; /* another one has replaced it */
     if (!connection->proved && take_held(engine, rank))
         return;
-    /* It had no time to listen, or was not reached. Who lacks the secret says so by its hello. */
+    /* The peer was too busy to listen, or out of reach. If it lacked the secret, its hello would
+     * have shown that. */
     rks_error busy;
     bool cut = !connection->proved && connection->hung_up;
     peer->cuts += cut;
@@ -240,7 +243,7 @@ void rks_peer_ended(rks_connection *connection, const rks_error *why)
 
 /* ---- connections ----------------------------------------------------------------------------- */
 
-/* rks_peer_retry connects when it comes, and its time begins. */
+/* Leaves a peer to rks_peer_retry. Its time for connecting starts only then. */
 static void wait_for_turn(rks_engine *engine, rks_peer *peer)
 {
     peer->paced = true;
@@ -266,8 +269,8 @@ static void connect_peer(rks_engine *engine, uint32_t rank)
     connection_lost(engine, rank, false, &why);
 }
 
-/* From the next rank on: else all ranks of a job would begin with the same ones. Then it is mostly
- * the lower half of a circle that connects to the upper one, and few connections cross. */
+/* Starts at the next rank. Otherwise all ranks of a job would start with the same ones. This way
+ * mostly the lower half of a circle connects to the upper half, and few connections cross. */
 void rks_peer_retry(rks_engine *engine, uint64_t now_ms)
 {
     uint32_t size = engine->options.size, first = engine->options.rank + 1;
@@ -282,7 +285,7 @@ void rks_peer_retry(rks_engine *engine, uint64_t now_ms)
         }
         if (engine->opening >= OPENING_MAX) {
             peer->retry_ms = 1;
-            peer->paced = true; /* its time begins when its turn comes */
+            peer->paced = true; /* its time starts with its turn */
             continue;
         }
         stop_retry(engine, peer);
@@ -305,7 +308,7 @@ static void put_place(const rks_address *address, uint8_t place[RKS_PLACE_SIZE])
     memcpy(place + PLACE_IP, address->ip, sizeof(address->ip));
 }
 
-/* Made when it is needed first: a key takes 50 us. */
+/* Makes the key of this rank and another one. Runs on first use, since a key takes 50 us. */
 static rks_status make_key(rks_engine *engine, uint32_t rank, rks_error *err)
 {
     static const uint8_t what[8] = "RKSPAIR";
@@ -347,7 +350,7 @@ rks_status rks_peer_bind(rks_engine *engine, rks_hello *hello, rks_error *err)
 bool rks_peer_waits_for(const rks_connection *connection)
 {
     if (!connection->initiator && !connection->held)
-        return false; /* its rank is not known for certain */
+        return false; /* its rank is not proven */
     const rks_peer *peer = &connection->engine->peers[connection->rank];
     return (connection == peer->connection || connection == peer->held) &&
            peer->waiting.first != NULL;
@@ -366,7 +369,7 @@ void rks_peer_opened(rks_connection *connection)
     rks_peer *peer = &engine->peers[connection->rank];
     rks_frame *frame;
     if (peer->connection != connection)
-        return; /* this rank's other end, where it speaks to itself */
+        return; /* this rank's other end, if it connects to itself */
     if (peer->held != NULL)
         leave_crossed(peer->held);
     while ((frame = rks_frame_queue_take(&peer->waiting)) != NULL)
@@ -385,7 +388,8 @@ bool rks_peer_holds(rks_connection *connection)
     rks_connection *own = peer->connection;
     if (own == NULL || !own->initiator || engine->options.rank >= connection->rank)
         return false;
-    if (own->proved && connection->opened_ms <= own->proved_ms) { /* and the peer has left this one */
+    if (own->proved && connection->opened_ms <= own->proved_ms) { /* so the peer has left this
+                                                                   * one */
         leave_crossed(connection);
         return true;
     }
@@ -398,8 +402,8 @@ bool rks_peer_holds(rks_connection *connection)
     return true;
 }
 
-/* The peer's connection is in the place of one that this side opens. That one goes on until the peer's
- * hello has come: then the peer knows whose end it sees. */
+/* Marks this side's connection as replaced by the peer's. It stays until the peer's hello arrives,
+ * so that the peer knows whose connection ends. */
 static void cross(rks_connection *own)
 {
     own->crossed = true;
@@ -416,7 +420,7 @@ rks_status rks_peer_accepted(rks_connection *connection, rks_error *err)
         return rks_fail(err, RKS_ERR_PEER, 0, "rank %" PRIu32 " could not reach this one",
                         engine->options.rank);
     if (connection->rank == engine->options.rank)
-        return RKS_OK; /* it speaks to itself, by the other end */
+        return RKS_OK; /* the rank connects to itself, and uses the other end */
     if (old != NULL && old->proved) {
         uint64_t silent_ms = rks_net_now_ms(engine->net) - old->heard_ms;
         if (silent_ms < engine->options.silence_ms)
@@ -424,7 +428,7 @@ rks_status rks_peer_accepted(rks_connection *connection, rks_error *err)
                             "rank %" PRIu32 " is connected already (it spoke %" PRIu64
                             " ms ago); are there two of it?",
                             connection->rank, silent_ms);
-        /* The old connection was cut without a word, and its rank is here again. */
+        /* The old connection was cut silently, and its rank has come back. */
         rks_error why;
         rks_fail(&why, RKS_ERR_PEER, 0, "connected again");
         connection->kept = connection->kept || old->kept;
@@ -465,7 +469,7 @@ static void push(rks_engine *engine, uint32_t rank, rks_frame *frame)
     }
 }
 
-/* Silence matters from now on, whatever was before. */
+/* Starts to count the peer's silence from now on. */
 static void expect(rks_engine *engine, rks_peer *peer)
 {
     if (peer->connection != NULL)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * receive.c: frames in. Headers and small frames are read into the engine's stage; the body of a
- * larger one goes straight to where it belongs. */
+ * receive.c: receives frames. Headers and small frames are read into the engine's stage. The body
+ * of a larger frame is read directly into its place. */
 #include "transport/internal.h"
 
 #include <string.h>
@@ -27,7 +27,7 @@ static void begin_request(rks_connection *connection)
         connection->body = connection->request->body;
         return;
     }
-    /* Without its body the request can still be answered. */
+    /* A request without its body can still be answered with an error. */
     connection->request = rks_request_create(connection, &connection->frame, 0);
     if (connection->request == NULL)
         rks_connection_fail(connection, RKS_ERR_MEMORY, 0, "no memory for a request of %zu bytes",
@@ -54,11 +54,11 @@ static void begin_reply(rks_connection *connection)
     }
 }
 
-/* The header is complete. */
+/* Starts a frame whose header is complete. */
 static void begin_frame(rks_connection *connection)
 {
     rks_error err;
-    connection->body = NULL; /* the last frame's: what fails below must not free it */
+    connection->body = NULL; /* that of the previous frame, which errors below must not free */
     connection->body_got = 0;
     if (rks_frame_decode(connection->header, connection->engine->options.max_frame,
                          &connection->frame, &err) != RKS_OK) {
@@ -110,7 +110,7 @@ static void take_error(rks_connection *connection)
 {
     rks_error err;
     if (connection->state != RKS_CONNECTION_OPEN)
-        return; /* anybody may have said it */
+        return; /* the sender is not proven */
     memcpy(&err, connection->small, sizeof(err));
     rks_error_sanitize(&err);
     if (connection->frame.id == 0) {
@@ -152,7 +152,7 @@ static void take_note(rks_connection *connection)
     rks_free(body);
 }
 
-/* The frame is complete. */
+/* Handles a frame that is complete. */
 static void take_frame(rks_connection *connection)
 {
     uint16_t type = connection->frame.type;
@@ -193,7 +193,7 @@ static void take_frame(rks_connection *connection)
         connection->kept = true;
         rks_engine_beat(connection->engine);
         break;
-    default: /* a pong: that it came is all */
+    default: /* a pong: its arrival was all that matters */
         break;
     }
 }
@@ -218,12 +218,12 @@ static void on_body(rks_connection *connection, size_t size)
         call->ops->come(call);
 }
 
-/* Bytes that lie in the stage or a record: headers, small bodies, and what is dropped. */
+/* Reads bytes in the stage or a record: headers, small bodies, and bytes to drop. */
 void rks_connection_consume(rks_connection *connection, const uint8_t *bytes, size_t size)
 {
     bool plain = connection->seal == NULL;
     while (size > 0 && connection->state != RKS_CONNECTION_OVER) {
-        if (plain && connection->seal != NULL) { /* that was the proof */
+        if (plain && connection->seal != NULL) { /* that was the proof: the rest is records */
             rks_seal_take(connection, bytes, size);
             return;
         }
@@ -265,7 +265,7 @@ void *rks_connection_room(void *user, size_t *size)
     if (has_header(connection) && body_left(connection) < RKS_STAGE_SIZE)
         *size = body_left(connection);
     else if (!has_header(connection) && connection->large)
-        *size = RKS_FRAME_HEADER - connection->header_got; /* the next body goes to its place, too */
+        *size = RKS_FRAME_HEADER - connection->header_got; /* reads the next body directly, too */
     return connection->engine->stage;
 }
 
@@ -274,7 +274,8 @@ void rks_connection_received(void *user, size_t size)
     rks_connection *connection = user;
     if (connection->state == RKS_CONNECTION_OVER)
         return;
-    if (connection->seal == NULL) /* else records whose tag is right are signs of life, and no others */
+    if (connection->seal == NULL) /* with a seal, only a record with a right tag is a sign of
+                                   * life */
         connection->heard_ms = rks_net_now_ms(connection->engine->net);
     atomic_store_explicit(&connection->engine->resting, false, memory_order_relaxed);
     atomic_fetch_add_explicit(&connection->engine->bytes_received, size, memory_order_relaxed);

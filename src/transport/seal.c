@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * seal.c: frames between hosts are authenticated, and encrypted if a side asks for it. Behind the
+ * seal.c: authenticates frames between hosts, and encrypts them if a side asks for it. After the
  * proofs the bytes of a stream, headers and bodies alike, travel in records:
  *
  *   offset  size  field
  *        0     4  n, from 1 to 65,536
- *        4     n  bytes of frames; a frame may begin and end anywhere in it
+ *        4     n  bytes of frames; a frame may start and end anywhere in it
  *    4 + n    16  tag: Poly1305 over n and the bytes, by a key made for this record alone; or, if
  *                 they are encrypted, ChaCha20-Poly1305 with n as additional data
  *
- * Each direction has a key of its own, from the handshake, and counts its records: one that is
- * changed, repeated, left out or moved has a wrong tag, and the connection is lost. No byte is
- * looked at before its record's tag is right. */
+ * Each direction has a key of its own, from the handshake, and counts its records. A record that is
+ * changed, repeated, removed or moved has a wrong tag, and ends the connection. No byte is used
+ * before its record's tag is checked. */
 #include "transport/internal.h"
 
 #include <stddef.h>
@@ -25,7 +25,7 @@ enum {
     HEAD = 4,
     RECORD_ROOM = HEAD + RKS_RECORD_BYTES + RKS_TAG_BYTES,
     RECORDS = RKS_SEALED_BYTES / RKS_RECORD_BYTES,
-    /* each record has a head and a tag, and may end in a part */
+    /* each record has a head and a tag, and may end inside a part */
     PARTS = RKS_SLICE_PARTS + 3 * RECORDS,
 };
 
@@ -33,12 +33,12 @@ struct rks_seal {
     bool encrypts;
     uint8_t out_key[RKS_KEY_SIZE], in_key[RKS_KEY_SIZE];
     uint64_t out_count, in_count;
-    /* the records on their way out */
+    /* records to send */
     uint8_t out_heads[RECORDS][HEAD], out_tags[RECORDS][RKS_TAG_BYTES];
     struct iovec parts[PARTS];
     size_t first, end;
-    uint8_t *out; /* encrypted; NULL: it does not encrypt */
-    /* the records that come in; one more head lies behind a record */
+    uint8_t *out; /* encrypted bytes; NULL if the seal does not encrypt */
+    /* received records; a record may be followed by one more head */
     size_t got;
     uint8_t in[RECORD_ROOM + HEAD];
 };
@@ -99,7 +99,8 @@ void rks_seal_free(rks_seal *seal)
 
 /* ---- out ------------------------------------------------------------------------------------- */
 
-/* The parts of a record of `size` bytes, from `*part` and `*skip` bytes into it on; how many. */
+/* Makes the parts of a record of `size` bytes, starting `*skip` bytes into `*part`. Returns their
+ * number. */
 static size_t cut_parts(const struct iovec **part, size_t *skip, size_t size, struct iovec *to)
 {
     size_t count = 0;
@@ -113,7 +114,7 @@ static size_t cut_parts(const struct iovec **part, size_t *skip, size_t size, st
     return count;
 }
 
-/* Encrypts what the parts hold into `out`, which is then the only part. */
+/* Encrypts the bytes of the parts into `out`, which becomes the only part. */
 static void encrypt_parts(rks_seal *seal, const uint8_t head[HEAD], struct iovec *parts, size_t count,
                           uint8_t *out, uint8_t tag[RKS_TAG_BYTES])
 {
@@ -126,7 +127,8 @@ static void encrypt_parts(rks_seal *seal, const uint8_t head[HEAD], struct iovec
 
 void rks_seal_records(rks_seal *seal, const struct iovec *parts, size_t size)
 {
-    /* Equal ones: the peer looks at the first while the next one comes. */
+    /* Makes records of equal size, so that the peer can check the first while the second
+     * arrives. */
     size_t records = (size + RKS_RECORD_BYTES - 1) / RKS_RECORD_BYTES;
     size_t most = (size_t)rks_round_up((size + records - 1) / records, 64), skip = 0;
     seal->first = seal->end = 0;
@@ -169,13 +171,13 @@ bool rks_seal_sent(rks_seal *seal, size_t bytes)
 
 /* ---- in -------------------------------------------------------------------------------------- */
 
-/* Bytes of the record that `in` begins with; 0: not known yet. */
+/* Returns the size of the record at the start of `in`; 0 if its head is incomplete. */
 static size_t record_size(const rks_seal *seal)
 {
     return seal->got < HEAD ? 0 : HEAD + (size_t)rks_load_u32(seal->in) + RKS_TAG_BYTES;
 }
 
-/* Behind a record that is not whole yet no more than the next head is read: nothing is moved. */
+/* Reads at most to the end of the current record and the next head, so that no body has to move. */
 void *rks_seal_room(rks_seal *seal, size_t *size)
 {
     size_t whole = record_size(seal);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * send.c: frames on their way out. One write at a time, gathered from as many frames as fit a
- * slice; the bytes of a frame stay together. */
+ * send.c: sends frames. One write at a time, gathered from as many frames as fit a slice. The bytes
+ * of a frame stay together. */
 #include "transport/internal.h"
 
 #include <errno.h>
@@ -11,11 +11,12 @@
 
 enum {
     SLICE_SIZE = 1024 * 1024,
-    SLICES_AT_ONCE = 4,            /* then other connections have their turn */
-    SEALED_AT_ONCE = 32,           /* the same, of sealed ones */
+    SLICES_AT_ONCE = 4,            /* then other connections get their turn */
+    SEALED_AT_ONCE = 32,           /* the same for records */
     CACHE_LINE = 64,
-    SMALL_PART = 4096,             /* larger ones come fast enough by themselves */
-    QUEUED_MAX = 2 * RKS_ASKED_MAX, /* replies and requests of one peer; then others wait */
+    SMALL_PART = 4096,             /* larger parts are fast enough without it */
+    QUEUED_MAX = 2 * RKS_ASKED_MAX, /* bytes of replies and requests of one peer; then others
+                                     * wait */
 };
 
 void rks_frame_queue_add(rks_frame_queue *queue, rks_frame *frame)
@@ -47,14 +48,15 @@ void rks_frame_set(rks_frame *frame, enum rks_frame_type type, uint64_t id, uint
     frame->total = sizeof(frame->header) + size;
 }
 
-/* This side's proof is on its way: nothing in front of its end is sealed. */
+/* Returns true if bytes are sent in records. While this side's proof is being sent, they are
+ * not. */
 static bool is_sealed(const rks_connection *connection)
 {
     return connection->seal != NULL && !connection->says_proof.busy;
 }
 
-/* Small parts lie here and there in memory, and are hashed or copied one after the other: asked for
- * together, they come in less time. */
+/* Prefetches a small part. Small parts are scattered in memory, and are hashed or copied one after
+ * the other. Fetching them together takes less time. */
 static void prefetch_part(const struct iovec *part)
 {
     if (part->iov_len > SMALL_PART)
@@ -63,7 +65,7 @@ static void prefetch_part(const struct iovec *part)
         __builtin_prefetch((const uint8_t *)part->iov_base + at, 0, 2);
 }
 
-/* The next slice: from the first frame's position over as many parts as fit. */
+/* Gathers the next slice: as many parts as fit, from the first frame's position on. */
 static size_t gather(const rks_connection *connection, struct iovec parts[RKS_SLICE_PARTS],
                      size_t *bytes)
 {
@@ -89,7 +91,7 @@ static size_t gather(const rks_connection *connection, struct iovec parts[RKS_SL
         }
         part = 0;
         if (f == &connection->says_proof.frame)
-            return count; /* what follows may be sealed */
+            return count; /* later bytes may go in records */
     }
     return count;
 }
@@ -108,7 +110,7 @@ void rks_connection_finish(rks_connection *connection)
     rks_stream_finish(connection->stream);
 }
 
-/* `bytes` more are sent. */
+/* Counts `bytes` more as sent, and ends the frames that are complete. */
 static void advance(rks_connection *connection, size_t bytes)
 {
     rks_engine *engine = connection->engine;
@@ -132,7 +134,8 @@ static void advance(rks_connection *connection, size_t bytes)
     }
 }
 
-/* What the peer said last, perhaps why, is still to be read; its end comes behind it. */
+/* Handles a write that failed. The peer's last bytes, perhaps its reason, are still to be read, and
+ * then its end. */
 static void sending_failed(rks_connection *connection, int error)
 {
     if (error == EPIPE || error == ECONNRESET) {
@@ -146,7 +149,7 @@ static void sending_failed(rks_connection *connection, int error)
     rks_connection_lose(connection, &why);
 }
 
-/* The same for records of `bytes` gathered ones. False: no more can be sent now. */
+/* Sends the gathered bytes as records. Returns false if no more can be sent now. */
 static bool pump_sealed(rks_connection *connection, const struct iovec *parts, size_t count,
                         size_t bytes, bool at_once)
 {
@@ -172,7 +175,7 @@ static bool pump_sealed(rks_connection *connection, const struct iovec *parts, s
     return false;
 }
 
-/* Sends what the kernel takes at once, and leaves the rest to a write under way. */
+/* Sends what the kernel accepts at once, and starts a write for the rest. */
 static void pump(rks_connection *connection)
 {
     struct iovec parts[RKS_SLICE_PARTS];
@@ -257,7 +260,7 @@ void rks_connection_send(rks_connection *connection, rks_frame *frame)
 void rks_connection_forget_frames(rks_connection *connection)
 {
     rks_frame *frame;
-    connection->references++; /* of this loop: the frames may hold the last others */
+    connection->references++; /* this loop's own: a frame's `sent` may drop the last other one */
     while ((frame = rks_frame_queue_take(&connection->queue)) != NULL)
         frame->sent(frame);
     connection->references--;
@@ -265,7 +268,7 @@ void rks_connection_forget_frames(rks_connection *connection)
 
 static void fixed_sent(rks_frame *frame)
 {
-    rks_fixed_frame *fixed = (rks_fixed_frame *)(void *)frame; /* its first member */
+    rks_fixed_frame *fixed = (rks_fixed_frame *)(void *)frame; /* the fixed frame's first member */
     fixed->busy = false;
 }
 
@@ -273,13 +276,13 @@ void rks_connection_say(rks_connection *connection, rks_fixed_frame *fixed,
                         enum rks_frame_type type, size_t size)
 {
     if (fixed->busy)
-        return; /* the one before is not sent yet */
+        return; /* the previous one is not sent yet */
     fixed->busy = true;
     fixed->frame.sent = fixed_sent;
     rks_frame_set(&fixed->frame, type, 0, 0, fixed->body, size);
     rks_connection_send(connection, &fixed->frame);
     if (connection->state == RKS_CONNECTION_OPEN)
-        pump(connection); /* a sign of life waits for nothing that this rank does meanwhile */
+        pump(connection); /* a sign of life does not wait for the end of this round */
 }
 
 void rks_connection_end(rks_connection *connection)
@@ -289,7 +292,7 @@ void rks_connection_end(rks_connection *connection)
     connection->ending = true;
     rks_connection_forget_parked(connection);
     if (connection->paused) {
-        connection->paused = false; /* so that its end is noticed */
+        connection->paused = false; /* to notice its end */
         rks_stream_read(connection->stream, true);
     }
     rks_connection_say(connection, &connection->says_bye, RKS_FRAME_BYE, 0);
@@ -298,10 +301,11 @@ void rks_connection_end(rks_connection *connection)
 
 /* ---- too much --------------------------------------------------------------------------------- */
 
-/* While too many replies are queued for a peer, or too many of its requests are being served, its next
- * ones wait. An engine asks a peer for RKS_ASKED_MAX at a time (peer.c), so those that wait are no more
- * than that, and the peer is read all the time: two ranks never wait for each other to read. A peer
- * that breaks this rule is not read until there is room. */
+/* If too many replies to a peer are queued, or too many of its requests are being served, its next
+ * requests wait. An engine sends a peer at most RKS_ASKED_MAX bytes of unanswered requests
+ * (peer.c), so no more than that wait, and the peer is always read: two ranks never wait for each
+ * other to read. If a peer breaks this rule, the engine stops reading from it until there is
+ * room. */
 
 static bool is_full(const rks_connection *connection, uint64_t most)
 {
@@ -326,7 +330,7 @@ static void park(rks_connection *connection, rks_request *request)
         return;
     connection->paused = true;
     rks_stream_read(connection->stream, false);
-    rks_engine_beat(connection->engine); /* pongs are not asked for now, but still sent */
+    rks_engine_beat(connection->engine); /* sends pongs meanwhile, though no ping is read */
 }
 
 static rks_request *take_parked(rks_connection *connection)
@@ -341,7 +345,7 @@ static rks_request *take_parked(rks_connection *connection)
 
 void rks_connection_serve(rks_connection *connection, rks_request *request)
 {
-    if (connection->ending) { /* bye is on its way, and answers it */
+    if (connection->ending) { /* bye is on its way and answers it */
         rks_request_drop(request);
         return;
     }
@@ -362,7 +366,8 @@ void rks_connection_unpause(rks_connection *connection)
     if (!connection->paused || may_pause(connection))
         return;
     connection->paused = false;
-    connection->heard_ms = rks_net_now_ms(connection->engine->net); /* it is listened to from now on */
+    connection->heard_ms = rks_net_now_ms(connection->engine->net); /* its silence counts from now
+                                                                     * on */
     rks_stream_read(connection->stream, true);
 }
 

@@ -2,11 +2,11 @@
  *
  * serve.c: the I/O threads that answer requests, and the handlers of services.
  *
- * A service that can answer without waiting does so on the engine thread, before a thread is asked.
- * Other answers that lie in memory take a few microseconds, less than it takes to wake a thread: so
- * one thread is woken, and does all it finds. Where requests still wait after a millisecond,
- * because the disk is slow or there are many, as many threads are woken, or started, as there are
- * requests. Threads then stay, asleep. */
+ * A service that can answer without waiting does so on the engine thread, without an I/O thread.
+ * Other answers from memory take a few microseconds, less than it takes to wake a thread. So the
+ * engine wakes one thread, which serves all requests that it finds. If requests still wait after a
+ * millisecond, because the disk is slow or there are many, the engine wakes or starts as many
+ * threads as there are requests. Idle threads stay and sleep. */
 #include "transport/internal.h"
 
 #include <inttypes.h>
@@ -22,11 +22,11 @@ enum { HURRY_MS = 1 };
 
 struct rks_pool {
     rks_engine *engine;
-    /* engine thread only: what has come since the last flush */
+    /* engine thread only: requests since the last flush */
     rks_request *come;
     rks_request **come_last;
     uint32_t come_count;
-    bool nudged; /* rks_pool_hurry will be called */
+    bool nudged; /* rks_pool_hurry is scheduled */
 
     pthread_mutex_t mutex;
     pthread_cond_t work;
@@ -36,20 +36,20 @@ struct rks_pool {
     uint32_t room;
     uint32_t started;
     uint32_t idle;    /* threads that sleep */
-    uint32_t roused;  /* of them, those that have been signalled */
+    uint32_t roused;  /* sleeping threads that have been signalled */
     uint32_t waiting; /* requests in the list */
     bool stopping;
 };
 
 /* ---- handlers ------------------------------------------------------------------------------- */
 
-/* Each request and note looks its handler up, so that takes no lock:
+/* Each request and note looks up its handler, so the look-up takes no lock:
  *
- *   enter  counts itself as running, then copies the fields between two looks at `version`
+ *   enter  counts itself as running, then copies the fields between two reads of `version`
  *   set    makes `version` odd, changes the fields, makes it even, and then waits for `running`
  *
- * So a call that began before the change is waited for, and one that begins later sees the change.
- * Only an enter that meets a change takes the mutex. */
+ * So set waits for a call that started before the change, and a later call sees the change. Only an
+ * enter that runs into a change takes the mutex. */
 
 static rks_handler read_handler(rks_handler_place *place)
 {
@@ -72,7 +72,7 @@ static void handler_leave(rks_engine *engine, uint16_t number)
     pthread_mutex_unlock(&engine->handlers_mutex);
 }
 
-/* A copy of the handler, counted as running; false: there is none for this. */
+/* Copies the handler and counts the call as running. Returns false if there is no handler. */
 static bool handler_enter(rks_engine *engine, uint16_t number, rks_handler *handler)
 {
     if (number >= RKS_SERVICES)
@@ -95,7 +95,7 @@ static bool handler_enter(rks_engine *engine, uint16_t number, rks_handler *hand
 static void handler_set(rks_engine *engine, uint16_t number, const rks_handler *handler)
 {
     bool none = handler->serve == NULL && handler->note == NULL && handler->lost == NULL;
-    /* The engine thread cannot wait for itself. */
+    /* The engine thread must not wait for itself. */
     bool may_wait = none && !pthread_equal(pthread_self(), engine->thread);
     rks_handler_place *place = &engine->handlers[number];
     pthread_mutex_lock(&engine->handlers_mutex);
@@ -193,7 +193,7 @@ void rks_request_drop(rks_request *request)
 {
     rks_connection *connection = request->connection;
     connection->serving -= rks_request_room(request->size);
-    connection->references--; /* the caller goes on with the connection */
+    connection->references--; /* the caller still uses the connection */
     request_free(request);
 }
 
@@ -217,11 +217,11 @@ static void reply_sent(rks_frame *frame)
     rks_connection_unref(connection);
 }
 
-/* Engine thread: the answer goes out. */
+/* Sends the answer. Engine thread. */
 static void run_reply(rks_engine *engine, rks_command *command)
 {
     (void)engine;
-    rks_request *request = (rks_request *)(void *)command; /* its first member */
+    rks_request *request = (rks_request *)(void *)command; /* the request's first member */
     rks_connection *connection = request->connection;
     connection->serving -= rks_request_room(request->size);
     connection->replies += request->frame.total + rks_request_room(request->size);
@@ -236,7 +236,7 @@ static void send_reply(rks_request *request)
     if (request->at_engine)
         run_reply(request->engine, &request->command);
     else if (!rks_engine_post(request->engine, &request->command))
-        request_free(request); /* nobody is left to hear it */
+        request_free(request); /* the engine has ended */
 }
 
 static void set_error(rks_request *request, const rks_error *err)
@@ -312,7 +312,7 @@ static void refuse(rks_request *request, rks_status status, const char *why)
 
 static void serve(rks_request *request)
 {
-    rks_engine *engine = request->engine; /* the pool's thread ends before the engine does */
+    rks_engine *engine = request->engine; /* the engine outlives the pool's threads */
     uint16_t service = request->service;
     rks_handler handler;
     if (service == 0 || !handler_enter(engine, service, &handler)) {
@@ -373,7 +373,8 @@ rks_status rks_pool_create(rks_engine *engine, uint32_t threads, rks_pool **pool
     return RKS_OK;
 }
 
-/* The mutex is held. Threads inherit the engine thread's mask: no signals. */
+/* Starts one more thread. Threads inherit the engine thread's signal mask: no signals. The mutex
+ * must be held. */
 static int start_thread(rks_pool *pool)
 {
     int error = pthread_create(&pool->threads[pool->started], NULL, pool_thread, pool);
@@ -382,14 +383,14 @@ static int start_thread(rks_pool *pool)
     return error;
 }
 
-/* The mutex is held. Threads that serve, or look for something to serve. */
+/* Returns how many threads serve or look for requests. The mutex must be held. */
 static uint32_t awake(const rks_pool *pool)
 {
     return pool->started - (pool->idle - pool->roused);
 }
 
-/* The mutex is held. One more thread at work, *signals of them to be woken once the mutex is free;
- * false: there is none to be had. */
+/* Gets one more thread to work. *signals counts the threads to wake after the mutex is released.
+ * Returns false if there is no thread left. The mutex must be held. */
 static bool rouse(rks_pool *pool, uint32_t *signals, int *error)
 {
     if (pool->idle > pool->roused) {
@@ -397,14 +398,15 @@ static bool rouse(rks_pool *pool, uint32_t *signals, int *error)
         ++*signals;
         return true;
     }
-    /* A thread that starts while the others are joined would outlive the pool. */
+    /* No new thread during stop, which joins the others: it would outlive the pool. */
     if (pool->started == pool->room || pool->stopping)
         return false;
     *error = start_thread(pool);
     return *error == 0;
 }
 
-/* False: the request needs a thread that may wait. */
+/* Serves a request on the engine thread. Returns false if the request needs a thread that may
+ * wait. */
 static bool serve_quick(rks_engine *engine, rks_request *request)
 {
     uint16_t service = request->service;
@@ -432,7 +434,7 @@ void rks_pool_serve(rks_engine *engine, rks_request *request)
     pool->come_count++;
 }
 
-/* Nobody will serve these. */
+/* Fails requests that no thread will serve. */
 static void refuse_all(rks_engine *engine, rks_request *first, int error)
 {
     while (first != NULL) {

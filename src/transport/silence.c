@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * silence.c: the engine's alarm: who is pinged, who has been silent for too long, when to look
- * again. */
+ * silence.c: the engine's alarm: pings peers, ends connections that are silent for too long, and
+ * sets the time of the next look. */
 #include "transport/internal.h"
 
 #include <inttypes.h>
@@ -31,16 +31,16 @@ static void lose_silent(rks_connection *connection, const char *what, uint64_t m
     rks_connection_lose(connection, &why);
 }
 
-/* A connection that has not proved itself; when to look again. */
+/* Watches a connection that is not proven. Returns when to look again. */
 static uint64_t watch_hello(rks_connection *connection, uint64_t now)
 {
     rks_engine *engine = connection->engine;
     uint64_t limit = engine->options.silence_ms;
     uint64_t since = connection->opened_ms;
     if (connection->held)
-        return UINT64_MAX; /* as long as the one it waits for */
+        return UINT64_MAX; /* the connection that it waits for has its own limit */
     if (connection->hello.heard) {
-        since = connection->hello_ms; /* it lives, and has as long again for its proof */
+        since = connection->hello_ms; /* it lives, and has the same time again for its proof */
     } else if (connection->initiator) {
         since = connection->crossed ? since : engine->peers[connection->rank].since_ms;
     } else if (engine->lobby.count > engine->lobby.max / 2) {
@@ -56,7 +56,8 @@ static uint64_t watch_hello(rks_connection *connection, uint64_t now)
     return UINT64_MAX;
 }
 
-/* An open one. *beats: it is pinged, or says that it lives. */
+/* Watches an open connection. Returns when to look again. Sets *beats if it needs pings or
+ * pongs. */
 static uint64_t watch_open(rks_connection *connection, uint64_t now, bool beat, bool *beats)
 {
     rks_engine *engine = connection->engine;
@@ -65,9 +66,9 @@ static uint64_t watch_open(rks_connection *connection, uint64_t now, bool beat, 
     bool expects = pings || connection->kept;
     size_t unsent = rks_stream_unsent(connection->stream);
     if (unsent != connection->unsent)
-        connection->heard_ms = now; /* it takes what we send */
+        connection->heard_ms = now; /* the peer accepts bytes */
     else if (connection->paused && unsent == 0)
-        connection->heard_ms = now; /* it is not listened to, and has nothing to take */
+        connection->heard_ms = now; /* this side does not read it, and has sent all */
     connection->unsent = unsent;
     if (expects && now >= connection->heard_ms + engine->options.silence_ms) {
         lose_silent(connection, "silent for", engine->options.silence_ms);
@@ -81,7 +82,8 @@ static uint64_t watch_open(rks_connection *connection, uint64_t now, bool beat, 
     return expects ? connection->heard_ms + engine->options.silence_ms : UINT64_MAX;
 }
 
-/* This process itself was stopped, or starved: what peers sent meanwhile is not read yet. */
+/* Extends all limits if this process itself was stopped or starved: bytes that peers sent meanwhile
+ * are still unread. */
 static void forgive(rks_engine *engine, uint64_t now)
 {
     uint64_t late = now - engine->alarm_ms;
@@ -91,7 +93,8 @@ static void forgive(rks_engine *engine, uint64_t now)
         c->heard_ms = c->heard_ms + late < now ? c->heard_ms + late : now;
         c->opened_ms = c->opened_ms + late < now ? c->opened_ms + late : now;
         c->hello_ms = c->hello_ms + late < now ? c->hello_ms + late : now;
-        c->proved_ms = c->proved_ms + late < now ? c->proved_ms + late : now; /* in their order */
+        c->proved_ms = c->proved_ms + late < now ? c->proved_ms + late : now; /* keeps it after the
+                                                                               * others */
         if (c->initiator && c == engine->peers[c->rank].connection)
             engine->peers[c->rank].since_ms += late;
     }
@@ -111,7 +114,7 @@ void rks_silence_alarm(void *user)
         rks_engine_close_all(engine);
         return;
     }
-    /* Losing one never frees it here: that takes the stream's last callback. */
+    /* rks_connection_lose never frees the connection here. The stream's last callback does. */
     for (rks_connection *c = engine->connections; c != NULL; c = c->next) {
         uint64_t next = UINT64_MAX;
         if (c->state == RKS_CONNECTION_OPEN)

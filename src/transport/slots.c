@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * slots.c: the numbers of requests that wait for a reply. A request's id is {turn, slot}: a slot is
- * used again with another turn, so a late reply finds no request instead of a wrong one. */
+ * slots.c: ids of requests that wait for a reply. An id is {turn, slot}. A slot gets a new turn
+ * with each use, so a late reply finds no request instead of a wrong one. */
 #include "transport/internal.h"
 
 #include "base/memory.h"

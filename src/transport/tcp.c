@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tcp.c: net.h over libuv: a loop, a listening socket, and TCP connections. */
+ * tcp.c: implements net.h with libuv: a loop, a listening socket, and TCP connections. */
 #include "transport/tcp.h"
 
 #include <dirent.h>
@@ -29,7 +29,7 @@ typedef struct tcp_net {
     uv_tcp_t listener;
     const rks_net_events *events;
     void *user;
-    int listen_fd;  /* until tcp_listen, else -1 */
+    int listen_fd;  /* -1 after tcp_listen */
     bool listening; /* the listener's handle is open */
     bool waiting;   /* a connection waits for tcp_accept */
     bool ended;     /* async and timer are closing or closed */
@@ -64,7 +64,7 @@ static tcp_stream *stream_of(rks_stream *stream)
 
 static void on_async(uv_async_t *async)
 {
-    (void)async; /* on_prepare follows */
+    (void)async; /* on_prepare runs next */
 }
 
 static void on_prepare(uv_prepare_t *prepare)
@@ -110,10 +110,10 @@ static rks_status loop_init(tcp_net *made, rks_error *err)
 enum {
     SPARE_DESCRIPTORS = 64, /* for files that the program opens later */
     CROSSING = 64,          /* connections that both sides may be opening */
-    NEWCOMERS_MIN = 64,     /* unproven connections that there must be room for */
+    NEWCOMERS_MIN = 64,     /* unproven connections that must fit */
 };
 
-/* Descriptors that are open; an estimate if /proc is not there. */
+/* Counts the open descriptors. Estimates them if /proc is missing. */
 static uint64_t count_open(void)
 {
     DIR *folder = opendir("/proc/self/fd");
@@ -126,8 +126,8 @@ static uint64_t count_open(void)
     return count;
 }
 
-/* Raises the limit on descriptors as far as it goes. A connection to each rank, those that cross with
- * the other side's, newcomers, and some to spare must fit. */
+/* Raises the limit on descriptors as far as possible, and checks that it suffices for a connection
+ * to each rank, crossing connections of both sides, newcomers, and some to spare. */
 static rks_status fit_descriptors(const rks_net_options *options, uint32_t *newcomers,
                                   rks_error *err)
 {
@@ -216,7 +216,7 @@ static void tcp_stop(rks_net *net)
 static void tcp_free(rks_net *net)
 {
     tcp_stop(net);
-    uv_run(&net_of(net)->uv, UV_RUN_DEFAULT); /* the handles' last callbacks */
+    uv_run(&net_of(net)->uv, UV_RUN_DEFAULT); /* runs the handles' last callbacks */
     uv_loop_close(&net_of(net)->uv);
     rks_free(net);
 }
@@ -254,7 +254,7 @@ static void on_connection(uv_stream_t *listener, int status)
 {
     tcp_net *own = listener->data;
     if (status != 0)
-        return; /* refused for want of descriptors: libuv has closed it */
+        return; /* no descriptor was left: libuv has closed the connection */
     own->waiting = true;
     own->events->incoming(own->user);
 }
@@ -267,7 +267,7 @@ static rks_status tcp_listen(rks_net *net, rks_error *err)
     own->listening = true;
     int error = uv_tcp_open(&own->listener, own->listen_fd);
     if (error == 0) {
-        own->listen_fd = -1; /* the handle's */
+        own->listen_fd = -1; /* the handle owns it now */
         error = uv_listen((uv_stream_t *)&own->listener, SOMAXCONN, on_connection);
     }
     if (error == 0)
@@ -385,10 +385,10 @@ static int tcp_connect(rks_net *net, const rks_address *address, const rks_strea
 static void tcp_tune(rks_stream *stream, uint32_t silence_ms)
 {
     tcp_stream *own = stream_of(stream);
-    /* All of it helps and none is needed: a refusal by the kernel is no error. */
+    /* These help but are not required, so a refusal by the kernel is not an error. */
     uv_tcp_nodelay(&own->uv.tcp, 1);
     uv_tcp_keepalive(&own->uv.tcp, 1, silence_ms < 1000 ? 1 : silence_ms / 1000);
-    /* No TCP_USER_TIMEOUT: it also ends a peer that lives, and has its window shut. */
+    /* Not TCP_USER_TIMEOUT: it would also end a peer that lives but has shut its window. */
 }
 
 static int tcp_read(rks_stream *stream, bool on)
@@ -438,7 +438,8 @@ static void tcp_name(const rks_stream *stream, char *text, size_t size)
     }
 }
 
-/* Of IPv6 the first half: a host has as many addresses behind it as it likes. */
+/* Returns the peer's address as a number; of IPv6 the first half, since a host can use any number
+ * of addresses in the other half. */
 static uint64_t tcp_origin(const rks_stream *stream)
 {
     const tcp_stream *own = (const tcp_stream *)(const void *)stream;
