@@ -16,7 +16,8 @@ static rks_status check_call(rks_engine *engine, uint32_t peer, rks_error *err)
     if (!atomic_load(&engine->joined))
         return rks_fail(err, RKS_ERR_STATE, 0, "the engine has not joined its peers");
     if (peer >= engine->options.size)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "rank %" PRIu32 " of %" PRIu32, peer,
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "rank %" PRIu32 " is out of range: the job has %" PRIu32 " ranks", peer,
                         engine->options.size);
     return RKS_OK;
 }
@@ -299,8 +300,9 @@ static void waiter_done(void *user, const rks_error *err)
         w->status = (rks_status)err->status;
     }
     if (w->too_large != RKS_OK)
-        w->status = rks_fail(&w->err, w->too_large, 0, "a reply of %zu bytes, not at most %zu",
-                             w->size, w->max_reply);
+        w->status = rks_fail(&w->err, w->too_large, 0,
+                             "the reply has %zu bytes, above the limit of %zu", w->size,
+                             w->max_reply);
     pthread_cond_signal(&w->cond);
     pthread_mutex_unlock(&w->mutex);
     waiter_leave(w);

@@ -159,7 +159,7 @@ void rks_connection_take_hello(rks_connection *connection)
     if (status == RKS_OK && !rks_hello_trusted(hello))
         status = rks_fail(&err, RKS_ERR_PEER, 0,
                           connection->initiator ? "answered without the job's secret"
-                                                : "hello without the job's secret");
+                                                : "said hello without the job's secret");
     /* Answers also if this side refuses: the other side learns why from this side's version and
      * tag. */
     if (is_hello && !connection->initiator)
@@ -229,7 +229,7 @@ void rks_connection_take_proof(rks_connection *connection)
         !rks_hello_proved(&connection->hello, connection->small))
         rks_connection_fail(connection, RKS_ERR_PEER, 0,
                             connection->initiator ? "answered without the job's secret"
-                                                  : "no proof of the job's secret");
+                                                  : "did not prove the job's secret");
     else if (connection->crossed)
         rks_connection_fail(connection, RKS_OK, 0, "crossed");
     else if (connection->initiator || !rks_peer_holds(connection))

@@ -190,19 +190,20 @@ static rks_status start_thread(rks_engine *engine, rks_error *err)
 static rks_status check_options(const rks_engine_options *options, rks_error *err)
 {
     if (options->size == 0 || options->rank >= options->size)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "engine of rank %" PRIu32 " among %" PRIu32,
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "rank %" PRIu32 " is out of range: the engine has %" PRIu32 " ranks",
                         options->rank, options->size);
     if (options->io_threads == 0 || options->io_threads > 1024)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "io_threads is %" PRIu32 ", not 1 to 1024",
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "io_threads is %" PRIu32 "; use 1 to 1024",
                         options->io_threads);
     if (options->silence_ms < 100)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "silence of %" PRIu32 " ms is below 100",
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "silence_ms is %" PRIu32 "; use at least 100",
                         options->silence_ms);
     if (options->max_frame < 4096)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "max_frame is %" PRIu64 ", below 4096",
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "max_frame is %" PRIu64 "; use at least 4096",
                         options->max_frame);
     if (options->max_request < 4096)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "max_request is %" PRIu64 ", below 4096",
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "max_request is %" PRIu64 "; use at least 4096",
                         options->max_request);
     return RKS_OK;
 }

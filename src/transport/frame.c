@@ -86,7 +86,7 @@ rks_status rks_frame_decode(const uint8_t bytes[RKS_FRAME_HEADER], uint64_t max_
                         "frame of %" PRIu64 " bytes, above the limit of %" PRIu64, got.size,
                         max_frame);
     if ((got.size == 0 || got.type == RKS_FRAME_REPLY) && !rks_frame_body_good(bytes, NULL, 0))
-        return rks_fail(err, RKS_ERR_PEER, 0, "frame header with a wrong check");
+        return rks_fail(err, RKS_ERR_PEER, 0, "frame header that fails its check");
     *header = got;
     return RKS_OK;
 }

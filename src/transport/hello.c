@@ -70,19 +70,23 @@ rks_status rks_hello_take(rks_hello *hello, const uint8_t body[RKS_HELLO_BODY], 
     uint32_t from = rks_load_u32(body + 16);
     uint32_t to = rks_load_u32(body + 20);
     if (from >= hello->ranks)
-        return rks_fail(err, RKS_ERR_PEER, 0, "hello of rank %" PRIu32 " in a job of %" PRIu32,
-                        from, hello->ranks);
+        return rks_fail(err, RKS_ERR_PEER, 0,
+                        "hello from rank %" PRIu32 " in a job of %" PRIu32 " ranks", from,
+                        hello->ranks);
     if (to != hello->own_rank)
-        return rks_fail(err, RKS_ERR_PEER, 0, "hello for rank %" PRIu32 ", but this is %" PRIu32,
-                        to, hello->own_rank);
+        return rks_fail(err, RKS_ERR_PEER, 0,
+                        "hello for rank %" PRIu32 ", but this is rank %" PRIu32, to,
+                        hello->own_rank);
     if (hello->connected && from != hello->peer_rank)
         return rks_fail(err, RKS_ERR_PEER, 0,
-                        "rank %" PRIu32 " answers where %" PRIu32 " was asked", from,
+                        "rank %" PRIu32 " answered, but rank %" PRIu32 " was expected", from,
                         hello->peer_rank);
     hello->peer_rank = from;
     if (version != RKS_PROTOCOL)
         return rks_fail(err, RKS_ERR_UNSUPPORTED, version,
-                        "speaks protocol version %" PRIu32 ", this side %d", version, RKS_PROTOCOL);
+                        "speaks protocol version %" PRIu32
+                        ", this side %d; use the same rankstore release on all ranks",
+                        version, RKS_PROTOCOL);
     hello->peer_features = rks_load_u32(body + 12);
     memcpy(hello->peer_nonce, body + 24, RKS_NONCE_SIZE);
     memcpy(hello->peer_tag, body + 56, RKS_TAG_SIZE);

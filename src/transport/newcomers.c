@@ -100,7 +100,7 @@ static bool remember(rks_connection *connection)
 void rks_lobby_heard(rks_connection *connection)
 {
     if (!remember(connection)) {
-        rks_connection_fail(connection, RKS_ERR_PEER, 0, "a hello that was said before");
+        rks_connection_fail(connection, RKS_ERR_PEER, 0, "repeated an earlier hello");
         return;
     }
     rks_line *heard = &connection->engine->lobby.heard;

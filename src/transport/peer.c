@@ -197,7 +197,7 @@ static void blame_cuts(rks_engine *engine, const rks_connection *connection, rks
     else
         rks_fail(why, RKS_ERR_PEER, 0,
                  "closed %" PRIu32 " connections without a hello within %" PRIu32
-                 " ms: too busy, or no rank of this job",
+                 " ms: too busy, or not a rank of this job",
                  cuts, engine->options.silence_ms);
 }
 
@@ -417,7 +417,7 @@ rks_status rks_peer_accepted(rks_connection *connection, rks_error *err)
     if (engine->ending && peer->waiting.first == NULL)
         return rks_fail(err, RKS_ERR_PEER, 0, "rank %" PRIu32 " is closing", engine->options.rank);
     if (peer->lost)
-        return rks_fail(err, RKS_ERR_PEER, 0, "rank %" PRIu32 " could not reach this one",
+        return rks_fail(err, RKS_ERR_PEER, 0, "rank %" PRIu32 " has lost this rank before",
                         engine->options.rank);
     if (connection->rank == engine->options.rank)
         return RKS_OK; /* the rank connects to itself, and uses the other end */
@@ -426,7 +426,7 @@ rks_status rks_peer_accepted(rks_connection *connection, rks_error *err)
         if (silent_ms < engine->options.silence_ms)
             return rks_fail(err, RKS_ERR_PEER, 0,
                             "rank %" PRIu32 " is connected already (it spoke %" PRIu64
-                            " ms ago); are there two of it?",
+                            " ms ago); do two processes run as it?",
                             connection->rank, silent_ms);
         /* The old connection was cut silently, and its rank has come back. */
         rks_error why;

@@ -74,7 +74,7 @@ static void begin_frame(rks_connection *connection)
         return;
     }
     if (!in_place(connection, type)) {
-        rks_connection_fail(connection, RKS_ERR_PEER, 0, "frame of type %u out of place", type);
+        rks_connection_fail(connection, RKS_ERR_PEER, 0, "frame of type %u out of order", type);
         return;
     }
     if (type == RKS_FRAME_HELLO || type == RKS_FRAME_PROOF || type == RKS_FRAME_ERROR)
@@ -160,7 +160,7 @@ static void take_frame(rks_connection *connection)
     connection->large = connection->frame.size >= LARGE;
     if (type != RKS_FRAME_REPLY && connection->body != NULL &&
         !rks_frame_body_good(connection->header, connection->body, connection->frame.size)) {
-        rks_connection_fail(connection, RKS_ERR_PEER, 0, "frame with a wrong check");
+        rks_connection_fail(connection, RKS_ERR_PEER, 0, "frame body that fails its check");
         return;
     }
     atomic_fetch_add_explicit(&connection->engine->frames_received, 1, memory_order_relaxed);

@@ -208,13 +208,15 @@ void rks_seal_received(rks_connection *connection, size_t size)
             return;
         size_t bytes = whole - HEAD - RKS_TAG_BYTES;
         if (bytes == 0 || bytes > RKS_RECORD_BYTES) {
-            rks_connection_fail(connection, RKS_ERR_PEER, 0, "a record of %zu bytes", bytes);
+            rks_connection_fail(connection, RKS_ERR_PEER, 0, "record of %zu bytes, not 1 to %d",
+                                bytes, RKS_RECORD_BYTES);
             return;
         }
         if (seal->got < whole)
             return;
         if (!open_record(seal, bytes)) {
-            rks_connection_fail(connection, RKS_ERR_PEER, 0, "bytes that were changed on their way");
+            rks_connection_fail(connection, RKS_ERR_PEER, 0,
+                                "bytes were changed in transit (wrong tag)");
             return;
         }
         connection->heard_ms = rks_net_now_ms(connection->engine->net);

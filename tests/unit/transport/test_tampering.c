@@ -182,7 +182,7 @@ static void bytes_that_are_changed_on_their_way_are_never_taken(void **state)
     for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
         answer_changed(changes[i], &a);
         assert_int_equal(a.status, RKS_ERR_PEER);
-        assert_contains(a.err.text, "changed on their way");
+        assert_contains(a.err.text, "changed in transit");
     }
     /* Each byte of both records but the upper ones of a length, which announce what never comes. */
     for (changed_byte = 0; changed_byte < 46 + 22; changed_byte++) {
@@ -191,7 +191,7 @@ static void bytes_that_are_changed_on_their_way_are_never_taken(void **state)
             continue;
         answer_changed(flip_a_byte, &a);
         assert_int_equal(a.status, RKS_ERR_PEER);
-        assert_contains(a.err.text, "changed on their way");
+        assert_contains(a.err.text, "changed in transit");
     }
     changed_byte = 3; /* and a length above what a record has */
     answer_changed(flip_a_byte, &a);
