@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * batch.h: the inside of a batch: which samples were wanted, where each lies, and the memory
+ * batch.h: the internals of a batch: which samples are wanted, where each one is, and the memory
  * that holds them. */
 #ifndef RKS_FETCH_BATCH_H
 #define RKS_FETCH_BATCH_H
@@ -15,24 +15,24 @@ struct rks_batch {
     rks_fetcher *fetcher; /* holds a reference */
     const rks_schema *schema;
     size_t count;
-    rks_wanted *wanted;     /* count of them, behind this struct */
-    rks_record_view *views; /* count of them, behind the wanted */
-    rks_block *blocks;      /* replies as they were received, copies of local samples */
+    rks_wanted *wanted;     /* `count` of them, after this struct */
+    rks_record_view *views; /* `count` of them, after `wanted` */
+    rks_block *blocks;      /* received replies, and copies of local samples */
     size_t bytes;           /* all memory of the batch */
-    size_t own_bytes;       /* of it this struct and what lies behind it */
-    rks_value *values;      /* columns of sample `decoded`; made when first asked for */
-    bool asked;             /* its local samples were asked of the disk */
-    rks_ahead *ahead;       /* asks for them; held; NULL: nobody does */
-    uint64_t ahead_end;     /* its ids end there among those of `ahead` */
+    size_t own_bytes;       /* of `bytes`: this struct and what follows it */
+    rks_value *values;      /* columns of sample `decoded`; allocated on first use */
+    bool asked;             /* the disk was asked for its local samples */
+    rks_ahead *ahead;       /* reads its samples ahead; holds a reference; NULL: none */
+    uint64_t ahead_end;     /* end of its ids, counted from the first one pushed to `ahead` */
     size_t decoded;         /* SIZE_MAX: none */
-    rks_piece *pieces;      /* of its samples; NULL: all are whole */
+    rks_piece *pieces;      /* pieces of its samples; NULL: all are whole */
     size_t piece_count;
-    uint32_t *bins;         /* for layout rows: bin_count + 1 bounds from 0; NULL: not known */
+    uint32_t *bins;         /* for layout rows: bin_count + 1 bounds from 0; NULL: unknown */
     size_t bin_count;
-    rks_derived_key **keys; /* count of them: derived keys that were asked for */
+    rks_derived_key **keys; /* `count` of them: derived keys that were read */
 };
 
-/* The batch takes the block, of the fetcher's pool, over. */
+/* Adds a block of the fetcher's pool to the batch, which takes it over. */
 void rks_batch_add(rks_batch *batch, rks_block *block);
 
 #endif

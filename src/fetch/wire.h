@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * wire.h: what a request for samples and its reply look like (RKS_SERVICE_FETCH); the pictures
- * are in wire.c. Both sides take the other's bytes as hostile. */
+ * wire.h: the format of a request for samples and its reply (RKS_SERVICE_FETCH); wire.c draws both.
+ * Each side treats the other's bytes as hostile. */
 #ifndef RKS_FETCH_WIRE_H
 #define RKS_FETCH_WIRE_H
 
@@ -12,9 +12,10 @@ enum {
     RKS_FETCH_REQUEST_HEAD = 8,
     RKS_FETCH_GROUP_HEAD = 24,
     RKS_FETCH_REPLY_HEAD = 8,
-    RKS_FETCH_ROWS_MAX = 65536,     /* in one request */
-    RKS_FETCH_REPLY_MAX = 16 << 20, /* bytes of a reply, unless its first record alone is larger */
-    RKS_FETCH_ALIGN = 64,           /* of the memory that a reply is received into */
+    RKS_FETCH_ROWS_MAX = 65536,     /* most rows of a request */
+    RKS_FETCH_REPLY_MAX = 16 << 20, /* most bytes of a reply, unless its first record alone is
+                                     * larger */
+    RKS_FETCH_ALIGN = 64,           /* alignment of the memory that receives a reply */
 };
 
 /* ---- request ------------------------------------------------------------------------- */
@@ -26,30 +27,34 @@ typedef struct rks_fetch_group {
     const uint8_t *rows; /* count little-endian u32 */
 } rks_fetch_group;
 
+/* Returns the bytes of a request. */
 size_t rks_fetch_request_size(size_t groups, size_t rows);
-/* Both return the place behind what they wrote. */
+/* Write a part of a request. Return the address after it. */
 uint8_t *rks_fetch_put_request(uint8_t *at, uint32_t groups, uint32_t rows);
 uint8_t *rks_fetch_put_group(uint8_t *at, const rks_fetch_group *group);
 
-/* Checks all of a request; *groups and *rows say how many there are. */
+/* Checks a whole request, and sets *groups and *rows to their numbers. RKS_ERR_ARGUMENT if it is
+ * malformed. */
 rks_status rks_fetch_request_check(const uint8_t *body, size_t size, uint32_t *groups,
                                    uint32_t *rows, rks_error *err);
-/* Reads the group at `at` of a checked request and returns the place of the next. */
+/* Reads the group at `at` of a checked request. Returns the address of the next one. */
 const uint8_t *rks_fetch_get_group(const uint8_t *at, rks_fetch_group *group);
 
 /* ---- reply --------------------------------------------------------------------------- */
 
-/* Bytes of head and table for `served` records, with their padding. */
+/* Returns the bytes of head and table for `served` records, with their padding. */
 size_t rks_fetch_reply_table(size_t served);
-/* Where a record goes whose predecessor ends at `end`: so that its payload is aligned. */
+/* Returns the offset of a record after one that ends at `end`, so that its payload is aligned. */
 size_t rks_fetch_record_place(size_t end, const rks_record_view *view);
-/* More bytes than a reply of `asked` records can have, none of them above `largest`. */
+/* Returns an upper bound for the bytes of a reply of `asked` records, each of at most `largest`
+ * bytes. */
 uint64_t rks_fetch_reply_limit(size_t asked, uint64_t largest);
 
-/* Checks head and table of a reply to a request for `asked` records, at least one. */
+/* Checks head and table of a reply to a request for `asked` records, at least one. RKS_ERR_CORRUPT
+ * if they are malformed. */
 rks_status rks_fetch_reply_check(const uint8_t *reply, size_t size, size_t asked, size_t *served,
                                  rks_error *err);
-/* Record `i` of a checked reply, parsed; what it says about the sample is not checked. */
+/* Parses record `i` of a checked reply. Does not check whether it is the right sample. */
 rks_status rks_fetch_reply_record(const uint8_t *reply, size_t size, size_t served, size_t i,
                                   rks_record_view *view, rks_error *err);
 
