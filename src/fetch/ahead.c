@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ahead.c: a ring of ids, and the threads that read for them.
+ * ahead.c: a ring of ids, and the threads that read their records.
  *
- * Ids are counted from the first one pushed: [0, started) are being fetched or were, [started,
- * asked) are on their way from the disk, [asked, claimed) are being asked for, [claimed, pushed)
- * wait. The threads claim window after window while the bytes of [started, claimed) are below the
- * limit. One at a time finds a window; several ask for theirs at once, since each request to the
- * disk costs its thread some 10 us and a disk answers more than 100,000 a second.
+ * Ids are counted from the first one pushed. Those in [0, started) are being fetched or were. For
+ * those in [started, asked) the disk has been asked; for [asked, claimed) it is being asked;
+ * [claimed, pushed) wait. The threads claim window after window while the bytes of [started,
+ * claimed) are below the limit. One thread at a time finds a window. Several ask for theirs at
+ * once, since each request to the disk costs its thread some 10 us and a disk answers more than
+ * 100,000 a second.
  *
- * Windows that follow each other in a file are a stream: one thread reads it, and the system reads
- * ahead of that thread by itself, in large pages. A fetch that comes too early waits for the thread;
- * if it asked for its own samples, they would come in small pages, at twice the processor time. */
+ * Windows that follow each other in a file are a stream. One thread reads it, and the system itself
+ * reads ahead of that thread, in large pages. A fetch that is too early waits for the thread. If it
+ * asked for its own samples, they would come in small pages, at twice the processor time. */
 #include "fetch/ahead.h"
 
 #include <pthread.h>
@@ -33,7 +34,7 @@ enum {
 static const uint64_t DEFAULT_BYTES = (uint64_t)32 << 20;
 static const uint64_t IDLE = UINT64_MAX;
 
-/* A window that was claimed: ids up to `end`. */
+/* A claimed window: the ids before `end`. */
 typedef struct window {
     uint64_t end, bytes;
 } window;
@@ -41,18 +42,18 @@ typedef struct window {
 typedef struct asker {
     rks_ahead *ahead;
     pthread_t thread;
-    uint64_t from; /* the first id of its window, or IDLE; guarded by mutex */
+    uint64_t from; /* first id of its window, or IDLE; guarded by mutex */
     rks_range all[WINDOW_IDS], missing[WINDOW_IDS];
-    rks_reads_window window;       /* of these */
-    uint64_t bytes, missing_bytes; /* of the pages that they lie in */
+    rks_reads_window window;       /* uses these two arrays */
+    uint64_t bytes, missing_bytes; /* of the pages that hold the records */
 } asker;
 
 struct rks_ahead {
     rks_ahead_options options;
     uint64_t page;
-    atomic_int references; /* its owner's, and one a list */
+    atomic_int references; /* its owner's, and one for each list */
     asker *askers[THREADS];
-    size_t running; /* the caller's: how many of them */
+    size_t running; /* used only by the caller: number of threads */
     atomic_bool stop;
     pthread_mutex_t mutex;
     pthread_cond_t work; /* for the threads */
@@ -62,19 +63,19 @@ struct rks_ahead {
     uint32_t *ids; /* id number i at i % room */
     size_t room;
     uint64_t pushed, claimed, started;
-    uint64_t lost_until;     /* pages of ids before it may be lost: max_bytes was less since */
-    bool last, finding;      /* a thread finds a window, or reads one of a stream */
-    bool streaming;          /* the window that was claimed last follows the one before */
-    size_t asking;           /* threads that ask for one */
-    window windows[WINDOWS]; /* not started yet, a ring */
+    uint64_t lost_until;     /* pages of earlier ids may be lost, since max_bytes has shrunk */
+    bool last, finding;      /* finding: a thread finds a window, or reads one of a stream */
+    bool streaming;          /* the window claimed last follows the previous one */
+    size_t asking;           /* threads that ask for a window */
+    window windows[WINDOWS]; /* a ring of windows not started yet */
     size_t first_window, window_count;
-    uint64_t bytes; /* of them */
-    /* of the thread that has set `finding` */
+    uint64_t bytes; /* of `windows` */
+    /* used by the thread that has set `finding` */
     uint32_t taken[WINDOW_IDS];
     rks_reads_stream stream;
 };
 
-/* The mutex is held. */
+/* Returns the end of the ids that have been asked for. The mutex must be held. */
 static uint64_t asked(const rks_ahead *ahead)
 {
     uint64_t first = ahead->claimed;
@@ -86,7 +87,8 @@ static uint64_t asked(const rks_ahead *ahead)
 
 /* ---- the threads --------------------------------------------------------------------------- */
 
-/* The mutex is held. Worth a window: many ids, the last ones, or ids that are fetched already. */
+/* Returns true if a window is worth claiming: there are many ids, the last ones, or ids that are
+ * already being fetched. The mutex must be held. */
 static bool has_work(const rks_ahead *ahead)
 {
     uint64_t waiting = ahead->pushed - ahead->claimed;
@@ -99,12 +101,13 @@ static bool has_work(const rks_ahead *ahead)
     return waiting >= WINDOW_IDS || ahead->last || ahead->claimed - ahead->started < WINDOW_IDS;
 }
 
-/* Finds the records of a window. Returns how many of the ids make it. Without the mutex. */
+/* Finds the records of a window. Returns how many of the ids the window has. The mutex must not be
+ * held. */
 static size_t find_window(rks_ahead *ahead, asker *by, size_t count)
 {
     const rks_reads *reads = &ahead->options.fetcher->reads;
     size_t i = 0;
-    rks_guarded_map_renew(); /* locators are read from the map */
+    rks_guarded_map_renew(); /* locate reads the map */
     for (; i < count && by->bytes < WINDOW_BYTES; i++) {
         uint32_t shard = 0;
         uint64_t row = 0;
@@ -122,8 +125,8 @@ static size_t find_window(rks_ahead *ahead, asker *by, size_t count)
     return i;
 }
 
-/* The mutex is held. `count` ids from `first` on are a window of this many bytes. False: a fetch
- * has taken all of them over. */
+/* Claims a window of `count` ids from `first` on, with this many bytes. Returns false if a fetch
+ * has taken all of them over. The mutex must be held. */
 static bool claim_window(rks_ahead *ahead, asker *by, uint64_t first, size_t count, uint64_t bytes)
 {
     if (first + count <= ahead->claimed)
@@ -139,7 +142,7 @@ static bool claim_window(rks_ahead *ahead, asker *by, uint64_t first, size_t cou
     return true;
 }
 
-/* The mutex is held, but not while it reads. */
+/* Finds and reads a window. The mutex must be held; it is released while reading. */
 static void read_window(rks_ahead *ahead, asker *by)
 {
     rks_reads *reads = &ahead->options.fetcher->reads;
@@ -161,8 +164,8 @@ static void read_window(rks_ahead *ahead, asker *by)
     if (!claim_window(ahead, by, first, count, follows ? by->bytes : by->missing_bytes))
         return;
     ahead->streaming = follows;
-    ahead->finding = follows; /* the stream is this thread's until it has read the window */
-    if (has_work(ahead))      /* another thread goes on behind this window */
+    ahead->finding = follows; /* the stream stays with this thread until the window is read */
+    if (has_work(ahead))      /* another thread continues after this window */
         pthread_cond_signal(&ahead->work);
     pthread_mutex_unlock(&ahead->mutex);
     if (follows)
@@ -181,7 +184,7 @@ static void *asker_main(void *user)
 {
     asker *by = user;
     rks_ahead *ahead = by->ahead;
-    sigset_t mask; /* a locator's page that cannot be read is met here, too */
+    sigset_t mask; /* an unreadable page of a locator faults in this thread */
     sigfillset(&mask);
     sigdelset(&mask, SIGBUS);
     sigdelset(&mask, SIGSEGV);
@@ -256,7 +259,7 @@ bool rks_ahead_take_over(rks_ahead *ahead, uint64_t end, size_t count)
     while (ahead->streaming && asked(ahead) < end && !atomic_load(&ahead->stop))
         pthread_cond_wait(&ahead->read, &ahead->mutex);
     bool taken = asked(ahead) < end;
-    if (taken && ahead->claimed < end && /* else those before them are left to the threads */
+    if (taken && ahead->claimed < end && /* otherwise the threads still read earlier ids */
         ahead->claimed >= end - count)
         ahead->claimed = end;
     pthread_mutex_unlock(&ahead->mutex);
@@ -269,7 +272,7 @@ void rks_ahead_lost(rks_ahead *ahead)
     if (ahead->options.max_bytes > WINDOW_BYTES && ahead->started >= ahead->lost_until) {
         ahead->options.max_bytes /= 2;
         ahead->lost_until =
-            ahead->claimed; /* those behind were asked for with less memory in use */
+            ahead->claimed; /* later ids are read with the smaller limit */
     }
     pthread_mutex_unlock(&ahead->mutex);
 }
@@ -284,7 +287,7 @@ bool rks_ahead_wants(rks_ahead *ahead)
     return wants;
 }
 
-/* The mutex is held. Room for `count` ids more; those that nobody has claimed move. */
+/* Makes room for `count` more ids; moves those not claimed yet. The mutex must be held. */
 static bool make_ring(rks_ahead *ahead, size_t count)
 {
     uint64_t waiting = ahead->pushed - ahead->claimed;
@@ -304,7 +307,8 @@ static bool make_ring(rks_ahead *ahead, size_t count)
     return true;
 }
 
-/* The mutex is held. Another thread if there is a window for it. False: there is none at all. */
+/* Starts more threads if there are windows for them. Returns false if there is no thread at all.
+ * The mutex must be held. */
 static bool have_threads(rks_ahead *ahead)
 {
     uint64_t waiting = ahead->pushed - ahead->claimed;

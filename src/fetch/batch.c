@@ -2,8 +2,8 @@
  *
  * batch.c: samples that have arrived, and the public calls that read them.
  *
- * Samples lie where they were received or copied to; a batch has one allocation for itself, one
- * for all samples that came from maps of this node, and one for each reply. */
+ * Samples stay where they were received or copied. A batch has one allocation for itself, one for
+ * all samples from maps of this node, and one for each reply. */
 #include "fetch/batch.h"
 
 #include <inttypes.h>
@@ -14,7 +14,7 @@
 #include "fetch/fetcher.h"
 #include "fetch/wire.h"
 
-/* Keys that are not stored are asked of the fetcher's owner when somebody wants to see them. */
+/* A derived key, computed on first use. */
 struct rks_derived_key {
     size_t size;
     uint8_t key[RKS_KEY_MAX + 1];
@@ -137,7 +137,7 @@ uint32_t rks_batch_length(const rks_batch *batch, size_t i)
     return i < batch->count ? batch->wanted[i].length : 0;
 }
 
-/* The key of a sample whose key is not stored; 0 where nobody knows it. */
+/* Derives the key of a sample whose key is not stored. Returns its size; 0 if it is unknown. */
 static size_t derive_key(const rks_batch *batch, size_t i, uint8_t *key)
 {
     const rks_fetcher_options *options = &batch->fetcher->options;
@@ -146,7 +146,7 @@ static size_t derive_key(const rks_batch *batch, size_t i, uint8_t *key)
     return options->derive_key(options->user, batch->wanted[i].id, batch->views[i].source_row, key);
 }
 
-/* A batch has one user at a time, so what is remembered here needs no lock. */
+/* Derives and keeps a key. Needs no lock, since a batch has one user at a time. */
 static const rks_derived_key *remember_key(rks_batch *batch, size_t i)
 {
     if (batch->keys == NULL)
@@ -192,7 +192,8 @@ void rks_batch_digest(rks_batch *batch, uint64_t sum[2])
             key_size = derive_key(batch, i, derived);
             key = derived;
         }
-        /* Of both digests, so that no byte can move from the key into the contents. */
+        /* Hashes both digests, so that no byte can move from the key into the contents
+         * unnoticed. */
         rks_digest parts[2] = {rks_checksum128(key, key_size),
                                rks_checksum128(view->payload, view->payload_size)};
         total = rks_digest_add(total, rks_checksum128(parts, sizeof(parts)));

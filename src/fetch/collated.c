@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * collated.c: samples as arrays: of a batch, or of a fetch that carries `collate`.
+ * collated.c: makes arrays of the samples of a batch, or of a fetch with `collate`.
  *
- * Such a fetch returns no batch, and has no copy of its local samples. Their sizes are read in
- * the map; then one sample at a time is copied into a small buffer, which stays in the processor's
- * cache, checked there and converted from there. So what was checked is what arrives, as in
- * local.c, whatever happens to the file meanwhile. Of a large sample that copy would cost nearly as
- * much as all the rest: it is checked and converted where it lies in the map. */
+ * Such a fetch returns no batch and keeps no copy of its local samples. It reads their sizes in the
+ * map. Then it copies one sample at a time into a small buffer, which stays in the processor's
+ * cache, and checks and converts it there. So the bytes that were checked are those that arrive, as
+ * in local.c, whatever happens to the file in between. For a large sample the copy would cost
+ * nearly as much as all the rest, so it is checked and converted in the map. */
 #include <inttypes.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "fetch/fetcher.h"
 
-enum { COPY_MOST = 64 << 10 }; /* bytes of a record */
+enum { COPY_MOST = 64 << 10 }; /* largest record that is copied, in bytes */
 
 typedef struct samples {
     const rks_batch *batch;
     const rks_record_pick *pick;
-    bool maps;       /* local samples lie in their maps, else in the batch */
-    uint8_t *copy;   /* of the sample that is converted */
-    uint64_t *bytes; /* of local samples, so far */
+    bool maps;       /* local samples are in their maps, else in the batch */
+    uint8_t *copy;   /* of the sample being converted */
+    uint64_t *bytes; /* of local samples so far */
 } samples;
 
 static bool in_map(const samples *s, size_t i)
@@ -28,7 +28,7 @@ static bool in_map(const samples *s, size_t i)
     return s->maps && s->batch->fetcher->shards[s->batch->wanted[i].shard] != NULL;
 }
 
-/* Is it converted from a copy of its own? What is not checked needs none. */
+/* Returns true if a record is converted from a copy. Without checks none is copied. */
 static bool is_copied(const samples *s, const rks_record_view *view)
 {
     return s->batch->fetcher->options.check && view->record_size <= COPY_MOST;
@@ -40,7 +40,7 @@ static rks_status decode(const samples *s, size_t i, const rks_record_view *view
     return rks_fetcher_decode(s->batch->fetcher, &s->batch->wanted[i], s->pick, view, values, err);
 }
 
-/* What came of reading a record in its map, unless a page of it was replaced: then that is why. */
+/* Returns the error of an unreadable page if the record in the map has one, else `status`. */
 static rks_status blame_fault(const samples *s, size_t i, rks_status status, rks_error *err)
 {
     const rks_batch *batch = s->batch;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * deal.c: which requests the samples of a fetch become: at most 128 rows of one owner each, in
- * order of shard and row. An owner that failed is asked after others. */
+ * deal.c: turns the samples of a fetch into requests: at most 128 rows of one owner each, in order
+ * of shard and row. An owner that failed is asked after others. */
 #include "fetch/fetcher.h"
 
 #include <inttypes.h>
@@ -26,7 +26,8 @@ static int compare_spots(const void *a, const void *b)
     return x->row == y->row ? 0 : x->row < y->row ? -1 : 1;
 }
 
-/* Samples of one shard, as most small batches are; qsort takes as long as the request's way out. */
+/* Sorts samples of one shard, as most small batches have. qsort would take as long as sending the
+ * request. */
 static void sort_few_rows(spot *spots, size_t count)
 {
     for (size_t i = 1; i < count; i++) {
@@ -62,8 +63,8 @@ bool rks_fetch_owners_have(const rks_fetch_owners *list, uint32_t rank)
     return false;
 }
 
-/* Whom the samples of a shard are asked from. Ranks are proposed one after the other: the first that
- * was not tried, rather one that did not fail a moment ago. */
+/* Chooses the rank to ask for the samples of a shard. Ranks are proposed in turn; the first one
+ * that was not tried wins, preferably one that has not failed recently. */
 typedef struct choice {
     const rks_fetcher *fetcher;
     const rks_fetch_owners *tried, *failed;
@@ -80,7 +81,7 @@ static void propose(choice *c, uint32_t rank)
         c->second = rank;
 }
 
-/* -1: nobody is left. */
+/* Returns the rank to ask; -1 if none is left. */
 static int64_t choose_owner(const rks_fetcher *fetcher, uint32_t shard,
                             const rks_fetch_owners *tried, const rks_fetch_owners *failed)
 {
@@ -122,8 +123,8 @@ static rks_status find_spots(rks_fetch *fetch, const uint32_t *order, size_t cou
     return RKS_OK;
 }
 
-/* The samples of order[first, first + count) become requests of one owner each, and lie in their
- * order. `owners` has room for one a sample. */
+/* Orders the samples of order[first, first + count) so that each owner's are together. owners[i]
+ * becomes the owner of the i-th; it has room for one a sample. */
 static rks_status sort_by_owner(rks_fetch *fetch, size_t first, size_t count,
                                 const rks_fetch_owners *tried, uint32_t *owners, rks_error *err)
 {
@@ -144,7 +145,6 @@ static rks_status sort_by_owner(rks_fetch *fetch, size_t first, size_t count,
     return status;
 }
 
-/* Requests for the samples of order[first, first + count): a list, and how many. */
 rks_status rks_fetch_deal(rks_fetch *fetch, size_t first, size_t count,
                                 const rks_fetch_owners *tried, rks_fetch_request **list,
                                 size_t *made, rks_error *err)

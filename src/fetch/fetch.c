@@ -2,10 +2,10 @@
  *
  * fetch.c: fetches from their start to their end.
  *
- * A synchronous fetch does everything that takes time in the caller's thread. One that was started
- * ahead gives its pieces to the workers too, which are started with the first such fetch. Requests
- * that are on their way when a fetch is cancelled stay with the engine; the fetch's memory goes
- * with the last of them, and so may the fetcher's after its close. */
+ * A synchronous fetch does all slow work in the caller's thread. A fetch that was started ahead
+ * also gives its pieces to the workers, which start with the first such fetch. If a fetch is
+ * cancelled, its sent requests stay with the engine. The last of them frees the fetch, and possibly
+ * the fetcher after its close. */
 #include "fetch/fetcher.h"
 
 #include <inttypes.h>
@@ -42,7 +42,8 @@ void rks_fetch_wake(rks_fetch *fetch)
     pthread_cond_broadcast(&fetch->changed);
 }
 
-/* The mutex is held. One piece less, perhaps the last one. */
+/* Counts a finished piece. Returns true if it was the last one and a thread waits. The mutex must
+ * be held. */
 static bool end_piece(rks_fetch *fetch)
 {
     if (--fetch->pieces != 0 || rks_fetch_is_over(fetch))
@@ -63,7 +64,7 @@ bool rks_fetch_finish(rks_fetch *fetch, rks_block **block, uint64_t remote_bytes
         return false;
     }
     rks_batch_add(fetch->batch, *block);
-    *block = NULL; /* the batch's now */
+    *block = NULL; /* the batch owns it now */
     fetch->remote_bytes += remote_bytes;
     return end_piece(fetch);
 }
@@ -83,7 +84,7 @@ static void do_local(rks_fetch *fetch)
         pthread_cond_broadcast(&fetch->changed);
 }
 
-/* All other pieces are done, so nobody else looks at the batch. */
+/* Makes the arrays. All other pieces are done, so no other thread uses the batch. */
 static void do_arrays(rks_fetch *fetch)
 {
     rks_fetcher *fetcher = fetch->fetcher;
@@ -121,8 +122,8 @@ static void do_arrived(rks_fetch *fetch)
     rks_fetch_request_drop(request);
 }
 
-/* Takes a piece and works on it, meanwhile without the mutex; false: there is none. The caller
- * holds the mutex and a reference. */
+/* Takes a piece and works on it without the mutex. Returns false if there is none. The caller must
+ * hold the mutex and a reference. */
 static bool work_on(rks_fetch *fetch)
 {
     if (rks_fetch_is_over(fetch))
@@ -138,7 +139,7 @@ static bool work_on(rks_fetch *fetch)
     return true;
 }
 
-/* Drops a reference that is not the last one; false: it is. So the mutex may be held. */
+/* Drops a reference unless it is the last one; then returns false. So the mutex may be held. */
 static bool release_shared(rks_fetch *fetch)
 {
     int references = atomic_load(&fetch->references);
@@ -148,7 +149,7 @@ static bool release_shared(rks_fetch *fetch)
     return false;
 }
 
-/* All pieces of the first fetch of the work list. */
+/* Works on all pieces of the first fetch of the work list. */
 bool rks_fetch_work_on_next(rks_fetcher *fetcher)
 {
     rks_fetch *fetch = fetcher->work;
@@ -160,10 +161,11 @@ bool rks_fetch_work_on_next(rks_fetcher *fetcher)
     fetch->queued = false;
     while (work_on(fetch))
         ;
-    if (release_shared(fetch)) /* the work list's */
+    if (release_shared(fetch)) /* the work list's reference */
         return true;
     if (fetch->batch == NULL && fetch->arrays == NULL) {
-        rks_fetch_release(fetch); /* waited for: nothing is left that takes a lock or time */
+        rks_fetch_release(fetch); /* its results are taken, so freeing it needs no lock and little
+                                   * time */
     } else {
         pthread_mutex_unlock(&fetcher->mutex);
         rks_fetch_release(fetch);
@@ -204,7 +206,7 @@ void rks_fetch_release(rks_fetch *fetch)
     rks_fetcher_release(fetcher);
 }
 
-/* A fetch and its requests, which are not queued yet. */
+/* Makes a fetch and its requests, without queueing them. */
 static rks_status make_fetch(rks_batch *list, size_t remote, rks_collate *collate, bool ahead,
                              rks_fetch **fetch, rks_fetch_request **requests, rks_error *err)
 {
@@ -228,7 +230,7 @@ static rks_status make_fetch(rks_batch *list, size_t remote, rks_collate *collat
     rks_status status =
         remote == 0 ? RKS_OK : rks_fetch_deal_all(made, remote, requests, &asked, err);
     if (status != RKS_OK) {
-        made->batch = NULL; /* stays the caller's */
+        made->batch = NULL; /* the caller keeps it */
         rks_fetch_release(made);
         return status;
     }
@@ -273,8 +275,8 @@ rks_status rks_fetcher_start(rks_fetcher *fetcher, rks_batch *list, rks_fetch **
     return rks_fetch_begin(fetcher, list, NULL, true, fetch, err);
 }
 
-/* Nobody wants it any more: drops what has not been sent or looked at, and the reference. Of one
- * that has brought what it should nothing is left. */
+/* Ends a fetch that its caller no longer needs: drops its queued requests and unchecked replies,
+ * and the reference. A fetch whose results are complete has neither. */
 static void end_fetch(rks_fetch *fetch)
 {
     rks_fetcher *fetcher = fetch->fetcher;
@@ -284,7 +286,7 @@ static void end_fetch(rks_fetch *fetch)
         rks_fetch_request *arrived = fetch->arrived;
         fetch->arrived = NULL;
         rks_fetch_request *queued = rks_fetch_unqueue(fetcher, fetch);
-        /* What is on its way gets no memory any more: others have the room. */
+        /* Replies still to come get no memory now, so others may use their room. */
         for (rks_fetch_request *sent = fetch->sent; sent != NULL; sent = sent->next_sent)
             rks_fetch_request_unreserve(sent);
         rks_fetch_request *next = fetch->sent != NULL ? rks_fetch_next_to_send(fetcher) : NULL;
@@ -296,8 +298,8 @@ static void end_fetch(rks_fetch *fetch)
     rks_fetch_release(fetch);
 }
 
-/* Works and waits until it is over. Who waits for a fetch that was started ahead helps with those
- * behind it rather than sleep: they are what it waits for next. */
+/* Works and waits until the fetch is over. A thread that waits for a fetch started ahead helps with
+ * later fetches instead of sleeping: it will wait for them next. */
 static rks_status wait_until_over(rks_fetch *fetch, rks_error *err)
 {
     rks_fetcher *fetcher = fetch->fetcher;
@@ -385,7 +387,7 @@ void rks_fetch_cancel(rks_fetch *fetch)
         end_fetch(fetch);
 }
 
-/* All samples lie in maps: no fetch is needed. */
+/* Fetches without requests: all shards are mapped. */
 static rks_status fetch_local(rks_batch *batch, uint64_t *bytes, rks_error *err)
 {
     rks_block *block = NULL;

@@ -2,16 +2,17 @@
  *
  * fetch_server.c: the owner's side: answers requests for samples from the maps of its shards.
  *
- * A request is served on one of the engine's I/O threads, which asks the disk for all of its rows
- * at once and waits for cold pages there. Requests that follow each other in a file are read as a
- * stream, as ahead.c does: the system reads ahead of it in large pages, which takes half of the
- * processor time. A request whose rows are known to be in memory is answered
- * on the engine's own thread, which spares two changes of threads. If pages were dropped from memory
- * meanwhile, that thread waits for the disk once, notices, and no row counts as known any more. The
- * reply's parts
- * point into the map, so nothing is copied. What a request says is checked, and a
- * wrong one gets an error while its connection stays. The samples are not checked here: the
- * requester does it, with values of its own index. */
+ * An I/O thread of the engine serves a request: it asks the disk for all of its rows at once and
+ * waits for cold pages. Requests that follow each other in a file are read as a stream, as in
+ * ahead.c: the system reads ahead in large pages, which takes half of the processor time.
+ *
+ * If the rows of a request are known to be in memory, the engine's own thread answers it, which
+ * saves two changes of threads. If pages were dropped from memory in between, that thread waits for
+ * the disk once, notices, and then counts no row as known to be in memory.
+ *
+ * The parts of a reply point into the map, so nothing is copied. The owner checks the request, and
+ * answers a malformed one with an error; the connection stays. The requester checks the samples
+ * against its own index; the owner does not. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -30,44 +31,44 @@ struct rks_fetch_server {
     rks_shard **shards;
     rks_reads reads;
     pthread_mutex_t stream_mutex;
-    rks_reads_stream stream; /* guarded by stream_mutex: requests in the order of a file */
-    uint32_t readers;        /* ranks that may take turns in that file */
-    atomic_bool streaming;   /* the last request followed the one before */
+    rks_reads_stream stream; /* requests in the order of a file; guarded by stream_mutex */
+    uint32_t readers;        /* ranks that may take turns in the file of the stream */
+    atomic_bool streaming;   /* the last request followed the previous one */
     atomic_bool stop;        /* ends the stream */
     size_t count;
     rks_plains plains;
     atomic_uint_least64_t bytes;
-    atomic_size_t references; /* to this struct: its owner's, and one a reply */
-    atomic_size_t replies;    /* that use the maps */
-    atomic_bool closing;      /* somebody waits for the last of them */
+    atomic_size_t references; /* to this struct: its owner's, and one for each reply */
+    atomic_size_t replies;    /* replies that use the maps */
+    atomic_bool closing;      /* a close waits for the last reply */
     pthread_mutex_t mutex;
     pthread_cond_t idle;
 };
 
-/* A reply on its way. The table lies behind the parts. */
+/* A reply being made or sent. Its table is after its parts. */
 typedef struct answer {
     rks_fetch_server *server;
-    const rks_plain *plain; /* of the shard whose records are added */
+    const rks_plain *plain; /* of the shard whose records are being added */
     uint8_t *table;
     size_t table_size;
     size_t served;
     size_t end; /* bytes of the reply so far */
     uint64_t bytes;
     size_t part_count;
-    struct iovec parts[]; /* the header's, the table, and two a row at most */
+    struct iovec parts[]; /* header, table, and at most two a row */
 } answer;
 
 enum {
     PIECE = 64,
     QUICK_ROWS = 1024,
-    READERS_MAX = 8, /* so a stream reads at most eight times what one rank asks for */
+    READERS_MAX = 8, /* so a stream reads at most eight times what one rank requests */
 };
 
 static const uint8_t zeros[RKS_FETCH_ALIGN];
 
 /* ---- the disk ------------------------------------------------------------------------------ */
 
-/* Adds the rows of a request, which has been checked, to the window. */
+/* Adds the rows of a checked request to the window. */
 static void find_rows(const rks_fetch_server *server, const uint8_t *body, uint32_t groups,
                       rks_reads_window *window)
 {
@@ -81,12 +82,13 @@ static void find_rows(const rks_fetch_server *server, const uint8_t *body, uint3
     }
 }
 
-/* Neither the rows nor their places in the index are waited for to know it. */
+/* Returns true if the rows of a group are known to be in memory. Waits neither for the rows nor for
+ * their places in the index. */
 static bool group_is_warm(const rks_fetch_server *server, const rks_fetch_group *group)
 {
     rks_range range;
     if (group->shard >= server->count || server->shards[group->shard] == NULL)
-        return true; /* an error is answered at once */
+        return true; /* the error is answered at once */
     for (uint32_t i = 0; i < group->count; i++) {
         uint64_t row = rks_load_u32(group->rows + 4 * (size_t)i);
         if (!rks_shard_place_in_memory(server->shards[group->shard], row) ||
@@ -103,7 +105,8 @@ static bool request_is_warm(rks_fetch_server *server, const uint8_t *body, uint3
     if (rks_reads_warm(&server->reads))
         return true;
     if (atomic_load_explicit(&server->streaming, memory_order_relaxed))
-        return false; /* the stream's read-ahead has brought them, and goes on if they are read */
+        return false; /* the stream's read-ahead has read them, and continues only if they are
+                       * read */
     for (uint32_t i = 0; i < groups && warm; i++) {
         rks_fetch_group group;
         at = rks_fetch_get_group(at, &group);
@@ -112,8 +115,8 @@ static bool request_is_warm(rks_fetch_server *server, const uint8_t *body, uint3
     return warm;
 }
 
-/* Reads the rows as a stream if they follow those of the last request. Returns false if they do not,
- * or if another thread is reading: then the caller asks for what is missing. */
+/* Reads the rows as a stream if they follow those of the last request. Returns false if they do
+ * not, or if another thread is reading; the caller then asks for the missing rows. */
 static bool read_stream(rks_fetch_server *server, rks_reads_window *window)
 {
     if (pthread_mutex_trylock(&server->stream_mutex) != 0)
@@ -126,14 +129,14 @@ static bool read_stream(rks_fetch_server *server, rks_reads_window *window)
     return follows;
 }
 
-/* Reads all rows of a request at once: the disk takes many requests in the time of one. */
+/* Reads all rows of a request at once: the disk serves many requests in the time of one. */
 static void ask_disk(rks_fetch_server *server, const uint8_t *body, uint32_t groups, uint32_t rows)
 {
     if (rks_reads_warm(&server->reads))
         return;
     rks_range *ranges = rks_alloc_raw(2 * (size_t)rows, sizeof(*ranges), NULL);
     if (ranges == NULL)
-        return; /* then each row is waited for */
+        return; /* answering then waits for each row */
     rks_reads_window window = {.all = ranges, .missing = ranges + rows};
     find_rows(server, body, groups, &window);
     if (!read_stream(server, &window))
@@ -162,7 +165,8 @@ static void release_server(rks_fetch_server *server)
         free_server(server);
 }
 
-/* Either this sees that the server is closing, or the close sees that this reply is gone. */
+/* Ends a reply. Either this sees that the server is closing, or the close sees that the reply is
+ * gone. */
 static void answer_released(void *user)
 {
     answer *done = user;
@@ -187,13 +191,13 @@ static void add_part(answer *reply, const uint8_t *bytes, size_t size)
     reply->parts[reply->part_count++] = (struct iovec){(void *)(uintptr_t)bytes, size};
 }
 
-/* Adds a record; false: the reply is full. */
+/* Adds a record. Returns false if the reply is full. */
 static bool add_record(answer *reply, const rks_record_view *view)
 {
     size_t place = rks_fetch_record_place(reply->end, view);
     size_t size = view->record_size;
-    /* The bytes up to a multiple of 8 lie in the same page of the map: with them, records that lie
-     * behind one another need no padding of their own. */
+    /* Includes the bytes up to a multiple of 8, which are in the same page of the map. So
+     * consecutive records need no padding of their own. */
     if ((uintptr_t)view->record % 8 == 0)
         size = (size_t)rks_round_up(size, 8);
     if (reply->served != 0 && (place > RKS_FETCH_REPLY_MAX || size > RKS_FETCH_REPLY_MAX - place))
@@ -220,7 +224,7 @@ static rks_status find_shard(const rks_fetch_server *server, const rks_fetch_gro
     return RKS_OK;
 }
 
-/* Waits for the pages of a row that was found, and adds it if there is room. */
+/* Waits for the pages of a located row, and adds it if there is room. */
 static rks_status fill_row(const rks_shard *shard, uint64_t row, const rks_record_view *view,
                            answer *reply, bool *full, rks_error *err)
 {
@@ -241,7 +245,7 @@ static rks_status fill_rows(const rks_shard *shard, const uint8_t *rows, size_t 
     bool found = rks_shard_locate_many(shard, numbers, count, views, NULL) == RKS_OK;
     rks_status status = RKS_OK;
     for (size_t i = 0; status == RKS_OK && i < count && !*full; i++) {
-        if (!found) /* those before the one that is bad are good */
+        if (!found) /* rows before the bad one are still good */
             status = rks_shard_locate(shard, numbers[i], &views[i], err);
         if (status == RKS_OK)
             status = fill_row(shard, numbers[i], &views[i], reply, full, err);
@@ -263,8 +267,9 @@ static rks_status fill_group(const rks_fetch_server *server, const rks_fetch_gro
     return status;
 }
 
-/* A row that cannot be had ends the reply before it. The requester asks again for what is missing,
- * and learns what is wrong with the first row of a request: so it knows which one is meant. */
+/* Fills the reply. A row that cannot be read ends the reply before it. The requester then asks for
+ * the missing rows, and gets the error as that of the first row of its request. So it knows which
+ * row has failed. */
 static rks_status fill(const rks_fetch_server *server, const uint8_t *body, uint32_t groups,
                        answer *reply, rks_error *err)
 {
@@ -300,7 +305,7 @@ static answer *create_answer(rks_fetch_server *server, uint32_t rows, rks_error 
 
 /* ---- serving ------------------------------------------------------------------------------- */
 
-/* Answers a request that has been checked. */
+/* Answers a checked request. */
 static void answer_request(rks_fetch_server *server, rks_request *request, const uint8_t *body,
                            uint32_t groups, uint32_t rows)
 {
@@ -332,7 +337,7 @@ static void serve(void *user, rks_request *request)
     }
 }
 
-/* Did this thread wait for the disk when it answered the last request? */
+/* Checks whether this thread waited for the disk when it answered the last request. */
 static void notice_faults(rks_fetch_server *server)
 {
     long faults = rks_reads_faults(true);
@@ -400,7 +405,7 @@ void rks_fetch_server_close(rks_fetch_server *server)
         return;
     atomic_store(&server->stop, true);
     rks_engine_serve(server->engine, server->service, NULL, NULL, NULL);
-    /* No call is running any more. The engine ends each reply: it is sent, or its peer is lost. */
+    /* No call is running now. The engine ends each reply: it is sent, or its peer is lost. */
     atomic_store(&server->closing, true);
     pthread_mutex_lock(&server->mutex);
     while (atomic_load(&server->replies) != 0)

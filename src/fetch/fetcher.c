@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fetcher.c: the requester's side: the fetcher's life, its workers, what it counts. */
+ * fetcher.c: the requester's side: life of the fetcher, its workers and its counters. */
 #include "fetch/fetcher.h"
 
 #include <inttypes.h>
@@ -70,8 +70,8 @@ void rks_fetcher_stats(rks_fetcher *fetcher, rks_fetch_stats *stats)
     stats->peak_inflight_bytes = atomic_load(&fetcher->peak_inflight);
 }
 
-/* Stored keys are compared with their hash by rks_record_check. A derived one is not among the
- * bytes that the checksum covers, but the source row that it is made of comes from the record. */
+/* Checks the key of a sample against the index. rks_record_check compares stored keys with their
+ * hash. A derived key is not covered by the checksum, but its source row comes from the record. */
 static rks_status check_key(const rks_fetcher *fetcher, const rks_wanted *wanted,
                             const rks_record_view *view, rks_error *err)
 {
@@ -134,7 +134,7 @@ static rks_status copy_tables(rks_fetcher *fetcher, const rks_fetcher_options *o
     return RKS_OK;
 }
 
-/* `ranks`, or more if the owner, or who is asked in its place, is not below it. */
+/* Returns `ranks`, or more if the owner or the rank asked in its place is not below it. */
 static size_t highest(size_t ranks, const rks_fetcher_options *options, uint32_t owner)
 {
     size_t most = owner;
@@ -143,7 +143,7 @@ static size_t highest(size_t ranks, const rks_fetcher_options *options, uint32_t
     return most >= ranks ? most + 1 : ranks;
 }
 
-/* For owners that fall silent. */
+/* Allocates the times at which owners were last heard. */
 static rks_status make_heard(rks_fetcher *fetcher, rks_error *err)
 {
     const rks_fetcher_options *options = &fetcher->options;
@@ -245,7 +245,7 @@ void rks_fetcher_close(rks_fetcher *fetcher)
     if (fetcher == NULL)
         return;
     pthread_mutex_lock(&fetcher->mutex);
-    atomic_store(&fetcher->closing, true); /* from now on nothing is queued */
+    atomic_store(&fetcher->closing, true); /* nothing is queued after this */
     rks_fetch_request *queued = rks_fetch_unqueue(fetcher, NULL);
     pthread_cond_broadcast(&fetcher->work_comes);
     pthread_cond_broadcast(&fetcher->cold_work_comes);
@@ -265,7 +265,7 @@ void rks_fetcher_close(rks_fetcher *fetcher)
 
 static void work_until_closing(rks_fetcher *fetcher, pthread_cond_t *comes)
 {
-    sigset_t mask; /* signals are for the program's threads, but a map's fault is ours */
+    sigset_t mask; /* the program's threads handle signals, but a map's fault is ours */
     sigfillset(&mask);
     sigdelset(&mask, SIGBUS);
     sigdelset(&mask, SIGSEGV);
@@ -295,7 +295,7 @@ void rks_fetcher_wake_workers(rks_fetcher *fetcher)
 {
     pthread_cond_signal(&fetcher->work_comes);
     if (!rks_reads_cold(&fetcher->reads) || !atomic_load(&fetcher->started) ||
-        atomic_load(&fetcher->closing)) /* the close joins those that it sees */
+        atomic_load(&fetcher->closing)) /* the close joins only the threads that it sees */
         return;
     while (fetcher->worker_count < RKS_FETCH_COLD_WORKERS &&
            pthread_create(&fetcher->workers[fetcher->worker_count], NULL, cold_worker_main,
@@ -304,8 +304,9 @@ void rks_fetcher_wake_workers(rks_fetcher *fetcher)
     pthread_cond_signal(&fetcher->cold_work_comes);
 }
 
-/* Who waits works, too: with as many workers as cores they would only take turns (measured on 2
- * cores: 1.2 G padded tokens/s with two, 1.5 G with one). */
+/* Returns how many workers to start. The waiting thread works, too: with as many workers as cores
+ * they would only take turns (measured on 2 cores: 1.2 G padded tokens/s with two, 1.5 G with
+ * one). */
 static size_t workers_wanted(void)
 {
     cpu_set_t cores;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * fetcher.h: the internals of the requester's side, shared by fetcher.c (life of the fetcher),
- * fetch.c (life of a fetch), local.c (copies from maps), collated.c (arrays), request.c (requests to
- * owners), deal.c (which requests), joint.c (small requests sent as one) and retry.c (failed
+ * fetch.c (life of a fetch), local.c (copies from maps), collated.c (arrays), request.c (requests
+ * to owners), deal.c (which requests), joint.c (small requests sent as one) and retry.c (failed
  * requests).
  *
  * A fetch consists of pieces: its local samples are one, and each request to an owner is one. A
@@ -163,7 +163,7 @@ void rks_fetch_notice_batch_faults(const rks_batch *batch);
 /* Prefetches the bytes of a located local sample a little after the i-th. */
 void rks_fetch_prefetch_local(const rks_batch *batch, size_t i);
 /* Checks a record that was read from its map. Returns an error if one of its pages could not be
- * read. */
+ * read and was replaced. */
 rks_status rks_fetch_check_faults(const rks_fetcher *fetcher, const rks_wanted *wanted,
                                   const rks_record_view *in_map, rks_error *err);
 /* Copies a record out of its map, and checks the copy unless checks are off. */

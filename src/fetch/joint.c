@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * joint.c: small requests to one owner go over the wire as one.
+ * joint.c: sends small requests to one owner as one.
  *
- * Where ranks are as many as a batch has samples, an owner has a sample or two of each batch, and a
- * frame for each of them costs more than the sample. So of the requests that are sent together those
- * of one owner are joined. The reply is cut up again: each request gets a reply of its own, and
- * knows nothing of the others.
+ * If there are as many ranks as samples in a batch, an owner has one or two samples of each batch,
+ * and a frame for each request costs more than the sample. So requests that are sent together to
+ * the same owner are joined. The reply is cut up again: each request gets a reply of its own, and
+ * does not know of the others.
  *
- *   good      Each request ends as if it had been alone.
- *   bad       The connection is lost: all fail as if alone. Else those that were not served are asked
- *             again, each alone: what is wrong with one sample is no other batch's error.
- *   given up  A request's waiter may give it up, and its fetch may end: the others go on, and if there
- *             is no room for the reply, they are asked again, each alone. */
+ *   success   Each request ends as if it had been sent alone.
+ *   failure   If the connection is lost, all fail as if alone. Otherwise each request that was not
+ *             served is sent again, alone: an error of one sample must not fail other batches.
+ *   given up  A request's waiter may give it up, and its fetch may end. The others go on. If there
+ *             is no room for the reply, each of them is sent again, alone. */
 #include "fetch/fetcher.h"
 
 #include <string.h>
@@ -23,25 +23,26 @@
 #include "fetch/wire.h"
 
 enum {
-    LIST_LEAST = 8,     /* requests, from which it is worth a look */
+    LIST_LEAST = 8,     /* fewest requests to send for which joining is tried */
     SMALL = 16 << 10,   /* most bytes of the reply to a request that is joined */
-    BYTES = 64 << 10,   /* and of a joint reply: it is checked at once, and never cut by its owner */
-    ROWS = 1024,        /* of a joint request */
+    BYTES = 64 << 10,   /* most bytes of a joint reply: it is checked at once, and its owner never
+                         * cuts it */
+    ROWS = 1024,        /* most rows of a joint request */
 };
 
-/* Lies with the engine from sending it until `over`. */
+/* Belongs to the engine from sending it until `over`. */
 typedef struct joint {
     rks_call call;
     rks_fetcher *fetcher;     /* holds a reference */
-    rks_fetch_request *first; /* by next_joined; the engine's holds on them */
+    rks_fetch_request *first; /* by next_joined; with the engine's holds on them */
     size_t count;             /* rows */
-    uint64_t limit;           /* bytes that the reply can have */
-    uint64_t placed;          /* what it has of inflight_bytes */
+    uint64_t limit;           /* most bytes of a valid reply */
+    uint64_t placed;          /* share of inflight_bytes that the reply uses */
     rks_block *reply;
     uint8_t body[];
 } joint;
 
-/* Those of one owner, before they are joined. */
+/* The requests to one owner, before they are joined. */
 typedef struct lane {
     rks_fetch_request *first, **end;
     size_t requests, rows;
@@ -57,15 +58,16 @@ static joint *of_call(rks_call *call)
 
 /* ---- request --------------------------------------------------------------------------------- */
 
-/* The rows of all requests in order, and the shard of each. */
+/* The rows of all requests in order, and each row's shard. */
 typedef struct rows {
     uint32_t shards[ROWS];
     uint8_t numbers[ROWS * 4];
     size_t count;
-    uint32_t groups; /* of neighbours of one shard */
+    uint32_t groups; /* of consecutive rows of one shard */
 } rows;
 
-/* Of what each would have said alone: one that was given up meanwhile may have no batch any more. */
+/* Lists the rows from the requests' bodies: the batch of a request that was given up may be
+ * gone. */
 static void list_rows(const lane *from, rows *all)
 {
     all->count = all->groups = 0;
@@ -95,7 +97,7 @@ static void write_body(const rks_fetcher *fetcher, const rows *all, uint8_t *bod
     }
 }
 
-/* NULL: no memory. */
+/* Returns NULL if memory is short. */
 static joint *make_joint(const lane *from)
 {
     rows all;
@@ -143,7 +145,7 @@ static void *place_joint(rks_call *call, size_t size)
         wanted = wanted || is_wanted(i);
         reserve += atomic_exchange(&i->reserve, 0);
     }
-    /* Others have the room of those that were given up. */
+    /* Requests that were given up have returned their room to others. */
     one->reply = wanted && size <= reserve ? rks_blocks_take(fetcher->pool, size, NULL) : NULL;
     one->placed = one->reply == NULL ? 0 : size;
     atomic_fetch_sub(&fetcher->reserved, reserve - one->placed);
@@ -153,8 +155,9 @@ static void *place_joint(rks_call *call, size_t size)
     return one->reply->data;
 }
 
-/* The records [first, first + count) of a checked reply as a reply of their own. Places move by a
- * multiple of 64 bytes, so that payloads stay aligned. NULL: no memory. */
+/* Copies records [first, first + count) of a checked reply into a reply of their own. Their places
+ * move by a multiple of 64 bytes, so that payloads stay aligned. Returns NULL if memory is
+ * short. */
 static rks_block *cut_out(const joint *from, size_t served, size_t first, size_t count)
 {
     const uint8_t *table = from->reply->data + RKS_FETCH_REPLY_HEAD;
@@ -177,7 +180,7 @@ static rks_block *cut_out(const joint *from, size_t served, size_t first, size_t
     return made;
 }
 
-/* It is on its way no more, and its cuts are for as long as each takes. */
+/* Counts a cut of the reply as in flight, until its request is done. */
 static void count_cut(rks_fetcher *fetcher, const rks_block *cut)
 {
     atomic_fetch_add(&fetcher->inflight, cut->size);
@@ -198,7 +201,7 @@ static bool is_the_owners(const rks_error *err)
            err->status != RKS_ERR_STATE && err->status != RKS_ERR_CANCELLED;
 }
 
-/* How many records the reply serves; it is ours from here on. */
+/* Returns how many records the reply serves. */
 static size_t count_served(joint *one)
 {
     size_t served = 0;
@@ -214,7 +217,7 @@ static void joint_done(rks_call *call, const rks_error *err)
     size_t at = 0, served = err == NULL ? count_served(one) : 0, count;
     uncount_reply(one);
     for (rks_fetch_request *i = one->first; i != NULL; i = i->next_joined, at += count) {
-        count = i->count; /* its own from now on */
+        count = i->count; /* the request may be gone after this */
         rks_block *cut = NULL;
         if (at + count <= served)
             cut = cut_out(one, served, at, count);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * local.c: samples from maps of this node: found, copied into one allocation, checked.
+ * local.c: locates samples in maps of this node, copies them into one allocation, and checks them.
  *
- * A record is looked at in the map once, for its sizes; what is checked and returned are the
- * copied bytes, so a file that changes meanwhile does no harm. */
+ * It reads the sizes of a record once, in the map. It checks and returns the copied bytes, so a
+ * file that changes in between does no harm. */
 #include "fetch/fetcher.h"
 
 #include <string.h>
@@ -14,8 +14,8 @@
 #include "fetch/wire.h"
 
 enum { AHEAD = 4, PREFETCH_RECORD = 1024, CACHE_LINE = 64, PIECE = 64 };
-/* Between records that are read together from the disk; pages that a batch had to read itself,
- * above which all that was known to be in memory may be gone. */
+/* MERGE_GAP: most bytes between records that are read from the disk together. FAULTS_MOST: if a
+ * batch itself had to read more pages, all that was known to be in memory may be gone. */
 enum { MERGE_GAP = 4096, FAULTS_MOST = 4 };
 
 void rks_fetch_prefetch_local(const rks_batch *batch, size_t i)
@@ -86,7 +86,7 @@ void rks_fetch_notice_batch_faults(const rks_batch *batch)
 
 /* ---- samples ------------------------------------------------------------------------------- */
 
-/* Which sample of a piece cannot be had, and why. */
+/* Finds the sample of a piece that cannot be read, and its error. */
 __attribute__((cold)) static rks_status find_culprit(const rks_batch *batch, size_t first,
                                                      uint64_t same, const rks_error *known,
                                                      rks_error *err)
@@ -100,11 +100,11 @@ __attribute__((cold)) static rks_status find_culprit(const rks_batch *batch, siz
             return rks_fetcher_blame(batch->fetcher, wanted, &inner, err);
     }
     if (err != NULL)
-        *err = *known; /* it can be read again */
+        *err = *known; /* it can be read now */
     return (rks_status)known->status;
 }
 
-/* Finds those samples of [first, first + PIECE) whose bits are in `todo`, shard by shard. */
+/* Locates the samples of [first, first + PIECE) whose bits are in `todo`, shard by shard. */
 static rks_status locate_piece(rks_batch *batch, size_t first, uint64_t todo, rks_error *err)
 {
     while (todo != 0) {
@@ -120,7 +120,7 @@ static rks_status locate_piece(rks_batch *batch, size_t first, uint64_t todo, rk
             rows[count++] = batch->wanted[first + i].row;
             same |= left & -left;
         }
-        /* Most often they are all of one shard, side by side in the batch. */
+        /* Usually all are of one shard and side by side in the batch. */
         bool together = (same & (same + 1)) == 0;
         rks_status status = rks_shard_locate_many(batch->fetcher->shards[shard], rows, count,
                                                   together ? &batch->views[first] : views, &inner);

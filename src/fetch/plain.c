@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plain.c: reads the dimensions at a payload's begin; the picture is in shard/record.c. */
+ * plain.c: reads the dimensions at the start of a payload; shard/record.c draws it. */
 #include "fetch/plain.h"
 
 #include <string.h>

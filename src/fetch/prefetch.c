@@ -9,24 +9,24 @@
 
 enum { MOST_BATCHES = 4096 };
 
-/* Where neither is given: four batches, or more where they are small. */
+/* If neither limit is set: four batches, or more if they are small. */
 enum { AUTO_BATCHES = 4, AUTO_MOST = 64, AUTO_LIMIT = 512, AUTO_SMALL_EACH = 32 << 10 };
-enum { WAVE_FROM = 8 }; /* batches ahead, from which they are started in waves */
+enum { WAVE_FROM = 8 }; /* batches ahead above which they are started in waves */
 static const uint64_t AUTO_BYTES = (uint64_t)1 << 30;
 
 /* A list whose fetch was started. */
 typedef struct slot {
-    rks_prefetch_list list; /* its samples are the fetch's */
+    rks_prefetch_list list; /* its samples belong to the fetch */
     rks_fetch *fetch;
-    uint64_t traced; /* rks_trace_begin, when it was started */
+    uint64_t traced; /* rks_trace_begin when it was started */
 } slot;
 
 struct rks_prefetch {
     rks_prefetch_options options;
     slot *ring;
     size_t room, first, count;
-    uint64_t small_bytes; /* the bound of those behind AUTO_BATCHES */
-    rks_prefetch_list next; /* the list behind the ring, where has_next */
+    uint64_t small_bytes; /* limit for the batches after the first AUTO_BATCHES */
+    rks_prefetch_list next; /* the list after the ring, if has_next */
     bool has_next;
     bool at_end;
     size_t low; /* no batch is started while more are ahead */
@@ -84,7 +84,7 @@ static double estimate(const rks_prefetch *prefetch, const rks_prefetch_list *li
     return prefetch->seen_bytes / prefetch->seen_weight * (double)list->weight;
 }
 
-/* Is there room for another batch with this list? */
+/* Returns true if there is room for another batch, with this list. */
 static bool has_room(const rks_prefetch *prefetch, const rks_prefetch_list *list)
 {
     if (prefetch->count == 0)
@@ -101,7 +101,7 @@ static bool has_room(const rks_prefetch *prefetch, const rks_prefetch_list *list
                                                             : prefetch->small_bytes);
 }
 
-/* Starts what there is room for. A failure comes again with the next call. */
+/* Starts fetches while there is room. A failure comes again with the next call. */
 static rks_status start_all(rks_prefetch *prefetch, rks_error *err)
 {
     while (!prefetch->at_end) {
@@ -149,13 +149,13 @@ static void pop(rks_prefetch *prefetch)
     prefetch->count--;
 }
 
-/* What a fetch brings: one of the two. */
+/* The result of a fetch: one of the two. */
 typedef struct goods {
     rks_batch *batch;
     rks_arrays *arrays;
 } goods;
 
-/* The next list could not be made or started: the one behind it is next. */
+/* Skips the next list, which could not be made or started. */
 static void leave_out_next(rks_prefetch *prefetch)
 {
     if (prefetch->has_next)
@@ -189,8 +189,8 @@ static rks_status next(rks_prefetch *prefetch, bool collated, goods *arrived, ui
     pop(prefetch);
     prefetch->seen_bytes += (double)memory;
     prefetch->seen_weight += (double)list.weight;
-    /* While the caller works on this batch, others are on their way. What goes wrong with them
-     * goes wrong again in the next call. */
+    /* Start more fetches while the caller works on this batch. Their failures come again with the
+     * next call. */
     (void)top_up(prefetch, NULL);
     if (tag != NULL)
         *tag = list.tag;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reads.c: asking the disk, and noticing that it should have been asked. */
+ * reads.c: asks the disk for records, and notices if it should have been asked. */
 #include "fetch/reads.h"
 
 #include <sys/resource.h>
@@ -10,10 +10,10 @@
 #include "base/clock.h"
 
 enum {
-    LOOK_A_CALL = 16,      /* pieces that a batch's own thread looks at */
-    LOOK_AT_ONCE = 256,    /* by a thread of its own, before it looks at `stop` */
+    LOOK_A_CALL = 16,      /* pieces that a batch's own thread checks */
+    LOOK_AT_ONCE = 256,    /* pieces that a thread of its own checks before it reads `stop` */
     LOOK_AGAIN_MS = 1000,  /* after a piece was missing */
-    MERGE_GAP = 4096,      /* reading a page more costs less than another request */
+    MERGE_GAP = 4096,      /* bytes: reading one more page costs less than another request */
     IDLE_MOST = 64 << 20,  /* bytes: more than the system reads ahead of a stream */
 };
 
@@ -71,7 +71,7 @@ bool rks_reads_cold(const rks_reads *reads)
            atomic_load_explicit(&reads->scan_ms, memory_order_relaxed) != 0;
 }
 
-/* Where a record lies; false: not on this node, or nobody knows where. */
+/* Finds the range of a record. Returns false if it is not on this node or its place is unknown. */
 static bool find_extent(const rks_reads *reads, uint32_t shard, uint64_t row, rks_range *range)
 {
     if (shard >= reads->count || reads->shards[shard] == NULL ||
@@ -109,7 +109,7 @@ static void count_reads(rks_reads *reads, uint64_t requests, uint64_t bytes)
     atomic_fetch_add_explicit(&reads->disk_bytes, bytes, memory_order_relaxed);
 }
 
-/* What this thread has read from disks, as far as it was counted: by asking, or by faults. */
+/* Bytes that this thread has read from disks and counted, by asking or by faults. */
 static __thread struct {
     bool known;
     uint64_t bytes;
@@ -199,7 +199,7 @@ void rks_reads_ask(rks_reads *reads, rks_range *ranges, size_t count,
         bytes = after - before;
         counted.bytes += bytes;
     }
-    /* Of ranges that were in memory nothing was read. */
+    /* Ranges that were in memory needed no read. */
     uint64_t most = (bytes + page - 1) / page;
     count_reads(reads, asked < most ? asked : most, bytes);
 }

@@ -2,16 +2,16 @@
  *
  * request.c: the requester's side of a request for samples, from the batch's list to the reply.
  *
- *   make     it is for samples that deal.c has put together, and holds what goes over the wire
- *   queue    a request takes the largest reply that it can get out of `inflight_bytes`; if there is
- *            no room it waits in the fetcher's queue
- *   send     the engine takes the object itself, or one for several (joint.c); it is in its fetch's
- *            `sent` list
- *   reply    the engine receives it into a block of the batch; a small one is checked at once, a
- *            large one is a piece for whoever has time
+ *   make     makes a request for samples that deal.c has put together, and writes its bytes
+ *   queue    reserves the largest possible reply in `inflight_bytes`; a request without room waits
+ *            in the fetcher's queue
+ *   send     passes the request, or one for several (joint.c), to the engine; the request is in its
+ *            fetch's `sent` list
+ *   reply    receives the reply into a block of the batch; checks a small one at once, and makes a
+ *            large one a piece for the next free thread
  *
- * What an owner did not serve (replies are bounded) becomes another request. retry.c says what
- * becomes of one that fails. */
+ * Replies are bounded: samples that an owner did not serve become another request. retry.c handles
+ * failed requests. */
 #include "fetch/fetcher.h"
 
 #include <inttypes.h>
@@ -25,7 +25,7 @@
 #include "base/usage.h"
 #include "fetch/wire.h"
 
-enum { CHECK_AT_ONCE = 128 << 10 }; /* bytes of a reply */
+enum { CHECK_AT_ONCE = 128 << 10 }; /* most bytes of a reply */
 
 static rks_fetch_request *of_call(rks_call *call)
 {
@@ -40,7 +40,7 @@ const rks_wanted *rks_fetch_request_wanted(const rks_fetch_request *request, siz
     return &fetch->batch->wanted[fetch->order[request->first + i]];
 }
 
-/* Where the samples of the i-th one's shard end. */
+/* Returns the end of the samples of the i-th one's shard. */
 static size_t group_end(const rks_fetch_request *request, size_t i)
 {
     uint32_t shard = rks_fetch_request_wanted(request, i)->shard;
@@ -82,7 +82,6 @@ static void reply_comes(rks_call *call);
 static void reply_done(rks_call *call, const rks_error *err);
 static void request_over(rks_call *call);
 
-/* A request to `owner` for the samples of order[first, first + count), which belong to it alone. */
 rks_status rks_fetch_request_make(rks_fetch *fetch, uint32_t owner, size_t first, size_t count,
                                rks_fetch_request **made, rks_error *err)
 {
@@ -160,7 +159,8 @@ rks_fetch_request *rks_fetch_unqueue(rks_fetcher *fetcher, const rks_fetch *fetc
     return taken;
 }
 
-/* The mutex is held. From now on it may be given up, and its fetch may end without it. */
+/* Marks a request as sent. From now on its waiter may give it up, and its fetch may end without it.
+ * The mutex must be held. */
 static void link_sent(rks_fetch_request *request)
 {
     rks_fetch *fetch = request->fetch;
@@ -194,7 +194,7 @@ rks_fetch_request *rks_fetch_next_to_send(rks_fetcher *fetcher)
         rks_fetch_request *request = fetcher->queue;
         uint64_t reserved = atomic_load(&fetcher->reserved);
         if (reserved != 0 && (reserved >= cap || request->need > cap - reserved))
-            break; /* a single one always has room */
+            break; /* a single request always has room */
         fetcher->queue = request->next;
         if (request->next == NULL)
             fetcher->queue_end = &fetcher->queue;
@@ -219,7 +219,7 @@ bool rks_fetch_request_take(rks_fetch_request *request, int state)
     return atomic_compare_exchange_strong(&request->state, &sent, state);
 }
 
-/* It was not sent: what is asked in its place is queued. */
+/* Handles a request that was not sent: queues its replacement. */
 static void not_sent(rks_fetch_request *request, const rks_error *err)
 {
     rks_fetcher *fetcher = request->fetch->fetcher;
@@ -233,7 +233,7 @@ static void not_sent(rks_fetch_request *request, const rks_error *err)
     rks_fetch_request_drop(request);
 }
 
-/* False: they failed. */
+/* Sends the list. Returns false if that failed. */
 static bool send_all(rks_fetcher *fetcher, rks_fetch_request *list)
 {
     rks_error err;
@@ -255,7 +255,7 @@ void rks_fetch_send(rks_fetch_request *list)
         rks_fetcher *fetcher = list->fetch->fetcher; /* the caller holds it */
         bool sent = send_all(fetcher, list);
         list = NULL;
-        if (!sent) { /* another owner is asked; ends with the last one that can serve */
+        if (!sent) { /* asks other owners, until none is left */
             pthread_mutex_lock(&fetcher->mutex);
             list = rks_fetch_next_to_send(fetcher);
             pthread_mutex_unlock(&fetcher->mutex);
@@ -304,7 +304,7 @@ static void *place_reply(rks_call *call, size_t size)
     }
     if (atomic_load(&request->state) == RKS_REQUEST_GIVEN_UP || atomic_load(&fetcher->closing) ||
         rks_fetch_is_over(request->fetch))
-        return NULL; /* nobody waits for it: the engine reads it away */
+        return NULL; /* nobody waits for it: the engine drops its bytes */
     uint64_t reserve = atomic_exchange(&request->reserve, 0);
     request->placed = size < reserve ? size : reserve;
     atomic_fetch_sub(&fetcher->reserved, reserve - request->placed);
@@ -320,7 +320,7 @@ static void *place_reply(rks_call *call, size_t size)
     return block->data;
 }
 
-/* Its room is free again: for those that wait. */
+/* Frees the room of a request for those that wait. */
 static void free_room(rks_fetch_request *request)
 {
     rks_fetcher *fetcher = request->fetch->fetcher;
@@ -332,18 +332,18 @@ static void free_room(rks_fetch_request *request)
     rks_usage_sub(RKS_MEMORY_IN_FLIGHT, request->reply->size);
 }
 
-/* What came of a reply: a piece of the fetch that is finished, or one that somebody must check. */
+/* The outcome of a reply: a finished piece of the fetch, or one that a thread must check. */
 typedef struct outcome {
     size_t served;
     uint64_t bytes;
     bool checked;
-    rks_fetch_request *rest; /* for what the owner did not serve */
-    rks_status status;       /* of a reply that has been checked */
+    rks_fetch_request *rest; /* for samples that the owner did not serve */
+    rks_status status;       /* of a checked reply */
     rks_error error;
 } outcome;
 
-/* A small reply is still in the processor's cache, and checking it costs less than waking another
- * thread. */
+/* Looks at a reply, and checks a small one: it is still in the processor's cache, and checking it
+ * costs less than waking another thread. */
 static rks_status look_at_reply(rks_fetch_request *request, outcome *found, rks_error *err)
 {
     const rks_block *reply = request->reply;
@@ -366,7 +366,8 @@ static rks_status look_at_reply(rks_fetch_request *request, outcome *found, rks_
     return RKS_OK;
 }
 
-/* The mutex is held. True: the request is in `arrived`. *wakes: so is the waiter to be. */
+/* Passes the reply to the fetch. Returns true if the request is in `arrived`. *wakes: the caller
+ * must wake the waiter. The mutex must be held. */
 static bool take_reply(rks_fetch_request *request, outcome *found, bool *wakes)
 {
     rks_fetch *fetch = request->fetch;
@@ -436,7 +437,7 @@ void rks_fetch_request_done(rks_fetch_request *request, const rks_error *err)
     outcome found = {.status = RKS_OK};
     rks_error why;
     bool taken = rks_fetch_request_take(request, RKS_REQUEST_TAKEN);
-    atomic_fetch_add(&fetcher->references, 1); /* the fetch's may go with the request */
+    atomic_fetch_add(&fetcher->references, 1); /* the fetch's reference may go with the request */
     free_room(request);
     rks_trace_end(request->traced, RKS_TRACE_FETCH, request->call.peer, request->count,
                   request->reply == NULL ? 0 : request->reply->size);
@@ -474,7 +475,7 @@ void rks_fetch_request_alone(rks_fetch_request *request)
         again->again = request->again;
         again->tried = request->tried;
         again->alone = true;
-        rks_fetch_enqueue(fetcher, again); /* a piece of the fetch in place of this one */
+        rks_fetch_enqueue(fetcher, again); /* replaces this piece of the fetch */
         again = NULL;
     }
     pthread_mutex_unlock(&fetcher->mutex);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * retry.c: what becomes of a request that fails, or whose owner falls silent.
+ * retry.c: handles requests that fail and owners that fall silent.
  *
- * If the connection was cut, the same owner is asked once more, then the shard's next owner, and
- * then the fetch fails. The waiter gives up a request whose owner beats but sends nothing of what
- * was asked, as one whose disk hangs, if the user set a limit: others are asked. The request stays
- * with the engine, and looks at nothing of the batch any more; its reply, should it come, is
- * dropped. */
+ * If the connection was cut, the same owner is asked once more, then the shard's next owners, and
+ * then the fetch fails. If the user set a limit, the waiter gives up a request whose owner is alive
+ * but sends no part of the reply, for example because its disk hangs. Others are asked then. The
+ * request stays with the engine, and no longer uses the batch. A late reply is dropped. */
 #include "fetch/fetcher.h"
 
 #include <inttypes.h>
@@ -15,7 +14,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-/* The mutex is held. The oldest note is forgotten if there is no room. */
+/* Adds an owner to the failed ones. Without room it drops the oldest. The mutex must be held. */
 static void note_owner_failed(rks_fetcher *fetcher, uint32_t owner)
 {
     rks_fetch_owners *failed = &fetcher->failed;
@@ -47,8 +46,8 @@ void rks_fetch_request_fatal(const rks_fetch_request *request, const rks_error *
     pthread_mutex_unlock(&fetch->fetcher->mutex);
 }
 
-/* Requests for the samples of this one: to the same owner, or to the next ones. False: a sample has
- * none, or there is no memory. */
+/* Makes requests for the samples of this one, to the same owner or to the next ones. Returns false
+ * if a sample has no owner left, or if memory is short. */
 static bool replace_request(rks_fetch_request *request, bool again)
 {
     rks_fetch *fetch = request->fetch;
@@ -73,7 +72,7 @@ static bool replace_request(rks_fetch_request *request, bool again)
         return false;
     pthread_mutex_lock(&fetch->fetcher->mutex);
     if (!atomic_load(&fetch->fetcher->closing) && !rks_fetch_is_over(fetch)) {
-        fetch->pieces += made - 1; /* instead of this one */
+        fetch->pieces += made - 1; /* they replace this one */
         rks_fetch_enqueue(fetch->fetcher, list);
         list = NULL;
     }
@@ -119,8 +118,8 @@ void rks_fetch_give_up_silent(rks_fetch *fetch)
         if (!is_silent(request, now) || !rks_fetch_request_take(request, RKS_REQUEST_GIVEN_UP))
             continue;
         rks_fetch_request_unlink(request);
-        rks_fetch_request_unreserve(request); /* those that replace it need the room */
-        atomic_fetch_add(&request->holds, 1); /* ours: the engine's thread may end it meanwhile */
+        rks_fetch_request_unreserve(request); /* their replacements need the room */
+        atomic_fetch_add(&request->holds, 1); /* ours: the engine's thread may end it in between */
         request->next_silent = silent;
         silent = request;
     }

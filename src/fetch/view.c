@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * view.c: one sample without a copy, or without an allocation. */
+ * view.c: reads one sample without a copy, or without an allocation. */
 #include <inttypes.h>
 
 #include "base/clock.h"
@@ -11,8 +11,8 @@
 #include "fetch/wire.h"
 
 struct rks_view {
-    rks_fetcher *fetcher; /* holds a reference, and so the map */
-    rks_batch *batch;     /* of this one sample; NULL: it lies in the map */
+    rks_fetcher *fetcher; /* holds a reference, which keeps the map */
+    rks_batch *batch;     /* of this one sample; NULL: it is in the map */
     uint32_t columns;
     rks_value values[];
 };
@@ -115,7 +115,7 @@ rks_status rks_fetcher_read_now(rks_fetcher *fetcher, const rks_wanted *wanted, 
     if (wanted->shard >= fetcher->options.shard_count || fetcher->shards[wanted->shard] == NULL ||
         !rks_reads_warm(&fetcher->reads) || rks_trace_begin() != 0)
         return RKS_OK;
-    /* A fetch says what cannot be found. */
+    /* If it cannot be located, a fetch will report the error. */
     if (rks_shard_locate_many(fetcher->shards[wanted->shard], &wanted->row, 1, &in_map, NULL) !=
         RKS_OK)
         return RKS_OK;

@@ -5,28 +5,28 @@
  *   request   offset  size  field
  *                  0     4  groups g
  *                  4     4  rows in all groups, 1 to 65,536
- *                  8        g groups, one behind the other:
+ *                  8        g groups, one after the other:
  *                               0     4  shard: number in the dataset's list
  *                               4    16  shard id (low half, high half)
  *                              20     4  count n, at least 1
  *                              24   4*n  rows
  *
- *   reply          0     4  records served s: the first s of those asked for, in their order
+ *   reply          0     4  records served s: the first s of those requested, in their order
  *                  4     4  zero
  *                  8   4*s  place of each record in the reply, in units of 8 bytes, ascending
  *                           zeros up to a multiple of 8
- *                           s stored records, each where its place says; a record's bytes end
- *                           before the next place or the reply's end. Between records there
- *                           may be any bytes
+ *                           s stored records, each at its place; a record's bytes end before
+ *                           the next place or the reply's end. Between records there may be
+ *                           any bytes
  *
- * A record's place makes its payload's offset in the reply a multiple of 8, or of 64 where the
- * record asks for it; so a reply that is received at an address divisible by 64 can be used
- * where it lies. An owner puts at most 16 MiB into a reply unless its first record is larger,
- * and serves at least one record; the requester asks again for the rest. A row that cannot be
- * served ends a reply before it; as the first of a request it is answered with an error.
+ * A record's place makes its payload's offset in the reply a multiple of 8, or of 64 if the record
+ * requires it. So a reply received at an address divisible by 64 can be used in place. An owner
+ * puts at most 16 MiB into a reply unless its first record is larger, and serves at least one
+ * record. The requester asks again for the rest. A row that cannot be served ends the reply before
+ * it; if it is the first of a request, the answer is an error.
  *
- * A reply holds no claim that the requester relies on: it parses each record, and compares it
- * with the length and the key hash of its own index, the shard's id and the row it asked for. */
+ * The requester relies on no claim of a reply: it parses each record, and compares it with the
+ * length and the key hash of its own index, the shard's id and the row it asked for. */
 #include "fetch/wire.h"
 
 #include <inttypes.h>
