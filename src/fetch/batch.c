@@ -25,7 +25,8 @@ rks_status rks_fetcher_list(rks_fetcher *fetcher, size_t count, rks_batch **list
     size_t each = sizeof(rks_wanted) + sizeof(rks_record_view), bytes;
     if (count > UINT32_MAX || __builtin_mul_overflow(count, each, &bytes) ||
         __builtin_add_overflow(bytes, sizeof(rks_batch), &bytes))
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "a batch of %zu samples", count);
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "a batch of %zu samples is too large",
+                        count);
     rks_batch *made = rks_alloc_raw(bytes, 1, err);
     if (made == NULL)
         return RKS_ERR_MEMORY;
@@ -60,8 +61,9 @@ rks_status rks_batch_set_pieces(rks_batch *list, const rks_piece *pieces, size_t
         if ((i > 0 && piece->place <= pieces[i - 1].place) || piece->start > length ||
             piece->count > length - piece->start)
             return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                            "piece %zu: items %" PRIu32 " to %" PRIu64 " of sample %" PRIu32
-                            " of the batch, which has %" PRIu32,
+                            "piece %zu: items %" PRIu32 " to %" PRIu64
+                            " of the sample at place %" PRIu32 ", which has %" PRIu32
+                            "; pieces must fit their samples, and their places must ascend",
                             i, piece->start, (uint64_t)piece->start + piece->count, piece->place,
                             length);
     }
@@ -76,8 +78,8 @@ rks_status rks_batch_set_pieces(rks_batch *list, const rks_piece *pieces, size_t
 rks_status rks_batch_set_bins(rks_batch *list, const uint32_t *bounds, size_t bins, rks_error *err)
 {
     if (bins == 0 || bounds[bins] - bounds[0] != list->count)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "bins: their bounds are not those of %zu samples",
-                        list->count);
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "bins: their bounds must cover the %zu samples of the batch", list->count);
     list->bins = rks_alloc_raw(bins + 1, sizeof(*bounds), err);
     if (list->bins == NULL)
         return RKS_ERR_MEMORY;

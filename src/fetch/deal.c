@@ -183,7 +183,8 @@ rks_status rks_fetch_deal_all(rks_fetch *fetch, size_t remote, rks_fetch_request
     static const rks_fetch_owners none = {0};
     const rks_fetcher *fetcher = fetch->fetcher;
     if (fetcher->options.engine == NULL)
-        return rks_fail(err, RKS_ERR_STATE, 0, "a sample of another rank: there is no connection");
+        return rks_fail(err, RKS_ERR_STATE, 0,
+                        "the sample is on another rank, and there is no connection to it");
     for (size_t i = 0, found = 0; found < remote; i++) {
         fetch->order[found] = (uint32_t)i;
         found += fetcher->shards[fetch->batch->wanted[i].shard] == NULL;

@@ -185,7 +185,7 @@ rks_status rks_fetch_count_remote(const rks_batch *list, size_t *remote, rks_err
         if (wanted->shard >= fetcher->options.shard_count || wanted->row > UINT32_MAX)
             return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                             "sample %" PRIu64 ": row %" PRIu64 " of shard %" PRIu32
-                            " cannot be, there are %zu shards",
+                            " is out of range; there are %zu shards",
                             wanted->id, wanted->row, wanted->shard, fetcher->options.shard_count);
         found += fetcher->shards[wanted->shard] == NULL;
     }

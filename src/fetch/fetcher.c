@@ -79,7 +79,8 @@ static rks_status check_key(const rks_fetcher *fetcher, const rks_wanted *wanted
     if (options->derive_key == NULL)
         return view->key_size != 0
                    ? RKS_OK
-                   : rks_fail(err, RKS_ERR_CORRUPT, 0, "row %" PRIu64 ": no key", wanted->row);
+                   : rks_fail(err, RKS_ERR_CORRUPT, 0, "row %" PRIu64 ": the record has no key",
+                              wanted->row);
     uint8_t key[RKS_KEY_MAX + 1];
     if (view->key_size != 0)
         return RKS_OK;

@@ -151,7 +151,8 @@ rks_status rks_fetch_locate_local(rks_batch *batch, size_t *size, rks_error *err
             const rks_record_view *view = &batch->views[first + (size_t)__builtin_ctzll(local)];
             size_t place = rks_fetch_record_place(end, view);
             if (place < end || __builtin_add_overflow(place, view->record_size, &end))
-                return rks_fail(err, RKS_ERR_MEMORY, 0, "the samples of a batch exceed the memory");
+                return rks_fail(err, RKS_ERR_MEMORY, 0,
+                                "the samples of the batch exceed the memory; use smaller batches");
         }
     }
     *size = end;

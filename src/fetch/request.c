@@ -348,7 +348,7 @@ static rks_status look_at_reply(rks_fetch_request *request, outcome *found, rks_
 {
     const rks_block *reply = request->reply;
     if (reply == NULL)
-        return rks_fail(err, RKS_ERR_CORRUPT, 0, "reply with samples: empty");
+        return rks_fail(err, RKS_ERR_CORRUPT, 0, "reply with samples: no bytes");
     rks_status status =
         rks_fetch_reply_check(reply->data, reply->size, request->count, &found->served, err);
     if (status == RKS_OK && found->served < request->count) {

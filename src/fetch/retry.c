@@ -126,7 +126,7 @@ void rks_fetch_give_up_silent(rks_fetch *fetch)
     pthread_mutex_unlock(&fetcher->mutex);
     if (silent == NULL)
         return;
-    rks_fail(&err, RKS_ERR_TIMEOUT, 0, "the owner beats, but sent nothing for %" PRIu32 " ms",
+    rks_fail(&err, RKS_ERR_TIMEOUT, 0, "the owner is alive, but sent nothing for %" PRIu32 " ms",
              fetcher->options.timeout_ms);
     while (silent != NULL) {
         rks_fetch_request *request = silent;

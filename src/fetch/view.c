@@ -89,7 +89,8 @@ rks_status rks_fetcher_view(rks_fetcher *fetcher, const rks_wanted *wanted, rks_
 rks_status rks_view_value(const rks_view *view, uint32_t column, rks_value *value, rks_error *err)
 {
     if (column >= view->columns)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "column %" PRIu32 ": a sample has %" PRIu32,
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "column %" PRIu32 " is out of range: a sample has %" PRIu32 " columns",
                         column, view->columns);
     *value = view->values[column];
     return RKS_OK;

@@ -82,7 +82,7 @@ rks_status rks_fetch_request_check(const uint8_t *body, size_t size, uint32_t *g
     size_t at = RKS_FETCH_REQUEST_HEAD, left = row_count;
     for (uint32_t i = 0; i < group_count; i++) {
         if (size - at < RKS_FETCH_GROUP_HEAD)
-            return bad_request(err, "cut in a group");
+            return bad_request(err, "it ends inside a group");
         uint32_t count = rks_load_u32(body + at + 20);
         at += RKS_FETCH_GROUP_HEAD;
         if (count == 0 || count > left || count > (size - at) / 4)
@@ -127,16 +127,16 @@ rks_status rks_fetch_reply_check(const uint8_t *reply, size_t size, size_t asked
     size_t count = rks_load_u32(reply);
     if (count == 0 || count > asked || rks_load_u32(reply + 4) != 0)
         return rks_fail(err, RKS_ERR_CORRUPT, 0,
-                        "reply with samples: serves %zu records, 1 to %zu were asked for", count,
+                        "reply with samples: serves %zu records, not 1 to %zu", count,
                         asked);
     size_t table = rks_fetch_reply_table(count);
     if (size < table)
-        return bad_reply(err, "cut in its table");
+        return bad_reply(err, "it ends inside its table");
     size_t end = table;
     for (size_t i = 0; i < count; i++) {
         uint64_t place = (uint64_t)rks_load_u32(reply + RKS_FETCH_REPLY_HEAD + i * 4) * 8;
         if (place < end || place >= size)
-            return bad_reply(err, "a record's place is outside");
+            return bad_reply(err, "a record's place is out of range");
         end = (size_t)place + 8;
     }
     *served = count;
