@@ -156,7 +156,7 @@ typedef struct goods {
 } goods;
 
 /* Skips the next list, which could not be made or started. */
-static void leave_out_next(rks_prefetch *prefetch)
+static void skip_next(rks_prefetch *prefetch)
 {
     if (prefetch->has_next)
         rks_batch_free(prefetch->next.samples);
@@ -171,7 +171,7 @@ static rks_status next(rks_prefetch *prefetch, bool collated, goods *arrived, ui
     rks_status status = top_up(prefetch, err);
     if (prefetch->count == 0) {
         if (status != RKS_OK && status != RKS_ERR_CANCELLED)
-            leave_out_next(prefetch);
+            skip_next(prefetch);
         return status;
     }
     status = rks_fetch_take(&prefetch->ring[prefetch->first].fetch, &arrived->batch,

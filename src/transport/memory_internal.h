@@ -58,7 +58,7 @@ typedef struct memory_end {
     int connect_error;
     uint64_t connect_due_ns;
     bool reading;
-    bool told_end;
+    bool end_reported;
     bool closing;
     struct iovec *parts; /* of the write in progress, else NULL */
     size_t part, part_count, unsent;

@@ -291,11 +291,11 @@ static void look_later(memory_end *end)
 static void read_on(memory_end *end)
 {
     for (int turn = 0; turn < READS_AT_ONCE; turn++) {
-        if (!end->reading || end->closing || end->told_end)
+        if (!end->reading || end->closing || end->end_reported)
             return;
         news heard = hear(end);
         if (heard.size == 0 && heard.ended) {
-            end->told_end = true;
+            end->end_reported = true;
             end->events->ended(end->user, heard.error);
             return;
         }
