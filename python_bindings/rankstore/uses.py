@@ -4,9 +4,9 @@
     of(map).found ──► {"": "code 3f2a...", "MAX": "400", "clean": "code 91bc...", "CONFIG['lower']": "True",
                        "tok": "mine.Tok", "tok.vocab": "dict of 50000 (77ab...)", "numpy": "numpy 2.4.6"}
 
-Functions and classes of the user's count by code, with the globals, closures and defaults that they use; data by value;
-objects by their type and state; modules and whatever comes with an installed package by name and version. What cannot be
-followed (a lock, an open file) is in `unfollowed`. Texts that might be secret are shown by digest.
+The user's own functions and classes count by their code and by the globals, closures and defaults that they use. Data counts by value, an
+object by its type and state. Modules and everything from an installed package count by name and version. `unfollowed` lists what cannot be
+followed (a lock, an open file). A text that might be secret is shown by digest.
 """
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from typing import Any
 
 from .sources import contents
 
-SHOWN = 24  # characters of a text that is shown as it is
-EXPANDED = 64  # entries of a container that are named one by one
+SHOWN = 24  # longer texts are shown by digest (characters)
+EXPANDED = 64  # larger containers are digested as a whole (entries)
 DEPTH = 24
 _HEAP_TYPE = 1 << 9  # a class that Python code made, in type.__flags__
 _SECRET = ("key", "token", "secret", "password", "passwd", "credential")
@@ -38,7 +38,7 @@ _METHODS = (types.FunctionType, staticmethod, classmethod, property, functools.c
 
 
 def of(function: Any) -> Uses:
-    """What a callable uses."""
+    """Return what a callable uses."""
     made = Uses()
     made.module = getattr(getattr(function, "func", None) or function, "__module__", "") or ""
     made.follow("", function)
@@ -46,14 +46,14 @@ def of(function: Any) -> Uses:
 
 
 def difference(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """The first thing that differs, "MAX was 400, is 100"; "" for none."""
+    """Return the first difference, as in "MAX was 400, is 100"; "" if there is none."""
     for name, value in now.items():
         was = before.get(name)
         if was == value:
             continue
         if value.startswith("code ") and (was is None or was.startswith("code ")):
             if was is None:
-                continue  # the code that calls it differs, too
+                continue  # the code that calls it differs too, and says more
             return f"the code of {name} differs" if name else "its code differs"
         return f"{name} was {was}, is {value}" if was is not None else f"{name} is {value}, and was not used"
     gone = next((name for name in before if name not in now), None)
@@ -63,22 +63,26 @@ def difference(before: Mapping[str, str], now: Mapping[str, str]) -> str:
 
 
 class Uses:
-    """`found`: {name: value or digest}; `unfollowed`: "name (type)" of what could not be looked into."""
+    """The names that a function uses.
+
+    found: {name: value or digest}.
+    unfollowed: "name (type)" of each value whose contents cannot be read.
+    """
 
     def __init__(self) -> None:
         self.found: dict[str, str] = {}
         self.unfollowed: list[str] = []
         self.module = ""
-        self._at: dict[int, str] = {}  # by identity, so that circles end
-        self._named: dict[str, Any] = {}  # the values behind `found`; so an identity is not given to another meanwhile
-        self._kept: list[Any] = []  # what else was made on the way
-        self._digests: dict[int, str] = {}  # of entries of large containers, by identity; "itself" inside of one
+        self._at: dict[int, str] = {}  # first name of each value by identity: ends cycles
+        self._named: dict[str, Any] = {}  # the values behind `found`: held, so that Python does not reuse an identity
+        self._kept: list[Any] = []  # temporary values, held for the same reason
+        self._digests: dict[int, str] = {}  # of entries of large containers, by identity; "itself" while one is computed
 
     def digest(self) -> str:
         return _digest(self.found)
 
     def follow(self, name: str, value: Any, depth: int = 0) -> None:
-        """Adds a value under its name, and what it leads to."""
+        """Add a value under its name, and everything that it refers to."""
         if name in self.found:
             if _is_same(self._named.get(name, self), value):
                 return
@@ -147,7 +151,7 @@ class Uses:
             self._used(f"{name}.{variable}".lstrip("."), variable, held, codes, depth)
         for variable in dict.fromkeys(one.argval for code in codes for one in dis.get_instructions(code)
                                       if one.opname in ("LOAD_GLOBAL", "LOAD_NAME")):
-            if variable in function.__globals__:  # else it is Python's own, or is not there
+            if variable in function.__globals__:  # else it is a builtin, or undefined
                 own = (function.__module__ or "") == self.module
                 self._used(variable if own else f"{function.__module__}.{variable}", variable,
                            function.__globals__[variable], codes, depth)
@@ -155,8 +159,8 @@ class Uses:
             self._imported(module, codes, depth)
 
     def _used(self, name: str, variable: str, value: Any, codes: list[types.CodeType], depth: int) -> None:
-        """A variable of the code: of a module or a namespace only the attributes that the code names, if it does nothing
-        else with it."""
+        """Add a variable of the code. Of a module or a namespace, add only the attributes that the code names, if it does nothing else
+        with it."""
         if isinstance(value, types.ModuleType) and _is_installed(value.__name__):
             self.follow(name, value, depth)
             return
@@ -173,7 +177,7 @@ class Uses:
         self.follow(name, value, depth)
 
     def _imported(self, module: str, codes: list[types.CodeType], depth: int) -> None:
-        """A module that the code itself imports: of the user's own what the code names."""
+        """Add a module that the code itself imports. Of the user's own modules, add only what the code names."""
         there = sys.modules.get(module)
         if _is_installed(module):
             self.found[module] = _versioned(module)
@@ -225,7 +229,7 @@ class Uses:
         self.found[name] = f"{kind} of {size} ({_digest(list(flat))[:16]})"
 
     def _apart(self, value: Any, depth: int) -> str:
-        """A value by itself, without names."""
+        """Return a value's digest without names (a plain value: its type and text)."""
         if isinstance(value, _PLAIN) or type(value) in (str, bytes):
             return f"{type(value).__name__} {value!r}"
         if id(value) not in self._digests:
@@ -239,7 +243,7 @@ class Uses:
         return self._digests[id(value)]
 
     def _container(self, name: str, value: Any, depth: int) -> None:
-        """What a kind of list, tuple, dict or set has beside its items."""
+        """Add what an object of a subclass of list, tuple, dict or set has beside its items."""
         kind = type(value)
         if not _is_installed(kind.__module__):
             self.follow(f"class {kind.__qualname__}", kind, depth)
@@ -282,7 +286,7 @@ def _attributes_of(value: Any) -> dict[str, Any]:
 
 
 def _holds_more(kind: type) -> bool:
-    """Its objects hold more than their attributes: a base written in C (str, date), or pickling of its own."""
+    """Return True if objects of the class hold more than their attributes: a base is written in C (str, date) or pickles in its own way."""
     for base in kind.__mro__:
         if base is object:
             continue
@@ -292,14 +296,14 @@ def _holds_more(kind: type) -> bool:
 
 
 def _state(value: Any) -> dict[str, Any] | None:
-    """An object's attributes, and what pickle would write of it beside them; None where neither is known."""
+    """Return an object's attributes, and what pickle would write beside them; None if neither is known."""
     own = _attributes_of(value)
     if (own or not _is_installed(type(value).__module__)) and not _holds_more(type(value)):
         return own
     try:
         reduce = copyreg.dispatch_table.get(type(value))
         reduced: Any = reduce(value) if reduce is not None else value.__reduce_ex__(4)
-    except Exception:  # a lock, a file: whatever its type raises
+    except Exception:  # a lock or a file: each type raises its own error
         return own or None
     if isinstance(reduced, str):
         return {**own, "": reduced}
@@ -314,7 +318,7 @@ def _slots(kind: type) -> tuple[str, ...]:
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    """A function's code and that of functions in it."""
+    """Yield a function's code and that of the functions inside it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
@@ -333,7 +337,7 @@ def _constant(value: Any) -> str:
 
 
 def _imported(code: types.CodeType, around: Mapping[str, Any]) -> Iterator[str]:
-    """The modules that import statements in the code name."""
+    """Yield the modules that import statements in the code name."""
     level: Any = 0
     seen: list[Any] = []
     for one in dis.get_instructions(code):
@@ -348,7 +352,7 @@ def _imported(code: types.CodeType, around: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _attributes(codes: list[types.CodeType], variable: str) -> list[str] | None:
-    """Which attributes of a variable the code names; None if it does something else with it, too."""
+    """Return which attributes of a variable the code names; None if it also does something else with the variable."""
     found: dict[str, None] = {}
     for code in codes:
         each = [one for one in dis.get_instructions(code) if one.opname not in ("CACHE", "PUSH_NULL", "COPY_FREE_VARS")]
@@ -356,7 +360,7 @@ def _attributes(codes: list[types.CodeType], variable: str) -> list[str] | None:
             if one.argval != variable or not one.opname.startswith("LOAD_") or one.opname in ("LOAD_ATTR", "LOAD_METHOD"):
                 continue
             if one.opname in ("LOAD_CONST", "LOAD_FAST", "LOAD_CLOSURE"):
-                continue  # a text or local of that name; a cell on its way into an inner function
+                continue  # a text or local of that name, or a cell that an inner function gets
             if after.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
                 return None
             found[after.argval] = None
@@ -370,7 +374,7 @@ def _installed_places() -> tuple[str, ...]:
 
 
 def _is_installed(module: str | None) -> bool:
-    """It comes with Python or an installed package, not from the user's own files."""
+    """Return True if the module comes with Python or an installed package, not from the user's own files."""
     top = (module or "").partition(".")[0]
     if top in sys.builtin_module_names or top in sys.stdlib_module_names or top == "rankstore":
         return top != "__main__"
@@ -380,7 +384,7 @@ def _is_installed(module: str | None) -> bool:
 
 @functools.cache
 def _versioned(module: str) -> str:
-    """A module's name and the version of what it came with."""
+    """Return a module's name and the version of the package that it came with."""
     top = module.partition(".")[0]
     if top in sys.stdlib_module_names:
         return f"{module} of Python {sys.version_info[0]}.{sys.version_info[1]}"

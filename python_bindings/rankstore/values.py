@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From Python objects to what a column holds, and the other way: from samples to a schema.
+"""Converts Python objects to column values, and infers a schema from samples.
 
-`convert` is what the extension calls for a value that is not already bytes of the column's own item type: lists, numpy
-arrays of another type or layout, torch tensors, JSON. Nothing is lost on the way: what does not fit raises TypeError or
-ValueError naming the column. Rounded are Python's float and complex alone, where the column has a shorter one that the
-user has asked for. numpy and torch are not needed to import this.
+The extension calls `convert` for a value whose bytes do not already have the column's item type: a list, a numpy array of another type or
+layout, a torch tensor, JSON. Conversions lose nothing: a value that does not fit raises TypeError or ValueError naming the column. The only
+exception is rounding of Python's float and complex, if the user asked for a column type that is shorter. Importing this module needs
+neither numpy nor torch.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
-# Items that numpy lacks, and the unsigned integers that hold their bits.
+# Item types that numpy lacks, and the unsigned integers that hold their bits.
 _BITS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
-# Integers up to this are exact in the float type.
+# Every integer from -N to N is exact in the float type.
 _EXACT = {"float16": 2**11, "float32": 2**24, "float64": 2**53, "bfloat16": 2**8, "complex64": 2**24}
 _ACCEPTED = (
     "bool, int, float, complex, str, bytes, None, lists of numbers, numpy arrays, torch tensors, "
@@ -40,8 +40,10 @@ def _numpy() -> ModuleType:
 
 @functools.lru_cache(maxsize=4096)
 def parse(type: str) -> tuple[str, tuple[int | None, ...] | None, bool]:
-    """(item, dims, nullable) of a canonical type: "float16[80,*]?" is ("float16", (80, None), True). Dims are None for
-    a scalar, str, bytes and json. ValueError for another text."""
+    """Return (item, dims, nullable) of a canonical type: ("float16", (80, None), True) for "float16[80,*]?".
+
+    dims is None for a scalar, str, bytes and json. Raises ValueError if the text is no type.
+    """
     found = _TYPE.fullmatch(type)
     if found is None:
         raise ValueError(f"{type!r} is no type")
@@ -53,17 +55,19 @@ def parse(type: str) -> tuple[str, tuple[int | None, ...] | None, bool]:
 
 
 def convert(name: str, type: str, value: Any) -> Any:
-    """`value` for column `name` of `type` ("int32[*]"): a str for json, else a C-contiguous object with the buffer
-    protocol and the column's item type (bfloat16 and float8 as unsigned integers). Its shape is not looked at.
+    """Return `value` converted for column `name` of `type` ("int32[*]").
 
-    - integers of another width are taken where all are in range; whole numbers for a float column where they are exact
-    - shorter floats for a longer type; longer ones are refused, except Python's own (also in lists), which are rounded
-    - whole numbers among Python's floats are refused where float64, which the list becomes, does not hold them
-    - bool goes to bool only, complex to complex64, Python's rounded (`check_complex` is for a type that was inferred)
-    - torch tensors, also on a GPU (copied here), also bfloat16 and float8
-    - JSON: any value that json.dumps takes, numpy and torch in it too; a str is JSON text and is kept as it is
+    The result is a str for json, else a C-contiguous object with the buffer protocol and the column's item type (bfloat16 and float8 as
+    unsigned integers). Its shape is not checked. Accepted are:
+    - integers of another width, if all are in range; whole numbers for a float column, if they are exact
+    - shorter floats for a longer type. Longer floats are refused, except Python's own (also in lists), which are rounded
+    - whole numbers among Python's floats, if float64 holds them exactly: numpy makes the list float64
+    - bool for bool only; complex for complex64, with Python's rounded (`check_complex` guards an inferred type)
+    - torch tensors, also on a GPU (copied here), also of bfloat16 and float8
+    - for JSON any value that json.dumps takes, also with numpy and torch inside; a str is JSON text and stays as it is
 
-    TypeError: another kind of value. ValueError: out of range. Both name the column."""
+    Raises TypeError for another kind of value, ValueError for a value out of range. Both name the column.
+    """
     item, dims, _ = parse(type)
     if item == "json":
         return _json_text(name, value)
@@ -74,7 +78,7 @@ def convert(name: str, type: str, value: Any) -> Any:
     if isinstance(value, (str, bytes, Mapping, set, frozenset)) or not (_is_array(value) or _is_numbers(value)):
         raise _refused(name, type, value, "numbers, as a list, a numpy array or a torch tensor" if dims else "a number")
     array, of, rounded = _array(name, type, value)
-    if dims and array.size == 0 and rounded:  # [] has no type and one dimension
+    if dims and array.size == 0 and rounded:  # [] has no type, and always one dimension
         array = array.reshape((0, *(dim or 0 for dim in dims[1:]))) if dims[0] is None else array
         return array.astype(_BITS.get(item, item))
     return _cast(name, type, array, of, rounded, "uint8" if item == "bytes" else item)
@@ -87,7 +91,7 @@ def _refused(name: str, type: str, value: Any, wanted: str) -> TypeError:
 
 
 def _is_tensor(value: Any) -> bool:
-    """By its shape, so that torch need not be there."""
+    """Return True for a torch tensor, without importing torch."""
     return "torch" in sys.modules and isinstance(value, sys.modules["torch"].Tensor)
 
 
@@ -105,7 +109,7 @@ def _is_numbers(value: Any) -> bool:
 
 
 def _from_torch(name: str, tensor: Any) -> tuple[Any, str]:
-    """A numpy array of the tensor's items, and their type's name."""
+    """Return a numpy array of the tensor's items, and the name of their type."""
     torch = sys.modules["torch"]
     of = str(tensor.dtype).removeprefix("torch.")
     if tensor.layout != torch.strided:
@@ -123,7 +127,7 @@ def _from_torch(name: str, tensor: Any) -> tuple[Any, str]:
 
 
 def _array(name: str, type: str, value: Any) -> tuple[Any, str, bool]:
-    """(numpy array, its item's name, whether it is made of Python's numbers)."""
+    """Return (numpy array, name of its item type, whether it was made of Python's numbers)."""
     if _is_tensor(value):
         return *_from_torch(name, value), False
     numpy = _numpy()
@@ -140,13 +144,13 @@ def _array(name: str, type: str, value: Any) -> tuple[Any, str, bool]:
         raise kind(f'column "{name}": an array of {array.dtype}{detail} is no value of {type}')
     if python and array.dtype.kind in "fc" and not isinstance(value, (float, complex)):
         _check_whole(name, value, array)
-    if array.dtype.name in _BITS:  # of a package that has them for numpy
+    if array.dtype.name in _BITS:  # a package such as ml_dtypes adds them to numpy
         return array.view(_BITS[array.dtype.name]), array.dtype.name, False
     return array, array.dtype.name, python
 
 
 def _check_whole(name: str, value: Any, array: Any) -> None:
-    """ValueError where a list has a whole number that was rounded as numpy made floats of it."""
+    """Raise ValueError if numpy rounded a whole number of a list when it made floats of the list."""
     if array.size == 0 or not bool((abs(array) >= _EXACT["float64"]).any()):
         return
     numpy = _numpy()
@@ -157,7 +161,7 @@ def _check_whole(name: str, value: Any, array: Any) -> None:
 
 
 def check_complex(name: str, value: Any) -> None:
-    """ValueError for a complex of Python's, which has 64 bits a part, that complex64 would round."""
+    """Raise ValueError if complex64 would round a complex of Python's, which has 64 bits a part."""
     if not isinstance(value, complex) or hasattr(value, "dtype"):
         return
     for part in (value.real, value.imag):
@@ -175,7 +179,7 @@ def _whole(array: Any) -> bool:
 
 
 def _cast(name: str, type: str, array: Any, of: str, rounded: bool, item: str) -> Any:
-    """The array with items of the column's type, C-contiguous."""
+    """Return the array with items of the column's type, C-contiguous."""
     numpy = _numpy()
     kind = "f" if of in _BITS else array.dtype.kind
     if of == item or _BITS.get(item) == of and not rounded:
@@ -198,7 +202,7 @@ def _cast(name: str, type: str, array: Any, of: str, rounded: bool, item: str) -
 
 
 def _widens(of: str, item: str, rounded: bool) -> bool:
-    """Floats of type `of` are kept by `item`, or may be rounded to it."""
+    """Return True if `item` holds every float of type `of`, or if these may be rounded to it."""
     wider = {"float16": ("float32", "float64", "complex64"), "float32": ("float64", "complex64")}
     return item in wider.get(of, ()) or rounded and item in _EXACT
 
@@ -227,7 +231,7 @@ def _check_range(name: str, type: str, array: Any, item: str) -> None:
 
 
 def _round(name: str, type: str, array: Any, item: str) -> Any:
-    """To the nearest number of the type; infinity only where infinity was."""
+    """Round to the nearest number of the type. Raise ValueError if a finite number would become infinity."""
     numpy = _numpy()
     with numpy.errstate(over="ignore", invalid="ignore"):
         if item == "bfloat16":
@@ -252,13 +256,15 @@ def _json_plain(other: Any) -> Any:
     raise TypeError(f"{other.__class__.__qualname__} is no JSON")
 
 
-# json.dumps would make one for each value
+# One encoder for all values: json.dumps would make one for each.
 _json_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_json_plain).encode
 
 
 def _quick_encoder() -> Callable[[Any], str]:
-    """The same, without what is made anew for each value, where the interpreter has that part of json. What it refuses is
-    left to the other, which knows why."""
+    """Return an encoder equal to _json_encode that creates nothing per value, if the interpreter has that part of json; else _json_encode.
+
+    The caller gives what it refuses to _json_encode, whose errors say why.
+    """
     part: Any = getattr(json.encoder, "c_make_encoder", None)
     strings = getattr(json.encoder, "c_encode_basestring", None)
     probe = {"a": [1, 0.5, None, True, "\u00e9\n"], "b": {}}
@@ -289,14 +295,17 @@ def _json_text(name: str, value: Any) -> str:
 
 
 def infer(sample: Mapping[str, Any]) -> dict[str, str]:
-    """The type of each column of one sample, a dict.
+    """Return the type of each column of one sample, a dict.
 
-    bool, int (int64, or uint64 above its range), float (float64), complex (complex64, where that holds it), str, bytes;
-    lists of numbers: int64[*], float64[*], bool[*], of more dimensions where they are rectangular; numpy and torch by
-    their dtype. The first dimension is `*`, the others are as they are: `merge` finds out which of them differ. Other
-    lists and dicts, if they are JSON: json. None and [] say nothing yet: "json?", which no other value gives.
+    - bool, str, bytes: the same; int: int64, or uint64 above its range; float: float64; complex: complex64, if that holds it exactly
+    - lists of numbers: int64[*], float64[*] or bool[*], with more dimensions if they are rectangular
+    - numpy arrays and torch tensors: by their dtype
+    - other lists, and dicts, if they are JSON: json
+    - None and []: "json?", which no other value gives, because their type is not known yet
 
-    TypeError for another kind of value, ValueError for an int beyond 64 bits; both name the column."""
+    The first dimension is `*`. The others keep their size, and `merge` finds which of them differ between samples. Raises TypeError for
+    another kind of value, ValueError for an int beyond 64 bits. Both name the column.
+    """
     if not isinstance(sample, Mapping):
         raise TypeError(f"a sample is a dict of columns, not {sample.__class__.__qualname__}{_advice(sample)}")
     for name in sample:
@@ -306,7 +315,7 @@ def infer(sample: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _advice(sample: Any) -> str:
-    """The right call for samples that are no dicts: "; name them: map=lambda sample: {...}"."""
+    """Return advice for a sample that is not a dict: "; name it: map=lambda sample: {...}"."""
     if isinstance(sample, (list, tuple)) and not all(isinstance(one, (int, float)) for one in sample):
         fields = ", ".join(f'"{name}": sample[{i}]' for i, name in enumerate("abcdefgh"[:len(sample)]))
         return f"; name its parts: map=lambda sample: {{{fields}{', ...' * (len(sample) > 8)}}}"
@@ -346,7 +355,7 @@ def _infer(name: str, value: Any) -> str:
 
 
 def _scalar(name: str, value: Any, type: str) -> str:
-    """numpy's scalars that are Python's, too: numpy.float64 is a float."""
+    """Return the type of a scalar. numpy's scalars may be Python's, too (numpy.float64 is a float): their dtype decides."""
     dtype = getattr(value, "dtype", None)
     return type if dtype is None or type in ("str", "bytes") else _typed(name, dtype.name, ())
 
@@ -380,12 +389,15 @@ def _typed(name: str, item: str, shape: tuple[int, ...]) -> str:
 
 
 def merge(*schemas: Mapping[str, str]) -> dict[str, str]:
-    """One schema of several that `infer` gave, in the order in which columns came up first.
+    """Return one schema for several that `infer` returned, with columns in the order of their first appearance.
 
-    A dimension in which they differ is `*`. Integers and floats of several widths become the narrowest type that holds them
-    all, int32 and int64 int64, int64 and float64 float64. Lists of numbers and json are json; arrays of different rank are
-    not. A column that is missing in some may be missing (`?`). ValueError names the column and both types if no type holds
-    both.
+    - A dimension that differs becomes `*`.
+    - Integers and floats of several widths become the narrowest type that holds them all: int32 and int64 become int64, int64 and float64
+      become float64.
+    - Lists of numbers and json become json. Arrays with different numbers of dimensions do not.
+    - A column that some schemas lack becomes nullable (`?`).
+
+    Raises ValueError naming the column and both types if no type holds both.
     """
     merged: dict[str, str] = {}
     seen: dict[str, list[str]] = {}
@@ -394,7 +406,7 @@ def merge(*schemas: Mapping[str, str]) -> dict[str, str]:
             seen.setdefault(name, []).append(type)
     for name, types in seen.items():
         each = list(dict.fromkeys(types))
-        if len(each) > 2:  # what takes most comes first, so that the order of samples does not matter
+        if len(each) > 2:  # the widest type comes first, so that the order of samples does not matter
             each.sort(key=_takes)
         merged[name] = functools.reduce(lambda a, b, name=name: _join(name, a, b), each)  # type: ignore[misc]
         if len(types) < len(schemas):
@@ -408,7 +420,7 @@ def _takes(type: str) -> tuple[int, str]:
 
 
 def _nullable(type: str) -> str:
-    """json itself takes null, and so is never nullable; "json?" is what is not known."""
+    """Return the type with `?`. json holds null itself and so stays json: "json?" stands for an unknown type."""
     return type if type == "json" or type.endswith("?") else type + "?"
 
 
@@ -431,8 +443,8 @@ def _join(name: str, a: str, b: str) -> str:
 
 
 def _wider(a: str, b: str) -> str | None:
-    """The narrowest item type that holds two; None if there is none. Whole numbers beyond 2^53 are refused when they are
-    added to float64."""
+    """Return the narrowest item type that holds both; None if there is none. Whole numbers beyond 2^53 are refused later, when a sample
+    adds them to float64."""
     if a == b:
         return a
     floats = {"float16": 1, "bfloat16": 1, "float32": 2, "float64": 3}
@@ -450,7 +462,7 @@ def _wider(a: str, b: str) -> str | None:
 
 
 def _listed(item: str, dims: tuple[int | None, ...] | None) -> bool:
-    """What a JSON list or object may have become."""
+    """Return True if a JSON list or object may have been inferred as this type."""
     return item == "json" or item in ("int64", "float64", "bool") and dims is not None
 
 

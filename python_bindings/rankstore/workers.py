@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Building with several processes of this machine: a group of forked ranks builds, the caller opens."""
+"""Builds with several processes of this machine: a group of forked ranks builds, and the caller opens the result."""
 from __future__ import annotations
 
 import json
@@ -19,8 +19,11 @@ from .sources import Stream, resolve
 
 
 def build_with_workers(group: Group, workers: int, source: Any, directory: str, options: Options) -> BuildReport:
-    """Raises what a worker raised, with its text and traceback; KeyboardInterrupt ends them all and leaves what is
-    finished."""
+    """Build with forked workers and return their report.
+
+    Raises the error of a worker, with its text and traceback. KeyboardInterrupt ends all workers and keeps the finished units. The same
+    call resumes.
+    """
     if workers < 1:
         raise ArgumentError(f"workers: {workers}; it must be at least 1")
     if group.world > 1:
@@ -32,7 +35,7 @@ def build_with_workers(group: Group, workers: int, source: Any, directory: str, 
                             "a fork; start more "
                             "ranks instead")
     if isinstance(resolve(source, format=options.format, unit_samples=options.unit_samples), Stream):
-        raise ArgumentError("workers: an iterable cannot be dealt out; give a dataset with __len__ and __getitem__, or "
+        raise ArgumentError("workers: an iterable cannot be split between workers; give a dataset with __len__ and __getitem__, or "
                             "start more ranks "
                             "instead, each with its own part")
     with ExitStack() as files:
@@ -53,17 +56,18 @@ def build_with_workers(group: Group, workers: int, source: Any, directory: str, 
 
 
 def _is_interrupt(failed: dict[str, Any]) -> bool:
-    """Its own, or another worker's that it heard of first."""
+    """Return True if the worker was interrupted, or failed because another worker was."""
     return failed["kind"] == "interrupt" or failed.get("code") == code_of(CancelledError())
 
 
 def _is_tqdm(thread: threading.Thread) -> bool:
-    """tqdm's monitor, which holds no lock that a worker needs."""
+    """Return True for tqdm's monitor thread, which holds no lock that a worker needs."""
     return type(thread).__module__.startswith("tqdm")
 
 
 def _work(group: Group, file: IO[str], source: Any, directory: str, options: Options) -> int:
-    """What a worker does; its report or its failure goes into the file, which has no name and goes with the processes."""
+    """Run one worker; return its exit code. Its report or failure goes into the file, which has no name and so vanishes with the
+    processes."""
     import traceback
     note: dict[str, Any]
     try:
@@ -77,7 +81,7 @@ def _work(group: Group, file: IO[str], source: Any, directory: str, options: Opt
 
 
 def _read(file: IO[str]) -> dict[str, Any] | None:
-    """None of a worker that was killed before it had written all."""
+    """Return a worker's report or failure; None if the worker was killed before it had written all."""
     file.seek(0)
     try:
         note: dict[str, Any] = json.load(file)

@@ -423,9 +423,9 @@ def test_columns_of_torch(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("columns, says", [
     ({"a": numpy.arange(2), "b": numpy.arange(3)}, 'column "b": 3 samples, others have 2'),
-    ({"a": numpy.array([object()])}, 'column "a": an array of object'), ({"a": [1, 2]}, 'column "a": a list of str or of bytes'),
+    ({"a": numpy.array([object()])}, 'column "a": an array of object'), ({"a": [1, 2]}, 'column "a": a list holds str or bytes, not int'),
     ({"a": (numpy.arange(3), [0, 5])}, 'column "a"'), ({"a": (numpy.arange(3), [0, -1])}, 'column "a"'),
-    ({"a": (numpy.arange(3), [2, 1])}, 'column "a"'), ({}, "without a column")])
+    ({"a": (numpy.arange(3), [2, 1])}, 'column "a"'), ({}, "no column was given")])
 def test_columns_refused(tmp_path: Path, columns: dict[str, Any], says: str) -> None:
     with pytest.raises(rankstore.RankStoreError, match=says):
         build((Columns(one) for one in [columns]), tmp_path / "out")

@@ -52,7 +52,7 @@ def main(group):
 def test_what_excludes_each_other(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\n")
     for source, options, says in (([{"i": 1}], {"each_rank": True, "same_on_all": True}, "each_rank and same_on_all exclude each other"),
-                                  (tmp_path / "a.txt", {"each_rank": True}, "each_rank: goes with samples in memory; files are dealt to all ranks")):
+                                  (tmp_path / "a.txt", {"each_rank": True}, "each_rank: goes with samples in memory; files are split between all ranks")):
         with pytest.raises(rankstore.ArgumentError) as raised:
             rankstore.build(source, tmp_path / "out", **options)
         assert str(raised.value).removeprefix("rank 0: ") == says

@@ -57,7 +57,7 @@ def test_a_map_sees_the_objects_as_they_stand(tmp_path: Path) -> None:
     ds = build(str(tmp_path / "u.json"), tmp_path / "x", json_path="rows", extra="json", schema="id:int64", map=dict)
     assert ds[0] == {"id": 0, "extra": {"even": [{"deep": 0}]}}
     (tmp_path / "bad.json").write_text('[{"a": 1}, 5]')
-    with pytest.raises(rankstore.CallbackError, match="an item holds a JSON object, not int .bad.json:1"):
+    with pytest.raises(rankstore.CallbackError, match="an item must hold a JSON object, not int .bad.json:1"):
         build(str(tmp_path / "bad.json"), tmp_path / "bad", map=dict)
 
 

@@ -223,10 +223,10 @@ def test_arrays_are_samples(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("source, says", [
-    ({"x": numpy.ones(3), "y": numpy.ones(2)}, r"a dict of arrays of one length, and there are {'x': 3, 'y': 2}"),
+    ({"x": numpy.ones(3), "y": numpy.ones(2)}, r"arrays of a dict must have one length, but have {'x': 3, 'y': 2}"),
     ({"x": 1}, r"a dict is taken as a dict of arrays of one length; 'x' is int. One sample is a list of one dict"),
     ({}, "a dict is taken as a dict of arrays of one length; it is empty"),
-    (numpy.int64(3), "one number, not an array of samples"),
+    (numpy.int64(3), "one number; give an array with one sample per row"),
     ([("a", 1), ("b", 2)], r'not tuple; name its parts: map=lambda sample: {"a": sample\[0\], "b": sample\[1\]}'),
     ([numpy.ones(3), numpy.ones(2)], r'not ndarray; name it: map=lambda sample: {"data": sample}'),
     ([[1, 2], [3]], r'not list; name it: map=lambda sample: {"data": sample}')])

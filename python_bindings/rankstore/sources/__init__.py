@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where samples come from."""
+"""Finds out what kind of source the user gave, and returns it as pieces or a stream."""
 from __future__ import annotations
 
 import os
@@ -23,20 +23,21 @@ Source = Stream | list[Piece]
 
 def resolve(source: Any, *, format: str | None, unit_samples: int | None, each_rank: bool = False,  # noqa: A002
             same_on_all: bool = False) -> Source:
-    """What `build` reads `source` as. each_rank: a list too is this rank's own part.
+    """Return `source` as `build` reads it: a stream, or a list of pieces.
 
-    Raises ArgumentError, NotFoundError.
+    each_rank: a list, too, is this rank's own part. same_on_all: an iterable yields the same items on all ranks. Raises ArgumentError,
+    NotFoundError.
     """
     if isinstance(source, (str, os.PathLike)):
         source = [source]
     if isinstance(source, (list, tuple)) and source and all(isinstance(path, (str, os.PathLike)) for path in source):
         if each_rank:
-            raise ArgumentError("each_rank: goes with samples in memory; files are dealt to all ranks")
+            raise ArgumentError("each_rank: goes with samples in memory; files are split between all ranks")
         return pieces([os.fspath(path) for path in source], format)
     if format is not None:
         raise ArgumentError("format: goes with paths only")
     if isinstance(source, bytes):
-        raise ArgumentError("source: a bytes is no dataset; give paths, a dataset, a table or an iterable of samples")
+        raise ArgumentError("source: bytes are no dataset; give paths, a dataset, a table or an iterable of samples")
     rows = rows_of(source)
     source = source if rows is None else rows
     found = _object(source, unit_samples)
@@ -63,5 +64,5 @@ def _object(source: Any, unit_samples: int | None) -> Source:
         return [Indexed(source, unit_samples)]
     if isinstance(source, Iterable):
         return Stream(source, type(source).__name__)
-    raise ArgumentError(f"source: {type(source).__name__} is none of paths, a table, a dataset with __len__ and "
-                        "__getitem__, an iterable")
+    raise ArgumentError(f"source: {type(source).__name__} is not supported; give paths, a table, a dataset with "
+                        "__len__ and __getitem__, or an iterable")

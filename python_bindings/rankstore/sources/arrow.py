@@ -1,9 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrow tables and Parquet: columns are taken over as arrays, never as Python objects.
+"""Reads Arrow tables and Parquet files column by column, as arrays, without Python objects.
 
-Arrow types and what they become: numbers and bool as they are; string str; binary bytes; list<number> "T[*]",
-fixed_size_list<number, n> "T[n]"; other lists and structs json; a struct of bytes and path (an image or audio file as
-datasets stores it) bytes; dictionaries are decoded. Anything else is refused by name.
+    Arrow type                                            column type
+    numbers, bool                                         the same
+    string                                                str
+    binary                                                bytes
+    list<number>                                          "T[*]"
+    fixed_size_list<number, n>                            "T[n]"
+    struct of bytes and path (a file, as datasets does)   bytes
+    other lists and structs                               json
+    dictionary                                            that of its values
+    anything else                                         refused; the error names the column
 """
 from __future__ import annotations
 
@@ -18,7 +25,7 @@ from . import contents, sampling
 from .columns import Columns
 from .source import Piece, Unit
 
-BATCH = 4096  # rows taken over at once
+BATCH = 4096  # rows read at once
 
 
 def import_pyarrow(why: str) -> Any:
@@ -31,13 +38,13 @@ def import_pyarrow(why: str) -> Any:
 
 @contextlib.contextmanager
 def _named(path: str) -> Iterator[None]:
-    """What Arrow has against a file is a DataError that names it."""
+    """Turn Arrow's errors about a file into a DataError that names the file."""
     pa = import_pyarrow(path)
     try:
         yield
     except pa.ArrowMemoryError:
         raise
-    except (pa.ArrowException, OSError) as refused:  # Parquet's own are OSErrors without a number
+    except (pa.ArrowException, OSError) as refused:  # Parquet raises OSErrors without a number
         if isinstance(refused, OSError) and refused.errno and path in str(refused):
             raise
         raise DataError(f"{path}: {(str(refused) or type(refused).__name__).splitlines()[0][:300]}") from refused
@@ -53,7 +60,7 @@ def _number(pa: Any, kind: Any) -> str | None:
 
 
 def _is_file(pa: Any, kind: Any) -> bool:
-    """A struct of the bytes and the path of a file."""
+    """Return True for a struct of the bytes and the path of a file."""
     if not pa.types.is_struct(kind) or {field.name for field in kind} != {"bytes", "path"}:
         return False
     data = kind.field("bytes").type
@@ -61,7 +68,7 @@ def _is_file(pa: Any, kind: Any) -> bool:
 
 
 def column_type(name: str, kind: Any) -> str:
-    """The type of an Arrow column. UnsupportedError names the column."""
+    """Return the column type of an Arrow column. Raises UnsupportedError naming the column if there is none."""
     pa = import_pyarrow("an Arrow table")
     types = pa.types
     while isinstance(kind, pa.BaseExtensionType) or types.is_dictionary(kind):
@@ -79,7 +86,7 @@ def column_type(name: str, kind: Any) -> str:
         return f"{_number(pa, kind.value_type)}[*]"
     if types.is_nested(kind) and _is_json(pa, kind):
         return "json"
-    raise UnsupportedError(f'column "{name}": Arrow\'s {kind} has no type here; cast it, or make something of it in '
+    raise UnsupportedError(f'column "{name}": no column type stores Arrow\'s {kind}; cast it, or convert it in '
                            'map=')
 
 
@@ -93,13 +100,13 @@ def _is_json(pa: Any, kind: Any) -> bool:
 
 
 def table_schema(schema: Any, missing: set[str]) -> dict[str, str]:
-    """The schema of an Arrow schema; columns in `missing` hold nulls."""
+    """Return the schema for an Arrow schema. Columns in `missing` hold nulls."""
     return {field.name: column_type(field.name, field.type) + ("?" if field.name in missing else "")
             for field in schema}
 
 
 def to_columns(batch: Any) -> Columns:
-    """A RecordBatch as Columns."""
+    """Return a RecordBatch as Columns."""
     import numpy
     pa = import_pyarrow("an Arrow table")
     made = Columns.__new__(Columns)
@@ -113,7 +120,7 @@ def to_columns(batch: Any) -> Columns:
         if _is_file(pa, array.type):
             array = array.field("bytes")
             if array.null_count > 0:
-                raise DataError(f'column "{field.name}": a file without bytes; embed the files (datasets: '
+                raise DataError(f'column "{field.name}": a file holds a path but no bytes; embed the files (datasets: '
                                 'embed_external_files)')
         made.columns[field.name] = _take(pa, numpy, field.name, kind, array)
         made.types[field.name] = kind
@@ -121,7 +128,7 @@ def to_columns(batch: Any) -> Columns:
 
 
 def _take(pa: Any, numpy: Any, name: str, kind: str, array: Any) -> tuple[Any, Any]:
-    """(values, offsets) of an Arrow array; views where Arrow's memory is as ours."""
+    """Return (values, offsets) of an Arrow array, as views if Arrow's memory has the layout of Columns."""
     if kind == "json":
         parts = [json.dumps(value).encode() for value in array.to_pylist()]
         offsets = numpy.zeros(len(parts) + 1, dtype=numpy.int64)
@@ -148,7 +155,7 @@ def _take(pa: Any, numpy: Any, name: str, kind: str, array: Any) -> tuple[Any, A
 
 def _numbers(pa: Any, numpy: Any, array: Any, name: str) -> Any:
     if array.null_count > 0:
-        raise DataError(f'column "{name}": a null inside a list; fill it, or make something of it in map=')
+        raise DataError(f'column "{name}": a null inside a list; fill it, or convert the list in map=')
     return numpy.ascontiguousarray(array.to_numpy(zero_copy_only=False))
 
 
@@ -160,12 +167,12 @@ def _offsets(numpy: Any, data: Any, first: int, count: int, wide: bool) -> Any:
 
 
 def _stored(table: Any) -> list[Any]:
-    """What of a table of one column is stored, as arrays and bytes."""
+    """Return what a build would store of a table of one column, as arrays and bytes."""
     pa = import_pyarrow("an Arrow table")
     found: list[Any] = []
     for batch in table.to_batches():
         field = batch.schema.field(0)
-        if column_type(field.name, field.type) == "json":  # as Arrow has it, which is many times faster to come by
+        if column_type(field.name, field.type) == "json":  # Arrow's own bytes: many times faster than JSON
             sink = pa.BufferOutputStream()
             plain = batch.replace_schema_metadata(None)
             with pa.ipc.new_stream(sink, plain.schema) as stream:
@@ -182,7 +189,7 @@ def _stored(table: Any) -> list[Any]:
 
 
 class ArrowPiece(Piece):
-    """What gives record batches."""
+    """A source of record batches."""
 
     def batches(self, unit: Unit) -> Iterator[Any]:
         raise NotImplementedError
@@ -197,7 +204,7 @@ class ArrowPiece(Piece):
 
 
 class Table(ArrowPiece):
-    """A pyarrow Table or RecordBatch in memory, the same on all ranks; 64 Ki rows a unit."""
+    """A pyarrow Table or RecordBatch in memory, the same on all ranks. A unit is 64 Ki rows."""
 
     ROWS = 65536
     in_memory = True
@@ -217,8 +224,7 @@ class Table(ArrowPiece):
         return int(-(-self.table.num_rows // self.ROWS))
 
     def contents(self, block: int) -> str:
-        """Of the columns as they are stored, so that it is the same however the table is cut into chunks, and whatever
-        lies under nulls."""
+        """Digest the columns as a build stores them, so that neither the table's chunks nor the bytes under nulls change the digest."""
         rows = self.table.slice(block * self.ROWS, self.ROWS).combine_chunks()
         return contents.of_items(lambda: [_stored(rows.select([column])) for column in range(rows.num_columns)])
 
@@ -235,7 +241,7 @@ class Table(ArrowPiece):
 
 
 class ArrowFile(ArrowPiece):
-    """An IPC file (.arrow, .feather) or stream; a record batch a unit (a stream is one)."""
+    """An IPC file (.arrow, .feather) or stream. A unit is a record batch of a file, or a whole stream."""
 
     def __init__(self, path: str, name: str) -> None:
         self.path, self.name = path, name
@@ -278,7 +284,7 @@ class ArrowFile(ArrowPiece):
 
 
 class Parquet(ArrowPiece):
-    """A Parquet file; a row group a unit."""
+    """A Parquet file. A unit is a row group."""
 
     def __init__(self, path: str, name: str) -> None:
         self.path, self.name = path, name
@@ -299,8 +305,7 @@ class Parquet(ArrowPiece):
             return units, table_schema(file.schema_arrow, self._missing(file))
 
     def _missing(self, file: Any) -> set[str]:
-        """The columns with nulls: by the statistics, and where these cannot tell (no statistics; empty lists count as
-        nulls in them) by the columns themselves."""
+        """Return the columns with nulls. Reads a column only if its statistics are missing or unclear (they count empty lists as nulls)."""
         footer, missing, unknown = file.metadata, set(), set()
         for group in range(footer.num_row_groups):
             for leaf in range(footer.num_columns):
@@ -326,7 +331,7 @@ class Parquet(ArrowPiece):
 
 
 class HuggingFace(ArrowPiece):
-    """A datasets.Dataset (rows by its indices), through its Arrow form; 16 Ki rows a unit."""
+    """A datasets.Dataset (rows by its indices), read in its Arrow form. A unit is 16 Ki rows."""
 
     ROWS = 16384
     in_memory = True
@@ -343,7 +348,7 @@ class HuggingFace(ArrowPiece):
         rows = len(self.dataset)
         units = [Unit(f"{self.name}@{start}", min(self.ROWS, rows - start), (start, min(start + self.ROWS, rows)))
                  for start in range(0, rows, self.ROWS)]
-        table = self.dataset.data.table  # all rows, also those that the indices leave out
+        table = self.dataset.data.table  # all rows, also those that the indices skip
         missing = {name for name in self.dataset.column_names if table.column(name).null_count}
         return units, table_schema(self.dataset.features.arrow_schema, missing)
 

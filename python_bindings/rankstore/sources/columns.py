@@ -13,7 +13,7 @@ _DTYPES = frozenset(("bool", "int8", "int16", "int32", "int64", "uint8", "uint16
                      "float32",
                      "float64", "complex64"))
 _BLOBS = ("str", "bytes", "json")
-# These have no numpy type: their bits travel as unsigned integers.
+# These have no numpy type: their bits are stored as unsigned integers.
 _BITS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
 
 
@@ -52,7 +52,7 @@ class Columns:
             self.columns[name] = (values, offsets)
             self.types[name] = kind
         if self.count < 0:
-            raise DataError("Columns without a column")
+            raise DataError("Columns: no column was given")
 
     def __len__(self) -> int:
         return self.count
@@ -66,10 +66,9 @@ class Columns:
             yield dict(zip(names, row, strict=True))
 
     def arrays(self, schema: Sequence[tuple[str, str]], loose: bool = False) -> list[tuple[Any, Any]] | None:
-        """The columns as Builder.add_arrays takes them, or None where a column is not there or has missing values
-        (rows() then).
+        """Return the columns as Builder.add_arrays takes them; None if a column is absent or has missing values (use rows() then).
 
-        Raises DataError where a type is not the schema's.
+        loose: ignore columns that the schema lacks. Raises DataError if a type differs from the schema's.
         """
         if any(name not in self.columns or name in self.missing for name, _ in schema):
             return None
@@ -79,7 +78,7 @@ class Columns:
 
 
 def check_names(given: Mapping[str, Any], schema: Sequence[tuple[str, str]]) -> None:
-    """DataError for a column that the schema lacks."""
+    """Raise DataError if a column is not in the schema."""
     known = {name for name, _ in schema}
     for name in given:
         if name not in known:
@@ -87,7 +86,7 @@ def check_names(given: Mapping[str, Any], schema: Sequence[tuple[str, str]]) -> 
 
 
 def _array(value: Any) -> Any:
-    """A numpy array of a tensor or array, and the type's name."""
+    """Return a numpy array of a tensor or array, and the name of its item type."""
     import numpy
     if hasattr(value, "detach") and hasattr(value, "numpy"):
         kind = str(value.dtype).removeprefix("torch.")
@@ -103,17 +102,17 @@ def _array(value: Any) -> Any:
 
 
 def _take(name: str, value: Any) -> tuple[Any, Any, str, int]:
-    """(values, offsets, type, count) of what a user gave for a column."""
+    """Return (values, offsets, type, count) of a user's column."""
     import numpy
     if isinstance(value, tuple) and len(value) == 2:
         offsets = numpy.ascontiguousarray(value[1], dtype=numpy.int64)
         if offsets.ndim != 1 or len(offsets) == 0:
-            raise DataError(f'column "{name}": offsets are count + 1 integers')
+            raise DataError(f'column "{name}": offsets must be one array of count + 1 integers')
         if isinstance(value[0], (bytes, bytearray, memoryview)):
             return value[0], offsets, "bytes", len(offsets) - 1
         values, kind = _array(value[0])
         if kind not in _DTYPES and kind not in _BITS:
-            raise DataError(f'column "{name}": values of {kind} cannot be stored')
+            raise DataError(f'column "{name}": values of {kind} cannot be stored; convert them')
         shape = "".join(f",{size}" for size in values.shape[1:])
         return values, offsets, f"{kind}[*{shape}]", len(offsets) - 1
     if isinstance(value, (list, tuple)):
@@ -122,13 +121,13 @@ def _take(name: str, value: Any) -> tuple[Any, Any, str, int]:
     if kind not in _DTYPES and kind not in _BITS:
         raise DataError(f'column "{name}": an array of {kind} cannot be stored; a list of str or bytes can')
     if values.ndim == 0:
-        raise DataError(f'column "{name}": one value, not one a sample')
+        raise DataError(f'column "{name}": one value; give an array with one value per sample')
     shape = ",".join(str(size) for size in values.shape[1:])
     return values, None, f"{kind}[{shape}]" if shape else kind, len(values)
 
 
 def _join(name: str, values: Sequence[Any]) -> tuple[bytes, Any, str]:
-    """A list of str or bytes as (bytes, offsets, type)."""
+    """Return a list of str or bytes as (bytes, offsets, type)."""
     import numpy
     if all(isinstance(value, str) for value in values):
         parts, kind = [value.encode() for value in values], "str"
@@ -136,14 +135,14 @@ def _join(name: str, values: Sequence[Any]) -> tuple[bytes, Any, str]:
         parts, kind = [bytes(value) for value in values], "bytes"
     else:
         odd = next(value for value in values if not isinstance(value, (str, bytes, bytearray, memoryview)))
-        raise DataError(f'column "{name}": a list of str or of bytes, or arrays; not {type(odd).__name__}')
+        raise DataError(f'column "{name}": a list holds str or bytes, not {type(odd).__name__}; give an array for numbers')
     offsets = numpy.zeros(len(parts) + 1, dtype=numpy.int64)
     numpy.cumsum([len(part) for part in parts], out=offsets[1:])
     return b"".join(parts), offsets, kind
 
 
 def _fit(name: str, kind: str, values: Any, offsets: Any) -> tuple[Any, Any]:
-    """A column as the schema's type, its values beginning at its first offset."""
+    """Return a column converted to the schema's type, with its values beginning at its first offset."""
     import numpy
     base = base_type(kind)
     if base in _BLOBS:
@@ -152,11 +151,11 @@ def _fit(name: str, kind: str, values: Any, offsets: Any) -> tuple[Any, Any]:
         values = values if hasattr(values, "dtype") else memoryview(values).cast("B")
     else:
         if isinstance(values, (bytes, bytearray, memoryview)):
-            raise DataError(f'column "{name}" is {kind}, not str or bytes')
+            raise DataError(f'column "{name}" is {kind}; give an array of numbers, not bytes')
         wanted = numpy.dtype(_BITS.get(base, base))
         if values.dtype != wanted:
             if base in _BITS or not numpy.can_cast(values.dtype, wanted, "safe"):
-                raise DataError(f'column "{name}" is {kind}; an array of {values.dtype.name} would lose something: '
+                raise DataError(f'column "{name}" is {kind}; converting {values.dtype.name} to it would lose digits: '
                                 'cast it')
             values = values.astype(wanted)
     if offsets is not None and offsets[0] != 0:
@@ -168,7 +167,7 @@ def _fit(name: str, kind: str, values: Any, offsets: Any) -> tuple[Any, Any]:
 
 
 def _each(kind: str, values: Any, offsets: Any, missing: Any) -> Iterator[Any]:
-    """The values of a column, one a sample."""
+    """Return an iterator over the values of a column, one per sample."""
     base = base_type(kind)
     if offsets is None:
         each: Iterator[Any] = iter(values.tolist() if values.ndim == 1 and base not in _BITS else values)

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A digest of all that lies in memory, so that a source that was changed is told from what a dataset was made of.
+"""Digests everything that a source holds in memory, to find whether the source changed after a dataset was built from it.
 
-Equal samples have equal digests in every process: it is by value, not by identity, and sets are put in order. Of arrays
-and tensors in main memory the type, shape and all bytes count; of dataclasses the fields; of objects that are none of
-Python's own containers, numbers, texts and times, and of tensors elsewhere, the type alone.
+Equal samples have equal digests in every process: values count, not identities, and sets are put in order. What counts:
+    Python's containers, numbers, texts and times   the value
+    arrays and tensors in main memory               type, shape and all bytes
+    dataclasses                                     the fields
+    other objects, and tensors elsewhere            the type alone
 """
 from __future__ import annotations
 
@@ -15,34 +17,33 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 _BY_REPR = frozenset(("datetime", "decimal", "fractions", "pathlib", "uuid"))
-_SMALL = 4096  # bytes of an array that are copied rather than hashed by themselves
-_COPIED = 1 << 24  # bytes of arrays that are copied to be hashed at once
+_SMALL = 4096  # bytes; arrays up to this size are copied, not hashed one by one
+_COPIED = 1 << 24  # bytes; arrays of a column up to this total are copied and hashed at once
 
 
 def _hash() -> Any:
-    """The fastest of hashlib where processors help, as most do: it is against accidents, not against somebody."""
+    """Return a SHA-1: the fastest of hashlib on processors with instructions for it, which most have. It guards against accidents only."""
     return hashlib.sha1(usedforsecurity=False)
 
 
 class _HasSetError(Exception):
-    """Sets have an order of their own in each process."""
+    """Raised on a set, whose order differs from process to process."""
 
 
 def of_items(items: Callable[[], Sequence[Any]]) -> str:
-    """Hexadecimal digits of what items() gives."""
+    """Return a digest of what items() returns, in hexadecimal digits."""
     try:
         values = _without_arrays(list(items()))
         try:
             return of_value(values)
         except _HasSetError:
             return of_value(_ordered(values))
-    except Exception as raised:  # a sample that cannot be read is an error of the build, not of a look at it
+    except Exception as raised:  # the build itself reports a sample that cannot be read
         return type(raised).__qualname__
 
 
 def _without_arrays(values: list[Any]) -> Any:
-    """The same with columns that are arrays apart, a digest each, which is many times faster than asking for each array
-    in the midst of pickling."""
+    """Return the samples with columns of arrays replaced by one digest each, many times faster than a call per array while pickling."""
     numpy = sys.modules.get("numpy")
     if numpy is None or not values or not all(type(sample) is dict for sample in values):
         return values
@@ -58,7 +59,7 @@ def _without_arrays(values: list[Any]) -> Any:
 
 
 def _of_arrays(numpy: Any, arrays: list[Any]) -> Any:
-    """(type, shapes, digest) of arrays of one of numpy's own types; else None."""
+    """Return (type, shapes, digest) of arrays if all have the same type and it is one of numpy's own; else None."""
     kinds = {array.dtype for array in arrays}
     if len(kinds) != 1 or arrays[0].dtype.isbuiltin != 1 or arrays[0].dtype.hasobject:
         return None
@@ -72,20 +73,20 @@ def _of_arrays(numpy: Any, arrays: list[Any]) -> Any:
 
 
 def _flat(numpy: Any, array: Any) -> Any:
-    """Its bytes, without a copy where they lie side by side."""
+    """Return the array's bytes, without a copy if they are contiguous."""
     return numpy.ascontiguousarray(array).reshape(-1).view(numpy.uint8)
 
 
 def of_value(value: Any) -> str:
     sink = _Sink()
-    pickler = _Pickler(sink, 3)  # later protocols do not ask reducer_override about sets
-    pickler.fast = True  # no memo: what is equal is written alike, whether it is one object or two
+    pickler = _Pickler(sink, 3)  # later protocols do not call reducer_override for sets
+    pickler.fast = True  # no memo: equal values are written alike, as one object or as two
     pickler.dump(value)
     return str(sink.digest.hexdigest())
 
 
 class _Sink:
-    """A file that only hashes."""
+    """A file that only hashes what is written to it."""
 
     def __init__(self) -> None:
         self.digest = _hash()
@@ -93,7 +94,7 @@ class _Sink:
 
 
 def _ordered(value: Any) -> Any:
-    """The same with what sets hold in an order that all processes come to."""
+    """Return the value with each set replaced by a list whose order is the same in all processes."""
     if value is None or type(value) in (bool, int, float, str, bytes):
         return value
     if isinstance(value, Set):
@@ -105,11 +106,11 @@ def _ordered(value: Any) -> Any:
 
 
 def _seen(*parts: Any) -> None:
-    """The name under which what is not Python's own is written."""
+    """Marks, in the pickle, a value that is none of Python's own types. Never called."""
 
 
 class _Pickler(pickle.Pickler):
-    """Writes what is only hashed, never read."""
+    """Writes a pickle that is only hashed, never read."""
 
     def reducer_override(self, value: Any) -> Any:
         if value is _seen:
@@ -120,7 +121,7 @@ class _Pickler(pickle.Pickler):
 
 
 def _parts(value: Any) -> tuple[Any, ...]:
-    """Of a value that pickle would have asked about itself."""
+    """Return what counts of a value whose own __reduce__ pickle would have called."""
     kind = type(value)
     name = f"{kind.__module__}.{kind.__qualname__}"
     if hasattr(value, "dtype") and hasattr(value, "shape"):
@@ -143,7 +144,7 @@ def _parts(value: Any) -> tuple[Any, ...]:
 
 
 def _bytes(value: Any) -> Any:
-    """All of an array; of an array of objects its list; None where it is not in main memory."""
+    """Return an array's bytes, or their digest if they are many; a list for an array of objects; None if it is not in main memory."""
     import numpy
     if hasattr(value, "detach"):
         if str(value.device) != "cpu":

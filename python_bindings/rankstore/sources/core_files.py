@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files that the C core reads: JSON lines, text, CSV, folders, NumPy files, Megatron, MDS, tar, zip.
 
-Without `map` and a function for keys the core builds from them by itself. Else it hands the samples over, one a call:
-typed, as it would store them, but for JSON under a `map`, which gets the objects as they stand there (what a map
-is for: rows that are unlike each other, which have no common schema).
+Without `map` and without a function for keys, the core builds from them by itself. Otherwise it passes each sample to Python in one call,
+typed as it would be stored. The exception is JSON with a `map`: the map gets the objects exactly as the file has them, because a map may
+be there to join rows that have no common schema.
 """
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from .columns import base_type
 from .source import Piece, Unit
 
 Value = tuple[bytes, tuple[int, ...], str] | None
-LINES = ("jsonl", "text")  # a row is a line
-_decoder: Any = json.JSONDecoder()  # json.loads guesses the encoding of each text first
+LINES = ("jsonl", "text")  # formats whose rows are lines
+_decoder: Any = json.JSONDecoder()  # not json.loads, which guesses the encoding of each text first
 _scan = _decoder.scan_once
 
 
 def _parse(text: str) -> Any:
-    if text[:1] == "{":  # nothing to pass over, neither before nor, as a rule, behind
+    if text[:1] == "{":  # no space to skip before the object, and rarely any after it
         try:
             sample, end = _scan(text, 0)
-        except StopIteration:  # a value is missing; the decoder says where
+        except StopIteration:  # a value is missing; the decoder's error says where
             end = -1
         if end == len(text):
             return sample
     return _decoder.decode(text)
-ITEM = "__item__"  # the column that asks for the items of a JSON array as they stand there
+ITEM = "__item__"  # the column that asks the core for the unparsed items of a JSON array
 
 
 class CoreFiles(Piece):
-    """All of a build's files of this kind, in the order, with the units and the keys that the core gives them."""
+    """All of a build's files that the core reads, in the user's order, with the core's units and keys."""
 
     def __init__(self, paths: Sequence[str], format: str | None) -> None:  # noqa: A002
         self.paths, self.format, self.name = list(paths), format, "files"
@@ -45,7 +45,7 @@ class CoreFiles(Piece):
         self._raw = self._has_lines = self._has_extra = False
 
     def identity(self) -> list[Any]:
-        """Names and sizes, folders with what is in them."""
+        """Return names and sizes of the files, and of all files inside folders."""
         found: list[Any] = []
         for path in self.paths:
             if not os.path.isdir(path):
@@ -57,16 +57,19 @@ class CoreFiles(Piece):
         return found
 
     def size(self) -> int:
-        """Bytes of all files."""
+        """Return the bytes of all files together."""
         return sum(size for _, size in self.identity())
 
     def open(self, core: _core.Group, *, mapped: bool, schema: str | None, **options: Any) -> None:
-        """COLLECTIVE. `mapped`: a map sees the samples; else they are read by `schema`, where one is given."""
+        """Open the files (collective).
+
+        mapped: a map gets the samples. If not, `schema` sets the columns to read; None infers them.
+        """
         kind = _core.source_format(self.paths, self.format or ("json" if options.get("json_path") else None))
         self._raw, self._has_lines = mapped and kind in ("jsonl", "json"), kind in LINES
         items = self._raw and kind == "json"
         if self._raw:
-            options.pop("extra", None)  # the objects have all their members
+            options.pop("extra", None)  # a map gets objects with all their members
         self._has_extra = options.get("extra") == "json"
         self._reader = _core.Reader(core, self.paths, format="text" if self._raw and not items else kind,
                                     schema=f"{ITEM}:str" if items else None if mapped else schema, **options)
@@ -82,18 +85,20 @@ class CoreFiles(Piece):
         return units, None if self._raw else dict(_core.parse_schema(self.reader.schema())[1])
 
     def read(self, unit: Unit) -> Iterator[Any]:
-        raise NotImplementedError("the core hands samples over: hand_over()")
+        raise NotImplementedError("the core passes samples on: use hand_over()")
 
     def hand_over(self, unit: Unit, take: Callable[[dict[str, Value], bytes, int], None]) -> dict[str, Any]:
-        """take(values, key, row of the file) for each sample, `decode` making one of the values; what the core left
-        out itself (filtered, bad, bad_first)."""
+        """Call take(values, key, row of the file) for each sample of the unit. `decode` makes a sample of the values.
+
+        Return what the core itself skipped (filtered, bad, bad_first).
+        """
         return self.reader.read(unit.at[0], take)
 
     def decode(self, raw: dict[str, Value]) -> Any:
-        """None for a blank line."""
+        """Return a sample; None for a blank line."""
         if not self._raw:
             sample = {name: plain(value) for name, value in raw.items()}
-            if self._has_extra:  # members again, as a map sees them; the feeder collects them
+            if self._has_extra:  # a map gets them as members; the feeder collects them again
                 sample.update(sample.pop(EXTRA, None) or {})
             return sample
         value = raw[ITEM] if ITEM in raw else raw["text"]
@@ -106,18 +111,18 @@ class CoreFiles(Piece):
                 return None
         sample = _parse(text)
         if not isinstance(sample, dict):
-            raise ValueError(f"{'an item' if ITEM in raw else 'a line'} holds a JSON object, not {type(sample).__name__}")
+            raise ValueError(f"{'an item' if ITEM in raw else 'a line'} must hold a JSON object, not {type(sample).__name__}")
         return sample
 
     def place(self, unit: Unit, key: bytes, row: int) -> str:
-        """How messages call a sample: by its line, else by its key."""
+        """Return the name of a sample for messages: its file and line, or else its key."""
         if self._has_lines:
             return f"{self._units[unit.at[0]][0]}:{row + 1}"
         return str(key, "utf-8", "backslashreplace")
 
 
 def plain(value: Value) -> Any:
-    """A column's value, as the core gives it, as Python's or numpy's."""
+    """Return a column's value from the core as a value of Python or numpy."""
     if value is None:
         return None
     data, dims, kind = value

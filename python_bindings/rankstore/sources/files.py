@@ -13,15 +13,15 @@ from .source import Piece
 
 _ARROW = {".parquet": "parquet", ".pq": "parquet", ".arrow": "arrow", ".feather": "arrow"}
 _PIECES: dict[str, type[Parquet] | type[ArrowFile]] = {"parquet": Parquet, "arrow": ArrowFile}
-# A folder of nothing but these gives them; any other one is left to the core.
+# A folder with only such files becomes these files. The core reads any other folder.
 _DATASETS = (*_ARROW, ".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.xz", ".tar.bz2", ".zip", ".idx", ".bin")
 
 
 def pieces(paths: Sequence[str], format: str | None) -> list[Piece]:  # noqa: A002
-    """Arrow files each, and what the core reads together in the place of its first file."""
+    """Return one piece for each Arrow file, and one for all files that the core reads, at the place of the first of these."""
     found = [inner for path in _expand(paths) for inner in _inside(path, format)]
     if not found:
-        raise ArgumentError("source: no file")
+        raise ArgumentError("source: no file was found in the given folders")
     kinds = [format or _ARROW.get(os.path.splitext(path)[1]) for path in found]
     names = _short_names([path for path, kind in zip(found, kinds, strict=True) if kind in _PIECES])
     made: list[Piece] = []
@@ -77,5 +77,5 @@ def _short_names(paths: Sequence[str]) -> list[str]:
     names = [os.path.relpath(os.path.abspath(path), common) for path in paths]
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise ArgumentError(f"source: {twice} is there twice")
+        raise ArgumentError(f"source: {twice} was given twice; give each file once")
     return names

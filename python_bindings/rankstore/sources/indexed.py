@@ -11,11 +11,10 @@ from .source import Piece, Unit
 
 
 class Indexed(Piece):
-    """Units of a size that depends on the number of samples alone, so that sample ids do not depend on the number of
-    ranks."""
+    """A dataset in units whose size depends only on the number of samples, so that sample ids do not depend on the number of ranks."""
 
     in_memory = True
-    BLOCKS, BLOCK = 1024, 1024  # parts of `contents` at most, samples in one at least
+    BLOCKS, BLOCK = 1024, 1024  # most parts of `contents`, least samples in one
 
     def __init__(self, dataset: Any, unit_samples: int | None, name: str = "dataset") -> None:
         self.dataset, self.name = dataset, name
@@ -27,7 +26,7 @@ class Indexed(Piece):
         return ["indexed", f"{kind.__module__}.{kind.__qualname__}", self.count, self.size]
 
     def sampled(self) -> dict[str, str]:
-        """Of lists and tuples alone: another dataset may read a disk, or draw."""
+        """Return samples of lists, tuples and arrays only: reading another dataset may use the disk, or draw random numbers."""
         if not self.is_known:
             return {}
         return sampling.items(self.dataset.__getitem__, self.count)
@@ -36,7 +35,7 @@ class Indexed(Piece):
         return max(self.BLOCK, -(-self.count // self.BLOCKS))
 
     def blocks(self) -> int:
-        """Lists and tuples alone, as in sampled()."""
+        """Return the number of parts of a list, tuple or array; 0 for another dataset, as in sampled()."""
         return -(-self.count // self._block()) if self.is_known else 0
 
     def contents(self, block: int) -> str:

@@ -10,10 +10,10 @@ from ..types import ITEMS
 
 
 class Rows:
-    """Sample i is row i of each column. A list, to those that read it."""
+    """A list of samples: sample i is row i of each column."""
 
     def __init__(self, columns: Mapping[str, Any]) -> None:
-        # pandas looks a number up among its labels; by place it goes through iloc
+        # pandas takes a number as a label; iloc takes it as a place
         self.columns = {name: getattr(column, "iloc", column) for name, column in columns.items()}
         self.count = len(next(iter(columns.values())))
 
@@ -35,7 +35,7 @@ def rows_of(source: Any) -> Rows | None:
     """Return the rows of an array ("data"), or of a dict of arrays; None for anything else. ArgumentError for what is nearly one."""
     if is_array(source):
         if not source.shape:
-            raise ArgumentError("source: one number, not an array of samples")
+            raise ArgumentError("source: one number; give an array with one sample per row")
         _check_type("data", source)
         return Rows({"data": source})
     if not isinstance(source, Mapping):
@@ -47,7 +47,7 @@ def rows_of(source: Any) -> Rows | None:
             "it is empty" if other is None else f"{other!r} is {type(source[other]).__name__}. One sample is a list of one dict"))
     counts = {name: len(source[name]) for name in lists}
     if len(set(counts.values())) > 1:
-        raise ArgumentError(f"source: a dict of arrays of one length, and there are {counts}")
+        raise ArgumentError(f"source: arrays of a dict must have one length, but have {counts}")
     for name, column in source.items():
         _check_type(name, column)
     return Rows(source)
@@ -60,7 +60,7 @@ def _check_type(name: str, column: Any) -> None:
 
 
 def _one(value: Any) -> Any:
-    """A row; one number as Python's, if that is of the same type."""
+    """Return a row; for one number Python's, if it has the same type."""
     if not hasattr(value, "shape") or value.shape:
         return value
     kind = str(value.dtype).removeprefix("torch.")

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A quick look at what lies in memory, so that ranks that give different lists of one length find out; whether a list is
-what a dataset was made of is contents.py's.
+"""Digests a few items of a source in memory, to find quickly whether ranks give different lists of one length. contents.py compares a whole
+list with what a dataset was built from.
 
-Looked at: PLACES items, the first, the last and those evenly between; of each at most SCALARS numbers, texts and names,
-in order of nesting; of a text or bytes its size, first and last KiB; of an array its type, shape and the first numbers of
-its first row; of other objects their type. Not looked at: all else, and tensors that are not in main memory.
+It reads PLACES items: the first, the last and evenly spaced ones between. Of each item it reads at most SCALARS numbers, texts and names,
+in order of nesting:
+    text, bytes     size, first and last KiB
+    array           type, shape and the first numbers of its first row; of a tensor outside main memory only type and shape
+    other objects   type
 """
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ _KIB = 1024
 
 
 def items(item: Callable[[int], Any], count: int) -> dict[str, str]:
-    """{place: what was seen there} of item(0) to item(count - 1)."""
+    """Return {place: digest} of a few of item(0) to item(count - 1)."""
     last = min(PLACES, count) - 1
     places = {i * (count - 1) // last if last > 0 else 0 for i in range(last + 1)}
     return {str(place): _digest(item, place) for place in sorted(places)}
@@ -28,7 +30,7 @@ def _digest(item: Callable[[int], Any], place: int) -> str:
     seen: list[Any] = []
     try:
         _look(item(place), seen)
-    except Exception as raised:  # a sample that cannot be read is an error of the build, not of a look at it
+    except Exception as raised:  # the build itself reports a sample that cannot be read
         seen.append(type(raised).__qualname__)
     return hashlib.blake2b(json.dumps(seen).encode(), digest_size=8).hexdigest()
 

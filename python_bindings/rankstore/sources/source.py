@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a build reads: pieces (a file, a dataset object) in units.
+"""What a build reads: pieces (a file, a dataset object), each in units.
 
-A unit is what ranks are dealt and what resume works by. Units are numbered in the order of pieces and of their place in
-a piece, whatever the number of ranks is, and so are samples.
+A build splits units between ranks, and resumes unit by unit. Units are numbered by piece and by their place in it, and so are samples. The
+number of ranks does not change these numbers.
 """
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Unit:
-    """`name`: unique, begins derived keys ("name:row"). `weight`: by which units are dealt (bytes or samples). `at`:
-    how its piece finds it; JSON values."""
+    """A part of a piece.
+
+    name: unique, the beginning of derived keys ("name:row"). weight: bytes or samples, by which units are split between ranks. at: JSON
+    values by which the piece finds the unit.
+    """
 
     name: str
     weight: int
@@ -26,8 +29,8 @@ class Piece(ABC):
     """A file or a dataset object."""
 
     name: str
-    in_memory = False  # its units' names say nothing of where it comes from
-    is_known = True  # identity and sampled tell it from others of its kind
+    in_memory = False  # True: the names of its units do not say where it comes from
+    is_known = True  # identity and sampled distinguish it from others of its kind
 
     @abstractmethod
     def identity(self) -> list[Any]:
