@@ -8,7 +8,7 @@ worker processes.
     for batch in ds.loader(plan, collate=rankstore.Pad()):
         ...
 """
-TYPE_CHECKING = False  # what a type checker takes as True; importing typing would take longer than the rest
+TYPE_CHECKING = False  # type checkers treat it as True; importing typing would take longer than the rest
 if TYPE_CHECKING:
     from typing import Any
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .subsets import from_torch
     from .upkeep import Difference, DiffReport, ExportReport, MergeReport, PruneReport, diff, export, merge, prune
 
-# Everything is imported when it is asked for first: `import rankstore` alone takes a fraction of a millisecond.
+# Each name is imported on first use: `import rankstore` alone takes a fraction of a millisecond.
 _PLACES = {
     "batch": "Batch", "building": "BuildReport build", "dataset": "Dataset",
     "errors": "ArgumentError CallbackError CancelledError CorruptError DataError IOFailedError NotFoundError OutOfMemoryError "
@@ -51,7 +51,7 @@ def __getattr__(name: str) -> "Any":
         found = import_module("." + _LATER.get(name, "_core"), __name__)
         globals()[name] = value = getattr(found, "version" if name == "__version__" else name)
         return value
-    if not name.startswith("__"):  # a module of the package, as `rankstore.errors`
+    if not name.startswith("__"):  # a module of the package, such as `rankstore.errors`
         try:
             return import_module("." + name, __name__)
         except ModuleNotFoundError as missing:

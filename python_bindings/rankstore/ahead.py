@@ -19,7 +19,7 @@ class Ahead:
     def __init__(self, dataset: Samples, first: PlanBatch) -> None:
         self._dataset = dataset
         self._epoch, self._rank, self._step, self._token = first.epoch, first.rank, first.step, first.token
-        # a plan over lengths alone has no unit: it is the dataset's
+        # a plan over lengths alone has no unit, so use the dataset's
         self._collator = dataset.collator.planned(dataclasses.replace(first.rule, unit=dataset.length_unit))
         self._core: _core.Epoch | None = None
         self._pid = _core.pid()

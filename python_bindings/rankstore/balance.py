@@ -13,7 +13,7 @@ from .rule import Rule
 if TYPE_CHECKING:
     import numpy
 
-LENGTH = "length"  # the name of a sample's length among weights, unless a column is named so
+LENGTH = "length"  # among weights, this name means a sample's length, unless a column has it
 
 
 def sample_costs(balance: Any, lengths: numpy.ndarray[Any, Any], rule: Rule,

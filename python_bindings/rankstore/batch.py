@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .protocols import Planned, Samples
 
 
-# Plans of this process by token: a batch that came back from a loader finds its plan, one in a worker process none.
+# Plans of this process by token. A batch that a worker process returned finds its plan here; in the worker it finds none.
 live: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
 
@@ -23,7 +23,7 @@ def _is_parts(value: Any) -> bool:
 
 
 class _Parts:
-    """A list of memoryviews on its way between processes; pickle cannot take memoryviews."""
+    """A list of memoryviews in transit between processes, because pickle cannot store memoryviews."""
 
     def __init__(self, parts: list[memoryview]) -> None:
         self._parts = parts
@@ -58,7 +58,7 @@ class Batch(dict[str, Any]):
     _token: int = -1
     _padded: int = 0
     _cut: int = 0  # the layout's max_length
-    _cuts_lengths: bool = False  # it holds for lengths too
+    _cuts_lengths: bool = False  # the cut applies to lengths too
     _pieces: Any = None  # uint32[n, 3]: place, start, count
     missing: dict[str, Any]
 
@@ -89,7 +89,7 @@ class Batch(dict[str, Any]):
     def source(self) -> Any:
         """Return each sample's source as its number in `Dataset.sources` (uint16[n])."""
         if self._dataset is None:
-            raise StateError("source: this batch does not know its dataset; ds.source_of(batch.indices) tells it")
+            raise StateError("source: this batch does not know its dataset; use ds.source_of(batch.indices)")
         return self._dataset.source_of(self.indices)
 
     @property

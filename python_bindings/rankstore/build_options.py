@@ -84,7 +84,7 @@ class Options:
     no_lock: bool = field(default=False, compare=False)
     wait: bool = field(default=False, compare=False)
     threads: int | None = field(default=None, compare=False)
-    keeps_schema: bool = field(default=False, compare=False)  # it is the dataset's: columns that it lacks are refused
+    keeps_schema: bool = field(default=False, compare=False)  # the schema is the dataset's: columns that it lacks are refused
 
     def check(self) -> None:
         """ArgumentError for what can never be."""

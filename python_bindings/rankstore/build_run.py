@@ -22,7 +22,7 @@ from .group import Group
 from .sources import CoreFiles, Piece, Source, Stream, resolve
 from .sources.core_files import plain
 
-APPEND_UNITS = 4096  # of an append that is cut by the dataset's unit size: more would make dataset.json too large
+APPEND_UNITS = 4096  # most units of an append by the dataset's unit size: more would make dataset.json too large
 
 
 class _Changed(Exception):
@@ -36,7 +36,7 @@ def build_here(group: Group, source: Any, directory: str, options: Options) -> B
         try:
             return _build_once(group, source, directory, options, begun)
         except _Changed:
-            pass  # the same on all ranks; the lock was given back, so a third build may be waited for now
+            pass  # the same on all ranks; the lock was released, so this build may now wait for a third one
         except ArgumentError as refused:
             if not (options.wait and refused.cause == errno.EEXIST):
                 raise
@@ -73,7 +73,7 @@ def _build_once(group: Group, source: Any, directory: str, options: Options, beg
         else:
             options = options.as_there(base["shape"])
     elif options.wait and options.replace == "if_changed":
-        options = replaced(options, replace=False)  # what another build leaves behind is compared first
+        options = replaced(options, replace=False)  # compare with the other build's dataset first
     made_from = asked.made_from
     if isinstance(found, list) and (base is None or options.append or asked.is_there()):
         options = _with_unit_size(options, found, next((look["unit_size"] for look in looks if look["unit_size"]), 0))
@@ -179,7 +179,7 @@ def _is_own(source: Source, options: Options) -> bool:
 
 def _identity(source: Source, group: Group) -> list[Any]:
     if isinstance(source, Stream):
-        return ["iterable", group.world, *(["same on all"] if source.same else [])]  # with other ranks its units are others
+        return ["iterable", group.world, *(["same on all"] if source.same else [])]  # its units depend on the number of ranks
     return ["pieces", [piece.identity() for piece in source]]
 
 
@@ -227,7 +227,7 @@ def _reuse(asked: _Asked, comparable: bool, same: bool, options: Options, begun:
 
     def figures() -> dict[str, Any]:
         own = committed.expand(directory, group.rank, group.node)
-        if same:  # the build that made it may have been killed behind its commit
+        if same:  # the build that made it may have been killed after its commit
             fingerprint.settle(own, asked.there[group.rank], asked.made_from)
         return {**committed.figures(own), "length": committed.words(own)}
 
@@ -285,7 +285,7 @@ def _build_core(group: Group, files: CoreFiles, directory: str, options: Options
     def fail() -> None:
         if raised:
             what, error = raised[0]
-            if isinstance(error, DataError):  # length_of's own
+            if isinstance(error, DataError):  # length_of raised it
                 raise DataError(f"{where}: {error}") from error
             raise callback_failed(error, group.rank, what, where) from error
 

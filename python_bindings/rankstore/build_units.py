@@ -19,8 +19,8 @@ from .feeding import Feeder, Steps, first_rows
 from .group import Group
 from .sources import Columns, CoreFiles, Piece, Stream, Unit, contents
 
-PROBES, PROBE = 16, 25  # places that are looked at for a schema, and samples in each
-STREAM_UNIT = 8192  # samples of an iterable in a unit
+PROBES, PROBE = 16, 25  # places that are sampled to infer a schema, and samples at each
+STREAM_UNIT = 8192  # samples per unit of an iterable
 _END = object()
 
 
@@ -41,14 +41,14 @@ def build_python(group: Group, source: Stream | list[Piece], directory: str, opt
     base: the dataset that is appended to. Units of a source in memory are named after its generation, so that their derived keys are new.
         note: what the commit writes into dataset.json. behind_wait: called when the lock is held, if another build was waited for.
     """
-    # Where the dataset derives its keys, those of appended files are derived too, of unit and place.
+    # If the dataset derives its keys, those of appended files are derived too, from unit and place.
     named = "" if base is None else f"{base['generation'] + 1}/"
     origin = made_from if base is None else {**made_from, "base": base["dataset"]}
     steps = Steps(group, options.map, options.filter, options.skip_bad)
     stream: Iterator[Any] | None = None
     tasks: list[Task] = []
-    derives = False  # keys that the core gives are handed on
-    unit_size: int | None = None  # of files that the core reads
+    derives = False  # True: use the keys that the core derives
+    unit_size: int | None = None  # bytes, if the core reads the files
     text: str | None
     if isinstance(source, Stream):
         text, stream, own_keys = _stream_schema(group, source, options)
@@ -70,7 +70,7 @@ def build_python(group: Group, source: Stream | list[Piece], directory: str, opt
     core = options.for_core()
     core["key"] = core["key"] or None
     if options.append and base is None and options.length is None:
-        core["length"] = schemas.fixed_length(columns, core["key"])  # as a first build has it
+        core["length"] = schemas.fixed_length(columns, core["key"])  # as in a first build
     builder = _core.Builder(group.core, directory, canonical, own_keys=own_keys or key is not None,
                             own_lengths=callable(options.length),
                             source=fingerprint.digest(origin), progress=report, unit_size=unit_size, made_from=note,

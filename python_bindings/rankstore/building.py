@@ -24,7 +24,7 @@ from .workers import build_with_workers
 
 __all__ = ["BuildReport", "build"]
 
-AUTO = ("auto", "auto:all")  # words for a schema that is inferred
+AUTO = ("auto", "auto:all")  # values of schema= that infer it
 
 
 def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any] | None = None,  # noqa: A002

@@ -14,7 +14,7 @@ from .building import build
 from .errors import ArgumentError, CancelledError, CorruptError, DataError, NotFoundError, PeerError, RankStoreError
 from .group import Group, init, launch
 
-# The command's exit codes.
+# Exit codes of the command.
 _PROBLEM, _USAGE, _ENVIRONMENT, _PEER, _INTERRUPTED = 1, 2, 3, 4, 130
 _CODES: tuple[tuple[type[RankStoreError], int], ...] = (
     (ArgumentError, _USAGE), (CorruptError, _PROBLEM), (DataError, _PROBLEM), (NotFoundError, _PROBLEM), (PeerError, _PEER),
@@ -50,8 +50,8 @@ def _run(group: Group, given: Mapping[str, Any]) -> int:
     return 0
 
 
-def _failed(error: RankStoreError, tells: bool, alone: bool = True) -> int:
-    if tells:
+def _failed(error: RankStoreError, reports: bool, alone: bool = True) -> int:
+    if reports:
         text = re.sub(r"^rank 0( \([^)]*\))?: ", "", str(error)) if alone else str(error)
         print(f"rankstore build: {text}", file=sys.stderr)
     return next((code for kind, code in _CODES if isinstance(error, kind)), _ENVIRONMENT)

@@ -101,10 +101,10 @@ def counted(directory: str) -> tuple[str | None, int, str] | None:
 
 def words(directory: str) -> str:
     """Return the same in the core's words (BuildReport.length), if this process can read the dataset; else ""."""
-    told, shape = counted(directory), finished(directory)["shape"]
-    if told is None or shape is None:
+    source, shape = counted(directory), finished(directory)["shape"]
+    if source is None or shape is None:
         return ""
-    _, unit, name = told
+    _, unit, name = source
     kind, _, of = name.partition(":")
     schema = json.loads(shape["schema"])
     if name in schema:

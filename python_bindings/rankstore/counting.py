@@ -40,7 +40,7 @@ class Counted:
 
     def _with_counts(self, sample: Any) -> Any:
         if not isinstance(sample, Mapping):
-            return sample  # refused where samples are added
+            return sample  # not a dict: adding the sample refuses it
         made = dict(sample)
         for name, rule in self.count.items():
             if name in sample:

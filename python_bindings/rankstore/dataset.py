@@ -45,7 +45,7 @@ class Dataset(OpenSamples):
     def __init__(self, handle: Handle, directory: str, group: Group | WorkerGroup) -> None:
         super().__init__(handle, directory, group)
         self.report: Any = None
-        self.given: tuple[str, ...] = ()  # the directories as they were given to `open`
+        self.given: tuple[str, ...] = ()  # the directories as passed to `open`
         self._collator: Collator | None = None
         self._is_collating = False
         self._ahead: Ahead | None = None
@@ -123,9 +123,9 @@ class Dataset(OpenSamples):
             raise StateError("split: is made in the process that opened the dataset")
         if not isinstance(parts, Mapping) or not all(isinstance(name, str) for name in parts):
             raise ArgumentError('split: parts are a dict of names and weights, {"train": 0.98, "val": 0.02}')
-        told = tuple((name, float(weight)) for name, weight in parts.items())
-        part_of = self.chosen(numpy.frombuffer(self.store.split(told, seed, by), numpy.uint16))
-        return tuple(self.select(part_of == number) for number in range(len(told)))
+        shares = tuple((name, float(weight)) for name, weight in parts.items())
+        part_of = self.chosen(numpy.frombuffer(self.store.split(shares, seed, by), numpy.uint16))
+        return tuple(self.select(part_of == number) for number in range(len(shares)))
 
     # ---- batches
 
@@ -222,7 +222,7 @@ class Dataset(OpenSamples):
             core = _core.Plan(self._masked_lengths(), dataset=self._selection_id(), mix=drawn, balance=costs,
                               **core_options(options))
         stages = [] if drawn is None else _agreed_stages(self.group, curriculum or (), drawn[0])
-        # only now: the others are in the same call
+        # raised only now, when the other ranks are in the same call
         made = Plan(self, core, plan_rank(self.group.rank if rank is None else rank, world), {**options, **shown(balance)})
         made.follow(stages)
         return made
@@ -262,7 +262,7 @@ class Dataset(OpenSamples):
         import hashlib
         ids = self._sorted()
         digest = hashlib.sha256(self.id.encode())
-        for first in range(0, len(ids), 1 << 20):  # as int64, which states know it by
+        for first in range(0, len(ids), 1 << 20):  # as int64: states store this digest
             digest.update(ids[first:first + (1 << 20)].astype("<i8").tobytes())
         return digest.hexdigest()[:32]
 
@@ -321,7 +321,7 @@ class Dataset(OpenSamples):
         made = self._like()
         made._collator, made._is_collating = Collator(layout or Pad(), self.schema, columns, rename, out,
                                                           self.length_column), True
-        made._followers = self._followers  # a trainer that is given `made` reaches the samplers of plans of either
+        made._followers = self._followers  # so a trainer that gets `made` sets the epoch of samplers of both
         return made
 
     @property
@@ -487,8 +487,8 @@ def _agreed_stages(group: Group, curriculum: Sequence[tuple[Any, Any, Any]], nam
     """Return the stages of a curriculum. ArgumentError on all ranks if they differ."""
     if group.world == 1:
         return stages_of(curriculum, names)
-    told: list[list[list[Any]]] = together(group, "plan", lambda: stages_of(curriculum, names))
-    for rank, other in enumerate(told):
-        if other != told[0]:
-            raise ArgumentError(f"curriculum differs: rank 0 has {told[0]}, rank {rank} has {other}; give all ranks the same")
-    return told[0]
+    gathered: list[list[list[Any]]] = together(group, "plan", lambda: stages_of(curriculum, names))
+    for rank, other in enumerate(gathered):
+        if other != gathered[0]:
+            raise ArgumentError(f"curriculum differs: rank 0 has {gathered[0]}, rank {rank} has {other}; give all ranks the same")
+    return gathered[0]

@@ -66,7 +66,7 @@ def close_all(error: BaseException | None) -> None:
     for group in own:
         _try(lambda: group.leave(error))
     seen: set[int] = set()
-    while error is not None and id(error) not in seen:  # builders that its frames hold keep their groups open
+    while error is not None and id(error) not in seen:  # its frames may hold builders, which keep their groups open
         seen.add(id(error))
         traceback.clear_frames(error.__traceback__)
         error = error.__cause__ or error.__context__
@@ -81,7 +81,7 @@ def _own_groups() -> list[Group]:
 
 def _close_handles() -> None:
     for handle in handles():
-        _try(lambda: handle.close(1))  # its group goes on serving it
+        _try(lambda: handle.close(1))  # its group continues to serve it
 
 
 def _try(close: Callable[[], None]) -> None:

@@ -27,7 +27,7 @@ class RankStoreError(Exception):
         if not self.text:
             return Exception.__str__(self)
         where = f"rank {self.rank}" if self.rank >= 0 else ""
-        if where and self.text.startswith((f"{where}:", f"{where} (")):   # a lost rank: the text says so itself
+        if where and self.text.startswith((f"{where}:", f"{where} (")):   # the text already names the rank, as for a lost one
             return self.text
         if where and self.host:
             where += f" ({self.host})"

@@ -138,7 +138,7 @@ class Steps:
         """Return function(sample). CallbackError if it raises."""
         try:
             return function(sample)
-        except DataError:  # length_of's own
+        except DataError:  # length_of raised it
             raise
         except Exception as raised:
             raise callback_failed(raised, self.group.rank, what, self.label(self.row)) from raised
@@ -207,11 +207,11 @@ class Feeder:
         self.rest, self.given = rest, given
         self.length = None if length is None else length_of(length)
         self.derives = derives
-        self._row_key: bytes | None = None  # of the row at hand, which the core has read
-        self._unit, self._given = "", 0  # and how many keys were made of it, or of the unit
+        self._row_key: bytes | None = None  # key of the current row, if the core reads the files
+        self._unit, self._given = "", 0  # how many keys were made from the row's key, or from the unit
         self.samples = 0
         self._names = {name for name, _ in schema}
-        # a type that nobody asked for rounds nothing
+        # an inferred complex64 must not round, so these columns are checked
         self._complex = [] if loose else [name for name, kind in schema if kind.rstrip("?") == "complex64"]
         first = schema[0][0]
         self._row: Callable[[Any], Sequence[Any]] = itemgetter(*[name for name, _ in schema]) if len(schema) > 1 else \
@@ -310,7 +310,7 @@ class Feeder:
                     add(row)
                 else:
                     self._add_one(sample)
-            except (TypeError, ValueError) as refused:  # DataError, too
+            except (TypeError, ValueError) as refused:  # DataError is a ValueError
                 self._refused(refused)
                 continue
             self.samples += 1
@@ -390,7 +390,7 @@ class Feeder:
             return
         try:
             self.sink.add_arrays(arrays, columns.count, columns.keys)
-        except (TypeError, ValueError) as refused:  # some of them may have been added: no second try
+        except (TypeError, ValueError) as refused:  # no retry by rows: some samples may have been added already
             self._refused_columns(refused)
         self.samples += columns.count
 
@@ -406,10 +406,10 @@ class Feeder:
                 self.samples += 1
             except (TypeError, ValueError) as refused:
                 self._refused(refused)
-        self.steps.row -= max(0, len(columns) - 1)  # samples() counts them
+        self.steps.row -= max(0, len(columns) - 1)  # the caller's samples() counts the rows
 
     def _refused_columns(self, refused: Exception) -> None:
         if isinstance(refused, RankStoreError) and not isinstance(refused, DataError):
             raise refused
         text = getattr(refused, "text", "") or str(refused)
-        raise DataError(f"{self.steps.label(self.steps.row)} and those behind it: {text}") from refused
+        raise DataError(f"{self.steps.label(self.steps.row)} and those after it: {text}") from refused

@@ -77,7 +77,7 @@ def _is_filled(cell: Any) -> bool:
 def write(directory: str, dataset: str, made_from: dict[str, Any]) -> None:
     """Write python.json atomically; ranks that share the directory write the same."""
     path = os.path.join(directory, FILE)
-    # containers have pids of their own; a build that finds it removes it if this process has gone
+    # containers have pids of their own, hence the random part; the next build removes the file if this process has died
     temporary = f"{path}.{secrets.token_hex(8)}.{os.getpid()}.tmp"
     with open(temporary, "w", encoding="utf-8") as file:
         json.dump({"dataset": dataset, "rule": RULE, "made_from": digest(made_from), "options": made_from}, file, indent=1)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from .errors import DataError
 
-BITS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}  # where numpy lacks the type
+BITS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}  # how numpy stores types that it lacks
 
 @dataclass(frozen=True)
 class Result:

@@ -92,9 +92,11 @@ class Safetensors(_OneFile):
 
 
 def member_name(name: str) -> str:
-    """A name as that of a zip's member: the same if it leads nowhere but into a folder that the archive is unpacked into, and is
-    UTF-8 without NULs, else with all but letters and digits as %XX. `urllib.parse.unquote` gives the name back, with
-    errors="surrogateescape" also one that is not UTF-8."""
+    """Return the name of a zip's member for a name.
+
+    It is the same if it is UTF-8 without NULs and stays inside the folder that the archive is unpacked into. Otherwise all characters but
+    letters and digits become %XX. `urllib.parse.unquote` decodes it; with errors="surrogateescape" also a name that is not UTF-8.
+    """
     leads = any(part in ("", ".", "..") for part in name.split("/")) or "\\" in name or _DRIVE.match(name)
     return _quoted(name) if leads or "\0" in name or not _is_text(name) or _ESCAPED.search(name) else name
 
@@ -104,7 +106,7 @@ def _quoted(name: str) -> str:
 
 
 def _is_text(name: str) -> bool:
-    """Not if bytes that are no UTF-8 stand in it as surrogates."""
+    """Return True for UTF-8. Surrogates stand for bytes that are not."""
     return not _SURROGATE.search(name)
 
 
@@ -114,7 +116,7 @@ _ESCAPED = re.compile(r"%[0-9A-Fa-f]{2}")
 
 
 class Npz(_OneFile):
-    """The same file as numpy.savez writes: a zip of stored .npy members."""
+    """A file as numpy.savez writes it: a zip of stored .npy members."""
 
     def begin(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
@@ -157,7 +159,7 @@ class Npz(_OneFile):
 
 
 class Directory(File):
-    """A Rankstore dataset of one rank: a result a sample, with columns name, index, dtype, shape, and data as bytes."""
+    """A Rankstore dataset of one rank: each result is a sample, with columns name, index, dtype, shape, and data as bytes."""
 
     SCHEMA = json.dumps({"name": "str", "index": "uint64", "dtype": "str", "shape": "int64[*]", "data": "bytes"})
 
@@ -166,7 +168,7 @@ class Directory(File):
         if any(entry.parts > 1 for entry in entries):
             raise ArgumentError("stack: a dataset holds each result on its own; write .safetensors or .npz")
         if os.path.lexists(path) and (not os.path.isdir(path) or os.listdir(path)):
-            raise ArgumentError(f"{path}: is there already, and no empty directory; give another name")
+            raise ArgumentError(f"{path}: exists and is not an empty directory; give another name")
         folder = os.path.dirname(os.path.abspath(path))
         self.temporary = _temporary(folder, os.path.normpath(path))
         os.mkdir(self.temporary, 0o777)
@@ -211,8 +213,11 @@ class Directory(File):
 
 
 def _temporary(folder: str, path: str) -> str:
-    """A new name beside `path`. What is made under it has the umask's mode, as any file: asking for the umask would change
-    it for other threads."""
+    """Return a new name beside `path`.
+
+    What is created under it gets its mode from the umask, as any file does. The umask is not read, because reading changes it for other
+    threads.
+    """
     return os.path.join(folder, f".{os.path.basename(path)}.{secrets.token_hex(8)}")
 
 

@@ -122,7 +122,7 @@ class Group:
             if self.pid == os.getpid():
                 self.core.close_at_exit()
         except RankStoreError:
-            self.leave()  # whatever is open: nobody may wait for this rank
+            self.leave()  # even if something is open: nobody may wait for this rank
             raise
         if _current is self:
             _current = None
@@ -337,7 +337,7 @@ def _open_store(store: Any, rank: int, world: int, run: str, launcher: str, sett
     try:
         core = _core.Group(name="store", rank=rank, size=world, allgather=bootstrap.allgather, **setting.options)
     except PeerError as error:
-        if isinstance(error.__cause__, RankStoreError):  # who is missing, as the all-gather says it
+        if isinstance(error.__cause__, RankStoreError):  # the all-gather's error names the missing ranks
             raise error.__cause__ from None
         raise
     bootstrap.forget()

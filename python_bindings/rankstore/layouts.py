@@ -37,9 +37,9 @@ class Layout:
 
     layout = "pad"
     cut_name = "max_length"  # the option that sets cut_to
-    cut_to = 0  # longer samples are cut to so many items; 0: they are whole
-    cut_by_length = False  # only values that have as many items as the index says: the plan's cut, not one of the layout's own
-    cut_lengths: bool | None = None  # the cut holds for lengths too: they count items; None: as the length's column tells
+    cut_to = 0  # longer samples are cut to this many items; 0: no cut
+    cut_by_length = False  # cut only values with as many items as the index says: for the plan's cut, not for one of the layout's own
+    cut_lengths: bool | None = None  # the cut applies to lengths too, because they count items; None: the length's column decides
 
     def __init__(self, dtype: Any = None, *, missing: str | None = None,
                  fill: Mapping[str, Any] | None = None) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
 
-# DataLoader's arguments that a loader has not, and what there is instead.
+# DataLoader's arguments that a loader lacks, and what to use instead.
 OF_DATALOADER = {"batch_size": "a plan decides it: ds.plan(batch_size=...)", "shuffle": "a plan decides it: ds.plan(shuffle=...)",
                  "drop_last": 'a plan decides it: ds.plan(tail="drop")', "sampler": "ds.loader(plan) has the plan's own",
                  "batch_sampler": "ds.loader(plan) has the plan's own",
@@ -67,7 +67,7 @@ class Loader:
                  progress: bool = False) -> None:
         if not isinstance(plan, Plan):
             raise TypeError(f"plan: a Plan, as Dataset.plan makes it, not {type(plan).__name__}")
-        # For other ranks than the group's: batches are fetched by their lists.
+        # True for a plan of other ranks than the group's: batches are then fetched by lists of sample ids.
         self._foreign = (plan.world, plan.rank) != (dataset.group.world, dataset.group.rank)
         plan.check_dataset(dataset)
         self._asked: dict[str, Any] = {
@@ -89,7 +89,7 @@ class Loader:
             raise ArgumentError("device: tensors alone go there; out='torch'")
         _check_device(device)
         self.dataset, self.plan, self.transform, self.device = dataset, plan, transform, device
-        rule = dataclasses.replace(plan.rule, unit=dataset.length_unit)  # lengths alone have no unit: it is the dataset's
+        rule = dataclasses.replace(plan.rule, unit=dataset.length_unit)  # a plan over lengths alone has no unit
         self.own: Own | None = None
         if collate is None or isinstance(collate, Layout):
             asked = Collator(collate or Lists(), dataset.schema, columns, rename, out, dataset.length_column)
@@ -100,16 +100,16 @@ class Loader:
             self.own = Own(collate, map, dataset, columns, rename, rule, int(plan.options.get("seed", 0)))
         may_pin = self.own is None or device is not None or pin_memory is True or "torch" in sys.modules
         self.pin_memory = _pins(pin_memory, device, out if may_pin else "numpy")
-        # Collated in pinned memory where only the copies here read it: see the laws of on_device.
+        # Collate in pinned memory if only the copies of on_device.py read it: see its laws.
         self._in_arenas = self.pin_memory and self.own is None and transform is None and device is not None and _is_gpu(device)
         self.prefetch_batches: int | None = counts.get("prefetch_batches")  # None: automatic
         self.prefetch_bytes = None if prefetch_bytes == "auto" else parse_bytes("prefetch_bytes", prefetch_bytes)
         self.threads, self.progress, self.prefetch_device = threads, progress, prefetch_device
         self._on_device: OnDevice | None = None  # of the last iteration
         self.sampler: PlanSampler = _LoaderSampler(plan, self)
-        self._epoch, self._step = 0, 0  # where training is: what state_dict tells
-        self._first = 0  # where the next iteration begins: 0 but after load_state_dict
-        self._told = False  # set_epoch was called since the last iteration began
+        self._epoch, self._step = 0, 0  # the place of training, which state_dict returns
+        self._first = 0  # first step of the next iteration: 0 except after load_state_dict
+        self._epoch_set = False  # set_epoch was called since the last iteration began
         self._last: weakref.ref[_Iteration] | None = None  # weak: a loop that is left early ends it
         self._waits: deque[tuple[float, float]] = deque(maxlen=100_000)
         dataset.follow_epoch(self)
@@ -148,20 +148,20 @@ class Loader:
         self.sampler.set_epoch(epoch)
 
     def _enter(self, epoch: int) -> None:
-        self._told = True
+        self._epoch_set = True
         if epoch != self._epoch:
             self._epoch, self._step, self._first = epoch, 0, 0
 
     def _choose_epoch(self) -> None:
         """Choose the epoch of an iteration: what set_epoch set, else the next epoch if this one was seen to its end."""
         steps = self.plan.core.steps(self._epoch)
-        if not self._told and 0 < steps <= self._step:
+        if not self._epoch_set and 0 < steps <= self._step:
             self._epoch, self._step, self._first = self._epoch + 1, 0, 0
-        elif not self._told and self._step > 0 and self._first == 0 and self.dataset.group.rank == 0:
+        elif not self._epoch_set and self._step > 0 and self._first == 0 and self.dataset.group.rank == 0:
             print(f"rankstore: the loop over epoch {self._epoch} was left after {self._step} of {steps} steps; this one begins "
                   f"epoch {self._epoch} again: set_epoch({self._epoch + 1}) begins the next, load_state_dict(state) goes on",
                   file=sys.stderr, flush=True)
-        self._told = False
+        self._epoch_set = False
 
     def __iter__(self) -> Iterator[Any]:
         self._end_last("another iteration over this loader began, and it has one at a time; to iterate twice at a time "
@@ -183,7 +183,7 @@ class Loader:
         """Resume the next iteration from a state, also of another number of ranks. StateError names what differs."""
         self._end_last("load_state_dict() was called; iterate the loader anew to go on from that state")
         self._epoch, self._step = self.plan.resume(state)
-        self._first, self._told = self._step, False
+        self._first, self._epoch_set = self._step, False
         self.sampler.load_state_dict(state)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -191,7 +191,7 @@ class Loader:
 
         Another process opens the dataset again by its directory and fetches each batch when it is asked for. Functions must be picklable,
         as torch's."""
-        return _remade, (self.dataset, self.plan, self._asked, self._epoch, self._step, self._first, self._told)
+        return _remade, (self.dataset, self.plan, self._asked, self._epoch, self._step, self._first, self._epoch_set)
 
     def remix(self, mix: Mapping[Any, float]) -> None:
         """Change the weights of sources from the next step on, also in the current loop; see Plan.remix (collective).
@@ -242,11 +242,11 @@ class Loader:
                 f"step {self._step}>")
 
 
-def _remade(dataset: Samples, plan: Plan, options: dict[str, Any], epoch: int, step: int, first: int, told: bool) -> Loader:
+def _remade(dataset: Samples, plan: Plan, options: dict[str, Any], epoch: int, step: int, first: int, epoch_set: bool) -> Loader:
     made = Loader(dataset, plan, **options)
-    # The batches that were yielded are not yielded again: the copy goes on where its original is.
+    # The copy continues at the place of its original: it does not yield the same batches again.
     steps = plan.core.steps(epoch)
-    made._epoch, made._step, made._first, made._told = epoch, step, step if 0 < step < steps else first, told
+    made._epoch, made._step, made._first, made._epoch_set = epoch, step, step if 0 < step < steps else first, epoch_set
     return made
 
 
@@ -367,7 +367,7 @@ class _Iteration(Iterator[Any]):
         self._epoch = -1
         self._owner = _core.pid(), threading.get_ident()
         self._core: _core.Epoch | None = None
-        self._arenas: PinnedArenas | None = None  # of self._core
+        self._arenas: PinnedArenas | None = None  # the arenas of self._core
         self._pool: ThreadPoolExecutor | None = None
         self._ahead: deque[_Pulled] = deque()
         self._ahead_bytes = 0
@@ -382,10 +382,10 @@ class _Iteration(Iterator[Any]):
         loader = self._loader
         loader._choose_epoch()
         self._epoch, self._step = loader._epoch, loader._first
-        self._after = self._step  # where it goes on behind the batch that was yielded last
+        self._after = self._step  # the step after the last batch that was yielded
         loader._step, loader._first = loader._first, 0
         self._steps, self._changes = loader.plan.core.steps(self._epoch), loader.plan.changes
-        # Batches that threads work on are ahead, too: the core's share is what the bounds leave.
+        # Batches that threads work on count as prefetched, so the core gets what remains of the bounds.
         self._calls = calls = loader.own is not None or loader.transform is not None or loader.pin_memory
         self._depth = min(loader.threads + 1, loader.prefetch_batches or loader.threads + 1) if calls else 1
         self._room = max(1, loader.prefetch_bytes // 2) if loader.own is not None and loader.prefetch_bytes else 0
@@ -476,7 +476,7 @@ class _Iteration(Iterator[Any]):
         """Return what a thread makes of a batch. A signal is seen at once, because Python's own waits look for signals."""
         try:
             return batch.result()
-        except StopIteration as raised:  # of transform: it would end the loop as if the epoch were over
+        except StopIteration as raised:  # transform raised it: it would end the loop as if the epoch were over
             raise callback_failed(raised, self._loader.dataset.group.rank, "transform", f"epoch {self._epoch}, step {step}") from raised
 
     def _next_made(self) -> _Pulled | None:
@@ -516,7 +516,7 @@ class _Iteration(Iterator[Any]):
                 self.look_again()
             found = self._next_made() if self._moving is None else self._next_moved(self._moving)
             if found is None:
-                loader._epoch, loader._step = self._epoch, self._steps  # also if all that was left is skipped
+                loader._epoch, loader._step = self._epoch, self._steps  # also if all remaining steps are skipped
                 self.close()
                 raise StopIteration
             step, batch, samples, tokens = found.step, found.batch, found.samples, found.tokens
@@ -563,7 +563,7 @@ class _Iteration(Iterator[Any]):
             self._hold = None
 
     def __del__(self) -> None:
-        if _core is not None:  # as the interpreter ends there are no modules left, and the core closes itself
+        if _core is not None:  # None when the interpreter ends; the core then closes itself
             self.close()
 
 

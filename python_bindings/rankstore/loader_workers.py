@@ -41,21 +41,21 @@ _NAP = 0.05  # seconds
 class Ticket:
     """What a worker needs to know. Picklable, without handles."""
 
-    directories: tuple[str | tuple[str, ...], ...]  # of the ranks of this node: each one's, or its several
+    directories: tuple[str | tuple[str, ...], ...]  # one entry per rank of this node: a directory, or several
     dataset: str
     schema: str
     count: int
     no_check: bool
-    socket: str  # its abstract name; "": every shard lies on this node
+    socket: str  # its abstract name; "": every shard is on this node
     token: str
     rank: int
     world: int
     silence: float  # seconds
-    sources: tuple[tuple[str, str, str, int, int, int], ...] = ()  # what `store.sources()` says
-    names: tuple[str, ...] | None = None  # of several datasets
+    sources: tuple[tuple[str, str, str, int, int, int], ...] = ()  # as returned by `store.sources()`
+    names: tuple[str, ...] | None = None  # names of several datasets
     columns: tuple[str, ...] | None = None
-    counted: tuple[tuple[str | None, int, str] | None, ...] = ()  # what lengths of each source count
-    pid: int = 0  # of the process that made it; 0: not known
+    counted: tuple[tuple[str | None, int, str] | None, ...] = ()  # for each source, what its lengths count
+    pid: int = 0  # the process that made the ticket; 0: not known
     index_dir: str | None = None
 
 
@@ -113,7 +113,7 @@ class Service:
         import socket
         self._store = store
         self._ended = threading.Event()
-        self._busy: dict[socket.socket, threading.Lock] = {}  # connections whose reply is being made
+        self._busy: dict[socket.socket, threading.Lock] = {}  # connections whose reply is in progress
         self.name = f"rankstore-workers-{secrets.token_hex(16)}"
         self.token = secrets.token_hex(16)
         self._pid = _core.pid()
@@ -129,16 +129,16 @@ class Service:
             try:
                 connection, _ = self._listener.accept()
             except OSError as error:
-                if error.errno in (errno.EBADF, errno.EINVAL, errno.ENOTSOCK):  # it was closed
+                if error.errno in (errno.EBADF, errno.EINVAL, errno.ENOTSOCK):  # the listener was closed
                     return
-                self._ended.wait(_NAP)  # no descriptors or memory now, or a worker that gave up: others come
+                self._ended.wait(_NAP)  # too few descriptors or too little memory now, or the worker gave up: try the next
                 continue
-            if not _is_own_user(connection):  # costs no thread
+            if not _is_own_user(connection):  # checked before a thread is started
                 connection.close()
                 continue
             try:
                 threading.Thread(target=self._serve, args=(connection,), name="rankstore-worker", daemon=True).start()
-            except RuntimeError:  # no thread can be had: this worker is told by the end of its connection
+            except RuntimeError:  # no thread can be started: the closed connection ends this worker's wait
                 connection.close()
                 self._ended.wait(_NAP)
 
@@ -147,7 +147,7 @@ class Service:
         beat = _head({"beat": True}, [])
         while not self._ended.wait(self._beat_every):
             for connection, sending in list(self._busy.items()):
-                if sending.acquire(blocking=False):  # else the reply is on its way
+                if sending.acquire(blocking=False):  # else the reply is being sent
                     with contextlib.suppress(OSError):
                         connection.send(beat, socket.MSG_DONTWAIT)
                     sending.release()
@@ -272,7 +272,7 @@ class Handle:
 
     def _become_worker(self) -> None:
         parents = self._store
-        _abandoned.append(parents)  # its threads and connections are the parent's: it is never freed here
+        _abandoned.append(parents)  # its threads and connections belong to the parent, so it is never freed here
         self._store, self._pid = WorkerStore(self._child_ticket), _core.pid()
 
     def close(self, timeout_ms: int) -> None:
@@ -434,7 +434,7 @@ class WorkerStore:
                                             names=self.ticket.names, columns=self.ticket.columns,
                                             index_dir=self.ticket.index_dir)
                     except RankStoreError:
-                        continue  # the parent serves what lies there
+                        continue  # the parent serves that directory
                     if store.dataset == self.ticket.dataset:
                         self._stores.append(store)
         return self._stores

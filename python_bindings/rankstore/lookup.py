@@ -35,7 +35,7 @@ class Keys(Sequence[bytes]):
     def __contains__(self, key: object) -> bool:
         try:
             self.find(key)  # type: ignore[arg-type]
-        except (KeyError, TypeError, ValueError):  # ValueError: what no key can be
+        except (KeyError, TypeError, ValueError):  # ValueError: no key can have this value
             return False
         return True
 

@@ -15,7 +15,7 @@ from .errors import ArgumentError
 if TYPE_CHECKING:
     import numpy
 
-MOST = 65535  # sources
+MOST = 65535  # sources of a mix
 
 
 @dataclasses.dataclass

@@ -47,7 +47,7 @@ def check_capture() -> None:
         return
     if torch.cuda.is_current_stream_capturing():
         raise StateError("this thread captures a CUDA graph; open the dataset before the capture")
-    stream = getattr(torch.cuda.graph, "default_capture_stream", None)  # None: nothing was ever captured on it
+    stream = getattr(torch.cuda.graph, "default_capture_stream", None)  # None: torch never captured on it
     if stream is None:
         return
     with torch.cuda.stream(stream):

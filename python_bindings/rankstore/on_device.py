@@ -19,7 +19,7 @@ from typing import Any
 from . import _core
 from .tensors import each_tensor
 
-_lost: list[Any] = []  # what copies read whose end nobody can tell: a GPU that has failed, or of this process's parent
+_lost: list[Any] = []  # sources of copies whose end is unknown: the GPU failed, or the parent process sent them
 
 
 def pinned_memory(size: int) -> Any:
@@ -55,11 +55,11 @@ class Copies:
         import torch
         make: Any = torch.cuda.Stream
         self._cuda, self._stream = torch.cuda, make(torch.device(device))
-        self._device = self._stream.device  # with its number: "cuda" alone is the current one, which may change
+        self._device = self._stream.device  # with its number: "cuda" alone means the current device, which may change
 
     def send(self, tensors: list[Any]) -> tuple[list[Any], Any]:
         """Return (the tensors on the device, an event after their copies), before the copies are done."""
-        with self._cuda.stream(self._stream):  # allocated on it, too: no wait for the consumer
+        with self._cuda.stream(self._stream):  # tensors are allocated on this stream too, so they need no wait for the consumer
             there = [tensor.to(self._device, non_blocking=True) for tensor in tensors]
             return there, self._stream.record_event()
 
@@ -135,7 +135,7 @@ class OnDevice:
             self._copies.finish(self._sent[0][0])
             self._sent.popleft()
         self.seconds += time.monotonic() - begin
-        _ = self.wait_seconds  # what is known needs no marks any more
+        _ = self.wait_seconds  # adds up the waits that are known, so that their events are freed
         if not self._moving:
             return None
         item, batch, there, event, sources = self._moving.popleft()
@@ -168,12 +168,12 @@ class OnDevice:
             event, sources = self._sent[0]
             try:
                 self._copies.finish(event)
-            except Exception:  # of the GPU's: it tells no more whether it reads
+            except Exception:  # a GPU error: it is unknown whether the GPU still reads
                 _lost.append(sources)
             self._sent.popleft()
 
     def __del__(self) -> None:
-        if _core is not None:  # else the interpreter ends, and nothing is used again
+        if _core is not None:  # None when the interpreter ends: nothing is used again then
             self.close()
 
 

@@ -76,7 +76,7 @@ def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *
         mine = json.dumps([chosen.node, own, lengths[0]]).encode()
         others = [json.loads(one) for one in chosen.allgather("open: directories", mine)]
         places += [tuple(place) for node, place, _ in others if node == chosen.node]
-        lengths = [seen for _, _, seen in others]  # of all nodes: ranks that do not see a directory make the same batches
+        lengths = [seen for _, _, seen in others]  # from all nodes, so that ranks that cannot see a directory make the same batches
     known = tuple(next((tuple(one) for one in source if one is not None), None) for source in zip(*lengths, strict=True))
     called = tuple(source[0] for source in store.sources()) if several else None
     handle = Handle(store, tuple(place if several else place[0] for place in dict.fromkeys(places)), chosen.rank,

@@ -13,7 +13,7 @@ from .protocols import Samples
 from .reading import cutting_reader
 from .rule import Rule
 
-_NAMED = 3  # sample keys in an error
+_NAMED = 3  # an error names at most so many samples
 
 
 class Own:
@@ -61,7 +61,7 @@ class Own:
             made = self._collate(found)
         except Exception as raised:
             raise self._failed(raised, "collate", ids, epoch, step) from raised
-        return self._told(made, ids, lengths, parts, listed), len(ids), sum(count for _, count in parts)
+        return self._labelled(made, ids, lengths, parts, listed), len(ids), sum(count for _, count in parts)
 
     def _mapped(self, found: list[Any], ids: list[int], epoch: int, step: int) -> list[Any]:
         draw = _Draws(self._seed, epoch) if self._draws else None
@@ -72,7 +72,7 @@ class Own:
             except Exception as raised:
                 raise self._failed(raised, "map", [sample_id], epoch, step) from raised
             if one is None:
-                raise CallbackError.of("map returned None; it returns the sample", self._dataset.group.rank,
+                raise CallbackError.of("map returned None; it must return the sample", self._dataset.group.rank,
                                        self._where([sample_id], epoch, step), "")
             made.append(one)
         return made
@@ -83,8 +83,8 @@ class Own:
             return self._map(sample)
         return self._map(sample, rng) if self._draws == "place" else self._map(sample, rng=rng)
 
-    def _told(self, made: Any, ids: list[int], lengths: list[int], parts: list[tuple[int, int]], pieces: list[int]) -> Any:
-        """A dict becomes a Batch, which knows its samples; anything else is the user's own."""
+    def _labelled(self, made: Any, ids: list[int], lengths: list[int], parts: list[tuple[int, int]], pieces: list[int]) -> Any:
+        """Return a dict as a Batch with its sample ids and lengths; anything else unchanged."""
         if type(made) is dict:
             made = Batch(made)
         if isinstance(made, Batch):
@@ -134,7 +134,7 @@ def _how_to_draw(function: Callable[..., Any]) -> str:
     import inspect
     try:
         parameters = inspect.signature(function).parameters
-    except (TypeError, ValueError):  # one of C that does not tell
+    except (TypeError, ValueError):  # a C function without a signature
         return ""
     rng = parameters.get("rng")
     if rng is not None and rng.kind is not rng.POSITIONAL_ONLY:

@@ -43,8 +43,8 @@ class Pack(Layout):
 
     layout = "pack"
     cut_name = "max_len"
-    each = 1  # samples are filled up to a multiple of it
-    row = 0  # items of a row, 0: not planned yet
+    each = 1  # samples are padded to a multiple of it
+    row = 0  # items per row; 0: not planned yet
 
     def __init__(self, style: str = "hf", max_len: int | None = None, pad_to: int | None = None, *, labels: bool = True,
                  pad_value: float = 0, labels_pad: float = -100, dtype: Any = None, missing: str | None = None,
@@ -80,7 +80,7 @@ class Pack(Layout):
             is_label = self.labels and name == "labels" and not self._is_apart(column)
             pad = self.labels_pad if is_label else self.pad_value if column.varies or column.nullable else 0
             specs.append((column.name, name, self.item_with(column, pad), pad, first_label if is_label else None, column.nullable,
-                          self._is_apart(column), column is first and self._tells_documents()))
+                          self._is_apart(column), column is first and self._has_documents()))
         if self.labels and "labels" not in named and first is not None:
             specs.append((first.name, "labels", self.item_with(first, self.labels_pad), self.labels_pad, first_label))
         positions = "positions" if self.style == "titan" else "position_ids"
@@ -136,7 +136,7 @@ class Pack(Layout):
         """Return True if the column is laid apart from the rows."""
         return (self.layouts or {}).get(column.name) == "concat"
 
-    def _tells_documents(self) -> bool:
+    def _has_documents(self) -> bool:
         """Return True if batches have cu_seqlens."""
         return self.each > 1 and self.style in ("flash", "rows")
 

@@ -103,7 +103,7 @@ def plan(lengths: Iterable[Any], strategy: str = "bucket", *, batch_size: int | 
         length_multiple=length_multiple, micro_batches=micro_batches, mixed=mixed,
         pack_window=pack_window, order=order, skip=skip, world_name="world")
     number = plan_rank(rank, world)
-    kept: Any = Lengths(_array(lengths))  # all of a dataset that such a plan and its samplers use
+    kept: Any = Lengths(_array(lengths))  # stands for a dataset: all that such a plan and its samplers use of one
     count = len(kept.all_lengths)
     groups = Groups(["0"], bounds=[0, count]) if sources is None else groups_of(sources, "sources")
     if sources is not None and len(groups.source_of or b"") != 2 * count:

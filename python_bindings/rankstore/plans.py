@@ -33,7 +33,7 @@ class Epoch:
 
     def __init__(self, plan: Plan, number: int, all_steps: bool = False) -> None:
         self.plan, self.number = plan, number
-        self.all_steps = all_steps  # also those that are skipped
+        self.all_steps = all_steps  # includes skipped steps
 
     def batches(self, rank: int | None = None, first: int = 0,
                 last: int | None = None) -> tuple[numpy.ndarray[Any, Any], numpy.ndarray[Any, Any]]:
@@ -96,17 +96,17 @@ class Plan:
         self.dataset, self.core, self.rank = dataset, core, rank
         self.options = {name: value for name, value in options.items() if value}
         self._asked = dict(options)
-        self._resumed: dict[str, Any] | None = None  # the state that was taken over last
-        self._at = (0, 0)  # where that is
-        self._over: tuple[Any, str] | None = None  # lengths and id, of a plan that was pickled or copied
+        self._resumed: dict[str, Any] | None = None  # the state that was resumed last
+        self._at = (0, 0)  # epoch and step of that state
+        self._over: tuple[Any, str] | None = None  # lengths and id, if the plan was pickled or copied
         self.rule = dataclasses.replace(rule_of(self.options), unit=dataset.length_unit)
         self.world = core.world
         self.steps = self.steps_of(0)
         self.skips = "skip" in self.options  # some steps may be skipped
-        self.changes = 0  # made since: iterations look at steps anew
-        self._stages: dict[tuple[int, int], Sequence[Any]] = {}  # by place, those of a curriculum that no remix has replaced
-        self._checked: weakref.ref[Samples] | None = None  # the dataset that was last found to be this plan's
-        self.token = int.from_bytes(os.urandom(8), "little") >> 2  # a batch that was saved finds no other plan, also in another process
+        self.changes = 0  # count of changes; iterations read the steps again after one
+        self._stages: dict[tuple[int, int], Sequence[Any]] = {}  # stages of a curriculum by place, without those that a remix replaced
+        self._checked: weakref.ref[Samples] | None = None  # the last dataset that passed check_dataset
+        self.token = int.from_bytes(os.urandom(8), "little") >> 2  # random, so that a saved batch finds no other plan
         live[self.token] = self
 
     @property
@@ -294,10 +294,11 @@ class Plan:
         """
         group = getattr(self.dataset, "group", None)
         if group is not None and group.world > 1:
-            told = together(group, "skip", lambda: [operator.index(number) for number in (epoch, first, last)])
-            for rank, other in enumerate(told):
-                if other != told[0]:
-                    raise ArgumentError(f"skip differs: rank 0 has {tuple(told[0])}, rank {rank} has {tuple(other)}")
+            gathered = together(group, "skip", lambda: [operator.index(number) for number in (epoch, first, last)])
+            for rank, other in enumerate(gathered):
+                if other != gathered[0]:
+                    raise ArgumentError(f"skip differs: rank 0 has {tuple(gathered[0])}, rank {rank} has {tuple(other)}; "
+                                        "give all ranks the same")
         self.core.skip(epoch, first, last)
         self.skips = True
         self._note_change()
@@ -328,10 +329,10 @@ class Plan:
 
         group = getattr(self.dataset, "group", None)
         if group is not None and group.world > 1:
-            told = together(group, "remix", asked)
-            for rank, other in enumerate(told):
-                if other != told[0]:
-                    shown = [f"{one[0]} at epoch {one[1]}, step {one[2]}" for one in (told[0], other)]
+            gathered = together(group, "remix", asked)
+            for rank, other in enumerate(gathered):
+                if other != gathered[0]:
+                    shown = [f"{one[0]} at epoch {one[1]}, step {one[2]}" for one in (gathered[0], other)]
                     raise ArgumentError(f"remix differs: rank 0 has {shown[0]}, rank {rank} has {shown[1]}")
         _, epoch, step = asked()
         number, longest = self._place_of(epoch, step)
@@ -342,9 +343,9 @@ class Plan:
     def _place_of(self, epoch: int, step: int) -> tuple[int, int]:
         """Return a step's number, counted over all ranks that were in the epoch before, and the max_length that a curriculum set there (0:
         none)."""
-        told, longest = json.loads(self.core.state(epoch, 0)), 0
-        number = step + sum(steps for _, steps in told["segments"][:-1])
-        for of, since, most, _ in told.get("changes", ()):
+        state, longest = json.loads(self.core.state(epoch, 0)), 0
+        number = step + sum(steps for _, steps in state["segments"][:-1])
+        for of, since, most, _ in state.get("changes", ()):
             longest = most if (of, since) <= (epoch, number) else longest
         return number, longest
 
@@ -414,13 +415,13 @@ def _remade(dataset: Samples, lengths: Any, name: str, rank: int, options: dict[
     made = Plan(dataset, _core.Plan(lengths, mix=mix, balance=balance, **given), rank, options)
     made._over = lengths, name
     try:
-        made.follow(stages)  # a state does not tell which of them keep the weights before them
+        made.follow(stages)  # a state does not record which stages keep the weights before them
         if resumed is not None:
             made.resume(resumed)
     except (ArgumentError, StateError):
         if not stages:
             raise
-        # A remix has moved a stage in a way that makes its place another one here: the state alone has all batches.
+        # A remix moved a stage, so that its place differs here: the state alone describes all batches.
         return _remade(dataset, lengths, name, rank, options, resumed, digest, mix, balance, steps)
     made.steps = made.steps if steps is None else steps
     if made.hash != digest:
@@ -459,7 +460,7 @@ class PlanBatch(list[int]):
     token: int = -1
     rule: Rule = Rule()
     pieces: bytes = b""  # uint32[n, 3]: place, start, count
-    bins: bytes = b""  # uint32[n + 1]; of strategy "pack"
+    bins: bytes = b""  # uint32[n + 1], with strategy "pack"
 
     def fill(self, plan: Plan) -> None:
         """Add pieces and bins, for a process that has no plan."""
@@ -478,8 +479,8 @@ class PlanSampler:
             raise ArgumentError(f"view: {view!r} is neither 'rank' nor 'global'")
         self.plan, self.view = plan, view
         self._epoch, self._step = 0, 0
-        self._told = False  # set_epoch was called since the last iteration began
-        self._seen = -1  # the epoch that was last seen to its end
+        self._epoch_set = False  # set_epoch was called since the last iteration began
+        self._seen = -1  # the last epoch that was iterated to its end
         self._last: weakref.ref[_SamplerIterator] | None = None
         plan.dataset.follow_epoch(self)
 
@@ -501,7 +502,7 @@ class PlanSampler:
             raise ArgumentError(f"epoch: {epoch!r}; it must be an int of at least 0")
         if not 0 <= epoch < 2**64:
             raise ArgumentError(f"epoch: {epoch}; it must be 0 to 2^64 - 1")
-        self._told = True
+        self._epoch_set = True
         if epoch != self._epoch:
             self._epoch, self._step = int(epoch), 0
 
@@ -510,7 +511,7 @@ class PlanSampler:
         return steps * (self.plan.world if self.view == "global" else 1)
 
     def __iter__(self) -> _SamplerIterator:
-        # DataLoader's iterator calls its loader so
+        # the name that DataLoader's iterator has for its loader
         loader = sys._getframe(1).f_locals.get("loader")
         frameworks.warn_out_of_order(loader)
         if self.plan.dataset.id:
@@ -539,7 +540,7 @@ class PlanSampler:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume the next iteration from a state. Raises StateError naming what differs."""
         self._epoch, self._step = self.plan.resume(state)
-        self._told, self._seen = False, -1
+        self._epoch_set, self._seen = False, -1
 
 
 class _SamplerIterator(Iterator[PlanBatch]):
@@ -555,9 +556,9 @@ class _SamplerIterator(Iterator[PlanBatch]):
         frameworks.check_prepared(sampler)
         if self._state is not None:
             sampler._epoch, sampler._step = sampler.plan.resume(self._state)
-        elif not sampler._told and sampler._is_seen():
+        elif not sampler._epoch_set and sampler._is_seen():
             sampler._epoch, sampler._step = sampler._epoch + 1, 0
-        sampler._told = False
+        sampler._epoch_set = False
         self._epoch, self._step = sampler._epoch, sampler._step
         sampler._step = 0  # the next iteration is a whole epoch
         self._look_at_steps()
@@ -584,7 +585,7 @@ class _SamplerIterator(Iterator[PlanBatch]):
         self._place += 1
         if not is_global or self._place == plan.world:
             self._place, self._step = 0, plan.core.next_step(self._epoch, self._step + 1)
-        if self._step >= self._steps:  # a loop may count to len() and ask no more
+        if self._step >= self._steps:  # a loop that counts to len() does not call again
             self._sampler._seen = self._epoch
         return batch
 

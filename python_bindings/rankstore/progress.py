@@ -34,7 +34,7 @@ class Bars:
             self.close()
             self._phase = phase
             self._bar = self._make(desc=phase, unit="sample", unit_scale=True, disable=None, leave=False)
-        if total > 0 and samples > 0 and done > 0:  # as many samples as the bytes so far let expect
+        if total > 0 and samples > 0 and done > 0:  # the total number of samples, estimated from the bytes so far
             self._bar.total = max(samples, round(samples * total / done))
         self._bar.n = samples
         self._bar.refresh()
@@ -54,7 +54,7 @@ class StepBar:
 
     def __init__(self, epoch: int, first: int, steps: int, world: int) -> None:
         import tqdm
-        # A notebook's stderr is no terminal, and shows bars all the same.
+        # A notebook's stderr is not a terminal, but can show bars.
         self._bar: Any = tqdm.tqdm(desc=f"epoch {epoch}", total=steps, initial=first, unit="step",
                                    disable=False if "ipykernel" in sys.modules else None)
         self._whose = ", rank 0" if world > 1 else ""

@@ -8,7 +8,7 @@ from typing import Any
 
 from . import _core, types
 
-Reader = Callable[[Any, tuple[int, ...]], Any]  # of a Buffer and its dimensions
+Reader = Callable[[Any, tuple[int, ...]], Any]  # takes a Buffer and its dimensions
 Readers = list[tuple[str, Reader]]
 
 

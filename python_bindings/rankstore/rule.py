@@ -6,7 +6,7 @@ import dataclasses
 import math
 from typing import Any
 
-PADDED = 8  # what padded widths are rounded up to, if nobody says otherwise
+PADDED = 8  # default: padded widths are rounded up to a multiple of it
 
 
 @dataclasses.dataclass(frozen=True)

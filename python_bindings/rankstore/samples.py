@@ -32,7 +32,7 @@ class WorkerGroup:
     world: int
 
 
-_PIECE = 64  # samples of a slice that are fetched at once
+_PIECE = 64  # samples of a slice per fetch
 ABSENT = 0xFFFFFFFF  # the length of a sample that cannot be read
 
 
@@ -62,7 +62,7 @@ class OpenSamples(_core.Indexed):
         self.schema = {name: types.parse(name, text) for name, text in columns}
         self.torch_memory: dict[str, TorchMemory] | None = None
         self._columns = list(self.schema.values())
-        self._chosen: Array | None = None  # uint32: 4 bytes a sample, also of a permutation
+        self._chosen: Array | None = None  # uint32: 4 bytes a sample, even for a permutation
 
     @property
     def store(self) -> Any:
@@ -212,7 +212,7 @@ class OpenSamples(_core.Indexed):
         firsts = [one.first for one in self.sources]
         return (numpy.searchsorted(firsts, numpy.asarray(ids, numpy.int64), side="right") - 1).astype(numpy.uint16)
 
-    # ---- what is known of all samples
+    # ---- what the index holds of all samples
 
     @property
     def ids(self) -> Any:
@@ -221,7 +221,7 @@ class OpenSamples(_core.Indexed):
         if self._chosen is None:
             return numpy.arange(self._count)
         found = self._chosen.astype(numpy.int64)
-        found.flags.writeable = False  # whoever writes means the selection, which stays as it is
+        found.flags.writeable = False  # so that writing to it fails: the selection cannot change
         return found
 
     @property

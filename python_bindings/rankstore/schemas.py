@@ -93,7 +93,7 @@ def merge(found: Iterable[tuple[int, Mapping[str, str] | None]],
         if every:
             return values.merge(*(schema for _, schema in every))
     except ValueError:
-        pass  # one by one, to find who differs
+        pass  # parse them one by one, to find which rank differs
     merged: dict[str, str] | None = None
     came_from: dict[str, int] = {}
     for rank, schema in every:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import numpy
 
 BARS = 24
-ROWS = 12  # of a table at most
+ROWS = 12  # most rows of a table
 _WIDTH, _HEIGHT = 480, 90
 
 

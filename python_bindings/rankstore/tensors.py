@@ -16,7 +16,7 @@ def each_tensor(value: Any, change: Callable[[Any], Any], *, whole: bool = False
     if hasattr(value, "map_tensors"):
         return value.map_tensors(change, whole=whole)
     if isinstance(value, MutableMapping):
-        made = {} if type(value) is dict else copy.copy(value)  # of a type of its own, with what else it holds
+        made = {} if type(value) is dict else copy.copy(value)  # a copy keeps the mapping's own type and attributes
         made.update({name: each_tensor(one, change, whole=whole) for name, one in value.items()})
         return made
     if isinstance(value, (list, tuple)):
@@ -32,7 +32,7 @@ def each_tensor(value: Any, change: Callable[[Any], Any], *, whole: bool = False
     if not whole and getattr(value, "is_nested", False):
         import torch
         if value.layout is torch.jagged:
-            lengths = value.lengths()  # None where its rows lie one behind the other
+            lengths = value.lengths()  # None if its rows are contiguous
             return torch.nested.nested_tensor_from_jagged(change(value.values()), change(value.offsets()),
                                                           None if lengths is None else change(lengths), value._ragged_idx)
     return change(value)

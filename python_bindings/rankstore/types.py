@@ -14,13 +14,13 @@ _NUMPY = {
 }
 _BITS = {"bfloat16", "float8_e4m3fn", "float8_e5m2"}
 TEXT = {"str", "bytes", "json"}
-EXTRA = "extra"  # the column of what a schema lacks
-ITEMS = tuple(_NUMPY)  # what an array can have
+EXTRA = "extra"  # the column of members that a schema lacks
+ITEMS = tuple(_NUMPY)  # item types of arrays
 
 
 _WIDER = {"float8_e4m3fn": ("float16", "bfloat16", "float32", "float64"), "float16": ("float32", "float64"), "float32": ("float64",)}
 _WIDER.update(float8_e5m2=_WIDER["float8_e4m3fn"], bfloat16=_WIDER["float16"])
-_DIGITS = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}  # bits of the whole numbers that it holds
+_DIGITS = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}  # exact whole numbers have at most so many bits
 
 
 def int_range(item: str) -> tuple[int, int]:

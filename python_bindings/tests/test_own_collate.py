@@ -288,7 +288,7 @@ def test_an_error_of_a_map_names_its_sample(ds: rankstore.Dataset) -> None:
     assert str(caught.value) == f"rank 0: map raised KeyError: 'nothing' (epoch 0, step 2, sample {key!r})"
     with pytest.raises(rankstore.CallbackError) as caught:
         list(ds.loader(plan, collate=tokens, map=forgets))
-    assert str(caught.value) == f"rank 0: map returned None; it returns the sample (epoch 0, step 0, sample {ds.keys[0].decode()!r})"
+    assert str(caught.value) == f"rank 0: map returned None; it must return the sample (epoch 0, step 0, sample {ds.keys[0].decode()!r})"
 
 
 # ---- the bar ---------------------------------------------------------------------------------------------------------
