@@ -36,7 +36,7 @@ def sample_costs(balance: Any, lengths: numpy.ndarray[Any, Any], rule: Rule,
             costs += _numbers(own if values is None else values, name).astype("float64") * float(weight)
     elif isinstance(balance, tuple):
         if len(balance) != 2:
-            raise ArgumentError(f"balance: {len(balance)} numbers; (a, b) is for a L + b L^2")
+            raise ArgumentError(f"balance: {len(balance)} numbers; give (a, b) for a L + b L^2")
         if rule.split and float(balance[1]) != 0:
             raise ArgumentError('balance: (a, b) counts the square of a whole sample, which too_long="split" plans in pieces; '
                                 'use cost=(a, b)')
@@ -86,5 +86,5 @@ def shown(balance: Any) -> dict[str, Any]:
 
 def _numbers(values: numpy.ndarray[Any, Any], name: str) -> numpy.ndarray[Any, Any]:
     if values.ndim != 1 or values.dtype.kind not in "biuf":
-        raise ArgumentError(f"balance: {name}: an array of {values.ndim} dimensions and {values.dtype}; numbers in one are needed")
+        raise ArgumentError(f"balance: {name}: an array of {values.ndim} dimensions and {values.dtype}; give numbers in one dimension")
     return values

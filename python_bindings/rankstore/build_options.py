@@ -105,8 +105,8 @@ class Options:
         if self.extra not in (None, "error", "drop", "json"):
             raise ArgumentError(f'extra: {self.extra!r}; it is "error", "drop" or "json"')
         if self.flatten and self.needs_python:
-            raise ArgumentError("flatten: not with map, count or a function for key, which see the objects as they stand in the "
-                                "file; map can make the columns")
+            raise ArgumentError("flatten: not with map, count or a function for key, which get the objects as they are in the "
+                                "file; make the columns in map")
         if self.each_rank and self.same_on_all:
             raise ArgumentError("each_rank and same_on_all exclude each other")
         if self.replace and self.reuse:

@@ -214,7 +214,7 @@ def _check_alike(looks: Sequence[dict[str, Any]]) -> None:
             if value != looks[0]["options"].get(name):
                 if name == "code":
                     name = next(one for one in value if value[one] != looks[0]["options"]["code"][one])
-                raise ArgumentError(f"{name}: rank 0 and rank {rank} give different ones")
+                raise ArgumentError(f"{name}: rank 0 and rank {rank} have different values; give all ranks the same")
 
 
 def _reuse(asked: _Asked, comparable: bool, same: bool, options: Options, begun: float) -> BuildReport:

@@ -120,7 +120,7 @@ class Dataset(OpenSamples):
         """
         import numpy
         if isinstance(self.group, WorkerGroup):
-            raise StateError("split: is made in the process that opened the dataset")
+            raise StateError("split: call it in the process that opened the dataset; a worker process only reads samples")
         if not isinstance(parts, Mapping) or not all(isinstance(name, str) for name in parts):
             raise ArgumentError('split: parts are a dict of names and weights, {"train": 0.98, "val": 0.02}')
         shares = tuple((name, float(weight)) for name, weight in parts.items())
@@ -200,7 +200,7 @@ class Dataset(OpenSamples):
         Raises ArgumentError naming the option, or DataError if no plan exists, the same on all ranks.
         """
         if isinstance(self.group, WorkerGroup):
-            raise StateError("plan: is made in the process that opened the dataset; a worker process reads samples")
+            raise StateError("plan: make it in the process that opened the dataset; a worker process only reads samples")
         world = self.group.world if num_replicas is None else num_replicas
 
         def asked() -> tuple[dict[str, Any], tuple[Any, ...] | None, Any]:
@@ -240,7 +240,7 @@ class Dataset(OpenSamples):
         if mix_by is not None:
             values = self.index_of(mix_by)
             if mix is None:
-                raise ArgumentError("mix_by: it says whose values are the sources of mix=, and there is no mix")
+                raise ArgumentError("mix_by: names the column whose values are the sources of mix=; give mix= too")
             if values is None:
                 raise ArgumentError(f'mix_by: "{mix_by}" is no index column; build it with index=["{mix_by}"]')
             groups = groups_of(values, "mix_by")

@@ -343,7 +343,7 @@ class Feeder:
         row = []
         for name, kind in self.schema:
             if name not in sample and not kind.endswith("?") and (self.given or kind != "json"):
-                raise DataError(f'column "{name}" ({kind}) is missing; "{kind}?" would take that')
+                raise DataError(f'column "{name}" ({kind}) is missing; type "{kind}?" in schema= allows that')
             row.append(sample.get(name))
         return row
 

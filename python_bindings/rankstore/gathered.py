@@ -79,7 +79,8 @@ def plan_entries(heads: list[Result], stack: bool) -> list[Entry]:
     names: set[str] = set()
     for entry in entries:
         if entry.name in names:
-            raise DataError(f'results: "{entry.name}" is the name of two: of a result of its own and of one of several')
+            raise DataError(f'results: two tensors would be called "{entry.name}": a name\'s only result, and one of several of another; '
+                            "rename one")
         names.add(entry.name)
     return entries
 

@@ -107,7 +107,7 @@ def _take(results: Mapping[Any, Any], mine: list[tuple[Result, Any]], dst: Any, 
         try:
             name_bytes(text)
         except UnicodeEncodeError as error:
-            raise ArgumentError(f"results: {name!r} is no text that has bytes: {error.reason}") from None
+            raise ArgumentError(f"results: {name!r} cannot be encoded as bytes: {error.reason}") from None
         for item in each if isinstance(each, list) else [each]:
             if not isinstance(item, tuple) or len(item) != 2 or \
                     not hasattr(item[0], "__index__") or item[0].__index__() < 0:

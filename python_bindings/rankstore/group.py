@@ -148,7 +148,7 @@ def _line(value: Any) -> str:
     try:
         text = str(value)
     except Exception as failed:
-        text = f"its text cannot be had, by {type(failed).__name__}"
+        text = f"its text is not available ({type(failed).__name__})"
     return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
 
 
@@ -216,7 +216,7 @@ class _Setting:
 
 def _milliseconds(name: str, seconds: float) -> int:
     if not 0 < seconds < 4e6:
-        raise ArgumentError(f"{name}: {seconds} seconds; it is more than 0 and less than 4,000,000")
+        raise ArgumentError(f"{name}: {seconds} seconds; it must be more than 0 and less than 4,000,000")
     return max(1, int(seconds * 1000))
 
 
@@ -239,7 +239,7 @@ def _open(group: Any, rank: int | None, world: int | None, setting: _Setting) ->
         if rank is None or world is None:
             raise ArgumentError("a store needs rank= and world=")
         return _open_store(group, rank, world, "", "a torch store", setting)
-    raise ArgumentError(f"group: {group!r} is none of None, 'solo', 'mpi', 'torch', a Group, an mpi4py communicator or "
+    raise ArgumentError(f"group: {group!r} is not supported; give None, 'solo', 'mpi', 'torch', a Group, an mpi4py communicator or "
                         "a torch store")
 
 
@@ -267,7 +267,7 @@ def _number(name: str, default: int) -> int:
     """Return an integer variable of a launcher."""
     text = os.environ.get(name, "") or str(default)
     if not text.isdecimal():
-        raise ArgumentError(f"{name}={text!r} in the environment is no number")
+        raise ArgumentError(f"{name}={text!r} in the environment is not a number")
     return int(text)
 
 

@@ -86,7 +86,7 @@ class Loader:
         if out == "torch" and (collate is None or isinstance(collate, Layout)):
             _need_torch()
         if device is not None and out != "torch":
-            raise ArgumentError("device: tensors alone go there; out='torch'")
+            raise ArgumentError("device: only tensors go to a device; use out='torch'")
         _check_device(device)
         self.dataset, self.plan, self.transform, self.device = dataset, plan, transform, device
         rule = dataclasses.replace(plan.rule, unit=dataset.length_unit)  # a plan over lengths alone has no unit
@@ -281,7 +281,7 @@ def _check_functions(collate: Any, mapped: Any, transform: Any) -> None:
     if mapped is not None and not callable(mapped):
         raise ArgumentError(f"map: a function of a sample, or of a sample and rng, not {type(mapped).__name__}")
     if mapped is not None and not is_own:
-        raise ArgumentError(f"map: {'Lists()' if collate is None else repr(collate)} collates what is stored, in C, and not what map "
+        raise ArgumentError(f"map: {'Lists()' if collate is None else repr(collate)} collates stored columns, in C, and not what map "
                             "returns; give collate=function too, a function of a list of samples, or use transform=function, "
                             "a function of the batch")
     if transform is not None and not callable(transform):

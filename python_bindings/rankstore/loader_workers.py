@@ -443,7 +443,7 @@ class WorkerStore:
         """Return the store that has all of these samples on this node."""
         for sample in ids:
             if not 0 <= sample < self.count:
-                raise IndexError(f"sample {sample} of {self.count}")
+                raise IndexError(f"sample {sample} is out of range: the dataset has {self.count}")
         for store in self._open():
             if all(store.owner(sample) >= 0 for sample in ids):
                 return store
@@ -498,7 +498,7 @@ class WorkerStore:
                 raise make(-6, self.ticket.rank, 0, "", "the process that opened the dataset was silent for "
                            f"{self.ticket.silence:g} s, and this worker process asks it for samples") from silent
             except (OSError, EOFError) as gone:
-                raise StateError("the process that opened the dataset has closed it or gone; a worker asks it for "
+                raise StateError("the process that opened the dataset has closed it or ended; a worker asks it for "
                                  "samples of other "
                                  "nodes") from gone
         if "error" in reply:
@@ -556,7 +556,7 @@ class WorkerStore:
         self.closed = True
 
     def __getattr__(self, name: str) -> Any:
-        raise StateError(f"{name}: is known in the process that opened the dataset; a worker process reads samples")
+        raise StateError(f"{name}: ask for it in the process that opened the dataset; a worker process only reads samples")
 
 
 def _packed(ids: Sequence[int]) -> bytes:

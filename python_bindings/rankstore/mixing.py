@@ -61,7 +61,7 @@ def _of_samples(weights: Any, count: int, samples: int) -> tuple[numpy.ndarray[A
     import numpy
     array = numpy.asarray(weights.numpy(force=True) if hasattr(weights, "numpy") else weights)
     if array.shape != (count,) or array.dtype.kind not in "biuf":
-        raise ArgumentError(f"weights: {array.dtype} of shape {array.shape}; a number for each of the {count} samples is needed")
+        raise ArgumentError(f"weights: {array.dtype} of shape {array.shape}; give a number for each of the {count} samples")
     if array.dtype.kind == "f":
         if not samples:
             raise ArgumentError("weights: floats are probabilities, and need samples=, the draws of an epoch; integers are counts")
@@ -95,7 +95,7 @@ def core_mix(groups: Groups, *, mix: Mapping[Any, float] | None, samples: int | 
     if samples is not None and (isinstance(samples, bool) or not hasattr(samples, "__index__") or samples < 1):
         raise ArgumentError(f"samples: {samples!r}; it must be an int of at least 1, the draws of an epoch")
     if mix is None and mix_unit == "tokens":
-        raise ArgumentError("mix_unit: it says what the weights of mix= count, and there is no mix")
+        raise ArgumentError("mix_unit: says what the weights of mix= count; give mix= too")
     if mix is not None and weights is not None:
         raise ArgumentError("mix and weights: give one of them; weights are of samples, a mix is of sources")
     if mix is None and weights is None and samples is None and not changes:

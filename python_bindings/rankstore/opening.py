@@ -120,9 +120,9 @@ def concat(datasets: Sequence[Dataset], *, names: Sequence[str] | None = None,
         called += own if names is None or number >= len(names) else (
             [names[number]] if len(own) == 1 else [f"{names[number]}/{source}" for source in own])
     if not wholes:
-        raise ArgumentError("concat: no dataset is given")
+        raise ArgumentError("concat: no dataset was given")
     if names is not None and len(names) != len(wholes):
-        raise ArgumentError(f"concat: {len(names)} names of {len(wholes)} datasets")
+        raise ArgumentError(f"concat: {len(names)} names for {len(wholes)} datasets; give one name per dataset")
     if columns is None and any(one.columns is not None for one in wholes):
         columns = list(dict.fromkeys(name for one in wholes for name in one.schema))
     if index_dir is None:

@@ -36,7 +36,7 @@ def plan_options(strategy: str, *, cost: str | tuple[float, float], shuffle: boo
         if not isinstance(cost, tuple):
             raise TypeError(f"cost: {cost!r} is neither a name nor (a, b)")
         if len(cost) != 2:
-            raise ArgumentError(f"cost: {len(cost)} numbers; (a, b) is for a L + b L^2")
+            raise ArgumentError(f"cost: {len(cost)} numbers; give (a, b) for a L + b L^2")
         options.update(cost="polynomial", cost_linear=float(cost[0]), cost_quadratic=float(cost[1]))
     return options
 
@@ -44,7 +44,7 @@ def plan_options(strategy: str, *, cost: str | tuple[float, float], shuffle: boo
 def _skipped(entry: Any) -> tuple[int, int, int]:
     """Return an entry of the option `skip` as three ints. ArgumentError if it is anything else."""
     if not isinstance(entry, (tuple, list)) or len(entry) != 3:
-        raise ArgumentError(f"skip: {entry!r}; a list of (epoch, first step, last step) is needed")
+        raise ArgumentError(f"skip: {entry!r}; give a list of (epoch, first step, last step)")
     epoch, first, last = (operator.index(number) for number in entry)
     return epoch, first, last
 

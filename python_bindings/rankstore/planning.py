@@ -44,7 +44,7 @@ def _array(lengths: Any) -> numpy.ndarray[Any, Any]:
     if array.size == 0:
         array = array.astype("uint32")
     if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise ArgumentError(f"lengths: an array of {array.ndim} dimensions and {array.dtype}; integers in one are needed")
+        raise ArgumentError(f"lengths: an array of {array.ndim} dimensions and {array.dtype}; give integers in one dimension")
     if array.size and not 0 <= int(array.min()) <= int(array.max()) < 0xFFFFFFFF:
         raise ArgumentError(f"lengths: from {array.min()} to {array.max()}; they are from 0 to 2^32 - 2")
     return numpy.ascontiguousarray(array, "uint32")
@@ -107,7 +107,7 @@ def plan(lengths: Iterable[Any], strategy: str = "bucket", *, batch_size: int | 
     count = len(kept.all_lengths)
     groups = Groups(["0"], bounds=[0, count]) if sources is None else groups_of(sources, "sources")
     if sources is not None and len(groups.source_of or b"") != 2 * count:
-        raise ArgumentError(f"sources: {len(groups.source_of or b'') // 2} names for {count} lengths; one for each is needed")
+        raise ArgumentError(f"sources: {len(groups.source_of or b'') // 2} names for {count} lengths; give one for each length")
     drawn = core_mix(groups, mix=mix, samples=samples, mix_unit=mix_unit, weights=weights, count=count, whole=count,
                      changes=bool(curriculum))
     costs = None

@@ -133,7 +133,7 @@ class Plan:
             if planned != there:
                 raise ArgumentError(f"plan: it is over {planned} lengths, and this dataset has {there} samples")
         elif mine.id != dataset.id:
-            raise ArgumentError(f"plan: it is of the dataset {mine.id}, and this is {dataset.id}")
+            raise ArgumentError(f"plan: it was made for dataset {mine.id}, and this is {dataset.id}; make one with ds.plan")
         elif (mine.is_selection or dataset.is_selection) and mine is not dataset:
             import numpy
             if not numpy.array_equal(mine.sorted_ids, dataset.sorted_ids):

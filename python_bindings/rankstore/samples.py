@@ -81,7 +81,7 @@ class OpenSamples(_core.Indexed):
         if number < 0:
             number += count
         if not 0 <= number < count:
-            raise IndexError(f"sample {place} of {count}")
+            raise IndexError(f"sample {place} is out of range: the dataset has {count}")
         return number if self._chosen is None else int(self._chosen[number])
 
     def place(self, sample_id: int) -> int:

@@ -21,7 +21,7 @@ def places_of(which: Any, count: int) -> Array:
     Raises ArgumentError for anything else, IndexError for a place out of range."""
     import numpy
     if isinstance(which, (list, tuple)) and len({is_bool(one) for one in which}) > 1:
-        raise ArgumentError("select: bools and places in one list")
+        raise ArgumentError("select: a list mixes bools and places; give one or the other")
     which = numpy.asarray(which)
     if which.dtype == bool:
         if which.shape != (count,):
@@ -30,7 +30,8 @@ def places_of(which: Any, count: int) -> Array:
     if which.ndim != 1 or (len(which) and which.dtype.kind not in "iu"):
         raise ArgumentError("select: a boolean mask or a list of places")
     if len(which) and (which.min() < 0 or which.max() >= count):
-        raise IndexError(f"select: place {int(which[((which < 0) | (which >= count)).argmax()])} of {count}")
+        place = int(which[((which < 0) | (which >= count)).argmax()])
+        raise IndexError(f"select: place {place} is out of range: there are {count} samples")
     made: Array = which.astype(numpy.uint32)  # samples of a dataset are fewer than 2^32
     return made
 
@@ -61,7 +62,7 @@ def is_bool(value: Any) -> bool:
 
 
 def index(place: Any) -> int:
-    """A place that is no plain int. TypeError for what is none, a bool too: it would be read as 0 or 1."""
+    """Return a place as an int. TypeError for anything else, also for a bool, which would be read as 0 or 1."""
     if is_bool(place):
-        raise TypeError(f"{place} is no place: places are ints; a mask has a bool for each sample, and nothing else")
+        raise TypeError(f"{place} is no place: places are ints; a mask has one bool for each sample")
     return operator.index(place)

@@ -34,7 +34,7 @@ def from_torch(dataset: Any, *, names: Sequence[str] | None = None) -> Dataset:
     opened: list[Dataset] = []
     sources, ids = _places(dataset, opened)
     if not opened:
-        raise ArgumentError("from_torch: there is no dataset in it")
+        raise ArgumentError("from_torch: a ConcatDataset without datasets")
     if len(opened) == 1 and names is None:
         whole, wanted = opened[0]._like(), ids
     else:

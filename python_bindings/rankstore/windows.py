@@ -64,7 +64,7 @@ class Windows:
         count = len(self)
         places = numpy.where(places < 0, places + count, places)
         if ((places < 0) | (places >= count)).any():
-            raise IndexError(f"window {which} of {count}")
+            raise IndexError(f"window {which} is out of range: there are {count}")
         if self.random is None:
             return numpy.asarray(places * self.stride)
         drawn = _mixed(_mixed(_mixed(numpy.uint64(self.random & (2**64 - 1))) ^ numpy.uint64(self.epoch)) ^ places.astype(numpy.uint64))

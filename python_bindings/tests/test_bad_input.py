@@ -341,7 +341,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     for one in done:
         names, *said = one.stdout.split("\n")
         assert one.returncode == -signal.SIGKILL and names == "", one
-        assert len([line for line in said if "has closed it or gone" in line]) == 3, one
+        assert len([line for line in said if "has closed it or ended" in line]) == 3, one
     assert list(temporary.iterdir()) == []
 
 

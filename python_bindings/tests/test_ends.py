@@ -359,7 +359,7 @@ sys.exit(rankstore.launch(2, main, silence=60))
 
 
 @pytest.mark.parametrize(("kind", "told"), [("NUL", r"ended by ValueError: row\0seven"), ("surrogate", r"row \udc80seven"),
-                                            ("mute", "ended by Mute: its text cannot be had")])
+                                            ("mute", "ended by Mute: its text is not available")])
 def test_any_error_reaches_the_others(kind: str, told: str, tmp_path: Path) -> None:
     """Also one whose text C cannot take."""
     script = tmp_path / "script.py"

@@ -317,7 +317,7 @@ IN_FULL: list[tuple[type[Exception], Any, str]] = [
      'column "x": float64[*] in one sample, float64[*,2] in another: a column has one number of dimensions; reshape in map=, or give '
      'schema={"x": "json"}; give schema=, or leave it out in map='),
     (rankstore.ArgumentError, lambda ds, at: ds.loader(ds.plan(), map=dict),
-     "map: Lists() collates what is stored, in C, and not what map returns; give collate=function too, a function of a list of samples, or "
+     "map: Lists() collates stored columns, in C, and not what map returns; give collate=function too, a function of a list of samples, or "
      "use transform=function, a function of the batch"),
     # what was refused without a way out
     (rankstore.DataError, lambda ds, at: of_file(at / "late.jsonl", '{"a": 1}\n' * 3000 + '{"a": 1, "b": 1}\n'),

@@ -79,7 +79,7 @@ def test_values_of_a_column_are_sources(three: list[Path]) -> None:
         assert {name: one["draws"] for name, one in plan.report()["sources"].items()} == {"0": 30, "1": 90}
         with pytest.raises(ArgumentError, match='mix_by: "url" is no index column; build it with'):
             ds.plan(mix={0: 1}, mix_by="url")
-        with pytest.raises(ArgumentError, match="mix_by: it says whose values are the sources of mix="):
+        with pytest.raises(ArgumentError, match="mix_by: names the column whose values are the sources of mix="):
             ds.plan(mix_by="level")
 
 
@@ -104,9 +104,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"mix": {}}, "mix: it is empty; name a source, as {'web': 1.0}"),
     ({"mix": {"web": 1}, "samples": 0}, "samples: 0; it must be an int of at least 1, the draws of an epoch"),
     ({"mix": {"web": 1}, "mix_unit": "bytes"}, "mix_unit: 'bytes' is neither 'samples' nor 'tokens'"),
-    ({"mix_unit": "tokens"}, "mix_unit: it says what the weights of mix= count, and there is no mix"),
+    ({"mix_unit": "tokens"}, "mix_unit: says what the weights of mix= count; give mix= too"),
     ({"mix": {"web": 1}, "weights": [1] * 90}, "mix and weights: give one of them; weights are of samples, a mix is of sources"),
-    ({"weights": [1] * 3}, "weights: int64 of shape (3,); a number for each of the 90 samples is needed"),
+    ({"weights": [1] * 3}, "weights: int64 of shape (3,); give a number for each of the 90 samples"),
     ({"weights": [0.5] * 90}, "weights: floats are probabilities, and need samples=, the draws of an epoch; integers are counts"),
     ({"weights": [1] * 90, "samples": 5}, "weights: integers are counts, whose sum is the epoch's draws; leave samples out, or give "
                                           "floats"),
@@ -124,7 +124,7 @@ def test_what_is_wrong_is_said(three: list[Path], options: dict[str, Any], text:
 def test_lengths_alone_have_sources() -> None:
     plan = rankstore.plan([5] * 100, batch_size=10, sources=["a"] * 90 + ["b"] * 10, mix={"a": 1, "b": 1})
     assert {name: one["draws"] for name, one in plan.report()["sources"].items()} == {"a": 90, "b": 89}  # b's 10 occur
-    with pytest.raises(ArgumentError, match="sources: 3 names for 100 lengths; one for each is needed"):
+    with pytest.raises(ArgumentError, match="sources: 3 names for 100 lengths; give one for each length"):
         rankstore.plan([5] * 100, sources=["a"] * 3)
     copy = pickle.loads(pickle.dumps(plan))
     assert copy.report() == plan.report() and copy.varies

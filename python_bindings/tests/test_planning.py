@@ -98,7 +98,7 @@ def test_budget_and_balance_count_different_things() -> None:
 @pytest.mark.parametrize("balance, words", [
     ({"vision": 1.0}, 'balance: "vision" is no index column; build it with'), ((1.0,), "balance: 1 numbers; .a, b. is for"),
     ([1.0], "balance: 1 costs for 4000 samples"), (-LENGTHS, "costs are from 0"), (LENGTHS * 0, "one of them above"),
-    (LENGTHS * numpy.inf, "none infinite"), (LENGTHS.astype(str), "numbers in one are needed")])
+    (LENGTHS * numpy.inf, "none infinite"), (LENGTHS.astype(str), "give numbers in one dimension")])
 def test_wrong_costs_are_named(balance: Any, words: str) -> None:
     with pytest.raises(rankstore.ArgumentError, match=words):
         packed(balance=balance)
