@@ -24,29 +24,30 @@ typedef struct rks_store_options {
     bool no_check;           /* do not compare each sample with its checksum */
     bool partial;            /* open although shards are missing; ids do not change */
     uint64_t inflight_bytes; /* replies on their way to this rank; default 256 MiB */
-    uint32_t fetch_timeout_ms; /* how long an owner that beats may send nothing of the samples that
-                                * were asked of it (its disk hangs): then the next owner of the
-                                * shard is asked; if there is none the fetch ends with
-                                * RKS_ERR_TIMEOUT. Default 0: as long as it beats */
-    /* A list of samples to exclude, as rks_quarantine_write makes it; may hold {rank} and
-     * {node}; NULL: none. A rank that does not see it takes the others'; where lists differ, what
-     * any of them names is excluded. Ids do not change: such a sample has the length UINT32_MAX and
-     * the owner -1, is never planned, and a fetch of it is RKS_ERR_NOT_FOUND. RKS_ERR_DATA: a list
-     * of another dataset. */
+    uint32_t fetch_timeout_ms; /* how long an owner that is alive may send none of the requested
+                                * samples (its disk hangs). Then the next owner of the shard is
+                                * asked; if there is none, the fetch ends with RKS_ERR_TIMEOUT.
+                                * Default 0: without limit while it is alive */
+    /* A list of samples to exclude, written by rks_quarantine_write; the name may hold {rank} and
+     * {node}; NULL: none. A rank that does not see the file uses the other ranks' lists. If lists
+     * differ, a sample that any of them names is excluded. Ids do not change: an excluded sample has
+     * the length UINT32_MAX and the owner -1, is never planned, and fetching it is
+     * RKS_ERR_NOT_FOUND. RKS_ERR_DATA if the list belongs to another dataset. */
     const char *quarantine;
-    /* Samples have these columns alone; NULL: all. RKS_ERR_ARGUMENT for one that no dataset has. */
+    /* The only columns to read; NULL: all. RKS_ERR_ARGUMENT if no dataset has one of them. */
     const char *const *columns;
     size_t column_count;
-    /* Prometheus text of this rank's figures over HTTP, at port metrics_port + N of 127.0.0.1; N is
-     * the rank's place among the ranks of its node, from 0. Any user of the machine can read it. A
-     * port that is taken is RKS_ERR_IO. Default 0: what RKS_METRICS says (a port that is taken is
-     * a warning then), else none. `rankstore top` needs no port; RKS_TOP=off hides a process. */
+    /* Serves this rank's figures as Prometheus text over HTTP, at port metrics_port + N of
+     * 127.0.0.1. N is the rank's place among the ranks of its node, from 0. Any user of the machine
+     * can read it. RKS_ERR_IO if the port is taken. Default 0: the port in RKS_METRICS (then a taken
+     * port is a warning), else none. `rankstore top` needs no port; RKS_TOP=off hides a process. */
     uint32_t metrics_port;
-    /* Where the node's index, and the sorted order that plans make, go above 1 GiB: an unnamed file
-     * in this directory (RKS_ERR_IO if there is none, also for a small index); may hold {rank} and
-     * {node}, those of the node's first rank, which makes the file. Default NULL:
-     * memory if it takes less than a quarter of what is available (of the control group, too), else
-     * TMPDIR, /tmp or /var/tmp, the first one on a disk of the node; RKS_ERR_IO if there is none. */
+    /* The directory for the node's index, and for the sorted order of plans, if they exceed 1 GiB.
+     * They are unnamed files. The name may hold {rank} and {node}, of the node's first rank, which
+     * makes the file. RKS_ERR_IO if the directory does not exist, also for a small index. Default
+     * NULL: memory, if it takes less than a quarter of what is available (control groups included);
+     * else the first of TMPDIR, /tmp and /var/tmp that is on a disk of the node; RKS_ERR_IO if none
+     * is. */
     const char *index_dir;
 } rks_store_options;
 
@@ -54,36 +55,36 @@ RKS_API void rks_store_options_default(rks_store_options *options);
 RKS_SIZED_DEFAULT(rks_store_options)
 #define rks_store_options_default(options) rks_store_options_default_sized(options)
 
-/* COLLECTIVE. Opens the dataset in `directory` (may hold {rank} and {node}; "DIR@2" is its
- * generation 2, if no directory has that name), each rank serving the shards it sees, and
- * exchanges the index. Samples are numbered 0..count-1. The group must outlive the store. The
- * caller owns *store. */
+/* COLLECTIVE. Opens the dataset in `directory` and exchanges the index. Each rank serves the shards
+ * that it sees. The name may hold {rank} and {node}; "DIR@2" is generation 2 of DIR, unless a
+ * directory has that name. Samples have the ids 0 to count - 1. The group must outlive the store.
+ * The caller owns *store. */
 RKS_API rks_status rks_store_open(rks_group *group, const char *directory,
                                   const rks_store_options *options, rks_store **store,
                                   rks_error *err);
 
-/* COLLECTIVE. Opens the datasets of `count` directories as one, without copying anything: samples of
- * the first have the first ids, then come those of the second, and on. Each directory is named as
- * for rks_store_open; `names` (NULL: the last part of each directory) tells the sources apart.
- * Samples have the columns of all sources; one that a source lacks is missing there. Index columns
- * are those that all sources have. A dataset may be there twice, under two names. The strings may
- * go afterwards. A quarantine list is that of any one dataset, which may be there twice.
- * RKS_ERR_ARGUMENT names the sources and the column whose types differ (`columns` may leave it out),
- * or a name that is there twice. */
+/* COLLECTIVE. Opens the datasets of `count` directories as one and copies nothing. Samples of the
+ * first directory have the first ids, then come those of the second, and so on. Directories are
+ * written as for rks_store_open. `names` are the names of the sources (NULL: the last part of each
+ * directory). Samples have the columns of all sources; a column that a source lacks is missing
+ * there. Index columns are those that all sources have. A dataset may appear twice, under two names.
+ * The strings are copied. A quarantine list may belong to any one of the datasets.
+ * RKS_ERR_ARGUMENT names the sources and the column if types differ (`columns` can leave it out),
+ * or a name that appears twice. */
 RKS_API rks_status rks_store_open_many(rks_group *group, const char *const *directories,
                                        const char *const *names, size_t count,
                                        const rks_store_options *options, rks_store **store,
                                        rks_error *err);
 
-/* COLLECTIVE. Serves the other ranks until all have closed or `timeout_ms` is over (0: T), then
- * frees the store. End its fetches and close its epochs first; batches, views and arrays may
- * outlive it. NULL is accepted. */
+/* COLLECTIVE. Serves the other ranks until all have closed or `timeout_ms` has passed (0: the
+ * group's silence_ms), then frees the store. End its fetches and close its epochs first. Batches,
+ * views and arrays may outlive it. NULL is accepted. */
 RKS_API void rks_store_close(rks_store *store, uint32_t timeout_ms);
 
-/* Says that this rank needs the store no longer, and waits at most `timeout_ms` (0: not at all) until
- * all ranks have said so. The store goes on serving the others until rks_store_close, which then waits
- * no more if the answer was nonzero. 0: others still need it. A failure of the group and an interrupt
- * end the wait. Nonzero without other ranks. */
+/* Announces that this rank no longer needs the store, and waits at most `timeout_ms` (0: not at all)
+ * until all ranks have done so. Returns nonzero if all have, or if there are no other ranks; 0 if
+ * others still need it. The store serves the others until rks_store_close, which does not wait after
+ * a nonzero answer. A failure of the group or an interrupt ends the wait. */
 RKS_API int rks_store_leave(rks_store *store, uint32_t timeout_ms);
 
 RKS_API uint64_t rks_store_count(const rks_store *store);
@@ -91,32 +92,32 @@ RKS_API const char *rks_store_dataset(const rks_store *store); /* 32 hexadecimal
 RKS_API const rks_schema *rks_store_schema(const rks_store *store);
 RKS_API rks_group *rks_store_group(const rks_store *store);
 
-/* count entries, in id order, shared by the ranks of a node; read-only, valid as long as the store.
- */
+/* Return `count` entries in the order of ids. The ranks of a node share them. Read-only, valid as
+ * long as the store. */
 RKS_API const uint32_t *rks_store_lengths(const rks_store *store);
 RKS_API const uint64_t *rks_store_key_hashes(const rks_store *store);
-/* An index column: raw values of its type; NULL if there is none of that name. */
+/* Returns an index column: raw values of its type; NULL if no index column has that name. */
 RKS_API const void *rks_store_column(const rks_store *store, const char *name, const char **type);
 
-/* Keeps what these three point to, and plans of the store, valid until rks_index_close, also after
- * the store has been closed. Any threads; the caller owns what is returned. */
+/* Keeps the arrays of these three functions, and plans of the store, valid until rks_index_close,
+ * also after the store has been closed. Any thread. The caller owns the result. */
 RKS_API rks_index *rks_store_index(rks_store *store);
 
-/* The rank that serves the sample; -1 for an id out of range, a shard that nobody serves, or a
- * sample in quarantine. */
+/* Returns the rank that serves the sample. -1: the id is out of range, no rank serves the shard, or
+ * the sample is in quarantine. */
 RKS_API int64_t rks_store_owner(const rks_store *store, uint64_t sample_id);
 
-/* The shard that holds the sample, as its place in the list that rks_store_info_json prints; -1 for
- * an id out of range. */
+/* Returns the place of the sample's shard in the list of rks_store_info_json, from 0; -1 if the id is
+ * out of range. */
 RKS_API int64_t rks_store_shard(const rks_store *store, uint64_t sample_id);
 
-/* The key of a sample, stored or derived; read from its owner where its shard is not on this node.
- */
+/* Returns the key of a sample, stored or derived. If its shard is on another node, the key is fetched
+ * from the owner. */
 RKS_API rks_status rks_store_key(rks_store *store, uint64_t sample_id, uint8_t key[RKS_KEY_MAX],
                                  size_t *key_size, rks_error *err);
 
-/* The id of the sample with this key. RKS_ERR_NOT_FOUND shows the key, RKS_ERR_ARGUMENT the sources
- * where several have it: then ask one by rks_store_find_in. */
+/* Finds the id of the sample with this key. RKS_ERR_NOT_FOUND names the key. RKS_ERR_ARGUMENT names
+ * the sources if several have it: use rks_store_find_in. */
 RKS_API rks_status rks_store_find(rks_store *store, const void *key, size_t key_size,
                                   uint64_t *sample_id, rks_error *err);
 
@@ -132,10 +133,10 @@ typedef struct rks_source {
 } rks_source;
 
 RKS_API size_t rks_store_sources(const rks_store *store); /* at least 1 */
-/* RKS_ERR_ARGUMENT for a source that is not there. */
+/* RKS_ERR_ARGUMENT if `number` is not below rks_store_sources. */
 RKS_API rks_status rks_store_source(const rks_store *store, size_t number, rks_source *source,
                                     rks_error *err);
-/* The source that the sample is of; -1 for an id out of range. */
+/* Returns the number of the sample's source; -1 if the id is out of range. */
 RKS_API int64_t rks_store_source_of(const rks_store *store, uint64_t sample_id);
 /* rks_store_find among the samples of one source. */
 RKS_API rks_status rks_store_find_in(rks_store *store, size_t source, const void *key,
@@ -147,20 +148,22 @@ typedef struct rks_split_part {
     double weight; /* its share of the samples, relative to the others' */
 } rks_split_part;
 
-/* Puts each sample into one of `count` parts (1 to 65535) by the hash of its key, or of its value in
- * the column `by` (NULL: none), so that equal values stay together: part_of[count of the store] gets
- * the part's place in `parts`. It depends on names, weights, seed and key (or value) alone: not on
- * the order of the parts, nor on other samples, so a sample stays in its part when the dataset
- * grows. A part of weight 0 gets none. A column that is not in the index is read from every sample,
- * by each rank that calls. RKS_ERR_ARGUMENT names the part or the column. Not collective. */
+/* Puts each sample into one of `count` parts (1 to 65535) by the hash of its key. With `by`, the hash
+ * is that of its value in this column (NULL: none), so that equal values stay together. `part_of` has
+ * an entry for each sample of the store: the part's place in `parts`. It depends only on names,
+ * weights, seed and key (or value), not on the order of the parts or on other samples. So a sample
+ * stays in its part when the dataset grows. A part of weight 0 gets no sample. If `by` is not an
+ * index column, each rank that calls reads it from every sample. RKS_ERR_ARGUMENT names the part or
+ * the column. Not collective. */
 RKS_API rks_status rks_store_split(rks_store *store, const rks_split_part *parts, size_t count,
                                    uint64_t seed, const char *by, uint16_t *part_of,
                                    rks_error *err);
 
-/* What `info --json` prints: dataset, schema, shards, lengths, ... Free with rks_release. */
+/* Returns the JSON that `info --json` prints: dataset, schema, shards, lengths. Free it with
+ * rks_release. */
 RKS_API rks_status rks_store_info_json(rks_store *store, char **json, rks_error *err);
 
-/* Figures of this rank since the store was opened. Free the text with rks_release. */
+/* Figures of this rank since the store was opened. */
 typedef struct rks_store_stats {
     size_t struct_size;
     uint64_t samples;      /* delivered */
@@ -173,14 +176,14 @@ typedef struct rks_store_stats {
     uint64_t peak_batch_bytes; /* memory of batches alive at once */
     uint64_t index_bytes_node; /* index memory of this node */
     uint64_t
-        exchange_bytes; /* index bytes that this node took in from the ranks, headers included */
+        exchange_bytes; /* index bytes that this node received from the ranks, headers included */
     char exchange[16];  /* the backend that ran: "shared", "local", "nccl", "mpi", "pull" */
-    char exchange_why[128]; /* "named", "auto: ...": why that one */
-    uint64_t quarantined;   /* samples of the dataset that the quarantine list leaves out */
-    uint64_t collectives;   /* of the store's group since that was opened: rks_group_collectives */
-    /* What this rank has read from its node's disk for samples, also for other ranks: bytes, and
-     * the requests that it made (adjacent samples are one). Pages that were in memory do not count.
-     * If the system does not count a thread's bytes (/proc/thread-self/io), those asked for. */
+    char exchange_why[128]; /* why that one: "named", "auto: ..." */
+    uint64_t quarantined;   /* samples of the dataset that the quarantine list excludes */
+    uint64_t collectives;   /* of the store's group since it was opened: rks_group_collectives */
+    /* Bytes of samples that this rank has read from its node's disk, also for other ranks, and its
+     * read requests (one for adjacent samples). Pages that were in memory do not count. If the system
+     * does not count a thread's bytes (/proc/thread-self/io), these are the requested ones. */
     uint64_t disk_bytes;
     uint64_t disk_reads;
 } rks_store_stats;
@@ -188,8 +191,8 @@ RKS_API void rks_store_stats_get(rks_store *store, rks_store_stats *stats);
 
 /* ---- measuring the disk ---- */
 
-/* The bytes of the file that hold the sample: its header, columns and key, at most a few KiB more.
- * *path is the store's. RKS_ERR_NOT_FOUND: its shard is not on this node. */
+/* Returns the bytes of the file that hold the sample: its header, columns and key, and at most a few
+ * KiB more. The store owns *path. RKS_ERR_NOT_FOUND if the shard is not on this node. */
 RKS_API rks_status rks_store_place(const rks_store *store, uint64_t sample_id, const char **path,
                                    uint64_t *offset, uint64_t *size, rks_error *err);
 
@@ -200,42 +203,41 @@ typedef struct rks_cache_report {
                             * another user */
 } rks_cache_report;
 
-/* Drops the pages of this rank's shards from the system's cache, without privileges. Pages that
- * another process maps stay: if several ranks of a node share files, all call it, agree, and call
- * it again. *report may be NULL. */
+/* Drops the pages of this rank's shards from the system's cache. It needs no privileges. Pages that
+ * another process maps stay: if several ranks of a node share files, all must call it, agree
+ * (rks_group_agree), and call it again. `report` may be NULL. */
 RKS_API void rks_store_drop_cache(rks_store *store, rks_cache_report *report);
 
-/* Fetches `count` samples in the order of `sample_ids` (repeats are allowed; count 0 gives an
- * empty batch). All samples arrive or none. Blocks until then; an owner's silence ends it.
- * RKS_ERR_ARGUMENT for an id out of range, RKS_ERR_CORRUPT names the sample. The caller owns
- * *batch. */
+/* Fetches `count` samples in the order of `sample_ids`. Ids may repeat; count 0 gives an empty batch.
+ * All samples arrive, or none. Blocks until then; an owner's silence ends it. RKS_ERR_ARGUMENT if an
+ * id is out of range; RKS_ERR_CORRUPT names the sample. The caller owns *batch. */
 RKS_API rks_status rks_store_fetch(rks_store *store, const uint64_t *sample_ids, size_t count,
                                    rks_batch **batch, rks_error *err);
 
-/* The same without waiting. The ids are copied. The caller owns *fetch and ends it with exactly
- * one of rks_fetch_wait (which blocks) or rks_fetch_cancel. */
+/* Starts such a fetch without waiting. The ids are copied. The caller owns *fetch and ends it with
+ * exactly one of rks_fetch_wait, which blocks, or rks_fetch_cancel. */
 RKS_API rks_status rks_store_fetch_start(rks_store *store, const uint64_t *sample_ids, size_t count,
                                          rks_fetch **fetch, rks_error *err);
 
-/* One sample read-only and without a copy: in the map of its shard if that lies on this node
- * (checked once, when it is opened), else fetched. Valid until rks_view_free, also after the store
- * has been closed. If the file is truncated underneath, it reads as zeros. RKS_ERR_ARGUMENT for an id
- * out of range, RKS_ERR_CORRUPT names the sample. The caller owns *view. */
+/* Opens one sample read-only and without a copy: in the map of its shard if that is on this node, else
+ * fetched. Its checksum is compared once, here. Valid until rks_view_free, also after the store has
+ * been closed. If the file is truncated meanwhile, the view reads as zeros. RKS_ERR_ARGUMENT if the
+ * id is out of range; RKS_ERR_CORRUPT names the sample. The caller owns *view. */
 RKS_API rks_status rks_store_view(rks_store *store, uint64_t sample_id, rks_view **view,
                                   rks_error *err);
 
-/* One sample into memory of the caller's, if that takes no wait: its shard is mapped here, all of this
- * node's files were in memory when last looked at, and its record, with what aligns it, fits into
- * `room` bytes at `to` (aligned to 64). Then *done is true, and `values`, one a column, point into
- * `to`. Nothing is allocated. *done false: nothing was read; use rks_store_fetch. Checked like a
- * fetch, with the same errors. */
+/* Copies one sample into the caller's memory if that needs no wait: its shard is mapped here, all of
+ * this node's files were in memory at the last look, and its record, with padding, fits into `room`
+ * bytes at `to` (aligned to 64). Then *done is true, and `values`, one for each column, point into
+ * `to`. Nothing is allocated. If *done is false, nothing was read: use rks_store_fetch. Checks and
+ * errors are those of a fetch. */
 RKS_API rks_status rks_store_read_now(rks_store *store, uint64_t sample_id, void *to, size_t room,
                                       rks_value *values, bool *done, rks_error *err);
 
-/* Fetches and collates: rks_store_fetch and rks_batch_collate in one, samples of this node straight
- * from their map into the arrays. What was checked is what arrives, also where somebody writes to
- * the file meanwhile; for samples above 64 KiB that holds of sealed files that nobody writes to. A
- * file that is cut or cannot be read is RKS_ERR_IO and names the sample. */
+/* Fetches and collates: rks_store_fetch and rks_batch_collate in one. Samples of this node go straight
+ * from their map into the arrays. The checked bytes are the ones that arrive, even if somebody writes
+ * to the file meanwhile; above 64 KiB a sample this holds only if nobody writes to the sealed file.
+ * RKS_ERR_IO names the sample if its file was cut or cannot be read. */
 RKS_API rks_status rks_store_collate(rks_store *store, const uint64_t *sample_ids, size_t count,
                                      const rks_collate_options *options, rks_arrays **arrays,
                                      rks_error *err);
