@@ -55,9 +55,10 @@ typedef struct rks_collate_options {
     const rks_collate_column *columns; /* NULL: all of them, as stored, filled with 0 */
     size_t column_count;
     uint32_t to_multiple; /* default 1, from 1 */
-    uint32_t max_length;  /* samples are cut to so many items along the first variable dimension of
-                           * each column (see cut_by_length); 0: none */
-    bool left;            /* pad: samples lie at the right edge of the first variable dimension */
+    uint32_t max_length;  /* cuts samples to so many items along the first variable dimension of each
+                           * column (see cut_by_length); 0: no cut */
+    bool left;            /* pad on the left: samples end at the right edge of the first variable
+                           * dimension */
     const char *mask; /* pad: name of an int64 array [count, width]: 1 where the column `follows`
                        * has items, else 0; NULL: none */
     const char *positions; /* pack: name of an int64 array [total]: the place of each item in its
@@ -94,40 +95,40 @@ typedef struct rks_array {
  * been closed. */
 typedef struct rks_arrays rks_arrays;
 RKS_API size_t rks_arrays_count(const rks_arrays *arrays);
-/* Valid as long as `arrays`; NULL if there is none. In the order of the columns, then mask or
- * positions, then what
- * mark_missing and mark_items add. */
+/* Returns array i, valid as long as `arrays`; NULL if i is out of range. The order is that of the
+ * columns, then mask or positions, then the arrays of mark_missing and mark_items. */
 RKS_API const rks_array *rks_arrays_get(const rks_arrays *arrays, size_t i);
 RKS_API size_t rks_arrays_samples(const rks_arrays *arrays);
 RKS_API const uint64_t *rks_arrays_ids(const rks_arrays *arrays);
-/* Of pieces their own. */
+/* Returns the lengths of the samples; of a piece, the piece's. */
 RKS_API const uint32_t *rks_arrays_lengths(const rks_arrays *arrays);
-/* *count pieces in order of `place`; 0: all samples are whole. */
+/* Returns *count pieces in order of `place`; 0 if all samples are whole. */
 RKS_API const rks_piece *rks_arrays_pieces(const rks_arrays *arrays, size_t *count);
 RKS_API void rks_arrays_free(rks_arrays *arrays); /* NULL is accepted */
 
-/* ---- arenas: memory of the caller's, in which arrays lie ------------------------------------- */
+/* ---- arenas: the caller's memory for arrays --------------------------------------------------- */
 
-/* For memory that is pinned for a GPU, which takes long to make: batches of an epoch lie in few arenas,
- * one behind the other. Any thread.
+/* Arenas let the caller provide memory, such as memory that is pinned for a GPU, which takes long to
+ * make. The batches of an epoch use a few arenas in turn. Any thread.
  *
- * The library never asks the caller for memory: a batch for which no arena is free lies in memory of
- * the library's, and rks_arenas_wanted tells what it lacked. So the library's threads wait for nobody,
- * and a caller that can make no arena loses speed alone. */
+ * The library never asks the caller for memory. If no arena is free, a batch goes into the library's
+ * own memory, and rks_arenas_wanted returns the missing size. So the library's threads wait for nobody,
+ * and a caller that cannot make an arena loses only speed. */
 typedef struct rks_arenas rks_arenas;
 RKS_API rks_status rks_arenas_create(rks_arenas **arenas, rks_error *err);
-/* The bytes that the last batch without an arena lacked: a power of two, of 64 KiB at least. 0: none
- * lacked one since the last call, or arenas that are in use would, with it, be more than batches
- * needed at once so far, or the arenas have ended. */
+/* Returns the bytes that the last batch without an arena needed: a power of two, at least 64 KiB. It
+ * returns 0 if no batch has lacked one since the last call, if one more arena would be more than
+ * batches have needed at once so far, or if the arenas have ended. */
 RKS_API size_t rks_arenas_wanted(rks_arenas *arenas);
-/* memory[bytes], of 64 KiB at least, is the library's until it calls done(user), once, perhaps in this
- * call already, from any thread: it may wait for nothing and may not call the library. It comes when
- * arenas are more than batches needed at once, and when the epoch is closed and the arrays in it are
- * freed. Counted as RKS_MEMORY_PINNED. The memory of arrays that are freed holds the next ones: nothing,
- * a GPU's copy included, may still read it. After an error `done` is not called. */
+/* Gives memory[bytes], at least 64 KiB, to the library until it calls done(user). It calls that once,
+ * from any thread, perhaps during this call: if there are more arenas than batches needed at once, or
+ * when the epoch is closed and the arrays in the arena are freed. `done` must not wait or call the
+ * library; it is not called after an error. The memory of freed arrays is used for the next ones: free
+ * arrays only when nothing reads them any more, a GPU's copy included. Counted as
+ * RKS_MEMORY_PINNED. */
 RKS_API rks_status rks_arenas_add(rks_arenas *arenas, void *memory, size_t bytes,
                                   void (*done)(void *user), void *user, rks_error *err);
-/* Ends them: no more arrays lie there. Those that do stay valid. NULL is accepted. */
+/* Ends the arenas: no further arrays use them. Existing arrays stay valid. NULL is accepted. */
 RKS_API void rks_arenas_free(rks_arenas *arenas);
 
 #ifdef __cplusplus

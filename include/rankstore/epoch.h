@@ -43,12 +43,12 @@ typedef struct rks_epoch_options {
      * batches as ranks, up to 512, with 32 KiB for each. What is read from this node's disk ahead of
      * the fetches is bounded apart: up to 1,024 batches and 32 MiB of the page cache. */
     uint64_t prefetch_bytes;
-    /* Batches come as arrays, from rks_epoch_next_arrays alone, made by threads ahead of time.
-     * Copied; NULL: as samples, from rks_epoch_next. */
+    /* How to collate batches. Threads do it ahead of time, and only rks_epoch_next_arrays returns them.
+     * Copied. NULL: batches are samples, from rks_epoch_next. */
     const rks_collate_options *collate;
-    /* Where its arrays lie as long as an arena is free; of this epoch alone: its close, or a failed
-     * open, ends them. The epoch holds them: rks_arenas_free may come before its close. NULL: memory of the library's.
-     * RKS_ERR_ARGUMENT without `collate`. */
+    /* Arenas for the arrays, used while one is free; NULL: the library's memory. They serve this epoch
+     * only: its close, or a failed open, ends them. rks_arenas_free may be called before the epoch is
+     * closed. RKS_ERR_ARGUMENT without `collate`. */
     rks_arenas *arenas;
 } rks_epoch_options;
 
@@ -56,17 +56,18 @@ RKS_API void rks_epoch_options_default(rks_epoch_options *options);
 RKS_SIZED_DEFAULT(rks_epoch_options)
 #define rks_epoch_options_default(options) rks_epoch_options_default_sized(options)
 
-/* Not collective. Store and plan must outlive it; the plan's world is the group's size. */
+/* Opens an epoch and starts to fetch ahead. Store and plan must outlive it. The plan's world must be
+ * the group's size. Not collective. The caller owns *epoch. */
 RKS_API rks_status rks_epoch_open(rks_store *store, rks_plan *plan,
                                   const rks_epoch_options *options, rks_epoch **epoch,
                                   rks_error *err);
-/* The next batch, owned by the caller; *batch is NULL at the end. *step may be NULL. If another rank of
- * the job is lost or ends with an error, this rank gets that error, also if it needs nothing of that
- * rank. The error names the rank, and comes within 100 ms of hearing of the loss. */
+/* Returns the next batch, which the caller owns; *batch is NULL at the end. `step` may be NULL. If
+ * another rank of the job is lost or fails, this rank gets that error, even if it needs nothing from
+ * that rank. The error names the rank. It comes within 100 ms after this rank learns of the loss. */
 RKS_API rks_status rks_epoch_next(rks_epoch *epoch, rks_batch **batch, uint64_t *step,
                                   rks_error *err);
-/* The same for an epoch with `collate`; *arrays is NULL at the end. RKS_ERR_STATE if the epoch
- * was opened for the other kind. */
+/* Returns the next batch as arrays, of an epoch that was opened with `collate`; *arrays is NULL at the
+ * end. Both functions return RKS_ERR_STATE if the epoch was opened for the other. */
 RKS_API rks_status rks_epoch_next_arrays(rks_epoch *epoch, rks_arrays **arrays, uint64_t *step,
                                          rks_error *err);
 RKS_API void rks_epoch_close(rks_epoch *epoch); /* cancels what is in flight; NULL is accepted */

@@ -43,18 +43,18 @@ enum {
  *               well, but for the last steps.)
  *   sorted      longest first, whatever the source.
  *
- * Memory is that of a plan of N samples and pieces; there is no table of draws. A resumed epoch takes 8 bytes
- * a sample while it is planned.
+ * Memory is that of a plan of N samples and pieces; there is no table of draws. A resumed epoch takes
+ * 8 bytes a sample while it is planned.
  *
- * Of weights, counts and odds at most one is given. With none, each sample of a source occurs once. */
+ * Give at most one of weights, counts and odds. Without any, each sample of a source occurs once. */
 typedef struct rks_plan_mix {
     size_t struct_size;
     size_t sources;            /* 1 to RKS_MIX_SOURCES_MAX */
     const char *const *names;  /* for messages, reports and states; NULL: "0", "1", ... */
-    const double *weights;     /* of each source: from 0, one above, finite */
+    const double *weights;     /* of each source: finite, at least 0, one of them above 0 */
     const uint64_t *bounds;    /* sources + 1: source s has the ids bounds[s] .. bounds[s + 1] - 1 */
-    const uint16_t *source_of; /* instead of bounds: the source of each sample; a number from
-                                * `sources` on: of none, never drawn. It must outlive the plan */
+    const uint16_t *source_of; /* instead of bounds: the source of each sample. A sample whose number
+                                * is not below `sources` is never drawn. It must outlive the plan */
     uint64_t samples;          /* draws N, below 2^32. 0: the fewest with which every sample of a
                                 * source that has a weight occurs; with counts: their sum */
     bool tokens;               /* weights are shares of tokens: n is in proportion to w divided by
@@ -65,31 +65,32 @@ typedef struct rks_plan_mix {
                                 * plan */
 } rks_plan_mix;
 
-/* Arrays and names that are not said to outlive the plan are copied. */
+/* Sets defaults. The plan copies all arrays and names except those that must outlive it. */
 RKS_API void rks_plan_mix_default(rks_plan_mix *mix);
 RKS_SIZED_DEFAULT(rks_plan_mix)
 #define rks_plan_mix_default(options) rks_plan_mix_default_sized(options)
 
-/* A change from step `step` of `epoch` on, also for later epochs: other weights (of all sources; NULL:
- * as before), and samples longer than `longest` wait (0: none does). What is left of that epoch is N
- * minus the draws before that step, at the new weights, those samples first that were drawn least.
- * Steps keep counting; a change at the step of another one takes its place. A plan has no group:
- * all ranks must make the same changes. States hold them; RKS_ERR_STATE if they have no room. For
- * plans with weights of sources, or with none. On failure the plan is as it was. */
+/* Changes a plan from step `step` of `epoch` on, also for later epochs. `weights` are new ones of all
+ * sources (NULL: as before). Samples longer than `longest` wait (0: none does). The rest of that epoch
+ * has N draws minus those before the step, at the new weights; samples that were drawn least come
+ * first. Steps keep counting. A change at the step of an earlier change replaces it. A plan has no
+ * group: all ranks must make the same changes. States hold them; RKS_ERR_STATE if they have no room.
+ * For plans with weights of sources, or with none. On failure the plan is unchanged. */
 RKS_API rks_status rks_plan_change(rks_plan *plan, uint64_t epoch, uint64_t step,
                                    const double *weights, size_t sources, uint32_t longest,
                                    rks_error *err);
 
-/* The same `steps` steps after the first one of epoch 0, counted over epochs as these ranks have
- * them. A state that other ranks saved holds the place that the change had for them, and that place
- * holds when the state is resumed. RKS_ERR_STATE after a state of an epoch that others began. With
- * max_tokens, capacity or samples alone or split, epochs differ in steps, so each one before that
- * step is planned: RKS_ERR_ARGUMENT if these have about 2^30 draws, or are 2^20. */
+/* Makes the same change `steps` steps after the first one of epoch 0, counted over epochs as these
+ * ranks have them. A state that another number of ranks saved holds the change's place for those
+ * ranks, and that place stays when the state is resumed. RKS_ERR_STATE after a state of an epoch that
+ * other ranks began. With max_tokens, capacity, or samples that are alone or split, epochs differ in
+ * steps, so every epoch before that step is planned: RKS_ERR_ARGUMENT from 2^20 epochs, or about
+ * 2^30 draws, on. */
 RKS_API rks_status rks_plan_change_after(rks_plan *plan, uint64_t steps, const double *weights,
                                          size_t sources, uint32_t longest, rks_error *err);
 
-/* Where the last change lies that was made by one of these calls, as states have it: *step is counted
- * over all ranks that were in *epoch. RKS_ERR_STATE if there was none. */
+/* Returns the place of the last change that one of these calls made, as states hold it: *step counts
+ * over all numbers of ranks that took part in *epoch. RKS_ERR_STATE if there was none. */
 RKS_API rks_status rks_plan_last_change(const rks_plan *plan, uint64_t *epoch, uint64_t *step,
                                         rks_error *err);
 
@@ -106,9 +107,9 @@ typedef struct rks_plan_source {
                          * the epoch's: the largest, from 0 to 1 (of the epoch if it is shorter) */
 } rks_plan_source;
 
-/* The sources in an epoch: *count of them; fills `list` up to `room`, whose entries are of
- * list[0].struct_size bytes. RKS_ERR_STATE for a plan without a mix. Takes 4 bytes a sample, and 8 a
- * source for each step of a window, meanwhile. */
+/* Returns the sources of an epoch: sets *count to their number, and fills up to `room` entries of
+ * `list`, each of list[0].struct_size bytes. RKS_ERR_STATE if the plan has no mix. While it runs it
+ * takes a bit a sample, and 4 bytes a source for each step of a window. */
 RKS_API rks_status rks_plan_sources(rks_plan *plan, uint64_t epoch, rks_plan_source *list,
                                     size_t room, size_t *count, rks_error *err);
 

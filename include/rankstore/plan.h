@@ -84,8 +84,8 @@ typedef struct rks_plan_options {
                                * optimizer steps */
     bool mixed;               /* pack: an optimizer step takes any bins together, not bins of like
                                * cost; for micro_batches or batch_size above 1 */
-    double cost_linear;       /* polynomial: factors from 0, one above; their ratio matters. They
-                               * are rounded to 39 bits of the larger one */
+    double cost_linear;       /* polynomial: factors of at least 0, one of them above 0. Only their
+                               * ratio matters. They are rounded to 39 bits of the larger one */
     double cost_quadratic;
     uint32_t pack_window; /* pack: each epoch puts the samples in another order and packs stretches
                            * of it that fill so many bins on their own: other samples meet, for a
@@ -93,15 +93,15 @@ typedef struct rks_plan_options {
                            * same number of steps: what the first ones need. 0: packs all at once */
     const char *order;    /* within a batch, of pack within each bin: "plan" (default: as the plan has
                            * them), "longest_first" (equal lengths as the plan has them) */
-    const struct rks_plan_mix *mix; /* how many times each sample occurs; NULL: once. Needed while
-                                     * the plan is made */
-    const uint32_t *balance; /* a cost of each sample, of as many as there are lengths: the balance
-                              * over ranks sums it instead of `cost`, which counts for the budget
-                              * alone. A piece (too_long "split") costs its share of its sample's,
-                              * by items, rounded so that the shares of all pieces sum up to the
-                              * sample's cost. Borrowed, must outlive the plan. NULL: none */
-    const rks_step_range *skip; /* steps that are left out, as by rks_plan_skip; needed while the
-                                 * plan is made. NULL: none */
+    const struct rks_plan_mix *mix; /* how many times each sample occurs; NULL: once. Read while the
+                                     * plan is made */
+    const uint32_t *balance; /* a cost for each sample, as many as there are lengths. The balance
+                              * over ranks sums it instead of `cost`, which then counts only for the
+                              * budget. A piece (too_long "split") costs its share by items, rounded
+                              * so that the shares of all pieces add up to the sample's cost.
+                              * Borrowed; it must outlive the plan. NULL: none */
+    const rks_step_range *skip; /* steps to skip, as by rks_plan_skip; read while the plan is made.
+                                 * NULL: none */
     size_t skips;               /* how many ranges */
 } rks_plan_options;
 
@@ -109,12 +109,12 @@ RKS_API void rks_plan_options_default(rks_plan_options *options);
 RKS_SIZED_DEFAULT(rks_plan_options)
 #define rks_plan_options_default(options) rks_plan_options_default_sized(options)
 
-/* Plans over `count` lengths (copied by no one: they must outlive the plan). A pure function: the
- * same bits for the same lengths, options and version, on any machine. `dataset` (32 hexadecimal
- * digits, or NULL) is written into states. RKS_ERR_ARGUMENT names the option; RKS_ERR_DATA
- * if no plan exists (fewer samples than ranks, a sample above max_length). A length of
- * UINT32_MAX marks an absent sample (a partial store): it is never planned, and
- * counts as dropped. Own *plan. */
+/* Makes a plan over `count` lengths. They are not copied: they must outlive the plan. It is a pure
+ * function: the same lengths, options and version give the same bits on any machine. `dataset` (32
+ * hexadecimal digits, or NULL) is written into states. A length of UINT32_MAX marks an absent sample
+ * (a partial store), which is never planned and counts as dropped. RKS_ERR_ARGUMENT names the option;
+ * RKS_ERR_DATA if no plan exists (fewer samples than ranks, a sample above max_length). The caller
+ * owns *plan. */
 RKS_API rks_status rks_plan_create(const uint32_t *lengths, uint64_t count, const char *dataset,
                                    const rks_plan_options *options, rks_plan **plan,
                                    rks_error *err);
@@ -122,45 +122,49 @@ RKS_API rks_status rks_plan_create(const uint32_t *lengths, uint64_t count, cons
 RKS_API void rks_plan_free(rks_plan *plan); /* NULL is accepted */
 
 RKS_API uint32_t rks_plan_world(const rks_plan *plan);
-/* Steps of an epoch: equal on all ranks, and in all epochs unless steps is "per_epoch". Steps that
- * are skipped count. */
+/* Returns the steps of an epoch, skipped ones included. They are equal on all ranks, and in all epochs
+ * unless the option `steps` is "per_epoch". */
 RKS_API rks_status rks_plan_steps(rks_plan *plan, uint64_t epoch, uint64_t *steps, rks_error *err);
 
 enum { RKS_PLAN_SKIPS_MAX = 256 };
-/* Leaves steps `first` to `last`, both included, of `epoch` out, on all ranks: no loader delivers
- * them, and their samples count as used. Other steps keep their numbers and their samples. States
- * hold what is skipped, a plan that takes a state over skips what either of them skips, and ranks
- * in another number that go on in that epoch do not get the samples of skipped steps either; if they
- * begin the epoch, they skip their own steps of these numbers. In a resumed epoch steps
- * count from where these ranks go on. An epoch that is open (rks_epoch_open) has listed some steps
- * ahead, which it delivers: open it anew at its next step. A plan has no group: all ranks must skip
- * the same steps. RKS_ERR_ARGUMENT: the epoch has no such steps, or they are not whole optimizer
- * steps. RKS_ERR_STATE: states have no room for it (RKS_PLAN_SKIPS_MAX ranges, and
- * RKS_PLAN_SCHEDULE_MAX bytes with the changes of rks_plan_change). On failure the plan is as it
- * was. */
+/* Skips steps `first` to `last` of `epoch`, both included. No loader delivers them, and their samples
+ * count as used. Other steps keep their numbers and samples. A plan has no group: all ranks must skip
+ * the same steps.
+ *
+ * States hold the skipped steps, and a plan that resumes a state skips the steps of both. If another
+ * number of ranks goes on in that epoch, it does not get the samples of skipped steps either; if it
+ * begins the epoch, it skips its own steps of these numbers. In a resumed epoch steps count from
+ * where these ranks went on. An open epoch (rks_epoch_open) still delivers the steps that it has
+ * listed ahead: open it again at its next step.
+ *
+ * RKS_ERR_ARGUMENT if the epoch has no such steps, or they are not whole optimizer steps.
+ * RKS_ERR_STATE if states have no room for it (RKS_PLAN_SKIPS_MAX ranges, and RKS_PLAN_SCHEDULE_MAX
+ * bytes with the changes of rks_plan_change). On failure the plan is unchanged. */
 RKS_API rks_status rks_plan_skip(rks_plan *plan, uint64_t epoch, uint64_t first, uint64_t last,
                                  rks_error *err);
-/* The first step from `step` on that is not skipped: *next, the number of steps if there is none. */
+/* Finds the first step from `step` on that is not skipped. If there is none, *next is the number of
+ * steps. */
 RKS_API rks_status rks_plan_next_step(rks_plan *plan, uint64_t epoch, uint64_t step, uint64_t *next,
                                       rks_error *err);
-/* How many steps of the epoch before `step` are skipped. */
+/* Counts the skipped steps of the epoch before `step`. */
 RKS_API rks_status rks_plan_skipped(rks_plan *plan, uint64_t epoch, uint64_t step, uint64_t *count,
                                     rks_error *err);
 
-/* The batch of `rank` at `step`, also of a step that is skipped: *count ids, owned by the plan, valid until the plan is asked for
- * another epoch or freed. Never empty. The first question for an epoch computes that epoch.
- * One thread at a time. */
+/* Returns the batch of `rank` at `step`, also if that step is skipped: *count ids, at least one. The
+ * plan owns them; they are valid until the plan is asked for another epoch, or freed. The first call
+ * for an epoch computes that epoch. One thread at a time. */
 RKS_API rks_status rks_plan_batch(rks_plan *plan, uint64_t epoch, uint64_t step, uint32_t rank,
                                   const uint32_t **sample_ids, size_t *count, rks_error *err);
 
-/* Which samples of that batch are pieces (too_long "split"), in order of `place`; *count may be 0. A
- * sample may be in a batch several times, with a piece each. Owned by the plan, like the ids. */
+/* Returns which samples of that batch are pieces (too_long "split"), in order of `place`; *count may
+ * be 0. A sample may appear in a batch several times, each time with another piece. The plan owns
+ * them, like the ids. */
 RKS_API rks_status rks_plan_pieces(rks_plan *plan, uint64_t epoch, uint64_t step, uint32_t rank,
                                    const rks_piece **pieces, size_t *count, rks_error *err);
 
-/* The bins of that batch (strategy pack, else RKS_ERR_STATE): bin i of *bins holds
+/* Returns the bins of that batch (strategy pack, else RKS_ERR_STATE). Bin i of *bins holds
  * sample_ids[bounds[i] - bounds[0]] to, but not including, sample_ids[bounds[i + 1] - bounds[0]] of
- * rks_plan_batch. Owned by the plan, like these. No bin is empty. */
+ * rks_plan_batch. No bin is empty. The plan owns them, like the ids. */
 RKS_API rks_status rks_plan_bins(rks_plan *plan, uint64_t epoch, uint64_t step, uint32_t rank,
                                  const uint32_t **bounds, size_t *bins, rks_error *err);
 
@@ -198,33 +202,33 @@ typedef struct rks_plan_report {
     uint32_t cut;             /* too_long "truncate": longer samples count as this long: the
                                * collator's max_length; else 0 */
     uint64_t pieces;              /* of samples, those that are pieces */
-    uint64_t skipped; /* steps that are skipped; nothing else here counts them or what they hold */
+    uint64_t skipped; /* skipped steps; no other figure counts them or their samples */
 } rks_plan_report;
-/* The caller sets struct_size. In a resumed epoch: of what was left; steps count from there. Takes
- * 8 bytes a batch meanwhile. RKS_ERR_DATA if all of its steps are skipped. */
+/* Fills the report of an epoch. Set struct_size first. In a resumed epoch it covers the rest, and
+ * steps count from there. It takes 8 bytes a batch while it runs. RKS_ERR_DATA if all steps are
+ * skipped. */
 RKS_API rks_status rks_plan_report_get(rks_plan *plan, uint64_t epoch, rks_plan_report *report,
                                        rks_error *err);
 
-/* Bounds of an epoch's neighbourhoods (strategy bucket; others have none: *count is 0): a length
- * for each, which none of its samples is above, ascending, each once. The lengths of a batch, as
- * truncated, lie between two that follow each other, both included; samples that are alone in a
- * batch have no bound. The caller frees *bounds (NULL where *count is 0) with rks_release. */
+/* Returns the bounds of an epoch's neighbourhoods: for each its greatest length, ascending, without
+ * repeats. Only strategy bucket has any; for others *count is 0. The lengths of a batch, as
+ * truncated, are between two neighbouring bounds, both included. Samples that are alone in a batch
+ * have no bound. Free *bounds (NULL if *count is 0) with rks_release. */
 RKS_API rks_status rks_plan_bounds(rks_plan *plan, uint64_t epoch, uint32_t **bounds, size_t *count,
                                    rks_error *err);
 
 /* A job's position in an epoch: equal on all ranks, at most RKS_STATE_MAX bytes of JSON. */
 enum { RKS_STATE_MAX = 8192 };
-/* Writes the state "before step `step` of `epoch`" of this plan as JSON into `text`; step may be
- * the number of steps: the epoch is over. RKS_ERR_STATE after dozens of changes of world in one
- * epoch. */
+/* Writes the plan's state before step `step` of `epoch` as JSON into `text`. `step` may be the number
+ * of steps: then the epoch is over. RKS_ERR_STATE after dozens of changes of world in one epoch. */
 RKS_API rks_status rks_plan_state(rks_plan *plan, uint64_t epoch, uint64_t step, char *text,
                                   size_t text_size, rks_error *err);
-/* Takes a state over, also one of another number of ranks: the plan then holds, for the state's
- * epoch, what is left of it, and *epoch and *step say where to go on. With the same world they are
- * what was saved; with another one, step is 0 of the rest, spread over the new ranks, or of the
- * next epoch where nothing was left. Other epochs are whole. RKS_ERR_STATE names what differs
- * (planner version, dataset, samples, lengths, options, seed); RKS_ERR_DATA: what is left cannot be
- * made even for these ranks (fewer samples than ranks). On failure the plan is as it was. */
+/* Resumes a state, also one of another number of ranks. The plan then holds the rest of the state's
+ * epoch, and whole other epochs. *epoch and *step say where to go on. With the same world they are as
+ * saved. With another world *step is 0: the rest is spread over the new ranks, or, if nothing was
+ * left, it is the next epoch. RKS_ERR_STATE names what differs (planner version, dataset, samples,
+ * lengths, options, seed). RKS_ERR_DATA if the rest cannot be made even for these ranks (fewer
+ * samples than ranks). On failure the plan is unchanged. */
 RKS_API rks_status rks_plan_resume(rks_plan *plan, const char *state, uint64_t *epoch,
                                    uint64_t *step, rks_error *err);
 
