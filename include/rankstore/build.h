@@ -13,15 +13,16 @@ extern "C" {
 
 /* ---- building -------------------------------------------------------------------------------- */
 
-/* where: a str or bytes column is < or > a number in quotes only, and then as text. A missing value
- * is == null and != every other (text != "" keeps it), and neither below nor above any. */
+/* where: a str or bytes column is compared by < and > only with text in quotes. A missing value is
+ * == null and != every other value (text != "" keeps it). It is neither below nor above any value. */
 typedef struct rks_build_options {
     size_t struct_size;
     const char *schema;   /* as rks_schema_parse(); NULL or "auto": inferred from the first rows of
                            * at most 16 units of lines, of all units of other formats; "auto:all":
                            * from all rows, which are read twice */
-    const char *format;   /* "jsonl", "json" (an array of objects), "text", "folder", "tar", "zip", "csv", "tsv", "npy",
-                           * "npz", "megatron", "mds", "raw"; NULL: by name and content */
+    const char *format;   /* "jsonl", "json" (an array of objects), "text", "folder", "tar", "zip",
+                           * "csv", "tsv", "npy", "npz", "megatron", "mds", "raw"; NULL: by name and
+                           * content */
     const char *key;      /* column that holds the key (str, bytes or an integer); NULL: of a tar
                            * or zip "__key__", of a folder "path", else derived "relative
                            * path:row", rows from 0; "": derived, not of a folder */
@@ -31,7 +32,7 @@ typedef struct rks_build_options {
                            * with a variable dimension that is neither `key` nor "__key__", the
                            * name of a sample in an archive; else the first array of fixed
                            * size ("uint16[257]": 257; a dataset that an earlier version built
-                           * keeps 1); else 1. An append: as the dataset has it */
+                           * keeps 1); else 1. An append uses the dataset's */
     uint32_t length_unit; /* lengths are divided by it, rounded up; default 1 */
     const char *where;    /* "COLUMN OP VALUE [and ...]", OP one of == != < <= > >= ; NULL: all */
     const char *const *index; /* numeric columns that travel with the index */
@@ -40,70 +41,69 @@ typedef struct rks_build_options {
     rks_length_fn length_fn; /* instead of `length` */
     void *callback_user;
     uint64_t max_sample; /* bytes of one sample, larger is an error; default 1 GiB */
-    bool skip_bad;       /* count and list malformed samples instead of failing; if the schema is
-                          * inferred, first rows that disagree about a type are an error still */
-    bool own_keys;       /* from memory: each rks_builder_add brings its key */
+    bool skip_bad;       /* count and list malformed samples instead of failing. If the schema is
+                          * inferred, first rows that disagree about a type are still an error */
+    bool own_keys;       /* from memory: each rks_builder_add passes a key */
     bool replace;        /* replace a finished dataset at the commit; reuse no part of an
                           * interrupted build */
-    uint64_t unit_size;  /* bytes of input in a unit; default 0: as the directory's dataset or
-                          * unfinished parts have it (64 MiB if an earlier version made them), else
-                          * about 1/64 of the input in whole MiB, 1 to 64 MiB */
+    uint64_t unit_size;  /* bytes of input in a unit; default 0: that of the directory's dataset or
+                          * unfinished parts (64 MiB if an earlier version made them), else about
+                          * 1/64 of the input in whole MiB, 1 to 64 MiB */
     uint64_t block_size; /* default 1 MiB, 64 KiB to 64 MiB */
     rks_progress_fn progress;
     void *progress_user;
-    const char *source;  /* from memory: what the samples come from, in the caller's words, equal on
-                          * all ranks: a build that was interrupted is resumed only if it is the
-                          * same */
-    uint32_t min_length; /* samples of a smaller length are filtered out; default 0 */
-    uint32_t max_length; /* and those of a greater one; default 0: no limit */
-    double sample_rate;  /* above 0 and below 1: each row of the input is taken with this chance,
-                          * before anything else is looked at; default 0: all. Which ones follows
-                          * from the seed, the unit and the row in it, so not from the ranks, but
-                          * from unit_size and how rows are spread over files */
+    const char *source;  /* from memory: a name for the samples' origin, equal on all ranks. An
+                          * interrupted build is resumed only if it has the same name */
+    uint32_t min_length; /* drops samples that are shorter; default 0 */
+    uint32_t max_length; /* drops samples that are longer; default 0: no limit */
+    double sample_rate;  /* above 0 and below 1: takes each row of the input with this probability,
+                          * before any other option applies; default 0: all. The choice depends on
+                          * the seed, the unit and the row in it, so on unit_size and how rows are
+                          * spread over files, but not on the ranks */
     uint64_t seed;       /* of sample_rate and sample; default 0 */
     uint64_t max_total;  /* bytes that one compressed file or archive may unpack to, more is an
                           * error; default 1 TiB */
-    uint64_t sample;     /* keep this many of the samples that are left, by chance: also the same on
-                          * any ranks; default 0: all. Not with sample_rate. Shards hold the others
-                          * too, and dataset.json leaves them out */
-    bool dedup; /* of samples with equal contents (all columns but the key's) only the first
-                 * in (unit, row) order counts; a tar's or zip's __key__ is one of the columns
-                 * where another one is the key, and keeps equal members apart; the shards hold the
-                 * others too. What has one hash is compared byte by byte before it is dropped */
-    const char *columns; /* names of the columns of CSV or TSV, by commas, where files have no
+    uint64_t sample;     /* keeps this many of the remaining samples, chosen at random, the same for
+                          * any number of ranks; default 0: all. Not with sample_rate. Shards also
+                          * hold the others; dataset.json excludes them */
+    bool dedup; /* keeps only the first of samples with equal contents (all columns but the key's),
+                 * in (unit, row) order. If another column is the key, a tar's or zip's __key__ counts
+                 * as contents, and keeps equal members apart. Samples with one hash are compared byte
+                 * by byte before one is dropped. Shards also hold the dropped ones */
+    const char *columns; /* names of the columns of CSV or TSV, separated by commas, if files have no
                           * header; NULL: the first record of each file names them */
-    bool append;         /* the samples come behind those of the dataset in the directory, as its
-                          * next generation; schema, key, length and index columns are by default
-                          * that one's; a column of the input that it lacks is an error, and left
-                          * out if `schema` is given, which must be that one's. If there is no
-                          * dataset it is built as generation 1 */
-    bool no_lock; /* if the file system has no locks (Lustre without -o flock), several ranks
-                   * build without one; one rank alone needs no option. The caller makes sure that
-                   * no second build runs there. Locks that are there are taken all the same */
-    const char *json_path; /* member of a JSON object that is the array of samples: "data", or
-                            * "outer.data"; makes `format` "json" by default. NULL: the array is the
-                            * file */
-    bool flatten; /* of "json" and "jsonl": the members of an object in a sample become columns
+    bool append;         /* adds the samples behind those of the dataset in the directory, as its next
+                          * generation. Defaults of schema, key, length and index columns are the
+                          * dataset's. A column that the dataset lacks is an error; if `schema` is
+                          * given, it is dropped, and the schema must be the dataset's. If there is no
+                          * dataset, generation 1 is built */
+    bool no_lock; /* lets several ranks build on a file system without locks (Lustre without -o
+                   * flock); a single rank needs no option. You make sure that no second build runs
+                   * there. If the file system has locks, they are used all the same */
+    const char *json_path; /* the member of a JSON object that is the array of samples: "data", or
+                            * "outer.data"; `format` is then "json" by default. NULL: the file is the
+                            * array */
+    bool flatten; /* for "json" and "jsonl": the members of an object in a sample become columns
                    * "outer.inner". Default: the object is a json column */
-    const char *extra; /* what becomes of a column of the input that the schema lacks: "error",
-                        * "drop", or "json": its values go to one column "extra" (json?), as members
-                        * of an object ("json" and "jsonl" alone). NULL: "drop" where `schema` is
-                        * given, else "error" */
-    const char *made_from; /* at most 128 printable ASCII characters, equal on all ranks: written into
-                            * dataset.json ("made_from") by the commit, for the caller to find again;
-                            * no part of the build's id. NULL: none */
-    const char *dtype; /* of "raw", which needs it: the type of the items of a file that holds nothing
+    const char *extra; /* what to do with a column of the input that the schema lacks: "error", "drop",
+                        * or, for "json" and "jsonl", "json": its values become members of an object
+                        * in one column "extra" (json?). NULL: "drop" if `schema` is given, else
+                        * "error" */
+    const char *made_from; /* a note of at most 128 printable ASCII characters, equal on all ranks. The
+                            * commit writes it into dataset.json ("made_from"). It is no part of the
+                            * build's id. NULL: none */
+    const char *dtype; /* for "raw", which needs it: the type of the items of a file that holds nothing
                         * else, "uint16". Samples are runs of 1,024 items, the column "tokens" */
-    bool wait;         /* if another build runs in the directory, wait for its end; a line on stderr
-                        * names it. A holder that is killed ends the wait; one that gives no sign of
-                        * life within the silence limit (a stopped process) is RKS_ERR_PEER. Where the
-                        * file system has no locks nothing is waited for. Default: RKS_ERR_STATE */
-    bool keep;         /* a finished dataset of this very build (the same input and options) is no
-                        * error: nothing is built, and the report, with kept set, is of that dataset */
-    uint32_t threads;    /* that read units of files on this rank; the dataset is the same. Another
-                          * one writes. Each beyond the first may hold 64 MiB, or two samples if they
-                          * are larger. Default 0: the cores that this process may use, divided by the
-                          * node's ranks, at most 4. With filter or length_fn it is 1 */
+    bool wait;         /* waits for the end of another build in the directory; a line on stderr names
+                        * it. If its process is killed, the wait ends. If it gives no sign of life
+                        * within the silence limit (a stopped process), the error is RKS_ERR_PEER.
+                        * Without locks on the file system there is no wait. Default: RKS_ERR_STATE */
+    bool keep;         /* accepts a finished dataset of the same input and options: nothing is built,
+                        * and the report describes that dataset, with `kept` set */
+    uint32_t threads;    /* threads that read units of files on this rank; one more writes. The dataset
+                          * does not depend on it. Each thread beyond the first may hold 64 MiB, or two
+                          * samples if they are larger. Default 0: the cores that this process may
+                          * use, divided by the node's ranks, at most 4. With filter or length_fn: 1 */
 } rks_build_options;
 
 RKS_API void rks_build_options_default(rks_build_options *options);
@@ -118,11 +118,11 @@ typedef struct rks_build_report {
     uint64_t bytes;          /* column and key bytes kept, all ranks */
     uint64_t input_bytes;    /* all ranks */
     uint64_t units;          /* in the dataset */
-    uint64_t units_resumed;  /* of them taken over from an interrupted build */
+    uint64_t units_resumed;  /* of them, units that an interrupted build had finished */
     double seconds;          /* this rank */
     char dataset[33];        /* the dataset id, 32 hexadecimal digits */
     char bad_first[512];     /* the first that this call skipped, a whole line each, all ranks */
-    uint64_t sampled_out;    /* that sample_rate or sample did not take, all ranks */
+    uint64_t sampled_out;    /* not chosen by sample_rate or sample, all ranks */
     uint64_t duplicates;     /* that dedup dropped, all ranks */
     uint64_t hidden;         /* not read, of folders: names with a dot in front, */
     uint64_t linked_folders; /* links to folders, */
@@ -133,60 +133,61 @@ typedef struct rks_build_report {
     char object_columns[256]; /* columns that flatten made of objects */
     uint64_t unit_size;      /* bytes of input in a unit; 0: the samples came from memory */
     bool kept;               /* the dataset was there: see rks_build_options.keep */
-    char length[160];        /* what lengths count, in words: "items of tokens, 257 each", "bytes of
+    char length[160];        /* the unit of lengths, in words: "items of tokens, 257 each", "bytes of
                               * text", "1 each"; a long name is cut */
 } rks_build_report;
 
-/* COLLECTIVE. Builds `directory` from files and folders, dealt out over the ranks. The same
- * call resumes an interrupted build, also on another number of ranks. `directory` may hold
- * {rank} and {node}. *report may be NULL. Errors: RKS_ERR_DATA names file and line; RKS_ERR_STATE
- * where another build runs in the directory (naming pid and host) or a finished dataset is
- * there and `replace` is not set (RKS_ERR_ARGUMENT, cause EEXIST; see `keep`); RKS_ERR_UNSUPPORTED if the
- * file system has no locks (see no_lock). */
+/* COLLECTIVE. Builds `directory` from files and folders, divided among the ranks. The same call
+ * resumes an interrupted build, also on another number of ranks. `directory` may hold {rank} and
+ * {node}. `report` may be NULL. Errors: RKS_ERR_DATA names file and line. RKS_ERR_STATE names pid and
+ * host of another build that runs in the directory. RKS_ERR_ARGUMENT with cause EEXIST: a finished
+ * dataset is there and `replace` is not set (see `keep`). RKS_ERR_UNSUPPORTED: the file system has no
+ * locks (see no_lock). */
 RKS_API rks_status rks_build(rks_group *group, const char *const *sources, size_t source_count,
                              const char *directory, const rks_build_options *options,
                              rks_build_report *report, rks_error *err);
 
-/* The unit size that the dataset in a directory was built with, or else its unfinished parts; 64 MiB
- * if an earlier version, which did not record it, made them; 0 if there are none. For callers that
- * read an input in units themselves (rks_reader). Fails only if memory lacks. */
+/* Returns the unit size of the dataset in a directory, or else of its unfinished parts: 64 MiB if an
+ * earlier version made them, which did not record it; 0 if there are none. For callers that read an
+ * input in units themselves (rks_reader). Fails only if an allocation fails. */
 RKS_API rks_status rks_unit_size_kept(const char *directory, uint64_t *unit_size, rks_error *err);
 
-/* Building from memory: each rank adds samples in units of its own.
- * A unit is the piece that resume works by; its number is unique over all ranks, and samples are
- * numbered in (unit, row) order, whichever rank added them. */
+/* Builds from memory: each rank adds samples in units of its own. A resume skips whole units. The
+ * number of a unit is unique over all ranks. Samples are numbered in (unit, row) order, whichever rank
+ * added them. */
 typedef struct rks_builder rks_builder;
 
-/* COLLECTIVE. `options->schema` is needed; format and skip_bad are not used. unit_size is recorded
- * only: of what the caller's units were read from (rks_reader_unit_size), 0 for none. */
+/* COLLECTIVE. Begins such a build. `options->schema` is required; format and skip_bad are not used.
+ * unit_size is only recorded: that of the input which the caller's units come from
+ * (rks_reader_unit_size), or 0. The caller owns *builder. */
 RKS_API rks_status rks_builder_open(rks_group *group, const char *directory,
                                     const rks_build_options *options, rks_builder **builder,
                                     rks_error *err);
 
-/* Begins a unit, ending the one before it. `name` ("part 3") makes derived keys "name:row" and must
- * be unique. *skip is true where an interrupted build has finished it already: add nothing. */
+/* Begins a unit and ends the one before it. `name` ("part 3") must be unique; derived keys are
+ * "name:row". If *skip is true, an interrupted build has finished the unit: add nothing to it. */
 RKS_API rks_status rks_builder_unit(rks_builder *builder, uint64_t unit, const char *name,
                                     bool *skip, rks_error *err);
 
-/* Adds a sample to the current unit; `values` has one entry a column. `key` is given if and only if
- * `own_keys` is set; else it comes from the `key` option, or is derived. The filter and length
- * options apply. A refused sample (a wrong type, a key that is empty or over 511 bytes, one above
- * max_sample) leaves the builder usable. */
+/* Adds a sample to the current unit; `values` has one entry for each column. Give `key` if and only if
+ * `own_keys` is set; else it comes from the `key` option, or is derived. The filter and length options
+ * apply. The builder stays usable if a sample is refused: wrong type, key empty or above 511 bytes,
+ * sample above max_sample. */
 RKS_API rks_status rks_builder_add(rks_builder *builder, const rks_value *values, const void *key,
                                    size_t key_size, rks_error *err);
 
-/* Counts samples of the current unit that the caller dropped itself, as `filtered` or as `bad`:
- * kept with the unit, so that reports count them also if a later build takes the unit over. Rows
- * of derived keys do not count them. Nothing happens in a unit that was to be skipped. */
+/* Counts samples of the current unit that the caller dropped, as `filtered` or as `bad`. The unit
+ * stores the counts, so reports have them also if a later build resumes the unit. Rows of derived keys
+ * do not count them. In a unit to be skipped the call has no effect. */
 RKS_API rks_status rks_builder_left_out(rks_builder *builder, uint64_t filtered, uint64_t bad,
                                         rks_error *err);
 
-/* COLLECTIVE. Seals the shards and commits the dataset. A rank that failed brings its status, so
- * that all fail alike: RKS_OK, or what `rks_builder_add` or the caller's own work ended with. */
+/* COLLECTIVE. Seals the shards and commits the dataset. Pass RKS_OK, or the status that
+ * `rks_builder_add` or the caller's own work ended with: then all ranks fail with that error. */
 RKS_API rks_status rks_builder_commit(rks_builder *builder, rks_status status,
                                       rks_build_report *report, rks_error *err);
 
-/* Frees the builder. What was not committed stays for a resume. NULL is accepted. */
+/* Frees the builder. Units that were not committed stay for a resume. NULL is accepted. */
 RKS_API void rks_builder_close(rks_builder *builder);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rankstore/export.h: datasets written in other forms. Part of rankstore.h. */
+ * rankstore/export.h: datasets in other formats. Part of rankstore.h. */
 #ifndef RANKSTORE_EXPORT_H
 #define RANKSTORE_EXPORT_H
 
@@ -17,13 +17,13 @@ extern "C" {
  *        {"base64": "..."}, NaN and infinities strings, integers above 2^63 - 1 strings
  * tar    as WebDataset has it: members KEY.COLUMN, side by side for each sample
  * dir    the same as files; samples {path, data} or {path, text} become a folder again
- * npz    an array a column; columns of varying size lie one behind the other, with COLUMN.offsets
- *        (and .shapes); .missing if a type has `?`
+ * npz    an array a column; columns of varying size are concatenated, with COLUMN.offsets (and
+ *        .shapes); .missing if a type has `?`
  * lmdb   an environment with a record a sample: its key, and its column's bytes, or a line of jsonl
  *        if there are several columns
  *
- * In names of files and members all but letters, digits and some signs of a key is %XX, and long
- * parts end in a hash; no name leads out of the target. */
+ * Names of files and members come from keys: other bytes than letters, digits and some signs are %XX,
+ * and long parts end in a hash. No name leads out of the target. */
 typedef struct rks_export_options {
     size_t struct_size;
     const char *to;    /* "jsonl", "tar", "dir", "npz", "lmdb"; NULL: by the target's ending, else
@@ -31,7 +31,7 @@ typedef struct rks_export_options {
     const char *where; /* as rks_build_options.where; NULL: all */
     const char *const *columns; /* NULL: all */
     size_t column_count;
-    bool force; /* an existing target is replaced; a directory only where an export made it */
+    bool force; /* replaces an existing target; a directory only if an export made it */
     rks_progress_fn progress;
     void *progress_user;
 } rks_export_options;
@@ -47,21 +47,21 @@ typedef struct rks_export_report {
     uint64_t bytes;    /* of the written ones: the chosen columns' and the keys' */
     double seconds;
     char to[8];         /* the format */
-    uint64_t respelled; /* JSON values whose text build would write in another way: spaces, escapes,
-                         * digits. The same JSON is read back, not the same bytes */
-    bool keys_left;     /* keys are derived, and not written, since a column "__key__" is */
-    uint64_t left_out;  /* in quarantine, or of shards that no rank has */
+    uint64_t respelled; /* JSON values that come back as the same JSON but not as the same bytes: spaces,
+                         * escapes or digits differ */
+    bool keys_left;     /* derived keys were not written, because a column is named "__key__" */
+    uint64_t left_out;  /* samples in quarantine, or of shards that no rank has */
 } rks_export_report;
 
-/* COLLECTIVE. Writes the samples of a store, in id order, into `target`: rank 0 writes, the others
- * send it what they serve; a few batches are in memory at once. The target is there when all of it
- * is written, durable, or not at all; what a killed export left is removed by the next one.
- * RKS_ERR_ARGUMENT where something is there and `force` is not set; RKS_ERR_STATE where another
- * export writes it. What a format cannot hold is refused, RKS_ERR_DATA naming sample and column:
- * jsonl and tar are built into the same samples again (rks_diff: equal) with the store's schema and
- * key, dir if the store was built from a folder. Derived keys are written as "__key__" unless
- * a column has that name: then they are not, and a tar is built again under that column's, the
- * members' names, or with the key "" under keys derived from its own name. *report may be NULL. */
+/* COLLECTIVE. Writes the samples of a store, in the order of ids, into `target`. Rank 0 writes; the
+ * others send it the samples that they serve. A few batches are in memory at once. The target appears
+ * when it is complete and durable, or not at all; the next export removes what a killed one left.
+ * RKS_ERR_ARGUMENT if the target exists and `force` is not set; RKS_ERR_STATE if another export writes
+ * it. RKS_ERR_DATA names sample and column if the format cannot hold a value. With the store's schema
+ * and key, a build from the jsonl or tar has the same samples (rks_diff: equal); one from a dir, too,
+ * if the store was built from a folder. Derived keys are written as "__key__", unless a column has that
+ * name. Then a build from the tar uses that column, the members' names, as keys, or, with the key "",
+ * derives them from the tar's name. `report` may be NULL. */
 RKS_API rks_status rks_store_export(rks_store *store, const char *target,
                                     const rks_export_options *options, rks_export_report *report,
                                     rks_error *err);

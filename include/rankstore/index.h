@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rankstore/index.h: what a store knows of all samples, once a node. Part of rankstore.h. */
+ * rankstore/index.h: the index of all samples, one copy a node. Part of rankstore.h. */
 #ifndef RANKSTORE_INDEX_H
 #define RANKSTORE_INDEX_H
 
@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/* Owned by the caller of rks_store_index(). Any threads. */
+/* The caller of rks_store_index() owns it. Any thread. */
 typedef struct rks_index rks_index;
 RKS_API void rks_index_close(rks_index *index); /* NULL is accepted */
 

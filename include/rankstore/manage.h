@@ -22,17 +22,16 @@ typedef struct rks_prune_options {
 
 typedef struct rks_prune_report {
     size_t struct_size;
-    uint64_t generations; /* forgotten, all ranks' directories */
-    uint64_t files;       /* removed with them: shards that no generation names, unfinished parts,
-                           * what killed processes left */
+    uint64_t generations; /* forgotten, in all ranks' directories */
+    uint64_t files;       /* removed: shards that no generation names, unfinished parts, leftovers of
+                           * killed processes */
     uint64_t bytes;
 } rks_prune_report;
 
-/* COLLECTIVE. Forgets old generations and removes what the others do not name, in each rank's
- * `directory`; the newest generation always stays. Killed at any instant it leaves each generation
- * whole or forgotten; another call goes on. RKS_ERR_STATE if a build runs there,
- * RKS_ERR_NOT_FOUND if there is no dataset (an unfinished build keeps its parts). `options` and
- * `report` may be NULL. */
+/* COLLECTIVE. Forgets old generations in each rank's `directory`, and removes files that no other
+ * generation names. The newest generation always stays. If it is killed, each generation is whole or
+ * forgotten; call it again to finish. RKS_ERR_STATE if a build runs there; RKS_ERR_NOT_FOUND if there
+ * is no dataset (an unfinished build keeps its parts). `options` and `report` may be NULL. */
 RKS_API rks_status rks_prune(rks_group *group, const char *directory,
                              const rks_prune_options *options, rks_prune_report *report,
                              rks_error *err);
@@ -41,8 +40,7 @@ RKS_API rks_status rks_prune(rks_group *group, const char *directory,
 
 typedef struct rks_merge_options {
     size_t struct_size;
-    bool copy; /* shards are copied; default: linked where source and target are of one file system
-                */
+    bool copy; /* copies shards; default: links them if source and target are on one file system */
     rks_progress_fn progress;
     void *progress_user;
     bool no_lock; /* as rks_build_options.no_lock */
@@ -57,13 +55,13 @@ typedef struct rks_merge_report {
     char dataset[33]; /* the dataset id, 32 hexadecimal digits */
 } rks_merge_report;
 
-/* COLLECTIVE. Makes one dataset of `count` (2 and more) in `target`, without reading a sample: the
- * sources' sealed shards are linked or copied, and a new dataset.json names them, the samples of
- * the first source first. Each rank brings the shards that it sees ({rank}, {node} and "DIR@2" as
- * in rks_store_open). Schema, index columns, kind of keys and, if the builds were given them,
- * `length` and `length_unit` must agree (RKS_ERR_ARGUMENT); RKS_ERR_DATA names a key that is in two
- * of them. RKS_ERR_ARGUMENT if a dataset is in `target`. Options and report may be NULL. A merge
- * that was killed is done again by the same call. */
+/* COLLECTIVE. Makes one dataset in `target` of `count` datasets, 2 or more, without reading a sample.
+ * It links or copies the sources' sealed shards and writes a new dataset.json. Samples of the first
+ * source come first. Each rank adds the shards that it sees ({rank}, {node} and "DIR@2" as in
+ * rks_store_open). RKS_ERR_ARGUMENT if a dataset is in `target`, or if sources differ in schema, index
+ * columns, kind of keys or, if their builds were given them, `length` and `length_unit`. RKS_ERR_DATA
+ * names a key that two sources have. `options` and `report` may be NULL. Call it again after it was
+ * killed. */
 RKS_API rks_status rks_merge(rks_group *group, const char *const *sources, size_t count,
                              const char *target, const rks_merge_options *options,
                              rks_merge_report *report, rks_error *err);
@@ -76,13 +74,13 @@ typedef enum rks_difference {
     RKS_CHANGED = 2, /* the key is in both, with other contents */
 } rks_difference;
 
-/* One difference; the ids if the key is there, else UINT64_MAX. Valid during the call. */
+/* One difference. An id is UINT64_MAX if that store lacks the key. Valid during the call. */
 typedef void (*rks_diff_fn)(void *user, rks_difference kind, const void *key, size_t key_size,
                             uint64_t id_a, uint64_t id_b);
 
 typedef struct rks_diff_options {
     size_t struct_size;
-    const char *const *columns; /* compare these alone; NULL: all of both */
+    const char *const *columns; /* compare only these; NULL: all of both */
     size_t column_count;
     uint64_t head; /* report at most so many differences of each kind; default 10 */
     rks_progress_fn progress;
@@ -99,17 +97,17 @@ typedef struct rks_diff_report {
     uint64_t only_a;
     uint64_t only_b;
     uint64_t changed;
-    char columns[512]; /* those that only one has, or that differ in type: "x: int64, not in b; y:
-                        * int32 in a, int64 in b"; empty: none; may be cut. Contents are compared
-                        * over the other ones */
+    char columns[512]; /* columns that only one store has, or whose types differ: "x: int64, not in b;
+                        * y: int32 in a, int64 in b"; may be cut. Contents are compared over the other
+                        * columns */
 } rks_diff_report;
 
-/* COLLECTIVE. Compares what two stores of one group hold, by key and contents: order, lengths,
- * shards and ranks do not matter, nor the order of columns, nor whether a type may be missing, nor
- * whether a column "__key__" repeats the keys. Samples that a store's quarantine leaves out are
- * none of it. Every rank reads what it serves; rank 0 compares (14 bytes a sample of `b`,
- * above 96 MiB an array in a file that may be paged out), and `found` is called there alone. The report is the same on all ranks. RKS_ERR_ARGUMENT
- * for a column that neither has; a damaged sample is an error that names it. */
+/* COLLECTIVE. Compares the samples of two stores of one group, by key and contents. Order, lengths,
+ * shards and ranks do not matter, nor the order of columns, nor `?` in types, nor a column "__key__"
+ * that repeats the keys. Samples in a store's quarantine are ignored. Every rank reads the samples that
+ * it serves. Rank 0 compares, and only it calls `found`. It takes 14 bytes a sample of `b`, above 96
+ * MiB in a file that may be paged out. All ranks get the same report. RKS_ERR_ARGUMENT if neither
+ * store has a column; a damaged sample is an error that names it. */
 RKS_API rks_status rks_diff(rks_store *a, rks_store *b, const rks_diff_options *options,
                             rks_diff_fn found, void *user, rks_diff_report *report, rks_error *err);
 
