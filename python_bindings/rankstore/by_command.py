@@ -41,7 +41,7 @@ def _run(group: Group, given: Mapping[str, Any]) -> int:
         return _failed(error, group.rank == 0 or isinstance(error, PeerError), alone=group.world == 1)
     except KeyboardInterrupt:
         if group.rank == 0:
-            print("rankstore build: interrupted\nthe same command goes on where this one ended", file=sys.stderr)
+            print("rankstore build: interrupted\nrun the same command again to resume", file=sys.stderr)
         return _INTERRUPTED
     if group.rank == 0:
         print(_as_json(report, given["directory"]) if given["json"] else _as_text(report, given["directory"]))

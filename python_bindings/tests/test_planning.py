@@ -96,7 +96,7 @@ def test_budget_and_balance_count_different_things() -> None:
 
 
 @pytest.mark.parametrize("balance, words", [
-    ({"vision": 1.0}, 'balance: "vision" is no index column; build it with'), ((1.0,), "balance: 1 numbers; .a, b. is for"),
+    ({"vision": 1.0}, 'balance: "vision" is no index column; build it with'), ((1.0,), "balance: 1 numbers; give .a, b. for"),
     ([1.0], "balance: 1 costs for 4000 samples"), (-LENGTHS, "costs are from 0"), (LENGTHS * 0, "one of them above"),
     (LENGTHS * numpy.inf, "none infinite"), (LENGTHS.astype(str), "give numbers in one dimension")])
 def test_wrong_costs_are_named(balance: Any, words: str) -> None:
@@ -205,7 +205,7 @@ def test_a_transformer_costs_as_its_shape_says() -> None:
 
 @pytest.mark.parametrize("options, words", [
     ({"max_tokens": 5}, "max_tokens does not go with strategy=pack"), ({"capacity": 0}, "capacity: 0; it must be at least 1"),
-    ({"cost": (3,)}, "1 numbers; .a, b. is for"), ({"cost": (0, 0)}, "both are from 0"), ({"world": 0}, "^world: 0; it must be at least 1"),
+    ({"cost": (3,)}, "1 numbers; give .a, b. for"), ({"cost": (0, 0)}, "both are from 0"), ({"world": 0}, "^world: 0; it must be at least 1"),
     ({"rank": 1}, "rank: 1; ranks of this plan are 0 to 0"), ({"micro_batches": 1 << 20}, "micro_batches"),
     ({"strategy": "bucket"}, "capacity goes with strategy=pack only"),
     ({"strategy": "bucket", "capacity": None, "pack_window": 8}, "pack_window goes with strategy=pack only"),

@@ -199,7 +199,7 @@ def test_sums_of_a_skipped_step_are_what_it_would_have(ds: Any) -> None:
 
 
 @pytest.mark.parametrize(("skip", "text"), [
-    ([(0, 1)], r"skip: \(0, 1\); a list of \(epoch, first step, last step\) is needed"),
+    ([(0, 1)], r"skip: \(0, 1\); give a list of \(epoch, first step, last step\)"),
     ([(0, 3, 2)], "skip: steps 3 to 2 of epoch 0, which has steps 0 to 18"),
     ([(0, 0, 19)], "skip: steps 0 to 19 of epoch 0, which has steps 0 to 18"),
 ])

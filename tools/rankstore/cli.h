@@ -77,8 +77,8 @@ typedef struct cli_command {
     .words = offsetof(args, field)
 #define CLI_DATASETS .least = 1, .most = CLI_MANY, .needs = "one dataset is needed"
 #define CLI_SEVERAL                                                                                \
-    "Several directories are one dataset: samples of the first come first. NAME=DIR names a "      \
-    "source, where the last parts of the directories are alike."
+    "Several directories are opened as one dataset; samples of the first come first. NAME=DIR "    \
+    "names a source, for directories whose last parts are the same."
 #define CLI_ONE_DATASET .least = 1, .most = 1, .needs = "one dataset is needed"
 #define CLI_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -202,8 +202,9 @@ const char *cli_directory(const char *word);
     {                                                                                              \
         "--where", "EXPR", CLI_TEXT, offsetof(args, field),                                        \
             .help = what ": 'COLUMN OP VALUE [and ...]', OP one of == != < <= > >=" columns        \
-                         "; as text, a number behind < <= > >= is in quotes; a missing value is "  \
-                         "== null, != all else (text != \"\" keeps it), not < or >",               \
+                         "; put a number in quotes to compare it as text by < <= > >=; a missing " \
+                         "value is == null, != every other value (text != \"\" keeps it), and "    \
+                         "neither < nor >",                                                        \
             .normal = "all"                                                                        \
     }
 #define CLI_JSON(args, field, what)                                                                \
@@ -213,14 +214,14 @@ const char *cli_directory(const char *word);
 /* rks_store_options */
 #define CLI_STORE_OPTIONS(args, field)                                                             \
     {"--partial", NULL, CLI_FLAG, offsetof(args, field.partial),                                   \
-     .help = "open although shards are missing"},                                                  \
+     .help = "open the dataset even if shards are missing"},                                       \
     {"--index-dir", "DIR", CLI_TEXT, offsetof(args, field.index_dir),                              \
      .help = "put an index above 1 GiB into an unnamed file in this directory",                    \
      .normal = "memory, or a local temporary directory if it takes a quarter of what is free"},    \
     {                                                                                              \
         "--quarantine", "FILE", CLI_TEXT, offsetof(args, field.quarantine),                        \
-            .help = "leave out the samples that this list names, as 'verify --quarantine' wrote "  \
-                    "it; ids do not change"                                                        \
+            .help = "exclude the samples in this list, written by 'verify --quarantine'; ids do "  \
+                    "not change"                                                                   \
     }
 /* cli_plan_args */
 typedef struct cli_plan_args {
@@ -242,26 +243,26 @@ int cli_plan_cost(const cli_command *command, cli_plan_args *args);
 /* clang-format off */
 #define CLI_PLAN_OPTIONS(args, field)                                                              \
     {"--strategy", "NAME", CLI_TEXT, offsetof(args, field.options.strategy),                       \
-     .help = "how samples come together",                                                          \
+     .help = "how to group samples into batches",                                                  \
      .choices = "bucket sorted random sequential pack", .normal = "bucket"},                       \
     {"--batch-size", "N", CLI_U32, offsetof(args, field.options.batch_size),                       \
-     .help = "at most N samples a batch; with pack: bins",                                         \
+     .help = "most samples in a batch; pack: most bins",                                           \
      .normal = "64 without a budget; pack: 1", .least = 1, .most = 1 << 24},                       \
     {"--max-tokens", "N", CLI_SIZE, offsetof(args, field.options.max_tokens),                      \
      .help = "budget of a batch: longest length x samples, padding included",                      \
      .least = 1},                                                                                  \
     {"--cost", "NAME", CLI_TEXT, offsetof(args, field.options.cost),                               \
-     .help = "what the budget and the balance over ranks count; polynomial:A,B balances A L + "    \
-             "B L^2 of lengths L",                                                                 \
+     .help = "what the budget and the balance over ranks count; with polynomial:A,B the balance "  \
+             "counts A L + B L^2 for a length L",                                                  \
      .choices = "padded tokens quadratic polynomial", .normal = "padded"},                         \
     {"--balance", "TERMS", CLI_TEXT, offsetof(args, field.balance),                                \
-     .help = "what the balance over ranks sums instead of --cost: NAME=WEIGHT,NAME=WEIGHT of "     \
-             "index columns, 'length' among them, or polynomial:A,B, A L + B L^2 of lengths L",    \
-     .normal = "as --cost"},                                                                       \
+     .help = "balance this sum over ranks instead of --cost: NAME=WEIGHT,... of index columns "    \
+             "and 'length', or polynomial:A,B for A L + B L^2",                                    \
+     .normal = "the same as --cost"},                                                              \
     {"--capacity", "N", CLI_SIZE32, offsetof(args, field.options.capacity),                        \
-     .help = "room of a bin of --strategy pack, in tokens", .least = 1, .most = 1 << 24},          \
+     .help = "with --strategy pack: most tokens in a bin", .least = 1, .most = 1 << 24},           \
     {"--length-multiple", "N", CLI_U32, offsetof(args, field.options.length_multiple),             \
-     .help = "lengths count as rounded up to a multiple of N, as batches are padded",              \
+     .help = "round lengths up to a multiple of N, as a collator pads them",                       \
      .normal = "1 for pack and --cost tokens, else 8 or what divides 8 and --max-tokens",          \
      .least = 1, .most = 1 << 16},                                                                 \
     {"--micro-batches", "K", CLI_U32, offsetof(args, field.options.micro_batches),                 \
@@ -270,49 +271,50 @@ int cli_plan_cost(const cli_command *command, cli_plan_args *args);
     {"--mixed", NULL, CLI_FLAG, offsetof(args, field.options.mixed),                               \
      .help = "pack: an optimizer step mixes cheap and costly bins"},                               \
     {"--pack-window", "N", CLI_U32, offsetof(args, field.options.pack_window),                     \
-     .help = "pack: each epoch packs shuffled stretches of N bins on their own, so that more "     \
-             "samples meet",                                                                       \
-     .normal = "0, all at once"},                                                                  \
+     .help = "pack: shuffle samples in each epoch and pack stretches of N bins separately, so "    \
+             "that other samples share a bin",                                                     \
+     .normal = "0: pack all samples at once"},                                                     \
     {"--order", "WHAT", CLI_TEXT, offsetof(args, field.options.order),                             \
-     .help = "samples of a batch, of pack of a bin: as the plan draws them, or longest first",     \
+     .help = "order of samples in a batch (pack: in a bin)",                                       \
      .choices = "plan longest_first", .normal = "plan"},                                           \
     {"--max-length", "N", CLI_SIZE32, offsetof(args, field.options.max_length),                    \
-     .help = "longest sample that is planned as it is",                                            \
+     .help = "longer samples are too long: see --too-long",                                        \
      .normal = "no limit"},                                                                        \
     {"--too-long", "WHAT", CLI_TEXT, offsetof(args, field.options.too_long),                       \
-     .help = "what becomes of samples above the limit",                                            \
+     .help = "what to do with samples that are too long",                                          \
      .choices = "error drop alone truncate split", .normal = "error"},                                   \
     {"--tail", "WHAT", CLI_TEXT, offsetof(args, field.options.tail),                               \
-     .help = "what becomes of the last step",                                                      \
+     .help = "what to do with an incomplete last step",                                            \
      .choices = "split repeat drop", .normal = "split"},                                           \
     {"--steps", "WHAT", CLI_TEXT, offsetof(args, field.options.steps),                             \
-     .help = "steps of an epoch; per_epoch: random with --max-tokens only",                        \
+     .help = "number of steps in each epoch; per_epoch lets it vary, for random with "             \
+             "--max-tokens only",                                                                  \
      .choices = "constant per_epoch", .normal = "constant"},                                       \
     {"--seed", "N", CLI_U64, offsetof(args, field.options.seed),                                   \
      .help = "seed of the shuffles",                                                               \
      .normal = "0"},                                                                               \
     {"--no-shuffle", NULL, CLI_FLAG, offsetof(args, field.options.no_shuffle),                     \
-     .help = "the same order in every epoch"},                                                     \
+     .help = "use the same order in every epoch"},                                                 \
     {"--mix", "WEIGHTS", CLI_TEXT, offsetof(args, field.mix),                                      \
-     .help = "NAME=WEIGHT,NAME=WEIGHT: each source's part of an epoch's draws, relative to the "   \
-             "others'; a source without a weight is not drawn",                                    \
+     .help = "NAME=WEIGHT,...: draw from each source in proportion to its weight; a source "       \
+             "without a weight is not drawn",                                                      \
      .normal = "each sample once"},                                                                \
     {"--mix-by", "COLUMN", CLI_TEXT, offsetof(args, field.mix_by),                                 \
-     .help = "with --mix or --curriculum: sources are the values of an index column",              \
-     .normal = "the datasets that are opened"},                                                    \
+     .help = "with --mix or --curriculum: use the values of this index column as sources",         \
+     .normal = "the opened datasets"},                                                             \
     {"--mix-unit", "WHAT", CLI_TEXT, offsetof(args, field.mix_unit),                               \
      .help = "with --mix: what weights count", .choices = "samples tokens", .normal = "samples"},  \
     {"--samples", "N", CLI_SIZE, offsetof(args, field.samples),                                    \
-     .help = "draws of an epoch",                                                                  \
-     .normal = "the fewest with which every sample of a source with a weight occurs",              \
+     .help = "draws in an epoch",                                                                  \
+     .normal = "the fewest that show every sample of each source with a weight",                   \
      .least = 1},                                                                                  \
     {"--remix", "EPOCH:STEP:WEIGHTS", CLI_LIST, offsetof(args, field.remixes),                     \
-     .help = "other weights from this step on: what is left of the epoch, and later epochs"},      \
+     .help = "change the weights from this step on, for the rest of the epoch and later epochs"},  \
     {"--curriculum", "EPOCH:STEP[:WEIGHTS][:LENGTH]", CLI_LIST, offsetof(args, field.stages),      \
-     .help = "a stage from this step on: longer samples than LENGTH wait for a later stage (none " \
-             "waits without one), and weights are as before where none are given"},                \
+     .help = "begin a stage at this step: samples longer than LENGTH wait for a later stage "      \
+             "(without it none waits); without WEIGHTS they stay as before"},                      \
     {"--epoch", "N", CLI_U64, offsetof(args, field.epoch),                                         \
-     .help = "the (first) epoch",                                                                  \
+     .help = "the first epoch",                                                                    \
      .normal = "0"}
 /* clang-format on */
 

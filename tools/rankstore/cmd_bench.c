@@ -387,10 +387,10 @@ static int bench(void *user)
 
 static const cli_option options[] = {
     CLI_PLAN_OPTIONS(args, plan),
-    {"--epochs", "N", CLI_U64, offsetof(args, epochs), .help = "how many epochs are read",
+    {"--epochs", "N", CLI_U64, offsetof(args, epochs), .help = "number of epochs to read",
      .normal = "1", .least = 1},
     {"--no-share", NULL, CLI_FLAG, offsetof(args, store.no_share),
-     .help = "fetch over TCP all that this rank does not own, also on one node"},
+     .help = "fetch every sample that this rank does not own over TCP, also within a node"},
     {"--exchange", "NAME", CLI_TEXT, offsetof(args, store.exchange),
      .help = "how ranks exchange the index; nccl takes options: nccl:rails=off,timeout=60",
      .choices = "auto local nccl mpi pull", .normal = "auto"},
@@ -398,7 +398,7 @@ static const cli_option options[] = {
      .help = "do not compare samples with checksums"},
     CLI_STORE_OPTIONS(args, store),
     {"--prefetch-batches", "N", CLI_U32, offsetof(args, prefetch_batches),
-     .help = "batches fetched ahead, at most", .normal = "as many as --prefetch-bytes hold",
+     .help = "most batches fetched ahead", .normal = "as many as fit --prefetch-bytes",
      .least = 1},
     {"--prefetch-bytes", "BYTES", CLI_SIZE, offsetof(args, prefetch_bytes),
      .help = "memory of batches fetched ahead", .normal = "4 batches, or 2M of smaller ones",
@@ -411,8 +411,8 @@ static const cli_option options[] = {
     {"--metrics", NULL, CLI_FLAG, offsetof(args, metrics),
      .help = "print the figures of each rank as Prometheus text"},
     {"--trace", "FILE", CLI_TEXT, offsetof(args, trace),
-     .help = "write what all ranks did when as a Chrome trace, for Perfetto or chrome://tracing: "
-             "plan, prefetch, fetch by owner, copy, wait, batch"},
+     .help = "write a Chrome trace of all ranks, for Perfetto or chrome://tracing: plan, "
+             "prefetch, fetch by owner, copy, wait, batch"},
 };
 
 const cli_command cli_bench = {

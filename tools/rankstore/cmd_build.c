@@ -122,12 +122,12 @@ static void print_hints(const rks_build_report *report, uint32_t ranks)
     if (report->bad > 0)
         print_skipped(report->bad_first);
     if (report->samples == 0 && report->filtered > 0)
-        fprintf(stderr, "rankstore build: no sample is left: look at --where, --min-length and "
+        fprintf(stderr, "rankstore build: no sample is left; check --where, --min-length and "
                         "--max-length\n");
     if (!report->kept && report->units < ranks && report->input_bytes / ranks >= WORTH_A_RANK)
         fprintf(stderr,
-                "rankstore build: %s for %s: some had nothing to read; a unit is a piece of "
-                "--unit-size (%s) of input, and a compressed file is one\n",
+                "rankstore build: %s for %s, so some had nothing to read; a unit has --unit-size "
+                "(%s) of input, and a compressed file is one unit\n",
                 cli_counted(report->units, "unit"), cli_counted(ranks, "rank"),
                 cli_bytes(report->unit_size));
 }
@@ -149,7 +149,7 @@ static int run_build(rks_group *group, void *user)
     if (status != RKS_OK) {
         int code = cli_fail(group, status, &err);
         if (status == RKS_ERR_CANCELLED && rks_group_rank(group) == 0)
-            fprintf(stderr, "the same command goes on where this one ended\n");
+            fprintf(stderr, "run the same command again to resume\n");
         return code;
     }
     if (rks_group_rank(group) != 0)
@@ -209,7 +209,7 @@ static const cli_option options[] = {
     {"-o", "DIR", CLI_TEXT, offsetof(args, directory),
      .help = "the dataset's directory; {rank} and {node} stand for this rank's numbers"},
     CLI_PROCESSES(args, processes),
-    {"--format", "NAME", CLI_TEXT, offsetof(args, options.format), .help = "what the input is",
+    {"--format", "NAME", CLI_TEXT, offsetof(args, options.format), .help = "format of the input",
      .choices = "jsonl json text folder tar zip csv tsv npy npz megatron mds raw parquet arrow",
      .normal = "by name and content"},
     {"--schema", "TEXT", CLI_TEXT, offsetof(args, options.schema),
@@ -217,74 +217,76 @@ static const cli_option options[] = {
      .normal = "auto: inferred from the first rows"},
     {"--extra", "WHAT", CLI_TEXT, offsetof(args, options.extra),
      .help =
-         "what becomes of a column of the input that the schema lacks; json: of JSON input, all "
-         "such values of a sample go to its column 'extra'",
+         "what to do with columns of the input that the schema lacks; json collects their values "
+         "in a column 'extra', for JSON input",
      .choices = "error drop json", .normal = "drop with --schema, else error"},
     {"--columns", "NAMES", CLI_TEXT, offsetof(args, options.columns),
      .help = "names of the columns of CSV or TSV without a header: a,b,c",
      .normal = "the first record of each file"},
     {"--json-path", "NAME", CLI_TEXT, offsetof(args, options.json_path),
      .help = "the member of a JSON object that is the array of samples: data, or outer.data",
-     .normal = "the array is the file"},
+     .normal = "the file is the array"},
     {"--flatten", NULL, CLI_FLAG, offsetof(args, options.flatten),
-     .help = "of JSON: the members of an object in a sample become columns outer.inner, instead of "
-             "one json column"},
+     .help = "JSON input: make columns outer.inner of an object's members, instead of one json "
+             "column"},
     {"--dtype", "TYPE", CLI_TEXT, offsetof(args, options.dtype),
-     .help = "of --format raw: the type of the items of a file that holds nothing else: uint16. "
-             "Samples are runs of 1,024 items"},
+     .help = "with --format raw: type of the items in the file, such as uint16; samples are runs "
+             "of 1,024 items"},
     {"--key", "COLUMN", CLI_TEXT, offsetof(args, options.key),
-     .help = "column with a unique key; an empty name: keys of path and row, also for tar and zip",
+     .help = "column with a unique key; an empty name makes keys of path and row, also for tar "
+             "and zip",
      .normal = "__key__ of a tar or zip, else path:row"},
     {"--length", "COLUMN", CLI_TEXT, offsetof(args, options.length),
-     .help = "what plans sort by: items of a list, bytes of a string, or a number as it is; "
-             "chars:COLUMN "
-             "counts characters, wav:COLUMN the sample frames of a WAV file",
+     .help = "what plans sort by: the items of a list, the bytes of a string, or a number itself; "
+             "chars:COLUMN counts characters, wav:COLUMN the sample frames of a WAV file",
      .normal = "the first column of variable size, else the first array of fixed size, else 1"},
     {"--length-unit", "N", CLI_U32, offsetof(args, options.length_unit),
-     .help = "lengths are divided by N, rounded up", .normal = "1", .least = 1},
+     .help = "divide lengths by N, rounded up", .normal = "1", .least = 1},
     {"--index", "COLUMN", CLI_LIST, offsetof(args, index),
-     .help = "a numeric column that every rank knows without fetching"},
-    CLI_WHERE(args, options.where, "keep what fits", ""),
+     .help = "put a numeric column into the index, so that every rank has it without fetching"},
+    CLI_WHERE(args, options.where, "keep samples that match", ""),
     {"--min-length", "N", CLI_U32, offsetof(args, options.min_length),
-     .help = "leave out shorter samples", .normal = "0"},
+     .help = "drop shorter samples", .normal = "0"},
     {"--max-length", "N", CLI_U32, offsetof(args, options.max_length),
-     .help = "leave out longer samples", .normal = "no limit", .least = 1},
+     .help = "drop longer samples", .normal = "no limit", .least = 1},
     {"--sample", "N", CLI_TEXT, offsetof(args, sample),
      .help =
-         "keep N samples, or a share of the input's rows (0.1, 10%): by chance, the same on any "
-         "number of ranks; another --unit-size, or the same rows in other files, gives others",
+         "keep N samples, or a share of the input's rows (0.1, 10%), chosen at random; the choice "
+         "depends on --unit-size and on how rows are spread over files, but not on the ranks",
      .normal = "all"},
-    {"--seed", "N", CLI_U64, offsetof(args, options.seed), .help = "of --sample", .normal = "0"},
+    {"--seed", "N", CLI_U64, offsetof(args, options.seed), .help = "seed of "
+                                                                   "--sample", .normal = "0"},
     {"--dedup", NULL, CLI_FLAG, offsetof(args, options.dedup),
-     .help = "of samples with equal contents (all columns but the key) keep the first; a tar's or "
-             "zip's __key__ is the key, unless --key names another"},
+     .help = "keep only the first of samples with equal contents (all columns but the key); a "
+             "tar's or zip's key is __key__, unless --key names another"},
     {"--max-sample", "BYTES", CLI_SIZE, offsetof(args, options.max_sample),
-     .help = "a larger sample is an error", .normal = "1G", .least = 1, .most = UINT64_C(3) << 30},
+     .help = "largest sample; a larger one is an "
+             "error", .normal = "1G", .least = 1, .most = UINT64_C(3) << 30},
     {"--max-total", "BYTES", CLI_SIZE, offsetof(args, options.max_total),
-     .help = "a compressed file or an archive that unpacks to more is an error", .normal = "1024G",
+     .help = "most bytes that a compressed file or an archive may unpack to", .normal = "1024G",
      .least = 1},
     {"--skip-bad", NULL, CLI_FLAG, offsetof(args, options.skip_bad),
-     .help = "leave malformed samples out, count them and list the first ones, instead of ending; "
-             "types are inferred before: where the first rows disagree give --schema"},
+     .help = "skip malformed samples, count them and list the first ones, instead of failing; if "
+             "the first rows disagree about a type, give --schema, too"},
     {"--replace", NULL, CLI_FLAG, offsetof(args, options.replace),
-     .help = "build anew: replace a finished dataset, which stays until the new one is "
-             "complete, and reuse nothing of an interrupted build"},
+     .help = "build anew and replace a finished dataset, which stays until the new one is "
+             "complete; do not resume an interrupted build"},
     {"--append", NULL, CLI_FLAG, offsetof(args, options.append),
-     .help = "add to the dataset in DIR, as its next generation; schema, key, length and index "
-             "columns are that one's unless given; --dedup and --sample look at the new samples"},
+     .help = "add to the dataset in DIR, as its next generation; defaults of schema, key, length "
+             "and index columns are the dataset's; --dedup and --sample apply to the new samples"},
     {"--no-lock", NULL, CLI_FLAG, offsetof(args, options.no_lock),
-     .help = "build on several ranks also where the file system has no locks (Lustre without -o "
-             "flock); make sure that nothing else writes in DIR: without locks nothing stops it"},
+     .help = "build on several ranks even if the file system has no locks (Lustre without -o "
+             "flock); make sure that nothing else writes in DIR, since no lock stops it"},
     {"--wait", NULL, CLI_FLAG, offsetof(args, options.wait),
      .help =
-         "if another build runs in DIR, wait for its end, and take what it made if that is this "
-         "very dataset (with --replace: build it anew); else go on as usual"},
+         "if another build runs in DIR, wait for its end, and keep its dataset if input and "
+         "options are the same (with --replace: build it anew)"},
     {"--unit-size", "BYTES", CLI_SIZE, offsetof(args, options.unit_size),
-     .help = "input in a unit, the piece that ranks and resumes work by",
-     .normal = "what DIR was built with, else 1/64 of the input, 1M to 64M", .least = 4096},
+     .help = "input in a unit; ranks and resumes work by whole units",
+     .normal = "as DIR was built, else 1/64 of the input, from 1M to 64M", .least = 4096},
     {"--threads", "N", CLI_U32, offsetof(args, options.threads),
-     .help = "that read units on each rank; the dataset is the same",
-     .normal = "the node's cores shared by its ranks, at most 4", .least = 1, .most = 64},
+     .help = "threads that read units on each rank; the dataset does not depend on it",
+     .normal = "the node's cores divided by its ranks, at most 4", .least = 1, .most = 64},
     CLI_JSON(args, json, "print the report as JSON"),
 };
 
@@ -295,10 +297,9 @@ const cli_command cli_build = {
     .examples = {"rankstore build train.jsonl -o store --length text --where 'text != \"\"'",
                  "mpirun -n 4 rankstore build books/ -o 'store-{rank}' --format folder"},
     .text =
-        "The same command resumes a build that was interrupted, also on another number of ranks. "
-        "Parquet and Arrow files are read by the Python package: by the Python beside this "
-        "command, "
-        "that of PATH, or RANKSTORE_PYTHON.",
+        "Run the same command again to resume an interrupted build, on any number of ranks. The "
+        "Python package reads Parquet and Arrow files, by the Python beside this command, the one "
+        "on PATH, or RANKSTORE_PYTHON.",
     CLI_OPTIONS(options, args, sources),
     .least = 1,
     .most = CLI_MANY,

@@ -232,11 +232,14 @@ static int cat(void *user)
 }
 
 static const cli_option options[] = {
-    {"--column", "NAME", CLI_TEXT, offsetof(args, column), .help = "this column only",
+    {"--column", "NAME", CLI_TEXT, offsetof(args, column), .help = "print only this column",
      .normal = "all"},
-    {"--raw", NULL, CLI_FLAG, offsetof(args, raw), .help = "the column's bytes as they are stored"},
-    {"--force", NULL, CLI_FLAG, offsetof(args, force), .help = "raw bytes to a terminal too"},
-    CLI_JSON(args, json, "exact values: a JSON object a sample and line: id, key, length, columns"),
+    {"--raw", NULL, CLI_FLAG, offsetof(args, raw), .help = "print the column's bytes as they are "
+                                                           "stored"},
+    {"--force", NULL, CLI_FLAG, offsetof(args, force), .help = "write raw bytes even to a "
+                                                               "terminal"},
+    CLI_JSON(args, json, "print exact values: a JSON object a line for each sample, with id, key, "
+                         "length, columns"),
     CLI_STORE_OPTIONS(args, store),
 };
 
@@ -246,8 +249,8 @@ const cli_command cli_cat = {
     .summary = "Print samples by key or id",
     .examples = {"rankstore cat store train.jsonl:0",
                  "rankstore cat store '#17' --column text --raw"},
-    .text = "Strings are cut after a few hundred bytes, and of arrays shape, first and last items, "
-            "smallest and largest are shown; --json has all of it.\n\n#17 is the sample with the "
+    .text = "Strings are cut after a few hundred bytes. Of arrays you see shape, first and last "
+            "items, minimum and maximum. --json prints everything.\n\n#17 is the sample with the "
             "id 17; ##17 is the one with the key #17.",
     CLI_OPTIONS(options, args, words),
     .least = 2,

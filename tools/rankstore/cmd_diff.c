@@ -121,7 +121,7 @@ static int diff(void *user)
 static const cli_option options[] = {
     {"--head", "N", CLI_U64, offsetof(args, head), .help = "show at most N keys of each kind",
      .normal = "10"},
-    {"--column", "NAME", CLI_LIST, offsetof(args, columns), .help = "compare this column",
+    {"--column", "NAME", CLI_LIST, offsetof(args, columns), .help = "compare only this column",
      .normal = "all"},
     CLI_PROCESSES(args, processes),
     CLI_JSON(args, json, "print equal, same, only_a, only_b, changed, columns and the keys"),
@@ -132,8 +132,8 @@ const cli_command cli_diff = {
     .arguments = "A B",
     .summary = "Compare two datasets by key and contents",
     .examples = {"rankstore diff store store", "rankstore diff store store --column text --json"},
-    .text = "The order of samples, their lengths and how they lie in shards do not matter. The "
-            "exit code is 1 where the datasets differ.",
+    .text = "The order of samples, their lengths and their shards do not matter. The exit code is "
+            "1 if the datasets differ.",
     CLI_OPTIONS(options, args, words),
     .least = 2,
     .most = 2,

@@ -129,16 +129,17 @@ static int doctor(void *user)
 static const cli_option options[] = {
     CLI_JSON(
         args, json,
-        "print ok, findings (name, ok, value, advice), and other_ranks: what is not good there"),
+        "print ok, findings (name, ok, value, advice), and other_ranks: the problems of other "
+        "ranks"),
 };
 
 const cli_command cli_doctor = {
     .name = "doctor",
     .arguments = "[DIR]",
-    .summary = "Look at launcher, network, limits and the disk under DIR",
+    .summary = "Check launcher, network, limits and the disk under DIR",
     .examples = {"rankstore doctor", "mpirun -n 2 rankstore doctor --json /tmp"},
-    .text = "Every rank looks; of the others what is not good is shown. Exit code 3 where "
-            "something must be put right; each finding says how.",
+    .text = "Every rank checks its machine; of other ranks than 0 only problems are shown. The "
+            "exit code is 3 if something must be fixed; each finding says how.",
     CLI_OPTIONS(options, args, words),
     .most = 1,
     .needs = "at most one directory",

@@ -160,17 +160,18 @@ static int export(void *user)
 
 static const cli_option options[] = {
     {"-o", "FILE", CLI_TEXT, offsetof(args, target),
-     .help = "the file or directory, which appears when all of it is written"},
+     .help = "the file or directory to write; it appears when it is complete"},
     {"--to", "FORMAT", CLI_TEXT, offsetof(args, options.to),
-     .help = "what to write: jsonl: a line a sample; tar, dir: a file for each column of a sample; "
-             "npz: an array a column; lmdb: a record a sample, of its column's bytes, or of JSON "
-             "where there are several",
+     .help = "output format. jsonl: a line a sample; tar, dir: a file for each column of a "
+             "sample; npz: an array a column; lmdb: a record a sample with the column's bytes, or "
+             "JSON if there are several columns",
      .choices = "jsonl tar dir npz lmdb",
-     .normal = "by the target's ending; dir where it has none"},
-    CLI_WHERE(args, options.where, "samples that fit", ""),
-    {"--column", "NAME", CLI_LIST, offsetof(args, columns), .help = "this column", .normal = "all"},
+     .normal = "by the target's ending; dir if it has none"},
+    CLI_WHERE(args, options.where, "write samples that match", ""),
+    {"--column", "NAME", CLI_LIST, offsetof(args, columns), .help = "write only this "
+                                                                    "column", .normal = "all"},
     {"--force", NULL, CLI_FLAG, offsetof(args, options.force),
-     .help = "replace what is there: a file, or a directory that an export made"},
+     .help = "replace an existing file, or a directory that an export made"},
     CLI_JSON(args, json, "print the report as JSON"),
     CLI_STORE_OPTIONS(args, store),
 };
@@ -182,12 +183,13 @@ const cli_command cli_export = {
     .examples = {"rankstore export store -o store.jsonl",
                  "rankstore export store -o texts.tar --where 'text != \"\"' --column text"},
     .text =
-        "One process writes; under mpirun the other ranks send it what only they see. In file "
-        "names all but letters, digits and some signs of a key is %XX. What a format cannot hold "
-        "is refused by sample and column. After a whole dataset the command is printed that "
-        "builds it again, with its types and keys, except where no input has this format: lmdb, "
-        "and dir of other than a folder's files. Where a column __key__ is there, keys of file and "
-        "row are not written, and the command takes that column's.",
+        "One process writes; under mpirun the other ranks send it the samples that only they see. "
+        "File names come from keys: other characters than letters, digits and some signs are %XX. "
+        "A value that the format cannot hold is an error that names sample and column. After a "
+        "whole dataset, export prints the command that builds it again with its types and keys. "
+        "There is none for lmdb, and for dir only if the dataset was built from a folder. If "
+        "there is a column __key__, keys of file and row are not written, and the command uses "
+        "that column as the key.",
     CLI_OPTIONS(options, args, words),
     CLI_ONE_DATASET,
     .defaults = set_export_defaults,

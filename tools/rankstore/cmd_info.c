@@ -161,9 +161,9 @@ const cli_command cli_info = {
     .arguments = "DIR...",
     .summary = "Show what a dataset holds",
     .examples = {"rankstore info store", "rankstore info --json store | python3 -m json.tool"},
-    .text = "Of several directories, it shows each, and then what they are as one dataset, by source: "
-            "as ls, stats, plan and bench open them. NAME=DIR names a source. With --json, an object "
-            "each, and one for all if they go together.",
+    .text = "For several directories, it shows each, and then the one dataset that ls, stats, "
+            "plan and bench open, by source. NAME=DIR names a source. With --json it prints an "
+            "object for each, and one for all if they fit together.",
     CLI_OPTIONS(options, args, paths),
     .least = 1,
     .most = CLI_MANY,

@@ -338,21 +338,22 @@ static int ls(void *user)
 }
 
 static const cli_option options[] = {
-    CLI_WHERE(args, where, "those that fit", ", COLUMN also id or length"),
-    {"--sort", "WHAT", CLI_TEXT, offsetof(args, sort), .help = "the order, downwards with -",
+    CLI_WHERE(args, where, "list samples that match", ", COLUMN also id or length"),
+    {"--sort", "WHAT", CLI_TEXT, offsetof(args, sort), .help = "sort by this; - sorts downwards",
      .choices = "id length key -id -length -key", .normal = "id"},
-    {"--reverse", NULL, CLI_FLAG, offsetof(args, reverse), .help = "the other way round"},
-    {"--head", "N", CLI_U64, offsetof(args, head), .help = "the first N samples only",
+    {"--reverse", NULL, CLI_FLAG, offsetof(args, reverse), .help = "reverse the order"},
+    {"--head", "N", CLI_U64, offsetof(args, head), .help = "list only the first N samples",
      .normal = "all", .least = 1},
     {"--split", "PARTS", CLI_TEXT, offsetof(args, split),
      .help = "split by the hash of keys into NAME=WEIGHT,NAME=WEIGHT,..."},
-    {"--part", "NAME", CLI_TEXT, offsetof(args, part), .help = "that part of --split"},
+    {"--part", "NAME", CLI_TEXT, offsetof(args, part), .help = "list this part of --split"},
     {"--split-by", "COLUMN", CLI_TEXT, offsetof(args, by),
-     .help = "by the hash of this column, whose equal values stay together",
+     .help = "split by the hash of this column, so that equal values stay together",
      .normal = "the key"},
-    {"--split-seed", "N", CLI_U64, offsetof(args, split_seed), .help = "another split",
+    {"--split-seed", "N", CLI_U64, offsetof(args, split_seed), .help = "seed of --split",
      .normal = "0"},
-    CLI_JSON(args, json, "a JSON object a line: id, length, key, owner, source if several"),
+    CLI_JSON(args, json, "print a JSON object a line: id, length, key, owner, and the source if "
+                         "there are several"),
     CLI_STORE_OPTIONS(args, store),
 };
 

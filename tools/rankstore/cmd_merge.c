@@ -67,10 +67,10 @@ static const cli_option options[] = {
     {"-o", "DIR", CLI_TEXT, offsetof(args, target),
      .help = "the merged dataset's directory; {rank} and {node} stand for this rank's numbers"},
     {"--copy", NULL, CLI_FLAG, offsetof(args, options.copy),
-     .help = "copy shards that could be linked"},
+     .help = "copy shards instead of linking them"},
     {"--no-lock", NULL, CLI_FLAG, offsetof(args, options.no_lock),
-     .help = "merge on several ranks also where the file system has no locks (Lustre without -o "
-             "flock); make sure that nothing else writes in DIR: without locks nothing stops it"},
+     .help = "merge on several ranks even if the file system has no locks (Lustre without -o "
+             "flock); make sure that nothing else writes in DIR, since no lock stops it"},
     CLI_PROCESSES(args, processes),
     CLI_JSON(args, json, "print the report as JSON"),
 };
@@ -81,9 +81,9 @@ const cli_command cli_merge = {
     .summary = "Make one dataset of several without reading their samples",
     .examples = {"rankstore merge store more -o both",
                  "rankstore merge store@1 more -o copied --copy --json"},
-    .text = "Shards are linked where source and target are of one file system, else copied. "
-            "Schemas, index columns, the kind of keys and the --length and --length-unit that the "
-            "builds were given must agree, and no key may be in two of them. Samples of the first "
+    .text = "Shards are linked if source and target are on one file system, else copied. Schemas, "
+            "index columns, the kind of keys, and --length and --length-unit of the builds must "
+            "be the same, and no two datasets may have a key in common. Samples of the first "
             "dataset come first.",
     CLI_OPTIONS(options, args, words),
     .least = 2,

@@ -251,22 +251,22 @@ static const cli_option options[] = {
     {"--world", "N", CLI_U32, offsetof(args, plan.options.world), .help = "plan for N ranks",
      .normal = "as many as run", .least = 1, .most = 1 << 20},
     {"--skip", "STEPS", CLI_TEXT, offsetof(args, skip),
-     .help = "EPOCH:FIRST-LAST,...: steps that are left out, both ends too"},
+     .help = "EPOCH:FIRST-LAST,...: skip these steps, FIRST and LAST included"},
     {"--compare", NULL, CLI_FLAG, offsetof(args, compare),
-     .help = "all strategies side by side, and what one gains over --strategy (else over random)"},
+     .help = "show all strategies side by side, and the gain over --strategy (else over random)"},
     {"--lengths", "FILE", CLI_TEXT, offsetof(args, lengths),
-     .help = "plan over the lengths in FILE instead of a dataset's: .npy, or text with a number for "
-             "each sample; standard input (-)"},
+     .help = "plan over the lengths in FILE instead of a dataset's: .npy, or text with a number "
+             "for each sample; - is standard input"},
     {"--step", "N", CLI_U64, offsetof(args, step),
      .help = "list rank, id, length and key of each sample of step N, counted from 0"},
-    {"--rank", "R", CLI_U32, offsetof(args, place.rank), .help = "with --step: of rank R alone",
+    {"--rank", "R", CLI_U32, offsetof(args, place.rank), .help = "with --step: only rank R",
      .normal = "all", .most = (1 << 20) - 1},
     {"--state", "FILE", CLI_TEXT, offsetof(args, place.path),
-     .help = "with --step: of the epoch that this saved state is in, as these ranks go on with it; "
-             "without --strategy, --batch-size, --max-tokens, --max-length and --capacity, the plan "
-             "is the state's, and for its number of ranks"},
+     .help = "with --step: list steps of the epoch in this saved state, as these ranks resume it; "
+             "without --strategy, --batch-size, --max-tokens, --max-length and --capacity, plan "
+             "and number of ranks are the state's"},
     {"-o", "FILE", CLI_TEXT, offsetof(args, output),
-     .help = "write the batches to FILE, or to standard output (-)"},
+     .help = "write the batches to FILE; - is standard output"},
     CLI_PROCESSES(args, processes),
     CLI_JSON(args, json, "print JSON"),
     CLI_STORE_OPTIONS(args, store),
@@ -279,8 +279,8 @@ const cli_command cli_plan = {
     .examples = {"rankstore plan store --max-tokens 32k --world 8 --compare",
                  "rankstore plan store --strategy pack --capacity 8k --world 8"},
     .text =
-        "The file of -o is binary (FORMAT.md, Batches of a plan); with --json it has an object a "
-        "line: first what the plan is, then {step, rank, ids} for each batch.\n\n"
+        "-o writes a binary file (FORMAT.md, Batches of a plan). With --json it writes a JSON "
+        "object a line: first the plan, then {step, rank, ids} of each batch.\n\n"
         CLI_SEVERAL,
     CLI_OPTIONS(options, args, words),
     .least = 0,

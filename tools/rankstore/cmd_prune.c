@@ -48,12 +48,12 @@ static int prune(void *user)
 
 static const cli_option options[] = {
     {"--keep", "N", CLI_U64, offsetof(args, options.keep),
-     .help = "forget all but the newest N generations", .normal = "all stay", .least = 1},
+     .help = "forget all but the newest N generations", .normal = "keep all", .least = 1},
     {"--dry-run", NULL, CLI_FLAG, offsetof(args, options.dry_run),
-     .help = "only say what would be removed"},
+     .help = "only print what would be removed"},
     {"--no-lock", NULL, CLI_FLAG, offsetof(args, options.no_lock),
-     .help = "prune on several ranks also where the file system has no locks (Lustre without -o "
-             "flock); make sure that nothing else writes in DIR: without locks nothing stops it"},
+     .help = "prune on several ranks even if the file system has no locks (Lustre without -o "
+             "flock); make sure that nothing else writes in DIR, since no lock stops it"},
     CLI_PROCESSES(args, processes),
     CLI_JSON(args, json, "print generations, files, bytes"),
 };
@@ -61,10 +61,10 @@ static const cli_option options[] = {
 const cli_command cli_prune = {
     .name = "prune",
     .arguments = "DIR",
-    .summary = "Remove what no generation of a dataset names, and old generations",
+    .summary = "Remove leftover files of a dataset, and old generations",
     .examples = {"rankstore prune store --dry-run", "rankstore prune store --keep 2"},
-    .text = "Left over are shards of builds that failed or were given up, and temporary files of "
-            "killed processes. Readers that have a dataset open are not disturbed.",
+    .text = "Leftover files are shards of failed or abandoned builds, and temporary files of "
+            "killed processes. Readers that have the dataset open are not disturbed.",
     CLI_OPTIONS(options, args, words),
     CLI_ONE_DATASET,
     .defaults = set_prune_defaults,

@@ -286,7 +286,7 @@ static int stats(void *user)
 }
 
 static const cli_option options[] = {
-    {"--by", "COLUMN", CLI_TEXT, offsetof(args, by), .help = "an index column (build --index)",
+    {"--by", "COLUMN", CLI_TEXT, offsetof(args, by), .help = "show an index column (build --index)",
      .normal = "the lengths"},
     {"--html", "FILE", CLI_TEXT, offsetof(args, html),
      .help = "also write a page of pictures: lengths, padding by strategy, balance, bytes"},
@@ -305,9 +305,9 @@ const cli_command cli_stats = {
     .examples = {"rankstore stats store --max-tokens 32k --world 64",
                  "rankstore stats store --max-tokens 32k --world 8 --html store.html"},
     .text =
-        "A quantile is a number of the data: of n in order that at place floor(q (n - 1)). Bars "
-        "are of block characters, of ASCII where the locale is not UTF-8. Index columns have no "
-        "plan. A page needs nothing from elsewhere and runs no scripts.\n\n"
+        "A quantile q of n sorted values is the one at place floor(q (n - 1)). Bars use block "
+        "characters, or ASCII if the locale is not UTF-8. Index columns have no plan. The page of "
+        "--html is one file that loads nothing and runs no scripts.\n\n"
         CLI_SEVERAL,
     CLI_OPTIONS(options, args, words),
     CLI_DATASETS,

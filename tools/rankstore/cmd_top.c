@@ -207,12 +207,12 @@ static void set_top_defaults(void *user)
 
 static const cli_option options[] = {
     {"--interval", "S", CLI_U32, offsetof(args, interval),
-     .help = "seconds from one table to the next, over which rates are taken", .normal = "1",
+     .help = "seconds between tables, and over which rates are measured", .normal = "1",
      .least = 1, .most = 3600},
     {"--count", "N", CLI_U32, offsetof(args, count), .help = "end after N tables",
-     .normal = "on a terminal without end, elsewhere 1", .least = 1},
+     .normal = "endless on a terminal, else 1", .least = 1},
     CLI_JSON(args, json,
-             "print one object a table instead: its figures are named in docs/figures.md"),
+             "print a JSON object for each table; docs/figures.md names its figures"),
 };
 
 const cli_command cli_top = {
@@ -221,12 +221,12 @@ const cli_command cli_top = {
     .summary = "Show running jobs live: samples a second, bytes from disk and peers, waiting",
     .examples = {"rankstore top --help", "rankstore top --json --count 1 || echo nothing runs"},
     .text =
-        "Shows each dataset that a process of yours has open on this machine, whatever program it "
-        "is: rank, samples a second, bytes a second read from the disk, received from other ranks "
-        "and sent to them, the part of the time in which the rank waited for samples, the batches "
-        "that are fetched ahead, and where its epoch is. Run it on each node of a job. Processes "
-        "answer at a socket that only their user can use; RKS_TOP=off hides a process, "
-        "RKS_METRICS=PORT shows the same figures to Prometheus. Exit 1: nothing runs.",
+        "Shows each dataset that one of your processes has open on this machine, in any program: "
+        "rank, samples a second, bytes a second read from disk, received from other ranks and "
+        "sent to them, the share of time that the rank waited for samples, batches fetched ahead, "
+        "and the position in the epoch. Run it on each node of a job. Processes answer at a "
+        "socket that only their user can open. RKS_TOP=off hides a process; RKS_METRICS=PORT "
+        "serves the same figures to Prometheus. The exit code is 1 if nothing runs.",
     CLI_OPTIONS(options, args, words),
     .least = 0,
     .most = 0,

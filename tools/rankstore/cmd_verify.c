@@ -287,14 +287,14 @@ static int verify(void *user)
 
 static const cli_option options[] = {
     {"--full", NULL, CLI_FLAG, offsetof(args, full),
-     .help = "also every byte of every file, by the sums"},
+     .help = "also check every byte of every file against its checksums"},
     {"--deep", NULL, CLI_FLAG, offsetof(args, deep),
-     .help = "also LMDB's own view, in a child process with a time limit"},
+     .help = "also let LMDB read each shard, in a child process with a time limit"},
     {"--partial", NULL, CLI_FLAG, offsetof(args, partial),
-     .help = "shards that lie in none of the directories are elsewhere, not missing"},
+     .help = "count shards that are in none of the directories, but do not report them as missing"},
     {"--quarantine", "FILE", CLI_TEXT, offsetof(args, quarantine),
-     .help = "write the bad samples into this list (in a folder: quarantine.json), which other "
-             "commands and rankstore.open take to leave them out"},
+     .help = "write the damaged samples into this list (in a folder: quarantine.json); other "
+             "commands and rankstore.open can exclude them by it"},
     CLI_JSON(args, json,
              "print ok, samples, shards_elsewhere, errors (file, offset, key, what, sample), "
              "leftovers (file, what)"),
@@ -306,14 +306,12 @@ const cli_command cli_verify = {
     .summary = "Check manifests and every sample (or every byte) of a dataset",
     .examples = {"rankstore verify store", "rankstore verify --full --json store/*"},
     .text =
-        "The dataset is never written to. Exit code 1 if damage was found; each finding names "
-        "file and offset, and the key if the bytes belong to a sample. Shards that are not listed, as a "
-        "failed build or append leaves them, are reported and are not damage; 'rankstore prune' "
-        "removes them. A shard's file (part-*.rks) can be "
-        "given too, and DIR@N for generation N alone. Where ranks have directories of their own, "
-        "'store/{rank}' is all of them that "
-        "lie "
-        "on this machine: shards are looked for in each.",
+        "verify never writes to the dataset. The exit code is 1 if it found damage. Each finding "
+        "names file and offset and, if the byte belongs to a sample, that sample's key. Leftover "
+        "shards of a failed build or append are reported but are not damage; 'rankstore prune' "
+        "removes them. You can also give a shard's file (part-*.rks), or DIR@N for generation N. "
+        "If ranks have directories of their own, 'store/{rank}' stands for all of them on this "
+        "machine, and shards are looked for in each.",
     CLI_OPTIONS(options, args, words),
     .least = 1,
     .most = CLI_MANY,
