@@ -127,7 +127,7 @@ def test_an_error_in_a_worker_arrives(ds: rankstore.Dataset) -> None:
     loader = iter(DataLoader(batches, batch_sampler=[[1, 2], [COUNT + 5]], collate_fn=batches.collate, num_workers=1, timeout=400,
                              multiprocessing_context="fork"))
     assert check(next(loader)) == [1, 2]
-    with pytest.raises(IndexError, match=f"{COUNT + 5} of {COUNT}"):
+    with pytest.raises(IndexError, match=f"{COUNT + 5} is out of range: the dataset has {COUNT}"):
         next(loader)
 
 

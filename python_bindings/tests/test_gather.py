@@ -156,7 +156,7 @@ def test_keys_as_they_are_read_are_names(tmp_path: Path) -> None:
     assert solo(given).keys() == set(keys)
 
 
-@pytest.mark.parametrize(("name", "says"), [("\ud800", "no text"), (b"", "1 to 511 bytes, not 0"), (b"k" * 512, "1 to 511 bytes, not 512")])
+@pytest.mark.parametrize(("name", "says"), [("\ud800", "cannot be encoded as bytes"), (b"", "1 to 511 bytes, not 0"), (b"k" * 512, "1 to 511 bytes, not 512")])
 def test_no_key_is_no_name(name: Any, says: str) -> None:
     with pytest.raises(rankstore.ArgumentError, match=says):
         solo({name: (0, 1.0)})
