@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bits.h: a set of numbers below a bound, that finds the next one in a few instructions: a bit for
- * each, and in three levels above a bit for each word that is not 0. */
+ * bits.h: a set of numbers below a bound, which finds its next number in a few instructions. Level
+ * 0 has a bit for each number. Each of the three levels above has a bit for each word of the level
+ * below that is not 0. */
 #ifndef RKS_PLAN_BITS_H
 #define RKS_PLAN_BITS_H
 
@@ -10,11 +11,12 @@
 enum { RKS_BITS_LEVELS = 4, RKS_BITS_NONE = UINT32_MAX }; /* up to 64^4 numbers */
 
 typedef struct rks_bits {
-    uint64_t *levels[RKS_BITS_LEVELS]; /* bit r of level 0: it has r; of level n: a word of n - 1 */
+    uint64_t *levels[RKS_BITS_LEVELS]; /* level 0: bit r is set if r is in the set */
     uint64_t words[RKS_BITS_LEVELS];
 } rks_bits;
 
-/* An empty set of numbers below `bound`, from 1 to 2^24 + 1. Free levels[0] with rks_free. */
+/* Makes an empty set of numbers below `bound`, which is from 1 to 2^24 + 1. RKS_ERR_MEMORY if
+ * allocation fails. The caller frees levels[0] with rks_free. */
 static inline rks_status rks_bits_make(rks_bits *bits, uint64_t bound, rks_error *err)
 {
     uint64_t words = 0;
@@ -51,7 +53,7 @@ static inline void rks_bits_clear(rks_bits *bits, uint32_t number)
     }
 }
 
-/* The least number of the set from `least` on, or RKS_BITS_NONE. */
+/* Returns the least number of the set that is `least` or above; RKS_BITS_NONE if there is none. */
 static inline uint32_t rks_bits_find(const rks_bits *bits, uint32_t least)
 {
     uint64_t at = least;

@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plan.h: what the store layer needs of the planner beyond rankstore.h: the sorted order can lie
- * in memory that the ranks of a node share, sorted by one of them.
+ * plan.h: the planner's interface for the store layer, beyond rankstore.h. One rank of a node can
+ * sort the lengths into memory that the node's ranks share.
  *
- * The order does not depend on options, seed or epoch: ids by length, longest first, equal lengths
- * by id. So several plans over the same lengths may borrow one order. */
+ * The sorted order holds the ids by length, longest first, and equal lengths by id. It does not
+ * depend on options, seed or epoch, so several plans over the same lengths may borrow one order. */
 #ifndef RKS_PLAN_PLAN_H
 #define RKS_PLAN_PLAN_H
 
 #include "rankstore/mix.h"
 #include "rankstore/plan.h"
 
-/* In every state; a change of any plan's bits needs another number. Version 2: random fills its
- * budget, bucket with batch_size alone cuts by padding. Other states of version 1 resume. Version 3
- * changes plans of a mix alone, so other plans stay of version 2. A mix that resumes a state of
- * version 2 is of that version from then on. */
+/* The planner version, which every state holds. A change of any plan's bits needs a new number.
+ * - Version 2: random fills its budget, and bucket with batch_size alone cuts by padding. States of
+ *   version 1 of other plans still resume.
+ * - Version 3 changes only plans with a mix, so all other plans stay at version 2. A mix that
+ *   resumes a state of version 2 follows that version from then on. */
 enum { RKS_PLAN_VERSION = 2, RKS_PLAN_VERSION_MIX = 3 };
 
-/* A length that no sample has: of one that is not there (a partial store). Never planned, and
- * counted as dropped. */
+/* The length of an absent sample (a partial store). The planner never plans it and counts it as
+ * dropped. */
 #define RKS_LENGTH_ABSENT UINT32_MAX
 
 enum {
@@ -29,39 +30,43 @@ enum {
     RKS_PLAN_MICRO_MAX = 1 << 16
 };
 
-/* Bytes of the sorted order of `count` samples, aligned for uint32_t; 0 where these options need
- * none (random, sequential). Wrong options are refused as by rks_plan_create. */
+/* Sets *bytes to the size of the sorted order of `count` samples, which must be aligned for
+ * uint32_t. Sets 0 if these options need no order (random, sequential). RKS_ERR_ARGUMENT for wrong
+ * options, as from rks_plan_create. RKS_ERR_UNSUPPORTED for 2^32 samples or more. */
 rks_status rks_plan_order_bytes(uint64_t count, const rks_plan_options *options, uint64_t *bytes,
                                 rks_error *err);
 
-/* Writes the order. Takes 256 KiB for a while, and 4 bytes a sample where a length is above 65,535.
- */
+/* Writes the sorted order of `count` lengths to `order`, which has the size of
+ * rks_plan_order_bytes. Allocates up to 256 KiB during the call, or 4 bytes a sample if a length is
+ * above 65,535. RKS_ERR_UNSUPPORTED for 2^32 samples or more, RKS_ERR_MEMORY, or RKS_ERR_CANCELLED
+ * after an interrupt. */
 rks_status rks_plan_sort(const uint32_t *lengths, uint64_t count, void *order, rks_error *err);
 
-/* rks_plan_create with an order from rks_plan_sort over the same lengths; borrowed, it must outlive
- * the plan. NULL: sorted here where it is needed. */
+/* Makes a plan like rks_plan_create, but borrows `order`, made by rks_plan_sort over the same
+ * lengths. It must outlive the plan. NULL: the plan sorts, if it needs the order, and owns it. */
 rks_status rks_plan_create_sorted(const uint32_t *lengths, uint64_t count, const void *order,
                                   const char *dataset, const rks_plan_options *options,
                                   rks_plan **plan, rks_error *err);
 
 struct rks_plan_share_options; /* plan/share.h */
-/* The same, with the epochs of the ranks of a node in one place (plan/share.h); `share` NULL, or a
- * mix in the options: each rank has its own. */
+/* Makes a plan like rks_plan_create_sorted, and shares its epochs with the other ranks of the node
+ * (plan/share.h). If `share` is NULL or the options have a mix, each rank makes its own epochs. */
 rks_status rks_plan_create_shared(const uint32_t *lengths, uint64_t count, const void *order,
                                   const char *dataset, const rks_plan_options *options,
                                   const struct rks_plan_share_options *share, rks_plan **plan,
                                   rks_error *err);
 
-/* After how many samples long work looks for an interrupt, for tests; 0: the default. Process-wide;
- * not while a plan is made. */
+/* Sets after how many samples long work checks for an interrupt, for tests. 0 restores the default,
+ * 2^20. Process-wide; do not call it while a plan is made. */
 void rks_plan_stretch_set(uint64_t samples);
 
-/* Is the batch of that step there, without planning a stretch of its own? */
+/* Returns true if the plan can give the batch of that step without planning. A plan with a mix may
+ * hold only a stretch of the epoch's steps. */
 bool rks_plan_is_at_hand(const rks_plan *plan, uint64_t epoch, uint64_t step);
 
-/* A mix in words, with a digest of all of it: "web=0.7 code=0.2
- * samples=900 unit=samples (16 digits)". *digest
- * may be NULL. `count` is that of the plan's samples. */
+/* Writes a mix in words to `text` of `room` bytes, with a digest of all of it: "web=0.7 code=0.2
+ * samples=900 unit=samples (16 digits)". Also sets *digest, unless it is NULL. `count` is the
+ * plan's number of samples. */
 void rks_mix_describe(const rks_plan_mix *mix, uint64_t count, char *text, size_t room,
                       uint64_t *digest);
 

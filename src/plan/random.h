@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * random.h: the planner's random numbers: SplitMix64 (Steele, Lea and Flood, "Fast splittable
- * pseudorandom number generators", OOPSLA 2014; constants of Stafford's mix 13). The n-th number of
- * a stream is mix(key + n * gamma), so a stream is a counter and a key, and a key per use (seed,
- * epoch, segment, stage, part) makes streams that do not depend on the order of questions. */
+ * pseudorandom number generators", OOPSLA 2014; constants of Stafford's mix 13).
+ *
+ * The n-th number of a stream is mix(key + n * gamma), so a stream is a counter and a key. Each use
+ * has its own key (seed, epoch, segment, stage, part), so no stream depends on which others were
+ * drawn before. */
 #ifndef RKS_PLAN_RANDOM_H
 #define RKS_PLAN_RANDOM_H
 
@@ -28,14 +30,14 @@ static inline uint64_t rks_random_next(rks_random *random)
     return rks_random_mix(random->state);
 }
 
-/* A key for the part `part` of what `key` stands for. */
+/* Returns the key of part `part` of the use that `key` stands for. */
 static inline uint64_t rks_random_key(uint64_t key, uint64_t part)
 {
     return rks_random_mix(rks_random_mix(key + 0x9e3779b97f4a7c15u) ^
                           rks_random_mix(part + 0xd1b54a32d192ed03u));
 }
 
-/* 0 .. range - 1. The bias is below range / 2^64. */
+/* Returns a random number from 0 to range - 1. The bias is below range / 2^64. */
 static inline uint64_t rks_random_below(rks_random *random, uint64_t range)
 {
     return (uint64_t)(((rks_u128)rks_random_next(random) * range) >> 64);
