@@ -8,8 +8,8 @@
  *   runs, groups      ──► words: all that epochs need of them, in a quarter of the memory (kinds.c)
  *   seed, epoch       ──► ids shuffled within runs and dealt into the bins (deal.c)
  *
- * All but the last line depends on lengths alone, so it is made once. A bin's samples are a chain
- * of patterns: `count` samples of run `run`, and what `before` says. */
+ * All but the last line depend only on lengths, so they are made once. A chain of patterns lists a
+ * bin's samples: `count` samples of run `run`, then those of the pattern `before`. */
 #ifndef RKS_PLAN_PACKING_H
 #define RKS_PLAN_PACKING_H
 
@@ -18,59 +18,61 @@
 
 enum { RKS_PACK_NONE = UINT32_MAX };
 
-/* Words: kinds.c. */
+/* Words: see kinds.c. */
 enum { RKS_PACK_WIDE = UINT16_MAX, RKS_PACK_FEW = 8, RKS_PACK_NEAR = 4096 };
 
 typedef struct rks_pack_run {
     uint32_t size;  /* room that each sample needs in a bin */
-    uint32_t first; /* position in the base */
+    uint32_t first; /* first position in the base */
 } rks_pack_run;
 
 typedef struct rks_pack_pattern {
-    uint32_t before; /* RKS_PACK_NONE: the first */
+    uint32_t before; /* next pattern of the chain; RKS_PACK_NONE ends it */
     uint32_t run;
     uint32_t count;
 } rks_pack_pattern;
 
 typedef struct rks_pack_group {
     rks_u128 cost;    /* of one bin */
-    uint32_t pattern; /* the last of a bin */
+    uint32_t pattern; /* where the chain of a bin's patterns starts */
     uint32_t bins;
     uint32_t samples; /* of one bin */
-    uint32_t room;    /* that a bin has left */
-    uint32_t next;    /* while bins are filled: another group with that room */
+    uint32_t room;    /* room left in a bin */
+    uint32_t next;    /* while bins are filled: another group with the same room */
 } rks_pack_group;
 
 struct rks_pack {
-    rks_pack_run *runs; /* largest first; one more tells where the last one ends */
+    rks_pack_run *runs; /* largest first; one more entry marks the end of the last one */
     size_t run_count, run_room;
     rks_pack_pattern *patterns;
     size_t pattern_count, pattern_room;
     rks_pack_group *groups; /* costliest first */
     size_t group_count, group_room;
-    uint16_t *words; /* of a layout: kinds.c; runs, patterns and groups are NULL then */
+    uint16_t *words; /* of a layout (kinds.c); runs, patterns and groups are then NULL */
     size_t word_count, kind_count;
-    uint64_t bins;     /* that are delivered, repeats not included */
-    uint64_t repeated; /* bins of the last step that come a second time */
+    uint64_t bins;     /* bins delivered, repeats not included */
+    uint64_t repeated; /* bins of the last step that are delivered a second time */
     uint64_t slots;    /* batches of an optimizer step: ranks * micro-batches */
     uint64_t steps;    /* optimizer steps */
-    uint64_t shared;   /* of them at the end: their bins are dealt evenly over their batches */
+    uint64_t shared;   /* how many of the last steps share their bins: these are dealt evenly over
+                        * all their batches */
 };
 
-/* Room in a bin. Lengths that are planned are at most `capacity`, a multiple of length_multiple. */
+/* Returns the room that a sample takes up in a bin. Planned lengths are at most `capacity`, a
+ * multiple of length_multiple. */
 static inline uint32_t rks_pack_size(const rks_plan *plan, uint32_t id)
 {
     return (uint32_t)rks_plan_size(&plan->config, rks_plan_length(plan, id));
 }
 
-/* a * size + b * size^2 of the option `cost`; both factors are below 2^39. */
+/* Returns a * size + b * size^2 of the option `cost`. Both factors are below 2^39. */
 static inline rks_u128 rks_pack_cost(const rks_plan_config *config, uint32_t size)
 {
     rks_u128 linear = config->cost_linear, quadratic = config->cost_quadratic;
     return (linear + quadratic * size) * size;
 }
 
-/* Bins [*first, *end) of a batch, repeats included. */
+/* Sets *first and *end to the bins of a batch, repeats included. */
 static inline void rks_pack_bins_of(const rks_pack *pack, uint32_t batch_size, uint64_t batch,
                                     uint64_t *first, uint64_t *end)
 {
@@ -82,46 +84,48 @@ static inline void rks_pack_bins_of(const rks_pack *pack, uint32_t batch_size, u
     }
     uint64_t begin = full * batch_size, index = batch - full;
     uint64_t bins = pack->bins + pack->repeated - begin, batches = pack->shared * pack->slots;
-    uint64_t each = bins / batches, more = bins % batches; /* the first batches have one more */
+    uint64_t each = bins / batches, more = bins % batches; /* the first batches have one bin more */
     *first = begin + index * each + (index < more ? index : more);
     *end = *first + each + (index < more ? 1 : 0);
 }
 
-/* A bin of an epoch, where samples have costs of their own. */
+/* A bin of an epoch, if samples have costs of their own (the option `balance`). */
 typedef struct rks_pack_bin {
     uint64_t cost;
-    uint32_t first, samples; /* in the ids that were dealt */
+    uint32_t first, samples; /* place in the dealt ids */
 } rks_pack_bin;
 
-/* The groups that have bins, by the room of these. */
+/* The groups that have bins, by the room of these bins. */
 typedef struct rks_pack_shelf {
     uint32_t *heads; /* by room: the first group, or RKS_PACK_NONE */
-    rks_bits rooms;  /* that have one */
+    rks_bits rooms;  /* the rooms that have a group */
 } rks_pack_shelf;
 
 /* pack.c */
 rks_status rks_pack_add_pattern(rks_pack *pack, uint32_t before, uint32_t run, uint32_t count,
                                 uint32_t *pattern, rks_error *err);
 rks_status rks_pack_add_group(rks_pack *pack, const rks_pack_group *group, rks_error *err);
-/* Sorts groups [first, all) and fills in their costs. */
+/* Sorts groups [first, group_count), costliest first, and fills in their costs. */
 void rks_pack_sort(const rks_plan_config *config, rks_pack *pack, size_t first);
-/* An empty pack over a base that has samples enough: its runs alone. */
+/* Makes a pack with the runs of the base, and no bins. RKS_ERR_DATA if the base has too few samples
+ * for the ranks. The caller frees *pack with rks_pack_free. */
 rks_status rks_pack_begin(const rks_plan *plan, const rks_plan_base *base, uint32_t world,
                           rks_pack **pack, rks_error *err);
-/* Groups that are filled: takes out those without bins, counts bins, sorts. */
+/* Finishes filled groups: removes those without bins, counts bins, and sorts. */
 void rks_pack_settle(const rks_plan_config *config, rks_pack *pack);
-/* What a bin costs whose last pattern is `pattern`. */
+/* Returns the cost of a bin whose chain starts at `pattern`. */
 rks_u128 rks_pack_bin_cost(const rks_plan_config *config, const rks_pack *pack, uint32_t pattern);
-/* Makes it the layout's, also if it fails. */
+/* Makes `pack` the layout's, which frees it from then on, also after a failure. Makes the pack's
+ * words. */
 rks_status rks_pack_keep(rks_plan_layout *layout, const rks_plan_base *base, rks_pack *pack,
                          rks_error *err);
 
 /* kinds.c */
-/* Makes the words; frees runs, patterns and groups, which become kinds. */
+/* Makes the words, and frees runs, patterns and groups. Each group becomes a kind. */
 rks_status rks_pack_make_kinds(rks_pack *pack, rks_error *err);
 void rks_pack_free_making(rks_pack *pack);
 
-/* A number of the words. */
+/* Reads a number from the words, and moves *at on. */
 static inline uint32_t rks_pack_number(const uint16_t **at)
 {
     const uint16_t *word = *at;
@@ -130,8 +134,8 @@ static inline uint32_t rks_pack_number(const uint16_t **at)
     return is_wide ? word[1] | (uint32_t)word[2] << 16 : *word;
 }
 
-/* The count of the next pattern of a kind; *run: that of the pattern before it, run_count of the
- * first one, becomes its run. */
+/* Reads the next pattern of a kind, and returns its count. *run is the run of the pattern before
+ * it, or run_count for the first one, and becomes the run of this one. */
 static inline uint32_t rks_pack_next_pattern(const uint16_t **at, uint32_t *run)
 {
     uint32_t word = *(*at)++, count = word % RKS_PACK_FEW;
@@ -143,18 +147,20 @@ static inline uint32_t rks_pack_next_pattern(const uint16_t **at, uint32_t *run)
     return rks_pack_number(at);
 }
 
-/* best_fit.c: runs -> groups, in no order, some of them without bins. */
+/* best_fit.c: packs the runs into groups, in no order; some groups end without bins. */
 rks_status rks_pack_fit(rks_pack *pack, uint32_t capacity, rks_error *err);
-/* The same run by run, largest first: `left` samples of one. The shelf is zero before make; free it
- * also if make fails. clear takes off what lies on it, which is of groups [first, all). */
+/* Does the same run by run, largest first, with `left` samples of a run. The shelf must be zero
+ * before make. Free it also if make fails. clear takes off the groups that lie on the shelf, all of
+ * which are in [first, group_count). */
 rks_status rks_pack_shelf_make(rks_pack_shelf *shelf, uint32_t capacity, rks_error *err);
 rks_status rks_pack_fit_run(rks_pack_shelf *shelf, rks_pack *pack, uint32_t run, uint32_t left,
                             uint32_t capacity, rks_error *err);
 void rks_pack_shelf_clear(rks_pack_shelf *shelf, const rks_pack *pack, size_t first);
 void rks_pack_shelf_free(rks_pack_shelf *shelf);
 
-/* pack_tail.c: equal steps for `world` ranks: so many optimizer steps, or, if 0, as few as the bins
- * need (tail drop: as many as they fill). */
+/* pack_tail.c: makes equal steps for `world` ranks. `steps` is the number of optimizer steps; 0
+ * stands for as few as the bins need (tail drop: as many as they fill). RKS_ERR_DATA if that is not
+ * possible. */
 rks_status rks_pack_even(const rks_plan *plan, uint32_t world, uint64_t steps, rks_pack *pack,
                          rks_error *err);
 

@@ -1,66 +1,71 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * share.h: an epoch of a plan lies once a node, in memory that its ranks share.
+ * share.h: the ranks of a node share each epoch of a plan, in memory that holds it once.
  *
- *   control     which epoch lies in which place, and who makes it
- *   place 0, 1  an epoch each: its ids, and which batch is where; pages come when it is made
+ *   control     which epoch is in which place, and which rank makes it
+ *   place 0, 1  an epoch each: its ids, and which batch is at which slot; pages are allocated when
+ *               the epoch is made
  *
- * Whoever asks first for an epoch makes it, and the others wait for that rank. Then a thread of it,
- * with low priority, makes the next epoch in the other place, so that a new epoch is there when it
- * is asked for. As soon as the last rank has left an epoch, its place is free for the one after the
- * next.
+ * The first rank that needs an epoch makes it, and the others wait for that rank. Then a thread of
+ * that rank, with low priority, makes the next epoch in the other place, so that it is ready when
+ * ranks need it. As soon as the last rank has left an epoch, its place is free for the epoch after
+ * the next.
  *
  * Memory a sample, beside lengths: 4 bytes for the sorted order (bucket, sorted, pack), 4 for an
- * epoch, 4 for the next one: 12 a node, however many ranks it has, and 12 for the index (lengths and
- * key hashes). So 1 G samples take 24 GB. random has no order, and takes its 4 bytes while it
- * shuffles; pack takes 4 more while it deals, and 4 a bin; resuming on another world 1 bit more.
+ * epoch, and 4 for the next one. That is 12 a node, however many ranks it has, and another 12 for
+ * the index (lengths and key hashes). So 1 G samples take 24 GB.
+ * - random has no order, but takes its 4 bytes while it shuffles.
+ * - pack takes 4 more while it deals, and 4 a bin.
+ * - Resuming on another world takes 1 bit more.
  *
  * Laws
- *   owner    The ranks of a node own the memory together. It has no name: it is gone with the last
- *            process that holds it, however these end.
- *   writer   A place has one writer: the rank that holds its write lock. It writes arrays through a
- *            map that only it has, and seals them when it says that the epoch is ready. Nobody
- *            writes to a sealed place while a rank has it at hand.
- *   reader   A rank holds a read lock of the place that it has at hand, and maps it for reading. All
- *            see the same bits, which are those that each rank would make alone.
- *   death    Locks are the kernel's, and end with their holder. A rank that died as it wrote what the
- *            others wait for is found by the next one that asks, and from then on all ranks of the
- *            node get RKS_ERR_PEER with its rank. If it was at the next epoch, or was a child of a
- *            rank, another one takes its place: whether its job has failed is for the group to say. A writer that does not go on for the silence limit is RKS_ERR_TIMEOUT. Dead
- *            readers hold up nobody.
- *   failure  If there is no plan for an epoch, all get the writer's error. Other errors are the
- *            writer's alone, and the next rank tries. Ctrl-C ends writing and waiting.
- *   alone    A rank makes an epoch in memory of its own, with the same bits, if both places are in
- *            use for other epochs; if memory lacks (one line on stderr); of a plan with a mix, of
- *            less than 65,536 samples, of a store with no_share, or on a node whose ranks have no
- *            directory and no network namespace in common.
- *   fork     A child of a rank looks at the places by itself, and makes nothing ahead. Close, or a
- *            parent's end, does not take from it what it has at hand. */
+ *   owner    The ranks of a node own the memory together. It has no name. It is freed with the last
+ *            process that holds it, however the processes end.
+ *   writer   A place has one writer: the rank that holds its write lock. The writer fills the
+ *            arrays through a map of its own, and seals them when it marks the epoch ready. Nobody
+ *            writes to a sealed place while a rank uses it.
+ *   reader   A rank holds a read lock on the place of its current epoch, and maps it for reading.
+ *            All ranks see the same bits, which each rank would also make alone.
+ *   death    Locks belong to the kernel and end with their holder. If a rank dies while it makes an
+ *            epoch that others wait for, the next rank that asks detects it. From then on all ranks
+ *            of the node get RKS_ERR_PEER with its rank. If the dead rank was making the next
+ *            epoch, or was a child of a rank, another rank takes over: the group decides whether
+ *            the job has failed. A writer that makes no progress for the silence limit is
+ *            RKS_ERR_TIMEOUT. Dead readers hold up nobody.
+ *   failure  If no plan exists for an epoch, all ranks get the writer's error. Any other error goes
+ *            only to the writer, and the next rank tries. Ctrl-C ends writing and waiting.
+ *   alone    A rank makes an epoch in its own memory, with the same bits, if both places are in use
+ *            for other epochs or memory is short (one line on stderr). It also does so for a plan
+ *            with a mix, for fewer than 65,536 samples, for a store with no_share, and on a node
+ *            whose ranks share neither a directory nor a network namespace.
+ *   fork     A child of a rank reads the places on its own, and makes no epoch ahead. Closing the
+ *            plan in the parent, or the parent's end, does not take the child's current epoch
+ *            away. */
 #ifndef RKS_PLAN_SHARE_H
 #define RKS_PLAN_SHARE_H
 
 #include "rankstore/base.h"
 
 typedef struct rks_plan_share_options {
-    int fd;              /* from rks_plan_share_memory of this node; not kept. The same options and
-                          * lengths on all ranks that have it */
-    uint32_t rank;       /* for errors of others */
-    uint32_t silence_ms; /* a writer that stands still for so long is waited for no more; 0: for
-                          * ever */
-    rks_status (*stopped)(void *user, rks_error *err); /* asked while waiting: is there still
-                                                        * something to wait for? NULL: yes */
+    int fd;              /* from rks_plan_share_memory of this node; reopened, so the caller keeps
+                          * it. All ranks that pass it have the same options and lengths */
+    uint32_t rank;       /* for the errors of other ranks */
+    uint32_t silence_ms; /* time limit of the wait for a writer without progress; 0: none */
+    rks_status (*stopped)(void *user, rks_error *err); /* called while waiting: returns an error to
+                                                        * stop waiting; NULL: never stop */
     void *user;
-    void (*hold)(void *user); /* the plan keeps `user` until `release`, which comes when it ends; NULL:
-                               * `user` outlives the plan */
+    void (*hold)(void *user); /* the plan keeps `user` from this call until it calls `release` at
+                               * its end; NULL: `user` outlives the plan */
     void (*release)(void *user);
 } rks_plan_share_options;
 
-/* Is sharing worth it for a plan of that size? */
+/* Returns true if sharing is worth it for a plan of that many samples. */
 bool rks_plan_shares(uint64_t samples);
-/* The control memory, by one rank a node. The descriptor is the caller's. */
+/* Makes the memory; one rank of a node calls it. The caller owns *fd and closes it. RKS_ERR_IO or
+ * RKS_ERR_MEMORY if memory is short. */
 rks_status rks_plan_share_memory(int *fd, rks_error *err);
-/* For tests, process-wide: plans of that many samples share, and such epochs are made ahead; 0: the
- * defaults, 2^16 and 2^20. */
+/* Sets from how many samples on plans share, and from how many on the next epoch is made ahead, for
+ * tests. 0 restores the defaults, 2^16 and 2^20. Process-wide. */
 void rks_plan_share_set(uint64_t shared_from, uint64_t ahead_from);
 
 #endif
