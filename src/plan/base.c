@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * base.c: the ids that an epoch plans, in the strategy's order: sorted by length, or by id, less
- * what is struck out, absent or dropped. */
+ * base.c: finds the ids that an epoch plans, in the strategy's order: sorted by length, or by id.
+ * Leaves out ids that are struck out, absent or dropped. */
 #include "plan/inside.h"
 
 #include <string.h>
@@ -16,7 +16,7 @@ const uint32_t *rks_plan_base_sorted(const rks_plan *plan)
     return plan->order + (plan->count - rks_plan_uncut(plan));
 }
 
-/* Appends the ids of [0, count) that are too long, or those that are not, or all. */
+/* Appends the ids that are too long, those that are not, or all. */
 static rks_status fill_by_id(const rks_plan *plan, const uint8_t *struck, bool take_short,
                              bool take_long, uint64_t *at, rks_error *err)
 {
@@ -45,7 +45,7 @@ static void fill_pieces(const rks_plan *plan, const uint8_t *struck, size_t cut,
             plan->ids[(*at)++] = first + i;
 }
 
-/* The base by id, where samples are split: pieces stand where their samples would. */
+/* Fills the base by id if samples are split. Pieces take the places of their samples. */
 static rks_status fill_split(const rks_plan *plan, const uint8_t *struck, uint64_t *at,
                              rks_error *err)
 {
@@ -67,7 +67,7 @@ static rks_status fill_split(const rks_plan *plan, const uint8_t *struck, uint64
     return RKS_OK;
 }
 
-/* The same from the sorted order, which pieces join. */
+/* Fills the base from the sorted order merged with the pieces. */
 static rks_status fill_sorted_split(rks_plan *plan, const uint8_t *struck, rks_plan_base *base,
                                     rks_error *err)
 {
@@ -84,7 +84,7 @@ static rks_status fill_sorted_split(rks_plan *plan, const uint8_t *struck, rks_p
     return RKS_OK;
 }
 
-/* The same from the sorted order. */
+/* Fills the base from the sorted order. */
 static rks_status fill_sorted(rks_plan *plan, const uint8_t *struck, rks_plan_base *base,
                               rks_error *err)
 {

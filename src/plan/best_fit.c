@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * best_fit.c: best-fit decreasing over a histogram. Each sample, largest first, goes into the bin
- * with the least room that is enough. Bins that hold the same are one group, and samples of one
- * size fill a whole group at once: floor(room / size) in each bin, since a bin that has just taken
- * one is still the best for the next. So the work grows with the number of different bins, and the
- * bins are those that best-fit decreasing makes sample by sample. */
+ * with the least room that is enough.
+ *
+ * Bins with the same contents are one group, and samples of one size fill a whole group at once:
+ * floor(room / size) in each bin, since a bin that has just taken one is still the best for the
+ * next. So the work grows with the number of different bins. The bins are those that best-fit
+ * decreasing makes sample by sample. */
 #include "plan/packing.h"
 
 #include <string.h>
@@ -45,7 +47,7 @@ static void put(rks_pack_shelf *s, rks_pack *pack, uint32_t group)
     rks_bits_set(&s->rooms, room);
 }
 
-/* Takes the first group of `room` off. */
+/* Removes the first group of `room` from the shelf. */
 static void take(rks_pack_shelf *s, const rks_pack *pack, uint32_t room)
 {
     s->heads[room] = pack->groups[s->heads[room]].next;
@@ -53,7 +55,7 @@ static void take(rks_pack_shelf *s, const rks_pack *pack, uint32_t room)
         rks_bits_clear(&s->rooms, room);
 }
 
-/* `bins` bins that hold what `base` says and `each` samples of `run`. */
+/* Adds a group of `bins` bins, with the contents of `base` and `each` samples of `run`. */
 static rks_status open_group(rks_pack_shelf *s, rks_pack *pack, const rks_pack_group *base, uint32_t run,
                              uint32_t bins, uint32_t each, rks_error *err)
 {
@@ -70,7 +72,7 @@ static rks_status open_group(rks_pack_shelf *s, rks_pack *pack, const rks_pack_g
     return status;
 }
 
-/* Fills bins that hold what `base` says with `left` samples: full ones, then one with the rest. */
+/* Fills bins with the contents of `base` with `left` samples: full bins, then one with the rest. */
 static rks_status open_groups(rks_pack_shelf *s, rks_pack *pack, const rks_pack_group *base, uint32_t run,
                               uint32_t left, rks_error *err)
 {
@@ -83,7 +85,7 @@ static rks_status open_groups(rks_pack_shelf *s, rks_pack *pack, const rks_pack_
     return status;
 }
 
-/* All bins of the first group of `room` take as many samples as they can. */
+/* Adds `each` samples, as many as fit, to all bins of the first group of `room`. */
 static rks_status fill_group(rks_pack_shelf *s, rks_pack *pack, uint32_t room, uint32_t run, uint32_t each,
                              rks_error *err)
 {
@@ -117,7 +119,7 @@ rks_status rks_pack_fit_run(rks_pack_shelf *s, rks_pack *pack, uint32_t run, uin
             status = fill_group(s, pack, room, run, each, err);
             continue;
         }
-        rks_pack_group base = *best; /* the group may move while others are added */
+        rks_pack_group base = *best; /* a copy: adding groups may move the array */
         best->bins -= bins + (left % each != 0 ? 1 : 0);
         if (best->bins == 0)
             take(s, pack, room);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cost.c: the factors of a cost a L + b L^2 as integers, so that all machines balance alike. Only
- * their ratio matters: the larger one gets 39 bits, and both are scaled by the same power of 2. */
+ * cost.c: converts the factors of a cost a L + b L^2 to integers, so that all machines balance
+ * alike. Only their ratio matters: the larger one gets 39 bits, and both are scaled by the same
+ * power of 2. */
 #include "plan/inside.h"
 
 #include <string.h>
@@ -10,13 +11,14 @@
 
 enum { FACTOR_BITS = 39, MANTISSA_BITS = 52, EXPONENT_MAX = 0x7ff };
 
-/* value = *mantissa * 2^*exponent, with bit 52 set unless the value is subnormal or 0. */
+/* Splits a value into *mantissa and *exponent. Bit 52 of the mantissa is set unless the value is 0.
+ * Returns false if the value is negative, subnormal or not finite. */
 static bool take_apart(double value, uint64_t *mantissa, int *exponent)
 {
     uint64_t bits;
     memcpy(&bits, &value, sizeof(bits));
     int field = (int)(bits >> MANTISSA_BITS);
-    if (value != 0 && (field >= EXPONENT_MAX || field == 0)) /* negative, infinite, no number */
+    if (value != 0 && (field >= EXPONENT_MAX || field == 0)) /* negative, subnormal, not finite */
         return false;
     *mantissa = value == 0 ? 0 : (bits & ((UINT64_C(1) << MANTISSA_BITS) - 1)) |
                                      UINT64_C(1) << MANTISSA_BITS;
@@ -24,7 +26,7 @@ static bool take_apart(double value, uint64_t *mantissa, int *exponent)
     return true;
 }
 
-/* Rounds half up. */
+/* Shifts right and rounds half up. */
 static uint64_t scale(uint64_t mantissa, int shift)
 {
     return shift >= 64 ? 0 : (mantissa + (UINT64_C(1) << (shift - 1))) >> shift;

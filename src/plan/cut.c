@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cut.c: cuts a base of ids into groups of batches, without regard to the number of ranks.
+ * cut.c: cuts a base of ids into groups of batches, regardless of the number of ranks.
  *
- * A cut depends on lengths alone, so it is the same in every epoch (greedy cuts of a shuffled base,
- * steps=per_epoch, are the exception).
- *   bucket      neighbourhoods of like length, shuffled inside: with a budget, of at least `mixing`
- *               batches each; with batch_size alone, of as many as cost little padding
- *   sorted      full batches, longest first; runs with the same number of samples a batch
- *   random      full batches of any samples; with a budget, fill.c
+ * A cut depends only on lengths, so it is the same in every epoch, except for greedy cuts of a
+ * shuffled base (steps=per_epoch).
+ *   bucket      neighbourhoods of like length, shuffled inside. With a budget, each has at least
+ *               `mixing` batches; with batch_size alone, as many as cost little padding
+ *   sorted      full batches, longest first; groups of batches with the same number of samples
+ *   random      full batches of any samples; with a budget, see fill.c
  *   sequential  batches filled in id order */
 #include "plan/inside.h"
 
@@ -108,13 +108,13 @@ static bool is_alone(const rks_plan *plan, uint32_t id)
     return plan->config.too_long == TOO_LONG_ALONE && plan->lengths[id] > plan->config.limit;
 }
 
-/* Its length is asked for soon. */
+/* Prefetches a length that is needed soon. */
 static inline void prefetch_length(const rks_plan *plan, uint32_t id)
 {
     __builtin_prefetch(&plan->lengths[id < plan->count ? id : 0]);
 }
 
-/* Samples of the batch that begins at position `first`. */
+/* Returns how many samples the batch that begins at position `first` has. */
 static uint64_t greedy_size(const rks_plan *plan, const rks_plan_base *base, uint64_t first)
 {
     enum { AHEAD = 32 };
@@ -155,7 +155,7 @@ static rks_status cut_greedy(const rks_plan *plan, const rks_plan_base *base,
     return status;
 }
 
-/* The first position from `first` on with a length below `low`; the base is sorted. */
+/* Returns the first position from `first` on with a length below `low`. The base is sorted. */
 static uint64_t find_below(const rks_plan *plan, const rks_plan_base *base, uint64_t first,
                            uint32_t low)
 {
@@ -170,21 +170,22 @@ static uint64_t find_below(const rks_plan *plan, const rks_plan_base *base, uint
     return first;
 }
 
-/* Batches of a neighbourhood at least: more mix better, fewer waste less padding. */
+/* Returns the least batches of a neighbourhood. More batches mix better, fewer waste less on
+ * padding. */
 static uint64_t mixing_of(const rks_plan *plan, const rks_plan_base *base)
 {
     uint64_t all = plan->mix == NULL ? rks_plan_kept(plan) : plan->mix->whole;
     uint64_t batches = plan->batches_like;
     if (base->count < all) /* both factors are below 2^32 */
         batches = (batches < UINT32_MAX ? batches : UINT32_MAX) * base->count / all;
-    if (batches < 200) /* small sets: padding first */
+    if (batches < 200) /* small sets: less padding comes first */
         return batches < 100 ? 2 : 3;
     batches /= 200;
     return batches < 4 ? 4 : batches > 64 ? 64 : batches;
 }
 
-/* Neighbourhoods of batches of one size, which take at most 1 / LITTLE more room than if each were
- * cut from the sorted order. */
+/* Cuts neighbourhoods of batches of one size. Each takes at most 1 / LITTLE more room than if its
+ * batches were cut from the sorted order. */
 static rks_status cut_bucket_by_count(const rks_plan *plan, const rks_plan_base *base,
                                       rks_plan_layout *layout, rks_error *err)
 {
@@ -231,7 +232,7 @@ static rks_status cut_bucket(const rks_plan *plan, const rks_plan_base *base,
             uint64_t end = find_below(plan, base, i + mixing * cap, low);
             batches = (end - i) / cap;
         }
-        /* No crumb at the end: less than half a neighbourhood joins this one. */
+        /* Avoids a small rest: less than half a neighbourhood joins this one. */
         uint64_t count = batches * cap;
         if (count >= left || left - count < mixing * cap / 2) {
             count = left;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * deal.c: one epoch of strategy "pack": which bins form which batch, and which ids lie in which
- * bin.
+ * deal.c: makes one epoch of strategy "pack": which bins form which batch, and which ids are in
+ * which bin.
  *
- * Ids are shuffled within runs of equal size and dealt into the bins in order, so a bin has other
- * samples of the same sizes in each epoch. Bins of one group are alike: their order is an array of
- * group numbers. */
+ * Ids are shuffled within runs of equal size and dealt into the bins in order. So a bin has other
+ * samples of the same sizes in each epoch. Bins of one group are alike, so an array of group
+ * numbers holds the order of bins. */
 #include "plan/packing.h"
 #include "plan/share_inside.h"
 
@@ -21,7 +21,7 @@
 typedef struct hand {
     rks_u128 cost;
     uint32_t rank;
-    uint64_t bins, most; /* it has, and takes */
+    uint64_t bins, most; /* bins that it has, and its full number of bins */
 } hand;
 
 typedef struct dealing {
@@ -29,13 +29,13 @@ typedef struct dealing {
     const rks_pack *pack;
     uint32_t world;
     uint32_t *next;         /* of each run: where its next sample is */
-    const uint16_t **kinds; /* where the words of each begin */
-    uint64_t samples;       /* of all bins */
-    uint32_t *groups; /* of each bin, in the order of batches */
-    uint32_t *step;   /* the same of one step, before it is arranged */
-    hand *hands;      /* a heap: the next to take a bin is first */
-    rks_u128 *costs;  /* of a bin of each group, where the ranks of a step are dealt bins */
-    /* With costs of samples a bin is a group of its own, costliest first. */
+    const uint16_t **kinds; /* where the words of each kind begin */
+    uint64_t samples;       /* samples of all bins */
+    uint32_t *groups; /* group of each bin, in the order of batches */
+    uint32_t *step;   /* the same for one step, before it is arranged */
+    hand *hands;      /* a heap: the rank that takes the next bin is first */
+    rks_u128 *costs;  /* cost of a bin of each group, if a step has several ranks and bins */
+    /* If samples have costs, each bin is a group of its own, costliest first. */
     rks_pack_bin *bins;
 } dealing;
 
@@ -76,8 +76,8 @@ static void bins_of(const dealing *d, uint64_t batch, uint64_t *first, uint64_t 
     rks_pack_bins_of(d->pack, d->plan->config.batch_size, batch, first, end);
 }
 
-/* Deals the bins of a step over ranks, the costliest first, each to the rank with the least so far;
- * a rank's bins go round its micro-batches. */
+/* Deals the bins of a step over ranks, costliest first, each to the rank with the least cost so
+ * far. A rank deals its bins to its micro-batches in turn. */
 static void arrange_step(dealing *d, uint64_t step, uint64_t begin, uint64_t end)
 {
     const rks_plan_config *config = &d->plan->config;
@@ -103,7 +103,7 @@ static void arrange_step(dealing *d, uint64_t step, uint64_t begin, uint64_t end
     }
 }
 
-/* Samples of a bin of a kind; *at: its patterns. */
+/* Returns the samples of a bin of a kind. Sets *at to the kind's patterns. */
 static uint32_t begin_kind(const dealing *d, uint32_t kind, const uint16_t **at)
 {
     *at = d->kinds[kind];
@@ -147,14 +147,14 @@ static rks_status arrange_steps(dealing *d, rks_error *err)
         uint64_t begin, end, last;
         bins_of(d, step * pack->slots, &begin, &last);
         bins_of(d, (step + 1) * pack->slots - 1, &last, &end);
-        if (end <= pack->bins) /* one with repeats stays as it is */
+        if (end <= pack->bins) /* a step with repeats stays as it is */
             arrange_step(d, step, begin, end);
         status = rks_plan_pause(&done, end - begin, err);
     }
     return status;
 }
 
-/* Shuffles the ids of each run; finds where they begin. */
+/* Shuffles the ids of each run, and finds where the runs begin. */
 static rks_status shuffle_runs(dealing *d, uint64_t key, const uint16_t **at, rks_error *err)
 {
     uint32_t first = 0;
@@ -171,7 +171,7 @@ static rks_status shuffle_runs(dealing *d, uint64_t key, const uint16_t **at, rk
     return status;
 }
 
-/* The group of each bin, groups in their order. */
+/* Lists the group of each bin, in the order of groups. */
 static void list_bins(dealing *d, const uint16_t *at)
 {
     const rks_pack *pack = d->pack;
@@ -216,14 +216,14 @@ static rks_status order_bins(dealing *d, uint64_t key, rks_error *err)
     return arrange_steps(d, err);
 }
 
-/* The bin that comes again as repeated bin `index`. */
+/* Returns the bin that repeated bin `index` repeats. */
 static uint64_t repeated_bin(const dealing *d, uint64_t index)
 {
     uint64_t full = d->pack->slots * d->plan->config.batch_size;
     return d->pack->steps > 1 ? (d->pack->steps - 2) * full + index : index % d->pack->bins;
 }
 
-/* Room for the ids of all bins, and for where each begins. */
+/* Makes room for the ids of all bins, and for where each bin begins. */
 static rks_status make_room_for_deal(dealing *d, rks_plan_layout *layout, uint32_t **dealt,
                                      rks_error *err)
 {
@@ -288,7 +288,7 @@ static rks_status deal_ids(const dealing *d, uint32_t *dealt, rks_error *err)
     return RKS_OK;
 }
 
-/* The plan's ids become these, which are counted already. */
+/* Replaces the plan's ids by `ids`, which the memory usage counts already. */
 static void keep_ids(rks_plan *plan, uint32_t *ids, uint64_t count)
 {
     rks_share_leave_room(plan);
@@ -323,7 +323,7 @@ static int costliest_first(const void *a, const void *b)
     return left->first < right->first ? -1 : left->first > right->first;
 }
 
-/* The bins that were dealt, by the costs of their samples. */
+/* Lists the dealt bins, sorted by the costs of their samples. */
 static rks_status list_dealt(dealing *d, rks_error *err)
 {
     const rks_plan *plan = d->plan;
@@ -340,7 +340,7 @@ static rks_status list_dealt(dealing *d, rks_error *err)
     return RKS_OK;
 }
 
-/* Which samples meet in a bin is known, so the bins are put in order by what these cost. */
+/* Orders bins by the costs of their samples, now that it is known which samples share a bin. */
 static rks_status deal_again(dealing *d, rks_plan_layout *layout, uint64_t key, rks_error *err)
 {
     rks_plan *plan = d->plan;
@@ -395,8 +395,8 @@ rks_status rks_pack_deal(rks_plan *plan, rks_plan_layout *layout, uint32_t world
     return status;
 }
 
-/* Ranks change places in a step, with all of their micro-batches; so no rank has the costliest bin
- * of each step. */
+/* Shuffles the ranks within each step, with all of their micro-batches. So no rank has the
+ * costliest bin of each step. */
 static rks_status shuffle_ranks(rks_plan *plan, const rks_pack *pack, uint32_t world, uint64_t key,
                                 rks_error *err)
 {

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kinds.c: what epochs need of the runs and groups of a pack, as words of 16 bits: where hardly two
- * bins are alike, there is a pattern for each few samples, and 12 bytes for each would be much.
+ * kinds.c: stores what epochs need of a pack's runs and groups as words of 16 bits. If hardly any
+ * two bins are alike, every few samples need a pattern, and 12 bytes a pattern would be much.
  *
  *   run       number: its samples                             run_count of them, largest first
  *   kind      number: its bins; number: samples of a bin; its patterns, the last one first
- *   pattern   (run - the run before + NEAR) * FEW + count     where both fit
- *             0, number: run; number: count                   elsewhere
+ *   pattern   (run - the run before + NEAR) * FEW + count     if both fit
+ *             0, number: run; number: count                   otherwise
  *   number    a word, or WIDE and two words, the lower one first
  *
- * A kind is a group, in the order of groups. It has patterns until these have all samples of a bin. */
+ * Each kind is a group, in the order of groups. Its patterns end when they hold all samples of a
+ * bin. */
 #include "plan/packing.h"
 
 #include "base/memory.h"
 #include "base/usage.h"
 
-/* Words on their way; NULL: they are counted alone. */
+/* The words being written; NULL: they are only counted. */
 typedef struct writing {
     uint16_t *words;
     size_t count;
@@ -41,7 +42,7 @@ static void put_number(writing *w, uint32_t number)
 
 static void put_pattern(writing *w, uint32_t run, uint32_t before, uint32_t count)
 {
-    uint32_t apart = run - before + RKS_PACK_NEAR; /* below 0 wraps around */
+    uint32_t apart = run - before + RKS_PACK_NEAR; /* negative values wrap around */
     if (apart < 2 * RKS_PACK_NEAR && count < RKS_PACK_FEW) {
         put_word(w, apart * RKS_PACK_FEW + count);
         return;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * pack.c: strategy "pack": from a sorted base to bins in steps. Bins are put in order of their
- * cost, so each run of as many as a step holds has like cost on all ranks. */
+ * pack.c: strategy "pack": from a sorted base to bins in steps. Bins are in the order of their
+ * cost, so the bins of a step have like cost on all ranks. */
 #include "plan/packing.h"
 
 #include <inttypes.h>
@@ -12,7 +12,7 @@
 #include "base/memory.h"
 #include "base/usage.h"
 
-/* Makes room for one more of `*count` things. */
+/* Makes room for one more item in an array of `count` items. */
 static rks_status make_room_for_more(void **things, size_t count, size_t *room, size_t size,
                                      rks_error *err)
 {
@@ -37,7 +37,8 @@ rks_status rks_pack_add_pattern(rks_pack *pack, uint32_t before, uint32_t run, u
     pack->patterns = list;
     if (status != RKS_OK)
         return status;
-    *pattern = (uint32_t)pack->pattern_count++; /* each holds a sample at least: below 2^32 */
+    *pattern = (uint32_t)pack->pattern_count++; /* each holds at least a sample, so they are below
+                                                 * 2^32 */
     pack->patterns[*pattern] = (rks_pack_pattern){before, run, count};
     return RKS_OK;
 }
@@ -63,7 +64,7 @@ void rks_pack_free(rks_pack *pack)
     rks_free(pack);
 }
 
-/* The first position from `first` on whose sample is smaller than that at `first`. */
+/* Returns the first position from `first` on whose sample is smaller than that at `first`. */
 static uint64_t run_end(const rks_plan *plan, const rks_plan_base *base, uint64_t first)
 {
     uint32_t size = rks_pack_size(plan, base->ids[first]);
@@ -139,7 +140,7 @@ void rks_pack_sort(const rks_plan_config *config, rks_pack *pack, size_t first)
     qsort(pack->groups + first, pack->group_count - first, sizeof(*pack->groups), by_cost);
 }
 
-/* Takes out groups that have given all of their bins to others; counts bins. */
+/* Removes groups that have given all of their bins to others, and counts bins. */
 static void compact(rks_pack *pack)
 {
     size_t kept = 0;
@@ -197,7 +198,7 @@ rks_status rks_pack_lay_out(const rks_plan *plan, const rks_plan_base *base, uin
     rks_pack *pack = NULL;
     rks_pack_free(layout->pack);
     layout->pack = NULL;
-    layout->base = base->count; /* errors name it */
+    layout->base = base->count; /* for errors */
     rks_status status = rks_pack_begin(plan, base, world, &pack, err);
     if (status == RKS_OK)
         status = rks_pack_fit(pack, plan->config.capacity, err);

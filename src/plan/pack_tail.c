@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * pack_tail.c: equal steps for bins. A step takes batch_size bins for each of its batches, but the
- * last one takes what is left: the cheapest bins.
+ * pack_tail.c: makes equal steps of bins. A step takes batch_size bins for each of its batches. The
+ * last step takes the bins that remain, which are the cheapest.
  *
  *   split   the last step's bins are dealt evenly over its batches. If there are fewer bins than
  *           batches, bins are split, the costliest of them first
- *   repeat  bins of the step before come again (of the same step if it is the only one)
- *   drop    the last step is left out unless it is full */
+ *   repeat  bins of the step before are repeated (of the same step if it is the only one)
+ *   drop    the last step is dropped unless it is full */
 #include "plan/packing.h"
 
 #include <inttypes.h>
@@ -14,13 +14,13 @@
 #include "base/error.h"
 #include "base/memory.h"
 
-/* A part of a bin on its way to being a bin of its own. */
+/* A part of a bin that becomes a bin of its own. */
 typedef struct piece {
     rks_u128 cost;
-    uint32_t first, end; /* samples, in the list of all that are split */
+    uint32_t first, end; /* samples, in the list of all samples of split bins */
 } piece;
 
-/* A heap: the piece to split next is first. */
+/* Orders the heap: the piece to split next is first. */
 static bool goes_before(const piece *a, const piece *b)
 {
     bool one = a->end - a->first > 1, other = b->end - b->first > 1;
@@ -53,7 +53,8 @@ static void sink(piece *heap, size_t count)
     }
 }
 
-/* Cuts the first piece of the heap in two of about the same cost; the second one comes behind. */
+/* Cuts the first piece of the heap in two pieces of about the same cost, and appends the second
+ * one. */
 static void cut_first(const rks_plan_config *config, const rks_pack *pack, const uint32_t *runs,
                       piece *heap, size_t *count)
 {
@@ -69,7 +70,7 @@ static void cut_first(const rks_plan_config *config, const rks_pack *pack, const
     rise(heap, (*count)++);
 }
 
-/* Samples of the last `bins` bins. */
+/* Returns the samples of the last `bins` bins. */
 static uint64_t samples_of(const rks_pack *pack, uint64_t bins)
 {
     uint64_t samples = 0;
@@ -82,7 +83,8 @@ static uint64_t samples_of(const rks_pack *pack, uint64_t bins)
     return samples;
 }
 
-/* Takes the last `bins` bins away: the run of each sample into `runs`, a piece for each bin. */
+/* Removes the last `bins` bins. Writes the run of each sample to `runs`, and a piece for each bin
+ * to `heap`. */
 static void take_last(rks_pack *pack, uint64_t bins, uint32_t *runs, piece *heap)
 {
     uint32_t at = 0;
@@ -102,7 +104,7 @@ static void take_last(rks_pack *pack, uint64_t bins, uint32_t *runs, piece *heap
     }
 }
 
-/* Makes a bin of each piece, behind all others. */
+/* Makes a bin of each piece, after all others. */
 static rks_status add_pieces(const rks_plan_config *config, rks_pack *pack, const uint32_t *runs,
                              const piece *pieces, size_t count, rks_error *err)
 {
@@ -131,7 +133,7 @@ static rks_status add_pieces(const rks_plan_config *config, rks_pack *pack, cons
     return status;
 }
 
-/* Splits the last `bins` bins, of at least `pieces` samples, into so many. */
+/* Splits the last `bins` bins into `pieces` bins. They have at least that many samples. */
 static rks_status split_last(const rks_plan_config *config, rks_pack *pack, uint64_t bins,
                              uint64_t pieces, rks_error *err)
 {
@@ -155,7 +157,7 @@ out:
     return status;
 }
 
-/* The last step has `rest` bins, fewer than batches. */
+/* Splits bins for a last step that has `rest` bins, fewer than batches. */
 static rks_status split_tail(const rks_plan *plan, uint32_t world, rks_pack *pack, uint64_t full,
                              uint64_t rest, rks_error *err)
 {
@@ -179,7 +181,7 @@ static rks_status split_tail(const rks_plan *plan, uint32_t world, rks_pack *pac
                     pack->bins, world);
 }
 
-/* Leaves out the last bins. */
+/* Drops the last bins. */
 static void drop_last(rks_pack *pack, uint64_t bins)
 {
     pack->bins -= bins;
@@ -193,8 +195,8 @@ static void drop_last(rks_pack *pack, uint64_t bins)
     }
 }
 
-/* Splits bins, the cheapest ones first to be taken, until there are `least`; or deals the bins of
- * more steps at the end over their batches. */
+/* Splits bins, cheapest first, until there are `least`. If there are too few samples for that,
+ * deals the bins of more steps at the end over their batches. */
 static rks_status reach(const rks_plan *plan, uint32_t world, rks_pack *pack, uint64_t least,
                         rks_error *err)
 {
@@ -219,7 +221,8 @@ static rks_status reach(const rks_plan *plan, uint32_t world, rks_pack *pack, ui
                     pack->bins, pack->steps, world);
 }
 
-/* Exactly pack->steps steps; there are not too many bins for them, unless some are dropped. */
+/* Makes exactly pack->steps steps. There are not too many bins for them, unless some are
+ * dropped. */
 static rks_status even_to_steps(const rks_plan *plan, uint32_t world, rks_pack *pack,
                                 rks_error *err)
 {
@@ -239,7 +242,7 @@ static rks_status even_to_steps(const rks_plan *plan, uint32_t world, rks_pack *
     return RKS_OK;
 }
 
-/* As few steps as the bins need. */
+/* Makes as few steps as the bins need. */
 static rks_status even_to_bins(const rks_plan *plan, uint32_t world, rks_pack *pack, rks_error *err)
 {
     const rks_plan_config *config = &plan->config;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * windows.c: strategy "pack" with pack_window: each epoch puts all samples in another order, and
- * packs each stretch of them that fills `pack_window` bins on its own, best-fit decreasing. So a
- * sample shares its bin with others in each epoch, also if nothing has its length.
+ * windows.c: strategy "pack" with pack_window. Each epoch puts all samples in another order, and
+ * packs each stretch of them that fills `pack_window` bins on its own, best-fit decreasing. So in
+ * each epoch a sample shares its bin with other samples, even if no other sample has its length.
  *
- * Ids are dealt among equal lengths later (deal.c), so what is shuffled here are lengths: the run
- * of each sample. The bin of a window with the most room goes on into the next window.
+ * deal.c deals ids among equal lengths later. So this file shuffles lengths: the run of each
+ * sample. The bin of a window with the most room moves on into the next window.
  *
- * Epochs need different numbers of bins. The number of steps is fixed by what packing all at once
- * and the first epochs need, and a reserve. An epoch that needs more takes windows of twice as many
- * bins, and so on; one that needs fewer splits bins. What is left of an epoch after a change of
- * world has as few steps as its bins need. */
+ * Epochs need different numbers of bins. What packing all at once and the first epochs need, plus a
+ * reserve, fixes the number of steps. An epoch that needs more takes windows of twice as many bins,
+ * and so on. An epoch that needs fewer splits bins. The rest of an epoch after a change of world
+ * has as few steps as its bins need. */
 #include "plan/packing.h"
 
 #include <string.h>
@@ -18,13 +18,13 @@
 #include "base/memory.h"
 #include "base/usage.h"
 
-/* The window at hand. */
+/* The current window. */
 typedef struct window {
     rks_pack *pack;
     rks_pack_shelf shelf;
-    uint32_t *counts; /* of each run: samples in the window */
-    rks_bits runs;    /* that have some */
-    uint64_t size;    /* all of them */
+    uint32_t *counts; /* of each run: its samples in the window */
+    rks_bits runs;    /* runs that have samples in the window */
+    uint64_t size;    /* size of all samples in the window */
     uint32_t capacity;
 } window;
 
@@ -36,7 +36,7 @@ static void add_samples(window *w, uint32_t run, uint32_t count)
     w->size += (uint64_t)count * w->pack->runs[run].size;
 }
 
-/* Takes the bin with the most room out of groups [first, all), into the next window. */
+/* Moves the bin with the most room out of groups [first, group_count) into the next window. */
 static void carry(window *w, size_t first)
 {
     rks_pack_group *groups = w->pack->groups, *most = NULL;
@@ -72,7 +72,7 @@ static rks_status fit_window(window *w, bool last, rks_error *err)
     return status;
 }
 
-/* Windows of the samples in the order of `order`: the run of each. */
+/* Packs windows of the samples in the order of `order`, which holds the run of each. */
 static rks_status fit_windows(window *w, const uint32_t *order, uint64_t count, uint64_t room,
                               rks_error *err)
 {
@@ -89,7 +89,7 @@ static rks_status fit_windows(window *w, const uint32_t *order, uint64_t count, 
     return status == RKS_OK ? fit_window(w, true, err) : status;
 }
 
-/* The run of each sample, shuffled. */
+/* Fills `order` with the run of each sample, and shuffles it. */
 static rks_status shuffle_runs(const rks_pack *pack, uint64_t key, uint32_t *order, rks_error *err)
 {
     for (size_t run = 0; run < pack->run_count; run++)
@@ -130,7 +130,7 @@ out:
     return status;
 }
 
-/* Packs the base by windows of `bins` bins, 0: all at once. */
+/* Packs the base by windows of `bins` bins, or all at once if `bins` is 0. */
 static rks_status pack_base(const rks_plan *plan, const rks_plan_base *base, uint32_t world,
                             uint64_t key, uint64_t bins, rks_pack **pack, rks_error *err)
 {
@@ -149,7 +149,7 @@ static rks_status pack_base(const rks_plan *plan, const rks_plan_base *base, uin
     return RKS_OK;
 }
 
-/* Steps of a whole epoch. */
+/* Returns the steps of a whole epoch. */
 static uint64_t steps_for(const rks_plan *plan, uint64_t samples, uint32_t world)
 {
     const rks_plan_config *config = &plan->config;
@@ -195,7 +195,7 @@ rks_status rks_pack_lay_out_windows(const rks_plan *plan, const rks_plan_base *b
     full *= config->batch_size;
     rks_pack_free(layout->pack);
     layout->pack = NULL;
-    layout->base = base->count; /* errors name it */
+    layout->base = base->count; /* for errors */
     rks_status status = pack_base(plan, base, world, key, bins, &pack, err);
     while (status == RKS_OK && steps > 0 && config->tail != TAIL_DROP &&
            pack->bins > steps * full && bins > 0) {
