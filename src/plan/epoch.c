@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * epoch.c: one epoch: its ids (base.c), shuffled within the bounds of the layout, and its batches.
+ * epoch.c: makes an epoch: its ids (base.c), shuffled within the layout's bounds, and its batches.
  *
- * Each use of random numbers has a key of its own, made of seed, epoch, segment, stage and part, so
- * an epoch is the same whatever was asked before. */
+ * Each use of random numbers has its own key, made of seed, epoch, segment, stage and part. So an
+ * epoch is the same whichever epochs were made before. */
 #include "plan/inside.h"
 
 #include <inttypes.h>
@@ -39,7 +39,7 @@ static rks_status grow_ids(rks_plan *plan, uint64_t count, rks_error *err)
                               : grow(&plan->ids, &plan->ids_room, count, err);
 }
 
-/* The end of the run of lengths equal to that at `first`; ids are sorted. */
+/* Returns the end of the run of lengths equal to that at `first`. The ids are sorted. */
 static uint64_t run_end(const rks_plan *plan, const uint32_t *ids, uint64_t first, uint64_t count)
 {
     uint32_t length = rks_plan_length(plan, ids[first]);
@@ -64,7 +64,7 @@ static uint64_t run_end(const rks_plan *plan, const uint32_t *ids, uint64_t firs
     return low;
 }
 
-/* Equal lengths change places, so lengths and bounds stay as they are. */
+/* Shuffles ids of equal length, so lengths and bounds stay as they are. */
 static rks_status shuffle_equals(rks_plan *plan, const rks_plan_base *base, uint64_t key,
                                  rks_error *err)
 {
@@ -81,7 +81,7 @@ static rks_status shuffle_equals(rks_plan *plan, const rks_plan_base *base, uint
     return status;
 }
 
-/* Equal lengths may change neighbourhoods, too. */
+/* Returns true if ids of equal length may also change neighbourhoods. */
 static bool is_small(const rks_plan *plan)
 {
     enum { SMALL = 800 };
@@ -139,7 +139,7 @@ static uint64_t key_of(const rks_plan *plan, uint64_t epoch, uint64_t segment)
     return rks_random_key(key, segment);
 }
 
-/* The lengths of all that is planned in batches, longest first. */
+/* Counts the batches that the lengths need, longest first. */
 static rks_status look_at_sorted(rks_plan *plan, const rks_plan_base *shuffled, rks_error *err)
 {
     uint64_t count = shuffled->count - shuffled->alone - plan->piece_count;
@@ -151,7 +151,7 @@ static rks_status look_at_sorted(rks_plan *plan, const rks_plan_base *shuffled, 
     rks_plan_base base = *shuffled;
     uint64_t least = plan->fill_least;
     rks_status status = rks_plan_sort(plan->lengths, plan->count, order, err);
-    if (status == RKS_OK) { /* behind those that are absent, dropped, split or alone */
+    if (status == RKS_OK) { /* after the absent, dropped, split and alone ones */
         base.ids = order + (plan->count - count) - base.alone;
         if (plan->piece_count > 0) {
             rks_plan_merge_pieces(plan, base.ids, count, order + plan->count);
@@ -165,7 +165,7 @@ static rks_status look_at_sorted(rks_plan *plan, const rks_plan_base *shuffled, 
     return status;
 }
 
-/* How many batches the first epochs need, and then epoch 0, whose ids and lengths are still there. */
+/* Counts the batches of the first epochs, then makes epoch 0 from ids and lengths in memory. */
 static rks_status lay_out_filled(rks_plan *plan, rks_error *err)
 {
     enum { LOOKS = 4, LOOKS_OF_LARGE = 2, LARGE = 1 << 20, DIRECT_LENGTHS = 1 << 16 };
@@ -197,7 +197,7 @@ static rks_status lay_out_filled(rks_plan *plan, rks_error *err)
     return status;
 }
 
-/* How many bins the first epochs need, and then epoch 0. */
+/* Counts the bins that the first epochs need. Then makes epoch 0. */
 static rks_status lay_out_windows(rks_plan *plan, rks_error *err)
 {
     enum { LOOKS = 4, LOOKS_OF_LARGE = 2, LARGE = 1 << 20 };
@@ -219,7 +219,7 @@ static rks_status lay_out_windows(rks_plan *plan, rks_error *err)
     rks_free(merged);
     if (status != RKS_OK)
         return status;
-    /* A reserve, so that hardly an epoch needs larger windows. */
+    /* Adds a reserve, so that hardly any epoch needs larger windows. */
     uint64_t apart = plan->window_most > plan->window_least ? plan->window_most - plan->window_least
                                                             : 0;
     plan->window_most += apart;
@@ -253,10 +253,10 @@ rks_status rks_plan_lay_out(rks_plan *plan, rks_error *err)
     return lay_out(plan, &base, config->world, &plan->whole, err);
 }
 
-/* Writes the repeats behind the last group's own samples. */
+/* Writes the repeats after the last group's own samples. */
 static rks_status repeat_members(rks_plan *plan, rks_error *err)
 {
-    if (plan->layout->count == 0) /* pack, where bins come again */
+    if (plan->layout->count == 0) /* pack repeats bins instead */
         return RKS_OK;
     const rks_plan_group *last = &plan->layout->groups[plan->layout->count - 1];
     if (last->count <= last->span)
@@ -270,7 +270,7 @@ static rks_status repeat_members(rks_plan *plan, rks_error *err)
     return RKS_OK;
 }
 
-/* Which batch is at which slot. */
+/* Assigns batches to slots. */
 static rks_status arrange(rks_plan *plan, uint32_t world, uint64_t key, rks_error *err)
 {
     enum strategy strategy = plan->config.strategy;
@@ -288,13 +288,13 @@ static rks_status arrange(rks_plan *plan, uint32_t world, uint64_t key, rks_erro
                                      : rks_plan_arrange(plan, world, key, err);
 }
 
-/* Makes the epoch, less what is struck out, for `world` ranks. */
+/* Makes the epoch, without the ids in `struck`, for `world` ranks. */
 static rks_status compute(rks_plan *plan, uint64_t epoch, uint32_t world, uint64_t segment,
                           const uint8_t *struck, rks_error *err)
 {
     const rks_plan_config *config = &plan->config;
     bool shuffled = config->per_epoch || rks_plan_fills(config); /* before it is laid out */
-    bool drawn = plan->mix != NULL; /* each epoch has lengths of its own */
+    bool drawn = plan->mix != NULL; /* each epoch has its own lengths */
     bool ordered = drawn && config->strategy == STRATEGY_RANDOM;
     bool anew = shuffled || rks_plan_windows(config) || drawn;
     bool whole = struck == NULL && world == config->world && !anew;
@@ -314,7 +314,7 @@ static rks_status compute(rks_plan *plan, uint64_t epoch, uint32_t world, uint64
                        : rks_plan_base_fill(plan, struck, &base, err);
     if (status != RKS_OK)
         return status;
-    if (drawn && plan->mix->drawn == NULL) /* nothing comes after this */
+    if (drawn && plan->mix->drawn == NULL) /* no stretch comes after this one */
         rks_mix_end(plan);
     if (shuffled && !ordered && !plan->is_shuffled)
         status = shuffle_members(plan, &base, NULL, members, err);
@@ -339,7 +339,8 @@ static rks_status compute(rks_plan *plan, uint64_t epoch, uint32_t world, uint64
     return status == RKS_OK && config->longest_first ? rks_plan_longest_first(plan, err) : status;
 }
 
-/* Strikes out steps [first, end) of the layout at hand, of a plan with a mix or by `struck`. */
+/* Strikes out the samples of steps [first, end) of the layout: in `struck`, or if NULL, in the
+ * mix. */
 static rks_status strike_steps(rks_plan *plan, uint32_t world, uint64_t first, uint64_t end,
                                uint8_t *struck, rks_error *err)
 {
@@ -358,7 +359,7 @@ static rks_status strike_steps(rks_plan *plan, uint32_t world, uint64_t first, u
     return status;
 }
 
-/* Strikes out what segment `index` of the resumed epoch has delivered, and what it was to skip. */
+/* Strikes out what segment `index` of the resumed epoch delivered, and what it was to skip. */
 static rks_status strike(rks_plan *plan, size_t index, uint8_t *struck, rks_error *err)
 {
     const rks_plan_segment *segment = &plan->done[index];
@@ -406,8 +407,9 @@ static rks_status compute_rest(rks_plan *plan, uint8_t *struck, rks_error *err)
     return status;
 }
 
-/* Strikes out what segment `segment` was to skip behind its end, which is that of the stretch at
- * hand; `past`: of that stretch. Steps count from the segment's first, at `begun`. */
+/* Strikes out what segment `segment` was to skip after its end, which is the end of the current
+ * stretch. The stretch's steps end at `past`. Steps count from the segment's first step,
+ * `begun`. */
 static rks_status strike_skips(rks_plan *plan, uint32_t world, size_t segment, uint64_t begun,
                                uint64_t past, rks_error *err)
 {
@@ -447,13 +449,13 @@ static rks_status no_plan(rks_plan *plan, rks_status status, uint64_t epoch, uin
                     epoch, world, plan->mix->rest, epoch + 1);
 }
 
-/* The stretches of an epoch up to that of step `number`: each is planned for what those before have
- * left, by the world and the weights of its time. */
+/* Plans the stretches of an epoch up to that of step `number`. Each is planned for the draws that
+ * remain after those before, with the world and the weights of its time. */
 static rks_status compute_stretches(rks_plan *plan, uint64_t epoch, uint64_t number, rks_error *err)
 {
     rks_mix *mix = plan->mix;
     size_t segments = plan->resumed_epoch == epoch ? plan->done_count : 0, segment = 0;
-    uint64_t begun = 0; /* where the segment at hand begins */
+    uint64_t begun = 0; /* where the current segment begins */
     uint64_t segment_end = segments == 0 ? UINT64_MAX : plan->done[0].steps;
     mix->begin = 0;
     for (uint64_t stretch = 0;; stretch++) {
@@ -496,7 +498,7 @@ static rks_status compute_stretches(rks_plan *plan, uint64_t epoch, uint64_t num
     }
 }
 
-/* An epoch of a plan with a mix, or what is left of it. */
+/* Makes an epoch of a plan with a mix, or the rest of it. */
 static rks_status compute_drawn(rks_plan *plan, uint64_t epoch, uint64_t step, rks_error *err)
 {
     rks_mix *mix = plan->mix;

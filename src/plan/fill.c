@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fill.c: strategy "random" with a budget and constant steps: a shuffled base is cut into batches
- * that are filled up to the budget, and each epoch has the same number of them.
+ * fill.c: strategy "random" with a budget and constant steps. Cuts a shuffled base into batches
+ * that are filled up to the budget. Each epoch has the same number of batches.
  *
- *   plan   the number: what the first epochs and the sorted order need at most, in equal steps
+ *   plan   fixes that number: the most that the first epochs and the sorted order need, in equal
+ *          steps
  *   epoch  needs fewer: batches are filled up to a smaller budget, and the largest are cut in two
- *          needs more:  windows of the base are sorted, until it does not; with all of it sorted,
- *                       the number is enough
+ *          needs more:  windows of the base are sorted until it does not; if all of it is
+ *                       sorted, the number is enough
  *
- * With tail "drop" the number is what these epochs have at least, and batches above it are left
- * out. Lengths are looked at in units of length_multiple. */
+ * With tail "drop" the number is the least that these epochs have, and batches above it are
+ * dropped. Lengths are read in units of length_multiple. */
 #include "plan/inside.h"
 
 #include <inttypes.h>
@@ -22,16 +23,16 @@
 
 enum { WINDOW_FIRST = 64, SEARCHES = 3, NEAR = 256, AHEAD = 32 };
 
-/* A base on its way into batches. */
+/* A base that is cut into batches. */
 typedef struct filling {
     rks_plan *plan;
     const rks_plan_base *base;
-    uint32_t *units; /* of each sample behind those that are alone */
-    uint64_t count;  /* of them */
+    uint32_t *units; /* of each sample after those that are alone */
+    uint64_t count;  /* number of `units` */
     uint64_t budget; /* in units */
-    uint32_t *sizes; /* of batches, where they are kept: of the first `room` ones, */
+    uint32_t *sizes; /* sizes of the first `room` batches, if kept */
     uint64_t room;
-    uint64_t cut_by, made; /* the last cut's budget, and its batches */
+    uint64_t cut_by, made; /* budget of the last cut, and its batches */
     bool has_empty;        /* a length is 0 */
 } filling;
 
@@ -45,7 +46,7 @@ static rks_status gather_units(filling *f, rks_error *err)
     for (uint64_t i = 0, end; i < f->count && status == RKS_OK;) {
         status = rks_plan_stretch(i, f->count, &end, err);
         for (; i < end; i++) {
-            uint32_t next = i + AHEAD < f->count ? ids[i + AHEAD] : 0; /* lengths lie anywhere */
+            uint32_t next = i + AHEAD < f->count ? ids[i + AHEAD] : 0; /* lengths are scattered */
             __builtin_prefetch(&f->plan->lengths[next < f->plan->count ? next : 0]);
             uint32_t length = rks_plan_length(f->plan, ids[i]), rest = length == 0 ? 0 : length - 1;
             f->has_empty |= length == 0;
@@ -55,7 +56,7 @@ static rks_status gather_units(filling *f, rks_error *err)
     return status;
 }
 
-/* With room for the units, which are not known yet. */
+/* Makes a filling with room for the units, which are not known yet. */
 static rks_status make_units(filling *f, rks_plan *plan, const rks_plan_base *base, rks_error *err)
 {
     *f = (filling){.plan = plan, .base = base, .count = base->count - base->alone};
@@ -89,7 +90,7 @@ static void end(filling *f)
     rks_free(f->sizes);
 }
 
-/* The same, but its units become the plan's. */
+/* Ends a filling, but its units become the plan's. */
 static void end_and_keep(filling *f)
 {
     rks_plan *plan = f->plan;
@@ -108,8 +109,8 @@ void rks_plan_fill_forget(rks_plan *plan)
     end(&f);
 }
 
-/* Batches that are filled up to `budget`; their sizes too where there is room for them. One sample
- * may be above a smaller budget than the plan's. */
+/* Cuts batches that are filled up to `budget`. Keeps their sizes as far as there is room. A single
+ * sample may exceed a budget smaller than the plan's. */
 static rks_status cut(filling *f, uint64_t budget, uint64_t *batches, rks_error *err)
 {
     const rks_plan_config *config = &f->plan->config;
@@ -144,7 +145,7 @@ static int longest_first(const void *a, const void *b)
     return left > right ? -1 : left < right;
 }
 
-/* Sorts windows of the base by length; ties by id. */
+/* Sorts windows of the base by length, then by id. */
 static rks_status sort_windows(filling *f, uint64_t window, rks_error *err)
 {
     uint32_t *ids = f->plan->ids + f->base->alone;
@@ -168,8 +169,8 @@ static rks_status sort_windows(filling *f, uint64_t window, rks_error *err)
     return status;
 }
 
-/* The smallest budget that was found to make at most `most` batches, where the plan's makes `made`.
- * It is not sought to the end: the batches that lack are cut from the largest. */
+/* Searches for the smallest budget that makes at most `most` batches; the plan's own makes `made`.
+ * Stops early, since the missing batches are cut from the largest. */
 static rks_status find_budget(filling *f, uint64_t most, uint64_t made, uint64_t *budget,
                               rks_error *err)
 {
@@ -193,7 +194,7 @@ static rks_status find_budget(filling *f, uint64_t most, uint64_t made, uint64_t
     return status;
 }
 
-/* How many of the batches hold `size` samples or more. */
+/* Returns how many of the batches hold `size` samples or more. */
 static uint64_t count_from(const uint32_t *sizes, uint64_t batches, uint64_t size)
 {
     uint64_t count = 0;
@@ -202,7 +203,7 @@ static uint64_t count_from(const uint32_t *sizes, uint64_t batches, uint64_t siz
     return count;
 }
 
-/* Cuts the `extra` largest batches in two: as many of them as hold 2 * unit samples. */
+/* Cuts the `extra` largest batches in two, or as many of them as hold 2 * unit samples. */
 static rks_status cut_largest(filling *f, uint64_t *batches, uint64_t extra, uint32_t unit,
                               rks_error *err)
 {
@@ -243,7 +244,7 @@ static rks_status cannot_split(uint64_t batches, uint32_t world, rks_error *err)
                     batches, world);
 }
 
-/* The batches as groups: those that are alone, then `most` at most of the others. */
+/* Makes groups of the batches: those that are alone, then at most `batches` of the others. */
 static rks_status lay_out(const filling *f, uint64_t batches, rks_plan_layout *layout,
                           rks_error *err)
 {
@@ -260,8 +261,8 @@ static rks_status lay_out(const filling *f, uint64_t batches, rks_plan_layout *l
     return status;
 }
 
-/* Batches that an epoch of `count` samples is to have, of those that it needs; 0: there is no such
- * number. */
+/* Returns how many batches an epoch of `count` samples must have, if it needs `needed`; 0 if there
+ * is no such number. */
 static uint64_t target_of(const rks_plan *plan, uint64_t needed, uint64_t count, uint32_t world)
 {
     if (plan->config.tail == TAIL_DROP)
@@ -272,7 +273,8 @@ static uint64_t target_of(const rks_plan *plan, uint64_t needed, uint64_t count,
     return target < needed ? 0 : target;
 }
 
-/* Makes *batches those of the base, `target` in all, with their sizes. */
+/* Cuts the base into *batches batches, `target` in all with those that are alone, and keeps their
+ * sizes. */
 static rks_status fit(filling *f, uint64_t target, uint64_t *batches, rks_error *err)
 {
     uint64_t wanted = target - f->base->alone, budget = f->budget;
@@ -311,7 +313,7 @@ rks_status rks_plan_fill(rks_plan *plan, const rks_plan_base *base, uint32_t wor
 {
     rks_plan_layout *layout = &plan->part;
     bool drops = plan->config.tail == TAIL_DROP;
-    if (base->count < world) { /* fails, or repeats */
+    if (base->count < world) { /* fails, or repeats samples */
         rks_status status = rks_plan_cut(plan, base, layout, err);
         return status == RKS_OK ? rks_plan_even(plan, base, world, layout, err) : status;
     }
@@ -348,7 +350,7 @@ rks_status rks_plan_fill(rks_plan *plan, const rks_plan_base *base, uint32_t wor
     return status;
 }
 
-/* How many samples and pieces that are not alone have each length, from 0 to plan->longest. */
+/* Counts the samples and pieces of each length, from 0 to plan->longest, that are not alone. */
 static rks_status count_lengths(const rks_plan *plan, uint32_t *counts, rks_error *err)
 {
     const rks_plan_config *config = &plan->config;
@@ -395,7 +397,7 @@ rks_status rks_plan_fill_look_sorted(rks_plan *plan, const rks_plan_base *base, 
     return status;
 }
 
-/* An epoch needs as many batches as `f` does. */
+/* Updates the plan's counts with the batches that the epoch of `f` needs. */
 static rks_status note_need(filling *f, rks_error *err)
 {
     rks_plan *plan = f->plan;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * longest_first.c: order "longest_first": the samples of each batch of an epoch by length, longest
- * first; of pack, those of each bin. Equal lengths stay as the plan has them. */
+ * longest_first.c: order "longest_first": sorts the samples of each batch of an epoch by length,
+ * longest first; for pack, those of each bin. Equal lengths keep the plan's order. */
 #include "plan/inside.h"
 
 #include <stdlib.h>
 
 #include "base/memory.h"
 
-/* A sample on its way: what is above 2^32 grows as its length shrinks, the rest is its place. */
+/* A sample being sorted. The key's upper 32 bits grow as the length shrinks; the lower 32 bits are
+ * its place. */
 typedef struct placed {
     uint64_t key;
     uint32_t id;
@@ -31,7 +32,7 @@ static void sort_some(const rks_plan *plan, uint32_t *ids, size_t count, placed 
         ids[i] = room[i].id;
 }
 
-/* Sorts batch `slot`, or each of its bins. */
+/* Sorts the batch at `slot`, or each of its bins. */
 static void sort_batch(rks_plan *plan, uint64_t slot, placed *room)
 {
     const uint32_t *ids, *bounds;

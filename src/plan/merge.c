@@ -1,28 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * merge.c: the lists of all sources become one, in which sources are even.
+ * merge.c: merges the lists of all sources into one, in which the sources are even.
  *
- * Draw k of a source of n draws, of N in all, comes neither before N k / n draws of all, nor after
- * N (k + 1) / n. Of the draws that may come, the one whose end is earliest is next, which keeps all
- * of these bounds (Liu and Layland 1973; as Pfair schedules of one processor). Of equal ends, the
- * draw that has been ready for longest is next. So after any number of draws each source has had
- * its share, give or take one draw, if each has at least one of RING draws. Ends that are further
- * away count as the ring's: the draws of rarer sources would come as early as that allows, together,
- * and others would wait for as many of them as there are. So rarer sources first become lists that
- * have one of RING draws or more, merged in the same way, and each of these is as one source. Plans
- * of version 2 did without that. To change an order is to change plans: their version.
+ * Take a source of n draws, of N in all. Its draw k comes neither before N k / n draws of all, nor
+ * after N (k + 1) / n. Of the draws that may come, the one whose end is earliest is next, which
+ * keeps all of these bounds (Liu and Layland 1973; as Pfair schedules of one processor). Of equal
+ * ends, the draw that has been ready for longest is next. So after any number of draws each source
+ * has had its share, give or take one draw, if each has at least one of RING draws.
+ *
+ * Ends that are further away than the ring count as the ring's end. Then the draws of rarer sources
+ * would come as early as that allows, all together, and delay as many draws of others. So rarer
+ * sources are first merged, in the same way, into lists that have one of RING draws or more. Each
+ * of these lists then counts as one source. Plans of version 2 lack this step. To change the order
+ * is to change plans, so it needs a new version.
  *
  * There are two ways to the same order:
  *   turns   position by position: which sources become ready, and which of these is next. This is
  *           the law.
- *   blocks  end by end: draws sorted by their ends, a block of positions at a time, each of which
- *           then takes the first free position from its beginning on. This takes half of the time,
- *           since hardly anything in it waits for what came before. It gives up if ends that count
+ *   blocks  end by end: draws are sorted by their ends, a block of positions at a time. Each then
+ *           takes the first free position from its beginning on. This takes half of the time, since
+ *           hardly anything in it waits for what came before. It gives up if ends that count
  *           earlier than they are leave no position free, or if there are too many sources.
  *
- * Both place the same draw at the same position: of draws of one unit each, it is the same whether
- * a position takes the first of those that are ready, or whether draws, first ones first, take free
- * positions. */
+ * Both place the same draw at the same position. For draws of one unit each, a position may take
+ * the first of the ready draws, or draws in order may take free positions: the result is the
+ * same. */
 #include "plan/mix.h"
 
 #include <stdlib.h>
@@ -32,19 +34,19 @@
 #include "base/memory.h"
 #include "base/usage.h"
 
-enum { RING = 4096, AHEAD = 24 }; /* lists are too many for the processor to fetch them ahead */
+enum { RING = 4096, AHEAD = 24 }; /* lists are too many for the processor to prefetch them */
 
-/* A source while lists are merged. N is the number of all draws, n that of its own. */
+/* A source during a merge. N is the number of all draws, n that of its own. */
 typedef struct turn {
-    uint64_t from, to;   /* where its next draw k may come: N k / n, rounded down, and */
-    uint64_t next, part; /* N (k + 1) / n: whole, and the rest in 2^64-ths, rounded up */
-    uint64_t each, over; /* N / n, likewise */
+    uint64_t from, to;   /* first and last position of its next draw k */
+    uint64_t next, part; /* N (k + 1) / n: whole part, and the rest in 2^64-ths, rounded up */
+    uint64_t each, over; /* N / n, in the same way */
     uint64_t draws, done;
 } turn;
 
-/* From one draw to the next. After k steps `part` is too large by less than k, which is at most n,
- * and a rest that is not 0 is at least 2^64 / n. As n is below 2^32, no sum gets to be whole too
- * early, and a rest is 0 where `part` is below n. */
+/* Moves on to the next draw. After k steps `part` is too large by less than k, which is at most n,
+ * and a rest that is not 0 is at least 2^64 / n. As n is below 2^32, no sum becomes whole too
+ * early. A rest is 0 if `part` is below n. */
 static inline void advance(turn *t)
 {
     t->from = t->next;
@@ -73,14 +75,14 @@ static uint64_t count_draws(const rks_mix_list *lists, size_t sources)
 
 enum { WORDS = RING / 64, END = UINT16_MAX };
 
-/* Lines of sources by position; those that are further away than a ring stand at its end. */
+/* Lines of sources by position. Sources that are further away than the ring stand at its end. */
 typedef struct ring {
     uint16_t heads[RING];
-    uint16_t *ends[RING];            /* where the next one in the line is written */
+    uint16_t *ends[RING];            /* where the next source of the line is written */
     uint64_t words[WORDS], word_set; /* lines that are not empty */
 } ring;
 
-/* Both rings, and who stands behind whom: a source stands in one line at a time. */
+/* Both rings, and the source after each source. A source stands in one line at a time. */
 typedef struct merge {
     ring waiting, ready;
     uint16_t next[END];
@@ -112,7 +114,8 @@ static void clear(ring *r, size_t line)
         r->word_set &= ~(UINT64_C(1) << (line / 64));
 }
 
-/* The first line from that of `now` on, around the ring. One is not empty. */
+/* Returns the first line that is not empty, from that of `now` on, around the ring. There is
+ * one. */
 static inline size_t first_line(const ring *r, uint64_t now)
 {
     size_t line = now % RING, word = line / 64;
@@ -202,26 +205,26 @@ enum {
     NONE = -1 /* as a count of draws: blocks cannot do it */
 };
 
-/* All draws whose ends lie in a block of positions. A draw is four numbers of 16 bits, from the
+/* All draws whose ends are in a block of positions. A draw is four numbers of 16 bits, from the
  * highest one on:
  *
  *   line    its end, counted from the block's first position
- *   behind  how far its beginning is behind the earliest one of that line, which is a ring before
+ *   behind  how far its beginning is after the earliest one of that line, which is a ring before
  *   source
- *   number  where it stands in `items` */
+ *   number  its index in `items` */
 typedef struct blocks {
     uint64_t first;  /* position of the block */
     uint64_t origin; /* position of the first bit of `free` */
     uint64_t free[FREE_WORDS];
-    uint16_t ends[BLOCK + 1]; /* of each line in `draws` */
-    /* Lines whose order is not that of beginnings for sure, once or more often; then BLOCK. */
+    uint16_t ends[BLOCK + 1]; /* end of each line in `draws` */
+    /* Lines that may not be in the order of beginnings, some several times; then BLOCK. */
     uint16_t close[DRAWS + 1];
     uint64_t made[DRAWS], draws[DRAWS];
     uint32_t items[DRAWS]; /* what is drawn */
     turn turns[BLOCK_SOURCES];
     const uint32_t *lists[BLOCK_SOURCES]; /* what each source draws next */
-    uint16_t order[BLOCK_SOURCES];        /* of sources: fewest draws first */
-    uint64_t after[BLOCK_SOURCES];        /* the position behind the last draw of each source */
+    uint16_t order[BLOCK_SOURCES];        /* sources, fewest draws first */
+    uint64_t after[BLOCK_SOURCES];        /* the position after the last draw of each source */
 } blocks;
 
 static inline uint64_t draw_of(uint64_t line, uint64_t behind, uint64_t source, uint64_t number)
@@ -234,7 +237,7 @@ static inline size_t line_of(uint64_t draw)
     return (size_t)(draw >> 48);
 }
 
-/* Counted from a ring before the block. */
+/* Returns where a draw begins, counted from a ring before the block. */
 static inline uint64_t beginning_of(uint64_t draw)
 {
     return line_of(draw) + 1 + (uint16_t)(draw >> 32);
@@ -250,19 +253,19 @@ static inline uint16_t item_of(uint64_t draw)
     return (uint16_t)draw;
 }
 
-/* Where a draw stands among those of its line. The key says, from its highest bits on:
+/* The place of a draw among those of its line. The key has these parts, from its highest bits on:
  *
  *   16 bits  when the draw becomes ready, counted from two rings before the block
- *   16 bits  0, or when it came to wait for that, counted likewise
- *   22 bits  how often it came to wait anew, since a source waits for a ring at most
- *   10 bits  source: this is the order of their first draws */
+ *   16 bits  0, or when it came to wait for that, counted in the same way
+ *   22 bits  how often it began to wait anew, since a source waits for a ring at most
+ *   10 bits  source: this is the order of the sources' first draws */
 typedef struct standing {
     uint64_t key, draw;
 } standing;
 
 static standing stand(const blocks *b, uint64_t draw)
 {
-    uint64_t origin = b->first - 2 * RING; /* sums may wrap around, differences are right */
+    uint64_t origin = b->first - 2 * RING; /* sums may wrap around; differences are right */
     uint64_t from = b->first - RING + beginning_of(draw), after = b->after[source_of(draw)];
     uint64_t ready = after, waits = origin, anew = 0;
     if ((int64_t)(after - from) < 0) {
@@ -299,11 +302,11 @@ static void sort_line(const blocks *b, uint64_t *draws, size_t count)
         draws[i] = standings[i].draw;
 }
 
-/* Makes the draws of the next block, source by source, and counts those of each line. Returns how
- * many they are, or NONE. */
+/* Makes the draws of the next block, source by source, and counts those of each line. Returns their
+ * number, or NONE. */
 static int64_t make_draws(blocks *b, size_t sources)
 {
-    enum { IN_LINE = 16, FAR = 64 }; /* items of a cache line; those that the processor foresees */
+    enum { IN_LINE = 16, FAR = 64 }; /* items of a cache line; items prefetched */
     size_t count = 0;
     memset(b->ends, 0, sizeof(b->ends));
     for (size_t i = 0; i < sources; i++) {
@@ -332,18 +335,18 @@ static int64_t make_draws(blocks *b, size_t sources)
     return (int64_t)count;
 }
 
-/* Fills `draws` with those of the next block, by lines. Of one line, sources of fewer draws come
- * first, which began earlier. Returns how many they are. */
+/* Fills `draws` with those of the next block, by lines. In a line, sources of fewer draws come
+ * first, since these draws began earlier. Returns their number, or NONE. */
 static int64_t sort_block(blocks *b, size_t sources)
 {
     int64_t count = make_draws(b, sources);
     for (size_t line = 0; line < BLOCK; line++)
         b->ends[line + 1] = (uint16_t)(b->ends[line + 1] + b->ends[line]);
-    for (int64_t i = 0; i < count; i++) /* ends[line]: its beginning at first */
+    for (int64_t i = 0; i < count; i++) /* ends[line] is at first where the line begins */
         b->draws[b->ends[line_of(b->made[i])]++] = b->made[i];
-    size_t close = 0; /* which lines are is random, so no branch asks for it */
+    size_t close = 0; /* which lines are close is random, so no branch tests it */
     for (int64_t i = 1; i < count; i++) {
-        /* A draw is ready when it begins or, if its source was late, one position later. */
+        /* A draw is ready when it begins, or one position later if its source was late. */
         uint32_t line_and_beginning = (uint32_t)(b->draws[i] >> 32);
         uint32_t before = (uint32_t)(b->draws[i - 1] >> 32);
         b->close[close] = (uint16_t)line_of(b->draws[i]);
@@ -353,13 +356,13 @@ static int64_t sort_block(blocks *b, size_t sources)
     return count;
 }
 
-/* The free positions that are nearest: two words of `free`, from number `word` on. */
+/* The nearest free positions: two words of `free`, from number `word` on. */
 typedef struct frontier {
     uint64_t low, high;
     size_t word;
 } frontier;
 
-/* Takes the first free position from `from` on, which is far ahead, since there are many sources. */
+/* Takes the first free position from `from` on. It is far ahead, since there are many sources. */
 static size_t take_far(blocks *b, const frontier *f, uint64_t from)
 {
     size_t word = from / 64;
@@ -371,14 +374,14 @@ static size_t take_far(blocks *b, const frontier *f, uint64_t from)
     return word * 64 + (size_t)__builtin_ctzll(far);
 }
 
-/* All bits, or none. */
+/* Returns all bits set, or none. */
 static inline uint64_t mask(bool all)
 {
     return 0 - (uint64_t)all;
 }
 
-/* Takes the first free position from `from` on, counted from b->origin. One is free. Each position
- * waits for the one before it, so this is short, and has no branch that nobody can foresee. */
+/* Takes the first free position from `from` on, counted from b->origin. There is one. Each position
+ * waits for the one before it, so this is short, and has no branch that cannot be predicted. */
 static inline size_t take_free(blocks *b, frontier *f, uint64_t from)
 {
     uint64_t here = f->word * 64, off = (from - here) & mask(from > here);
@@ -400,7 +403,7 @@ static inline size_t take_free(blocks *b, frontier *f, uint64_t from)
     return at;
 }
 
-/* Gives the draws of a block their positions. False if one of them is late. */
+/* Places the draws of a block. Returns false if one of them is late. */
 static bool place_block(blocks *b, size_t count, uint32_t *merged)
 {
     uint64_t origin = b->origin, behind = b->first - origin;
@@ -433,10 +436,10 @@ static int fewest_draws(const void *x, const void *y)
     const turn *a = x, *b = y;
     if (a->draws != b->draws)
         return a->draws < b->draws ? -1 : 1;
-    return a->done < b->done ? -1 : 1; /* the source's number, while sources are put in order */
+    return a->done < b->done ? -1 : 1; /* the source's number, while sources are sorted */
 }
 
-/* False if blocks cannot do it. */
+/* Returns false if blocks cannot do it. */
 static bool begin_blocks(blocks *b, const rks_mix_list *lists, size_t sources, uint64_t all)
 {
     for (size_t i = 0; i < sources; i++)
@@ -450,7 +453,7 @@ static bool begin_blocks(blocks *b, const rks_mix_list *lists, size_t sources, u
         if (lists[i].count == 0)
             continue;
         begin_turn(&b->turns[i], all);
-        /* Its end may count as the ring's, or as it is, by when its last draw was. */
+        /* Its end may count as the ring's or as it is, which depends on when its last draw was. */
         if (b->turns[i].each == RING - 1 && b->turns[i].over > 0)
             return false;
     }
@@ -495,8 +498,8 @@ static bool is_rare(uint64_t count, uint64_t all)
     return count > 0 && count < (all + RING - 1) / RING;
 }
 
-/* Merges groups of consecutive rare sources into `ids`: a list for each group. A group ends when it
- * and what follows are not rare; so there is a rare one only if all of them together are. */
+/* Merges groups of consecutive rare sources into `ids`: a list for each group. A group ends when
+ * neither it nor what follows is rare. So a group is rare only if all of them together are. */
 static rks_status merge_groups(const rks_mix_list *rare, size_t count, uint64_t all, uint32_t *ids,
                                rks_mix_list *groups, size_t *made, rks_error *err)
 {
@@ -529,7 +532,7 @@ rks_status rks_mix_merge(const rks_mix_list *lists, size_t sources, uint32_t *me
     }
     if (rare < 2)
         return rks_mix_merge_all(lists, sources, merged, err);
-    rks_mix_list *few = rks_alloc(rare, sizeof(*few), err); /* rare ones */
+    rks_mix_list *few = rks_alloc(rare, sizeof(*few), err); /* the rare sources */
     rks_mix_list *joined = rks_alloc(sources, sizeof(*joined), err);
     uint32_t *ids = rks_alloc_raw(rare_draws, sizeof(*ids), err);
     rks_status status = few == NULL || joined == NULL || ids == NULL ? RKS_ERR_MEMORY : RKS_OK;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * shuffle.c: uniform shuffles that keep to the cache. What is too large for it is first scattered
- * over 256 parts at random, then each part is shuffled (Rao 1961, Sandelius 1962). */
+ * shuffle.c: uniform shuffles that keep to the cache. Items that are too many for it are first
+ * scattered over 256 parts at random, then each part is shuffled (Rao 1961, Sandelius 1962). */
 #include "plan/inside.h"
 
 #include <string.h>
@@ -19,9 +19,9 @@ static inline void swap_items(uint32_t *items, uint64_t a, uint64_t b)
     items[b] = item;
 }
 
-/* Fisher and Yates. Each random number gives two places: what is below the first product is as good
- * as uniform, and the second takes it (Brackett-Rozinsky and Lemire, "Batched ranged random
- * integer generation", 2024). With at most NEAR items the bias is below 2^-26. */
+/* Shuffles as Fisher and Yates do. Each random number gives two places: the low half of the first
+ * product is as good as uniform, and gives the second place (Brackett-Rozinsky and Lemire, "Batched
+ * ranged random integer generation", 2024). With at most NEAR items the bias is below 2^-26. */
 static void shuffle_near(uint64_t key, uint32_t *items, uint64_t count)
 {
     rks_random random = {key};
@@ -36,7 +36,8 @@ static void shuffle_near(uint64_t key, uint32_t *items, uint64_t count)
         swap_items(items, rks_random_below(&random, 2), 1);
 }
 
-/* The part of item i is byte i % 8 of random number i / 8, drawn twice: to count, then to move. */
+/* Scatters items over the parts. The part of item i is byte i % 8 of random number i / 8. The
+ * numbers are drawn twice: to count, then to move. */
 static rks_status scatter(uint64_t key, const uint32_t *from, uint64_t count, uint32_t *to,
                           uint64_t ends[PARTS], rks_error *err)
 {

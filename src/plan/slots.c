@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * slots.c: which batch goes where. Batches are put in classes of like cost (1/64 wide), shuffled in
- * their class, and each run of `world` of them becomes a step; then the steps are shuffled. So the
- * ranks of a step wait for each other as little as possible.
+ * slots.c: assigns batches to slots. Batches are sorted into classes of like cost (1/64 wide) and
+ * shuffled in their class. Each run of `world` batches becomes a step, and then the steps are
+ * shuffled. So the ranks of a step wait for each other as little as possible.
  *
  * A neighbourhood's batches cost about what its longest sample allows, so their lengths need not be
- * looked at. Batches of random plans, and those of one long sample, are looked at. */
+ * read. The lengths of batches of random plans, and of single long samples, are read. */
 #include "plan/inside.h"
 
 #include "base/memory.h"
@@ -14,7 +14,7 @@
 
 enum { CLASS_BITS = 6, CLASS_WIDTH = 1 << CLASS_BITS, CLASSES = 96 * CLASS_WIDTH };
 
-/* Grows with cost; one number for each 1/64 of a power of two. */
+/* Returns the class of a cost, which grows with it: one number for each 1/64 of a power of two. */
 static uint16_t class_of(rks_u128 cost)
 {
     if (cost < CLASS_WIDTH)
@@ -26,7 +26,7 @@ static uint16_t class_of(rks_u128 cost)
     return (uint16_t)((top - CLASS_BITS + 1) * CLASS_WIDTH + mantissa);
 }
 
-/* What fill.c knows of the lengths of a batch, which need not be looked up then; or NULL. */
+/* Returns the lengths of a batch in units that fill.c keeps, which saves reading them; or NULL. */
 static const uint32_t *units_of(const rks_plan *plan, const rks_plan_group *group, uint64_t first,
                                 uint64_t end)
 {
@@ -36,7 +36,7 @@ static const uint32_t *units_of(const rks_plan *plan, const rks_plan_group *grou
     return known ? plan->units + (from - plan->units_first) : NULL;
 }
 
-/* Of a batch of `count` samples, where not all of their lengths matter. */
+/* Returns the cost of a batch of `count` samples, if it depends only on the longest length. */
 static rks_u128 cost_of_longest(const rks_plan *plan, uint64_t longest, uint64_t count)
 {
     longest = rks_plan_width(&plan->config, longest);
@@ -81,7 +81,8 @@ static rks_u128 cost_of(const rks_plan *plan, const rks_plan_group *group, uint6
     return cost_of_longest(plan, longest, end - first);
 }
 
-/* Sorts batches into plan->slots, the dearest class first; counts[c] becomes the class's end. */
+/* Sorts batches into plan->slots, the costliest class first. counts[c] becomes the end of class
+ * c. */
 static rks_status sort_by_class(rks_plan *plan, const uint16_t *classes, uint32_t *counts,
                                 rks_error *err)
 {
@@ -124,16 +125,16 @@ rks_status rks_plan_shuffle_steps(rks_plan *plan, uint64_t row, uint64_t key, rk
     return status;
 }
 
-/* Lengths lie anywhere. */
+/* Returns true if lengths are read in random order. */
 static bool looks_anywhere(const rks_plan *plan)
 {
     return plan->config.strategy == STRATEGY_RANDOM && plan->config.balance == NULL &&
            plan->units == NULL;
 }
 
-/* A copy of lengths in 16 bits, where they are looked at anywhere: half of the memory is in a cache
- * twice as often, and it has huge pages, which a caller's array may not have. *table stays NULL
- * where some do not fit. */
+/* Copies lengths to a table of 16 bits each, if they are read in random order. Half of the memory
+ * is in a cache twice as often, and it has huge pages, which a caller's array may lack. *table
+ * stays NULL if some lengths do not fit. */
 static rks_status make_table(const rks_plan *plan, uint16_t **table, rks_error *err)
 {
     if (!looks_anywhere(plan) || plan->longest > UINT16_MAX || plan->piece_count > 0 ||
@@ -144,7 +145,7 @@ static rks_status make_table(const rks_plan *plan, uint16_t **table, rks_error *
         return RKS_ERR_MEMORY;
     rks_plan_advise(*table, plan->count * sizeof(**table));
     rks_usage_add(RKS_MEMORY_PLAN, plan->count * sizeof(**table));
-    for (uint64_t i = 0; i < plan->count; i++) /* absent and dropped ones are in no batch */
+    for (uint64_t i = 0; i < plan->count; i++) /* absent and dropped samples are in no batch */
         (*table)[i] = (uint16_t)rks_plan_length(plan, (uint32_t)i);
     return RKS_OK;
 }
@@ -156,7 +157,7 @@ static void free_table(const rks_plan *plan, uint16_t *table)
     rks_free(table);
 }
 
-/* The processor fetches lengths of the batch behind `end` meanwhile. */
+/* Prefetches the lengths of the batch that begins at `end`. */
 static void prefetch_behind(const rks_plan *plan, const rks_plan_group *group, uint64_t first,
                             uint64_t end, const uint16_t *table)
 {
@@ -169,7 +170,7 @@ static void prefetch_behind(const rks_plan *plan, const rks_plan_group *group, u
             __builtin_prefetch(&plan->lengths[ids[i] < plan->count ? ids[i] : 0]);
 }
 
-/* As cost_of. */
+/* Returns what cost_of returns, by the table. */
 static rks_u128 cost_by_table(const rks_plan *plan, const rks_plan_group *group, uint64_t first,
                               uint64_t end, const uint16_t *table)
 {

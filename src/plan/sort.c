@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sort.c: ids by length, longest first, equal lengths by id. Lengths below 65,536 take one counting
- * pass; longer ones a least-significant-digit radix sort of 11 bits a pass. */
+ * sort.c: sorts ids by length, longest first, equal lengths by id. Lengths below 65,536 take one
+ * counting pass. Longer ones take a least-significant-digit radix sort of 11 bits a pass. */
 #include "plan/inside.h"
 
 #include <inttypes.h>
@@ -29,7 +29,7 @@ static rks_status find_longest(const uint32_t *lengths, uint64_t count, uint32_t
     return RKS_OK;
 }
 
-/* Turns counts into the first positions, the highest value first. */
+/* Turns counts into first positions, the highest value first. */
 static void positions_downward(uint32_t *counts, size_t values)
 {
     uint32_t next = 0;
@@ -62,7 +62,7 @@ static rks_status sort_direct(const uint32_t *lengths, uint64_t count, uint32_t 
     return status;
 }
 
-/* One pass by the digit at `shift`; `from` NULL stands for 0, 1, 2, ... */
+/* Sorts by the digit at `shift`. `from` NULL stands for 0, 1, 2, ... */
 static rks_status radix_pass(const uint32_t *lengths, uint64_t count, unsigned shift,
                              const uint32_t *from, uint32_t *to, uint32_t *next, rks_error *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * spread.c: how large batches are, in padded tokens: the largest and where it is, and how the
- * others lie below it. */
+ * spread.c: how large batches are, in padded tokens: the largest and where it is, and the sizes of
+ * the others. */
 #include "plan/inside.h"
 
 #include "base/error.h"
@@ -14,8 +14,9 @@ static void swap(uint64_t *a, uint64_t *b)
     *b = kept;
 }
 
-/* The entry that is at `place` where all are in order; quickselect, and puts nothing larger before
- * that place. The middle one of three splits, so that ordered entries are no worst case. */
+/* Returns the entry that would be at `place` if all were sorted (quickselect). Leaves nothing
+ * larger before that place. The median of three splits, so that sorted entries are not the worst
+ * case. */
 static uint64_t select_place(uint64_t *entries, uint64_t count, uint64_t place)
 {
     uint64_t first = 0, last = count - 1;
@@ -44,12 +45,13 @@ static uint64_t select_place(uint64_t *entries, uint64_t count, uint64_t place)
         else if (place >= low)
             first = low;
         else
-            break; /* between both: equal to what split */
+            break; /* between both: equal to `split` */
     }
     return entries[place];
 }
 
-/* The least of the ranks' largest batches (or of the steps'): entries of one are `stride` apart. */
+/* Returns the least of the ranks' largest batches, or of the steps'. Entries of one rank or step
+ * are `inner_stride` apart. */
 static uint64_t least_largest(const uint64_t *tokens, uint64_t outer, uint64_t outer_stride,
                               uint64_t inner, uint64_t inner_stride)
 {

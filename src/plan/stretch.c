@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stretch.c: long work of the planner in stretches, between which an interrupt ends it. */
+ * stretch.c: divides the planner's long work into stretches, and checks for an interrupt between
+ * them. */
 #include "plan/inside.h"
 
 #include "base/clock.h"
 #include "base/error.h"
 
-enum { STRETCH = 1 << 20 }; /* some milliseconds, also where each sample is a cache miss */
+enum { STRETCH = 1 << 20 }; /* some milliseconds, even if each sample is a cache miss */
 
 static uint64_t stretch = STRETCH;
 

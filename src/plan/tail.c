@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tail.c: equal steps: makes the number of batches a multiple of the world.
+ * tail.c: makes equal steps: the number of batches becomes a multiple of the world.
  *
- *   split   the batches of the last step are dealt over all ranks: smaller, none empty. Where these
- *           hold too few samples, the steps before join in.
- *   repeat  the last group gets more batches, filled with samples that it has already
- *   drop    batches behind the last full step are left out, and a last one that is not full
+ *   split   the batches of the last step are dealt over all ranks: smaller, none empty. If they
+ *           hold too few samples, earlier steps join in.
+ *   repeat  the last group gets more batches, filled with samples that it already has
+ *   drop    batches after the last full step are dropped, and a last batch that is not full
  *
- * Coming in, all groups are full (count = batches * cap) but for the last. */
+ * At first, all groups except the last are full (count = batches * cap). */
 #include "plan/inside.h"
 
 #include <inttypes.h>
@@ -27,7 +27,8 @@ static bool is_partial(const rks_plan_group *group)
     return group->count < (uint64_t)group->batches * group->cap;
 }
 
-/* Bounds that were found sample by sample hold for those batches, not for others of that size. */
+/* Returns true if batches were bounded sample by sample. Such bounds hold for those batches, not
+ * for others of that size. */
 static bool is_greedy(const rks_plan_config *config)
 {
     bool tokens = config->max_tokens != UINT64_MAX;
@@ -37,14 +38,14 @@ static bool is_greedy(const rks_plan_config *config)
            (config->strategy == STRATEGY_SORTED && tokens && config->cost == COST_TOKENS);
 }
 
-/* What `count` samples of a group can be dealt in: batches at most. Groups of smaller batches than
- * `unit` are left as they are. */
+/* Returns into how many batches, at most, `count` samples of a group can be dealt, in multiples of
+ * `unit`; 0 if its batches are smaller than `unit`, which leaves the group as it is. */
 static uint64_t units_of(const rks_plan_group *group, uint64_t count, uint32_t unit)
 {
     return group->alone || group->cap < unit ? 0 : (count + unit - 1) / unit;
 }
 
-/* Makes the last `batches` of group `index` a group of their own, behind it. */
+/* Makes the last `batches` batches of group `index` a group of their own, after it. */
 static rks_status carve(rks_plan_layout *layout, size_t index, uint32_t batches, rks_error *err)
 {
     if (layout->groups[index].batches <= batches)
@@ -68,8 +69,8 @@ static rks_status carve(rks_plan_layout *layout, size_t index, uint32_t batches,
     return RKS_OK;
 }
 
-/* More batches that the last `back` batches could make; *from is the group where they begin,
- * *inside how many of them lie in it. Neighbourhoods count whole. */
+/* Returns how many more batches the last `back` batches could make. *from is the group where they
+ * begin, *inside how many of them that group has. Neighbourhoods count whole. */
 static uint64_t capacity(const rks_plan *plan, const rks_plan_layout *layout, uint64_t back,
                          uint32_t unit, size_t *from, uint32_t *inside)
 {
@@ -91,7 +92,8 @@ static uint64_t capacity(const rks_plan *plan, const rks_plan_layout *layout, ui
     return more;
 }
 
-/* How many batches a group of at most `level` pieces a batch gets more. */
+/* Returns how many more batches a group gets if each of its batches is cut into at most `level`
+ * pieces. */
 static uint64_t more_at(const rks_plan_group *group, uint64_t level, uint32_t unit)
 {
     uint64_t units = units_of(group, group->count, unit);
@@ -99,8 +101,8 @@ static uint64_t more_at(const rks_plan_group *group, uint64_t level, uint32_t un
     return most < group->batches ? 0 : most - group->batches;
 }
 
-/* Deals `extra` batches over the groups from `from` on, which have room for them, so that the
- * batches are cut into as few pieces as possible. */
+/* Adds `extra` batches to the groups from `from` on, which have room for them, so that batches are
+ * cut into as few pieces as possible. */
 static void spread(rks_plan_layout *layout, size_t from, uint64_t extra, uint32_t unit)
 {
     uint64_t low = 2;
@@ -123,7 +125,7 @@ static void spread(rks_plan_layout *layout, size_t from, uint64_t extra, uint32_
     }
 }
 
-/* Groups from `from` on get one batch each. */
+/* Splits the groups from `from` on into groups of one batch each. */
 static rks_status single_out(rks_plan_layout *layout, size_t from, rks_error *err)
 {
     for (size_t i = from; i < layout->count; i++) {
@@ -147,7 +149,7 @@ static rks_status split_tail(const rks_plan *plan, uint32_t world, rks_plan_layo
     uint64_t first_back = rest == 0 ? world : rest;
     if (extra == 0 && !is_partial(&layout->groups[layout->count - 1]))
         return RKS_OK;
-    /* First in whole multiples, then in single samples. */
+    /* Tries whole multiples first, then single samples. */
     for (uint32_t unit = config->multiple;; unit = 1) {
         for (uint64_t back = first_back;; back = 2 * back + world) {
             back = back < batches ? back : batches;
@@ -178,7 +180,7 @@ static rks_status split_tail(const rks_plan *plan, uint32_t world, rks_plan_layo
                     batches, world);
 }
 
-/* A last batch that is not full joins the batch before it, so that it can be filled from there. */
+/* Joins a last batch that is not full to the batch before it, from which it can then be filled. */
 static rks_status join_crumb(const rks_plan_config *config, rks_plan_layout *layout, rks_error *err)
 {
     if (layout->count < 2)
@@ -213,7 +215,7 @@ static rks_status repeat_tail(const rks_plan *plan, uint32_t world, rks_plan_lay
     if (extra == 0 && !is_partial(last))
         return RKS_OK;
     if (config->strategy != STRATEGY_BUCKET) {
-        /* Only the last step repeats, from a full batch at least. */
+        /* Only the last step repeats samples, from a full batch at least. */
         uint64_t back = is_greedy(config) ? 1 : rest == 0 ? world : rest;
         if (back == 1 && is_partial(last))
             back = 2;
@@ -228,7 +230,7 @@ static rks_status repeat_tail(const rks_plan *plan, uint32_t world, rks_plan_lay
     uint64_t each = last->cap;
     bool one_step = batches <= world && (layout->count == 1 || last[-1].alone);
     if (one_step && (!is_greedy(config) || last->batches == 1)) {
-        /* Less than a full step in all: as few repeats as possible. */
+        /* Less than a full step in all: repeats as few samples as possible. */
         uint64_t unit = last->cap >= config->multiple ? config->multiple : 1;
         each = (last->count + batches - 1) / batches;
         each = (each + unit - 1) / unit * unit;
@@ -267,7 +269,7 @@ static rks_status drop_tail(uint32_t world, rks_plan_layout *layout, rks_error *
     return RKS_OK;
 }
 
-/* Numbers batches, and fixes how each group is dealt. */
+/* Numbers the batches, and fixes how each group is dealt. */
 static void finish(const rks_plan_config *config, rks_plan_layout *layout)
 {
     layout->batches = 0;
