@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mix.c: the option `mix`: which samples an epoch has, and how many times each. */
+ * mix.c: the option `mix`: which samples an epoch has, and how many times each occurs. */
 #include "plan/mix.h"
 
 #include <inttypes.h>
@@ -105,7 +105,8 @@ static rks_status copy_names(rks_mix *mix, const rks_plan_mix *o, rks_error *err
     return mix->names == NULL ? RKS_ERR_MEMORY : RKS_OK;
 }
 
-/* A table that stays in the nearest cache, so that a sample's source is found without a search. */
+/* Makes a table that stays in the nearest cache, so that a sample's source is mostly found without
+ * a search. */
 static bool make_blocks(rks_mix *mix, rks_error *err)
 {
     enum { BLOCKS = 4096 };
@@ -176,7 +177,7 @@ rks_status rks_mix_sizes(const rks_plan *plan, uint32_t longest, uint64_t *sizes
     return RKS_OK;
 }
 
-/* Odds as whole numbers of 31 bits of the largest. */
+/* Returns odds as a whole number; the largest odds have 31 bits. */
 static uint64_t whole_odds(double odds, double most)
 {
     return (uint64_t)(odds / most * (double)(UINT64_C(1) << 31) + 0.5);
@@ -201,7 +202,7 @@ static rks_status most_odds(const rks_plan *plan, double *most, rks_error *err)
     return RKS_OK;
 }
 
-/* The draws of an epoch. */
+/* Sets the draws of an epoch. */
 static rks_status set_draws(rks_plan *plan, const rks_plan_mix *o, rks_error *err)
 {
     rks_mix *mix = plan->mix;
@@ -318,11 +319,11 @@ void rks_mix_strike(rks_mix *mix, const uint32_t *ids, size_t count)
     }
 }
 
-/* For each source while its draws are chosen. */
+/* A source while its draws are chosen. */
 typedef struct choice {
     uint64_t size;   /* samples that can be drawn */
-    uint64_t low;    /* the level is from here */
-    uint64_t high;   /* to here */
+    uint64_t low;    /* lower bound of the level */
+    uint64_t high;   /* upper bound of the level */
     uint64_t needed; /* draws that bring all samples to a level */
     uint64_t among;  /* samples at the level or below, which may be drawn once more */
     uint64_t once_more;
@@ -334,7 +335,8 @@ static uint32_t drawn_of(const rks_mix *mix, uint32_t id)
     return mix->drawn == NULL ? 0 : mix->drawn[id];
 }
 
-/* Counts for the level in the middle of low and high: what it needs, and samples at most at it. */
+/* Counts, for the level in the middle of low and high, the draws that it needs and the samples at
+ * most at it. */
 static rks_status look_at_levels(const rks_plan *plan, uint32_t longest, choice *choices,
                                  rks_error *err)
 {
@@ -359,7 +361,7 @@ static rks_status look_at_levels(const rks_plan *plan, uint32_t longest, choice 
     return RKS_OK;
 }
 
-/* The highest level that each source's quota brings all of its samples to. */
+/* Finds the highest level to which each source's quota brings all of its samples. */
 static rks_status find_levels(const rks_plan *plan, uint32_t longest, choice *choices,
                               rks_error *err)
 {
@@ -394,8 +396,8 @@ static rks_status find_levels(const rks_plan *plan, uint32_t longest, choice *ch
     return status;
 }
 
-/* All samples of a source get to its level, and some of those there once more: each with the chance
- * that leaves the number of them exact. */
+/* Brings all samples of a source to its level, and some of those at the level once more. Each has
+ * the chance that keeps their number exact. */
 static rks_status set_left(rks_plan *plan, uint32_t longest, choice *choices, rks_error *err)
 {
     rks_mix *mix = plan->mix;
@@ -413,7 +415,7 @@ static rks_status set_left(rks_plan *plan, uint32_t longest, choice *choices, rk
             uint64_t drawn = drawn_of(mix, (uint32_t)i);
             if (drawn > c->low)
                 continue;
-            uint64_t again = 0; /* as a number: nobody can foresee a branch */
+            uint64_t again = 0; /* as a number: a branch could not be predicted */
             if (c->once_more > 0)
                 again = rks_random_below(&c->random, c->among--) < c->once_more;
             c->once_more -= again;
@@ -458,9 +460,10 @@ static rks_status choose_by_sources(rks_plan *plan, const rks_mix_force *force, 
     return status == RKS_OK && !mix->listed ? set_left(plan, force->longest, choices, err) : status;
 }
 
-/* Each sample occurs draws * odds / sum times. Of two samples that are not whole in turn, one takes
- * over what the other has, so that the sum stays exact (the ordered pivotal method of Deville and
- * Tille, "Unequal probability sampling without replacement through a splitting method", 1998). */
+/* Chooses draws * odds / sum occurrences of each sample. Of two samples in turn whose numbers are
+ * not whole, one takes over what the other has, so that the sum stays exact (the ordered pivotal
+ * method of Deville and Tille, "Unequal probability sampling without replacement through a
+ * splitting method", 1998). */
 static rks_status choose_by_odds(rks_plan *plan, uint64_t draws, uint64_t key, rks_error *err)
 {
     rks_mix *mix = plan->mix;
@@ -480,11 +483,11 @@ static rks_status choose_by_odds(rks_plan *plan, uint64_t draws, uint64_t key, r
         mix->left[i] = (uint32_t)(exact / all);
         if (part == 0)
             continue;
-        if (held + part < all) { /* one of both goes on with what both have */
+        if (held + part < all) { /* one of the two keeps what both have */
             if (rks_random_below(&random, held + part) >= held)
                 keeper = i;
             held += part;
-        } else { /* one of both is drawn once more, the other goes on with the rest */
+        } else { /* one of the two is drawn once more, the other keeps the rest */
             bool is_keeper = rks_random_below(&random, 2 * all - held - part) < all - part;
             mix->left[is_keeper ? keeper : i]++;
             keeper = is_keeper ? i : keeper;
@@ -547,7 +550,7 @@ rks_status rks_mix_choose(rks_plan *plan, const rks_mix_force *force, uint64_t d
 
 /* ---- the base -------------------------------------------------------------------------------- */
 
-/* The multiset in the order of lengths. */
+/* Fills the base with the multiset in the order of lengths. */
 static rks_status fill_sorted(rks_plan *plan, rks_plan_base *base, rks_error *err)
 {
     enum { AHEAD = 32, COPIES = 4 };

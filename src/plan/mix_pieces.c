@@ -2,12 +2,12 @@
  *
  * mix_pieces.c: a mix of samples that are cut into pieces (too_long "split").
  *
- * What is drawn are samples; what is planned are pieces. While draws are chosen, `left` of a cut
- * sample counts its draws. Then they go to each of its pieces, and the sample itself has none. So
- * every item of a sample comes once in each of its draws.
+ * Draws choose samples; the plan holds pieces. While draws are chosen, `left` of a cut sample
+ * counts its draws. Then each of its pieces gets these draws, and the sample itself has none. So
+ * every item of a sample occurs once in each of its draws.
  *
- * A change of weights may find a draw half delivered. Its other pieces stay to come: a piece lacks
- * what it is behind the piece of its sample that was delivered most. */
+ * A change of weights may find a draw half delivered. The other pieces of that draw remain: a piece
+ * lacks as many draws as it is behind the most delivered piece of its sample. */
 #include "plan/mix.h"
 
 #include <inttypes.h>
@@ -19,7 +19,7 @@ uint64_t rks_mix_items(const rks_plan *plan)
     return plan->count + plan->piece_count;
 }
 
-/* The fewest of `counts` over the pieces of a cut sample. */
+/* Returns the least of `counts` over the pieces of a cut sample. */
 static uint32_t fewest_of(const rks_plan *plan, size_t cut, const uint32_t *counts)
 {
     uint32_t first, pieces = rks_plan_pieces_of(plan, cut, &first), fewest = UINT32_MAX;
@@ -94,7 +94,7 @@ rks_status rks_mix_fill_sorted_pieces(rks_plan *plan, rks_plan_base *base, rks_e
     const uint32_t *order = rks_plan_base_sorted(plan), *left = plan->mix->left;
     uint64_t uncut = rks_plan_uncut(plan), piece = 0, done = 0, at = 0;
     for (uint64_t i = 0; i < uncut || piece < plan->piece_count;) {
-        /* As rks_plan_merge_pieces: of equal lengths, whole samples come first. */
+        /* As in rks_plan_merge_pieces, of equal lengths whole samples come first. */
         bool takes_piece = i == uncut || (piece < plan->piece_count &&
                                           rks_plan_piece_length(plan, plan->piece_order[piece]) >
                                               plan->lengths[order[i]]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * options.c: plan options: defaults, checks, and their digest. */
+ * options.c: reads plan options: their defaults, checks, and digest. */
 #include "plan/inside.h"
 
 #include <inttypes.h>
@@ -32,7 +32,7 @@ void (rks_plan_options_default)(rks_plan_options *options)
     options->micro_batches = 1;
 }
 
-/* Letters to insert, delete or change (Levenshtein), of the first 31 letters. */
+/* Returns how many letters to insert, delete or change (Levenshtein), of the first 31 letters. */
 static size_t distance(const char *a, const char *b)
 {
     size_t row[33];
@@ -55,7 +55,7 @@ static size_t distance(const char *a, const char *b)
     return row[b_size];
 }
 
-/* Half of the letters may differ. */
+/* Returns true if fewer than half of the letters differ. */
 static bool is_near(const char *a, const char *b)
 {
     size_t one = strnlen(a, 31), other = strnlen(b, 31);
@@ -125,7 +125,7 @@ static rks_status misfit(const char *option, const char *why, rks_error *err)
     return rks_fail(err, RKS_ERR_ARGUMENT, 0, "%s does not go with strategy=pack: %s", option, why);
 }
 
-/* What goes with pack, and what with pack alone. */
+/* Checks which options go with pack, and which only with pack. */
 static rks_status check_pack(const rks_plan_options *options, const rks_plan_config *config,
                              rks_error *err)
 {
@@ -183,8 +183,8 @@ static rks_status check_numbers(const rks_plan_options *options, const rks_plan_
     return check_most("length_multiple", config->length_multiple, RKS_PLAN_MULTIPLE_MAX, err);
 }
 
-/* Options that came after planner version 1 was in use: nothing where they are not given, so that
- * older states stay as they are. */
+/* Adds options that came after planner version 1 was in use. Writes nothing for their defaults, so
+ * that older states stay valid. */
 static size_t digest_newer(const rks_plan_config *config, char *text, size_t room)
 {
     size_t size = 0;
@@ -208,7 +208,7 @@ static size_t digest_newer(const rks_plan_config *config, char *text, size_t roo
     return size;
 }
 
-/* The options that decide the batches, as text: what equal digests have in common. */
+/* Digests a text of the options that decide the batches. */
 static void digest_options(const rks_plan_options *options, rks_plan_config *config)
 {
     char text[512];
@@ -224,7 +224,7 @@ static void digest_options(const rks_plan_options *options, rks_plan_config *con
     snprintf(config->digest, sizeof(config->digest), "%016" PRIx64, rks_checksum64(text, size));
 }
 
-/* The same for people: an error names the one that differs. */
+/* Writes the options as words for people, so that an error can name the one that differs. */
 static void word_options(const rks_plan_options *options, rks_plan_config *config)
 {
     bool polynomial = config->cost == COST_POLYNOMIAL;
@@ -264,7 +264,7 @@ static void word_options(const rks_plan_options *options, rks_plan_config *confi
                                      used > 0 ? " " : "", numbers[i].name, numbers[i].value);
 }
 
-/* A struct of an older caller is shorter: what it lacks has its default. */
+/* Copies the struct. A struct of an older caller is shorter; the rest gets its defaults. */
 static rks_status read_struct(const rks_plan_options *given, rks_plan_options *options,
                               rks_error *err)
 {
@@ -280,7 +280,7 @@ static rks_status read_struct(const rks_plan_options *given, rks_plan_options *o
     return RKS_OK;
 }
 
-/* The factors that pack's bins are measured by, and other batches with cost=polynomial. */
+/* Reads the factors that measure pack's bins, and with cost=polynomial other batches. */
 static rks_status read_cost(const rks_plan_options *options, rks_plan_config *config,
                             rks_error *err)
 {
@@ -294,7 +294,7 @@ static rks_status read_cost(const rks_plan_options *options, rks_plan_config *co
     return RKS_OK;
 }
 
-/* How long a sample may be, and which option says so. */
+/* Sets how long a sample may be, and which option says so. */
 static void set_limit(const rks_plan_options *options, rks_plan_config *config)
 {
     config->limit = options->max_length == 0 ? UINT32_MAX : options->max_length;
@@ -313,8 +313,8 @@ static void set_limit(const rks_plan_options *options, rks_plan_config *config)
     config->clamp = config->too_long == TOO_LONG_TRUNCATE ? config->limit : UINT32_MAX;
 }
 
-/* What lengths are rounded up to. 0 stands for what padded batches are rounded to by default: 8, or
- * less where the budget is no multiple of 8. Bins and sums of lengths have no padding. */
+/* Returns what lengths are rounded up to. 0 stands for the default of padded batches: 8, or less if
+ * the budget is not a multiple of 8. Bins and sums of lengths have no padding. */
 static uint32_t multiple_of(const rks_plan_options *options, const rks_plan_config *config)
 {
     enum { PADDED = 8 };

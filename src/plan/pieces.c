@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * pieces.c: too_long "split": samples above the limit as pieces of it; the last piece of a sample
- * takes the rest.
+ * pieces.c: too_long "split": cuts samples above the limit into pieces of that length; the last
+ * piece of a sample takes the rest.
  *
- * A piece is planned like a sample: its number stands among the ids, above those of all samples:
- * `count` + its place among the pieces, which are in the order of samples and within them. A cut
- * sample's own id is not planned. When an epoch is ready, numbers of pieces become ids of their
- * samples, and a list tells which places hold pieces. So samples that are not cut cost nothing. */
+ * A piece is planned like a sample. Its id is `count` + its place among the pieces, so it is above
+ * those of all samples. Pieces are in the order of samples, and in order within each. A cut
+ * sample's own id is not planned. When an epoch is ready, the ids of pieces become the ids of their
+ * samples, and a list says which places hold pieces. So samples that are not cut cost nothing. */
 #include "plan/inside.h"
 
 #include <inttypes.h>
@@ -16,11 +16,11 @@
 #include "base/memory.h"
 #include "base/usage.h"
 
-/* The cut sample that piece `piece` is of. */
+/* Returns the cut sample of piece `piece`. */
 static const rks_plan_cut_sample *find_cut(const rks_plan *plan, uint32_t piece)
 {
     size_t low = 0, high = plan->cut_count - 1;
-    while (low < high) { /* the last one whose first piece is not behind it */
+    while (low < high) { /* the last one whose first piece is not after it */
         size_t middle = high - (high - low) / 2;
         if (plan->cuts[middle].first <= piece)
             low = middle;
@@ -104,7 +104,7 @@ static rks_status list_cuts(rks_plan *plan, rks_error *err)
     return RKS_OK;
 }
 
-/* Pieces longest first, equal ones in order. */
+/* Sorts pieces longest first, equal ones in order. */
 static rks_status sort_pieces(rks_plan *plan, rks_error *err)
 {
     uint32_t limit = plan->config.limit, piece = 0;
@@ -192,7 +192,7 @@ static rks_status make_piece_room(rks_plan *plan, uint64_t pieces, rks_error *er
     return RKS_OK;
 }
 
-/* Pieces at places [first, end) of plan->ids. */
+/* Returns the number of the first piece at place `first` of plan->ids or after it. */
 static size_t find_places(const rks_plan *plan, uint64_t first)
 {
     size_t low = 0, high = plan->pieces_shown;

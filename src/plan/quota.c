@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * quota.c: how many draws each source has, in whole numbers.
+ * quota.c: divides the draws over the sources, in whole numbers.
  *
- * Weights are numbers of 48 bits of the largest, so that all machines draw alike. Shares are exact
- * fractions of them; the draws that rounding down leaves over go to the largest remainders. */
+ * Weights are fixed-point numbers, the largest of 48 bits, so that all machines draw alike. Shares
+ * are exact fractions of them. The draws that rounding down leaves over go to the largest
+ * remainders. */
 #include "plan/mix.h"
 
 #include <inttypes.h>
@@ -45,7 +46,8 @@ rks_status rks_mix_weights_read(const rks_mix *mix, const double *weights, const
     return RKS_OK;
 }
 
-/* Weights of draws: below 2^49 each. Weights of tokens are divided by mean lengths. */
+/* Converts weights to weights of draws, each below 2^49. Weights of tokens are divided by mean
+ * lengths. */
 static rks_status draw_weights(const rks_mix *mix, const uint64_t *weights, const uint64_t *sizes,
                                const uint64_t *token_sums, uint64_t *shares, rks_error *err)
 {
@@ -91,7 +93,7 @@ static int largest_first(const void *a, const void *b)
     return left->source < right->source ? -1 : 1;
 }
 
-/* The sum of shares is below 2^64; `rests` has room for all sources. */
+/* Divides `draws` by shares, whose sum is below 2^64. `rests` has room for all sources. */
 static void divide(const uint64_t *shares, size_t sources, uint64_t draws, uint64_t *quotas,
                    remainder *rests)
 {
@@ -113,7 +115,7 @@ static void divide(const uint64_t *shares, size_t sources, uint64_t draws, uint6
         quotas[rests[i].source]++;
 }
 
-/* Shares such that their sum is below 2^64. */
+/* Halves shares until their sum is below 2^64. */
 static void limit_sum(uint64_t *shares, size_t sources)
 {
     rks_u128 all = 0;
@@ -157,7 +159,8 @@ static rks_status too_many(rks_error *err)
                     "samples");
 }
 
-/* A source of M samples needs more than (M - 1) / share draws in all, and M / share are enough. */
+/* Searches for the fewest draws. A source of M samples needs more than (M - 1) / share draws in
+ * all, and M / share are enough. */
 static rks_status search(const rks_mix *mix, const uint64_t *shares, uint64_t *quotas,
                          remainder *rests, uint64_t *draws, rks_error *err)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sequence.c: draws in an order in which sources are even, for strategies that keep that order.
+ * sequence.c: draws in an order in which the sources are even, for strategies that keep that order.
  *
  *   left   ──► a list for each source: its samples again and again, each time in another order,
- *              those first that were drawn least; what is drawn once more comes last
+ *          with those first that were drawn least; samples drawn once more come last
  *   lists  ──► merged: each source has its share of any number of draws (merge.c)
  *
- * Of an epoch in which nothing is chosen again, all samples of a source come equally often, and some
- * once more: its lists are made without `left` (mix->listed). */
+ * If an epoch chooses draws only once, all samples of a source occur equally often, and some once
+ * more. Its lists are then made without `left` (mix->listed). */
 #include "plan/mix.h"
 
 #include <string.h>
@@ -18,15 +18,15 @@
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-/* The list of a source on its way into `ids`. */
+/* The list of a source, while it is written to `ids`. */
 typedef struct list {
     uint64_t draws;
-    uint64_t all;       /* samples of the last time that all of them come */
-    uint64_t once_more; /* behind these */
+    uint64_t all;       /* samples of the last round in which all of them occur */
+    uint64_t once_more; /* after these */
     uint64_t next_all, next_once_more;
-    /* Where mix->listed: */
+    /* If mix->listed: */
     rks_random random;
-    uint64_t among, more; /* samples that had no turn yet, and how many of them come once more */
+    uint64_t among, more; /* samples that had no turn yet, and how many of them occur once more */
 } list;
 
 static inline bool is_once_more(const rks_mix *mix, uint32_t id, uint64_t level)
@@ -35,8 +35,8 @@ static inline bool is_once_more(const rks_mix *mix, uint32_t id, uint64_t level)
     return (left > 0) & (drawn + left > level);
 }
 
-/* Counts a sample or piece (ids NULL), or writes it where it comes last, and once more. Which of
- * these holds is random, so no branch asks for it. */
+/* Counts a sample or piece (ids NULL), or writes it to the last round and to those once more. Which
+ * of these holds is random, so no branch tests it. */
 static inline void take_last(const rks_mix *mix, uint32_t id, uint64_t level, list *l,
                              uint32_t *ids)
 {
@@ -54,7 +54,7 @@ static inline void take_last(const rks_mix *mix, uint32_t id, uint64_t level, li
     l->next_once_more += once_more;
 }
 
-/* The same for the pieces of a cut sample. */
+/* Does the same for the pieces of a cut sample. */
 static void take_last_pieces(const rks_plan *plan, size_t cut, uint64_t level, list *l,
                              uint32_t *ids)
 {
@@ -63,8 +63,8 @@ static void take_last_pieces(const rks_plan *plan, size_t cut, uint64_t level, l
         take_last(plan->mix, first + i, level, l, ids);
 }
 
-/* Counts (ids NULL), or writes the last time that all samples come, and those once more. Pieces
- * stand where their samples would. */
+/* Counts (ids NULL), or writes the last round of all samples, and those once more. Pieces take the
+ * places of their samples. */
 static rks_status write_last(const rks_plan *plan, list *lists, uint32_t *ids, rks_error *err)
 {
     const rks_mix *mix = plan->mix;
@@ -76,9 +76,9 @@ static rks_status write_last(const rks_plan *plan, list *lists, uint32_t *ids, r
         for (; i < end; i++) {
             size_t source = rks_mix_next_source(mix, (uint32_t)i, &at);
             bool is_cut = cut < plan->cut_count && plan->cuts[cut].id == i;
-            if (is_cut && source < mix->sources) /* `left` is its pieces' */
+            if (is_cut && source < mix->sources) /* its pieces have `left` */
                 take_last_pieces(plan, cut, mix->levels[source], &lists[source], ids);
-            else if (source < mix->sources) /* else it is of none */
+            else if (source < mix->sources) /* else it is in no source */
                 take_last(mix, (uint32_t)i, mix->levels[source], &lists[source], ids);
             cut += is_cut;
         }
@@ -86,8 +86,9 @@ static rks_status write_last(const rks_plan *plan, list *lists, uint32_t *ids, r
     return RKS_OK;
 }
 
-/* The last time that samples [i, end) of one source come, and those once more: as many of the
- * `among` that have had no turn yet as `more` says, each with the chance that keeps this exact. */
+/* Writes the last round of samples [i, end) of one source, and those once more. Of the `among`
+ * samples that had no turn yet, `more` occur once more; each has the chance that keeps this
+ * exact. */
 static void list_run(const rks_plan *plan, uint64_t i, uint64_t end, uint64_t level, list *of,
                      uint32_t *ids)
 {
@@ -96,7 +97,7 @@ static void list_run(const rks_plan *plan, uint64_t i, uint64_t end, uint64_t le
         uint32_t id = (uint32_t)i, nowhere;
         if (!rks_mix_draws(plan, id, UINT32_MAX))
             continue;
-        bool again = false; /* as a number: nobody can foresee a branch */
+        bool again = false; /* as a number: a branch could not be predicted */
         if (l.more > 0)
             again = rks_random_below(&l.random, l.among--) < l.more;
         l.more -= again;
@@ -108,7 +109,7 @@ static void list_run(const rks_plan *plan, uint64_t i, uint64_t end, uint64_t le
     *of = l;
 }
 
-/* The same for all, as write_last does it by `left`. */
+/* Does for all what write_last does by `left`. */
 static rks_status list_last(const rks_plan *plan, list *lists, uint32_t *ids, rks_error *err)
 {
     const rks_mix *mix = plan->mix;
@@ -127,14 +128,15 @@ static rks_status list_last(const rks_plan *plan, list *lists, uint32_t *ids, rk
             run = i + 1;
             if (mix->source_of == NULL)
                 run = mix->bounds[source + 1] < end ? mix->bounds[source + 1] : end;
-            if (source < mix->sources) /* else it is of none */
+            if (source < mix->sources) /* else it is in no source */
                 list_run(plan, i, run, mix->levels[source], &lists[source], ids);
         }
     }
     return RKS_OK;
 }
 
-/* How many of the samples in `from` come more than `times` times, but for those once more. */
+/* Returns how many of the samples in `from` occur more than `times` times, not counting once
+ * more. */
 static uint64_t count_more(const rks_mix *mix, uint64_t level, const uint32_t *from, uint64_t size,
                            uint64_t times)
 {
@@ -146,8 +148,8 @@ static uint64_t count_more(const rks_mix *mix, uint64_t level, const uint32_t *f
     return more;
 }
 
-/* From the times at `first`, `size` samples, backwards to the first time: samples that come more
- * than `times` times. Each time is shuffled once it is copied. */
+/* Writes the rounds before the one of `size` samples at `first`, backwards to the first round: the
+ * samples that occur more than `times` times. Shuffles each round once it is copied. */
 static rks_status write_before(const rks_plan *plan, uint64_t level, uint64_t key, uint64_t begin,
                                uint64_t first, uint64_t size, uint32_t *ids, rks_error *err)
 {
@@ -159,7 +161,7 @@ static rks_status write_before(const rks_plan *plan, uint64_t level, uint64_t ke
         const uint32_t *from = ids + first;
         uint64_t fewer = first > begin ? count_more(mix, level, from, size, times) : 0;
         uint64_t to = first - fewer;
-        if (fewer == size) /* the times do not overlap */
+        if (fewer == size) /* the rounds do not overlap */
             memcpy(ids + to, from, size * sizeof(*ids));
         for (uint64_t i = 0; fewer > 0 && fewer < size && i < size; i++)
             if (mix->left[from[i]] - is_once_more(mix, from[i], level) > times)
@@ -174,7 +176,7 @@ static rks_status write_before(const rks_plan *plan, uint64_t level, uint64_t ke
     return status;
 }
 
-/* How long the lists are. In an epoch from its start, without pieces, quotas say it. */
+/* Counts the lists. In an epoch from its start, without pieces, the quotas give the counts. */
 static rks_status count_lists(const rks_plan *plan, list *lists, rks_error *err)
 {
     const rks_mix *mix = plan->mix;
@@ -217,7 +219,7 @@ static rks_status write_lists(const rks_plan *plan, uint64_t key, list *lists, u
     return status;
 }
 
-/* Samples that have counts or odds of their own: each as often as it comes. */
+/* Writes samples that have counts or odds of their own, each as often as it occurs. */
 static rks_status write_copies(rks_plan *plan, uint64_t key, rks_error *err)
 {
     const uint32_t *left = plan->mix->left;
