@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plan.c: making a plan, and asking it for steps and batches. */
+ * plan.c: makes a plan, and returns its steps and batches. */
 #include "plan/plan.h"
 
 #include <inttypes.h>
@@ -14,11 +14,11 @@
 #include "plan/mix.h"
 #include "plan/share_inside.h"
 
-/* What all lengths say together. */
+/* What the planner knows from all lengths. */
 typedef struct rks_plan_facts {
     uint64_t absent;
     uint64_t too_long;
-    uint64_t tokens; /* of what is planned, as truncated; a length of 0 counts as 1 */
+    uint64_t tokens; /* of what is planned, after truncation; a length of 0 counts as 1 */
     uint32_t longest;
 } rks_plan_facts;
 
@@ -66,7 +66,7 @@ static rks_status look_at_lengths(const rks_plan *plan, rks_plan_facts *facts, r
     return RKS_OK;
 }
 
-/* Costs of samples are options, too. */
+/* Adds the costs of samples to the digest, since they are an option, too. */
 static void digest_balance(rks_plan_config *config, uint64_t count)
 {
     char text[64];
@@ -146,7 +146,7 @@ rks_status rks_plan_create_shared(const uint32_t *lengths, uint64_t count, const
     made->batches_like = by_tokens > by_count ? by_tokens : by_count;
     if (made->config.mix != NULL) {
         status = rks_mix_create(made, made->config.mix, err);
-        made->config.mix = NULL; /* it may go now */
+        made->config.mix = NULL; /* the caller may free it now */
         if (status == RKS_OK)
             made->batches_like = rks_mix_batches_like(made, err);
     }
@@ -156,18 +156,18 @@ rks_status rks_plan_create_shared(const uint32_t *lengths, uint64_t count, const
         status = rks_share_open(made, share, err);
     if (status != RKS_OK)
         goto out;
-    /* A first look, so that a plan that cannot be is refused here. */
+    /* Lays out or makes the first epoch, so that an impossible plan fails here. */
     if (made->config.per_epoch || made->mix != NULL)
         status = rks_plan_prepare(made, 0, err);
     else
         status = rks_plan_lay_out(made, err);
     if (status == RKS_OK)
         status = rks_plan_skip_all(made, made->config.skip, made->config.skips, err);
-    made->config.skip = NULL; /* it may go now */
+    made->config.skip = NULL; /* the caller may free it now */
     if (status != RKS_OK)
         goto out;
     if (made->share != NULL && !rks_share_is_shown(made))
-        rks_plan_drop_epoch(made); /* the node has it from the first question on */
+        rks_plan_drop_epoch(made); /* from the first request on, the node shares it */
     *plan = made;
     made = NULL;
 
@@ -229,7 +229,7 @@ uint32_t rks_plan_world(const rks_plan *plan)
     return plan->config.world;
 }
 
-/* The last stretch tells. */
+/* Counts the steps of an epoch with a mix, which are known when its last stretch is planned. */
 static rks_status count_drawn_steps(rks_plan *plan, uint64_t epoch, uint64_t *steps, rks_error *err)
 {
     rks_mix *mix = plan->mix;
@@ -264,7 +264,7 @@ rks_status rks_plan_steps(rks_plan *plan, uint64_t epoch, uint64_t *steps, rks_e
     return RKS_OK;
 }
 
-/* The slot of a batch of an epoch, which becomes the one at hand. */
+/* Finds the slot of a batch, and makes its epoch current. */
 static rks_status find_slot(rks_plan *plan, uint64_t epoch, uint64_t step, uint32_t rank,
                             uint64_t *slot, rks_error *err)
 {

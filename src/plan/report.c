@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * report.c: figures, bounds and digest of an epoch.
+ * report.c: reports figures, bounds and the digest of an epoch.
  *
- * The digest is XXH3-128 of the batches, step by step and in it rank by rank: step (8 bytes), rank
- * (4), number of ids (4), ids (4 each), pieces (place, start, count: 4 each), little-endian. */
+ * The digest is XXH3-128 of the batches, step by step and in each step rank by rank: step (8
+ * bytes), rank (4), number of ids (4), ids (4 each), pieces (place, start, count: 4 each),
+ * little-endian. */
 #include "plan/mix.h"
 #include "plan/packing.h"
 
@@ -16,12 +17,12 @@
 #include "base/memory.h"
 #include "base/usage.h"
 
-/* What a batch costs; for figures only, so floating point will do. */
+/* The cost of a batch. It is used only for figures, so floating point is exact enough. */
 typedef struct rks_plan_load {
     double cost, tokens;
 } rks_plan_load;
 
-/* The cost that ranks of a step should have alike. */
+/* Returns the cost that the ranks of a step should have alike. */
 static double cost_for_balance(const rks_plan *plan, uint64_t longest, uint64_t sum, uint64_t count)
 {
     const rks_plan_config *config = &plan->config;
@@ -94,16 +95,16 @@ static void digest_batch(const rks_plan *plan, rks_digester *digester, uint64_t 
     rks_digester_update(digester, pieces, piece_count * sizeof(*pieces));
 }
 
-/* Sums over the optimizer steps that are over. */
+/* Sums over the optimizer steps so far. */
 typedef struct rks_plan_balance {
-    rks_plan_load *loads; /* of each rank in this one */
+    rks_plan_load *loads; /* of each rank in the current optimizer step */
     rks_plan_load ratios; /* mean / largest */
     double mean, largest; /* cost */
     uint64_t steps;
-    uint8_t *seen; /* of a plan with a mix: a bit for each sample and piece that was delivered */
+    uint8_t *seen; /* with a mix: a bit for each sample and piece delivered */
     uint64_t samples, distinct, bins;
     uint64_t unasked; /* samples since the last pause */
-    uint64_t *padded; /* of the batch of each step that is not skipped, and each rank */
+    uint64_t *padded; /* padded tokens of each step that is not skipped, and each rank */
 } rks_plan_balance;
 
 static void end_step(rks_plan_balance *balance, uint32_t world)
@@ -124,7 +125,7 @@ static void end_step(rks_plan_balance *balance, uint32_t world)
     balance->steps++;
 }
 
-/* What a plan with a mix delivers. */
+/* Counts what a plan with a mix delivers. */
 static void count_drawn(const rks_plan *plan, const uint32_t *ids, size_t count,
                         rks_plan_balance *balance)
 {
@@ -153,7 +154,8 @@ static rks_status count_bins(rks_plan *plan, uint64_t epoch, uint64_t step, uint
     return status;
 }
 
-/* The layout at hand is that of the last steps. */
+/* Reports repeated and dropped samples of a mix. The current layout must be that of the last
+ * steps. */
 static void report_drawn(const rks_plan *plan, const rks_plan_balance *balance,
                          rks_plan_report *report)
 {
@@ -163,7 +165,7 @@ static void report_drawn(const rks_plan *plan, const rks_plan_balance *balance,
     report->dropped += last->base - (last->samples - last->repeated);
 }
 
-/* A batch, which is number `at` of those that are not skipped. */
+/* Reports a batch, which is number `at` of those that are not skipped. */
 static rks_status report_one(rks_plan *plan, uint64_t epoch, uint64_t step, uint32_t rank,
                              uint64_t at, rks_digester *digester, rks_plan_report *report,
                              rks_plan_balance *balance, rks_error *err)
@@ -184,7 +186,7 @@ static rks_status report_one(rks_plan *plan, uint64_t epoch, uint64_t step, uint
     return status == RKS_OK ? rks_plan_pause(&balance->unasked, count, err) : status;
 }
 
-/* `steps`: of the epoch, with those that are skipped. */
+/* Reports an epoch. `steps` counts all of its steps, also those that are skipped. */
 static rks_status report_epoch(rks_plan *plan, uint64_t epoch, uint64_t steps,
                                rks_digester *digester, rks_plan_report *report,
                                rks_plan_balance *balance, rks_error *err)
@@ -206,7 +208,7 @@ static rks_status report_epoch(rks_plan *plan, uint64_t epoch, uint64_t steps,
     return RKS_OK;
 }
 
-/* The number of a step, of which `delivered` before it are not skipped. */
+/* Returns the number of the step before which `delivered` steps are not skipped. */
 static uint64_t step_number(const rks_plan *plan, uint64_t epoch, uint64_t delivered)
 {
     uint64_t segment = rks_plan_segment_of(plan, epoch), first, end, at = 0;

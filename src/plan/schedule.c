@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * schedule.c: changes of a mix at a step: what is drawn from there on.
+ * schedule.c: changes of a mix at a step: what is drawn from that step on.
  *
- * An epoch with changes has stretches: it is planned for the first one, which does its steps; what is
- * left of it is drawn anew for the second one, and so on, as after a change of world. Steps count
- * from the epoch's first one, over all worlds. */
+ * An epoch with changes has stretches. It is planned for the first stretch, which does its steps.
+ * The rest of the epoch is drawn anew for the second stretch, and so on, as after a change of
+ * world. Steps count from the epoch's first step, over all worlds. */
 #include "plan/mix.h"
 
 #include <inttypes.h>
@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 
-/* Steps of the epoch at hand that worlds before did. */
+/* Returns how many steps of the epoch earlier worlds did. */
 static uint64_t steps_before(const rks_plan *plan, uint64_t epoch)
 {
     uint64_t steps = 0;
@@ -75,7 +75,7 @@ void rks_mix_free_changes(rks_mix_change *changes, size_t count)
         rks_free(changes[i].force.weights);
 }
 
-/* In the order of steps; one at the same step takes the place of that. */
+/* Inserts a change in the order of steps. It replaces a change at the same step. */
 static void insert_change(rks_mix *mix, const rks_mix_change *change)
 {
     size_t at = mix->change_count;
@@ -94,7 +94,7 @@ static void insert_change(rks_mix *mix, const rks_mix_change *change)
     mix->change_count++;
 }
 
-/* Every source with a weight has samples that may come. */
+/* Checks that every source with a weight has samples that may be drawn. */
 static rks_status check_force(const rks_plan *plan, const rks_mix_force *force, rks_error *err)
 {
     const rks_mix *mix = plan->mix;
@@ -119,8 +119,8 @@ static rks_status check_force(const rks_plan *plan, const rks_mix_force *force, 
     return status;
 }
 
-/* Changes behind `change`, up to the next one with weights of its own, get its weights: in arrays
- * of `spare`, which then holds theirs. */
+/* Gives the weights of `change` to the changes after it, up to the next one with its own weights.
+ * They go into arrays of `spare`, which then holds the old weights. */
 static void pass_on(rks_mix *mix, const rks_mix_change *change, uint64_t **spare)
 {
     size_t at = 0, used = 0;
@@ -134,8 +134,8 @@ static void pass_on(rks_mix *mix, const rks_mix_change *change, uint64_t **spare
     }
 }
 
-/* Arrays for pass_on, where these changes can have the weights; all that is there is the caller's,
- * also after a failure. */
+/* Allocates the arrays for pass_on, and checks that these changes can have the weights. The caller
+ * owns all arrays in `spare`, also after a failure. */
 static rks_status make_spare(const rks_plan *plan, const rks_mix_change *change, uint64_t **spare,
                              rks_error *err)
 {
@@ -158,8 +158,8 @@ static rks_status make_spare(const rks_plan *plan, const rks_mix_change *change,
     return status;
 }
 
-/* Inserts a change into a copy of the list first, so that what is refused changes nothing. `spare`:
- * as of make_spare; what it holds afterwards is in use nowhere. */
+/* Inserts a change; if it fails, restores the list from a copy, so nothing changes. `spare` comes
+ * from make_spare; what it holds afterwards is not in use. */
 static rks_status add_change(rks_plan *plan, rks_mix_change *change, uint64_t **spare,
                              rks_error *err)
 {
@@ -264,14 +264,15 @@ rks_status rks_plan_change(rks_plan *plan, uint64_t epoch, uint64_t step, const 
     return change_at(plan, epoch, step, weights, sources, longest, false, err);
 }
 
-/* Every epoch without a change has as many steps: batches are counted, and lengths do not matter. */
+/* Returns true if all epochs without a change have the same number of steps: batches are counted,
+ * and lengths do not matter. */
 static bool counts_batches(const rks_plan_config *config)
 {
     return config->strategy != STRATEGY_PACK && config->max_tokens == UINT64_MAX &&
            config->too_long != TOO_LONG_ALONE && config->too_long != TOO_LONG_SPLIT;
 }
 
-/* The first epoch from `epoch` on that has a change, or UINT64_MAX. */
+/* Returns the first epoch from `epoch` on that has a change, or UINT64_MAX. */
 static uint64_t next_changed(const rks_mix *mix, uint64_t epoch)
 {
     for (size_t i = 0; i < mix->change_count; i++)
@@ -280,8 +281,8 @@ static uint64_t next_changed(const rks_mix *mix, uint64_t epoch)
     return UINT64_MAX;
 }
 
-/* The epoch of step `step`, counted from the first one of epoch 0 on, and its number there. Epochs
- * that must be planned to know their steps are planned; they are counted where they are alike. */
+/* Finds the epoch of step `step`, counted from the first step of epoch 0, and the step's number in
+ * that epoch. If epochs have the same number of steps, counts them; else plans each one. */
 static rks_status find_step(rks_plan *plan, uint64_t step, uint64_t *epoch, uint64_t *number,
                             rks_error *err)
 {
@@ -392,9 +393,10 @@ static bool is_same_weights(const rks_mix *mix, const uint64_t *a, const uint64_
     return memcmp(a, b, mix->sources * sizeof(*a)) == 0;
 }
 
-/* The weights of one that keeps those before it are those of the state, and so is the place of one
- * that was counted from the beginning: epochs of another world have other numbers of steps. `taken`:
- * entries that were found to be such a change. */
+/* Returns true if the list of a state has the plan's change. A change that keeps the weights before
+ * it takes those of the state. A change that was counted from the beginning takes the state's
+ * place, since epochs of another world have other numbers of steps. `taken` marks the entries that
+ * matched such a change. */
 static bool has_change(const rks_mix *mix, rks_mix_change *list, size_t count,
                        const rks_mix_change *change, bool taken[RKS_PLAN_CHANGES_MAX])
 {
@@ -418,7 +420,7 @@ rks_status rks_mix_read_changes(const rks_plan *plan, const json_t *list, rks_mi
                                 size_t *count, rks_error *err)
 {
     const rks_mix *mix = plan->mix;
-    size_t entries = json_array_size(list); /* 0 for what is none */
+    size_t entries = json_array_size(list); /* 0 if it is not a list */
     rks_status status = RKS_OK;
     *count = 0;
     if (list != NULL && (entries == 0 || entries > RKS_PLAN_CHANGES_MAX))

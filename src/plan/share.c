@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * share.c: a plan's share of its node's epochs: who shows, who makes, and the thread that makes the
- * next epoch. */
+ * share.c: a plan's share of its node's epochs: which rank shows or makes an epoch, and the thread
+ * that makes the next one. */
 #include "plan/share_inside.h"
 
 #include <fcntl.h>
@@ -19,15 +19,15 @@
 enum { AHEAD_FROM = 1 << 20, LOWER_PRIORITY = 10 };
 
 static _Atomic(uint64_t) ahead_from;
-static atomic_uint forks; /* of this process and those before it */
+static atomic_uint forks; /* forks that led to this process */
 static pthread_once_t watches_forks = PTHREAD_ONCE_INIT;
 
 typedef struct rks_plan_share {
     rks_share_area area;
-    int making; /* a description of its own, for what is made ahead */
-    int shown;  /* the place that is at hand; -1: none */
-    uint64_t generation; /* of it */
-    rks_plan_layout layout; /* of what is at hand */
+    int making; /* its own description, for the epoch that is made ahead */
+    int shown;  /* place of the current epoch; -1: none */
+    uint64_t generation; /* generation of that place */
+    rks_plan_layout layout; /* layout of the current epoch */
     rks_pack pack;
     unsigned forks;
     /* The thread that makes the next epoch. */
@@ -50,7 +50,7 @@ bool rks_share_is_shown(const rks_plan *plan)
     return plan->share != NULL && plan->share->shown >= 0;
 }
 
-/* The plan has nothing at hand any more. */
+/* Drops the plan's current epoch. */
 static void let_go(rks_plan *plan)
 {
     rks_plan_share *share = plan->share;
@@ -125,8 +125,9 @@ static rks_share_key key_of_share(const rks_plan *plan, uint64_t epoch)
     return key;
 }
 
-/* Makes the epoch behind the one at hand, unless another rank does, or there is no place for it yet:
- * the last rank that comes finds one. What fails here fails again when it is asked for. */
+/* Makes the epoch after the current one, unless another rank does, or no place is free yet: the
+ * last rank that comes finds one. If that fails here, it fails again when a rank needs the
+ * epoch. */
 static void begin_next(rks_plan *plan, uint64_t epoch)
 {
     rks_plan_share *share = plan->share;
@@ -135,7 +136,7 @@ static void begin_next(rks_plan *plan, uint64_t epoch)
     if (share->area.child || /* it reads a few batches, and may end at any time */
         rks_plan_kept(plan) < (from == 0 ? AHEAD_FROM : from) || plan->config.no_shuffle ||
         share->area.control->no_ahead || epoch == UINT64_MAX || key.rest != 0)
-        return; /* what is skipped of a rest may change meanwhile */
+        return; /* the skips of a rest may change meanwhile */
     if (share->has_thread && !atomic_load(&share->done))
         return;
     end_thread(share);
@@ -179,7 +180,8 @@ static bool is_of_the_plan(rks_status status)
     return status == RKS_ERR_DATA || status == RKS_ERR_STATE;
 }
 
-/* In a place that this rank has claimed; *lacks: memory for it, so nobody shares any more. */
+/* Makes the epoch in a place that this rank has claimed. *lacks is true if memory is short, and
+ * then no rank shares any more. */
 static rks_status make_here(rks_plan *plan, uint64_t epoch, int place, bool *lacks, rks_error *err)
 {
     rks_plan_share *share = plan->share;
@@ -241,7 +243,8 @@ rks_status rks_share_show(rks_plan *plan, uint64_t epoch, bool *shown, rks_error
 
 /* ---- what is known of all epochs -------------------------------------------------------------- */
 
-/* By one rank, for all of the node. *lacks: memory to share it in. */
+/* Lays out all epochs, by one rank for all of the node. *lacks is true if memory is short to share
+ * it. */
 static rks_status look_for_all(rks_plan *plan, int place, bool *lacks, rks_error *err)
 {
     rks_plan_share *share = plan->share;
@@ -328,11 +331,11 @@ uint64_t rks_share_digest(rks_plan *plan)
     bool own_locks = rks_share_check(plan, NULL) == RKS_OK;
     int fd = share->area.options.fd; /* a child's own from here on */
     rks_share_area area = share->area;
-    area.deaf = true; /* nothing here could say so */
+    area.deaf = true; /* this call cannot return an interrupt */
     if (!own_locks ||
         rks_share_claim(&area, fd, all, SHARE_DIGEST, 1, true, &claim, &place, NULL, NULL) !=
         RKS_OK)
-        claim = SHARE_NONE; /* the next question says why */
+        claim = SHARE_NONE; /* the next call returns the error */
     rks_share_facts *facts =
         claim == SHARE_NONE ? NULL : &share->area.control->places[place].facts;
     if (claim == SHARE_THERE) {
@@ -389,7 +392,8 @@ rks_status rks_share_open(rks_plan *plan, const rks_plan_share_options *options,
     return RKS_OK;
 }
 
-/* The parent's thread does not exist here, and its locks are not this child's. */
+/* Opens a child's own descriptions, whose locks are its own. The parent's thread does not exist
+ * here. */
 static rks_status open_again(rks_plan *plan, rks_error *err)
 {
     rks_plan_share *share = plan->share;
@@ -413,7 +417,7 @@ static rks_status open_again(rks_plan *plan, rks_error *err)
         return RKS_OK;
     status = rks_share_enter(&share->area, own, true, err);
     if (status != RKS_OK) {
-        let_go(plan); /* nothing says that it is still there */
+        let_go(plan); /* its place may have changed */
         return status;
     }
     const rks_share_place *place = &share->area.control->places[share->shown];

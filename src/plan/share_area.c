@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * share_area.c: the memory that the ranks of a node share for a plan, and its locks: bytes of the
- * memfd, locked by open file description, so that the kernel ends them with their holder.
+ * share_area.c: the memory that the ranks of a node share for a plan, and its locks. The locks are
+ * on bytes of the memfd and belong to open file descriptions, so the kernel ends them with their
+ * holder.
  *
  *   byte 0      control: held for some stores and loads
- *   byte 1 + i  place i: write-locked by its maker, read-locked by each rank that has it at hand */
+ *   byte 1 + i  place i: write-locked by its maker, read-locked by each rank that uses it */
 #include "plan/share_inside.h"
 
 #include <errno.h>
@@ -198,7 +199,7 @@ static rks_status say_dead(const rks_share_control *control, rks_error *err)
     return status;
 }
 
-/* Its lock is free, and it did not say that it was done. */
+/* Marks a maker dead: its lock is free, and it has not settled its place. */
 static void mark_dead(rks_share_control *control, rks_share_place *place)
 {
     control->has_dead = true;
@@ -208,7 +209,8 @@ static void mark_dead(rks_share_control *control, rks_share_place *place)
         wake(&control->places[i]);
 }
 
-/* Of places that nobody has at hand: one that is empty, or that of the epoch of long ago. */
+/* Chooses a place that no rank uses: an empty one, or that of the oldest epoch. Returns -1 if there
+ * is none. */
 static int choose(const rks_share_area *area, int fd, int first, int count)
 {
     rks_share_place *places = area->control->places;
@@ -229,7 +231,7 @@ static int choose(const rks_share_area *area, int fd, int first, int count)
     return best;
 }
 
-/* Where the key is, or -1. */
+/* Returns the place of the key, or -1. */
 static int find_place(const rks_share_control *control, rks_share_key key, int first, int count)
 {
     for (int i = first; i < first + count; i++)
@@ -239,7 +241,7 @@ static int find_place(const rks_share_control *control, rks_share_key key, int f
     return -1;
 }
 
-/* *err is the maker's own error, which it has passed on. */
+/* Returns the status that the maker left in the place, and its error in *err. */
 static rks_status pass_on(const rks_share_place *place, bool *rest_over, rks_error *err)
 {
     if (rest_over != NULL)
@@ -249,7 +251,7 @@ static rks_status pass_on(const rks_share_place *place, bool *rest_over, rks_err
     return place->status;
 }
 
-/* One look, under the control lock. *wait: there is a maker to wait for. */
+/* Looks once for the key, under the control lock. *wait is true if there is a maker to wait for. */
 static rks_status look_once(const rks_share_area *area, int fd, rks_share_key key, int first, int count,
                        enum rks_share_claim *claim, int *place, bool *wait, bool *rest_over,
                        rks_error *err)
@@ -343,7 +345,8 @@ void rks_share_settle(const rks_share_area *area, int fd, int place, enum rks_sh
                       short lock)
 {
     rks_share_place *there = &area->control->places[place];
-    /* If the control lock cannot be had, the free lock of the place says the rest. */
+    /* If the control lock cannot be taken, the free lock of the place shows that its maker
+     * failed. */
     if (rks_share_enter(area, fd, false, NULL) == RKS_OK) {
         there->state = state;
         rks_share_lock(fd, place, lock);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * share_image.c: an epoch as it lies in a place: the ids first, where the maker shuffles them; the
- * other arrays, which are small beside them, behind.
+ * share_image.c: an epoch in a place: first the ids, which the maker shuffles there, then the other
+ * arrays, which are small beside them.
  *
- * Pages come before anything is written, so memory that lacks is an error here and no SIGBUS. */
+ * Pages are allocated before anything is written. So short memory is an error here, and no
+ * SIGBUS. */
 #include "plan/share_inside.h"
 
 #include <errno.h>
@@ -17,7 +18,7 @@
 #include "base/shared_memory.h"
 #include "base/usage.h"
 
-/* Places lie so far apart that none grows into another; only pages that are used take memory. */
+/* Places are so far apart that none grows into another. Only pages that are used take memory. */
 #define FIRST_PLACE ((uint64_t)1 << 20)
 #define BETWEEN_PLACES ((uint64_t)1 << 40)
 enum { PAGE = 4096, CHUNK = 16 << 20 };
@@ -90,7 +91,7 @@ static rks_status write_part(const rks_share_room *room, rks_share_image *image,
             return rks_fail_errno(err, errno, "%s in memory: %" PRIu64 " bytes", WHAT, left);
         done += put < 0 ? 0 : (uint64_t)put;
         left -= put < 0 ? 0 : (uint64_t)put;
-        uint64_t paused = UINT64_MAX / 2; /* asks each time */
+        uint64_t paused = UINT64_MAX / 2; /* checks each time */
         status = rks_plan_pause(&paused, 0, err);
         if (status != RKS_OK)
             return status;
@@ -99,7 +100,7 @@ static rks_status write_part(const rks_share_room *room, rks_share_image *image,
     return RKS_OK;
 }
 
-/* Ids of an epoch that is made, repeats included. */
+/* Returns the number of ids of an epoch that is made, repeats included. */
 static uint64_t count_ids(const rks_plan *plan)
 {
     const rks_plan_layout *layout = plan->layout;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * skip.c: steps that are left out. They stay in the plan, so nothing else of it changes; loaders
- * pass them, and a rest does not hold their samples.
+ * skip.c: steps that are skipped. They stay in the plan, so nothing else of it changes. Loaders
+ * pass over them, and the rest of a resumed epoch does not hold their samples.
  *
- * A range counts steps of one segment of an epoch, so it means the same samples after a change of
- * world: those of steps that the world before did not reach are struck out with what it did. */
+ * A range counts the steps of one segment of an epoch, so it means the same samples after a change
+ * of world. If the world before did not reach these steps, their samples are struck out with those
+ * that it delivered. */
 #include "plan/inside.h"
 
 #include <inttypes.h>
@@ -74,7 +75,7 @@ rks_status rks_plan_skipped(rks_plan *plan, uint64_t epoch, uint64_t step, uint6
     return status;
 }
 
-/* Puts a range into a list in order, as one with those that it meets. */
+/* Inserts a range into an ordered list, and joins it with those that it meets. */
 static void insert_range(rks_plan_skip_range *list, size_t *count, rks_plan_skip_range range)
 {
     size_t kept = 0, at = 0;
@@ -125,7 +126,7 @@ rks_status rks_plan_schedule_fits(const rks_plan *plan, rks_error *err)
                     RKS_PLAN_SKIPS_MAX, RKS_PLAN_SCHEDULE_MAX, plan->skip_count);
 }
 
-/* The plan's list and `count` more. */
+/* Adds `count` ranges to the plan's list; on failure the list is unchanged. */
 static rks_status add_ranges(rks_plan *plan, const rks_plan_skip_range *ranges, size_t count,
                              rks_error *err)
 {
@@ -207,7 +208,7 @@ static bool read_range(const json_t *entry, uint32_t micro, rks_plan_skip_range 
 
 rks_status rks_plan_read_skips(rks_plan *plan, const json_t *list, rks_error *err)
 {
-    size_t entries = json_array_size(list); /* 0 for what is none */
+    size_t entries = json_array_size(list); /* 0 if it is not a list */
     if (list == NULL)
         return RKS_OK;
     if (entries == 0 || entries > RKS_PLAN_SKIPS_MAX)

@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * state.c: where a job is in an epoch, as JSON, and going on from there.
+ * state.c: writes where a job is in an epoch, as JSON, and resumes from there.
  *
  *   {"format": 1, "planner": 2, "dataset": "32 digits" or null, "samples": N,
  *    "lengths": "16 digits", "options": "16 digits", "seed": "decimal", "epoch": E,
  *    "segments": [[world, steps], ...], "mix": "16 digits", "given": "tail=drop max_tokens=64"}
  *
- * `segments`: the epoch was planned whole for the first world, which did so many steps; what was
- * left was planned for the second world, and so on; the last one is where the job is. `lengths` is
- * XXH3-64 of the lengths as little-endian u32: a dataset of one id may have been built with
- * different length options. `mix` is there if the plan has one: the digest of that option.
- * `changes`, of such a plan: [epoch, step, longest, weights], step counted over all segments. `skip`:
- * [epoch, segment, first, end] of steps that are skipped, counted in that segment; with it, `format`
- * is 2, so that a planner that would not skip them refuses the state. `seed` is text since JSON numbers end at 2^63 in many readers. `given`,
- * where there is room, is for the message about options that differ; nothing follows from it.
+ * - `segments`: the epoch was planned whole for the first world, which did so many steps. The rest
+ *   was planned for the second world, and so on. The job is in the last segment.
+ * - `lengths` is XXH3-64 of the lengths as little-endian u32: a dataset of one id may have been
+ *   built with different length options.
+ * - `mix` is present if the plan has one: the digest of that option.
+ * - `changes`, for a plan with a mix: [epoch, step, longest, weights], step counted over all
+ *   segments.
+ * - `skip`: [epoch, segment, first, end] of steps that are skipped, counted in that segment. With
+ *   it, `format` is 2, so that a planner that would not skip them refuses the state.
+ * - `seed` is text, since many readers end JSON numbers at 2^63.
+ * - `given`, if there is room, is only for the message about options that differ.
  *
  * A state is hostile until it is checked: it may come from a damaged checkpoint. */
 #include "plan/inside.h"
@@ -65,7 +68,7 @@ rks_status rks_plan_state(rks_plan *plan, uint64_t epoch, uint64_t step, char *t
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "step %" PRIu64 ": epoch %" PRIu64 " has %" PRIu64 " steps", step, epoch,
                         steps);
-    step -= step % plan->config.micro_batches; /* an optimizer step that is not over begins again */
+    step -= step % plan->config.micro_batches; /* a partial optimizer step begins again */
     if (epoch > INT64_MAX)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "epoch %" PRIu64 " is above 2^63 - 1", epoch);
 
@@ -131,7 +134,7 @@ static rks_status read_number(const json_t *object, const char *field, uint64_t 
     return RKS_OK;
 }
 
-/* The field must be `ours`; `what` it is in words. */
+/* Checks that the field is equal to `ours`. */
 static rks_status compare_number(const json_t *object, const char *field, uint64_t ours,
                                  rks_error *err)
 {
@@ -144,18 +147,19 @@ static rks_status compare_number(const json_t *object, const char *field, uint64
     return status;
 }
 
-/* Plans that version 2 makes bit for bit as version 1 did. */
+/* Returns true for plans that version 2 makes bit for bit as version 1 did. */
 static bool is_as_version_1(const rks_plan_config *config)
 {
     bool tokens = config->max_tokens != UINT64_MAX;
     return config->strategy == STRATEGY_BUCKET ? tokens : !rks_plan_fills(config);
 }
 
-/* *version: that of the state, whose law a mix follows from then on. */
+/* Checks the planner version. Sets *version to that of the state, which a mix follows from then
+ * on. */
 static rks_status compare_version(const json_t *object, const rks_plan_config *config,
                                   uint64_t *version, rks_error *err)
 {
-    bool mixed = json_object_get(object, "mix") != NULL; /* if the plan is not: compare_mix */
+    bool mixed = json_object_get(object, "mix") != NULL; /* compare_mix checks the plan's */
     rks_status status = read_number(object, "planner", version, err);
     if (status != RKS_OK)
         return status;
@@ -181,7 +185,8 @@ static rks_status compare_text(const json_t *object, const char *field, const ch
     return RKS_OK;
 }
 
-/* The value of `name` in "name=value name=value", and its size; "not given" where it is away. */
+/* Returns the value of `name` in "name=value name=value", and its size; "not given" if it is
+ * missing. */
 static const char *value_of(const char *words, const char *name, size_t name_size, size_t *size)
 {
     for (const char *at = words; *at != '\0'; at += strcspn(at, " "), at += *at == ' ')
@@ -193,7 +198,7 @@ static const char *value_of(const char *words, const char *name, size_t name_siz
     return "not given";
 }
 
-/* Names the first option of `words` that `others` has otherwise. */
+/* Reports the first option of `words` that differs in `others`. Returns false if there is none. */
 static bool name_option(const char *words, const char *others, bool swapped, rks_error *err)
 {
     for (const char *at = words; *at != '\0'; at += strcspn(at, " "), at += *at == ' ') {
@@ -249,7 +254,7 @@ static rks_status compare_mix(const json_t *object, const rks_plan *plan, rks_er
 static rks_status read_segments(const json_t *object, rks_plan_place *place, rks_error *err)
 {
     const json_t *list = json_object_get(object, "segments");
-    size_t count = json_array_size(list); /* 0 for what is no list */
+    size_t count = json_array_size(list); /* 0 if it is not a list */
     if (count == 0 || count > RKS_PLAN_SEGMENTS_MAX)
         return wrong(err, "segments", "not a list of 1 to 64 pairs");
     for (size_t i = 0; i < count; i++) {
@@ -260,7 +265,7 @@ static rks_status read_segments(const json_t *object, rks_plan_place *place, rks
             return wrong(err, "segments", "not a pair of whole numbers");
         json_int_t ranks = json_integer_value(world);
         json_int_t done = json_integer_value(steps);
-        /* No plan has 2^32 batches, so it has no such steps. */
+        /* No plan has 2^32 batches, so none has so many steps. */
         if (ranks < 1 || ranks > RKS_PLAN_WORLD_MAX || done < 0 || done > (json_int_t)UINT32_MAX)
             return wrong(err, "segments", "a number of ranks or steps that cannot be");
         if (done == 0 && i + 1 < count)
@@ -323,7 +328,7 @@ static rks_status read_state(rks_plan *plan, const char *state, rks_plan_place *
     return status;
 }
 
-/* What the plan holds of a resume. */
+/* What the plan keeps of a resume. */
 typedef struct rks_plan_rest {
     uint64_t epoch;
     rks_plan_segment done[RKS_PLAN_SEGMENTS_MAX];
@@ -350,7 +355,8 @@ static void set_rest(rks_plan *plan, const rks_plan_rest *rest)
     memcpy(plan->done, rest->done, sizeof(plan->done));
 }
 
-/* Plans the first `count` segments' rest for `world`, as a check: *steps of it. */
+/* Plans the rest after the first `count` segments for this world, as a check. *steps is its number
+ * of steps. */
 static rks_status try_rest(rks_plan *plan, const rks_plan_place *place, size_t count,
                            uint64_t *steps, rks_error *err)
 {
@@ -367,8 +373,8 @@ static rks_status try_rest(rks_plan *plan, const rks_plan_place *place, size_t c
     return RKS_OK;
 }
 
-/* Decides where to go on: after the first *before segments, at *step of the plan for this world.
- * True: the last of them was another world's. */
+/* Decides where to resume: after the first *before segments, at *step of the plan for this world.
+ * Returns true if the last of them was another world's. */
 static bool choose_place(const rks_plan_place *place, uint32_t world, size_t *before,
                          uint64_t *step)
 {
@@ -381,7 +387,7 @@ static bool choose_place(const rks_plan_place *place, uint32_t world, size_t *be
     return !ours && count > 0;
 }
 
-/* `place` without its changes, which the plan has. */
+/* Resumes at `place`, whose changes the plan has already. */
 static rks_status resume_at(rks_plan *plan, rks_plan_place place, uint64_t *epoch, uint64_t *step,
                             rks_error *err)
 {
@@ -399,7 +405,7 @@ static rks_status resume_at(rks_plan *plan, rks_plan_place place, uint64_t *epoc
     bool ended = false;
     if (before > 0) {
         status = try_rest(plan, &place, before, &steps, err);
-        /* Where the other world ended the epoch, the next one is whole. */
+        /* If the other world ended the epoch, the next one is whole. */
         ended = status == RKS_ERR_STATE && plan->rest_over && moved;
     }
     if (before == 0 || ended) {
@@ -453,7 +459,7 @@ static rks_status resume(rks_plan *plan, const char *state, uint64_t *epoch, uin
     return status;
 }
 
-/* The state's skips join the plan's first, since what is left of the epoch depends on them. */
+/* Adds the state's skips to the plan's first, since the rest of the epoch depends on them. */
 rks_status rks_plan_resume(rks_plan *plan, const char *state, uint64_t *epoch, uint64_t *step,
                            rks_error *err)
 {
