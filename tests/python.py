@@ -9,6 +9,7 @@ Usage: tests/python.py [BUILD] [PYTEST ARGUMENT...]
 import os
 import subprocess
 import sys
+import textwrap
 import xml.etree.ElementTree as ElementTree
 
 SITE = os.path.abspath("build/python/site")
@@ -35,7 +36,7 @@ def report(path):
         bad = bad if bad is not None else case.find("error")
         if bad is not None:
             failed += 1
-            print(f"FAIL {name}\n{(bad.text or '')[-3000:]}")
+            print(f"FAIL {name}\n{textwrap.indent((bad.text or '')[-3000:], '  ')}")  # or its words look like results
         elif skipped is not None:
             print(f"skip {name}: {skipped.get('message')}")
         else:
