@@ -39,48 +39,6 @@ static rks_status grow_ids(rks_plan *plan, uint64_t count, rks_error *err)
                               : grow(&plan->ids, &plan->ids_room, count, err);
 }
 
-/* Returns the end of the run of lengths equal to that at `first`. The ids are sorted. */
-static uint64_t run_end(const rks_plan *plan, const uint32_t *ids, uint64_t first, uint64_t count)
-{
-    uint32_t length = rks_plan_length(plan, ids[first]);
-    uint64_t low = first + 1; /* all before are equal */
-    uint64_t step = 1;
-    while (low < count && rks_plan_length(plan, ids[low]) == length) {
-        step *= 2;
-        uint64_t next = low + step < count ? low + step : count;
-        if (rks_plan_length(plan, ids[next - 1]) != length) {
-            count = next;
-            break;
-        }
-        low = next;
-    }
-    while (low < count) {
-        uint64_t middle = low + (count - low) / 2;
-        if (rks_plan_length(plan, ids[middle]) == length)
-            low = middle + 1;
-        else
-            count = middle;
-    }
-    return low;
-}
-
-/* Shuffles ids of equal length, so lengths and bounds stay as they are. */
-static rks_status shuffle_equals(rks_plan *plan, const rks_plan_base *base, uint64_t key,
-                                 rks_error *err)
-{
-    rks_status status = RKS_OK;
-    uint64_t done = 0;
-    for (uint64_t i = 0; i < base->count && status == RKS_OK;) {
-        uint64_t end = run_end(plan, plan->ids, i, base->count);
-        if (end - i > 1)
-            status = rks_plan_shuffle(rks_random_key(key, i), plan->ids + i, end - i, err);
-        if (status == RKS_OK)
-            status = rks_plan_pause(&done, end - i, err);
-        i = end;
-    }
-    return status;
-}
-
 /* Returns true if ids of equal length may also change neighbourhoods. */
 static bool is_small(const rks_plan *plan)
 {
@@ -96,7 +54,7 @@ static rks_status shuffle_members(rks_plan *plan, const rks_plan_base *base,
     switch (plan->config.strategy) {
     case STRATEGY_BUCKET:
         if (is_small(plan)) /* neighbourhoods may be single batches */
-            status = shuffle_equals(plan, base, rks_random_key(key, layout->count), err);
+            status = rks_plan_shuffle_equals(plan, base, rks_random_key(key, layout->count), err);
         for (size_t i = 0; i < layout->count && status == RKS_OK; i++) {
             const rks_plan_group *group = &layout->groups[i];
             status = rks_plan_shuffle(rks_random_key(key, i), plan->ids + group->first, group->span,
@@ -107,7 +65,7 @@ static rks_status shuffle_members(rks_plan *plan, const rks_plan_base *base,
         break;
     case STRATEGY_SORTED:
         if (!plan->config.no_shuffle)
-            status = shuffle_equals(plan, base, key, err);
+            status = rks_plan_shuffle_equals(plan, base, key, err);
         break;
     case STRATEGY_RANDOM:
         status = rks_plan_shuffle(rks_random_key(key, 0), plan->ids, base->alone, err);

@@ -55,7 +55,7 @@ static int most_first(const void *a, const void *b)
     return left->source < right->source ? -1 : 1;
 }
 
-/* Counts the draws of each source that are planned. If all are, once each, they are the quotas. */
+/* Counts the planned draws of each source. If every draw is planned once, these are the quotas. */
 static rks_status count_sources(const rks_plan *plan, ranked *sources, rks_error *err)
 {
     const rks_mix *mix = plan->mix;
@@ -141,7 +141,7 @@ static void weigh(const evening *e, const uint32_t *slots, int32_t off[FOLLOWED]
     }
 }
 
-/* The processor fetches the draws of the step at `slots`, whose batches lie anywhere. */
+/* Lets the processor fetch the draws of the step at `slots`. Its batches are anywhere in memory. */
 static void prefetch_step(const evening *e, const uint32_t *slots)
 {
     enum { IN_LINE = 16 }; /* ids of a cache line */
@@ -206,7 +206,8 @@ static void find_kinds(evening *e, uint64_t steps)
 /* The kind that a step is nearest to. */
 static uint8_t kind_of(const evening *e, const int32_t *off)
 {
-    enum { FEW = 4 };
+    enum { FEW = 4 }; /* sources from one look at the sum to the next */
+    _Static_assert(FOLLOWED % FEW == 0, "the last look is at all of them");
     size_t best = 0;
     int64_t least = INT64_MAX;
     for (size_t kind = 0; kind < e->kinds; kind++) {

@@ -457,6 +457,10 @@ void rks_plan_bins_at(const rks_plan *plan, uint64_t slot, const uint32_t **boun
 /* shuffle.c: shuffles uniformly. Allocates 4 bytes an item during the call if there are more than
  * half a million. */
 rks_status rks_plan_shuffle(uint64_t key, uint32_t *items, uint64_t count, rks_error *err);
+/* Shuffles ids of equal length in plan->ids, which are sorted by length. So lengths and bounds stay as
+ * they are. */
+rks_status rks_plan_shuffle_equals(rks_plan *plan, const rks_plan_base *base, uint64_t key,
+                                   rks_error *err);
 
 /* spread.c: fills the batch sizes of a report from tokens[step * world + rank], the padded tokens
  * of each batch. Reorders `tokens`. There is at least one step. */

@@ -548,47 +548,7 @@ rks_status rks_mix_choose(rks_plan *plan, const rks_mix_force *force, uint64_t d
     return status == RKS_OK ? rks_mix_part_pieces(plan, err) : status;
 }
 
-/* ---- the base -------------------------------------------------------------------------------- */
-
-/* Fills the base with the multiset in the order of lengths. */
-static rks_status fill_sorted(rks_plan *plan, rks_plan_base *base, rks_error *err)
-{
-    enum { AHEAD = 32, COPIES = 4 };
-    const uint32_t *left = plan->mix->left;
-    uint64_t room = plan->mix->rest;
-    bool alone = plan->config.too_long == TOO_LONG_ALONE;
-    uint64_t at = 0;
-    for (uint64_t i = 0, end; i < plan->count;) {
-        rks_status status = rks_plan_stretch(i, plan->count, &end, err);
-        if (status != RKS_OK)
-            return status;
-        for (; i < end; i++) {
-            uint32_t id = plan->order[i];
-            if (i + AHEAD < plan->count) /* counts are anywhere in memory */
-                __builtin_prefetch(&left[plan->order[i + AHEAD]]);
-            uint32_t times = left[id], copied = 0;
-            if (room - at >= COPIES) /* how many count is random, so no branch asks for it */
-                for (; copied < COPIES; copied++)
-                    plan->ids[at + copied] = id;
-            for (; copied < times; copied++)
-                plan->ids[at + copied] = id;
-            at += times;
-            base->alone += alone && plan->lengths[id] > plan->config.limit ? times : 0;
-        }
-    }
-    base->count = at;
-    return RKS_OK;
-}
-
-rks_status rks_mix_fill(rks_plan *plan, uint64_t key, rks_plan_base *base, rks_error *err)
-{
-    *base = (rks_plan_base){.ids = plan->ids, .longest = plan->longest};
-    if (rks_plan_sorts(&plan->config))
-        return plan->cut_count == 0 ? fill_sorted(plan, base, err)
-                                    : rks_mix_fill_sorted_pieces(plan, base, err);
-    base->count = plan->mix->rest;
-    return rks_mix_sequence(plan, key, err);
-}
+/* ---- batches --------------------------------------------------------------------------------- */
 
 uint64_t rks_mix_batches_like(const rks_plan *plan, rks_error *err)
 {

@@ -4,7 +4,8 @@
  *
  *   weights, sizes of sources, N ──► quotas: draws of each source          (quota.c)
  *   quotas, seed, epoch          ──► left: how often each sample is drawn   (mix.c)
- *   left                         ──► base: ids, each as often as it is drawn (mix.c, sequence.c)
+ *   left                         ──► base: ids, each as often as it is drawn
+ *                                                                  (mix_base.c, sequence.c)
  *   base                         ──► batches, as in any plan; then the steps get an order in which
  *                                    the sources are even                   (even.c)
  *
@@ -141,7 +142,7 @@ void rks_mix_end(rks_plan *plan); /* frees `left` and `drawn` */
 /* Starts to count deliveries, for an epoch whose rest is planned later. */
 rks_status rks_mix_begin_rest(rks_plan *plan, rks_error *err);
 void rks_mix_strike(rks_mix *mix, const uint32_t *ids, size_t count);
-/* Writes the base into plan->ids, which has room for mix->rest ids. */
+/* mix_base.c: writes the base into plan->ids, which has room for mix->rest ids. */
 rks_status rks_mix_fill(rks_plan *plan, uint64_t key, rks_plan_base *base, rks_error *err);
 /* mix_pieces.c */
 /* Returns the number of samples and pieces: the length of `left` and `drawn`. */
