@@ -46,9 +46,9 @@ typedef struct rks_build_options {
     bool own_keys;       /* from memory: each rks_builder_add passes a key */
     bool replace;        /* replace a finished dataset at the commit; reuse no part of an
                           * interrupted build */
-    uint64_t unit_size;  /* bytes of input in a unit; default 0: that of the directory's dataset or
-                          * unfinished parts (64 MiB if an earlier version made them), else about
-                          * 1/64 of the input in whole MiB, 1 to 64 MiB */
+    uint64_t unit_size;  /* bytes of input in a unit. Default 0: that of the directory's dataset or
+                          * unfinished parts (64 MiB if an earlier version made them). Without any:
+                          * about 1/64 of the input in whole MiB, 1 to 64 MiB */
     uint64_t block_size; /* default 1 MiB, 64 KiB to 64 MiB */
     rks_progress_fn progress;
     void *progress_user;

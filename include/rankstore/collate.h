@@ -117,8 +117,8 @@ RKS_API void rks_arrays_free(rks_arrays *arrays); /* NULL is accepted */
 typedef struct rks_arenas rks_arenas;
 RKS_API rks_status rks_arenas_create(rks_arenas **arenas, rks_error *err);
 /* Returns the bytes that the last batch without an arena needed: a power of two, at least 64 KiB. It
- * returns 0 if no batch has lacked one since the last call, if one more arena would be more than
- * batches have needed at once so far, or if the arenas have ended. */
+ * returns 0 if no batch has lacked an arena since the last call, or if the arenas have ended. It also
+ * returns 0 if, with one more arena, there would be more than batches have needed at once so far. */
 RKS_API size_t rks_arenas_wanted(rks_arenas *arenas);
 /* Gives memory[bytes], at least 64 KiB, to the library until it calls done(user). It calls that once,
  * from any thread, perhaps during this call: if there are more arenas than batches needed at once, or

@@ -43,8 +43,8 @@ typedef struct rks_group_options {
     uint32_t silence_ms;            /* T: how long a rank may be silent; default 15,000, from 200 */
     uint32_t patience_ms;    /* after this wait a line on stderr names the rank that is waited for;
                               * default 60,000 */
-    const char *listen;      /* address or interface to listen on; NULL: RKS_LISTEN, else loopback
-                              * if all ranks share it, else the default route's interface, or the
+    const char *listen;      /* address or interface to listen on. NULL: RKS_LISTEN, or loopback if
+                              * all ranks share it. Otherwise the default route's interface, or the
                               * only one that is up */
     const char *secret_file; /* 0600 file with at least 32 bytes; NULL: RKS_SECRET_FILE, else one
                               * that rank 0 makes in RKS_JOB_DIR, else none: ranks trust the public

@@ -211,6 +211,14 @@ const char *cli_directory(const char *word);
     {                                                                                              \
         "--json", NULL, CLI_FLAG, offsetof(args, field), .help = what                              \
     }
+/* rks_build_options.no_lock and its like; `verb`: what the command does on several ranks */
+#define CLI_NO_LOCK(args, field, verb)                                                             \
+    {                                                                                              \
+        "--no-lock", NULL, CLI_FLAG, offsetof(args, field),                                        \
+            .help = verb " on several ranks even if the file system has no locks (Lustre "         \
+                         "without -o flock); make sure that nothing else writes in DIR, since "    \
+                         "no lock stops it"                                                        \
+    }
 /* rks_store_options */
 #define CLI_STORE_OPTIONS(args, field)                                                             \
     {"--partial", NULL, CLI_FLAG, offsetof(args, field.partial),                                   \

@@ -254,14 +254,14 @@ static const cli_option options[] = {
          "keep N samples, or a share of the input's rows (0.1, 10%), chosen at random; the choice "
          "depends on --unit-size and on how rows are spread over files, but not on the ranks",
      .normal = "all"},
-    {"--seed", "N", CLI_U64, offsetof(args, options.seed), .help = "seed of "
-                                                                   "--sample", .normal = "0"},
+    {"--seed", "N", CLI_U64, offsetof(args, options.seed), .help = "seed of --sample",
+     .normal = "0"},
     {"--dedup", NULL, CLI_FLAG, offsetof(args, options.dedup),
      .help = "keep only the first of samples with equal contents (all columns but the key); a "
              "tar's or zip's key is __key__, unless --key names another"},
     {"--max-sample", "BYTES", CLI_SIZE, offsetof(args, options.max_sample),
-     .help = "largest sample; a larger one is an "
-             "error", .normal = "1G", .least = 1, .most = UINT64_C(3) << 30},
+     .help = "largest sample; a larger one is an error", .normal = "1G", .least = 1,
+     .most = UINT64_C(3) << 30},
     {"--max-total", "BYTES", CLI_SIZE, offsetof(args, options.max_total),
      .help = "most bytes that a compressed file or an archive may unpack to", .normal = "1024G",
      .least = 1},
@@ -274,9 +274,7 @@ static const cli_option options[] = {
     {"--append", NULL, CLI_FLAG, offsetof(args, options.append),
      .help = "add to the dataset in DIR, as its next generation; defaults of schema, key, length "
              "and index columns are the dataset's; --dedup and --sample apply to the new samples"},
-    {"--no-lock", NULL, CLI_FLAG, offsetof(args, options.no_lock),
-     .help = "build on several ranks even if the file system has no locks (Lustre without -o "
-             "flock); make sure that nothing else writes in DIR, since no lock stops it"},
+    CLI_NO_LOCK(args, options.no_lock, "build"),
     {"--wait", NULL, CLI_FLAG, offsetof(args, options.wait),
      .help =
          "if another build runs in DIR, wait for its end, and keep its dataset if input and "

@@ -234,10 +234,10 @@ static int cat(void *user)
 static const cli_option options[] = {
     {"--column", "NAME", CLI_TEXT, offsetof(args, column), .help = "print only this column",
      .normal = "all"},
-    {"--raw", NULL, CLI_FLAG, offsetof(args, raw), .help = "print the column's bytes as they are "
-                                                           "stored"},
-    {"--force", NULL, CLI_FLAG, offsetof(args, force), .help = "write raw bytes even to a "
-                                                               "terminal"},
+    {"--raw", NULL, CLI_FLAG, offsetof(args, raw),
+     .help = "print the column's bytes as they are stored"},
+    {"--force", NULL, CLI_FLAG, offsetof(args, force),
+     .help = "write raw bytes even to a terminal"},
     CLI_JSON(args, json, "print exact values: a JSON object a line for each sample, with id, key, "
                          "length, columns"),
     CLI_STORE_OPTIONS(args, store),

@@ -168,8 +168,8 @@ static const cli_option options[] = {
      .choices = "jsonl tar dir npz lmdb",
      .normal = "by the target's ending; dir if it has none"},
     CLI_WHERE(args, options.where, "write samples that match", ""),
-    {"--column", "NAME", CLI_LIST, offsetof(args, columns), .help = "write only this "
-                                                                    "column", .normal = "all"},
+    {"--column", "NAME", CLI_LIST, offsetof(args, columns), .help = "write only this column",
+     .normal = "all"},
     {"--force", NULL, CLI_FLAG, offsetof(args, options.force),
      .help = "replace an existing file, or a directory that an export made"},
     CLI_JSON(args, json, "print the report as JSON"),
@@ -187,8 +187,8 @@ const cli_command cli_export = {
         "File names come from keys: other characters than letters, digits and some signs are %XX. "
         "A value that the format cannot hold is an error that names sample and column. After a "
         "whole dataset, export prints the command that builds it again with its types and keys. "
-        "There is none for lmdb, and for dir only if the dataset was built from a folder. If "
-        "there is a column __key__, keys of file and row are not written, and the command uses "
+        "lmdb has no such command, and dir has one only if the dataset was built from a folder. "
+        "If there is a column __key__, keys of file and row are not written, and the command uses "
         "that column as the key.",
     CLI_OPTIONS(options, args, words),
     CLI_ONE_DATASET,

@@ -68,9 +68,7 @@ static const cli_option options[] = {
      .help = "the merged dataset's directory; {rank} and {node} stand for this rank's numbers"},
     {"--copy", NULL, CLI_FLAG, offsetof(args, options.copy),
      .help = "copy shards instead of linking them"},
-    {"--no-lock", NULL, CLI_FLAG, offsetof(args, options.no_lock),
-     .help = "merge on several ranks even if the file system has no locks (Lustre without -o "
-             "flock); make sure that nothing else writes in DIR, since no lock stops it"},
+    CLI_NO_LOCK(args, options.no_lock, "merge"),
     CLI_PROCESSES(args, processes),
     CLI_JSON(args, json, "print the report as JSON"),
 };

@@ -262,7 +262,7 @@ static const cli_option options[] = {
     {"--rank", "R", CLI_U32, offsetof(args, place.rank), .help = "with --step: only rank R",
      .normal = "all", .most = (1 << 20) - 1},
     {"--state", "FILE", CLI_TEXT, offsetof(args, place.path),
-     .help = "with --step: list steps of the epoch in this saved state, as these ranks resume it; "
+     .help = "with --step: use the epoch of this saved state, as these ranks resume it; "
              "without --strategy, --batch-size, --max-tokens, --max-length and --capacity, plan "
              "and number of ranks are the state's"},
     {"-o", "FILE", CLI_TEXT, offsetof(args, output),

@@ -51,9 +51,7 @@ static const cli_option options[] = {
      .help = "forget all but the newest N generations", .normal = "keep all", .least = 1},
     {"--dry-run", NULL, CLI_FLAG, offsetof(args, options.dry_run),
      .help = "only print what would be removed"},
-    {"--no-lock", NULL, CLI_FLAG, offsetof(args, options.no_lock),
-     .help = "prune on several ranks even if the file system has no locks (Lustre without -o "
-             "flock); make sure that nothing else writes in DIR, since no lock stops it"},
+    CLI_NO_LOCK(args, options.no_lock, "prune"),
     CLI_PROCESSES(args, processes),
     CLI_JSON(args, json, "print generations, files, bytes"),
 };
