@@ -18,6 +18,21 @@ if TYPE_CHECKING:
 live: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
 
+# Batches whose items were asked for, by the id of a tensor in them. DistributedDataParallel and the Trainer move a dict to a device by making
+# another of its type from its items; what is no item would be lost.
+_itemized: weakref.WeakValueDictionary[int, Batch] = weakref.WeakValueDictionary()
+
+
+def _tensor_in(batch: Batch) -> Any:
+    """Return the first tensor or array among the columns and in their lists, or None."""
+    for value in batch.values():
+        while isinstance(value, (list, tuple)) and value:
+            value = value[0]
+        if hasattr(value, "dtype"):
+            return value
+    return None
+
+
 def _is_parts(value: Any) -> bool:
     return isinstance(value, list) and len(value) > 0 and all(isinstance(one, memoryview) for one in value)
 
@@ -43,7 +58,9 @@ def _split(whole: Any, sizes: list[int]) -> list[memoryview]:
 class Batch(dict[str, Any]):
     """Columns by name: tensors, arrays or lists. Each owns its memory, which lives as long as anyone holds it.
 
-    Only columns are items, so `model(**batch)` works.
+    Only columns are items, so `model(**batch)` works. `Batch(items)` with the tensors of another batch has its attributes too: so they
+    survive DistributedDataParallel, Lightning and the Trainer, which rebuild a dict. Only if these copy the tensors to a device are the
+    attributes lost: move the batch before, by `ds.loader(device=...)` or `batch.to(device)`.
 
     Attributes: indices (sample ids, int64[n]), lengths (uint32[n]; of pieces, the piece's length), step and epoch (-1 if no plan made the
         batch), missing (with missing="mask": for each column a bool[n] that marks missing values).
@@ -65,6 +82,24 @@ class Batch(dict[str, Any]):
     def __init__(self, *columns: Any, **named: Any) -> None:
         super().__init__(*columns, **named)
         self.missing = {}
+        tensor = _tensor_in(self) if self else None
+        origin = None if tensor is None else _itemized.get(id(tensor))
+        if origin is not None and _tensor_in(origin) is tensor:  # an id may be used again
+            self.__dict__.update(origin.__dict__)
+
+    def items(self) -> Any:
+        """Return the columns, as dict.items does. A batch that is made of them knows that this one was its origin."""
+        tensor = _tensor_in(self)
+        if tensor is not None:
+            _itemized[id(tensor)] = self
+        return super().items()
+
+    def __getattr__(self, name: str) -> Any:
+        """Explain a missing attribute: only what made the batch knows its samples."""
+        if name in ("indices", "lengths") or hasattr(type(self), name):  # a property that needs one of them
+            raise AttributeError(f"{name}: this batch was made of columns alone, so it does not know its samples. If a framework moved it to a "
+                                 "device, move it before: ds.loader(plan, device=...) or batch.to(device)")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __missing__(self, name: Any) -> Any:
         """Explain the missing item: torch's default collate asks a batch for its item 0."""
@@ -130,7 +165,8 @@ class Batch(dict[str, Any]):
         Raises ArgumentError if the column is not in the index, DataError if a sample is cut, StateError if no plan made the batch.
         """
         if self._plan is None:
-            raise StateError("global_sum: this batch came from no plan, so its step is not known")
+            raise StateError("global_sum: this batch came from no plan, so its step is not known. If a framework moved it to a device, move it "
+                             "before: ds.loader(plan, device=...) or batch.to(device)")
         return self._plan.step_sum(column, self.epoch, self.step, accumulate=accumulate, cut=self._cut, dataset=self._dataset)
 
     @property

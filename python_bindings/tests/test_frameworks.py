@@ -334,6 +334,53 @@ def test_the_trainer_mixin_says_what_is_missing() -> None:
         trainer.get_train_dataloader()
 
 
+# ---- those that make a batch anew from its items ----------------------------------------------------------------------
+
+def by_ddp(batch: rankstore.Batch, device: str) -> Any:
+    """What DistributedDataParallel gives its module where device_ids are set."""
+    from torch.distributed.utils import _recursive_to
+    (made,) = _recursive_to((batch,), torch.device(device), False)[0]
+    return made
+
+
+def by_items(batch: rankstore.Batch, device: str) -> Any:
+    """As the Trainer's _prepare_input does."""
+    return type(batch)({name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in batch.items()})
+
+
+@pytest.mark.parametrize("remake", [by_ddp, by_items])
+@pytest.mark.parametrize("layout", [Pad(), rankstore.Pack(), rankstore.Lists()], ids=lambda one: type(one).__name__)
+def test_a_batch_that_is_made_anew_knows_its_place(ds: rankstore.Dataset, layout: rankstore.Layout, remake: Any) -> None:
+    plan = ds.plan(batch_size=16, seed=5)
+    for batch in ds.loader(plan, collate=layout, columns=["input_ids"]):
+        other = remake(batch, "cpu")
+        assert other is not batch and list(other) == list(batch) and other.step == batch.step and other.epoch == 0
+        assert other.indices.tolist() == batch.indices.tolist() and other.global_tokens == batch.global_tokens
+        assert other.sample_keys == batch.sample_keys and other.padding_ratio == batch.padding_ratio
+    assert batch.step == plan.steps - 1
+
+
+@pytest.mark.parametrize("remake", [by_ddp, by_items])
+def test_a_batch_whose_tensors_were_copied_says_what_to_do(ds: rankstore.Dataset, remake: Any) -> None:
+    for batch in ds.loader(ds.plan(batch_size=16, seed=5), collate=Pad(), columns=["input_ids"]):
+        lost, moved = remake(batch, "meta"), remake(batch.to("meta"), "meta")
+        assert lost["input_ids"].device.type == moved["input_ids"].device.type == "meta"
+        for use in (lambda: lost.indices, lambda: lost.lengths, lambda: lost.global_tokens):
+            with pytest.raises(AttributeError, match=r"made of columns alone.*ds.loader\(plan, device=...\)"):
+                use()
+        with pytest.raises(rankstore.StateError, match=r"or batch.to\(device\)"):
+            lost.global_sum("learned")
+        assert not hasattr(lost, "indices") and not hasattr(lost, "no_such_name")
+        assert moved.indices.tolist() == batch.indices.tolist() and moved.step == batch.step
+
+
+def test_a_batch_of_a_user_s_own_tensors_has_no_origin(ds: rankstore.Dataset) -> None:
+    for batch in ds.loader(ds.plan(batch_size=16, seed=5), collate=Pad(), columns=["input_ids"]):
+        assert batch.items() == dict(batch).items()
+        assert not hasattr(rankstore.Batch({"input_ids": batch["input_ids"].clone()}), "indices")
+        assert not hasattr(rankstore.Batch(text=["a"], number=5), "indices") and not hasattr(rankstore.Batch(), "indices")
+
+
 # ---- how a run ends -------------------------------------------------------------------------------------------------
 
 ENDING = '''
