@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+from typing import Any
 
 from . import _core
 from .agreement import together
-from .errors import StateError
+from .errors import IOFailedError, StateError
 from .group import Group
 
 
@@ -30,7 +31,8 @@ def prepare(group: Group, exchange: str | None) -> None:
 
     Raises StateError, on all ranks, if a rank's thread captures a CUDA graph, or another thread of it does on torch's own stream for
     captures: nothing of an exchange may become part of it, and in capture_error_mode="global", torch's default, a call that NCCL makes
-    in any thread ends it. A capture of another thread on a stream of the user's is not seen.
+    in any thread ends it. A capture of another thread on a stream of the user's is not seen. Raises IOFailedError, on all ranks, if a
+    rank's GPU has failed before.
     """
     if exchange is not None and exchange.partition(":")[0] not in ("auto", "nccl"):
         return
@@ -41,16 +43,28 @@ def prepare(group: Group, exchange: str | None) -> None:
     _core.nccl_library(package_library())
 
 
+def _capturing(torch: Any) -> tuple[bool, bool]:
+    """Return whether this thread captures a graph, and whether another one does on torch's own stream for captures."""
+    if torch.cuda.is_current_stream_capturing():
+        return True, False
+    stream = getattr(torch.cuda.graph, "default_capture_stream", None)  # None: torch never captured on it
+    if stream is None:
+        return False, False
+    with torch.cuda.stream(stream):
+        return False, torch.cuda.is_current_stream_capturing()
+
+
 def check_capture() -> None:
+    """Raise StateError while torch captures a CUDA graph, IOFailedError if the GPU has failed."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return
-    if torch.cuda.is_current_stream_capturing():
+    try:
+        here, elsewhere = _capturing(torch)
+    except RuntimeError as error:  # one of the job's kernels failed: each call of CUDA reports it from then on
+        raise IOFailedError(f"open: the GPU of this process has failed before: {str(error).splitlines()[0]}; restart the process, with "
+                            "CUDA_LAUNCH_BLOCKING=1 to find the kernel") from None
+    if here:
         raise StateError("this thread captures a CUDA graph; open the dataset before the capture")
-    stream = getattr(torch.cuda.graph, "default_capture_stream", None)  # None: torch never captured on it
-    if stream is None:
-        return
-    with torch.cuda.stream(stream):
-        capturing = torch.cuda.is_current_stream_capturing()
-    if capturing:
+    if elsewhere:
         raise StateError("another thread captures a CUDA graph; open the dataset before the capture")

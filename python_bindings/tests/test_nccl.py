@@ -79,3 +79,17 @@ def test_a_capture_on_one_rank_ends_the_open_on_all(ranks: Run, captures: str, s
     monkeypatch.setenv("CAPTURES", captures)
     for one in ranks(2, CAPTURING):
         assert says in one.stdout and "rank 1" in one.stdout, one.stdout + one.stderr
+
+
+def test_a_gpu_that_failed_before_is_named(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a kernel's assertion torch raises at each call of CUDA."""
+    torch = pytest.importorskip("torch")
+
+    def fail() -> bool:
+        raise RuntimeError("CUDA error: device-side assert triggered\nSearch for `cudaErrorAssert' ...")
+
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", fail)
+    with pytest.raises(rankstore.IOFailedError, match=r"has failed before: CUDA error: device-side assert triggered; restart") as raised:
+        rankstore.open(store, exchange="nccl")
+    assert "cudaErrorAssert" not in str(raised.value)
