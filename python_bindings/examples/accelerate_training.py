@@ -46,7 +46,7 @@ def main() -> None:
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--record", help="file (.RANK is added) for the samples of each step, and whether it synced")
     arguments = parser.parse_args()
-    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=4)
+    accelerator = Accelerator(cpu=not torch.cuda.is_available(), gradient_accumulation_steps=4)
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Embedding(VOCABULARY, 32), torch.nn.Linear(32, VOCABULARY))
     model, optimizer = accelerator.prepare(model, torch.optim.AdamW(model.parameters(), lr=0.01))
@@ -54,7 +54,7 @@ def main() -> None:
 
     with rankstore.build(arguments.data or made_samples(), arguments.out, length="input_ids", count={"learned": learned}) as dataset:
         plan = dataset.plan("bucket", max_tokens=960, seed=17)
-        loader: Any = dataset.loader(plan, collate=rankstore.Pad(), columns=["input_ids"])
+        loader: Any = dataset.loader(plan, collate=rankstore.Pad(), columns=["input_ids"], device=accelerator.device)
         if arguments.prepared:
             batches = dataset.collating(rankstore.Pad(), columns=["input_ids"])
             loader = accelerator.prepare(DataLoader(batches, batch_sampler=plan.sampler("global"), collate_fn=batches.collate))

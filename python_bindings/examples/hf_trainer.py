@@ -62,7 +62,8 @@ def main() -> None:
     parser.add_argument("--record", help="file (.RANK is added) for the samples of each step, and whether it synced")
     arguments = parser.parse_args()
     checkpoints = arguments.out + ".checkpoints"
-    settings = TrainingArguments(checkpoints, num_train_epochs=arguments.epochs, max_steps=arguments.stop_after, use_cpu=True,
+    settings = TrainingArguments(checkpoints, num_train_epochs=arguments.epochs, max_steps=arguments.stop_after,
+                                 use_cpu=not torch.cuda.is_available(),
                                  gradient_accumulation_steps=4, learning_rate=0.01, lr_scheduler_type="constant", seed=0,
                                  remove_unused_columns=False, report_to=[], disable_tqdm=True, logging_steps=5,
                                  save_steps=max(1, arguments.stop_after), save_strategy="steps" if arguments.stop_after > 0 else "no")

@@ -86,7 +86,7 @@ def main() -> None:
     lightning.seed_everything(0, verbose=False)
     checkpoints = arguments.out + ".checkpoint"
     saving = ModelCheckpoint(checkpoints, "last", every_n_train_steps=max(1, arguments.stop_after), enable_version_counter=False)
-    trainer = lightning.Trainer(accelerator="cpu", devices=int(os.environ.get("LOCAL_WORLD_SIZE", "1")), strategy="ddp",
+    trainer = lightning.Trainer(devices=int(os.environ.get("LOCAL_WORLD_SIZE", "1")), strategy="ddp",
                                 max_epochs=arguments.epochs, max_steps=arguments.stop_after, logger=False,
                                 callbacks=[saving] if arguments.stop_after > 0 else [],
                                 enable_checkpointing=arguments.stop_after > 0, enable_progress_bar=False,

@@ -15,7 +15,7 @@ OUT = sys.argv[1] if len(sys.argv) > 1 else "packed_accelerate.store"
 
 
 def main() -> None:
-    accelerator = Accelerator(cpu=True)
+    accelerator = Accelerator(cpu=not torch.cuda.is_available())
     torch.manual_seed(0)
     shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
     model = LlamaForCausalLM(LlamaConfig(vocab_size=128, max_position_embeddings=512, attn_implementation="sdpa", **shape))
@@ -23,7 +23,7 @@ def main() -> None:
     samples = [{"input_ids": (np.arange(4 + i * 37 % 90) + i) % 128} for i in range(200)]
     with rankstore.build(samples, OUT, length="input_ids") as dataset:
         plan = dataset.plan("pack", capacity=512, pack_window=16, cost=rankstore.transformer_cost(32, 2, vocabulary=128), seed=17)
-        loader = dataset.loader(plan, collate=rankstore.Pack("flash"), columns=["input_ids"])
+        loader = dataset.loader(plan, collate=rankstore.Pack("flash"), columns=["input_ids"], device=accelerator.device)
         for epoch in range(2):
             loader.set_epoch(epoch)
             for batch in loader:

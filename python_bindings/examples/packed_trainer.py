@@ -6,6 +6,7 @@ attention reads; with "sdpa", as here, transformers finds the documents by posit
 import sys
 
 import numpy as np
+import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
 
 import rankstore
@@ -22,8 +23,8 @@ def main() -> None:
     shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
     model = LlamaForCausalLM(LlamaConfig(vocab_size=128, max_position_embeddings=512, attn_implementation="sdpa", **shape))
     samples = [{"input_ids": (np.arange(4 + i * 37 % 90) + i) % 128} for i in range(200)]
-    settings = TrainingArguments(OUT + ".out", num_train_epochs=2, learning_rate=0.01, use_cpu=True, report_to=[], disable_tqdm=True,
-                                 save_strategy="no", logging_strategy="no", remove_unused_columns=False)
+    settings = TrainingArguments(OUT + ".out", num_train_epochs=2, learning_rate=0.01, use_cpu=not torch.cuda.is_available(), report_to=[],
+                                 disable_tqdm=True, save_strategy="no", logging_strategy="no", remove_unused_columns=False)
     with rankstore.build(samples, OUT, length="input_ids") as dataset:
         trainer = PackedTrainer(model, settings, train_dataset=dataset)
         cost = rankstore.transformer_cost(32, 2, feed_forward=64, key_value=16, vocabulary=128, gated=True)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class TrainerMixin:
     """Mixin, before Trainer among the bases, that trains on the batches of a plan.
 
-    plan: made by `train_dataset.plan`; set it before train(). loader_options: options of `Dataset.loader` (default collate: Pad()). The
-        Trainer passes all columns of a batch to the model: choose them by columns=[...].
+    plan: made by `train_dataset.plan`; set it before train(). loader_options: options of `Dataset.loader` (defaults here: collate=Pad(), and
+        device, the Trainer's). The Trainer passes all columns of a batch to the model: choose them by columns=[...].
     """
 
     plan: Plan | None = None
@@ -37,6 +37,6 @@ class TrainerMixin:
         if self.plan is None:
             raise ArgumentError("trainer.plan is not set; set it to train_dataset.plan(...) before train()")
         refuse_dealing(trainer.accelerator)
-        options = {"collate": Pad(), **(self.loader_options or {})}
+        options = {"collate": Pad(), "device": trainer.args.device, **(self.loader_options or {})}
         made: Loader = self.plan.dataset.loader(self.plan, **options)
         return made
