@@ -76,3 +76,39 @@ def test_what_the_stand_in_complains_of_fails_a_step(program: Any, tmp_path: Pat
         else:
             with pytest.raises(AssertionError, match="without a context"):
                 machine.gpu_exchange(1, 1, 1, "nccl")
+
+
+def test_each_step_is_saved_as_it_ends(program: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    steps, results = program("steps"), tmp_path / "RESULTS.md"
+
+    def a_good_step(machine: Any) -> str:
+        """It is good."""
+        return "seen"
+
+    def a_bad_step(machine: Any) -> str:
+        """What came before it is on disk."""
+        assert "| a good step | It is good. | seen |" in results.read_text()
+        raise AssertionError("broken | in two")
+
+    def a_last_step(machine: Any) -> str:
+        """It runs all the same."""
+        assert "| the run ended before | 0.0 | not run |" in results.read_text()
+        raise steps.Skip("not here")
+
+    every, machine = [a_good_step, a_bad_step, a_last_step], steps.Machine("none", "a stand-in")
+    assert steps.main(every, machine, str(results)) == 1
+    assert "1 steps good, 1 failed, 1 skipped, 0 not run" in results.read_text() and "broken \\| in two" in results.read_text()
+    assert steps.main(every, machine, str(results), ["good", "last"]) == 0
+    assert "| a bad step | What came before it is on disk. | not chosen | 0.0 | not run |" in results.read_text()
+    assert "FAIL a bad step (" in capsys.readouterr().out
+
+
+def test_a_program_that_does_not_end_is_ended_with_its_children(program: Any, tmp_path: Path) -> None:
+    steps, log = program("steps"), tmp_path / "log"
+    machine = steps.Machine("none", "a stand-in", str(log))
+    with pytest.raises(AssertionError, match="no end within 1 s: it began"):
+        machine.run(["sh", "-c", f"sleep 600 & echo $! > {tmp_path}/child; echo it began; wait"], limit_s=1)
+    child = (tmp_path / "child").read_text().strip()
+    state = Path(f"/proc/{child}/stat")
+    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+    assert "$ sh -c" in log.read_text() and "it began" in log.read_text()

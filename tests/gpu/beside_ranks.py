@@ -3,7 +3,7 @@
 
 Usage: torchrun --nproc-per-node N tests/gpu/beside_ranks.py before|after|thread|capture DATASET
 before, after: the dataset is opened before torch's communicator is made, or after it was used; twice, then torch sums again.
-thread: ten exchanges in a thread beside 2,000 steps. capture: an exchange in a thread while the rank captures a CUDA graph in global
+thread: ten exchanges in a thread beside 500 steps. capture: an exchange in a thread while the rank captures a CUDA graph in global
 mode on a stream of its own. Each rank prints a line.
 """
 import ctypes
@@ -50,7 +50,7 @@ def check_sum():
 
 def train(steps, began=None):
     torch.manual_seed(0)
-    weights, data = torch.randn(2048, 2048, device="cuda"), torch.randn(64, 2048, device="cuda")
+    weights, data = torch.randn(1024, 1024, device="cuda"), torch.randn(64, 1024, device="cuda")
     for step in range(steps):
         gradient = data.t() @ (data @ weights - data)
         dist.all_reduce(gradient)
@@ -72,14 +72,14 @@ def in_thread(store, times, began, failed):
 
 def beside_steps(store):
     began, failed = threading.Event(), []
-    alone = train(200)
+    alone = train(50)
     thread = threading.Thread(target=in_thread, args=(store, 10, began, failed))
     thread.start()
-    train(2000, began)
+    train(500, began)
     thread.join()
     assert not failed, failed
-    assert train(200) == alone
-    return "10 exchanges beside 2,000 steps, the same sums"
+    assert train(50) == alone
+    return "10 exchanges beside 500 steps, the same sums"
 
 
 def beside_capture(store):

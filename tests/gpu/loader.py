@@ -33,16 +33,70 @@ def tensors(value):
     return [value] if hasattr(value, "is_pinned") else []
 
 
+def copied(batches, slow=False):
+    """What each batch holds, copied when it is yielded. slow: while the GPU is kept busy, so that a copy that is early, or memory that is
+    used again too soon, shows."""
+    found = []
+    for batch in batches:
+        if slow:
+            torch.cuda._sleep(50_000_000)  # about 25 ms
+        found.append([one.clone() for one in tensors(batch)])
+    return found
+
+
+def check_equal(name, plain, moved):
+    for one, other in zip(plain, moved, strict=True):
+        assert one, name
+        for host, gpu in zip(one, other, strict=True):
+            assert gpu.device.type == "cuda" and torch.equal(host, gpu.cpu()), name
+
+
+def of_samples(samples):
+    """A user's collate function."""
+    return torch.stack([torch.from_numpy(sample["tokens"]) for sample in samples]), len(samples)
+
+
+def of_batch(batch):
+    """A user's transform, whose result has tensors at several depths."""
+    tokens = batch["tokens"]
+    return {"twice": (tokens * 2, [tokens[:, 0].clone(), {"last": tokens[:, -1].clone()}]), "count": len(tokens), "name": "a batch"}
+
+
 def equal_to_main_memory(ds, plan):
     for layout in (Pad(), Pack(), Nested(), Lists()):
-        plain = [[one.clone() for one in tensors(batch)] for batch in ds.loader(plan, collate=layout, pin_memory=False)]
+        check_equal(type(layout).__name__, copied(ds.loader(plan, collate=layout, pin_memory=False)),
+                    copied(ds.loader(plan, collate=layout, device="cuda"), slow=True))
+    for more in ({"collate": of_samples}, {"collate": Pad(), "transform": of_batch}, {"collate": Pad(), "transform": of_batch, "threads": 3},
+                 {"collate": Pad(), "prefetch_device": 1, "prefetch_batches": 1}):
+        check_equal(str(more), copied(ds.loader(plan, pin_memory=False, **more)), copied(ds.loader(plan, device="cuda", **more), slow=True))
+
+
+def kept_and_left(ds, plan):
+    """Batches that the consumer keeps stay as they are, those of a loop that is left early too, while the next loop runs."""
+    plain = [batch[0] for batch in copied(ds.loader(plan, collate=Pad(mask=None), pin_memory=False))]
+    for where in ({"device": "cuda"}, {"pin_memory": True}):
+        loader = ds.loader(plan, collate=Pad(mask=None), **where)
+        kept = [tensors(batch)[0] for _, batch in zip(range(3), loader)]
+        kept += [tensors(batch)[0] for batch in loader]
+        assert all(torch.equal(one, other.cpu()) for one, other in zip(plain[:3] + plain, kept, strict=True)), where
+        if "pin_memory" in where:
+            assert all(one.is_pinned() for one in kept)
+            moved = [one.to("cuda", non_blocking=True) for one in kept]
+            assert all(torch.equal(one, other.cpu()) for one, other in zip(kept, moved, strict=True))
+
+
+def by_dataloader(ds, plan):
+    """torch's DataLoader with workers that are forked when CUDA is in use, and its own pinning."""
+    plain = copied(ds.loader(plan, collate=Pad(), pin_memory=False))
+    for workers in (0, 2):
+        padded = ds.collating(Pad())
+        loader = torch.utils.data.DataLoader(padded, batch_sampler=plan.sampler(), collate_fn=padded.collate, num_workers=workers,
+                                             pin_memory=True)
         moved = []
-        for batch in ds.loader(plan, collate=layout, device="cuda"):
-            torch.cuda._sleep(50_000_000)  # about 25 ms: a copy that is early, or memory that is used anew, would show
-            moved.append([one.clone() for one in tensors(batch)])
-        for one, other in zip(plain, moved, strict=True):
-            for host, gpu in zip(one, other, strict=True):
-                assert gpu.device.type == "cuda" and torch.equal(host, gpu.cpu()), type(layout).__name__
+        for batch in loader:
+            assert all(one.is_pinned() for one in tensors(batch)), workers
+            moved.append([one.to("cuda", non_blocking=True) for one in tensors(batch)])
+        check_equal(f"DataLoader, {workers} workers", plain, moved)
 
 
 # ---- what the GPU did ----------------------------------------------------------------------------------
@@ -85,7 +139,8 @@ def main():
 
     with tempfile.TemporaryDirectory() as folder, made(folder) as ds:
         plan = ds.plan("sequential", batch_size=ROWS, shuffle=False)
-        equal_to_main_memory(ds, plan)
+        for check in (equal_to_main_memory, kept_and_left, by_dataloader):
+            check(ds, plan)
         loader = ds.loader(plan, collate=Pad(mask=None), device="cuda", prefetch_device=AHEAD)
         timed(work([None] * STEPS))
         timed(work(loader))
@@ -95,7 +150,9 @@ def main():
             with_copies.append(timed(work(loader)))
         alone, with_copies = sorted(alone)[2], sorted(with_copies)[2]
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-            timed(work(loader))
+            for _ in work(loader):  # no wait within: the first copy behind one would find no work to run beside
+                pass
+            torch.cuda.synchronize()
         beside, wanted = count_beside(*spans_of(profile.events())), STEPS - AHEAD - 1
         stats = loader.stats()
         print(f"The loader: work alone {alone:.2f} ms a step, with copies {with_copies:.2f} ms; {beside} of {wanted} copies ran beside "

@@ -14,7 +14,8 @@ LIMIT_GPU = 128 * MIB
 
 
 def large(machine):
-    return 64 * MIB if machine.double is None else 2 * MIB
+    """Bytes of a rank's stream; ranks that share a GPU wait for their slice of its time in each round."""
+    return 16 * MIB if machine.double is None else 2 * MIB
 
 
 def two_ranks_exchange_by_messages(machine):
@@ -57,12 +58,12 @@ def the_same_bytes_as_by_messages(machine):
     seen = []
     for ranks in (2, 4, 8):
         before = machine.free_mib()
-        by_messages = machine.good(ranks, size, 4 * MIB, "pull")
-        by_nccl = machine.good(ranks, size, 4 * MIB, "nccl", 3)
+        by_messages = machine.good(ranks, size, MIB, "pull")
+        by_nccl = machine.good(ranks, size, MIB, "nccl", 3)
         for one, other in zip(by_messages, by_nccl):
             assert one["bytes"] == other["bytes"] and other["used"] == "nccl", (one, other)
         for backend in ("nccl:rails=off", "nccl:slot=65536"):
-            machine.good(ranks, min(size, 4 * MIB), 4 * MIB, backend)
+            machine.good(ranks, MIB // 2, MIB // 4, backend)
         after = machine.free_mib()
         assert before is None or after >= before - 16, f"{before} MiB were free before, {after} are after"
         machine.figures.append(
@@ -203,22 +204,23 @@ def ranks_make_no_context_on_other_GPUs(machine):
 
 
 def chunks_are_measured(machine):
-    """Figures alone: bytes a second into one of 4 ranks, by the size of a chunk."""
+    """Figures alone: bytes a second into one of 4 ranks, by the size of a chunk, in at most 64 rounds of chunks."""
     machine.figures += ["| ranks | chunk | GB/s into a rank |", "|---:|---:|---:|"]
     for chunk in (64 << 10, 256 << 10, MIB, 4 * MIB):
-        found = machine.good(4, large(machine), chunk, "nccl", 3)
+        found = machine.good(4, min(large(machine), 64 * chunk), chunk, "nccl", 3)
         machine.figures.append(f"| 4 | {chunk >> 10} KiB | {found[0]['bytes'] / median(found[0]['seconds']) / 1e9:.3f} |")
     machine.figures.append("")
     return "see the table"
 
 
 def compute_sanitizer_finds_nothing(machine):
-    """No error of ours."""
+    """No bad access of ours. Errors of CUDA's calls are not asked for: NCCL tries kernels that are for other GPUs."""
     machine.needs_gpu()
     tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
     if not os.path.exists(tool):
         raise Skip("there is no compute-sanitizer")
-    code, out, said = machine.run([tool, "--target-processes", "all", "--error-exitcode", "9", machine.exchange, 2, MIB, 262144, "nccl", 1], 600)
+    options = ["--target-processes", "all", "--report-api-errors", "no", "--error-exitcode", "9"]
+    code, out, said = machine.run([tool, *options, machine.exchange, 2, MIB, 262144, "nccl", 1])
     assert code == 0, (out + said)[-1500:]
     return [line for line in (out + said).splitlines() if "ERROR SUMMARY" in line][-1]
 
