@@ -43,7 +43,7 @@ typedef struct rks_step_range {
  *
  * Every rank has the same number of steps and no batch is empty: the last step's batches are split
  * over all ranks, or full and repeating samples of theirs, or dropped. If batches hold one
- * sample and their number is no multiple of the ranks, there is nothing to split: RKS_ERR_DATA.
+ * sample and their number is not a multiple of the ranks, there is nothing to split: RKS_ERR_DATA.
  *
  * pack: the last step takes the cheapest bins. tail "split" deals them over all ranks, and splits
  * bins if there are fewer than batches; "repeat" repeats bins; "drop" drops them. A sample above

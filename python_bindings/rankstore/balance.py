@@ -32,7 +32,7 @@ def sample_costs(balance: Any, lengths: numpy.ndarray[Any, Any], rule: Rule,
         for name, weight in balance.items():
             values = column(name)
             if values is None and name != LENGTH:
-                raise ArgumentError(f'balance: "{name}" is no index column; build it with index=["{name}"], or name "{LENGTH}"')
+                raise ArgumentError(f'balance: "{name}" is not an index column; build it with index=["{name}"], or name "{LENGTH}"')
             costs += _numbers(own if values is None else values, name).astype("float64") * float(weight)
     elif isinstance(balance, tuple):
         if len(balance) != 2:
@@ -49,7 +49,7 @@ def sample_costs(balance: Any, lengths: numpy.ndarray[Any, Any], rule: Rule,
     costs = numpy.where(there, costs, 0)
     largest = float(costs.max(initial=0))
     if not math.isfinite(largest) or not (costs >= 0).all() or len(costs) and largest == 0:
-        raise ArgumentError("balance: costs are from 0, one of them above, none infinite")
+        raise ArgumentError("balance: costs must be finite and at least 0, and one must be above 0")
     return numpy.rint(numpy.ldexp(costs, 31 - math.frexp(largest)[1])).astype("uint32")
 
 

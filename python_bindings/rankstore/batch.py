@@ -68,8 +68,8 @@ class Batch(dict[str, Any]):
 
     indices: Any
     lengths: Any
-    step: int = -1
-    epoch: int = -1
+    step: int
+    epoch: int
     _dataset: Samples | None = None
     _plan: Planned | None = None
     _token: int = -1
@@ -95,8 +95,10 @@ class Batch(dict[str, Any]):
         return super().items()
 
     def __getattr__(self, name: str) -> Any:
-        """Explain a missing attribute: only what made the batch knows its samples."""
-        if name in ("indices", "lengths") or hasattr(type(self), name):  # a property that needs one of them
+        """Return step and epoch of a batch that no plan made. Explain a missing attribute: only what made the batch knows its samples."""
+        if name in ("step", "epoch") and "indices" in self.__dict__:
+            return -1
+        if name in ("indices", "lengths", "step", "epoch") or hasattr(type(self), name):  # a property that needs one of them
             raise AttributeError(f"{name}: this batch was made of columns alone, so it does not know its samples. If a framework moved it to a "
                                  "device, move it before: ds.loader(plan, device=...) or batch.to(device)")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -152,7 +154,8 @@ class Batch(dict[str, Any]):
     @property
     def micro(self) -> int:
         """Return the number of this batch, from 0, among this rank's batches of its optimizer step; 0 unless the plan has micro_batches."""
-        return 0 if self._plan is None else self.step % self._plan.micro_batches
+        step = self.step
+        return 0 if self._plan is None else step % self._plan.micro_batches
 
     def global_sum(self, column: str, *, accumulate: int | None = None) -> int | float:
         """Return the sum of an index column over this step's batches on all ranks, from the index, without communication.
@@ -172,7 +175,8 @@ class Batch(dict[str, Any]):
     @property
     def padding_ratio(self) -> float:
         """Return the share of padding in the widest padded column, from 0 (none) to 1."""
-        return 1 - float(self.lengths.sum()) / self._padded if self._padded else 0.0
+        tokens = float(self.lengths.sum())
+        return 1 - tokens / self._padded if self._padded else 0.0
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle for transport from a worker process.

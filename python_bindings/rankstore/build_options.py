@@ -108,13 +108,13 @@ class Options:
             raise ArgumentError("flatten: not with map, count or a function for key, which get the objects as they are in the "
                                 "file; make the columns in map")
         if self.each_rank and self.same_on_all:
-            raise ArgumentError("each_rank and same_on_all exclude each other")
+            raise ArgumentError("each_rank and same_on_all cannot be used together")
         if self.replace and self.reuse:
-            raise ArgumentError("replace and reuse exclude each other")
+            raise ArgumentError("replace and reuse cannot be used together")
         if self.append and self.infer_all:
             raise ArgumentError('append: new samples take the dataset\'s schema; leave schema="auto:all" out')
         if self.append and (self.replace or self.reuse):
-            raise ArgumentError(f"append and {'replace' if self.replace else 'reuse'} exclude each other")
+            raise ArgumentError(f"append and {'replace' if self.replace else 'reuse'} cannot be used together")
 
     @property
     def needs_python(self) -> bool:

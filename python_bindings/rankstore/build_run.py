@@ -52,7 +52,7 @@ def _build_once(group: Group, source: Any, directory: str, options: Options, beg
                             each_rank=options.each_rank, same_on_all=options.same_on_all))
         for name, what in (("json_path", "JSON files"), ("flatten", "JSON files"), ("dtype", 'format="raw"')):
             if getattr(options, name) and not (isinstance(held[0], list) and all(isinstance(piece, CoreFiles) for piece in held[0])):
-                raise ArgumentError(f"{name}: goes with {what}")
+                raise ArgumentError(f"{name}: only for {what}")
         return {"source": _identity(held[0], group), "items": _sampled(held[0]),
                 "contents": _contents(held[0], group), "options": options.shown(), "uses": options.uses(),
                 "there": committed.finished(own), "unit_size": _core.unit_size_kept(own)}

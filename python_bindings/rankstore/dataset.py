@@ -242,7 +242,7 @@ class Dataset(OpenSamples):
             if mix is None:
                 raise ArgumentError("mix_by: names the column whose values are the sources of mix=; give mix= too")
             if values is None:
-                raise ArgumentError(f'mix_by: "{mix_by}" is no index column; build it with index=["{mix_by}"]')
+                raise ArgumentError(f'mix_by: "{mix_by}" is not an index column; build it with index=["{mix_by}"]')
             groups = groups_of(values, "mix_by")
         return core_mix(groups, mix=mix, samples=samples, mix_unit=mix_unit, weights=weights, count=len(self),
                         whole=self.store.count, chosen=self._chosen, changes=changes)

@@ -65,10 +65,10 @@ class Layout:
             would not be as planned.
         """
         if rule.cut and length is None:
-            raise ArgumentError('too_long="truncate": lengths of this dataset are no column\'s numbers of items, so batches '
+            raise ArgumentError('too_long="truncate": lengths of this dataset are not the item counts of a column, so batches '
                                 'cannot be cut by them; use too_long="drop", or cut in build(map=...)')
         if rule.split and length is None:
-            raise ArgumentError('too_long="split": lengths of this dataset are no column\'s numbers of items (str, bytes and json '
+            raise ArgumentError('too_long="split": lengths of this dataset are not the item counts of a column (str, bytes and json '
                                 'are not cut), so samples cannot be cut by them; use too_long="drop", or cut in build(map=...)')
         made, own = copy.copy(self), self.cut_to
         name = self.cut_name
@@ -115,7 +115,7 @@ class Layout:
         else:
             good = item != "bool" or value in (0, 1)
         if not good:
-            raise ArgumentError(f"fill: {value!r} is no {item}, which column {column.name!r} ({column.text}) gives")
+            raise ArgumentError(f"fill: {value!r} does not fit into {item}, the type of column {column.name!r} ({column.text})")
 
     def item(self, column: Column) -> str | None:
         """Return the item type that a column is converted to; None to keep it."""
@@ -154,7 +154,7 @@ class Layout:
         asked = self.dtype if isinstance(self.dtype, str) else self.dtype and self.dtype.get(column.name)
         hint = f"leave {item} out of dtype=, which gives int64, or give another {{}}" if asked else "give another {}"
         option = "labels_pad" if bad == getattr(self, "labels_pad", None) else "pad_value"
-        raise ArgumentError(f"{kind}: column {column.name!r} is filled with {bad!r}, which is no {item or column.item}; "
+        raise ArgumentError(f"{kind}: column {column.name!r} is filled with {bad!r}, which does not fit into {item or column.item}; "
                             f"{hint.format(option)}")
 
     def specs(self, columns: Sequence[Column], rename: Rename, pads: Mapping[str, float], default: float,
@@ -198,7 +198,7 @@ def item_name(dtype: Any) -> str | None:
     if name not in ITEMS and not isinstance(dtype, str):
         name = getattr(dtype, "__name__", "")  # numpy.int64 is a class
     if name not in ITEMS:
-        raise ArgumentError(f"dtype: {dtype!r} is no item type; {nearest(str(dtype), ITEMS)}")
+        raise ArgumentError(f"dtype: {dtype!r} is not an item type; {nearest(str(dtype), ITEMS)}")
     return name
 
 

@@ -313,7 +313,7 @@ def _need_torch() -> None:
 
 def _pins(pin_memory: bool | str, device: Any, out: str) -> bool:
     if pin_memory not in (True, False, "auto"):
-        raise ArgumentError(f"pin_memory: {pin_memory!r} is none of True, False, 'auto'")
+        raise ArgumentError(f"pin_memory: {pin_memory!r} is not True, False or 'auto'")
     if out != "torch" or pin_memory is False:
         return False
     import torch

@@ -52,7 +52,7 @@ class Index(Mapping[str, "Array"]):
         found = self._dataset.store.column(name)
         if found is None:
             there = ", ".join(self._names) or "none"
-            raise KeyError(f'"{name}" is no index column (there are: {there}); build with index=["{name}"]')
+            raise KeyError(f'"{name}" is not an index column (there are: {there}); build with index=["{name}"]')
         return self._dataset.chosen(types.as_array(found[0], types.parse(name, found[1]).item))
 
     def __iter__(self) -> Iterator[str]:

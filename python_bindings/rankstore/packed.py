@@ -52,7 +52,7 @@ class Pack(Layout):
                  layouts: Mapping[str, str] | None = None) -> None:
         super().__init__(dtype, missing=missing, fill=fill)
         if style not in ("hf", "flash", "titan", "rows"):
-            raise ArgumentError(f"style: {style!r} is none of 'hf', 'flash', 'titan', 'rows'")
+            raise ArgumentError(f"style: {style!r} is not 'hf', 'flash', 'titan' or 'rows'")
         if mask not in (None, "full", "causal"):
             raise ArgumentError(f"mask: {mask!r}; it is 'full', 'causal' or None")
         for name, given in (("mask", mask), ("layouts", layouts)):
@@ -113,7 +113,7 @@ class Pack(Layout):
         if self.style == "rows" and rule.row == 0:
             raise ArgumentError("Pack('rows'): rows are a plan's bins, and this plan has none; use plan(\"pack\", capacity=...)")
         if self.style == "rows" and length is None:
-            raise ArgumentError("Pack('rows'): lengths of this dataset are no column's numbers of items, so bins are not rows; "
+            raise ArgumentError("Pack('rows'): lengths of this dataset are not the item counts of a column, so bins are not rows; "
                                 "build it with length=COLUMN")
         made = super().planned(rule, length, columns)
         assert isinstance(made, Pack)

@@ -391,7 +391,7 @@ class Plan:
         """Apply a state, also of another number of ranks. Return the (epoch, step) to go on from. StateError names what differs."""
         if not isinstance(state, dict) or state.get("version") != STATE_VERSION or \
                 not isinstance(state.get("plan"), str):
-            raise StateError(f"state: {str(state)[:80]!r} is none of rankstore's (version {STATE_VERSION})")
+            raise StateError(f"state: {str(state)[:80]!r} is not a state of Rankstore (version {STATE_VERSION})")
         found: tuple[int, int] = self.core.resume(state["plan"])
         self._resumed, self._at = state, found
         self.skips = self.skips or '"skip": [' in state["plan"]
@@ -433,7 +433,7 @@ def sum_of(dataset: Samples, column: str, ids: Any, cut: int) -> int | float:
     """Return the sum of an index column over samples. DataError if one of them is longer than `cut` (0: none is cut)."""
     values = dataset.index_of(column)
     if values is None:
-        raise ArgumentError(f'global_sum: "{column}" is no index column; build it with index=["{column}"], or with '
+        raise ArgumentError(f'global_sum: "{column}" is not an index column; build it with index=["{column}"], or with '
                             f'count={{"{column}": ("labels", "!=", -100)}}')
     lengths = dataset.all_lengths[ids]
     if cut and (lengths > cut).any():

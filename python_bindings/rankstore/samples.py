@@ -274,7 +274,7 @@ class OpenSamples(_core.Indexed):
         return name is not None and self.schema[name].varies and not self.schema[name].is_text and self.length_unit == 1
 
     def index_of(self, name: str) -> Any:
-        """Return an index column of the whole dataset, by sample id; None if it is no index column."""
+        """Return an index column of the whole dataset, by sample id; None if it is not an index column."""
         found = self.store.column(name)
         return None if found is None else types.as_array(found[0], types.parse(name, found[1]).item)
 

@@ -64,5 +64,5 @@ def is_bool(value: Any) -> bool:
 def index(place: Any) -> int:
     """Return a place as an int. TypeError for anything else, also for a bool, which would be read as 0 or 1."""
     if is_bool(place):
-        raise TypeError(f"{place} is no place: places are ints; a mask has one bool for each sample")
+        raise TypeError(f"{place} is not a place: places are ints; a mask has one bool for each sample")
     return operator.index(place)

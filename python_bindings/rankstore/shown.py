@@ -95,7 +95,7 @@ def of_plan(plan: Any) -> str:
     rows = [("options", ", ".join(f"{name}={value!r}" for name, value in plan.options.items())),
             ("steps", f"{count(plan.steps)} on {plan.world} ranks"), ("samples", count(found["samples"])),
             ("tokens", count(found["tokens"])),
-            ("efficiency", f"{found['efficiency']:.1%} of the tokens that are delivered are no padding"),
+            ("efficiency", f"{found['efficiency']:.1%} of the delivered tokens are not padding"),
             ("balance", f"{found['balance']:.1%}: mean cost of a step's ranks by the largest"),
             ("largest batch", f"{count(found['largest_batch'])} tokens with padding")]
     rows += [(name, count(found[name])) for name in ("dropped", "repeated", "truncated") if found.get(name)]

@@ -37,4 +37,4 @@ def _in_words(name: str, size: str) -> int:
     try:
         return int(float(number) * units[size.strip()[len(number):].strip()])
     except (ValueError, KeyError, OverflowError):
-        raise ArgumentError(f"{name}: {size!r} is no size such as 1048576, '512MiB' or '1.5GB'") from None
+        raise ArgumentError(f"{name}: {size!r} is not a size such as 1048576, '512MiB' or '1.5GB'") from None

@@ -46,7 +46,7 @@ def parse(type: str) -> tuple[str, tuple[int | None, ...] | None, bool]:
     """
     found = _TYPE.fullmatch(type)
     if found is None:
-        raise ValueError(f"{type!r} is no type")
+        raise ValueError(f"{type!r} is not a type")
     dims = found[2] and tuple(None if dim == "*" else int(dim) for dim in found[2].split(","))
     return found[1], dims or None, found[3] is not None
 
@@ -87,7 +87,7 @@ def convert(name: str, type: str, value: Any) -> Any:
 def _refused(name: str, type: str, value: Any, wanted: str) -> TypeError:
     kind = value.__class__
     text = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    return TypeError(f'column "{name}": {text} is no value of {type}: give {wanted}')
+    return TypeError(f'column "{name}": {text} is not a value of {type}: give {wanted}')
 
 
 def _is_tensor(value: Any) -> bool:
@@ -123,7 +123,7 @@ def _from_torch(name: str, tensor: Any) -> tuple[Any, str]:
     try:
         return tensor.numpy(), of
     except TypeError:
-        raise TypeError(f'column "{name}": a tensor of {of} is no column\'s type') from None
+        raise TypeError(f'column "{name}": tensors of {of} cannot be stored in a column') from None
 
 
 def _array(name: str, type: str, value: Any) -> tuple[Any, str, bool]:
@@ -141,7 +141,7 @@ def _array(name: str, type: str, value: Any) -> tuple[Any, str, bool]:
     if array.dtype.kind not in "biufc" and array.dtype.name not in _BITS:
         detail = " (numbers beyond 64 bits, or mixed with other things)" if array.dtype.kind == "O" else ""
         kind = ValueError if array.dtype.kind == "O" and python and _whole(array) else TypeError
-        raise kind(f'column "{name}": an array of {array.dtype}{detail} is no value of {type}')
+        raise kind(f'column "{name}": an array of {array.dtype}{detail} is not a value of {type}')
     if python and array.dtype.kind in "fc" and not isinstance(value, (float, complex)):
         _check_whole(name, value, array)
     if array.dtype.name in _BITS:  # a package such as ml_dtypes adds them to numpy
@@ -197,7 +197,7 @@ def _cast(name: str, type: str, array: Any, of: str, rounded: bool, item: str) -
             if kind == "f" and item in _EXACT
             else ""
         )
-        raise TypeError(f'column "{name}": items of {of} are no value of {type}{hint}')
+        raise TypeError(f'column "{name}": items of {of} are not values of {type}{hint}')
     return _round(name, type, array, item) if item in _EXACT else numpy.asarray(array.astype(target), order="C")
 
 
@@ -253,7 +253,7 @@ def _json_plain(other: Any) -> Any:
         other = other.detach().cpu()
     if hasattr(other, "tolist"):  # numpy, torch, array
         return other.tolist()
-    raise TypeError(f"{other.__class__.__qualname__} is no JSON")
+    raise TypeError(f"{other.__class__.__qualname__} cannot be stored as JSON")
 
 
 # One encoder for all values: json.dumps would make one for each.

@@ -174,7 +174,7 @@ static outcome shape_error(const core_column *column, const Py_buffer *view)
     for (int i = 0; shape != NULL && i < view->ndim; i++)
         PyTuple_SetItem(shape, i, PyLong_FromSsize_t(view->shape[i]));
     if (shape != NULL)
-        PyErr_Format(PyExc_ValueError, "column \"%s\": shape %R is no value of %s", column->name,
+        PyErr_Format(PyExc_ValueError, "column \"%s\": shape %R is not a value of %s", column->name,
                      shape, column->type);
     Py_XDECREF(shape);
     return FAILED;
@@ -218,7 +218,7 @@ static outcome take_buffer(const core_column *column, slot *s, rks_value *value)
 static outcome range_error(const core_column *column, PyObject *object)
 {
     PyErr_Clear();
-    PyErr_Format(PyExc_ValueError, "column \"%s\": %S is no value of %s", column->name, object,
+    PyErr_Format(PyExc_ValueError, "column \"%s\": %S is not a value of %s", column->name, object,
                  column->type);
     return FAILED;
 }
@@ -356,7 +356,7 @@ static bool convert(core_values *values, uint32_t i)
     s->object = made;
     outcome got = take_value(column, s, &values->values[i]);
     if (got == OTHER)
-        PyErr_Format(PyExc_TypeError, "column \"%s\": %R is no value of %s", column->name,
+        PyErr_Format(PyExc_TypeError, "column \"%s\": %R is not a value of %s", column->name,
                      Py_TYPE(made), column->type);
     return got == TAKEN;
 }

@@ -182,14 +182,14 @@ def test_objects_that_cannot_be_compared_are_appended_again(tmp_path: Path) -> N
 def test_what_does_not_go_together(tmp_path: Path) -> None:
     a, out = lines(tmp_path / "a.jsonl", 0, 30), tmp_path / "out"
     for option in ("replace", "reuse"):
-        with pytest.raises(rankstore.ArgumentError, match=f"append and {option} exclude each other"):
+        with pytest.raises(rankstore.ArgumentError, match=f"append and {option} cannot be used together"):
             rankstore.build(a, out, append=True, **{option: True})
     build(a, out, key="id")
     with pytest.raises(rankstore.ArgumentError, match="append=True"):
         rankstore.build(lines(tmp_path / "b.jsonl", 30, 40), out, key="id")
     with pytest.raises(rankstore.ArgumentError, match="schemas differ"):
         rankstore.build([{"x": 1}], out, append=True, schema="x:int64", key="x")
-    with pytest.raises(rankstore.DataError, match="key 'k7' is there twice"):
+    with pytest.raises(rankstore.DataError, match="key 'k7' appears twice"):
         rankstore.build(lines(tmp_path / "c.jsonl", 7, 8), out, append=True)
     assert [len(one) for one in (read(out), read(f"{out}@1"))] == [30, 30]
 

@@ -164,7 +164,7 @@ def test_a_bool_is_no_place(ds: rankstore.Dataset, which: Any) -> None:
         ds.select(which)
     if not hasattr(which, "__len__"):
         for call in (ds.view, ds.owner, ds.keys.__getitem__, ds.sample_id):
-            with pytest.raises(TypeError, match="is no place"):
+            with pytest.raises(TypeError, match="is not a place"):
                 call(which)
 
 

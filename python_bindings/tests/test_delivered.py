@@ -147,7 +147,7 @@ def test_lengths_of_no_column_cannot_be_cut_by(tmp_path: Path) -> None:
     rows = [{"ids": numpy.arange(n + 1, dtype="int32")} for n in range(30)]
     with rankstore.build(rows, tmp_path / "halves", length="ids", length_unit=2) as opened:
         plan = opened.plan("sorted", max_length=4, too_long="truncate")
-        with pytest.raises(rankstore.ArgumentError, match="no column's numbers of items.*build"):
+        with pytest.raises(rankstore.ArgumentError, match="not the item counts of a column.*build"):
             opened.loader(plan, collate=Pad())
 
 

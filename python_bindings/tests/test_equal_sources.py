@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Under a launcher equal sources are split between ranks, and different ones are added; nothing is there twice unasked."""
+"""Under a launcher equal sources are split between ranks, and different ones are added; nothing appears twice unasked."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -51,8 +51,8 @@ def main(group):
 
 def test_what_excludes_each_other(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\n")
-    for source, options, says in (([{"i": 1}], {"each_rank": True, "same_on_all": True}, "each_rank and same_on_all exclude each other"),
-                                  (tmp_path / "a.txt", {"each_rank": True}, "each_rank: goes with samples in memory; files are split between all ranks")):
+    for source, options, says in (([{"i": 1}], {"each_rank": True, "same_on_all": True}, "each_rank and same_on_all cannot be used together"),
+                                  (tmp_path / "a.txt", {"each_rank": True}, "each_rank: only for samples in memory; files are split between all ranks")):
         with pytest.raises(rankstore.ArgumentError) as raised:
             rankstore.build(source, tmp_path / "out", **options)
         assert str(raised.value).removeprefix("rank 0: ") == says

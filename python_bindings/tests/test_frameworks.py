@@ -365,13 +365,18 @@ def test_a_batch_whose_tensors_were_copied_says_what_to_do(ds: rankstore.Dataset
     for batch in ds.loader(ds.plan(batch_size=16, seed=5), collate=Pad(), columns=["input_ids"]):
         lost, moved = remake(batch, "meta"), remake(batch.to("meta"), "meta")
         assert lost["input_ids"].device.type == moved["input_ids"].device.type == "meta"
-        for use in (lambda: lost.indices, lambda: lost.lengths, lambda: lost.global_tokens):
+        for name in ("indices", "lengths", "step", "epoch", "micro", "global_tokens", "padding_ratio", "pieces"):
             with pytest.raises(AttributeError, match=r"made of columns alone.*ds.loader\(plan, device=...\)"):
-                use()
+                getattr(lost, name)
         with pytest.raises(rankstore.StateError, match=r"or batch.to\(device\)"):
             lost.global_sum("learned")
         assert not hasattr(lost, "indices") and not hasattr(lost, "no_such_name")
         assert moved.indices.tolist() == batch.indices.tolist() and moved.step == batch.step
+
+
+def test_a_batch_of_no_plan_has_no_step(ds: rankstore.Dataset) -> None:
+    batch = ds.collating(Pad()).__getitems__([3, 5])
+    assert (batch.step, batch.epoch, batch.micro) == (-1, -1, 0) and pickle.loads(pickle.dumps(batch)).step == -1
 
 
 def test_a_batch_of_a_user_s_own_tensors_has_no_origin(ds: rankstore.Dataset) -> None:

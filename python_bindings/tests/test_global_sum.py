@@ -56,7 +56,7 @@ def test_mistakes(ds: Any, tmp_path: Path) -> None:
     made = next(iter(ds.loader(ds.plan("random", batch_size=7), collate=Pad())))
     with pytest.raises(rankstore.ArgumentError) as raised:
         made.global_sum("learnt")
-    assert str(raised.value) == ('global_sum: "learnt" is no index column; build it with index=["learnt"], or with '
+    assert str(raised.value) == ('global_sum: "learnt" is not an index column; build it with index=["learnt"], or with '
                                  'count={"learnt": ("labels", "!=", -100)}')
     with pytest.raises(rankstore.ArgumentError, match="accumulate: 0; it must be at least 1"):
         made.global_sum("learned", accumulate=0)

@@ -89,7 +89,7 @@ def test_options_that_do_not_go_together(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("[]")
     with pytest.raises(rankstore.ArgumentError, match='extra: \'all\'; it is "error", "drop" or "json"'):
         build([{"a": 1}], tmp_path / "x", extra="all")
-    with pytest.raises(rankstore.ArgumentError, match="flatten: goes with JSON files"):
+    with pytest.raises(rankstore.ArgumentError, match="flatten: only for JSON files"):
         build([{"a": 1}], tmp_path / "x", flatten=True)
     with pytest.raises(rankstore.ArgumentError, match="flatten: not with map, count or a function for key"):
         build(str(tmp_path / "x.json"), tmp_path / "x", flatten=True, map=dict)

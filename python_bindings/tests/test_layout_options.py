@@ -51,16 +51,16 @@ def test_null_in_json_is_a_value(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fill, says", [
-    ({"y": 1.5}, "fill: 1.5 is no int64, which column 'y' (int64?) gives"),
-    ({"y": "none"}, "fill: 'none' is no int64, which column 'y' (int64?) gives"),
-    ({"y": 2**63}, "fill: 9223372036854775808 is no int64, which column 'y' (int64?) gives"),
-    ({"s": 0}, "fill: 0 is no str, which column 's' (str?) gives"),
-    ({"f": None}, "fill: None is no float32, which column 'f' (float32?) gives")])
+    ({"y": 1.5}, "fill: 1.5 does not fit into int64, the type of column 'y' (int64?)"),
+    ({"y": "none"}, "fill: 'none' does not fit into int64, the type of column 'y' (int64?)"),
+    ({"y": 2**63}, "fill: 9223372036854775808 does not fit into int64, the type of column 'y' (int64?)"),
+    ({"s": 0}, "fill: 0 does not fit into str, the type of column 's' (str?)"),
+    ({"f": None}, "fill: None does not fit into float32, the type of column 'f' (float32?)")])
 def test_a_filling_that_the_column_cannot_hold(optional: Any, fill: Any, says: str) -> None:
     with pytest.raises(rankstore.ArgumentError) as raised:
         batch(optional, Pad(fill=fill))
     assert str(raised.value) == says
-    with pytest.raises(rankstore.ArgumentError, match="fill: 300 is no uint8"):
+    with pytest.raises(rankstore.ArgumentError, match="fill: 300 does not fit into uint8"):
         batch(optional, Pad(fill={"y": 300}, dtype={"y": "uint8"}))
 
 
@@ -186,9 +186,9 @@ def test_dtypes_of_torch_and_numpy(tmp_path: Path) -> None:
         assert made["labels"].dtype == torch.int64 and made["labels"][0].tolist() == [0, -100, -100, -100]  # uint8 has no -100
         assert batch(ds, Pad(labels_pad=255))["labels"].dtype == torch.uint8
     assert Pad(dtype=numpy.int64).dtype == Pad(dtype=torch.int64).dtype == "int64"
-    with pytest.raises(rankstore.ArgumentError, match="dtype: 'int46' is no item type; did you mean 'int64'"):
+    with pytest.raises(rankstore.ArgumentError, match="dtype: 'int46' is not an item type; did you mean 'int64'"):
         Pad(dtype="int46")
-    with pytest.raises(rankstore.ArgumentError, match="dtype: <class 'str'> is no item type"):
+    with pytest.raises(rankstore.ArgumentError, match="dtype: <class 'str'> is not an item type"):
         Pad(dtype=str)
 
 
@@ -250,12 +250,12 @@ def test_labels_of_small_integers_widen_for_their_padding(labelled: Any) -> None
 
 
 @pytest.mark.parametrize("layout, says", [
-    (Pad(dtype="uint8"), "Pad: column 'labels' is filled with -100, which is no uint8; leave uint8 out of dtype=, which gives int64, or "
+    (Pad(dtype="uint8"), "Pad: column 'labels' is filled with -100, which does not fit into uint8; leave uint8 out of dtype=, which gives int64, or "
                          "give another labels_pad"),
-    (Pack(dtype={"labels": numpy.uint8}), "Pack: column 'labels' is filled with -100, which is no uint8; leave uint8 out of dtype=, which "
+    (Pack(dtype={"labels": numpy.uint8}), "Pack: column 'labels' is filled with -100, which does not fit into uint8; leave uint8 out of dtype=, which "
                                           "gives int64, or give another labels_pad"),
-    (Pad(pad_value=1.5), "Pad: column 'x' is filled with 1.5, which is no uint8; give another pad_value"),
-    (Pad(pad_value={"x": "none"}), "Pad: column 'x' is filled with 'none', which is no uint8; give another pad_value"),  # type: ignore
+    (Pad(pad_value=1.5), "Pad: column 'x' is filled with 1.5, which does not fit into uint8; give another pad_value"),
+    (Pad(pad_value={"x": "none"}), "Pad: column 'x' is filled with 'none', which does not fit into uint8; give another pad_value"),  # type: ignore
     (Pad(dtype={"x": "float8_e5m2"}), "Pad(dtype=...): float8_e5m2 does not hold every value of uint8, column 'x'; leave it out of dtype="),
     (Pad(dtype="int64"), "Pad(dtype=...): int64 does not hold every value of uint64, column 'u'; dtype='int64' is for all integer "
                          "columns, and dtype={\"COLUMN\": 'int64'} for one")])

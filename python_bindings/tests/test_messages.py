@@ -45,17 +45,17 @@ def test_a_device_that_is_not_there(dataset: Any, monkeypatch: pytest.MonkeyPatc
 def test_a_state_names_the_option_that_differs(dataset: Any) -> None:
     made = dataset.plan("bucket", batch_size=10, max_length=600, seed=3)
     state = made.state(0, 4)
-    for options, says in (({"batch_size": 20, "max_length": 600, "seed": 3}, "batch_size is 10 there, 20 here"),
-                          ({"batch_size": 10, "seed": 3}, "max_length is 600 there, not given here"),
-                          ({"batch_size": 10, "max_length": 600, "seed": 3, "tail": "repeat"}, "tail is not given there, repeat here"),
-                          ({"batch_size": 10, "max_length": 600}, 'seed differs: "3" there, "0" here')):
+    for options, says in (({"batch_size": 20, "max_length": 600, "seed": 3}, "batch_size is 10 in the state, 20 in this plan"),
+                          ({"batch_size": 10, "seed": 3}, "max_length is 600 in the state, not given in this plan"),
+                          ({"batch_size": 10, "max_length": 600, "seed": 3, "tail": "repeat"}, "tail is not given in the state, repeat in this plan"),
+                          ({"batch_size": 10, "max_length": 600}, 'seed differs: "3" in the state, "0" in this plan')):
         with pytest.raises(rankstore.StateError, match=says):
             dataset.plan("bucket", **options).resume(state)
     assert made.resume(state) == (0, 4)
 
 
-@pytest.mark.parametrize("bad, says", [(None, "none of rankstore's"), ({}, "none of rankstore's"), ({"version": 1, "plan": "x"}, "not JSON"),
-                                       ({"version": 1, "plan": "{}"}, "format: missing"), ({"version": 9, "plan": "{}"}, "none of")])
+@pytest.mark.parametrize("bad, says", [(None, "not a state of Rankstore"), ({}, "not a state of Rankstore"), ({"version": 1, "plan": "x"}, "not JSON"),
+                                       ({"version": 1, "plan": "{}"}, "format: missing"), ({"version": 9, "plan": "{}"}, "not a state")])
 def test_what_is_no_state(dataset: Any, bad: Any, says: str) -> None:
     loader = dataset.loader(dataset.plan("random", batch_size=10))
     with pytest.raises(rankstore.StateError, match=says):
@@ -268,7 +268,7 @@ def test_a_loader_without_torch_says_what_to_do(dataset: rankstore.Dataset, monk
     (rankstore.ArgumentError, lambda ds: ds.windows(4, random=False),
      "windows: random is False; it is a seed, an int, or None for windows in order"),
     (rankstore.ArgumentError, lambda ds: next(ds.windows(4).batches(0)), "windows: batch_size is 0; it must be at least 1"),
-    (KeyError, lambda ds: ds.index["score"], '"score" is no index column (there are: none); build with index=["score"]'),
+    (KeyError, lambda ds: ds.index["score"], '"score" is not an index column (there are: none); build with index=["score"]'),
     (KeyError, lambda ds: next(iter(ds.loader(ds.plan())))["y"], "'y': the batch has x, key"),
     (rankstore.ArgumentError, lambda ds: rankstore.build("out", [{"x": 1}]),
      "out: a directory's path, not list; the source comes first: build(source, out)"),
@@ -304,7 +304,7 @@ IN_FULL: list[tuple[type[Exception], Any, str]] = [
      'global_sum: sample 4 has 5 items and is cut to 3, but "learned" counts all of them; use too_long="drop" or "alone", or cut in '
      "build(map=...)"),
     (rankstore.ArgumentError, lambda ds, at: next(iter(ds.loader(ds.plan(), collate=Pad(fill={"y": 0})))).global_sum("lerned"),
-     'global_sum: "lerned" is no index column; build it with index=["lerned"], or with count={"lerned": ("labels", "!=", -100)}'),
+     'global_sum: "lerned" is not an index column; build it with index=["lerned"], or with count={"lerned": ("labels", "!=", -100)}'),
     (rankstore.ArgumentError, lambda ds, at: ds.loader(ds.plan(max_tokens=64), collate=Pad(to_multiple=64)),
      "Pad(to_multiple=64): the plan's budget counts widths in multiples of 8; give length_multiple=64 to plan(), or leave to_multiple out"),
     (rankstore.DataError, lambda ds, at: next(iter(ds.loader(ds.plan(), collate=Pad()))),
@@ -336,10 +336,10 @@ IN_FULL: list[tuple[type[Exception], Any, str]] = [
     (rankstore.ArgumentError, lambda ds, at: next(iter(ds.loader(ds.plan(), collate=Pad(dtype={"labels": "uint8"}, fill={"y": 0})))),
      "Pad(dtype=...): uint8 does not hold every value of int64, column 'labels'; leave it out of dtype="),
     (rankstore.ArgumentError, lambda ds, at: rankstore.build([{"x": 1}], at / "out", unit_size="1Mib"),
-     "unit_size: '1Mib' is no size such as 1048576, '512MiB' or '1.5GB'"),
+     "unit_size: '1Mib' is not a size such as 1048576, '512MiB' or '1.5GB'"),
     (rankstore.StateError, lambda ds, at: (ds.close(), ds[0]), "store: this dataset is closed; open it again"),
     (rankstore.DataError, lambda ds, at: rankstore.build([a_tar(at / "a.tar"), a_tar(at / "b.tar")], at / "out"),
-     "key 'k' is there twice: row 0 of a.tar (rank 0) and row 0 of b.tar (rank 0); an empty name as key (--key '') makes keys of path and row"),
+     "key 'k' appears twice: row 0 of a.tar (rank 0) and row 0 of b.tar (rank 0); an empty name as key (--key '') makes keys of path and row"),
     (rankstore.NotFoundError, lambda ds, at: rankstore.open(at / "none"), "none: no dataset here"),
     (rankstore.NotFoundError, lambda ds, at: rankstore.build(at / "none.jsonl", at / "out"), "none.jsonl: no such file"),
 ]

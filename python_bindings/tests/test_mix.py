@@ -77,7 +77,7 @@ def test_values_of_a_column_are_sources(three: list[Path]) -> None:
     with rankstore.open(three[0]) as ds:
         plan = ds.plan(mix={0: 1, 1: 3}, mix_by="level", samples=120)
         assert {name: one["draws"] for name, one in plan.report()["sources"].items()} == {"0": 30, "1": 90}
-        with pytest.raises(ArgumentError, match='mix_by: "url" is no index column; build it with'):
+        with pytest.raises(ArgumentError, match='mix_by: "url" is not an index column; build it with'):
             ds.plan(mix={0: 1}, mix_by="url")
         with pytest.raises(ArgumentError, match="mix_by: names the column whose values are the sources of mix="):
             ds.plan(mix_by="level")

@@ -253,7 +253,7 @@ def test_errors_say_what_to_change(ds: Any, tmp_path: Path) -> None:
                          'balance: (a, b) counts the square of a whole sample, which too_long="split" plans in pieces; use '
                          "cost=(a, b)"),
                         (lambda: ds.plan("pack", capacity=100),
-                         "sample 6 has length 115, above capacity 100 (as 13 of 120 have); too_long may be drop, truncate or split")):
+                         "sample 6 has length 115, above capacity 100 (13 of 120 samples are); too_long may be drop, truncate or split")):
         with pytest.raises(rankstore.RankStoreError) as raised:
             wrong()
         assert getattr(raised.value, "text", str(raised.value)) == says
@@ -263,7 +263,7 @@ def test_errors_say_what_to_change(ds: Any, tmp_path: Path) -> None:
             plan = made.plan("pack", capacity=12, too_long="split")
             with pytest.raises(rankstore.ArgumentError, match="str, bytes and json are not cut.*use too_long=\"drop\", or cut in build"):
                 made.loader(plan, collate=Lists())
-            with pytest.raises(rankstore.ArgumentError, match="no column's numbers of items, so bins are not rows"):
+            with pytest.raises(rankstore.ArgumentError, match="not the item counts of a column, so bins are not rows"):
                 made.loader(made.plan("pack", capacity=20), collate=Pack("rows"))
 
 

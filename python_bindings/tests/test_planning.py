@@ -96,9 +96,9 @@ def test_budget_and_balance_count_different_things() -> None:
 
 
 @pytest.mark.parametrize("balance, words", [
-    ({"vision": 1.0}, 'balance: "vision" is no index column; build it with'), ((1.0,), "balance: 1 numbers; give .a, b. for"),
-    ([1.0], "balance: 1 costs for 4000 samples"), (-LENGTHS, "costs are from 0"), (LENGTHS * 0, "one of them above"),
-    (LENGTHS * numpy.inf, "none infinite"), (LENGTHS.astype(str), "give numbers in one dimension")])
+    ({"vision": 1.0}, 'balance: "vision" is not an index column; build it with'), ((1.0,), "balance: 1 numbers; give .a, b. for"),
+    ([1.0], "balance: 1 costs for 4000 samples"), (-LENGTHS, "costs must be finite and at least 0"), (LENGTHS * 0, "one must be above 0"),
+    (LENGTHS * numpy.inf, "costs must be finite"), (LENGTHS.astype(str), "give numbers in one dimension")])
 def test_wrong_costs_are_named(balance: Any, words: str) -> None:
     with pytest.raises(rankstore.ArgumentError, match=words):
         packed(balance=balance)
@@ -204,12 +204,12 @@ def test_a_transformer_costs_as_its_shape_says() -> None:
 
 
 @pytest.mark.parametrize("options, words", [
-    ({"max_tokens": 5}, "max_tokens does not go with strategy=pack"), ({"capacity": 0}, "capacity: 0; it must be at least 1"),
-    ({"cost": (3,)}, "1 numbers; give .a, b. for"), ({"cost": (0, 0)}, "both are from 0"), ({"world": 0}, "^world: 0; it must be at least 1"),
+    ({"max_tokens": 5}, "max_tokens cannot be used with strategy=pack"), ({"capacity": 0}, "capacity: 0; it must be at least 1"),
+    ({"cost": (3,)}, "1 numbers; give .a, b. for"), ({"cost": (0, 0)}, "both must be at least 0"), ({"world": 0}, "^world: 0; it must be at least 1"),
     ({"rank": 1}, "rank: 1; ranks of this plan are 0 to 0"), ({"micro_batches": 1 << 20}, "micro_batches"),
-    ({"strategy": "bucket"}, "capacity goes with strategy=pack only"),
-    ({"strategy": "bucket", "capacity": None, "pack_window": 8}, "pack_window goes with strategy=pack only"),
-    ({"order": "shortest"}, "order .shortest.: none of plan, longest_first")])
+    ({"strategy": "bucket"}, "capacity needs strategy=pack"),
+    ({"strategy": "bucket", "capacity": None, "pack_window": 8}, "pack_window needs strategy=pack"),
+    ({"order": "shortest"}, "order .shortest. is not one of plan, longest_first")])
 def test_wrong_options_are_named(options: dict[str, Any], words: str) -> None:
     with pytest.raises(rankstore.ArgumentError, match=words):
         rankstore.plan(LENGTHS, **{"strategy": "pack", "capacity": 2048, **options})

@@ -114,7 +114,7 @@ def test_metrics_end_with_the_dataset(tmp_path: Path, monkeypatch: pytest.Monkey
         with pytest.raises(rankstore.ArgumentError, match="is not a port; give an int, 1 to 65535"):
             rankstore.open(out, metrics=wrong)  # type: ignore[arg-type]
     monkeypatch.setenv("RKS_METRICS", "many")
-    with pytest.raises(rankstore.ArgumentError, match="RKS_METRICS: many is no port; give 1 to 65535"):
+    with pytest.raises(rankstore.ArgumentError, match="RKS_METRICS: many is not a port; give 1 to 65535"):
         rankstore.open(out)
 
 

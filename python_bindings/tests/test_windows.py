@@ -96,7 +96,7 @@ def test_mistakes(tmp_path: Path, ds: Any) -> None:
         texts.windows(2)
     with pytest.raises(rankstore.ArgumentError, match="dtype: a raw file does not say what it holds"):
         rankstore.build(str(tmp_path / "train.bin"), tmp_path / "never", format="raw")
-    with pytest.raises(rankstore.ArgumentError, match='dtype: goes with format="raw"'):
+    with pytest.raises(rankstore.ArgumentError, match='dtype: only for format="raw"'):
         rankstore.build([{"a": 1}], tmp_path / "never", dtype="uint16")
 
 

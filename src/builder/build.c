@@ -136,7 +136,7 @@ static rks_status look_at_input(build *b, const char *const *sources, size_t sou
     if (source_count == 0)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "no source given");
     if (o->append && o->replace)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "append and replace exclude each other");
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "append and replace cannot be used together");
     rks_status status = rks_directory_expand_target(b->group, directory, &b->directory, err);
     if (status == RKS_OK)
         status = rks_input_look(sources, source_count, &b->options, &b->input, err);

@@ -49,10 +49,10 @@ rks_status rks_build_options_take(const rks_build_options *given, rks_build_opti
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "extra: \"%.40s\" is not \"error\", \"drop\" or \"json\"", options->extra);
     if (!(options->sample_rate >= 0 && options->sample_rate < 1)) /* also NaN */
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "sample_rate: %g is not from 0 to below 1",
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "sample_rate: %g is not at least 0 and below 1",
                         options->sample_rate);
     if (options->sample > 0 && options->sample_rate > 0)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "sample and sample_rate exclude each other");
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "sample and sample_rate cannot be used together");
     if (options->sample > UINT32_MAX)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "sample: %" PRIu64 " is above %" PRIu32,
                         options->sample, UINT32_MAX);

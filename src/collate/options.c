@@ -37,11 +37,11 @@ static rks_status check_rows(const rks_collate_options *options, bool rows, bool
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "collate: the layout \"rows\" needs row_items");
     if (rows && options->row_items % each != 0)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "collate: row_items %" PRIu32 " is no multiple of each_multiple %" PRIu32,
+                        "collate: row_items %" PRIu32 " is not a multiple of each_multiple %" PRIu32,
                         options->row_items, each);
     if (rows && options->to_multiple != 1)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "collate: to_multiple does not go with the layout \"rows\": row_items is "
+                        "collate: to_multiple cannot be used with the layout \"rows\": row_items is "
                         "their width");
     return RKS_OK;
 }
@@ -55,9 +55,9 @@ static rks_status parse_layout(const rks_collate_options *options, bool *pack, b
     *pack = *rows || strcmp(layout, "pack") == 0;
     if (!*pack && strcmp(layout, "pad") != 0)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "collate: layout \"%s\" is none of \"pad\", \"pack\", \"rows\"", layout);
+                        "collate: layout \"%s\" is not \"pad\", \"pack\" or \"rows\"", layout);
     if (options->to_multiple == 0)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "collate: to_multiple is 0, from 1");
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "collate: to_multiple is 0; it must be at least 1");
     const char *wrong = *pack && options->left           ? "left needs"
                         : *pack && options->mask != NULL ? "mask needs"
                                                          : NULL;
@@ -98,7 +98,7 @@ static rks_status take_type(rks_collate_field *field, const rks_column *stored, 
     rks_status status = parse_array_type(type, &schema, &asked, err);
     if (status == RKS_OK && asked == NULL)
         status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                          "collate: column \"%s\": \"%s\" is no type of an array's items",
+                          "collate: column \"%s\": \"%s\" is not an item type of an array",
                           stored->name, type);
     if (status == RKS_OK) {
         *kind = asked->kind;
@@ -136,7 +136,7 @@ static rks_status choose_values(rks_collate_field *field, const rks_collate_colu
                                 rks_kind kind, bool pack, rks_error *err)
 {
     if (!rks_item_encode(kind, asked->pad, field->pad))
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "collate: column \"%s\": pad %g is no %s",
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "collate: column \"%s\": pad %g does not fit into %s",
                         asked->column, asked->pad, field->type);
     field->mark_first = asked->mark_first;
     if (!asked->mark_first)
@@ -147,7 +147,7 @@ static rks_status choose_values(rks_collate_field *field, const rks_collate_colu
                         "variable dimension",
                         asked->column);
     if (!rks_item_encode(kind, asked->first, field->first))
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "collate: column \"%s\": first %g is no %s",
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "collate: column \"%s\": first %g does not fit into %s",
                         asked->column, asked->first, field->type);
     return RKS_OK;
 }

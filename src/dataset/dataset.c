@@ -102,7 +102,7 @@ static rks_status check_unit(const rks_dataset *dataset, size_t i, const char *p
 {
     const rks_dataset_unit *unit = &dataset->units[i];
     if (i > 0 && unit->summary.unit <= unit[-1].summary.unit)
-        return rks_fail(err, status, 0, "%s: unit %" PRIu64 " is there twice or out of order", path,
+        return rks_fail(err, status, 0, "%s: unit %" PRIu64 " appears twice or out of order", path,
                         unit->summary.unit);
     if (unit->shard >= dataset->shard_count)
         return rks_fail(err, status, 0, "%s: unit %" PRIu64 " lies in shard %" PRIu32 " of %zu",
@@ -150,7 +150,7 @@ static rks_status check_shards(const rks_dataset *dataset, const char *path, rks
     for (size_t i = 0; i < dataset->shard_count; i++) {
         const rks_dataset_shard *shard = &dataset->shards[i];
         if (!rks_dataset_name_good(shard->name))
-            return rks_fail(err, status, 0, "%s: \"%s\" is no name of a shard", path, shard->name);
+            return rks_fail(err, status, 0, "%s: \"%s\" is not the name of a shard", path, shard->name);
         if (shard->samples > UINT32_MAX || shard->bytes > INT64_MAX ||
             shard->file_bytes > INT64_MAX || shard->largest > INT64_MAX)
             return rks_fail(err, status, 0, "%s: shard %s has impossible sizes", path, shard->name);
@@ -211,7 +211,7 @@ static rks_status check_index(const rks_dataset *dataset, const char *path, rks_
         int column = rks_schema_find(dataset->schema, dataset->index[i]);
         if (column < 0 ||
             !rks_column_indexable(rks_schema_column(dataset->schema, (uint32_t)column)))
-            return rks_fail(err, status, 0, "%s: \"%s\" is no index column", path,
+            return rks_fail(err, status, 0, "%s: \"%s\" is not an index column", path,
                             dataset->index[i]);
     }
     return RKS_OK;

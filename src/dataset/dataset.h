@@ -106,7 +106,7 @@ enum { RKS_SOURCES_MAX = 65535 };
  * sources have them first; one that a source lacks is nullable, and missing there. Index columns
  * are those that all sources have as such. Takes `datasets` over, also on failure. The id is that
  * of the sources' ids in order; of one source alone, its own. RKS_ERR_ARGUMENT names the sources
- * and the column whose types differ, a name that is there twice, or a column that none has. */
+ * and the column whose types differ, a name that appears twice, or a column that none has. */
 rks_status rks_dataset_unite(rks_dataset **datasets, const char *const *names, size_t count,
                              const char *const *columns, size_t column_count, rks_dataset **united,
                              rks_error *err);

@@ -153,7 +153,7 @@ static rks_status put_options(const rks_dataset *dataset, rks_buffer *json, rks_
     json_t *options = json_loads(dataset->build_options, JSON_REJECT_DUPLICATES, &where);
     if (!json_is_object(options)) {
         json_decref(options);
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "the build's options are no JSON object");
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "the build's options are not a JSON object");
     }
     char *text = json_dumps(options, JSON_COMPACT);
     json_decref(options);
@@ -329,7 +329,7 @@ static rks_status check_list_name(const rks_dataset_list *lists, size_t i, const
     for (size_t k = 0; k < i && good; k++)
         good = strcmp(lists[k].name, right) != 0;
     return good ? RKS_OK
-                : rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: \"%.80s\" is no name of a list", path,
+                : rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: \"%.80s\" is not the name of a list", path,
                            name);
 }
 

@@ -87,7 +87,7 @@ static rks_status check_asked(const uniting *u, rks_error *err)
                             u->columns[i]);
     }
     return u->columns != NULL && u->column_count == 0
-               ? rks_fail(err, RKS_ERR_ARGUMENT, 0, "columns: none is named")
+               ? rks_fail(err, RKS_ERR_ARGUMENT, 0, "columns: the list is empty")
                : RKS_OK;
 }
 

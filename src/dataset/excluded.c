@@ -91,7 +91,7 @@ static rks_status check_bytes(const rks_excluded *excluded, const uint8_t *bytes
                         path);
     if (rks_load_u32(bytes) != MAGIC || rks_load_u32(bytes + 4) != VERSION ||
         rks_load_u64(bytes + 8) != excluded->run_count)
-        return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: no list of excluded samples", path);
+        return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: not a list of excluded samples", path);
     return RKS_OK;
 }
 

@@ -8,7 +8,7 @@
 
 enum { RKS_PLACE_NAME = 28 }; /* bytes of a name in it that are shown, its last ones */
 
-/* The words of the message about a key that is there twice. */
+/* The words of the message about a key that appears twice. */
 typedef struct rks_key_words {
     void (*key)(const void *key, size_t size, char *text, size_t room); /* NULL: as text */
     /* Where a sample comes from, "row 7 of FILE": `row` of the source rows of dataset->units[unit],

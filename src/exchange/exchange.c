@@ -76,7 +76,7 @@ static rks_status find_backend(const char *name, int32_t *named, const char **op
             *named = i;
     if (*named == AUTO)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "exchange \"%s\": there are auto, local, nccl, mpi and pull", name);
+                        "exchange \"%s\": choose auto, local, nccl, mpi or pull", name);
     if (name[size] == ':')
         *options = name + size + 1;
     if (*options != NULL && !backends[*named]->takes_options)
@@ -342,7 +342,7 @@ static rks_status run_backend(rks_exchange_plan *plan, const rks_exchange_backen
         const rks_fact fact = rks_fact_sum(&stopped, 1);
         status = rks_group_agree_on(plan->group, "exchange: end", status, &fact, 1, NULL, err);
         if (status == RKS_OK && stopped > 0)
-            status = rks_fail(err, RKS_ERR_STATE, 0, "exchange: stopped for an error of no rank");
+            status = rks_fail(err, RKS_ERR_STATE, 0, "exchange: stopped, but no rank has an error");
     }
     plan->stats.agreed_ns = rks_now_ns();
     plan->failed = status != RKS_OK;

@@ -150,10 +150,9 @@ static void say_containers(const rks_group *group, const facts *all)
             before++;
         if (before == rank)
             continue;
-        rks_log("ranks %u and %u are on one machine and can share no memory, as containers with a /tmp and "
-                "a network of their own, or another user: each keeps a copy of the index of its own. "
-                "Share /tmp between them for one copy; RKS_NODE, with a name for each, leaves this "
-                "line out",
+        rks_log("ranks %u and %u are on one machine but cannot share memory: they are containers with "
+                "their own /tmp and network, or different users. Each keeps its own copy of the index. "
+                "Share /tmp between them for one copy; give each its own RKS_NODE to silence this line",
                 before, rank);
         return;
     }
@@ -217,7 +216,7 @@ static rks_status take_encrypt(bool *encrypts, rks_error *err)
 {
     const char *given = getenv("RKS_ENCRYPT");
     if (given != NULL && given[0] != '\0' && strcmp(given, "0") != 0 && strcmp(given, "1") != 0)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "RKS_ENCRYPT=%.20s: it is 1 (encrypt) or 0",
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "RKS_ENCRYPT=%.20s: set it to 1 (encrypt) or 0",
                         given);
     *encrypts = given != NULL && strcmp(given, "1") == 0;
     return RKS_OK;

@@ -272,7 +272,7 @@ static void say_who_is_left(watch *w)
         snprintf(more, sizeof(more), ", and %u more,", w->alive - 1);
     if (w->failed >= 0)
         snprintf(cause, sizeof(cause), "rank %lld failed", (long long)w->failed);
-    rks_log("rank %u (process %ld)%s%s goes on although %s: waited for until %s, then killed", rank,
+    rks_log("rank %u (process %ld)%s%s is still running although %s; it is killed at %s", rank,
             (long)w->children[rank], is_stopped(w->children[rank]) ? ", stopped," : "", more, cause,
             at);
 }

@@ -81,7 +81,8 @@ static void load(void)
     memcpy(&entry, &symbol, sizeof(entry)); /* ISO C has no cast from data to function */
     const rks_mpi_ops *ops = entry == NULL ? NULL : entry(rks_check_interrupt);
     if (ops == NULL || ops->version != RKS_MPI_OPS_VERSION) {
-        rks_fail(&load_error, RKS_ERR_UNSUPPORTED, 0, "%s: is of another version", NAME);
+        rks_fail(&load_error, RKS_ERR_UNSUPPORTED, 0,
+                 "%s belongs to another version of Rankstore; install both from one build", NAME);
         dlclose(module);
         return;
     }

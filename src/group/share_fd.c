@@ -228,7 +228,7 @@ static rks_status receive_fd(int socket, int *fd, rks_error *err)
     struct cmsghdr *head = got == 1 ? CMSG_FIRSTHDR(&n.note) : NULL;
     if (head == NULL || head->cmsg_type != SCM_RIGHTS || head->cmsg_len != CMSG_LEN(sizeof(int)))
         return rks_fail(err, RKS_ERR_PEER, got < 0 ? errno : 0,
-                        "this node's leader handed over no descriptor");
+                        "this node's leader sent no descriptor");
     memcpy(fd, CMSG_DATA(head), sizeof(*fd));
     return RKS_OK;
 }

@@ -350,7 +350,7 @@ static rks_status leave_level(rks_json_items *items, uint32_t level, rks_error *
         if (status != RKS_OK)
             return status;
         if (is_level(items, level, name, size))
-            return wrong(items, "this member is there twice", err);
+            return wrong(items, "this member appears twice", err);
         status = pass_member(items, &more, err);
     }
     return status;

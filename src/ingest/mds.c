@@ -79,7 +79,7 @@ static rks_status add_shard(rks_input *input, const rks_input_file *index, const
                         base);
     size_t at = (size_t)(file - input->files);
     if (entries[at] != NULL)
-        return rks_fail(err, RKS_ERR_DATA, 0, "%s: shard %s is there twice", index->path, base);
+        return rks_fail(err, RKS_ERR_DATA, 0, "%s: shard %s appears twice", index->path, base);
     entries[at] = entry;
     file->packing = packed ? RKS_PACKING_ZSTD : RKS_PACKING_NONE; /* open_shard finds which one */
     return rks_unit_of_bytes(input, at, 0, file->size, unit_size, err);
@@ -201,7 +201,7 @@ static rks_status read_columns(shard *s, rks_error *err)
                             RKS_MDS_INDEX, i);
         for (size_t k = 0; k < i; k++)
             if (strcmp(s->columns[k].name, made->name) == 0)
-                return rks_fail(err, RKS_ERR_DATA, 0, "%s: column \"%.64s\" is there twice",
+                return rks_fail(err, RKS_ERR_DATA, 0, "%s: column \"%.64s\" appears twice",
                                 s->file.path, made->name);
         if (rks_mds_type_parse(encoding, &made->type, &why) != RKS_OK)
             return rks_fail(err, RKS_ERR_DATA, 0, "%s: column \"%.64s\": %s", s->file.path,

@@ -69,7 +69,7 @@ static rks_status take_key(sample *at, rks_members *members, bool *refused, rks_
     size_t place = at->data.size;
     *refused = at->key_there;
     if (*refused)
-        return rks_fail(err, RKS_ERR_DATA, 0, "the sample's key is there twice");
+        return rks_fail(err, RKS_ERR_DATA, 0, "the sample's key appears twice");
     at->key_there = true;
     rks_status status = rks_member_load(members, at->job->max_sample, &at->data, refused, err);
     at->base.size = 0;
@@ -95,7 +95,7 @@ static rks_status collect(sample *at, rks_members *members, bool *refused, rks_e
     if (*refused && found < 0)
         return rks_fail_no_column(at->job->schema_from, NULL, column, err);
     if (*refused)
-        return rks_fail(err, RKS_ERR_DATA, 0, "column \"%.64s\" is there twice", column);
+        return rks_fail(err, RKS_ERR_DATA, 0, "column \"%.64s\" appears twice", column);
     if (found < 0)
         return RKS_OK;
     size_t place = rks_round_up(at->data.size, 8);

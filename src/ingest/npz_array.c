@@ -103,7 +103,7 @@ static rks_status add_array(rks_npz *npz, rks_archive *archive, const rks_member
     rks_npz_array made = {.name = name, .member = number};
     rks_status status = RKS_OK;
     if (rks_npz_find(npz, name, "") != NULL)
-        status = refuse_array(npz, member->name, "is there twice", err);
+        status = refuse_array(npz, member->name, "appears twice", err);
     else
         status = read_header(npz, archive, member, head, &made.npy, &refused, err);
     if (status != RKS_OK && refused) {

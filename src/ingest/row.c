@@ -250,7 +250,7 @@ static rks_status check_extra_names(rks_row *row, rks_error *err)
     qsort_r(names, count, 2 * sizeof(*names), by_their_names, text);
     for (size_t i = 2; i < 2 * count; i += 2)
         if (by_their_names(names + i - 2, names + i, text) == 0)
-            return rks_fail(err, RKS_ERR_DATA, 0, "column %.*s is there twice",
+            return rks_fail(err, RKS_ERR_DATA, 0, "column %.*s appears twice",
                             (int)(names[i + 1] < 80 ? names[i + 1] : 80), text + names[i]);
     return RKS_OK;
 }
@@ -297,7 +297,7 @@ static rks_status take_member(void *user, const char *name, rks_json json, rks_e
         (found < 0 || row->from != RKS_SCHEMA_GIVEN))
         return rks_json_members(name, json, take_member, t, err);
     if (row->flatten && found >= 0 && row->seen[found]) /* parsers see only one object */
-        return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\" is there twice", name);
+        return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\" appears twice", name);
     if (found >= 0)
         return take_json_value(row, (uint32_t)found, json, err);
     if (row->extra_column >= 0)

@@ -146,7 +146,7 @@ static rks_status check_index(const rks_schema *schema, const rks_ingest_options
                             column->name, column->type);
         for (size_t k = 0; k < i; k++)
             if (strcmp(options->index[k], options->index[i]) == 0)
-                return rks_fail(err, RKS_ERR_ARGUMENT, 0, "index: column \"%s\" is there twice",
+                return rks_fail(err, RKS_ERR_ARGUMENT, 0, "index: column \"%s\" appears twice",
                                 column->name);
     }
     return RKS_OK;

@@ -388,7 +388,7 @@ static rks_status take_target(merge *m, rks_status status, rks_error *err)
     if (status == RKS_OK && path == NULL)
         status = RKS_ERR_MEMORY;
     else if (status == RKS_OK && lstat(path, &info) == 0)
-        status = rks_fail(err, RKS_ERR_ARGUMENT, EEXIST, "%s: holds a finished dataset already",
+        status = rks_fail(err, RKS_ERR_ARGUMENT, EEXIST, "%s: already holds a finished dataset",
                           m->target);
     rks_free(path);
     return rks_group_agree(m->group, "merge: target is free", status, err);
@@ -426,7 +426,7 @@ static rks_status begin_merge(merge *m, size_t count, const char *target, rks_er
 {
     struct stat info;
     if (count < 2)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "merge: two datasets and more are needed");
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "merge: give at least two datasets");
     m->directories = rks_alloc(count, sizeof(char *), err);
     if (m->directories == NULL)
         return RKS_ERR_MEMORY;

@@ -60,7 +60,7 @@ static rks_status check_place(const char *path, bool force, rks_error *err)
     if (ours || (S_ISDIR(info.st_mode) && rks_directory_is_empty(path)))
         return RKS_OK;
     return rks_fail(err, RKS_ERR_ARGUMENT, EEXIST,
-                    "%s: is no file and no directory that an export made; remove it yourself",
+                    "%s: was not made by an export; remove it yourself",
                     path);
 }
 

@@ -40,7 +40,7 @@ rks_status rks_plan_cost_read(double linear, double quadratic, rks_plan_config *
     if (!take_apart(linear, &one, &one_exponent) ||
         !take_apart(quadratic, &other, &other_exponent) || (one == 0 && other == 0))
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "cost: %g per token and %g per token squared; both are from 0, one above",
+                        "cost: %g per token and %g per token squared; both must be at least 0, and one above 0",
                         linear, quadratic);
     int top = one != 0 && (other == 0 || one_exponent > other_exponent) ? one_exponent
                                                                         : other_exponent;

@@ -71,9 +71,9 @@ static rks_status check_options(const rks_plan *plan, const rks_plan_mix *o, rks
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "mix: %zu sources; from 1 to %d", o->sources,
                         RKS_MIX_SOURCES_MAX);
     if ((o->bounds == NULL) == (o->source_of == NULL))
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "mix: one of bounds and source_of is needed");
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "mix: give bounds or source_of");
     if ((o->weights != NULL) + (o->counts != NULL) + (o->odds != NULL) > 1)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "mix: one of weights, counts and odds at most");
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "mix: give at most one of weights, counts and odds");
     if (o->samples > UINT32_MAX)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "mix: samples %" PRIu64 "; an epoch has at most 2^32 - 1 draws", o->samples);
@@ -82,7 +82,7 @@ static rks_status check_options(const rks_plan *plan, const rks_plan_mix *o, rks
                         "mix: odds need samples, the number of draws of an epoch");
     if (o->counts != NULL && o->samples != 0)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "mix: samples does not go with counts, whose sum it is");
+                        "mix: give samples or counts, not both: samples is the sum of counts");
     for (size_t i = 0; o->bounds != NULL && i < o->sources; i++)
         if (o->bounds[i] > o->bounds[i + 1])
             return rks_fail(err, RKS_ERR_ARGUMENT, 0, "mix: bounds %zu and %zu descend", i, i + 1);

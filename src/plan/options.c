@@ -82,7 +82,7 @@ static rks_status choose(const char *option, const char *value, const char *cons
         snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s", i == 0 ? "" : ", ",
                  names[i]);
     if (!is_near(value, names[nearest]))
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "%s \"%.40s\": none of %s", option, value, list);
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "%s \"%.40s\" is not one of %s", option, value, list);
     return rks_fail(err, RKS_ERR_ARGUMENT, 0, "%s \"%.40s\": did you mean \"%s\"? (one of %s)",
                     option, value, names[nearest], list);
 }
@@ -122,7 +122,7 @@ static rks_status check_most(const char *name, uint64_t value, uint64_t most, rk
 
 static rks_status misfit(const char *option, const char *why, rks_error *err)
 {
-    return rks_fail(err, RKS_ERR_ARGUMENT, 0, "%s does not go with strategy=pack: %s", option, why);
+    return rks_fail(err, RKS_ERR_ARGUMENT, 0, "%s cannot be used with strategy=pack: %s", option, why);
 }
 
 /* Checks which options go with pack, and which only with pack. */
@@ -137,7 +137,7 @@ static rks_status check_pack(const rks_plan_options *options, const rks_plan_con
                                                           : NULL;
         return wrong == NULL
                    ? RKS_OK
-                   : rks_fail(err, RKS_ERR_ARGUMENT, 0, "%s goes with strategy=pack only", wrong);
+                   : rks_fail(err, RKS_ERR_ARGUMENT, 0, "%s needs strategy=pack", wrong);
     }
     if (options->capacity == 0)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "strategy=pack needs a capacity");
@@ -149,7 +149,7 @@ static rks_status check_pack(const rks_plan_options *options, const rks_plan_con
         return misfit("too_long=alone", "a bin holds at most capacity", err);
     if (options->capacity % config->length_multiple != 0)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "capacity %" PRIu32 " is no multiple of length_multiple %" PRIu32,
+                        "capacity %" PRIu32 " is not a multiple of length_multiple %" PRIu32,
                         options->capacity, config->length_multiple);
     rks_status status = check_most("capacity", options->capacity, RKS_PLAN_CAPACITY_MAX, err);
     if (status == RKS_OK)
@@ -179,7 +179,7 @@ static rks_status check_numbers(const rks_plan_options *options, const rks_plan_
                         config->max_tokens, config->length_multiple);
     if (config->per_epoch && (config->strategy != STRATEGY_RANDOM || options->max_tokens == 0))
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "steps \"per_epoch\" goes with strategy=random and max_tokens only");
+                        "steps \"per_epoch\" needs strategy=random and max_tokens");
     return check_most("length_multiple", config->length_multiple, RKS_PLAN_MULTIPLE_MAX, err);
 }
 
@@ -288,7 +288,7 @@ static rks_status read_cost(const rks_plan_options *options, rks_plan_config *co
         return rks_plan_cost_read(options->cost_linear, options->cost_quadratic, config, err);
     if (options->cost_linear != 0 || options->cost_quadratic != 0)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "cost_linear and cost_quadratic go with cost=polynomial only");
+                        "cost_linear and cost_quadratic need cost=polynomial");
     config->cost_linear = config->cost != COST_QUADRATIC;
     config->cost_quadratic = config->cost == COST_QUADRATIC;
     return RKS_OK;

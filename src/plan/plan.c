@@ -52,8 +52,8 @@ static rks_status look_at_lengths(const rks_plan *plan, rks_plan_facts *facts, r
             id++;
         return rks_fail(err, RKS_ERR_DATA, 0,
                         "sample %" PRIu64 " has length %" PRIu32 ", above %s %" PRIu32
-                        " (as %" PRIu64 " of %" PRIu64
-                        " have); too_long may be drop%s, truncate or split",
+                        " (%" PRIu64 " of %" PRIu64
+                        " samples are); too_long may be drop%s, truncate or split",
                         id, plan->lengths[id], config->limit_by, limit, too_long, plan->count,
                         config->strategy == STRATEGY_PACK ? "" : ", alone");
     }

@@ -219,7 +219,7 @@ static rks_status change_at(rks_plan *plan, uint64_t epoch, uint64_t step, const
     if (epoch > INT64_MAX || step > UINT32_MAX || step % plan->config.micro_batches != 0)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "change at step %" PRIu64 " of epoch %" PRIu64
-                        ": no first step of an optimizer step",
+                        ": not the first step of an optimizer step",
                         step, epoch);
     uint64_t number = rks_mix_number(plan, epoch, step);
     rks_mix_change change = {

@@ -147,7 +147,7 @@ static rks_status map_control(rks_share_area *area, rks_error *err)
     rks_share_leave(area, area->options.fd);
     return ours ? RKS_OK
                 : rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
-                           "the plan's shared memory is of another build of the library");
+                           "the plan's shared memory belongs to another build of the library");
 }
 
 rks_status rks_share_area_open(const rks_plan_share_options *options, rks_share_area *area,

@@ -88,7 +88,7 @@ static rks_status compare_pair(void *user, uint64_t a, uint64_t b, rks_error *er
         status = describe_place(c, b, other, sizeof(other), err);
     if (status != RKS_OK)
         return status;
-    return rks_fail(err, RKS_ERR_DATA, 0, "%s is there twice: %s and %s%s%s", shown, one, other,
+    return rks_fail(err, RKS_ERR_DATA, 0, "%s appears twice: %s and %s%s%s", shown, one, other,
                     c->words.advice == NULL ? "" : "; ",
                     c->words.advice == NULL ? "" : c->words.advice);
 }

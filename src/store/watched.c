@@ -54,7 +54,7 @@ static rks_status port_of_environment(uint32_t *port, rks_error *err)
         return RKS_OK;
     unsigned long number = strtoul(wish, &end, 10);
     if (*wish < '0' || *wish > '9' || *end != '\0' || number == 0 || number > UINT16_MAX)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "RKS_METRICS: %s is no port; give 1 to 65535",
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "RKS_METRICS: %s is not a port; give 1 to 65535",
                         wish);
     *port = (uint32_t)number;
     return RKS_OK;

@@ -81,7 +81,7 @@ def a_commit_that_is_not_durable_says_so_until_it_is():
     _, err = rankstore(*command, code=3, env={**shim, "UNSYNCED": "."})
     assert "not durable" in err, err
     _, err = rankstore(*command, code=2)
-    assert "holds a finished dataset already" in err, err
+    assert "already holds a finished dataset" in err, err
     rankstore("verify", "--full", path("unsynced"))
 
 

@@ -173,7 +173,7 @@ static int check_choice(const cli_command *command, const char *what, const char
         count++;
     }
     const char *near = cli_nearest(value, names, count);
-    return cli_usage(command, "%s: '%s' is none of: %s%s%s%s", what, value, choices,
+    return cli_usage(command, "%s: '%s' is not one of: %s%s%s%s", what, value, choices,
                      near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
 }
 

@@ -146,7 +146,7 @@ static rks_status round_costs(const uint32_t *lengths, uint64_t count, const dou
     }
     if (!good || (count > 0 && largest == 0))
         return refuse_balance(err, RKS_ERR_ARGUMENT, "--balance: %s",
-                              "costs are from 0, one of them above, none infinite");
+                              "costs must be finite and at least 0, and one must be above 0");
     (void)frexp(largest, &exponent);
     for (uint64_t i = 0; i < count; i++)
         rounded[i] =

@@ -381,7 +381,7 @@ static int bench(void *user)
     if (code >= 0)
         return code;
     if (a->json && a->metrics)
-        return cli_usage(&cli_bench, "--json and --metrics exclude each other");
+        return cli_usage(&cli_bench, "--json and --metrics cannot be used together");
     return cli_run(a->processes, run_bench, a);
 }
 

@@ -225,7 +225,7 @@ static int cat(void *user)
 {
     args *a = user;
     if (a->raw && a->json)
-        return cli_usage(&cli_cat, "--raw and --json exclude each other");
+        return cli_usage(&cli_cat, "--raw and --json cannot be used together");
     if (a->raw && !a->force && isatty(STDOUT_FILENO))
         return cli_usage(&cli_cat, "--raw writes bytes to a terminal; add --force to do it");
     return cli_run(1, run_cat, a);

@@ -235,7 +235,7 @@ static int plan(void *user)
                          a->plan.stages.count > 0 ? "--curriculum" : "--remix");
     a->place.step = a->step;
     if (a->step == UINT64_MAX && (a->place.rank != UINT32_MAX || a->place.path != NULL))
-        return cli_usage(&cli_plan, "--rank and --state go with --step");
+        return cli_usage(&cli_plan, "--rank and --state need --step");
     if (a->step != UINT64_MAX && (a->compare || a->output != NULL))
         return cli_usage(&cli_plan, "--step lists one step; --compare and -o are of an epoch");
     if ((a->words.count == 0) == (a->lengths == NULL))

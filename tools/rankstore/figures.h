@@ -48,7 +48,7 @@ typedef struct cli_figures {
 /* --steps per_epoch beside options that it does not go with: refused, except where strategies are
  * compared, of which random alone takes it. */
 bool cli_steps_misfit(const cli_plan_args *args);
-#define CLI_STEPS_RULE "--steps per_epoch goes with --strategy random and --max-tokens only"
+#define CLI_STEPS_RULE "--steps per_epoch needs --strategy random and --max-tokens"
 
 /* COLLECTIVE, unless `store` is NULL: then the plan is over args->lengths. Makes the plan on all
  * ranks; rank 0 goes over its epoch. A plan that cannot be made

@@ -139,7 +139,7 @@ static rks_status read_text(reading *r)
             continue;
         }
         if (c != EOF && !isspace(c) && !(c >= '0' && c <= '9'))
-            return refuse_file(r, RKS_ERR_DATA, "line %" PRIu64 ": '%c' is no digit of a length",
+            return refuse_file(r, RKS_ERR_DATA, "line %" PRIu64 ": '%c' is not a digit of a length",
                                line, isprint(c) ? c : '?');
         if (inside) {
             rks_status status = add_length(r, number);

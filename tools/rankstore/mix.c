@@ -199,7 +199,7 @@ static rks_status take_weight(taken *t, const char *option, const char *whole, c
     if (at == t->options.sources)
         return no_such_source(t, option, text, err);
     if (t->given[at])
-        return no_mix(err, RKS_ERR_ARGUMENT, "%s: '%.120s' is there twice", option, text);
+        return no_mix(err, RKS_ERR_ARGUMENT, "%s: '%.120s' appears twice", option, text);
     t->given[at] = true;
     weights[at] = weight;
     return RKS_OK;

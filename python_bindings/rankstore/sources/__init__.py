@@ -32,19 +32,19 @@ def resolve(source: Any, *, format: str | None, unit_samples: int | None, each_r
         source = [source]
     if isinstance(source, (list, tuple)) and source and all(isinstance(path, (str, os.PathLike)) for path in source):
         if each_rank:
-            raise ArgumentError("each_rank: goes with samples in memory; files are split between all ranks")
+            raise ArgumentError("each_rank: only for samples in memory; files are split between all ranks")
         return pieces([os.fspath(path) for path in source], format)
     if format is not None:
-        raise ArgumentError("format: goes with paths only")
+        raise ArgumentError("format: only for paths")
     if isinstance(source, bytes):
-        raise ArgumentError("source: bytes are no dataset; give paths, a dataset, a table or an iterable of samples")
+        raise ArgumentError("source: bytes are not a dataset; give paths, a dataset, a table or an iterable of samples")
     rows = rows_of(source)
     source = source if rows is None else rows
     found = _object(source, unit_samples)
     if isinstance(found, Stream):
         return Stream(found.items, found.name, same_on_all)
     if each_rank and type(found[0]) is not Indexed:
-        raise ArgumentError(f"each_rank: goes with lists, datasets with __getitem__ and iterables, not with {type(source).__name__}")
+        raise ArgumentError(f"each_rank: only for lists, datasets with __getitem__ and iterables, not for {type(source).__name__}")
     return Stream((source[i] for i in range(len(source))), type(source).__name__) if each_rank else found
 
 

@@ -185,7 +185,7 @@ static void append_equal_keys(member *m)
             char name[24], twice[64];
             snprintf(name, sizeof(name), "equal-%llu", (unsigned long long)i);
             snprintf(twice, sizeof(twice),
-                     "key 'key-%llu' is there twice: row %llu of unit %llu, there before",
+                     "key 'key-%llu' appears twice: row %llu of unit %llu, there before",
                      (unsigned long long)i, (unsigned long long)(i % ROWS),
                      (unsigned long long)(i / ROWS));
             EXPECT(append_two(m, name, 5000 + i, i) == RKS_ERR_DATA);

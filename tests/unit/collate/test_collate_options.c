@@ -290,11 +290,11 @@ static void rules_that_are_broken_are_named(void **state)
         {{.mask = "t"}, {{.column = "t"}}, 1, "two arrays are named \"t\""},
         {{.mask = ""}, {{.column = "t"}}, 1, "name is empty"},
         {{.mask = "m"}, {{.column = "n"}}, 1, "no array column has a variable dimension"},
-        {{0}, {{.column = "t", .type = "int33"}}, 1, "\"int33\" is no type"},
-        {{0}, {{.column = "t", .type = "int32[*]"}}, 1, "is no type"},
-        {{0}, {{.column = "t", .type = "int32?"}}, 1, "is no type"},
-        {{0}, {{.column = "t", .type = "str"}}, 1, "is no type"},
-        {{0}, {{.column = "t", .type = "int32,y:int32"}}, 1, "is no type"},
+        {{0}, {{.column = "t", .type = "int33"}}, 1, "\"int33\" is not an item type"},
+        {{0}, {{.column = "t", .type = "int32[*]"}}, 1, "is not an item type"},
+        {{0}, {{.column = "t", .type = "int32?"}}, 1, "is not an item type"},
+        {{0}, {{.column = "t", .type = "str"}}, 1, "is not an item type"},
+        {{0}, {{.column = "t", .type = "int32,y:int32"}}, 1, "is not an item type"},
         {{0},
          {{.column = "t", .type = "int16"}},
          1,
@@ -305,8 +305,8 @@ static void rules_that_are_broken_are_named(void **state)
         {{.layout = "pack"},
          {{.column = "t", .mark_first = true, .first = -1}},
          1,
-         "first -1 is no uint16"},
-        {{0}, {{.column = "t", .pad = -1}}, 1, "pad -1 is no uint16"},
+         "first -1 does not fit into uint16"},
+        {{0}, {{.column = "t", .pad = -1}}, 1, "pad -1 does not fit into uint16"},
     };
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
         rks_collate_options options = rules[i].options;

@@ -362,11 +362,11 @@ static void wrong_options_are_refused(void **state)
     assert_non_null(strstr(err.text, "the layout \"rows\" needs row_items"));
     options = rows_options(10, 4);
     assert_fails(RKS_ERR_ARGUMENT, collate_lengths(lengths, 1, NULL, 0, &options, &arrays));
-    assert_non_null(strstr(err.text, "row_items 10 is no multiple of each_multiple 4"));
+    assert_non_null(strstr(err.text, "row_items 10 is not a multiple of each_multiple 4"));
     options = rows_options(8, 4);
     options.to_multiple = 2;
     assert_fails(RKS_ERR_ARGUMENT, collate_lengths(lengths, 1, NULL, 0, &options, &arrays));
-    assert_non_null(strstr(err.text, "to_multiple does not go with the layout \"rows\""));
+    assert_non_null(strstr(err.text, "to_multiple cannot be used with the layout \"rows\""));
     options = rows_options(8, 4);
     options.follows = "w";
     assert_fails(RKS_ERR_ARGUMENT, collate_lengths(lengths, 1, NULL, 0, &options, &arrays));

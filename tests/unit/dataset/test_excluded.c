@@ -93,8 +93,8 @@ static void hostile_lists_are_refused(void **state)
         uint32_t value;
         const char *why;
     } changes[] = {
-        {0, 1, "no list of excluded samples"}, {4, 2, "no list of excluded samples"},
-        {8, 2, "no list of excluded samples"}, {20, 3, "its runs are not"}, /* 0..2, next to 3 */
+        {0, 1, "not a list of excluded samples"}, {4, 2, "not a list of excluded samples"},
+        {8, 2, "not a list of excluded samples"}, {20, 3, "its runs are not"}, /* 0..2, next to 3 */
         {20, 0, "its runs are not"},                                        /* empty */
         {24, 0, "its runs are not"},                                        /* not ascending */
         {36, UINT32_MAX, "its runs are not"},                               /* beyond the end */

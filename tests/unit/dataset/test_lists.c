@@ -248,7 +248,7 @@ static void a_list_has_the_name_of_its_digest_and_is_there_once(void **state)
     write_signed(text, size);
     assert_fails(RKS_ERR_CORRUPT, rks_dataset_load(test_directory, &dataset, &err));
     assert_contains(err.text, other);
-    assert_contains(err.text, "is no name of a list");
+    assert_contains(err.text, "is not the name of a list");
     assert_fails(RKS_ERR_CORRUPT, rks_dataset_summarize(test_directory, 0, &summary, &err));
     rks_free(text);
     directory_end();

@@ -556,7 +556,7 @@ static void a_rank_that_stops_for_nobody_s_error_fails_on_all_ranks(void **state
         atomic_store(&misled, 2);
         run_threads(&all, 4);
         atomic_store(&misled, -1);
-        case_check_failed(&all, 4, RKS_ERR_STATE, -1, "stopped for an error of no rank");
+        case_check_failed(&all, 4, RKS_ERR_STATE, -1, "stopped, but no rank has an error");
     }
 }
 

@@ -88,7 +88,7 @@ static void an_array_that_is_malformed_is_named_by_its_byte(void **state)
         {"[{\"a\": \"]", NULL, "at byte 1: the file ends within a value"},
         {"[1] 2", NULL, "at byte 4: bytes after the array's end"},
         {"5", NULL, "at byte 0: not an array"},
-        {"{\"d\": [1], \"d\": [2]}", "d", "this member is there twice"},
+        {"{\"d\": [1], \"d\": [2]}", "d", "this member appears twice"},
         {"{\"d\": [1]", "d", "the file ends here"},
         {"{\"d\" [1]}", "d", "no ':' after a name"},
         {"{d: [1]}", "d", "not a member's name"},
@@ -241,7 +241,7 @@ static void flattened_objects_are_columns(void **state)
         {"a.b:int64?", "{\"a\": null}", RKS_SCHEMA_INFERRED, NULL},
         {"a.b:int64?", "{\"a\": {}}", RKS_SCHEMA_INFERRED, NULL},
         {"a.b:int64?", "{\"c\": null}", RKS_SCHEMA_INFERRED, "column \"c\" is not in the schema"},
-        {"a.b:int64", "{\"a.b\": 1, \"a\": {\"b\": 2}}", RKS_SCHEMA_INFERRED, "is there twice"},
+        {"a.b:int64", "{\"a.b\": 1, \"a\": {\"b\": 2}}", RKS_SCHEMA_INFERRED, "appears twice"},
         {"a:json", "{\"a\": {\"b\": 2}}", RKS_SCHEMA_GIVEN, NULL},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

@@ -239,7 +239,7 @@ static void hostile_members_are_refused_by_name(void **state)
         {{"null.txt", NULL, 0, AE_IFCHR, NULL}, "null.txt: a device"},
         {{"disk.txt", NULL, 0, AE_IFBLK, NULL}, "disk.txt: a device"},
         {{"pipe.txt", NULL, 0, AE_IFIFO, NULL}, "pipe.txt: a FIFO"},
-        {MEMBER("ok.txt", "again"), "ok.txt: column \"txt\" is there twice"},
+        {MEMBER("ok.txt", "again"), "ok.txt: column \"txt\" appears twice"},
         {MEMBER("n.cls", "seven"), "n: column \"cls\": not a 64-bit integer"},
         {MEMBER("n.cls", "7 8"), "n: column \"cls\": not a 64-bit integer"},
         {MEMBER("n.cls", "99999999999999999999"), "n: column \"cls\": not a 64-bit integer"},
@@ -474,7 +474,7 @@ static void keys_in_members_are_there_once_and_fit(void **state)
         packed_member members[2];
         const char *text;
     } cases[] = {
-        {{MEMBER("x.__key__.txt", "a"), MEMBER("x.__key__.bin", "b")}, "key is there twice"},
+        {{MEMBER("x.__key__.txt", "a"), MEMBER("x.__key__.bin", "b")}, "key appears twice"},
         {{MEMBER("x.__key__.txt", ""), MEMBER("x.Text.txt", "")},
          "the key is empty; an empty name as key (--key '') makes keys of path and row"},
         {{{.name = "x.__key__.bin", .bytes = longer, .size = 512}, MEMBER("x.Text.txt", "")},

@@ -283,7 +283,7 @@ static void longest_first_sorts_within_batches(void **state)
         assert_ok(rks_plan_state(sorted, 2, 1, text, sizeof(text), &err), &err);
         assert_ok(rks_plan_resume(sorted, text, &epoch, &step, &err), &err);
         assert_fails(RKS_ERR_STATE, rks_plan_resume(plain, text, &epoch, &step, &err));
-        assert_contains(err.text, "order is longest_first there, not given here");
+        assert_contains(err.text, "order is longest_first in the state, not given in this plan");
         rks_plan_free(plain);
         rks_plan_free(sorted);
     }

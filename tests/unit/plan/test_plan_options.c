@@ -55,7 +55,7 @@ static void wrong_options_are_named(void **state)
     options = defaults();
     options.order = "longest";
     refused(&options, 100, RKS_ERR_ARGUMENT,
-            "order \"longest\": none of plan, longest_first");
+            "order \"longest\" is not one of plan, longest_first");
     options = defaults();
     options.batch_size = UINT32_MAX;
     refused(&options, 100, RKS_ERR_ARGUMENT, "batch_size 4294967295 is above 16777216");

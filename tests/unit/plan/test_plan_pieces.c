@@ -391,7 +391,7 @@ static void a_state_of_whole_samples_is_no_state_of_pieces(void **state)
     assert_ok(rks_plan_create(lengths, 3, NULL, &options, &other, &err), &err);
     assert_ok(rks_plan_state(plan, 0, 0, text, sizeof(text), &err), &err);
     assert_fails(RKS_ERR_STATE, rks_plan_resume(other, text, &epoch, &step, &err));
-    assert_non_null(strstr(err.text, "too_long is truncate there, split here"));
+    assert_non_null(strstr(err.text, "too_long is truncate in the state, split in this plan"));
     rks_plan_free(plan);
     rks_plan_free(other);
 }

@@ -257,19 +257,19 @@ static void a_state_of_something_else_names_the_field(void **state)
     other.seed = 8;
     rks_plan *b = plan_for(same_lengths, 600, &other, 2);
     assert_fails(RKS_ERR_STATE, rks_plan_resume(b, text, &epoch, &step, &err));
-    assert_string_equal(err.text, "state: seed differs: \"7\" there, \"8\" here");
+    assert_string_equal(err.text, "state: seed differs: \"7\" in the state, \"8\" in this plan");
     rks_plan_free(b);
     other = usual();
     other.batch_size = 2;
     b = plan_for(same_lengths, 600, &other, 2);
     assert_fails(RKS_ERR_STATE, rks_plan_resume(b, text, &epoch, &step, &err));
-    assert_string_equal(err.text, "state: options differ: batch_size is 1 there, 2 here");
+    assert_string_equal(err.text, "state: options differ: batch_size is 1 in the state, 2 in this plan");
     rks_plan_free(b);
     other = usual();
     other.tail = "drop";
     b = plan_for(same_lengths, 600, &other, 2);
     assert_fails(RKS_ERR_STATE, rks_plan_resume(b, text, &epoch, &step, &err));
-    assert_string_equal(err.text, "state: options differ: tail is not given there, drop here");
+    assert_string_equal(err.text, "state: options differ: tail is not given in the state, drop in this plan");
     char bare[RKS_STATE_MAX];
     strcpy(bare, text);
     strcpy(strstr(bare, ", \"given\""), "}"); /* as versions before wrote it */

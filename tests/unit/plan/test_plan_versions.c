@@ -52,9 +52,9 @@ static void states_of_version_1_resume_bit_for_bit_or_name_both_versions(void **
             assert_string_equal(report_of(plan, 2).digest, stored->whole);
             resumed++;
         } else {
-            char text[40];
+            char text[64];
             assert_int_equal(status, RKS_ERR_STATE);
-            snprintf(text, sizeof(text), "planner differs: 1 there, %d here", RKS_PLAN_VERSION);
+            snprintf(text, sizeof(text), "planner differs: 1 in the state, %d in this plan", RKS_PLAN_VERSION);
             assert_contains(err.text, text);
         }
         rks_plan_free(plan);
@@ -170,7 +170,7 @@ static void a_state_that_is_refused_changes_no_version(void **state)
     snprintf(wrong, sizeof(wrong), "%s", v2_states[0].text);
     memcpy(strstr(wrong, "\"planner\": 2"), "\"planner\": 4", 12);
     assert_fails(RKS_ERR_STATE, rks_plan_resume(plan, wrong, &epoch, &step, &err));
-    assert_contains(err.text, "planner differs: 4 there, 3 here");
+    assert_contains(err.text, "planner differs: 4 in the state, 3 in this plan");
     assert_ok(rks_plan_state(plan, 0, 0, text, sizeof(text), &err), &err);
     assert_contains(text, "\"planner\": 3");
     assert_string_equal(report_of(plan, V2_EPOCH).digest, before.digest);

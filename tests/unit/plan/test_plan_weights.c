@@ -186,11 +186,11 @@ static void wrong_mixes_are_refused(void **state)
     check_refused("mix: samples 4294967296; an epoch has at most 2^32 - 1 draws", &mix);
     mix = good;
     mix.counts = counts;
-    check_refused("mix: one of weights, counts and odds at most", &mix);
+    check_refused("mix: give at most one of weights, counts and odds", &mix);
     mix.weights = NULL;
     check_refused("weights: all samples that can be drawn have the weight 0", &mix);
     mix.samples = 9;
-    check_refused("mix: samples does not go with counts, whose sum it is", &mix);
+    check_refused("mix: give samples or counts, not both: samples is the sum of counts", &mix);
     mix.counts = NULL;
     mix.odds = odds;
     check_refused("weights: all samples that can be drawn have the weight 0", &mix);
@@ -202,7 +202,7 @@ static void wrong_mixes_are_refused(void **state)
     bounds[3] = 99;
     check_refused("mix: bounds are from 0 to 99; the plan has 100 samples", &mix);
     mix.bounds = NULL;
-    check_refused("mix: one of bounds and source_of is needed", &mix);
+    check_refused("mix: give bounds or source_of", &mix);
 }
 
 int main(void)

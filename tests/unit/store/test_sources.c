@@ -200,7 +200,7 @@ static void two_datasets_are_one(void **state)
     }
 }
 
-/* The same dataset twice: every key is there twice. */
+/* The same dataset twice: every key appears twice. */
 static void open_twice(member *m)
 {
     static const char *const names[] = {"a", "b"};
