@@ -42,12 +42,12 @@ typedef struct rks_store_options {
      * can read it. RKS_ERR_IO if the port is taken. Default 0: the port in RKS_METRICS (then a taken
      * port is a warning), else none. `rankstore top` needs no port; RKS_TOP=off hides a process. */
     uint32_t metrics_port;
-    /* The directory for the node's index, and for the sorted order of plans, if they exceed 1 GiB.
-     * They are unnamed files. The name may hold {rank} and {node}, of the node's first rank, which
-     * makes the file. RKS_ERR_IO if the directory does not exist, also for a small index. Default
-     * NULL: memory, if it takes less than a quarter of what is available (control groups included);
-     * else the first of TMPDIR, /tmp and /var/tmp that is on a disk of the node; RKS_ERR_IO if none
-     * is. */
+    /* The directory for the node's index, and for the sorted order of plans, if they exceed 1 GiB or
+     * half of the available memory (control groups included). They are unnamed files. The name may
+     * hold {rank} and {node}, of the node's first rank, which makes the file. RKS_ERR_IO if the
+     * directory does not exist, also for a small index. Default NULL: memory, also above 1 GiB if
+     * it takes less than a quarter of what is available; else the first of TMPDIR, /tmp and
+     * /var/tmp that is on a disk of the node; RKS_ERR_IO if none is. */
     const char *index_dir;
 } rks_store_options;
 

@@ -49,9 +49,10 @@ def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *
     metrics: int, 1 to 65535. Port on which Prometheus reads this rank's figures, at http://127.0.0.1:PORT/metrics, until the dataset is
         closed. The node's next rank uses PORT + 1, and so on. Any user of the machine can read them. `rankstore top` needs no port.
         Default: the port in the variable RKS_METRICS, else none.
-    index_dir: path. Directory for an unnamed file that holds the node's index, and the sorted order of plans, above 1 GiB; may contain
-        "{rank}" and "{node}". Default: memory if that takes less than a quarter of what is available (also within the control group), else
-        the first of TMPDIR, /tmp and /var/tmp that is on a disk of the node; IOFailedError if there is none.
+    index_dir: path. Directory for an unnamed file that holds the node's index, and the sorted order of plans, if they exceed 1 GiB or
+        half of the available memory (also of the control group's); may contain "{rank}" and "{node}". Default: memory, also above 1 GiB if
+        that takes less than a quarter of what is available, else the first of TMPDIR, /tmp and /var/tmp that is on a disk of
+        the node; IOFailedError if there is none.
 
     Returns the Dataset.
     Raises NotFoundError, CorruptError, UnsupportedError or ArgumentError, the same on all ranks.

@@ -28,7 +28,8 @@
 #endif
 
 static const uint64_t MEMFD_MAX = (uint64_t)1 << 30;
-static atomic_uint_least64_t memfd_max; /* 0: MEMFD_MAX */
+static const uint64_t ASK_MIN = (uint64_t)16 << 20; /* less does not matter, and asking takes time */
+static atomic_uint_least64_t memfd_max;             /* 0: MEMFD_MAX */
 
 static rks_status fill_stretch(int fd, uint64_t at, uint64_t bytes, const char *what,
                                const char *where, rks_error *err)
@@ -143,7 +144,7 @@ static rks_status temporary_file(const char *what, uint64_t bytes, uint64_t avai
             continue;
         const char *shared = rks_shared_filesystem(places[i], &memory);
         if (shared == NULL && rks_shared_file(what, bytes, places[i], fd, &failed) == RKS_OK) {
-            rks_log("%s: %" PRIu64 " MB are above a quarter of the available memory, %" PRIu64
+            rks_log("%s: %" PRIu64 " MB are too much for the available memory, %" PRIu64
                     " MB, and go to an unnamed file in %s; index_dir names another directory",
                     what, bytes / 1000000, available / 1000000, places[i]);
             return RKS_OK;
@@ -161,18 +162,22 @@ static rks_status temporary_file(const char *what, uint64_t bytes, uint64_t avai
                     what, bytes / 1000000, why);
 }
 
+/* Small memory goes to a file only where the kernel would otherwise end a process: a control group
+ * may leave less than the index takes. */
 rks_status rks_shared_memory(const char *what, uint64_t bytes, const char *directory, int *fd,
                              rks_error *err)
 {
     uint64_t max = atomic_load(&memfd_max);
-    if (bytes <= (max == 0 ? MEMFD_MAX : max))
+    bool small = bytes <= (max == 0 ? MEMFD_MAX : max);
+    if (small && bytes < ASK_MIN)
         return rks_shared_memfd(what, bytes, fd, err);
-    if (directory != NULL)
+    if (!small && directory != NULL)
         return rks_shared_file(what, bytes, directory, fd, err);
     uint64_t available = rks_memory_available("");
-    if (bytes < available / 4)
+    if (bytes < available / (small ? 2 : 4))
         return rks_shared_memfd(what, bytes, fd, err);
-    return temporary_file(what, bytes, available, fd, err);
+    return directory != NULL ? rks_shared_file(what, bytes, directory, fd, err)
+                             : temporary_file(what, bytes, available, fd, err);
 }
 
 void rks_shared_memory_memfd_max(uint64_t bytes)

@@ -214,6 +214,36 @@ static void large_memory_goes_where_it_is_told(void **state)
     assert_int_equal(rmdir(own), 0); /* empty */
 }
 
+/* As in a control group: the kernel would end a process that takes more. */
+static void small_memory_goes_to_a_file_where_it_does_not_fit(void **state)
+{
+    (void)state;
+    const uint64_t mib = 1 << 20;
+    const struct {
+        uint64_t bytes, available;
+        const char *directory;
+        bool file;
+    } cases[] = {
+        {16 * mib, 32 * mib, NULL, true},     {16 * mib, 32 * mib + 2, NULL, false},
+        {16 * mib, 0, "/var/tmp", true},      {16 * mib, UINT64_MAX, "/var/tmp", false},
+        {16 * mib - 1, 0, "/var/tmp", false}, /* too little to matter */
+    };
+    unsetenv("TMPDIR");
+    pretended_shared = "";
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        int fd = -1;
+        pretended_memory = cases[i].available;
+        assert_ok(rks_shared_memory("index", cases[i].bytes, cases[i].directory, &fd, &err), &err);
+        assert_int_equal(fcntl(fd, F_GET_SEALS) < 0, cases[i].file);
+        close(fd);
+    }
+    pretended_shared = "*";
+    pretended_memory = 0;
+    int none = -1;
+    assert_fails(RKS_ERR_IO, rks_shared_memory("index", 16 * mib, NULL, &none, &err));
+    assert_contains(err.text, "index: no memory and no local disk for 16 MB");
+}
+
 static void no_room_for_large_memory_names_index_dir(void **state)
 {
     (void)state;
@@ -581,6 +611,7 @@ int main(void)
         cmocka_unit_test(an_unnamed_file_leaves_no_name),
         cmocka_unit_test(large_memory_goes_where_it_is_told),
         cmocka_unit_test(no_room_for_large_memory_names_index_dir),
+        cmocka_unit_test(small_memory_goes_to_a_file_where_it_does_not_fit),
         cmocka_unit_test(a_limit_on_file_sizes_is_an_error_and_no_signal),
         cmocka_unit_test(a_full_disk_is_an_error_and_no_signal),
         cmocka_unit_test(an_empty_dataset_has_an_index),
