@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts say things in the field's words: pages, the public headers, every command's --help, comments of C files and docstrings."""
+"""Texts say things in the field's words: pages, the public headers, every command's --help, comments of C files, docstrings, and the
+strings of both, which are errors for the most part."""
 import ast
 import glob
 import os
@@ -18,12 +19,23 @@ PRIVATE = {
     r"amiss|shall|hither|thereof|whereof": "wrong, must or will",
     r"is given back|gives? back what": "returned, freed",
 }
+# Turns that errors had, and what says it plainly.
+TURNS = {
+    r"(?<!there\s)(is|are) no(?! (longer|more|such)\b)": "is not a, does not fit",
+    r"is none of": "is not one of, is not",
+    r"is there twice": "appears twice",
+    r"exclude each other": "cannot be used together",
+    r"(goes|go) with": "needs, only for",
+    r"one of them above|one above(?!\s0)": "one must be above 0",
+    r"of another (version|build)": "belongs to another",
+}
 
 
-def private(text):
+def private(text, words=PRIVATE):
     """(line, word, better) of each private word, outside blocks of code."""
     text = re.sub(r"```.*?```", lambda block: "\n" * block[0].count("\n"), text, flags=re.S)
-    for word, better in PRIVATE.items():
+    for word, better in words.items():
+        word = word.replace(" ", r"\s+")  # a line may end within
         for found in re.finditer(rf"\b({word})\b", text, re.I):
             yield text.count("\n", 0, found.start()) + 1, found[0], better
 
@@ -32,10 +44,33 @@ def spaces(text):
     return re.sub(r"[^\n]", " ", text)
 
 
-def comments(text):
-    """The comments of a C file, each in its line."""
+def parts_of(text, beginnings):
+    """What of a C file begins with one of these, comments or strings, each in its line."""
     parts = re.split(r'("(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|/\*.*?\*/|//[^\n]*)', text, flags=re.S)
-    return "".join(part if part.startswith(("/*", "//")) else spaces(part) for part in parts)
+    return "".join(part if part.startswith(beginnings) else spaces(part) for part in parts)
+
+
+def comments(text):
+    return parts_of(text, ("/*", "//"))
+
+
+def strings(text):
+    """The strings of a C file; pieces of one string are one text."""
+    return re.sub(r'"(\s*)"', r"\1", parts_of(text, ('"',)))
+
+
+def python_strings(text):
+    """The strings of a Python file that are no docstrings, a line each."""
+    tree, found = ast.parse(text), []
+    skip = {node.body[0].value for node in ast.walk(tree)
+            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node) is not None}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in skip:
+            found.append((node.lineno, node.value.replace("\n", " ")))
+    lines = [""] * (text.count("\n") + 2)
+    for line, value in found:
+        lines[line - 1] += value + " "
+    return "\n".join(lines)
 
 
 def docstrings(text):
@@ -48,15 +83,15 @@ def docstrings(text):
     return "\n".join(lines)
 
 
-def code():
+def code(of_c, of_python):
     for top in ("src", "tools/rankstore", "python_bindings/src"):
         for path in sorted(glob.glob(f"{top}/**/*", recursive=True)):
             if path.endswith((".c", ".cc", ".h")):
                 with open(path, encoding="utf-8") as file:
-                    yield path, comments(file.read())
+                    yield path, of_c(file.read())
     for path in sorted(glob.glob("python_bindings/rankstore/*.py")):
         with open(path, encoding="utf-8") as file:
-            yield path, docstrings(file.read())
+            yield path, of_python(file.read())
 
 
 def texts(build):
@@ -71,13 +106,17 @@ def texts(build):
 
 
 def main():
-    read = {**dict(texts(sys.argv[1])), **dict(code())}
+    read = {**dict(texts(sys.argv[1])), **dict(code(comments, docstrings))}
     found = [f"{name}:{line}: '{word}'; say: {better}" for name, text in read.items() for line, word, better in private(text)]
+    found += [f"{name}:{line}: '{word}'; say: {better}" for name, text in code(strings, python_strings)
+              for line, word, better in private(text, {**PRIVATE, **TURNS})]
     print("FAIL texts_use_the_field_s_words:\n  " + "\n  ".join(found) if found else "ok texts_use_the_field_s_words")
     planted = list(private("It is told.\n```\ntold\n```\nBytes are taken in.\n"))
     planted += private(comments('/* Asks\n * and is told. */\nconst char *told = "told";\n'))
     planted += private(docstrings('told = 1\n\n\ndef one():\n    """It is told."""\n'))
-    enough = len(read) > 300 and [line for line, _, _ in planted] == [1, 5, 2, 5]
+    planted += private(strings('/* goes with */\nfail("a is there "\n     "twice");\n'), TURNS)
+    planted += private(python_strings('def one():\n    """It goes with two."""\n    raise ValueError(f"{a} is no size")\n'), TURNS)
+    enough = len(read) > 300 and [line for line, _, _ in planted] == [1, 5, 2, 5, 2, 3]
     print("ok a_private_word_is_found" if enough else f"FAIL a_private_word_is_found: {len(read)} texts, {planted}")
 
 

@@ -357,7 +357,7 @@ static void rows_dealloc(PyObject *object)
 
 static PyMethodDef rows_methods[] = {
     {"one", rows_one, METH_O,
-     "one(i) -> the sample as a dict; None for what is no int of the dataset's, or in a fork"},
+     "one(i) -> the sample as a dict; None if i is not an int in range, or in a fork"},
     {"many", rows_many, METH_O, "many(samples) -> a list of them"},
     {0},
 };

@@ -57,7 +57,8 @@ static rks_status parse_layout(const rks_collate_options *options, bool *pack, b
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "collate: layout \"%s\" is not \"pad\", \"pack\" or \"rows\"", layout);
     if (options->to_multiple == 0)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "collate: to_multiple is 0; it must be at least 1");
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "collate: to_multiple is 0; it must be at least 1");
     const char *wrong = *pack && options->left           ? "left needs"
                         : *pack && options->mask != NULL ? "mask needs"
                                                          : NULL;
@@ -136,7 +137,8 @@ static rks_status choose_values(rks_collate_field *field, const rks_collate_colu
                                 rks_kind kind, bool pack, rks_error *err)
 {
     if (!rks_item_encode(kind, asked->pad, field->pad))
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "collate: column \"%s\": pad %g does not fit into %s",
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "collate: column \"%s\": pad %g does not fit into %s",
                         asked->column, asked->pad, field->type);
     field->mark_first = asked->mark_first;
     if (!asked->mark_first)
@@ -147,7 +149,8 @@ static rks_status choose_values(rks_collate_field *field, const rks_collate_colu
                         "variable dimension",
                         asked->column);
     if (!rks_item_encode(kind, asked->first, field->first))
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "collate: column \"%s\": first %g does not fit into %s",
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "collate: column \"%s\": first %g does not fit into %s",
                         asked->column, asked->first, field->type);
     return RKS_OK;
 }
@@ -314,7 +317,7 @@ static rks_status add_helper(rks_collate *collate, const rks_schema *schema, boo
         follows++;
     if (follows == collate->count && column != NULL)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "collate: %s \"%s\": the column \"%s\" that it follows is no %s array "
+                        "collate: %s \"%s\": the column \"%s\" that it follows is not a %s array "
                         "with a variable dimension",
                         what, name, column, pack ? "packed" : "padded");
     if (follows == collate->count)

@@ -150,7 +150,8 @@ static rks_status check_shards(const rks_dataset *dataset, const char *path, rks
     for (size_t i = 0; i < dataset->shard_count; i++) {
         const rks_dataset_shard *shard = &dataset->shards[i];
         if (!rks_dataset_name_good(shard->name))
-            return rks_fail(err, status, 0, "%s: \"%s\" is not the name of a shard", path, shard->name);
+            return rks_fail(err, status, 0,
+                            "%s: \"%s\" is not the name of a shard", path, shard->name);
         if (shard->samples > UINT32_MAX || shard->bytes > INT64_MAX ||
             shard->file_bytes > INT64_MAX || shard->largest > INT64_MAX)
             return rks_fail(err, status, 0, "%s: shard %s has impossible sizes", path, shard->name);

@@ -31,7 +31,7 @@ rks_status rks_export_json(const rks_export_job *job, const rks_column *column,
         status = rks_fail(err, status, 0, "column \"%s\": %s", column->name, why.text);
     else if (column->nullable && rks_json_is(root, RKS_JSON_NULL))
         status = rks_fail(err, RKS_ERR_DATA, 0,
-                          "column \"%s\": a null that is no missing value would be read as one; "
+                          "column \"%s\": a JSON null would be read back as a missing value; "
                           "export other columns by name",
                           column->name);
     if (status == RKS_OK)

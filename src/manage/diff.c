@@ -203,7 +203,7 @@ static rks_status place_contents(const rks_store *store, const rks_agreed *agree
         const uint8_t *brought = rks_agreed_get(agreed, (uint32_t)owner, 0, &size);
         if (size - taken[owner] < sizeof(uint64_t)) {
             status = rks_fail(err, RKS_ERR_PEER, 0,
-                              "diff: rank %" PRId64 " told too little of its samples", owner);
+                              "diff: rank %" PRId64 " sent too little about its samples", owner);
         } else {
             memcpy(&all[id - first], brought + taken[owner], sizeof(uint64_t));
             taken[owner] += sizeof(uint64_t);

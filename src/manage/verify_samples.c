@@ -310,7 +310,7 @@ static void end_unit(sample_walk *walk)
     const rks_manifest *manifest = rks_shard_manifest(walk->shard);
     rks_verify_report(walk->job, rks_shard_path(walk->shard),
                       manifest->segments[manifest->segment_count - 1].offset, NULL, 0,
-                      "unit %" PRIu64 ": its samples are not those that the unit list tells of",
+                      "unit %" PRIu64 ": its samples differ from the unit list",
                       summary->unit);
 }
 

@@ -73,7 +73,8 @@ static rks_status check_options(const rks_plan *plan, const rks_plan_mix *o, rks
     if ((o->bounds == NULL) == (o->source_of == NULL))
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "mix: give bounds or source_of");
     if ((o->weights != NULL) + (o->counts != NULL) + (o->odds != NULL) > 1)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "mix: give at most one of weights, counts and odds");
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "mix: give at most one of weights, counts and odds");
     if (o->samples > UINT32_MAX)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "mix: samples %" PRIu64 "; an epoch has at most 2^32 - 1 draws", o->samples);

@@ -82,7 +82,8 @@ static rks_status choose(const char *option, const char *value, const char *cons
         snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s", i == 0 ? "" : ", ",
                  names[i]);
     if (!is_near(value, names[nearest]))
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "%s \"%.40s\" is not one of %s", option, value, list);
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "%s \"%.40s\" is not one of %s", option, value, list);
     return rks_fail(err, RKS_ERR_ARGUMENT, 0, "%s \"%.40s\": did you mean \"%s\"? (one of %s)",
                     option, value, names[nearest], list);
 }
@@ -122,7 +123,8 @@ static rks_status check_most(const char *name, uint64_t value, uint64_t most, rk
 
 static rks_status misfit(const char *option, const char *why, rks_error *err)
 {
-    return rks_fail(err, RKS_ERR_ARGUMENT, 0, "%s cannot be used with strategy=pack: %s", option, why);
+    return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                    "%s cannot be used with strategy=pack: %s", option, why);
 }
 
 /* Checks which options go with pack, and which only with pack. */

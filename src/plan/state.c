@@ -180,7 +180,8 @@ static rks_status compare_text(const json_t *object, const char *field, const ch
         return wrong(err, field, "not a text");
     const char *text = json_is_null(value) ? "" : json_string_value(value);
     if (strcmp(text, ours) != 0)
-        return rks_fail(err, RKS_ERR_STATE, 0, "state: %s differs: \"%.40s\" in the state, \"%s\" in this plan",
+        return rks_fail(err, RKS_ERR_STATE, 0,
+                        "state: %s differs: \"%.40s\" in the state, \"%s\" in this plan",
                         field, text, ours);
     return RKS_OK;
 }
@@ -210,7 +211,8 @@ static bool name_option(const char *words, const char *others, bool swapped, rks
         const char *there = swapped ? other : one, *here = swapped ? one : other;
         size_t there_size = swapped ? other_size : one_size;
         size_t here_size = swapped ? one_size : other_size;
-        rks_fail(err, RKS_ERR_STATE, 0, "state: options differ: %.*s is %.*s in the state, %.*s in this plan",
+        rks_fail(err, RKS_ERR_STATE, 0,
+                 "state: options differ: %.*s is %.*s in the state, %.*s in this plan",
                  (int)(name < 40 ? name : 40), at, (int)(there_size < 40 ? there_size : 40), there,
                  (int)(here_size < 40 ? here_size : 40), here);
         return true;

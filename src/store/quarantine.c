@@ -76,7 +76,8 @@ rks_status rks_store_load_quarantine(const rks_store *store, const char *pattern
         status = load_list(store, path, &ids, &count, &what);
     if (status == RKS_ERR_CORRUPT) /* the list, not the dataset */
         status =
-            rks_fail(err, RKS_ERR_DATA, 0, "%s: not a list that rankstore verify --quarantine wrote", what.text);
+            rks_fail(err, RKS_ERR_DATA, 0,
+                     "%s: not a list that rankstore verify --quarantine wrote", what.text);
     else if (status != RKS_OK && what.status != RKS_OK && err != NULL)
         *err = what;
     if (status == RKS_ERR_NOT_FOUND) {

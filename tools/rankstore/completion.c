@@ -50,7 +50,7 @@ static void print_bash(FILE *out)
     fprintf(
         out,
         "# bash completion for rankstore, made by 'rankstore completion bash'.\n"
-        "# What is no command, option or known value is completed as a path.\n"
+        "# Anything but a command, an option or a known value is completed as a path.\n"
         "_rankstore_words() {\n"
         "    COMPREPLY=($(compgen -W \"$1\" -- \"$word\"))\n"
         "    compopt +o default 2> /dev/null\n"

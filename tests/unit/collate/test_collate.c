@@ -339,7 +339,7 @@ static void a_column_is_packed_in_the_layout_pad(void **state)
     assert_fails(RKS_ERR_ARGUMENT,
                  samples_collate("target:uint32[*],in:uint32[*]", &s, &options, &arrays, &err));
     assert_string_equal(err.text,
-                        "collate: mask \"mask\": the column \"target\" that it follows is no "
+                        "collate: mask \"mask\": the column \"target\" that it follows is not a "
                         "padded array with a variable dimension");
 }
 

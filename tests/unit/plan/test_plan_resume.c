@@ -263,13 +263,15 @@ static void a_state_of_something_else_names_the_field(void **state)
     other.batch_size = 2;
     b = plan_for(same_lengths, 600, &other, 2);
     assert_fails(RKS_ERR_STATE, rks_plan_resume(b, text, &epoch, &step, &err));
-    assert_string_equal(err.text, "state: options differ: batch_size is 1 in the state, 2 in this plan");
+    assert_string_equal(err.text,
+                        "state: options differ: batch_size is 1 in the state, 2 in this plan");
     rks_plan_free(b);
     other = usual();
     other.tail = "drop";
     b = plan_for(same_lengths, 600, &other, 2);
     assert_fails(RKS_ERR_STATE, rks_plan_resume(b, text, &epoch, &step, &err));
-    assert_string_equal(err.text, "state: options differ: tail is not given in the state, drop in this plan");
+    assert_string_equal(err.text,
+                        "state: options differ: tail is not given in the state, drop in this plan");
     char bare[RKS_STATE_MAX];
     strcpy(bare, text);
     strcpy(strstr(bare, ", \"given\""), "}"); /* as versions before wrote it */

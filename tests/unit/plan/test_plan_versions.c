@@ -54,7 +54,8 @@ static void states_of_version_1_resume_bit_for_bit_or_name_both_versions(void **
         } else {
             char text[64];
             assert_int_equal(status, RKS_ERR_STATE);
-            snprintf(text, sizeof(text), "planner differs: 1 in the state, %d in this plan", RKS_PLAN_VERSION);
+            snprintf(text, sizeof(text),
+                     "planner differs: 1 in the state, %d in this plan", RKS_PLAN_VERSION);
             assert_contains(err.text, text);
         }
         rks_plan_free(plan);
