@@ -23,14 +23,23 @@ live: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 _itemized: weakref.WeakValueDictionary[int, Batch] = weakref.WeakValueDictionary()
 
 
-def _tensor_in(batch: Batch) -> Any:
-    """Return the first tensor or array among the columns and in their lists, or None."""
-    for value in batch.values():
-        while isinstance(value, (list, tuple)) and value:
-            value = value[0]
-        if hasattr(value, "dtype"):
-            return value
-    return None
+def _first_of(value: Any) -> Any:
+    """Return what comes first in lists, tuples and dicts, however deep: a copy of these holds the same object."""
+    while isinstance(value, (list, tuple, dict)) and value:
+        value = next(iter(value.values())) if isinstance(value, dict) else value[0]
+    return value
+
+
+def _first_tensor(batch: Batch) -> Any:
+    """Return a tensor or an array of the batch, or None."""
+    return next((one for one in map(_first_of, batch.values()) if hasattr(one, "dtype")), None)
+
+
+def _is_made_of(batch: Batch, origin: Batch) -> bool:
+    """Return whether all columns of the two hold the same objects. One may be in several batches, as a constant mask is."""
+    return list(batch) == list(origin) and all(
+        one is other or (isinstance(one, (list, tuple, dict)) and one == other)  # two empty ones
+        for one, other in zip(map(_first_of, batch.values()), map(_first_of, origin.values()), strict=True))
 
 
 def _is_parts(value: Any) -> bool:
@@ -82,14 +91,14 @@ class Batch(dict[str, Any]):
     def __init__(self, *columns: Any, **named: Any) -> None:
         super().__init__(*columns, **named)
         self.missing = {}
-        tensor = _tensor_in(self) if self else None
+        tensor = _first_tensor(self)
         origin = None if tensor is None else _itemized.get(id(tensor))
-        if origin is not None and _tensor_in(origin) is tensor:  # an id may be used again
+        if origin is not None and _is_made_of(self, origin):
             self.__dict__.update(origin.__dict__)
 
     def items(self) -> Any:
         """Return the columns, as dict.items does. A batch that is made of them knows that this one was its origin."""
-        tensor = _tensor_in(self)
+        tensor = _first_tensor(self)
         if tensor is not None:
             _itemized[id(tensor)] = self
         return super().items()

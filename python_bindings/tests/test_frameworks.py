@@ -374,6 +374,20 @@ def test_a_batch_whose_tensors_were_copied_says_what_to_do(ds: rankstore.Dataset
         assert moved.indices.tolist() == batch.indices.tolist() and moved.step == batch.step
 
 
+def test_a_tensor_that_all_batches_share_does_not_tell_them_apart(ds: rankstore.Dataset) -> None:
+    shared = torch.ones(4)
+
+    def collate(samples: list[dict[str, Any]]) -> dict[str, Any]:
+        return {"mask": shared, "ids": [{"first": [torch.tensor(one["input_ids"][:1].astype("int64"))]} for one in samples], "none": []}
+
+    one, other = list(ds.loader(ds.plan(batch_size=16, seed=5), collate=collate))[:2]
+    pairs = list(one.items()), list(other.items())
+    assert not hasattr(rankstore.Batch(pairs[0]), "indices"), "the other one was asked last"
+    assert rankstore.Batch(pairs[1]).indices.tolist() == other.indices.tolist()
+    assert by_ddp(one, "cpu").indices.tolist() == one.indices.tolist() == by_items(one, "cpu").indices.tolist()
+    assert not hasattr(rankstore.Batch(mask=shared), "indices")
+
+
 def test_a_batch_of_no_plan_has_no_step(ds: rankstore.Dataset) -> None:
     batch = ds.collating(Pad()).__getitems__([3, 5])
     assert (batch.step, batch.epoch, batch.micro) == (-1, -1, 0) and pickle.loads(pickle.dumps(batch)).step == -1
