@@ -181,7 +181,7 @@ def first_rows(steps: Steps, files: CoreFiles, unit: Unit, count: int) -> list[A
 
 
 def length_of(function: Callable[[Any], Any]) -> Callable[[Any], int]:
-    """Return the function with a check of its result. DataError if that is no length."""
+    """Return the function with a check of its result. DataError if that is not a length."""
     def call(sample: Any) -> int:
         length = function(sample)
         if not hasattr(length, "__index__") or not 0 <= length.__index__() < 1 << 64:
@@ -197,7 +197,7 @@ class Feeder:
     the column EXTRA, as an object. `given`: the user gave the schema; else a json column takes null for what is missing.
     `derives`: each
     sample brings the key that the core would derive for its row; of several that a map makes of one, all but the first
-    have ":1", ":2" behind it.
+    have ":1", ":2" after it.
     """
 
     def __init__(self, sink: Sink, schema: Sequence[tuple[str, str]], steps: Steps, *, loose: bool,

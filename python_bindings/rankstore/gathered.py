@@ -12,7 +12,7 @@ BITS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"} 
 @dataclass(frozen=True)
 class Result:
     """A result without its data: `torch` says that it was a tensor, `raw` that its name was bytes; `size` is bytes. In a name,
-    bytes that are no UTF-8 are surrogates, as in paths."""
+    bytes that are not UTF-8 are surrogates, as in paths."""
 
     name: str
     index: int

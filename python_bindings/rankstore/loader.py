@@ -289,7 +289,7 @@ def _check_functions(collate: Any, mapped: Any, transform: Any) -> None:
 
 
 def _check_device(device: Any) -> None:
-    """Raise ArgumentError if `device` is no device, or one that this process does not have."""
+    """Raise ArgumentError if `device` is not a device, or one that this process does not have."""
     if device is None:
         return
     import torch

@@ -4,7 +4,7 @@
     pinned arena, collated into ──copies, a stream of its own──► GPU ──event──► the consumer's stream waits when the batch is taken
     step n + ahead                                                              step n
 
-Laws. When step n is yielded, the copies of the `ahead` steps behind it are queued. The stream of copies waits for nothing that
+Laws. When step n is yielded, the copies of the `ahead` steps after it are queued. The stream of copies waits for nothing that
 the consumer does. A batch's memory on the GPU is used again only when the consumer's stream, too, is done with it
 (`record_stream`). What a copy reads is held until the copy has ended, at the end of an iteration too: then its arena takes another
 batch. At most `ahead` + 1 batches are held on the GPU, and as many that were taken wait for the end of their copies in main memory.

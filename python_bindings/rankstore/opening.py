@@ -104,7 +104,7 @@ def concat(datasets: Sequence[Dataset], *, names: Sequence[str] | None = None,
     index_dir: path. As in `open`. Default: that of the first dataset that was opened with one.
 
     Returns the Dataset.
-    Raises TypeError for an item that is no Dataset, StateError if a directory now holds another dataset or generation, and what `open`
+    Raises TypeError for an item that is not a Dataset, StateError if a directory now holds another dataset or generation, and what `open`
     raises.
     """
     given: list[str] = []

@@ -13,7 +13,7 @@ def plan_options(strategy: str, *, cost: str | tuple[float, float], shuffle: boo
                  **numbers: Any) -> dict[str, Any]:
     """Return the options of _core.Plan.
 
-    world_name: what the caller calls the option `world`. Raises ArgumentError if a number that may be None is 0, or a cost is no pair;
+    world_name: what the caller calls the option `world`. Raises ArgumentError if a number that may be None is 0, or a cost is not a pair;
         TypeError if a cost has another type.
     """
     for name in ("batch_size", "max_tokens", "max_length", "capacity", "world"):

@@ -12,7 +12,7 @@ PADDED = 8  # default: padded widths are rounded up to a multiple of it
 @dataclasses.dataclass(frozen=True)
 class Rule:
     """multiple: lengths count as rounded up to it. budget: items of a batch at most, 0 for no bound. sums: the budget is of
-    samples one behind the other, not padded. cut: longer samples are cut to so many items, 0: they are whole. longest: no
+    samples one after another, not padded. cut: longer samples are cut to so many items, 0: they are whole. longest: no
     whole sample is longer, 0: any may be. unit: items that a length of 1 stands for. split: longer samples come in pieces of so
     many items, 0: they do not. row: items of a bin, 0: batches have no bins."""
 

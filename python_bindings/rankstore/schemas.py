@@ -17,7 +17,7 @@ Schema = list[tuple[str, str]]
 
 
 def text_of(schema: Any) -> str | None:
-    """Return a schema argument as text for the core. ArgumentError if it is no schema."""
+    """Return a schema argument as text for the core. ArgumentError if it is not a schema."""
     if schema is None or isinstance(schema, str):
         return schema
     if isinstance(schema, Mapping) and all(isinstance(name, str) and isinstance(kind, str)

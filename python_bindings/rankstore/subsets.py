@@ -28,7 +28,7 @@ def from_torch(dataset: Any, *, names: Sequence[str] | None = None) -> Dataset:
     ranks: give random_split a seeded generator, `torch.Generator().manual_seed(0)`.
 
     Returns the Dataset.
-    Raises TypeError naming an object that is no Dataset, IndexError for a place out of range, and what `concat` raises.
+    Raises TypeError naming an object that is not a Dataset, IndexError for a place out of range, and what `concat` raises.
     """
     import numpy
     opened: list[Dataset] = []

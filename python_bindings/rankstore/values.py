@@ -42,7 +42,7 @@ def _numpy() -> ModuleType:
 def parse(type: str) -> tuple[str, tuple[int | None, ...] | None, bool]:
     """Return (item, dims, nullable) of a canonical type: ("float16", (80, None), True) for "float16[80,*]?".
 
-    dims is None for a scalar, str, bytes and json. Raises ValueError if the text is no type.
+    dims is None for a scalar, str, bytes and json. Raises ValueError if the text is not a type.
     """
     found = _TYPE.fullmatch(type)
     if found is None:

@@ -129,7 +129,7 @@ static uint64_t group_cores(const char *root, const version *v, const char *grou
     bool read_it = fgets(line, sizeof(line), file) != NULL;
     fclose(file);
     char *end = line;
-    uint64_t quota = strtoull(line, &end, 10); /* "max" and version 1's -1 are no number */
+    uint64_t quota = strtoull(line, &end, 10); /* "max" and version 1's -1 are not numbers */
     if (!read_it || end == line || line[0] == '-')
         return UINT64_MAX;
     uint64_t period = strtoull(end, NULL, 10);

@@ -16,13 +16,13 @@
  *   build: commit            dataset.json is written
  *
  * That is ten at most, since such a store takes three. What the selection leaves out (leave_out.h) is
- * known only behind all rows, and takes two more each, on one node:
+ * known only after all rows, and takes two more each, on one node:
  *
  *   build: contents, build: duplicates      all hashes are in the node's memory; which samples go
  *   build: sample, build: sample taken      the draws near the last one; which samples go
  *
  * So a build with one of them takes ten at most, too. With both it takes 12, since a sample is drawn
- * of what is no duplicate; and keys of a column two more than that: equal ones are looked for among
+ * of what is not a duplicate; and keys of a column two more than that: equal ones are looked for among
  * the samples that stay. Between nodes the contents go through the exchange.
  *
  * What decides the result (units, schema, options) is the same for any number of ranks, and so the
@@ -48,7 +48,7 @@
 #include "ingest/ingest.h"
 #include "store/store.h"
 
-/* What a rank reports about the input, behind what must be the same. */
+/* What a rank reports about the input, after what must be the same. */
 enum { FACT_INFERRED = RKS_BUILD_SAME, FACT_KEPT, FACT_FOUND, FACTS };
 
 typedef struct build {
@@ -63,7 +63,7 @@ typedef struct build {
     char *schema_text; /* of all ranks' */
     char *options_text;
     const char *given_key; /* of the caller's options */
-    char *length; /* options.length where nobody gave it: a column behind "__key__" */
+    char *length; /* options.length where nobody gave it: a column after "__key__" */
     rks_schema *schema;
     rks_selector *selector;
     rks_parts *parts;
@@ -546,7 +546,7 @@ rks_status rks_build(rks_group *group, const char *const *sources, size_t source
         rks_parts_report(b.parts, kept, &made);
         made.kept = true;
     } else if (status == RKS_OK) {
-        status = read_and_commit(&b, own, &made, err); /* nothing can fail behind it */
+        status = read_and_commit(&b, own, &made, err); /* nothing can fail after it */
     }
     made.collectives = rks_group_collectives(group) - begun_in;
     if (status == RKS_OK && report != NULL) {

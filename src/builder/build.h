@@ -13,13 +13,13 @@
 /* The caller's options over the defaults, checked. `given` may be NULL. */
 rks_status rks_build_options_take(const rks_build_options *given, rks_build_options *options,
                                   rks_error *err);
-/* What of the options decides, behind the shards, which samples count. */
+/* What of the options decides, after the shards, which samples count. */
 typedef struct rks_selection {
     double sample_rate;
     uint64_t seed;
     uint64_t sample;
     bool dedup;
-    const char *key; /* column that is no content; NULL: none */
+    const char *key; /* column that is not content; NULL: none */
 } rks_selection;
 rks_selection rks_build_selection(const rks_build_options *options);
 

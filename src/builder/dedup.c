@@ -6,7 +6,7 @@
  * and the position. Each rank is in charge of a share of the hashes (hash % ranks), and sorts its
  * entries. On one node all write theirs to one memory, and each picks its share; between nodes
  * entries travel to all by the exchange. 32 bytes a sample, spread over the ranks; what is large
- * of it may be paged out. XXH3 is no defence against somebody who makes collisions, so equal hashes
+ * of it may be paged out. XXH3 does not resist somebody who makes collisions, so equal hashes
  * are candidates only: bytes decide (same_contents.c). What that reads is the candidates alone, and nothing if there are none. */
 #include <errno.h>
 #include <inttypes.h>

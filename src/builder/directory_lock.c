@@ -29,7 +29,7 @@ typedef struct watch {
     uint64_t line_ms;    /* when the last line was printed; 0: none yet */
 } watch;
 
-/* What a user can do about it, behind the error's text. */
+/* What a user can do about it, after the error's text. */
 static void add_way_out(rks_error *err)
 {
     size_t used = err == NULL ? 0 : strlen(err->text);

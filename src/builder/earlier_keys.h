@@ -21,7 +21,7 @@ typedef struct rks_earlier_keys {
  * is the dataset of the shards to look at; NULL: of all. rks_dataset_free(*part). */
 rks_status rks_earlier_keys_narrow(rks_earlier_keys *earlier, const rks_parts *parts,
                                    const rks_dataset *dataset, rks_dataset **part, rks_error *err);
-/* Behind the commit: keeps the hashes of the shards that new lists name, for the next append. What
+/* After the commit: keeps the hashes of the shards that new lists name, for the next append. What
  * cannot be kept is not: the next one opens those shards. */
 void rks_earlier_keys_keep(const rks_earlier_keys *earlier, const rks_parts *parts,
                            const rks_dataset *dataset);

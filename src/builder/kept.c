@@ -51,7 +51,7 @@ typedef struct kept_build {
     const char *schema;
 } kept_build;
 
-/* Takes one from the front of *at; false at the end, and where another rank's bytes are no list. */
+/* Takes one from the front of *at; false at the end, and where another rank's bytes are not a list. */
 static bool next_build(const uint8_t **at, const uint8_t *end, kept_build *kept)
 {
     if ((size_t)(end - *at) < KEPT_HEADER)
@@ -159,7 +159,7 @@ static rks_status compare_kept(const rks_kept_wish *wish, const kept_build *kept
         return RKS_OK;
     }
     rks_schema_free(parsed);
-    /* A size or schema that this version refuses is no build of today's. */
+    /* A size or schema that this version refuses is not a build of today's. */
     return status == RKS_ERR_ARGUMENT || status == RKS_ERR_DATA ? RKS_OK : status;
 }
 

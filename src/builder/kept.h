@@ -23,7 +23,7 @@
  * not there is passed over. Only memory can lack. */
 rks_status rks_kept_collect(const char *directory, bool replace, rks_buffer *list, rks_error *err);
 
-/* Behind the agreement whose fact `fact` the ranks' lists were: *list becomes that of all of them. */
+/* After the agreement whose fact `fact` the ranks' lists were: *list becomes that of all of them. */
 rks_status rks_kept_join(const rks_group *group, const rks_agreed *agreed, size_t fact,
                          rks_buffer *list, rks_error *err);
 

@@ -22,7 +22,7 @@ typedef struct rks_leaving {
         *dataset; /* NULL: not yet made; only a rank whose own status is RKS_OK looks at it */
     const uint32_t *holders;
     const rks_schema *schema;
-    int key;           /* column that holds the key, and is no content; -1: none */
+    int key;           /* column that holds the key, and is not content; -1: none */
     rks_value *values; /* one a column */
     rks_buffer runs;   /* what this rank adds to the list */
     uint64_t bytes;    /* column and key bytes of these samples */
@@ -35,7 +35,7 @@ typedef struct rks_leaving {
 /* Before the ranks agree that all rows are read: the fact `offer`, if there is one, goes with that.
  */
 rks_status rks_leaving_begin(rks_leaving *at, rks_error *err);
-/* Right behind that agreement. */
+/* Right after that agreement. */
 rks_status rks_leaving_take(rks_leaving *at, const rks_agreed *agreed, size_t fact, rks_error *err);
 /* COLLECTIVE. Sets what the selection leaves out of the sealed samples: dataset->excluded, count
  * and id. Without dedup and sample there is nothing to do and no agreement. `status` is this rank's
@@ -58,7 +58,7 @@ uint64_t rks_leaving_count(const rks_leaving *at);
 void rks_leaving_sort(uint32_t *positions, size_t count);
 /* Adds to this rank's part of the list; positions ascend. */
 rks_status rks_leaving_add(rks_leaving *at, uint32_t position, rks_error *err);
-/* Behind a use of the record, with its status: a page that could not be read is the error that counts,
+/* After a use of the record, with its status: a page that could not be read is the error that counts,
  * since what was made of its zeros says nothing. */
 rks_status rks_leaving_used(rks_status status, const rks_shard *shard, uint64_t row,
                             const rks_record_view *view, rks_error *err);

@@ -2,10 +2,10 @@
  *
  * same_contents.c: samples with one hash: have they one content? A run of them is walked by
  * position, and each one is compared with those before it whose contents differ. Of these SEEDS are
- * kept; samples behind them with another content stay in.
+ * kept; samples after them with another content stay in.
  *
  * The bytes are read from the shards, which all lie here on one node. If one does not, a store of
- * the sealed parts fetches batches: a batch of candidates, run behind run, begins with what the run
+ * the sealed parts fetches batches: a batch of candidates, run after run, begins with what the run
  * at hand is compared with. */
 #include "builder/leave_out.h"
 
@@ -238,7 +238,7 @@ rks_status rks_leaving_compare(rks_leaving *at, const rks_pair *entries, size_t 
 
 /* ---- by a store ------------------------------------------------------------------------------ */
 
-/* A derived key is no part of the record. */
+/* A derived key is not part of the record. */
 static size_t stored_key_size(const comparing *c, rks_batch *batch, size_t i)
 {
     size_t size = 0;

@@ -3,7 +3,7 @@
 // json_simdjson.cc: simdjson's DOM parser, whose code is chosen at run time for the processor.
 //
 // Built without exceptions and run-time types; allocation is checked. The room grows by doubling,
-// so that lines of growing size do not allocate each time, and shrinks behind a very long line.
+// so that lines of growing size do not allocate each time, and shrinks after a very long line.
 #include "codec/json_simdjson.h"
 
 #include <new>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * arenas.h: memory of the caller's in which arrays lie, one batch's behind another's. Any thread.
+ * arenas.h: memory of the caller's in which arrays lie, one batch's after another's. Any thread.
  *
  *   caller ──add──► free ──take──► in use ──give──► free ... ──end──► done: the caller's again
  *                     └─ more than batches needed at once: done

@@ -156,7 +156,7 @@ static bool shape(rks_collate_walk *r, uint32_t f, rks_array *array)
 
 /* ---- the block ------------------------------------------------------------------------------ */
 
-/* Where the next part of `size` bytes begins; *end goes behind it. */
+/* Where the next part of `size` bytes begins; *end goes after it. */
 static bool place_part(uint64_t *end, uint64_t align, uint64_t size, uint64_t *begin)
 {
     *begin = rks_round_up(*end, align);

@@ -21,8 +21,8 @@ typedef struct rks_collate_field {
         RKS_FIELD_ITEMS,
         RKS_FIELD_DOCUMENTS
     } what;
-    bool pack; /* samples lie behind each other; else stacked */
-    bool rows; /* behind each other in rows; `pack` is set, too */
+    bool pack; /* samples lie after each other; else stacked */
+    bool rows; /* after each other in rows; `pack` is set, too */
     bool text; /* str, bytes, json: always packed, neither rounded up nor cut */
     uint32_t to_multiple;
     uint32_t max_length; /* UINT32_MAX: none */
@@ -92,7 +92,7 @@ uint64_t rks_collate_items(const rks_collate_walk *r, size_t i, const rks_collat
                            const rks_value *value);
 /* Writes what field f has of sample i; false if that is no longer what was measured. */
 bool rks_collate_put(rks_collate_walk *r, uint32_t f, size_t i);
-/* Writes what lies behind the last one of `samples`, where the packed array has `all` items. */
+/* Writes what lies after the last one of `samples`, where the packed array has `all` items. */
 void rks_collate_put_rest(const rks_collate_field *field, const rks_collate_span *extent,
                           uint64_t all, size_t samples);
 

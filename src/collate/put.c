@@ -118,7 +118,7 @@ static bool put_stacked(const rks_collate_walk *r, const rks_collate_field *fiel
 }
 
 /* The place of a sample in a packed array: [*begin, *end), of which it has `items`; what lies before
- * it, behind the one before, is the end of a row. */
+ * it, after the one before, is the end of a row. */
 static bool take_place(const rks_collate_walk *r, const rks_collate_field *field, rks_collate_span *extent, size_t i,
                        uint64_t items, uint64_t *begin, uint64_t *end)
 {

@@ -82,7 +82,7 @@ uint64_t rks_dataset_stored(const rks_dataset *dataset);
 /* Column and key bytes of the samples that count. */
 uint64_t rks_dataset_bytes(const rks_dataset *dataset);
 
-/* The samples of `a`, then those of `b`: units of `b` get the numbers behind those of `a`. Shards
+/* The samples of `a`, then those of `b`: units of `b` get the numbers after those of `a`. Shards
  * stay as they are sealed. RKS_ERR_ARGUMENT names what differs (schema, index columns, kind of
  * keys); RKS_ERR_DATA where a shard, or the name of one, is in both. The build, and generation + 1,
  * are b's and a's. */
@@ -168,7 +168,7 @@ rks_status rks_dataset_digest(const rks_dataset *dataset, rks_digest *digest, rk
 /* dataset.json as bytes, the same on every rank; for sending. rks_free(*text).
  * RKS_ERR_ARGUMENT where the parts do not fit together: `id` is not the fold, units are not sorted
  * or do not fill their shards, counts differ. build_options NULL is an empty object. The runs of
- * excluded samples are no part of it. */
+ * excluded samples are not part of it. */
 rks_status rks_dataset_encode(const rks_dataset *dataset, char **text, size_t *size,
                               rks_error *err);
 rks_status rks_dataset_decode(const char *text, size_t size, const char *path,

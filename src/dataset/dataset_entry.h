@@ -9,7 +9,7 @@
 #include "base/buffer.h"
 #include "dataset/dataset.h"
 
-/* Appends an entry, behind a comma unless it is the list's first. `builds`: with the build that
+/* Appends an entry, after a comma unless it is the list's first. `builds`: with the build that
  * wrote the shard. */
 rks_status rks_dataset_put_shard(const rks_dataset_shard *shard, bool builds, bool first,
                                  rks_buffer *json, rks_error *err);
@@ -17,7 +17,7 @@ rks_status rks_dataset_put_shard(const rks_dataset_shard *shard, bool builds, bo
 rks_status rks_dataset_put_unit(const rks_dataset_unit *unit, uint32_t shard, bool named,
                                 bool first, rks_buffer *json, rks_error *err);
 
-/* Into an entry of zeros. RKS_ERR_CORRUPT, with `path`, for what is no entry. A unit's `shard` is
+/* Into an entry of zeros. RKS_ERR_CORRUPT, with `path`, for what is not an entry. A unit's `shard` is
  * its place in the text's list, which may not exist. */
 rks_status rks_dataset_decode_shard(const json_t *item, const char *path, rks_dataset_shard *shard,
                                     rks_error *err);

@@ -131,7 +131,7 @@ rks_status rks_dataset_append(rks_dataset *joined, const rks_dataset *whose, rks
     return RKS_OK;
 }
 
-/* Positions count stored samples, those of each part behind the ones before it. */
+/* Positions count stored samples, those of each part after the ones before it. */
 static rks_status join_excluded(rks_dataset *joined, const rks_dataset *const *parts, size_t count,
                                 rks_error *err)
 {

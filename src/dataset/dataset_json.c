@@ -21,7 +21,7 @@
  *   unit_size     bytes of input in a unit of the newest build; not where samples came from memory
  *   lists, bytes  only where `requires` has "lists": files that hold the first shards and units
  *                 (dataset_list.c), as {name, digest, bytes, shards, units}, and the column and key
- *                 bytes of all samples that count; `shards` and `units` are then what is behind those
+ *                 bytes of all samples that count; `shards` and `units` are then what is after those
  *   units         sorted by unit: {unit, shard, first_row, samples, seen, filtered, bad, bytes,
  *                 first_source_row, digest, key_name}: `shard` counts `shards` from 0; key_name
  * where keys are derived, or key_name_hex (two digits a byte) where it is not UTF-8
@@ -333,7 +333,7 @@ static rks_status check_list_name(const rks_dataset_list *lists, size_t i, const
                            name);
 }
 
-/* The list at `at`, behind others that are decoded. */
+/* The list at `at`, after others that are decoded. */
 static rks_status decode_list_name(const json_t *item, const char *path, rks_dataset_list *lists,
                                    size_t at, rks_error *err)
 {
@@ -392,7 +392,7 @@ static rks_status decode_index(const json_t *root, const char *path, rks_dataset
     return status;
 }
 
-/* Behind what lists have brought. */
+/* After what lists have brought. */
 static rks_status decode_inline(const json_t *root, const char *path, rks_dataset *dataset,
                                 rks_error *err)
 {

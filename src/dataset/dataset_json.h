@@ -30,7 +30,7 @@ rks_status rks_dataset_check(const rks_dataset *dataset, const char *path, rks_s
 
 /* Puts shards in the order of their ids; two with one id are RKS_ERR_CORRUPT. */
 rks_status rks_dataset_order_shards(rks_dataset *dataset, const char *path, rks_error *err);
-/* `whose`, with its shards and units behind those of `joined`, which has room for them. */
+/* `whose`, with its shards and units after those of `joined`, which has room for them. */
 rks_status rks_dataset_append(rks_dataset *joined, const rks_dataset *whose, rks_error *err);
 
 #endif

@@ -8,7 +8,7 @@
  *        4     4  version, 1
  *        8     8  n, shards
  *       16     8  m, units
- *       24        n shards, one behind the other, by id:
+ *       24        n shards, one after another, by id:
  *          0  16  id
  *         16  16  digest of its manifest
  *         32  16  build id in its manifest

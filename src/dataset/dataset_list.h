@@ -33,7 +33,7 @@ void rks_dataset_list_name(rks_digest digest, char name[64]);
  * of `list`. */
 rks_status rks_dataset_list_encode(const struct rks_dataset *dataset, const bool *chosen,
                                    rks_dataset_list *list, rks_buffer *bytes, rks_error *err);
-/* Adds what such bytes hold behind the shards and units of `dataset`; `number` is the list's, from 1.
+/* Adds what such bytes hold after the shards and units of `dataset`; `number` is the list's, from 1.
  * RKS_ERR_CORRUPT unless they are what `list` says. */
 rks_status rks_dataset_list_decode(const rks_dataset_list *list, const void *bytes, size_t size,
                                    uint32_t number, const char *path, struct rks_dataset *dataset,

@@ -37,13 +37,13 @@ static bool is_asked(const uniting *u, const char *name)
     return u->columns == NULL;
 }
 
-/* Bytes of the type without the `?` behind it. */
+/* Bytes of the type without the `?` after it. */
 static size_t type_size(const rks_column *column)
 {
     return strlen(column->type) - column->nullable;
 }
 
-/* The column that `source` is the first to have: its type, agreed with all sources behind. */
+/* The column that `source` is the first to have: its type, agreed with all sources after. */
 static rks_status put_column(const uniting *u, size_t source, const rks_column *column,
                              rks_buffer *json, rks_error *err)
 {
@@ -140,7 +140,7 @@ static rks_status unite_index(const uniting *u, rks_dataset *made, rks_error *er
     return RKS_OK;
 }
 
-/* Positions count stored samples, those of a source behind those of the sources before it. */
+/* Positions count stored samples, those of a source after those of the sources before it. */
 static rks_status unite_excluded(const uniting *u, rks_excluded *made, rks_error *err)
 {
     uint64_t before = 0, runs = 0;

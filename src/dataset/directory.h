@@ -22,7 +22,7 @@ rks_status rks_directory_expand_target(const rks_group *group, const char *patte
  * `no_lock` is not set. */
 rks_status rks_directory_lock_try(const rks_group *group, const char *directory, bool no_lock,
                                   rks_lock_file **lock, rks_error *err);
-/* Behind an agreement: whoever got the lock has written its name into it. *lock is NULL but on the
+/* After an agreement: whoever got the lock has written its name into it. *lock is NULL but on the
  * one rank that has it: that one alone commits and cleans up there, and ends it with
  * rks_lock_file_release. RKS_ERR_STATE names pid and host of the build of another group that has it.
  */

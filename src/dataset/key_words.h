@@ -16,7 +16,7 @@ typedef struct rks_key_words {
     void (*place)(void *user, const rks_dataset *dataset, size_t unit, uint64_t row, char *text,
                   size_t room);
     void *user; /* of place */
-    const char *advice; /* what to do, behind it; NULL: nothing */
+    const char *advice; /* what to do, after it; NULL: nothing */
 } rks_key_words;
 
 /* Derived keys are equal where two units have one name and share rows: RKS_ERR_DATA names the rows

@@ -7,7 +7,7 @@
 
 #include "dataset/dataset.h"
 
-/* Bytes of a file of it at most: 2^32 entries are no quarantine. And ids in one. */
+/* The most bytes of a quarantine file, and the most ids in one: 2^32 entries are refused. */
 #define RKS_QUARANTINE_MAX ((size_t)256 << 20)
 #define RKS_QUARANTINE_IDS_MAX (RKS_QUARANTINE_MAX / 8)
 

@@ -48,7 +48,7 @@ typedef struct exchange_choice {
     uint64_t bytes; /* of all streams */
 } exchange_choice;
 
-/* What a rank tells the others, and behind it a bit for each sender that it wants:
+/* What a rank tells the others, and after it a bit for each sender that it wants:
  *
  *   offset  size  field
  *        0     8  size of its stream
@@ -226,7 +226,7 @@ static rks_status read_records(rks_exchange_plan *plan, const rks_agreed *agreed
     return read_wants(plan, agreed, err);
 }
 
-/* The first backend from *from on that may be taken; *from is left behind it. */
+/* The first backend from *from on that may be taken; *from is left after it. */
 static const rks_exchange_backend *next_backend(const rks_exchange_plan *plan,
                                                 const exchange_choice *choice, int32_t *from)
 {
@@ -337,7 +337,7 @@ static rks_status run_backend(rks_exchange_plan *plan, const rks_exchange_backen
     rks_status status = get_ready(plan, backend, &state, err);
     if (status == RKS_OK) {
         status = backend->run(plan, state, err);
-        /* One that has stopped for an error that nobody brings is no rank's secret. */
+        /* Stopping for an error that no rank brings is an error of its own. */
         uint64_t stopped = plan->stopped;
         const rks_fact fact = rks_fact_sum(&stopped, 1);
         status = rks_group_agree_on(plan->group, "exchange: end", status, &fact, 1, NULL, err);

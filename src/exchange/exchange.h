@@ -80,7 +80,7 @@ typedef struct rks_exchange_stats {
 
 /* COLLECTIVE. `backend`: "local", "nccl", "mpi", "pull", or "auto" (NULL): local for threads; nccl
  * where a node receives so much that NCCL's start is soon made up for; mpi where its module is
- * open; else pull. "nccl" takes options behind it: "nccl:rails=off,timeout=60,slot=16777216"
+ * open; else pull. "nccl" takes options after it: "nccl:rails=off,timeout=60,slot=16777216"
  * (rails=off: one communicator of all GPUs; timeout: seconds for a round; slot: bytes of GPU memory
  * for one of two rounds). A named one that cannot run is RKS_ERR_UNSUPPORTED on all, saying why;
  * where auto's NCCL fails for reasons of its own, all ranks go on with the next backend. *used gets

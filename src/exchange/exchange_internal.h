@@ -29,7 +29,7 @@ typedef struct rks_exchange_plan {
     rks_exchange_part *parts; /* of each sender's stream, what this rank receives */
     rks_exchange_part *given; /* of this rank's stream, what each rank receives */
     bool *node_wanted;   /* senders that some rank of this node receives from; nccl */
-    const char *options; /* behind the backend's name; NULL or "" if none */
+    const char *options; /* after the backend's name; NULL or "" if none */
     uint64_t *tokens;    /* what each rank's backend gave at prepare */
     rks_exchange_stats stats;
     bool stopped;    /* not finished, because of an error that another rank brings */
@@ -45,7 +45,7 @@ typedef struct rks_exchange_backend {
     const char *name;
     const char *why_auto; /* why auto takes it; may be NULL, with tells_size */
     bool tells_size;      /* auto's reason is also how much there is to move */
-    bool takes_options;   /* behind its name */
+    bool takes_options;   /* after its name */
     bool reads_others;    /* needs the job's read_of, boundary and restart */
     const char *in_clear; /* who carries the bytes and does not encrypt them; NULL: our connections */
     bool slow_start;      /* auto takes it for many bytes only, and another one where it fails */
@@ -60,12 +60,12 @@ extern const rks_exchange_backend rks_exchange_mpi;
 extern const rks_exchange_backend rks_exchange_nccl;
 extern const rks_exchange_backend rks_exchange_pull;
 
-/* The next sender that is wanted, from rank + 1 on around, and where its part begins; false behind
+/* The next sender that is wanted, from rank + 1 on around, and where its part begins; false after
  * the last. *cursor begins with 0. */
 bool rks_exchange_next(const rks_exchange_plan *plan, uint32_t *cursor, uint32_t *sender,
                        uint64_t *offset);
 /* Size of the chunk at `offset` of a sender's stream, which lies in this rank's part of it: it ends
- * at a boundary if one is near enough. 0 behind the part. */
+ * at a boundary if one is near enough. 0 after the part. */
 uint32_t rks_exchange_chunk(const rks_exchange_plan *plan, uint32_t sender, uint64_t offset);
 /* Of a job that shares: sets parts, given and node_wanted for the node of `receiver`, which wants
  * the senders whose bits are set. */

@@ -331,7 +331,7 @@ static rks_status serve_chunks(rks_exchange_plan *plan, mpi_state *state, bool *
 
 /* ---- the loop ------------------------------------------------------------------------------- */
 
-/* Time that this rank spent in a callback is no silence of others. */
+/* Time that this rank spent in a callback does not count as silence of others. */
 static void forgive(mpi_state *state)
 {
     uint64_t now_ms = rks_now_ms(), away_ms = now_ms - state->last_ms;

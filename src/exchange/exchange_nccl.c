@@ -20,7 +20,7 @@
  *       32    32  0
  *
  * A rank that fails by itself goes on with empty chunks that say so; all members see them in the
- * same round, end with the round that is on its way behind it, and no one is left waiting. An error
+ * same round, end with the round that is on its way after it, and no one is left waiting. An error
  * of NCCL, of CUDA or of another rank's process, or a round that takes too long, ends the
  * communicator: the rank brings its error to the next collective, every other rank sees that while
  * it polls, and aborts as well. */
@@ -256,7 +256,7 @@ static rks_status take_chunk(nccl_state *state, uint32_t number, uint64_t round,
                           &where, err);
 }
 
-/* *last: some member has said that it ends; so all do, behind the round that is on its way. */
+/* *last: some member has said that it ends; so all do, after the round that is on its way. */
 static rks_status receive_round(nccl_state *state, uint64_t round, bool *last, rks_error *err)
 {
     nccl_slot *slot = &state->held->slots[round % NCCL_SLOTS];
@@ -338,7 +338,7 @@ static rks_status nccl_can(rks_group *group, rks_error *err)
     return RKS_OK;
 }
 
-/* Behind the drop of what was held: what stays taken is NCCL's code, which is not the exchange's. */
+/* After the drop of what was held: what stays taken is NCCL's code, which is not the exchange's. */
 static void tell_gpu_memory(nccl_state *state)
 {
     rks_exchange_stats *stats = &state->plan->stats;

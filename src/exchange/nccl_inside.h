@@ -22,7 +22,7 @@ enum {
 /* What becomes of GPU and pinned memory when an exchange has ended well. */
 typedef enum nccl_memory { NCCL_FREES, NCCL_KEEPS } nccl_memory;
 
-/* What stands behind the name: "nccl:rails=off,timeout=60,slot=16777216,memory=keep". */
+/* What stands after the name: "nccl:rails=off,timeout=60,slot=16777216,memory=keep". */
 typedef struct nccl_options {
     bool flat;
     uint32_t timeout_ms;

@@ -262,7 +262,7 @@ rks_status rks_nccl_hand_round_ids(nccl_state *state, uint8_t id[RKS_COMMUNICATO
     rks_agreed all;
     size_t size = 0;
     bool mine = state->rails.mine >= 0 && state->rails.root == plan->rank;
-    /* Behind the drop of what was kept. */
+    /* After the drop of what was kept. */
     rks_status status = state->held->left_behind ? rks_nccl_refuse_lost(err) : RKS_OK;
     if (status == RKS_OK && mine)
         status = rks_communicator_draw_id(id, err);

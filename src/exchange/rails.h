@@ -11,7 +11,7 @@
  *            every node, which is what its node lacks with the other carriers' slices. Flat: one
  *            communicator of all carriers, where carrier i receives the slices i alone.
  * Rounds     A member of a communicator sends its slice in rounds of at most `room` bytes, each
- *            behind a head of 64. A round is as long as the longest chunk in it. */
+ *            after a head of 64. A round is as long as the longest chunk in it. */
 #ifndef RKS_EXCHANGE_RAILS_H
 #define RKS_EXCHANGE_RAILS_H
 

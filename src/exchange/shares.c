@@ -6,7 +6,7 @@
  * among them the nodes from the receiver's on around. So where all streams are alike, a rank takes those
  * of the ranks that have its own place on other nodes, which are the ones that it fetches samples from
  * later, and which take its own: few connections. A cut falls on a boundary of the stream that it
- * lies in, at or behind an even share. */
+ * lies in, at or after an even share. */
 #include "exchange/exchange_internal.h"
 
 #include <inttypes.h>

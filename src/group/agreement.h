@@ -113,8 +113,8 @@ const void *rks_agreed_get(const rks_agreed *agreed, uint32_t rank, size_t fact,
  *
  *     open      before the first agreement; the leader brings `fd`, others -1
  *     fact      goes into the first agreement
- *     take      right behind it, on all ranks: *shared is this rank's own duplicate of its node's
- *     close     behind the second agreement, which tells the leader that all have theirs: until
+ *     take      right after it, on all ranks: *shared is this rank's own duplicate of its node's
+ *     close     after the second agreement, which tells the leader that all have theirs: until
  *               then it keeps `fd` open
  *
  * Between processes by SCM_RIGHTS, with the peer's user checked; by dup between threads. `fact` and

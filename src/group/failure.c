@@ -129,7 +129,7 @@ void rks_group_leave(rks_group *group, rks_status status, const rks_error *err)
     rks_group_fail_with(group, &last, -1);
 }
 
-/* A caller that goes on behind such errors, sample after sample, waits once in each minute. */
+/* A caller that goes on after such errors, sample after sample, waits once in each minute. */
 static uint64_t explain_until(rks_group *group)
 {
     uint64_t now = rks_now_ms();

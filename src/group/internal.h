@@ -187,7 +187,7 @@ void rks_group_tell_stop(rks_group *group, uint64_t sequence, int64_t except);
 uint32_t rks_group_words_ms(const rks_group *group);
 /* Puts "rank R (host): " before the text; R is err->rank, else this rank. */
 void rks_group_name_rank(const rks_group *group, rks_error *err);
-/* Puts " during 'PHASE'" behind the text of a lost or interrupted rank. */
+/* Puts " during 'PHASE'" after the text of a lost or interrupted rank. */
 void rks_group_name_phase(const char *phase, rks_error *err);
 /* GROUP_ERROR_SIZE bytes. Those of another rank are never trusted: the text is cleaned, an unknown
  * status becomes RKS_ERR_PEER, and `reserved` becomes zero. */

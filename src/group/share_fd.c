@@ -205,7 +205,7 @@ static void fd_note_begin(fd_note *n)
     n->note.msg_controllen = sizeof(n->control);
 }
 
-/* A rank that has gone meanwhile is no failure here: the call that follows knows why. */
+/* A rank that has gone meanwhile is not a failure here: the call that follows knows why. */
 static rks_status send_fd(int socket, int fd, rks_error *err)
 {
     fd_note n;

@@ -46,7 +46,7 @@ static rks_status check_index_columns(const rks_index_layout *layout, rks_error 
     return RKS_OK;
 }
 
-/* Spans come one behind the other and hold all ids. */
+/* Spans come one after another and hold all ids. */
 static rks_status check_spans(const rks_index_layout *layout, rks_error *err)
 {
     uint64_t next = 0;

@@ -4,7 +4,7 @@
  * lies. One copy per node, in memory that ranks share by descriptor. Sample ids are positions in
  * (unit, row) order.
  *
- * A shard's rows are its units one behind the other; a unit's rows are consecutive ids. So a
+ * A shard's rows are its units one after another; a unit's rows are consecutive ids. So a
  * shard's columns are scattered into id order unit by unit, in plain copies. */
 #ifndef RKS_INDEX_INDEX_H
 #define RKS_INDEX_INDEX_H

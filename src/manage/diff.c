@@ -6,7 +6,7 @@
  * its columns in the order of their names. They go to all ranks in chunks of ids, and rank 0 keeps
  * those of `b`, then looks up each of `a` by its key's hash. Equal hashes of key and contents are
  * equal samples; where contents differ, the full keys decide. What nobody has found is only in b.
- * A column "__key__" that one side alone has is no contents where it repeats the key. Samples that
+ * A column "__key__" that one side alone has does not count if it repeats the key. Samples that
  * a quarantine leaves out are in neither.
  */
 #include <inttypes.h>

@@ -307,7 +307,7 @@ static void read_length(const rks_dataset *dataset, length_words *words)
     }
 }
 
-/* Lengths of two definitions are no lengths to batch by. Not so where a dataset is added to: there
+/* Lengths of two definitions are not lengths to batch by. Not so where a dataset is added to: there
  * the caller chooses. */
 static rks_status check_lengths(const rks_dataset *a, const rks_dataset *b, rks_error *err)
 {

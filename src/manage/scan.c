@@ -27,7 +27,7 @@ static bool wanted(const rks_scan *scan, uint64_t id)
     return scan->owner < 0 ? owner >= 0 : owner == scan->owner;
 }
 
-/* Asks for the next batch; *fetch stays NULL behind the last sample. */
+/* Asks for the next batch; *fetch stays NULL after the last sample. */
 static rks_status ask_next_batch(walk *w, rks_fetch **fetch, rks_error *err)
 {
     const rks_scan *scan = w->scan;
@@ -75,7 +75,7 @@ static rks_status visit_batch(walk *w, rks_batch *batch, rks_error *err)
 /* Each sample is read once: what was not in memory before need not stay. */
 static void leave_batch(walk *w, const rks_batch *batch)
 {
-    enum { KEPT = 2 << 20 }; /* bytes behind, of which a block may be read again */
+    enum { KEPT = 2 << 20 }; /* bytes after, of which a block may be read again */
     uint32_t shard = 0;
     uint64_t row = 0, first = 0, end = 0;
     if (rks_batch_count(batch) == 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * scan.h: all samples of a store, one behind the other, in bounded memory. */
+ * scan.h: all samples of a store, one after another, in bounded memory. */
 #ifndef RKS_MANAGE_SCAN_H
 #define RKS_MANAGE_SCAN_H
 

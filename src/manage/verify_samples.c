@@ -35,7 +35,7 @@ typedef struct sample_walk {
     bool unit_bad; /* a sample of it was reported: its digest cannot be right */
     rks_digester *digester;
 
-    uint64_t block_end;    /* row behind the block's last; 0: not known */
+    uint64_t block_end;    /* row after the block's last; 0: not known */
     uint64_t block_offset; /* where block_torn */
     bool block_torn;       /* its checksum is wrong, and no sample of it was reported yet */
 } sample_walk;

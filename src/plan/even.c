@@ -30,11 +30,11 @@ typedef struct evening {
     uint64_t row;
     size_t followed;
     uint16_t *column;               /* of each source: where it is followed, or RKS_MIX_NONE */
-    uint64_t share[FOLLOWED];       /* of all draws, SHARE_BITS behind the point */
+    uint64_t share[FOLLOWED];       /* of all draws, SHARE_BITS after the point */
     int64_t off[FOLLOWED];          /* what draws so far are above the shares */
     int32_t heads[KINDS][FOLLOWED]; /* the same of the next step of each kind */
     uint64_t next[KINDS], ends[KINDS];
-    uint64_t part[KINDS]; /* of all steps, PART_BITS behind the point */
+    uint64_t part[KINDS]; /* of all steps, PART_BITS after the point */
     int64_t ahead[KINDS]; /* steps so far that are above that part of them, likewise */
     int64_t weight; /* of a step ahead: what a step is off, squared (mean). Version 2: 0 */
     size_t kinds;

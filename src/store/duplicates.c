@@ -23,7 +23,7 @@ typedef struct comparison {
     rks_key_words words;
 } comparison;
 
-/* Short: the ranks' numbers come behind it, and an error has one line. */
+/* Short: the ranks' numbers come after it, and an error has one line. */
 static void describe_text(const void *key, size_t size, char *text, size_t room)
 {
     bool all = size <= SHOWN_MAX;

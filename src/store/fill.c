@@ -285,7 +285,7 @@ typedef struct piece {
     size_t size;
 } piece;
 
-/* At `offset` of the sender's stream, of at most `size` bytes; false behind its end. */
+/* At `offset` of the sender's stream, of at most `size` bytes; false after its end. */
 static bool find_piece(const rks_store *store, uint32_t sender, uint64_t offset, size_t size,
                        piece *found)
 {

@@ -269,7 +269,7 @@ static rks_status create_store(rks_group *group, const char *directory, rks_data
     return make_fits(made, err);
 }
 
-/* Paths of all sources, one behind the other. */
+/* Paths of all sources, one after another. */
 static rks_status put_paths(const rks_store *store, rks_buffer *paths, rks_error *err)
 {
     const rks_dataset *dataset = store->dataset;

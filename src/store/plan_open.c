@@ -227,7 +227,7 @@ static rks_status begin_plan(rks_store *store, const rks_plan_options *chosen, o
     return status == RKS_OK ? begin_sharing(store, share, err) : status;
 }
 
-/* And behind it. */
+/* And after it. */
 static rks_status make_plan(rks_store *store, const rks_plan_options *chosen,
                             const rks_agreed *agreed, ordering *order, sharing *share,
                             rks_plan **plan, rks_error *err)

@@ -111,7 +111,7 @@ static int by_id(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-/* The kind, and the ids behind it. */
+/* The kind, and the ids after it. */
 static uint8_t told(const rks_agreed *agreed, uint32_t rank, const uint8_t **ids, size_t *size)
 {
     const uint8_t *bytes = rks_agreed_get(agreed, rank, RKS_TELL_QUARANTINE, size);

@@ -105,7 +105,7 @@ rks_status rks_store_tell_found(const rks_found_dataset *looked, rks_found_told 
     return status;
 }
 
-/* Where the agreement's result goes: taken before it, since behind it a rank must not fail alone.
+/* Where the agreement's result goes: taken before it, since after it a rank must not fail alone.
  */
 typedef struct settled {
     uint32_t *roots; /* who sends a dataset.json that others lack */
@@ -113,7 +113,7 @@ typedef struct settled {
     bool *lacking;
 } settled;
 
-/* COLLECTIVE, behind the agreement. */
+/* COLLECTIVE, after the agreement. */
 static rks_status settle_found(rks_group *group, const rks_agreed *agreed,
                                rks_found_dataset *looked, size_t count, const settled *to,
                                rks_error *err)

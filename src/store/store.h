@@ -102,12 +102,12 @@ typedef struct rks_found_told {
     uint64_t runs;     /* of excluded samples */
 } rks_found_told;
 rks_status rks_store_tell_found(const rks_found_dataset *found, rks_found_told *told, rks_error *err);
-/* COLLECTIVE, behind that agreement, whose fact `fact` it is: as rks_store_agree_dataset. No agreement;
+/* COLLECTIVE, after that agreement, whose fact `fact` it is: as rks_store_agree_dataset. No agreement;
  * two if a rank has found none. */
 rks_status rks_store_settle_found(rks_group *group, const rks_agreed *agreed, size_t fact,
                                   rks_found_dataset *found, rks_dataset **dataset,
                                   rks_error *err);
-/* Behind that agreement, the same on all ranks: nobody has found any. */
+/* After that agreement, the same on all ranks: nobody has found any. */
 bool rks_store_none_found(const rks_group *group, const rks_agreed *agreed, size_t fact);
 /* rks_store_agree_dataset for `count` datasets, alike on all ranks, in one agreement, and two more for each that a
  * rank lacks. `datasets` has room for as many; on failure nothing is in it. */
@@ -168,7 +168,7 @@ typedef struct rks_filling {
 
 /* Begin with {.fd = -1}. The node's leader makes the memory. */
 rks_status rks_filling_begin(rks_filling *filling, rks_store *store, rks_error *err);
-/* Right behind the agreement with the offer: maps the memory. */
+/* Right after the agreement with the offer: maps the memory. */
 rks_status rks_filling_map(rks_filling *filling, rks_store *store, const rks_agreed *agreed,
                            rks_error *err);
 /* Copies this rank's part of the node's shards. */
@@ -176,7 +176,7 @@ rks_status rks_filling_copy(rks_filling *filling, rks_store *store, rks_error *e
 /* COLLECTIVE, once all have copied, if rks_filling_travels: what the other nodes have. */
 bool rks_filling_travels(const rks_store *store);
 rks_status rks_filling_exchange(rks_filling *filling, rks_store *store, rks_error *err);
-/* Once the node's index is whole; the agreement behind it checks that it was. */
+/* Once the node's index is whole; the agreement after it checks that it was. */
 rks_status rks_filling_seal(rks_store *store, rks_error *err);
 rks_status rks_filling_check(rks_store *store, const rks_agreed *agreed, size_t fact,
                              rks_error *err);

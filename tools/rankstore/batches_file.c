@@ -47,7 +47,7 @@ static const char *or_default(const char *name, const char *fallback)
     return name == NULL ? fallback : name;
 }
 
-/* A JSON object as text, with a number behind its other members, also one above 2^63, which
+/* A JSON object as text, with a number after its other members, also one above 2^63, which
  * jansson's integers are not. NULL: no memory. Frees `object`. */
 static char *dump_with(json_t *object, const char *name, uint64_t number)
 {

@@ -29,7 +29,7 @@ typedef enum cli_type {
     CLI_TEXT,
     CLI_U32,
     CLI_U64,
-    CLI_SIZE,   /* uint64_t; with k, M or G for 1024, 1024^2, 1024^3 behind the digits */
+    CLI_SIZE,   /* uint64_t; with k, M or G for 1024, 1024^2, 1024^3 after the digits */
     CLI_SIZE32, /* the same in a uint32_t */
     CLI_LIST    /* given several times */
 } cli_type;
@@ -63,7 +63,7 @@ typedef struct cli_command {
     const cli_option *options;
     size_t option_count;
     size_t args_size;         /* of what the fields are in */
-    size_t words;             /* offsetof(args, ...) of a cli_list: arguments that are no options */
+    size_t words;             /* offsetof(args, ...) of a cli_list: arguments that are not options */
     size_t least, most;       /* how many of them; CLI_MANY: no bound */
     const char *needs;        /* "one dataset is needed": said where there are fewer or more */
     const char *word_choices; /* as an option's; NULL: paths */
@@ -97,7 +97,7 @@ int cli_usage(const cli_command *command, const char *format, ...)
 bool cli_parse_size(const char *text, uint64_t max, uint64_t *number);
 /* "did you mean": the candidate with the fewest changes, or NULL where none is near. */
 const char *cli_nearest(const char *word, const char *const *candidates, size_t count);
-/* The next word of `*choices`, moved behind it; 0 at the end. */
+/* The next word of `*choices`, moved after it; 0 at the end. */
 size_t cli_choice(const char **choices, const char **word);
 
 /* The help of all commands, and of one. */
@@ -130,7 +130,7 @@ int cli_exit_code(rks_status status);
 /* Flushes stdout: a full disk or another error there is exit 3; a reader that has gone (`| head`)
  * is fine. */
 int cli_finish(int code);
-/* Writes what stdout holds, before words to stderr that belong behind it. cli_finish() tells what
+/* Writes what stdout holds, before words to stderr that belong after it. cli_finish() tells what
  * went wrong. */
 void cli_flush(void);
 /* The command that runs: its name is in messages, and its options' names in what the library says.

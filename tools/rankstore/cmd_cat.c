@@ -52,7 +52,7 @@ static void write_json(FILE *out, json_t *value, size_t without)
     free(text);
 }
 
-/* A json value that is no JSON: as text. */
+/* A json value that is not JSON: as text. */
 static rks_status write_value(FILE *out, const rks_schema *schema, uint32_t column,
                               const rks_value *value, rks_error *err)
 {

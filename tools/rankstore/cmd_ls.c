@@ -67,7 +67,7 @@ typedef struct entry {
     uint8_t *key;
 } entry;
 
-/* With a limit, a heap whose root is the last of those that are kept: a sample that comes behind it is
+/* With a limit, a heap whose root is the last of those that are kept: a sample that comes after it is
  * dropped at once, so that --head N takes memory for N. */
 typedef struct entries {
     entry *items;

@@ -85,7 +85,7 @@ typedef struct walk {
     uint32_t multiple; /* lengths count as rounded up to it */
     enum cost cost;
     bool packs;
-    bool sums; /* batches are samples one behind the other */
+    bool sums; /* batches are samples one after another */
     double per_step;
     uint32_t micro_batches;
     shard *shards; /* NULL: nobody asks by rank */

@@ -52,7 +52,7 @@ bool cli_steps_misfit(const cli_plan_args *args);
 
 /* COLLECTIVE, unless `store` is NULL: then the plan is over args->lengths. Makes the plan on all
  * ranks; rank 0 goes over its epoch. A plan that cannot be made
- * is no failure: figures->status tells it. Fails where memory is short, a peer is lost or Ctrl-C
+ * is not a failure: figures->status tells it. Fails where memory is short, a peer is lost or Ctrl-C
  * was pressed. End with cli_figures_free. */
 enum cli_keep { CLI_KEEP_BY_RANK = 1, CLI_KEEP_PLAN = 2 };
 rks_status cli_figures_make(rks_store *store, const cli_plan_args *args, const char *strategy,

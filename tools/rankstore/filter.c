@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * filter.c: the store's schema with `id` and `length` behind its columns; a condition that reads
+ * filter.c: the store's schema with `id` and `length` after its columns; a condition that reads
  * with these two alone needs no sample. */
 #include "filter.h"
 

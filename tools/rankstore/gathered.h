@@ -8,7 +8,7 @@
 
 typedef struct cli_gathered {
     uint8_t *bytes;
-    uint64_t *offsets; /* of each rank's, and behind the last */
+    uint64_t *offsets; /* of each rank's, and after the last */
 } cli_gathered;
 
 /* COLLECTIVE. `size` bytes of this rank; `status` with *err is what became of them, and the first

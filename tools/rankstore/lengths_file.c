@@ -92,7 +92,7 @@ static rks_status read_array(reading *r, uint64_t count, size_t size, bool is_si
     return getc(r->in) == EOF ? RKS_OK : refuse_file(r, RKS_ERR_DATA, "goes on after its array");
 }
 
-/* Behind the magic: version, size of the header, header, items. */
+/* After the magic: version, size of the header, header, items. */
 static rks_status read_npy(reading *r)
 {
     uint8_t head[6];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * measured.h: what a bench measured, and its names: a figure is called the same in --json and, with
- * rankstore_ before it and what Prometheus wants behind it, in --metrics. */
+ * rankstore_ before it and what Prometheus wants after it, in --metrics. */
 #ifndef RKS_TOOLS_MEASURED_H
 #define RKS_TOOLS_MEASURED_H
 

@@ -222,7 +222,7 @@ static rks_status take_weights(taken *t, const char *option, const char *mix, do
 
 /* ---- when they change ------------------------------------------------------------------------ */
 
-/* Digits and the ':' behind them, or the end; moves *at behind that. */
+/* Digits and the ':' after them, or the end; moves *at after that. */
 static bool take_place_number(const char **at, uint64_t *number)
 {
     size_t digits = strspn(*at, "0123456789");
@@ -233,7 +233,7 @@ static bool take_place_number(const char **at, uint64_t *number)
     return true;
 }
 
-/* EPOCH:STEP, and what is behind it: WEIGHTS, which end in =NUMBER, LENGTH, or WEIGHTS:LENGTH. */
+/* EPOCH:STEP, and what is after it: WEIGHTS, which end in =NUMBER, LENGTH, or WEIGHTS:LENGTH. */
 static rks_status take_change(taken *t, const char *option, const char *text, change *one,
                               rks_error *err)
 {
@@ -245,7 +245,7 @@ static rks_status take_change(taken *t, const char *option, const char *text, ch
     const char *length = last == NULL ? at : last + 1;
     if (is_remix || strchr(length, '=') != NULL)
         length = at + strlen(at); /* none */
-    size_t size = (size_t)(length - at); /* of the weights, and a ':' behind them */
+    size_t size = (size_t)(length - at); /* of the weights, and a ':' after them */
     size -= size > 0 && *length != '\0';
     if (good && *length != '\0')
         good = cli_parse_size(length, UINT32_MAX, &one->longest) && one->longest > 0;

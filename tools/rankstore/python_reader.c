@@ -63,7 +63,7 @@ const char *cli_python_format(const cli_list *sources, const char *format)
 
 /* ---- what is asked for ----------------------------------------------------------------------- */
 
-/* A text that is no UTF-8 makes *bad true. */
+/* A text that is not UTF-8 makes *bad true. */
 static void set_text(json_t *object, const char *name, const char *value, bool *bad)
 {
     if (value != NULL && json_object_set_new(object, name, json_string(value)) != 0)
@@ -82,7 +82,7 @@ static void set_flag(json_t *object, const char *name, bool value)
         json_object_set_new(object, name, json_true());
 }
 
-/* By the names of Python's build(); what is not given is left out. *bad: a text is no UTF-8. */
+/* By the names of Python's build(); what is not given is left out. *bad: a text is not UTF-8. */
 static json_t *options_of(const rks_build_options *o, bool *bad)
 {
     rks_build_options usual;

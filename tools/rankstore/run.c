@@ -38,7 +38,7 @@ rks_status cli_check_interrupt(rks_error *err)
     return RKS_ERR_CANCELLED;
 }
 
-/* Ctrl-C reaches all ranks, and one that has not looked yet may find others gone: that is no news.
+/* Ctrl-C reaches all ranks, and one that has not looked yet may find others gone: that is expected.
  * (SIGTERM is how mpirun ends what a lost rank left; that rank is to be named.) */
 static rks_status told_by_ctrl_c(rks_status status, rks_error *err)
 {

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A number from 0, behind which `end` stands; moves *at behind that. */
+/* A number from 0, after which `end` stands; moves *at after that. */
 static bool take_number(const char **at, char end, uint64_t *number)
 {
     char *rest = NULL;
