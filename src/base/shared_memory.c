@@ -162,7 +162,7 @@ static rks_status temporary_file(const char *what, uint64_t bytes, uint64_t avai
                     what, bytes / 1000000, why);
 }
 
-/* Small memory goes to a file only where the kernel would otherwise end a process: a control group
+/* Small memory goes to a file only if the kernel would otherwise end a process: a control group
  * may leave less than the index takes. */
 rks_status rks_shared_memory(const char *what, uint64_t bytes, const char *directory, int *fd,
                              rks_error *err)

@@ -63,7 +63,7 @@ typedef struct build {
     char *schema_text; /* of all ranks' */
     char *options_text;
     const char *given_key; /* of the caller's options */
-    char *length; /* options.length where nobody gave it: a column after "__key__" */
+    char *length; /* options.length if nobody gave it: a column after "__key__" */
     rks_schema *schema;
     rks_selector *selector;
     rks_parts *parts;
@@ -73,7 +73,7 @@ typedef struct build {
     rks_buffer kept;   /* this rank's list of what its directory holds, then all ranks' (kept.h) */
     json_t *base_options;
     uint64_t *first_rows; /* by unit: row in its file of its first row */
-    uint32_t *owners;     /* by unit: the rank that reads it; UINT32_MAX where it is finished */
+    uint32_t *owners;     /* by unit: the rank that reads it; UINT32_MAX if it is finished */
     rks_buffer bad;
     /* progress of this rank */
     uint64_t done, total, samples, last_tick_ms;

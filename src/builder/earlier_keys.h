@@ -4,7 +4,7 @@
  * shards lie beside the lists that name them (dataset/list_keys.h): a shard none of whose hashes
  * comes with the append holds no key of it.
  *
- * Only where one rank appends, which alone decides, and where no samples are left out. */
+ * Only if one rank appends, which alone decides, and if no samples are left out. */
 #ifndef RKS_BUILDER_EARLIER_KEYS_H
 #define RKS_BUILDER_EARLIER_KEYS_H
 

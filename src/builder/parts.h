@@ -44,7 +44,7 @@ const rks_dataset *rks_parts_base(const rks_parts *parts);
 /* NULL is accepted. What is not committed stays for a resume. */
 void rks_parts_close(rks_parts *parts);
 
-/* The unit's summary where some rank's part holds it already, else NULL. */
+/* The unit's summary if some rank's part holds it already, else NULL. */
 const rks_unit_summary *rks_parts_finished(const rks_parts *parts, uint64_t unit);
 /* How many units were taken over. */
 size_t rks_parts_finished_count(const rks_parts *parts);

@@ -118,7 +118,7 @@ static rks_status measure_arrays(rks_collate_walk *r, rks_error *err)
     return RKS_OK;
 }
 
-/* The array's dimensions and bytes, and those of a sample; false where they overflow. */
+/* The array's dimensions and bytes, and those of a sample; false if they overflow. */
 static bool shape(rks_collate_walk *r, uint32_t f, rks_array *array)
 {
     const rks_collate *collate = r->collate;

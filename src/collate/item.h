@@ -14,7 +14,7 @@ rks_kind rks_item_kind(const rks_column *column);
 /* NULL where `to` does not hold every value of `from`. `size` is that of an item of both, where
  * they are the same. `wide`: a kernel that needs AVX2 and gives the same bytes, NaN included. */
 rks_convert_fn rks_item_convert(rks_kind from, rks_kind to, size_t size, bool wide);
-/* `value` as an item of the kind, its bytes in item[8]; false where it has no such value: a
+/* `value` as an item of the kind, its bytes in item[8]; false if it has no such value: a
  * fraction or one out of range for integers, a finite one that becomes infinite for floats. */
 bool rks_item_encode(rks_kind kind, double value, uint8_t item[8]);
 

@@ -70,7 +70,7 @@ static rks_status parse_layout(const rks_collate_options *options, bool *pack, b
     return check_rows(options, *rows, *pack, err);
 }
 
-/* "int64" as a column of such scalars; *column is NULL where the text is not a type of items. */
+/* "int64" as a column of such scalars; *column is NULL if the text is not a type of items. */
 static rks_status parse_array_type(const char *type, rks_schema **schema, const rks_column **column,
                                    rks_error *err)
 {

@@ -32,7 +32,7 @@ typedef struct rks_dataset_unit {
     rks_unit_summary summary;
     uint32_t shard;       /* index into shards */
     uint64_t first_row;   /* in that shard */
-    const char *key_name; /* for derived keys; NULL where keys are stored */
+    const char *key_name; /* for derived keys; NULL if keys are stored */
 } rks_dataset_unit;
 
 typedef struct rks_dataset rks_dataset;
@@ -84,7 +84,7 @@ uint64_t rks_dataset_bytes(const rks_dataset *dataset);
 
 /* The samples of `a`, then those of `b`: units of `b` get the numbers after those of `a`. Shards
  * stay as they are sealed. RKS_ERR_ARGUMENT names what differs (schema, index columns, kind of
- * keys); RKS_ERR_DATA where a shard, or the name of one, is in both. The build, and generation + 1,
+ * keys); RKS_ERR_DATA if a shard, or the name of one, is in both. The build, and generation + 1,
  * are b's and a's. */
 rks_status rks_dataset_join(const rks_dataset *a, const rks_dataset *b, rks_dataset **joined,
                             rks_error *err);
@@ -166,7 +166,7 @@ rks_status rks_dataset_load_excluded(const char *directory, rks_dataset *dataset
  * (its shards are by id), and not of a united one. */
 rks_status rks_dataset_digest(const rks_dataset *dataset, rks_digest *digest, rks_error *err);
 /* dataset.json as bytes, the same on every rank; for sending. rks_free(*text).
- * RKS_ERR_ARGUMENT where the parts do not fit together: `id` is not the fold, units are not sorted
+ * RKS_ERR_ARGUMENT if the parts do not fit together: `id` is not the fold, units are not sorted
  * or do not fill their shards, counts differ. build_options NULL is an empty object. The runs of
  * excluded samples are not part of it. */
 rks_status rks_dataset_encode(const rks_dataset *dataset, char **text, size_t *size,

@@ -33,7 +33,7 @@ rks_status rks_directory_lock_settle(const rks_group *group, const char *directo
  * lives. Only for who holds the lock, while no rank of its group writes there. */
 void rks_directory_remove_temporaries(const char *directory);
 
-/* False also where it cannot be read. */
+/* False also if it cannot be read. */
 bool rks_directory_is_empty(const char *path);
 /* Removes the files in a directory, then the directory. What cannot be removed stays. */
 void rks_directory_remove(const char *path);

@@ -27,7 +27,7 @@ typedef struct rks_excluded {
     rks_excluded_run *runs; /* NULL until they are loaded */
 } rks_excluded;
 
-/* Sorts and joins runs, in place; *count is how many are left. RKS_ERR_DATA where a position is in
+/* Sorts and joins runs, in place; *count is how many are left. RKS_ERR_DATA if a position is in
  * two of them. */
 rks_status rks_excluded_settle(rks_excluded_run *runs, uint64_t *count, rks_error *err);
 /* The file's bytes, appended; sets name, samples, run_count and digest. Runs are settled. */

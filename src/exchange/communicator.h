@@ -9,7 +9,7 @@
  * Waits    Calls of NCCL return at once; each wait here polls, asks `look` between two looks, and
  *          ends with `limit_ms`. `look` may end a wait with an error of its own.
  * Threads  One thread makes all calls on a communicator, with the GPU's context current.
- * Errors   RKS_ERR_UNSUPPORTED where NCCL cannot be loaded, RKS_ERR_TIMEOUT where a wait is over,
+ * Errors   RKS_ERR_UNSUPPORTED if NCCL cannot be loaded, RKS_ERR_TIMEOUT if a wait is over,
  *          else RKS_ERR_IO with NCCL's number as cause. After an error only abort is left. */
 #ifndef RKS_EXCHANGE_COMMUNICATOR_H
 #define RKS_EXCHANGE_COMMUNICATOR_H
@@ -34,7 +34,7 @@ rks_status rks_nccl_load(int *version, rks_error *err);
 /* Drawn by one rank of a communicator, needed by all. */
 rks_status rks_communicator_draw_id(uint8_t id[RKS_COMMUNICATOR_ID], rks_error *err);
 
-/* Within the GPU's context; returns when all ranks have come. *communicator is set also where an
+/* Within the GPU's context; returns when all ranks have come. *communicator is set also if an
  * error is returned, unless there was no memory for it: then only abort is left. RKS_ERR_UNSUPPORTED
  * where NCCL_COMM_BLOCKING=1, in the environment or in nccl.conf, would make every wait endless. */
 rks_status rks_communicator_open(rks_gpu *gpu, const uint8_t id[RKS_COMMUNICATOR_ID],

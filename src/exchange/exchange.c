@@ -85,7 +85,7 @@ static rks_status find_backend(const char *name, int32_t *named, const char **op
     return RKS_OK;
 }
 
-/* This rank's record; its error where what its user named cannot run. */
+/* This rank's record; its error if what its user named cannot run. */
 static rks_status fill_record(rks_exchange_plan *plan, const char *backend, uint8_t *record,
                               rks_error *err)
 {
@@ -284,7 +284,7 @@ rks_status rks_exchange_take(rks_exchange_plan *plan, uint32_t sender, uint64_t 
 
 rks_status rks_exchange_look(rks_exchange_plan *plan, rks_error *err)
 {
-    if (rks_group_must_stop(plan->group, NULL) != RKS_OK) /* also where the group has failed */
+    if (rks_group_must_stop(plan->group, NULL) != RKS_OK) /* also if the group has failed */
         plan->stopped = true;
     return rks_check_interrupt(err);
 }

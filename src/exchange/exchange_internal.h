@@ -74,7 +74,7 @@ rks_status rks_exchange_share(rks_exchange_plan *plan, uint32_t receiver, const 
 /* Hands a chunk to the sink. */
 rks_status rks_exchange_take(rks_exchange_plan *plan, uint32_t sender, uint64_t offset,
                              const void *bytes, uint32_t size, rks_error *err);
-/* Between chunks and in waits: interrupted? Sets `stopped` where another rank has failed. */
+/* Between chunks and in waits: interrupted? Sets `stopped` if another rank has failed. */
 rks_status rks_exchange_look(rks_exchange_plan *plan, rks_error *err);
 
 #endif

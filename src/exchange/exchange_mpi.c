@@ -14,7 +14,7 @@
  * Everything happens in the calling thread: one loop that serves, receives, and naps when nothing
  * moves. A pair of ranks is over with the last chunk, or when one of them says stop; so a rank that
  * has failed, or that sees that another one has, ends its pairs in order and no message is left
- * behind. Only where a rank no longer answers (the group has failed, or a chunk is overdue by T)
+ * behind. Only if a rank no longer answers (the group has failed, or a chunk is overdue by T)
  * messages are abandoned: their buffers are then never freed, since MPI may still write to them. */
 #include "exchange/exchange_internal.h"
 
@@ -180,7 +180,7 @@ static bool lane_take(rks_exchange_plan *plan, mpi_state *state, mpi_lane *lane)
     return lane->offset < plan->parts[lane->sender].end;
 }
 
-/* RKS_ERR_TIMEOUT where a chunk is overdue. */
+/* RKS_ERR_TIMEOUT if a chunk is overdue. */
 static rks_status lane_step(rks_exchange_plan *plan, mpi_state *state, mpi_lane *lane, bool *moved,
                             bool *all_over, rks_error *err)
 {

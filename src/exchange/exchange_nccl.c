@@ -356,7 +356,7 @@ static void tell_gpu_memory(nccl_state *state)
     rks_nccl_judge_memory(state->held->gpu, stats->gpu_slot_bytes + stats->gpu_nccl_bytes);
 }
 
-/* In order only where nothing has failed anywhere. */
+/* In order only if nothing has failed anywhere. */
 static void nccl_close(rks_exchange_plan *plan, void *user)
 {
     nccl_state *state = user;

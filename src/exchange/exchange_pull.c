@@ -76,7 +76,7 @@ static void server_release(pull_server *server)
     rks_free(server);
 }
 
-/* Waits, if it may, until there is room for one more reply; false where there is none, or the exchange
+/* Waits, if it may, until there is room for one more reply; false if there is none, or the exchange
  * has ended. *reply may be NULL: none is there to be used again. */
 static bool reply_begin(pull_server *server, bool may_wait, pull_reply **reply)
 {

@@ -9,7 +9,7 @@
  * Memory     The driver's plain allocation: a framework's allocator never sees it.
  * Streams    Non-blocking: they wait for no stream of anybody else. Calls that a running graph
  *            capture of another thread would forbid run in relaxed mode, and leave it valid.
- * Errors     RKS_ERR_UNSUPPORTED where there is no driver or GPU, RKS_ERR_MEMORY where its memory
+ * Errors     RKS_ERR_UNSUPPORTED if there is no driver or GPU, RKS_ERR_MEMORY if its memory
  * is full, RKS_ERR_STATE during a capture of the caller, else RKS_ERR_IO with CUDA's number as
  * cause.
  *
@@ -34,7 +34,7 @@ int rks_gpu_number(const rks_gpu *gpu);
 /* Whether NCCL may use the driver's virtual memory: the device has it, and the driver is of CUDA 12
  * or newer. Makes no context. */
 bool rks_gpu_has_virtual_memory(const rks_gpu *gpu);
-/* RKS_ERR_STATE where this thread captures a graph, as far as the driver tells; rks_gpu_open looks
+/* RKS_ERR_STATE if this thread captures a graph, as far as the driver tells; rks_gpu_open looks
  * too. Makes no context. */
 rks_status rks_gpu_refuse_capture(rks_error *err);
 

@@ -75,9 +75,9 @@ nccl_held *rks_nccl_take(rks_group *group, rks_error *err);
 /* Two slots for rounds of `round` bytes, with chunks of `chunk`; what is there and large enough
  * stays. Within the GPU's context. */
 rks_status rks_nccl_make_slots(nccl_held *held, uint64_t chunk, uint64_t round, rks_error *err);
-/* RKS_ERR_UNSUPPORTED where something of an earlier exchange was left behind in this process. */
+/* RKS_ERR_UNSUPPORTED if something of an earlier exchange was left behind in this process. */
 rks_status rks_nccl_refuse_lost(rks_error *err);
-/* Ends the communicator: in order, by `patience`, or by abort where that is NULL. Then slots and
+/* Ends the communicator: in order, by `patience`, or by abort if that is NULL. Then slots and
  * streams are freed; the GPU stays open. */
 void rks_nccl_drop(nccl_held *held, const rks_nccl_patience *patience);
 /* Keeps it for the group's next exchange, and frees it when the group is closed. */

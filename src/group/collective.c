@@ -10,7 +10,7 @@
  *        8    48  phase, filled with NUL
  *       56    16  what kind of call it is: equal on all ranks
  *       72   264  group_error of the failing rank with the lowest number; status 0: none
- *      336     8  bytes of the entries; 0 where the error is set
+ *      336     8  bytes of the entries; 0 if the error is set
  *      344        entries: u32 rank, u32 reserved, u64 size, facts (agreement.c)
  *
  * An UP message that would be larger than a note ends before its entries: they follow as REST.

@@ -85,7 +85,7 @@ struct rks_group {
     uint64_t id;
     uint32_t silence_ms, patience_ms;
     bool encrypts;      /* this rank asks for it: RKS_ENCRYPT=1 */
-    rks_engine *engine; /* NULL where there is one rank */
+    rks_engine *engine; /* NULL if there is one rank */
     char (*hosts)[32];
     uint32_t *node_of; /* by rank */
     uint32_t *leaders; /* by node */

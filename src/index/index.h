@@ -108,7 +108,7 @@ rks_status rks_index_intake_create(rks_index *index, uint32_t shard, uint64_t of
                                    rks_index_intake **intake, rks_error *err);
 rks_status rks_index_intake_write(rks_index_intake *intake, const void *bytes, size_t size,
                                   rks_error *err);
-/* RKS_ERR_CORRUPT where it ends inside a piece. *taken (may be NULL): the bytes that have come; the
+/* RKS_ERR_CORRUPT if it ends inside a piece. *taken (may be NULL): the bytes that have come; the
  * caller knows how many there must be. */
 rks_status rks_index_intake_end(rks_index_intake *intake, uint64_t *taken, rks_error *err);
 void rks_index_intake_free(rks_index_intake *intake); /* NULL is accepted */

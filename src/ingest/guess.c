@@ -41,7 +41,7 @@ typedef struct shape {
     uint32_t width; /* of [*,n]; 0 if it differs */
     bool nullable;
     char item[16];                /* BASE_TYPED: "float32" */
-    uint32_t sizes[RKS_DIMS_MAX]; /* BASE_TYPED: of its dims dimensions; 0 where they differ */
+    uint32_t sizes[RKS_DIMS_MAX]; /* BASE_TYPED: of its dims dimensions; 0 if they differ */
 } shape;
 
 struct rks_guess {

@@ -168,7 +168,7 @@ static rks_status bring_file(merge *m, const char *from, const char *to, rks_err
     if (status == RKS_OK && rename(own, to) != 0)
         status = rks_fail_errno(err, errno, "%s: renaming into place", to);
     if (own != NULL)
-        unlink(own); /* also where the rename found the same file there, which leaves both names */
+        unlink(own); /* also if the rename found the same file there, which leaves both names */
     rks_free(own);
     return status;
 }
@@ -307,7 +307,7 @@ static void read_length(const rks_dataset *dataset, length_words *words)
     }
 }
 
-/* Lengths of two definitions are not lengths to batch by. Not so where a dataset is added to: there
+/* Lengths of two definitions are not lengths to batch by. Not so if a dataset is added to: there
  * the caller chooses. */
 static rks_status check_lengths(const rks_dataset *a, const rks_dataset *b, rks_error *err)
 {

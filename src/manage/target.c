@@ -41,7 +41,7 @@ static void remove_all(const char *path)
     nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* May it be replaced? A directory only where nothing of the user's is lost. */
+/* May it be replaced? A directory only if nothing of the user's is lost. */
 static rks_status check_place(const char *path, bool force, rks_error *err)
 {
     struct stat info;

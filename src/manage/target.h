@@ -11,7 +11,7 @@ typedef struct rks_target rks_target;
 
 /* Looks at what is there. `force`: an existing file is replaced in the end, and so is a directory
  * that rks_target_mark has marked, or an empty one. RKS_ERR_ARGUMENT for anything else that is
- * there; RKS_ERR_STATE where another process writes this target. What a killed one left is removed.
+ * there; RKS_ERR_STATE if another process writes this target. What a killed one left is removed.
  */
 rks_status rks_target_open(const char *path, bool force, rks_target **target, rks_error *err);
 /* Where to write: nothing is there. */

@@ -3,7 +3,7 @@
  * verify.c: rks_verify: is this dataset, or this shard, what was sealed?
  *
  * Every problem with the data is a finding, and the search goes on after it as far as it can.
- * Only where looking itself fails (memory, permission, too many files) is there an error. */
+ * Only if looking itself fails (memory, permission, too many files) is there an error. */
 #include "manage/verify.h"
 
 #include <errno.h>

@@ -18,7 +18,7 @@ typedef struct rks_verify_units {
     size_t *order;
     uint64_t *positions; /* by unit: stored samples before it */
 } rks_verify_units;
-/* To be freed also where it fails. */
+/* To be freed also if it fails. */
 rks_status rks_verify_units_sort(const rks_dataset *dataset, rks_verify_units *units,
                                  rks_error *err);
 void rks_verify_units_free(rks_verify_units *units);
@@ -49,7 +49,7 @@ typedef struct rks_verify_beside {
     bool first; /* none of them comes before the one at hand */
 } rks_verify_beside;
 /* Of `paths`, which may hold `directory` itself, or DIRECTORY@N for its generation. To be closed
- * also where it fails. */
+ * also if it fails. */
 rks_status rks_verify_beside_open(const char *const *paths, size_t count, const char *directory,
                                   uint64_t generation, const rks_dataset *dataset,
                                   rks_verify_beside *beside, rks_error *err);
@@ -62,7 +62,7 @@ void rks_verify_beside_close(rks_verify_beside *beside);
 void rks_verify_report(rks_verify_job *job, const char *file, uint64_t offset, const void *key,
                        size_t key_size, const char *format, ...)
     __attribute__((format(printf, 6, 7)));
-/* The id of a row of the job's shard; -1 where no unit of the dataset has it, or it is excluded. */
+/* The id of a row of the job's shard; -1 if no unit of the dataset has it, or it is excluded. */
 int64_t rks_verify_sample_id(rks_verify_job *job, uint64_t row);
 /* A failure of the data becomes a finding, and RKS_OK; any other is returned. */
 rks_status rks_verify_absorb(rks_verify_job *job, const char *file, uint64_t offset,

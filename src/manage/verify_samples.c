@@ -153,7 +153,7 @@ static void begin_block(sample_walk *walk, const rks_record_view *view, bool sur
 
 /* ---- samples ------------------------------------------------------------------------------ */
 
-/* The key's hash as the record has it, and the key itself; false where it has none. */
+/* The key's hash as the record has it, and the key itself; false if it has none. */
 static bool key_of(const sample_walk *walk, const rks_record_view *view, uint8_t *key,
                    size_t *key_size)
 {

@@ -25,7 +25,7 @@ struct rks_store {
     rks_dataset *dataset;
     char id_text[RKS_DIGEST_TEXT];
 
-    rks_shard **shards;  /* dataset number -> open shard, NULL where this rank does not see it */
+    rks_shard **shards;  /* dataset number -> open shard, NULL if this rank does not see it */
     rks_record_fit *fits;          /* one a source; NULL: the dataset is not united */
     const rks_record_fit **fit_of; /* dataset number -> how its records are read; may be NULL */
     int32_t **owners;    /* dataset number -> ranks that serve it, best first, ended by -1 */
@@ -42,7 +42,7 @@ struct rks_store {
     size_t quarantined_count;
 
     rks_index *index;
-    rks_fetch_server *server; /* NULL where nobody has to ask */
+    rks_fetch_server *server; /* NULL if nobody has to ask */
     rks_fetcher *fetcher;
 
     uint64_t exchange_bytes;
@@ -220,7 +220,7 @@ void rks_store_serve_keys(rks_store *store);
 size_t rks_store_unit_of(const rks_store *store, uint64_t id);
 /* The key of a sample whose key is derived, into key[RKS_KEY_MAX]; returns its size. */
 size_t rks_store_derive_key(void *store, uint64_t id, uint32_t source_row, uint8_t *key);
-/* "sample 17 (key abc in NAME.rks)" into text; the key only where it can be had without asking. */
+/* "sample 17 (key abc in NAME.rks)" into text; the key only if it can be had without asking. */
 const char *rks_store_describe(void *store, uint64_t id, char *text, size_t size);
 
 #endif

@@ -157,7 +157,7 @@ static bool add_to_list(cli_list *list, const char *value)
 
 enum { CHOICES_MAX = 32, CHOICE_SIZE = 32 };
 
-/* -1 where the value is one of the choices, also with ":" and options of its own after it, which
+/* -1 if the value is one of the choices, also with ":" and options of its own after it, which
  * who takes the value looks at. */
 static int check_choice(const cli_command *command, const char *what, const char *choices,
                         const char *value)

@@ -87,7 +87,7 @@ typedef struct writer {
     FILE *out;
     const char *path;
     uint64_t samples;
-    const char *dataset; /* 32 digits: zeros where there is none */
+    const char *dataset; /* 32 digits: zeros if there is none */
     const cli_figures *figures;
     uint64_t epoch;
     cli_bar *bar;

@@ -65,7 +65,7 @@ typedef struct cli_command {
     size_t args_size;         /* of what the fields are in */
     size_t words;             /* offsetof(args, ...) of a cli_list: arguments that are not options */
     size_t least, most;       /* how many of them; CLI_MANY: no bound */
-    const char *needs;        /* "one dataset is needed": said where there are fewer or more */
+    const char *needs;        /* "one dataset is needed": said if there are fewer or more */
     const char *word_choices; /* as an option's; NULL: paths */
     void (*defaults)(void *args); /* before the options are read; NULL: all zero */
     int (*run)(void *args);       /* the exit code */
@@ -95,7 +95,7 @@ int cli_usage(const cli_command *command, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* A size as options take it (4096, 4k, 195.3 KiB), up to `max`. */
 bool cli_parse_size(const char *text, uint64_t max, uint64_t *number);
-/* "did you mean": the candidate with the fewest changes, or NULL where none is near. */
+/* "did you mean": the candidate with the fewest changes, or NULL if none is near. */
 const char *cli_nearest(const char *word, const char *const *candidates, size_t count);
 /* The next word of `*choices`, moved after it; 0 at the end. */
 size_t cli_choice(const char **choices, const char **word);
@@ -139,7 +139,7 @@ void cli_set_command(const cli_command *command);
 const char *cli_command_name(void);
 /* The library's `max_tokens` is --max-tokens here. Valid until the next call. */
 const char *cli_words(const char *text);
-/* RKS_ERR_CANCELLED where Ctrl-C or SIGTERM has come: work of the command's own ends, as the
+/* RKS_ERR_CANCELLED if Ctrl-C or SIGTERM has come: work of the command's own ends, as the
  * library's waits do. */
 rks_status cli_check_interrupt(rks_error *err);
 

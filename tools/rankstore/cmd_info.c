@@ -20,7 +20,7 @@ static uint64_t number(const json_t *object, const char *name)
     return (uint64_t)json_integer_value(json_object_get(object, name));
 }
 
-/* Nothing where there is one alone. */
+/* Nothing if there is one alone. */
 static void print_generations(const json_t *info)
 {
     const json_t *list = json_object_get(info, "generations"), *one;

@@ -227,7 +227,7 @@ static rks_status print_sorted(walk *w, rks_error *err)
     return status;
 }
 
-/* NAME=WEIGHT, cut out of `text`: false where it is none. */
+/* NAME=WEIGHT, cut out of `text`: false if it is none. */
 static bool read_part(char *text, rks_split_part *part)
 {
     char *sign = strchr(text, '='), *end = NULL;

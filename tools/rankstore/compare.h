@@ -11,7 +11,7 @@ typedef struct cli_comparison {
     cli_figures plans[CLI_STRATEGIES]; /* random, sequential, sorted, bucket */
     size_t chosen;                     /* what --strategy says, else bucket */
     size_t base;      /* what the others are held against: --strategy, else random */
-    double best_time; /* of the plans that can be made; 0 where none can */
+    double best_time; /* of the plans that can be made; 0 if none can */
 } cli_comparison;
 
 /* COLLECTIVE. Plans that cannot be made stand in their place with their error. `by_rank`: the

@@ -33,26 +33,26 @@ typedef struct cli_figures {
     double seconds; /* planning took */
     double time;    /* sum over steps of the cost of the costliest batch, and of a step itself: what
                      * an epoch takes where ranks wait for each other, in the units of `cost` */
-    rks_plan *plan; /* only where asked for */
+    rks_plan *plan; /* only if asked for */
     uint32_t *bounds; /* of the neighbourhoods, as rks_plan_bounds */
     size_t bound_count;
     rks_plan_source *sources; /* with a mix */
     size_t source_count;
-    /* By rank and step, only where asked for: */
+    /* By rank and step, only if asked for: */
     cli_rank_figures *ranks; /* world of them */
     size_t step_bins, rank_bins;
     cli_step_bin *steps;
     double *busy; /* step_bins x rank_bins: mean of cost / cost of the step's costliest batch */
 } cli_figures;
 
-/* --steps per_epoch beside options that it does not go with: refused, except where strategies are
+/* --steps per_epoch beside options that it does not go with: refused, except if strategies are
  * compared, of which random alone takes it. */
 bool cli_steps_misfit(const cli_plan_args *args);
 #define CLI_STEPS_RULE "--steps per_epoch needs --strategy random and --max-tokens"
 
 /* COLLECTIVE, unless `store` is NULL: then the plan is over args->lengths. Makes the plan on all
  * ranks; rank 0 goes over its epoch. A plan that cannot be made
- * is not a failure: figures->status tells it. Fails where memory is short, a peer is lost or Ctrl-C
+ * is not a failure: figures->status tells it. Fails if memory is short, a peer is lost or Ctrl-C
  * was pressed. End with cli_figures_free. */
 enum cli_keep { CLI_KEEP_BY_RANK = 1, CLI_KEEP_PLAN = 2 };
 rks_status cli_figures_make(rks_store *store, const cli_plan_args *args, const char *strategy,

@@ -87,7 +87,7 @@ void cli_filter_close(cli_filter *filter)
     free(filter);
 }
 
-/* Sample `id`, the i-th of `batch` (NULL where no column of it is asked for). */
+/* Sample `id`, the i-th of `batch` (NULL if no column of it is asked for). */
 static rks_status fits_filter(cli_filter *filter, uint64_t id, rks_batch *batch, size_t i, bool *keep,
                        rks_error *err)
 {

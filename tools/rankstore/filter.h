@@ -9,7 +9,7 @@
 typedef struct cli_filter cli_filter;
 
 /* `where` as rks_where_parse, over the store's columns and, where no column has that name, `id` and
- * `length`; NULL: every sample. Samples are read only where the condition names a column of
+ * `length`; NULL: every sample. Samples are read only if the condition names a column of
  * theirs. RKS_ERR_ARGUMENT as rks_where_parse. */
 rks_status cli_filter_open(rks_store *store, const char *where, cli_filter **filter,
                            rks_error *err);

@@ -12,7 +12,7 @@ typedef struct cli_gathered {
 } cli_gathered;
 
 /* COLLECTIVE. `size` bytes of this rank; `status` with *err is what became of them, and the first
- * failing rank's is returned on all. To be freed also where it fails. */
+ * failing rank's is returned on all. To be freed also if it fails. */
 static inline rks_status cli_gather(rks_group *group, const char *phase, rks_status status,
                                     const void *mine, size_t size, cli_gathered *all,
                                     rks_error *err)

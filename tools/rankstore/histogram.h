@@ -26,7 +26,7 @@ typedef struct cli_histogram {
     const cli_column *column;
     uint64_t count; /* of numbers; the others are: */
     uint64_t absent, not_finite;
-    uint64_t min, max; /* keys; 0 where count is 0, as are these: */
+    uint64_t min, max; /* keys; 0 if count is 0, as are these: */
     uint64_t quantiles[CLI_QUANTILES];
     double mean;
     uint64_t total;   /* of lengths: exact */

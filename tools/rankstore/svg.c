@@ -10,7 +10,7 @@
 
 #include "cli.h"
 
-/* Bytes of the character at `text`, 0 where it is not UTF-8. */
+/* Bytes of the character at `text`, 0 if it is not UTF-8. */
 static size_t character(const char *text)
 {
     const uint8_t first = (uint8_t)text[0];

@@ -43,7 +43,7 @@ void svg_end(const svg_picture *picture);
 /* `anchor`: "start", "middle" or "end". `kind`: a class: "tick", "axis", "note". */
 void svg_text(const svg_picture *picture, double x, double y, const char *kind, const char *anchor,
               const char *text);
-/* A bar, as a class: "mark one". Its height shows also where it is small. */
+/* A bar, as a class: "mark one". Its height shows also if it is small. */
 void svg_bar(const svg_picture *picture, double x, double y, double width, double height,
              const char *kind);
 void svg_line(const svg_picture *picture, double x1, double y1, double x2, double y2,
