@@ -59,27 +59,28 @@ def strings(text):
     return re.sub(r'"(\s*)"', r"\1", parts_of(text, ('"',)))
 
 
+def docstring_nodes(tree):
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node) is not None:
+            yield node.body[0].value
+
+
 def python_strings(text):
-    """The strings of a Python file that are no docstrings, a line each."""
-    tree, found = ast.parse(text), []
-    skip = {node.body[0].value for node in ast.walk(tree)
-            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node) is not None}
+    """The strings of a Python file that are not docstrings, each on the line where it begins."""
+    tree, lines = ast.parse(text), [""] * (text.count("\n") + 1)
+    skip = set(docstring_nodes(tree))
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in skip:
-            found.append((node.lineno, node.value.replace("\n", " ")))
-    lines = [""] * (text.count("\n") + 2)
-    for line, value in found:
-        lines[line - 1] += value + " "
+            lines[node.lineno - 1] += node.value.replace("\n", " ") + " "
     return "\n".join(lines)
 
 
 def docstrings(text):
     """The docstrings of a Python file, each in its line."""
     lines = [""] * text.count("\n") + [""]
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node) is not None:
-            for place, line in enumerate(node.body[0].value.value.split("\n"), node.body[0].lineno - 1):
-                lines[place] = line
+    for node in docstring_nodes(ast.parse(text)):
+        for place, line in enumerate(node.value.split("\n"), node.lineno - 1):
+            lines[place] = line
     return "\n".join(lines)
 
 

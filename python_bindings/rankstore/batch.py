@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 # Plans of this process by token. A batch that a worker process returned finds its plan here; in the worker it finds none.
 live: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
+_MOVE_BEFORE = "If a framework moved it to a device, move it before: ds.loader(plan, device=...) or batch.to(device)"
 
 # Batches whose items were asked for, by the id of a tensor in them. DistributedDataParallel and the Trainer move a dict to a device by making
-# another of its type from its items; what is no item would be lost.
+# another of its type from its items. Attributes are not items and would be lost.
 _itemized: weakref.WeakValueDictionary[int, Batch] = weakref.WeakValueDictionary()
 
 
@@ -108,8 +109,7 @@ class Batch(dict[str, Any]):
         if name in ("step", "epoch") and "indices" in self.__dict__:
             return -1
         if name in ("indices", "lengths", "step", "epoch") or hasattr(type(self), name):  # a property that needs one of them
-            raise AttributeError(f"{name}: this batch was made of columns alone, so it does not know its samples. If a framework moved it to a "
-                                 "device, move it before: ds.loader(plan, device=...) or batch.to(device)")
+            raise AttributeError(f"{name}: this batch was made of columns alone, so it does not know its samples. {_MOVE_BEFORE}")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __missing__(self, name: Any) -> Any:
@@ -177,8 +177,7 @@ class Batch(dict[str, Any]):
         Raises ArgumentError if the column is not in the index, DataError if a sample is cut, StateError if no plan made the batch.
         """
         if self._plan is None:
-            raise StateError("global_sum: this batch came from no plan, so its step is not known. If a framework moved it to a device, move it "
-                             "before: ds.loader(plan, device=...) or batch.to(device)")
+            raise StateError(f"global_sum: this batch came from no plan, so its step is not known. {_MOVE_BEFORE}")
         return self._plan.step_sum(column, self.epoch, self.step, accumulate=accumulate, cut=self._cut, dataset=self._dataset)
 
     @property

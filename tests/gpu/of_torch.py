@@ -50,8 +50,8 @@ EXAMPLES = [("accelerate_training", "accelerate", 3), ("lightning_training", "li
 SAMPLES = 600  # of an example's epoch; two epochs
 
 
-def run_text(machine, text, *arguments, limit_s=180):
-    code, out, said = machine.run([sys.executable, "-c", text, *arguments], limit_s)
+def run_text(machine, text, *arguments):
+    code, out, said = machine.run([sys.executable, "-c", text, *arguments])
     assert code == 0, (out + said)[-1500:]
     return out.strip()
 

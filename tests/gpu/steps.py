@@ -12,6 +12,7 @@ import sys
 import time
 
 MIB = 1 << 20
+LIMIT_S = 180  # of one program
 # Ranks that share a GPU are hosts of their own to NCCL, and speak through sockets.
 ONE_GPU = {
     "NCCL_NET": "Socket", "NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1", "NCCL_NET_PLUGIN": "none", "NCCL_TUNER_PLUGIN": "none",
@@ -67,7 +68,7 @@ class Machine:
             with open(self.log, "a", encoding="utf-8") as file:
                 file.write(text + "\n")
 
-    def run(self, command, limit_s=180, **more):
+    def run(self, command, limit_s=LIMIT_S, **more):
         """(exit code, stdout, stderr); a program that takes longer is ended with its children, and its step has failed."""
         command = [str(word) for word in command]
         self.note(f"$ {' '.join(word if len(word) < 200 else '...' for word in command)} {more or ''}")
@@ -84,17 +85,17 @@ class Machine:
         assert "the stand-in: " not in said, last_lines(said)  # it complains of what the real ones forbid
         return program.returncode, out, said
 
-    def python(self, program, *arguments, limit_s=180, **more):
+    def python(self, program, *arguments, **more):
         """The standard output of a Python program beside this file; its assertion is the step's."""
         here = os.path.dirname(os.path.abspath(__file__))
-        code, out, said = self.run([sys.executable, os.path.join(here, program), *arguments], limit_s, **more)
+        code, out, said = self.run([sys.executable, os.path.join(here, program), *arguments], **more)
         if code != 0:
             raise AssertionError(f"{program} ended with {code}: {last_lines(out + said)}")
         return out.strip()
 
-    def gpu_exchange(self, ranks, size, chunk, backend, repeats=1, fault=(), limit_s=180, **more):
+    def gpu_exchange(self, ranks, size, chunk, backend, repeats=1, fault=(), **more):
         """What each rank found: see gpu_exchange.c."""
-        code, out, said = self.run([self.exchange, ranks, size, chunk, backend, repeats, *fault], limit_s, **more)
+        code, out, said = self.run([self.exchange, ranks, size, chunk, backend, repeats, *fault], **more)
         if code != 0:
             raise AssertionError(f"gpu_exchange ended with {code}: {last_lines(said)}")
         return json.loads(out)
