@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * arenas.c: see arenas.h. They are few, so lists do. */
+ * arenas.c: see arenas.h. There are few arenas, so they are kept in lists. */
 #include "collate/arenas.h"
 
 #include <pthread.h>
@@ -25,11 +25,14 @@ struct rks_arena {
 struct rks_arenas {
     atomic_int references;
     pthread_mutex_t mutex;
-    pthread_cond_t idle;    /* nobody has entered */
-    struct rks_arena *free; /* the one given last is the first; this and what follows: guarded */
+    pthread_cond_t idle;    /* signalled when no thread is between enter and leave */
+    struct rks_arena *free; /* the arena returned last comes first; this and all below: guarded by
+                             * mutex */
     size_t held;            /* bytes of all arenas */
-    size_t used, most_used; /* bytes that batches need, rounded as arenas are: now, and the most */
-    size_t wanted;          /* bytes that the last batch without an arena lacked; 0: known */
+    size_t used, most_used; /* bytes that batches need, rounded as arenas are: now, and at most so
+                             * far */
+    size_t wanted;          /* bytes that the last batch without an arena would have needed; 0:
+                             * already reported */
     unsigned entered;
     bool ended;
 };
@@ -62,7 +65,7 @@ void rks_arenas_release(rks_arenas *arenas)
 
 /* ---- which arenas there are ------------------------------------------------------------------ */
 
-/* Gives them back to the caller; without the mutex. */
+/* Returns arenas to the caller. The mutex must not be held. */
 static void end_all(struct rks_arena *arena)
 {
     while (arena != NULL) {
@@ -74,8 +77,8 @@ static void end_all(struct rks_arena *arena)
     }
 }
 
-/* The mutex is held. Takes out free arenas beyond what batches needed at once, those that have not
- * been used for longest. */
+/* Removes free arenas beyond what batches needed at once, those unused for longest first. The mutex
+ * must be held. */
 static struct rks_arena *drop_surplus(rks_arenas *arenas)
 {
     struct rks_arena *dropped = NULL;
@@ -136,7 +139,7 @@ rks_status rks_arenas_add(rks_arenas *arenas, void *memory, size_t bytes, void (
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
-/* A power of two; 0: there is none as large. */
+/* Rounds up to a power of two. Returns 0 if none is large enough. */
 static size_t round_up(size_t bytes)
 {
     if (bytes <= LEAST_BYTES)
@@ -144,8 +147,8 @@ static size_t round_up(size_t bytes)
     return bytes > (SIZE_MAX >> 1) + 1 ? 0 : (size_t)1 << (64 - __builtin_clzll(bytes - 1));
 }
 
-/* The mutex is held. The smallest free arena that holds `rounded` bytes, and not four times as many:
- * what is far too large is left to larger batches. */
+/* Takes the smallest free arena that holds `rounded` bytes and is not four times as large; a larger
+ * one is kept for larger batches. The mutex must be held. */
 static struct rks_arena *take_free(rks_arenas *arenas, size_t rounded)
 {
     struct rks_arena **best = NULL;

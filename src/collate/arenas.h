@@ -12,24 +12,26 @@
 
 #include "rankstore/collate.h"
 
-/* What a batch has of arenas, or would have had: all of them count as in use until they are given. */
+/* What a batch uses of the arenas, or would have used. It counts as in use until it is returned. */
 typedef struct rks_lent {
     struct rks_arena *arena; /* NULL: none was free */
-    uint8_t *data;           /* of it, aligned to RKS_BLOCK_ALIGN */
-    size_t counted;          /* what the batch counts as in use; 0: the arenas have ended */
+    uint8_t *data;           /* in the arena, aligned to RKS_BLOCK_ALIGN */
+    size_t counted;          /* bytes that count as in use for this batch; 0: the arenas have
+                              * ended */
 } rks_lent;
 
 void rks_arenas_hold(rks_arenas *arenas);
-void rks_arenas_release(rks_arenas *arenas); /* the last one frees it; NULL is accepted */
+void rks_arenas_release(rks_arenas *arenas); /* the last call frees it; NULL is allowed */
 
 rks_lent rks_arenas_take(rks_arenas *arenas, size_t size);
 void rks_arenas_give(rks_arenas *arenas, const rks_lent *lent);
 
-/* Around whatever writes into an arena. NULL is accepted. */
+/* Call these before and after writing into an arena. NULL is allowed. */
 void rks_arenas_enter(rks_arenas *arenas);
 void rks_arenas_leave(rks_arenas *arenas);
-/* No arena is taken any more. Those that are free are done; those in use are when they are given.
- * Waits for who has entered: then nothing writes into an arena any more. NULL is accepted. */
+/* Ends the arenas: none is taken any more. Free ones are done now, those in use when they are
+ * returned. Waits for threads that have entered, so that nothing writes into an arena afterwards.
+ * NULL is allowed. */
 void rks_arenas_end(rks_arenas *arenas);
 
 #endif

@@ -16,11 +16,11 @@
 #include "collate/inside.h"
 
 struct rks_arrays {
-    rks_collate *collate; /* holds a reference: names and types */
-    rks_blocks *pool;     /* holds a reference */
-    rks_block *block;     /* that this lies in; NULL: in an arena */
+    rks_collate *collate; /* a reference: names and types */
+    rks_blocks *pool;     /* a reference */
+    rks_block *block;     /* the block that holds this struct; NULL: it lies in an arena */
     rks_lent lent;        /* of the collate's arenas */
-    size_t bytes;         /* that all of it takes */
+    size_t bytes;         /* of the whole block or arena part */
     size_t count, samples;
     uint64_t *ids;
     uint32_t *lengths;
@@ -29,7 +29,7 @@ struct rks_arrays {
     rks_array list[];
 };
 
-/* Before each walk. */
+/* Resets the walk. Called before each of the two walks. */
 static void begin_walk(rks_collate_walk *r)
 {
     r->pieces = r->row = 0;
@@ -45,7 +45,7 @@ static void find_piece(rks_collate_walk *r, size_t i)
 
 /* ---- the first walk ------------------------------------------------------------------------ */
 
-/* Layout rows: where sample i goes. */
+/* Layout rows: finds the place of sample i. */
 static rks_status find_row_place(rks_collate_walk *r, size_t i, rks_error *err)
 {
     const rks_collate_source *source = r->source;
@@ -93,7 +93,8 @@ static rks_status measure_sample(rks_collate_walk *r, size_t i, rks_error *err)
                             "%" PRIu64 " in \"%s\", and rows hold as many of both; leave one out, or "
                             "let it be packed apart",
                             i, items, field->name, r->items, collate->fields[collate->follows].name);
-        r->extents[f].total += rks_collate_round(items, field->each); /* of 2^32 samples below 2^32 each */
+        r->extents[f].total += rks_collate_round(items, field->each); /* fewer than 2^32 samples of
+                                                                       * less than 2^32 each */
         for (uint32_t d = field->cut_dim; items != 0 && d < field->dim_count; d++) {
             uint64_t width = d == field->cut_dim ? items : value->dims[d];
             if (r->extents[f].widths[d] < width)
@@ -118,7 +119,7 @@ static rks_status measure_arrays(rks_collate_walk *r, rks_error *err)
     return RKS_OK;
 }
 
-/* The array's dimensions and bytes, and those of a sample; false if they overflow. */
+/* Sets the array's dimensions and bytes, and those of a sample. Returns false if they overflow. */
 static bool shape(rks_collate_walk *r, uint32_t f, rks_array *array)
 {
     const rks_collate *collate = r->collate;
@@ -127,7 +128,7 @@ static bool shape(rks_collate_walk *r, uint32_t f, rks_array *array)
     array->name = field->name;
     array->type = field->type;
     if (field->what == RKS_FIELD_MASK || field->what == RKS_FIELD_POSITIONS) {
-        /* what it follows stands before it */
+        /* the field that it follows comes before it */
         const rks_collate_span *followed = &r->extents[field->follows];
         extent->total = followed->total;
         extent->widths[0] = followed->widths[collate->fields[field->follows].cut_dim];
@@ -135,14 +136,15 @@ static bool shape(rks_collate_walk *r, uint32_t f, rks_array *array)
         uint64_t *width = &extent->widths[field->cut_dim];
         *width = rks_collate_round(*width, field->to_multiple);
     }
-    uint32_t added = field->rows || !field->pack; /* a dimension before those of the column */
+    uint32_t added = field->rows || !field->pack; /* 1 if the array has a dimension before those of
+                                                   * the column */
     uint64_t first = field->pack ? rks_collate_round(extent->total, field->to_multiple) : r->source->count;
     array->dim_count = field->dim_count + added;
     array->dims[0] = first;
     if (field->rows) {
         array->dims[0] = r->row;
         array->dims[1] = collate->row_items;
-        extent->total = first = r->row * (uint64_t)collate->row_items; /* both below 2^32 */
+        extent->total = first = r->row * (uint64_t)collate->row_items; /* both are below 2^32 */
     }
     extent->inner = 1;
     bool fits = true;
@@ -156,7 +158,7 @@ static bool shape(rks_collate_walk *r, uint32_t f, rks_array *array)
 
 /* ---- the block ------------------------------------------------------------------------------ */
 
-/* Where the next part of `size` bytes begins; *end goes after it. */
+/* Reserves `size` bytes for the next part. *end moves to its end. */
 static bool place_part(uint64_t *end, uint64_t align, uint64_t size, uint64_t *begin)
 {
     *begin = rks_round_up(*end, align);
@@ -170,7 +172,7 @@ static rks_status too_large(const rks_array *array, size_t count, rks_error *err
                     count);
 }
 
-/* Shapes all arrays and finds their places; the list is at `list`. */
+/* Shapes all arrays and finds their places; the list of arrays is at `list`. */
 static rks_status place_arrays(rks_collate_walk *r, rks_array *list, uint64_t *places, uint64_t *end,
                                rks_error *err)
 {
@@ -180,8 +182,8 @@ static rks_status place_arrays(rks_collate_walk *r, rks_array *list, uint64_t *p
     return RKS_OK;
 }
 
-/* `size` bytes at a multiple of RKS_BLOCK_ALIGN: `place` has them from an arena or a block. NULL:
- * RKS_ERR_MEMORY. */
+/* Takes `size` bytes at a multiple of RKS_BLOCK_ALIGN from an arena or a block; `place` keeps
+ * which. Returns NULL if memory is short. */
 static uint8_t *take_memory(rks_collate *collate, rks_blocks *pool, size_t size, rks_arrays *place,
                             rks_error *err)
 {
@@ -308,7 +310,7 @@ void rks_arrays_free(rks_arrays *arrays)
     rks_collate *collate = arrays->collate;
     rks_blocks *pool = arrays->pool;
     rks_lent lent = arrays->lent;
-    rks_blocks_give(pool, arrays->block); /* from here on `arrays` is gone */
+    rks_blocks_give(pool, arrays->block); /* `arrays` lies in what is returned here */
     if (collate->arenas != NULL)
         rks_arenas_give(collate->arenas, &lent);
     rks_collate_release(collate);

@@ -9,56 +9,57 @@
 #include "collate/arenas.h"
 #include "shard/record.h"
 
-/* Options that were checked against a schema and copied. Read-only, so any number of threads. */
+/* Options, checked against a schema and copied. They never change, so any thread may use them. */
 typedef struct rks_collate rks_collate;
-/* NULL options: the default ones. `schema` must stay until `columns` of rks_collate_run's source
- * are no longer used; arrays don't need it. RKS_ERR_ARGUMENT names the column and the rule that it
- * breaks. */
+/* Checks options and copies them. NULL: the default options. `schema` must live as long as
+ * `columns` of rks_collate_run's source are used; arrays do not need it. RKS_ERR_ARGUMENT names the
+ * column and the rule that it breaks. */
 rks_status rks_collate_create(const rks_schema *schema, const rks_collate_options *options,
                               rks_collate **collate, rks_error *err);
 void rks_collate_hold(rks_collate *collate);
-void rks_collate_release(rks_collate *collate); /* the last one frees it; NULL is accepted */
+void rks_collate_release(rks_collate *collate); /* the last call frees it; NULL is allowed */
 
-/* From now on its arrays lie there where an arena is free; it holds them. Before the first
- * rks_collate_run. */
+/* Makes new arrays lie in these arenas if one is free. `collate` holds a reference. Call it before
+ * the first rks_collate_run. */
 void rks_collate_use(rks_collate *collate, rks_arenas *arenas);
-/* NULL: it uses none. */
+/* Returns its arenas; NULL if it uses none. */
 rks_arenas *rks_collate_arenas(const rks_collate *collate);
 
-/* Is the layout rows? */
+/* Returns true for the layout rows. */
 bool rks_collate_has_rows(const rks_collate *collate);
-/* The columns that the arrays are made of. */
+/* Returns the columns that the arrays are made from. */
 const rks_record_pick *rks_collate_pick(const rks_collate *collate);
 
-/* Where samples come from. Each is asked for twice, in order: for its sizes, then for its items
- * (with the same sizes: others are RKS_ERR_CORRUPT). */
+/* Where samples come from. Each sample is asked for twice, in order: for its sizes, then for its
+ * items. The sizes must be the same both times, else RKS_ERR_CORRUPT. */
 typedef struct rks_collate_source {
     size_t count;
     /* Points `values` (one a column of the schema) at sample i, as rks_record_decode_picked does.
      */
     rks_status (*sizes)(void *user, size_t i, rks_value *values, rks_error *err);
     rks_status (*items)(void *user, size_t i, rks_value *values, rks_error *err);
-    /* As the index has it, for cut_by_length. NULL: not known, so no value is cut by it. */
+    /* The sample's length in the index, for cut_by_length. NULL: not known, so no value is cut by
+     * it. */
     uint32_t (*length)(void *user, size_t i);
-    /* Sparse, by place: samples of which a part alone is taken, by `length`. */
+    /* Samples of which only a part is taken, by place, and measured by `length`. */
     const rks_piece *pieces;
     size_t piece_count;
     /* Layout rows: sample bins[k] - bins[0] begins row k. NULL: rows are filled in order. */
     const uint32_t *bins;
     size_t bin_count;
-    /* The items have been read. NULL: nothing to do. */
+    /* Called when the items have been read. NULL: nothing to do. */
     rks_status (*done)(void *user, size_t i, rks_error *err);
     void *user;
 } rks_collate_source;
 
-/* Arrays of all samples in an arena, or else in memory of the pool; the caller fills ids and lengths,
- * and has entered the arenas until then. Sizes that no memory holds are RKS_ERR_MEMORY, before
- * anything is allocated. */
+/* Makes the arrays of all samples, in an arena or else in memory of the pool. The caller enters the
+ * arenas before and leaves them after it has filled ids and lengths. RKS_ERR_MEMORY before anything
+ * is allocated if no memory can hold the sizes. */
 rks_status rks_collate_run(rks_collate *collate, const rks_collate_source *source, rks_blocks *pool,
                            rks_arrays **arrays, rks_error *err);
 uint64_t *rks_arrays_ids_room(rks_arrays *arrays);
 uint32_t *rks_arrays_lengths_room(rks_arrays *arrays);
-/* Bytes that they take. */
+/* Returns the bytes that the arrays take. */
 uint64_t rks_arrays_memory(const rks_arrays *arrays);
 
 #endif

@@ -9,7 +9,7 @@
 #include "collate/collate.h"
 #include "collate/item.h"
 
-/* What one array is made of. */
+/* What one array is made from. */
 typedef struct rks_collate_field {
     char *name;
     char type[16];
@@ -21,18 +21,18 @@ typedef struct rks_collate_field {
         RKS_FIELD_ITEMS,
         RKS_FIELD_DOCUMENTS
     } what;
-    bool pack; /* samples lie after each other; else stacked */
-    bool rows; /* after each other in rows; `pack` is set, too */
-    bool text; /* str, bytes, json: always packed, neither rounded up nor cut */
+    bool pack; /* samples lie one after another; false: stacked */
+    bool rows; /* one after another in rows; then `pack` is set, too */
+    bool text; /* str, bytes, json: always packed, never rounded up or cut */
     uint32_t to_multiple;
     uint32_t max_length; /* UINT32_MAX: none */
-    uint32_t each;       /* packed: a sample is filled up to a multiple of it */
-    uint32_t column;     /* of the schema */
-    uint32_t follows;    /* all but columns: the field whose items they describe */
+    uint32_t each;       /* packed: a sample's items are rounded up to a multiple of it */
+    uint32_t column;     /* its column in the schema */
+    uint32_t follows;    /* arrays that are not columns: the field whose items they describe */
     uint32_t dim_count;
     uint32_t dims[RKS_DIMS_MAX]; /* 0: variable */
-    uint32_t cut_dim;            /* the first variable one; dim_count: there is none */
-    size_t from_size, to_size;   /* of an item */
+    uint32_t cut_dim;            /* the first variable dimension; dim_count if there is none */
+    size_t from_size, to_size;   /* bytes of an item */
     rks_convert_fn convert;
     uint8_t pad[8], first[8];
     bool mark_first;
@@ -42,26 +42,28 @@ struct rks_collate {
     atomic_int references;
     rks_collate_field *fields;
     uint32_t count;
-    uint32_t columns; /* of the schema */
+    uint32_t columns; /* columns of the schema */
     rks_record_pick pick;
-    rks_arenas *arenas; /* holds a reference; NULL: none */
-    uint32_t to_multiple; /* of all fields but text */
+    rks_arenas *arenas; /* a reference; NULL: none */
+    uint32_t to_multiple; /* for all fields but text */
     uint32_t max_length;  /* UINT32_MAX: none */
-    bool cut_by_length;   /* max_length is for values as long as their sample alone */
+    bool cut_by_length;   /* max_length applies only to values that are as long as their sample */
     bool left;
     bool rows;
     uint32_t row_items; /* layout rows */
     uint32_t each;
-    uint32_t follows; /* rows: the field that tells how many items samples have */
+    uint32_t follows; /* rows: the field that decides how many items samples have */
 };
 
-/* What an array needs, and how far it is filled. */
+/* The size of an array, and how far it is filled. */
 typedef struct rks_collate_span {
-    uint64_t widths[RKS_DIMS_MAX]; /* stacked: of a sample's place; the variable ones grow */
-    uint64_t total;                /* packed: along the first dimension, as measured */
-    uint64_t at;                   /* packed: of them filled */
-    uint64_t inner;                /* items of an index of the first dimension; of a sample */
-    uint64_t items;                /* of the sample at hand, as items_of */
+    uint64_t widths[RKS_DIMS_MAX]; /* stacked: dimensions of a sample's place; the variable ones
+                                    * grow */
+    uint64_t total;                /* packed: items of the first dimension, as measured */
+    uint64_t at;                   /* packed: how many of them are filled */
+    uint64_t inner;                /* items in one index of the first dimension; stacked: in one
+                                    * sample */
+    uint64_t items;                /* of the current sample, see rks_collate_items */
     int64_t *offsets;
     uint8_t *data;
 } rks_collate_span;
@@ -69,15 +71,15 @@ typedef struct rks_collate_span {
 typedef struct rks_collate_walk {
     const rks_collate *collate;
     const rks_collate_source *source;
-    rks_value *values; /* of one sample */
+    rks_value *values; /* values of one sample */
     rks_collate_span *extents;
-    size_t pieces; /* of samples before the one at hand, and its own */
-    const rks_piece *piece; /* of the sample at hand; NULL: it is whole */
-    /* Layout rows: the sample at hand. Places count over all rows. */
-    uint64_t begin, end, at; /* its place, and where the next one goes */
-    size_t row;              /* rows so far */
-    uint64_t items;          /* of it, which all columns of rows have */
-    uint32_t document;       /* in its row */
+    size_t pieces; /* pieces of the samples before the current one, and its own */
+    const rks_piece *piece; /* the piece of the current sample; NULL: it is whole */
+    /* Layout rows: the current sample. Places count over all rows. */
+    uint64_t begin, end, at; /* its place, and the place of the next one */
+    size_t row;              /* its row */
+    uint64_t items;          /* its items, the same in all columns of rows */
+    uint32_t document;       /* its number in its row */
 } rks_collate_walk;
 
 static inline uint64_t rks_collate_round(uint64_t value, uint64_t multiple)
@@ -85,14 +87,14 @@ static inline uint64_t rks_collate_round(uint64_t value, uint64_t multiple)
     return (value + multiple - 1) / multiple * multiple;
 }
 
-/* put.c: one value */
-/* Items along the first variable dimension that are taken of sample i; 0 for a value that is missing
- * or empty. */
+/* put.c: one value. */
+/* Returns how many items along the first variable dimension are taken from sample i; 0 for a value
+ * that is missing or empty. */
 uint64_t rks_collate_items(const rks_collate_walk *r, size_t i, const rks_collate_field *field,
                            const rks_value *value);
-/* Writes what field f has of sample i; false if that is no longer what was measured. */
+/* Writes field f of sample i. Returns false if its sizes differ from what was measured. */
 bool rks_collate_put(rks_collate_walk *r, uint32_t f, size_t i);
-/* Writes what lies after the last one of `samples`, where the packed array has `all` items. */
+/* Fills a packed array of `all` items after the last one of `samples` samples. */
 void rks_collate_put_rest(const rks_collate_field *field, const rks_collate_span *extent,
                           uint64_t all, size_t samples);
 

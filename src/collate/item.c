@@ -44,9 +44,9 @@ static inline float from_bfloat16(uint16_t bits)
     return float_of_bits((uint32_t)bits << 16);
 }
 
-/* Exponent and mantissa go to their place in a float, and the exponent gets the float's bias. A
- * subnormal is made normal by a subtraction; none comes up on the way, so that it does not matter
- * whether the program has the machine take them for zeros. */
+/* Moves exponent and mantissa to their place in a float, and adds the float's bias to the exponent.
+ * A subtraction makes a subnormal normal. No subnormal float occurs on the way, so it does not
+ * matter whether the processor flushes them to zero. */
 static inline float from_float16(uint16_t bits)
 {
     uint32_t moved = (uint32_t)(bits & 0x7fff) << 13, exponent = bits & 0x7c00;
@@ -70,7 +70,7 @@ static inline float from_float8_e4m3fn(uint8_t bits)
     return float_of_bits(value | (uint32_t)(bits & 0x80) << 24);
 }
 
-/* Of values that a float16 holds as normal numbers, zeros and NaN. */
+/* For values that a float16 holds as normal numbers, zeros and NaN. */
 static inline uint16_t to_float16(float value)
 {
     uint32_t bits = bits_of_float(value), sign = bits >> 16 & 0x8000, rest = bits & 0x7fffffff;
@@ -79,7 +79,7 @@ static inline uint16_t to_float16(float value)
     return (uint16_t)(sign | (rest == 0 || rest > UINT32_C(0x7f800000) ? other : normal));
 }
 
-/* Of values that a bfloat16 holds. */
+/* For values that a bfloat16 holds. */
 static inline uint16_t to_bfloat16(float value)
 {
     return (uint16_t)(bits_of_float(value) >> 16);
@@ -99,8 +99,8 @@ static inline uint16_t to_bfloat16(float value)
         }                                                                                          \
     }
 
-/* Chosen by hand at run time, since the compiler's own clones need a linker's help that not every
- * libc has, and that sanitizers trip over. */
+/* Chosen at run time by hand: the compiler's own clones need help from the linker that not every
+ * libc has, and sanitizers fail on them. */
 #ifdef __x86_64__
 #define KERNEL(name, from_type, to_type, how)                                                      \
     LOOP(name, from_type, to_type, how)                                                            \
@@ -171,7 +171,7 @@ static void copy_8(void *to, const void *from, size_t count)
     memcpy(to, from, 8 * count);
 }
 
-/* A bool is a byte of 0 or 1. */
+/* A bool is a byte, 0 or 1. */
 static const struct {
     rks_kind from, to;
     rks_convert_fn convert, wide;
@@ -285,7 +285,7 @@ bool rks_item_encode(rks_kind kind, double value, uint8_t item[8])
         memcpy(item, &value, sizeof(value));
         return true;
     case RKS_KIND_FLOAT32:
-    case RKS_KIND_COMPLEX64: /* its real part */
+    case RKS_KIND_COMPLEX64: /* only its real part */
         memcpy(item, &single, sizeof(single));
         return isfinite(value) ? isfinite(single) : true;
     case RKS_KIND_FLOAT16:

@@ -46,7 +46,7 @@ static rks_status check_rows(const rks_collate_options *options, bool rows, bool
     return RKS_OK;
 }
 
-/* *pack also for rows. */
+/* *pack is set for rows, too. */
 static rks_status parse_layout(const rks_collate_options *options, bool *pack, bool *rows,
                                rks_error *err)
 {
@@ -70,7 +70,8 @@ static rks_status parse_layout(const rks_collate_options *options, bool *pack, b
     return check_rows(options, *rows, *pack, err);
 }
 
-/* "int64" as a column of such scalars; *column is NULL if the text is not a type of items. */
+/* Parses a type such as "int64" as a schema of one column. *column becomes NULL if the text is not
+ * a type of items. */
 static rks_status parse_array_type(const char *type, rks_schema **schema, const rks_column **column,
                                    rks_error *err)
 {
@@ -90,7 +91,7 @@ static rks_status parse_array_type(const char *type, rks_schema **schema, const 
     return RKS_OK;
 }
 
-/* The type that was asked for. */
+/* Sets the type that the options ask for. */
 static rks_status take_type(rks_collate_field *field, const rks_column *stored, const char *type,
                             rks_kind *kind, rks_error *err)
 {
@@ -110,7 +111,7 @@ static rks_status take_type(rks_collate_field *field, const rks_column *stored, 
     return status;
 }
 
-/* An item's type, and how stored items become such. */
+/* Chooses an item's type, and how stored items are converted to it. */
 static rks_status choose_type(rks_collate_field *field, const rks_column *column, const char *type,
                               rks_kind *kind, rks_error *err)
 {
@@ -165,7 +166,7 @@ static rks_status check_array_name(const rks_collate *collate, const char *name,
     return RKS_OK;
 }
 
-/* The next field, zeroed but for its name. */
+/* Adds the next field, with its name and zeros. */
 static rks_status add_field(rks_collate *collate, const char *name, rks_collate_field **field,
                             rks_error *err)
 {
@@ -245,13 +246,13 @@ static rks_status add_columns(rks_collate *collate, const rks_schema *schema, bo
     return status;
 }
 
-/* May mask or positions follow it? */
+/* Returns true if a mask or positions may follow the field. */
 static bool leads(const rks_collate_field *field, bool pack)
 {
     return !field->text && field->cut_dim != field->dim_count && field->pack == pack;
 }
 
-/* Of layout rows: the column that rows follow. */
+/* Layout rows: chooses the column that rows follow. */
 static rks_status choose_rows(rks_collate *collate, const rks_schema *schema, const char *column,
                               rks_error *err)
 {
@@ -270,7 +271,7 @@ static rks_status choose_rows(rks_collate *collate, const rks_schema *schema, co
     return RKS_OK;
 }
 
-/* An array of rows that describes the column which they follow. */
+/* Adds an array of rows that describes the column which they follow. */
 static rks_status add_row_helper(rks_collate *collate, const char *name, int what,
                                  const char *type, size_t size, rks_error *err)
 {
@@ -301,7 +302,7 @@ static rks_status add_row_helpers(rks_collate *collate, const rks_schema *schema
 }
 
 
-/* The array that tells where a column has items. */
+/* Adds the array that shows where a column has items. */
 static rks_status add_helper(rks_collate *collate, const rks_schema *schema, bool pack,
                              const char *name, const char *column, rks_error *err)
 {
@@ -358,7 +359,7 @@ static rks_status add_mark(rks_collate *collate, uint32_t follows, const char *e
     return RKS_OK;
 }
 
-/* The arrays that tell where values are missing, and how many items there are. */
+/* Adds the arrays that show which values are missing, and how many items there are. */
 static rks_status add_marks(rks_collate *collate, const rks_collate_options *options,
                             rks_error *err)
 {

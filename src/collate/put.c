@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * put.c: one value into its array. */
+ * put.c: writes one value into its array. */
 #include <string.h>
 
 #include "collate/inside.h"
 
-/* Is it cut to a piece? */
+/* Returns true if it is cut to a piece. */
 static bool is_cut(const rks_collate_walk *r, size_t i, const rks_collate_field *field, const rks_value *value)
 {
     const rks_collate_source *source = r->source;
@@ -13,7 +13,7 @@ static bool is_cut(const rks_collate_walk *r, size_t i, const rks_collate_field 
            source->length(source->user, i) == value->dims[field->cut_dim];
 }
 
-/* Items before the first one that is taken. */
+/* Returns how many items come before the first one that is taken. */
 static uint64_t skipped_of(const rks_collate_walk *r, size_t i, const rks_collate_field *field,
                            const rks_value *value)
 {
@@ -43,16 +43,18 @@ static void fill_with_padding(const rks_collate_field *field, uint8_t *to, uint6
         rks_item_fill(to, field->pad, field->to_size, (size_t)count);
 }
 
-/* A value on its way to its place, which is at least as large. */
+/* A value that is copied to its place, which is at least as large. */
 typedef struct box {
     const rks_collate_field *field;
-    uint64_t items[RKS_DIMS_MAX];     /* to be taken */
+    uint64_t items[RKS_DIMS_MAX];     /* items to take */
     uint64_t widths[RKS_DIMS_MAX];    /* of the place */
-    uint64_t from_each[RKS_DIMS_MAX]; /* items of an index of this dimension, in the value */
+    uint64_t from_each[RKS_DIMS_MAX]; /* items in one index of this dimension, in the value */
     uint64_t to_each[RKS_DIMS_MAX];   /* and in the place */
-    uint32_t solid;                   /* below this dimension both are alike */
-    uint32_t right;                   /* along this one items lie at the right edge; 8: none */
-    uint64_t skipped;                 /* items of the first variable one that come before */
+    uint32_t solid;                   /* below this dimension value and place have the same shape */
+    uint32_t right;                   /* along this dimension items are aligned to the right; 8:
+                                       * none */
+    uint64_t skipped;                 /* items of the first variable dimension before those that are
+                                       * taken */
 } box;
 
 static void put_box(const box *b, uint32_t d, uint8_t *to, const uint8_t *from)
@@ -117,8 +119,8 @@ static bool put_stacked(const rks_collate_walk *r, const rks_collate_field *fiel
     return true;
 }
 
-/* The place of a sample in a packed array: [*begin, *end), of which it has `items`; what lies before
- * it, after the one before, is the end of a row. */
+/* Takes the place of a sample in a packed array: [*begin, *end), of which `items` are its own.
+ * Places between the last sample and *begin are the rest of a row. */
 static bool take_place(const rks_collate_walk *r, const rks_collate_field *field, rks_collate_span *extent, size_t i,
                        uint64_t items, uint64_t *begin, uint64_t *end)
 {
@@ -184,7 +186,7 @@ static bool put_positions(const rks_collate_walk *r, const rks_collate_field *fi
     return true;
 }
 
-/* -1 */
+/* Sets them to -1. */
 static void mark_none(int32_t *to, uint64_t count)
 {
     memset(to, 0xff, (size_t)count * sizeof(*to));
@@ -223,7 +225,8 @@ bool rks_collate_put(rks_collate_walk *r, uint32_t f, size_t i)
     const rks_collate_field *field = &collate->fields[f];
     const rks_collate_field *followed = &collate->fields[field->follows];
     rks_collate_span *extent = &r->extents[f];
-    uint64_t items = r->extents[field->follows].items; /* what it follows stands before it */
+    uint64_t items = r->extents[field->follows].items; /* the field that it follows comes before
+                                                        * it */
     if (field->what == RKS_FIELD_MASK)
         return put_mask(collate, items, extent, i);
     if (field->what == RKS_FIELD_POSITIONS)

@@ -26,10 +26,10 @@
 
 enum {
     ARRAY_ALIGN = 64,
-    PAGE = 4096, /* an empty index has one, so that there is something to map */
+    PAGE = 4096, /* so that an empty index has something to map */
     COLUMNS_MAX = 1024,
     ITEM_MAX = 64,
-    LINEAR_MAX = 8, /* runs that are looked at one by one */
+    LINEAR_MAX = 8, /* up to so many runs are searched one by one */
 };
 
 static rks_status check_index_columns(const rks_index_layout *layout, rks_error *err)
@@ -46,7 +46,7 @@ static rks_status check_index_columns(const rks_index_layout *layout, rks_error 
     return RKS_OK;
 }
 
-/* Spans come one after another and hold all ids. */
+/* Checks that the spans follow each other and hold all ids. */
 static rks_status check_spans(const rks_index_layout *layout, rks_error *err)
 {
     uint64_t next = 0;
@@ -71,7 +71,7 @@ static rks_status check_spans(const rks_index_layout *layout, rks_error *err)
     return RKS_OK;
 }
 
-/* The offset of each array: lengths, hashes, columns. Returns the whole. */
+/* Sets the offset of each array: lengths, hashes, columns. Returns the size of all. */
 static uint64_t place_arrays(const rks_index_layout *layout, uint64_t *hashes_at,
                              uint64_t *column_at)
 {
@@ -119,7 +119,7 @@ static int compare_by_id(const void *left, const void *right, void *user)
     return a < b ? -1 : a > b;
 }
 
-/* Both orders of the runs by shard; rows that lie in two runs are refused. */
+/* Makes both orders of the runs by shard. Refuses a row that lies in two runs. */
 static rks_status sort_runs(rks_index *index, rks_error *err)
 {
     size_t count = index->run_count;
@@ -142,7 +142,8 @@ static rks_status sort_runs(rks_index *index, rks_error *err)
     return RKS_OK;
 }
 
-/* About four blocks a run: the search in a block is short unless runs are very uneven. */
+/* Returns the shift for about four blocks a run. The search in a block is then short, unless runs
+ * are very uneven. */
 static uint32_t block_shift(uint64_t count, size_t run_count)
 {
     uint32_t shift = 0;
@@ -205,7 +206,7 @@ static rks_status map_memory(rks_index *index, int fd, rks_error *err)
         return rks_fail(err, RKS_ERR_STATE, 0,
                         "index: memory of %jd bytes, %" PRIu64 " belong to this dataset",
                         (intmax_t)stat.st_size, index->bytes);
-    /* A descriptor that came from another rank lost the flag on its way. */
+    /* A descriptor that was sent by another rank has lost this flag. */
     fcntl(fd, F_SETFD, FD_CLOEXEC);
     void *map = mmap(NULL, index->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (map == MAP_FAILED)
@@ -244,7 +245,7 @@ rks_status rks_index_open(const rks_index_layout *layout, int fd, rks_index **in
         status = map_memory(opened, fd, err);
     if (status == RKS_OK) {
         *index = opened;
-        opened = NULL; /* the caller's now */
+        opened = NULL; /* the caller owns it now */
     }
     rks_index_close(opened);
     return status;
@@ -348,7 +349,7 @@ void rks_index_locate(const rks_index *index, uint64_t id, uint32_t *shard, uint
 
 bool rks_index_id_of(const rks_index *index, uint32_t shard, uint64_t row, uint64_t *id)
 {
-    /* The last run that begins at or before (shard, row). */
+    /* Finds the last run that begins at or before (shard, row). */
     size_t low = 0, high = index->run_count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
@@ -368,7 +369,7 @@ bool rks_index_id_of(const rks_index *index, uint32_t shard, uint64_t row, uint6
     return true;
 }
 
-/* The first place in by_id whose shard is not below `shard`. */
+/* Returns the first place in by_id whose shard is not below `shard`. */
 static size_t lower_bound(const rks_index *index, uint64_t shard)
 {
     size_t low = 0, high = index->run_count;

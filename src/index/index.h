@@ -11,7 +11,7 @@
 
 #include "rankstore/index.h"
 
-/* Where a run of consecutive ids lies. */
+/* A run of consecutive ids of one shard. */
 typedef struct rks_span {
     uint64_t first_id;
     uint64_t count;
@@ -25,7 +25,8 @@ typedef struct rks_index_column {
     char type[32];
 } rks_index_column;
 
-/* `spans`: the dataset's units with at least one sample, by first_id, without gaps; copied. */
+/* What an index is made of. `spans`: the dataset's units with at least one sample, by first_id,
+ * without gaps. They are copied. */
 typedef struct rks_index_layout {
     uint64_t count;
     const rks_span *spans;
@@ -34,24 +35,24 @@ typedef struct rks_index_layout {
     size_t column_count;
 } rks_index_layout;
 
-/* Bytes of the shared memory: 12 a sample and the columns, in whole pages. count must be below 2^32
- * (RKS_ERR_UNSUPPORTED says so). */
+/* Computes the bytes of the shared memory: 12 a sample and the columns, in whole pages.
+ * RKS_ERR_UNSUPPORTED if count is 2^32 or more. */
 rks_status rks_index_size(const rks_index_layout *layout, uint64_t *bytes, rks_error *err);
-/* The descriptor that a node's leader makes: see rks_shared_memory. */
+/* Makes the memory, on a node's leader. See rks_shared_memory. */
 rks_status rks_index_memory(const rks_index_layout *layout, const char *directory, int *fd,
                             rks_error *err);
-/* Maps it for writing; after rks_index_seal the map is read-only. The leader, once all ranks of the
- * node have written, also seals a memfd: no descriptor gives a writable map any more. The index
- * owns the descriptor from then on, on success. Spans with gaps or with a row in two of them are
- * RKS_ERR_ARGUMENT, memory of another size RKS_ERR_STATE. */
+/* Maps the memory for writing; after rks_index_seal the map is read-only. Once all ranks of the
+ * node have written, the leader also seals a memfd, so no descriptor gives a writable map any more.
+ * If it succeeds, the index owns the descriptor. RKS_ERR_ARGUMENT for spans with gaps or with a row
+ * in two of them, RKS_ERR_STATE for memory of another size. */
 rks_status rks_index_open(const rks_index_layout *layout, int fd, rks_index **index,
                           rks_error *err);
 rks_status rks_index_seal(rks_index *index, bool leader, rks_error *err);
-/* One more owner; each ends with rks_index_close, the last one frees it. */
+/* Adds an owner. Each owner calls rks_index_close; the last call frees the index. */
 rks_index *rks_index_share(rks_index *index);
 
-/* The sorted order of the lengths (a map that plans borrow; NULL until it is given) lives as long
- * as they do. One thread at a time. */
+/* The sorted order of the lengths, a map that plans borrow. It lives as long as the index; NULL
+ * until it is set. One thread at a time. */
 const void *rks_index_order(const rks_index *index);
 void rks_index_keep_order(rks_index *index, void *map, uint64_t bytes);
 
@@ -61,55 +62,56 @@ uint64_t *rks_index_key_hashes(rks_index *index);
 void *rks_index_column_data(rks_index *index, size_t column);
 uint64_t rks_index_bytes(const rks_index *index);
 
-/* Where a sample lies. id < count. A few nanoseconds: a table of spans by id block, then a short
- * search. */
+/* Finds a sample by its id, which must be below count. Takes a few nanoseconds: a table of spans by
+ * blocks of ids, then a short search. */
 void rks_index_locate(const rks_index *index, uint64_t id, uint32_t *shard, uint64_t *row);
-/* The inverse; false if out of range. */
+/* Finds the id of a sample of a shard. Returns false if the row is out of range. */
 bool rks_index_id_of(const rks_index *index, uint32_t shard, uint64_t row, uint64_t *id);
 
-/* The ids whose key hash is `hash`, ascending: calls visit for each until it returns false. The
- * first call builds a table of this process's own, 5 to 6 bytes a sample, above 96 MiB in a file that
- * may be paged out (base/scratch.h); any threads, at once. */
+/* Calls `visit` for each id whose key hash is `hash`, in ascending order, until it returns false.
+ * The first call builds a table for this process, of 5 to 6 bytes a sample; above 96 MiB it lies in
+ * a file that may be paged out (base/scratch.h). Any thread, several at once. */
 rks_status rks_index_find(rks_index *index, uint64_t hash, bool (*visit)(void *user, uint64_t id),
                           void *user, rks_error *err);
 
-/* Pairs of ids with equal hashes among the hashes with hash % parts == part: candidates for
- * duplicates, by ascending hash; k ids with one hash give the k - 1 pairs of neighbours. Memory:
- * 16 bytes for each of these hashes, about count / parts of them, but at most 257 MiB: more of them
- * are looked at range by range, with one pass over all hashes for each 16 Mi. */
+/* Calls `pair` for pairs of ids with equal hashes, candidates for duplicates, in ascending order of
+ * hash. Looks only at hashes with hash % parts == part. Of k ids with one hash it finds the k - 1
+ * pairs of neighbours. Memory: 16 bytes for each of these hashes, about count / parts of them, at
+ * most 257 MiB. More hashes are looked at range by range, with one pass over all hashes for each 16
+ * Mi. */
 rks_status rks_index_equal_hashes(const rks_index *index, uint32_t part, uint32_t parts,
                                   rks_status (*pair)(void *user, uint64_t a, uint64_t b,
                                                      rks_error *err),
                                   void *user, rks_error *err);
 
-/* For tests: so many hashes at a time, in place of 16 Mi. */
+/* For tests: how many hashes at a time, instead of 16 Mi. */
 void rks_index_entries_max(size_t entries);
 
-/* The stream in which a shard's part of the index travels: its samples in id order, in pieces of 64
- * Ki (the last one smaller), across spans; index_stream.c draws them. A piece is complete in
- * itself: a head of 24 bytes with a checksum, then lengths, key hashes and columns. So 12 bytes a
- * sample, the columns, and 24 bytes a piece. */
+/* The stream in which a shard's part of the index is sent: its samples in id order, across spans,
+ * in pieces of 64 Ki samples (the last one may be smaller). index_stream.c draws the format. Each
+ * piece is complete in itself: a head of 24 bytes with a checksum, then lengths, key hashes and
+ * columns. So the stream takes 12 bytes a sample, the columns, and 24 bytes a piece. */
 uint64_t rks_index_stream_size(const rks_index *index, uint32_t shard);
-/* Cuts [offset, offset + size) of the stream out of a filled index. Any threads, at once. A piece's
- * checksum is computed when it is first read and kept, 8 bytes a piece: the shard's samples must
- * not change from then on. */
+/* Writes [offset, offset + size) of the stream of a filled index. Any thread, several at once. The
+ * checksum of a piece is computed when it is first read, and kept (8 bytes a piece), so the shard's
+ * samples must not change from then on. */
 rks_status rks_index_stream_read(rks_index *index, uint32_t shard, uint64_t offset, void *bytes,
                                  size_t size, rks_error *err);
-/* The first place from `offset` on where a piece begins, or the stream ends: there it may be cut
- * for two takers. */
+/* Returns the first offset, at or after `offset`, at which a piece begins or the stream ends. The
+ * stream may be divided there between two receivers. */
 uint64_t rks_index_stream_boundary(const rks_index *index, uint32_t shard, uint64_t offset);
-/* Takes a stream in from `offset` (where a piece begins), in order, in cuts of any size; holds at
- * most one piece beside the index. Hostile bytes: each piece must be the next one of this shard and
- * match its checksum (RKS_ERR_CORRUPT), and reaches the index only then. Nothing is accepted after
- * an error. Intakes of different shards, or of different parts of one, may be written to at once.
- */
+/* Reads a stream into the index, from `offset`, where a piece must begin. The bytes come in order,
+ * in parts of any size. An intake holds at most one piece beside the index. The bytes may be
+ * hostile: each piece must be the next one of this shard and match its checksum, else
+ * RKS_ERR_CORRUPT; only then is it copied into the index. After an error an intake accepts nothing.
+ * Intakes of different shards, or of different parts of one, may be written to at once. */
 typedef struct rks_index_intake rks_index_intake;
 rks_status rks_index_intake_create(rks_index *index, uint32_t shard, uint64_t offset,
                                    rks_index_intake **intake, rks_error *err);
 rks_status rks_index_intake_write(rks_index_intake *intake, const void *bytes, size_t size,
                                   rks_error *err);
-/* RKS_ERR_CORRUPT if it ends inside a piece. *taken (may be NULL): the bytes that have come; the
- * caller knows how many there must be. */
+/* Fails with RKS_ERR_CORRUPT if the stream ended inside a piece. *taken (may be NULL) becomes the
+ * bytes received; the caller knows how many there must be. */
 rks_status rks_index_intake_end(rks_index_intake *intake, uint64_t *taken, rks_error *err);
 void rks_index_intake_free(rks_index_intake *intake); /* NULL is accepted */
 

@@ -12,15 +12,15 @@
 #include "base/scratch.h"
 #include "base/usage.h"
 
-/* The ids ordered by the top bits of their hashes: those of bucket b are
- * ids[first[b]..first[b + 1]), ascending. 2 to 4 ids a bucket: 4 bytes a sample for ids and 1 to 2
- * for first. Of many samples they lie in a file, whose pages the kernel may take back. */
+/* The ids, ordered by the top bits of their hashes: those of bucket b are ids[first[b]..first[b +
+ * 1]), ascending. A bucket has 2 to 4 ids: that is 4 bytes a sample for `ids` and 1 to 2 for
+ * `first`. With many samples both lie in a file whose pages the kernel may write back and free. */
 struct rks_index_table {
     uint32_t bits;
-    uint64_t bytes; /* as counted; 0 before */
+    uint64_t bytes; /* what is counted as used; 0 before */
     uint32_t *first;
     uint32_t *ids;
-    rks_scratch scratch; /* both of them */
+    rks_scratch scratch; /* holds both arrays */
 };
 
 void rks_index_table_free(rks_index_table *table)
@@ -55,7 +55,8 @@ static rks_status build_table(rks_index *index, rks_index_table **table, rks_err
     built->ids = built->first + buckets + 2;
     built->bytes = built->scratch.size;
     rks_usage_add(RKS_MEMORY_INDEX_OWN, built->bytes);
-    /* Counted two places up, so that after the ids are put in first[b + 1] is where b ends. */
+    /* Counts are stored two places up, so that first[b + 1] is the end of b once the ids are in
+     * place. */
     const uint64_t *hashes = rks_index_key_hashes(index);
     uint32_t *next = built->first + 1;
     for (uint64_t id = 0; id < index->count; id++)
@@ -126,7 +127,7 @@ static bool is_in_part(const equal_search *s, uint64_t hash)
     return s->parts == 1 || hash % s->parts == s->part;
 }
 
-/* The pairs among hashes from first to last, which are no more than there is room for. */
+/* Finds the pairs among hashes from first to last. There is room for all of these hashes. */
 static rks_status pair_range(equal_search *s, uint64_t first, uint64_t last, rks_error *err)
 {
     size_t filled = 0;
@@ -141,7 +142,8 @@ static rks_status pair_range(equal_search *s, uint64_t first, uint64_t last, rks
     return status;
 }
 
-/* More samples with one hash than there is room for: they need no sorting. */
+/* Finds the pairs of one hash that more samples have than there is room for. They need no
+ * sorting. */
 static rks_status pair_one_hash(const equal_search *s, uint64_t hash, rks_error *err)
 {
     uint64_t before = UINT64_MAX;
@@ -156,7 +158,7 @@ static rks_status pair_one_hash(const equal_search *s, uint64_t hash, rks_error 
     return status;
 }
 
-/* How many hashes that begin with the digits of `prefix` have each next digit. */
+/* Counts the hashes that begin with the digits of `prefix` by their next digit. */
 static void count_digits(const equal_search *s, uint64_t prefix, int digit, uint32_t *counts)
 {
     int shift = 64 - DIGIT * (digit + 1);
@@ -168,8 +170,9 @@ static void count_digits(const equal_search *s, uint64_t prefix, int digit, uint
     }
 }
 
-/* The hashes that begin with the digits of `prefix`, as many at a time as there is room for. A
- * stranger's shard may hold any hashes: what does not fit under one digit is cut by the next one. */
+/* Finds the pairs among hashes that begin with the digits of `prefix`, as many at a time as there
+ * is room for. A foreign shard may hold any hashes, so hashes that do not fit under one digit are
+ * divided by the next one. */
 static rks_status pair_pieces(equal_search *s, uint64_t prefix, int digit, rks_error *err)
 {
     int shift = 64 - DIGIT * (digit + 1);

@@ -77,7 +77,7 @@ static uint64_t piece_size(const stream *s, uint64_t piece)
     return HEAD_SIZE + piece_samples(s, piece) * s->index->row_size;
 }
 
-/* The place in by_id of the run that holds the stream's sample `position`. */
+/* Returns the place in by_id of the run that holds the stream's sample `position`. */
 static size_t run_at(const stream *s, uint64_t position)
 {
     size_t low = s->first, high = s->end;
@@ -97,7 +97,7 @@ static uint64_t id_at(const stream *s, uint64_t position)
     return s->index->runs[s->index->by_id[at]].first_id + (position - s->index->position[at]);
 }
 
-/* Copies one array of a piece: out of the index into `bytes`, or the other way. */
+/* Copies one array of a piece from the index to `out`, or from `in` to the index. */
 static void copy_array(const stream *s, uint64_t position, uint32_t count, uint8_t *array,
                        uint32_t item_size, uint8_t *out, const uint8_t *in)
 {
@@ -120,7 +120,7 @@ static void copy_array(const stream *s, uint64_t position, uint32_t count, uint8
     }
 }
 
-/* All arrays of a piece, likewise. */
+/* Copies all arrays of a piece, in the same way. */
 static void copy_piece(const stream *s, uint64_t piece, uint8_t *out, const uint8_t *in)
 {
     const rks_index *index = s->index;
@@ -174,7 +174,7 @@ failed:
     return NULL;
 }
 
-/* NULL with err. */
+/* Returns the checksums; makes them in the first call. NULL with err if memory is short. */
 static rks_index_sums *sums_of(rks_index *index, rks_error *err)
 {
     rks_index_sums *sums = atomic_load(&index->sums);
@@ -237,7 +237,7 @@ rks_status rks_index_stream_read(rks_index *index, uint32_t shard, uint64_t offs
         if (part == piece_bytes) {
             encode_piece(&s, sums, piece, out);
         } else {
-            /* The checksum needs all of a piece of which only a part is asked for. */
+            /* The checksum needs the whole piece, and only a part of it is asked for. */
             if (whole == NULL)
                 whole = rks_alloc_raw(full_piece_size(index), 1, err);
             if (whole == NULL)
@@ -257,10 +257,10 @@ rks_status rks_index_stream_read(rks_index *index, uint32_t shard, uint64_t offs
 
 struct rks_index_intake {
     stream s;
-    uint64_t first;   /* piece */
-    uint64_t piece;   /* the next one */
-    uint8_t *partial; /* of that piece, `held` bytes; NULL while there are none */
-    size_t room;      /* of partial */
+    uint64_t first;   /* the piece at which the stream begins */
+    uint64_t piece;   /* the piece to come next */
+    uint8_t *partial; /* what has come of that piece, `held` bytes; NULL if nothing has */
+    size_t room;      /* bytes allocated for `partial` */
     size_t held;
     bool damaged;
 };
@@ -304,7 +304,7 @@ static rks_status damaged_stream(rks_index_intake *intake, const char *what, rks
                     intake->s.shard, intake->piece, what);
 }
 
-/* Looked at as soon as a head is there, so that a stream of something else is refused early. */
+/* Checks a head as soon as it is complete, so that a stream of something else is refused early. */
 static rks_status check_head(rks_index_intake *intake, const uint8_t *head, rks_error *err)
 {
     const stream *s = &intake->s;
@@ -333,7 +333,7 @@ static rks_status take_piece(rks_index_intake *intake, const uint8_t *bytes, rks
     return RKS_OK;
 }
 
-/* Adds to the piece that came in parts; *used says how much of the cut belongs to it. */
+/* Adds bytes to a piece that comes in parts. *used: how many of the bytes belong to it. */
 static rks_status take_part(rks_index_intake *intake, const uint8_t *bytes, size_t size,
                             size_t *used, rks_error *err)
 {

@@ -22,9 +22,10 @@ enum { BOOTSTRAP_TAG = 1000, MESSAGE_TAG = 2000 };
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static MPI_Comm comm = MPI_COMM_NULL; /* guarded by mutex */
 static int rank, size;
-static rks_status (*interrupted)(rks_error *err); /* the host's; set when loaded */
-static pid_t ours;                                /* we initialised MPI, in this process; else 0 */
-static bool abandoned;                            /* something failed: never finalise */
+static rks_status (*interrupted)(rks_error *err); /* the host's function; set when the module is
+                                                   * loaded */
+static pid_t ours;                                /* set if this process initialised MPI; else 0 */
+static bool abandoned;                            /* a call failed: never finalise */
 static int users;                                 /* open bootstraps; guarded by mutex */
 
 static rks_status mpi_fail(rks_error *err, int code, const char *what)
@@ -63,7 +64,7 @@ static rks_status start_mpi(rks_error *err)
 
 typedef struct gathering {
     MPI_Request *sends, *receives;
-    uint8_t *record; /* a copy: after a timeout MPI may still read it */
+    uint8_t *record; /* a copy, since MPI may still read it after a timeout */
 } gathering;
 
 static bool all_arrived(gathering *g, int *missing)
@@ -116,7 +117,7 @@ static rks_status gather_records(void *user, const void *record, size_t bytes, v
     gathering g = {
         .sends = rks_alloc((size_t)size, sizeof(*g.sends), err),
         .receives = rks_alloc((size_t)size, sizeof(*g.receives), err),
-        .record = rks_alloc((size_t)size + 1, bytes, err), /* our record, then what arrives */
+        .record = rks_alloc((size_t)size + 1, bytes, err), /* our record, then what is received */
     };
     rks_status status =
         g.sends == NULL || g.receives == NULL || g.record == NULL ? RKS_ERR_MEMORY : RKS_OK;
@@ -158,12 +159,12 @@ static void close_bootstrap(void *user)
     pthread_mutex_unlock(&mutex);
 }
 
-/* A process that ends in order finalises MPI, once, however many groups it had. */
+/* Finalises MPI once, however many groups there were, in a process that ends in order. */
 static void at_exit(void)
 {
     int finalized = 0;
     MPI_Finalized(&finalized);
-    if (ours == getpid() && !abandoned && !finalized) /* not in a child of fork */
+    if (ours == getpid() && !abandoned && !finalized) /* not in a forked child */
         MPI_Finalize();
 }
 
@@ -247,7 +248,7 @@ static void abandon(void)
     abandoned = true;
 }
 
-/* What stands before the first comma: who packaged it, and when, follows. */
+/* Copies the text up to the first comma; after it come the packager and the date. */
 static void name_library(char *text, size_t room)
 {
     char whole[MPI_MAX_LIBRARY_VERSION_STRING] = "";
