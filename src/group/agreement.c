@@ -66,7 +66,7 @@ static size_t padded(size_t size)
     return (size + 7) / 8 * 8;
 }
 
-/* Bytes of it that travel. */
+/* Returns how many bytes of the fact are sent. */
 static size_t carried(const rks_fact *fact)
 {
     if (fact->bytes == NULL)
@@ -138,7 +138,7 @@ bool rks_facts_valid(const rks_fact *facts, size_t count, const uint8_t *bytes, 
 const void *rks_agreed_get(const rks_agreed *agreed, uint32_t rank, size_t fact, size_t *size)
 {
     const rks_group *group = agreed->group;
-    assert(group->agreed_in == agreed->sequence); /* a later call has taken its place */
+    assert(group->agreed_in == agreed->sequence); /* a later call has replaced these facts */
     const uint8_t *bytes = group->agreed.data + group->places[rank];
     for (; fact > 0; fact--) {
         uint64_t own = rks_load_u64(bytes);
@@ -162,7 +162,7 @@ static rks_status compare(const rks_agreed *agreed, const rks_fact *fact, size_t
     if ((ours == NULL) == (theirs == NULL) && our_size == their_size &&
         (our_size == 0 || memcmp(ours, theirs, our_size) == 0))
         return RKS_OK;
-    our_size -= our_size == SAME_MAX ? digest : 0; /* no text */
+    our_size -= our_size == SAME_MAX ? digest : 0; /* the digest is not text */
     their_size -= their_size == SAME_MAX ? digest : 0;
     if (fact->differ != NULL)
         return fact->differ(fact->name, ours, our_size, theirs, their_size, rank, err);

@@ -34,11 +34,11 @@ enum {
     ENTRY = 16
 };
 
-/* The same phase in another call is a mismatch, too. */
+/* The same phase in another kind of call is a mismatch, too. */
 typedef struct call {
     uint32_t kind; /* 0 agree, 1 allgather, 2 broadcast */
     uint32_t root;
-    uint64_t size; /* of a broadcast; of an agreement: how many facts */
+    uint64_t size; /* of a broadcast: its bytes; of an agreement: how many facts */
 } call;
 
 typedef struct collective_round {
@@ -50,12 +50,13 @@ typedef struct collective_round {
     size_t fact_count;
     group_error error; /* status 0: none yet */
     rks_buffer body;   /* HEAD, then entries */
-    bool copies;       /* the first fact's bytes are wanted as the caller's own: */
+    bool copies;       /* the caller wants the bytes of the first fact for itself: */
     uint8_t *all;
     uint64_t *offsets;
 } collective_round;
 
-/* An error that only echoes another rank's gives way to a real one; then the lowest rank counts. */
+/* Keeps the more important of two errors: a real one before one that only reports another rank's,
+ * then that of the lowest rank. */
 static void take_error(collective_round *r, const group_error *err)
 {
     const group_error *have = &r->error;
@@ -64,12 +65,12 @@ static void take_error(collective_round *r, const group_error *err)
         r->error = *err;
 }
 
-/* This rank, at its host, has failed with `err`. */
+/* Records the error `err` of this rank and host. */
 static void take_own_error(collective_round *r, const rks_error *err)
 {
     group_error own = {.error = *err, .echo = rks_group_is_echo(err)};
     rks_error_place(&own.error, r->group->rank, r->group->hosts[r->group->rank]);
-    memset(own.error.reserved, 0, sizeof(own.error.reserved)); /* it may be any caller's */
+    memset(own.error.reserved, 0, sizeof(own.error.reserved)); /* any caller may have set it */
     take_error(r, &own);
 }
 
@@ -85,7 +86,7 @@ static void put_head(collective_round *r)
     rks_store_u64(head + AT_ENTRIES, r->body.size - HEAD);
 }
 
-/* This rank's entry, in a body with room for it. */
+/* Writes this rank's entry. The body has room for it. */
 static void put_entry(collective_round *r, size_t size)
 {
     uint8_t *entry = r->body.data + HEAD;
@@ -96,13 +97,13 @@ static void put_entry(collective_round *r, size_t size)
     r->body.size = HEAD + ENTRY + size;
 }
 
-/* Most bytes of that many ranks' entries: what this collective can need. */
+/* Returns the most bytes that the entries of so many ranks can take in this collective. */
 static uint64_t entries_limit(const collective_round *r, uint32_t ranks)
 {
     return (uint64_t)ranks * ENTRY + rks_facts_limit(r->facts, r->fact_count, ranks);
 }
 
-/* This rank's own facts; `size`: their bytes. */
+/* Checks this rank's own facts, which take `size` bytes. */
 static rks_status check_own(const collective_round *r, size_t size, rks_error *err)
 {
     uint64_t most = rks_facts_limit(r->facts, r->fact_count, 1);
@@ -123,7 +124,7 @@ static rks_status begin(collective_round *r, const char *phase, rks_status mine,
     group->result_max = HEAD + entries_limit(r, group->size);
     group->asks = false;
     pthread_mutex_unlock(&group->mutex);
-    rks_interrupt_forget(); /* whoever goes on has dealt with it */
+    rks_interrupt_forget(); /* a caller that continues has handled the interrupt */
     if (failed)
         return rks_group_failure(group, r->phase, err);
     rks_error local;
@@ -135,11 +136,11 @@ static rks_status begin(collective_round *r, const char *phase, rks_status mine,
         given = &local;
     }
     if (mine == RKS_OK) {
-        put_entry(r, size); /* before what the facts may point into is freed */
+        put_entry(r, size); /* before memory is freed that the facts may point to */
         rks_buffer_free(&group->agreed);
         return RKS_OK;
     }
-    /* This rank brings an error, and still takes part. */
+    /* This rank brings an error and still takes part. */
     rks_error own;
     if (given != NULL && given->status == mine)
         own = *given;
@@ -150,20 +151,20 @@ static rks_status begin(collective_round *r, const char *phase, rks_status mine,
     rks_group_tell_stop(group, r->sequence, -1);
     if (rks_buffer_reserve(&r->body, HEAD, NULL) == RKS_OK)
         return RKS_OK;
-    /* It cannot even say so: the others would wait for it as long as it lives. */
+    /* It cannot even report its error, and the others would wait for it as long as it lives. */
     rks_group_fail(group, &r->error.error, -1);
     return rks_group_failure(group, r->phase, err);
 }
 
-/* The child is to blame for the error. */
+/* Marks the error as caused by the child. */
 static void blame(const collective_round *r, uint32_t child, rks_error *error)
 {
     error->rank = (int32_t)child;
     rks_group_name_rank(r->group, error);
 }
 
-/* The error that a child's UP brings, or what is wrong with its head. Ranks in different calls are an
- * error of both. */
+/* Takes the error in a child's UP, or reports what is wrong with its head. Ranks in different calls
+ * are an error of both. */
 static void check_child(const collective_round *r, uint32_t child, const message *m,
                         group_error *theirs)
 {
@@ -190,7 +191,7 @@ static void check_child(const collective_round *r, uint32_t child, const message
     }
 }
 
-/* Is there room for entries of `size` bytes, of `below` ranks? */
+/* Returns true if `below` ranks may send entries of `size` bytes. */
 static bool check_entries(const collective_round *r, uint32_t child, uint32_t below, uint64_t size,
                           rks_error *error)
 {
@@ -206,7 +207,7 @@ static bool check_entries(const collective_round *r, uint32_t child, uint32_t be
     return false;
 }
 
-/* What a child has announced: it may send that now. Takes the place of *m. */
+/* Lets a child send what it has announced, and receives that into *m. */
 static rks_status take_rest(collective_round *r, uint32_t child, uint64_t size, message **m,
                             rks_error *err)
 {
@@ -224,7 +225,7 @@ static rks_status take_rest(collective_round *r, uint32_t child, uint64_t size, 
     return status;
 }
 
-/* Of a child whose UP is right so far. *error: what is wrong with its entries. */
+/* Adds the entries of a child whose UP is right so far. *error: what is wrong with them. */
 static rks_status take_entries(collective_round *r, uint32_t child, uint32_t below, message **m,
                                rks_error *error, rks_error *err)
 {
@@ -248,7 +249,7 @@ static rks_status take_entries(collective_round *r, uint32_t child, uint32_t bel
     return RKS_OK;
 }
 
-/* One subtree's contribution, of `below` ranks. */
+/* Receives the contribution of one subtree of `below` ranks. */
 static rks_status take_child(collective_round *r, uint32_t child, uint32_t below, rks_error *err)
 {
     message *m = NULL;
@@ -266,7 +267,7 @@ static rks_status take_child(collective_round *r, uint32_t child, uint32_t below
     return status;
 }
 
-/* The result from the parent, in place of this subtree's contribution; `m` is it. */
+/* Replaces this subtree's contribution with the parent's result, the message `m`. */
 static rks_status take_result(collective_round *r, message *m, rks_error *err)
 {
     uint32_t parent = (uint32_t)r->group->parent;
@@ -285,8 +286,8 @@ static rks_status take_result(collective_round *r, message *m, rks_error *err)
     return RKS_OK;
 }
 
-/* This subtree's contribution goes up, and the result comes. A parent that meets an error before it
- * has said GO wants no REST. */
+/* Sends this subtree's contribution up and receives the result. A parent that meets an error before
+ * it has sent GO needs no REST. */
 static rks_status exchange_with_parent(collective_round *r, rks_error *err)
 {
     rks_group *group = r->group;
@@ -311,7 +312,7 @@ static rks_status exchange_with_parent(collective_round *r, rks_error *err)
     return status == RKS_OK ? take_result(r, m, err) : status;
 }
 
-/* Notes where each rank's facts lie. Each rank is there once, or the message is malformed. */
+/* Finds where each rank's facts are. The message is malformed unless each rank appears once. */
 static rks_status find_facts(collective_round *r, rks_error *err)
 {
     rks_group *group = r->group;
@@ -336,7 +337,7 @@ static rks_status find_facts(collective_round *r, rks_error *err)
                                           group->size - seen);
 }
 
-/* The first fact of all ranks, in rank order. */
+/* Copies the first fact of all ranks, in rank order. */
 static rks_status copy_facts(collective_round *r, rks_error *err)
 {
     uint32_t ranks = r->group->size;
@@ -353,7 +354,7 @@ static rks_status copy_facts(collective_round *r, rks_error *err)
     return RKS_OK;
 }
 
-/* The whole result is in the body. */
+/* Finishes a round whose whole result is in the body. */
 static rks_status settle_round(collective_round *r, rks_error *err)
 {
     rks_status status = find_facts(r, err);
@@ -371,7 +372,7 @@ static rks_status walk(collective_round *r, rks_error *err)
     if (group->waiting != NULL)
         group->waiting(group->waiting_user);
     if (group->parent < 0 && r->error.error.status == RKS_OK) {
-        rks_error own; /* settled before the others hear that all is well */
+        rks_error own; /* settled before the others learn that all is well */
         if (settle_round(r, &own) != RKS_OK)
             take_own_error(r, &own);
     }
@@ -391,7 +392,7 @@ static rks_status walk(collective_round *r, rks_error *err)
     return r->error.error.status;
 }
 
-/* A rank that cannot take the result in has left the others without knowing: it fails the group. */
+/* A rank that cannot receive the result fails the group, since the others do not know. */
 static rks_status collective(collective_round *r, const char *phase, rks_status mine,
                              rks_error *err)
 {
@@ -411,7 +412,7 @@ static rks_status collective(collective_round *r, const char *phase, rks_status 
     }
     if (status == RKS_OK) {
         group->agreed_in = r->sequence;
-        if (r->copies || r->fact_count == 0) /* nobody asks for it again */
+        if (r->copies || r->fact_count == 0) /* no caller will ask for it */
             rks_buffer_free(&r->body);
         group->agreed = r->body;
         return RKS_OK;

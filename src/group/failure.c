@@ -52,7 +52,7 @@ void rks_group_fail_with(rks_group *group, const group_error *err, int64_t excep
 {
     uint8_t bytes[GROUP_ERROR_SIZE];
     if (group->size == 1)
-        return; /* nobody has lost anybody: the next call may be better off */
+        return; /* no rank is lost: the next call may succeed */
     pthread_mutex_lock(&group->mutex);
     bool first = !group->failing;
     group->failing = true;
@@ -61,8 +61,8 @@ void rks_group_fail_with(rks_group *group, const group_error *err, int64_t excep
     pthread_mutex_unlock(&group->mutex);
     if (!first)
         return;
-    /* Sent before it is known here: who knows it may close the group at once, and the neighbours
-     * would hear of that instead of the cause. */
+    /* It is sent before this rank knows it: a thread that knows may close the group at once, and
+     * the neighbours would see that end instead of the cause. */
     rks_group_error_encode(err, bytes);
     if (group->engine != NULL)
         tell_neighbours(group, MESSAGE_FAILED, bytes, sizeof(bytes), except);
@@ -129,7 +129,7 @@ void rks_group_leave(rks_group *group, rks_status status, const rks_error *err)
     rks_group_fail_with(group, &last, -1);
 }
 
-/* A caller that goes on after such errors, sample after sample, waits once in each minute. */
+/* A caller that continues after such errors, sample after sample, waits only once a minute. */
 static uint64_t explain_until(rks_group *group)
 {
     uint64_t now = rks_now_ms();
@@ -151,7 +151,8 @@ rks_status rks_group_explain(rks_group *group, rks_status status, rks_error *err
         nanosleep(&nap, NULL);
     pthread_mutex_lock(&group->mutex);
     const group_error failure = group->failure;
-    /* Also who is named as the cause by others: the one that this call met may have ended for it. */
+    /* True also if others name another rank as the cause: the rank that this call met may have
+     * ended because of that one. */
     bool told = group->failed &&
                 (failure.own_words || (err != NULL && !failure.cut_off && failure.error.rank >= 0 &&
                                        failure.error.rank != err->rank));
@@ -177,7 +178,7 @@ void rks_group_fail_left(rks_group *group, uint32_t rank)
     rks_fail(&err, RKS_ERR_PEER, 0, "has left the group");
     err.rank = (int32_t)rank;
     rks_group_name_rank(group, &err);
-    rks_group_fail(group, &err, -1); /* who has left is news for the others */
+    rks_group_fail(group, &err, -1); /* the others do not know who left */
 }
 
 void rks_group_look_around(rks_group *group)
@@ -227,7 +228,7 @@ void rks_group_name_phase(const char *phase, rks_error *err)
     memcpy(err->host, plain.host, sizeof(err->host));
 }
 
-/* A rank was cut off. The launcher learns how its process ended a moment later. */
+/* A rank was cut off. A moment later the launcher learns how its process ended. */
 static void ask_launcher(const rks_group *group, rks_error *failure)
 {
     const struct timespec nap = {0, WORDS_NAP_NS};
@@ -284,7 +285,7 @@ rks_status rks_group_must_stop(rks_group *group, rks_error *err)
     return rks_fail(err, RKS_ERR_PEER, 0, "%s", ECHO);
 }
 
-/* By its words: it goes through callers' hands, and through Python's. */
+/* Compares the text, since the error passes through callers and through Python. */
 bool rks_group_is_echo(const rks_error *err)
 {
     return err->status == RKS_ERR_PEER && strcmp(err->text, ECHO) == 0;

@@ -21,18 +21,19 @@
 
 static const char OPENING[] = "opening the group"; /* the phase */
 
-/* Round 1. Nothing in it is secret: the bootstrap may be a store that anybody can read. */
+/* Round 1. Nothing in it is secret: the bootstrap may be a store that anyone can read. */
 typedef struct facts {
     char version[16];
     char host[32];
     char node[64];       /* what counts as a node */
-    uint64_t doors[DOORS]; /* through which it can share descriptors */
-    uint64_t network[2]; /* boot id's hash, network namespace: equal means loopback reaches */
+    uint64_t doors[DOORS]; /* doors through which it can share descriptors */
+    uint64_t network[2]; /* boot id's hash, network namespace: if both are equal, loopback connects
+                          * the ranks */
     uint32_t silence_ms;
     uint32_t secret_source;
     uint8_t session[16];
     uint8_t public_key[RKS_KEY_SIZE];
-    rks_error error; /* of a rank that cannot take part */
+    rks_error error; /* set by a rank that cannot take part */
 } facts;
 
 void (rks_group_options_default)(rks_group_options *options)
@@ -82,7 +83,7 @@ static rks_status own_facts(const rks_group_options *options, uint32_t rank, boo
     return status;
 }
 
-/* They come from another rank. */
+/* Ends the texts with NUL: they come from another rank. */
 static void end_texts(facts *theirs)
 {
     theirs->version[sizeof(theirs->version) - 1] = '\0';
@@ -126,7 +127,7 @@ static rks_status compare(const facts *all, uint32_t size, rks_error *err)
     return RKS_OK;
 }
 
-/* A bit for each door that two ranks have in common; threads of a process need none. */
+/* Returns a bit for each door that two ranks have in common. Threads of a process need none. */
 static uint32_t common_doors(const rks_group *group, const facts *a, const facts *b)
 {
     uint32_t common = 0;
@@ -158,13 +159,14 @@ static void say_containers(const rks_group *group, const facts *all)
     }
 }
 
-/* Nodes are numbered by first appearance. All ranks of one have a door in common. */
+/* Numbers nodes in the order in which they appear. All ranks of a node have a door in common. */
 static rks_status number_nodes(rks_group *group, const facts *all, rks_error *err)
 {
     group->node_of = rks_alloc(group->size, sizeof(*group->node_of), err);
     group->leaders = rks_alloc(group->size, sizeof(*group->leaders), err);
     group->hosts = rks_alloc(group->size, sizeof(*group->hosts), err);
-    uint32_t *doors = rks_alloc(group->size, sizeof(*doors), err); /* by node */
+    uint32_t *doors = rks_alloc(group->size, sizeof(*doors), err); /* doors that the ranks of each
+                                                                    * node have in common */
     if (group->node_of == NULL || group->leaders == NULL || group->hosts == NULL || doors == NULL) {
         rks_free(doors);
         return RKS_ERR_MEMORY;
@@ -192,7 +194,7 @@ static rks_status number_nodes(rks_group *group, const facts *all, rks_error *er
     return rks_nodes_sort(group, err);
 }
 
-/* One round of the bootstrap. Who does not come is named as a lost rank is. */
+/* Runs one round of the bootstrap. A rank that does not come is named like a lost one. */
 static rks_status gather(rks_group *group, const void *record, size_t size, void *all,
                          uint32_t timeout_ms, rks_error *err)
 {
@@ -211,7 +213,7 @@ static rks_status gather(rks_group *group, const void *record, size_t size, void
 
 /* ---- connecting ---------------------------------------------------------------------------- */
 
-/* RKS_ENCRYPT. Any other word could be meant as yes, and must not end in readable bytes. */
+/* Reads RKS_ENCRYPT. Other words are refused: they might mean yes, and bytes would be readable. */
 static rks_status take_encrypt(bool *encrypts, rks_error *err)
 {
     const char *given = getenv("RKS_ENCRYPT");
@@ -251,7 +253,7 @@ static rks_status open_engine(rks_group *group, const rks_group_options *options
     return rks_engine_open(&engine, &group->engine, err);
 }
 
-/* Errors before the engine speaks travel in the bootstrap's second round: a status and text with
+/* Errors before the engine runs are sent in the bootstrap's second round: a status and text with
  * each address. */
 typedef struct hello {
     rks_address address;
@@ -292,7 +294,7 @@ static rks_status exchange_addresses(rks_group *group, rks_status status, const 
     }
     if (others == NULL) {
         rks_free(addresses);
-        return status; /* the others find that this rank is missing */
+        return status; /* the others find out that this rank is missing */
     }
     rks_status met = gather(group, &mine, sizeof(mine), others, group->silence_ms, err);
     if (met == RKS_OK)
@@ -327,7 +329,7 @@ static rks_status prepare_mail(rks_group *group, rks_error *err)
                : RKS_OK;
 }
 
-/* This rank's part, before it speaks to the others. */
+/* Prepares this rank before it connects to the others. */
 static rks_status prepare_group(rks_group *group, const rks_group_options *options,
                                 const facts *all, job_secret *job, rks_error *err)
 {
@@ -347,7 +349,7 @@ static rks_status prepare_group(rks_group *group, const rks_group_options *optio
     return status == RKS_OK && group->size > 1 ? open_engine(group, options, all, err) : status;
 }
 
-/* Each side speaks on a connection of its own: if the parent's were lost unnoticed, a result on it
+/* Each side makes a connection of its own. If the parent's were lost unnoticed, a result on it
  * would be waited for without end. */
 static rks_status keep_neighbours(rks_group *group, rks_error *err)
 {
@@ -398,11 +400,10 @@ static rks_status meet(rks_group *group, const rks_group_options *options, rks_e
     facts *all = rks_alloc(group->size, sizeof(*all), err);
     if (all == NULL)
         return RKS_ERR_MEMORY;
-    /* A rank with an error of its own still comes, and tells it. */
+    /* A rank with an error of its own still comes, and reports it. */
     if (own_facts(options, group->rank, group->size > 1, &mine, &job, &mine.error) != RKS_OK)
         rks_error_place(&mine.error, group->rank, mine.host);
-    /* Twice as long as any other wait: a rank that is started late looks like one that has failed.
-     */
+    /* Twice as long as any other wait: a rank that starts late looks like one that has failed. */
     rks_status status = gather(group, &mine, sizeof(mine), all, 2 * group->silence_ms, err);
     for (uint32_t rank = 0; status == RKS_OK && rank < group->size; rank++)
         end_texts(&all[rank]);
@@ -456,9 +457,9 @@ rks_status rks_group_open(const rks_group_options *options, rks_group **group, r
     return RKS_OK;
 }
 
-/* After a failure somebody may be silent: what is queued needs no T to reach the others. Who is its
- * cause stays a little longer: a launcher that sees its end may kill the others before they report
- * it. */
+/* After a failure some rank may be silent, and what is queued for the others needs less than T. The
+ * rank that caused it stays a little longer: a launcher that sees its end may kill the others
+ * before they report it. */
 static uint32_t linger_ms(rks_group *group)
 {
     enum { FAILED_MS = 1000 };
@@ -491,7 +492,7 @@ void rks_group_close(rks_group *group)
     for (uint32_t rank = 0; group->partials != NULL && rank < group->size; rank++)
         rks_buffer_free(&group->partials[rank].body);
     if (failed && group->bootstrap.name != NULL && strcmp(group->bootstrap.name, "mpi") == 0)
-        rks_mpi_abandon(); /* finalizing would wait for the rank that is lost */
+        rks_mpi_abandon(); /* finalizing MPI would wait for the rank that is lost */
     if (group->bootstrap.close != NULL)
         group->bootstrap.close(group->bootstrap.user);
     pthread_cond_destroy(&group->cond);

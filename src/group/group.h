@@ -50,13 +50,13 @@ void rks_group_on_close(rks_group *group, void (*closing)(rks_group *group));
 rks_status rks_group_broadcast(rks_group *group, const char *phase, uint32_t root, void *bytes,
                                size_t size, rks_error *err);
 
-/* COLLECTIVE. Each node's leader brings a descriptor (others -1); every rank gets its own duplicate
- * of its node's, to be closed by the caller. Two agreements of its own: agreement.h has the parts.
- * */
+/* COLLECTIVE. Each node's leader brings a descriptor, others -1. Every rank gets its own duplicate
+ * of its node's descriptor, and closes it. Makes two agreements; agreement.h has the parts. */
 rks_status rks_group_share_fd(rks_group *group, int fd, int *shared, rks_error *err);
 
-/* How far this rank is with its work, and in words, for the waiters' message ("unit 3 of 17").
- * `work` NULL: nothing that is counted in bytes. Copied; sent about once a second; any thread. */
+/* How far this rank is with its work, and a description for the message of those that wait ("unit 3
+ * of 17"). `work` NULL: the work is not counted in bytes. Copied, and sent about once a second. Any
+ * thread. */
 typedef struct rks_work {
     uint64_t done, total, samples;
 } rks_work;
@@ -66,14 +66,14 @@ void rks_group_tell_progress(rks_group *group, const rks_work *work, const char 
  * collective call, and once when all ranks that it waited for have come. NULL ends the calls. */
 void rks_group_on_wait(rks_group *group, void (*waiting)(void *user), void *user);
 
-/* The MPI module (librankstore_mpi.so), loaded at run time: a bootstrap, and the exchange's
- * messages. Lies beside the library, or where RKS_MPI_MODULE says. */
+/* The MPI module (librankstore_mpi.so), loaded at run time: a bootstrap, and messages for the
+ * exchange. It is beside the library, or where RKS_MPI_MODULE says. */
 typedef struct rks_mpi_ops {
-    uint32_t version; /* of this struct */
+    uint32_t version; /* version of this struct */
     rks_status (*open)(rks_bootstrap *bootstrap, rks_error *err);
-    /* Point to point among ranks of the job, never blocking. Each starts a message and gives a
-     * handle; test says whether it is over. A message after a timeout is left alone (nothing is
-     * freed). */
+    /* Sends and receives between two ranks of the job, without blocking. Each starts a message and
+     * returns a handle; `test` reports whether it is over. After a timeout a message is left as it
+     * is; nothing is freed. */
     rks_status (*send)(uint32_t to, int tag, const void *bytes, size_t size, void **handle,
                        rks_error *err);
     rks_status (*receive)(uint32_t from, int tag, void *bytes, size_t size, void **handle,
@@ -83,8 +83,8 @@ typedef struct rks_mpi_ops {
     void (*library)(char *text, size_t room); /* "Open MPI v4.1.4", also before `open` */
 } rks_mpi_ops;
 enum { RKS_MPI_OPS_VERSION = 2 };
-/* The module's one symbol, "rks_mpi_module". `interrupted` is the host's rks_check_interrupt: the
- * module's own copy of base knows nothing of the caller's callback. */
+/* The type of the module's one symbol, "rks_mpi_module". `interrupted` is the host's
+ * rks_check_interrupt, since the module's own copy of base does not know the caller's callback. */
 typedef const rks_mpi_ops *(*rks_mpi_module_fn)(rks_status (*interrupted)(rks_error *err));
 /* Loads the module once. Returns NULL and fills *err if the module or MPI is missing or the module
  * has another version; later calls return the same. Any thread. */
@@ -92,9 +92,9 @@ const rks_mpi_ops *rks_mpi_load(rks_error *err);
 /* Returns true if a launcher of Open MPI started this process. */
 bool rks_mpi_detected(void);
 
-/* Of a failed fetch: a rank that ends of an error tells the group so before it closes its
- * connections, and another way may be longer. Waits a moment for its word, which takes the error's
- * place. Only of RKS_ERR_PEER; returns the error's status. */
+/* Explains a failed fetch. A rank that ends with an error reports it to the group before it closes
+ * its connections, but the report may take longer. Waits a moment for it, and then returns it
+ * instead of RKS_ERR_PEER. Other errors are returned as they are. */
 rks_status rks_group_explain(rks_group *group, rks_status status, rks_error *err);
 
 /* link.c: a counted reference to a group, for objects that may outlive it. Any thread. `user` is a

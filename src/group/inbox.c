@@ -65,7 +65,7 @@ static void take_failed(rks_group *group, const message *m)
         return;
     rks_group_error_decode(m->body.data, &err);
     if (err.error.status == RKS_OK)
-        rks_error_sanitize(&err.error); /* it fails all the same */
+        rks_error_sanitize(&err.error); /* the group fails anyway */
     rks_group_fail_with(group, &err, m->from);
 }
 
@@ -74,7 +74,7 @@ static bool is_of_collective(uint32_t kind)
     return kind == MESSAGE_UP || kind == MESSAGE_GO || kind == MESSAGE_REST || kind == MESSAGE_DOWN;
 }
 
-/* A whole message is here. Those of a collective wait in the inbox, the others act at once. */
+/* Handles a complete message. Those of a collective wait in the inbox, the others act at once. */
 static void deliver(rks_group *group, message *m)
 {
     if (is_of_collective(m->kind)) {
@@ -97,7 +97,8 @@ static void deliver(rks_group *group, message *m)
     rks_inbox_free(m);
 }
 
-/* No memory for a neighbour's message: without it every rank would wait, so the group ends. */
+/* Fails the group if a neighbour's message finds no memory: every rank would wait for what it
+ * says. */
 static void give_up(rks_group *group, rks_error *err)
 {
     rks_error_place(err, group->rank, group->hosts[group->rank]);
@@ -112,10 +113,10 @@ static bool is_child(const rks_group *group, uint32_t rank)
     return false;
 }
 
-/* A neighbour sends one message to a collective, and its next one only when all have come through
- * that: so there is at most one that nobody has taken yet, of the collective that this rank is in or
- * will enter next. Returns the most bytes that it may have; 0: none may come. `number`: of the
- * collective, as the message says; a REST says none. Under the mutex. */
+/* Returns the most bytes that a message of a collective may have; 0: none may come. A neighbour
+ * sends one message to a collective, and the next one only after all have finished that collective.
+ * So at most one message waits, for the collective that this rank is in or enters next. `number`:
+ * of the collective, as the message says; a REST has none. The mutex must be held. */
 static uint64_t collective_limit(rks_group *group, uint32_t from, uint32_t kind, uint64_t number)
 {
     bool here = number + 1 == group->sequence;
@@ -134,8 +135,8 @@ static uint64_t collective_limit(rks_group *group, uint32_t from, uint32_t kind,
     return granted;
 }
 
-/* Most bytes of a message of this kind from that neighbour; 0: it must not send one now. `body` is its
- * first note. */
+/* Returns the most bytes of a message of this kind from that neighbour; 0: it must not send one
+ * now. `body` is its first note. */
 static uint64_t message_limit(rks_group *group, uint32_t from, uint32_t kind, const uint8_t *body,
                               size_t size)
 {
@@ -160,7 +161,8 @@ static uint64_t message_limit(rks_group *group, uint32_t from, uint32_t kind, co
     }
 }
 
-/* Without it the ranks would not come to the same end. Progress and kinds to come are only news. */
+/* Returns true for kinds without which the ranks would come to different ends. Progress and kinds
+ * of later versions are only information. */
 static bool must_be_understood(uint32_t kind)
 {
     return is_of_collective(kind) || kind == MESSAGE_FAILED || kind == MESSAGE_STOP;
@@ -171,7 +173,7 @@ void rks_inbox_on_note(void *user, uint32_t from, const uint8_t *body, size_t si
     rks_group *group = user;
     rks_error err;
     if (size < HEADER || (from != group->parent && !is_child(group, from)))
-        return; /* it has nothing to say here */
+        return; /* this rank expects none from it */
     partial *p = &group->partials[from];
     uint64_t total = rks_load_u64(body + 8);
     if (p->body.size == 0 && p->skipped == 0) {
@@ -190,7 +192,7 @@ void rks_inbox_on_note(void *user, uint32_t from, const uint8_t *body, size_t si
         rks_group_fail(group, &err, -1);
         return;
     }
-    if (too_large) { /* a later version's, perhaps; it takes no memory */
+    if (too_large) { /* perhaps from a later version; it takes no memory */
         p->skipped += size - HEADER;
         if (p->skipped == total)
             *p = (partial){0};

@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 
-/* /proc/net/route: a heading, then name, destination, gateway, flags, ..., metric, mask. */
+/* Reads /proc/net/route: a heading, then name, destination, gateway, flags, ..., metric, mask. */
 static bool default_route_ipv4(char name[32])
 {
     FILE *routes = fopen("/proc/net/route", "re");

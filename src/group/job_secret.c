@@ -26,14 +26,14 @@ const char *rks_job_secret_source(uint32_t source)
     return source < sizeof(SOURCES) / sizeof(SOURCES[0]) ? SOURCES[source] : "an unknown one";
 }
 
-/* NULL: none, also if it is empty. */
+/* Returns NULL if the variable is not set or empty. */
 static const char *variable(const char *name)
 {
     const char *value = getenv(name);
     return value == NULL || value[0] == '\0' ? NULL : value;
 }
 
-/* Named after the session: no two jobs share a file. */
+/* The name contains the session, so no two jobs share a file. */
 static rks_status put_path(job_secret *job, const uint8_t session[16], rks_error *err)
 {
     const char *directory = variable("RKS_JOB_DIR");

@@ -23,8 +23,8 @@
 #include "base/memory.h"
 #include "group/internal.h"
 
-/* How long the others may take to end themselves once a rank has failed, and when a line says that
- * they are waited for. */
+/* How long the others may take to end by themselves after a rank has failed, and when a line says
+ * which ranks are waited for. */
 enum { GRACE_MS = 40000, GRACE_MOST_MS = 86400000, SAY_MS = 2000 };
 
 /* RKS_LAUNCH_GRACE_MS changes it. */
@@ -45,10 +45,10 @@ static rks_status read_grace(uint64_t *grace_ms, rks_error *err)
 
 typedef struct table {
     uint32_t ranks;
-    _Atomic uint64_t arrived[2]; /* by parity of the round; counts on and on */
-    _Atomic int64_t dead;        /* 1 + a rank that was killed */
-    /* then, by rank (atomic u64): rounds that it has come to; how it ended, 1 + a wait status, 0:
-     * it runs; then 2 x ranks records */
+    _Atomic uint64_t arrived[2]; /* by parity of the round; never reset */
+    _Atomic int64_t dead;        /* 1 + the rank that was killed; 0: none */
+    /* followed, by rank (atomic u64), by the rounds that it has reached and how it ended (1 + a
+     * wait status; 0: it runs), then by 2 x ranks records */
 } table;
 
 typedef struct fork_seat {
@@ -90,19 +90,19 @@ static rks_status fail_ended(table *t, uint32_t rank, rks_error *err)
     return RKS_ERR_PEER;
 }
 
-/* Ranks may end in order at any time: only of the one that is asked about is that an error. */
+/* Ranks may end in order at any time. That is an error only for the rank that is asked about. */
 static rks_status check_ends(void *user, rks_error *err)
 {
     table *t = ((fork_seat *)user)->t;
     int64_t cut_off = err->rank;
     bool ended = cut_off >= 0 && cut_off < t->ranks && atomic_load(&ends_of(t)[cut_off]) != 0;
     int64_t dead = atomic_load(&t->dead);
-    if (dead != 0) /* the first that was killed is the cause of all else */
+    if (dead != 0) /* the first one that was killed is the cause of everything else */
         return fail_ended(t, (uint32_t)(dead - 1), err);
     return ended ? fail_ended(t, (uint32_t)cut_off, err) : RKS_OK;
 }
 
-/* A rank that this round lacks, and that will not come: it has ended, or there is no more time. */
+/* Names a rank that this round lacks and that will not come: it has ended, or time is up. */
 static rks_status name_missing(table *t, uint64_t round, uint32_t late_ms, rks_error *err)
 {
     for (uint32_t rank = 0; rank < t->ranks; rank++) {
@@ -140,8 +140,8 @@ static rks_status wait_round(fork_seat *s, uint64_t round, uint32_t timeout_ms, 
     return RKS_OK;
 }
 
-/* Two sets of records take turns: a rank that writes round k + 2 has seen all arrive at k + 1, and
- * they did so after copying k. */
+/* Two sets of records alternate. A rank that writes round k + 2 has seen all arrive at k + 1, and
+ * they arrived after they had copied k. */
 static rks_status gather_forked(void *user, const void *record, size_t size, void *all,
                                 uint32_t timeout_ms, rks_error *err)
 {
@@ -159,7 +159,7 @@ static rks_status gather_forked(void *user, const void *record, size_t size, voi
     return status;
 }
 
-/* What the caller had before the launch; ranks have it, too. */
+/* The caller's signals before the launch; ranks get them, too. */
 typedef struct signals {
     sigset_t mask;
     struct sigaction child, interrupt, terminate;
@@ -170,7 +170,7 @@ static void run_child(table *t, uint32_t rank, pid_t parent, const signals *befo
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
-        _exit(1); /* the parent went before the line above */
+        _exit(1); /* the parent ended before the line above */
     sigaction(SIGCHLD, &before->child, NULL);
     sigprocmask(SIG_SETMASK, &before->mask, NULL);
     fork_seat s = {.t = t, .rank = rank};
@@ -190,8 +190,8 @@ static void run_child(table *t, uint32_t rank, pid_t parent, const signals *befo
 
 static volatile sig_atomic_t asked_to_end;
 
-/* Ctrl-C in a terminal reaches all processes by itself; only what was sent to us alone is passed
- * on. */
+/* Ctrl-C in a terminal reaches all processes by itself. Only a signal sent to this process alone is
+ * passed on. */
 static void on_signal(int number, siginfo_t *info, void *context)
 {
     (void)context;
@@ -203,13 +203,13 @@ typedef struct watch {
     table *t;
     pid_t *children;
     uint32_t alive;
-    int code;           /* of the first that failed */
-    int64_t failed;     /* its rank; -1: none, or the caller was asked to end */
-    uint64_t failed_ms; /* when; 0: none */
+    int code;           /* of the first rank that failed */
+    int64_t failed;     /* that rank; -1: none, or the caller was asked to end */
+    uint64_t failed_ms; /* when it failed; 0: no failure */
     uint64_t grace_ms;
-    bool said; /* who is waited for */
+    bool said; /* the line about ranks that are waited for was printed */
     signals before;
-    bool ending; /* we kill what is left: those ends say nothing new */
+    bool ending; /* the remaining ranks are being killed: their ends add nothing */
 } watch;
 
 static void note_end(watch *w, uint32_t rank, int how)
@@ -222,7 +222,7 @@ static void note_end(watch *w, uint32_t rank, int how)
     atomic_store(&ends_of(w->t)[rank], (uint64_t)(unsigned)how + 1);
     if (WIFSIGNALED(how) && atomic_load(&w->t->dead) == 0)
         atomic_store(&w->t->dead, (int64_t)rank + 1);
-    /* A rank that was killed is the cause of the others' exit codes, whichever is reaped first. */
+    /* A killed rank is the cause of the others' exit codes, whichever is reaped first. */
     if (code != 0 && (w->code == 0 || (WIFSIGNALED(how) && w->code < 128)))
         w->code = code;
     if (code != 0 && w->failed_ms == 0) {
@@ -231,7 +231,7 @@ static void note_end(watch *w, uint32_t rank, int how)
     }
 }
 
-/* Stopped, as by Ctrl-Z or a debugger: it will not end by itself. */
+/* Returns true if it is stopped, as by Ctrl-Z or a debugger: it will not end by itself. */
 static bool is_stopped(pid_t child)
 {
     char path[64], line[256] = "";
@@ -244,7 +244,7 @@ static bool is_stopped(pid_t child)
     return state != NULL && (state[2] == 'T' || state[2] == 't');
 }
 
-/* The others wait for it meanwhile, up to the silence limit. */
+/* Says that a rank is stopped. The others wait for it, up to the silence limit. */
 static void say_stopped(const watch *w, uint32_t rank)
 {
     long process = (long)w->children[rank];
@@ -254,7 +254,7 @@ static void say_stopped(const watch *w, uint32_t rank)
                 rank, process, process);
 }
 
-/* One line for the first rank that does not end, and how many more. */
+/* Prints one line: the first rank that does not end, and how many more. */
 static void say_who_is_left(watch *w)
 {
     char more[32] = "", cause[48] = "the end was asked for", at[16] = "";
@@ -287,7 +287,7 @@ static void signal_children(const watch *w, int number)
 static void supervise(watch *w)
 {
     while (w->alive > 0) {
-        /* By number: other children of this process are none of ours. */
+        /* Asks rank by rank, since this process may have other children. */
         for (uint32_t rank = 0; rank < w->t->ranks; rank++) {
             int how = 0;
             if (w->children[rank] <= 0 ||
@@ -301,7 +301,7 @@ static void supervise(watch *w)
         if (asked_to_end != 0) {
             signal_children(w, asked_to_end);
             asked_to_end = 0;
-            if (w->failed_ms == 0) /* who does not listen is ended, too */
+            if (w->failed_ms == 0) /* ranks that ignore the signal are ended, too */
                 w->failed_ms = rks_now_ms();
         }
         uint64_t passed_ms = w->failed_ms == 0 ? 0 : rks_now_ms() - w->failed_ms;
@@ -339,11 +339,11 @@ static rks_status start_children(watch *w, rks_rank_fn main_fn, void *user, rks_
     return RKS_OK;
 }
 
-/* Until the ranks are there, signals wait: one that came between them would reach some only. */
+/* Holds signals until all ranks are started: one that came in between would reach only some. */
 static void hold_signals(signals *before)
 {
     sigset_t held;
-    /* Where it is ignored, as some parents leave it, ends of children would go unseen. */
+    /* If SIGCHLD is ignored, as some parents leave it, ends of children would not be seen. */
     const struct sigaction plain = {.sa_handler = SIG_DFL};
     asked_to_end = 0;
     sigaction(SIGCHLD, &plain, &before->child);

@@ -31,13 +31,13 @@ typedef struct seat {
     int code;
     pthread_t thread;
     bool started;
-    _Atomic uint64_t ended_ms; /* 0: it runs */
+    _Atomic uint64_t ended_ms; /* when it ended; 0: it runs */
     _Atomic bool closed;       /* the group that it opened last */
 } seat;
 
 enum { PATIENCE_MS = 2000 };
 
-/* A rank that has ended, and, unless `any`, has not closed its group. */
+/* Finds a rank that has ended. Unless `any`, only one that has not closed its group. */
 static rks_status find_ended(const seat *mine, bool any, rks_error *err)
 {
     const seat *all = mine - mine->rank;
@@ -54,9 +54,10 @@ static rks_status find_ended(const seat *mine, bool any, rks_error *err)
     return RKS_OK;
 }
 
-/* A process's connections end with it. A thread may return and leave its group behind, which goes
- * on beating: whoever still waits then would wait for ever. One that has closed its group, as for
- * the loss of another rank, is not the cause: its neighbours know what is. */
+/* A process's connections end with it. But a thread may return and leave its group open, which
+ * continues to send signs of life, so ranks that wait for it would never stop. A rank that has
+ * closed its group, for example because another one was lost, is not the cause: its neighbours know
+ * the cause. */
 static rks_status check_threads(void *user, rks_error *err)
 {
     return find_ended(user, false, err);
@@ -142,7 +143,7 @@ static rks_status start_ranks(meeting *m, seat *seats, rks_error *err)
     if (m->here == NULL || m->records[0] == NULL || m->records[1] == NULL)
         return RKS_ERR_MEMORY;
     rks_status status = rks_memory_transport_create(NULL, &m->transport, err);
-    for (uint32_t rank = 0; rank < m->ranks; rank++) { /* before any of them looks around */
+    for (uint32_t rank = 0; rank < m->ranks; rank++) { /* before any of them checks the others */
         seats[rank].m = m;
         seats[rank].rank = rank;
     }
@@ -154,7 +155,7 @@ static rks_status start_ranks(meeting *m, seat *seats, rks_error *err)
             seats[rank].started = true;
     }
     for (uint32_t rank = 0; status != RKS_OK && rank < m->ranks; rank++)
-        if (!seats[rank].started) /* so that nobody waits for it */
+        if (!seats[rank].started) /* so that no rank waits for it */
             atomic_store(&seats[rank].ended_ms, 1);
     return status;
 }

@@ -8,7 +8,7 @@
 #include "group/internal.h"
 
 struct rks_group_link {
-    atomic_uint references; /* the group holds one */
+    atomic_uint references; /* one of them is the group's */
     pthread_mutex_t mutex;
     rks_group *group; /* NULL once the group is closed; guarded by mutex */
 };

@@ -63,10 +63,11 @@ static void load(void)
     (void)dlerror(); /* clear the error of an earlier load by this thread */
     void *module = find_module();
     char first[sizeof(load_error.text)];
-    const char *why = module == NULL ? dlerror() : NULL; /* none: there is no such file */
+    const char *why = module == NULL ? dlerror() : NULL; /* NULL: there is no such file */
     snprintf(first, sizeof(first), "%s",
              why == NULL ? "there is no librankstore_mpi.so beside the library" : why);
-    bool said = why == NULL || getenv("RKS_MPI_MODULE") != NULL; /* else it lacks the library below */
+    bool said = why == NULL || getenv("RKS_MPI_MODULE") != NULL; /* the file exists, so it lacks a
+                                                                  * library */
     /* A wheel's module links to no MPI library. Load the one that the launcher's environment finds. */
     if (module == NULL && dlopen(LIBRARY, RTLD_NOW | RTLD_GLOBAL) != NULL)
         module = find_module();

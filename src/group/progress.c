@@ -23,7 +23,7 @@
 
 enum { HEAD = 32, EACH_MS = 1000 };
 
-/* No sum over ranks can overflow. */
+/* So no sum over ranks can overflow. */
 static const uint64_t WORK_MAX = UINT64_C(1) << 48;
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -69,7 +69,7 @@ void rks_group_tell_progress(rks_group *group, const rks_work *work, const char 
         rks_inbox_send(group, (uint32_t)group->parent, MESSAGE_PROGRESS, body, HEAD + size, NULL);
 }
 
-/* A rank speaks for itself, a node's leader for its node. */
+/* A rank may report for itself, and a node's leader for its node. */
 static bool may_tell(const rks_group *group, uint32_t from, uint32_t rank)
 {
     return rank < group->size && (rank == from || group->leaders[group->node_of[rank]] == from) &&
@@ -93,7 +93,7 @@ void rks_group_take_progress(rks_group *group, const message *m)
         rks_inbox_send(group, (uint32_t)group->parent, MESSAGE_PROGRESS, body, m->body.size, NULL);
 }
 
-/* Of two ranks the one with the smaller share of its work done. */
+/* Returns true if `a` has done the smaller share of its work. */
 static bool is_slower(const rks_work *a, const rks_work *b)
 {
     return (double)a->done * (double)b->total < (double)b->done * (double)a->total;

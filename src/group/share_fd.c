@@ -28,12 +28,12 @@
 #include "group/internal.h"
 
 #define NAME_PREFIX "rankstore-share-"
-enum { SWEEP_AFTER_S = 2 }; /* between the directory and its lock */
+enum { SWEEP_AFTER_S = 2 }; /* time between making the directory and locking it */
 
 typedef struct door {
     char directory[80];
     struct sockaddr_un address;
-    int lock; /* of the directory, for as long as it is needed */
+    int lock; /* the directory's descriptor, locked as long as the directory is needed */
     int listener;
 } door;
 
@@ -50,7 +50,7 @@ static void close_door(door *d)
     *d = (door){.lock = -1, .listener = -1};
 }
 
-/* A directory that nobody holds. Its lock ends with the process that made it. */
+/* Returns true if no process holds the directory's lock. The lock ends with its process. */
 static bool abandoned(int base, const char *name)
 {
     int directory = openat(base, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -60,7 +60,7 @@ static bool abandoned(int base, const char *name)
     return free;
 }
 
-/* Removes what leaders left that were killed with their doors open. */
+/* Removes the directories of leaders that were killed before they could. */
 static void sweep(const char *base)
 {
     DIR *directory = opendir(base);
@@ -83,7 +83,7 @@ static void sweep(const char *base)
     closedir(directory);
 }
 
-/* A socket's path is short; and a TMPDIR that is not there is no reason to fail. */
+/* The path of a socket is short, and a TMPDIR that does not exist is not a reason to fail. */
 static const char *temporary_base(void)
 {
     const char *base = getenv("TMPDIR");
@@ -92,7 +92,8 @@ static const char *temporary_base(void)
                : base;
 }
 
-/* A number that is equal where path, file and user are; 0 if `path` is none, or cannot be used. */
+/* Returns a number that is the same for the same path, file and user; 0 if `path` is not set or
+ * cannot be used. */
 static uint64_t door_number(const char *path, int mode, const char *boot_id)
 {
     char text[256];
@@ -124,8 +125,8 @@ static rks_status listen_at(door *d, int backlog, rks_error *err)
     return RKS_OK;
 }
 
-/* An abstract name: of 128 random bits, so that nobody is there before. Anyone of the namespace can
- * connect: other users are turned away, and must not fill the queue. */
+/* Opens a socket with an abstract name of 128 random bits, which nobody can occupy first. Anyone in
+ * the namespace can connect: other users are refused, and must not fill the queue. */
 static rks_status open_network_door(door *d, rks_error *err)
 {
     uint8_t random[16];
@@ -149,7 +150,7 @@ static rks_status open_door(door *d, rks_door where, int backlog, rks_error *err
         d->directory[0] = '\0';
         return rks_fail_errno(err, errno, "%s: making a temporary directory", base);
     }
-    /* Where directories cannot be locked nobody else can lock it either, and it stays. */
+    /* If directories cannot be locked here, no process removes it while it is in use. */
     d->lock = open(d->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (d->lock >= 0)
         (void)flock(d->lock, LOCK_EX | LOCK_NB);
@@ -157,7 +158,7 @@ static rks_status open_door(door *d, rks_door where, int backlog, rks_error *err
     return listen_at(d, backlog, err);
 }
 
-/* Waits until `fd` is ready, in slices: interrupts, a lost group and silence end it. */
+/* Waits in slices until `fd` is ready. An interrupt, a lost group and silence end the wait. */
 static rks_status wait_ready(rks_group *group, int fd, short events, uint64_t until, rks_error *err)
 {
     for (;;) {
@@ -187,7 +188,7 @@ static bool same_user(int fd)
     return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid();
 }
 
-/* A message of one byte with room for a descriptor; `note` points into it. */
+/* A message of one byte with room for a descriptor. `note` points to it. */
 typedef struct fd_note {
     char byte;
     struct iovec part;
@@ -205,7 +206,7 @@ static void fd_note_begin(fd_note *n)
     n->note.msg_controllen = sizeof(n->control);
 }
 
-/* A rank that has gone meanwhile is not a failure here: the call that follows knows why. */
+/* A rank that has ended meanwhile is not a failure here: the next call reports why. */
 static rks_status send_fd(int socket, int fd, rks_error *err)
 {
     fd_note n;
@@ -278,7 +279,7 @@ static rks_status fetch_fd(rks_group *group, const struct sockaddr_un *address, 
     if (status == RKS_OK)
         status = receive_fd(peer, fd, err);
     close(peer);
-    /* A leader that shuts its door on a rank does so because another one has failed. */
+    /* A leader closes its door to a rank only because another rank has failed. */
     rks_error echo;
     if (status == RKS_OK || rks_group_must_stop(group, &echo) == RKS_OK)
         return status;
@@ -296,7 +297,7 @@ static rks_status duplicate(int fd, int *shared, rks_error *err)
     return RKS_OK;
 }
 
-/* What leaders tell: where to come, or, between threads, the descriptor's number. */
+/* What leaders publish: where to connect, or, between threads, the descriptor's number. */
 typedef struct fd_fact {
     struct sockaddr_un address;
     int fd;
@@ -364,7 +365,8 @@ rks_status rks_fd_offer_take(rks_fd_offer *offer, const rks_agreed *agreed, size
     }
     if (got >= 0)
         close(got);
-    rks_group_stop(group); /* heard before the door is found shut; and nobody waits for this rank */
+    rks_group_stop(group); /* the others learn of it before the door is closed; and nobody waits for
+                            * this rank */
     close_door(&offer->door);
     return status;
 }
