@@ -77,7 +77,8 @@ static rks_status find_calls(void *library, rks_error *err)
     return status;
 }
 
-/* NVIDIA's Python package of the environment that this library or its program is installed in. */
+/* Finds NVIDIA's Python package in the environment in which this library or its program is
+ * installed. */
 static void *find_in_own_environment(void)
 {
     static const char *const places[] = {"site-packages", "dist-packages"};
@@ -100,8 +101,9 @@ static void *find_in_own_environment(void)
     return library;
 }
 
-/* A second copy in one process costs its kernels twice, and a framework that comes later may find
- * the wrong one: so the one that is there, unless the user says otherwise. */
+/* Finds the library. A second copy in a process loads its kernels twice, and a framework imported
+ * later may find the wrong one, so a copy that is loaded already is used unless the user names
+ * another. */
 static void *find_library(void)
 {
     const char *named = getenv("RKS_NCCL_LIBRARY");
@@ -158,7 +160,7 @@ rks_status rks_nccl_load(int *version, rks_error *err)
 
 /* ---- waiting ------------------------------------------------------------------------------ */
 
-/* Of the last call, or an error that came later. */
+/* Returns the result of the last call, or an error that came later. */
 static rks_nccl_result state_of(rks_communicator *communicator)
 {
     rks_nccl_result result = RKS_NCCL_SUCCESS;
@@ -166,7 +168,8 @@ static rks_nccl_result state_of(rks_communicator *communicator)
     return asked != RKS_NCCL_SUCCESS ? asked : result;
 }
 
-/* While NCCL works in the background no other call on the communicator may be made. */
+/* Waits for a call. While NCCL works in the background no other call may be made on the
+ * communicator. */
 static rks_status wait_for(rks_communicator *communicator, rks_nccl_result result, const char *what,
                            const rks_nccl_patience *patience, rks_error *err)
 {
@@ -217,7 +220,7 @@ static rks_nccl_config small_config(void)
     };
 }
 
-/* NCCL's settings win over the configuration. */
+/* Refuses the setting that makes calls block; NCCL prefers its settings to the configuration. */
 static rks_status refuse_blocking(rks_error *err)
 {
     int64_t wish = 0;
@@ -265,7 +268,7 @@ rks_status rks_communicator_gather(rks_communicator *communicator, uint64_t slot
         void *chunk = (void *)(uintptr_t)(slot + i * stride);
         result = nccl.ncclBroadcast(chunk, chunk, sizes[i], RKS_NCCL_INT8, (int)i,
                                     communicator->comm, stream);
-        if (result == RKS_NCCL_IN_PROGRESS) /* the group's end tells */
+        if (result == RKS_NCCL_IN_PROGRESS) /* the end of the group shows how it went */
             result = RKS_NCCL_SUCCESS;
     }
     rks_nccl_result ended = nccl.ncclGroupEnd();
@@ -288,23 +291,23 @@ rks_status rks_communicator_close(rks_communicator *communicator, const rks_nccl
         return status;
     result = nccl.ncclCommDestroy(communicator->comm);
     rks_free(communicator);
-    if (result != RKS_NCCL_SUCCESS && result != RKS_NCCL_IN_PROGRESS) /* nothing is on its way */
+    if (result != RKS_NCCL_SUCCESS && result != RKS_NCCL_IN_PROGRESS) /* no call is in progress */
         rks_log("NCCL: freeing a communicator: %s", nccl.ncclGetErrorString(result));
     return RKS_OK;
 }
 
 /* ---- abort ----------------------------------------------------------------------------------- */
 
-/* NCCL's abort can itself wait for ranks that do not abort: it gets a thread of its own, which is
- * left behind where it does not come back. The last of the two frees it. The thread enters the
- * GPU's context: without one NCCL would make a context of its own, on GPU 0. */
+/* An abort in a thread of its own, since NCCL's abort can wait for ranks that do not abort. If it
+ * does not return, the thread is left running. Whoever lets go last frees this struct. The thread
+ * enters the GPU's context; otherwise NCCL would make a context of its own, on GPU 0. */
 typedef struct aborting {
     pthread_mutex_t mutex;
     pthread_cond_t cond;
     rks_nccl_comm comm;
     rks_gpu *gpu;
     bool done, good;
-    bool left; /* nobody waits any more */
+    bool left; /* the caller no longer waits */
 } aborting;
 
 static void aborting_free(aborting *a)
@@ -360,7 +363,8 @@ bool rks_communicator_abort(rks_communicator *communicator)
     aborting *a = rks_alloc(1, sizeof(*a), NULL);
     pthread_t thread;
     if (a == NULL)
-        return nccl.ncclCommAbort(comm) == RKS_NCCL_SUCCESS; /* the caller is in the context */
+        return nccl.ncclCommAbort(comm) == RKS_NCCL_SUCCESS; /* the caller has entered the
+                                                              * context */
     a->comm = comm;
     a->gpu = gpu;
     pthread_mutex_init(&a->mutex, NULL);

@@ -20,7 +20,7 @@ typedef struct rks_communicator rks_communicator;
 
 enum { RKS_COMMUNICATOR_ID = 128 };
 
-/* How long an abort may take: 20 s; tests shorten it. */
+/* The longest that an abort may take: 20,000 ms; tests shorten it. */
 extern uint32_t rks_communicator_abort_ms;
 
 typedef struct rks_nccl_patience {
@@ -29,32 +29,34 @@ typedef struct rks_nccl_patience {
     void *user;
 } rks_nccl_patience;
 
-/* *version as NCCL counts: 22809 is 2.28.9. */
+/* Loads NCCL. *version in NCCL's way of counting: 22809 is 2.28.9. */
 rks_status rks_nccl_load(int *version, rks_error *err);
-/* Drawn by one rank of a communicator, needed by all. */
+/* Draws an id on one rank of a communicator; all its ranks need it. */
 rks_status rks_communicator_draw_id(uint8_t id[RKS_COMMUNICATOR_ID], rks_error *err);
 
-/* Within the GPU's context; returns when all ranks have come. *communicator is set also if an
- * error is returned, unless there was no memory for it: then only abort is left. RKS_ERR_UNSUPPORTED
- * where NCCL_COMM_BLOCKING=1, in the environment or in nccl.conf, would make every wait endless. */
+/* Makes a communicator within the GPU's context. Returns when all ranks have come. *communicator is
+ * set also after an error, unless memory was short; then only abort may be called.
+ * RKS_ERR_UNSUPPORTED if NCCL_COMM_BLOCKING=1 is set, in the environment or in nccl.conf, since
+ * every wait would be endless. */
 rks_status rks_communicator_open(rks_gpu *gpu, const uint8_t id[RKS_COMMUNICATOR_ID],
                                  uint32_t ranks, uint32_t rank, const rks_nccl_patience *patience,
                                  rks_communicator **communicator, rks_error *err);
-/* Puts on the stream: the chunk of each member goes to all. That of member i lies at slot + i *
- * stride and has sizes[i] bytes, which all ranks give alike; 1 at least. Grouped broadcasts travel
- * along the ring alone, whatever NCCL is set to; an all-gather could choose PAT, whose connections
- * take hundreds of MB. */
+/* Queues a step on the stream that sends each member's chunk to all. The chunk of member i is at
+ * slot + i * stride and has sizes[i] bytes, at least 1, the same on all ranks. It uses grouped
+ * broadcasts, which need only the ring whatever NCCL is set to. An all-gather could choose PAT,
+ * whose connections take hundreds of MB. */
 rks_status rks_communicator_gather(rks_communicator *communicator, uint64_t slot, uint64_t stride,
                                    const uint64_t *sizes, rks_gpu_stream stream,
                                    const rks_nccl_patience *patience, rks_error *err);
-/* Without waiting: has NCCL noticed that something is wrong? */
+/* Returns an error if NCCL has noticed one. Does not wait. */
 rks_status rks_communicator_look(rks_communicator *communicator, rks_error *err);
-/* Waits for what is on its way on all ranks, and frees it. After an error only abort is left. */
+/* Waits until all ranks have finished what is queued, and frees the communicator. After an error
+ * only abort may be called. */
 rks_status rks_communicator_close(rks_communicator *communicator, const rks_nccl_patience *patience,
                                   rks_error *err);
-/* Ends what is on its way, and frees it. False: NCCL did not come back within 20 s, or could not
- * end it; the communicator, its thread and the memory that it works on are left as they are, and
- * the GPU must stay open. NULL is accepted. */
+/* Ends what is in progress and frees the communicator. Returns false if NCCL did not return within
+ * 20 s, or could not end it. Then the communicator, its thread and the memory that it uses are left
+ * as they are, and the GPU must stay open. NULL is allowed. */
 bool rks_communicator_abort(rks_communicator *communicator);
 
 #endif

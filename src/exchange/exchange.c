@@ -32,8 +32,8 @@ static const rks_exchange_backend *const backends[BACKENDS] = {
     &rks_exchange_pull,
 };
 
-/* From here on auto takes NCCL: its start (context, communicators, connections) is said to take
- * about three seconds, in which the others move this much to a node. */
+/* From so many bytes on auto chooses NCCL. Its start (context, communicators, connections) is said
+ * to take about three seconds, in which the others move this much to a node. */
 static uint64_t nccl_from_bytes = (uint64_t)4 << 30;
 
 void rks_exchange_nccl_from(uint64_t bytes)
@@ -41,14 +41,14 @@ void rks_exchange_nccl_from(uint64_t bytes)
     nccl_from_bytes = bytes != 0 ? bytes : (uint64_t)4 << 30;
 }
 
-/* What all ranks have found out together. */
+/* What all ranks know together. */
 typedef struct exchange_choice {
     int32_t named;  /* AUTO or a backend's number */
     uint32_t can;   /* bits of the backends that every rank can run */
     uint64_t bytes; /* of all streams */
 } exchange_choice;
 
-/* What a rank tells the others, and after it a bit for each sender that it wants:
+/* A rank's record; after it follows a bit for each sender that it receives from:
  *
  *   offset  size  field
  *        0     8  size of its stream
@@ -85,7 +85,7 @@ static rks_status find_backend(const char *name, int32_t *named, const char **op
     return RKS_OK;
 }
 
-/* This rank's record; its error if what its user named cannot run. */
+/* Fills this rank's record. Returns an error if the backend that its user named cannot run. */
 static rks_status fill_record(rks_exchange_plan *plan, const char *backend, uint8_t *record,
                               rks_error *err)
 {
@@ -125,7 +125,7 @@ static bool has_bit(const uint8_t *record, uint32_t rank)
     return (record[RECORD_SIZE + rank / 8] >> (rank % 8) & 1) != 0;
 }
 
-/* What `sender` sends to `rank` where nothing is shared. */
+/* Sets what `sender` sends to `rank` if nothing is shared. */
 static void read_whole(rks_exchange_plan *plan, const uint8_t *record, uint32_t rank,
                        uint32_t sender)
 {
@@ -145,7 +145,7 @@ static uint64_t bytes_of(const rks_exchange_part *part)
     return part->end - part->begin;
 }
 
-/* Largest chunks, and who is on the other end. */
+/* Finds the largest chunks, and the ranks that this one sends to and receives from. */
 static void find_rooms(rks_exchange_plan *plan)
 {
     for (uint32_t rank = 0; rank < plan->size; rank++) {
@@ -159,7 +159,7 @@ static void find_rooms(rks_exchange_plan *plan)
     }
 }
 
-/* A node that shares has one receiver. */
+/* Refuses a second receiver on a node that shares. */
 static rks_status look_for_another(const rks_exchange_plan *plan, const rks_agreed *agreed,
                                    uint32_t receiver, rks_error *err)
 {
@@ -175,7 +175,8 @@ static rks_status look_for_another(const rks_exchange_plan *plan, const rks_agre
     return RKS_OK;
 }
 
-/* Which streams this rank and its node want, who wants this rank's, and what of them. */
+/* Finds which streams this rank and its node receive, which ranks receive this rank's, and which
+ * parts. */
 static rks_status read_wants(rks_exchange_plan *plan, const rks_agreed *agreed, rks_error *err)
 {
     bool shares = plan->job->shares;
@@ -201,7 +202,7 @@ static rks_status read_wants(rks_exchange_plan *plan, const rks_agreed *agreed, 
     return RKS_OK;
 }
 
-/* Takes the records of all ranks; every rank comes to the same result. */
+/* Reads the records of all ranks. Every rank gets the same result. */
 static rks_status read_records(rks_exchange_plan *plan, const rks_agreed *agreed,
                                exchange_choice *choice, rks_error *err)
 {
@@ -226,7 +227,7 @@ static rks_status read_records(rks_exchange_plan *plan, const rks_agreed *agreed
     return read_wants(plan, agreed, err);
 }
 
-/* The first backend from *from on that may be taken; *from is left after it. */
+/* Returns the first backend from *from on that may be chosen, and moves *from past it. */
 static const rks_exchange_backend *next_backend(const rks_exchange_plan *plan,
                                                 const exchange_choice *choice, int32_t *from)
 {
@@ -235,7 +236,7 @@ static const rks_exchange_backend *next_backend(const rks_exchange_plan *plan,
             continue;
         if (choice->named == AUTO && (choice->can >> i & 1) == 0)
             continue;
-        /* Alike on all ranks: nodes and bytes are. */
+        /* The same on all ranks, since nodes and bytes are. */
         if (choice->named == AUTO && backends[i]->slow_start &&
             (rks_group_nodes(plan->group) == 1 || choice->bytes < nccl_from_bytes))
             continue;
@@ -264,7 +265,7 @@ uint32_t rks_exchange_chunk(const rks_exchange_plan *plan, uint32_t sender, uint
     uint64_t left = plan->parts[sender].end - offset;
     if (left <= plan->chunk || job->boundary == NULL)
         return (uint32_t)(left < plan->chunk ? left : plan->chunk);
-    /* The last boundary in the chunk, if what lies between two is all of one size. */
+    /* Ends the chunk at the last boundary in it, if all boundaries are equally far apart. */
     uint64_t step = job->boundary(job->user, sender, offset + 1) - offset;
     if (step >= plan->chunk)
         return plan->chunk;
@@ -337,7 +338,7 @@ static rks_status run_backend(rks_exchange_plan *plan, const rks_exchange_backen
     rks_status status = get_ready(plan, backend, &state, err);
     if (status == RKS_OK) {
         status = backend->run(plan, state, err);
-        /* Stopping for an error that no rank brings is an error of its own. */
+        /* Stopping because of an error that no rank brings is an error of its own. */
         uint64_t stopped = plan->stopped;
         const rks_fact fact = rks_fact_sum(&stopped, 1);
         status = rks_group_agree_on(plan->group, "exchange: end", status, &fact, 1, NULL, err);
@@ -351,7 +352,8 @@ static rks_status run_backend(rks_exchange_plan *plan, const rks_exchange_backen
     return status;
 }
 
-/* COLLECTIVE. All ranks agree that the backend alone has failed, so that the next backend may do it. */
+/* COLLECTIVE. Returns true if only the backend has failed, on all ranks, so that the next backend
+ * may do it. */
 static bool may_fall_back(rks_exchange_plan *plan)
 {
     uint64_t against =
@@ -363,8 +365,8 @@ static bool may_fall_back(rks_exchange_plan *plan)
            against == 0;
 }
 
-/* Why this backend: for stats and, where the choice was not plain, for a person. `failed`: what
- * became of the one before it, or "". */
+/* Records why this backend runs, for stats, and prints a line if the choice was not obvious.
+ * `failed`: what happened to the one before it, or "". */
 static void say_why(rks_exchange_plan *plan, const exchange_choice *choice,
                     const rks_exchange_backend *backend, const char *failed)
 {
@@ -421,7 +423,7 @@ rks_status rks_exchange_run(rks_group *group, const char *backend, const rks_exc
         chosen = next_backend(&plan, &choice, &from);
         if (chosen == NULL)
             break;
-        /* A machine without GPUs is nothing to talk about; stats say it. */
+        /* That a machine has no GPU is not worth a line; stats say it. */
         if (plan.rank == 0 && status != RKS_ERR_UNSUPPORTED)
             rks_log("exchange: %s; going on with %s", failed, chosen->name);
         job->restart(job->user);

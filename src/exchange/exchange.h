@@ -28,72 +28,74 @@
 #include "group/group.h"
 
 typedef struct rks_exchange_job {
-    uint64_t size; /* of this rank's stream; 0: it sends nothing */
-    bool receives; /* this rank wants all streams but its own (node leaders) */
-    /* Same answer on all ranks. Each rank of a node takes an even part of what the node's receiver
-     * wants from other nodes; at most one rank of a node may then receive (RKS_ERR_ARGUMENT). */
+    uint64_t size; /* bytes of this rank's stream; 0: it sends nothing */
+    bool receives; /* this rank receives all streams but its own (node leaders) */
+    /* The same on all ranks. If true, each rank of a node receives an even part of what the node's
+     * receiver needs from other nodes; then at most one rank of a node may receive
+     * (RKS_ERR_ARGUMENT). */
     bool shares;
-    /* Same answer on all ranks. The streams have checksums of their own, which `write` checks: pull
-     * and mpi add none. nccl always adds its own: an error of NCCL must not pass as one of `write`.
-     */
+    /* The same on all ranks. If true, the streams have checksums of their own, which `write`
+     * checks; then pull and mpi add none. nccl always adds its own, so that an error of NCCL is not
+     * taken for one of `write`. */
     bool checks;
-    /* Called by any thread, possibly several times for a range, possibly at once from several; for at
-     * most 256 KiB also by the engine's, so it must not wait for other ranks. */
+    /* Reads bytes of this rank's stream. Any thread may call it, several at once, several times for
+     * a range. For at most 256 KiB the engine's thread calls it, too, so it must not wait for other
+     * ranks. */
     rks_status (*read)(void *user, uint64_t offset, void *bytes, size_t size, rks_error *err);
-    /* Called in the calling thread, for each sender in order of offset, from a boundary on if the
-     * job shares; never for this rank itself. */
+    /* Receives bytes, in the calling thread, for each sender in order of offset; from a boundary on
+     * if the job shares. Never called for this rank's own stream. */
     rks_status (*write)(void *user, uint32_t sender, uint64_t offset, const void *bytes,
                         size_t size, rks_error *err);
-    /* true: this rank does not need that sender's stream (its node has it). Same answer always. */
+    /* Returns true if this rank does not need that sender's stream, since its node has it. The
+     * answer must not change. */
     bool (*skip)(void *user, uint32_t sender);
-    /* nccl needs all three, with the same answers on all ranks. There a rank of a node may be asked
-     * for the stream of another one, and may receive streams, or parts of them, that its node's
-     * receiver wants, its own included: from a boundary on, in order of offset. The other backends
-     * use `boundary` alone, if there is one: for shares, and for the ends of chunks.
-     * read_of: as read, of any rank of this node.
-     * boundary: the first place from `offset` on (0 < offset < the stream's size) where a stream
-     * may be cut for two takers; at most its size. restart: forget what was received;
-     * it comes again by another backend. */
+    /* nccl needs these three, with the same answers on all ranks. There a rank may be asked for the
+     * stream of another rank of its node. It may also receive streams, or parts of them, for its
+     * node's receiver, even its own, from a boundary on and in order of offset. The other backends
+     * use only `boundary`, if it is set: for shares, and for the ends of chunks. read_of: like
+     * read, for any rank of this node. boundary: the first offset from `offset` on (0 < offset <
+     * the stream's size) at which a stream may be divided between two receivers; at most its size.
+     * restart: forget what was received, since it comes again by another backend. */
     rks_status (*read_of)(void *user, uint32_t sender, uint64_t offset, void *bytes, size_t size,
                           rks_error *err);
     uint64_t (*boundary)(void *user, uint32_t sender, uint64_t offset);
     void (*restart)(void *user);
     void *user;
-    uint32_t chunk; /* bytes; 0: 4 MiB; the smallest of all ranks is taken, and at most 1 GiB */
+    uint32_t chunk; /* bytes of a chunk; 0: 4 MiB. The smallest of all ranks counts, at most 1
+                     * GiB */
 } rks_exchange_job;
 
 typedef struct rks_exchange_stats {
-    uint64_t bytes_received; /* this rank, heads of chunks included */
+    uint64_t bytes_received; /* by this rank, heads of chunks included */
     uint64_t bytes_sent;
     uint64_t peak_bytes; /* staging memory */
-    /* nccl */
+    /* nccl only: */
     uint64_t pinned_bytes;   /* host memory that the GPU reads and writes by itself */
     uint64_t gpu_slot_bytes; /* GPU memory: our slots */
-    uint64_t gpu_nccl_bytes; /* by how much more the device's free memory went down, at most: what
-                              * NCCL took, and what others took on that GPU at the same time */
-    uint64_t gpu_code_bytes; /* what stayed taken at the end, and is not in gpu_nccl_bytes: NCCL's code,
-                              * loaded once a process. 0 if the memory is kept */
+    uint64_t gpu_nccl_bytes; /* how much more of the device's free memory was used, at most: by
+                              * NCCL, and by others on that GPU at the same time */
+    uint64_t gpu_code_bytes; /* what stayed in use at the end and is not in gpu_nccl_bytes: NCCL's
+                              * code, loaded once a process. 0 if the memory is kept */
     uint64_t agreed_ns; /* rks_now_ns() when this rank knew how the exchange had ended on all ranks;
-                         * nothing of it was freed before. 0: it failed before it began */
+                         * nothing was freed before that. 0: it failed before it began */
     char why[128];      /* why this backend ran: "named", "auto: ..." */
 } rks_exchange_stats;
 
-/* COLLECTIVE. `backend`: "local", "nccl", "mpi", "pull", or "auto" (NULL): local for threads; nccl
- * where a node receives so much that NCCL's start is soon made up for; mpi where its module is
- * open; else pull. "nccl" takes options after it: "nccl:rails=off,timeout=60,slot=16777216"
+/* COLLECTIVE. Runs an exchange. `backend`: "local", "nccl", "mpi", "pull", or "auto" (NULL): local
+ * for threads; nccl if a node receives enough to make up for NCCL's start; mpi if its module is
+ * open; else pull. "nccl" takes options after its name: "nccl:rails=off,timeout=60,slot=16777216"
  * (rails=off: one communicator of all GPUs; timeout: seconds for a round; slot: bytes of GPU memory
- * for one of two rounds). A named one that cannot run is RKS_ERR_UNSUPPORTED on all, saying why;
- * where auto's NCCL fails for reasons of its own, all ranks go on with the next backend. *used gets
- * a static name. *stats is filled after an error, too.
- */
+ * for one of two rounds). If a named backend cannot run, all ranks return RKS_ERR_UNSUPPORTED,
+ * which says why. If auto chose nccl and NCCL itself fails, all ranks continue with the next
+ * backend. *used becomes a static name. *stats is filled after an error, too. */
 rks_status rks_exchange_run(rks_group *group, const char *backend, const rks_exchange_job *job,
                             rks_exchange_stats *stats, const char **used, rks_error *err);
 
-/* Whether this process could take part in the nccl exchange; `text` says with what, or why not. It
- * loads the libraries and opens the GPU for a moment. */
+/* Returns true if this process could take part in the nccl exchange. `text` says with what, or why
+ * not. Loads the libraries and opens the GPU for a moment. */
 bool rks_exchange_nccl_usable(char text[192]);
 
-/* For tests: from how many bytes on auto takes nccl; 0: as it is written in exchange.c. */
+/* For tests: sets from how many bytes on auto chooses nccl; 0: the default of exchange.c. */
 void rks_exchange_nccl_from(uint64_t bytes);
 
 #endif

@@ -16,14 +16,14 @@
 typedef struct local_source {
     uint64_t number;
     const rks_exchange_job *job;
-    unsigned users; /* threads that read from it now */
+    unsigned users; /* threads that read from it at the moment */
     uint64_t bytes_sent;
     struct local_source *next;
 } local_source;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t idle = PTHREAD_COND_INITIALIZER;
-static local_source *sources;    /* guarded by mutex, also what they hold */
+static local_source *sources;    /* guarded by mutex, like what they hold */
 static uint64_t last_number = 0; /* guarded by mutex */
 
 typedef struct local_state {
@@ -131,7 +131,7 @@ static void local_close(rks_exchange_plan *plan, void *user)
     while (*at != &state->source)
         at = &(*at)->next;
     *at = state->source.next;
-    while (state->source.users > 0) /* at most as long as one read takes */
+    while (state->source.users > 0) /* no longer than one read takes */
         pthread_cond_wait(&idle, &mutex);
     plan->stats.bytes_sent = state->source.bytes_sent;
     pthread_mutex_unlock(&mutex);

@@ -36,13 +36,14 @@ enum {
     CHUNK = 1,
     STOP = 2,
     NAP_MIN_NS = 20 * 1000,
-    NAP_MAX_NS = 200 * 1000, /* MPI moves nothing while nobody tests */
+    NAP_MAX_NS = 200 * 1000, /* MPI makes progress only while some thread tests */
 };
 
 static const uint32_t REQUEST_MAGIC = 0x51584b52; /* "RKXQ" */
 static const uint32_t REPLY_MAGIC = 0x41584b52;   /* "RKXA" */
 
-/* This rank receives: one lane for each of four senders. A pair that ends early gets a stop. */
+/* What this rank receives: one lane for each of up to four senders. A pair that ends early gets a
+ * stop. */
 typedef struct mpi_lane {
     bool busy;
     bool stopping; /* the request is a stop, which has no reply */
@@ -50,22 +51,22 @@ typedef struct mpi_lane {
     uint64_t offset;
     uint32_t size;
     uint64_t asked_ms;
-    void *request; /* handles; NULL when over */
+    void *request; /* handles; NULL once over */
     void *reply;
     uint8_t *message; /* head and chunk */
     uint8_t head[HEAD_SIZE];
 } mpi_lane;
 
-/* This rank sends: a reply on its way. */
+/* What this rank sends: a reply in progress. */
 typedef struct mpi_slot {
     void *handle;
     uint8_t *message;
 } mpi_slot;
 
-/* A rank that wants this rank's stream. */
+/* A rank that receives this rank's stream. */
 typedef struct mpi_peer {
     uint32_t rank;
-    void *request; /* handle of a receive; NULL when it has come */
+    void *request; /* handle of a receive; NULL once it has arrived */
     bool asked;    /* a request waits for a slot */
     bool over;
     uint8_t head[HEAD_SIZE];
@@ -80,11 +81,11 @@ typedef struct mpi_state {
     mpi_slot *slots;
     size_t peer_count;
     mpi_peer *peers;
-    size_t turn;       /* the peer that is looked at first */
+    size_t turn;       /* the peer to look at first */
     bool ending;       /* no more chunks: this rank or another one has failed */
     uint64_t stop_ms;  /* since when the group wants all to stop; 0: it does not */
-    uint64_t last_ms;  /* the loop was here */
-    bool abandoned;    /* messages are left; nothing is freed */
+    uint64_t last_ms;  /* when the loop last ran */
+    bool abandoned;    /* messages are left in progress; nothing is freed */
     rks_status status; /* this rank's first error */
     rks_error err;
 } mpi_state;
@@ -112,7 +113,7 @@ static void note_error(mpi_state *state, rks_status status, const rks_error *err
 
 /* ---- receiving ------------------------------------------------------------------------------ */
 
-/* Asks for the lane's next chunk, or tells its sender that no more is wanted. */
+/* Asks for the lane's next chunk, or tells its sender to stop. */
 static rks_status lane_ask(rks_exchange_plan *plan, mpi_state *state, mpi_lane *lane,
                            rks_error *err)
 {
@@ -136,7 +137,7 @@ static rks_status lane_ask(rks_exchange_plan *plan, mpi_state *state, mpi_lane *
     return status;
 }
 
-/* True: a chunk. False without an error: the sender has stopped. */
+/* Checks a reply. *chunk: it has a chunk; else, without an error, the sender has stopped. */
 static rks_status check_reply(rks_exchange_plan *plan, const mpi_lane *lane, bool *chunk,
                               rks_error *err)
 {
@@ -159,14 +160,14 @@ static rks_status check_reply(rks_exchange_plan *plan, const mpi_lane *lane, boo
                     lane->sender, rks_group_host(plan->group, lane->sender), what);
 }
 
-/* The reply is there: takes it, and says whether the pair goes on. */
+/* Takes a reply that has arrived. Returns true if the pair continues. */
 static bool lane_take(rks_exchange_plan *plan, mpi_state *state, mpi_lane *lane)
 {
     bool chunk = false;
     rks_error err;
     rks_status status = check_reply(plan, lane, &chunk, &err);
     if (status == RKS_OK && !chunk) {
-        plan->stopped = true; /* the sender, or who it heard of, brings the error */
+        plan->stopped = true; /* the sender, or the rank that it heard of, brings the error */
         state->ending = true;
         return false;
     }
@@ -180,7 +181,7 @@ static bool lane_take(rks_exchange_plan *plan, mpi_state *state, mpi_lane *lane)
     return lane->offset < plan->parts[lane->sender].end;
 }
 
-/* RKS_ERR_TIMEOUT if a chunk is overdue. */
+/* Returns RKS_ERR_TIMEOUT if a chunk is overdue. */
 static rks_status lane_step(rks_exchange_plan *plan, mpi_state *state, mpi_lane *lane, bool *moved,
                             bool *all_over, rks_error *err)
 {
@@ -243,7 +244,7 @@ static rks_status check_request(const rks_exchange_plan *plan, const mpi_peer *p
                     peer->rank, size, offset, part->begin, part->end);
 }
 
-/* Fills the slot with a chunk, or with a stop where this rank is ending or its source fails. */
+/* Fills the slot with a chunk, or with a stop if this rank is ending or its source fails. */
 static rks_status peer_answer(rks_exchange_plan *plan, mpi_state *state, mpi_peer *peer,
                               mpi_slot *slot, rks_error *err)
 {
@@ -264,7 +265,7 @@ static rks_status peer_answer(rks_exchange_plan *plan, mpi_state *state, mpi_pee
     rks_store_u64(slot->message + 24,
                   plan->job->checks ? 0 : rks_checksum64(slot->message + HEAD_SIZE, size));
     peer->asked = false;
-    state->turn = (size_t)(peer - state->peers) + 1; /* the others are next */
+    state->turn = (size_t)(peer - state->peers) + 1; /* the others have their turn next */
     peer->over = !chunk || offset + size == plan->given[peer->rank].end;
     plan->stats.bytes_sent += HEAD_SIZE + size;
     rks_status status = peer->over ? RKS_OK : peer_listen(state, peer, err);
@@ -331,7 +332,7 @@ static rks_status serve_chunks(rks_exchange_plan *plan, mpi_state *state, bool *
 
 /* ---- the loop ------------------------------------------------------------------------------- */
 
-/* Time that this rank spent in a callback does not count as silence of others. */
+/* Subtracts time that this rank spent in a callback: it is not silence of others. */
 static void forgive(mpi_state *state)
 {
     uint64_t now_ms = rks_now_ms(), away_ms = now_ms - state->last_ms;
@@ -340,8 +341,8 @@ static void forgive(mpi_state *state)
     state->last_ms = now_ms;
 }
 
-/* Has this rank to end? Not RKS_OK: others do not end with it. A rank with an error of its own may
- * wait for others that are busy: they come to ask, and the answer is to stop. */
+/* Returns an error if this rank must end alone, without the others. A rank with an error of its own
+ * may wait for others that are busy: they come to ask, and are answered with a stop. */
 static rks_status look_for_messages(rks_exchange_plan *plan, mpi_state *state, rks_error *err)
 {
     rks_error why;
@@ -395,7 +396,7 @@ static rks_status mpi_run(rks_exchange_plan *plan, void *user, rks_error *err)
     if (status != RKS_OK) {
         state->abandoned = true;
         state->ops->abandon();
-        if (!plan->stopped) /* else the agreement says it better */
+        if (!plan->stopped) /* else the agreement has the better error */
             note_error(state, status, &why);
     }
     if (state->status != RKS_OK)

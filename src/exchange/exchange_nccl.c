@@ -38,7 +38,7 @@
 #include "exchange/nccl_inside.h"
 
 enum {
-    GRACE_MS = 400, /* for empty chunks to go round, before all is aborted */
+    GRACE_MS = 400, /* time for empty chunks to reach all before the communicator is aborted */
     LOOK_MS = 5,
     POLL_NS = 50 * 1000,
 };
@@ -61,8 +61,8 @@ static bool ending(const nccl_state *state)
     return state->status != RKS_OK || state->plan->stopped;
 }
 
-/* Between two looks at the GPU: may this rank go on waiting? An error that is known lets what is on
- * its way come to its end for a moment. */
+/* Called between two looks at the GPU. Decides whether this rank may continue to wait. After an
+ * error is known, what is in progress gets a moment to finish. */
 static rks_status look_around(void *user, rks_error *err)
 {
     nccl_state *state = user;
@@ -89,7 +89,7 @@ static rks_status look_around(void *user, rks_error *err)
     return state->status;
 }
 
-/* Before the first round there is nothing worth waiting for once an error is known. */
+/* Before the first round there is nothing to wait for once an error is known. */
 static rks_status look_around_early(void *user, rks_error *err)
 {
     nccl_state *state = user;
@@ -131,7 +131,7 @@ static rks_status wait_downloaded(nccl_state *state, const nccl_slot *slot, uint
 
 /* ---- a round: out ----------------------------------------------------------------------- */
 
-/* A stretch of this rank's slice, from its own stream or from one of its node's. */
+/* Reads a stretch of this rank's slice, from its own stream or from one of its node's. */
 static rks_status read_stretch(void *user, const rks_stretch *stretch, uint64_t at, rks_error *err)
 {
     struct {
@@ -173,8 +173,8 @@ static uint64_t fill_chunk(nccl_state *state, nccl_slot *slot, uint64_t round, u
     return RKS_ROUND_HEAD + payload;
 }
 
-/* `size`: room of each member's chunk; `bytes` of it are this rank's to send. All ranks know the
- * size of each chunk; one that ends early leaves the rest of its chunk as it was. */
+/* Queues a round. `size`: room of each member's chunk; this rank sends `bytes`. All ranks know the
+ * size of each chunk. A rank that ends early leaves the rest of its chunk as it was. */
 static rks_status put_round(nccl_state *state, nccl_slot *slot, uint64_t size, uint64_t bytes,
                             rks_error *err)
 {
@@ -234,7 +234,7 @@ static rks_status take_chunk(nccl_state *state, uint32_t number, uint64_t round,
     else if (rks_load_u64(chunk + 8) != round)
         wrong = "another round";
     if (wrong == NULL && rks_load_u32(chunk + 4) != 0) {
-        state->plan->stopped = true; /* it, or who it heard of, brings the error */
+        state->plan->stopped = true; /* that rank, or the one it heard of, brings the error */
         return RKS_OK;
     }
     if (wrong == NULL && rks_load_u64(chunk + 16) != payload)
@@ -256,7 +256,8 @@ static rks_status take_chunk(nccl_state *state, uint32_t number, uint64_t round,
                           &where, err);
 }
 
-/* *last: some member has said that it ends; so all do, after the round that is on its way. */
+/* Receives a round. *last: some member has announced that it ends, so all end after the round that
+ * is in progress. */
 static rks_status receive_round(nccl_state *state, uint64_t round, bool *last, rks_error *err)
 {
     nccl_slot *slot = &state->held->slots[round % NCCL_SLOTS];
@@ -306,8 +307,8 @@ static void measure_gpu_memory(nccl_state *state)
     state->plan->stats.gpu_nccl_bytes = state->held->nccl_bytes = nccl;
 }
 
-/* This rank's error, for the next collective. What ended early for the sake of another rank is
- * none: that one brings it. */
+/* Returns this rank's error, for the next collective. Ending early because of another rank is not
+ * an error: that rank brings it. */
 static rks_status own_error(nccl_state *state, rks_status status, rks_error *err)
 {
     if (state->status != RKS_OK) {
@@ -338,7 +339,8 @@ static rks_status nccl_can(rks_group *group, rks_error *err)
     return RKS_OK;
 }
 
-/* After the drop of what was held: what stays taken is NCCL's code, which is not the exchange's. */
+/* Called after everything held was freed: what stays in use is NCCL's code, which does not count
+ * for the exchange. */
 static void tell_gpu_memory(nccl_state *state)
 {
     rks_exchange_stats *stats = &state->plan->stats;
@@ -356,7 +358,7 @@ static void tell_gpu_memory(nccl_state *state)
     rks_nccl_judge_memory(state->held->gpu, stats->gpu_slot_bytes + stats->gpu_nccl_bytes);
 }
 
-/* In order only if nothing has failed anywhere. */
+/* Closes in order only if nothing has failed on any rank. */
 static void nccl_close(rks_exchange_plan *plan, void *user)
 {
     nccl_state *state = user;
@@ -376,7 +378,7 @@ static void nccl_close(rks_exchange_plan *plan, void *user)
     rks_free(state);
 }
 
-/* The first round, of heads alone: NCCL connects now, and allocates nothing later. */
+/* Runs the first round, of heads only: NCCL connects now and allocates nothing later. */
 static rks_status warm_up(nccl_state *state, rks_error *err)
 {
     nccl_slot *slot = &state->held->slots[0];
@@ -390,7 +392,7 @@ static rks_status warm_up(nccl_state *state, rks_error *err)
 static rks_status make_slots(nccl_state *state, rks_error *err)
 {
     nccl_held *held = state->held;
-    uint64_t chunk = rks_rails_round(&state->rails, 0); /* no later one is longer */
+    uint64_t chunk = rks_rails_round(&state->rails, 0); /* no later round is longer */
     rks_status status = rks_nccl_make_slots(held, chunk, chunk * state->rails.member_count, err);
     state->plan->stats.gpu_slot_bytes = held->slot_bytes;
     state->plan->stats.pinned_bytes = held->pinned_bytes;
@@ -450,12 +452,12 @@ static rks_status nccl_prepare(rks_exchange_plan *plan, void **prepared, uint64_
     if (status == RKS_OK)
         status = rks_nccl_meet(state, err);
     if (status == RKS_OK && !state->reuses) {
-        rks_nccl_drop(state->held, NULL); /* what was kept for other rails */
+        rks_nccl_drop(state->held, NULL); /* what was kept has other rails */
         status = rks_nccl_hand_round_ids(state, id, err);
     }
     if (status == RKS_OK && state->rails.mine >= 0)
         status = own_error(state, connect(state, id, err), err);
-    *prepared = state; /* closed when all ranks know of an error: an abort may take long */
+    *prepared = state; /* closed once all ranks know of an error, since an abort may take long */
     return status;
 }
 

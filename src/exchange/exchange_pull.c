@@ -41,11 +41,11 @@ typedef struct pull_server {
     const rks_exchange_plan *plan; /* not used once the service is closed */
     pthread_mutex_t mutex;
     pthread_cond_t freed;
-    unsigned users; /* guarded by mutex, as all below: the rank, and each reply */
+    unsigned users; /* guarded by mutex, as all below: this rank and each reply hold one */
     unsigned replies;
     pull_reply *spare;    /* each has `room` bytes */
-    uint64_t room;        /* of the largest reply; constant */
-    unsigned replies_max; /* constant */
+    uint64_t room;        /* of the largest reply; never changes */
+    unsigned replies_max; /* never changes */
     bool closing;
     uint64_t peak_bytes;
     uint64_t bytes_sent;
@@ -53,7 +53,7 @@ typedef struct pull_server {
 
 struct pull_reply {
     pull_server *server;
-    pull_reply *next; /* in spare */
+    pull_reply *next; /* in `spare` */
     uint64_t size;
     uint8_t bytes[];
 };
@@ -76,8 +76,8 @@ static void server_release(pull_server *server)
     rks_free(server);
 }
 
-/* Waits, if it may, until there is room for one more reply; false if there is none, or the exchange
- * has ended. *reply may be NULL: none is there to be used again. */
+/* Waits, if `may_wait`, until one more reply fits. Returns false if none does, or the exchange has
+ * ended. *reply: memory to use again, or NULL. */
 static bool reply_begin(pull_server *server, bool may_wait, pull_reply **reply)
 {
     pthread_mutex_lock(&server->mutex);
@@ -150,7 +150,7 @@ static rks_status check_request(const rks_exchange_plan *plan, rks_request *requ
     return RKS_OK;
 }
 
-/* *reply is a spare one, or NULL; also on failure it is what was used. */
+/* *reply is spare memory or NULL; afterwards, also after an error, it is what was used. */
 static rks_status read_reply(pull_server *server, uint64_t offset, uint64_t size,
                              pull_reply **reply, rks_error *err)
 {
@@ -168,7 +168,7 @@ static rks_status read_reply(pull_server *server, uint64_t offset, uint64_t size
     return RKS_OK;
 }
 
-/* False: there is no room for the reply, and nothing was done. */
+/* Answers a request. Returns false if there is no room for the reply; then nothing was done. */
 static bool answer(pull_server *server, rks_request *request, bool may_wait)
 {
     const rks_exchange_plan *plan = server->plan;
@@ -203,7 +203,7 @@ static void pull_serve(void *user, rks_request *request)
     answer(user, request, true);
 }
 
-/* On the engine's thread. */
+/* Answers on the engine's thread. */
 static bool pull_serve_quick(void *user, rks_request *request)
 {
     pull_server *server = user;
@@ -237,7 +237,7 @@ typedef struct pull_lane {
     uint32_t sender;
     uint64_t offset;
     uint32_t size;
-    uint8_t *reply;   /* the engine's while the lane is LANE_ASKED */
+    uint8_t *reply;   /* used by the engine while the lane is LANE_ASKED */
     size_t arrived;   /* size of the reply */
     lane_state state; /* guarded by box->mutex */
     rks_error err;
@@ -246,7 +246,7 @@ typedef struct pull_lane {
 struct pull_box {
     pthread_mutex_t mutex;
     pthread_cond_t arrived;
-    unsigned users; /* guarded by mutex: the rank, and each lane that is LANE_ASKED */
+    unsigned users; /* guarded by mutex: this rank and each lane that is LANE_ASKED hold one */
     size_t room;
     size_t lane_count;
     pull_lane lanes[RKS_EXCHANGE_LANES];
@@ -257,7 +257,7 @@ typedef struct pull_state {
     pull_box *box;
 } pull_state;
 
-/* With the mutex held, which it gives back. */
+/* Releases one user. The mutex must be held; this unlocks it. */
 static void box_release(pull_box *box)
 {
     bool last = --box->users == 0;
@@ -342,7 +342,7 @@ static rks_status lane_ask(rks_exchange_plan *plan, pull_lane *lane, rks_error *
     return status;
 }
 
-/* A lane whose reply, or failure, is there; NULL if `stopped`. */
+/* Waits for a lane whose reply, or failure, has arrived; NULL if `stopped`. */
 static rks_status wait_for_lane(rks_exchange_plan *plan, pull_box *box, pull_lane **lane,
                                 rks_error *err)
 {

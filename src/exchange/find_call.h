@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * find_call.h: the functions of a library that is loaded at run time. */
+ * find_call.h: finds functions of a library that is loaded at run time. */
 #ifndef RKS_EXCHANGE_FIND_CALL_H
 #define RKS_EXCHANGE_FIND_CALL_H
 

@@ -28,7 +28,7 @@ struct rks_gpu {
     uint8_t uuid[RKS_GPU_UUID];
 };
 
-static _Thread_local unsigned own_mode; /* the thread's, while it is in */
+static _Thread_local unsigned own_mode; /* the thread's mode while it is in the context */
 
 static rks_status find_calls(void *library, rks_error *err)
 {
@@ -74,7 +74,7 @@ static rks_status check(rks_cu_result result, const char *what, rks_error *err)
     return rks_fail(err, status, (int64_t)result, "CUDA: %s: %s", what, why);
 }
 
-/* The device of the thread's context, where it has one. */
+/* Finds the device of the thread's context. Returns false if the thread has none. */
 static bool current_device(rks_cu_device *device)
 {
     rks_cu_context context = NULL;
@@ -104,9 +104,9 @@ static rks_status choose_device(uint32_t place, rks_cu_device *device, rks_error
     return check(driver.cuDeviceGet(device, (int)number), "opening the device", err);
 }
 
-/* The stream that the caller works on is known to nobody but the caller; the driver tells only of
- * the two default ones, and that some stream captures which these would have to wait for. A thread
- * without a context captures nothing. */
+/* Refuses a running graph capture. Only the caller knows the stream that it works on. The driver
+ * reports only on the two default streams, and if some stream captures that these would have to
+ * wait for. A thread without a context captures nothing. */
 rks_status rks_gpu_refuse_capture(rks_error *err)
 {
     const rks_cu_stream streams[] = {RKS_CU_STREAM_LEGACY, RKS_CU_STREAM_PER_THREAD};
@@ -190,7 +190,7 @@ rks_status rks_gpu_free_memory(rks_gpu *gpu, uint64_t *bytes, rks_error *err)
     return status;
 }
 
-static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER; /* of contexts */
+static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER; /* held while contexts are made */
 
 static rks_status make_context(rks_gpu *gpu, rks_error *err)
 {

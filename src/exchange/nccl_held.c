@@ -15,7 +15,7 @@
 
 enum { DRAIN_MS = 10000, POLL_NS = 50 * 1000 };
 
-/* Something is left on a GPU that may never end: the driver's frees would wait for it. */
+/* A GPU has work that may never end, so the driver's frees would wait for it. */
 static atomic_bool lost;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -50,7 +50,7 @@ static rks_status make_slot(nccl_held *held, nccl_slot *slot, uint64_t chunk, ui
     return rks_gpu_event_create(gpu, &slot->downloaded, err);
 }
 
-/* Nothing of them is on its way any more. */
+/* None of them may be in use. */
 static void free_slots(nccl_held *held)
 {
     rks_gpu *gpu = held->gpu;
@@ -94,8 +94,8 @@ rks_status rks_nccl_make_slots(nccl_held *held, uint64_t chunk, uint64_t round, 
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-/* Copies that were put on the streams may still be on their way after the communicator's end. A
- * stream that failed has nothing on its way. */
+/* Waits for copies on the streams, which may still run after the communicator's end. A stream that
+ * failed runs nothing. */
 static bool drain(nccl_held *held)
 {
     rks_gpu_stream streams[] = {held->up, held->net, held->down};
@@ -119,7 +119,7 @@ static void end_communicator(nccl_held *held, const rks_nccl_patience *patience)
         if (rks_communicator_close(held->communicator, patience, &err) == RKS_OK)
             held->communicator = NULL;
         else
-            rks_log("exchange nccl: %s", err.text); /* the index is here; nothing is lost */
+            rks_log("exchange nccl: %s", err.text); /* the index is complete; nothing is lost */
     }
     if (held->communicator != NULL)
         ended = rks_communicator_abort(held->communicator);
@@ -142,7 +142,7 @@ void rks_nccl_drop(nccl_held *held, const rks_nccl_patience *patience)
     bool entered = held->entered;
     if (!holds || held->left_behind)
         return;
-    /* Frees would wait for what another exchange had to leave: that of another group, too. */
+    /* Frees would wait for what another exchange, also of another group, had to leave. */
     if (atomic_load(&lost) || (!entered && rks_gpu_enter(held->gpu, NULL) != RKS_OK)) {
         held->left_behind = true;
     } else {
@@ -172,7 +172,7 @@ void rks_nccl_release(nccl_held *held, const rks_nccl_patience *patience)
 
 /* ---- from one exchange to the next ----------------------------------------------------------- */
 
-/* A child of fork sees its parent's, and leaves them alone. */
+/* A forked child sees its parent's, and leaves them alone. */
 static nccl_held *take_kept(const rks_group *group)
 {
     pthread_mutex_lock(&mutex);
@@ -201,7 +201,7 @@ static rks_status wait_on(void *user, rks_error *err)
     return RKS_OK;
 }
 
-/* What the GPU gets back is slots and NCCL's own. NCCL's code stays, so only now the two differ. */
+/* Frees slots and NCCL's memory. NCCL's code stays, so only now the two can be told apart. */
 static void release_and_judge(nccl_held *held, const rks_nccl_patience *patience)
 {
     uint64_t before = 0, after = 0;

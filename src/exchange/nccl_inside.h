@@ -14,15 +14,16 @@ enum {
     NCCL_SLOTS = 2,
     NCCL_SLOT_BYTES = 16 << 20,
     NCCL_ROUND_MS = 60 * 1000, /* default */
-    NCCL_MAKE_MS = 120 * 1000, /* to make a communicator, at most */
-    NCCL_END_MS = 5 * 1000,    /* to end one in order when its group is closed */
-    NCCL_MOST_BYTES = 128 << 20, /* of GPU memory that an exchange should take, without NCCL's code */
+    NCCL_MAKE_MS = 120 * 1000, /* most time to make a communicator */
+    NCCL_END_MS = 5 * 1000,    /* most time to end one in order when its group is closed */
+    NCCL_MOST_BYTES = 128 << 20, /* GPU memory that an exchange should use at most, without NCCL's
+                                  * code */
 };
 
-/* What becomes of GPU and pinned memory when an exchange has ended well. */
+/* What happens to GPU and pinned memory after an exchange that succeeded. */
 typedef enum nccl_memory { NCCL_FREES, NCCL_KEEPS } nccl_memory;
 
-/* What stands after the name: "nccl:rails=off,timeout=60,slot=16777216,memory=keep". */
+/* The options after the name: "nccl:rails=off,timeout=60,slot=16777216,memory=keep". */
 typedef struct nccl_options {
     bool flat;
     uint32_t timeout_ms;
@@ -37,67 +38,69 @@ typedef struct nccl_slot {
     rks_gpu_event uploaded, gathered, downloaded;
 } nccl_slot;
 
-/* What a rank holds on a GPU. It outlives an exchange where it is kept for the group's next one. */
+/* What a rank holds on a GPU. It may be kept for the group's next exchange. */
 typedef struct nccl_held {
-    struct nccl_held *next; /* of those that are kept */
+    struct nccl_held *next; /* the next one in the list of those kept */
     rks_group *group;
     pid_t pid;
-    uint64_t serial; /* of the exchange that kept it, equal on all ranks; 0: it is new */
-    bool flat;       /* of that exchange's rails */
+    uint64_t serial; /* number of the exchange that kept it, equal on all ranks; 0: it is new */
+    bool flat;       /* that exchange had one communicator of all GPUs */
     rks_gpu *gpu;
     bool entered;
     rks_communicator *communicator;
     rks_gpu_stream up, net, down;
     nccl_slot slots[NCCL_SLOTS];
-    uint64_t chunk_room, round_room; /* of a slot */
+    uint64_t chunk_room, round_room; /* bytes in a slot */
     uint64_t slot_bytes, pinned_bytes, nccl_bytes;
-    bool left_behind; /* NCCL did not come back: its memory is not touched any more */
+    bool left_behind; /* NCCL did not return: its memory must not be touched */
 } nccl_held;
 
 typedef struct nccl_state {
     rks_exchange_plan *plan;
     nccl_options options;
     nccl_held *held;
-    bool reuses; /* all ranks kept what they hold from the same exchange, with the same rails */
+    bool reuses; /* all ranks have kept this from the same exchange, with the same rails */
     rks_rails rails;
-    uint64_t *chunk_sizes; /* of each member in a round */
-    uint64_t free_before; /* of the GPU, before anything was made on it */
+    uint64_t *chunk_sizes; /* of each member, in a round */
+    uint64_t free_before; /* of the GPU, before the exchange used it */
     uint64_t looked_ms;
-    uint64_t stop_ms;  /* since when an error is known; 0: none is */
-    rks_status status; /* of this rank's own source or sink, or an interrupt */
+    uint64_t stop_ms;  /* since when an error is known; 0: none */
+    rks_status status; /* an error of this rank's own source or sink, or an interrupt */
     rks_error err;
 } nccl_state;
 
 /* nccl_held.c */
 
-/* What this process kept for the group, or a new one; NULL: no memory. */
+/* Returns what this process kept for the group, or a new one; NULL if memory is short. */
 nccl_held *rks_nccl_take(rks_group *group, rks_error *err);
-/* Two slots for rounds of `round` bytes, with chunks of `chunk`; what is there and large enough
- * stays. Within the GPU's context. */
+/* Makes two slots for rounds of `round` bytes, with chunks of `chunk`; slots that are large enough
+ * stay. Within the GPU's context. */
 rks_status rks_nccl_make_slots(nccl_held *held, uint64_t chunk, uint64_t round, rks_error *err);
-/* RKS_ERR_UNSUPPORTED if something of an earlier exchange was left behind in this process. */
+/* Fails with RKS_ERR_UNSUPPORTED if this process had to leave work of an earlier exchange on a
+ * GPU. */
 rks_status rks_nccl_refuse_lost(rks_error *err);
-/* Ends the communicator: in order, by `patience`, or by abort if that is NULL. Then slots and
- * streams are freed; the GPU stays open. */
+/* Ends the communicator: in order, with `patience`, or by abort if that is NULL. Then frees slots
+ * and streams. The GPU stays open. */
 void rks_nccl_drop(nccl_held *held, const rks_nccl_patience *patience);
 /* Keeps it for the group's next exchange, and frees it when the group is closed. */
 void rks_nccl_keep(nccl_held *held, bool flat);
-/* Drops what is left as rks_nccl_drop does, and frees it. */
+/* Does what rks_nccl_drop does, and frees the rest. */
 void rks_nccl_release(nccl_held *held, const rks_nccl_patience *patience);
 
 /* nccl_meet.c */
 
-/* RKS_ERR_ARGUMENT names the option. */
+/* Reads the options. RKS_ERR_ARGUMENT names the option that is wrong. */
 rks_status rks_nccl_read_options(const char *text, nccl_options *options, rks_error *err);
-/* Prints a line if slots and NCCL's own are more than NCCL_MOST_BYTES, with a guess why. */
+/* Prints a line if slots and NCCL's memory together are above NCCL_MOST_BYTES, with a guess why. */
 void rks_nccl_judge_memory(const rks_gpu *gpu, uint64_t bytes);
-/* COLLECTIVE. Opens this rank's GPU, where it has one, finds out who carries what, and enters the
- * GPUs of those that do: no other rank makes a context. */
+/* COLLECTIVE. Opens this rank's GPU, if it has one, and finds out which ranks carry what. Enters
+ * the GPUs of those ranks; no other rank makes a context. */
 rks_status rks_nccl_meet(nccl_state *state, rks_error *err);
-/* COLLECTIVE. The first member of each communicator draws its id; *id is that of this rank's. */
+/* COLLECTIVE. The first member of each communicator draws its id; *id becomes that of this
+ * rank's. */
 rks_status rks_nccl_hand_round_ids(nccl_state *state, uint8_t id[RKS_COMMUNICATOR_ID],
                                    rks_error *err);
-/* An error of this rank's source or sink, or an interrupt: the first one counts. */
+/* Records an error of this rank's source or sink, or an interrupt. The first one counts. */
 void rks_nccl_note_own(nccl_state *state, rks_status status, const rks_error *err);
 
 #endif

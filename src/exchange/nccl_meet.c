@@ -63,14 +63,14 @@ rks_status rks_nccl_read_options(const char *text, nccl_options *options, rks_er
 
 /* ---- meeting ---------------------------------------------------------------------------- */
 
-/* What a rank tells the others of itself:
+/* What a rank reports about itself:
  *
  *   offset  size  field
  *        0    17  1 and its GPU's UUID, or zeros
  *       17     1  1: NCCL connects all its algorithms at once here
  *       18     2  0
  *       20     4  version of NCCL
- *       24     8  serial of the exchange that it has kept everything from; 0: it has nothing
+ *       24     8  serial of the exchange from which it has kept everything; 0: nothing
  *       32   192  why it has no GPU or NCCL */
 enum { SELF_AT_ONCE = 17, SELF_VERSION = 20, SELF_SERIAL = 24, SELF_WHY = 32, SELF_SIZE = SELF_WHY + 192 };
 
@@ -81,9 +81,9 @@ static const uint8_t *self_of(const rks_agreed *all, uint32_t rank)
     return rks_agreed_get(all, rank, 0, NULL);
 }
 
-/* Without the driver's virtual memory a communicator connects all its algorithms when it is made.
- * With one GPU a node that includes PAT, which takes hundreds of MB: one communicator of all has
- * several if the nodes have. */
+/* Returns true if a communicator connects all its algorithms when it is made, which happens without
+ * the driver's virtual memory. With one GPU a node that includes PAT, which takes hundreds of MB.
+ * If nodes have several GPUs, one communicator of all of them has several a node. */
 static bool connects_at_once(const rks_gpu *gpu)
 {
     int64_t value = 0;
@@ -143,13 +143,13 @@ static void know_self(nccl_state *state, uint8_t self[SELF_SIZE])
         memcpy(self + 1, rks_gpu_uuid(state->held->gpu), RKS_GPU_UUID);
     }
     rks_store_u32(self + SELF_VERSION, (uint32_t)version);
-    /* A serial and the kind of rails; what was kept for the other kind is of no use. */
+    /* A serial and the kind of rails. What was kept for the other kind cannot be used. */
     if (status == RKS_OK && state->held->flat == state->options.flat)
         rks_store_u64(self + SELF_SERIAL, state->held->serial);
     if (status != RKS_OK)
         memcpy(self + SELF_WHY, err.text, 192);
-    /* A rank without a GPU may take no part; one whose caller is in the middle of a capture, or has
-     * named a GPU that is not there, must not go on. */
+    /* A rank without a GPU may stay out. But a caller that is in the middle of a capture, or has
+     * named a GPU that does not exist, must get its error. */
     if (status == RKS_ERR_STATE || status == RKS_ERR_ARGUMENT)
         rks_nccl_note_own(state, status, &err);
 }
@@ -176,7 +176,8 @@ static rks_status same_version(const rks_exchange_plan *plan, const rks_agreed *
     return RKS_OK;
 }
 
-/* All that have a GPU kept what they hold from one exchange: then its carriers are these again. */
+/* Returns true if all ranks with a GPU have kept what they hold from the same exchange; its
+ * carriers are then the same. */
 static bool same_serial(const rks_exchange_plan *plan, const rks_agreed *all)
 {
     uint64_t serial = 0;
@@ -262,7 +263,7 @@ rks_status rks_nccl_hand_round_ids(nccl_state *state, uint8_t id[RKS_COMMUNICATO
     rks_agreed all;
     size_t size = 0;
     bool mine = state->rails.mine >= 0 && state->rails.root == plan->rank;
-    /* After the drop of what was kept. */
+    /* After what was kept is freed. */
     rks_status status = state->held->left_behind ? rks_nccl_refuse_lost(err) : RKS_OK;
     if (status == RKS_OK && mine)
         status = rks_communicator_draw_id(id, err);

@@ -12,7 +12,7 @@
 
 enum { LINE_MOST = 2048, LINES_MOST = 10000, HOME_ROOM = 4096 };
 
-/* The value after "NAME=" in a file; false: there is none. */
+/* Finds the value after "NAME=" in a file. Returns false if there is none. */
 static bool find_in_file(const char *path, const char *name, char *value, size_t room)
 {
     char line[LINE_MOST];

@@ -9,7 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* False: it is not set, or empty. *value is 0 if it is not a number, as NCCL reads it. */
+/* Returns false if it is not set, or empty. *value becomes 0 if it is not a number, as NCCL reads
+ * it. */
 bool rks_nccl_setting(const char *name, int64_t *value);
 
 #endif

@@ -17,7 +17,7 @@ static const uint8_t *gpu_of(const rks_rails_input *in, uint32_t rank)
     return in->gpus + (size_t)rank * RKS_GPU_RECORD;
 }
 
-/* Has a GPU, which no lower rank of its node has. */
+/* Returns true if the rank has a GPU that no lower rank of its node has. */
 static bool has_own_gpu(const rks_rails_input *in, uint32_t rank)
 {
     const uint8_t *gpu = gpu_of(in, rank);
@@ -39,8 +39,8 @@ static uint32_t count_nodes(const rks_rails_input *in)
     return nodes;
 }
 
-/* carriers[node * ranks + i] is the node's i-th rank with a GPU of its own; counts[node] of them.
- */
+/* Finds the carriers: carriers[node * ranks + i] is the node's i-th rank with a GPU of its own;
+ * there are counts[node] of them. */
 static rks_status find_carriers(const rks_rails_input *in, uint32_t nodes, uint32_t *carriers,
                                 uint32_t *counts, uint32_t *fewest, rks_error *err)
 {
@@ -65,8 +65,8 @@ static rks_status find_carriers(const rks_rails_input *in, uint32_t nodes, uint3
     return RKS_OK;
 }
 
-/* The place in a node's stream where slice `i` begins: an even share, moved on to where the stream
- * it falls into may be cut. */
+/* Returns where slice `i` begins in a node's stream: an even share, moved on to where the stream of
+ * that rank may be divided. */
 static uint64_t slice_begin(const rks_rails_input *in, uint32_t node, uint32_t i, uint32_t rails)
 {
     uint64_t total = 0;
@@ -86,7 +86,7 @@ static uint64_t slice_begin(const rks_rails_input *in, uint32_t node, uint32_t i
     return total;
 }
 
-/* Appends what [begin, end) of a node's stream is. */
+/* Appends the stretches that make up [begin, end) of a node's stream. */
 static void add_stretches(const rks_rails_input *in, uint32_t node, uint64_t begin, uint64_t end,
                           rks_rails *rails, rks_member *member)
 {

@@ -38,14 +38,14 @@ typedef struct rks_member {
 typedef struct rks_rails {
     uint32_t rails; /* R */
     bool flat;
-    int64_t mine;        /* this rank's communicator; -1: it takes no part */
-    uint32_t me;         /* its place in there */
-    rks_member *members; /* of this rank's communicator; by node, then carrier */
+    int64_t mine;        /* this rank's communicator; -1: it carries nothing */
+    uint32_t me;         /* its place in that communicator */
+    rks_member *members; /* of this rank's communicator, by node, then carrier */
     uint32_t member_count;
     rks_stretch *stretches;
     size_t stretch_count;
     uint32_t root; /* rank of member 0 */
-    uint64_t room; /* payload of a chunk at most */
+    uint64_t room; /* most payload of a chunk */
     uint64_t rounds;
 } rks_rails;
 
@@ -56,27 +56,27 @@ typedef struct rks_rails_input {
     const uint64_t *sizes; /* of each rank's stream */
     bool flat;
     uint64_t slot;  /* bytes of GPU memory for one round */
-    uint64_t chunk; /* payload of a chunk at most; 0: as the slot allows */
-    /* The first place from `offset` on where a stream may be cut for two takers; at most its size.
-     * NULL: anywhere. */
+    uint64_t chunk; /* most payload of a chunk; 0: as much as the slot allows */
+    /* Returns the first offset from `offset` on at which a stream may be divided between two
+     * receivers; at most its size. NULL: anywhere. */
     uint64_t (*boundary)(void *user, uint32_t sender, uint64_t offset);
     void *user;
 } rks_rails_input;
 
 enum { RKS_GPU_RECORD = 17 };
 
-/* All ranks come to the same carriers and slices. RKS_ERR_UNSUPPORTED names a node's lowest rank
- * where the node has no GPU, or the slot that is too small. Free with rks_rails_free. */
+/* Finds carriers and slices, the same on all ranks. RKS_ERR_UNSUPPORTED names the lowest rank of a
+ * node without a GPU, or the slot that is too small. Free with rks_rails_free. */
 rks_status rks_rails_make(const rks_rails_input *input, rks_rails *rails, rks_error *err);
 void rks_rails_free(rks_rails *rails);
 
-/* Bytes of each member's chunk in a round, its head included; a multiple of 16, at most the room
- * and the head. */
+/* Returns the bytes of each member's chunk in a round, with its head: a multiple of 16, at most the
+ * room and the head. */
 uint64_t rks_rails_round(const rks_rails *rails, uint64_t round);
-/* Of a member's payload in a round; 0: it has sent all. */
+/* Returns the bytes of a member's payload in a round; 0 if it has sent all. */
 uint64_t rks_rails_payload(const rks_rails *rails, uint32_t member, uint64_t round);
-/* What [offset, offset + size) of a member's slice is: calls visit for each stretch, in order,
- * until it fails. `at` counts from the offset. */
+/* Calls `visit` for each stretch that makes up [offset, offset + size) of a member's slice, in
+ * order, until it fails. `at` counts from the offset. */
 rks_status rks_rails_each(const rks_rails *rails, uint32_t member, uint64_t offset, uint64_t size,
                           rks_status (*visit)(void *user, const rks_stretch *stretch, uint64_t at,
                                               rks_error *err),

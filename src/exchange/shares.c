@@ -13,14 +13,14 @@
 
 #include "base/error.h"
 
-/* The streams that a node shares, laid end to end. */
+/* The streams that a node shares, placed end to end. */
 typedef struct shared {
     const rks_exchange_plan *plan;
     uint64_t total;
-    uint32_t takers; /* ranks of the node */
+    uint32_t takers; /* ranks of the node, which share them */
 } shared;
 
-/* Where cut number `i` falls in the stream of `sender`, which begins at `before`. */
+/* Returns where cut number `i` falls in the stream of `sender`, which begins at `before`. */
 static uint64_t cut_in(const shared *s, uint32_t i, uint32_t sender, uint64_t before)
 {
     const rks_exchange_job *job = s->plan->job;
@@ -45,14 +45,14 @@ static bool is_shared(const rks_exchange_plan *plan, uint32_t node, const uint8_
            (wants[sender / 8] >> (sender % 8) & 1) != 0;
 }
 
-/* This rank is `sender`: what each rank of the node takes of its stream. */
+/* If this rank is `sender`: sets what each rank of the node receives of its stream. */
 static void give(rks_exchange_plan *plan, const shared *s, uint32_t node, uint64_t before)
 {
     for (uint32_t i = 0; i < s->takers; i++)
         plan->given[rks_group_at_place(plan->group, node, i)] = part_of(s, i, plan->rank, before);
 }
 
-/* The stream of one sender, which begins at `before`. */
+/* Divides the stream of one sender, which begins at `before`. */
 static void cut_stream(rks_exchange_plan *plan, const shared *s, uint32_t node, uint32_t sender,
                        uint64_t before)
 {
