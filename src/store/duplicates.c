@@ -18,12 +18,13 @@ enum { SHOWN_MAX = 40, PLACE_SIZE = 80 };
 
 typedef struct comparison {
     rks_store *store;
-    const rks_dataset *dataset; /* as committed: its shards are in another order */
+    const rks_dataset *dataset; /* as it is committed: its shards are in another order than the
+                                 * store's */
     const uint32_t *holders;
     rks_key_words words;
 } comparison;
 
-/* Short: the ranks' numbers come after it, and an error has one line. */
+/* Kept short: the ranks' numbers follow it, and an error has one line. */
 static void describe_text(const void *key, size_t size, char *text, size_t room)
 {
     bool all = size <= SHOWN_MAX;
@@ -31,8 +32,8 @@ static void describe_text(const void *key, size_t size, char *text, size_t room)
              all ? "" : "...");
 }
 
-/* The rank that wrote the sample, or took over the part with it. In a directory that ranks share
- * any of them may serve it. */
+/* Returns the rank that wrote the sample, or took over the part with it. In a directory that ranks
+ * share any of them may serve it. */
 static uint32_t holder_of(const comparison *c, uint64_t id)
 {
     uint32_t shard;
@@ -40,7 +41,7 @@ static uint32_t holder_of(const comparison *c, uint64_t id)
     size_t at = 0;
     rks_index_locate(c->store->index, id, &shard, &row);
     while (!rks_digest_equal(c->dataset->shards[at].id, c->store->dataset->shards[shard].id))
-        at++; /* it is there: the store's dataset is a copy */
+        at++; /* found for sure, since the store's dataset is a copy */
     return c->holders[at];
 }
 
@@ -80,7 +81,7 @@ static rks_status compare_pair(void *user, uint64_t a, uint64_t b, rks_error *er
     if (status != RKS_OK)
         return status;
     if (first_size != second_size || memcmp(first, second, first_size) != 0)
-        return RKS_OK; /* two keys, one hash */
+        return RKS_OK; /* two different keys have one hash */
     char shown[RKS_KEY_MAX + 64], one[PLACE_SIZE + 24], other[PLACE_SIZE + 24];
     (c->words.key == NULL ? describe_text : c->words.key)(first, first_size, shown, sizeof(shown));
     status = describe_place(c, a, one, sizeof(one), err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * duplicates.h: a dataset that is sealed but not committed yet, and its equal keys. */
+ * duplicates.h: looks for equal keys in a dataset that is sealed but not committed yet. */
 #ifndef RKS_STORE_DUPLICATES_H
 #define RKS_STORE_DUPLICATES_H
 
@@ -8,16 +8,16 @@
 #include "group/group.h"
 #include "rankstore/store.h"
 
-/* COLLECTIVE. The sealed but not yet committed dataset as a store. End it with rks_store_close.
- * `status` and *err are what became of this rank so far, as in rks_group_agree; `dataset` is not
- * looked at unless it is RKS_OK. `pairs`: as in rks_store_open_dataset. */
+/* COLLECTIVE. Opens the sealed but not yet committed dataset as a store. End it with
+ * rks_store_close. `status` and *err: this rank's result so far, as in rks_group_agree; `dataset`
+ * is used only if it is RKS_OK. `pairs`: as in rks_store_open_dataset. */
 rks_status rks_commit_open(rks_group *group, const char *directory, rks_status status,
                            const rks_dataset *dataset, uint64_t *pairs, rks_store **store,
                            rks_error *err);
-/* COLLECTIVE. Opens the not yet committed dataset as a store and looks for equal keys: equal hashes
- * are compared by full key at their owners. RKS_ERR_DATA shows the key, and where both
- * samples come from: holders[s] is the rank that brought dataset->shards[s]; NULL: not worth
- * saying. `words` NULL: as all of them NULL. `status`: as in rks_commit_open. */
+/* COLLECTIVE. Opens the not yet committed dataset as a store and looks for equal keys: samples with
+ * equal hashes are compared by full key at their owners. RKS_ERR_DATA shows the key, and where both
+ * samples come from: holders[s] is the rank that brought dataset->shards[s]; NULL: ranks are not
+ * named. `words` NULL: like one whose members are all NULL. `status`: as in rks_commit_open. */
 rks_status rks_commit_check_keys(rks_group *group, const char *directory, rks_status status,
                                  const rks_dataset *dataset, const uint32_t *holders,
                                  const rks_key_words *words, rks_error *err);

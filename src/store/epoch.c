@@ -20,19 +20,19 @@ struct rks_epoch {
     rks_store *store;
     rks_plan *plan;
     uint64_t epoch;
-    uint64_t step; /* the next to be listed */
+    uint64_t step; /* the next step to be listed */
     uint64_t steps;
     uint32_t rank;
-    rks_ahead *ahead;    /* reads this node's disk; NULL: it cannot */
-    uint64_t ahead_step; /* the next for it: those from `step` to here are its already */
-    bool unlisted; /* the step's samples cannot be fetched: it is left out */
+    rks_ahead *ahead;    /* reads this node's disk ahead; NULL: it cannot */
+    uint64_t ahead_step; /* the next step to be read ahead; those from `step` to here have been */
+    bool unlisted; /* the samples of a step cannot be fetched: the step is left out */
     rks_prefetch *prefetch;
     rks_collate *collate; /* NULL: batches come as samples */
     uint64_t traced;      /* rks_trace_begin, when the last batch was returned */
-    uint64_t looked_ms;   /* when look_up last looked */
+    uint64_t looked_ms;   /* when look_up last ran */
 };
 
-/* What a watcher of the store sees: this batch has come, or, step NULL, the epoch has ended. */
+/* Shows watchers of the store that a batch has come; step NULL: the epoch has ended. */
 static void show_place(rks_epoch *e, const uint64_t *step)
 {
     atomic_store_explicit(&e->store->ahead, step == NULL ? 0 : rks_prefetch_ahead(e->prefetch),
@@ -52,7 +52,8 @@ void (rks_epoch_options_default)(rks_epoch_options *options)
     };
 }
 
-/* The first step from `step` on that is not skipped. The epoch is known, so asking cannot fail. */
+/* Returns the first step from `step` on that is not skipped. The epoch is known, so this cannot
+ * fail. */
 static uint64_t unskipped(const rks_epoch *e, uint64_t step)
 {
     uint64_t next = step;
@@ -73,7 +74,7 @@ static bool find_sample(void *user, uint32_t id, uint32_t *shard, uint64_t *row)
     return true;
 }
 
-/* Tells the reader of the disk what the plan's next batches are. What fails here fails again, and is
+/* Passes the plan's next batches to the reader of the disk. A failure here happens again, and is
  * reported, when the batch is listed. */
 static void look_ahead(rks_epoch *e)
 {
@@ -84,7 +85,7 @@ static void look_ahead(rks_epoch *e)
             e->ahead_step = e->step;
         e->ahead_step = unskipped(e, e->ahead_step);
         if (e->ahead_step == e->steps || e->ahead_step - e->step >= AHEAD_BATCHES ||
-            (e->ahead_step > e->step && /* a change of weights lies between */
+            (e->ahead_step > e->step && /* a change of weights is in between */
              !rks_plan_is_at_hand(e->plan, e->epoch, e->ahead_step)) ||
             rks_plan_batch(e->plan, e->epoch, e->ahead_step, e->rank, &ids, &count, NULL) != RKS_OK)
             return;
@@ -108,7 +109,7 @@ static void started(rks_epoch *e, uint64_t step)
 
 /* ---- batches -------------------------------------------------------------------------------- */
 
-/* Which of its samples are pieces, and for layout rows its bins. */
+/* Sets which of its samples are pieces, and for layout rows its bins. */
 static rks_status add_parts(rks_epoch *e, rks_batch *samples, rks_error *err)
 {
     const rks_piece *pieces;
@@ -123,8 +124,8 @@ static rks_status add_parts(rks_epoch *e, rks_batch *samples, rks_error *err)
     return status == RKS_OK ? rks_batch_set_bins(samples, bounds, count, err) : status;
 }
 
-/* The plan's ids go straight into the list of the batch that comes: the plan's own are gone once it
- * is asked about another epoch. */
+/* Copies the plan's ids into the list of the next batch: the plan's own are gone once it is asked
+ * about another epoch. */
 static rks_status next_list(void *user, rks_prefetch_list *list, rks_error *err)
 {
     rks_epoch *e = user;
@@ -257,8 +258,8 @@ rks_status rks_epoch_open(rks_store *store, rks_plan *plan, const rks_epoch_opti
     return RKS_OK;
 }
 
-/* The caller is back. If batches are always ready, nothing waits, and nothing else would notice an
- * interrupt, or a lost rank that this one asks for nothing. */
+/* Runs each time the caller comes back. If batches are always ready, nothing waits, so nothing else
+ * would notice an interrupt, or a lost rank from which this one requests nothing. */
 static rks_status look_up(rks_epoch *epoch, rks_error *err)
 {
     rks_group *group = epoch->store->group;

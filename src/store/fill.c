@@ -18,8 +18,9 @@
 
 /* ---- layout ------------------------------------------------------------------------- */
 
-/* Units without their excluded samples: runs of samples that count, with consecutive ids and rows.
- * Returns how many; fills `spans` and the store's units unless `spans` is NULL. */
+/* Divides units, without their excluded samples, into runs of samples that count, with consecutive
+ * ids and rows. Returns how many runs there are. Unless `spans` is NULL, fills it and the store's
+ * units. */
 static size_t cut_spans(rks_store *store, rks_span *spans)
 {
     const rks_dataset *dataset = store->dataset;
@@ -98,7 +99,8 @@ static rks_index_layout layout_of(const rks_filling *f, const rks_store *store)
                               .column_count = store->dataset->index_count};
 }
 
-/* A small index goes to memory, but a wrong name is better known before the dataset has grown. */
+/* A small index goes to memory anyway, but a wrong name should be reported before the dataset
+ * grows. */
 static rks_status check_index_dir(const rks_store *store, rks_error *err)
 {
     const char *path = store->index_dir;
@@ -135,7 +137,7 @@ rks_status rks_filling_map(rks_filling *f, rks_store *store, const rks_agreed *a
         return status;
     status = rks_index_open(&layout, shared, &store->index, err);
     if (status != RKS_OK)
-        close(shared); /* else it is the index's now */
+        close(shared); /* else the index owns it now */
     return status;
 }
 
@@ -153,7 +155,7 @@ void rks_filling_end(rks_filling *f, const rks_store *store)
 
 /* ---- this node's shards --------------------------------------------------------------- */
 
-/* The shard's index column of that name, which check_columns has found there. */
+/* Returns the place of the shard's index column of that name; check_columns has found it. */
 static size_t index_place(const rks_shard *shard, const char *name)
 {
     size_t own = 0;
@@ -187,7 +189,8 @@ static rks_status fail_other_contents(const rks_shard *shard, rks_error *err)
                     rks_shard_path(shard));
 }
 
-/* A shard that claims index columns other than the dataset's would be copied past its place. */
+/* Refuses a shard whose index columns differ from the dataset's: it would be copied past its
+ * place. */
 static rks_status check_columns(const rks_store *store, size_t number, rks_error *err)
 {
     const rks_shard *shard = store->shards[number];
@@ -200,7 +203,7 @@ static rks_status check_columns(const rks_store *store, size_t number, rks_error
     return same ? RKS_OK : fail_other_contents(shard, err);
 }
 
-/* One walk over all units, however many shards there are. */
+/* Checks all units in one walk, however many shards there are. */
 static rks_status check_units(const rks_store *store, rks_error *err)
 {
     for (size_t i = 0; i < store->dataset->unit_count; i++) {
@@ -261,7 +264,7 @@ rks_status rks_filling_copy(rks_filling *f, rks_store *store, rks_error *err)
 typedef struct stream {
     rks_store *store;
     rks_index_intake **intakes; /* one a shard, made when its first byte arrives */
-    bool always;                /* also what the node has */
+    bool always;                /* receive also what the node has */
 } stream;
 
 static bool owns(const rks_store *store, uint32_t rank, size_t shard)
@@ -278,14 +281,15 @@ static uint64_t stream_size(const rks_store *store, uint32_t rank)
     return size;
 }
 
-/* What of a rank's stream lies in one shard. */
+/* The part of a rank's stream that lies in one shard. */
 typedef struct piece {
     uint32_t shard;
     uint64_t offset; /* in that shard's stream */
     size_t size;
 } piece;
 
-/* At `offset` of the sender's stream, of at most `size` bytes; false after its end. */
+/* Finds the piece at `offset` of the sender's stream, of at most `size` bytes. Returns false after
+ * the end. */
 static bool find_piece(const rks_store *store, uint32_t sender, uint64_t offset, size_t size,
                        piece *found)
 {
@@ -300,7 +304,7 @@ static bool find_piece(const rks_store *store, uint32_t sender, uint64_t offset,
     return false;
 }
 
-/* The stream of a rank of this node: its shards are in the node's index. */
+/* Reads the stream of a rank of this node. Its shards are in the node's index. */
 static rks_status stream_read_of(void *user, uint32_t sender, uint64_t offset, void *bytes,
                                  size_t size, rks_error *err)
 {
@@ -322,7 +326,7 @@ static rks_status stream_read(void *user, uint64_t offset, void *bytes, size_t s
     return stream_read_of(user, rks_group_rank(store->group), offset, bytes, size, err);
 }
 
-/* Between two pieces, and so that no rank writes to an index piece that another one writes to. */
+/* Returns the end of a piece, so that no two ranks write to the same piece of the index. */
 static uint64_t stream_boundary(void *user, uint32_t sender, uint64_t offset)
 {
     const rks_store *store = ((stream *)user)->store;
@@ -390,8 +394,9 @@ static rks_status end_intakes(stream *s, uint64_t *taken, rks_error *err)
     return status;
 }
 
-/* The ranks of a node receive parts of its streams: together they must have all that its receiver
- * wanted. Of the first node that lacks some, on all ranks. */
+/* Checks that the ranks of a node, which receive parts of its streams, have together received all
+ * that its receiver needed. If a node lacks some, all ranks return the error of the first such
+ * node. */
 rks_status rks_filling_check(rks_store *store, const rks_agreed *agreed, size_t fact,
                              rks_error *err)
 {
@@ -429,7 +434,7 @@ static const char *backend_of(const rks_store *store)
     return store->options.exchange == NULL ? "auto" : store->options.exchange;
 }
 
-/* A backend that the user names runs although the node has everything. */
+/* Returns true if the user named a backend: it then runs although the node has everything. */
 static bool is_named(const rks_store *store)
 {
     return strcmp(backend_of(store), "auto") != 0;
@@ -448,7 +453,7 @@ rks_status rks_filling_exchange(rks_filling *f, rks_store *store, rks_error *err
         .size = stream_size(store, rks_group_rank(store->group)),
         .receives = rks_group_is_leader(store->group),
         .shares = true,
-        .checks = true, /* a piece of an index stream has its checksum in its head */
+        .checks = true, /* a piece of an index stream has a checksum in its head */
         .read = stream_read,
         .write = stream_write,
         .skip = stream_skip,
@@ -465,7 +470,8 @@ rks_status rks_filling_exchange(rks_filling *f, rks_store *store, rks_error *err
     return status == RKS_OK ? end_intakes(&s, &f->taken, err) : status;
 }
 
-/* What ranks of one node bring into the shared index is the same streams, without their heads. */
+/* Returns the bytes that the ranks of a node bring into the shared index: their streams, without
+ * the heads of pieces. */
 static uint64_t shared_bytes(const rks_store *store)
 {
     uint64_t item = 12;

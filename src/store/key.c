@@ -42,7 +42,7 @@ void rks_store_serve_keys(rks_store *store)
                      serve_key, NULL, store);
 }
 
-/* The key that was read must have the hash that the index has. */
+/* Checks that the key that was read has the hash of the index. */
 static rks_status check_read_key(const rks_store *store, uint64_t id, const uint8_t *key,
                                  size_t size, rks_error *err)
 {
@@ -73,7 +73,7 @@ static rks_status ask_key(rks_store *store, uint32_t owner, uint64_t id, const u
     return status;
 }
 
-/* Of the owner, and where it fails of those that stand in for it; the last one's error. */
+/* Asks the owner, and if that fails, the ranks that replace it. Returns the last one's error. */
 static rks_status ask_owners(rks_store *store, uint64_t id, uint32_t shard, uint64_t row,
                              uint8_t *key, size_t *key_size, rks_error *err)
 {
@@ -132,11 +132,11 @@ size_t rks_store_derive_key(void *user, uint64_t id, uint32_t source_row, uint8_
 {
     const rks_store *store = user;
     const rks_dataset_unit *unit = &store->dataset->units[rks_store_unit_of(store, id)];
-    /* By hand: this is done for each sample that is checked, and printf takes longer than the
+    /* Written by hand: this runs for each sample that is checked, and printf takes longer than the
      * checksum. */
     char number[24];
     if (unit->key_name == NULL)
-        return 0; /* of a source that stores its keys: this record is damaged */
+        return 0; /* the sample's source stores its keys, so this record is damaged */
     size_t at = sizeof(number), name_size = strlen(unit->key_name);
     uint64_t row = unit->summary.first_source_row + source_row;
     do
@@ -179,7 +179,7 @@ typedef struct search {
     rks_store *store;
     const void *key;
     size_t key_size;
-    uint64_t first, end; /* only ids from first on and below end */
+    uint64_t first, end; /* only ids from `first` on and below `end` */
     uint64_t id;
     bool found;
     rks_status status;
@@ -192,7 +192,7 @@ static const char *source_name(const search *s, uint64_t id)
     return dataset->sources[rks_dataset_source_of_id(dataset, id)].name;
 }
 
-/* A candidate whose shard cannot be asked is an error, not a miss: the key may be there. */
+/* A candidate whose shard cannot be asked is an error, not a miss: it may have the key. */
 static bool try_candidate(void *user, uint64_t id)
 {
     search *s = user;
@@ -215,7 +215,7 @@ static bool try_candidate(void *user, uint64_t id)
     }
     s->id = id;
     s->found = true;
-    return s->store->dataset->source_count > 1; /* within a source a key is unique */
+    return s->store->dataset->source_count > 1; /* a key is unique within a source */
 }
 
 static rks_status find_key(search *s, uint64_t *sample_id, rks_error *err)

@@ -23,7 +23,8 @@
 
 enum { LIFE_CLOSED = 1, LIFE_ALL_CLOSED = 2, LIFE_GIVEN_UP = 3, LIFE_WORD = 8, LIFE_ENTRY = 8 };
 
-/* What is known of a rank. A word may come before the one that says where in the tree it is. */
+/* What is known about a rank. A word may arrive before the one that says where in the tree the
+ * sender is. */
 enum { HAS_CLOSED = 1, IS_BELOW = 2, SAID_ALL = 4 };
 
 static void say_life(const rks_store *store, uint32_t to, uint32_t word)
@@ -42,7 +43,7 @@ static uint8_t life_of(rks_store *store, uint32_t rank)
     return life;
 }
 
-/* The others first: who knows it may end the store at once. */
+/* Passes it to the others first: a thread that knows it may end the store at once. */
 static void take_all_closed(rks_store *store)
 {
     for (uint32_t rank = 0; rank < rks_group_size(store->group); rank++)
@@ -54,7 +55,7 @@ static void take_all_closed(rks_store *store)
     pthread_mutex_unlock(&store->mutex);
 }
 
-/* Tells the next one, once this rank and all below it have closed. */
+/* Sends CLOSED up, once this rank and all below it have closed. */
 static void tell_next(rks_store *store)
 {
     pthread_mutex_lock(&store->mutex);
@@ -69,8 +70,8 @@ static void tell_next(rks_store *store)
         take_all_closed(store);
 }
 
-/* This rank, or another one with all below it. It may be said again, in case that a word was lost:
- * then so is what followed from it. */
+/* Notes that this rank has closed, or another one with all below it. It may be repeated if a word
+ * was lost; then what followed from it is repeated, too. */
 static void take_closed(rks_store *store, uint32_t from)
 {
     pthread_mutex_lock(&store->mutex);
@@ -83,7 +84,8 @@ static void take_closed(rks_store *store, uint32_t from)
         tell_next(store);
 }
 
-/* This rank is the heir: the ranks below the other one are below this one. Under the mutex. */
+/* Makes this rank the heir: the ranks below the other one are now below this one. The mutex must be
+ * held. */
 static void inherit(rks_store *store, uint32_t from, const uint8_t *entry, const uint8_t *end)
 {
     uint32_t size = rks_group_size(store->group), own = rks_group_rank(store->group);
@@ -115,8 +117,8 @@ static void take_given_up(rks_store *store, uint32_t from, const uint8_t *body, 
         tell_next(store);
 }
 
-/* The root's word, which comes from above. From elsewhere it may have overtaken what says that this is
- * above now. */
+/* Takes ALL_CLOSED, which comes from above. From another rank it may have overtaken the word that
+ * makes that rank the one above. */
 static void hear_all_closed(rks_store *store, uint32_t from)
 {
     pthread_mutex_lock(&store->mutex);
@@ -165,10 +167,10 @@ int rks_store_leave(rks_store *store, uint32_t timeout_ms)
     return all;
 }
 
-/* The ranks below, for the heir; -1: nobody has to hear it. */
+/* Lists the ranks below for the heir. Returns -1 if no rank has to know. */
 static int64_t list_below(rks_store *store, rks_buffer *list)
 {
-    uint8_t entry[LIFE_ENTRY] = {0}; /* the first one is the word */
+    uint8_t entry[LIFE_ENTRY] = {0}; /* the first entry is the word */
     rks_status status = rks_buffer_add(list, entry, LIFE_WORD, NULL);
     pthread_mutex_lock(&store->mutex);
     int64_t heir = store->all_closed ? -1 : store->life_up;
@@ -195,7 +197,7 @@ void rks_store_give_up(rks_store *store)
         enum rks_service service = rks_store_service(store, RKS_SERVICE_STORE);
         rks_store_u32(list.data, LIFE_GIVEN_UP);
         rks_store_u32(list.data + 4, (uint32_t)heir);
-        /* The heir last: it hears from the others at once. */
+        /* Sends to the heir last: it will hear from the others at once. */
         for (size_t at = LIFE_WORD; at < list.size; at += LIFE_ENTRY)
             if (rks_load_u32(list.data + at) != (uint32_t)heir)
                 rks_engine_note(engine, rks_load_u32(list.data + at), service, list.data, LIFE_WORD,

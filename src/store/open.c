@@ -87,8 +87,8 @@ void rks_store_unlist(rks_store *store)
 
 /* ---- open --------------------------------------------------------------------------------- */
 
-/* The server of this rank's shards, if there is anybody to serve, and the fetcher. `options` names the
- * shards. */
+/* Opens the fetcher and, if there are other ranks, the server of this rank's shards. `options`
+ * names the shards. */
 static rks_status open_fetcher(rks_store *store, rks_fetcher_options *options, rks_error *err)
 {
     const rks_dataset *dataset = store->dataset;
@@ -198,7 +198,7 @@ void rks_store_release(void *user)
     rks_free(store);
 }
 
-/* Ends what it does with other ranks, and its threads. */
+/* Ends the store's work with other ranks, and its threads. */
 static void end_store(rks_store *store)
 {
     rks_watch_end(&store->watched);
@@ -217,7 +217,7 @@ static void end_store(rks_store *store)
     rks_store_release(store);
 }
 
-/* How each source's records become samples of the united schema. */
+/* Prepares how each source's records become samples of the united schema. */
 static rks_status make_fits(rks_store *store, rks_error *err)
 {
     const rks_dataset *dataset = store->dataset;
@@ -252,7 +252,7 @@ static rks_status create_store(rks_group *group, const char *directory, rks_data
     made->group = group;
     made->life = rks_alloc(rks_group_size(group), sizeof(*made->life), err);
     made->options = *options;
-    made->options.quarantine = NULL; /* the caller's text */
+    made->options.quarantine = NULL; /* the text belongs to the caller */
     made->options.columns = NULL;
     made->options.index_dir = NULL;
     made->dataset = dataset;
@@ -269,7 +269,7 @@ static rks_status create_store(rks_group *group, const char *directory, rks_data
     return make_fits(made, err);
 }
 
-/* Paths of all sources, one after another. */
+/* Appends the paths of all sources, one after another. */
 static rks_status put_paths(const rks_store *store, rks_buffer *paths, rks_error *err)
 {
     const rks_dataset *dataset = store->dataset;
@@ -285,23 +285,23 @@ static rks_status put_paths(const rks_store *store, rks_buffer *paths, rks_error
     return status;
 }
 
-/* Most bytes of that. `store`: NULL of a rank that has failed. */
+/* Returns the most bytes that put_paths can append. `store` is NULL on a rank that has failed. */
 static uint64_t paths_limit(const rks_store *store)
 {
     size_t sources = store == NULL || store->dataset == NULL ? 0 : store->dataset->source_count;
     return (sources == 0 ? 1 : sources) * (uint64_t)PATH_MAX;
 }
 
-/* What a rank reports of its shards. */
+/* What a rank reports about its shards. */
 typedef struct own_shards {
-    uint8_t *seen; /* a bit for each shard: it lies here */
+    uint8_t *seen; /* a bit for each shard that lies here */
     size_t seen_size;
     uint8_t *listed; /* samples to leave out */
     size_t listed_size;
     rks_buffer paths;
 } own_shards;
 
-/* This rank's part: opens its shards, and begins the node's index. */
+/* Opens this rank's shards, and begins the node's index. */
 static rks_status look_at_shards(rks_store *store, const char *quarantine, rks_filling *filling,
                                  own_shards *own, rks_error *err)
 {
@@ -322,8 +322,8 @@ static rks_status look_at_shards(rks_store *store, const char *quarantine, rks_f
     return put_paths(store, &own->paths, err);
 }
 
-/* COLLECTIVE. Sends this rank's shards, and the samples that it knows to leave out, to all, and
- * stores what all have sent: the node's index memory first, for which its leader waits. */
+/* COLLECTIVE. Sends this rank's shards, and the samples that it leaves out, to all ranks, and takes
+ * theirs. Before that it stores the node's index memory, for which the node's leader waits. */
 static rks_status tell_shards(rks_store *store, rks_group *group, rks_status status,
                               const char *quarantine, rks_filling *filling, rks_error *err)
 {
@@ -364,7 +364,8 @@ static rks_status count_pair(void *user, uint64_t one, uint64_t other, rks_error
     return RKS_OK;
 }
 
-/* This rank's share. On one node the index is whole before the last agreement. */
+/* Counts this rank's share of the pairs. On one node the index is complete before the last
+ * agreement. */
 static rks_status count_pairs(const rks_store *store, uint64_t *pairs, rks_error *err)
 {
     *pairs = 0;
@@ -374,7 +375,8 @@ static rks_status count_pairs(const rks_store *store, uint64_t *pairs, rks_error
                                   rks_group_size(store->group), count_pair, pairs, err);
 }
 
-/* COLLECTIVE. From owners that are known to a store that all may use. */
+/* COLLECTIVE. Once owners are chosen: fills the index and starts to serve, until all ranks may use
+ * the store. */
 static rks_status fill_and_serve(rks_store *store, rks_group *group, rks_status status,
                                  rks_filling *filling, uint64_t *pairs, rks_error *err)
 {

@@ -30,7 +30,7 @@ static void end_opening(opening *o)
 {
     for (size_t i = 0; o->directories != NULL && i < o->count; i++)
         rks_free(o->directories[i]);
-    /* What a failure has left. */
+    /* Frees what a failure has left. */
     for (size_t i = 0; o->looked != NULL && i < o->count; i++)
         rks_dataset_free(o->looked[i].dataset);
     for (size_t i = 0; o->datasets != NULL && i < o->count; i++)
@@ -50,7 +50,8 @@ static void look_at_source(rks_group *group, opening *o, size_t i)
         rks_store_look(o->directories[i], rks_dataset_take_generation(o->directories[i]), looked);
 }
 
-/* The last part of the name, "{rank}" and all: it must be the same on all ranks. rks_free. */
+/* Returns the last part of the name, with a "{rank}" in it: it must be the same on all ranks. Free
+ * with rks_free. */
 static char *default_name(const char *pattern, rks_error *err)
 {
     size_t end = strlen(pattern), begin;
@@ -89,12 +90,12 @@ static rks_status unite(const opening *o, const rks_store_options *options, rks_
     return status;
 }
 
-/* What must be the same on all ranks: how many there are, what they are called, what is asked. */
+/* Appends what must be the same on all ranks: the number of datasets, their names, the options. */
 static rks_status put_said(const opening *o, const rks_store_options *options, char **said,
                            rks_error *err)
 {
     char *names = NULL, *columns = NULL;
-    /* One directory may be called what each rank likes, as without columns. */
+    /* A single directory may have another name on each rank, if no columns are chosen. */
     bool alone = o->count == 1 && o->names == NULL;
     rks_status status = rks_list_text(o->names == NULL ? o->patterns : o->names,
                                       alone ? 0 : o->count, &names, err);

@@ -84,8 +84,8 @@ static void note_name(const rks_store *store, const rks_dataset_shard *const *so
         there[*found - store->dataset->shards] = true;
 }
 
-/* Shards [first, first + count), which have one directory. One that cannot be listed may still have them
- * all: opening each will tell. */
+/* Lists the directory of shards [first, first + count). One that cannot be listed may still have
+ * them all; opening them will show. */
 static rks_status list_directory(const rks_store *store, size_t first, size_t count, bool *there,
                                  rks_error *err)
 {
@@ -108,7 +108,7 @@ static rks_status list_directory(const rks_store *store, size_t first, size_t co
     return RKS_OK;
 }
 
-/* The numbers of those that may be there. */
+/* Lists the numbers of the shards that may be there. */
 static rks_status list_shards(const rks_store *store, size_t **numbers, size_t *count, rks_error *err)
 {
     size_t shards = store->dataset->shard_count, sources = store->dataset->source_count;
@@ -136,10 +136,10 @@ static rks_status list_shards(const rks_store *store, size_t **numbers, size_t *
 
 typedef struct opening {
     rks_store *store;
-    size_t *numbers, count; /* of the shards */
-    atomic_size_t next;     /* of `numbers` */
+    size_t *numbers, count; /* numbers of shards */
+    atomic_size_t next;     /* index into `numbers` */
     pthread_mutex_t mutex;
-    size_t failed; /* the first one that could not be opened */
+    size_t failed; /* place of the first one that could not be opened */
     rks_status status;
     rks_error err;
 } opening;
@@ -156,7 +156,7 @@ static void *open_some(void *user)
         if (status == RKS_OK)
             continue;
         pthread_mutex_lock(&o->mutex);
-        if (at < o->failed) { /* those before it are open, or with another thread */
+        if (at < o->failed) { /* those before it are open, or another thread opens them */
             o->failed = at;
             o->status = status;
             o->err = why;
@@ -167,7 +167,8 @@ static void *open_some(void *user)
     return NULL;
 }
 
-/* Signals are for the program's own threads, but for a fault in a map. */
+/* Helpers block signals, which are for the program's own threads; except those of a fault in a
+ * map. */
 static size_t start_helpers(opening *o, pthread_t *helpers)
 {
     size_t count = 0, wanted = o->count / shards_a_thread;

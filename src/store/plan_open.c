@@ -20,10 +20,10 @@
 #include "rankstore/epoch.h"
 #include "store/store.h"
 
-/* The group finds a rank that is silent; one that lives may be long at work between two signs. */
+/* The group finds a rank that is silent. A rank that lives may work for long between two signs. */
 enum { WRITER_SILENCES = 4 };
 
-/* The leader sorts through a map of its own, which is gone when the ranks map it for reading. */
+/* The leader sorts in a map of its own, which is closed before the ranks map it for reading. */
 static rks_status sort_into(const rks_store *store, int fd, uint64_t bytes, rks_error *err)
 {
     void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -37,9 +37,9 @@ static rks_status sort_into(const rks_store *store, int fd, uint64_t bytes, rks_
 /* The sorted order, on its way to the ranks of a node. */
 typedef struct ordering {
     uint64_t bytes; /* 0: the plan needs none, or the store has it */
-    int fd;         /* the leader's own */
+    int fd;         /* the leader's */
     rks_fd_offer *offer;
-    void *map; /* this rank's */
+    void *map; /* this rank's map */
 } ordering;
 
 static rks_status begin_order(const rks_store *store, ordering *o, rks_error *err)
@@ -72,15 +72,15 @@ static rks_status take_order(ordering *o, const rks_agreed *agreed, size_t fact,
     return status;
 }
 
-/* The memory for epochs that the ranks of a node share, on its way to them. */
+/* The memory for the epochs that the ranks of a node share. */
 typedef struct sharing {
     bool wanted;
-    int fd;     /* the leader's own, until all have theirs */
+    int fd;     /* the leader's, until all ranks have theirs */
     int shared; /* this rank's; -1: none */
     rks_fd_offer *offer;
 } sharing;
 
-/* A leader that has none offers none, and the ranks of its node make their own epochs. */
+/* A leader without such memory offers none, and the ranks of its node make their own epochs. */
 static rks_status begin_sharing(const rks_store *store, sharing *s, rks_error *err)
 {
     rks_error why;
@@ -117,14 +117,14 @@ static void end_sharing(sharing *s)
         close(s->shared);
 }
 
-/* While a rank waits for another one's epoch: a job that has failed does not go on. The plan may
- * outlive the group. */
+/* Called while a rank waits for another one's epoch: a job that has failed stops waiting. The plan
+ * may outlive the group. */
 static rks_status job_has_failed(void *user, rks_error *err)
 {
     return rks_group_link_ask(user, "plan: epoch", err);
 }
 
-/* The store keeps it if all ranks have it. */
+/* The store keeps the order if all ranks have it. */
 static void end_order(rks_store *store, ordering *o, rks_status status)
 {
     rks_fd_offer_close(o->offer);
@@ -143,7 +143,7 @@ static const char *or_default(const char *name, const char *fallback)
     return name == NULL ? fallback : name;
 }
 
-/* Names the first line in which two lists of options, each of lines, differ. */
+/* Names the first line in which two lists of options differ. An option is a line. */
 static rks_status name_difference(const char *name, const char *ours, size_t our_size,
                                   const char *theirs, size_t their_size, uint32_t rank,
                                   rks_error *err)
@@ -175,7 +175,7 @@ static uint64_t skip_digest(const rks_plan_options *options)
     return none ? 0 : rks_checksum64(options->skip, options->skips * sizeof(*options->skip));
 }
 
-/* Ranks that plan differently would lose samples without a word. */
+/* All options as text: ranks that plan differently would lose samples silently. */
 static int options_text(const rks_plan_options *options, uint64_t samples, uint64_t balance,
                         char *text, size_t room)
 {
@@ -213,7 +213,7 @@ static void take_plan_options(const rks_store *store, const rks_plan_options *op
     chosen->struct_size = sizeof(*chosen);
 }
 
-/* This rank's part before the ranks agree: what the node's leader offers. */
+/* This rank's part before the agreement: what the node's leader offers. */
 static rks_status begin_plan(rks_store *store, const rks_plan_options *chosen, ordering *order,
                              sharing *share, rks_error *err)
 {
@@ -227,7 +227,7 @@ static rks_status begin_plan(rks_store *store, const rks_plan_options *chosen, o
     return status == RKS_OK ? begin_sharing(store, share, err) : status;
 }
 
-/* And after it. */
+/* This rank's part after the agreement. */
 static rks_status make_plan(rks_store *store, const rks_plan_options *chosen,
                             const rks_agreed *agreed, ordering *order, sharing *share,
                             rks_plan **plan, rks_error *err)

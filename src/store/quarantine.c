@@ -12,7 +12,7 @@
 #include "dataset/quarantine.h"
 #include "store/store.h"
 
-/* What a rank brings, one byte in front of its ids. */
+/* What a rank brings: one of these in a byte, then its ids. */
 enum { NOT_ASKED = 0, LISTED = 1, NOT_HERE = 2 };
 
 static bool same_dataset(const rks_dataset *a, const rks_dataset *b)
@@ -20,7 +20,7 @@ static bool same_dataset(const rks_dataset *a, const rks_dataset *b)
     return rks_digest_equal(a->id, b->id) && a->count == b->count;
 }
 
-/* A list of one dataset, for each source that is this dataset: there may be several. */
+/* Adds the list of one dataset for each source that is this dataset; there may be several. */
 static rks_status list_for_sources(const rks_dataset *dataset, const rks_dataset *listed,
                                    const uint32_t *own, size_t own_count, uint32_t **ids,
                                    size_t *count, rks_error *err)
@@ -111,7 +111,7 @@ static int by_id(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-/* The kind, and the ids after it. */
+/* Returns the kind; *ids are the ids after it. */
 static uint8_t told(const rks_agreed *agreed, uint32_t rank, const uint8_t **ids, size_t *size)
 {
     const uint8_t *bytes = rks_agreed_get(agreed, rank, RKS_TELL_QUARANTINE, size);

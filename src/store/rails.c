@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rails.c: whom this rank asks on each other node.
+ * rails.c: which rank this one asks on each other node.
  *
- * The ranks of a node map each other's shards, so one of them can serve what all of them own. A rank
- * asks the rank that has its own place on the other node, as on the rails of a cluster's network:
+ * The ranks of a node map each other's shards, so one of them can serve what all of them own. A
+ * rank asks the rank with its own place on the other node, as on the rails of a cluster's network:
  *
  *              node 0      node 1      node 2
  *   place 0   rank 0 ──── rank 2 ──── rank 4
  *   place 1   rank 1 ──── rank 3 ──── rank 5
  *
- * With N nodes of R ranks each rank has N - 1 connections in place of (N - 1) R, and a request brings
- * what R owners have. Of nodes with other numbers of ranks, those of small ones are spread over the
- * places of large ones. An owner is asked itself if the rank at that place does not serve all of its
- * node's shards: the disk of a container or another user's files may be closed to it. */
+ * With N nodes of R ranks each rank has N - 1 connections instead of (N - 1) R, and one request
+ * reaches what R owners have. If nodes have different numbers of ranks, the ranks of small nodes
+ * are spread over the places of large ones. The owner itself is asked if the rank at that place
+ * does not serve all of its node's shards: a container's disk or another user's files may be closed
+ * to it. */
 #include "store/store.h"
 
 bool rks_store_serves_node(const rks_store *store)

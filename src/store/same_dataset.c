@@ -9,8 +9,8 @@
 #include "dataset/dataset_json.h"
 #include "store/store.h"
 
-/* All that found the dataset `number` of the fact's list found the same one; *root is the lowest
- * rank that has it, and *of_root its fact. */
+/* Checks that all ranks that found dataset `number` of the fact's list found the same one. *root
+ * becomes the lowest rank that has it, and *of_root its fact. */
 static rks_status compare_found(const rks_agreed *agreed, size_t fact, size_t number,
                                 const rks_found_dataset *mine, uint32_t *root,
                                 rks_found_told *of_root, bool *lacking, rks_error *err)
@@ -55,7 +55,7 @@ static rks_status take_sent(const rks_agreed *agreed, uint32_t root, rks_found_d
     return status;
 }
 
-/* COLLECTIVE. The dataset, and the list of samples that it excludes, for ranks whose directory
+/* COLLECTIVE. Sends the dataset, and the list of samples that it excludes, to ranks whose directory
  * holds none. */
 static rks_status send_dataset(rks_group *group, uint32_t root, const rks_found_told *told,
                                rks_found_dataset *mine, rks_error *err)
@@ -105,10 +105,10 @@ rks_status rks_store_tell_found(const rks_found_dataset *looked, rks_found_told 
     return status;
 }
 
-/* Where the agreement's result goes: taken before it, since after it a rank must not fail alone.
- */
+/* Memory for the agreement's result, allocated before it, since after it a rank must not fail
+ * alone. */
 typedef struct settled {
-    uint32_t *roots; /* who sends a dataset.json that others lack */
+    uint32_t *roots; /* the rank that sends a dataset.json which others lack */
     rks_found_told *told;
     bool *lacking;
 } settled;

@@ -12,7 +12,7 @@ size_t rks_store_sources(const rks_store *store)
     return store->dataset->source_count == 0 ? 1 : store->dataset->source_count;
 }
 
-/* The last part of the directory's name. */
+/* Returns the last part of the directory's name. */
 static const char *last_part(const char *directory)
 {
     const char *slash = strrchr(directory, '/');

@@ -30,15 +30,15 @@ static uint64_t mix_bits(uint64_t x)
 typedef struct interval {
     const char *name;
     double weight;
-    uint16_t part; /* as the caller has it */
-    uint64_t last; /* its last point, unless it is empty */
+    uint16_t part; /* the caller's number of the part */
+    uint64_t last; /* its last point, unless the interval is empty */
     bool empty;
 } interval;
 
 typedef struct splitting {
-    interval *intervals; /* by name */
+    interval *intervals; /* sorted by name */
     size_t count;
-    uint64_t seed; /* mixed */
+    uint64_t seed; /* after mix_bits */
     uint16_t *part_of;
 } splitting;
 
@@ -68,7 +68,7 @@ static rks_status check_parts(const interval *parts, size_t count, rks_error *er
     return RKS_OK;
 }
 
-/* Shares are cut to multiples of 2^-53 once; from there on all is integers. */
+/* Shares are rounded to multiples of 2^-53 once; everything after that is in integers. */
 static rks_status make_intervals(splitting *s, const rks_split_part *parts, size_t count,
                                  rks_error *err)
 {
@@ -92,7 +92,7 @@ static rks_status make_intervals(splitting *s, const rks_split_part *parts, size
         return status;
     double sum = 0;
     uint64_t end = 0;
-    interval *last = NULL; /* that is not empty: it gets what rounding leaves */
+    interval *last = NULL; /* the last one that is not empty gets what rounding leaves */
     for (size_t i = 0; i < count; i++)
         sum += s->intervals[i].weight;
     for (size_t i = 0; i < count; i++) {
@@ -102,7 +102,7 @@ static rks_status make_intervals(splitting *s, const rks_split_part *parts, size
             continue;
         end = end + share < (uint64_t)1 << 53 ? end + share : (uint64_t)1 << 53;
         at->empty = false;
-        at->last = (end << 11) - 1; /* 2^64 - 1 for the whole */
+        at->last = (end << 11) - 1; /* 2^64 - 1 for all of it */
         last = at;
     }
     if (last != NULL)
@@ -121,7 +121,7 @@ static void put(const splitting *s, uint64_t id, uint64_t hash)
 
 /* ---- hashes ------------------------------------------------------------------------------- */
 
-/* Of an index column: nothing is read. */
+/* Splits by an index column: nothing is read. */
 static void split_by_index(const rks_store *store, const splitting *s, const uint8_t *values,
                            uint32_t item)
 {
@@ -129,7 +129,7 @@ static void split_by_index(const rks_store *store, const splitting *s, const uin
         put(s, id, rks_checksum64(values + id * item, item));
 }
 
-/* Bytes of the largest sample of the shard that has this one. */
+/* Returns the bytes of the largest sample in the shard of this one. */
 static uint64_t largest_beside(const rks_store *store, uint64_t id)
 {
     uint32_t shard;
@@ -138,14 +138,14 @@ static uint64_t largest_beside(const rks_store *store, uint64_t id)
     return store->dataset->shards[shard].largest;
 }
 
-/* Of any other column: every sample is read, so many at once as fit CHUNK_BYTES. A missing value is
- * a value of its own. */
+/* Splits by any other column. Every sample is read, as many at once as fit in CHUNK_BYTES. A
+ * missing value is a value of its own. */
 static rks_status split_by_reading(rks_store *store, const splitting *s, uint32_t column,
                                    rks_error *err)
 {
     uint64_t ids[CHUNK], count = rks_store_count(store);
     rks_status status = RKS_OK;
-    const interval *any = s->intervals; /* of those that have samples: a part of weight 0 is empty */
+    const interval *any = s->intervals; /* any part with samples; one of weight 0 is empty */
     while (any->empty)
         any++;
     for (uint64_t next = 0; status == RKS_OK && next < count;) {
@@ -153,7 +153,7 @@ static rks_status split_by_reading(rks_store *store, const splitting *s, uint32_
         size_t many = 0;
         uint64_t largest = 0;
         for (; many < CHUNK && next < count; next++) {
-            s->part_of[next] = any->part; /* of one that cannot be read */
+            s->part_of[next] = any->part; /* for a sample that cannot be read */
             if (rks_store_owner(store, next) < 0)
                 continue;
             uint64_t own = largest_beside(store, next);

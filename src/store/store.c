@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * store.c: the calls on an open store that wait for nobody, and fetching by id. */
+ * store.c: the calls on an open store that wait for no other rank, and fetching by id. */
 #include "store/store.h"
 
 #include <inttypes.h>
@@ -167,7 +167,7 @@ static rks_status cannot_be_had(const rks_store *store, uint64_t id, uint32_t sh
                     id);
 }
 
-/* What the fetcher needs to know of a sample, from the index. */
+/* Collects what the fetcher needs to know about a sample, from the index. */
 static inline rks_status want(const rks_store *store, uint64_t id, rks_wanted *wanted,
                               rks_error *err)
 {
@@ -176,7 +176,7 @@ static inline rks_status want(const rks_store *store, uint64_t id, rks_wanted *w
     wanted->id = id;
     rks_index_locate(store->index, id, &wanted->shard, &wanted->row);
     wanted->length = rks_index_lengths(store->index)[id];
-    /* only the check needs it */
+    /* only the check of a sample needs it */
     wanted->key_hash = store->options.no_check ? 0 : rks_index_key_hashes(store->index)[id];
     if (store->owners[wanted->shard][0] < 0 ||
         (store->quarantined_count != 0 && rks_store_is_quarantined(store, id)))
@@ -184,9 +184,9 @@ static inline rks_status want(const rks_store *store, uint64_t id, rks_wanted *w
     return RKS_OK;
 }
 
-enum { AHEAD = 16 }; /* samples of a list, looked up before their turn */
+enum { AHEAD = 16 }; /* how many samples of a list are prefetched */
 
-/* What `want` will read of a large index; an id that cannot be is left to it. */
+/* Prefetches what `want` will read of a large index. An id out of range is left to `want`. */
 static void prefetch_entry(const rks_store *store, uint64_t id)
 {
     if (id >= store->dataset->count)

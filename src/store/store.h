@@ -18,7 +18,8 @@
 #include "watch/watch.h"
 
 struct rks_store {
-    atomic_int references; /* the caller's, the fetcher's (and so its batches') and one a view */
+    atomic_int references; /* one of the caller, one of the fetcher (which its batches share), and
+                            * one for each view */
     rks_group *group;
     char *directory;
     rks_store_options options;
@@ -26,11 +27,11 @@ struct rks_store {
     char id_text[RKS_DIGEST_TEXT];
 
     rks_shard **shards;  /* dataset number -> open shard, NULL if this rank does not see it */
-    rks_record_fit *fits;          /* one a source; NULL: the dataset is not united */
+    rks_record_fit *fits;          /* one for each source; NULL: the dataset is not united */
     const rks_record_fit **fit_of; /* dataset number -> how its records are read; may be NULL */
-    int32_t **owners;    /* dataset number -> ranks that serve it, best first, ended by -1 */
-    int32_t *owner_room; /* what owners point into */
-    uint32_t *asks;      /* by rank: whom this rank asks for what that rank owns: rails.c */
+    int32_t **owners;    /* dataset number -> ranks that serve it, best first, then -1 */
+    int32_t *owner_room; /* the array that `owners` points into */
+    uint32_t *asks;      /* by rank: which rank this one asks for what that rank owns: rails.c */
     int32_t *seers;      /* by shard, for each node: its lowest rank that sees the shard, or -1 */
 
     /* Units with samples: their first ids, ascending, and their places in dataset->units. */
@@ -38,11 +39,11 @@ struct rks_store {
     uint32_t *unit_number;
     size_t unit_count;
 
-    uint32_t *quarantined; /* ids that are left out, ascending */
+    uint32_t *quarantined; /* ids that are left out, in ascending order */
     size_t quarantined_count;
 
     rks_index *index;
-    rks_fetch_server *server; /* NULL if nobody has to ask */
+    rks_fetch_server *server; /* NULL if no other rank needs it */
     rks_fetcher *fetcher;
 
     uint64_t exchange_bytes;
@@ -50,11 +51,11 @@ struct rks_store {
     const char *exchange_name;
     char exchange_why[128];
 
-    uint32_t slot;   /* which of the engine's services are this store's */
-    bool listed;     /* in the process's list of open stores */
+    uint32_t slot;   /* the number of its set of engine services */
+    bool listed;     /* it is in the process's list of open stores */
     rks_store *next; /* guarded by that list's mutex */
 
-    /* Shown live (watched.c): what epochs say of themselves, the last one that was asked counts. */
+    /* For live figures (watched.c): the place of the epoch that was asked last. */
     rks_watched watched;
     _Atomic uint64_t batches, epoch, step, steps, ahead;
 
@@ -63,164 +64,168 @@ struct rks_store {
     pthread_cond_t cond;
     bool all_closed; /* guarded by mutex */
     uint8_t *life;   /* by rank: life.c's flags; guarded by mutex */
-    int64_t life_up; /* the rank that hears that all here have closed; -1: this one is the root; guarded
-                      * by mutex */
+    int64_t life_up; /* the rank to which this one reports that all here have closed; -1: this is
+                      * the root; guarded by mutex */
     bool life_ready; /* mutex and cond are initialised */
 };
 
-/* A group may have several stores open (train, validation): each has a slot of engine services, the
+/* A group may have several stores open (train, validation). Each has a slot of engine services: the
  * lowest that is free on all ranks. */
 enum { RKS_STORE_SLOTS = 64 };
 enum rks_service rks_store_service(const rks_store *store, enum rks_service kind);
 uint64_t rks_store_slots_used(const rks_group *group);
-void rks_store_list(rks_store *store);   /* takes its slot */
-void rks_store_unlist(rks_store *store); /* and gives it back */
+void rks_store_list(rks_store *store);   /* takes a slot */
+void rks_store_unlist(rks_store *store); /* frees its slot */
 
-/* What a rank found in its directory: a dataset, or RKS_ERR_NOT_FOUND or another status with its
+/* What a rank found in its directory: a dataset, or RKS_ERR_NOT_FOUND or another status, with its
  * error. */
 typedef struct rks_found_dataset {
     const char *directory;
     rks_status status;
     rks_dataset *dataset; /* NULL: none */
-    rks_error error;      /* of a status that is not RKS_OK */
+    rks_error error;      /* set unless the status is RKS_OK */
 } rks_found_dataset;
 
-/* Looks into the directory, for itself. Generation 0: the newest. */
+/* Looks into this rank's directory. Generation 0: the newest. */
 void rks_store_look(const char *directory, uint64_t generation, rks_found_dataset *found);
-/* COLLECTIVE. What the directories hold is the same on all ranks; one whose directory holds nothing
- * gets it from another. `exchange`: an option that must be the same, too; NULL: none. `found` is
- * consumed. RKS_ERR_NOT_FOUND on all ranks if none has found any. One agreement; three if a rank
- * has found none. */
+/* COLLECTIVE. Checks that the directories hold the same dataset on all ranks. A rank whose
+ * directory holds nothing gets it from another. `exchange`: an option that must be the same, too;
+ * NULL: none. Takes over `found`. RKS_ERR_NOT_FOUND on all ranks if none has found a dataset. Makes
+ * one agreement; three if a rank has found none. */
 rks_status rks_store_agree_dataset(rks_group *group, const char *exchange,
                                    rks_found_dataset *found, rks_dataset **dataset,
                                    rks_error *err);
-/* For an agreement of the caller's own, instead: what this rank reports of its look (a fact of fixed
- * size, zeros for nothing). Fails with what the look failed with. */
+/* For an agreement of the caller's own: what this rank found, as a fact of fixed size; zeros for
+ * nothing. Returns the error of the look if that failed. */
 typedef struct rks_found_told {
     rks_digest digest; /* rks_dataset_digest */
     uint64_t found;    /* 1: a dataset; 0: none */
-    uint64_t runs;     /* of excluded samples */
+    uint64_t runs;     /* runs of excluded samples */
 } rks_found_told;
 rks_status rks_store_tell_found(const rks_found_dataset *found, rks_found_told *told, rks_error *err);
-/* COLLECTIVE, after that agreement, whose fact `fact` it is: as rks_store_agree_dataset. No agreement;
- * two if a rank has found none. */
+/* COLLECTIVE, after that agreement, in which the fact had number `fact`. Does the same as
+ * rks_store_agree_dataset. Makes no agreement; two if a rank has found none. */
 rks_status rks_store_settle_found(rks_group *group, const rks_agreed *agreed, size_t fact,
                                   rks_found_dataset *found, rks_dataset **dataset,
                                   rks_error *err);
-/* After that agreement, the same on all ranks: nobody has found any. */
+/* After that agreement: returns true, on all ranks, if none has found a dataset. */
 bool rks_store_none_found(const rks_group *group, const rks_agreed *agreed, size_t fact);
-/* rks_store_agree_dataset for `count` datasets, alike on all ranks, in one agreement, and two more for each that a
- * rank lacks. `datasets` has room for as many; on failure nothing is in it. */
+/* rks_store_agree_dataset for `count` datasets, the same number on all ranks. Makes one agreement,
+ * and two more for each dataset that a rank lacks. `datasets` has room for all; after a failure it
+ * is empty. */
 rks_status rks_store_agree_datasets(rks_group *group, const char *exchange,
                                     rks_found_dataset *found, size_t count, rks_dataset **datasets,
                                     rks_error *err);
-/* This rank's directory of the shard. */
+/* Returns this rank's directory of the shard. */
 const char *rks_store_directory_of(const rks_store *store, size_t shard);
 
-/* The caller's options (NULL: none), and defaults for what they leave open. */
+/* Takes the caller's options (NULL: none), and defaults for those that are not set. */
 void rks_store_take_options(const rks_store_options *options, rks_store_options *chosen);
 
-/* COLLECTIVE. rks_store_open on a dataset that is in memory; it is the store's from now on, also on
- * failure. `status` and *err are what became of this rank so far, as in rks_group_agree; `dataset`
- * may be NULL unless it is RKS_OK. `pairs`: NULL, or gets how many pairs of samples have equal key
- * hashes; UINT64_MAX if the index came by an exchange, where counting is not done on the way. */
+/* COLLECTIVE. rks_store_open for a dataset in memory. The store owns it, also after a failure.
+ * `status` and *err: this rank's result so far, as in rks_group_agree; `dataset` may be NULL unless
+ * it is RKS_OK. `pairs`: NULL, or becomes the number of pairs of samples with equal key hashes;
+ * UINT64_MAX if the index came by an exchange, which does not count them. */
 rks_status rks_store_open_dataset(rks_group *group, const char *directory, rks_status status,
                                   rks_dataset *dataset, const rks_store_options *options,
                                   uint64_t *pairs, rks_store **store, rks_error *err);
 
-/* The list of a fetch, of ids as plans have them: what rks_fetcher_start and _start_arrays take. */
+/* Makes the list of a fetch from ids as plans have them, for rks_fetcher_start and
+ * _start_arrays. */
 rks_status rks_store_list32(rks_store *store, const uint32_t *ids, size_t count, rks_batch **list,
                             rks_error *err);
 
-/* What batches and views need of a store (schema, shards, names of samples) stays until the last of
+/* Holds what batches and views need of a store (schema, shards, names of samples) until the last of
  * them is gone. Any thread. */
 void rks_store_hold(rks_store *store);
 void rks_store_release(void *store);
 
-/* Which rank sees and serves which shard. First each opens the shards of its directory
- * (open_shards.c); then all choose the same owners from what each has reported (who.c). */
+/* Which rank sees and serves which shard. First each rank opens the shards of its directory
+ * (open_shards.c). Then all choose the same owners from the reports of all (who.c). */
 rks_status rks_store_open_shards(rks_store *store, rks_error *err);
-/* The shard that the dataset names, if it lies in `directory`: the same id and manifest. A file of
- * that name with other contents is an error, not a missing shard. */
+/* Opens the shard that the dataset names, if it lies in `directory` with the same id and manifest.
+ * A file of that name with other contents is an error, not a missing shard. */
 rks_status rks_store_open_shard(rks_store *store, const char *directory, size_t number,
                                 rks_error *err);
-/* For tests: a thread for so many shards; 0: 128 again. */
+/* For tests: how many shards a thread opens; 0: 128, the default. */
 void rks_store_shards_a_thread(size_t shards);
-/* The lowest rank of `node` that sees the shard; -1 if none does. */
+/* Returns the lowest rank of `node` that sees the shard; -1 if none does. */
 int64_t rks_store_first_to_see(const rks_store *store, uint32_t node, size_t shard);
 rks_status rks_store_choose_owners(rks_store *store, const rks_agreed *agreed, rks_error *err);
-/* rails.c: whom this rank asks on each other node. Each reports whether it serves all shards of its
- * node, and chooses when all have: their reports are fact `fact`, a byte each. */
+/* rails.c: which rank this one asks on each other node. Each rank reports whether it serves all
+ * shards of its node, in fact `fact`, one byte each, and chooses once all have. */
 bool rks_store_serves_node(const rks_store *store);
 void rks_store_choose_rails(rks_store *store, const rks_agreed *agreed, size_t fact);
 
-/* fill.c: the node's index, on its way to the store: from where its ids lie to the copied shards. */
+/* fill.c: the node's index while it is filled, from the ids' places to the copied shards. */
 typedef struct rks_filling {
     rks_span *spans;
     size_t span_count;
     rks_index_column *columns;
-    int fd; /* the leader's own: what it offers */
+    int fd; /* the leader's descriptor, which it offers */
     rks_fd_offer *offer;
-    rks_index_intake **intakes; /* of what comes from other nodes: one a shard, or NULL */
-    uint64_t taken, wanted;     /* bytes of index: stored by this rank, wanted by its node */
-    uint64_t received;          /* by this rank, headers included */
+    rks_index_intake **intakes; /* for shards that come from other nodes: one a shard, or NULL */
+    uint64_t taken, wanted;     /* bytes of the index: stored by this rank, needed by its node */
+    uint64_t received;          /* by this rank, with headers */
 } rks_filling;
 
 /* Begin with {.fd = -1}. The node's leader makes the memory. */
 rks_status rks_filling_begin(rks_filling *filling, rks_store *store, rks_error *err);
-/* Right after the agreement with the offer: maps the memory. */
+/* Maps the memory, right after the agreement with the offer. */
 rks_status rks_filling_map(rks_filling *filling, rks_store *store, const rks_agreed *agreed,
                            rks_error *err);
 /* Copies this rank's part of the node's shards. */
 rks_status rks_filling_copy(rks_filling *filling, rks_store *store, rks_error *err);
-/* COLLECTIVE, once all have copied, if rks_filling_travels: what the other nodes have. */
+/* COLLECTIVE, once all have copied: receives what the other nodes have, if rks_filling_travels
+ * returns true. */
 bool rks_filling_travels(const rks_store *store);
 rks_status rks_filling_exchange(rks_filling *filling, rks_store *store, rks_error *err);
-/* Once the node's index is whole; the agreement after it checks that it was. */
+/* Call it once the node's index is complete. The agreement after it checks that it was. */
 rks_status rks_filling_seal(rks_store *store, rks_error *err);
 rks_status rks_filling_check(rks_store *store, const rks_agreed *agreed, size_t fact,
                              rks_error *err);
 void rks_filling_end(rks_filling *filling, const rks_store *store);
 
-/* watched.c: `rankstore top` and Prometheus see the store's figures from here to rks_watch_end. */
+/* watched.c: shows the store's figures to `rankstore top` and Prometheus, until rks_watch_end. */
 rks_status rks_store_watch(rks_store *store, rks_error *err);
 
-/* open.c: what a rank tells the others about its shards, fact after fact. */
+/* open.c: what a rank reports about its shards, fact by fact. */
 enum {
     RKS_TELL_SLOTS,      /* u64: slots in use */
     RKS_TELL_SEEN,       /* a bit for each shard: it lies in this rank's directory */
-    RKS_TELL_PATH,       /* its sources' directories as full paths, each with its NUL; empty:
-                            unknown */
+    RKS_TELL_PATH,       /* full paths of its sources' directories, each with its NUL; empty if not
+                          * known */
     RKS_TELL_QUARANTINE, /* quarantine.c draws it */
     RKS_TELL_INDEX,      /* the leader's offer of the index memory */
     RKS_TELL_COUNT
 };
 
-/* quarantine.c: reads the list at `pattern` (NULL: this rank brings none), as bytes to tell; *bytes
- * is the caller's (rks_free), also on failure. */
+/* quarantine.c: reads the list at `pattern` (NULL: this rank has none) and writes it as bytes to
+ * send. The caller frees *bytes with rks_free, also after a failure. */
 rks_status rks_store_load_quarantine(const rks_store *store, const char *pattern, uint8_t **bytes,
                                      size_t *size, rks_error *err);
-/* Most such bytes of a rank. NULL: of one that has failed. */
+/* Returns the most bytes that a rank may send. NULL: on a rank that has failed. */
 uint64_t rks_store_quarantine_limit(const rks_store *store);
-/* All ranks' lists into the store. */
+/* Takes the lists of all ranks into the store. */
 rks_status rks_store_take_quarantine(rks_store *store, const char *pattern,
                                      const rks_agreed *agreed, rks_error *err);
-/* Before the index is sealed, by one rank a node. */
+/* Marks them in the index, before it is sealed. One rank a node does it. */
 void rks_store_mark_quarantined(rks_store *store);
 bool rks_store_is_quarantined(const rks_store *store, uint64_t sample_id);
 
-/* life.c: hears from the other ranks that they have closed. */
+/* life.c: receives from other ranks that they have closed. */
 void rks_store_serve_life(rks_store *store);
-/* This rank waits for them no longer: who waits through it does so through its heir. */
+/* Stops waiting for the others. A rank that waits through this one then waits through its heir. */
 void rks_store_give_up(rks_store *store);
 
 /* key.c: full keys, from the map or from the rank that serves them. */
 void rks_store_serve_keys(rks_store *store);
-/* The sample's unit: an index into the dataset's. */
+/* Returns the sample's unit: an index into the dataset's units. */
 size_t rks_store_unit_of(const rks_store *store, uint64_t id);
-/* The key of a sample whose key is derived, into key[RKS_KEY_MAX]; returns its size. */
+/* Writes the key of a sample whose key is derived to key[RKS_KEY_MAX]. Returns its size. */
 size_t rks_store_derive_key(void *store, uint64_t id, uint32_t source_row, uint8_t *key);
-/* "sample 17 (key abc in NAME.rks)" into text; the key only if it can be had without asking. */
+/* Writes "sample 17 (key abc in NAME.rks)" to text. Leaves the key out if another rank would have
+ * to be asked. */
 const char *rks_store_describe(void *store, uint64_t id, char *text, size_t size);
 
 #endif

@@ -44,7 +44,7 @@ static void read_figures(void *user, rks_watch_figures *figures)
              rks_text_end(store->directory, sizeof(figures->directory) - 1));
 }
 
-/* The variable's port; 0: none. */
+/* Reads the port from the environment; 0: none. */
 static rks_status port_of_environment(uint32_t *port, rks_error *err)
 {
     const char *wish = getenv("RKS_METRICS");
@@ -60,7 +60,7 @@ static rks_status port_of_environment(uint32_t *port, rks_error *err)
     return RKS_OK;
 }
 
-/* Ranks of a node have ports side by side. */
+/* Ranks of a node have consecutive ports. */
 static rks_status own_port(const rks_group *group, uint32_t *port, rks_error *err)
 {
     uint32_t first = *port;
@@ -75,7 +75,7 @@ static rks_status own_port(const rks_group *group, uint32_t *port, rks_error *er
 rks_status rks_store_watch(rks_store *store, rks_error *err)
 {
     uint32_t port = store->options.metrics_port;
-    rks_error refused = {0}; /* the caller's stays as it is if the process goes on */
+    rks_error refused = {0}; /* the caller's error stays as it is if the process continues */
     bool wished = false;
     rks_status status = RKS_OK;
     store->watched = (rks_watched){.read = read_figures, .user = store};
@@ -88,7 +88,7 @@ rks_status rks_store_watch(rks_store *store, rks_error *err)
     if (status != RKS_OK)
         return status;
     status = rks_watch_begin(&store->watched, port, &refused);
-    if (status != RKS_OK && wished) { /* a variable reaches each program of a job */
+    if (status != RKS_OK && wished) { /* an environment variable reaches each program of a job */
         rks_log("%s; this process shows no metrics", refused.text);
         return rks_watch_begin(&store->watched, 0, err);
     }

@@ -17,7 +17,7 @@ const char *rks_store_directory_of(const rks_store *store, size_t shard)
     return dataset->sources[rks_dataset_source_of_shard(dataset, shard)].directory;
 }
 
-/* The directory of the shard as the rank reported it; NULL: it did not. */
+/* Returns the directory of the shard as the rank reported it; NULL if it did not. */
 static const char *told_directory(const rks_store *store, const char *paths, size_t size,
                                   size_t shard)
 {
@@ -36,7 +36,7 @@ int64_t rks_store_first_to_see(const rks_store *store, uint32_t node, size_t sha
     return store->seers[shard * rks_group_nodes(store->group) + node];
 }
 
-/* What the ranks have reported, by rank: a bit for each shard. */
+/* The ranks' reports, by rank: a bit for each shard. */
 typedef struct reports {
     const uint8_t **seen;
 } reports;
@@ -46,9 +46,9 @@ static bool sees(const reports *r, uint32_t rank, size_t shard)
     return (r->seen[rank][shard / 8] >> shard % 8 & 1) != 0;
 }
 
-/* Shards of other ranks' directories on this node are mapped too: no message is then needed for
- * their samples. What cannot be opened (another user's, a container's own disk) is asked from its
- * owner. */
+/* Maps shards of other ranks' directories on this node, too: then no message is needed for their
+ * samples. Shards that cannot be opened (another user's, a container's own disk) are requested from
+ * their owner. */
 static void open_neighbours(rks_store *store, const rks_agreed *agreed, const reports *r)
 {
     uint32_t node = rks_group_node(store->group);
@@ -92,8 +92,8 @@ static void find_seers(rks_store *store, const reports *r)
         }
 }
 
-/* What the choice of owners looks at. Of the shard at hand: of each node the rank with the least load
- * that sees it, the lowest at a tie; -1: none does. */
+/* Input for the choice of owners. For the current shard: of each node the rank with the least load
+ * that sees it, the lowest if several have it; -1: none does. */
 typedef struct candidates {
     const reports *reports;
     uint64_t *load; /* by rank: bytes that it owns so far */
@@ -106,7 +106,8 @@ static bool is_lighter(const candidates *c, int32_t rank, int32_t other)
            (c->load[rank] == c->load[other] && rank < other);
 }
 
-/* Of the ranks of the node that see the shard, without one (-1: with all). */
+/* Returns the rank of a node with the least load that sees the shard, except `without` (-1: any);
+ * -1 if none does. */
 static int32_t lightest(const rks_store *store, const candidates *c, uint32_t node, size_t shard,
                         int32_t without)
 {
@@ -122,8 +123,8 @@ static int32_t lightest(const rks_store *store, const candidates *c, uint32_t no
     return best;
 }
 
-/* Room for the owners' table: of each shard one rank of each node that sees it, another one of the
- * owner's node, and an end. */
+/* Counts the places in the owners' table: for each shard one rank of each node that sees it,
+ * another one of the owner's node, and an end. */
 static size_t count_owners(const rks_store *store)
 {
     size_t places = store->dataset->shard_count * rks_group_nodes(store->group);
@@ -133,9 +134,10 @@ static size_t count_owners(const rks_store *store)
     return count;
 }
 
-/* Of the ranks that see a shard the one with the fewest bytes so far owns it, the lowest at a tie.
- * Another rank of its node follows, then one of each other node that sees the shard: they stand in
- * for it. Deterministic: all ranks know the same. Returns how many they are. */
+/* Chooses a shard's owner: of the ranks that see it, the one with the fewest bytes so far, the
+ * lowest if several have as few. After it come another rank of its node, then one of each other
+ * node that sees the shard: they replace it if it fails. All ranks choose the same, since they know
+ * the same. Returns how many ranks are listed. */
 static uint32_t choose_owner(rks_store *store, size_t shard, candidates *c, int32_t *owners)
 {
     uint32_t count = 0, nodes = rks_group_nodes(store->group);
