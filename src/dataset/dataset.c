@@ -22,7 +22,7 @@
 static const char PART_END[] = ".rks";
 
 /* f(0) = XXH3-128 of the schema's text; f(i + 1) = XXH3-128 of {f(i) (16), unit digest (16),
- * samples of the unit (8)}; the id is f(number of units). */
+ * samples of the unit (8)}. The id is f(number of units). */
 rks_digest rks_dataset_fold(const rks_dataset_unit *units, size_t count, const rks_schema *schema)
 {
     const char *text = rks_schema_text(schema);
@@ -116,7 +116,7 @@ static rks_status check_unit(const rks_dataset *dataset, size_t i, const char *p
     return RKS_OK;
 }
 
-/* The units of each shard, `places` of them sorted, fill it. */
+/* Checks that units fill their shards without gap or overlap. `places` is room to sort them. */
 static rks_status check_places(const rks_dataset *dataset, const rks_dataset_unit **places,
                                const char *path, rks_status status, rks_error *err)
 {
@@ -155,7 +155,7 @@ static rks_status check_shards(const rks_dataset *dataset, const char *path, rks
         if (shard->samples > UINT32_MAX || shard->bytes > INT64_MAX ||
             shard->file_bytes > INT64_MAX || shard->largest > INT64_MAX)
             return rks_fail(err, status, 0, "%s: shard %s has impossible sizes", path, shard->name);
-        count += shard->samples; /* both below 2^32 before */
+        count += shard->samples; /* both were checked to be below 2^32 */
         if (count > UINT32_MAX)
             return rks_fail(err, status, 0, "%s: more than %" PRIu32 " samples", path, UINT32_MAX);
     }
@@ -170,7 +170,7 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Of two shards with one name the file would be read twice. */
+/* Refuses two shards with the same name: the file would be read twice. */
 static rks_status check_names(const rks_dataset *dataset, const char *path, rks_status status,
                               rks_error *err)
 {
@@ -247,7 +247,7 @@ rks_status rks_dataset_check(const rks_dataset *dataset, const char *path, rks_s
 
 /* ---- the file ---- */
 
-/* Under its own name, before the file that names it. */
+/* Written under a name of its own before the file that refers to it. */
 static rks_status write_excluded(const char *directory, const rks_dataset *dataset, rks_error *err)
 {
     rks_excluded excluded = dataset->excluded;
@@ -266,10 +266,11 @@ static rks_status write_excluded(const char *directory, const rks_dataset *datas
     return status;
 }
 
-/* Ranks that open a dataset compare it as one text: what makes no such text is not committed. */
+/* Ranks that open a dataset compare it as one text, so a dataset without such a text is not
+ * committed. */
 static rks_status check_text(const rks_dataset *dataset, rks_error *err)
 {
-    enum { SURELY_FIT = 8192 }; /* entries: each is shorter than 4 KiB */
+    enum { SURELY_FIT = 8192 }; /* entries that always fit: each is shorter than 4 KiB */
     char *text = NULL;
     size_t size = 0;
     if (dataset->shard_count + dataset->unit_count <= SURELY_FIT)
@@ -283,7 +284,7 @@ rks_status rks_dataset_commit(const char *directory, const rks_dataset *dataset,
 {
     char *text = NULL;
     size_t size = 0;
-    bool is_there = false; /* the generation before it */
+    bool is_there = false; /* the generation before this one exists */
     rks_dataset_summary before;
     rks_dataset_layout layout = {0};
     char *path = rks_format(err, "%s/%s", directory, RKS_DATASET_FILE);
@@ -340,10 +341,11 @@ static rks_status not_found(const char *directory, bool is_file, rks_error *err)
         directory, count, count == 1 ? "" : "s", RKS_DATASET_FILE);
 }
 
-/* An append and a prune may come between dataset.json and the lists that it refers to. */
+/* An append and a prune may come between the reading of dataset.json and of the lists that it
+ * refers to. */
 enum { READ_AGAIN = 5 };
 
-/* dataset.json has been replaced meanwhile: *text becomes the new one's. */
+/* Returns true if dataset.json has been replaced meanwhile; *text becomes the new text. */
 static bool is_another(const char *path, char **text, size_t *size)
 {
     char *now = NULL;
@@ -454,7 +456,7 @@ static rks_status add_part(const char *file, char ***names, size_t *count, rks_e
     if (name == NULL)
         return RKS_ERR_MEMORY;
     if (!rks_dataset_name_good(name)) {
-        rks_free(name); /* not ours */
+        rks_free(name); /* not a part of ours */
         return RKS_OK;
     }
     char **grown = rks_realloc(*names, *count + 1, sizeof(**names), err);

@@ -158,6 +158,6 @@ rks_status rks_dataset_decode_unit(const json_t *item, const char *path, rks_dat
     if (status != RKS_OK)
         return status;
     unit->shard =
-        shard > UINT32_MAX ? UINT32_MAX : (uint32_t)shard; /* refused by rks_dataset_check */
+        shard > UINT32_MAX ? UINT32_MAX : (uint32_t)shard; /* rks_dataset_check refuses it */
     return decode_key_name(item, path, unit, err);
 }

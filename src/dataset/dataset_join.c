@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * dataset_join.c: two datasets as one. Sealed shards keep their own build and unit numbers; the
- * joined dataset.json says of each shard which build wrote it and what to add to its numbers. */
+ * dataset_join.c: joins datasets. Sealed shards keep their own build and unit numbers. The joined
+ * dataset.json says for each shard which build wrote it and what to add to its unit numbers. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +37,7 @@ static rks_status check_alike(const rks_dataset *a, const rks_dataset *b, rks_er
                            b->index_count, b->index_count == 0 ? "none" : b->index[0]);
 }
 
-/* A shard of one of the datasets that are joined. */
+/* A shard of one of the joined datasets. */
 typedef struct listed {
     const rks_dataset_shard *shard;
     size_t part;
@@ -62,7 +62,7 @@ static int order_by_shard_name(const void *a, const void *b)
     return order != 0 ? order : by_part(x, y);
 }
 
-/* Of neighbours that are equal, the earliest in the list of parts. */
+/* Finds equal neighbours, those that are earliest in the list of parts. */
 static void find_equal(const listed *all, size_t count, bool ids, const listed **first,
                        const listed **second)
 {
@@ -77,7 +77,7 @@ static void find_equal(const listed *all, size_t count, bool ids, const listed *
     }
 }
 
-/* No shard, and no name of one, is in two parts. */
+/* Checks that no shard, and no name of one, is in two parts. */
 static rks_status check_apart(const rks_dataset *const *parts, size_t count, size_t *which,
                               rks_error *err)
 {
@@ -131,7 +131,7 @@ rks_status rks_dataset_append(rks_dataset *joined, const rks_dataset *whose, rks
     return RKS_OK;
 }
 
-/* Positions count stored samples, those of each part after the ones before it. */
+/* Positions count stored samples: those of each part come after those of the parts before it. */
 static rks_status join_excluded(rks_dataset *joined, const rks_dataset *const *parts, size_t count,
                                 rks_error *err)
 {
@@ -157,13 +157,13 @@ static rks_status join_excluded(rks_dataset *joined, const rks_dataset *const *p
         before += rks_dataset_stored(parts[part]);
     }
     rks_status status = rks_excluded_settle(made->runs, &made->run_count, err);
-    if (status == RKS_OK) /* for its name, counts and digest */
+    if (status == RKS_OK) /* copies its name, counts and digest */
         status = rks_excluded_encode(made, &bytes, err);
     rks_buffer_free(&bytes);
     return status;
 }
 
-/* What has no room in the struct itself; room for so many shards and units. */
+/* Copies what is not inside the struct itself, with room for so many shards and units. */
 static rks_status copy_parts(rks_dataset *joined, const rks_dataset *a, size_t shards, size_t units,
                              rks_error *err)
 {
@@ -231,7 +231,8 @@ rks_status rks_dataset_copy(const rks_dataset *dataset, rks_dataset **copy, rks_
         status = rks_dataset_append(made, dataset, err);
     made->count = dataset->count;
     for (size_t i = 0; status == RKS_OK && i < made->shard_count; i++) {
-        made->shards[i].build = dataset->shards[i].build; /* zeros stay zeros: the dataset's own */
+        made->shards[i].build = dataset->shards[i].build; /* zeros stay zeros: they mean the
+                                                           * dataset's own build */
         made->shards[i].list = 0;
     }
     if (status == RKS_OK)
@@ -246,7 +247,7 @@ rks_status rks_dataset_copy(const rks_dataset *dataset, rks_dataset **copy, rks_
     return RKS_OK;
 }
 
-/* Each part by itself, beside the first one. */
+/* Checks each part by itself, and against the first one. */
 static rks_status check_fit(const rks_dataset *const *parts, size_t count, size_t *which,
                               rks_error *err)
 {
@@ -274,7 +275,7 @@ static rks_status join_parts(rks_dataset *made, const rks_dataset *const *parts,
     if (status != RKS_OK)
         return status;
     for (size_t i = parts[0]->shard_count; i < made->shard_count; i++)
-        made->shards[i].list = 0; /* its directory's lists are not those of the first */
+        made->shards[i].list = 0; /* the lists of its directory are not those of the first */
     return join_excluded(made, parts, count, err);
 }
 

@@ -99,7 +99,7 @@ static rks_status put_lists(const rks_dataset *dataset, const rks_dataset_layout
     return status == RKS_OK ? rks_buffer_add(json, "]", 1, err) : status;
 }
 
-/* `layout` NULL: everything in one text. */
+/* `layout` NULL: writes everything into one text. */
 static rks_status put_top(const rks_dataset *dataset, const rks_dataset_layout *layout,
                           rks_buffer *json, rks_error *err)
 {
@@ -160,7 +160,7 @@ static rks_status put_options(const rks_dataset *dataset, rks_buffer *json, rks_
     rks_status status = text == NULL
                             ? rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory: build options")
                             : rks_buffer_add(json, text, strlen(text), err);
-    free(text); /* jansson's */
+    free(text); /* allocated by jansson */
     return status;
 }
 
@@ -169,7 +169,7 @@ static bool is_inside(const rks_dataset_layout *layout, size_t shard)
     return layout == NULL || layout->inside[shard];
 }
 
-/* Shards of the text in the order of their ids, and each one's place in it. */
+/* Sorts the shards of the text by id. place[i] becomes the place of shard i among them. */
 static rks_status sort_shards(const rks_dataset *dataset, const rks_dataset_layout *layout,
                               const rks_dataset_shard ***sorted, size_t *count, uint32_t **place,
                               rks_error *err)
@@ -319,7 +319,7 @@ static rks_status decode_top(const json_t *root, const char *path, rks_dataset *
     return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: %s", path, why.text);
 }
 
-/* A list is named by its digest, and is there once. */
+/* Checks that a list's name follows from its digest, and appears once. */
 static rks_status check_list_name(const rks_dataset_list *lists, size_t i, const char *name,
                                   const char *path, rks_error *err)
 {
@@ -333,7 +333,7 @@ static rks_status check_list_name(const rks_dataset_list *lists, size_t i, const
                            name);
 }
 
-/* The list at `at`, after others that are decoded. */
+/* Decodes the list at `at`. Those before it are decoded. */
 static rks_status decode_list_name(const json_t *item, const char *path, rks_dataset_list *lists,
                                    size_t at, rks_error *err)
 {
@@ -392,7 +392,7 @@ static rks_status decode_index(const json_t *root, const char *path, rks_dataset
     return status;
 }
 
-/* After what lists have brought. */
+/* Decodes the shards and units of the text, which come after those of lists. */
 static rks_status decode_inline(const json_t *root, const char *path, rks_dataset *dataset,
                                 rks_error *err)
 {
@@ -424,7 +424,7 @@ static rks_status decode_inline(const json_t *root, const char *path, rks_datase
         rks_dataset_unit *unit = &grown_units[dataset->unit_count++];
         *unit = (rks_dataset_unit){0};
         status = rks_dataset_decode_unit(json_array_get(units, i), path, unit, err);
-        if (status == RKS_OK) /* a place that does not exist is refused by rks_dataset_check */
+        if (status == RKS_OK) /* rks_dataset_check refuses a place that does not exist */
             unit->shard = unit->shard < more ? (uint32_t)(first + unit->shard) : UINT32_MAX;
     }
     return status;
@@ -484,7 +484,8 @@ static rks_status decode_text(const char *directory, const char *text, size_t si
     if (status == RKS_OK)
         status = decode_inline(root, path, decoded, err);
     if (status == RKS_OK && decoded->list_count > 0)
-        status = rks_dataset_order_shards(decoded, path, err); /* a list has its own by id */
+        status = rks_dataset_order_shards(decoded, path, err); /* each list is sorted by id, and so
+                                                                * is the text */
     json_decref(root);
     return status == RKS_OK ? rks_dataset_check(decoded, path, RKS_ERR_CORRUPT, err) : status;
 }
@@ -510,7 +511,7 @@ rks_status rks_dataset_decode(const char *text, size_t size, const char *path,
     return rks_dataset_decode_file(NULL, text, size, path, dataset, err);
 }
 
-/* Of all units, where the text has them all. */
+/* Adds up the bytes of all units, if the text has them all. */
 static rks_status sum_units(const json_t *root, const char *path, uint64_t *bytes, rks_error *err)
 {
     const json_t *units = NULL, *item;

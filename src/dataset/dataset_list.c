@@ -155,7 +155,7 @@ static rks_status check_list(const rks_dataset_list *list, const uint8_t *bytes,
     return RKS_OK;
 }
 
-/* The entry's bytes; NULL: it is cut short, or its name has a size that cannot be. */
+/* Returns the entry's bytes; NULL if it is cut short, or its name has an impossible size. */
 static const uint8_t *next_entry(const uint8_t **at, const uint8_t *end, size_t name_max)
 {
     const uint8_t *entry = *at;
@@ -205,7 +205,7 @@ static rks_status take_unit_entry(const uint8_t *entry, size_t first_shard, uint
                     .first_source_row = rks_load_u64(entry + 56),
                     .digest = load_digest(entry + 64)},
         .first_row = rks_load_u64(entry + 8),
-        /* refused by rks_dataset_check */
+        /* rks_dataset_check refuses it */
         .shard = shard < shards ? (uint32_t)(first_shard + shard) : UINT32_MAX,
     };
     if (name == 0)
@@ -214,7 +214,7 @@ static rks_status take_unit_entry(const uint8_t *entry, size_t first_shard, uint
     return unit->key_name == NULL ? RKS_ERR_MEMORY : RKS_OK;
 }
 
-/* Unsigned numbers of JSON files end at 2^63, too. */
+/* Returns true if its numbers are below 2^63, like unsigned numbers of JSON files. */
 static bool unit_fits(const rks_dataset_unit *unit)
 {
     const rks_unit_summary *s = &unit->summary;

@@ -16,11 +16,11 @@ struct rks_dataset;
 
 enum {
     RKS_DATASET_LISTS_MAX = 40,
-    RKS_DATASET_INLINE = 8, /* entries, shards and units, that dataset.json holds itself */
+    RKS_DATASET_INLINE = 8, /* how many entries, shards and units, dataset.json holds itself */
 };
 
 typedef struct rks_dataset_list {
-    char name[64]; /* of the file, beside dataset.json */
+    char name[64]; /* the file's, beside dataset.json */
     rks_digest digest;
     uint64_t bytes;
     uint64_t shards;
@@ -29,16 +29,16 @@ typedef struct rks_dataset_list {
 
 /* "list-DIGITS.units" */
 void rks_dataset_list_name(rks_digest digest, char name[64]);
-/* The file's bytes, appended, of the shards with their units that `chosen[i]` is set for; sets all
- * of `list`. */
+/* Appends the bytes of a file with the shards for which `chosen[i]` is set, and their units. Sets
+ * all of `list`. */
 rks_status rks_dataset_list_encode(const struct rks_dataset *dataset, const bool *chosen,
                                    rks_dataset_list *list, rks_buffer *bytes, rks_error *err);
-/* Adds what such bytes hold after the shards and units of `dataset`; `number` is the list's, from 1.
- * RKS_ERR_CORRUPT unless they are what `list` says. */
+/* Adds the shards and units of such bytes to `dataset`. `number`: the list's, from 1.
+ * RKS_ERR_CORRUPT unless the bytes are what `list` says. */
 rks_status rks_dataset_list_decode(const rks_dataset_list *list, const void *bytes, size_t size,
                                    uint32_t number, const char *path, struct rks_dataset *dataset,
                                    rks_error *err);
-/* The same, from DIRECTORY. */
+/* Reads and decodes the file in DIRECTORY. */
 rks_status rks_dataset_list_load(const char *directory, const rks_dataset_list *list,
                                  uint32_t number, struct rks_dataset *dataset, rks_error *err);
 
@@ -46,11 +46,11 @@ rks_status rks_dataset_list_load(const char *directory, const rks_dataset_list *
 typedef struct rks_dataset_layout {
     rks_dataset_list lists[RKS_DATASET_LISTS_MAX];
     size_t list_count;
-    bool *inside; /* of each shard: dataset.json itself lists it, and its units */
+    bool *inside; /* of each shard: dataset.json itself lists it and its units */
 } rks_dataset_layout;
 
-/* Chooses, and writes a new list if there is one. `before`: what lies there as the generation before;
- * NULL: nothing. */
+/* Chooses a layout, and writes a new list if it has one. `before`: what the directory holds as the
+ * generation before; NULL: nothing. */
 struct rks_dataset_summary;
 rks_status rks_dataset_lay_out(const char *directory, const struct rks_dataset *dataset,
                                const struct rks_dataset_summary *before, rks_dataset_layout *layout,

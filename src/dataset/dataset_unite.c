@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * dataset_unite.c: several datasets as one, in memory. Nothing of them is copied or written: shards
+ * dataset_unite.c: makes one dataset of several, in memory. Nothing is copied or written: shards
  * stay where they are, and their records are read as samples of the united schema. */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -37,13 +37,13 @@ static bool is_asked(const uniting *u, const char *name)
     return u->columns == NULL;
 }
 
-/* Bytes of the type without the `?` after it. */
+/* Returns the size of the type's text without the `?` after it. */
 static size_t type_size(const rks_column *column)
 {
     return strlen(column->type) - column->nullable;
 }
 
-/* The column that `source` is the first to have: its type, agreed with all sources after. */
+/* Adds a column that `source` is the first to have, with a type that fits all later sources. */
 static rks_status put_column(const uniting *u, size_t source, const rks_column *column,
                              rks_buffer *json, rks_error *err)
 {
@@ -140,7 +140,7 @@ static rks_status unite_index(const uniting *u, rks_dataset *made, rks_error *er
     return RKS_OK;
 }
 
-/* Positions count stored samples, those of a source after those of the sources before it. */
+/* Positions count stored samples: those of a source come after those of the sources before it. */
 static rks_status unite_excluded(const uniting *u, rks_excluded *made, rks_error *err)
 {
     uint64_t before = 0, runs = 0;
@@ -209,7 +209,7 @@ static rks_status check_sources(const uniting *u, rks_error *err)
     return status;
 }
 
-/* Room for all shards and units, and the checks that their numbers ask for. */
+/* Allocates room for all shards and units, after checks of their numbers. */
 static rks_status make_tables(const uniting *u, rks_dataset *made, rks_error *err)
 {
     uint64_t stored = 0;
@@ -226,7 +226,7 @@ static rks_status make_tables(const uniting *u, rks_dataset *made, rks_error *er
     made->shards = rks_alloc(shards, sizeof(*made->shards), err);
     made->units = rks_alloc(units, sizeof(*made->units), err);
     made->sources = rks_alloc(u->count, sizeof(*made->sources), err);
-    /* One dataset alone, for some of its columns, says of itself what it is. */
+    /* A single dataset with fewer columns keeps its own description. */
     const rks_dataset *alone = u->count == 1 ? u->datasets[0] : NULL;
     const char *build = alone == NULL ? NULL : alone->build_options;
     made->build_options = rks_strdup(build == NULL ? "{}" : build, err);
@@ -238,7 +238,7 @@ static rks_status make_tables(const uniting *u, rks_dataset *made, rks_error *er
                : RKS_OK;
 }
 
-/* From here on the dataset is the united one's. */
+/* Takes over a source's dataset. */
 static rks_status take_source(uniting *u, size_t i, rks_dataset *made, rks_error *err)
 {
     rks_dataset_source *source = &made->sources[made->source_count++];
@@ -295,7 +295,8 @@ rks_status rks_dataset_unite(rks_dataset **datasets, const char *const *names, s
 size_t rks_dataset_source_of_shard(const rks_dataset *dataset, size_t shard)
 {
     size_t low = 0, high = dataset->source_count;
-    while (high - low > 1) { /* sources without shards share their first one: the last has it */
+    while (high - low > 1) { /* sources without shards have the same first shard as the next one:
+                              * the last of them has it */
         size_t middle = low + (high - low) / 2;
         if (dataset->sources[middle].first_shard <= shard)
             low = middle;

@@ -50,7 +50,7 @@ rks_status rks_directory_expand(const rks_group *group, const char *pattern, cha
     return RKS_OK;
 }
 
-/* Bytes of "{word}" at `text`; 0: no braces around one. */
+/* Returns the size of a "{word}" at `text`; 0 if there is none. */
 static size_t placeholder(const char *text)
 {
     size_t size = text[0] == '{' ? strspn(text + 1, "abcdefghijklmnopqrstuvwxyz_") : 0;
@@ -82,9 +82,9 @@ rks_status rks_directory_expand_target(const rks_group *group, const char *patte
     return status;
 }
 
-enum { BEAT_MS = 1000 }; /* also for those who wait with a shorter limit */
+enum { BEAT_MS = 1000 }; /* short enough for waiters with a shorter limit, too */
 
-/* The wish's path, to be freed. */
+/* Returns the path of a file that shows that this rank waits for the lock. The caller frees it. */
 static char *wish_for(const rks_group *group, const char *directory, rks_lock_wish *wish,
                       rks_error *err)
 {
@@ -113,13 +113,13 @@ rks_status rks_directory_lock_try(const rks_group *group, const char *directory,
     status = rks_lock_file_take(&wish, lock, &why);
     rks_free(path);
     if (status == RKS_OK || status == RKS_ERR_STATE)
-        return RKS_OK; /* who has it may be a rank of this group */
+        return RKS_OK; /* its holder may be a rank of this group */
     if (err != NULL)
         *err = why;
     return status;
 }
 
-/* Where the file system does not keep nodes apart, it is the last name that counts. */
+/* If the file system does not keep locks of nodes apart, the last name that was written counts. */
 rks_status rks_directory_lock_settle(const rks_group *group, const char *directory,
                                      rks_lock_file **lock, rks_error *err)
 {
@@ -136,7 +136,7 @@ rks_status rks_directory_lock_settle(const rks_group *group, const char *directo
     return status;
 }
 
-/* The process in "part-....json.PID.tmp" and its like, of the names that builds write; 0: none. */
+/* Returns the process in names that builds write, such as "part-....json.PID.tmp"; 0: none. */
 static long temporary_of(const char *name)
 {
     static const char *const begins[] = {"part-",    "excluded-",    "list-",

@@ -10,33 +10,35 @@
 #include "base/buffer.h"
 #include "base/checksum.h"
 
-/* `count` consecutive positions. */
+/* A run of `count` consecutive positions. */
 typedef struct rks_excluded_run {
     uint32_t first;
     uint32_t count;
 } rks_excluded_run;
 
-/* Runs ascend, and between two of them a sample counts. All zero: nothing is excluded. */
+/* Runs are ascending, and between two of them at least one sample counts. All zero: nothing is
+ * excluded. */
 typedef struct rks_excluded {
-    char name[64];       /* of the file, beside dataset.json */
+    char name[64];       /* the file's, beside dataset.json */
     uint64_t samples;    /* in all runs */
-    uint64_t bytes;      /* column and key bytes of these samples */
-    uint64_t duplicates; /* of them for their contents; the others for a sample */
+    uint64_t bytes;      /* their column and key bytes */
+    uint64_t duplicates; /* those excluded as duplicates; the others were not drawn into a sample of
+                          * N */
     uint64_t run_count;
-    rks_digest digest;      /* of the file */
+    rks_digest digest;      /* the file's */
     rks_excluded_run *runs; /* NULL until they are loaded */
 } rks_excluded;
 
-/* Sorts and joins runs, in place; *count is how many are left. RKS_ERR_DATA if a position is in
- * two of them. */
+/* Sorts and joins runs in place; *count is how many remain. RKS_ERR_DATA if a position is in two of
+ * them. */
 rks_status rks_excluded_settle(rks_excluded_run *runs, uint64_t *count, rks_error *err);
-/* The file's bytes, appended; sets name, samples, run_count and digest. Runs are settled. */
+/* Appends the bytes of the file; sets name, samples, run_count and digest. Runs must be settled. */
 rks_status rks_excluded_encode(rks_excluded *excluded, rks_buffer *bytes, rks_error *err);
-/* Takes such bytes as the runs: RKS_ERR_CORRUPT unless they are what `excluded` (all but runs) says
- * and lie below `stored`. */
+/* Decodes the runs. RKS_ERR_CORRUPT unless they agree with `excluded` (all but its runs) and are
+ * below `stored`. */
 rks_status rks_excluded_decode(rks_excluded *excluded, const void *bytes, size_t size,
                                uint64_t stored, const char *path, rks_error *err);
-/* Bytes of a file of that many runs. */
+/* Returns the size of a file with so many runs. */
 uint64_t rks_excluded_size(uint64_t run_count);
 
 #endif

@@ -27,7 +27,7 @@ static uint64_t number_of(const rks_dataset *dataset)
     return dataset->generation == 0 ? 1 : dataset->generation;
 }
 
-/* Byte for byte: a later version may have written more than is known here. */
+/* Copies byte for byte: a later version may have written more than is known here. */
 rks_status rks_dataset_keep_generation(const char *directory, uint64_t generation,
                                        rks_dataset_summary *before, bool *is_there, rks_error *err)
 {
@@ -38,7 +38,7 @@ rks_status rks_dataset_keep_generation(const char *directory, uint64_t generatio
     rks_status status = from == NULL || to == NULL
                             ? RKS_ERR_MEMORY
                             : rks_file_load(from, RKS_DATASET_MAX, &text, &size, err);
-    bool none = status == RKS_ERR_NOT_FOUND; /* another directory holds the older ones */
+    bool none = status == RKS_ERR_NOT_FOUND; /* the older ones are in another directory */
     if (status == RKS_OK)
         status = rks_dataset_decode_summary(text, size, from, before, err);
     if (status == RKS_OK && before->generation == generation) {
@@ -70,7 +70,7 @@ rks_status rks_dataset_summarize(const char *directory, uint64_t generation,
     return status;
 }
 
-/* "dataset.N.json", N from 1, no leading zeros. */
+/* Parses "dataset.N.json", N from 1, without leading zeros. */
 static bool parse_name(const char *name, uint64_t *generation)
 {
     char again[64];

@@ -12,7 +12,7 @@
 
 enum { NAME_SHOWN = 80 }; /* bytes */
 
-/* As rks_selector_create() takes it if it is given none. */
+/* Returns the column that rks_selector_create() uses if none is named. */
 static const char *first_variable(const rks_schema *schema, const char *key)
 {
     for (uint32_t i = 0; i < rks_schema_columns(schema); i++) {
@@ -32,7 +32,7 @@ static const char *counted_of(const rks_column *column)
     return bytes ? "bytes of" : "items of";
 }
 
-/* Bytes of a name that are shown, whole characters of UTF-8. */
+/* Returns how many bytes of a name are shown, in whole characters of UTF-8. */
 static int shown(const char *name)
 {
     size_t size = strlen(name);
@@ -43,7 +43,7 @@ static int shown(const char *name)
     return (int)size;
 }
 
-/* `name` is a column's, or "chars:" or "wav:" and a column's. */
+/* `name` is a column's, or "chars:" or "wav:" and a column's name. */
 static void name_rule(const rks_schema *schema, const char *name, char *text, size_t room)
 {
     int at = rks_schema_find(schema, name);

@@ -6,10 +6,10 @@
 
 #include "dataset/dataset.h"
 
-enum { RKS_LENGTH_WORDS = 160 }; /* bytes, with the end; a long name of a column is cut */
+enum { RKS_LENGTH_WORDS = 160 }; /* bytes with NUL; a long column name is cut */
 
-/* "items of tokens, 257 each", "bytes of text / 4, rounded up", "what a function said", ...; ""
- * for a united dataset, each source of which has a rule of its own. */
+/* Writes what lengths count: "items of tokens, 257 each", "bytes of text / 4, rounded up", "what a
+ * function said", ...; "" for a united dataset, since each source has a rule of its own. */
 void rks_dataset_length_words(const rks_dataset *dataset, char text[RKS_LENGTH_WORDS]);
 
 #endif

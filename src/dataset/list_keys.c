@@ -57,7 +57,7 @@ static void put_head(const rks_dataset_list *list, uint64_t count, uint8_t head[
     rks_store_u64(head + 24, count);
 }
 
-/* All of the head is known. */
+/* Checks the head, all of which is known. */
 static bool is_good(const rks_dataset_list *list, const char *bytes, size_t size, uint64_t count)
 {
     uint8_t head[KEYS_HEAD];
@@ -86,7 +86,7 @@ rks_status rks_list_keys_load(const char *directory, const rks_dataset_list *lis
         return RKS_OK;
     if (is_good(list, bytes, size, count)) {
         memmove(bytes, bytes + KEYS_HEAD, (size_t)count * sizeof(uint64_t));
-        *hashes = (uint64_t *)(void *)bytes; /* from the allocator: aligned */
+        *hashes = (uint64_t *)(void *)bytes; /* aligned, since it comes from the allocator */
         bytes = NULL;
     }
     rks_free(bytes);

@@ -12,22 +12,22 @@
 #include "dataset/dataset.h"
 
 enum {
-    RKS_LIST_KEYS_SHARD = 4096,  /* samples: a larger shard is not in it */
-    RKS_LIST_KEYS_MAX = 1 << 19, /* hashes: shards that would make it more are not in it */
+    RKS_LIST_KEYS_SHARD = 4096,  /* a shard with more samples is not in the file */
+    RKS_LIST_KEYS_MAX = 1 << 19, /* hashes; a shard that would exceed them is not in the file */
 };
 
-/* Begins with *hashes 0, and is asked for each of the list's shards, by id: does the file hold its
- * hashes? *hashes counts those of the shards that it does. */
+/* Called for each of the list's shards, by id, with *hashes 0 at first. Returns true if the file
+ * holds the shard's hashes. *hashes counts those of the shards that it holds. */
 bool rks_list_keys_cover(const rks_dataset_shard *shard, uint64_t *hashes);
 
-/* "list-DIGITS.keys", of "list-DIGITS.units" */
+/* "list-DIGITS.keys", for "list-DIGITS.units" */
 void rks_list_keys_name(const rks_dataset_list *list, char name[64]);
 
-/* *hashes is NULL unless there is such a file of `count` hashes. rks_free(*hashes). Only memory can
- * lack. */
+/* Loads the file. *hashes becomes NULL unless there is such a file of `count` hashes; free it with
+ * rks_free. Fails only if memory is short. */
 rks_status rks_list_keys_load(const char *directory, const rks_dataset_list *list, uint64_t count,
                               uint64_t **hashes, rks_error *err);
-/* The shards' hashes, by shard in the order of their ids, by row. */
+/* Writes the shards' hashes, by shard in the order of their ids, then by row. */
 rks_status rks_list_keys_save(const char *directory, const rks_dataset_list *list,
                               const uint64_t *hashes, uint64_t count, rks_error *err);
 

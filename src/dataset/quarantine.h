@@ -11,9 +11,9 @@
 #define RKS_QUARANTINE_MAX ((size_t)256 << 20)
 #define RKS_QUARANTINE_IDS_MAX (RKS_QUARANTINE_MAX / 8)
 
-/* Ids ascending, each once, all below `dataset`'s count; rks_free(*ids). Hostile text is
- * RKS_ERR_CORRUPT, another dataset's list RKS_ERR_DATA, no file RKS_ERR_NOT_FOUND; all name
- * `path`. */
+/* Loads the ids: ascending, each once, all below `dataset`'s count. Free *ids with rks_free.
+ * Hostile text is RKS_ERR_CORRUPT, another dataset's list RKS_ERR_DATA, a missing file
+ * RKS_ERR_NOT_FOUND; all name `path`. */
 rks_status rks_quarantine_load(const char *path, const rks_dataset *dataset, uint32_t **ids,
                                size_t *count, rks_error *err);
 rks_status rks_quarantine_decode(const char *text, size_t size, const char *path,

@@ -13,7 +13,8 @@ static int by_text(const void *a, const void *b)
     return strcmp(a, b);
 }
 
-/* The generations of a directory name mostly the same shards: what is there is not added again. */
+/* The generations of a directory have mostly the same shards: names that are there are not added
+ * again. */
 rks_status rks_shard_names_add(rks_shard_names *names, const rks_dataset *dataset, rks_error *err)
 {
     size_t before = names->count, most = before + (dataset == NULL ? 0 : dataset->shard_count);

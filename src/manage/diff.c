@@ -25,14 +25,14 @@
 #include "rankstore/manage.h"
 #include "shard/schema.h"
 
-enum { CHUNK = 1 << 20 }; /* ids a round */
+enum { CHUNK = 1 << 20 }; /* ids in a round */
 
 typedef struct common_column {
     uint32_t in_a, in_b;
     const char *name;
 } common_column;
 
-/* What is hashed of a column. */
+/* What is hashed for a column. */
 typedef struct print {
     uint64_t hash;
     uint64_t size; /* UINT64_MAX: missing */
@@ -44,19 +44,19 @@ typedef struct diff {
     rks_diff_options options;
     rks_diff_fn found;
     void *user;
-    common_column *columns; /* by name */
+    common_column *columns; /* sorted by name */
     uint32_t column_count;
-    int key_a, key_b; /* "__key__" where only this side has it, else -1 */
-    print *prints;    /* of one sample: key, then columns */
+    int key_a, key_b; /* the column "__key__" if only this side has it, else -1 */
+    print *prints;    /* of one sample: its key, then its columns */
     rks_buffer differing;
-    rks_buffer mine;      /* of the chunk, this rank's, by id */
-    uint64_t *chunk;      /* rank 0: of the chunk, all */
-    uint64_t *contents_b; /* rank 0, by id */
+    rks_buffer mine;      /* this rank's part of the chunk, by id */
+    uint64_t *chunk;      /* rank 0: all of the chunk */
+    uint64_t *contents_b; /* rank 0: by id */
     uint8_t *matched;     /* rank 0: a bit for each id of b */
     rks_scratch contents_scratch, matched_scratch;
     rks_diff_report report;
     uint64_t told[3];
-    uint64_t done, total, samples, ticked_ms; /* of this rank, for progress */
+    uint64_t done, total, samples, ticked_ms; /* of this rank's work, for progress */
     bool of_b;
 } diff;
 
@@ -72,7 +72,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const common_column *)a)->name, ((const common_column *)b)->name);
 }
 
-/* The same but for `?`: a value that is there has the same bytes. */
+/* Returns true if the types are equal without `?`: values that exist then have the same bytes. */
 static bool same_type(const rks_column *a, const rks_column *b)
 {
     size_t one = strlen(a->type) - a->nullable, other = strlen(b->type) - b->nullable;
@@ -184,12 +184,13 @@ static rks_status hash_sample(void *user, uint64_t id, const rks_sample *sample,
     const rks_value *again = repeated < 0 ? NULL : &sample->values[repeated];
     if (again != NULL && (again->data == NULL || again->size != sample->key_size ||
                           memcmp(again->data, sample->key, sample->key_size) != 0))
-        hash = ~hash; /* it has contents that the other side cannot have */
+        hash = ~hash; /* the other side cannot have these contents */
     count_diff_progress(d, bytes);
     return rks_buffer_add(&d->mine, &hash, sizeof(hash), err);
 }
 
-/* What all ranks brought of ids [first, end), each of the samples that it serves, by id. */
+/* Places what all ranks brought for ids [first, end). Each rank brings the samples that it serves,
+ * by id. */
 static rks_status place_contents(const rks_store *store, const rks_agreed *agreed, uint64_t first,
                                  uint64_t end, uint64_t *all, rks_error *err)
 {
@@ -199,7 +200,7 @@ static rks_status place_contents(const rks_store *store, const rks_agreed *agree
     for (uint64_t id = first; id < end && status == RKS_OK; id++) {
         int64_t owner = rks_store_owner(store, id);
         if (owner < 0)
-            continue; /* in the quarantine */
+            continue; /* the quarantine leaves it out */
         const uint8_t *brought = rks_agreed_get(agreed, (uint32_t)owner, 0, &size);
         if (size - taken[owner] < sizeof(uint64_t)) {
             status = rks_fail(err, RKS_ERR_PEER, 0,
@@ -213,8 +214,8 @@ static rks_status place_contents(const rks_store *store, const rks_agreed *agree
     return status;
 }
 
-/* COLLECTIVE. Puts the contents of ids [first, end) into `all` on rank 0. `status` is what became
- * of the round before. */
+/* COLLECTIVE. Collects the contents of ids [first, end) in `all` on rank 0. `status`: the result of
+ * the round before. */
 static rks_status gather_chunk(diff *d, rks_store *store, rks_status status, uint64_t first,
                                uint64_t end, uint64_t *all, rks_error *err)
 {
@@ -255,10 +256,10 @@ static rks_status report_difference(diff *d, rks_difference kind, uint64_t id_a,
 typedef struct search {
     diff *d;
     uint64_t id_a, content;
-    uint64_t same;  /* the id of b that is the same sample, or UINT64_MAX */
-    uint64_t other; /* the id of b with that key and other contents */
+    uint64_t same;  /* the id in b of the same sample, or UINT64_MAX */
+    uint64_t other; /* the id in b with that key and other contents */
     uint8_t key[RKS_KEY_MAX];
-    size_t key_size; /* 0: not read yet */
+    size_t key_size; /* bytes; 0: not read yet */
     rks_status status;
     rks_error err;
 } search;
@@ -387,12 +388,13 @@ static rks_status compare_datasets(diff *d, rks_error *err)
     status = rks_group_agree_on(d->a->group, "diff: the rest", status, &fact, 1, &agreed, err);
     if (status == RKS_OK) {
         memcpy(&d->report, rks_agreed_get(&agreed, 0, 0, NULL), sizeof(d->report));
-        d->report.columns[sizeof(d->report.columns) - 1] = '\0'; /* whatever that rank sends */
+        d->report.columns[sizeof(d->report.columns) - 1] = '\0'; /* another rank may send
+                                                                  * anything */
     }
     return status;
 }
 
-/* What this rank will read. */
+/* Returns how many bytes this rank will read. */
 static uint64_t bytes_of(const rks_store *store)
 {
     uint64_t bytes = 0;

@@ -37,7 +37,7 @@
 #include "transport/tcp.h"
 
 typedef struct visit {
-    rks_group *group;      /* NULL: none */
+    rks_group *group;      /* NULL: no job */
     const char *directory; /* NULL: none */
     json_t *findings;
 } visit;
@@ -52,7 +52,7 @@ static void add(visit *v, const char *name, bool ok, const char *advice, const c
     va_start(arguments, format);
     vsnprintf(value, sizeof(value), format, arguments);
     va_end(arguments);
-    /* Names of files may hold any bytes, and a cut may fall into a character. */
+    /* Names of files may hold any bytes, and a cut may divide a character. */
     for (size_t bad; !rks_utf8_valid(value, strlen(value), &bad);)
         value[bad] = '?';
     json_array_append_new(v->findings,
@@ -193,7 +193,7 @@ static void probe_secret(visit *v)
 
 /* ---- limits ---------------------------------------------------------------------------------- */
 
-/* `least` 0: any is fine. */
+/* `least` 0: any value is enough. */
 static void add_limit(visit *v, const char *name, int resource, uint64_t least, const char *unit,
                       const char *advice)
 {
@@ -235,7 +235,8 @@ static bool first_line(const char *path, char *text, size_t size)
     return got;
 }
 
-/* The lowest limit from this process's group up to the root, of version 2, else version 1's. */
+/* Finds the lowest limit from this process's group up to the root, of version 2, else of version
+ * 1. */
 static void probe_cgroup(visit *v)
 {
     char line[512], path[640], text[64], own[512] = "/";
@@ -283,7 +284,7 @@ static void add_place(visit *v, const char *name, const char *path, uint64_t lea
 static void probe_temporary(visit *v)
 {
     const char *path = getenv("TMPDIR");
-    /* Nothing of Rankstore lies there, but other libraries of a job need it. */
+    /* Rankstore keeps nothing there, but other libraries of a job need it. */
     struct statvfs room;
     if (statvfs("/dev/shm", &room) == 0)
         add(v, "/dev/shm", true, NULL, "%" PRIu64 " MiB free; Rankstore needs none of it",
@@ -298,7 +299,7 @@ static void probe_temporary(visit *v)
 
 enum { TRIAL = 32 << 20 };
 
-/* Writes 32 MiB, synced; the seconds that it took. */
+/* Writes 32 MiB and syncs them. Returns how many seconds it took. */
 static rks_status time_writing(int fd, const char *directory, const uint8_t *bytes, double *seconds,
                                rks_error *err)
 {
@@ -310,7 +311,7 @@ static rks_status time_writing(int fd, const char *directory, const uint8_t *byt
     return status;
 }
 
-/* Reads them back, from the disk where the page cache lets go of them. */
+/* Reads them back, from the disk if the page cache drops them. */
 static rks_status time_reading(int fd, const char *directory, uint8_t *bytes, double *seconds,
                                rks_error *err)
 {
@@ -321,7 +322,7 @@ static rks_status time_reading(int fd, const char *directory, uint8_t *bytes, do
     return status;
 }
 
-/* In a file without a name. */
+/* Tries the disk with a file without a name. */
 static void try_disk(visit *v, const char *directory)
 {
     int fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);

@@ -37,7 +37,7 @@ static const struct {
 } formats[] = {
     {"jsonl", ".jsonl", RKS_EXPORT_JSONL}, {"tar", ".tar", RKS_EXPORT_TAR},
     {"npz", ".npz", RKS_EXPORT_NPZ},       {"lmdb", ".lmdb", RKS_EXPORT_LMDB},
-    {"dir", "", RKS_EXPORT_DIR}, /* every name ends so: the last one */
+    {"dir", "", RKS_EXPORT_DIR}, /* the last entry: every name ends in "" */
 };
 enum { FORMATS = sizeof(formats) / sizeof(formats[0]) };
 
@@ -54,7 +54,7 @@ static bool ends_with(const char *text, size_t size, const char *ending)
     return size >= length && memcmp(text + size - length, ending, length) == 0;
 }
 
-/* ".gz" of "out/a.gz"; NULL: a name without. */
+/* Returns ".gz" for "out/a.gz"; NULL for a name without such an ending. */
 static const char *ending_of(const char *target, size_t size)
 {
     const char *dot = size == 0 ? NULL : memrchr(target, '.', size);
@@ -111,7 +111,8 @@ static rks_status choose_columns(export *x, rks_error *err)
     return status;
 }
 
-/* Which of the exported columns holds the keys? The build's option says it; check_key() looks. */
+/* Returns the exported column that holds the keys, as the build's options say; check_key() verifies
+ * it. */
 static int find_key_column(const export *x)
 {
     json_t *options = json_loads(x->store->dataset->build_options, 0, NULL);
@@ -127,8 +128,8 @@ static int find_key_column(const export *x)
     return found;
 }
 
-/* Of a dataset that several builds made, or with a column that is only called so, keys may be
- * others than the column says; they would be lost. Derived keys are, and are derived again. */
+/* In a dataset made by several builds, or with a column that only has this name, keys may differ
+ * from the column and would be lost. Derived keys are not written, and are derived again. */
 static rks_status check_exported_key(const export *x, const rks_sample *sample, rks_error *err)
 {
     if (x->job.key_column < 0 || x->report.keys_left)
@@ -181,7 +182,7 @@ static void count_export_progress(export *x)
     x->options.progress(x->options.progress_user, "export", x->done, x->total, x->report.samples);
 }
 
-/* What is written of the sample, in whatever form: of the chosen columns, and the key. */
+/* Returns the bytes of the sample's chosen columns and key, whatever the format. */
 static uint64_t chosen_bytes(const export *x, const rks_sample *sample)
 {
     uint64_t bytes = sample->key_size;
@@ -279,7 +280,7 @@ rks_status rks_store_export(rks_store *store, const char *target, const rks_expo
         status = rks_group_agree_on(store->group, "export: written", status, &fact, 1, &agreed, err);
         if (status == RKS_OK) {
             memcpy(&x.report, rks_agreed_get(&agreed, 0, 0, NULL), sizeof(x.report));
-            x.report.to[sizeof(x.report.to) - 1] = '\0'; /* whatever that rank sends */
+            x.report.to[sizeof(x.report.to) - 1] = '\0'; /* another rank may send anything */
         }
     }
     if (status == RKS_OK && report != NULL) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * info.c: what a dataset is, as JSON for the command line, scripts and bindings. */
+ * info.c: describes a dataset as JSON, for the command line, scripts and bindings. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +12,8 @@
 
 enum { DIGITS = 1 << 16 };
 
-/* The `rank`-th smallest of the present lengths, counting from 0, by two passes of 16 bits: no copy
- * of the lengths, no sort. */
+/* Returns the `rank`-th smallest of the present lengths, counting from 0. Makes two passes over 16
+ * bits each, without a copy or a sort of the lengths. */
 static uint32_t nth_length(const uint32_t *lengths, uint64_t count, uint64_t rank,
                            uint64_t *histogram)
 {
@@ -137,7 +137,7 @@ static void add_summary(json_t *list, const rks_dataset_summary *summary)
     add_generation(list, summary->generation, summary->samples, summary->bytes, summary->id);
 }
 
-/* Those that this rank's directory has, ascending. */
+/* Lists those in this rank's directory, ascending. */
 static json_t *describe_generations(const rks_store *store)
 {
     json_t *list = json_array();
@@ -153,7 +153,7 @@ static json_t *describe_generations(const rks_store *store)
     bool is_there = rks_dataset_summarize(store->directory, 0, &newest, NULL) == RKS_OK;
     for (size_t i = 0; i < count; i++) {
         if (is_there && numbers[i] >= newest.generation)
-            break; /* kept, but its successor was never committed */
+            break; /* kept, but the generation after it was never committed */
         if (rks_dataset_summarize(store->directory, numbers[i], &older, NULL) == RKS_OK)
             add_summary(list, &older);
     }

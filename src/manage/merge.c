@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * merge.c: several datasets as one: links or copies of their shards, and a dataset.json over them.
+ * merge.c: makes one dataset of several: links or copies of their shards, and a dataset.json for
+ * all.
  *
- *   know the sources ─► join ─► lock the target ─► bring shards ─► compare keys ─► commit
- */
+ *   know the sources ─► join ─► lock the target ─► bring shards ─► compare keys ─► commit */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -28,10 +28,10 @@
 
 enum { COPY = 4 << 20 };
 
-/* The manifest last: a shard without it is not sealed. */
+/* The manifest comes last: a shard without it is not sealed. */
 static const char *const endings[] = {".rks", ".sums", ".json"};
 
-/* Of a source and of those before it. */
+/* Counts of a source and those before it. */
 typedef struct source_end {
     size_t units, shards;
 } source_end;
@@ -40,7 +40,7 @@ typedef struct merge {
     rks_group *group;
     rks_merge_options options;
     rks_merge_report report;
-    char **directories; /* the sources, this rank's */
+    char **directories; /* the sources, as this rank names them */
     size_t count;
     char *target;
     rks_dataset **parts; /* the sources' datasets, until they are joined */
@@ -48,7 +48,7 @@ typedef struct merge {
     source_end *ends; /* by source */
     rks_lock_file *lock;
     bool writes;
-    bool made; /* the target was not there */
+    bool made; /* the target did not exist */
     uint64_t done, ticked_ms;
 } merge;
 
@@ -66,8 +66,8 @@ static void count_merge_progress(merge *m, uint64_t bytes)
     m->options.progress(m->options.progress_user, "merge", m->done, total, m->dataset->count);
 }
 
-/* A piece of at most COPY bytes; 0 at the end of `from`. In the kernel where both file systems can.
- */
+/* Copies a piece of at most COPY bytes, in the kernel if both file systems can. Returns 0 at the
+ * end of `from`. */
 static ssize_t copy_piece(int from, int to, size_t size, uint8_t *room)
 {
     if (room == NULL)
@@ -116,8 +116,8 @@ static rks_status copy_pieces(merge *m, int from, int to, const char *path, uint
 static rks_status copy_bytes(merge *m, int from, int to, const char *path, uint64_t size,
                              rks_stream *source, rks_error *err)
 {
-    uint8_t *room = NULL;                /* where the kernel does not copy between the two */
-    if (ioctl(to, FICLONE, from) == 0) { /* shares the blocks where the file system can */
+    uint8_t *room = NULL;                /* if the kernel cannot copy between the two */
+    if (ioctl(to, FICLONE, from) == 0) { /* shares the blocks if the file system can */
         count_merge_progress(m, size);
         return RKS_OK;
     }
@@ -149,7 +149,8 @@ static rks_status copy_file(merge *m, const char *from, const char *to, rks_erro
     return status;
 }
 
-/* Under a name of this rank's own, then in place: ranks that share a target may bring the same. */
+/* Copies under a name of this rank's own, then renames: ranks that share a target may bring the
+ * same file. */
 static rks_status bring_file(merge *m, const char *from, const char *to, rks_error *err)
 {
     struct stat info;
@@ -168,14 +169,14 @@ static rks_status bring_file(merge *m, const char *from, const char *to, rks_err
     if (status == RKS_OK && rename(own, to) != 0)
         status = rks_fail_errno(err, errno, "%s: renaming into place", to);
     if (own != NULL)
-        unlink(own); /* also if the rename found the same file there, which leaves both names */
+        unlink(own); /* needed if the rename found the same file there, which leaves both names */
     rks_free(own);
     return status;
 }
 
 /* ---- shards ------------------------------------------------------------------------------- */
 
-/* The source whose dataset lists the shard. */
+/* Returns the source whose dataset lists the shard. */
 static size_t source_that_lists(const merge *m, size_t number)
 {
     size_t low = 0, high = m->count;
@@ -189,7 +190,8 @@ static size_t source_that_lists(const merge *m, size_t number)
     return low;
 }
 
-/* From the source that lists it, or from the first one that has it; *brought: one has it. */
+/* Takes the shard from the source that lists it, or from the first one that has it. *brought: one
+ * has it. */
 static rks_status bring_shard(merge *m, size_t number, bool *brought, rks_error *err)
 {
     const rks_dataset_shard *shard = &m->dataset->shards[number];
@@ -223,7 +225,8 @@ static bool is_brought(const rks_agreed *agreed, size_t shard)
     return brought;
 }
 
-/* A rank's fact has a byte for each shard. The first source that lacks a shard is named. */
+/* Checks that some rank brought each shard; a rank's fact has a byte for each. The error names the
+ * first source that lacks one. */
 static rks_status check_brought(const merge *m, const rks_agreed *agreed, rks_error *err)
 {
     for (size_t source = 0, shard = 0; source < m->count; source++) {
@@ -270,8 +273,8 @@ static void remove_file(const char *directory, const char *name, const char *end
     rks_free(path);
 }
 
-/* Nothing of a merge that failed stays. The dataset first, which may be there where only its last
- * step, or another rank's commit, has failed. */
+/* Removes everything of a merge that failed. The dataset goes first; it exists if only the last
+ * step of the commit, or another rank's commit, failed. */
 static void remove_all(const merge *m)
 {
     if (m->writes)
@@ -286,13 +289,13 @@ static void remove_all(const merge *m)
 /* ---- the dataset ----------------------------------------------------------------------------- */
 
 typedef struct length_words {
-    json_t *options; /* holds `column` */
+    json_t *options; /* the object that holds `column` */
     const char *column;
     json_int_t unit;
     char by[24]; /* " / 4" */
 } length_words;
 
-/* Column NULL if the build got none, or a function. */
+/* `column` becomes NULL if the build named none, or used a function. */
 static void read_length(const rks_dataset *dataset, length_words *words)
 {
     *words = (length_words){.unit = 1};
@@ -307,8 +310,8 @@ static void read_length(const rks_dataset *dataset, length_words *words)
     }
 }
 
-/* Lengths of two definitions are not lengths to batch by. Not so if a dataset is added to: there
- * the caller chooses. */
+/* Lengths with two definitions cannot be mixed in batches. If samples are added to an existing
+ * dataset this is not checked, since there the caller chooses. */
 static rks_status check_lengths(const rks_dataset *a, const rks_dataset *b, rks_error *err)
 {
     length_words one, other;
@@ -325,8 +328,8 @@ static rks_status check_lengths(const rks_dataset *a, const rks_dataset *b, rks_
     return status;
 }
 
-/* COLLECTIVE. Reads the source's dataset. `status`: what became of the one before; returns this rank's
- * own. */
+/* COLLECTIVE. Reads the source's dataset. `status`: the result of the source before. Returns this
+ * rank's own result. */
 static rks_status look_at_source(merge *m, rks_status status, const char *pattern, rks_error *err)
 {
     rks_dataset *one = NULL;
@@ -352,7 +355,7 @@ static rks_status look_at_source(merge *m, rks_status status, const char *patter
     return status;
 }
 
-/* From the sources' datasets to one. */
+/* Joins the sources' datasets. */
 static rks_status join_parts(merge *m, const char *const *sources, rks_error *err)
 {
     rks_error what = {0};
@@ -394,7 +397,7 @@ static rks_status take_target(merge *m, rks_status status, rks_error *err)
     return rks_group_agree(m->group, "merge: target is free", status, err);
 }
 
-/* "row 7 of unit 2 of DIR" */
+/* Writes "row 7 of unit 2 of DIR". */
 static void describe_merged_row(void *user, const rks_dataset *dataset, size_t unit, uint64_t row,
                                 char *text, size_t room)
 {
@@ -436,11 +439,11 @@ static rks_status begin_merge(merge *m, size_t count, const char *target, rks_er
         return RKS_ERR_MEMORY;
     rks_status status = rks_directory_expand_target(m->group, target, &m->target, err);
     if (status == RKS_OK)
-        m->made = lstat(m->target, &info) != 0; /* before any rank makes it */
+        m->made = lstat(m->target, &info) != 0; /* asked before any rank makes it */
     return status;
 }
 
-/* COLLECTIVE. What is to be merged, and the place for it. */
+/* COLLECTIVE. Prepares the sources and the target. */
 static rks_status join_sources(merge *m, const char *const *sources, size_t count, rks_error *err)
 {
     rks_status status = RKS_OK;
@@ -483,7 +486,7 @@ rks_status rks_merge(rks_group *group, const char *const *sources, size_t count,
     }
     rks_lock_file_release(m.lock);
     if (!committed && m.writes && m.made)
-        rmdir(m.target); /* empty, or of others, too */
+        rmdir(m.target); /* fails if it is not empty, since then it holds files of others */
     if (committed && report != NULL)
         report_merge(&m, report);
     for (size_t i = 0; i < m.count; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * prune.c: old generations are forgotten, oldest first, and then what no generation names is
- * removed: a kill in between leaves shards without a name, which the next call removes. */
+ * prune.c: forgets old generations, oldest first, then removes files that no generation names. A
+ * kill in between leaves shards that no generation names; the next call removes them. */
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -23,8 +23,8 @@ typedef struct prune {
     const char *directory;
     rks_prune_options options;
     rks_prune_report report;
-    rks_shard_names shards; /* that generations which stay name */
-    char (*lists)[64];      /* and their other files */
+    rks_shard_names shards; /* those that remaining generations name */
+    char (*lists)[64];      /* and their lists */
     size_t list_count;
 } prune;
 
@@ -57,7 +57,7 @@ static rks_status keep_list(prune *p, const char *name, rks_error *err)
     return RKS_OK;
 }
 
-/* What the dataset names stays; takes it over. */
+/* Keeps what the dataset names; takes the dataset over. */
 static rks_status keep(prune *p, rks_dataset *dataset, rks_error *err)
 {
     rks_status status = rks_shard_names_add(&p->shards, dataset, err);
@@ -74,9 +74,9 @@ static rks_status keep(prune *p, rks_dataset *dataset, rks_error *err)
     return status;
 }
 
-/* An older generation: loaded if it stays, for what it names. One that cannot be read stops the
- * prune, since what it names is not known. One that is no older than the newest is what a killed
- * append left before its commit. */
+/* Looks at an older generation. If it stays, it is loaded for what it names. One that cannot be
+ * read stops the prune, since what it names is not known. A killed append may have left one that is
+ * not older than the newest. */
 static rks_status look_at(prune *p, uint64_t generation, uint64_t newest, rks_error *err)
 {
     rks_dataset *older = NULL;
@@ -133,8 +133,8 @@ static bool cut_ending(char *name, const char *ending)
     return true;
 }
 
-/* Files of shards that builds name so, and temporary ones of killed processes; others are the
- * user's. `name` is changed. */
+/* Returns true for files of shards, under names that builds give, and temporary files of killed
+ * processes. Other files are the user's. `name` is changed. */
 static bool is_ours_and_unnamed(const prune *p, char *name)
 {
     bool part = strncmp(name, "part-", 5) == 0;
@@ -151,7 +151,8 @@ static bool is_ours_and_unnamed(const prune *p, char *name)
     if (!part)
         return false;
     if (cut_ending(name,
-                   ".lock")) /* no build runs here: of a killed one, also beside what it sealed */
+                   ".lock")) /* no build runs here, so they are of a killed one, also beside sealed
+                              * shards */
         return true;
     static const char *const endings[] = {".json", ".sums", ".rks"};
     for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++)
@@ -192,7 +193,7 @@ static rks_status prune_directory(prune *p, rks_error *err)
     return status == RKS_OK ? prune_shards(p, err) : status;
 }
 
-/* COLLECTIVE. By the ranks that have their directory's lock. */
+/* COLLECTIVE. Prunes on the ranks that have their directory's lock. */
 static rks_status prune_locked(rks_group *group, prune *p, rks_lock_file **lock, rks_error *err)
 {
     rks_status status = rks_directory_lock_try(group, p->directory, p->options.no_lock, lock, err);
@@ -223,7 +224,8 @@ rks_status rks_prune(rks_group *group, const char *directory, const rks_prune_op
     const rks_fact given[] = {rks_fact_same("prune: keep", keep_text),
                               rks_fact_same("prune: dry_run", p.options.dry_run ? "yes" : NULL)};
     rks_status status = rks_directory_expand_target(group, directory, &expanded, err);
-    if (status == RKS_OK && access(expanded, F_OK) != 0) /* the lock would make it */
+    if (status == RKS_OK && access(expanded, F_OK) != 0) /* otherwise taking the lock would make the
+                                                          * directory */
         status = rks_fail(err, RKS_ERR_NOT_FOUND, errno, "%s: no dataset here", expanded);
     status = rks_group_agree_on(group, "prune", status, given, 2, NULL, err);
     p.directory = expanded;

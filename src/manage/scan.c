@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * scan.c: samples in id order by batches. A batch keeps to one shard, whose largest record bounds
- * its memory. */
+ * scan.c: reads samples in id order, in batches. A batch holds samples of one shard, so the shard's
+ * largest record bounds its memory. */
 #include "manage/scan.h"
 
 #include <string.h>
@@ -14,10 +14,10 @@ enum { BATCH_SAMPLES = 512, BATCH_BYTES = 32 << 20 };
 
 typedef struct walk {
     const rks_scan *scan;
-    uint64_t next, end; /* ids not asked for yet */
+    uint64_t next, end; /* ids that are not requested yet */
     uint64_t ids[BATCH_SAMPLES];
     rks_value *values;
-    uint32_t shard; /* of the last batch that was visited, and where that ended */
+    uint32_t shard; /* of the last batch: its shard and end */
     uint64_t left;
 } walk;
 
@@ -27,7 +27,7 @@ static bool wanted(const rks_scan *scan, uint64_t id)
     return scan->owner < 0 ? owner >= 0 : owner == scan->owner;
 }
 
-/* Asks for the next batch; *fetch stays NULL after the last sample. */
+/* Requests the next batch; *fetch stays NULL after the last sample. */
 static rks_status ask_next_batch(walk *w, rks_fetch **fetch, rks_error *err)
 {
     const rks_scan *scan = w->scan;
@@ -72,10 +72,11 @@ static rks_status visit_batch(walk *w, rks_batch *batch, rks_error *err)
     return status;
 }
 
-/* Each sample is read once: what was not in memory before need not stay. */
+/* Lets memory go after a batch: each sample is read once, so what was not in memory before need not
+ * stay. */
 static void leave_batch(walk *w, const rks_batch *batch)
 {
-    enum { KEPT = 2 << 20 }; /* bytes after, of which a block may be read again */
+    enum { KEPT = 2 << 20 }; /* bytes after it are kept, since a block may be read again */
     uint32_t shard = 0;
     uint64_t row = 0, first = 0, end = 0;
     if (rks_batch_count(batch) == 0)

@@ -21,9 +21,9 @@
 #define MARK ".rankstore-export"
 
 struct rks_target {
-    char *path; /* without slashes at its end */
+    char *path; /* without slashes at the end */
     char *part;
-    rks_lock_file *lock; /* NULL: not taken */
+    rks_lock_file *lock; /* NULL: not locked */
     bool force;
 };
 
@@ -35,13 +35,13 @@ static int remove_one(const char *path, const struct stat *info, int kind, struc
     return remove(path);
 }
 
-/* A file, or a directory with all in it; links are removed, not followed. */
+/* Removes a file, or a directory with everything in it. Removes links without following them. */
 static void remove_all(const char *path)
 {
     nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* May it be replaced? A directory only if nothing of the user's is lost. */
+/* Checks that it may be replaced; a directory only if nothing of the user's is lost. */
 static rks_status check_place(const char *path, bool force, rks_error *err)
 {
     struct stat info;
@@ -64,11 +64,12 @@ static rks_status check_place(const char *path, bool force, rks_error *err)
                     path);
 }
 
-/* One rank alone writes a target, so a file system without locks will do. */
+/* Only one rank writes a target, so a file system without locks is enough. */
 static rks_status lock(const char *path, rks_target *target, rks_error *err)
 {
     const rks_lock_wish wish = {.path = path,
-                                .name = target->path, /* whoever names it knows this one */
+                                .name = target->path, /* the error about a held lock names the
+                                                       * target */
                                 .held = "another process writes this",
                                 .optional = true};
     return rks_lock_file_take(&wish, &target->lock, err);
@@ -127,7 +128,7 @@ rks_status rks_target_commit(rks_target *target, rks_error *err)
     if (failed != 0 && errno == EEXIST && target->force)
         failed = renameat2(AT_FDCWD, target->part, AT_FDCWD, target->path, RENAME_EXCHANGE);
     else if (failed != 0 && errno == EINVAL && access(target->path, F_OK) != 0)
-        failed = rename(target->part, target->path); /* a file system without the flag */
+        failed = rename(target->part, target->path); /* this file system lacks the flag */
     if (failed != 0)
         return rks_fail_errno(err, errno, "%s: renaming into place", target->path);
     return rks_file_sync_directory_of(target->path, err);
@@ -138,7 +139,7 @@ void rks_target_close(rks_target *target)
     if (target == NULL)
         return;
     if (target->lock != NULL)
-        remove_all(target->part); /* not committed, or what was replaced */
+        remove_all(target->part); /* what was not committed, or what was replaced */
     rks_lock_file_release(target->lock);
     rks_free(target->path);
     rks_free(target->part);

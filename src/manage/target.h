@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * target.h: a file or directory that appears when all of it is there. It grows as
- * TARGET.rks-part beside its place, locked by who writes it, and is renamed at the end. */
+ * target.h: a file or directory that appears only when it is complete. It is written as
+ * TARGET.rks-part beside its place, locked by its writer, and renamed at the end. */
 #ifndef RKS_MANAGE_TARGET_H
 #define RKS_MANAGE_TARGET_H
 
@@ -9,18 +9,17 @@
 
 typedef struct rks_target rks_target;
 
-/* Looks at what is there. `force`: an existing file is replaced in the end, and so is a directory
- * that rks_target_mark has marked, or an empty one. RKS_ERR_ARGUMENT for anything else that is
- * there; RKS_ERR_STATE if another process writes this target. What a killed one left is removed.
- */
+/* Checks what exists at `path`. `force`: an existing file will be replaced, and also a directory
+ * that is empty or that rks_target_mark has marked. RKS_ERR_ARGUMENT for anything else that exists;
+ * RKS_ERR_STATE if another process writes this target. Removes what a killed process left. */
 rks_status rks_target_open(const char *path, bool force, rks_target **target, rks_error *err);
-/* Where to write: nothing is there. */
+/* Returns where to write. Nothing exists there. */
 const char *rks_target_part(const rks_target *target);
-/* Into a directory: a hidden file that says who made it. */
+/* Marks a directory with a hidden file that says what made it. */
 rks_status rks_target_mark(const rks_target *target, rks_error *err);
-/* Puts the part into its place, at once, and makes that durable. */
+/* Moves the part into its place in one step, and makes that durable. */
 rks_status rks_target_commit(rks_target *target, rks_error *err);
-/* Without a commit the part is removed. NULL is accepted. */
+/* Removes the part unless it was committed. NULL is allowed. */
 void rks_target_close(rks_target *target);
 
 #endif

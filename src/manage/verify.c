@@ -34,7 +34,7 @@ void rks_verify_report(rks_verify_job *job, const char *file, uint64_t offset, c
     vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
     job->findings++;
-    /* An error of another layer names the file, as the finding does. */
+    /* An error of another layer names the file, and the finding names it, too. */
     size_t named = strlen(file);
     const char *what = text;
     if (strncmp(text, file, named) == 0 && strncmp(text + named, ": ", 2) == 0)
@@ -74,7 +74,7 @@ int64_t rks_verify_sample_id(rks_verify_job *job, uint64_t row)
     const rks_excluded *excluded = &job->dataset->excluded;
     uint64_t position = job->unit_position + row - job->unit_first_row;
     if (excluded->samples > 0 && excluded->runs == NULL)
-        return -1; /* the list is damaged: ids are not known */
+        return -1; /* the list is damaged, so ids are not known */
     for (; excluded->samples > 0 && job->runs_before < excluded->run_count; job->runs_before++) {
         const rks_excluded_run *run = &excluded->runs[job->runs_before];
         if (position < run->first)
@@ -100,7 +100,7 @@ rks_status rks_verify_absorb(rks_verify_job *job, const char *file, uint64_t off
 
 /* ---- a dataset ---------------------------------------------------------------------------- */
 
-/* A shard that is not here. What no directory has is reported once. */
+/* Handles a shard that is not in the directory. One that no directory has is reported once. */
 static rks_status look_beside(rks_verify_job *job, const rks_verify_beside *beside,
                               const char *data, const char *name, rks_error *err)
 {
@@ -154,7 +154,7 @@ static rks_status verify_all_listed(rks_verify_job *job, const char *directory, 
     return status;
 }
 
-/* Readers never look at it: no damage. */
+/* Reported as a leftover, not as damage: readers never look at it. */
 static void report_leftover(rks_verify_job *job, const char *data)
 {
     rks_finding finding = {.file = data,
@@ -168,7 +168,7 @@ static void report_leftover(rks_verify_job *job, const char *data)
         job->found(job->user, &finding);
 }
 
-/* Parts that dataset.json does not know; where there is no readable one, all of them. */
+/* Reports parts that dataset.json does not list; all parts if there is no readable one. */
 static rks_status verify_others(rks_verify_job *job, const char *directory,
                                 const rks_dataset *dataset, rks_error *err)
 {
@@ -215,7 +215,7 @@ static void check_totals(rks_verify_job *job, const char *file, const rks_datase
         rks_verify_report(job, file, 0, NULL, 0, "%s: its id does not follow from its units", file);
 }
 
-/* Small beside the shards, and every reader needs it whole: looked at on every level. */
+/* Checked on every level: it is small beside the shards, and every reader needs all of it. */
 static rks_status verify_excluded(rks_verify_job *job, const char *directory, rks_dataset *dataset,
                                   rks_error *err)
 {
@@ -271,7 +271,7 @@ out:
 
 /* ---- the calls ---------------------------------------------------------------------------- */
 
-/* Size of `path` without the ending of one of a shard's files; 0: it has none. */
+/* Returns the size of `path` without the ending of one of a shard's files; 0 if it has none. */
 static size_t stem_size(const char *path)
 {
     static const char *const endings[] = {".rks", ".sums", ".json"};
@@ -297,7 +297,7 @@ static rks_status verify_generation(rks_verify_job *job, const char *path, bool 
     return status;
 }
 
-/* DIRECTORY, DIRECTORY@N, DIRECTORY/dataset.json or one of a shard's three files. */
+/* Verifies DIRECTORY, DIRECTORY@N, DIRECTORY/dataset.json or one of a shard's three files. */
 static rks_status verify_path(rks_verify_job *job, const char *path, rks_error *err)
 {
     struct stat info;

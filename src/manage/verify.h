@@ -14,11 +14,11 @@
 
 /* The units of shard s are those at order[begin[s], begin[s + 1]), in the dataset's order. */
 typedef struct rks_verify_units {
-    size_t *begin; /* by shard, and the end */
+    size_t *begin; /* by shard, then the end */
     size_t *order;
-    uint64_t *positions; /* by unit: stored samples before it */
+    uint64_t *positions; /* by unit: how many stored samples come before it */
 } rks_verify_units;
-/* To be freed also if it fails. */
+/* Free it also if this fails. */
 rks_status rks_verify_units_sort(const rks_dataset *dataset, rks_verify_units *units,
                                  rks_error *err);
 void rks_verify_units_free(rks_verify_units *units);
@@ -29,27 +29,27 @@ typedef struct rks_verify_job {
     void *user;
     uint64_t samples;
     uint64_t findings;
-    uint64_t elsewhere; /* listed shards that lie in no directory at hand, where that is allowed */
-    uint64_t leftovers; /* shards that are not listed */
-    /* The dataset of the shard that is looked at, and its number there; NULL: the shard alone. */
+    uint64_t elsewhere; /* listed shards that no given directory holds, if that is allowed */
+    uint64_t leftovers; /* shards that no dataset.json lists */
+    /* The dataset of the current shard, and its number there; NULL: the shard is verified alone. */
     const rks_dataset *dataset;
-    rks_verify_units units; /* of the dataset, if there is one */
+    rks_verify_units units; /* the dataset's, if there is one */
     uint32_t shard;
-    int64_t sample_id; /* of what is reported; -1: no sample */
-    /* The unit of the last sample that was reported: rows from first_row to before end_row, its
-     * first row's position in the dataset, and how many runs of excluded samples, and samples in
-     * them, lie before. */
+    int64_t sample_id; /* of the current finding; -1: no sample */
+    /* The unit of the last sample that was reported: its rows are first_row to before end_row. Also
+     * the position of its first row, and how many runs of excluded samples, and samples in them,
+     * come before it. */
     uint64_t unit_position, unit_first_row, unit_end_row, runs_before, excluded_before;
 } rks_verify_job;
 
-/* The other directories, of those that are verified together, that hold a dataset. */
+/* The other directories with a dataset, among those that are verified together. */
 typedef struct rks_verify_beside {
     char **directories;
     size_t count;
-    bool first; /* none of them comes before the one at hand */
+    bool first; /* the current directory comes before all of them */
 } rks_verify_beside;
-/* Of `paths`, which may hold `directory` itself, or DIRECTORY@N for its generation. To be closed
- * also if it fails. */
+/* Opens those of `paths`, which may include `directory` itself, or DIRECTORY@N for its generation.
+ * Close it also if this fails. */
 rks_status rks_verify_beside_open(const char *const *paths, size_t count, const char *directory,
                                   uint64_t generation, const rks_dataset *dataset,
                                   rks_verify_beside *beside, rks_error *err);
@@ -62,19 +62,20 @@ void rks_verify_beside_close(rks_verify_beside *beside);
 void rks_verify_report(rks_verify_job *job, const char *file, uint64_t offset, const void *key,
                        size_t key_size, const char *format, ...)
     __attribute__((format(printf, 6, 7)));
-/* The id of a row of the job's shard; -1 if no unit of the dataset has it, or it is excluded. */
+/* Returns the id of a row of the job's shard; -1 if no unit of the dataset has it, or it is
+ * excluded. */
 int64_t rks_verify_sample_id(rks_verify_job *job, uint64_t row);
-/* A failure of the data becomes a finding, and RKS_OK; any other is returned. */
+/* Makes a finding of an error in the data and returns RKS_OK; returns any other error. */
 rks_status rks_verify_absorb(rks_verify_job *job, const char *file, uint64_t offset,
                              rks_status status, const rks_error *what);
 
-/* The shard whose files begin with `stem`. `dataset` lists it as number `at`; NULL: it is looked at
- * alone. */
+/* Verifies the shard whose files begin with `stem`. `dataset` lists it as number `at`; NULL: it is
+ * verified alone. */
 rks_status rks_verify_shard(rks_verify_job *job, const char *stem, const rks_dataset *dataset,
                             uint32_t at, rks_error *err);
-/* Index segments, blocks and samples of an open shard. */
+/* Verifies index segments, blocks and samples of an open shard. */
 rks_status rks_verify_samples(rks_verify_job *job, rks_shard *shard, rks_error *err);
-/* Opens the file with LMDB in a child that may die or never end; walks all it holds. */
+/* Opens the file with LMDB and walks all that it holds, in a child that may die or never end. */
 rks_status rks_verify_deep(rks_verify_job *job, const rks_shard *shard, rks_error *err);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verify_beside.c: a shard that the dataset lists and that is not in its directory: in which other
- * one it lies, of those that are verified together. */
+ * verify_beside.c: finds a listed shard that is not in its directory in the other directories that
+ * are verified together. */
 #include "manage/verify.h"
 
 #include <stdlib.h>
@@ -11,7 +11,8 @@
 #include "base/memory.h"
 #include "dataset/dataset.h"
 
-/* Whether the directory holds the dataset; a damaged one is its own verification's finding. */
+/* Checks that the directory holds the dataset. A damaged one is a finding of its own
+ * verification. */
 static bool holds(const char *directory, uint64_t generation, const rks_dataset *dataset)
 {
     rks_dataset *other = NULL;

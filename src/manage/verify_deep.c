@@ -28,12 +28,12 @@ enum { LIMIT_MS = 10000, BYTES_PER_MS = 200 * 1000, TOLD_MOST = 100 };
 
 typedef enum word_kind { WORD_FINDING, WORD_FAILED, WORD_DONE } word_kind;
 
-/* What goes through the pipe; at most PIPE_BUF, so never torn. */
+/* A message through the pipe, at most PIPE_BUF, so it is never torn. */
 typedef struct message {
     int32_t kind;
     int32_t reserved;
     uint64_t offset;
-    rks_error what; /* its status where the child could not look */
+    rks_error what; /* with its status if the child could not look */
 } message;
 
 /* ---- the child ---------------------------------------------------------------------------- */
@@ -44,7 +44,7 @@ typedef struct deep_walk {
     unsigned told;
     uint64_t row;
     uint64_t blocks;
-    uint64_t folded; /* of all values, so that every page is read */
+    uint64_t folded; /* a sum over all values, so that every page is read */
     rks_unit_list units;
 } deep_walk;
 
@@ -143,7 +143,8 @@ static rks_status visit_index(void *user, const rks_lmdb_entry *entry, bool *sto
     return RKS_OK;
 }
 
-/* What LMDB reads follows from the newer one of two meta pages: is it the one of the seal? */
+/* What LMDB reads follows from the newer of two meta pages. Checks that it is the one that was
+ * sealed. */
 static rks_status compare_meta(deep_walk *deep, rks_lmdb *env, rks_error *err)
 {
     const rks_manifest *manifest = rks_shard_manifest(deep->shard);
@@ -151,7 +152,7 @@ static rks_status compare_meta(deep_walk *deep, rks_lmdb *env, rks_error *err)
     if (rks_lmdb_page_size(env) != manifest->page_size)
         tell_text(deep, 0, "pages of %" PRIu32 " bytes, the manifest has %" PRIu32,
                   rks_lmdb_page_size(env), manifest->page_size);
-    if (manifest->main_page == 0) /* of an earlier version */
+    if (manifest->main_page == 0) /* written by an earlier version */
         return RKS_OK;
     rks_status status = rks_lmdb_main_page(env, &main_page, err);
     if (status == RKS_OK && main_page != manifest->main_page)
@@ -166,7 +167,7 @@ static rks_status walk_all(deep_walk *deep, rks_error *err)
 {
     rks_lmdb *env = NULL;
     rks_status status = rks_lmdb_open(rks_shard_path(deep->shard), true, &env, err);
-    if (status != RKS_OK && err->cause == ENOMEM) { /* a meta page asks for a map that cannot be */
+    if (status != RKS_OK && err->cause == ENOMEM) { /* a meta page asks for an impossible map */
         tell_text(deep, 0, "LMDB cannot open it: its map has no room in memory");
         return RKS_OK;
     }
@@ -200,7 +201,7 @@ static void be_child(const rks_shard *shard, int pipe, uint64_t limit_ms)
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     rks_set_interrupt(NULL, NULL);
-    alarm((unsigned)(limit_ms / 1000) + 5); /* should the parent be gone */
+    alarm((unsigned)(limit_ms / 1000) + 5); /* in case the parent is gone */
     deep_walk deep = {.shard = shard, .pipe = pipe};
     rks_error err = {0};
     rks_status status = walk_all(&deep, &err);
@@ -210,7 +211,7 @@ static void be_child(const rks_shard *shard, int pipe, uint64_t limit_ms)
 
 /* ---- the parent --------------------------------------------------------------------------- */
 
-/* Reads the child's words until it ends or `limit_ms` are over. *done: its last word came. */
+/* Reads the child's messages until it ends or `limit_ms` are over. *done: its last message came. */
 static rks_status listen_to(rks_verify_job *job, const rks_shard *shard, int pipe,
                             uint64_t limit_ms, bool *done, bool *late, rks_error *err)
 {

@@ -23,24 +23,24 @@ enum { TUPLE_SIZE = 24, INTERRUPT_ROWS = 4096 };
 typedef struct sample_walk {
     rks_verify_job *job;
     rks_shard *shard;
-    rks_value *values; /* of one sample */
+    rks_value *values; /* the values of one sample */
     uint64_t row;
-    uint64_t record_budget; /* bytes that records may still have */
+    uint64_t record_budget; /* bytes that the remaining records may have */
     uint64_t block_budget;
     uint64_t largest;
-    bool places_good; /* of this row's segment */
+    bool places_good; /* the segment of this row is undamaged */
 
-    size_t unit; /* of units */
+    size_t unit; /* index of the current unit */
     uint64_t unit_bytes;
-    bool unit_bad; /* a sample of it was reported: its digest cannot be right */
+    bool unit_bad; /* a sample of it was reported, so its digest cannot be right */
     rks_digester *digester;
 
-    uint64_t block_end;    /* row after the block's last; 0: not known */
-    uint64_t block_offset; /* where block_torn */
-    bool block_torn;       /* its checksum is wrong, and no sample of it was reported yet */
+    uint64_t block_end;    /* the row after the block's last one; 0: not known */
+    uint64_t block_offset; /* the block's offset, if block_torn */
+    bool block_torn;       /* the block's checksum is wrong, and no sample of it was reported yet */
 } sample_walk;
 
-/* What the index says of one row. */
+/* What the index says about one row. */
 typedef struct index_entry {
     uint32_t length;
     uint64_t key_hash;
@@ -58,12 +58,12 @@ static uint64_t index_offset(const sample_walk *walk, size_t part, size_t item)
     return segment->offset + (walk->row - segment->first_row) * item;
 }
 
-/* Every segment against its digest: an exact finding may follow from the samples. */
+/* Checks every segment against its digest. The samples may give a more exact finding later. */
 static rks_status check_segments(rks_verify_job *job, const rks_shard *shard, rks_error *err)
 {
     size_t count = rks_shard_manifest(shard)->segment_count;
     if (rks_shard_manifest(shard)->unit_count > 0)
-        count--; /* the unit list was looked at when it was opened */
+        count--; /* the unit list was checked when it was opened */
     for (size_t i = 0; i < count; i++) {
         rks_error what;
         rks_status status = rks_shard_check_segment(shard, i, &what);
@@ -100,7 +100,7 @@ static bool block_fits(const sample_walk *walk, const rks_block_info *info)
            info->count > 0 && info->count <= units->summaries[walk->unit].samples - at;
 }
 
-/* Where the block begins whose first record is this one: the flag that says so may be damaged. */
+/* Finds where the block begins whose first record this is. The flag that says so may be damaged. */
 static bool block_before(const sample_walk *walk, const rks_record_view *view, uint64_t *start)
 {
     const rks_guarded_map *map = rks_shard_map(walk->shard);
@@ -117,7 +117,7 @@ static bool block_before(const sample_walk *walk, const rks_record_view *view, u
     return false;
 }
 
-/* The row is the first of a block, or may be: `sure` says which. */
+/* Begins a block. `sure`: the row is the first of one; else it may be. */
 static void begin_block(sample_walk *walk, const rks_record_view *view, bool sure)
 {
     const rks_guarded_map *map = rks_shard_map(walk->shard);
@@ -153,7 +153,7 @@ static void begin_block(sample_walk *walk, const rks_record_view *view, bool sur
 
 /* ---- samples ------------------------------------------------------------------------------ */
 
-/* The key's hash as the record has it, and the key itself; false if it has none. */
+/* Writes the record's key to `key`. Returns false if it has none. */
 static bool key_of(const sample_walk *walk, const rks_record_view *view, uint8_t *key,
                    size_t *key_size)
 {
@@ -177,13 +177,13 @@ static void report_sample(sample_walk *walk, uint64_t offset, const uint8_t *key
                           const char *what)
 {
     walk->unit_bad = true;
-    walk->block_torn = false; /* this is why */
+    walk->block_torn = false; /* the sample is the reason */
     walk->job->sample_id = rks_verify_sample_id(walk->job, walk->row);
     rks_verify_report(walk->job, rks_shard_path(walk->shard), offset, key, key_size, "%s", what);
     walk->job->sample_id = -1;
 }
 
-/* The checksum is wrong. Where the record agrees with itself, the index is what is damaged. */
+/* Reports a wrong checksum. If the record agrees with itself, the index is damaged. */
 static void diagnose(sample_walk *walk, const rks_record_view *view, const index_entry *index,
                      uint64_t payload_hash, const uint8_t *key, size_t key_size)
 {
@@ -253,7 +253,7 @@ static void check_row(sample_walk *walk)
         bool place = !walk->places_good || offset >= rks_shard_map(shard)->size;
         report_sample(walk, place ? rks_shard_place(shard, walk->row) : offset, NULL, 0, what.text);
         if (boundary)
-            walk->block_end = 0; /* the next one cannot be found from here */
+            walk->block_end = 0; /* the next block cannot be found from here */
         return;
     }
     if (boundary || walk->block_end == 0)
@@ -314,7 +314,7 @@ static void end_unit(sample_walk *walk)
                       summary->unit);
 }
 
-/* Moves to the unit of walk->row, past empty ones. */
+/* Moves to the unit of walk->row, past units without rows. */
 static void step_units(sample_walk *walk)
 {
     const rks_unit_list *units = rks_shard_unit_list(walk->shard);

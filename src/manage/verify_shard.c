@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verify_shard.c: one shard: its files, its sums, and what dataset.json says of it. */
+ * verify_shard.c: one shard: its files, its checksums, and what dataset.json says about it. */
 #include "manage/verify.h"
 
 #include <inttypes.h>
@@ -49,7 +49,7 @@ static rks_status name_files(const char *stem, shard_files *files, rks_error *er
                                                                                  : RKS_OK;
 }
 
-/* Neighbouring pieces of the file whose sum is wrong make one finding. */
+/* Makes one finding of neighbouring pieces of the file whose checksums are wrong. */
 static void report_span(rks_verify_job *job, const shard_files *files, uint64_t from, uint64_t to)
 {
     if (from < to)
@@ -108,7 +108,7 @@ static rks_status check_sums(rks_verify_job *job, const shard_files *files,
     }
     status = rks_file_open(files->data, &fd, NULL, &what);
     if (status != RKS_OK) {
-        status = RKS_OK; /* said, or returned, by who opens the shard */
+        status = RKS_OK; /* reported, or returned, by the code that opens the shard */
         goto out;
     }
     piece = rks_alloc_raw(RKS_SUMS_CHUNK + RKS_FILE_PAGE, 1, &what);
@@ -126,7 +126,7 @@ out:
     return status;
 }
 
-/* Without reading them: are they there, in the right size? */
+/* Checks that the checksums exist, in the right size, without reading them. */
 static void glance_at_sums(rks_verify_job *job, const shard_files *files,
                            const rks_manifest *manifest)
 {
@@ -147,7 +147,7 @@ static int by_unit_number(const void *a, const void *b, void *user)
     return (left > right) - (left < right);
 }
 
-/* Both lists by unit number: dataset.json has its units in that order. */
+/* Both lists are by unit number: dataset.json has its units in that order. */
 static rks_status compare_units(rks_verify_job *job, const rks_shard *shard,
                                 const shard_files *files, const rks_dataset *dataset, uint32_t at,
                                 rks_error *err)
@@ -172,7 +172,7 @@ static rks_status compare_units(rks_verify_job *job, const rks_shard *shard,
             rks_verify_report(job, files->manifest, 0, NULL, 0,
                               "%s: its unit %" PRIu64 " is not as %s has it", files->data,
                               listed->summary.unit, RKS_VERIFY_DATASET);
-            count = units->count; /* one such finding a shard is enough */
+            count = units->count; /* one such finding for a shard is enough */
             break;
         }
     }
@@ -184,7 +184,7 @@ static rks_status compare_units(rks_verify_job *job, const rks_shard *shard,
     return RKS_OK;
 }
 
-/* Against what dataset.json says of it. */
+/* Compares the shard with what dataset.json says about it. */
 static rks_status compare_with_dataset(rks_verify_job *job, const rks_shard *shard,
                                        const shard_files *files, const rks_dataset *dataset,
                                        uint32_t at, rks_error *err)
@@ -205,7 +205,7 @@ static rks_status compare_with_dataset(rks_verify_job *job, const rks_shard *sha
                           "%s: another %s than %s has for this shard", files->manifest, differs,
                           RKS_VERIFY_DATASET);
     if (rks_shard_unit_list(shard)->count != manifest->unit_count)
-        return RKS_OK; /* its unit list was unreadable, which was said */
+        return RKS_OK; /* the unit list was unreadable, which was reported */
     return compare_units(job, shard, files, dataset, at, err);
 }
 

@@ -15,7 +15,7 @@ rks_status rks_verify_units_sort(const rks_dataset *dataset, rks_verify_units *u
                                 .positions = rks_alloc(count, sizeof(*units->positions), err)};
     if (units->begin == NULL || units->order == NULL || units->positions == NULL)
         return RKS_ERR_MEMORY;
-    /* begin[s + 2] counts the units of shard s, then begin[s + 1] is where its next one goes. */
+    /* begin[s + 2] counts the units of shard s; later begin[s + 1] is where its next one goes. */
     for (size_t i = 0; i < count; i++) {
         units->begin[dataset->units[i].shard + 2]++;
         units->positions[i] = position;
