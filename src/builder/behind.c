@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * behind.c: mincore() before, POSIX_FADV_DONTNEED behind. */
+ * behind.c: asks mincore() before the input is read, and drops pages with POSIX_FADV_DONTNEED
+ * afterwards. */
 #include "builder/behind.h"
 
 #include <fcntl.h>
@@ -15,13 +16,15 @@ enum { PIECE = 1 << 20, RUN = 64 << 20, RUN_PAGES = RUN / 4096 };
 
 static const uint64_t MOST_BYTES = (uint64_t)64 << 30;
 
-/* By file, a bit a piece: none of it was in memory. NULL: nobody looked. */
+/* By file, a bit for each piece: set if none of it was in memory. NULL: the file was not looked
+ * at. */
 struct rks_behind {
     size_t file_count;
     uint8_t *absent[];
 };
 
-/* Bits of a run of pieces; the system calls all that this process may not know resident. */
+/* Sets the bits of a run of pieces. The system reports all pages as resident that this process may
+ * not ask about. */
 static void look_at_run(int fd, uint64_t at, size_t size, uint8_t *absent)
 {
     unsigned char there[RUN_PAGES];
@@ -71,7 +74,8 @@ rks_behind *rks_behind_look(const rks_input *input)
     return made;
 }
 
-/* Neighbours in one call: what the system keeps as one unit may be larger than a piece. */
+/* Lets go of neighbouring pieces in one call: the system may keep them in units larger than a
+ * piece. */
 static void leave_range(const rks_input_file *file, const uint8_t *absent, uint64_t first,
                         uint64_t end)
 {
@@ -94,7 +98,8 @@ static void leave_range(const rks_input_file *file, const uint8_t *absent, uint6
 void rks_behind_leave(const rks_behind *behind, const rks_input *input, size_t unit)
 {
     const rks_input_unit *done = &input->units[unit];
-    if (behind == NULL || input->format == &rks_format_megatron) /* its units count sequences */
+    if (behind == NULL || input->format == &rks_format_megatron) /* units of megatron count
+                                                                  * sequences, not bytes */
         return;
     for (size_t i = done->first_file; i < done->first_file + done->file_count; i++) {
         const rks_input_file *file = &input->files[i];

@@ -1,32 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * build.c: rks_build: files and folders, dealt out over the ranks, into shards and a dataset.
+ * build.c: rks_build: builds shards and a dataset of files and folders, shared among the ranks.
  *
  *   look at the input ─► agree a schema ─► take over parts ─► count rows ─► deal ─► read ─► commit
  *
- * A rank goes through its part and keeps its first error. On one node these agreements carry it:
+ * Each rank does its part and keeps its first error. On one node these agreements carry it:
  *
- *   build: input             the same input and options; the inferred schema; the dataset to append to
- *   build: lock              whoever has a directory's lock has written its name
- *   build: parts             what stands in the directories, behind the lock
+ *   build: input             the same input and options; the inferred schema; what is appended to
+ *   build: lock              the rank that has a directory's lock has written its name
+ *   build: parts             what the directories hold, once they are locked
  *   build: finished units    if there are parts: what they hold
  *   build: counting rows     if units begin inside a file; not if one rank reads them all, in order
  *   build: rows read         the sealed parts; which rows were skipped
- *   build: dataset made      or, with keys of a column, the opening of a store that looks for equal ones
+ *   build: dataset made      or, if keys are a column, the opening of a store that finds equal ones
  *   build: commit            dataset.json is written
  *
- * That is ten at most, since such a store takes three. What the selection leaves out (leave_out.h) is
- * known only after all rows, and takes two more each, on one node:
+ * That is ten at most, since such a store takes three. What the selection leaves out (leave_out.h)
+ * is known only after all rows. It takes two more agreements each, on one node:
  *
  *   build: contents, build: duplicates      all hashes are in the node's memory; which samples go
  *   build: sample, build: sample taken      the draws near the last one; which samples go
  *
- * So a build with one of them takes ten at most, too. With both it takes 12, since a sample is drawn
- * of what is not a duplicate; and keys of a column two more than that: equal ones are looked for among
- * the samples that stay. Between nodes the contents go through the exchange.
+ * So a build with one of them takes ten at most, too. With both it takes 12, since a sample is
+ * drawn from what is not a duplicate. Keys of a column take two more than that: equal ones are
+ * looked for among the samples that stay. Between nodes the contents are sent by the exchange.
  *
- * What decides the result (units, schema, options) is the same for any number of ranks, and so the
- * dataset id is too. */
+ * What decides the result (units, schema, options) is the same for any number of ranks, so the
+ * dataset id is, too. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -48,7 +48,7 @@
 #include "ingest/ingest.h"
 #include "store/store.h"
 
-/* What a rank reports about the input, after what must be the same. */
+/* What a rank reports about the input, after the values that must be the same. */
 enum { FACT_INFERRED = RKS_BUILD_SAME, FACT_KEPT, FACT_FOUND, FACTS };
 
 typedef struct build {
@@ -57,32 +57,32 @@ typedef struct build {
     rks_input *input;
     rks_behind *behind; /* of the input */
     char *directory;
-    char *inferred;    /* by this rank, of its share */
+    char *inferred;    /* from this rank's share */
     rks_status infer_status;
     rks_error infer_error;
-    char *schema_text; /* of all ranks' */
+    char *schema_text; /* inferred from the shares of all ranks */
     char *options_text;
-    const char *given_key; /* of the caller's options */
-    char *length; /* options.length if nobody gave it: a column after "__key__" */
+    const char *given_key; /* the key in the caller's options */
+    char *length; /* options.length if none was given: a column after "__key__" */
     rks_schema *schema;
     rks_selector *selector;
     rks_parts *parts;
-    rks_found_dataset found; /* of an append: what this rank's directory holds */
+    rks_found_dataset found; /* append: what this rank's directory holds */
     rks_found_told told;
-    rks_dataset *base; /* of an append: what the directories hold */
-    rks_buffer kept;   /* this rank's list of what its directory holds, then all ranks' (kept.h) */
+    rks_dataset *base; /* append: what the directories hold */
+    rks_buffer kept;   /* what this rank's directory holds, then what all ranks' hold (kept.h) */
     json_t *base_options;
-    uint64_t *first_rows; /* by unit: row in its file of its first row */
+    uint64_t *first_rows; /* by unit: number of its first row in its file */
     uint32_t *owners;     /* by unit: the rank that reads it; UINT32_MAX if it is finished */
     rks_buffer bad;
-    /* progress of this rank */
+    /* Progress of this rank. */
     uint64_t done, total, samples, last_tick_ms;
-    uint32_t threads; /* of this rank */
+    uint32_t threads; /* threads of this rank */
 } build;
 
 /* ---- schema ----------------------------------------------------------------------------- */
 
-/* COLLECTIVE. An append's options default to the dataset's. Returns this rank's own status. */
+/* COLLECTIVE. Options of an append default to the dataset's. Returns this rank's own status. */
 static rks_status inherit(build *b, const rks_agreed *agreed, rks_status status, rks_error *err)
 {
     rks_build_options *o = &b->options;
@@ -128,7 +128,7 @@ static rks_status take_inferred(const build *b, rks_error *err)
     return b->infer_status;
 }
 
-/* This rank's own part, up to what all ranks compare. */
+/* This rank's own part, before ranks compare. */
 static rks_status look_at_input(build *b, const char *const *sources, size_t source_count,
                                 const char *directory, rks_error *err)
 {
@@ -161,7 +161,7 @@ static rks_status look_at_input(build *b, const char *const *sources, size_t sou
     return status == RKS_OK ? rks_kept_collect(b->directory, o->replace, &b->kept, err) : status;
 }
 
-/* COLLECTIVE. The same input and options on all ranks. */
+/* COLLECTIVE. Checks that all ranks have the same input and options. */
 static rks_status agree_input(build *b, rks_status status, rks_agreed *agreed, rks_error *err)
 {
     rks_fact facts[FACTS];
@@ -183,13 +183,14 @@ static rks_kept_wish wish_of(const build *b, const char *options_text)
     return (rks_kept_wish){.input = b->input,
                            .unit_size = o->unit_size,
                            .schema = b->schema,
-                           /* what all rows said comes before what some did */
+                           /* a schema of all rows is preferred to one of some rows */
                            .schema_given =
                                o->schema != NULL || b->base != NULL || b->input->infer_all,
                            .options_text = options_text};
 }
 
-/* Does a directory hold work of this build under these options? If so, the input is cut as it was. */
+/* Looks for work of this build with these options in a directory. If there is some, the input is
+ * cut in the same way. */
 static rks_status find_work(build *b, const rks_build_options *options, bool *found, rks_error *err)
 {
     rks_schema *schema = NULL;
@@ -205,8 +206,8 @@ static rks_status find_work(build *b, const rks_build_options *options, bool *fo
     return status;
 }
 
-/* What to record as the length; NULL: nothing. Of samples that have columns of fixed size alone
- * earlier versions recorded none, and counted 1: such work of this build is gone on with. */
+/* Chooses what to record as the length; NULL: nothing. For samples with fixed-size columns only,
+ * earlier versions recorded none and counted 1; unfinished work of such a build is continued. */
 static rks_status choose_length(build *b, const rks_build_options *options, const char **length,
                                 rks_error *err)
 {
@@ -221,7 +222,8 @@ static rks_status choose_length(build *b, const rks_build_options *options, cons
     return status;
 }
 
-/* Earlier versions derived the keys of a tar or zip: such work of this build is gone on with. */
+/* Earlier versions derived the keys of a tar or zip; unfinished work of such a build is
+ * continued. */
 static rks_status keep_derived_keys(build *b, rks_error *err)
 {
     rks_build_options before = b->options;
@@ -239,8 +241,8 @@ static rks_status keep_derived_keys(build *b, rks_error *err)
     return status;
 }
 
-/* Work of this build that lies in a directory decides unit size and inferred schema; else, for an
- * append, the dataset decides the unit size. Cuts the input by it. */
+/* Takes unit size and inferred schema from this build's work in a directory, if there is some;
+ * else, for an append, the unit size of the dataset. Cuts the input by it. */
 static rks_status keep_own(build *b, rks_error *err)
 {
     rks_build_options *o = &b->options;
@@ -263,7 +265,8 @@ static rks_status keep_own(build *b, rks_error *err)
     return status;
 }
 
-/* What the directories hold; and all ranks' schema, if none is given and nothing is appended to. */
+/* Joins what all directories hold, and the ranks' schemas if none is given and nothing is appended
+ * to. */
 static rks_status join_looks(build *b, const rks_agreed *agreed, rks_error *err)
 {
     rks_status status = rks_kept_join(b->group, agreed, FACT_KEPT, &b->kept, err);
@@ -275,7 +278,7 @@ static rks_status join_looks(build *b, const rks_agreed *agreed, rks_error *err)
                : status;
 }
 
-/* Of a build that appends to nothing. */
+/* For a build that appends to nothing. */
 static rks_status choose_key_and_length(build *b, rks_error *err)
 {
     rks_input_key(b->input, b->given_key, b->schema, &b->options);
@@ -290,7 +293,7 @@ static rks_status choose_key_and_length(build *b, rks_error *err)
     return b->length == NULL ? RKS_ERR_MEMORY : RKS_OK;
 }
 
-/* With what was inherited or inferred. */
+/* Completes the options with what was inherited or inferred. */
 static rks_status settle_options(build *b, rks_error *err)
 {
     rks_status status = RKS_OK;
@@ -315,7 +318,7 @@ static rks_status settle_options(build *b, rks_error *err)
 static rks_status choose_schema(build *b, const rks_agreed *agreed, rks_error *err)
 {
     rks_status status = join_looks(b, agreed, err);
-    if (b->options.append) /* may agree again, so every rank comes here */
+    if (b->options.append) /* it may make agreements, so every rank calls it */
         status = inherit(b, agreed, status, err);
     return status == RKS_OK ? settle_options(b, err) : status;
 }
@@ -362,14 +365,15 @@ static rks_status open_parts(build *b, rks_status *own, rks_error *err)
 
 /* ---- rows and dealing ----------------------------------------------------------------------- */
 
-/* One rank alone reads the units in order, and so learns what each one begins with. */
+/* Returns true if one rank alone reads the units in order: it learns each unit's first row by
+ * itself. */
 static bool learns_rows(const build *b)
 {
     return rks_group_size(b->group) == 1;
 }
 
-/* COLLECTIVE, if units begin inside a file. Units of parts that were taken over know their rows.
- * `status` and what is returned: this rank's own. */
+/* COLLECTIVE, if units begin inside a file. Counts the rows of units, except those of parts that
+ * were taken over. `status`, and what is returned, are this rank's own. */
 static rks_status count_rows(build *b, rks_status status, rks_error *err)
 {
     size_t units = b->input->unit_count;
@@ -441,7 +445,7 @@ static rks_status on_progress(void *user, uint64_t bytes, uint64_t samples, rks_
     return rks_group_must_stop(b->group, err);
 }
 
-/* Rank 0 has read its share, and the others have not. */
+/* Called while rank 0 has read its share and others have not. */
 static void while_others_read(void *user)
 {
     const build *b = user;
@@ -473,7 +477,7 @@ static rks_status read_units(build *b, rks_error *err)
     return RKS_OK;
 }
 
-/* COLLECTIVE. `status`: this rank's own. */
+/* COLLECTIVE. `status` is this rank's own. */
 static rks_status read_and_commit(build *b, rks_status status, rks_build_report *report,
                                   rks_error *err)
 {
@@ -511,8 +515,8 @@ static void free_build(build *b)
     rks_free(b->owners);
 }
 
-/* The same on all ranks: a dataset that was made since `inherit` looked, as by the build whose end was
- * waited for. What it has is inherited by who begins anew. */
+/* Returns true, on all ranks, if a dataset was made since `inherit` looked, for example by the
+ * build that was waited for. The caller then begins anew and inherits from that dataset. */
 static bool base_is_new(const build *b)
 {
     return b->options.append && b->base == NULL && rks_parts_base(b->parts) != NULL;
@@ -546,7 +550,7 @@ rks_status rks_build(rks_group *group, const char *const *sources, size_t source
         rks_parts_report(b.parts, kept, &made);
         made.kept = true;
     } else if (status == RKS_OK) {
-        status = read_and_commit(&b, own, &made, err); /* nothing can fail after it */
+        status = read_and_commit(&b, own, &made, err); /* nothing can fail after this */
     }
     made.collectives = rks_group_collectives(group) - begun_in;
     if (status == RKS_OK && report != NULL) {

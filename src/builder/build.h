@@ -10,47 +10,48 @@
 #include "group/agreement.h"
 #include "rankstore/build.h"
 
-/* The caller's options over the defaults, checked. `given` may be NULL. */
+/* Completes the caller's options with the defaults, and checks them. `given` may be NULL. */
 rks_status rks_build_options_take(const rks_build_options *given, rks_build_options *options,
                                   rks_error *err);
-/* What of the options decides, after the shards, which samples count. */
+/* The options that decide, after the shards are written, which samples count. */
 typedef struct rks_selection {
     double sample_rate;
     uint64_t seed;
     uint64_t sample;
     bool dedup;
-    const char *key; /* column that is not content; NULL: none */
+    const char *key; /* column that does not count as content; NULL: none */
 } rks_selection;
 rks_selection rks_build_selection(const rks_build_options *options);
 
-/* Threads of this rank: the option, else the node's cores shared by its ranks, RKS_BUILD_THREADS at
- * most, since one thread puts into LMDB what the others read. */
+/* Threads of a rank: the option, else the node's cores divided by its ranks, at most
+ * RKS_BUILD_THREADS, since one thread writes to LMDB what the others read. */
 enum { RKS_BUILD_THREADS = 4, RKS_BUILD_THREADS_MOST = 64 };
 uint32_t rks_build_threads(const rks_group *group, const rks_build_options *options);
 
-/* The `length` to record where none is given: the first column of variable size but "__key__", which
- * names a sample and measures nothing, else the first array of fixed size; never the key. NULL
- * if a length is given, if the schema has none of these, or if the column is the very first one of
- * variable size: that one is meant by no length, too. Lives as long as the schema. */
+/* Returns the `length` to record if none is given: the first column of variable size except
+ * "__key__", which names a sample and measures nothing, else the first array of fixed size; never
+ * the key. NULL if a length is given, if the schema has none of these, or if the column is the
+ * first one of variable size, which is meant by no length, too. Lives as long as the schema. */
 const char *rks_build_default_length(const rks_schema *schema, const rks_build_options *options);
-/* The options that decide the result, as JSON for dataset.json and the build id. rks_free. */
+/* Writes the options that decide the result, as JSON for dataset.json and the build id. Free with
+ * rks_free. */
 rks_status rks_build_options_text(const rks_build_options *options, char **text, rks_error *err);
-/* Over everything that decides the result. */
+/* Computes the build id from everything that decides the result. */
 rks_status rks_build_id(const char *what, rks_digest input, const rks_schema *schema,
                         const char *options_text, rks_digest *id, rks_error *err);
-/* What all ranks must give alike: `what` the digest is of ("the list of input files"), the schema
- * (NULL: to be inferred), options. All is borrowed. */
+/* The values that must be the same on all ranks: the digest of `what` ("the list of input files"),
+ * the schema (NULL: to be inferred), options. All are borrowed. */
 enum { RKS_BUILD_SAME = 6 };
 void rks_build_same(rks_fact facts[RKS_BUILD_SAME], const char *what, const rks_digest *input,
                     const rks_schema *schema, const rks_build_options *options,
                     const char *options_text);
 
-/* What the user may not have meant: columns of an inferred schema that are objects or lists, and, with
- * `flatten`, those that were made of objects. */
+/* Reports what the user may not have meant: columns of an inferred schema that are objects or
+ * lists, and, with `flatten`, columns that were made from objects. */
 void rks_build_report_columns(const rks_schema *schema, bool flatten, rks_build_report *report);
 
-/* COLLECTIVE. rks_builder_open, where `status` and *err are what became of this rank so far, as in
- * rks_group_agree; nothing else is looked at unless it is RKS_OK. */
+/* COLLECTIVE. rks_builder_open, with `status` and *err as this rank's result so far, as in
+ * rks_group_agree. The other arguments are used only if it is RKS_OK. */
 rks_status rks_builder_begin(rks_group *group, rks_status status, const char *directory,
                              const rks_build_options *options, rks_builder **builder,
                              rks_error *err);

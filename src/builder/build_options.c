@@ -37,7 +37,7 @@ rks_status rks_build_options_take(const rks_build_options *given, rks_build_opti
         options->max_sample = UINT64_C(1) << 30;
     if (options->max_total == 0)
         options->max_total = UINT64_C(1) << 40;
-    if (options->unit_size > INT64_MAX) /* what JSON can hold; no input is larger */
+    if (options->unit_size > INT64_MAX) /* the most that JSON can hold; no input is larger */
         options->unit_size = INT64_MAX;
     if (options->block_size == 0)
         options->block_size = UINT64_C(1) << 20;
@@ -116,7 +116,8 @@ rks_selection rks_build_selection(const rks_build_options *options)
                            .key = options->key};
 }
 
-/* Only what is asked for: builds of before, that knew none of it, are gone on with. */
+/* Adds only what is set, so that builds of earlier versions, without these options, are
+ * continued. */
 static void add_selection(json_t *object, const rks_build_options *options)
 {
     if (options->min_length > 0)
@@ -153,7 +154,7 @@ rks_status rks_build_options_text(const rks_build_options *options, char **text,
         options->key, "length", options->length, "length_unit", (json_int_t)options->length_unit,
         "where", options->where, "index", index, "filter", options->filter != NULL, "length_fn",
         options->length_fn != NULL, "skip_bad", options->skip_bad);
-    /* Decides what parts hold, so it is part of the build's id. */
+    /* It decides what parts hold, so it is part of the build's id. */
     if (options->own_keys)
         json_object_set_new(object, "own_keys", json_true());
     add_selection(object, options);
@@ -184,7 +185,7 @@ rks_status rks_build_id(const char *what, rks_digest input, const rks_schema *sc
     return RKS_OK;
 }
 
-/* The first field in which two objects differ. */
+/* Names the first field in which two objects differ. */
 static rks_status name_option(const char *name, const char *ours, size_t our_size,
                               const char *theirs, size_t their_size, uint32_t rank, rks_error *err)
 {
@@ -193,7 +194,7 @@ static rks_status name_option(const char *name, const char *ours, size_t our_siz
     const char *field;
     json_t *value;
     rks_status status = RKS_OK;
-    bool whole = one != NULL && other != NULL; /* of long ones only the beginning is here */
+    bool whole = one != NULL && other != NULL; /* of long texts only the beginning is here */
     for (int turn = 0; whole && status == RKS_OK && turn < 2; turn++) {
         json_object_foreach(turn == 0 ? one : other, field, value)
         {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * builder.c: building from memory: the caller's units and samples into this rank's part. */
+ * builder.c: builds from memory: writes the caller's units and samples to this rank's part. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <string.h>
@@ -20,22 +20,22 @@ struct rks_builder {
     char *directory;
     char *options_text;
     char *made_from;
-    char **index; /* copies of the options' names */
+    char **index; /* copies of the names in the options */
     rks_schema *schema;
     rks_selector *selector;
     rks_parts *parts;
     rks_shard_writer *writer;
-    uint64_t begun_in; /* the group's collective */
+    uint64_t begun_in; /* number of the group's collective when it began */
     bool in_unit;
-    bool skipping; /* the current unit is finished already */
+    bool skipping; /* the current unit is already finished */
     bool committed;
     uint64_t unit;
-    uint64_t seen; /* in the current unit: the rows of derived keys */
+    uint64_t seen; /* rows of derived keys in the current unit */
     uint64_t filtered;
-    uint64_t left_out, bad; /* by the caller, who did not add them */
+    uint64_t left_out, bad; /* rows that the caller did not add */
 };
 
-/* Texts that the caller may free. */
+/* Copies texts that the caller may free. */
 static rks_status copy_texts(rks_builder *builder, rks_error *err)
 {
     const rks_build_options *o = &builder->options;
@@ -79,7 +79,7 @@ static rks_status prepare_builder(rks_builder *builder, const char *directory,
     return copy_texts(builder, err);
 }
 
-/* The same on all ranks. The commit refuses another schema. */
+/* The answer is the same on all ranks. The commit refuses another schema. */
 static bool inherits_length(const rks_builder *builder)
 {
     const rks_dataset *base = rks_parts_base(builder->parts);
@@ -87,7 +87,7 @@ static bool inherits_length(const rks_builder *builder)
            strcmp(rks_schema_text(base->schema), rks_schema_text(builder->schema)) == 0;
 }
 
-/* What is appended has lengths as the dataset has them. */
+/* Takes the length from the dataset that is appended to. */
 static rks_status inherit_length(rks_builder *builder, rks_error *err)
 {
     rks_selector *made = NULL;
@@ -106,7 +106,7 @@ static rks_status inherit_length(rks_builder *builder, rks_error *err)
     return RKS_OK;
 }
 
-/* COLLECTIVE. `own` is what became of this rank. */
+/* COLLECTIVE. `own` is this rank's result so far. */
 static rks_status settle(rks_builder *builder, rks_status own, rks_error *err)
 {
     if (!inherits_length(builder))

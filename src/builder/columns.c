@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * columns.c: which columns of an inferred schema are objects or lists, for the report of a
- * build. */
+ * columns.c: names the columns of an inferred schema that are objects or lists, for a build's
+ * report. */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "builder/build.h"
 
-/* Names of columns with commas between them, as many as there is room for. */
+/* Writes names of columns with commas between them, as many as fit. */
 static void name_columns(const rks_schema *schema, bool of_objects, char *names, size_t room)
 {
     size_t used = 0;
@@ -24,7 +24,8 @@ static void name_columns(const rks_schema *schema, bool of_objects, char *names,
     if (used < room)
         return;
     size_t end = room - sizeof("...");
-    while (end > 0 && ((uint8_t)names[end] & 0xc0) == 0x80) /* not inside a character of UTF-8 */
+    while (end > 0 && ((uint8_t)names[end] & 0xc0) == 0x80) /* cut between two characters of
+                                                             * UTF-8 */
         end--;
     memcpy(names + end, "...", sizeof("..."));
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * commit.c: from the sealed parts of all ranks to one dataset.json.
+ * commit.c: makes one dataset.json of the sealed parts of all ranks.
  *
- * Each rank reports to the others what its parts hold (reported_parts.h); all of them then make the
- * same dataset. */
+ * Each rank reports what its parts hold (reported_parts.h). All of them then make the same
+ * dataset. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +33,8 @@ static int by_number(const void *a, const void *b)
     return left->shard < right->shard ? -1 : left->shard > right->shard;
 }
 
-/* Equal units that lie in several parts (a disk was away during a resume) must hold the same. */
+/* Checks that equal units in several parts hold the same. There are such units if a disk was away
+ * during a resume. */
 static rks_status count_repeated(const rks_dataset *dataset, size_t *repeated, rks_error *err)
 {
     for (size_t i = 1; i < dataset->unit_count; i++) {
@@ -51,7 +52,7 @@ static rks_status count_repeated(const rks_dataset *dataset, size_t *repeated, r
     return RKS_OK;
 }
 
-/* Is unit `i` in another part too, of those kept? Equal units lie side by side. */
+/* Returns true if another part that is kept has unit `i`, too. Equal units are neighbours. */
 static bool is_elsewhere(const rks_dataset *dataset, const bool *kept, size_t i)
 {
     const rks_dataset_unit *units = dataset->units;
@@ -66,7 +67,7 @@ static bool is_elsewhere(const rks_dataset *dataset, const bool *kept, size_t i)
     return false;
 }
 
-/* Parts whose units all lie in other parts too are left out, the last first. */
+/* Drops parts whose units are all in other parts, too, the last part first. */
 static void choose_parts(const rks_dataset *dataset, bool *kept)
 {
     for (size_t shard = dataset->shard_count; shard-- > 0;) {
@@ -100,7 +101,7 @@ static void leave_out(rks_dataset *dataset, uint32_t *holders, const bool *kept,
     dataset->unit_count = units;
 }
 
-/* By number, each once. A part counts whole or not at all. */
+/* Sorts units by number, and keeps each once. A part is kept or dropped as a whole. */
 static rks_status settle_units(rks_dataset *dataset, uint32_t *holders, rks_error *err)
 {
     size_t repeated = 0;
@@ -146,7 +147,7 @@ static rks_status copy_index_names(rks_dataset *dataset, const rks_shard_options
     return RKS_OK;
 }
 
-/* (*holders)[s]: the rank that brings shard s. Grows with the list of shards. */
+/* (*holders)[s]: the rank that brings shard s. The list grows with the list of shards. */
 static rks_status take_rank(rks_dataset *dataset, uint32_t rank, uint32_t **holders,
                             const uint8_t *report, size_t size, rks_error *err)
 {
@@ -194,7 +195,7 @@ static rks_status make_dataset(const rks_parts *parts, const rks_agreed *agreed,
         for (size_t i = 0; i < made->unit_count; i++)
             made->count += made->units[i].summary.samples;
         made->id = rks_dataset_fold(made->units, made->unit_count, made->schema);
-        /* Before anything is allocated by what another rank says that it holds. */
+        /* Checked before anything is allocated because of what another rank reports. */
         status = rks_dataset_check(made, RKS_DATASET_FILE, RKS_ERR_ARGUMENT, err);
     }
     if (status != RKS_OK) {
@@ -205,8 +206,8 @@ static rks_status make_dataset(const rks_parts *parts, const rks_agreed *agreed,
     return RKS_OK;
 }
 
-/* *dataset becomes the next generation of `base`, whose shards no rank has brought: they count as
- * rank 0's. */
+/* Makes *dataset the next generation of `base`. No rank has brought the shards of `base`: they
+ * count as rank 0's. */
 static rks_status append_to(const rks_dataset *base, rks_dataset **dataset, uint32_t **holders,
                             rks_error *err)
 {
@@ -230,7 +231,7 @@ static rks_status append_to(const rks_dataset *base, rks_dataset **dataset, uint
     return RKS_OK;
 }
 
-/* The first lines about skipped rows of all ranks, as many as fit. */
+/* Collects the first lines about skipped rows from all ranks, as many as fit. */
 static void report_bad(const rks_parts *parts, const rks_agreed *agreed, rks_build_report *report)
 {
     char lines[2 * sizeof(report->bad_first)];
@@ -246,7 +247,7 @@ static void report_bad(const rks_parts *parts, const rks_agreed *agreed, rks_bui
     rks_text_lines(lines, used, report->bad_first, sizeof(report->bad_first));
 }
 
-/* COLLECTIVE. `status`: what became of reading and sealing; returns this rank's own. */
+/* COLLECTIVE. `status`: the result of reading and sealing. Returns this rank's own. */
 static rks_status collect(rks_parts *parts, rks_status status, const rks_buffer *bad,
                           rks_leaving *leaving, rks_dataset **dataset, uint32_t **holders,
                           rks_build_report *report, rks_error *err)
@@ -265,7 +266,7 @@ static rks_status collect(rks_parts *parts, rks_status status, const rks_buffer 
     status = rks_group_agree_on(parts->group, "build: rows read", status, facts, SEALED_FACTS,
                                 &agreed, err);
     rks_buffer_free(&mine);
-    rks_group_on_wait(parts->group, NULL, NULL); /* reading is over */
+    rks_group_on_wait(parts->group, NULL, NULL); /* the reading is over */
     rks_group_tell_progress(parts->group, NULL, "");
     if (status != RKS_OK)
         return status;
@@ -276,7 +277,7 @@ static rks_status collect(rks_parts *parts, rks_status status, const rks_buffer 
     return make_dataset(parts, &agreed, dataset, holders, err);
 }
 
-/* Rows that sample_rate did not take: they follow from the unit's number and rows. */
+/* Counts rows that sample_rate left out: they follow from the unit's number and rows. */
 static uint64_t left_out(const rks_parts *parts, const rks_dataset *dataset)
 {
     const rks_selection *selection = &parts->options.selection;
@@ -298,7 +299,7 @@ void rks_parts_report(const rks_parts *parts, const rks_dataset *dataset, rks_bu
         report->bytes += dataset->units[i].summary.bytes;
     }
     report->sampled_out = left_out(parts, dataset);
-    report->filtered -= report->sampled_out; /* units count both together */
+    report->filtered -= report->sampled_out; /* units count both kinds together */
     report->sampled_out += dataset->excluded.samples - dataset->excluded.duplicates;
     report->duplicates = dataset->excluded.duplicates;
     report->bytes -= dataset->excluded.bytes;
@@ -309,7 +310,8 @@ void rks_parts_report(const rks_parts *parts, const rks_dataset *dataset, rks_bu
     rks_dataset_length_words(dataset, report->length);
 }
 
-/* Another build may have taken a directory over whose file system does not keep locks of nodes apart. */
+/* On a file system that does not keep locks of nodes apart, another build may have taken over a
+ * directory. */
 static rks_status write_dataset(const rks_parts *parts, const rks_dataset *dataset, rks_error *err)
 {
     if (!rks_lock_file_is_ours(parts->lock))
@@ -319,7 +321,7 @@ static rks_status write_dataset(const rks_parts *parts, const rks_dataset *datas
     return rks_dataset_commit(parts->directory, dataset, err);
 }
 
-/* COLLECTIVE. Of stored keys. `status`: what became of this rank so far. */
+/* COLLECTIVE. For stored keys. `status`: this rank's result so far. */
 static rks_status check_keys(rks_parts *parts, rks_status status, const rks_dataset *dataset,
                              const uint32_t *holders, rks_earlier_keys *earlier, rks_error *err)
 {

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * dedup.c: of equal contents all but the lowest position are left out.
+ * dedup.c: leaves out samples whose content a sample with a lower position has.
  *
- * Each rank makes a 16-byte entry of each of its samples: 96 bits of the XXH3-128 of the contents,
- * and the position. Each rank is in charge of a share of the hashes (hash % ranks), and sorts its
- * entries. On one node all write theirs to one memory, and each picks its share; between nodes
- * entries travel to all by the exchange. 32 bytes a sample, spread over the ranks; what is large
- * of it may be paged out. XXH3 does not resist somebody who makes collisions, so equal hashes
- * are candidates only: bytes decide (same_contents.c). What that reads is the candidates alone, and nothing if there are none. */
+ * Each rank makes an entry of 16 bytes for each of its samples: 96 bits of the XXH3-128 of the
+ * content, and the position. Each rank handles a share of the hashes (hash % ranks), and sorts
+ * its entries. On one node all write their entries to one memory, and each picks its share.
+ * Between nodes the exchange sends entries to all. That takes 32 bytes a sample, spread over the
+ * ranks; large tables may be paged out. XXH3 does not resist deliberate collisions, so equal
+ * hashes only make candidates: bytes decide (same_contents.c). Only candidates are read, and
+ * nothing if there are none. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -33,12 +34,13 @@ void rks_leaving_hash_bits(uint64_t bits)
 
 typedef struct dedup {
     rks_leaving *at;
-    rks_pair *own; /* entries of this rank: all, or on one node those not yet in the memory */
+    rks_pair *own; /* entries of this rank: all of them, or on one node those not yet in the shared
+                    * memory */
     uint64_t own_count;
-    uint64_t place;    /* in the memory, of the next entry */
-    rks_pair *charged; /* those that this rank is in charge of */
+    uint64_t place;    /* in the shared memory: place of the next entry */
+    rks_pair *charged; /* the entries of this rank's share */
     uint64_t charged_count, charged_room;
-    rks_scratch own_memory, charged_memory; /* where the two lie */
+    rks_scratch own_memory, charged_memory; /* memory of the two */
     rks_buffer scratch;
 } dedup;
 
@@ -49,7 +51,7 @@ static bool on_one_node(const dedup *d)
 
 /* ---- contents -------------------------------------------------------------------------------- */
 
-/* Without a key among the columns the payload is the content as it is. */
+/* If no column is a key, the payload itself is the content. */
 static rks_status digest_content(dedup *d, const rks_record_view *view, rks_digest *digest,
                                  rks_error *err)
 {
@@ -77,7 +79,7 @@ static rks_status digest_content(dedup *d, const rks_record_view *view, rks_dige
     return status;
 }
 
-/* What this rank holds goes to the memory. */
+/* Writes this rank's entries to the shared memory. */
 static rks_status flush_entries(dedup *d, rks_error *err)
 {
     const uint8_t *bytes = (const uint8_t *)d->own;
@@ -151,7 +153,7 @@ static rks_status make_entries(dedup *d, uint64_t room, rks_error *err)
 
 /* ---- on one node ----------------------------------------------------------------------------- */
 
-/* Samples that ranks below this one hold: their entries come first. */
+/* Returns how many samples lower ranks hold: their entries come first. */
 static uint64_t held_below(const rks_leaving *at)
 {
     const rks_dataset *dataset = at->dataset;
@@ -178,7 +180,7 @@ static rks_status get_entries(const dedup *d, uint64_t first, rks_pair *entries,
     return RKS_OK;
 }
 
-/* All ranks' entries are there: counts this rank's share, and then takes it. */
+/* Counts this rank's share of the entries of all ranks, then copies it. */
 static rks_status pick_share(dedup *d, rks_error *err)
 {
     uint64_t all = d->at->dataset->count, room = 0;
@@ -217,7 +219,7 @@ static rks_status gather_on_node(dedup *d, rks_status *own, rks_error *err)
 
 /* ---- between nodes --------------------------------------------------------------------------- */
 
-/* COLLECTIVE. Room for what this rank is in charge of, exactly. */
+/* COLLECTIVE. Allocates exactly as much as this rank's share needs. */
 static rks_status make_room(dedup *d, rks_status own, rks_error *err)
 {
     uint32_t ranks = rks_group_size(d->at->group);
@@ -250,7 +252,7 @@ static rks_status write_entries(void *user, uint32_t sender, uint64_t offset, co
 {
     (void)offset;
     rks_pair some[RKS_LEAVING_LOOK];
-    if (size % ENTRY != 0) /* chunks and streams are whole entries */
+    if (size % ENTRY != 0) /* chunks and streams consist of whole entries */
         return rks_fail(err, RKS_ERR_PEER, 0, "rank %" PRIu32 " sent part of an entry", sender);
     for (size_t at = 0; at < size;) {
         size_t piece = size - at < sizeof(some) ? size - at : sizeof(some);
@@ -261,7 +263,7 @@ static rks_status write_entries(void *user, uint32_t sender, uint64_t offset, co
     return RKS_OK;
 }
 
-/* COLLECTIVE. Every rank sees the entries of all. */
+/* COLLECTIVE. Every rank receives the entries of all. */
 static rks_status gather_from_nodes(dedup *d, rks_status *own, rks_error *err)
 {
     if (*own == RKS_OK)
@@ -287,8 +289,8 @@ static rks_status gather_from_nodes(dedup *d, rks_status *own, rks_error *err)
 
 /* ---- the duplicates -------------------------------------------------------------------------- */
 
-/* COLLECTIVE. Bytes decide: read from the shards, or, if some rank does not see one that it needs,
- * by a store whose ids are positions. */
+/* COLLECTIVE. Compares contents, read from the shards; or, if some rank does not see a shard that
+ * it needs, from a store whose ids are positions. */
 static rks_status compare_all(dedup *d, rks_status *own, rks_error *err)
 {
     rks_leaving *at = d->at;

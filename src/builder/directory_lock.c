@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * directory_lock.c: the lock of a build's directory on all ranks, and the wait for another build's
- * end. A rank that waits holds no lock: of two jobs with several directories each would else have
- * one that the other one needs.
+ * directory_lock.c: takes the lock of a build's directory on all ranks, and waits for another
+ * build's end. A rank that waits holds no lock. Otherwise two jobs with several directories each
+ * could hold locks that the other one needs.
  *
- *   all try ─► build: lock ─► whose is held? ─► build: waiting ─► all have theirs: done
- *      ▲                                            │ some are held: all give theirs back
- *      └────────── at most POLL_MS ◄────────────────┘ */
+ *   all try ─► build: lock ─► some are held? ─► build: waiting ─► all have theirs: done
+ *     ▲                                            │ some are held: all release theirs
+ *     └────────── at most POLL_MS ◄────────────────┘ */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,14 +22,14 @@
 
 enum { POLL_MS = 500, SLICE_MS = 50, LINE_MS = 60000 };
 
-/* What a rank saw of the lock of its directory since it began to wait. */
+/* What a rank has seen of the lock of its directory since it began to wait. */
 typedef struct watch {
     rks_lock_look look;
     uint64_t changed_ms; /* when it was last seen to change */
     uint64_t line_ms;    /* when the last line was printed; 0: none yet */
 } watch;
 
-/* What a user can do about it, after the error's text. */
+/* Appends to the error what a user can do. */
 static void add_way_out(rks_error *err)
 {
     size_t used = err == NULL ? 0 : strlen(err->text);
@@ -37,7 +37,8 @@ static void add_way_out(rks_error *err)
         snprintf(err->text + used, sizeof(err->text) - used, "; --wait (wait) waits for its end");
 }
 
-/* COLLECTIVE. One try; *own is this rank's result then. `parts`: NULL on a rank that has failed. */
+/* COLLECTIVE. Tries once; *own becomes this rank's result. `parts`: NULL on a rank that has
+ * failed. */
 static rks_status try_all(rks_group *group, rks_parts *parts, rks_status *own, rks_error *err)
 {
     bool wait = parts != NULL && parts->options.wait;
@@ -55,7 +56,8 @@ static rks_status try_all(rks_group *group, rks_parts *parts, rks_status *own, r
     return status;
 }
 
-/* RKS_ERR_PEER if the holder was silent for too long: it is stopped, or its machine is gone. */
+/* Returns RKS_ERR_PEER if the holder was silent for too long: it is stopped, or its machine is
+ * gone. */
 static rks_status watch_holder(const rks_parts *parts, watch *seen, const char *path,
                                rks_error *err)
 {
@@ -75,7 +77,7 @@ static rks_status watch_holder(const rks_parts *parts, watch *seen, const char *
                     (double)limit / 1000);
 }
 
-/* Until the next try. */
+/* Waits until the next try. */
 static rks_status pause_a_while(rks_error *err)
 {
     const struct timespec slice = {.tv_nsec = SLICE_MS * 1000000L};
@@ -87,7 +89,7 @@ static rks_status pause_a_while(rks_error *err)
     return status;
 }
 
-/* COLLECTIVE. Who holds the first directory that is held, in `holder`; "" if none is. */
+/* COLLECTIVE. Sets `holder` to the holder of the first directory that is held; "" if none is. */
 static rks_status agree_held(const rks_parts *parts, rks_status status, bool held,
                              const watch *seen, char *holder, rks_error *err)
 {
@@ -119,7 +121,7 @@ static void print_wait(const rks_parts *parts, watch *seen, const char *holder)
             holder[1] == '\0' ? "its pid is not known" : holder + 1);
 }
 
-/* COLLECTIVE. Until no directory is another job's. */
+/* COLLECTIVE. Waits until no directory is held by another job. */
 static rks_status wait_for_lock(rks_parts *parts, rks_status *own, const char *path, rks_error *err)
 {
     char holder[RKS_LOCK_HOLDER + 1];

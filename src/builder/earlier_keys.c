@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * earlier_keys.c: loads what lies beside a dataset's lists, compares it with the new keys, and
- * writes what new lists need. */
+ * earlier_keys.c: loads the key hashes beside a dataset's lists, compares them with the new
+ * keys, and writes those that new lists need. */
 #include "builder/earlier_keys.h"
 
 #include <stdlib.h>
@@ -13,11 +13,11 @@
 #include "dataset/dataset_json.h"
 #include "dataset/list_keys.h"
 
-enum { NEW_KEYS_MOST = 1 << 20 }; /* a larger append opens all shards */
+enum { NEW_KEYS_MOST = 1 << 20 }; /* keys; a larger append opens all shards */
 
 /* ---- what is known --------------------------------------------------------------------------- */
 
-/* The list's shards lie in the order of their ids, among those of other lists. */
+/* The list's shards are in the order of their ids, between those of other lists. */
 static rks_status load_list(rks_earlier_keys *earlier, const char *directory,
                             const rks_dataset *dataset, size_t list, rks_error *err)
 {
@@ -61,7 +61,7 @@ static int compare_hashes(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-/* Of all that this rank has sealed, sorted. */
+/* Sorts the hashes of everything that this rank has sealed. */
 static rks_status sort_new(const rks_parts *parts, uint64_t count, uint64_t **hashes,
                            rks_error *err)
 {
@@ -78,7 +78,7 @@ static rks_status sort_new(const rks_parts *parts, uint64_t count, uint64_t **ha
     return status;
 }
 
-/* A shard that was taken away is to be missed, as where all are opened. */
+/* A shard that was removed must be noticed, as it is if all shards are opened. */
 static bool is_there(const char *directory, const rks_dataset_shard *shard)
 {
     char *manifest = rks_format(NULL, "%s/%s.json", directory, shard->name);
@@ -149,7 +149,8 @@ static bool is_known(const rks_earlier_keys *earlier, const rks_dataset *dataset
     return false;
 }
 
-/* By id; NULL: not known. The base's shards lie in the order of their ids, before the new ones. */
+/* Finds known hashes by shard id; NULL: not known. The base's shards come before the new ones, in
+ * the order of their ids. */
 static const uint64_t *known_of(const rks_earlier_keys *earlier, const rks_parts *parts,
                                 const rks_dataset *dataset, rks_digest id)
 {
@@ -182,7 +183,7 @@ static rks_status read_hashes(const rks_parts *parts, const rks_dataset_shard *n
     return status;
 }
 
-/* All that the list's file holds; rks_free(*hashes), also after an error. */
+/* Collects all that the list's file must hold. Free *hashes with rks_free, also after an error. */
 static rks_status collect_hashes(const rks_earlier_keys *earlier, const rks_parts *parts,
                                  const rks_dataset *dataset, const rks_dataset *named,
                                  uint64_t **hashes, uint64_t *count)

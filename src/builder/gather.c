@@ -35,7 +35,7 @@ enum {
     WINDOW_ITEMS = 1024,
     HEAD = 18,
     SHOWN = 64,
-    BEHIND_NAME = 9, /* of a key */
+    BEHIND_NAME = 9, /* bytes of a key after the name */
     NAME_CUT = RKS_KEY_MAX - BEHIND_NAME - RKS_DIGEST_SIZE,
 };
 
@@ -43,11 +43,12 @@ struct rks_gather {
     rks_group *group;
     rks_builder *builder;
     char *directory;
-    rks_buffer keys; /* of this rank: records in the order of adding, which is row order */
+    rks_buffer keys; /* names and indexes of this rank's results, in the order of adding, which is
+                      * row order */
     uint32_t columns;
 };
 
-/* A result on the destination. */
+/* A result, as the destination knows it. */
 typedef struct entry {
     const uint8_t *name;
     uint64_t index;
@@ -72,7 +73,7 @@ static size_t result_key(const void *name, size_t size, uint64_t index, uint8_t 
     return at + BEHIND_NAME;
 }
 
-/* A name of any bytes for people, cut to SHOWN bytes between characters. */
+/* Writes a name of any bytes for people, cut to SHOWN bytes between characters. */
 static void show_name(const void *name, size_t size, char text[SHOWN + 4])
 {
     const uint8_t *bytes = name;
@@ -97,7 +98,7 @@ static void describe_key(const void *key, size_t size, char *text, size_t room)
     snprintf(text, room, "result ('%s', %" PRIu64 ")", name, be64toh(big));
 }
 
-/* The rank says it all. */
+/* The rank is all that there is to say. */
 static void describe_no_place(void *user, const rks_dataset *dataset, size_t unit, uint64_t row,
                               char *text, size_t room)
 {
@@ -139,7 +140,7 @@ rks_status rks_gather_open(rks_group *group, const char *schema, const char *dir
     options.schema = schema;
     options.own_keys = true;
     options.max_sample = UINT64_C(3) << 30; /* the most that a block can hold */
-    options.no_lock = true;                 /* the directory is this rank's own */
+    options.no_lock = true;                 /* no other rank uses the directory */
     rks_gather *opened = rks_alloc(1, sizeof(*opened), err);
     rks_status status = RKS_ERR_MEMORY;
     if (opened != NULL) {
@@ -184,7 +185,7 @@ rks_status rks_gather_add_named(rks_gather *gather, const void *name, size_t nam
         status = rks_builder_add(gather->builder, values, key,
                                  result_key(name, name_size, index, key), err);
     if (status == RKS_OK)
-        status = rks_buffer_add(&gather->keys, head, HEAD, err); /* room is there */
+        status = rks_buffer_add(&gather->keys, head, HEAD, err); /* room is reserved */
     return status == RKS_OK ? rks_buffer_add(&gather->keys, name, name_size, err) : status;
 }
 
@@ -198,7 +199,7 @@ rks_status rks_gather_add(rks_gather *gather, const char *name, uint64_t index,
 
 typedef struct intake {
     rks_gather *gather;
-    rks_buffer *keys; /* by rank, on the destination */
+    rks_buffer *keys; /* by sender, on the destination */
     bool receives;
 } intake;
 
@@ -214,7 +215,7 @@ static rks_status keys_read(void *user, uint64_t offset, void *bytes, size_t siz
 static rks_status keys_write(void *user, uint32_t sender, uint64_t offset, const void *bytes,
                              size_t size, rks_error *err)
 {
-    (void)offset; /* in order */
+    (void)offset; /* bytes come in order */
     return rks_buffer_add(&((intake *)user)->keys[sender], bytes, size, err);
 }
 
@@ -236,8 +237,8 @@ static int by_name_and_index(const void *a, const void *b)
     return left->index < right->index ? -1 : left->index > right->index;
 }
 
-/* Ids are in unit order, and a rank's unit number is its rank: so rank after rank, in the order of
- * adding. */
+/* Ids are in unit order, and a rank's unit number is its rank. So they go rank after rank, in the
+ * order of adding. */
 static rks_status list_entries(const rks_store *store, const rks_buffer *keys, uint32_t ranks,
                                entry **entries, rks_error *err)
 {
@@ -319,7 +320,8 @@ static rks_status deliver_batch(rks_store *store, rks_batch *batch, const entry 
     return status;
 }
 
-/* Starts the next window: results of about WINDOW_BYTES together, one at least. NULL at the end. */
+/* Starts to fetch the next window: results of about WINDOW_BYTES together, at least one. *fetch
+ * stays NULL at the end. */
 static rks_status start_window(rks_store *store, const entry *entries, uint64_t first,
                                uint64_t *ids, rks_fetch **fetch, rks_error *err)
 {
@@ -396,7 +398,8 @@ static rks_status run_gather(rks_gather *gather, rks_store *store, uint32_t dst,
     rks_buffer *keys = rks_alloc(ranks, sizeof(*keys), err);
     char to[16];
     snprintf(to, sizeof(to), "%u", dst);
-    const rks_fact same = rks_fact_same_shown("dst", to); /* and memory for the keys */
+    const rks_fact same = rks_fact_same_shown("dst", to); /* also reports that memory for the keys
+                                                           * is short */
     rks_status status =
         rks_group_agree_on(gather->group, "gather: names", keys == NULL ? RKS_ERR_MEMORY : RKS_OK,
                            &same, 1, NULL, err);
@@ -436,7 +439,8 @@ rks_status rks_gather_run(rks_gather *gather, rks_status status, uint32_t dst,
     if (status == RKS_OK)
         status = rks_store_open(gather->group, gather->directory, NULL, &store, err);
     if (status == RKS_OK) {
-        remove_directory(gather); /* the maps keep the bytes; a kill from now on leaves nothing */
+        remove_directory(gather); /* the maps keep the bytes, so a kill from now on leaves
+                                   * nothing */
         status = run_gather(gather, store, dst, receive, user, &made, err);
     }
     rks_store_close(store, 0);

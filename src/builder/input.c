@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * input.c: the input agreed, its schema, and where its units begin. */
+ * input.c: checks that ranks have the same input, infers its schema, and finds where its units
+ * begin. */
 #include "builder/input.h"
 
 #include <inttypes.h>
@@ -18,9 +19,10 @@
 #include "ingest/row.h"
 #include "shard/manifest.h"
 
-enum { INFER_UNITS = 16 }; /* of lines: to infer a schema takes no more, however many there are */
+enum { INFER_UNITS = 16 }; /* units of lines that are read to infer a schema, however many there
+                            * are */
 
-/* A dataset's own files would be read as a folder's. */
+/* Refuses a dataset: its files would be read like those of any folder. */
 static rks_status refuse_datasets(const char *const *sources, size_t count, rks_error *err)
 {
     rks_status status = RKS_OK;
@@ -123,13 +125,13 @@ static rks_status fail_empty(const rks_input *input, rks_error *err)
                     input->skip_bad ? "empty, or all malformed" : "empty");
 }
 
-/* The unit that is looked at in a turn: turns are spread evenly, and the first is unit 0. */
+/* Returns the unit to look at in a turn. Turns are spread evenly, and the first is unit 0. */
 static size_t unit_of_turn(const rks_input *input, uint64_t turn, uint64_t turns)
 {
     return (size_t)((uint64_t)input->unit_count * turn / turns);
 }
 
-/* Merges the schemas of the units of some turns. */
+/* Merges the schemas of the units of turns. */
 static rks_status look_at_turns(const rks_input *input, uint64_t from, uint64_t to, uint64_t turns,
                                 char **schema_text, rks_error *err)
 {
@@ -144,7 +146,7 @@ static rks_status look_at_turns(const rks_input *input, uint64_t from, uint64_t 
     return status;
 }
 
-/* Where the units that had a turn hold no row. */
+/* Looks at all units, if those that had a turn hold no row. */
 static rks_status look_at_any(const rks_input *input, char **schema_text, rks_error *err)
 {
     rks_status status = RKS_OK;
@@ -154,13 +156,13 @@ static rks_status look_at_any(const rks_input *input, char **schema_text, rks_er
     return status;
 }
 
-/* Each rank looks at consecutive turns; what they saw is merged in rank order, which is unit order.
- * So the schema does not depend on the number of ranks. */
+/* Each rank looks at consecutive turns. The results are merged in rank order, which is unit order,
+ * so the schema does not depend on the number of ranks. */
 rks_status rks_input_infer(const rks_group *group, const rks_input *input, char **schema_text,
                            rks_error *err)
 {
-    /* With skip_bad a line that does not fit is skipped, so no later error could show that a sample of
-     * the units was too small: all are looked at. */
+    /* All units are looked at with skip_bad: a line that does not fit is then skipped, so no later
+     * error could show that too few units were looked at. */
     bool few = input->unit_count < INFER_UNITS || input->infer_all || !input->format->utf8 || input->skip_bad;
     uint64_t turns = few ? input->unit_count : INFER_UNITS;
     uint32_t ranks = rks_group_size(group), rank = rks_group_rank(group);
@@ -183,7 +185,7 @@ rks_status rks_input_schema(const rks_build_options *options, const char *text, 
     int found = rks_schema_find(*schema, RKS_EXTRA_COLUMN);
     const rks_column *column = found < 0 ? NULL : rks_schema_column(*schema, (uint32_t)found);
     if (column != NULL && column->kind == RKS_KIND_JSON && column->nullable)
-        return RKS_OK; /* a dataset's that is appended to, or one that was given */
+        return RKS_OK; /* it belongs to the dataset that is appended to, or it was given */
     if (column != NULL)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "extra: \"json\" needs the column \"" RKS_EXTRA_COLUMN
@@ -206,7 +208,7 @@ rks_status rks_input_join(const rks_input *input, const rks_agreed *agreed, size
     for (uint32_t rank = 0; status == RKS_OK && rank < rks_group_size(agreed->group); rank++)
         status = merge(schema_text, rks_agreed_get(agreed, rank, fact, NULL), err);
     if (status == RKS_OK && *schema_text == NULL)
-        status = look_at_any(input, schema_text, err); /* each rank the same */
+        status = look_at_any(input, schema_text, err); /* the same on each rank */
     return status == RKS_OK && *schema_text == NULL ? fail_empty(input, err) : status;
 }
 
@@ -225,13 +227,14 @@ bool rks_input_begins_inside(const rks_input *input)
     return false;
 }
 
-/* Somebody must count its rows: a later unit of its file needs them, and nobody knows them. */
+/* Returns true if the unit's rows must be counted: a later unit of its file needs the count, and no
+ * rank knows it. */
 static bool needs_count(const rks_input *input, const uint64_t *known, size_t unit)
 {
     return rks_input_goes_on(input, unit) && (known == NULL || known[unit] == UINT64_MAX);
 }
 
-/* All ranks count at once, each a part of the units, as (unit, rows). */
+/* Counts on all ranks at once, each a part of the units, as (unit, rows). */
 static rks_status count(rks_group *group, const rks_input *input, const uint64_t *known,
                         rks_buffer *pairs, rks_error *err)
 {
@@ -309,7 +312,7 @@ void rks_input_describe_row(void *input, const rks_dataset *dataset, size_t at, 
         return;
     }
     const rks_input_unit *from = &own_input->units[number];
-    bool many = from->file_count > 1; /* a row is a file */
+    bool many = from->file_count > 1; /* one row a file */
     const char *name =
         own_input->files[from->first_file + (many && row < from->file_count ? row : 0)].name;
     if (many)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * input.h: what a build and a reader ask of an input, each rank a part of it. */
+ * input.h: how a build and a reader look at an input, each rank at a part of it. */
 #ifndef RKS_BUILDER_INPUT_H
 #define RKS_BUILDER_INPUT_H
 
@@ -9,47 +9,49 @@
 #include "ingest/unit.h"
 #include "rankstore/build.h"
 
-/* What of the options ingest asks for; strings, lists and callbacks are borrowed. */
+/* Returns the options that ingest needs. Strings, lists and callbacks are borrowed. */
 rks_ingest_options rks_build_ingest_options(const rks_build_options *options);
 
-/* Opens the input and sets the options as it makes them. Its digest (rks_input_digest) must be the
- * same on all ranks. The caller owns *input, also after a failure where it is not NULL. */
+/* Opens the input and sets the options that follow from it. Its digest (rks_input_digest) must be
+ * the same on all ranks. The caller owns *input, also after a failure if it is not NULL. */
 rks_status rks_input_look(const char *const *sources, size_t count, rks_build_options *options,
                           rks_input **input, rks_error *err);
 
-/* The key that the input has by default, if the schema has that column. `given`: options->key
+/* Sets the key that the input has by default, if the schema has that column. `given`: options->key
  * before rks_input_look. */
 void rks_input_key(const rks_input *input, const char *given, const rks_schema *schema,
                    rks_build_options *options);
 
-/* The schema of the first rows of this rank's share of the units; rks_free. *schema_text stays NULL
- * if there is no row. */
+/* Infers the schema from the first rows of this rank's share of the units. Free with rks_free.
+ * *schema_text stays NULL if there is no row. */
 rks_status rks_input_infer(const rks_group *group, const rks_input *input, char **schema_text,
                            rks_error *err);
-/* The schema that is built: with the column for what it lacks, if the option `extra` asks for it. */
+/* Returns the schema of the build: with the column for fields that it lacks, if the option `extra`
+ * asks for it. */
 rks_status rks_input_schema(const rks_build_options *options, const char *text, rks_schema **schema,
                             rks_error *err);
-/* Of this group's ranks: what they have inferred, for rks_input_join. */
+/* Makes the fact with what this rank has inferred, for rks_input_join. */
 rks_fact rks_input_inferred(const rks_group *group, const char *schema_text);
-/* What all ranks have inferred (rks_input_inferred is fact `fact`), as one; rks_free.
+/* Joins what all ranks have inferred (rks_input_inferred is fact `fact`). Free with rks_free.
  * RKS_ERR_DATA if there is no row at all. */
 rks_status rks_input_join(const rks_input *input, const rks_agreed *agreed, size_t fact,
                           char **schema_text, rks_error *err);
 
-/* COLLECTIVE. For each unit the row of its file that it begins with; rks_free. `known`: rows of a
- * unit, or UINT64_MAX; NULL: of none. A rank that failed before brings its status. `counts`: the same
- * on all ranks; if it is false no unit's rows have to be counted, there is no agreement, and the
- * status is this rank's own. */
+/* COLLECTIVE. Finds for each unit which row of its file it begins with. Free with rks_free.
+ * `known`: rows of a unit, or UINT64_MAX; NULL: all unknown. A rank that failed before brings its
+ * status. `counts`: the same on all ranks; if false, no unit's rows have to be counted, no
+ * agreement is made, and the status is this rank's own. */
 rks_status rks_input_first_rows(rks_group *group, rks_status status, const rks_input *input,
                                 const uint64_t *known, bool counts, uint64_t **first_rows,
                                 rks_error *err);
-/* The next unit is of the same file: it begins where this one's rows end. */
+/* Returns true if the next unit is of the same file: it begins where this one's rows end. */
 bool rks_input_goes_on(const rks_input *input, size_t unit);
-/* Some unit begins inside a file. The same on all ranks, whatever each knows of finished units. */
+/* Returns true if some unit begins inside a file. The same on all ranks, whatever each knows of
+ * finished units. */
 bool rks_input_begins_inside(const rks_input *input);
 
-/* For rks_key_words: where a row of a dataset comes from that is made of the rks_input `input`, or of
- * what it is added to. */
+/* For rks_key_words: writes where a row of a dataset comes from that is made of the rks_input
+ * `input`, or of what it is added to. */
 void rks_input_describe_row(void *input, const rks_dataset *dataset, size_t at, uint64_t row,
                             char *text, size_t room);
 

@@ -20,12 +20,13 @@
 
 enum {
     KEPT_HEADER = 28,
-    KEPT_BUILDS_MOST = 16, /* of a directory: what is in use is one of the few that lie there */
+    KEPT_BUILDS_MOST = 16, /* builds listed of a directory: what is in use is one of the few that it
+                            * holds */
     PART_BUILD = 21,       /* "part-" and 16 digits of the build id */
     APPEND_UNITS_MOST = 4096,
 };
 
-/* What versions that recorded no unit size cut by, if they were not asked for another one. */
+/* The unit size of versions that did not record it, unless the user asked for another one. */
 static const uint64_t UNRECORDED = UINT64_C(64) << 20;
 
 /* ---- the list ----------------------------------------------------------------------------------- */
@@ -35,7 +36,7 @@ static rks_status put_build(rks_buffer *list, rks_digest build, uint64_t unit_si
 {
     uint8_t header[KEPT_HEADER];
     size_t size = strlen(schema) + 1;
-    if (size > RKS_MANIFEST_MAX) /* of no shard: damaged */
+    if (size > RKS_MANIFEST_MAX) /* too large for a manifest: damaged */
         return RKS_OK;
     rks_store_u64(header, build.low);
     rks_store_u64(header + 8, build.high);
@@ -51,7 +52,8 @@ typedef struct kept_build {
     const char *schema;
 } kept_build;
 
-/* Takes one from the front of *at; false at the end, and where another rank's bytes are not a list. */
+/* Reads the next one from *at. Returns false at the end, and if another rank's bytes are not a
+ * list. */
 static bool next_build(const uint8_t **at, const uint8_t *end, kept_build *kept)
 {
     if ((size_t)(end - *at) < KEPT_HEADER)
@@ -69,7 +71,7 @@ static bool next_build(const uint8_t **at, const uint8_t *end, kept_build *kept)
 
 /* ---- looking -------------------------------------------------------------------------------------- */
 
-/* A sealed part by its manifest, another one by its own record. */
+/* A sealed part is read from its manifest, an unsealed one from its own record. */
 static rks_status put_kept_part(const char *directory, const char *name, rks_buffer *list, bool *put,
                            rks_error *err)
 {
@@ -95,7 +97,7 @@ static rks_status put_kept_part(const char *directory, const char *name, rks_buf
     return status;
 }
 
-/* One part of each build, but for those that the dataset is made of. */
+/* Adds one part of each build, without those of the dataset. */
 static rks_status put_parts(const char *directory, const rks_dataset *dataset, rks_buffer *list,
                             rks_error *err)
 {
@@ -111,7 +113,7 @@ static rks_status put_parts(const char *directory, const rks_dataset *dataset, r
         bool put = false;
         if ((last != NULL && strncmp(last, names[i], PART_BUILD) == 0) ||
             rks_shard_names_have(&used, names[i]))
-            continue; /* names are sorted: parts of a build are neighbours */
+            continue; /* names are sorted, so parts of a build are neighbours */
         status = put_kept_part(directory, names[i], list, &put, err);
         builds += put;
         last = put ? names[i] : last;
@@ -136,7 +138,7 @@ rks_status rks_kept_collect(const char *directory, bool replace, rks_buffer *lis
 
 /* ---- the build's own ------------------------------------------------------------------------------ */
 
-/* *same: the wish, with this unit size and schema, is that very build. May cut the input anew. */
+/* *same: with this unit size and schema, the wish is that very build. May cut the input anew. */
 static rks_status compare_kept(const rks_kept_wish *wish, const kept_build *kept, rks_schema **schema,
                           rks_error *err)
 {
@@ -159,7 +161,7 @@ static rks_status compare_kept(const rks_kept_wish *wish, const kept_build *kept
         return RKS_OK;
     }
     rks_schema_free(parsed);
-    /* A size or schema that this version refuses is not a build of today's. */
+    /* A size or schema that this version refuses cannot be today's build. */
     return status == RKS_ERR_ARGUMENT || status == RKS_ERR_DATA ? RKS_OK : status;
 }
 

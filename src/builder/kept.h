@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kept.h: what earlier builds left in a directory. A build that finds its own work there goes on
- * with the unit size and the inferred schema of that work, whatever today's defaults are: otherwise
- * its units, and so its sample ids and dataset id, would be others.
+ * kept.h: what earlier builds left in a directory. A build that finds its own work there continues
+ * with the unit size and the inferred schema of that work, whatever today's defaults are. Otherwise
+ * its units, and so its sample ids and dataset id, would differ.
  *
  * Work is a build's own if its build id follows from today's input and options, cut by the recorded
- * unit size. The id alone decides; what belongs to other builds is passed over. */
+ * unit size. Only the id decides; work of other builds is ignored. */
 #ifndef RKS_BUILDER_KEPT_H
 #define RKS_BUILDER_KEPT_H
 
@@ -14,35 +14,37 @@
 #include "ingest/unit.h"
 #include "shard/manifest.h"
 
-/* Most bytes of a rank's list: of its dataset and of 16 builds, each with a schema that a manifest
- * holds. */
+/* The most bytes of a rank's list: its dataset and 16 builds, each with a schema that a manifest
+ * can hold. */
 #define RKS_KEPT_MAX (17 * (uint64_t)(28 + RKS_MANIFEST_MAX))
 
-/* Adds what a directory holds to a list that all ranks can read: of its dataset, and of its
- * unfinished parts unless `replace` is set (a replacing build takes over none). What is damaged or
- * not there is passed over. Only memory can lack. */
+/* Adds what a directory holds to a list that all ranks can read: its dataset and, unless `replace`
+ * is set, its unfinished parts (a replacing build takes over none). Damaged or missing things are
+ * left out. Fails only if memory is short. */
 rks_status rks_kept_collect(const char *directory, bool replace, rks_buffer *list, rks_error *err);
 
-/* After the agreement whose fact `fact` the ranks' lists were: *list becomes that of all of them. */
+/* After the agreement in which the ranks' lists were fact `fact`: makes *list the list of all of
+ * them. */
 rks_status rks_kept_join(const rks_group *group, const rks_agreed *agreed, size_t fact,
                          rks_buffer *list, rks_error *err);
 
-/* What a build asks for. */
+/* What a build looks for. */
 typedef struct rks_kept_wish {
     rks_input *input;
-    uint64_t unit_size; /* as the user gave it; 0: not */
+    uint64_t unit_size; /* as the user set it; 0: not set */
     const rks_schema *schema;
     bool schema_given; /* by the user, or by the dataset that is appended to; else it is inferred */
     const char *options_text;
 } rks_kept_wish;
 
-/* Looks for the build's own work in the lists of all ranks. *schema is NULL if there is none.
- * Otherwise the input is cut as it was then, and *schema is its schema (rks_schema_free). */
+/* Looks for the build's own work in the lists of all ranks. *schema becomes NULL if there is none.
+ * Otherwise the input is cut as it was then, and *schema becomes its schema (free with
+ * rks_schema_free). */
 rks_status rks_kept_find(const rks_kept_wish *wish, const rks_buffer *lists, rks_schema **schema,
                          rks_error *err);
 
-/* The unit size of an input that is added to a dataset with unit size `unit_size` (0: not recorded):
- * the same, or the default if that one would make more than 4,096 units of it. */
+/* Returns the unit size for an input that is added to a dataset with unit size `unit_size` (0: not
+ * recorded): the same, or the default if that one would make more than 4,096 units of it. */
 uint64_t rks_kept_append_size(uint64_t unit_size, uint64_t bytes);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * leave_out.c: what the parts of leaving out have in common: this rank's samples, and the list. */
+ * leave_out.c: what all ways of leaving out need: this rank's samples, and the list. */
 #include "builder/leave_out.h"
 
 #include <inttypes.h>
@@ -163,7 +163,7 @@ rks_status rks_leaving_join(rks_leaving *at, const char *phase, rks_status *own,
     return RKS_OK;
 }
 
-/* The dataset as it is with its list. */
+/* Gives the dataset its list. */
 static rks_status take_list(rks_dataset *dataset, rks_error *err)
 {
     rks_buffer encoded = {0};
@@ -207,7 +207,7 @@ void rks_leaving_end(rks_leaving *at)
     rks_buffer_free(&at->runs);
 }
 
-/* This rank alone. */
+/* This rank's part, without the others. */
 static rks_status prepare_leaving(rks_leaving *at, rks_error *err)
 {
     if (at->dataset->count > UINT32_MAX)

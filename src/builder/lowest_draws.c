@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lowest_draws.c: a sample of N is the N with the lowest draws (draw.h).
+ * lowest_draws.c: a sample of N consists of the N samples with the lowest draws (draw.h).
  *
- * Draws are even, so the N-th lowest of M lies close to N / M of their range:
+ * Draws are even, so the N-th lowest of M is close to N / M of their range:
  *
  *       0 ......... |   window   | ......... limit
- *         counted     looked at
+ *        counted     looked at
  *
- * Each rank tells how many of its draws lie below the window, and shows those in it. The window has
- * eight standard deviations on each side, so one look is enough; if it is not, the next one is 16
- * times as wide. 8 bytes a sample, and 16 for each one in the window: 4 MB of 10^9. */
+ * Each rank reports how many of its draws are below the window, and which are in it. The window
+ * has eight standard deviations on each side, so one look is enough; if it is not, the next
+ * window is 16 times as wide. It takes 8 bytes a sample, and 16 for each one in the window: 4 MB
+ * for 10^9 samples. */
 #include "builder/leave_out.h"
 
 #include <inttypes.h>
@@ -30,9 +31,9 @@ typedef struct drawing {
     uint64_t *draws; /* of this rank's samples that count, by position */
     uint64_t count, walked;
     uint64_t low, high; /* the window, both ends inclusive */
-    uint64_t below;     /* draws below it */
+    uint64_t below;     /* how many draws are below it */
     rks_buffer inside;  /* rks_pair: draw, position */
-    rks_pair last;      /* that is taken */
+    rks_pair last;      /* the last one that is drawn into the sample */
 } drawing;
 
 static rks_status draw_sample(rks_leaving *at, void *user, const rks_shard *shard, uint64_t row,
@@ -86,14 +87,14 @@ static uint64_t root_of(uint64_t number)
     return root;
 }
 
-/* How far the window reaches on each side, in draws; a sample has sqrt(M) / 2 at most as deviation.
- */
+/* Returns how far the window reaches on each side, in draws. A sample's standard deviation is at
+ * most sqrt(M) / 2. */
 static uint64_t first_reach(uint64_t samples)
 {
     return window_draws != UINT64_MAX ? window_draws : 4 * root_of(samples) + 64;
 }
 
-/* The same on all ranks. */
+/* Sets the window, the same on all ranks. */
 static void set_window(drawing *d, const rks_selection *selection, uint64_t samples, uint64_t reach)
 {
     uint64_t limit = rks_draw_limit(selection->sample_rate);
@@ -109,8 +110,8 @@ static void set_window(drawing *d, const rks_selection *selection, uint64_t samp
     d->inside.size = 0;
 }
 
-/* The last one that is taken is the `left`-th of those in the window, of all ranks. Equal draws:
- * the lowest positions are taken. */
+/* Finds the last sample that is drawn: the `left`-th of those in the windows of all ranks. Of equal
+ * draws the lowest positions count. */
 static rks_status find_last(drawing *d, const rks_group *group, const rks_agreed *agreed,
                             uint64_t left, rks_error *err)
 {
@@ -141,7 +142,7 @@ static uint64_t shown_in_all(const rks_group *group, const rks_agreed *agreed)
     return shown;
 }
 
-/* COLLECTIVE. *found: there is something to leave out, and d->last is known. */
+/* COLLECTIVE. *found: something is to be left out, and d->last is known. */
 static rks_status look_for_last(rks_leaving *at, drawing *d, uint64_t samples, rks_status *own,
                                 bool *found, rks_error *err)
 {

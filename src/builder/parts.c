@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * parts.c: finding and taking over what an interrupted build left, and this rank's writer. */
+ * parts.c: finds and takes over what an interrupted build left, and opens this rank's writer. */
 #include "builder/parts.h"
 
 #include <errno.h>
@@ -53,7 +53,7 @@ rks_status rks_parts_seal(rks_parts *parts, rks_error *err)
     return status;
 }
 
-/* An unsealed part: this rank goes on in the first one it takes over, the others are sealed as they
+/* Takes over an unsealed part. This rank continues the first one; the others are sealed as they
  * are. */
 static rks_status take_unsealed(rks_parts *parts, const char *name, rks_error *err)
 {
@@ -67,7 +67,7 @@ static rks_status take_unsealed(rks_parts *parts, const char *name, rks_error *e
     return status;
 }
 
-/* A sealed one is read whole, as an unsealed one is: nobody would look at it again before the
+/* Reads a sealed part whole, like an unsealed one: otherwise it would not be checked before the
  * dataset is used. */
 static rks_status take_sealed(rks_parts *parts, const char *name, rks_error *err)
 {
@@ -109,8 +109,8 @@ static bool names_shard(const rks_dataset *dataset, const char *name)
 /* What a rank reports about its directory. */
 enum { LOOK_DATASET, LOOK_BASE, LOOK_PARTS, LOOK_FACTS };
 
-/* The names of this build's parts that this rank sees, a line each. A replacing build takes none:
- * the user asked for a new one. */
+/* Lists the names of this build's parts that this rank sees, a line each. A replacing build takes
+ * over none: the user asked for a new one. */
 static rks_status list_parts(const rks_parts *parts, rks_buffer *list, rks_error *err)
 {
     char **names = NULL;
@@ -141,7 +141,7 @@ static bool lists_part(const void *list, size_t size, const char *name, size_t n
     return false;
 }
 
-/* Of the parts that this rank lists, a line each, those that no lower rank has listed. */
+/* Chooses, from the parts that this rank lists, those that no lower rank has listed. */
 static rks_status choose_parts(rks_group *group, const rks_agreed *agreed, rks_buffer *chosen,
                                rks_error *err)
 {
@@ -151,7 +151,7 @@ static rks_status choose_parts(rks_group *group, const rks_agreed *agreed, rks_b
     const char *line = rks_agreed_get(agreed, rank, LOOK_PARTS, &size), *end = line + size;
     while (status == RKS_OK && line < end) {
         const char *next = (const char *)memchr(line, '\n', (size_t)(end - line)) + 1;
-        bool before = false; /* our own text: the newline is there */
+        bool before = false; /* the text is our own, so there is a newline */
         for (uint32_t other = 0; other < rank && !before; other++) {
             const void *list = rks_agreed_get(agreed, other, LOOK_PARTS, &other_size);
             before = lists_part(list, other_size, line, (size_t)(next - line) - 1);
@@ -163,7 +163,7 @@ static rks_status choose_parts(rks_group *group, const rks_agreed *agreed, rks_b
     return status;
 }
 
-/* But for those that are there for what is appended to. */
+/* Skips those that belong to the dataset that is appended to. */
 static rks_status take_parts(rks_parts *parts, rks_buffer *chosen, rks_error *err)
 {
     rks_status status = rks_buffer_add(chosen, "", 1, err);
@@ -180,7 +180,7 @@ static int by_unit(const void *a, const void *b)
     return left->unit < right->unit ? -1 : left->unit > right->unit;
 }
 
-/* The units of this rank's parts. */
+/* Lists the units of this rank's parts. */
 static rks_status list_finished(const rks_parts *parts, rks_buffer *list, rks_error *err)
 {
     size_t count = 0;
@@ -196,7 +196,7 @@ static rks_status list_finished(const rks_parts *parts, rks_buffer *list, rks_er
     return rks_buffer_add(list, units, count * sizeof(*units), err);
 }
 
-/* All ranks' units, by number, each once. */
+/* Joins the units of all ranks, by number, each once. */
 static rks_status join_finished(rks_parts *parts, const rks_agreed *agreed, rks_error *err)
 {
     rks_buffer all = {0};
@@ -221,7 +221,7 @@ static rks_status join_finished(rks_parts *parts, const rks_agreed *agreed, rks_
     return RKS_OK;
 }
 
-/* COLLECTIVE. *own is what became of taking over, and then of this rank's list of all finished
+/* COLLECTIVE. *own: the result of taking over; afterwards that of this rank's list of all finished
  * units. */
 static rks_status agree_finished(rks_parts *parts, rks_status *own, rks_error *err)
 {
@@ -238,12 +238,12 @@ static rks_status agree_finished(rks_parts *parts, rks_status *own, rks_error *e
     return status;
 }
 
-/* What stands in the directory: 0 nothing, 1 this build's dataset, 2 another one. */
+/* Sets *what the directory holds: 0 nothing, 1 this build's dataset, 2 another one. */
 static rks_status look_for_dataset(const rks_parts *parts, rks_dataset **old, uint8_t *what,
                                    rks_error *err)
 {
     rks_error local;
-    uint64_t kept = 0; /* the newest of older generations: what they name is not to be removed */
+    uint64_t kept = 0; /* the newest of the older generations: what they name must stay */
     *what = 0;
     rks_status status = rks_dataset_load(parts->directory, old, &local);
     if (status == RKS_ERR_NOT_FOUND && !parts->options.replace) {
@@ -265,8 +265,8 @@ static rks_status look_for_dataset(const rks_parts *parts, rks_dataset **old, ui
     return RKS_OK;
 }
 
-/* What is appended to, as this rank finds it: the dataset that is there, or where this very append has
- * been committed (but not in all directories) the generation before. */
+/* Finds what is appended to, as this rank sees it: the dataset that is there; or, if this very
+ * append was committed, but not in all directories, the generation before it. */
 static void look_for_base(const rks_parts *parts, uint8_t what, rks_dataset **old,
                           rks_found_dataset *base)
 {
@@ -285,8 +285,8 @@ static void look_for_base(const rks_parts *parts, uint8_t what, rks_dataset **ol
         rks_fail(&base->error, RKS_ERR_NOT_FOUND, 0, "%s: no dataset here", parts->directory);
 }
 
-/* A finished dataset stops the build, unless it is to be replaced, or is this very build's and some
- * directory still lacks it: then the commit was interrupted, and goes on. */
+/* A finished dataset stops the build, unless it is to be replaced. If it is this very build's and
+ * some directory lacks it, the commit was interrupted and is continued. */
 static rks_status check_datasets(const rks_parts *parts, uint32_t same, uint32_t other,
                                  rks_error *err)
 {
@@ -306,7 +306,7 @@ static rks_status check_datasets(const rks_parts *parts, uint32_t same, uint32_t
 
 /* What a rank sees in its directory. */
 typedef struct sight {
-    uint8_t what; /* as of look_for_dataset */
+    uint8_t what; /* see look_for_dataset */
     rks_dataset *found;
     rks_found_dataset base;
     rks_found_told told; /* of the base */
@@ -327,9 +327,9 @@ static rks_status see(const rks_parts *parts, sight *seen, rks_error *err)
     return list_parts(parts, &seen->parts, err);
 }
 
-/* What all see together. */
+/* What all ranks see together. */
 typedef struct sights {
-    uint32_t same, other; /* ranks with this build's dataset, and with another one */
+    uint32_t same, other; /* ranks with this build's dataset, and ranks with another one */
     bool any_parts;
 } sights;
 
@@ -356,7 +356,7 @@ static rks_status settle_base(rks_parts *parts, const rks_agreed *agreed, sight 
     return status == RKS_ERR_NOT_FOUND ? RKS_OK : status; /* it was the first generation */
 }
 
-/* COLLECTIVE. What is gone on with, of what all have seen. *own: as of look_around. */
+/* COLLECTIVE. Decides what is continued, from what all have seen. *own: as in look_around. */
 static rks_status go_on(rks_parts *parts, const rks_agreed *agreed, sight *seen, rks_buffer *chosen,
                         rks_status *own, rks_error *err)
 {
@@ -370,7 +370,7 @@ static rks_status go_on(rks_parts *parts, const rks_agreed *agreed, sight *seen,
         seen->found = NULL;
         return RKS_OK;
     }
-    if (all.any_parts) /* before the next agreement takes the place of this one */
+    if (all.any_parts) /* before the next agreement replaces this one */
         *own = choose_parts(parts->group, agreed, chosen, err);
     if (parts->options.append && all.same + all.other > 0) {
         status = settle_base(parts, agreed, seen, err);
@@ -385,8 +385,8 @@ static rks_status go_on(rks_parts *parts, const rks_agreed *agreed, sight *seen,
     return agree_finished(parts, own, err);
 }
 
-/* COLLECTIVE. The lock is held: what stands in the directories, and what is gone on with. *own is
- * what became of this rank, before and then. */
+/* COLLECTIVE. Looks, with the lock held, at what the directories hold, and decides what is
+ * continued. *own: this rank's result before, and afterwards. */
 static rks_status look_around(rks_parts *parts, rks_status *own, rks_error *err)
 {
     sight seen = {0};

@@ -10,8 +10,8 @@
 #include "dataset/directory.h"
 #include "shard/shard.h"
 
-/* What all ranks together tell each other of a build's parts and units at most. A commit writes them
- * into dataset.json and one list of RKS_DATASET_MAX each, with at least half as many bytes. */
+/* The most bytes that all ranks report about a build's parts and units. A commit writes them into
+ * dataset.json and one list of RKS_DATASET_MAX each, with at least half as many bytes. */
 #define RKS_PARTS_REPORTED_MAX (4 * (uint64_t)RKS_DATASET_MAX)
 
 struct rks_parts {
@@ -19,28 +19,28 @@ struct rks_parts {
     rks_parts_options options;
     char *directory;
     char prefix[32];          /* "part-BUILD-" */
-    rks_lock_file *lock; /* of the rank that writes; else NULL */
+    rks_lock_file *lock; /* on the rank that has the lock; else NULL */
     rks_shard_writer *writer; /* NULL until this rank has something to write */
     char writer_name[128];
-    rks_shard **sealed; /* this rank's */
+    rks_shard **sealed; /* sealed by this rank */
     size_t sealed_count;
-    rks_unit_summary *finished; /* all ranks', by unit, each once */
+    rks_unit_summary *finished; /* units of all ranks, by number, each once */
     size_t finished_count;
     bool resumes; /* some rank found a part; the same on all ranks */
     rks_key_words words;
-    rks_dataset *base; /* what is appended to, or NULL */
-    rks_dataset *kept; /* with options.keep: what is there already, or NULL */
+    rks_dataset *base; /* what is appended to; NULL: nothing */
+    rks_dataset *kept; /* with options.keep: what exists already; NULL: nothing */
 };
 
-/* COLLECTIVE. Every rank's try for its directory's lock; with options.wait until each has it. *own is
- * what became of this rank so far, and then of its try, for the next agreement; returns what all
- * ranks return. `parts` is NULL on a rank whose *own is not RKS_OK. */
+/* COLLECTIVE. Every rank tries to lock its directory; with options.wait until each has its lock.
+ * *own: this rank's result so far, and afterwards that of its try, for the next agreement. Returns
+ * what all ranks return. `parts` is NULL on a rank whose *own is not RKS_OK. */
 rks_status rks_parts_lock(rks_group *group, rks_parts *parts, rks_status *own, rks_error *err);
 
 /* Removes a part's files. */
 void rks_parts_remove(const rks_parts *parts, const char *name);
-/* Removes the parts in the directory that `keep` does not name: of older builds and of datasets
- * that were replaced. */
+/* Removes the parts in the directory that `keep` does not name: those of older builds and of
+ * replaced datasets. */
 void rks_parts_remove_strangers(rks_parts *parts, const rks_dataset *keep);
 
 #endif

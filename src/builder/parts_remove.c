@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * parts_remove.c: what a build leaves beside its parts, and the end of parts, lists and generations
+ * parts_remove.c: removes what a build leaves beside its parts, and parts, lists and generations
  * that no dataset names. */
 #include <dirent.h>
 #include <inttypes.h>
@@ -56,7 +56,7 @@ char *rks_parts_keep_schema(rks_parts *parts, const char *schema)
     return NULL;
 }
 
-/* Schemas that builds which failed were advised to be given. */
+/* Removes schemas that failed builds kept as advice. */
 static void remove_schemas(const rks_parts *parts)
 {
     DIR *directory = opendir(parts->directory);
@@ -79,14 +79,14 @@ static bool begins_and_ends(const char *name, const char *begin, const char *end
            strcmp(name + size - behind, end) == 0;
 }
 
-/* "excluded-....runs", "list-....units" and "list-....keys" */
+/* Returns true for "excluded-....runs", "list-....units" and "list-....keys". */
 static bool is_list(const char *name)
 {
     return begins_and_ends(name, "excluded-", ".runs") ||
            begins_and_ends(name, "list-", ".units") || begins_and_ends(name, "list-", ".keys");
 }
 
-/* Lists that a first generation, `keep`, does not name: it has none of units. */
+/* Removes lists that `keep`, a first generation, does not name. It has no list of units. */
 static void remove_lists(const rks_parts *parts, const rks_dataset *keep)
 {
     DIR *directory = opendir(parts->directory);
@@ -110,12 +110,12 @@ void rks_parts_remove_strangers(rks_parts *parts, const rks_dataset *keep)
     }
     remove_schemas(parts);
     if (!parts->options.append)
-        remove_generations(parts->directory); /* of what was replaced */
+        remove_generations(parts->directory); /* those of the dataset that was replaced */
     for (size_t i = 0; i < count; i++)
         if (!rks_shard_names_have(&kept, names[i]))
             rks_parts_remove(parts, names[i]);
     rks_dataset_parts_free(names, count);
     rks_shard_names_free(&kept);
-    if (!parts->options.append) /* older generations name others */
+    if (!parts->options.append) /* older generations name other files */
         remove_lists(parts, keep);
 }

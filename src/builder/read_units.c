@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * read_units.c: threads that take the next unit, and the turn that goes round among them.
+ * read_units.c: threads that take the next unit each, and the turn that passes from one to the
+ * next.
  *
- * The caller's thread reads nothing while there are several: it hears of interrupts and of the other
- * ranks, and reports. A thread that waits for its turn waits for units before its own, which never
- * wait for it. */
+ * If there are several, the caller's thread reads nothing: it watches for interrupts and the
+ * other ranks, and reports. A thread that waits for its turn waits for units before its own,
+ * which never wait for it. */
 #include "builder/read_units.h"
 
 #include <pthread.h>
@@ -23,26 +24,26 @@ typedef struct reader {
     rks_selector *selector;
     pthread_t thread;
     size_t at; /* position in the list of units */
-    /* of the unit at hand; guarded by the pool's mutex */
+    /* Of the current unit; guarded by the pool's mutex. */
     uint64_t bytes, samples;
 } reader;
 
 struct pool {
     const rks_read_units *reading;
     rks_shard_writer *writer;
-    size_t *units; /* this rank's that are not finished, ascending */
+    size_t *units; /* those of this rank that are not finished, ascending */
     size_t unit_count;
     reader *readers;
     uint32_t count, running;
-    atomic_bool stop; /* the threads ask it without the mutex */
+    atomic_bool stop; /* threads read it without the mutex */
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    /* guarded by mutex */
-    size_t next; /* unit that nobody has taken */
+    /* Guarded by mutex. */
+    size_t next; /* the next unit to take */
     size_t turn;
-    size_t failed;           /* the first one that did; SIZE_MAX: none */
-    size_t learned;          /* first_rows knows the input's units up to here */
-    uint64_t bytes, samples; /* of ended units */
+    size_t failed;           /* the first unit that failed; SIZE_MAX: none */
+    size_t learned;          /* first_rows is known for units up to here */
+    uint64_t bytes, samples; /* of units that have ended */
     rks_status status;
     rks_error error;
 };
@@ -55,7 +56,7 @@ static void learn_rows(const rks_read_units *r, size_t unit, uint64_t seen)
         r->first_rows[unit + 1] = r->first_rows[unit] + seen;
 }
 
-/* Under the mutex; asked in the units' order. Those in between stood finished in a part. */
+/* Called with the mutex, in the order of units. Units in between are finished in a part. */
 static uint64_t first_row_of(pool *p, size_t unit)
 {
     for (; p->learned < unit; p->learned++) {
@@ -66,7 +67,7 @@ static uint64_t first_row_of(pool *p, size_t unit)
     return p->reading->first_rows[unit];
 }
 
-/* Under the mutex. */
+/* Called with the mutex. */
 static rks_status gave_up(rks_error *err)
 {
     return rks_fail(err, RKS_ERR_CANCELLED, 0, "a unit before this one failed");
@@ -95,7 +96,7 @@ static bool turn_has_come(void *user)
     return come;
 }
 
-/* Under the mutex. */
+/* Called with the mutex. */
 static void unit_has_ended(reader *self, rks_status status, const rks_error *err)
 {
     pool *p = self->pool;
@@ -115,7 +116,7 @@ static void unit_has_ended(reader *self, rks_status status, const rks_error *err
         p->turn = self->at + 1;
     }
     if (p->failed == p->turn)
-        p->stop = true; /* the first error of all: nothing that comes later changes it */
+        p->stop = true; /* the first error of all: nothing that comes later replaces it */
     pthread_cond_broadcast(&p->changed);
 }
 
@@ -134,7 +135,7 @@ static rks_status tick_of_thread(void *user, uint64_t bytes, uint64_t samples, r
 static rks_status tick_of_caller(void *user, uint64_t bytes, uint64_t samples, rks_error *err)
 {
     const reader *self = user;
-    const pool *p = self->pool; /* which no other thread uses */
+    const pool *p = self->pool; /* no other thread uses it */
     return p->reading->tick(p->reading->user, p->bytes + bytes, p->samples + samples, err);
 }
 
@@ -147,7 +148,7 @@ static char *keep_schema(void *user, const char *schema)
     return made;
 }
 
-/* `first_row`: of the caller's thread, whose turn it always is. */
+/* `first_row`: for the caller's thread, which always has the turn. */
 static rks_status read_unit(reader *self, bool threaded, uint64_t first_row, rks_error *err)
 {
     const pool *p = self->pool;
@@ -164,7 +165,8 @@ static rks_status read_unit(reader *self, bool threaded, uint64_t first_row, rks
     return status;
 }
 
-/* Under the mutex, which is let go meanwhile. False: there is none, or none that matters. */
+/* Called with the mutex, which it releases meanwhile. Returns false if there is no unit left to
+ * read. */
 static bool read_next(reader *self, bool threaded)
 {
     pool *p = self->pool;
@@ -186,7 +188,7 @@ static void *reader_main(void *user)
 {
     reader *self = user;
     pool *p = self->pool;
-    rks_interrupt_from(&p->stop); /* the caller hears of interrupts, and sets it */
+    rks_interrupt_from(&p->stop); /* the caller watches for interrupts, and sets it */
     pthread_mutex_lock(&p->mutex);
     while (read_next(self, true))
         ;
@@ -196,7 +198,7 @@ static void *reader_main(void *user)
     return NULL;
 }
 
-/* As many as there can be. */
+/* Starts as many as possible. Returns how many. */
 static uint32_t start_readers(pool *p)
 {
     uint32_t started = 0;
@@ -209,7 +211,7 @@ static uint32_t start_readers(pool *p)
     return started;
 }
 
-/* The caller's part while they read. Under the mutex, which is let go meanwhile. */
+/* The caller's part while they read. Called with the mutex, which it releases meanwhile. */
 static void watch_readers(pool *p)
 {
     const rks_read_units *r = p->reading;
@@ -228,7 +230,8 @@ static void watch_readers(pool *p)
         if (status == RKS_OK)
             status = rks_check_interrupt(&err);
         pthread_mutex_lock(&p->mutex);
-        if (status != RKS_OK && !p->stop) { /* comes before what the threads make of it */
+        if (status != RKS_OK && !p->stop) { /* this error comes before those that follow from it in
+                                             * the threads */
             p->stop = true;
             p->failed = 0;
             p->status = status;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reader.c: rks_reader: gives an input's samples to the caller. */
+ * reader.c: rks_reader: passes an input's samples to the caller. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -15,14 +15,14 @@
 
 struct rks_reader {
     rks_build_options options;
-    const char *given_key; /* of the caller's options */
+    const char *given_key; /* the key in the caller's options */
     rks_input *input;
     rks_schema *schema;
     rks_selector *selector;
-    uint64_t *first_rows; /* by unit: row in its file of its first row */
+    uint64_t *first_rows; /* by unit: number of its first row in its file */
 };
 
-/* This rank's own part: the schema of its share of the input, or the one that is given. */
+/* This rank's own part: infers the schema of its share of the input, or takes the given one. */
 static rks_status look_at_input(rks_reader *reader, const rks_group *group,
                                 const char *const *sources, size_t source_count,
                                 const rks_build_options *options, char **inferred, rks_error *err)
@@ -170,7 +170,7 @@ rks_status rks_source_format(const char *const *sources, size_t source_count,
     if (status == RKS_OK && source_count == 0)
         status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "no source given");
     rks_ingest_options reading = rks_build_ingest_options(&taken);
-    reading.unit_size = INT64_MAX; /* to find places to cut would read whole files */
+    reading.unit_size = INT64_MAX; /* finding places to cut would read whole files */
     if (status == RKS_OK)
         status = rks_input_open(sources, source_count, &reading, &input, err);
     if (status == RKS_OK)

@@ -58,7 +58,7 @@ rks_status rks_reported_parts_put(rks_buffer *bytes, const rks_shard *shard, rks
     return status;
 }
 
-/* Takes `size` bytes from the front of *at. */
+/* Takes `size` bytes from the front of *at; NULL if there are fewer. */
 static const uint8_t *cut(const uint8_t **at, const uint8_t *end, size_t size)
 {
     if ((size_t)(end - *at) < size)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * same_contents.c: samples with one hash: have they one content? A run of them is walked by
- * position, and each one is compared with those before it whose contents differ. Of these SEEDS are
- * kept; samples after them with another content stay in.
+ * same_contents.c: decides which samples with one hash have the same content. A run of them is
+ * walked by position, and each one is compared with those before it whose contents differ. SEEDS of
+ * these are kept; later samples with yet another content are not left out.
  *
- * The bytes are read from the shards, which all lie here on one node. If one does not, a store of
- * the sealed parts fetches batches: a batch of candidates, run after run, begins with what the run
- * at hand is compared with. */
+ * The bytes are read from the shards if this rank sees all that it needs. Else a store of the
+ * sealed parts fetches candidates in batches, run after run. A batch begins with the samples to
+ * which those of the current run are compared. */
 #include "builder/leave_out.h"
 
 #include <inttypes.h>
@@ -27,21 +27,21 @@ enum {
 
 typedef struct comparing {
     rks_leaving *at;
-    rks_value *others; /* one a column, as at->values */
+    rks_value *others; /* one for each column, as at->values */
     rks_buffer found;  /* uint32: positions of duplicates */
-    size_t seeds;      /* of the run at hand: contents that all differ */
-    /* From the shards. */
+    size_t seeds;      /* in the current run: contents that all differ */
+    /* If contents are read from the shards: */
     uint64_t *starts;   /* position of each unit's first sample */
-    rks_shard **opened; /* by number, other ranks' */
+    rks_shard **opened; /* other ranks' shards, by number */
     rks_record_view views[SEEDS];
     const rks_shard *shards[SEEDS];
     uint64_t rows[SEEDS];
-    /* By a store. */
+    /* If contents come from a store: */
     rks_store *store;
     uint64_t ids[BATCH_SAMPLES];
-    bool begins[BATCH_SAMPLES]; /* a run */
+    bool begins[BATCH_SAMPLES]; /* a run begins with this sample */
     size_t count, room;
-    size_t seed[SEEDS]; /* places in ids */
+    size_t seed[SEEDS]; /* places in ids of the seeds */
 } comparing;
 
 static bool same_values(const comparing *c)
@@ -63,7 +63,7 @@ static rks_status compare_payloads(comparing *c, const uint8_t *one, size_t size
                                    rks_error *err)
 {
     rks_leaving *at = c->at;
-    if (at->key < 0) { /* without a key among the columns the payload is the content as it is */
+    if (at->key < 0) { /* if no column is a key, the payload itself is the content */
         *same = size == other_size && memcmp(one, other, size) == 0;
         return RKS_OK;
     }
@@ -80,14 +80,15 @@ static rks_status may_go_on(const comparing *c, rks_error *err)
     return status == RKS_OK ? rks_check_interrupt(err) : status;
 }
 
-/* Has the entry another one's hash? *begins: it is the first one of them. */
+/* Returns true if the entry has the same hash as a neighbour. *begins: it is the first one of
+ * them. */
 static bool is_candidate(const rks_pair *entries, size_t count, size_t i, bool *begins)
 {
     *begins = i == 0 || !rks_same_hash(&entries[i - 1], &entries[i]);
     return !*begins || (i + 1 < count && rks_same_hash(&entries[i], &entries[i + 1]));
 }
 
-/* All that was found, into this rank's part of the list. */
+/* Adds all that was found to this rank's part of the list. */
 static rks_status list_found(comparing *c, rks_error *err)
 {
     uint32_t *positions = (uint32_t *)(void *)c->found.data;
@@ -135,7 +136,7 @@ static rks_status make_comparing(rks_leaving *at, comparing **made, rks_error *e
 
 /* ---- from the shards ------------------------------------------------------------------------- */
 
-/* This rank's own ones are open; NULL: this rank does not see it. */
+/* Shards of this rank are open. Returns NULL if this rank does not see the shard. */
 static const rks_shard *shard_of(comparing *c, uint32_t number)
 {
     const rks_parts *parts = c->at->parts;
@@ -155,13 +156,13 @@ static const rks_shard *shard_of(comparing *c, uint32_t number)
     return same ? shard : NULL;
 }
 
-/* *shard is NULL if this rank does not see it. */
+/* *shard becomes NULL if this rank does not see it. */
 static rks_status find_sample(comparing *c, uint32_t position, const rks_shard **shard,
                               uint64_t *row, rks_record_view *view, rks_error *err)
 {
     const rks_dataset *dataset = c->at->dataset;
     size_t low = 0, high = dataset->unit_count;
-    while (high - low > 1) { /* the last unit that begins there or before */
+    while (high - low > 1) { /* finds the last unit that begins at or before it */
         size_t middle = low + (high - low) / 2;
         if (c->starts[middle] <= position)
             low = middle;
@@ -174,7 +175,7 @@ static rks_status find_sample(comparing *c, uint32_t position, const rks_shard *
     return *shard == NULL ? RKS_OK : rks_shard_locate(*shard, *row, view, err);
 }
 
-/* *unseen: as in rks_leaving_compare. */
+/* *unseen: like *undecided in rks_leaving_compare. */
 static rks_status judge_sample(comparing *c, uint32_t position, bool begins, bool *unseen,
                                rks_error *err)
 {
@@ -238,7 +239,7 @@ rks_status rks_leaving_compare(rks_leaving *at, const rks_pair *entries, size_t 
 
 /* ---- by a store ------------------------------------------------------------------------------ */
 
-/* A derived key is not part of the record. */
+/* Returns 0 for a derived key, which is not part of the record. */
 static size_t stored_key_size(const comparing *c, rks_batch *batch, size_t i)
 {
     size_t size = 0;
@@ -247,7 +248,7 @@ static size_t stored_key_size(const comparing *c, rks_batch *batch, size_t i)
     return size;
 }
 
-/* Of the batch's samples, those that an earlier one of their run equals. */
+/* Finds those of the batch's samples that equal an earlier one of their run. */
 static rks_status judge_batch(comparing *c, rks_batch *batch, rks_error *err)
 {
     rks_status status = RKS_OK;
@@ -276,7 +277,7 @@ static rks_status judge_batch(comparing *c, rks_batch *batch, rks_error *err)
     return status;
 }
 
-/* The next batch begins with what the run at hand is compared with. */
+/* The next batch begins with the samples to which the current run is compared. */
 static rks_status end_batch(comparing *c, rks_error *err)
 {
     rks_batch *batch = NULL;
@@ -288,7 +289,8 @@ static rks_status end_batch(comparing *c, rks_error *err)
     if (status == RKS_OK)
         status = judge_batch(c, batch, err);
     rks_batch_free(batch);
-    for (size_t i = 0; i < c->seeds; i++) { /* seeds ascend: none is overwritten before it moves */
+    for (size_t i = 0; i < c->seeds; i++) { /* seeds are ascending, so none is overwritten before it
+                                             * is moved */
         c->ids[i] = c->ids[c->seed[i]];
         c->begins[i] = false;
         c->seed[i] = i;
