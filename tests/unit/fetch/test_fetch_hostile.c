@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include <unistd.h>
 
 #include "base/bytes.h"
 #include "base/clock.h"
@@ -494,6 +493,55 @@ static void a_fetch_that_is_cancelled_gives_its_room_back(void **state)
     rks_fetcher_close(fetcher);
 }
 
+/* Returns the share of inflight_bytes that a request for all IDS takes. */
+static uint64_t need_of_ids(void)
+{
+    uint64_t largest = 0, sum = rks_fetch_reply_table(COUNT) + 2 * RKS_FETCH_ALIGN;
+    for (size_t i = 0; i < COUNT; i++) {
+        uint64_t record = w.largest[IDS[i] / WORLD_ROWS];
+        largest = record > largest ? record : largest;
+        sum += record + RKS_FETCH_ALIGN;
+    }
+    uint64_t limit = rks_fetch_reply_limit(COUNT, largest);
+    return sum < limit ? sum : limit;
+}
+
+/* With room for one and a half requests, the second is sent only after the first is answered. A
+ * request of another fetcher follows it on the same connection: once that is answered, the second
+ * would have come. */
+static void a_request_that_would_pass_the_cap_waits(void **state)
+{
+    (void)state;
+    rks_wanted wanted[COUNT];
+    rks_fetch *first = NULL, *second = NULL;
+    rks_batch *batch = NULL;
+    rks_fetcher *fetcher = NULL, *other = world_fetcher(0, HOSTILE_ONLY);
+    rks_fetcher_options options = world_options(0, 0, HOSTILE_ONLY);
+    options.inflight_bytes = need_of_ids() * 3 / 2;
+    assert_ok(rks_fetcher_open(&options, &fetcher, &err), &err);
+    world_wanted_many(IDS, COUNT, wanted);
+    the_trick = TRICK_HOLD;
+    assert_ok(world_start(fetcher, wanted, COUNT, &first, &err), &err);
+    wait_for_request();
+    the_trick = TRICK_NONE;
+    assert_ok(world_start(fetcher, wanted, COUNT, &second, &err), &err);
+    fetch_and_check(other);
+    assert_int_equal(asked, 2);
+    size_t size;
+    uint8_t *reply = make_reply(held, 0, SIZE_MAX, &size);
+    struct iovec part = {reply, size};
+    rks_request_reply(held, &part, 1, free, reply);
+    held = NULL;
+    for (int i = 0; i < 2; i++) {
+        assert_ok(rks_fetch_wait(i == 0 ? first : second, &batch, &err), &err);
+        world_check_batch(batch, IDS, COUNT);
+        rks_batch_free(batch);
+    }
+    assert_int_equal(asked, 3);
+    rks_fetcher_close(fetcher);
+    rks_fetcher_close(other);
+}
+
 #define CONNECTED(test) cmocka_unit_test_setup_teardown(test, connect_world, disconnect_world)
 
 int main(void)
@@ -515,6 +563,7 @@ int main(void)
         CONNECTED(instead_of_an_owner_that_sends_nothing_another_is_asked),
         CONNECTED(a_request_that_is_given_up_gives_its_room_back),
         CONNECTED(a_fetch_that_is_cancelled_gives_its_room_back),
+        CONNECTED(a_request_that_would_pass_the_cap_waits),
     };
     return cmocka_run_group_tests_name("fetch_hostile", tests, open_world, close_world);
 }
