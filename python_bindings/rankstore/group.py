@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ranks of a job: who they are, and how they find each other.
 
-`init()` looks for a launcher in this order and takes the first that is there:
+`init()` looks for a launcher in this order and uses the first one it finds:
 
-1. what is given: a Group, "solo", an mpi4py communicator, a torch store with rank and world;
+1. its argument: a Group, "solo", an mpi4py communicator, a torch store with rank and world;
 2. a process group of torch.distributed that is initialised;
 3. torchrun's variables (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT);
 4. mpirun's (Open MPI), through the C module;
@@ -11,8 +11,8 @@
    host;
 6. otherwise this process is alone.
 
-torch's store hands round addresses and public keys, at most 4 KiB a rank, and keeps neither; all that follows goes over
-Rankstore's own connections.
+Ranks meet in torch's store: they put addresses and public keys there, at most 4 KiB a rank, and delete them afterwards. Everything else
+is sent over Rankstore's own connections.
 """
 from __future__ import annotations
 

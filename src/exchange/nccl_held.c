@@ -201,7 +201,7 @@ static rks_status wait_on(void *user, rks_error *err)
     return RKS_OK;
 }
 
-/* Frees slots and NCCL's memory. NCCL's code stays, so only now the two can be told apart. */
+/* Frees slots and NCCL's memory. NCCL's code stays, so only now the two can be distinguished. */
 static void release_and_judge(nccl_held *held, const rks_nccl_patience *patience)
 {
     uint64_t before = 0, after = 0;

@@ -97,7 +97,7 @@ static void put_entry(collective_round *r, size_t size)
     r->body.size = HEAD + ENTRY + size;
 }
 
-/* Returns the most bytes that the entries of so many ranks can take in this collective. */
+/* Returns the most bytes that entries of so many ranks may have in this collective. */
 static uint64_t entries_limit(const collective_round *r, uint32_t ranks)
 {
     return (uint64_t)ranks * ENTRY + rks_facts_limit(r->facts, r->fact_count, ranks);
