@@ -207,6 +207,22 @@ static bool has_weights(const rks_mix *mix, rks_error *err)
     return has;
 }
 
+static rks_status check_place(const rks_plan *plan, uint64_t epoch, uint64_t step, rks_error *err)
+{
+    if (epoch > INT64_MAX || step > UINT32_MAX)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "change at step %" PRIu64 " of epoch %" PRIu64
+                        ": steps are below 2^32, and epochs below 2^63",
+                        step, epoch);
+    if (step % plan->config.micro_batches != 0)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "change at step %" PRIu64 " of epoch %" PRIu64
+                        ": an optimizer step has %" PRIu32
+                        " micro-batches; change at a multiple of that",
+                        step, epoch, plan->config.micro_batches);
+    return RKS_OK;
+}
+
 static rks_status change_at(rks_plan *plan, uint64_t epoch, uint64_t step, const double *weights,
                             size_t sources, uint32_t longest, bool counted, rks_error *err)
 {
@@ -216,11 +232,8 @@ static rks_status change_at(rks_plan *plan, uint64_t epoch, uint64_t step, const
     if (weights != NULL && sources != mix->sources)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "change: %zu weights for %zu sources", sources,
                         mix->sources);
-    if (epoch > INT64_MAX || step > UINT32_MAX || step % plan->config.micro_batches != 0)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "change at step %" PRIu64 " of epoch %" PRIu64
-                        ": not the first step of an optimizer step",
-                        step, epoch);
+    if (check_place(plan, epoch, step, err) != RKS_OK)
+        return RKS_ERR_ARGUMENT;
     uint64_t number = rks_mix_number(plan, epoch, step);
     rks_mix_change change = {
         .epoch = epoch, .step = number, .keeps = weights == NULL, .counted = counted};

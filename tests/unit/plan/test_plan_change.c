@@ -275,6 +275,37 @@ static void wrong_changes_in_states_are_refused(void **state)
     }
 }
 
+/* The error says why the place cannot be that of a change. */
+static void a_place_that_cannot_be_is_refused(void **state)
+{
+    static const double weights[SOURCES] = {1, 1, 3};
+    (void)state;
+    make_lengths(6);
+    rks_plan_mix mix;
+    rks_plan_mix_default(&mix);
+    mix.sources = SOURCES;
+    mix.bounds = BOUNDS;
+    rks_plan_options options;
+    rks_plan_options_default(&options);
+    options.strategy = "pack";
+    options.capacity = 256;
+    options.micro_batches = 2;
+    options.mix = &mix;
+    rks_plan *plan = NULL;
+    assert_ok(rks_plan_create(lengths, COUNT, NULL, &options, &plan, &err), &err);
+    assert_ok(rks_plan_change(plan, 0, 2, weights, SOURCES, 0, &err), &err);
+    assert_int_equal(rks_plan_change(plan, 0, 3, weights, SOURCES, 0, &err), RKS_ERR_ARGUMENT);
+    assert_string_equal(err.text, "change at step 3 of epoch 0: an optimizer step has 2 "
+                                  "micro-batches; change at a multiple of that");
+    const uint64_t epochs[] = {UINT64_C(1) << 63, 0}, steps[] = {0, UINT64_C(1) << 32};
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(rks_plan_change(plan, epochs[i], steps[i], weights, SOURCES, 0, &err),
+                         RKS_ERR_ARGUMENT);
+        assert_non_null(strstr(err.text, "steps are below 2^32, and epochs below 2^63"));
+    }
+    rks_plan_free(plan);
+}
+
 /* Without weights of its own a change has those before it, also if these change later. */
 static void weights_before_a_change_stay_those_before_it(void **state)
 {
@@ -439,6 +470,7 @@ int main(void)
         cmocka_unit_test(weights_before_a_change_stay_those_before_it),
         cmocka_unit_test(a_change_counted_from_the_beginning_keeps_its_place),
         cmocka_unit_test(a_change_far_away_is_counted),
+        cmocka_unit_test(a_place_that_cannot_be_is_refused),
         cmocka_unit_test(a_change_too_far_away_is_refused),
         cmocka_unit_test(wrong_changes_are_refused),
         cmocka_unit_test(wrong_changes_in_states_are_refused),
