@@ -41,7 +41,7 @@ def steps(text):
 
 
 def problem_of(done, printed):
-    """None where a command ended well and printed the lines; words to standard error come before or behind its data."""
+    """None where a command ended well and printed the lines; words to standard error come before or after its data."""
     if done.returncode != 0:
         return f"exit {done.returncode}"
     wrong = fits(printed, done.stderr + done.stdout)

@@ -28,6 +28,7 @@ TURNS = {
     r"(goes|go) with": "needs, only for",
     r"one of them above|one above(?!\s0)": "one must be above 0",
     r"of another (version|build)": "belongs to another",
+    r"(?<!left\s)(?<!leave\s)(?<!leaves\s)behind(?!\.h)": "after",
 }
 
 

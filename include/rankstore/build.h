@@ -72,7 +72,7 @@ typedef struct rks_build_options {
                  * by byte before one is dropped. Shards also hold the dropped ones */
     const char *columns; /* names of the columns of CSV or TSV, separated by commas, if files have no
                           * header; NULL: the first record of each file names them */
-    bool append;         /* adds the samples behind those of the dataset in the directory, as its next
+    bool append;         /* adds the samples after those of the dataset in the directory, as its next
                           * generation. Defaults of schema, key, length and index columns are the
                           * dataset's. A column that the dataset lacks is an error; if `schema` is
                           * given, it is dropped, and the schema must be the dataset's. If there is no

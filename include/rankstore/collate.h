@@ -16,11 +16,11 @@ extern "C" {
  * pad    one array a column, [count, sizes...]: every variable dimension is as wide as the widest
  *        sample that has items, the first of them rounded up to a multiple of `to_multiple`, filled
  *        with `pad`
- * pack   one array a column, [total, sizes...]: samples one behind the other along the first
+ * pack   one array a column, [total, sizes...]: samples one after another along the first
  *        dimension (the only one that may vary), rounded up to a multiple of `to_multiple` and
  *        filled with `pad`; `offsets` tells where each begins
  *
- * rows   [rows, row_items, sizes...]: samples one behind the other in rows of `row_items`, each row
+ * rows   [rows, row_items, sizes...]: samples one after another in rows of `row_items`, each row
  *        filled with `pad`. A batch of a plan of strategy pack has a row for each bin; without bins
  *        a sample that has no room in a row begins the next one. All columns have as many items in
  *        a sample as the column `follows`, or none. `offsets` tells where each sample begins, counted

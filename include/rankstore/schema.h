@@ -17,7 +17,7 @@ extern "C" {
  *     float8_e4m3fn float8_e5m2 complex64, alone (a scalar) or with dimensions:
  *     int32[*]   float16[80,*]   uint8[*,*,3]          at most RKS_DIMS_MAX of them
  *     str   bytes   json                               (sizes in bytes)
- * with `?` behind it if a value may be missing ("int64?"). `*` may differ from sample
+ * with `?` after it if a value may be missing ("int64?"). `*` may differ from sample
  * to sample. Data is little-endian, row-major, without gaps. */
 typedef struct rks_schema rks_schema;
 

@@ -107,7 +107,7 @@ def _build_once(group: Group, source: Any, directory: str, options: Options, beg
 
 def _look_again(group: Group, own: str, there: Sequence[dict[str, Any]], source: Source) -> None:
     """Raise _Changed if the dataset differs from the one that the build saw before it held the lock (collective)."""
-    now = together(group, "build: behind the wait", lambda: committed.finished(own)["dataset"])
+    now = together(group, "build: after the wait", lambda: committed.finished(own)["dataset"])
     if now == [one["dataset"] for one in there]:
         return
     if isinstance(source, Stream):

@@ -129,7 +129,7 @@ static PyMethodDef arenas_methods[] = {
 };
 
 static PyType_Slot arenas_slots[] = {
-    {Py_tp_doc, (void *)"Memory in which the arrays of one epoch lie, one batch's behind another's."},
+    {Py_tp_doc, (void *)"Memory for the arrays of an epoch."},
     {Py_tp_new, arenas_new},
     {Py_tp_dealloc, arenas_dealloc},
     {Py_tp_methods, arenas_methods},

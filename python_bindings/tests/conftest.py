@@ -76,7 +76,7 @@ def kept() -> Iterator[Kept]:
 @pytest.fixture
 def ranks(tmp_path: Path, kept: Kept) -> Callable[..., list[subprocess.CompletedProcess[str]]]:
     """Runs a script's text as `world` ranks that find each other as torchrun's do; returns what each printed and ended with.
-    `warm`: statements that import what the script will, behind torch, over which ranks meet; none is run anew by each rank (warm.py),
+    `warm`: statements that import what the script will, after torch, over which ranks meet; none is run anew by each rank (warm.py),
     unless RKS_TEST_ALL is set. None: each rank imports all."""
 
     def run(world: int, script: str, *arguments: str, timeout: float = 400, env: dict[str, str] | None = None,

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the code blocks of a page in their order: `paged.py PAGE`, in the directory where their files shall be.
 
-What stands behind a block's language says how it is run:
+What stands after a block's language says how it is run:
 
     ```python               in the page's one namespace
     ```python save=NAME     saved as a script, for the commands that follow
     ```sh run               by bash
-    ```sh srun              each line's command behind srun's options, as two processes with the variables that srun sets
+    ```sh srun              each line's command after srun's options, as two processes with the variables that srun sets
     ```sh                   not at all: what installs something
 """
 from __future__ import annotations

@@ -384,7 +384,7 @@ with build({source}, OUT, map=slow, unit_samples=16, progress=False) as ds:
             os.kill(running.pid, signal.SIGKILL)
             running.communicate()
             killed += 1
-            if (tmp_path / "killed" / "dataset.json").exists():  # killed behind the commit
+            if (tmp_path / "killed" / "dataset.json").exists():  # killed after the commit
                 break
             continue
         assert running.returncode == 0

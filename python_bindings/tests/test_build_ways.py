@@ -134,7 +134,7 @@ def test_a_malformed_line_is_told_as_json_tells_it(tmp_path: Path, line: str) ->
 
 
 def test_several_of_one_row(tmp_path: Path) -> None:
-    """A map that gives lists: the first keeps the row's key, the others are numbered behind it."""
+    """A map that gives lists: the first keeps the row's key, the others are numbered after it."""
     source = text(tmp_path)
     build(source, tmp_path / "out", unit_size=4096, map=lambda sample: [sample] * (int(sample["text"][5:]) % 4))
     found = keys(tmp_path / "out")

@@ -69,7 +69,7 @@ def test_samples_of_a_map_are_cut_as_the_parts_that_are_there(earlier, tmp_path,
 
 
 def test_arrays_of_fixed_size_are_as_long_as_the_first_one(tmp_path):
-    """But in what was built before, also behind an append."""
+    """But in what was built before, also after an append."""
     rows = [{"n": i, "tokens": [i, i + 1, i + 2]} for i in range(500, 600)]
     for name, append in (("first", False), ("appended", True)):
         with rankstore.build(rows, tmp_path / name, schema="n:int64,tokens:uint16[3]", append=append, progress=False) as dataset:

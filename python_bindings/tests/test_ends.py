@@ -268,7 +268,7 @@ def test_who_waits_in_no_call_sees_the_process_end(dataset: Path, tmp_path: Path
 
 
 def test_an_end_that_waits_for_others_is_told_before(dataset: Path, tmp_path: Path) -> None:
-    """A function of the script's own runs behind the package's, before the exit code is known."""
+    """A function of the script's own runs after the package's, before the exit code is known."""
     with two_alone(dataset, tmp_path, "late") as ranks:
         assert ranks[1].stdin is not None
         ranks[1].stdin.write("\n")

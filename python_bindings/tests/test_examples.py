@@ -21,7 +21,7 @@ FRAMEWORKS = [("stateful_dataloader", "torchdata", 0, 7), ("distributed_checkpoi
               ("accelerate_training", "accelerate", 1, 15), ("lightning_training", "lightning", 0, 7)]
 
 
-# What an example imports behind torch and its optimizers. These import torch._dynamo, which takes as long as all of torch.
+# What an example imports after torch and its optimizers. These import torch._dynamo, which takes as long as all of torch.
 IMPORTS = {"accelerate_training": "import accelerate", "packed_accelerate": "import accelerate", "lightning_training": "import lightning",
            "hf_trainer": "from transformers import Trainer", "packed_trainer": "from transformers import Trainer",
            "distributed_checkpoint": "import torch.distributed.checkpoint"}
@@ -216,7 +216,7 @@ def test_where_gathering_all_samples_runs_out_of_memory(tmp_path: Path) -> None:
 
 @pytest.mark.limit(1500)
 def test_mixed_sources(ranks: Ranks, tmp_path: Path) -> None:
-    """Other weights on the way, killed, on other ranks afterwards: the checkpoint and what comes behind it are the whole epoch's draws."""
+    """Other weights on the way, killed, on other ranks afterwards: the checkpoint and what comes after it are the whole epoch's draws."""
     data = Path(os.environ.get("RANKSTORE_DATA", "nowhere"), "gsm8k", "train.jsonl")
     options = ["--out", str(tmp_path / "store"), *(["--data", str(data)] if data.exists() else [])]
     script = (EXAMPLES / "mixed_sources.py").read_text()
@@ -229,7 +229,7 @@ def test_mixed_sources(ranks: Ranks, tmp_path: Path) -> None:
     run(ranks, 3, "mixed_sources", *options, "--resume", "--record", str(tmp_path / "same"))
     (tmp_path / "store" / "saved.json").write_text(saved)
     said = run(ranks, 2, "mixed_sources", *options, "--resume", "--record", str(tmp_path / "fewer"))
-    assert "math: 40.1% of 816 draws, 327 of" in said and "code: 59.9% of 816 draws, 489 of" in said  # all behind step 16 of 3 ranks
+    assert "math: 40.1% of 816 draws, 327 of" in said and "code: 59.9% of 816 draws, 489 of" in said  # all after step 16 of 3 ranks
     whole, begun, same = (Record(tmp_path / name, 3) for name in ("whole", "begun", "same"))
     for rank in range(3):
         assert begun.batches(rank)[:16] + same.batches(rank) == whole.batches(rank)

@@ -328,7 +328,7 @@ def test_a_sampler_that_is_asked_for_its_length_only_has_seen_its_epoch(ds: Any)
     orders = [[int(i) for step in range(plan.steps) for i in plan.core.batch(epoch, step, 0)] for epoch in range(3)]
     sampler = plan.sampler()
     begin = sampler.state_dict()
-    for epoch in range(3):  # no call behind the last batch
+    for epoch in range(3):  # no call after the last batch
         asked = iter(sampler)
         assert [i for _ in range(len(sampler)) for i in next(asked)] == orders[epoch]
     other = plan.sampler()

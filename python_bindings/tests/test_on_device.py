@@ -54,7 +54,7 @@ class Stream:
 
 class StandIn:
     """A GPU: a stream of copies, each of which takes a while, and the consumer's. A tensor that nobody holds is written over at
-    once, as an allocator hands out its memory; one that the consumer's stream has recorded, behind that stream's work."""
+    once, as an allocator hands out its memory; one that the consumer's stream has recorded, after that stream's work."""
 
     def __init__(self, device: Any) -> None:
         self.copies, self.compute, self.sent = Stream(), Stream(), 0
@@ -292,7 +292,7 @@ class FakeCuda:
 
 
 def test_torch_is_asked_for_what_the_laws_need(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Allocated and copied on the stream of copies, with an event behind; the consumer's stream waits for that, then the tensors are
+    """Allocated and copied on the stream of copies, with an event after; the consumer's stream waits for that, then the tensors are
     marked as in use by it. "cuda" is the device that was current when it began."""
     cuda = FakeCuda()
     monkeypatch.setattr(torch, "cuda", cuda)
@@ -419,7 +419,7 @@ def test_an_arena_waits_for_the_last_copies(dataset: Any, pins: Pinned, way: str
     found: list[list[int]] = []
     last = plan.steps - 1 if way == "to its end" else 12
     for step in range(last + 1):
-        if step == last - 2:  # behind it no copy ends
+        if step == last - 2:  # after it no copy ends
             drain_copies(made[0])
             made[0].copies.put(lambda: go.wait(LIMIT_S))
         batch = next(iteration)
@@ -695,7 +695,7 @@ def test_waits_for_copies_and_for_data_are_told_apart(dataset: Any, gpu: None) -
     late = loader.stats()["copies_late"]
     made[-1].copies.put(lambda: go.wait(LIMIT_S))
     for step, _ in enumerate(iteration, 1):
-        if step == 3:  # its copy stands behind the gate
+        if step == 3:  # its copy stands after the gate
             threading.Timer(0.2, go.set).start()
         assert len(loader._on_device._sent) <= 3, "what waits for its copy in main memory is bounded"
     drain(made[-1])

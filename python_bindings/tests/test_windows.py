@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Raw token files, and windows over samples that lie one behind the other."""
+"""Raw token files, and windows over samples that lie one after another."""
 from __future__ import annotations
 
 from pathlib import Path

@@ -37,7 +37,7 @@ bool provide(simdjson::dom::parser &parser, size_t size)
 
 } // namespace
 
-static_assert(RKS_SIMDJSON_PADDING >= simdjson::SIMDJSON_PADDING, "room behind a text");
+static_assert(RKS_SIMDJSON_PADDING >= simdjson::SIMDJSON_PADDING, "room after a text");
 
 rks_simdjson *rks_simdjson_create(void)
 {

@@ -335,13 +335,13 @@ static rks_status split(shard *s, rks_error *err)
         if (c->fixed < 0 && all >= 4 * open)
             size = rks_load_u32(s->sample + 4 * sized++);
         if (at > all || size > all - at)
-            return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\" ends behind the sample", c->name);
+            return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\" ends after the sample", c->name);
         c->at = (size_t)at;
         c->size = (size_t)size;
         at += size;
     }
     if (at != all)
-        return rks_fail(err, RKS_ERR_DATA, 0, "%" PRIu64 " bytes behind the last column", all - at);
+        return rks_fail(err, RKS_ERR_DATA, 0, "%" PRIu64 " bytes after the last column", all - at);
     return RKS_OK;
 }
 

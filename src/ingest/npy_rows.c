@@ -45,7 +45,7 @@ static rks_status split_rows(const rks_input_file *file, const rks_npy *npy, row
     if (file->packing == RKS_PACKING_NONE && npy->size != file->size - npy->begin)
         return rks_fail(err, RKS_ERR_DATA, 0,
                         "%s: %" PRIu64 " rows of %" PRIu64 " bytes are not the %" PRIu64
-                        " bytes behind its header",
+                        " bytes after its header",
                         file->path, found->count, found->row.size, file->size - npy->begin);
     return RKS_OK;
 }

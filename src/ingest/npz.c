@@ -362,8 +362,8 @@ static rks_status measure_value(const readers *all, reader *r, rks_error *err)
     uint64_t end = rks_load_u64(bytes);
     if (end < r->offset || end > r->parts.data->npy.dims[0])
         return rks_fail(err, RKS_ERR_DATA, 0,
-                        "%s: %s.npy: %" PRId64 " behind %" PRIu64
-                        "; offsets ascend up to the %" PRIu64 " items",
+                        "%s: %s.npy: %" PRId64 " comes after %" PRIu64
+                        "; offsets must ascend to at most %" PRIu64 ", the number of items",
                         all->npz.file->path, r->parts.offsets->name, (int64_t)end, r->offset,
                         r->parts.data->npy.dims[0]);
     r->size = (end - r->offset) * r->parts.data->npy.item_size;

@@ -381,7 +381,7 @@ static rks_status strike_skips(rks_plan *plan, uint32_t world, size_t segment, u
         if (begun + end > past)
             return rks_fail(err, RKS_ERR_STATE, 0,
                             "state: skip: steps %" PRIu64 " to %" PRIu64 " of epoch %" PRIu64
-                            " lie behind a change of weights; go on with %" PRIu32
+                            " come after a change of weights; go on with %" PRIu32
                             " ranks until that",
                             first, end - 1, epoch, world);
         status = strike_steps(plan, world, begun + first - mix->begin, begun + end - mix->begin,

@@ -2,9 +2,9 @@
  *
  * fuzz_json.c: two parsers of JSON are given the same bytes: simdjson with our checks, which reads
  * lines, and jansson, which reads manifests. They take the same texts as the same values, and
- * refuse the others in the same words. Bytes behind a text, whatever they are, change nothing.
- * What is printed reads back as the same. The first bytes are put behind the text. Texts with a NUL
- * byte are for simdjson alone, since jansson passes over one behind a number. */
+ * refuse the others in the same words. Bytes after a text, whatever they are, change nothing.
+ * What is printed reads back as the same. The first bytes are put after the text. Texts with a NUL
+ * byte are for simdjson alone, since jansson passes over one after a number. */
 #include "fuzz.h"
 
 #include <jansson.h>

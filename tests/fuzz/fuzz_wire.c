@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * fuzz_wire.c: libFuzzer target: any bytes as a row of frames, with a handshake of either side
- * behind them. Nobody without the secret may ever prove it. */
+ * after them. Nobody without the secret may ever prove it. */
 #include "fuzz.h"
 
 #include "base/error.h"

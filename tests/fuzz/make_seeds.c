@@ -42,7 +42,7 @@ static void put_record(const char *name, unsigned what, const void *bytes, size_
     free(input);
 }
 
-/* Frames behind a first byte that says which side hears them. */
+/* Frames after a first byte that says which side hears them. */
 static void make_wire(void)
 {
     static const uint8_t secret[RKS_SECRET_SIZE], session[16];

@@ -27,7 +27,7 @@ typedef struct rank_result {
     double seconds[REPEATS_MAX];
     double known_seconds; /* from the fault to all ranks' agreement on it, as this rank saw it */
     double ended_seconds; /* and until everything was freed */
-    uint32_t files[REPEATS_MAX], threads[REPEATS_MAX]; /* of the process, behind each exchange */
+    uint32_t files[REPEATS_MAX], threads[REPEATS_MAX]; /* of the process, after each exchange */
     double nccl_mib[REPEATS_MAX], code_mib[REPEATS_MAX];
     bool ended;
     rks_exchange_stats stats;

@@ -20,7 +20,7 @@
 typedef struct member {
     const rks_bootstrap *bootstrap;
     uint32_t rank, size;
-    rks_group *group; /* NULL until it is opened; closed behind the body */
+    rks_group *group; /* NULL until it is opened; closed after the body */
     rks_error err;
     int failures;
     int code; /* what the rank ends with where nothing failed */

@@ -76,7 +76,7 @@ static void print_bins(const cli_histogram *histogram, const cli_figures *figure
     int cells = cli_width(STDOUT_FILENO) - widest - 18 - (bounds ? 26 : 0);
     cells = cells < 10 ? 10 : cells;
     printf("\n  %*s  %12s%s\n", widest, histogram->column->name, "samples",
-           bounds ? "  and behind the bars: bucket edges" : "");
+           bounds ? "  and beside the bars: bucket edges" : "");
     for (size_t i = 0; i < histogram->bin_count; i++) {
         const cli_bin *bin = &histogram->bins[i];
         cli_bin_text(histogram, bin, dash, text);

@@ -48,7 +48,7 @@ void *double_inside(const void *device);
 /* Waits until no stream has anything to do; 20 s at most. */
 void double_wait_for_device(const char *call);
 
-/* Work on a stream, in order. `run` is called on the stream's thread, `work` is freed behind it. */
+/* Work on a stream, in order. `run` is called on the stream's thread, `work` is freed after it. */
 typedef struct double_stream double_stream;
 void double_stream_put(double_stream *stream, void (*run)(void *work), void *work);
 

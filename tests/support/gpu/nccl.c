@@ -6,7 +6,7 @@
  *   page 0     u64 arrived[rank]: how many rounds the rank has brought its part to
  *   then       two halves, used in turn: ROOM bytes of each rank
  *
- * A half is written again only when all have brought their part to the round behind it, for which
+ * A half is written again only when all have brought their part to the round after it, for which
  * they had to be done with it. A round is one group of broadcasts, one from each rank. */
 #include <cuda.h>
 #include <errno.h>

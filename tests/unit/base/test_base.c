@@ -60,7 +60,7 @@ static void error_shortens_paths_before_words(void **state)
     }
 }
 
-/* a path as long as the system allows: what was wrong stands behind it */
+/* a path as long as the system allows: what was wrong stands after it */
 static void error_has_its_reason_behind_the_longest_path(void **state)
 {
     (void)state;

@@ -33,7 +33,7 @@ static void check_merged(const rks_range *ranges, size_t count, const uint8_t *w
             hole = wanted[r->file * SPACE + at] ? 0 : hole + 1;
             assert_true(hole <= gap);
         }
-        /* and the next one lies behind a longer one. */
+        /* and the next one lies after a longer one. */
         if (i + 1 < count && ranges[i + 1].file == r->file)
             assert_true(ranges[i + 1].first > r->end + gap);
         else if (i + 1 < count)
@@ -191,7 +191,7 @@ static void what_is_asked_for_is_read_and_no_more(void **state)
     rks_resident_ask(resident, page + 7, 3 * page - 1);
     assert_true(comes(2 * page));
     assert_int_equal(cached(), 2 * page);
-    /* bytes in the order of the file bring more and more of those behind them */
+    /* bytes in the order of the file bring more and more of those after them */
     for (uint64_t at = 0; at < FILE_SIZE; at += 1000)
         (void)rks_resident_follow(resident, at, at + 1000);
     assert_true(comes(FILE_SIZE));

@@ -31,7 +31,7 @@ static void cut_file(uintptr_t address)
     fclose(maps);
 }
 
-/* A record whose header is the end of a page: behind it there are zeros, which are no sample. */
+/* A record whose header is the end of a page: after it there are zeros, which are no sample. */
 rks_status __wrap_rks_leaving_weigh(rks_leaving *at, const void *payload, size_t size,
                                     size_t key_size, uint64_t *bytes, rks_error *err)
 {

@@ -37,7 +37,7 @@ static void build_rank(member *m)
     build_files(m, sources, 2, target);
 }
 
-/* With threads that read; the directory is gone behind it, unless it is kept for a resume. */
+/* With threads that read; the directory is gone after it, unless it is kept for a resume. */
 static void build_with(uint32_t threads, job *j, bool keep)
 {
     j->options.threads = threads;
@@ -315,7 +315,7 @@ static int interrupt_after_work(void *user)
 
 /* The first unit fails; its error stands, whatever comes while another thread reads on: here an
  * interrupt, of which nobody hears any more. It comes after several times the processor time that the
- * first unit takes, so it comes behind its error however slow the machine is. */
+ * first unit takes, so it comes after its error however slow the machine is. */
 static void the_error_of_the_unit_at_turn_is_the_last_word(void **state)
 {
     (void)state;

@@ -40,7 +40,7 @@ static rks_status take(const uint8_t *bytes, size_t size, rks_dataset **dataset)
     return rks_reported_parts_take(*dataset, bytes, size, &err);
 }
 
-/* From memory of its own, so that a byte read behind it is found under AddressSanitizer. */
+/* From memory of its own, so that a byte read after it is found under AddressSanitizer. */
 static rks_status take_copy(const uint8_t *bytes, size_t size, rks_dataset **dataset)
 {
     uint8_t *copy = malloc(size);

@@ -195,7 +195,7 @@ static void contents_that_differ_under_one_hash_are_no_duplicates(void **state)
     rks_leaving_hash_bits(UINT64_MAX);
 }
 
-/* With one hash for all, words behind the first 16 are compared with none, and all of them stay. */
+/* With one hash for all, words after the first 16 are compared with none, and all of them stay. */
 static void nothing_is_lost_where_more_contents_share_a_hash_than_are_compared(void **state)
 {
     (void)state;

@@ -97,7 +97,7 @@ static uint64_t up(uint64_t value, uint64_t multiple)
     return value;
 }
 
-/* The value's item at these places of the array behind the first dimension, or `pad`. */
+/* The value's item at these places of the array after the first dimension, or `pad`. */
 static int64_t item_at(size_t shape, const rks_collate_options *options, const rks_value *value,
                        const uint64_t *place, const uint64_t *widths)
 {
@@ -301,7 +301,7 @@ static void missing_values_are_marked_beside_their_columns(void **state)
     rks_arrays_free(arrays);
 }
 
-/* Inputs are padded, targets lie one behind the other, and the mask follows the column that is
+/* Inputs are padded, targets lie one after another, and the mask follows the column that is
  * named. */
 static void a_column_is_packed_in_the_layout_pad(void **state)
 {

@@ -68,7 +68,7 @@ static void joined_units_follow_and_shards_say_who_built_them(void **state)
     assert_int_equal(joined->shard_count, 4);
     assert_int_equal(joined->unit_count, 8);
     assert_int_equal(joined->generation, 2);
-    assert_int_equal(joined->units[4].summary.unit, 7); /* behind 6 */
+    assert_int_equal(joined->units[4].summary.unit, 7); /* after 6 */
     assert_int_equal(joined->units[7].summary.unit, 13);
     assert_int_equal(joined->units[4].shard, 2);
     assert_string_equal(joined->units[6].key_name, "c\xff");

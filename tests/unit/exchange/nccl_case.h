@@ -63,7 +63,7 @@ typedef struct nccl_case {
     uint32_t repeats; /* 0: 1. The fault is in the last one */
     const char *then; /* the backend from the second one on; NULL: the same */
     bool hears;
-    const char *once_more; /* one behind them, whatever became of them; NULL: none */
+    const char *once_more; /* one after them, whatever became of them; NULL: none */
     nccl_result results[NCCL_RANKS];
 } nccl_case;
 

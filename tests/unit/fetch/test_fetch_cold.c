@@ -108,7 +108,7 @@ static void make_warm(void)
     close(fd);
 }
 
-/* Fetches `count` rows of shard 0 from `first` on, each `step` behind the last, in one request. */
+/* Fetches `count` rows of shard 0 from `first` on, each `step` after the last, in one request. */
 static void fetch_rows(rks_fetcher *fetcher, uint64_t first, uint64_t step, size_t count)
 {
     uint64_t ids[100];

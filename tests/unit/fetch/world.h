@@ -61,7 +61,7 @@ void world_read_by_threads(rks_fetcher *fetcher, world_read_fn read, unsigned ro
 /* Fails the test where sample i of the batch is not sample `id`, byte for byte. */
 void world_check_sample(rks_batch *batch, size_t i, uint64_t id);
 void world_check_batch(rks_batch *batch, const uint64_t *ids, size_t count);
-/* The page `offset` bytes behind the row's begin cannot be read any more: it is of a file that has
+/* The page `offset` bytes after the row's begin cannot be read any more: it is of a file that has
  * none. */
 void world_lose_page(const rks_shard *shard, uint64_t row, size_t offset);
 

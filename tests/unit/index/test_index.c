@@ -352,7 +352,7 @@ static void locates_as_a_plain_table_does(void **state)
 static void locates_among_very_uneven_spans(void **state)
 {
     (void)state;
-    /* 2,000 spans of one sample behind one of 40,000, and before another: one block holds many. */
+    /* 2,000 spans of one sample after one of 40,000, and before another: one block holds many. */
     rks_span *spans = calloc(2002, sizeof(*spans));
     rks_index_layout layout = {.spans = spans, .span_count = 2002};
     for (size_t i = 0; i < 2002; i++) {

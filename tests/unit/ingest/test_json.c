@@ -20,7 +20,7 @@ static rks_status open_input(const char *path, const char *json_path, uint64_t u
     return rks_input_open(&path, 1, &options, input, &err);
 }
 
-/* The items of all units, a newline behind each. */
+/* The items of all units, a newline after each. */
 static rks_status read_items(const char *path, const char *json_path, uint64_t unit_size,
                              rks_buffer *all)
 {

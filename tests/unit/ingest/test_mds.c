@@ -141,9 +141,9 @@ static void places_and_sizes_that_lie_are_refused(void **state)
         {8, UINT32_MAX, "not in order", false},
         {16, UINT32_MAX, "not in order", false},
         {16, 21, "not in order", false},
-        {22, UINT32_MAX, "row 0: column \"s\" ends behind the sample", true},
-        {22, 4, "row 0: column \"s\" ends behind the sample", true},
-        {22, 2, "row 0: 1 bytes behind the last column", true},
+        {22, UINT32_MAX, "row 0: column \"s\" ends after the sample", true},
+        {22, 4, "row 0: column \"s\" ends after the sample", true},
+        {22, 2, "row 0: 1 bytes after the last column", true},
     };
     rks_buffer shard = {0};
     for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {

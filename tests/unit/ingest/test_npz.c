@@ -117,11 +117,11 @@ static void offsets_that_lie_end_the_build(void **state)
         int64_t offsets[4];
         const char *says;
     } wrong[] = {
-        {{0, 2, 1, 3}, "offsets.npy: 1 behind 2"},
-        {{0, 2, 2, 4}, "offsets.npy: 4 behind 2"},
-        {{0, -1, 2, 3}, "offsets.npy: -1 behind 0"},
-        {{0, INT64_MAX, 2, 3}, "behind 0"},
-        {{0, INT64_MIN, 2, 3}, "behind 0"},
+        {{0, 2, 1, 3}, "offsets.npy: 1 comes after 2"},
+        {{0, 2, 2, 4}, "offsets.npy: 4 comes after 2"},
+        {{0, -1, 2, 3}, "offsets.npy: -1 comes after 0"},
+        {{0, INT64_MAX, 2, 3}, "comes after 0"},
+        {{0, INT64_MIN, 2, 3}, "comes after 0"},
         {{1, 2, 2, 3}, "the first offset is not 0"},
         {{0, 2, 2, 2}, "the last offset is not the end"},
     };

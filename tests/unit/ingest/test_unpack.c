@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_unpack.c: compressed files: whole, damaged, cut, behind each other, without end. */
+ * test_unpack.c: compressed files: whole, damaged, cut, after each other, without end. */
 #include "packed.h"
 
 #include <pthread.h>

@@ -283,7 +283,7 @@ static void lmdb_pages_that_lead_astray_end_no_process_but_the_child(void **stat
     uint64_t found = 0;
     uint64_t seed = 1;
     for (int round = 0; round < 40; round++) {
-        for (int i = 0; i < 6; i++) { /* in page headers and the words behind them */
+        for (int i = 0; i < 6; i++) { /* in page headers and the words after them */
             seed = seed * 6364136223846793005U + 1442695040888963407U;
             size_t at = (size_t)(seed >> 33) % (size / 4096) * 4096 + (seed >> 20) % 48;
             bytes[at] ^= (uint8_t)(seed >> 50);

@@ -389,7 +389,7 @@ static void a_change_far_away_is_counted(void **state)
             continue;
         rks_plan *plan = plan_of(round, WORLDS[round % 4]);
         uint64_t there, left = 1000 + 77 * round, epoch = 0, found, step;
-        if (round % 3 > 0) /* in and behind an epoch that is on the way */
+        if (round % 3 > 0) /* in and after an epoch that is on the way */
             assert_ok(rks_plan_change(plan, 3, round % 3 == 1 ? 5 : 0, others, SOURCES, 0, &err), &err);
         for (;; epoch++, left -= there) {
             assert_ok(rks_plan_steps(plan, epoch, &there, &err), &err);

@@ -117,7 +117,7 @@ static void a_shorter_struct_of_an_older_caller_is_taken(void **state)
     (void)state;
     rks_plan_options options = defaults();
     options.batch_size = 10;
-    options.world = 9; /* behind what this caller knows */
+    options.world = 9; /* after what this caller knows */
     options.struct_size = offsetof(rks_plan_options, max_tokens);
     rks_plan *plan;
     assert_ok(rks_plan_create(lengths, 1000, NULL, &options, &plan, &err), &err);

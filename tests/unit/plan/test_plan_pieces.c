@@ -33,7 +33,7 @@ static void cover_end(cover *c)
     free(c->seen);
 }
 
-/* Takes in a batch. What lies behind a sample's items stands for its end. */
+/* Takes in a batch. What lies after a sample's items stands for its end. */
 static void cover_batch(cover *c, rks_plan *plan, uint64_t epoch, uint64_t step, uint32_t rank,
                         uint32_t limit)
 {
@@ -174,7 +174,7 @@ static void add_costs(expanded *e, const uint32_t *lengths, uint64_t count, cons
     assert_int_equal(sum, parts);
 }
 
-/* `behind`: pieces stand behind all samples, and a cut one's own place is empty. */
+/* `behind`: pieces stand after all samples, and a cut one's own place is empty. */
 static void expand(expanded *e, const uint32_t *lengths, uint32_t count, uint32_t limit,
                    bool behind)
 {

@@ -133,7 +133,7 @@ static void every_flipped_bit_of_a_record_fails_its_check(void **state)
     (void)state;
     uint8_t block[GOOD_SIZE];
     good_block(block);
-    /* all but the flags, the source row (the index has neither), and what is behind the key */
+    /* all but the flags, the source row (the index has neither), and what is after the key */
     for (size_t bit = 8 * 64; bit < 8 * 96; bit++) {
         if (bit / 8 >= 64 + 18 && bit / 8 < 64 + 24)
             continue;

@@ -311,7 +311,7 @@ static void a_child_goes_on_with_its_parents_map(void **state)
 /* ---- other people's handlers: each case in a child, since dispositions are the process's ---- */
 
 static int cut_fd;
-static volatile uint8_t *cut_bytes; /* a map that is not ours, behind the end of its file */
+static volatile uint8_t *cut_bytes; /* a map that is not ours, after the end of its file */
 static sigjmp_buf jump;
 static volatile int calls;
 

@@ -67,7 +67,7 @@ static void every_truncation_too(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(TEXTS) / sizeof(TEXTS[0]); i++)
         for (size_t size = 0; size < strlen(TEXTS[i]); size++) {
-            char *exact = malloc(size == 0 ? 1 : size); /* a sanitizer sees what is read behind it */
+            char *exact = malloc(size == 0 ? 1 : size); /* a sanitizer sees what is read after it */
             assert_non_null(exact);
             memcpy(exact, TEXTS[i], size);
             compare(exact, size);

@@ -28,7 +28,7 @@ static rks_buffer round_trip(const char *text, const rks_value *values, uint32_t
     assert_ok(rks_record_encode(schema, values, &payload, &align, &plain, &err), &err);
     assert_int_equal(align, expected_align);
     rks_value decoded[16];
-    /* exactly its bytes, so that a sanitizer sees a read behind them */
+    /* exactly its bytes, so that a sanitizer sees a read after them */
     uint8_t *exact = malloc(payload.size);
     memcpy(exact, payload.data, payload.size);
     assert_ok(rks_record_decode(schema, exact, payload.size, decoded, &err), &err);

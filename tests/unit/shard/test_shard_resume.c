@@ -98,7 +98,7 @@ static void an_earlier_version_s_part_is_resumed_and_blocks_of_both_lie_in_one_s
                       &err);
         }
         rks_shard_close(opened);
-        /* Killed behind the seal's last commit: the part names its shard already. */
+        /* Killed after the seal's last commit: the part names its shard already. */
         assert_int_equal(unlink(path_of(file)), 0);
         writer = open_writer(name);
         rks_shard_writer_units(writer, &count);

@@ -61,7 +61,7 @@ static void open_as_before(member *m)
     if (!world_enter(m, false))
         return;
     EXPECT_OK(rks_build(m->group, sources, 1, target, &building, NULL, &m->err));
-    frame.options.no_share = true; /* what lies behind the struct is not read: 0xa5... is no list */
+    frame.options.no_share = true; /* what lies after the struct is not read: 0xa5... is no list */
     EXPECT_OK(rks_store_open(m->group, target, (const rks_store_options *)(void *)&frame.options,
                              &store, &m->err));
     rks_store_close(store, CLOSE_MS);

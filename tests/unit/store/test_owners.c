@@ -10,7 +10,7 @@
 #include "store/store.h"
 
 /* Two ranks a node, and one directory: owners turn round all ranks, and each has one rank of its own
- * node and one of each other node behind it. */
+ * node and one of each other node after it. */
 static void look_at_owners(member *m)
 {
     const char *directory = m->user;

@@ -168,7 +168,7 @@ static rks_status count_row(void *user, const rks_sample *sample, uint64_t row, 
     return RKS_OK;
 }
 
-/* Reading is each rank's own: what it lacks is told by the agreement behind it. */
+/* Reading is each rank's own: what it lacks is told by the agreement after it. */
 static rks_status run_reader(rks_group *group, rks_store *store, rks_error *err)
 {
     const char *sources[] = {source, twin};
@@ -484,7 +484,7 @@ static int expect_right(uint32_t ranks, const job *j, long nth)
     return good < (int)ranks;
 }
 
-/* Two ranks make thousands of allocations: of those behind the first ones, some at random. So does a
+/* Two ranks make thousands of allocations: of those after the first ones, some at random. So does a
  * rank alone under the thread sanitizer (check.h); the other builds try each of its allocations. */
 static long next_allocation(uint32_t ranks, bool slow, long nth)
 {

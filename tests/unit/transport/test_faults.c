@@ -391,7 +391,7 @@ static void a_peer_that_cannot_be_reached_hears_that_it_is_lost(void **state)
             event_init(&losses[rank].lost);
             rks_engine_watch(m.engines[rank], on_lost, &losses[rank]);
         }
-        rks_memory_fail_at(2); /* behind that of the call */
+        rks_memory_fail_at(2); /* after that of the call */
         assert_ok(rks_engine_keep(m.engines[0], 1, &err), &err);
         event_wait(&losses[0].lost, 1);
         rks_memory_fail_at(0);
@@ -419,7 +419,7 @@ static void a_peer_that_is_connected_needs_no_other_connection(void **state)
         }
         assert_ok(rks_engine_keep(m.engines[1], 0, &err), &err);
         assert_ok(ask_echo(m.engines[1], 0, 1, 10, &err), &err);
-        rks_memory_fail_at(2); /* behind that of the call */
+        rks_memory_fail_at(2); /* after that of the call */
         assert_ok(rks_engine_keep(m.engines[0], 1, &err), &err);
         usleep(100000);
         rks_memory_fail_at(0);

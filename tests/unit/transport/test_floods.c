@@ -8,7 +8,7 @@
 
 enum { FLOOD = 1200, AT_ONCE_MS = 10000 };
 
-/* Rank 0's first connection to rank 1, behind FLOOD others. */
+/* Rank 0's first connection to rank 1, after FLOOD others. */
 static void shuts_nobody_out(mesh *m, const int fds[FLOOD])
 {
     uint64_t begin = rks_now_ms();

@@ -250,7 +250,7 @@ static void two_hundred_silent_connections_shut_nobody_out(void **state)
     for (int i = 0; i < SILENT; i++)
         fds[i] = stranger_connect(&m.addresses[1]);
     uint64_t begin = rks_now_ms();
-    serves_on(&m); /* rank 0 is not connected yet: it queues behind all of them */
+    serves_on(&m); /* rank 0 is not connected yet: it queues after all of them */
     assert_true(rks_now_ms() - begin < 15000); /* nobody's time is up */
     int open = 0;
     for (int i = 0; i < SILENT; i++) {

@@ -13,7 +13,7 @@
 typedef struct relay {
     int listener;
     rks_address to;
-    size_t from_owner; /* bytes that rank 1 sent, behind its hello */
+    size_t from_owner; /* bytes that rank 1 sent, after its hello */
 } relay;
 
 static size_t pass_on(int from, int to)
