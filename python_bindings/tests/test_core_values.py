@@ -27,16 +27,17 @@ def group() -> Iterator[_core.Group]:
     one.close()
 
 
-def store(group: _core.Group, type: str, value: Any) -> Any:
-    """What a column of `type` holds after taking `value`: (bytes, dims) or None."""
+def store(group: _core.Group, type: str, *values: Any) -> Any:
+    """What a column of `type` holds after taking `value`: (bytes, dims) or None. A list of these for several values."""
     gather = _core.Gather(group, f"x:{type}")
     got: list[Any] = []
     try:
-        gather.add("one", 0, [value])
+        for place, value in enumerate(values):
+            gather.add("one", place, [value])
         gather.run(0, lambda name, index, rank, values: got.extend(values))
     finally:
         gather.close()
-    return got[0]
+    return got if len(values) > 1 else got[0]
 
 
 def as_array(group: _core.Group, type: str, value: Any, dtype: Any) -> np.ndarray[Any, Any]:
@@ -84,12 +85,12 @@ def test_an_int_out_of_range_is_named(group: _core.Group, type: str) -> None:
             store(group, type + "[*]", [value])
 
 
-@settings(max_examples=60, deadline=None)
-@given(value=st.integers(-(2**63), 2**63 - 1))
-def test_any_int64_comes_back(value: int) -> None:
+@settings(max_examples=10, deadline=None)
+@given(values=st.lists(st.integers(-(2**63), 2**63 - 1), min_size=2, max_size=20))
+def test_any_int64_comes_back(values: list[int]) -> None:
     group = _core.Group(solo=True)
-    assert store(group, "int64", value) == (struct.pack("<q", value), ())
-    assert store(group, "int64[*]", [value, 0]) == (struct.pack("<qq", value, 0), (2,))
+    assert store(group, "int64", *values) == [(struct.pack("<q", value), ()) for value in values]
+    assert store(group, "int64[*]", *([value, 0] for value in values)) == [(struct.pack("<qq", value, 0), (2,)) for value in values]
     group.close()
 
 
@@ -232,18 +233,21 @@ def test_python_floats_are_rounded_to_bfloat16_as_torch_does(value: float) -> No
     assert torch.equal(got, wanted) or torch.isnan(got).item() and torch.isnan(wanted).item()
 
 
-@settings(max_examples=200, deadline=None)
-@given(value=st.floats(allow_nan=False))
-def test_python_floats_are_rounded_to_float32_alike_alone_and_in_lists(value: float) -> None:
+@settings(max_examples=20, deadline=None)
+@given(values=st.lists(st.floats(allow_nan=False), min_size=10, max_size=30))
+def test_python_floats_are_rounded_to_float32_alike_alone_and_in_lists(values: list[float]) -> None:
     group = _core.Group(solo=True)
     with np.errstate(over="ignore"):
-        wanted = np.float32(value)
-    if np.isinf(wanted) and not math.isinf(value):
+        wanted = np.array(values).astype("float32")
+    fits = ~np.isinf(wanted) | np.isinf(values)
+    for value in np.array(values)[~fits].tolist():
         for type, given_value in (("float32", value), ("float32[1]", [value])):
             with pytest.raises(ValueError, match='column "x"'):
                 store(group, type, given_value)
-    else:
-        assert store(group, "float32", value)[0] == wanted.tobytes() == store(group, "float32[1]", [value])[0]
+    kept = np.array(values)[fits].tolist() + [0.0, 1.0]
+    bits = [one.tobytes() for one in wanted[fits]] + [np.float32(one).tobytes() for one in (0.0, 1.0)]
+    assert [data for data, _ in store(group, "float32", *kept)] == bits
+    assert [data for data, _ in store(group, "float32[1]", *([one] for one in kept))] == bits
     group.close()
 
 
