@@ -25,6 +25,7 @@ typedef struct job {
     bool own_nodes;
     /* of the receiver, on dst only */
     uint64_t received, bytes;
+    uint64_t span; /* indices from the first to the last one of each name, summed */
     char last_name[512];
     uint64_t last_index;
     bool ordered, right;
@@ -44,6 +45,7 @@ static rks_status receive(void *user, const rks_gather_item *item, rks_error *er
     int order = strcmp(j->last_name, item->name);
     if (j->received > 0 && (order > 0 || (order == 0 && j->last_index >= item->index)))
         j->ordered = false;
+    j->span += j->received > 0 && order == 0 ? item->index - j->last_index : 1;
     snprintf(j->last_name, sizeof(j->last_name), "%s", item->name);
     j->last_index = item->index;
     memcpy(&score, item->values[1].data, sizeof(score));
@@ -106,7 +108,8 @@ static void expect_good(member *m, rks_status status, const rks_gather_report *r
     if (j->scene == GAPS && ranks > 1)
         EXPECT(strstr(report->gap_first, "a: ") != NULL);
     if (m->rank == j->dst)
-        EXPECT(j->received == expected && j->ordered && j->right);
+        EXPECT(j->received == expected && j->ordered && j->right &&
+               report->gaps == j->span - expected);
 }
 
 static void expect_bad(member *m, rks_status status)
