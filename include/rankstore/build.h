@@ -90,7 +90,7 @@ typedef struct rks_build_options {
                         * in one column "extra" (json?). NULL: "drop" if `schema` is given, else
                         * "error" */
     const char *made_from; /* a note of at most 128 printable ASCII characters, equal on all ranks. The
-                            * commit writes it into dataset.json ("made_from"). It is no part of the
+                            * commit writes it into dataset.json ("made_from"). It is not part of the
                             * build's id. NULL: none */
     const char *dtype; /* for "raw", which needs it: the type of the items of a file that holds nothing
                         * else, "uint16". Samples are runs of 1,024 items, the column "tokens" */

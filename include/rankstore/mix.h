@@ -51,7 +51,7 @@ typedef struct rks_plan_mix {
     size_t struct_size;
     size_t sources;            /* 1 to RKS_MIX_SOURCES_MAX */
     const char *const *names;  /* for messages, reports and states; NULL: "0", "1", ... */
-    const double *weights;     /* of each source: finite, at least 0, one of them above 0 */
+    const double *weights;     /* of each source: finite, at least 0, and one above 0 */
     const uint64_t *bounds;    /* sources + 1: source s has the ids bounds[s] .. bounds[s + 1] - 1 */
     const uint16_t *source_of; /* instead of bounds: the source of each sample. A sample whose number
                                 * is not below `sources` is never drawn. It must outlive the plan */

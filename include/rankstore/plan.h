@@ -84,7 +84,7 @@ typedef struct rks_plan_options {
                                * optimizer steps */
     bool mixed;               /* pack: an optimizer step takes any bins together, not bins of like
                                * cost; for micro_batches or batch_size above 1 */
-    double cost_linear;       /* polynomial: factors of at least 0, one of them above 0. Only their
+    double cost_linear;       /* polynomial: factors of at least 0, and one above 0. Only their
                                * ratio matters. They are rounded to 39 bits of the larger one */
     double cost_quadratic;
     uint32_t pack_window; /* pack: each epoch puts the samples in another order and packs stretches
