@@ -4,6 +4,8 @@ import ast
 import functools
 import os
 import re
+import shutil
+import subprocess
 import tempfile
 
 import layers_planted
@@ -78,6 +80,7 @@ def sources(top):
 
 
 def report(name, problems):
+    problems = list(problems)
     print(f"FAIL {name}: {'; '.join(problems)}" if problems else f"ok {name}")
 
 
@@ -315,6 +318,37 @@ def planted_shared_name():
     return [] if len(found) == 1 and found[0].startswith("fill: ") else [str(found)]
 
 
+# ---- the tree: texts alone, but for what tests read ----------------------------------------------------------------------
+
+BINARY_IN = ("tests/fuzz/corpus/", "tests/fixtures/")
+
+
+def binary_files(top):
+    """Tracked files with a NUL in their first 8,000 bytes, outside of BINARY_IN; none without git or a checkout."""
+    if shutil.which("git") is None:
+        return
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=top, capture_output=True, text=True).stdout
+    for path in listed.split("\0")[:-1]:
+        if os.path.isfile(os.path.join(top, path)) and not path.startswith(BINARY_IN):
+            with open(os.path.join(top, path), "rb") as file:
+                if b"\0" in file.read(8000):
+                    yield path
+
+
+def planted_binary_file():
+    if shutil.which("git") is None:
+        return []
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in (("a.c", b"int a;\n"), ("b.whl", b"PK\0"), (BINARY_IN[0] + "c", b"\0")):
+            os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
+            with open(os.path.join(folder, name), "wb") as file:
+                file.write(content)
+        for command in (["init", "-q"], ["add", "."]):
+            subprocess.run(["git", *command], cwd=folder, check=True)
+        found = list(binary_files(folder))
+    return [] if found == ["b.whl"] else [str(found)]
+
+
 # ---- licences ------------------------------------------------------------------------------------------------------------
 
 LICENCE = "SPDX-License-Identifier: Apache-2.0"
@@ -355,6 +389,8 @@ def main():
     report("a_planted_circle_of_imports_is_found", planted_import_circles())
     report("no_static_function_name_is_in_more_than_two_files", shared_names(("src", "tools", "python_bindings/src")))
     report("a_planted_name_in_three_files_is_found", planted_shared_name())
+    report("no_binary_file_is_in_the_tree", binary_files("."))
+    report("a_planted_binary_file_is_found", planted_binary_file())
     report("every_file_names_its_licence", unlicensed(("src", "include", "tools", "tests")))
     report("a_planted_file_without_a_licence_is_found", planted_unlicensed())
 
