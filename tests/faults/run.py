@@ -102,15 +102,17 @@ def leftovers_of_killed_processes_are_removed_by_the_next_build():
 
 
 def a_build_whose_lock_was_taken_commits_nothing():
+    """At its begin, and when it has written samples: then only the commit looks at the lock."""
     source = make_input("input60000.jsonl", 60000)
-    target = path("stolen")
-    build = stopped_in_a_build(source, "stolen", stderr=subprocess.PIPE)
-    with open(os.path.join(target, "build.lock"), "w", encoding="utf-8") as file:
-        file.write("pid 1 on elsewhere\n")
-    build.send_signal(signal.SIGCONT)
-    _, err = build.communicate(timeout=LIMIT)
-    assert build.returncode == 3 and "build.lock" in err.decode(), (build.returncode, err)
-    assert not os.path.exists(os.path.join(target, "dataset.json"))
+    for name, sign, said in (("stolen", "build.lock", "build.lock"), ("stolen_late", "part-*.rks", "nothing is committed")):
+        target = path(name)
+        build = stopped_in_a_build(source, name, sign, stderr=subprocess.PIPE)
+        with open(os.path.join(target, "build.lock"), "w", encoding="utf-8") as file:
+            file.write("pid 1 on elsewhere\n")
+        build.send_signal(signal.SIGCONT)
+        _, err = build.communicate(timeout=LIMIT)
+        assert build.returncode == 3 and said in err.decode(), (build.returncode, err)
+        assert not os.path.exists(os.path.join(target, "dataset.json"))
 
 
 def a_file_size_limit_is_named():
@@ -124,15 +126,26 @@ def a_file_size_limit_is_named():
     assert "limited" in err and ("limit" in err or "large" in err), err
 
 
-def stopped_in_a_build(source, name, **popen):
-    """A build that holds its lock and goes no further. One that was over before is tried again."""
-    lock = path(name + "/build.lock")
+def has_bytes(pattern):
+    """True if a file like `pattern` is there and not empty."""
+    for one in glob.glob(pattern):
+        try:
+            if os.path.getsize(one) > 0:
+                return True
+        except FileNotFoundError:
+            pass
+    return False
+
+
+def stopped_in_a_build(source, name, sign="build.lock", **popen):
+    """A build that holds its lock and was stopped once a file like `sign` had bytes. One that was over before is tried again."""
+    lock, made = path(name + "/build.lock"), path(name + "/dataset.json")
     while True:
         process = subprocess.Popen([CLI, "build", source, "-o", path(name), "--key", "key", "--unit-size", "64k"],
                                    stdout=subprocess.DEVNULL, **popen)
-        wait_for(lambda: process.poll() is not None or (os.path.exists(lock) and os.path.getsize(lock) > 0))
+        wait_for(lambda: process.poll() is not None or has_bytes(path(f"{name}/{sign}")))
         process.send_signal(signal.SIGSTOP)
-        if os.path.exists(lock):
+        if os.path.exists(lock) and not os.path.exists(made):
             return process
         process.send_signal(signal.SIGCONT)
         assert process.wait(LIMIT) == 0
