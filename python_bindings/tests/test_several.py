@@ -199,6 +199,8 @@ def test_ranks_that_select_otherwise_hear_it(two: list[Path]) -> None:
         with rankstore.open(two, group=group) as ds:
             with pytest.raises(ArgumentError, match="rank 0 plans a selection of 30 samples, rank 1 another one, of 31; select the same"):
                 ds.select(range(30 + group.rank)).plan()
+            with pytest.raises(ArgumentError, match="rank 0 plans a selection of 30 samples, rank 1 another one, of 30; select the same"):
+                ds.select(range(group.rank, 30 + group.rank)).plan()
             with pytest.raises(ArgumentError, match="the plan's options differ: rank 0 has seed 0, rank 1 has seed 1"):
                 ds.select(range(30)).plan(seed=group.rank)
             wrong: list[tuple[dict[str, Any], str]] = [
