@@ -36,11 +36,7 @@ def libraries():
 
 
 def install_tools():
-    missing = [name for name in TOOLS
-               if subprocess.run(["dpkg-query", "-W", "-f", "${Status}", name], capture_output=True, text=True).stdout[:10] != "install ok"]
-    if missing:
-        run("apt-get", "update", "-qq")
-        run("apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
+    run("bash", "-c", '. tools/setup && setup_packages "$@"', "setup", *TOOLS, cwd=ROOT)
 
 
 def make_root():
