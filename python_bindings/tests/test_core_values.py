@@ -28,7 +28,7 @@ def group() -> Iterator[_core.Group]:
 
 
 def store(group: _core.Group, type: str, *values: Any) -> Any:
-    """What a column of `type` holds after taking `value`: (bytes, dims) or None. A list of these for several values."""
+    """What a column of `type` holds after taking a value: (bytes, dims) or None; a list of these for several values."""
     gather = _core.Gather(group, f"x:{type}")
     got: list[Any] = []
     try:
@@ -86,7 +86,7 @@ def test_an_int_out_of_range_is_named(group: _core.Group, type: str) -> None:
 
 
 @settings(max_examples=10, deadline=None)
-@given(values=st.lists(st.integers(-(2**63), 2**63 - 1), min_size=2, max_size=20))
+@given(values=st.lists(st.integers(-(2**63), 2**63 - 1), min_size=6, max_size=20))
 def test_any_int64_comes_back(values: list[int]) -> None:
     group = _core.Group(solo=True)
     assert store(group, "int64", *values) == [(struct.pack("<q", value), ()) for value in values]

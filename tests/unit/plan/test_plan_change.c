@@ -243,6 +243,25 @@ static void wrong_changes_are_refused(void **state)
     rks_plan_free(bare);
 }
 
+/* A plan of bins in two micro-batches. `counts` NULL: its sources have weights. */
+static rks_plan *plan_of_micro_batches(const uint32_t *counts)
+{
+    rks_plan_mix mix;
+    rks_plan_mix_default(&mix);
+    mix.sources = SOURCES;
+    mix.bounds = BOUNDS;
+    mix.counts = counts;
+    rks_plan_options options;
+    rks_plan_options_default(&options);
+    options.strategy = "pack";
+    options.capacity = 256;
+    options.micro_batches = 2;
+    options.mix = &mix;
+    rks_plan *plan = NULL;
+    assert_ok(rks_plan_create(lengths, COUNT, NULL, &options, &plan, &err), &err);
+    return plan;
+}
+
 /* A plan of bins in micro-batches, or of counts, does not take changes that it cannot make. */
 static void wrong_changes_in_states_are_refused(void **state)
 {
@@ -252,19 +271,7 @@ static void wrong_changes_in_states_are_refused(void **state)
     uint64_t epoch, step;
     make_lengths(6);
     for (int kind = 0; kind < 2; kind++) {
-        rks_plan_mix mix;
-        rks_plan_mix_default(&mix);
-        mix.sources = SOURCES;
-        mix.bounds = BOUNDS;
-        mix.counts = kind == 0 ? counts : NULL;
-        rks_plan_options options;
-        rks_plan_options_default(&options);
-        options.strategy = "pack";
-        options.capacity = 256;
-        options.micro_batches = 2;
-        options.mix = &mix;
-        rks_plan *plan = NULL;
-        assert_ok(rks_plan_create(lengths, COUNT, NULL, &options, &plan, &err), &err);
+        rks_plan *plan = plan_of_micro_batches(kind == 0 ? counts : NULL);
         assert_ok(rks_plan_state(plan, 0, 0, text, sizeof(text), &err), &err);
         assert_int_equal(text[strlen(text) - 1], '}');
         strcpy(text + strlen(text) - 1, ", \"changes\": [[0, 1, 4294967295, []]]}");
@@ -281,18 +288,7 @@ static void a_place_that_cannot_be_is_refused(void **state)
     static const double weights[SOURCES] = {1, 1, 3};
     (void)state;
     make_lengths(6);
-    rks_plan_mix mix;
-    rks_plan_mix_default(&mix);
-    mix.sources = SOURCES;
-    mix.bounds = BOUNDS;
-    rks_plan_options options;
-    rks_plan_options_default(&options);
-    options.strategy = "pack";
-    options.capacity = 256;
-    options.micro_batches = 2;
-    options.mix = &mix;
-    rks_plan *plan = NULL;
-    assert_ok(rks_plan_create(lengths, COUNT, NULL, &options, &plan, &err), &err);
+    rks_plan *plan = plan_of_micro_batches(NULL);
     assert_ok(rks_plan_change(plan, 0, 2, weights, SOURCES, 0, &err), &err);
     assert_int_equal(rks_plan_change(plan, 0, 3, weights, SOURCES, 0, &err), RKS_ERR_ARGUMENT);
     assert_string_equal(err.text, "change at step 3 of epoch 0: an optimizer step has 2 "
