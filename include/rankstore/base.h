@@ -62,9 +62,9 @@ RKS_API const char *rks_status_name(rks_status status);
 RKS_API void rks_release(void *memory);
 
 /* Lets a program call a _default function of a newer library whose struct is larger. The library
- * writes into RKS_OPTIONS_ROOM bytes, and the program gets the part of the struct that it was compiled
- * with; struct_size is at most that. A call by the function's address, as from another language,
- * writes the library's whole struct: give it this room. */
+ * writes into RKS_OPTIONS_ROOM bytes, and the program gets the part of the struct that it was
+ * compiled with; struct_size is at most that. A call by the function's address, as from another
+ * language, writes the library's whole struct: give it this room. */
 #define RKS_OPTIONS_ROOM 4096
 #define RKS_SIZED_DEFAULT(type)                                                                    \
     static inline void type##_default_sized(type *options)                                         \
@@ -83,14 +83,14 @@ RKS_API void rks_release(void *memory);
     }
 
 /* Sets the callback that every waiting call and every long computation (plans) asks at least every
- * 100 ms, in the calling thread. Nonzero ends the call with RKS_ERR_CANCELLED. It holds for the whole
- * process. NULL removes it. */
+ * 100 ms, in the calling thread. Nonzero ends the call with RKS_ERR_CANCELLED. It holds for the
+ * whole process. NULL removes it. */
 typedef int (*rks_interrupt_fn)(void *user);
 RKS_API void rks_set_interrupt(rks_interrupt_fn interrupt, void *user);
 
-/* Reports progress of a long call. Every rank calls it, in the calling thread, at most every 100 ms.
- * `done` and `total` count bytes of this rank (rks_group_progress_get: of all ranks); `total` is 0 if
- * it is not known. Rank 0 also calls it while it waits for the others. */
+/* Reports progress of a long call. Every rank calls it, in the calling thread, at most every 100
+ * ms. `done` and `total` count bytes of this rank (rks_group_progress_get: of all ranks); `total`
+ * is 0 if it is not known. Rank 0 also calls it while it waits for the others. */
 typedef void (*rks_progress_fn)(void *user, const char *phase, uint64_t done, uint64_t total,
                                 uint64_t samples);
 
@@ -99,13 +99,13 @@ typedef void (*rks_progress_fn)(void *user, const char *phase, uint64_t done, ui
 /* The figures are the process's since its start, of all its stores together: ranks that are threads
  * of one process have them in common. Values are part of the interface: append, never renumber. */
 typedef enum rks_memory_kind {
-    RKS_MEMORY_INDEX = 0,     /* the index, the sorted order and the epochs of plans: one copy a node,
-                               * shared by its ranks. Every rank reports the node's total: do not sum */
+    RKS_MEMORY_INDEX = 0, /* the index, the sorted order and the epochs of plans: one copy a node,
+                           * shared by its ranks. Every rank reports the node's total: do not sum */
     RKS_MEMORY_INDEX_OWN = 1, /* of this process alone: where samples lie, the table that finds keys
                                * (made by the first search), pieces of index that come in */
-    RKS_MEMORY_PLAN = 2,      /* of this process alone: ids and batches of an epoch that is not shared,
-                               * and what making one takes meanwhile */
-    RKS_MEMORY_STAGING = 3,   /* chunks of index on their way, at both ends, while a store opens */
+    RKS_MEMORY_PLAN = 2, /* of this process alone: ids and batches of an epoch that is not shared,
+                          * and what making one takes meanwhile */
+    RKS_MEMORY_STAGING = 3, /* chunks of index on their way, at both ends, while a store opens */
     RKS_MEMORY_BATCHES =
         4, /* batches and arrays that are alive, those fetched ahead and replies that
             * come in included, and up to 64 MiB a store kept for the next ones */
@@ -164,16 +164,16 @@ typedef struct rks_trace_event {
 /* "plan", "prefetch", ... Static. */
 RKS_API const char *rks_trace_name(rks_trace_kind kind);
 
-/* Starts tracing in the whole process. Without this call it is off, at no measurable cost. Each thread
- * keeps its last `events_a_thread` events of 56 bytes (0: 65,536). If it is called several times, the
- * first number counts. RKS_ERR_ARGUMENT above RKS_TRACE_EVENTS_MAX. */
+/* Starts tracing in the whole process. Without this call it is off, at no measurable cost. Each
+ * thread keeps its last `events_a_thread` events of 56 bytes (0: 65,536). If it is called several
+ * times, the first number counts. RKS_ERR_ARGUMENT above RKS_TRACE_EVENTS_MAX. */
 enum { RKS_TRACE_EVENTS_MAX = 1 << 24 };
 RKS_API rks_status rks_trace_start(uint32_t events_a_thread, rks_error *err);
 /* Stops tracing. Kept events stay until rks_trace_drain. */
 RKS_API void rks_trace_stop(void);
-/* Returns the kept events and forgets them: thread by thread, the oldest first. *dropped counts events
- * that were overwritten since the last drain. Any thread, also while others trace. Free *events with
- * rks_release. */
+/* Returns the kept events and forgets them: thread by thread, the oldest first. *dropped counts
+ * events that were overwritten since the last drain. Any thread, also while others trace. Free
+ * *events with rks_release. */
 RKS_API rks_status rks_trace_drain(rks_trace_event **events, size_t *count, uint64_t *dropped,
                                    rks_error *err);
 

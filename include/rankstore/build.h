@@ -14,7 +14,8 @@ extern "C" {
 /* ---- building -------------------------------------------------------------------------------- */
 
 /* where: a str or bytes column is compared by < and > only with text in quotes. A missing value is
- * == null and != every other value (text != "" keeps it). It is neither below nor above any value. */
+ * == null and != every other value (text != "" keeps it). It is neither below nor above any value.
+ */
 typedef struct rks_build_options {
     size_t struct_size;
     const char *schema;   /* as rks_schema_parse(); NULL or "auto": inferred from the first rows of
@@ -67,43 +68,44 @@ typedef struct rks_build_options {
                           * any number of ranks; default 0: all. Not with sample_rate. Shards also
                           * hold the others; dataset.json excludes them */
     bool dedup; /* keeps only the first of samples with equal contents (all columns but the key's),
-                 * in (unit, row) order. If another column is the key, a tar's or zip's __key__ counts
-                 * as contents, and keeps equal members apart. Samples with one hash are compared byte
-                 * by byte before one is dropped. Shards also hold the dropped ones */
-    const char *columns; /* names of the columns of CSV or TSV, separated by commas, if files have no
-                          * header; NULL: the first record of each file names them */
-    bool append;         /* adds the samples after those of the dataset in the directory, as its next
-                          * generation. Defaults of schema, key, length and index columns are the
-                          * dataset's. A column that the dataset lacks is an error; if `schema` is
-                          * given, it is dropped, and the schema must be the dataset's. If there is no
-                          * dataset, generation 1 is built */
+                 * in (unit, row) order. If another column is the key, a tar's or zip's __key__
+                 * counts as contents, and keeps equal members apart. Samples with one hash are
+                 * compared byte by byte before one is dropped. Shards also hold the dropped ones */
+    const char *columns; /* names of the columns of CSV or TSV, separated by commas, if files have
+                          * no header; NULL: the first record of each file names them */
+    bool append;  /* adds the samples after those of the dataset in the directory, as its next
+                   * generation. Defaults of schema, key, length and index columns are the
+                   * dataset's. A column that the dataset lacks is an error; if `schema` is
+                   * given, it is dropped, and the schema must be the dataset's. If there is no
+                   * dataset, generation 1 is built */
     bool no_lock; /* lets several ranks build on a file system without locks (Lustre without -o
                    * flock); a single rank needs no option. You make sure that no second build runs
                    * there. If the file system has locks, they are used all the same */
     const char *json_path; /* the member of a JSON object that is the array of samples: "data", or
-                            * "outer.data"; `format` is then "json" by default. NULL: the file is the
-                            * array */
+                            * "outer.data"; `format` is then "json" by default. NULL: the file is
+                            * the array */
     bool flatten; /* for "json" and "jsonl": the members of an object in a sample become columns
                    * "outer.inner". Default: the object is a json column */
-    const char *extra; /* what to do with a column of the input that the schema lacks: "error", "drop",
-                        * or, for "json" and "jsonl", "json": its values become members of an object
-                        * in one column "extra" (json?). NULL: "drop" if `schema` is given, else
-                        * "error" */
-    const char *made_from; /* a note of at most 128 printable ASCII characters, equal on all ranks. The
-                            * commit writes it into dataset.json ("made_from"). It is not part of the
-                            * build's id. NULL: none */
-    const char *dtype; /* for "raw", which needs it: the type of the items of a file that holds nothing
-                        * else, "uint16". Samples are runs of 1,024 items, the column "tokens" */
-    bool wait;         /* waits for the end of another build in the directory; a line on stderr names
-                        * it. If its process is killed, the wait ends. If it gives no sign of life
-                        * within the silence limit (a stopped process), the error is RKS_ERR_PEER.
-                        * Without locks on the file system there is no wait. Default: RKS_ERR_STATE */
-    bool keep;         /* accepts a finished dataset of the same input and options: nothing is built,
-                        * and the report describes that dataset, with `kept` set */
-    uint32_t threads;    /* threads that read units of files on this rank; one more writes. The dataset
-                          * does not depend on it. Each thread beyond the first may hold 64 MiB, or two
-                          * samples if they are larger. Default 0: the cores that this process may
-                          * use, divided by the node's ranks, at most 4. With filter or length_fn: 1 */
+    const char *extra;     /* what to do with a column of the input that the schema lacks: "error",
+                            * "drop", or, for "json" and "jsonl", "json": its values become members of
+                            * an object in one column "extra" (json?). NULL: "drop" if `schema` is
+                            * given, else "error" */
+    const char *made_from; /* a note of at most 128 printable ASCII characters, equal on all ranks.
+                            * The commit writes it into dataset.json ("made_from"). It is not part
+                            * of the build's id. NULL: none */
+    /* For "raw", which needs it: the type of the items of a file that holds nothing else, "uint16".
+     * Samples are runs of 1,024 items, the column "tokens". */
+    const char *dtype;
+    bool wait;        /* waits for the end of another build in the directory; a line on stderr names
+                       * it. If its process is killed, the wait ends. If it gives no sign of life
+                       * within the silence limit (a stopped process), the error is RKS_ERR_PEER.
+                       * Without locks on the file system there is no wait. Default: RKS_ERR_STATE */
+    bool keep;        /* accepts a finished dataset of the same input and options: nothing is built,
+                       * and the report describes that dataset, with `kept` set */
+    uint32_t threads; /* threads that read units of files on this rank; one more writes. The dataset
+                       * does not depend on it. Each thread beyond the first may hold 64 MiB, or two
+                       * samples if they are larger. Default 0: the cores that this process may
+                       * use, divided by the node's ranks, at most 4. With filter or length_fn: 1 */
 } rks_build_options;
 
 RKS_API void rks_build_options_default(rks_build_options *options);
@@ -131,30 +133,30 @@ typedef struct rks_build_report {
     /* Of JSON whose schema was inferred, names with ", " between them: */
     char json_columns[256];   /* columns that hold JSON text, for objects and lists */
     char object_columns[256]; /* columns that flatten made of objects */
-    uint64_t unit_size;      /* bytes of input in a unit; 0: the samples came from memory */
-    bool kept;               /* the dataset was there: see rks_build_options.keep */
-    char length[160];        /* the unit of lengths, in words: "items of tokens, 257 each", "bytes of
-                              * text", "1 each"; a long name is cut */
+    uint64_t unit_size;       /* bytes of input in a unit; 0: the samples came from memory */
+    bool kept;                /* the dataset was there: see rks_build_options.keep */
+    char length[160]; /* the unit of lengths, in words: "items of tokens, 257 each", "bytes of
+                       * text", "1 each"; a long name is cut */
 } rks_build_report;
 
 /* COLLECTIVE. Builds `directory` from files and folders, divided among the ranks. The same call
  * resumes an interrupted build, also on another number of ranks. `directory` may hold {rank} and
- * {node}. `report` may be NULL. Errors: RKS_ERR_DATA names file and line. RKS_ERR_STATE names pid and
- * host of another build that runs in the directory. RKS_ERR_ARGUMENT with cause EEXIST: a finished
- * dataset is there and `replace` is not set (see `keep`). RKS_ERR_UNSUPPORTED: the file system has no
- * locks (see no_lock). */
+ * {node}. `report` may be NULL. Errors: RKS_ERR_DATA names file and line. RKS_ERR_STATE names pid
+ * and host of another build that runs in the directory. RKS_ERR_ARGUMENT with cause EEXIST: a
+ * finished dataset is there and `replace` is not set (see `keep`). RKS_ERR_UNSUPPORTED: the file
+ * system has no locks (see no_lock). */
 RKS_API rks_status rks_build(rks_group *group, const char *const *sources, size_t source_count,
                              const char *directory, const rks_build_options *options,
                              rks_build_report *report, rks_error *err);
 
-/* Returns the unit size of the dataset in a directory, or else of its unfinished parts: 64 MiB if an
- * earlier version made them, which did not record it; 0 if there are none. For callers that read an
- * input in units themselves (rks_reader). Fails only if an allocation fails. */
+/* Returns the unit size of the dataset in a directory, or else of its unfinished parts: 64 MiB if
+ * an earlier version made them, which did not record it; 0 if there are none. For callers that read
+ * an input in units themselves (rks_reader). Fails only if an allocation fails. */
 RKS_API rks_status rks_unit_size_kept(const char *directory, uint64_t *unit_size, rks_error *err);
 
 /* Builds from memory: each rank adds samples in units of its own. A resume skips whole units. The
- * number of a unit is unique over all ranks. Samples are numbered in (unit, row) order, whichever rank
- * added them. */
+ * number of a unit is unique over all ranks. Samples are numbered in (unit, row) order, whichever
+ * rank added them. */
 typedef struct rks_builder rks_builder;
 
 /* COLLECTIVE. Begins such a build. `options->schema` is required; format and skip_bad are not used.
@@ -169,16 +171,16 @@ RKS_API rks_status rks_builder_open(rks_group *group, const char *directory,
 RKS_API rks_status rks_builder_unit(rks_builder *builder, uint64_t unit, const char *name,
                                     bool *skip, rks_error *err);
 
-/* Adds a sample to the current unit; `values` has one entry for each column. Give `key` if and only if
- * `own_keys` is set; else it comes from the `key` option, or is derived. The filter and length options
- * apply. The builder stays usable if a sample is refused: wrong type, key empty or above 511 bytes,
- * sample above max_sample. */
+/* Adds a sample to the current unit; `values` has one entry for each column. Give `key` if and only
+ * if `own_keys` is set; else it comes from the `key` option, or is derived. The filter and length
+ * options apply. The builder stays usable if a sample is refused: wrong type, key empty or above
+ * 511 bytes, sample above max_sample. */
 RKS_API rks_status rks_builder_add(rks_builder *builder, const rks_value *values, const void *key,
                                    size_t key_size, rks_error *err);
 
 /* Counts samples of the current unit that the caller dropped, as `filtered` or as `bad`. The unit
- * stores the counts, so reports have them also if a later build resumes the unit. Rows of derived keys
- * do not count them. In a unit to be skipped the call has no effect. */
+ * stores the counts, so reports have them also if a later build resumes the unit. Rows of derived
+ * keys do not count them. In a unit to be skipped the call has no effect. */
 RKS_API rks_status rks_builder_left_out(rks_builder *builder, uint64_t filtered, uint64_t bad,
                                         rks_error *err);
 

@@ -23,8 +23,8 @@ extern "C" {
  * rows   [rows, row_items, sizes...]: samples one after another in rows of `row_items`, each row
  *        filled with `pad`. A batch of a plan of strategy pack has a row for each bin; without bins
  *        a sample that has no room in a row begins the next one. All columns have as many items in
- *        a sample as the column `follows`, or none. `offsets` tells where each sample begins, counted
- *        over all rows; the last one is rows * row_items
+ *        a sample as the column `follows`, or none. `offsets` tells where each sample begins,
+ * counted over all rows; the last one is rows * row_items
  *
  * Columns without a variable dimension are stacked in all: [count, sizes...]. A missing value has
  * no items: if it is stacked, all of its place is `pad`.
@@ -38,8 +38,8 @@ typedef struct rks_collate_column {
                          * stored type: wider integers, floats that are exact (int16 to float32);
                          * a bool is 0 or 1. complex64 and float8 come from themselves alone */
     double pad;         /* fills up; must be a value of the type (floats are rounded) */
-    double first;       /* layouts pack and rows: stands for the first item of each sample, all of it where
-                         * items have further dimensions, where `mark_first` */
+    double first; /* layouts pack and rows: stands for the first item of each sample, all of it
+                   * where items have further dimensions, where `mark_first` */
     bool mark_first;
     bool mark_missing; /* one more array "NAME.missing", bool [count]: 1 where the value is missing
                         */
@@ -55,12 +55,12 @@ typedef struct rks_collate_options {
     const rks_collate_column *columns; /* NULL: all of them, as stored, filled with 0 */
     size_t column_count;
     uint32_t to_multiple; /* default 1, from 1 */
-    uint32_t max_length;  /* cuts samples to so many items along the first variable dimension of each
-                           * column (see cut_by_length); 0: no cut */
-    bool left;            /* pad on the left: samples end at the right edge of the first variable
-                           * dimension */
-    const char *mask; /* pad: name of an int64 array [count, width]: 1 where the column `follows`
-                       * has items, else 0; NULL: none */
+    uint32_t max_length; /* cuts samples to so many items along the first variable dimension of each
+                          * column (see cut_by_length); 0: no cut */
+    bool left;           /* pad on the left: samples end at the right edge of the first variable
+                          * dimension */
+    const char *mask;    /* pad: name of an int64 array [count, width]: 1 where the column `follows`
+                          * has items, else 0; NULL: none */
     const char *positions; /* pack: name of an int64 array [total]: the place of each item in its
                             * sample, of that same column; 0 where filled; NULL: none. rows:
                             * [rows, row_items]. What each_multiple fills goes on counting, and the
@@ -72,8 +72,8 @@ typedef struct rks_collate_options {
     uint32_t row_items;  /* rows, which need it: items of a row */
     uint32_t each_multiple; /* pack, rows: each sample is filled up to a multiple of it; default 1;
                              * row_items is a multiple of it */
-    const char *documents; /* rows: name of an int32 array [rows, row_items]: which sample of its row
-                            * an item is of, from 0; -1 where filled; NULL: none */
+    const char *documents;  /* rows: name of an int32 array [rows, row_items]: which sample of its
+                             * row an item is of, from 0; -1 where filled; NULL: none */
 } rks_collate_options;
 
 RKS_API void rks_collate_options_default(rks_collate_options *options);
@@ -106,25 +106,27 @@ RKS_API const uint32_t *rks_arrays_lengths(const rks_arrays *arrays);
 RKS_API const rks_piece *rks_arrays_pieces(const rks_arrays *arrays, size_t *count);
 RKS_API void rks_arrays_free(rks_arrays *arrays); /* NULL is accepted */
 
-/* ---- arenas: the caller's memory for arrays --------------------------------------------------- */
+/* ---- arenas: the caller's memory for arrays ---------------------------------------------------
+ */
 
-/* Arenas let the caller provide memory, such as memory that is pinned for a GPU, which takes long to
- * make. The batches of an epoch use a few arenas in turn. Any thread.
+/* Arenas let the caller provide memory, such as memory that is pinned for a GPU, which takes long
+ * to make. The batches of an epoch use a few arenas in turn. Any thread.
  *
- * The library never asks the caller for memory. If no arena is free, a batch goes into the library's
- * own memory, and rks_arenas_wanted returns the missing size. So the library's threads wait for nobody,
- * and a caller that cannot make an arena loses only speed. */
+ * The library never asks the caller for memory. If no arena is free, a batch goes into the
+ * library's own memory, and rks_arenas_wanted returns the missing size. So the library's threads
+ * wait for nobody, and a caller that cannot make an arena loses only speed. */
 typedef struct rks_arenas rks_arenas;
 RKS_API rks_status rks_arenas_create(rks_arenas **arenas, rks_error *err);
-/* Returns the bytes that the last batch without an arena needed: a power of two, at least 64 KiB. It
- * returns 0 if no batch has lacked an arena since the last call, or if the arenas have ended. It also
- * returns 0 if, with one more arena, there would be more than batches have needed at once so far. */
+/* Returns the bytes that the last batch without an arena needed: a power of two, at least 64 KiB.
+ * It returns 0 if no batch has lacked an arena since the last call, or if the arenas have ended. It
+ * also returns 0 if, with one more arena, there would be more than batches have needed at once so
+ * far. */
 RKS_API size_t rks_arenas_wanted(rks_arenas *arenas);
-/* Gives memory[bytes], at least 64 KiB, to the library until it calls done(user). It calls that once,
- * from any thread, perhaps during this call: if there are more arenas than batches needed at once, or
- * when the epoch is closed and the arrays in the arena are freed. `done` must not wait or call the
- * library; it is not called after an error. The memory of freed arrays is used for the next ones: free
- * arrays only when nothing reads them any more, a GPU's copy included. Counted as
+/* Gives memory[bytes], at least 64 KiB, to the library until it calls done(user). It calls that
+ * once, from any thread, perhaps during this call: if there are more arenas than batches needed at
+ * once, or when the epoch is closed and the arrays in the arena are freed. `done` must not wait or
+ * call the library; it is not called after an error. The memory of freed arrays is used for the
+ * next ones: free arrays only when nothing reads them any more, a GPU's copy included. Counted as
  * RKS_MEMORY_PINNED. */
 RKS_API rks_status rks_arenas_add(rks_arenas *arenas, void *memory, size_t bytes,
                                   void (*done)(void *user), void *user, rks_error *err);

@@ -11,19 +11,19 @@
 extern "C" {
 #endif
 
-/* COLLECTIVE. rks_plan_create over a store's lengths, for which a node takes 12 bytes a sample beside
- * the index's 12, however many ranks it has: they share the sorted order (bucket, sorted, pack), the
- * epoch at hand, and the next one, which is made in the background from 2^20 samples on. So 1 G
- * samples fit a node of 64 GB. More while an epoch is made: pack 4 bytes a sample and 4 a bin; random
- * with max_tokens 8, and sequential 4, when the plan is made.
+/* COLLECTIVE. rks_plan_create over a store's lengths, for which a node takes 12 bytes a sample
+ * beside the index's 12, however many ranks it has: they share the sorted order (bucket, sorted,
+ * pack), the epoch at hand, and the next one, which is made in the background from 2^20 samples on.
+ * So 1 G samples fit a node of 64 GB. More while an epoch is made: pack 4 bytes a sample and 4 a
+ * bin; random with max_tokens 8, and sequential 4, when the plan is made.
  *
- * The rank that asks first for an epoch makes it, the others wait; an interrupt ends either. If that
- * rank dies, all ranks of its node get RKS_ERR_PEER with its number. rks_plan_free ends the work in
- * the background.
+ * The rank that asks first for an epoch makes it, the others wait; an interrupt ends either. If
+ * that rank dies, all ranks of its node get RKS_ERR_PEER with its number. rks_plan_free ends the
+ * work in the background.
  *
  * A rank keeps its own epoch, of the same bits, for plans with a mix, of less than 2^16 samples, of
- * stores opened with no_share, while the others of its node use two other epochs, and, with a line on
- * stderr, if shared memory has no room. Shared memory is a memfd: the size of /dev/shm does not
+ * stores opened with no_share, while the others of its node use two other epochs, and, with a line
+ * on stderr, if shared memory has no room. Shared memory is a memfd: the size of /dev/shm does not
  * matter. */
 RKS_API rks_status rks_plan_open(rks_store *store, const rks_plan_options *options, rks_plan **plan,
                                  rks_error *err);
@@ -40,15 +40,15 @@ typedef struct rks_epoch_options {
     uint32_t prefetch_batches;
     /* Memory of batches fetched ahead, in bytes; one batch is always allowed. Default 0: four
      * batches within 1 GiB, and up to 64 batches within 2 MiB; of more than 64 ranks, as many
-     * batches as ranks, up to 512, with 32 KiB for each. What is read from this node's disk ahead of
-     * the fetches is bounded apart: up to 1,024 batches and 32 MiB of the page cache. */
+     * batches as ranks, up to 512, with 32 KiB for each. What is read from this node's disk ahead
+     * of the fetches is bounded apart: up to 1,024 batches and 32 MiB of the page cache. */
     uint64_t prefetch_bytes;
-    /* How to collate batches. Threads do it ahead of time, and only rks_epoch_next_arrays returns them.
-     * Copied. NULL: batches are samples, from rks_epoch_next. */
+    /* How to collate batches. Threads do it ahead of time, and only rks_epoch_next_arrays returns
+     * them. Copied. NULL: batches are samples, from rks_epoch_next. */
     const rks_collate_options *collate;
-    /* Arenas for the arrays, used while one is free; NULL: the library's memory. They serve this epoch
-     * only: its close, or a failed open, ends them. rks_arenas_free may be called before the epoch is
-     * closed. RKS_ERR_ARGUMENT without `collate`. */
+    /* Arenas for the arrays, used while one is free; NULL: the library's memory. They serve this
+     * epoch only: its close, or a failed open, ends them. rks_arenas_free may be called before the
+     * epoch is closed. RKS_ERR_ARGUMENT without `collate`. */
     rks_arenas *arenas;
 } rks_epoch_options;
 
@@ -56,18 +56,19 @@ RKS_API void rks_epoch_options_default(rks_epoch_options *options);
 RKS_SIZED_DEFAULT(rks_epoch_options)
 #define rks_epoch_options_default(options) rks_epoch_options_default_sized(options)
 
-/* Opens an epoch and starts to fetch ahead. Store and plan must outlive it. The plan's world must be
- * the group's size. Not collective. The caller owns *epoch. */
+/* Opens an epoch and starts to fetch ahead. Store and plan must outlive it. The plan's world must
+ * be the group's size. Not collective. The caller owns *epoch. */
 RKS_API rks_status rks_epoch_open(rks_store *store, rks_plan *plan,
                                   const rks_epoch_options *options, rks_epoch **epoch,
                                   rks_error *err);
 /* Returns the next batch, which the caller owns; *batch is NULL at the end. `step` may be NULL. If
- * another rank of the job is lost or fails, this rank gets that error, even if it needs nothing from
- * that rank. The error names the rank. It comes within 100 ms after this rank learns of the loss. */
+ * another rank of the job is lost or fails, this rank gets that error, even if it needs nothing
+ * from that rank. The error names the rank. It comes within 100 ms after this rank learns of the
+ * loss. */
 RKS_API rks_status rks_epoch_next(rks_epoch *epoch, rks_batch **batch, uint64_t *step,
                                   rks_error *err);
-/* Returns the next batch as arrays, of an epoch that was opened with `collate`; *arrays is NULL at the
- * end. Both functions return RKS_ERR_STATE if the epoch was opened for the other. */
+/* Returns the next batch as arrays, of an epoch that was opened with `collate`; *arrays is NULL at
+ * the end. Both functions return RKS_ERR_STATE if the epoch was opened for the other. */
 RKS_API rks_status rks_epoch_next_arrays(rks_epoch *epoch, rks_arrays **arrays, uint64_t *step,
                                          rks_error *err);
 RKS_API void rks_epoch_close(rks_epoch *epoch); /* cancels what is in flight; NULL is accepted */

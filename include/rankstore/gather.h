@@ -11,10 +11,10 @@
 extern "C" {
 #endif
 
-/* Gathers results: samples with the key (name, index), of which `schema` describes one. Each rank adds
- * its results; rank `dst` receives all of them in the order of (name, index), one at a time, in bounded
- * memory. Nothing goes through a GPU or pickle. Until the call ends, results are in files of a
- * temporary directory under `directory` (NULL: TMPDIR, else /tmp). */
+/* Gathers results: samples with the key (name, index), of which `schema` describes one. Each rank
+ * adds its results; rank `dst` receives all of them in the order of (name, index), one at a time,
+ * in bounded memory. Nothing goes through a GPU or pickle. Until the call ends, results are in
+ * files of a temporary directory under `directory` (NULL: TMPDIR, else /tmp). */
 typedef struct rks_gather rks_gather;
 
 typedef struct rks_gather_item {
@@ -39,8 +39,8 @@ typedef struct rks_gather_report {
 /* COLLECTIVE. */
 RKS_API rks_status rks_gather_open(rks_group *group, const char *schema, const char *directory,
                                    rks_gather **gather, rks_error *err);
-/* Adds a result. The name has 1 to 511 bytes, any, like a key of a dataset. RKS_ERR_DATA above 3 GiB a
- * result. */
+/* Adds a result. The name has 1 to 511 bytes, any, like a key of a dataset. RKS_ERR_DATA above 3
+ * GiB a result. */
 RKS_API rks_status rks_gather_add_named(rks_gather *gather, const void *name, size_t name_size,
                                         uint64_t index, const rks_value *values, rks_error *err);
 /* Adds a result whose name ends with a NUL. */

@@ -110,8 +110,8 @@ RKS_API uint64_t rks_group_collectives(const rks_group *group);
 /* Stop long work between collective calls. A rank whose work fails calls _stop at once, and passes
  * its error to the next collective call. The others call _must_stop now and then. It returns
  * RKS_ERR_PEER if a rank has called _stop, or was lost. A rank that gets it makes the next
- * collective call early, with this status and error; that call returns the failing rank's own error.
- * Not collective; never wait; any thread. */
+ * collective call early, with this status and error; that call returns the failing rank's own
+ * error. Not collective; never wait; any thread. */
 RKS_API void rks_group_stop(rks_group *group);
 RKS_API rks_status rks_group_must_stop(rks_group *group, rks_error *err);
 
@@ -119,17 +119,17 @@ RKS_API rks_status rks_group_must_stop(rks_group *group, rks_error *err);
 enum { RKS_ALLGATHER_MAX = 1 << 30 };
 
 /* COLLECTIVE. Every rank passes its status and `size` bytes; sizes may differ, and may be 0. On
- * success *all holds the bytes in rank order: those of rank r are (*offsets)[r] to (*offsets)[r + 1].
- * *offsets has an entry more than there are ranks. Free both with rks_release. If a rank passes an
- * error, the call fails on all, as with agree; also if all bytes together exceed
+ * success *all holds the bytes in rank order: those of rank r are (*offsets)[r] to (*offsets)[r +
+ * 1]. *offsets has an entry more than there are ranks. Free both with rks_release. If a rank passes
+ * an error, the call fails on all, as with agree; also if all bytes together exceed
  * RKS_ALLGATHER_MAX. */
 RKS_API rks_status rks_group_allgather(rks_group *group, const char *phase, rks_status mine,
                                        const void *bytes, size_t size, uint8_t **all,
                                        uint64_t **offsets, rks_error *err);
 
 /* Runs `main_fn` in `ranks` new processes of this machine and supervises them. If one fails, the
- * others get an error with its rank and how it ended. *exit_code becomes that of the first rank that
- * failed (128 + signal if it was killed), else 0. SIGINT and SIGTERM are passed on. No process
+ * others get an error with its rank and how it ended. *exit_code becomes that of the first rank
+ * that failed (128 + signal if it was killed), else 0. SIGINT and SIGTERM are passed on. No process
  * outlives the caller. Call it before you start any thread. */
 typedef int (*rks_rank_fn)(const rks_bootstrap *bootstrap, void *user);
 RKS_API rks_status rks_launch(uint32_t ranks, rks_rank_fn main_fn, void *user, int *exit_code,
@@ -139,8 +139,8 @@ RKS_API rks_status rks_launch(uint32_t ranks, rks_rank_fn main_fn, void *user, i
 RKS_API rks_status rks_launch_threads(uint32_t ranks, rks_rank_fn main_fn, void *user,
                                       int *exit_code, rks_error *err);
 
-/* Sets the path of the libnccl.so.2 that exchange "nccl" loads if the process has not loaded one yet
- * and RKS_NCCL_LIBRARY names none. The path is copied; NULL: the one that the system finds. Any
+/* Sets the path of the libnccl.so.2 that exchange "nccl" loads if the process has not loaded one
+ * yet and RKS_NCCL_LIBRARY names none. The path is copied; NULL: the one that the system finds. Any
  * thread. Errors: RKS_ERR_MEMORY. */
 RKS_API rks_status rks_nccl_library(const char *path, rks_error *err);
 

@@ -23,15 +23,15 @@ typedef struct rks_prune_options {
 typedef struct rks_prune_report {
     size_t struct_size;
     uint64_t generations; /* forgotten, in all ranks' directories */
-    uint64_t files;       /* removed: shards that no generation names, unfinished parts, leftovers of
-                           * killed processes */
+    uint64_t files; /* removed: shards that no generation names, unfinished parts, leftovers of
+                     * killed processes */
     uint64_t bytes;
 } rks_prune_report;
 
 /* COLLECTIVE. Forgets old generations in each rank's `directory`, and removes files that no other
- * generation names. The newest generation always stays. If it is killed, each generation is whole or
- * forgotten; call it again to finish. RKS_ERR_STATE if a build runs there; RKS_ERR_NOT_FOUND if there
- * is no dataset (an unfinished build keeps its parts). `options` and `report` may be NULL. */
+ * generation names. The newest generation always stays. If it is killed, each generation is whole
+ * or forgotten; call it again to finish. RKS_ERR_STATE if a build runs there; RKS_ERR_NOT_FOUND if
+ * there is no dataset (an unfinished build keeps its parts). `options` and `report` may be NULL. */
 RKS_API rks_status rks_prune(rks_group *group, const char *directory,
                              const rks_prune_options *options, rks_prune_report *report,
                              rks_error *err);
@@ -55,13 +55,13 @@ typedef struct rks_merge_report {
     char dataset[33]; /* the dataset id, 32 hexadecimal digits */
 } rks_merge_report;
 
-/* COLLECTIVE. Makes one dataset in `target` of `count` datasets, 2 or more, without reading a sample.
- * It links or copies the sources' sealed shards and writes a new dataset.json. Samples of the first
- * source come first. Each rank adds the shards that it sees ({rank}, {node} and "DIR@2" as in
- * rks_store_open). RKS_ERR_ARGUMENT if a dataset is in `target`, or if sources differ in schema, index
- * columns, kind of keys or, if their builds were given them, `length` and `length_unit`. RKS_ERR_DATA
- * names a key that two sources have. `options` and `report` may be NULL. Call it again after it was
- * killed. */
+/* COLLECTIVE. Makes one dataset in `target` of `count` datasets, 2 or more, without reading a
+ * sample. It links or copies the sources' sealed shards and writes a new dataset.json. Samples of
+ * the first source come first. Each rank adds the shards that it sees ({rank}, {node} and "DIR@2"
+ * as in rks_store_open). RKS_ERR_ARGUMENT if a dataset is in `target`, or if sources differ in
+ * schema, index columns, kind of keys or, if their builds were given them, `length` and
+ * `length_unit`. RKS_ERR_DATA names a key that two sources have. `options` and `report` may be
+ * NULL. Call it again after it was killed. */
 RKS_API rks_status rks_merge(rks_group *group, const char *const *sources, size_t count,
                              const char *target, const rks_merge_options *options,
                              rks_merge_report *report, rks_error *err);
@@ -97,17 +97,17 @@ typedef struct rks_diff_report {
     uint64_t only_a;
     uint64_t only_b;
     uint64_t changed;
-    char columns[512]; /* columns that only one store has, or whose types differ: "x: int64, not in b;
-                        * y: int32 in a, int64 in b"; may be cut. Contents are compared over the other
-                        * columns */
+    char columns[512]; /* columns that only one store has, or whose types differ: "x: int64, not in
+                        * b; y: int32 in a, int64 in b"; may be cut. Contents are compared over the
+                        * other columns */
 } rks_diff_report;
 
 /* COLLECTIVE. Compares the samples of two stores of one group, by key and contents. Order, lengths,
- * shards and ranks do not matter, nor the order of columns, nor `?` in types, nor a column "__key__"
- * that repeats the keys. Samples in a store's quarantine are ignored. Every rank reads the samples that
- * it serves. Rank 0 compares, and only it calls `found`. It takes 14 bytes a sample of `b`, above 96
- * MiB in a file that may be paged out. All ranks get the same report. RKS_ERR_ARGUMENT if neither
- * store has a column; a damaged sample is an error that names it. */
+ * shards and ranks do not matter, nor the order of columns, nor `?` in types, nor a column
+ * "__key__" that repeats the keys. Samples in a store's quarantine are ignored. Every rank reads
+ * the samples that it serves. Rank 0 compares, and only it calls `found`. It takes 14 bytes a
+ * sample of `b`, above 96 MiB in a file that may be paged out. All ranks get the same report.
+ * RKS_ERR_ARGUMENT if neither store has a column; a damaged sample is an error that names it. */
 RKS_API rks_status rks_diff(rks_store *a, rks_store *b, const rks_diff_options *options,
                             rks_diff_fn found, void *user, rks_diff_report *report, rks_error *err);
 

@@ -26,43 +26,44 @@ enum {
  * another one in each epoch, once more. Samples that are absent or dropped (too_long "drop") are
  * not drawn and not counted in M. Weights become fixed-point numbers of 48 bits of the largest.
  *
- * Samples that are split into pieces (too_long "split") are drawn whole: each draw of one is a draw of
- * each of its pieces, which are planned apart. After a change the other pieces of a draw that was
- * begun still come, also those of samples that wait. Sources are even by samples and pieces.
+ * Samples that are split into pieces (too_long "split") are drawn whole: each draw of one is a draw
+ * of each of its pieces, which are planned apart. After a change the other pieces of a draw that
+ * was begun still come, also those of samples that wait. Sources are even by samples and pieces.
  *
  * The number of steps may differ between epochs, never between ranks: ask rks_plan_steps for each.
  *
  *   random      draws of all sources are spread evenly: after any number of draws, each source has
- *               its share, give or take one draw, or two if it has fewer than one of 4,096 draws. (A
- *               plan that resumes a state of planner version 2 keeps its order: there, draws of such
- *               sources come together.) A source repeats a sample after all of its samples were
- *               drawn. Steps of like cost are sought among near batches only.
- *   sequential  the same, each source in the order of its ids.
+ *               its share, give or take one draw, or two if it has fewer than one of 4,096 draws.
+ * (A plan that resumes a state of planner version 2 keeps its order: there, draws of such sources
+ * come together.) A source repeats a sample after all of its samples were drawn. Steps of like cost
+ * are sought among near batches only. sequential  the same, each source in the order of its ids.
  *   bucket,     steps are put in an order in which the 16 sources of the most draws are as even as
  *   pack        lengths allow, up to the last step; rks_plan_sources says how even. (Version 2 as
  *               well, but for the last steps.)
  *   sorted      longest first, whatever the source.
  *
- * Memory is that of a plan of N samples and pieces; there is no table of draws. A resumed epoch takes
- * 8 bytes a sample while it is planned.
+ * Memory is that of a plan of N samples and pieces; there is no table of draws. A resumed epoch
+ * takes 8 bytes a sample while it is planned.
  *
- * Give at most one of weights, counts and odds. Without any, each sample of a source occurs once. */
+ * Give at most one of weights, counts and odds. Without any, each sample of a source occurs once.
+ */
 typedef struct rks_plan_mix {
     size_t struct_size;
-    size_t sources;            /* 1 to RKS_MIX_SOURCES_MAX */
-    const char *const *names;  /* for messages, reports and states; NULL: "0", "1", ... */
-    const double *weights;     /* of each source: finite, at least 0, and one above 0 */
-    const uint64_t *bounds;    /* sources + 1: source s has the ids bounds[s] .. bounds[s + 1] - 1 */
-    const uint16_t *source_of; /* instead of bounds: the source of each sample. A sample whose number
-                                * is not below `sources` is never drawn. It must outlive the plan */
-    uint64_t samples;          /* draws N, below 2^32. 0: the fewest with which every sample of a
-                                * source that has a weight occurs; with counts: their sum */
-    bool tokens;               /* weights are shares of tokens: n is in proportion to w divided by
-                                * the mean length of the source's samples */
-    const uint32_t *counts;    /* of each sample: how many times it occurs. It must outlive the plan */
-    const double *odds;        /* of each sample, from 0: it occurs N odds / (sum of odds) times,
-                                * rounded down or up at random; needs `samples`. It must outlive the
-                                * plan */
+    size_t sources;           /* 1 to RKS_MIX_SOURCES_MAX */
+    const char *const *names; /* for messages, reports and states; NULL: "0", "1", ... */
+    const double *weights;    /* of each source: finite, at least 0, and one above 0 */
+    const uint64_t *bounds;   /* sources + 1: source s has the ids bounds[s] .. bounds[s + 1] - 1 */
+    /* Instead of bounds: the source of each sample. A sample whose number is not below `sources`
+     * is never drawn. It must outlive the plan. */
+    const uint16_t *source_of;
+    uint64_t samples;       /* draws N, below 2^32. 0: the fewest with which every sample of a
+                             * source that has a weight occurs; with counts: their sum */
+    bool tokens;            /* weights are shares of tokens: n is in proportion to w divided by
+                             * the mean length of the source's samples */
+    const uint32_t *counts; /* of each sample: how many times it occurs. It must outlive the plan */
+    const double *odds;     /* of each sample, from 0: it occurs N odds / (sum of odds) times,
+                             * rounded down or up at random; needs `samples`. It must outlive the
+                             * plan */
 } rks_plan_mix;
 
 /* Sets defaults. The plan copies all arrays and names except those that must outlive it. */
@@ -70,41 +71,42 @@ RKS_API void rks_plan_mix_default(rks_plan_mix *mix);
 RKS_SIZED_DEFAULT(rks_plan_mix)
 #define rks_plan_mix_default(options) rks_plan_mix_default_sized(options)
 
-/* Changes a plan from step `step` of `epoch` on, also for later epochs. `weights` are new ones of all
- * sources (NULL: as before). Samples longer than `longest` wait (0: none does). The rest of that epoch
- * has N draws minus those before the step, at the new weights; samples that were drawn least come
- * first. Steps keep counting. A change at the step of an earlier change replaces it. A plan has no
- * group: all ranks must make the same changes. States hold them; RKS_ERR_STATE if they have no room.
- * For plans with weights of sources, or with none. On failure the plan is unchanged. */
+/* Changes a plan from step `step` of `epoch` on, also for later epochs. `weights` are new ones of
+ * all sources (NULL: as before). Samples longer than `longest` wait (0: none does). The rest of
+ * that epoch has N draws minus those before the step, at the new weights; samples that were drawn
+ * least come first. Steps keep counting. A change at the step of an earlier change replaces it. A
+ * plan has no group: all ranks must make the same changes. States hold them; RKS_ERR_STATE if they
+ * have no room. For plans with weights of sources, or with none. On failure the plan is unchanged.
+ */
 RKS_API rks_status rks_plan_change(rks_plan *plan, uint64_t epoch, uint64_t step,
                                    const double *weights, size_t sources, uint32_t longest,
                                    rks_error *err);
 
 /* Makes the same change `steps` steps after the first one of epoch 0, counted over epochs as these
  * ranks have them. A state that another number of ranks saved holds the change's place for those
- * ranks, and that place stays when the state is resumed. RKS_ERR_STATE after a state of an epoch that
- * other ranks began. With max_tokens, capacity, or samples that are alone or split, epochs differ in
- * steps, so every epoch before that step is planned: RKS_ERR_ARGUMENT from 2^20 epochs, or about
- * 2^30 draws, on. */
+ * ranks, and that place stays when the state is resumed. RKS_ERR_STATE after a state of an epoch
+ * that other ranks began. With max_tokens, capacity, or samples that are alone or split, epochs
+ * differ in steps, so every epoch before that step is planned: RKS_ERR_ARGUMENT from 2^20 epochs,
+ * or about 2^30 draws, on. */
 RKS_API rks_status rks_plan_change_after(rks_plan *plan, uint64_t steps, const double *weights,
                                          size_t sources, uint32_t longest, rks_error *err);
 
-/* Returns the place of the last change that one of these calls made, as states hold it: *step counts
- * over all numbers of ranks that took part in *epoch. RKS_ERR_STATE if there was none. */
+/* Returns the place of the last change that one of these calls made, as states hold it: *step
+ * counts over all numbers of ranks that took part in *epoch. RKS_ERR_STATE if there was none. */
 RKS_API rks_status rks_plan_last_change(const rks_plan *plan, uint64_t *epoch, uint64_t *step,
                                         rks_error *err);
 
 /* A source in one epoch. */
 typedef struct rks_plan_source {
     size_t struct_size;
-    const char *name;   /* the plan's */
-    double share;       /* planned, of all draws */
-    uint64_t samples;   /* that can be drawn */
-    uint64_t draws;     /* delivered; of a sample in pieces, its first one counts */
-    uint64_t distinct;  /* samples among them */
-    uint64_t tokens;    /* their lengths, as truncated or split */
-    double deviation;   /* of its share of the draws of any RKS_MIX_WINDOW steps from its share of
-                         * the epoch's: the largest, from 0 to 1 (of the epoch if it is shorter) */
+    const char *name;  /* the plan's */
+    double share;      /* planned, of all draws */
+    uint64_t samples;  /* that can be drawn */
+    uint64_t draws;    /* delivered; of a sample in pieces, its first one counts */
+    uint64_t distinct; /* samples among them */
+    uint64_t tokens;   /* their lengths, as truncated or split */
+    double deviation;  /* of its share of the draws of any RKS_MIX_WINDOW steps from its share of
+                        * the epoch's: the largest, from 0 to 1 (of the epoch if it is shorter) */
 } rks_plan_source;
 
 /* Returns the sources of an epoch: sets *count to their number, and fills up to `room` entries of

@@ -35,11 +35,11 @@ typedef struct rks_step_range {
  *             change of world in an epoch leaves less to fill bins with
  *
  * A sample above max_length, or one that max_tokens has no room for, is too long: an error that
- * names it, or it is dropped, alone in a batch (which may break the budget), counted as truncated to
- * that limit, at which the collator cuts (rks_collate_options.max_length, cut_by_length), or split
- * into pieces of that limit and a last one with the rest: each piece is planned like a sample, once
- * an epoch, and the collator takes it out of its sample (rks_plan_pieces). A length of 0 takes room
- * for 1 in a budget.
+ * names it, or it is dropped, alone in a batch (which may break the budget), counted as truncated
+ * to that limit, at which the collator cuts (rks_collate_options.max_length, cut_by_length), or
+ * split into pieces of that limit and a last one with the rest: each piece is planned like a
+ * sample, once an epoch, and the collator takes it out of its sample (rks_plan_pieces). A length of
+ * 0 takes room for 1 in a budget.
  *
  * Every rank has the same number of steps and no batch is empty: the last step's batches are split
  * over all ranks, or full and repeating samples of theirs, or dropped. If batches hold one
@@ -91,15 +91,15 @@ typedef struct rks_plan_options {
                            * of it that fill so many bins on their own: other samples meet, for a
                            * few more bins, and up to 40 bytes a sample more. All epochs have the
                            * same number of steps: what the first ones need. 0: packs all at once */
-    const char *order;    /* within a batch, of pack within each bin: "plan" (default: as the plan has
-                           * them), "longest_first" (equal lengths as the plan has them) */
+    const char *order; /* within a batch, of pack within each bin: "plan" (default: as the plan has
+                        * them), "longest_first" (equal lengths as the plan has them) */
     const struct rks_plan_mix *mix; /* how many times each sample occurs; NULL: once. Read while the
                                      * plan is made */
-    const uint32_t *balance; /* a cost for each sample, as many as there are lengths. The balance
-                              * over ranks sums it instead of `cost`, which then counts only for the
-                              * budget. A piece (too_long "split") costs its share by items, rounded
-                              * so that the shares of all pieces add up to the sample's cost.
-                              * Borrowed; it must outlive the plan. NULL: none */
+    const uint32_t *balance;    /* a cost for each sample, as many as there are lengths. The balance
+                                 * over ranks sums it instead of `cost`, which then counts only for the
+                                 * budget. A piece (too_long "split") costs its share by items, rounded
+                                 * so that the shares of all pieces add up to the sample's cost.
+                                 * Borrowed; it must outlive the plan. NULL: none */
     const rks_step_range *skip; /* steps to skip, as by rks_plan_skip; read while the plan is made.
                                  * NULL: none */
     size_t skips;               /* how many ranges */
@@ -111,10 +111,10 @@ RKS_SIZED_DEFAULT(rks_plan_options)
 
 /* Makes a plan over `count` lengths. They are not copied: they must outlive the plan. It is a pure
  * function: the same lengths, options and version give the same bits on any machine. `dataset` (32
- * hexadecimal digits, or NULL) is written into states. A length of UINT32_MAX marks an absent sample
- * (a partial store), which is never planned and counts as dropped. RKS_ERR_ARGUMENT names the option;
- * RKS_ERR_DATA if no plan exists (fewer samples than ranks, a sample above max_length). The caller
- * owns *plan. */
+ * hexadecimal digits, or NULL) is written into states. A length of UINT32_MAX marks an absent
+ * sample (a partial store), which is never planned and counts as dropped. RKS_ERR_ARGUMENT names
+ * the option; RKS_ERR_DATA if no plan exists (fewer samples than ranks, a sample above max_length).
+ * The caller owns *plan. */
 RKS_API rks_status rks_plan_create(const uint32_t *lengths, uint64_t count, const char *dataset,
                                    const rks_plan_options *options, rks_plan **plan,
                                    rks_error *err);
@@ -122,20 +122,20 @@ RKS_API rks_status rks_plan_create(const uint32_t *lengths, uint64_t count, cons
 RKS_API void rks_plan_free(rks_plan *plan); /* NULL is accepted */
 
 RKS_API uint32_t rks_plan_world(const rks_plan *plan);
-/* Returns the steps of an epoch, skipped ones included. They are equal on all ranks, and in all epochs
- * unless the option `steps` is "per_epoch". */
+/* Returns the steps of an epoch, skipped ones included. They are equal on all ranks, and in all
+ * epochs unless the option `steps` is "per_epoch". */
 RKS_API rks_status rks_plan_steps(rks_plan *plan, uint64_t epoch, uint64_t *steps, rks_error *err);
 
 enum { RKS_PLAN_SKIPS_MAX = 256 };
-/* Skips steps `first` to `last` of `epoch`, both included. No loader delivers them, and their samples
- * count as used. Other steps keep their numbers and samples. A plan has no group: all ranks must skip
- * the same steps.
+/* Skips steps `first` to `last` of `epoch`, both included. No loader delivers them, and their
+ * samples count as used. Other steps keep their numbers and samples. A plan has no group: all ranks
+ * must skip the same steps.
  *
- * States hold the skipped steps, and a plan that resumes a state skips the steps of both. If another
- * number of ranks goes on in that epoch, it does not get the samples of skipped steps either; if it
- * begins the epoch, it skips its own steps of these numbers. In a resumed epoch steps count from
- * where these ranks went on. An open epoch (rks_epoch_open) still delivers the steps that it has
- * listed ahead: open it again at its next step.
+ * States hold the skipped steps, and a plan that resumes a state skips the steps of both. If
+ * another number of ranks goes on in that epoch, it does not get the samples of skipped steps
+ * either; if it begins the epoch, it skips its own steps of these numbers. In a resumed epoch steps
+ * count from where these ranks went on. An open epoch (rks_epoch_open) still delivers the steps
+ * that it has listed ahead: open it again at its next step.
  *
  * RKS_ERR_ARGUMENT if the epoch has no such steps, or they are not whole optimizer steps.
  * RKS_ERR_STATE if states have no room for it (RKS_PLAN_SKIPS_MAX ranges, and RKS_PLAN_SCHEDULE_MAX
@@ -150,15 +150,15 @@ RKS_API rks_status rks_plan_next_step(rks_plan *plan, uint64_t epoch, uint64_t s
 RKS_API rks_status rks_plan_skipped(rks_plan *plan, uint64_t epoch, uint64_t step, uint64_t *count,
                                     rks_error *err);
 
-/* Returns the batch of `rank` at `step`, also if that step is skipped: *count ids, at least one. The
- * plan owns them; they are valid until the plan is asked for another epoch, or freed. The first call
- * for an epoch computes that epoch. One thread at a time. */
+/* Returns the batch of `rank` at `step`, also if that step is skipped: *count ids, at least one.
+ * The plan owns them; they are valid until the plan is asked for another epoch, or freed. The first
+ * call for an epoch computes that epoch. One thread at a time. */
 RKS_API rks_status rks_plan_batch(rks_plan *plan, uint64_t epoch, uint64_t step, uint32_t rank,
                                   const uint32_t **sample_ids, size_t *count, rks_error *err);
 
-/* Returns which samples of that batch are pieces (too_long "split"), in order of `place`; *count may
- * be 0. A sample may appear in a batch several times, each time with another piece. The plan owns
- * them, like the ids. */
+/* Returns which samples of that batch are pieces (too_long "split"), in order of `place`; *count
+ * may be 0. A sample may appear in a batch several times, each time with another piece. The plan
+ * owns them, like the ids. */
 RKS_API rks_status rks_plan_pieces(rks_plan *plan, uint64_t epoch, uint64_t step, uint32_t rank,
                                    const rks_piece **pieces, size_t *count, rks_error *err);
 
@@ -193,16 +193,16 @@ typedef struct rks_plan_report {
     uint64_t p95_batch;              /* at least 95 % of the batches have no more */
     uint64_t least_largest_of_ranks; /* each rank has a largest batch: the least of these */
     uint64_t least_largest_of_steps; /* each step has a largest batch: the least of these */
-    uint64_t bins;        /* pack, else 0 */
-    double fill;          /* pack: tokens / (bins * capacity), else 0 */
-    double token_balance; /* as balance, of the sums of lengths */
-    double lost;          /* share of all ranks' time that they wait for the costliest rank of each
-                           * optimizer step, if time is as cost */
+    uint64_t bins;                   /* pack, else 0 */
+    double fill;                     /* pack: tokens / (bins * capacity), else 0 */
+    double token_balance;            /* as balance, of the sums of lengths */
+    double lost; /* share of all ranks' time that they wait for the costliest rank of each
+                  * optimizer step, if time is as cost */
     uint32_t length_multiple; /* lengths count as rounded up to it: the collator's to_multiple */
     uint32_t cut;             /* too_long "truncate": longer samples count as this long: the
                                * collator's max_length; else 0 */
-    uint64_t pieces;              /* of samples, those that are pieces */
-    uint64_t skipped; /* skipped steps; no other figure counts them or their samples */
+    uint64_t pieces;          /* of samples, those that are pieces */
+    uint64_t skipped;         /* skipped steps; no other figure counts them or their samples */
 } rks_plan_report;
 /* Fills the report of an epoch. Set struct_size first. In a resumed epoch it covers the rest, and
  * steps count from there. It takes 8 bytes a batch while it runs. RKS_ERR_DATA if all steps are
@@ -219,16 +219,17 @@ RKS_API rks_status rks_plan_bounds(rks_plan *plan, uint64_t epoch, uint32_t **bo
 
 /* A job's position in an epoch: equal on all ranks, at most RKS_STATE_MAX bytes of JSON. */
 enum { RKS_STATE_MAX = 8192 };
-/* Writes the plan's state before step `step` of `epoch` as JSON into `text`. `step` may be the number
- * of steps: then the epoch is over. RKS_ERR_STATE after dozens of changes of world in one epoch. */
+/* Writes the plan's state before step `step` of `epoch` as JSON into `text`. `step` may be the
+ * number of steps: then the epoch is over. RKS_ERR_STATE after dozens of changes of world in one
+ * epoch. */
 RKS_API rks_status rks_plan_state(rks_plan *plan, uint64_t epoch, uint64_t step, char *text,
                                   size_t text_size, rks_error *err);
 /* Resumes a state, also one of another number of ranks. The plan then holds the rest of the state's
- * epoch, and whole other epochs. *epoch and *step say where to go on. With the same world they are as
- * saved. With another world *step is 0: the rest is spread over the new ranks, or, if nothing was
- * left, it is the next epoch. RKS_ERR_STATE names what differs (planner version, dataset, samples,
- * lengths, options, seed). RKS_ERR_DATA if the rest cannot be made even for these ranks (fewer
- * samples than ranks). On failure the plan is unchanged. */
+ * epoch, and whole other epochs. *epoch and *step say where to go on. With the same world they are
+ * as saved. With another world *step is 0: the rest is spread over the new ranks, or, if nothing
+ * was left, it is the next epoch. RKS_ERR_STATE names what differs (planner version, dataset,
+ * samples, lengths, options, seed). RKS_ERR_DATA if the rest cannot be made even for these ranks
+ * (fewer samples than ranks). On failure the plan is unchanged. */
 RKS_API rks_status rks_plan_resume(rks_plan *plan, const char *state, uint64_t *epoch,
                                    uint64_t *step, rks_error *err);
 

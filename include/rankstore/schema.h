@@ -44,16 +44,17 @@ typedef struct rks_value {
                                   * one `*` may leave them 0: size says it */
 } rks_value;
 
-/* Returns a value of `column` as JSON text, like jsonl of rks_store_export. Bytes, and a str that is not
- * UTF-8, are {"base64": "..."}. NaN, infinities and integers above 2^63 - 1 are strings. Numbers have
- * the fewest digits that give the same value of their type. A missing value is null. value->dims has
- * all sizes, as from rks_batch_value. RKS_ERR_ARGUMENT: column out of range, or a size that does not
- * fit dims. RKS_ERR_DATA: a json value that is not JSON. Free *text with rks_release. */
+/* Returns a value of `column` as JSON text, like jsonl of rks_store_export. Bytes, and a str that
+ * is not UTF-8, are {"base64": "..."}. NaN, infinities and integers above 2^63 - 1 are strings.
+ * Numbers have the fewest digits that give the same value of their type. A missing value is null.
+ * value->dims has all sizes, as from rks_batch_value. RKS_ERR_ARGUMENT: column out of range, or a
+ * size that does not fit dims. RKS_ERR_DATA: a json value that is not JSON. Free *text with
+ * rks_release. */
 RKS_API rks_status rks_value_json(const rks_schema *schema, uint32_t column, const rks_value *value,
                                   char **text, rks_error *err);
 
-/* Converts a scalar of a float type exactly: float16, bfloat16, float8_e4m3fn, float8_e5m2, float32 or
- * float64. `item` has the type's size, at any alignment. RKS_ERR_ARGUMENT for another type. */
+/* Converts a scalar of a float type exactly: float16, bfloat16, float8_e4m3fn, float8_e5m2, float32
+ * or float64. `item` has the type's size, at any alignment. RKS_ERR_ARGUMENT for another type. */
 RKS_API rks_status rks_float_read(const char *type, const void *item, double *number,
                                   rks_error *err);
 
@@ -72,23 +73,23 @@ typedef int (*rks_filter_fn)(void *user, const rks_sample *sample, rks_error *er
 typedef rks_status (*rks_length_fn)(void *user, const rks_sample *sample, uint64_t *length,
                                     rks_error *err);
 
-/* Takes a sample of a reader. `sample` is valid during the call. Its key, stored or derived, is the one
- * that rks_build would use. `row` counts from 0 in the sample's file. An error ends the unit; its text
- * gets the row's place in front. */
+/* Takes a sample of a reader. `sample` is valid during the call. Its key, stored or derived, is the
+ * one that rks_build would use. `row` counts from 0 in the sample's file. An error ends the unit;
+ * its text gets the row's place in front. */
 typedef rks_status (*rks_read_fn)(void *user, const rks_sample *sample, uint64_t row,
                                   rks_error *err);
 
 /* ---- where: conditions on a sample's columns ------------------------------------------------- */
 
-/* Parses a condition like a build's `where`: "COLUMN OP VALUE [and ...]", OP one of == != < <= > >=.
- * Write a name or value with spaces in quotes; `null` is a missing value. RKS_ERR_ARGUMENT names the
- * column, or the place in the text (from 1). The schema must outlive *where. The caller owns
- * *where. */
+/* Parses a condition like a build's `where`: "COLUMN OP VALUE [and ...]", OP one of == != < <= >
+ * >=. Write a name or value with spaces in quotes; `null` is a missing value. RKS_ERR_ARGUMENT
+ * names the column, or the place in the text (from 1). The schema must outlive *where. The caller
+ * owns *where. */
 typedef struct rks_where rks_where;
 RKS_API rks_status rks_where_parse(const rks_schema *schema, const char *text, rks_where **where,
                                    rks_error *err);
-/* Tests whether all conditions hold. `values` has one entry for each column of the schema. Any thread.
- * RKS_ERR_DATA if the size of a value does not fit its type. */
+/* Tests whether all conditions hold. `values` has one entry for each column of the schema. Any
+ * thread. RKS_ERR_DATA if the size of a value does not fit its type. */
 RKS_API rks_status rks_where_test(const rks_where *where, const rks_value *values, bool *keep,
                                   rks_error *err);
 RKS_API void rks_where_free(rks_where *where); /* NULL is accepted */

@@ -30,8 +30,8 @@ typedef struct rks_store_options {
                                 * Default 0: without limit while it is alive */
     /* A list of samples to exclude, written by rks_quarantine_write; the name may hold {rank} and
      * {node}; NULL: none. A rank that does not see the file uses the other ranks' lists. If lists
-     * differ, a sample that any of them names is excluded. Ids do not change: an excluded sample has
-     * the length UINT32_MAX and the owner -1, is never planned, and fetching it is
+     * differ, a sample that any of them names is excluded. Ids do not change: an excluded sample
+     * has the length UINT32_MAX and the owner -1, is never planned, and fetching it is
      * RKS_ERR_NOT_FOUND. RKS_ERR_DATA if the list belongs to another dataset. */
     const char *quarantine;
     /* The only columns to read; NULL: all. RKS_ERR_ARGUMENT if no dataset has one of them. */
@@ -39,12 +39,13 @@ typedef struct rks_store_options {
     size_t column_count;
     /* Serves this rank's figures as Prometheus text over HTTP, at port metrics_port + N of
      * 127.0.0.1. N is the rank's place among the ranks of its node, from 0. Any user of the machine
-     * can read it. RKS_ERR_IO if the port is taken. Default 0: the port in RKS_METRICS (then a taken
-     * port is a warning), else none. `rankstore top` needs no port; RKS_TOP=off hides a process. */
+     * can read it. RKS_ERR_IO if the port is taken. Default 0: the port in RKS_METRICS (then a
+     * taken port is a warning), else none. `rankstore top` needs no port; RKS_TOP=off hides a
+     * process. */
     uint32_t metrics_port;
-    /* The directory for the node's index, and for the sorted order of plans, if they exceed 1 GiB or
-     * half of the available memory (control groups included). They are unnamed files. The name may
-     * hold {rank} and {node}, of the node's first rank, which makes the file. RKS_ERR_IO if the
+    /* The directory for the node's index, and for the sorted order of plans, if they exceed 1 GiB
+     * or half of the available memory (control groups included). They are unnamed files. The name
+     * may hold {rank} and {node}, of the node's first rank, which makes the file. RKS_ERR_IO if the
      * directory does not exist, also for a small index. Default NULL: memory, also above 1 GiB if
      * it takes less than a quarter of what is available; else the first of TMPDIR, /tmp and
      * /var/tmp that is on a disk of the node; RKS_ERR_IO if none is. */
@@ -67,8 +68,8 @@ RKS_API rks_status rks_store_open(rks_group *group, const char *directory,
  * first directory have the first ids, then come those of the second, and so on. Directories are
  * written as for rks_store_open. `names` are the names of the sources (NULL: the last part of each
  * directory). Samples have the columns of all sources; a column that a source lacks is missing
- * there. Index columns are those that all sources have. A dataset may appear twice, under two names.
- * The strings are copied. A quarantine list may belong to any one of the datasets.
+ * there. Index columns are those that all sources have. A dataset may appear twice, under two
+ * names. The strings are copied. A quarantine list may belong to any one of the datasets.
  * RKS_ERR_ARGUMENT names the sources and the column if types differ (`columns` can leave it out),
  * or a name that appears twice. */
 RKS_API rks_status rks_store_open_many(rks_group *group, const char *const *directories,
@@ -81,10 +82,10 @@ RKS_API rks_status rks_store_open_many(rks_group *group, const char *const *dire
  * views and arrays may outlive it. NULL is accepted. */
 RKS_API void rks_store_close(rks_store *store, uint32_t timeout_ms);
 
-/* Announces that this rank no longer needs the store, and waits at most `timeout_ms` (0: not at all)
- * until all ranks have done so. Returns nonzero if all have, or if there are no other ranks; 0 if
- * others still need it. The store serves the others until rks_store_close, which does not wait after
- * a nonzero answer. A failure of the group or an interrupt ends the wait. */
+/* Announces that this rank no longer needs the store, and waits at most `timeout_ms` (0: not at
+ * all) until all ranks have done so. Returns nonzero if all have, or if there are no other ranks; 0
+ * if others still need it. The store serves the others until rks_store_close, which does not wait
+ * after a nonzero answer. A failure of the group or an interrupt ends the wait. */
 RKS_API int rks_store_leave(rks_store *store, uint32_t timeout_ms);
 
 RKS_API uint64_t rks_store_count(const rks_store *store);
@@ -107,12 +108,12 @@ RKS_API rks_index *rks_store_index(rks_store *store);
  * the sample is in quarantine. */
 RKS_API int64_t rks_store_owner(const rks_store *store, uint64_t sample_id);
 
-/* Returns the place of the sample's shard in the list of rks_store_info_json, from 0; -1 if the id is
- * out of range. */
+/* Returns the place of the sample's shard in the list of rks_store_info_json, from 0; -1 if the id
+ * is out of range. */
 RKS_API int64_t rks_store_shard(const rks_store *store, uint64_t sample_id);
 
-/* Returns the key of a sample, stored or derived. If its shard is on another node, the key is fetched
- * from the owner. */
+/* Returns the key of a sample, stored or derived. If its shard is on another node, the key is
+ * fetched from the owner. */
 RKS_API rks_status rks_store_key(rks_store *store, uint64_t sample_id, uint8_t key[RKS_KEY_MAX],
                                  size_t *key_size, rks_error *err);
 
@@ -148,13 +149,13 @@ typedef struct rks_split_part {
     double weight; /* its share of the samples, relative to the others' */
 } rks_split_part;
 
-/* Puts each sample into one of `count` parts (1 to 65535) by the hash of its key. With `by`, the hash
- * is that of its value in this column (NULL: none), so that equal values stay together. `part_of` has
- * an entry for each sample of the store: the part's place in `parts`. It depends only on names,
- * weights, seed and key (or value), not on the order of the parts or on other samples. So a sample
- * stays in its part when the dataset grows. A part of weight 0 gets no sample. If `by` is not an
- * index column, each rank that calls reads it from every sample. RKS_ERR_ARGUMENT names the part or
- * the column. Not collective. */
+/* Puts each sample into one of `count` parts (1 to 65535) by the hash of its key. With `by`, the
+ * hash is that of its value in this column (NULL: none), so that equal values stay together.
+ * `part_of` has an entry for each sample of the store: the part's place in `parts`. It depends only
+ * on names, weights, seed and key (or value), not on the order of the parts or on other samples. So
+ * a sample stays in its part when the dataset grows. A part of weight 0 gets no sample. If `by` is
+ * not an index column, each rank that calls reads it from every sample. RKS_ERR_ARGUMENT names the
+ * part or the column. Not collective. */
 RKS_API rks_status rks_store_split(rks_store *store, const rks_split_part *parts, size_t count,
                                    uint64_t seed, const char *by, uint16_t *part_of,
                                    rks_error *err);
@@ -182,8 +183,9 @@ typedef struct rks_store_stats {
     uint64_t quarantined;   /* samples of the dataset that the quarantine list excludes */
     uint64_t collectives;   /* of the store's group since it was opened: rks_group_collectives */
     /* Bytes of samples that this rank has read from its node's disk, also for other ranks, and its
-     * read requests (one for adjacent samples). Pages that were in memory do not count. If the system
-     * does not count a thread's bytes (/proc/thread-self/io), these are the requested ones. */
+     * read requests (one for adjacent samples). Pages that were in memory do not count. If the
+     * system does not count a thread's bytes (/proc/thread-self/io), these are the requested ones.
+     */
     uint64_t disk_bytes;
     uint64_t disk_reads;
 } rks_store_stats;
@@ -191,8 +193,8 @@ RKS_API void rks_store_stats_get(rks_store *store, rks_store_stats *stats);
 
 /* ---- measuring the disk ---- */
 
-/* Returns the bytes of the file that hold the sample: its header, columns and key, and at most a few
- * KiB more. The store owns *path. RKS_ERR_NOT_FOUND if the shard is not on this node. */
+/* Returns the bytes of the file that hold the sample: its header, columns and key, and at most a
+ * few KiB more. The store owns *path. RKS_ERR_NOT_FOUND if the shard is not on this node. */
 RKS_API rks_status rks_store_place(const rks_store *store, uint64_t sample_id, const char **path,
                                    uint64_t *offset, uint64_t *size, rks_error *err);
 
@@ -208,9 +210,10 @@ typedef struct rks_cache_report {
  * (rks_group_agree), and call it again. `report` may be NULL. */
 RKS_API void rks_store_drop_cache(rks_store *store, rks_cache_report *report);
 
-/* Fetches `count` samples in the order of `sample_ids`. Ids may repeat; count 0 gives an empty batch.
- * All samples arrive, or none. Blocks until then; an owner's silence ends it. RKS_ERR_ARGUMENT if an
- * id is out of range; RKS_ERR_CORRUPT names the sample. The caller owns *batch. */
+/* Fetches `count` samples in the order of `sample_ids`. Ids may repeat; count 0 gives an empty
+ * batch. All samples arrive, or none. Blocks until then; an owner's silence ends it.
+ * RKS_ERR_ARGUMENT if an id is out of range; RKS_ERR_CORRUPT names the sample. The caller owns
+ * *batch. */
 RKS_API rks_status rks_store_fetch(rks_store *store, const uint64_t *sample_ids, size_t count,
                                    rks_batch **batch, rks_error *err);
 
@@ -219,25 +222,26 @@ RKS_API rks_status rks_store_fetch(rks_store *store, const uint64_t *sample_ids,
 RKS_API rks_status rks_store_fetch_start(rks_store *store, const uint64_t *sample_ids, size_t count,
                                          rks_fetch **fetch, rks_error *err);
 
-/* Opens one sample read-only and without a copy: in the map of its shard if that is on this node, else
- * fetched. Its checksum is compared once, here. Valid until rks_view_free, also after the store has
- * been closed. If the file is truncated meanwhile, the view reads as zeros. RKS_ERR_ARGUMENT if the
- * id is out of range; RKS_ERR_CORRUPT names the sample. The caller owns *view. */
+/* Opens one sample read-only and without a copy: in the map of its shard if that is on this node,
+ * else fetched. Its checksum is compared once, here. Valid until rks_view_free, also after the
+ * store has been closed. If the file is truncated meanwhile, the view reads as zeros.
+ * RKS_ERR_ARGUMENT if the id is out of range; RKS_ERR_CORRUPT names the sample. The caller owns
+ * *view. */
 RKS_API rks_status rks_store_view(rks_store *store, uint64_t sample_id, rks_view **view,
                                   rks_error *err);
 
-/* Copies one sample into the caller's memory if that needs no wait: its shard is mapped here, all of
- * this node's files were in memory at the last look, and its record, with padding, fits into `room`
- * bytes at `to` (aligned to 64). Then *done is true, and `values`, one for each column, point into
- * `to`. Nothing is allocated. If *done is false, nothing was read: use rks_store_fetch. Checks and
- * errors are those of a fetch. */
+/* Copies one sample into the caller's memory if that needs no wait: its shard is mapped here, all
+ * of this node's files were in memory at the last look, and its record, with padding, fits into
+ * `room` bytes at `to` (aligned to 64). Then *done is true, and `values`, one for each column,
+ * point into `to`. Nothing is allocated. If *done is false, nothing was read: use rks_store_fetch.
+ * Checks and errors are those of a fetch. */
 RKS_API rks_status rks_store_read_now(rks_store *store, uint64_t sample_id, void *to, size_t room,
                                       rks_value *values, bool *done, rks_error *err);
 
-/* Fetches and collates: rks_store_fetch and rks_batch_collate in one. Samples of this node go straight
- * from their map into the arrays. The checked bytes are the ones that arrive, even if somebody writes
- * to the file meanwhile; above 64 KiB a sample this holds only if nobody writes to the sealed file.
- * RKS_ERR_IO names the sample if its file was cut or cannot be read. */
+/* Fetches and collates: rks_store_fetch and rks_batch_collate in one. Samples of this node go
+ * straight from their map into the arrays. The checked bytes are the ones that arrive, even if
+ * somebody writes to the file meanwhile; above 64 KiB a sample this holds only if nobody writes to
+ * the sealed file. RKS_ERR_IO names the sample if its file was cut or cannot be read. */
 RKS_API rks_status rks_store_collate(rks_store *store, const uint64_t *sample_ids, size_t count,
                                      const rks_collate_options *options, rks_arrays **arrays,
                                      rks_error *err);

@@ -25,26 +25,26 @@ typedef struct rks_finding {
     const void *key;
     size_t key_size;
     const char *what;
-    int64_t sample_id; /* in the dataset; -1 if the bytes belong to no single sample, or if a shard's
-                        * file was checked alone */
+    int64_t sample_id; /* in the dataset; -1 if the bytes belong to no single sample, or if a
+                        * shard's file was checked alone */
     bool leftover; /* no damage: a shard that dataset.json does not list, left by a build or append
                     * that failed. The same command resumes with it; rks_prune removes it */
 } rks_finding;
 typedef void (*rks_finding_fn)(void *user, const rks_finding *finding);
 
 /* Checks the dataset in `path`, its generation N ("DIR@N"; parts of other generations are then no
- * findings), or one shard's file. Calls `found` for each problem and each leftover. *samples counts the
- * checked samples, *findings the problems without leftovers. Returns RKS_OK even if it finds problems;
- * an error means that the check itself failed. Never writes. */
+ * findings), or one shard's file. Calls `found` for each problem and each leftover. *samples counts
+ * the checked samples, *findings the problems without leftovers. Returns RKS_OK even if it finds
+ * problems; an error means that the check itself failed. Never writes. */
 RKS_API rks_status rks_verify(const char *path, rks_verify_level level, rks_finding_fn found,
                               void *user, uint64_t *samples, uint64_t *findings, rks_error *err);
 
 typedef struct rks_verify_options {
     size_t struct_size;
     rks_verify_level level;
-    /* Directories of one dataset that are verified together, `path` among them, each by a call of its
-     * own: those of ranks with their own disks. A shard that is not in `path` may be in another one. A
-     * shard that none of them has is reported with the first. */
+    /* Directories of one dataset that are verified together, `path` among them, each by a call of
+     * its own: those of ranks with their own disks. A shard that is not in `path` may be in another
+     * one. A shard that none of them has is reported with the first. */
     const char *const *together; /* NULL: `path` alone */
     size_t together_count;
     bool partial; /* counts a shard that none of them has, but does not report it as a finding */
@@ -61,24 +61,24 @@ typedef struct rks_verify_counts {
 RKS_API void rks_verify_options_default(rks_verify_options *options);
 RKS_SIZED_DEFAULT(rks_verify_options)
 #define rks_verify_options_default(options) rks_verify_options_default_sized(options)
-/* Does the same with options (NULL: the defaults). `counts` may be NULL; else set counts->struct_size
- * first. */
+/* Does the same with options (NULL: the defaults). `counts` may be NULL; else set
+ * counts->struct_size first. */
 RKS_API rks_status rks_verify_with(const char *path, const rks_verify_options *options,
                                    rks_finding_fn found, void *user, rks_verify_counts *counts,
                                    rks_error *err);
 
 /* Writes a list of samples that an open can exclude (FORMAT.md): `count` ids of the dataset in
- * `directory`, in any order. `reasons` has a line for each, or is NULL. It replaces `path` atomically.
- * RKS_ERR_ARGUMENT if an id is out of range. */
+ * `directory`, in any order. `reasons` has a line for each, or is NULL. It replaces `path`
+ * atomically. RKS_ERR_ARGUMENT if an id is out of range. */
 RKS_API rks_status rks_quarantine_write(const char *path, const char *directory,
                                         const uint64_t *sample_ids, const char *const *reasons,
                                         size_t count, rks_error *err);
 
 /* ---- doctor ---------------------------------------------------------------------------------- */
 
-/* Returns what this machine and job offer as the JSON of `doctor --json`: a list of {name, ok, value,
- * advice}. `directory` may be NULL; else its disk is tested. `group` may be NULL. Not collective. Free
- * *json with rks_release. */
+/* Returns what this machine and job offer as the JSON of `doctor --json`: a list of {name, ok,
+ * value, advice}. `directory` may be NULL; else its disk is tested. `group` may be NULL. Not
+ * collective. Free *json with rks_release. */
 RKS_API rks_status rks_doctor_json(rks_group *group, const char *directory, char **json,
                                    rks_error *err);
 

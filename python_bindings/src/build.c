@@ -143,8 +143,8 @@ PyObject *core_build_report(const rks_build_report *r)
     if (bad_first == NULL)
         return NULL;
     return Py_BuildValue(
-        "{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:d,s:s,s:N,s:s,s:s,s:s,s:{s:K,s:K,s:K}}", "samples",
-        (unsigned long long)r->samples, "duplicates", (unsigned long long)r->duplicates,
+        "{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:d,s:s,s:N,s:s,s:s,s:s,s:{s:K,s:K,s:K}}",
+        "samples", (unsigned long long)r->samples, "duplicates", (unsigned long long)r->duplicates,
         "sampled_out", (unsigned long long)r->sampled_out, "filtered",
         (unsigned long long)r->filtered, "bad", (unsigned long long)r->bad, "bytes",
         (unsigned long long)r->bytes, "input_bytes", (unsigned long long)r->input_bytes, "units",
@@ -152,8 +152,9 @@ PyObject *core_build_report(const rks_build_report *r)
         "unit_size", (unsigned long long)r->unit_size, "collectives",
         (unsigned long long)r->collectives, "seconds", r->seconds, "dataset", r->dataset,
         "bad_first", bad_first, "json_columns", r->json_columns, "object_columns",
-        r->object_columns, "length", r->length, "not_read", "hidden", (unsigned long long)r->hidden, "linked_folders", (unsigned long long)r->linked_folders,
-        "special_files", (unsigned long long)r->special_files);
+        r->object_columns, "length", r->length, "not_read", "hidden", (unsigned long long)r->hidden,
+        "linked_folders", (unsigned long long)r->linked_folders, "special_files",
+        (unsigned long long)r->special_files);
 }
 
 /* ---- build ----------------------------------------------------------------------------------- */
@@ -177,14 +178,13 @@ static PyObject *run_build(PyObject *group_object, const core_texts *sources, co
 static PyObject *build(PyObject *self, PyObject *arguments, PyObject *keywords)
 {
     (void)self;
-    static char *names[] = {"group",       "sources",    "directory",   "schema",     "format",
-                            "key",         "length",     "length_unit", "where",      "index",
-                            "filter",      "max_sample", "skip_bad",    "replace",    "unit_size",
-                            "block_size",  "progress",   "min_length",  "max_length", "sample",
-                            "sample_rate", "seed",       "dedup",       "max_total",  "append",
-                            "length_fn",   "columns",    "no_lock",     "json_path",  "flatten",
-                            "extra",       "made_from",  "dtype",       "wait",       "threads",
-                            NULL};
+    static char *names[] = {
+        "group",      "sources",     "directory",   "schema",     "format",    "key",
+        "length",     "length_unit", "where",       "index",      "filter",    "max_sample",
+        "skip_bad",   "replace",     "unit_size",   "block_size", "progress",  "min_length",
+        "max_length", "sample",      "sample_rate", "seed",       "dedup",     "max_total",
+        "append",     "length_fn",   "columns",     "no_lock",    "json_path", "flatten",
+        "extra",      "made_from",   "dtype",       "wait",       "threads",   NULL};
     PyObject *group, *sequence, *built = NULL;
     const char *directory;
     core_texts sources = {0};
@@ -193,8 +193,8 @@ static PyObject *build(PyObject *self, PyObject *arguments, PyObject *keywords)
     rks_build_options options;
     rks_build_options_default(&options);
     if (!PyArg_ParseTupleAndKeywords(
-            arguments, keywords, "OOs|$zzzzOzOOOppOOOOOOdOpOpOzpzpzzzpO:build", names, &group, &sequence,
-            &directory, &options.schema, &options.format, &options.key, &options.length,
+            arguments, keywords, "OOs|$zzzzOzOOOppOOOOOOdOpOpOzpzpzzzpO:build", names, &group,
+            &sequence, &directory, &options.schema, &options.format, &options.key, &options.length,
             &from.length_unit, &options.where, &from.index, &from.filter, &from.max_sample,
             &from.skip_bad, &from.replace, &from.unit_size, &from.block_size, &from.progress,
             &from.min_length, &from.max_length, &from.sample, &options.sample_rate, &from.seed,

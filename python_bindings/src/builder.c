@@ -204,9 +204,9 @@ static rks_status add_samples(builder_object *self, const core_arrays_given *all
         }
         if (lengths != NULL)
             self->calls.length = lengths[*done];
-        status =
-            rks_builder_add(self->taker.handle, all->values, all->keys == NULL ? NULL : all->key[*done],
-                            all->keys == NULL ? 0 : all->key_size[*done], err);
+        status = rks_builder_add(self->taker.handle, all->values,
+                                 all->keys == NULL ? NULL : all->key[*done],
+                                 all->keys == NULL ? 0 : all->key_size[*done], err);
     }
     if (status != RKS_OK)
         --*done;

@@ -93,9 +93,10 @@ static int read_columns(collate *self, PyObject *columns)
 
 static int read_options(collate *self, PyObject *arguments, PyObject *keywords)
 {
-    static char *names[] = {"layout", "columns", "to_multiple", "max_length",
-                            "left",   "mask",    "positions",   "follows",    "cut_by_length",
-                            "row_items", "each_multiple", "documents", NULL};
+    static char *names[] = {
+        "layout",        "columns",   "to_multiple", "max_length",    "left",
+        "mask",          "positions", "follows",     "cut_by_length", "row_items",
+        "each_multiple", "documents", NULL};
     PyObject *layout = Py_None, *columns = Py_None, *multiple = NULL, *longest = NULL,
              *mask = Py_None;
     PyObject *positions = Py_None, *follows = Py_None, *row = NULL, *each = NULL,

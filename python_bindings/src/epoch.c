@@ -42,7 +42,7 @@ static int open_epoch(epoch *self, const rks_epoch_options *options)
 
 static PyObject *epoch_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
 {
-    static char *names[] = {"store",          "plan",    "epoch", "first_step", "prefetch_batches",
+    static char *names[] = {"store",          "plan",    "epoch",  "first_step", "prefetch_batches",
                             "prefetch_bytes", "collate", "arenas", NULL};
     PyObject *store, *plan, *number = NULL, *first = NULL, *batches = NULL, *bytes = NULL,
                             *collate = Py_None, *arenas = Py_None;

@@ -91,10 +91,9 @@ static rks_status receive(void *user, const rks_gather_item *item, rks_error *er
     if (PyErr_Occurred() == NULL) {
         PyObject *values = core_values_copy(to->values, item->values);
         if (values != NULL)
-            answer = PyObject_CallFunction(to->callable, "y#KIO", item->name,
-                                           (Py_ssize_t)item->name_size,
-                                           (unsigned long long)item->index, (unsigned)item->rank,
-                                           values);
+            answer = PyObject_CallFunction(
+                to->callable, "y#KIO", item->name, (Py_ssize_t)item->name_size,
+                (unsigned long long)item->index, (unsigned)item->rank, values);
         Py_XDECREF(values);
     }
     rks_status status = answer != NULL ? RKS_OK : core_caught("receive", RKS_ERR_DATA, err);

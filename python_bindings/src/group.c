@@ -210,9 +210,10 @@ static int wait_for_parked(group_object *self, bool briefly)
             if (!gone && rks_group_must_stop(self->group, NULL) != RKS_OK)
                 gone = end_parked(self, one->store, 0, true);
             if (!gone)
-                PySys_FormatStderr("rankstore: rank %u has ended its work and serves a dataset that "
-                                   "other ranks still use\n",
-                                   self->rank);
+                PySys_FormatStderr(
+                    "rankstore: rank %u has ended its work and serves a dataset that "
+                    "other ranks still use\n",
+                    self->rank);
         }
         PyMem_Free(one);
     }
@@ -315,7 +316,8 @@ static int check_unused(const group_object *self)
 {
     if (self->held <= self->parked_count)
         return 0;
-    core_raise_text(RKS_ERR_STATE, "the group is in use: close its datasets and builders first (%d)",
+    core_raise_text(RKS_ERR_STATE,
+                    "the group is in use: close its datasets and builders first (%d)",
                     self->held - self->parked_count);
     return -1;
 }

@@ -65,8 +65,8 @@ bool core_mix_take(PyObject *given, core_mix *mix)
     rks_plan_mix_default(&mix->options);
     if (given == Py_None)
         return true;
-    if (!PyArg_ParseTuple(given, "O!OOOOpOO:mix", &PyList_Type, &names, &weights, &bounds, &source_of,
-                          &samples, &tokens, &counts, &odds))
+    if (!PyArg_ParseTuple(given, "O!OOOOpOO:mix", &PyList_Type, &names, &weights, &bounds,
+                          &source_of, &samples, &tokens, &counts, &odds))
         return false;
     mix->options.tokens = tokens;
     bool taken = core_number(samples, "samples", 0, UINT64_MAX, &mix->options.samples) &&
@@ -116,10 +116,10 @@ static PyObject *dict_of(const rks_plan_source *list, size_t count)
 {
     PyObject *made = PyDict_New();
     for (size_t i = 0; made != NULL && i < count; i++) {
-        PyObject *one = Py_BuildValue(
-            "{sd,sK,sK,sK,sK,sK,sd}", "share", list[i].share, "samples", list[i].samples, "draws",
-            list[i].draws, "distinct", list[i].distinct, "repeats", list[i].draws - list[i].distinct,
-            "tokens", list[i].tokens, "deviation", list[i].deviation);
+        PyObject *one = Py_BuildValue("{sd,sK,sK,sK,sK,sK,sd}", "share", list[i].share, "samples",
+                                      list[i].samples, "draws", list[i].draws, "distinct",
+                                      list[i].distinct, "repeats", list[i].draws - list[i].distinct,
+                                      "tokens", list[i].tokens, "deviation", list[i].deviation);
         if (one == NULL || PyDict_SetItemString(made, list[i].name, one) < 0)
             Py_CLEAR(made);
         Py_XDECREF(one);

@@ -164,8 +164,8 @@ static int open_plan(plan *self, PyObject *source, const char *dataset, rks_plan
 
 /* Reads the options; texts point into the arguments. */
 static bool take_options(PyObject *arguments, PyObject *keywords, PyObject **source,
-                         const char **dataset, PyObject **mix, PyObject **balance,
-                         PyObject **skip, rks_plan_options *options)
+                         const char **dataset, PyObject **mix, PyObject **balance, PyObject **skip,
+                         rks_plan_options *options)
 {
     static char *names[] = {"source",
                             "dataset",
@@ -205,8 +205,7 @@ static bool take_options(PyObject *arguments, PyObject *keywords, PyObject **sou
             arguments, keywords, "O|$zzOOzOzzzOpOOOOOpddOzOOO:Plan", names, source, dataset,
             &strategy, &batch_size, &max_tokens, &cost, &max_length, &too_long, &tail, &steps,
             &multiple, &no_shuffle, &world, &seed, &capacity, &unit, &micro, &mixed,
-            &options->cost_linear, &options->cost_quadratic, &window, &order, mix, balance,
-            skip) ||
+            &options->cost_linear, &options->cost_quadratic, &window, &order, mix, balance, skip) ||
         !core_number(batch_size, "batch_size", 0, UINT32_MAX, &size) ||
         !core_number(max_tokens, "max_tokens", 0, UINT64_MAX, &options->max_tokens) ||
         !core_number(max_length, "max_length", 0, UINT32_MAX, &longest) ||
@@ -357,17 +356,18 @@ static PyObject *plan_report(PyObject *object, PyObject *arguments, PyObject *ke
     if (status != RKS_OK)
         return core_raise(&err);
     return Py_BuildValue(
-        "{sK,sK,sK,sK,sK,sK,sK,sK,sK,sd,sd,sd,ss,sI,sK,sK,sK,sK,sK,sK,sK,sd,sd,sd,sK,sK}", "samples",
-        report.samples, "dropped", report.dropped, "repeated", report.repeated, "truncated",
-        report.truncated, "steps", report.steps, "batches", report.batches, "tokens", report.tokens,
-        "padded_tokens", report.padded_tokens, "largest_batch", report.largest_batch, "efficiency",
-        report.efficiency, "balance", report.balance, "tokens_per_step", report.tokens_per_step,
-        "digest", report.digest, "largest_batch_rank", report.largest_batch_rank,
-        "largest_batch_step", report.largest_batch_step, "smallest_batch", report.smallest_batch,
-        "median_batch", report.median_batch, "p95_batch", report.p95_batch,
-        "least_largest_of_ranks", report.least_largest_of_ranks, "least_largest_of_steps",
-        report.least_largest_of_steps, "bins", report.bins, "fill", report.fill, "token_balance",
-        report.token_balance, "lost", report.lost, "pieces", report.pieces, "skipped", report.skipped);
+        "{sK,sK,sK,sK,sK,sK,sK,sK,sK,sd,sd,sd,ss,sI,sK,sK,sK,sK,sK,sK,sK,sd,sd,sd,sK,sK}",
+        "samples", report.samples, "dropped", report.dropped, "repeated", report.repeated,
+        "truncated", report.truncated, "steps", report.steps, "batches", report.batches, "tokens",
+        report.tokens, "padded_tokens", report.padded_tokens, "largest_batch", report.largest_batch,
+        "efficiency", report.efficiency, "balance", report.balance, "tokens_per_step",
+        report.tokens_per_step, "digest", report.digest, "largest_batch_rank",
+        report.largest_batch_rank, "largest_batch_step", report.largest_batch_step,
+        "smallest_batch", report.smallest_batch, "median_batch", report.median_batch, "p95_batch",
+        report.p95_batch, "least_largest_of_ranks", report.least_largest_of_ranks,
+        "least_largest_of_steps", report.least_largest_of_steps, "bins", report.bins, "fill",
+        report.fill, "token_balance", report.token_balance, "lost", report.lost, "pieces",
+        report.pieces, "skipped", report.skipped);
 }
 
 /* Changes the plan at a step. If epoch is None, the step counts from the first one of epoch 0.
@@ -390,9 +390,10 @@ static PyObject *plan_change(PyObject *object, PyObject *arguments)
     rks_plan *handle = core_plan_enter(object);
     if (handle != NULL) {
         Py_BEGIN_ALLOW_THREADS
-        status = epoch_number == Py_None
-                     ? rks_plan_change_after(handle, step, taken.weights, count, (uint32_t)longest, &err)
-                     : rks_plan_change(handle, epoch, step, taken.weights, count, (uint32_t)longest, &err);
+        status = epoch_number == Py_None ? rks_plan_change_after(handle, step, taken.weights, count,
+                                                                 (uint32_t)longest, &err)
+                                         : rks_plan_change(handle, epoch, step, taken.weights,
+                                                           count, (uint32_t)longest, &err);
         if (status == RKS_OK)
             status = rks_plan_last_change(handle, &epoch, &step, &err);
         Py_END_ALLOW_THREADS

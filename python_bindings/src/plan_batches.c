@@ -161,8 +161,7 @@ static PyObject *batches_of(rks_plan *handle, range *r)
     }
     uint32_t *items = (uint32_t *)(void *)PyBytes_AsString(ids);
     Py_BEGIN_ALLOW_THREADS
-    status = copy_batches(handle, r, offsets, items,
-                          &err); /* cannot fail: the epoch exists */
+    status = copy_batches(handle, r, offsets, items, &err); /* cannot fail: the epoch exists */
     Py_END_ALLOW_THREADS
     return Py_BuildValue("(NN)", indptr, ids);
 }

@@ -25,7 +25,7 @@ typedef struct rows {
     uint64_t samples; /* places */
     Py_buffer ids;    /* uint32 of each place; obj NULL: a place is a sample's id */
     pid_t pid;
-    uint8_t *to;       /* ROOM bytes, aligned, in `memory` */
+    uint8_t *to; /* ROOM bytes, aligned, in `memory` */
     void *memory;
     rks_value *values; /* one a column, in `to` */
     bool busy;         /* in use: a value's function may read another sample */
@@ -107,9 +107,10 @@ static PyObject *called(const row_column *column, const rks_value *value)
     if (bytes != NULL && column->kind == 'V')
         made = PyObject_CallFunctionObjArgs(column->function, bytes, column->dtype, NULL);
     else if (bytes != NULL && (dims = row_dims(column, value)) != NULL)
-        made = column->kind == 'A'
-                   ? PyObject_CallFunctionObjArgs(column->function, dims, column->dtype, bytes, NULL)
-                   : PyObject_CallFunctionObjArgs(column->function, bytes, dims, NULL);
+        made =
+            column->kind == 'A'
+                ? PyObject_CallFunctionObjArgs(column->function, dims, column->dtype, bytes, NULL)
+                : PyObject_CallFunctionObjArgs(column->function, bytes, dims, NULL);
     Py_XDECREF(dims);
     Py_XDECREF(bytes);
     return made;

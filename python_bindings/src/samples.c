@@ -89,8 +89,7 @@ static PyObject *samples_key(PyObject *object, PyObject *at)
     Py_ssize_t i = position(self, at);
     if (i < 0 || core_check_process(self->pid, "samples") < 0)
         return NULL;
-    int entered =
-        core_store_try_enter(self->store); /* deriving keys may need the store */
+    int entered = core_store_try_enter(self->store); /* deriving keys may need the store */
     if (entered < 0)
         return NULL;
     if (core_lock(self->lock) < 0) {

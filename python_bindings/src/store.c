@@ -323,8 +323,8 @@ static PyObject *store_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
         bool many = !PyUnicode_Check(directory) || names != Py_None;
         options.columns = columns == Py_None ? NULL : from.columns.texts;
         options.column_count = from.columns.count;
-        self = create_store(type, group,
-                            from.directories.count == 0 ? "" : from.directories.texts[0]);
+        self =
+            create_store(type, group, from.directories.count == 0 ? "" : from.directories.texts[0]);
         if (self != NULL && open_store(self, &from, many, &options) < 0)
             Py_CLEAR(self);
     }
@@ -405,11 +405,10 @@ static PyObject *store_sources(PyObject *object, PyObject *unused)
     for (size_t i = 0; list != NULL && i < count; i++) {
         rks_source source = {.struct_size = sizeof(source)};
         rks_store_source(handle, i, &source, NULL);
-        PyObject *one = Py_BuildValue("(sNsKKK)", source.name,
-                                      PyUnicode_DecodeFSDefault(source.directory), source.dataset,
-                                      (unsigned long long)source.first,
-                                      (unsigned long long)source.count,
-                                      (unsigned long long)source.bytes);
+        PyObject *one =
+            Py_BuildValue("(sNsKKK)", source.name, PyUnicode_DecodeFSDefault(source.directory),
+                          source.dataset, (unsigned long long)source.first,
+                          (unsigned long long)source.count, (unsigned long long)source.bytes);
         if (one == NULL)
             Py_CLEAR(list);
         else
@@ -449,13 +448,14 @@ static PyObject *store_stats(PyObject *object, PyObject *unused)
     rks_store_stats_get(handle, &stats);
     core_store_leave(object);
     return Py_BuildValue(
-        "{sK,sK,sK,sK,sK,sd,sK,sK,sK,sK,ss,ss,sK,sK,sK,sK}", "samples", stats.samples, "bytes", stats.bytes,
-        "local_bytes", stats.local_bytes, "remote_bytes", stats.remote_bytes, "served_bytes",
-        stats.served_bytes, "wait_seconds", (double)stats.wait_ns / 1e9, "peak_inflight_bytes",
-        stats.peak_inflight_bytes, "peak_batch_bytes", stats.peak_batch_bytes, "index_bytes_node",
-        stats.index_bytes_node, "exchange_bytes", stats.exchange_bytes, "exchange", stats.exchange,
-        "exchange_why", stats.exchange_why, "quarantined", stats.quarantined, "collectives",
-        stats.collectives, "disk_bytes", stats.disk_bytes, "disk_reads", stats.disk_reads);
+        "{sK,sK,sK,sK,sK,sd,sK,sK,sK,sK,ss,ss,sK,sK,sK,sK}", "samples", stats.samples, "bytes",
+        stats.bytes, "local_bytes", stats.local_bytes, "remote_bytes", stats.remote_bytes,
+        "served_bytes", stats.served_bytes, "wait_seconds", (double)stats.wait_ns / 1e9,
+        "peak_inflight_bytes", stats.peak_inflight_bytes, "peak_batch_bytes",
+        stats.peak_batch_bytes, "index_bytes_node", stats.index_bytes_node, "exchange_bytes",
+        stats.exchange_bytes, "exchange", stats.exchange, "exchange_why", stats.exchange_why,
+        "quarantined", stats.quarantined, "collectives", stats.collectives, "disk_bytes",
+        stats.disk_bytes, "disk_reads", stats.disk_reads);
 }
 
 /* ---- type ------------------------------------------------------------------------------------ */

@@ -142,7 +142,8 @@ static bool check_pieces_and_bins(const Py_buffer *pieces, const Py_buffer *bins
     for (size_t i = 1; good && i < (size_t)bins->len / sizeof(uint32_t); i++)
         good = bounds[i] > bounds[i - 1];
     if (!good)
-        PyErr_SetString(PyExc_ValueError, "pieces, bins: uint32 triples, and ascending uint32 bounds");
+        PyErr_SetString(PyExc_ValueError,
+                        "pieces, bins: uint32 triples, and ascending uint32 bounds");
     return good;
 }
 
@@ -168,10 +169,9 @@ PyObject *core_store_collate(PyObject *object, PyObject *arguments, PyObject *ke
     if (handle != NULL) {
         size_t bounds = (size_t)bins.len / sizeof(uint32_t);
         Py_BEGIN_ALLOW_THREADS
-        status = rks_store_collate_parts(handle, ids, count, pieces.buf,
-                                         (size_t)pieces.len / sizeof(rks_piece),
-                                         bounds == 0 ? NULL : bins.buf, bounds == 0 ? 0 : bounds - 1,
-                                         options, &arrays, &err);
+        status = rks_store_collate_parts(
+            handle, ids, count, pieces.buf, (size_t)pieces.len / sizeof(rks_piece),
+            bounds == 0 ? NULL : bins.buf, bounds == 0 ? 0 : bounds - 1, options, &arrays, &err);
         Py_END_ALLOW_THREADS
         core_store_leave(object);
         made = status == RKS_OK ? core_arrays_new(arrays) : core_raise(&err);
@@ -198,8 +198,9 @@ PyObject *core_store_view(PyObject *object, PyObject *number)
     Py_END_ALLOW_THREADS
     core_store_leave(object);
     PyObject *owner = status == RKS_OK ? core_view_new(view) : core_raise(&err);
-    PyObject *list =
-        owner == NULL ? NULL : core_view_values(owner, core_store_dim_counts(object), core_store_columns(object));
+    PyObject *list = owner == NULL ? NULL
+                                   : core_view_values(owner, core_store_dim_counts(object),
+                                                      core_store_columns(object));
     Py_XDECREF(owner);
     return list;
 }

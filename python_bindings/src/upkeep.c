@@ -36,8 +36,8 @@ static PyObject *merge(PyObject *self, PyObject *arguments, PyObject *keywords)
     int copy = 0, no_lock = 0;
     core_texts sources = {0};
     core_callbacks calls = {0};
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OOs|$pOp:merge", names, &group, &sequence,
-                                     &directory, &copy, &progress, &no_lock))
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OOs|$pOp:merge", names, &group,
+                                     &sequence, &directory, &copy, &progress, &no_lock))
         return NULL;
     if (core_texts_take(sequence, "sources", &sources) &&
         core_callable(progress, "progress", &calls.progress)) {
@@ -219,7 +219,7 @@ static PyMethodDef upkeep_functions[] = {
      "merge(group, sources, directory, ...): collective; the report."},
     {"prune", (PyCFunction)(void (*)(void))prune, METH_VARARGS | METH_KEYWORDS,
      "prune(group, directory, ...): collective; the report."},
-    {"export", (PyCFunction)(void (*)(void)) export, METH_VARARGS | METH_KEYWORDS,
+    {"export", (PyCFunction)(void (*)(void))export, METH_VARARGS | METH_KEYWORDS,
      "export(store, target, ...): collective; the report."},
     {"diff", (PyCFunction)(void (*)(void))diff, METH_VARARGS | METH_KEYWORDS,
      "diff(a, b, ...): collective; (the report, [(kind, key, id in a, id in b), ...])."},

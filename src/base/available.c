@@ -39,10 +39,16 @@ typedef struct version {
 } version;
 
 static const version memory_versions[] = {
-    {.mark = "0::", .folder = "/sys/fs/cgroup", .limit = "memory.max", .usage = "memory.current",
+    {.mark = "0::",
+     .folder = "/sys/fs/cgroup",
+     .limit = "memory.max",
+     .usage = "memory.current",
      .cache = "inactive_file "},
-    {.mark = ":memory:", .folder = "/sys/fs/cgroup/memory", .limit = "memory.limit_in_bytes",
-     .usage = "memory.usage_in_bytes", .cache = "total_inactive_file "},
+    {.mark = ":memory:",
+     .folder = "/sys/fs/cgroup/memory",
+     .limit = "memory.limit_in_bytes",
+     .usage = "memory.usage_in_bytes",
+     .cache = "total_inactive_file "},
 };
 
 /* Finds this process's group: its path, or "" for the topmost one. */
@@ -113,7 +119,9 @@ uint64_t rks_memory_available(const char *root)
 }
 
 static const version cpu_versions[] = {
-    {.mark = ":cpu,cpuacct:", .folder = "/sys/fs/cgroup/cpu", .limit = "cpu.cfs_quota_us",
+    {.mark = ":cpu,cpuacct:",
+     .folder = "/sys/fs/cgroup/cpu",
+     .limit = "cpu.cfs_quota_us",
      .period = "cpu.cfs_period_us"},
     {.mark = "0::", .folder = "/sys/fs/cgroup", .limit = "cpu.max"},
 };
@@ -152,7 +160,9 @@ uint32_t rks_cores_available(const char *root)
         uint64_t cores = least_of_groups(root, &cpu_versions[i], group_cores);
         least = cores < least ? cores : least;
     }
-    return least == 0 || least == UINT64_MAX ? 1 : least > UINT32_MAX ? UINT32_MAX : (uint32_t)least;
+    return least == 0 || least == UINT64_MAX ? 1
+           : least > UINT32_MAX              ? UINT32_MAX
+                                             : (uint32_t)least;
 }
 
 /* FUSE counts as shared, since sshfs and mounted cloud buckets are FUSE, too. */

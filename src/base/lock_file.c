@@ -41,7 +41,7 @@ struct rks_lock_file {
 
 /* What a lock file says. */
 typedef struct lock_note {
-    uint64_t job;          /* 0: none */
+    uint64_t job;           /* 0: none */
     char holder[TEXT_SIZE]; /* "pid 123 on HOST"; empty if unknown */
 } lock_note;
 
@@ -242,8 +242,7 @@ rks_lock_look rks_lock_file_look(const char *path)
         lock_note note = read_note(fd);
         rks_text_clean(note.holder);
         snprintf(look.holder, sizeof(look.holder), "%.*s", RKS_LOCK_HOLDER - 1, note.holder);
-        look.renewed_ns =
-            (uint64_t)now.st_mtim.tv_sec * 1000000000 + (uint64_t)now.st_mtim.tv_nsec;
+        look.renewed_ns = (uint64_t)now.st_mtim.tv_sec * 1000000000 + (uint64_t)now.st_mtim.tv_nsec;
     }
     close(fd);
     return look;
@@ -299,8 +298,8 @@ rks_status rks_lock_file_check_job(const rks_lock_wish *wish, rks_error *err)
     int fd = -1;
     rks_status status = rks_file_open(wish->path, &fd, NULL, err);
     if (status == RKS_ERR_NOT_FOUND)
-        return rks_fail(err, RKS_ERR_STATE, EWOULDBLOCK,
-                        "%s: its holder has just ended; run again", name_of(wish));
+        return rks_fail(err, RKS_ERR_STATE, EWOULDBLOCK, "%s: its holder has just ended; run again",
+                        name_of(wish));
     if (status != RKS_OK)
         return status;
     lock_note note = read_note(fd);

@@ -26,7 +26,7 @@ enum {
     STREAM_GAP = 64 << 10,
     PIECE_PAGES = RKS_RESIDENT_PIECE / 4096,
     LOOK_AT_ONCE = 64 << 10, /* bytes that one call reads to see whether they are in memory */
-    NOBODY = 65534, /* the owner shown for users that a user namespace does not map */
+    NOBODY = 65534,          /* the owner shown for users that a user namespace does not map */
 };
 
 struct rks_resident {
@@ -36,9 +36,9 @@ struct rks_resident {
     ino_t number;
     uid_t user; /* the user to whom mincore tells the truth; (uid_t)-1 for nobody */
     size_t page, pieces;
-    atomic_size_t scanned;                                /* pieces [0, scanned) were whole */
+    atomic_size_t scanned;                                    /* pieces [0, scanned) were whole */
     atomic_uint_least64_t stream_at, stream_end, stream_room; /* see rks_resident_follow */
-    _Atomic uint8_t *empty; /* one a piece: no page of it was in memory at the first check */
+    _Atomic uint8_t *empty;  /* one a piece: no page of it was in memory at the first check */
     _Atomic uint8_t state[]; /* one a piece: UNKNOWN, WHOLE, or reads left until the next check */
 };
 
@@ -158,7 +158,8 @@ static bool seen_by_reading(const rks_resident *resident, uint64_t first, size_t
         int parts = 0;
         many = size - done < LOOK_AT_ONCE ? size - done : LOOK_AT_ONCE;
         for (size_t at = 0; at < many; at += sizeof(page))
-            into[parts++] = (struct iovec){page, many - at < sizeof(page) ? many - at : sizeof(page)};
+            into[parts++] =
+                (struct iovec){page, many - at < sizeof(page) ? many - at : sizeof(page)};
         there = preadv2(fd, into, parts, (off_t)(first + done), RWF_NOWAIT) == (ssize_t)many &&
                 blocks_read() == before;
     }

@@ -28,8 +28,9 @@
 #endif
 
 static const uint64_t MEMFD_MAX = (uint64_t)1 << 30;
-static const uint64_t ASK_MIN = (uint64_t)16 << 20; /* less does not matter, and asking takes time */
-static atomic_uint_least64_t memfd_max;             /* 0: MEMFD_MAX */
+static const uint64_t ASK_MIN = (uint64_t)16
+                                << 20;  /* less does not matter, and asking takes time */
+static atomic_uint_least64_t memfd_max; /* 0: MEMFD_MAX */
 
 static rks_status fill_stretch(int fd, uint64_t at, uint64_t bytes, const char *what,
                                const char *where, rks_error *err)

@@ -8,11 +8,11 @@
 
 #include "rankstore/base.h"
 
-/* Makes a memfd up to 1 GiB, unless that takes half of the available memory or more; else an unnamed
- * file in `directory`, so that it can be paged out. If `directory` is NULL: above 1 GiB, too, a
- * memfd if it takes less than a quarter of the available memory; else a file in TMPDIR, /tmp or
- * /var/tmp, the first that is a disk of this node and has the room, and a line on stderr says which.
- * RKS_ERR_IO if there is none. */
+/* Makes a memfd up to 1 GiB, unless that takes half of the available memory or more; else an
+ * unnamed file in `directory`, so that it can be paged out. If `directory` is NULL: above 1 GiB,
+ * too, a memfd if it takes less than a quarter of the available memory; else a file in TMPDIR, /tmp
+ * or /var/tmp, the first that is a disk of this node and has the room, and a line on stderr says
+ * which. RKS_ERR_IO if there is none. */
 rks_status rks_shared_memory(const char *what, uint64_t bytes, const char *directory, int *fd,
                              rks_error *err);
 /* Makes a memfd whose size cannot change. */

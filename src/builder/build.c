@@ -57,13 +57,13 @@ typedef struct build {
     rks_input *input;
     rks_behind *behind; /* of the input */
     char *directory;
-    char *inferred;    /* from this rank's share */
+    char *inferred; /* from this rank's share */
     rks_status infer_status;
     rks_error infer_error;
     char *schema_text; /* inferred from the shares of all ranks */
     char *options_text;
     const char *given_key; /* the key in the caller's options */
-    char *length; /* options.length if none was given: a column after "__key__" */
+    char *length;          /* options.length if none was given: a column after "__key__" */
     rks_schema *schema;
     rks_selector *selector;
     rks_parts *parts;
@@ -87,8 +87,8 @@ static rks_status inherit(build *b, const rks_agreed *agreed, rks_status status,
 {
     rks_build_options *o = &b->options;
     rks_error none = {0};
-    rks_status found = rks_store_settle_found(b->group, agreed, FACT_FOUND, &b->found,
-                                              &b->base, &none);
+    rks_status found =
+        rks_store_settle_found(b->group, agreed, FACT_FOUND, &b->found, &b->base, &none);
     if (found == RKS_ERR_NOT_FOUND || status != RKS_OK)
         return status;
     if (found != RKS_OK) {
@@ -171,8 +171,8 @@ static rks_status agree_input(build *b, rks_status status, rks_agreed *agreed, r
     rks_build_same(facts, "the list of input files", &digest, b->schema, &b->options,
                    b->options_text);
     facts[FACT_INFERRED] = rks_input_inferred(b->group, b->inferred);
-    facts[FACT_KEPT] = rks_fact_bytes(b->kept.data, b->kept.size,
-                                      rks_group_size(b->group) * RKS_KEPT_MAX);
+    facts[FACT_KEPT] =
+        rks_fact_bytes(b->kept.data, b->kept.size, rks_group_size(b->group) * RKS_KEPT_MAX);
     facts[FACT_FOUND] = rks_fact_fixed(&b->told, sizeof(b->told));
     return rks_group_agree_on(b->group, "build: input", status, facts, FACTS, agreed, err);
 }
@@ -270,12 +270,12 @@ static rks_status keep_own(build *b, rks_error *err)
 static rks_status join_looks(build *b, const rks_agreed *agreed, rks_error *err)
 {
     rks_status status = rks_kept_join(b->group, agreed, FACT_KEPT, &b->kept, err);
-    if (status != RKS_OK || b->options.schema != NULL || !rks_store_none_found(b->group, agreed, FACT_FOUND))
+    if (status != RKS_OK || b->options.schema != NULL ||
+        !rks_store_none_found(b->group, agreed, FACT_FOUND))
         return status;
     status = take_inferred(b, err);
-    return status == RKS_OK
-               ? rks_input_join(b->input, agreed, FACT_INFERRED, &b->schema_text, err)
-               : status;
+    return status == RKS_OK ? rks_input_join(b->input, agreed, FACT_INFERRED, &b->schema_text, err)
+                            : status;
 }
 
 /* For a build that appends to nothing. */

@@ -13,7 +13,7 @@
 #include "builder/build.h"
 #include "group/group.h"
 
-void (rks_build_options_default)(rks_build_options *options)
+void(rks_build_options_default)(rks_build_options *options)
 {
     *options = (rks_build_options){
         .struct_size = sizeof(*options),

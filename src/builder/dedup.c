@@ -145,8 +145,7 @@ static rks_status make_charged(dedup *d, uint64_t room, rks_error *err)
 
 static rks_status make_entries(dedup *d, uint64_t room, rks_error *err)
 {
-    rks_status status =
-        rks_scratch_take(room, ENTRY, d->at->parts->directory, &d->own_memory, err);
+    rks_status status = rks_scratch_take(room, ENTRY, d->at->parts->directory, &d->own_memory, err);
     d->own = d->own_memory.bytes;
     return status == RKS_OK ? rks_leaving_each(d->at, enter, d, err) : status;
 }

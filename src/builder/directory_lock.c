@@ -70,11 +70,12 @@ static rks_status watch_holder(const rks_parts *parts, watch *seen, const char *
     }
     if (now - seen->changed_ms <= limit)
         return RKS_OK;
-    return rks_fail(err, RKS_ERR_PEER, ETIMEDOUT,
-                    "%s: waited for another build (%s), which gave no sign of life for %g s; end it, "
-                    "and run again",
-                    parts->directory, look.holder[0] == '\0' ? "its pid is not known" : look.holder,
-                    (double)limit / 1000);
+    return rks_fail(
+        err, RKS_ERR_PEER, ETIMEDOUT,
+        "%s: waited for another build (%s), which gave no sign of life for %g s; end it, "
+        "and run again",
+        parts->directory, look.holder[0] == '\0' ? "its pid is not known" : look.holder,
+        (double)limit / 1000);
 }
 
 /* Waits until the next try. */
@@ -97,8 +98,8 @@ static rks_status agree_held(const rks_parts *parts, rks_status status, bool hel
     char mine[RKS_LOCK_HOLDER + 1] = "";
     if (held)
         snprintf(mine, sizeof(mine), "+%s", seen->look.holder);
-    const rks_fact fact = rks_fact_bytes(
-        mine, strlen(mine), (uint64_t)rks_group_size(parts->group) * sizeof(mine));
+    const rks_fact fact =
+        rks_fact_bytes(mine, strlen(mine), (uint64_t)rks_group_size(parts->group) * sizeof(mine));
     holder[0] = '\0';
     status = rks_group_agree_on(parts->group, "build: waiting", status, &fact, 1, &agreed, err);
     for (uint32_t rank = 0; status == RKS_OK && rank < rks_group_size(parts->group); rank++) {
@@ -113,8 +114,7 @@ static rks_status agree_held(const rks_parts *parts, rks_status status, bool hel
 static void print_wait(const rks_parts *parts, watch *seen, const char *holder)
 {
     uint64_t now = rks_now_ms();
-    if (rks_group_rank(parts->group) != 0 ||
-        (seen->line_ms != 0 && now - seen->line_ms < LINE_MS))
+    if (rks_group_rank(parts->group) != 0 || (seen->line_ms != 0 && now - seen->line_ms < LINE_MS))
         return;
     seen->line_ms = now;
     rks_log("%s: waiting for another build (%s)", parts->directory,
@@ -152,8 +152,8 @@ rks_status rks_parts_lock(rks_group *group, rks_parts *parts, rks_status *own, r
     char *path = rks_format(err, "%s/build.lock", parts->directory);
     if (path == NULL)
         *own = RKS_ERR_MEMORY;
-    rks_status status = path == NULL ? try_all(group, parts, own, err)
-                                     : wait_for_lock(parts, own, path, err);
+    rks_status status =
+        path == NULL ? try_all(group, parts, own, err) : wait_for_lock(parts, own, path, err);
     rks_free(path);
     return status;
 }

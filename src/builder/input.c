@@ -19,8 +19,10 @@
 #include "ingest/row.h"
 #include "shard/manifest.h"
 
-enum { INFER_UNITS = 16 }; /* units of lines that are read to infer a schema, however many there
-                            * are */
+enum {
+    INFER_UNITS = 16
+}; /* units of lines that are read to infer a schema, however many there
+    * are */
 
 /* Refuses a dataset: its files would be read like those of any folder. */
 static rks_status refuse_datasets(const char *const *sources, size_t count, rks_error *err)
@@ -163,7 +165,8 @@ rks_status rks_input_infer(const rks_group *group, const rks_input *input, char 
 {
     /* All units are looked at with skip_bad: a line that does not fit is then skipped, so no later
      * error could show that too few units were looked at. */
-    bool few = input->unit_count < INFER_UNITS || input->infer_all || !input->format->utf8 || input->skip_bad;
+    bool few = input->unit_count < INFER_UNITS || input->infer_all || !input->format->utf8 ||
+               input->skip_bad;
     uint64_t turns = few ? input->unit_count : INFER_UNITS;
     uint32_t ranks = rks_group_size(group), rank = rks_group_rank(group);
     return look_at_turns(input, turns * rank / ranks, turns * (rank + 1) / ranks, turns,
@@ -279,8 +282,7 @@ rks_status rks_input_first_rows(rks_group *group, rks_status status, const rks_i
         status = count(group, input, known, &mine, err);
     const rks_fact fact = rks_fact_bytes(mine.data, mine.size, units * sizeof(uint64_t[2]));
     if (counts)
-        status =
-            rks_group_agree_on(group, "build: counting rows", status, &fact, 1, &agreed, err);
+        status = rks_group_agree_on(group, "build: counting rows", status, &fact, 1, &agreed, err);
     for (uint32_t rank = 0; counts && status == RKS_OK && rank < rks_group_size(group); rank++) {
         size_t size = 0;
         const uint8_t *pairs = rks_agreed_get(&agreed, rank, 0, &size);

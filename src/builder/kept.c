@@ -29,7 +29,8 @@ enum {
 /* The unit size of versions that did not record it, unless the user asked for another one. */
 static const uint64_t UNRECORDED = UINT64_C(64) << 20;
 
-/* ---- the list ----------------------------------------------------------------------------------- */
+/* ---- the list -----------------------------------------------------------------------------------
+ */
 
 static rks_status put_build(rks_buffer *list, rks_digest build, uint64_t unit_size,
                             const char *schema, rks_error *err)
@@ -69,11 +70,12 @@ static bool next_build(const uint8_t **at, const uint8_t *end, kept_build *kept)
     return true;
 }
 
-/* ---- looking -------------------------------------------------------------------------------------- */
+/* ---- looking
+ * -------------------------------------------------------------------------------------- */
 
 /* A sealed part is read from its manifest, an unsealed one from its own record. */
-static rks_status put_kept_part(const char *directory, const char *name, rks_buffer *list, bool *put,
-                           rks_error *err)
+static rks_status put_kept_part(const char *directory, const char *name, rks_buffer *list,
+                                bool *put, rks_error *err)
 {
     rks_manifest *manifest = NULL;
     rks_part_record record = {0};
@@ -136,15 +138,16 @@ rks_status rks_kept_collect(const char *directory, bool replace, rks_buffer *lis
     return status;
 }
 
-/* ---- the build's own ------------------------------------------------------------------------------ */
+/* ---- the build's own
+ * ------------------------------------------------------------------------------ */
 
 /* *same: with this unit size and schema, the wish is that very build. May cut the input anew. */
-static rks_status compare_kept(const rks_kept_wish *wish, const kept_build *kept, rks_schema **schema,
-                          rks_error *err)
+static rks_status compare_kept(const rks_kept_wish *wish, const kept_build *kept,
+                               rks_schema **schema, rks_error *err)
 {
     rks_digest id;
     rks_schema *parsed = NULL;
-    uint64_t size = kept->unit_size != 0  ? kept->unit_size
+    uint64_t size = kept->unit_size != 0   ? kept->unit_size
                     : wish->unit_size != 0 ? wish->unit_size
                                            : UNRECORDED;
     if ((wish->unit_size != 0 && size != wish->unit_size) ||
@@ -211,8 +214,8 @@ rks_status rks_unit_size_kept(const char *directory, uint64_t *unit_size, rks_er
     const uint8_t *at = list.data;
     if (status == RKS_OK)
         *unit_size = list.size == 0 || !next_build(&at, at + list.size, &kept) ? 0
-                     : kept.unit_size != 0 ? kept.unit_size
-                                           : UNRECORDED;
+                     : kept.unit_size != 0                                     ? kept.unit_size
+                                                                               : UNRECORDED;
     rks_buffer_free(&list);
     return status;
 }

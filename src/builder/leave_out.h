@@ -18,8 +18,7 @@ typedef struct rks_leaving {
     rks_group *group;
     rks_parts *parts;
     const rks_selection *selection;
-    rks_dataset
-        *dataset; /* NULL: not made yet; used only by a rank whose own status is RKS_OK */
+    rks_dataset *dataset; /* NULL: not made yet; used only by a rank whose own status is RKS_OK */
     const uint32_t *holders;
     const rks_schema *schema;
     int key;           /* column that holds the key and does not count as content; -1: none */

@@ -115,9 +115,8 @@ static rks_status list_parts(const rks_parts *parts, rks_buffer *list, rks_error
 {
     char **names = NULL;
     size_t count = 0;
-    rks_status status = parts->options.replace
-                            ? RKS_OK
-                            : rks_dataset_parts(parts->directory, &names, &count, err);
+    rks_status status =
+        parts->options.replace ? RKS_OK : rks_dataset_parts(parts->directory, &names, &count, err);
     if (status != RKS_OK)
         return status;
     for (size_t i = 0; status == RKS_OK && i < count; i++)
@@ -230,8 +229,8 @@ static rks_status agree_finished(rks_parts *parts, rks_status *own, rks_error *e
     if (*own == RKS_OK)
         *own = list_finished(parts, &mine, err);
     const rks_fact fact = rks_fact_bytes(mine.data, mine.size, RKS_PARTS_REPORTED_MAX);
-    rks_status status = rks_group_agree_on(parts->group, "build: finished units", *own, &fact, 1,
-                                           &agreed, err);
+    rks_status status =
+        rks_group_agree_on(parts->group, "build: finished units", *own, &fact, 1, &agreed, err);
     rks_buffer_free(&mine);
     if (status == RKS_OK)
         *own = join_finished(parts, &agreed, err);
@@ -310,7 +309,7 @@ typedef struct sight {
     rks_dataset *found;
     rks_found_dataset base;
     rks_found_told told; /* of the base */
-    rks_buffer parts; /* names, a line each */
+    rks_buffer parts;    /* names, a line each */
 } sight;
 
 static rks_status see(const rks_parts *parts, sight *seen, rks_error *err)
@@ -351,8 +350,8 @@ static sights add_up_sights(const rks_parts *parts, const rks_agreed *agreed)
 static rks_status settle_base(rks_parts *parts, const rks_agreed *agreed, sight *seen,
                               rks_error *err)
 {
-    rks_status status = rks_store_settle_found(parts->group, agreed, LOOK_BASE, &seen->base,
-                                               &parts->base, err);
+    rks_status status =
+        rks_store_settle_found(parts->group, agreed, LOOK_BASE, &seen->base, &parts->base, err);
     return status == RKS_ERR_NOT_FOUND ? RKS_OK : status; /* it was the first generation */
 }
 

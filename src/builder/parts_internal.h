@@ -19,7 +19,7 @@ struct rks_parts {
     rks_parts_options options;
     char *directory;
     char prefix[32];          /* "part-BUILD-" */
-    rks_lock_file *lock; /* on the rank that has the lock; else NULL */
+    rks_lock_file *lock;      /* on the rank that has the lock; else NULL */
     rks_shard_writer *writer; /* NULL until this rank has something to write */
     char writer_name[128];
     rks_shard **sealed; /* sealed by this rank */

@@ -66,10 +66,9 @@ rks_status rks_reader_open(rks_group *group, const char *const *sources, size_t 
     rks_digest digest = {0};
     char *inferred = NULL;
     rks_agreed agreed;
-    rks_status status =
-        opened == NULL
-            ? RKS_ERR_MEMORY
-            : look_at_input(opened, group, sources, source_count, options, &inferred, err);
+    rks_status status = opened == NULL ? RKS_ERR_MEMORY
+                                       : look_at_input(opened, group, sources, source_count,
+                                                       options, &inferred, err);
     if (status == RKS_OK) {
         digest = rks_input_digest(opened->input);
         schema = opened->schema;
@@ -82,8 +81,8 @@ rks_status rks_reader_open(rks_group *group, const char *const *sources, size_t 
     rks_free(inferred);
     if (status == RKS_OK) {
         status = choose_schema(opened, &agreed, err);
-        status = rks_input_first_rows(group, status, opened->input, NULL, true,
-                                      &opened->first_rows, err);
+        status = rks_input_first_rows(group, status, opened->input, NULL, true, &opened->first_rows,
+                                      err);
     }
     if (status != RKS_OK) {
         rks_reader_close(opened);

@@ -109,7 +109,8 @@ static rks_status take_part(rks_dataset *dataset, const uint8_t **at, const uint
         return rks_fail(err, RKS_ERR_PEER, 0, "a rank's list of parts is cut short");
     rks_dataset_shard *shard = &shards[dataset->shard_count];
     memcpy(shard, described, sizeof(*shard));
-    if (memchr(shard->name, '\0', sizeof(shard->name)) == NULL || !rks_dataset_name_good(shard->name))
+    if (memchr(shard->name, '\0', sizeof(shard->name)) == NULL ||
+        !rks_dataset_name_good(shard->name))
         return rks_fail(err, RKS_ERR_PEER, 0, "a rank's list of parts has one without a good name");
     rks_status status = RKS_OK;
     uint64_t row = 0;

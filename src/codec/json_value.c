@@ -201,8 +201,9 @@ rks_status rks_value_json(const rks_schema *schema, uint32_t column, const rks_v
 {
     rks_buffer made = {0};
     if (column >= rks_schema_columns(schema))
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "column %" PRIu32 " is out of range: there are %" PRIu32,
-                        column, rks_schema_columns(schema));
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "column %" PRIu32 " is out of range: there are %" PRIu32, column,
+                        rks_schema_columns(schema));
     const rks_column *of = rks_schema_column(schema, column);
     rks_status status = check_dims(of, value, err);
     if (status == RKS_OK)

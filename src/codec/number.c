@@ -139,8 +139,8 @@ static bool find_long(double size, int count, decimal *found)
     int shift = 53 - exponent;
     if (m == UINT64_C(1) << 52) /* the doubles below it are closer together */
         return false;
-    while (highest < 14 && size >= (highest < -1 ? POWERS[0] / POWERS[-highest - 1]
-                                                 : POWERS[highest + 1]))
+    while (highest < 14 &&
+           size >= (highest < -1 ? POWERS[0] / POWERS[-highest - 1] : POWERS[highest + 1]))
         highest++;
     natural power = 1;
     found->places = count - 1 - highest;

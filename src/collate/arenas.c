@@ -117,9 +117,10 @@ rks_status rks_arenas_add(rks_arenas *arenas, void *memory, size_t bytes, void (
                           void *user, rks_error *err)
 {
     if (memory == NULL || done == NULL || bytes < LEAST_BYTES)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "arenas: an arena of %zu bytes; it has memory, %d bytes or more, and `done`",
-                        bytes, LEAST_BYTES);
+        return rks_fail(
+            err, RKS_ERR_ARGUMENT, 0,
+            "arenas: an arena of %zu bytes; it has memory, %d bytes or more, and `done`", bytes,
+            LEAST_BYTES);
     struct rks_arena *arena = rks_alloc(1, sizeof(*arena), err), *dropped = arena;
     if (arena == NULL)
         return RKS_ERR_MEMORY;

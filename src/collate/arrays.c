@@ -4,7 +4,8 @@
  * fills them, padding included, from their first byte to their last. All arrays of a batch lie in
  * one block or arena:
  *
- *   rks_arrays | an rks_array each | offsets of the packed ones | ids | lengths | pieces | items ...
+ *   rks_arrays | an rks_array each | offsets of the packed ones | ids | lengths | pieces | items
+ * ...
  *
  * with the items of each array at a multiple of 64. */
 #include <inttypes.h>
@@ -53,9 +54,9 @@ static rks_status find_row_place(rks_collate_walk *r, size_t i, rks_error *err)
     uint64_t width = r->collate->row_items;
     r->items = rks_collate_items(r, i, field, &r->values[field->column]);
     uint64_t size = rks_collate_round(r->items, field->each), left = r->row * width - r->at;
-    bool next = source->bins == NULL ? size > left || r->row == 0
-                                     : r->row < source->bin_count &&
-                                           source->bins[r->row] - source->bins[0] == i;
+    bool next = source->bins == NULL
+                    ? size > left || r->row == 0
+                    : r->row < source->bin_count && source->bins[r->row] - source->bins[0] == i;
     if (next) {
         r->at = r->row * width;
         r->row++;
@@ -88,11 +89,12 @@ static rks_status measure_sample(rks_collate_walk *r, size_t i, rks_error *err)
             continue;
         uint64_t items = rks_collate_items(r, i, field, value);
         if (field->rows && items != 0 && items != r->items)
-            return rks_fail(err, RKS_ERR_DATA, 0,
-                            "collate: sample %zu of the batch has %" PRIu64 " items in \"%s\" and "
-                            "%" PRIu64 " in \"%s\", and rows hold as many of both; leave one out, or "
-                            "let it be packed apart",
-                            i, items, field->name, r->items, collate->fields[collate->follows].name);
+            return rks_fail(
+                err, RKS_ERR_DATA, 0,
+                "collate: sample %zu of the batch has %" PRIu64 " items in \"%s\" and "
+                "%" PRIu64 " in \"%s\", and rows hold as many of both; leave one out, or "
+                "let it be packed apart",
+                i, items, field->name, r->items, collate->fields[collate->follows].name);
         r->extents[f].total += rks_collate_round(items, field->each); /* fewer than 2^32 samples of
                                                                        * less than 2^32 each */
         for (uint32_t d = field->cut_dim; items != 0 && d < field->dim_count; d++) {
@@ -138,7 +140,8 @@ static bool shape(rks_collate_walk *r, uint32_t f, rks_array *array)
     }
     uint32_t added = field->rows || !field->pack; /* 1 if the array has a dimension before those of
                                                    * the column */
-    uint64_t first = field->pack ? rks_collate_round(extent->total, field->to_multiple) : r->source->count;
+    uint64_t first =
+        field->pack ? rks_collate_round(extent->total, field->to_multiple) : r->source->count;
     array->dim_count = field->dim_count + added;
     array->dims[0] = first;
     if (field->rows) {
@@ -173,8 +176,8 @@ static rks_status too_large(const rks_array *array, size_t count, rks_error *err
 }
 
 /* Shapes all arrays and finds their places; the list of arrays is at `list`. */
-static rks_status place_arrays(rks_collate_walk *r, rks_array *list, uint64_t *places, uint64_t *end,
-                               rks_error *err)
+static rks_status place_arrays(rks_collate_walk *r, rks_array *list, uint64_t *places,
+                               uint64_t *end, rks_error *err)
 {
     for (uint32_t f = 0; f < r->collate->count; f++)
         if (!shape(r, f, &list[f]) || !place_part(end, RKS_BLOCK_ALIGN, list[f].size, &places[f]))
@@ -276,8 +279,8 @@ rks_status rks_collate_run(rks_collate *collate, const rks_collate_source *sourc
     rks_collate_walk r = {.collate = collate, .source = source};
     if (source->count > UINT32_MAX)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "collate: a batch of %zu samples", source->count);
-    r.values =
-        rks_alloc(1, collate->columns * sizeof(rks_value) + collate->count * sizeof(rks_collate_span), err);
+    r.values = rks_alloc(
+        1, collate->columns * sizeof(rks_value) + collate->count * sizeof(rks_collate_span), err);
     if (r.values == NULL)
         return RKS_ERR_MEMORY;
     r.extents = (rks_collate_span *)(void *)(r.values + collate->columns);
@@ -290,7 +293,8 @@ rks_status rks_collate_run(rks_collate *collate, const rks_collate_source *sourc
     for (uint32_t f = 0; status == RKS_OK && f < collate->count; f++)
         if (collate->fields[f].pack)
             rks_collate_put_rest(&collate->fields[f], &r.extents[f],
-                                 collate->fields[f].rows ? r.extents[f].total : made->list[f].dims[0],
+                                 collate->fields[f].rows ? r.extents[f].total
+                                                         : made->list[f].dims[0],
                                  made->samples);
     rks_free(r.values);
     if (status != RKS_OK) {

@@ -44,7 +44,7 @@ struct rks_collate {
     uint32_t count;
     uint32_t columns; /* columns of the schema */
     rks_record_pick pick;
-    rks_arenas *arenas; /* a reference; NULL: none */
+    rks_arenas *arenas;   /* a reference; NULL: none */
     uint32_t to_multiple; /* for all fields but text */
     uint32_t max_length;  /* UINT32_MAX: none */
     bool cut_by_length;   /* max_length applies only to values that are as long as their sample */
@@ -73,7 +73,7 @@ typedef struct rks_collate_walk {
     const rks_collate_source *source;
     rks_value *values; /* values of one sample */
     rks_collate_span *extents;
-    size_t pieces; /* pieces of the samples before the current one, and its own */
+    size_t pieces;          /* pieces of the samples before the current one, and its own */
     const rks_piece *piece; /* the piece of the current sample; NULL: it is whole */
     /* Layout rows: the current sample. Places count over all rows. */
     uint64_t begin, end, at; /* its place, and the place of the next one */

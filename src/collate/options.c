@@ -11,7 +11,7 @@
 #include "base/wide.h"
 #include "collate/inside.h"
 
-void (rks_collate_options_default)(rks_collate_options *options)
+void(rks_collate_options_default)(rks_collate_options *options)
 {
     *options = (rks_collate_options){
         .struct_size = sizeof(*options),
@@ -37,12 +37,14 @@ static rks_status check_rows(const rks_collate_options *options, bool rows, bool
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "collate: the layout \"rows\" needs row_items");
     if (rows && options->row_items % each != 0)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "collate: row_items %" PRIu32 " is not a multiple of each_multiple %" PRIu32,
+                        "collate: row_items %" PRIu32
+                        " is not a multiple of each_multiple %" PRIu32,
                         options->row_items, each);
     if (rows && options->to_multiple != 1)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "collate: to_multiple cannot be used with the layout \"rows\": row_items is "
-                        "their width");
+        return rks_fail(
+            err, RKS_ERR_ARGUMENT, 0,
+            "collate: to_multiple cannot be used with the layout \"rows\": row_items is "
+            "their width");
     return RKS_OK;
 }
 
@@ -139,8 +141,8 @@ static rks_status choose_values(rks_collate_field *field, const rks_collate_colu
 {
     if (!rks_item_encode(kind, asked->pad, field->pad))
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "collate: column \"%s\": pad %g does not fit into %s",
-                        asked->column, asked->pad, field->type);
+                        "collate: column \"%s\": pad %g does not fit into %s", asked->column,
+                        asked->pad, field->type);
     field->mark_first = asked->mark_first;
     if (!asked->mark_first)
         return RKS_OK;
@@ -151,8 +153,8 @@ static rks_status choose_values(rks_collate_field *field, const rks_collate_colu
                         asked->column);
     if (!rks_item_encode(kind, asked->first, field->first))
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "collate: column \"%s\": first %g does not fit into %s",
-                        asked->column, asked->first, field->type);
+                        "collate: column \"%s\": first %g does not fit into %s", asked->column,
+                        asked->first, field->type);
     return RKS_OK;
 }
 
@@ -258,9 +260,8 @@ static rks_status choose_rows(rks_collate *collate, const rks_schema *schema, co
 {
     int wanted = column == NULL ? -1 : rks_schema_find(schema, column);
     uint32_t i = 0;
-    while (i < collate->count &&
-           (!collate->fields[i].rows ||
-            (column != NULL && (int)collate->fields[i].column != wanted)))
+    while (i < collate->count && (!collate->fields[i].rows ||
+                                  (column != NULL && (int)collate->fields[i].column != wanted)))
         i++;
     if (i == collate->count)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
@@ -272,8 +273,8 @@ static rks_status choose_rows(rks_collate *collate, const rks_schema *schema, co
 }
 
 /* Adds an array of rows that describes the column which they follow. */
-static rks_status add_row_helper(rks_collate *collate, const char *name, int what,
-                                 const char *type, size_t size, rks_error *err)
+static rks_status add_row_helper(rks_collate *collate, const char *name, int what, const char *type,
+                                 size_t size, rks_error *err)
 {
     rks_collate_field *field = NULL;
     rks_status status = name == NULL ? RKS_OK : add_field(collate, name, &field, err);
@@ -300,7 +301,6 @@ static rks_status add_row_helpers(rks_collate *collate, const rks_schema *schema
                                 sizeof(int32_t), err);
     return status;
 }
-
 
 /* Adds the array that shows where a column has items. */
 static rks_status add_helper(rks_collate *collate, const rks_schema *schema, bool pack,

@@ -6,7 +6,8 @@
 #include "collate/inside.h"
 
 /* Returns true if it is cut to a piece. */
-static bool is_cut(const rks_collate_walk *r, size_t i, const rks_collate_field *field, const rks_value *value)
+static bool is_cut(const rks_collate_walk *r, size_t i, const rks_collate_field *field,
+                   const rks_value *value)
 {
     const rks_collate_source *source = r->source;
     return r->piece != NULL && !field->text && value->data != NULL && source->length != NULL &&
@@ -22,7 +23,7 @@ static uint64_t skipped_of(const rks_collate_walk *r, size_t i, const rks_collat
 
 /* Along the first variable dimension, after the cut; 0 for a value that is missing or empty. */
 uint64_t rks_collate_items(const rks_collate_walk *r, size_t i, const rks_collate_field *field,
-                         const rks_value *value)
+                           const rks_value *value)
 {
     if (value->data == NULL || value->size == 0)
         return 0;
@@ -78,8 +79,8 @@ static void put_box(const box *b, uint32_t d, uint8_t *to, const uint8_t *from)
     fill_with_padding(b->field, to, (free - before) * b->to_each[d]);
 }
 
-static bool make_box(const rks_collate *collate, const rks_collate_field *field, const rks_collate_span *extent,
-                     const rks_value *value, box *b)
+static bool make_box(const rks_collate *collate, const rks_collate_field *field,
+                     const rks_collate_span *extent, const rks_value *value, box *b)
 {
     uint64_t from_each = 1, to_each = 1;
     b->field = field;
@@ -100,8 +101,8 @@ static bool make_box(const rks_collate *collate, const rks_collate_field *field,
     return true;
 }
 
-static bool put_stacked(const rks_collate_walk *r, const rks_collate_field *field, rks_collate_span *extent, size_t i,
-                        const rks_value *value)
+static bool put_stacked(const rks_collate_walk *r, const rks_collate_field *field,
+                        rks_collate_span *extent, size_t i, const rks_value *value)
 {
     uint8_t *to = extent->data + i * extent->inner * field->to_size;
     box b = {.skipped = 0};
@@ -121,8 +122,9 @@ static bool put_stacked(const rks_collate_walk *r, const rks_collate_field *fiel
 
 /* Takes the place of a sample in a packed array: [*begin, *end), of which `items` are its own.
  * Places between the last sample and *begin are the rest of a row. */
-static bool take_place(const rks_collate_walk *r, const rks_collate_field *field, rks_collate_span *extent, size_t i,
-                       uint64_t items, uint64_t *begin, uint64_t *end)
+static bool take_place(const rks_collate_walk *r, const rks_collate_field *field,
+                       rks_collate_span *extent, size_t i, uint64_t items, uint64_t *begin,
+                       uint64_t *end)
 {
     *begin = field->rows ? r->begin : extent->at;
     *end = field->rows ? r->end : extent->at + rks_collate_round(items, field->each);
@@ -133,8 +135,8 @@ static bool take_place(const rks_collate_walk *r, const rks_collate_field *field
     return true;
 }
 
-static bool put_packed(const rks_collate_walk *r, const rks_collate_field *field, rks_collate_span *extent, size_t i,
-                       const rks_value *value)
+static bool put_packed(const rks_collate_walk *r, const rks_collate_field *field,
+                       rks_collate_span *extent, size_t i, const rks_value *value)
 {
     uint64_t items = extent->items, begin, end, inner = extent->inner;
     size_t size = inner * field->to_size;

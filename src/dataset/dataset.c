@@ -150,8 +150,8 @@ static rks_status check_shards(const rks_dataset *dataset, const char *path, rks
     for (size_t i = 0; i < dataset->shard_count; i++) {
         const rks_dataset_shard *shard = &dataset->shards[i];
         if (!rks_dataset_name_good(shard->name))
-            return rks_fail(err, status, 0,
-                            "%s: \"%s\" is not the name of a shard", path, shard->name);
+            return rks_fail(err, status, 0, "%s: \"%s\" is not the name of a shard", path,
+                            shard->name);
         if (shard->samples > UINT32_MAX || shard->bytes > INT64_MAX ||
             shard->file_bytes > INT64_MAX || shard->largest > INT64_MAX)
             return rks_fail(err, status, 0, "%s: shard %s has impossible sizes", path, shard->name);
@@ -288,9 +288,9 @@ rks_status rks_dataset_commit(const char *directory, const rks_dataset *dataset,
     rks_dataset_summary before;
     rks_dataset_layout layout = {0};
     char *path = rks_format(err, "%s/%s", directory, RKS_DATASET_FILE);
-    rks_status status = path == NULL ? RKS_ERR_MEMORY
-                                     : rks_dataset_check(dataset, RKS_DATASET_FILE,
-                                                         RKS_ERR_ARGUMENT, err);
+    rks_status status = path == NULL
+                            ? RKS_ERR_MEMORY
+                            : rks_dataset_check(dataset, RKS_DATASET_FILE, RKS_ERR_ARGUMENT, err);
     if (status == RKS_OK && dataset->generation > 1)
         status = check_text(dataset, err);
     if (status == RKS_OK && dataset->generation > 1)
@@ -377,9 +377,8 @@ rks_status rks_dataset_load_json(const char *directory, rks_dataset **dataset, r
         *err = why;
     if (status == RKS_OK)
         status = rks_dataset_decode_file(directory, text, size, path, dataset, err);
-    for (int again = 0; again < READ_AGAIN && status == RKS_ERR_CORRUPT &&
-                        is_another(path, &text, &size);
-         again++)
+    for (int again = 0;
+         again < READ_AGAIN && status == RKS_ERR_CORRUPT && is_another(path, &text, &size); again++)
         status = rks_dataset_decode_file(directory, text, size, path, dataset, err);
     rks_free(text);
     rks_free(path);

@@ -61,10 +61,10 @@ struct rks_dataset {
     size_t shard_count;
     rks_dataset_unit *units;
     size_t unit_count;
-    char *build_options;   /* JSON text: the options of the build, for people to read */
+    char *build_options; /* JSON text: the options of the build, for people to read */
     char made_from[RKS_MADE_FROM_MAX + 1]; /* the builder's words for its input, printable ASCII;
                                             * empty: none */
-    uint64_t generation;   /* from 1; 0 means 1 */
+    uint64_t generation;                   /* from 1; 0 means 1 */
     uint64_t unit_size;    /* bytes of input in a unit of the newest build; 0: not recorded */
     rks_excluded excluded; /* `samples` 0: nothing is excluded */
     /* Files beside dataset.json that hold the first shards and units, if the dataset was read from
@@ -93,8 +93,8 @@ rks_status rks_dataset_join(const rks_dataset *a, const rks_dataset *b, rks_data
                             rks_error *err);
 /* Joins `count` datasets, at least one. The build is the last one's, and the generation the first
  * one's + 1. After a failure *which is the first one that does not fit those before it. */
-rks_status rks_dataset_join_all(const rks_dataset *const *parts, size_t count,
-                                rks_dataset **joined, size_t *which, rks_error *err);
+rks_status rks_dataset_join_all(const rks_dataset *const *parts, size_t count, rks_dataset **joined,
+                                size_t *which, rks_error *err);
 /* Copies a dataset, with its runs of excluded samples. The copy's shards are by id, as in one read
  * from a file without lists. RKS_ERR_ARGUMENT as in rks_dataset_encode. Not for a united
  * dataset. */
@@ -160,7 +160,8 @@ char *rks_dataset_generation_path(const char *directory, uint64_t generation, rk
  * generation with many shards or units puts those into lists (dataset_list.h). It continues the
  * lists of the generation before, if the dataset was joined to that one. */
 rks_status rks_dataset_commit(const char *directory, const rks_dataset *dataset, rks_error *err);
-/* Syncs dataset.json and its directory once more, after a commit that may have failed at the last sync. */
+/* Syncs dataset.json and its directory once more, after a commit that may have failed at the last
+ * sync. */
 rks_status rks_dataset_make_durable(const char *directory, rks_error *err);
 /* Loads dataset.json. RKS_ERR_NOT_FOUND: "build not finished" (parts exist), "dataset.json is lost"
  * (older generations exist) or "no dataset here". */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * dataset_digest.c: a digest of all that dataset.json says, without printing it. Each number is eight
- * bytes, and each text has its size before it, so that no two datasets feed the same bytes. */
+ * dataset_digest.c: a digest of all that dataset.json says, without printing it. Each number is
+ * eight bytes, and each text has its size before it, so that no two datasets feed the same bytes.
+ */
 #include <string.h>
 
 #include "dataset/dataset.h"
@@ -21,12 +22,12 @@ static void feed_text(rks_digester *digester, const char *text)
 static void put_top(rks_digester *digester, const rks_dataset *dataset)
 {
     const uint64_t numbers[] = {
-        dataset->id.low,         dataset->id.high,
-        dataset->build_id.low,   dataset->build_id.high,
-        dataset->count,          dataset->derived_keys,
-        dataset->unit_size,      dataset->generation > 1 ? dataset->generation : 1,
-        dataset->index_count,    dataset->shard_count,
-        dataset->unit_count,     dataset->excluded.samples,
+        dataset->id.low,       dataset->id.high,
+        dataset->build_id.low, dataset->build_id.high,
+        dataset->count,        dataset->derived_keys,
+        dataset->unit_size,    dataset->generation > 1 ? dataset->generation : 1,
+        dataset->index_count,  dataset->shard_count,
+        dataset->unit_count,   dataset->excluded.samples,
     };
     rks_digester_update(digester, numbers, sizeof(numbers));
     feed_text(digester, rks_schema_text(dataset->schema));
@@ -46,10 +47,10 @@ static void put_excluded(rks_digester *digester, const rks_excluded *excluded)
 
 static void put_shard(rks_digester *digester, const rks_dataset_shard *shard)
 {
-    const uint64_t numbers[] = {shard->id.low,    shard->id.high,   shard->manifest.low,
-                                shard->manifest.high, shard->samples, shard->bytes,
-                                shard->file_bytes, shard->largest,  shard->build.low,
-                                shard->build.high, shard->first_unit};
+    const uint64_t numbers[] = {shard->id.low,        shard->id.high,   shard->manifest.low,
+                                shard->manifest.high, shard->samples,   shard->bytes,
+                                shard->file_bytes,    shard->largest,   shard->build.low,
+                                shard->build.high,    shard->first_unit};
     feed_text(digester, shard->name);
     rks_digester_update(digester, numbers, sizeof(numbers));
 }
@@ -57,11 +58,16 @@ static void put_shard(rks_digester *digester, const rks_dataset_shard *shard)
 static void put_unit(rks_digester *digester, const rks_dataset_unit *unit, bool named)
 {
     const rks_unit_summary *summary = &unit->summary;
-    const uint64_t numbers[] = {summary->unit,          summary->seen,
-                                summary->samples,       summary->filtered,
-                                summary->bad,           summary->bytes,
-                                summary->first_source_row, summary->digest.low,
-                                summary->digest.high,   unit->shard,
+    const uint64_t numbers[] = {summary->unit,
+                                summary->seen,
+                                summary->samples,
+                                summary->filtered,
+                                summary->bad,
+                                summary->bytes,
+                                summary->first_source_row,
+                                summary->digest.low,
+                                summary->digest.high,
+                                unit->shard,
                                 unit->first_row};
     rks_digester_update(digester, numbers, sizeof(numbers));
     if (named)

@@ -249,7 +249,7 @@ rks_status rks_dataset_copy(const rks_dataset *dataset, rks_dataset **copy, rks_
 
 /* Checks each part by itself, and against the first one. */
 static rks_status check_fit(const rks_dataset *const *parts, size_t count, size_t *which,
-                              rks_error *err)
+                            rks_error *err)
 {
     uint64_t stored = 0;
     for (size_t part = 0; part < count; part++) {
@@ -279,8 +279,8 @@ static rks_status join_parts(rks_dataset *made, const rks_dataset *const *parts,
     return join_excluded(made, parts, count, err);
 }
 
-rks_status rks_dataset_join_all(const rks_dataset *const *parts, size_t count,
-                                rks_dataset **joined, size_t *which, rks_error *err)
+rks_status rks_dataset_join_all(const rks_dataset *const *parts, size_t count, rks_dataset **joined,
+                                size_t *which, rks_error *err)
 {
     rks_status status = check_fit(parts, count, which, err);
     if (status != RKS_OK)

@@ -21,8 +21,8 @@
  *   unit_size     bytes of input in a unit of the newest build; not where samples came from memory
  *   lists, bytes  only where `requires` has "lists": files that hold the first shards and units
  *                 (dataset_list.c), as {name, digest, bytes, shards, units}, and the column and key
- *                 bytes of all samples that count; `shards` and `units` are then what is after those
- *   units         sorted by unit: {unit, shard, first_row, samples, seen, filtered, bad, bytes,
+ *                 bytes of all samples that count; `shards` and `units` are then what is after
+ * those units         sorted by unit: {unit, shard, first_row, samples, seen, filtered, bad, bytes,
  *                 first_source_row, digest, key_name}: `shard` counts `shards` from 0; key_name
  * where keys are derived, or key_name_hex (two digits a byte) where it is not UTF-8
  *
@@ -90,11 +90,11 @@ static rks_status put_lists(const rks_dataset *dataset, const rks_dataset_layout
         const rks_dataset_list *list = &layout->lists[i];
         char digest[RKS_DIGEST_TEXT];
         rks_digest_format(list->digest, digest);
-        status = rks_buffer_print(
-            json, err,
-            "%s\n{\"name\":\"%s\",\"digest\":\"%s\",\"bytes\":%" PRIu64 ",\"shards\":%" PRIu64
-            ",\"units\":%" PRIu64 "}",
-            i == 0 ? "" : ",", list->name, digest, list->bytes, list->shards, list->units);
+        status = rks_buffer_print(json, err,
+                                  "%s\n{\"name\":\"%s\",\"digest\":\"%s\",\"bytes\":%" PRIu64
+                                  ",\"shards\":%" PRIu64 ",\"units\":%" PRIu64 "}",
+                                  i == 0 ? "" : ",", list->name, digest, list->bytes, list->shards,
+                                  list->units);
     }
     return status == RKS_OK ? rks_buffer_add(json, "]", 1, err) : status;
 }
@@ -469,9 +469,8 @@ static rks_status decode_text(const char *directory, const char *text, size_t si
     if (size > RKS_DATASET_MAX)
         return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: %zu bytes, at most %zu expected", path, size,
                         RKS_DATASET_MAX);
-    rks_status status = rks_json_open(text, size, path,
-                                      directory == NULL ? FEATURES : FILE_FEATURES, &root, &digest,
-                                      err);
+    rks_status status = rks_json_open(
+        text, size, path, directory == NULL ? FEATURES : FILE_FEATURES, &root, &digest, err);
     if (status != RKS_OK)
         return status;
     status = decode_top(root, path, decoded, err);
@@ -480,7 +479,8 @@ static rks_status decode_text(const char *directory, const char *text, size_t si
     if (status == RKS_OK)
         status = decode_list_names(root, path, decoded->lists, &decoded->list_count, err);
     for (size_t i = 0; status == RKS_OK && i < decoded->list_count; i++)
-        status = rks_dataset_list_load(directory, &decoded->lists[i], (uint32_t)i + 1, decoded, err);
+        status =
+            rks_dataset_list_load(directory, &decoded->lists[i], (uint32_t)i + 1, decoded, err);
     if (status == RKS_OK)
         status = decode_inline(root, path, decoded, err);
     if (status == RKS_OK && decoded->list_count > 0)

@@ -42,7 +42,8 @@
 enum { HEAD = 24, ENTRY = 96, VERSION = 1 };
 static const uint32_t MAGIC = 0x55534b52; /* "RKSU" */
 
-/* ---- writing ----------------------------------------------------------------------------------- */
+/* ---- writing -----------------------------------------------------------------------------------
+ */
 
 static int by_id(const void *a, const void *b)
 {
@@ -138,7 +139,8 @@ rks_status rks_dataset_list_encode(const rks_dataset *dataset, const bool *chose
     return RKS_OK;
 }
 
-/* ---- reading ----------------------------------------------------------------------------------- */
+/* ---- reading -----------------------------------------------------------------------------------
+ */
 
 static rks_status check_list(const rks_dataset_list *list, const uint8_t *bytes, size_t size,
                              const char *path, rks_error *err)
@@ -150,8 +152,9 @@ static rks_status check_list(const rks_dataset_list *list, const uint8_t *bytes,
     if (rks_load_u32(bytes) != MAGIC || rks_load_u32(bytes + 4) != VERSION ||
         rks_load_u64(bytes + 8) != list->shards || rks_load_u64(bytes + 16) != list->units ||
         list->shards > size / ENTRY || list->units > size / ENTRY)
-        return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: no list of %" PRIu64 " shards and %" PRIu64
-                        " units", path, list->shards, list->units);
+        return rks_fail(err, RKS_ERR_CORRUPT, 0,
+                        "%s: no list of %" PRIu64 " shards and %" PRIu64 " units", path,
+                        list->shards, list->units);
     return RKS_OK;
 }
 
@@ -162,8 +165,7 @@ static const uint8_t *next_entry(const uint8_t **at, const uint8_t *end, size_t 
     size_t left = (size_t)(end - entry);
     uint32_t name = left < ENTRY ? 0 : rks_load_u32(entry + 88);
     size_t size = (size_t)rks_round_up(ENTRY + (uint64_t)name, 8);
-    if (left < ENTRY || name > name_max || size > left ||
-        memchr(entry + ENTRY, '\0', name) != NULL)
+    if (left < ENTRY || name > name_max || size > left || memchr(entry + ENTRY, '\0', name) != NULL)
         return NULL;
     *at += size;
     return entry;
@@ -267,11 +269,11 @@ rks_status rks_dataset_list_load(const char *directory, const rks_dataset_list *
     size_t size = 0;
     if (path == NULL)
         return RKS_ERR_MEMORY;
-    rks_status status = list->bytes > RKS_DATASET_MAX
-                            ? rks_fail(err, RKS_ERR_CORRUPT, 0,
-                                       "%s: %" PRIu64 " bytes, at most %zu expected", path,
-                                       list->bytes, RKS_DATASET_MAX)
-                            : rks_file_load(path, (size_t)list->bytes, &bytes, &size, err);
+    rks_status status =
+        list->bytes > RKS_DATASET_MAX
+            ? rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: %" PRIu64 " bytes, at most %zu expected", path,
+                       list->bytes, RKS_DATASET_MAX)
+            : rks_file_load(path, (size_t)list->bytes, &bytes, &size, err);
     if (status == RKS_OK)
         status = rks_dataset_list_decode(list, bytes, size, number, path, dataset, err);
     else if (status == RKS_ERR_NOT_FOUND)
@@ -281,7 +283,8 @@ rks_status rks_dataset_list_load(const char *directory, const rks_dataset_list *
     return status;
 }
 
-/* ---- how a dataset is laid out ------------------------------------------------------------------ */
+/* ---- how a dataset is laid out ------------------------------------------------------------------
+ */
 
 static bool same_lists(const rks_dataset *dataset, const rks_dataset_summary *before)
 {
@@ -302,7 +305,8 @@ static rks_status write_list(const char *directory, const rks_dataset *dataset, 
                           list->name, bytes.size, RKS_DATASET_MAX);
     char *path = status == RKS_OK ? rks_format(err, "%s/%s", directory, list->name) : NULL;
     if (status == RKS_OK)
-        status = path == NULL ? RKS_ERR_MEMORY : rks_file_replace(path, bytes.data, bytes.size, err);
+        status =
+            path == NULL ? RKS_ERR_MEMORY : rks_file_replace(path, bytes.data, bytes.size, err);
     layout->list_count += status == RKS_OK;
     rks_free(path);
     rks_buffer_free(&bytes);
@@ -329,8 +333,9 @@ rks_status rks_dataset_lay_out(const char *directory, const rks_dataset *dataset
     if (dataset->generation <= 1 || entries <= RKS_DATASET_INLINE)
         return RKS_OK;
     size_t kept = layout->list_count;
-    while (kept > 0 && (layout->lists[kept - 1].shards + layout->lists[kept - 1].units < 2 * entries ||
-                        kept == RKS_DATASET_LISTS_MAX)) {
+    while (kept > 0 &&
+           (layout->lists[kept - 1].shards + layout->lists[kept - 1].units < 2 * entries ||
+            kept == RKS_DATASET_LISTS_MAX)) {
         kept--;
         entries += layout->lists[kept].shards + layout->lists[kept].units;
     }

@@ -4,8 +4,8 @@
  * generation costs what it adds. The picture of the file is in dataset_list.c.
  *
  * Lists never change, and generations share them. Each holds at least twice the entries of the next
- * one: an append that makes a new list takes smaller ones before it into it. So of n entries there are
- * at most log2(n) lists, and an entry is written log2(n) times at most. */
+ * one: an append that makes a new list takes smaller ones before it into it. So of n entries there
+ * are at most log2(n) lists, and an entry is written log2(n) times at most. */
 #ifndef RKS_DATASET_LIST_H
 #define RKS_DATASET_LIST_H
 

@@ -57,8 +57,7 @@ static rks_status put_column(const uniting *u, size_t source, const rks_column *
             return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                             "dataset %s: column \"%s\" is %s, but %s in dataset %s; leave it out "
                             "with `columns`",
-                            u->names[i], column->name, other->type, column->type,
-                            u->names[source]);
+                            u->names[i], column->name, other->type, column->type, u->names[source]);
     }
     rks_status status = rks_buffer_print(json, err, "%s", json->size == 1 ? "" : ",");
     if (status == RKS_OK)

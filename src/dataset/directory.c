@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * directory.c: names and the build lock. Every rank tries to take its directory's lock. Of ranks that
- * share a directory, on one node or on several (a network disk), one gets it: the lock file names
- * their group, and a lock that a rank of the same group holds is good for all. */
+ * directory.c: names and the build lock. Every rank tries to take its directory's lock. Of ranks
+ * that share a directory, on one node or on several (a network disk), one gets it: the lock file
+ * names their group, and a lock that a rank of the same group holds is good for all. */
 #include "dataset/directory.h"
 
 #include <dirent.h>

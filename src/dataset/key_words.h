@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * key_words.h: how messages name equal keys, and derived keys that are equal by their units' names. */
+ * key_words.h: how messages name equal keys, and derived keys that are equal by their units' names.
+ */
 #ifndef RKS_DATASET_KEY_WORDS_H
 #define RKS_DATASET_KEY_WORDS_H
 
@@ -16,7 +17,7 @@ typedef struct rks_key_words {
      * dataset->units[unit] from 0. NULL: the unit's number is shown. */
     void (*place)(void *user, const rks_dataset *dataset, size_t unit, uint64_t row, char *text,
                   size_t room);
-    void *user; /* passed to place */
+    void *user;         /* passed to place */
     const char *advice; /* what to do, at the end; NULL: none */
 } rks_key_words;
 

@@ -73,8 +73,7 @@ void rks_dataset_length_words(const rks_dataset *dataset, char text[RKS_LENGTH_W
     const char *name = json_string_value(json_object_get(options, "length"));
     json_int_t unit = json_integer_value(json_object_get(options, "length_unit"));
     if (name == NULL)
-        name = first_variable(dataset->schema,
-                              json_string_value(json_object_get(options, "key")));
+        name = first_variable(dataset->schema, json_string_value(json_object_get(options, "key")));
     if (options == NULL)
         return;
     if (json_is_true(json_object_get(options, "length_fn")))

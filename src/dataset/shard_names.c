@@ -18,7 +18,7 @@ static int by_text(const void *a, const void *b)
 rks_status rks_shard_names_add(rks_shard_names *names, const rks_dataset *dataset, rks_error *err)
 {
     size_t before = names->count, most = before + (dataset == NULL ? 0 : dataset->shard_count);
-    char(*sorted)[128] = NULL;
+    char (*sorted)[128] = NULL;
     for (size_t i = before; i < most; i++) {
         const char *name = dataset->shards[i - before].name;
         if (before > 0 && bsearch(name, names->sorted, before, sizeof(*sorted), by_text) != NULL)
@@ -38,8 +38,8 @@ rks_status rks_shard_names_add(rks_shard_names *names, const rks_dataset *datase
 
 bool rks_shard_names_have(const rks_shard_names *names, const char *name)
 {
-    return names->count > 0 && bsearch(name, names->sorted, names->count, sizeof(*names->sorted),
-                                       by_text) != NULL;
+    return names->count > 0 &&
+           bsearch(name, names->sorted, names->count, sizeof(*names->sorted), by_text) != NULL;
 }
 
 void rks_shard_names_free(rks_shard_names *names)

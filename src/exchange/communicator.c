@@ -33,10 +33,7 @@ static struct {
 
 _Static_assert(sizeof(rks_nccl_id) == RKS_COMMUNICATOR_ID, "an id is 128 bytes");
 
-enum {
-    OLDEST = 21800,
-    POLL_NS = 50 * 1000
-};
+enum { OLDEST = 21800, POLL_NS = 50 * 1000 };
 
 static const char NAME[] = "libnccl.so.2";
 
@@ -122,8 +119,7 @@ static rks_status load_nccl(rks_error *err)
     void *library = find_library();
     if (library == NULL) {
         const char *why = dlerror();
-        return rks_fail(err, RKS_ERR_UNSUPPORTED, 0, "no NCCL: %s",
-                        why != NULL ? why : NAME);
+        return rks_fail(err, RKS_ERR_UNSUPPORTED, 0, "no NCCL: %s", why != NULL ? why : NAME);
     }
     rks_status status = find_calls(library, err);
     if (status != RKS_OK) {
@@ -134,7 +130,8 @@ static rks_status load_nccl(rks_error *err)
     return RKS_OK;
 }
 
-static rks_status check(rks_nccl_result result, rks_nccl_comm comm, const char *what, rks_error *err)
+static rks_status check(rks_nccl_result result, rks_nccl_comm comm, const char *what,
+                        rks_error *err)
 {
     if (result == RKS_NCCL_SUCCESS)
         return RKS_OK;
@@ -226,10 +223,11 @@ static rks_status refuse_blocking(rks_error *err)
     int64_t wish = 0;
     if (!rks_nccl_setting("NCCL_COMM_BLOCKING", &wish) || wish != 1)
         return RKS_OK;
-    return rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
-                    "NCCL_COMM_BLOCKING=1 (%s): a wait for a lost rank could not be ended; set it to "
-                    "0 in the environment, or use another exchange",
-                    getenv("NCCL_COMM_BLOCKING") != NULL ? "environment" : "nccl.conf");
+    return rks_fail(
+        err, RKS_ERR_UNSUPPORTED, 0,
+        "NCCL_COMM_BLOCKING=1 (%s): a wait for a lost rank could not be ended; set it to "
+        "0 in the environment, or use another exchange",
+        getenv("NCCL_COMM_BLOCKING") != NULL ? "environment" : "nccl.conf");
 }
 
 rks_status rks_communicator_open(rks_gpu *gpu, const uint8_t id[RKS_COMMUNICATOR_ID],
@@ -279,7 +277,8 @@ rks_status rks_communicator_gather(rks_communicator *communicator, uint64_t slot
 rks_status rks_communicator_look(rks_communicator *communicator, rks_error *err)
 {
     rks_nccl_result result = state_of(communicator);
-    return result == RKS_NCCL_IN_PROGRESS ? RKS_OK : check(result, communicator->comm, "on its way", err);
+    return result == RKS_NCCL_IN_PROGRESS ? RKS_OK
+                                          : check(result, communicator->comm, "on its way", err);
 }
 
 rks_status rks_communicator_close(rks_communicator *communicator, const rks_nccl_patience *patience,

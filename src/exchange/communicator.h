@@ -2,9 +2,9 @@
  *
  * communicator.h: one NCCL communicator. libnccl.so.2 is loaded when the first one is asked for:
  * the file that RKS_NCCL_LIBRARY names, else the copy that is in the process already (PyTorch's),
- * else the file that rks_nccl_library named, else that of NVIDIA's package in the Python environment
- * that this library or its program is installed in, if it is root's, this user's or of the library's
- * owner, else what the system's search path has. It is never unloaded.
+ * else the file that rks_nccl_library named, else that of NVIDIA's package in the Python
+ * environment that this library or its program is installed in, if it is root's, this user's or of
+ * the library's owner, else what the system's search path has. It is never unloaded.
  *
  * Waits    Calls of NCCL return at once; each wait here polls, asks `look` between two looks, and
  *          ends with `limit_ms`. `look` may end a wait with an error of its own.

@@ -30,8 +30,8 @@ enum rks_cu_values {
     RKS_CU_STREAM_CAPTURE_IMPLICIT = 906,
     RKS_CU_STREAM_NON_BLOCKING = 1,
     RKS_CU_EVENT_DISABLE_TIMING = 2,
-    RKS_CU_CAPTURE_RELAXED = 2, /* a mode */
-    RKS_CU_CAPTURE_NONE = 0,    /* a status */
+    RKS_CU_CAPTURE_RELAXED = 2,         /* a mode */
+    RKS_CU_CAPTURE_NONE = 0,            /* a status */
     RKS_CU_DEVICE_VIRTUAL_MEMORY = 102, /* an attribute */
     RKS_CU_VERSION_12 = 12000,
 };
@@ -72,7 +72,6 @@ enum rks_cu_values {
     CALL(cuMemGetInfo_v2, (size_t *left, size_t *all))                                             \
     CALL(cuMemcpyHtoDAsync_v2,                                                                     \
          (rks_cu_address to, const void *from, size_t bytes, rks_cu_stream stream))                \
-    CALL(cuMemcpyDtoHAsync_v2,                                                                     \
-         (void *to, rks_cu_address from, size_t bytes, rks_cu_stream stream))
+    CALL(cuMemcpyDtoHAsync_v2, (void *to, rks_cu_address from, size_t bytes, rks_cu_stream stream))
 
 #endif

@@ -96,10 +96,10 @@ static rks_status fill_record(rks_exchange_plan *plan, const char *backend, uint
     for (int32_t i = 0; i < BACKENDS; i++) {
         rks_error why;
         const char *in_clear = rks_group_encrypts(plan->group) ? backends[i]->in_clear : NULL;
-        rks_status answer = in_clear == NULL ? backends[i]->can(plan->group, &why)
-                                             : rks_fail(&why, RKS_ERR_UNSUPPORTED, 0,
-                                                        "RKS_ENCRYPT=1: %s does not encrypt",
-                                                        in_clear);
+        rks_status answer = in_clear == NULL
+                                ? backends[i]->can(plan->group, &why)
+                                : rks_fail(&why, RKS_ERR_UNSUPPORTED, 0,
+                                           "RKS_ENCRYPT=1: %s does not encrypt", in_clear);
         if (backends[i]->reads_others && answer == RKS_OK && job->read_of == NULL)
             answer = rks_fail(&why, RKS_ERR_UNSUPPORTED, 0, "it does not carry these streams");
         if (answer == RKS_OK)
@@ -360,8 +360,8 @@ static bool may_fall_back(rks_exchange_plan *plan)
         plan->job_failed || plan->job->restart == NULL || rks_check_interrupt(NULL) != RKS_OK;
     const rks_fact fact = rks_fact_sum(&against, 1);
     rks_error err;
-    return rks_group_agree_on(plan->group, "exchange: another way", RKS_OK, &fact, 1, NULL,
-                              &err) == RKS_OK &&
+    return rks_group_agree_on(plan->group, "exchange: another way", RKS_OK, &fact, 1, NULL, &err) ==
+               RKS_OK &&
            against == 0;
 }
 

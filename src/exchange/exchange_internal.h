@@ -21,17 +21,17 @@ typedef struct rks_exchange_plan {
     const rks_exchange_job *job;
     uint32_t rank;
     uint32_t size;
-    uint32_t chunk;      /* the smallest that any rank asked for */
-    uint32_t room;       /* bytes of the largest chunk that this rank receives */
-    uint32_t send_room;  /* bytes of the largest chunk that this rank sends */
-    uint64_t *sizes;     /* of each rank's stream */
-    bool *wanted;        /* senders that this rank receives from; no empty parts */
-    bool *wanters;       /* ranks that receive from this one */
+    uint32_t chunk;           /* the smallest that any rank asked for */
+    uint32_t room;            /* bytes of the largest chunk that this rank receives */
+    uint32_t send_room;       /* bytes of the largest chunk that this rank sends */
+    uint64_t *sizes;          /* of each rank's stream */
+    bool *wanted;             /* senders that this rank receives from; no empty parts */
+    bool *wanters;            /* ranks that receive from this one */
     rks_exchange_part *parts; /* of each sender's stream, what this rank receives */
     rks_exchange_part *given; /* of this rank's stream, what each rank receives */
-    bool *node_wanted;   /* nccl: senders that some rank of this node receives from */
-    const char *options; /* after the backend's name; NULL or "" if none */
-    uint64_t *tokens;    /* what each rank's backend returned from prepare */
+    bool *node_wanted;        /* nccl: senders that some rank of this node receives from */
+    const char *options;      /* after the backend's name; NULL or "" if none */
+    uint64_t *tokens;         /* what each rank's backend returned from prepare */
     rks_exchange_stats stats;
     bool stopped;    /* it ended early because of an error that another rank brings */
     bool failed;     /* the exchange has failed; for close */

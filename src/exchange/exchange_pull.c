@@ -9,11 +9,11 @@
  * The checksum is 0 if the job checks the bytes itself.
  *
  * A receiver has one chunk of each of four senders on its way. A sender holds four replies at
- * most, or as many as fit 4 MiB; further requests wait for one of them to be sent. Small ones are made on
- * the engine's thread: for each to wake a thread costs more than to copy it. Their memory is used again:
- * the others are answered by many threads, and an allocator that keeps what each of them freed would
- * hold a multiple of it. What the engine may still touch after this rank has left (replies being sent,
- * places for replies) belongs to who lets go of it last. */
+ * most, or as many as fit 4 MiB; further requests wait for one of them to be sent. Small ones are
+ * made on the engine's thread: for each to wake a thread costs more than to copy it. Their memory
+ * is used again: the others are answered by many threads, and an allocator that keeps what each of
+ * them freed would hold a multiple of it. What the engine may still touch after this rank has left
+ * (replies being sent, places for replies) belongs to who lets go of it last. */
 #include "exchange/exchange_internal.h"
 
 #include <inttypes.h>

@@ -50,7 +50,7 @@ typedef struct rks_nccl_config {
     CALL(rks_nccl_result, ncclGetUniqueId, (rks_nccl_id * id))                                     \
     CALL(rks_nccl_result, ncclCommInitRankConfig,                                                  \
          (rks_nccl_comm * comm, int ranks, rks_nccl_id id, int rank, rks_nccl_config *config))     \
-    CALL(rks_nccl_result, ncclCommGetAsyncError, (rks_nccl_comm comm, rks_nccl_result *result))    \
+    CALL(rks_nccl_result, ncclCommGetAsyncError, (rks_nccl_comm comm, rks_nccl_result * result))   \
     CALL(rks_nccl_result, ncclGroupStart, (void))                                                  \
     CALL(rks_nccl_result, ncclGroupEnd, (void))                                                    \
     CALL(rks_nccl_result, ncclBroadcast,                                                           \

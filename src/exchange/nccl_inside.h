@@ -13,9 +13,9 @@
 enum {
     NCCL_SLOTS = 2,
     NCCL_SLOT_BYTES = 16 << 20,
-    NCCL_ROUND_MS = 60 * 1000, /* default */
-    NCCL_MAKE_MS = 120 * 1000, /* most time to make a communicator */
-    NCCL_END_MS = 5 * 1000,    /* most time to end one in order when its group is closed */
+    NCCL_ROUND_MS = 60 * 1000,   /* default */
+    NCCL_MAKE_MS = 120 * 1000,   /* most time to make a communicator */
+    NCCL_END_MS = 5 * 1000,      /* most time to end one in order when its group is closed */
     NCCL_MOST_BYTES = 128 << 20, /* GPU memory that an exchange should use at most, without NCCL's
                                   * code */
 };
@@ -62,7 +62,7 @@ typedef struct nccl_state {
     bool reuses; /* all ranks have kept this from the same exchange, with the same rails */
     rks_rails rails;
     uint64_t *chunk_sizes; /* of each member, in a round */
-    uint64_t free_before; /* of the GPU, before the exchange used it */
+    uint64_t free_before;  /* of the GPU, before the exchange used it */
     uint64_t looked_ms;
     uint64_t stop_ms;  /* since when an error is known; 0: none */
     rks_status status; /* an error of this rank's own source or sink, or an interrupt */

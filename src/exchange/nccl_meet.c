@@ -72,7 +72,13 @@ rks_status rks_nccl_read_options(const char *text, nccl_options *options, rks_er
  *       20     4  version of NCCL
  *       24     8  serial of the exchange from which it has kept everything; 0: nothing
  *       32   192  why it has no GPU or NCCL */
-enum { SELF_AT_ONCE = 17, SELF_VERSION = 20, SELF_SERIAL = 24, SELF_WHY = 32, SELF_SIZE = SELF_WHY + 192 };
+enum {
+    SELF_AT_ONCE = 17,
+    SELF_VERSION = 20,
+    SELF_SERIAL = 24,
+    SELF_WHY = 32,
+    SELF_SIZE = SELF_WHY + 192
+};
 
 enum { NCCL_CUMEM_ASKS_DRIVER = -2 }; /* NCCL's default */
 
@@ -112,8 +118,8 @@ static const char *why_more(const rks_gpu *gpu)
 void rks_nccl_judge_memory(const rks_gpu *gpu, uint64_t bytes)
 {
     if (bytes > NCCL_MOST_BYTES)
-        rks_log("exchange nccl: it took %" PRIu64 " MiB of GPU memory, more than %u: %s", bytes >> 20,
-                NCCL_MOST_BYTES >> 20, why_more(gpu));
+        rks_log("exchange nccl: it took %" PRIu64 " MiB of GPU memory, more than %u: %s",
+                bytes >> 20, NCCL_MOST_BYTES >> 20, why_more(gpu));
 }
 
 static void flat_for_all(nccl_state *state, const rks_agreed *all)
@@ -233,8 +239,8 @@ rks_status rks_nccl_meet(nccl_state *state, rks_error *err)
     know_self(state, self);
     if (state->status != RKS_OK)
         *err = state->err;
-    rks_status status = rks_group_agree_on(plan->group, "exchange: GPUs", state->status, &fact, 1,
-                                           &all, err);
+    rks_status status =
+        rks_group_agree_on(plan->group, "exchange: GPUs", state->status, &fact, 1, &all, err);
     if (status == RKS_OK)
         flat_for_all(state, &all);
     uint8_t *gpus = rks_alloc(plan->size, RKS_GPU_RECORD, NULL);

@@ -19,7 +19,8 @@ static bool find_in_file(const char *path, const char *name, char *value, size_t
     size_t size = strlen(name);
     bool found = false;
     FILE *file = fopen(path, "re");
-    for (int i = 0; file != NULL && !found && i < LINES_MOST && fgets(line, sizeof(line), file); i++) {
+    for (int i = 0; file != NULL && !found && i < LINES_MOST && fgets(line, sizeof(line), file);
+         i++) {
         found = strncmp(line, name, size) == 0 && line[size] == '=';
         if (found)
             snprintf(value, room, "%.*s", (int)strcspn(line + size + 1, "\n"), line + size + 1);

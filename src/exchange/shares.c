@@ -3,10 +3,10 @@
  * shares.c: what each rank of a node takes of the streams that the node wants; arithmetic alone.
  *
  * Senders come by their places on their nodes: first those that are their nodes' first ranks, and
- * among them the nodes from the receiver's on around. So where all streams are alike, a rank takes those
- * of the ranks that have its own place on other nodes, which are the ones that it fetches samples from
- * later, and which take its own: few connections. A cut falls on a boundary of the stream that it
- * lies in, at or after an even share. */
+ * among them the nodes from the receiver's on around. So where all streams are alike, a rank takes
+ * those of the ranks that have its own place on other nodes, which are the ones that it fetches
+ * samples from later, and which take its own: few connections. A cut falls on a boundary of the
+ * stream that it lies in, at or after an even share. */
 #include "exchange/exchange_internal.h"
 
 #include <inttypes.h>

@@ -271,8 +271,7 @@ void rks_ahead_lost(rks_ahead *ahead)
     pthread_mutex_lock(&ahead->mutex);
     if (ahead->options.max_bytes > WINDOW_BYTES && ahead->started >= ahead->lost_until) {
         ahead->options.max_bytes /= 2;
-        ahead->lost_until =
-            ahead->claimed; /* later ids are read with the smaller limit */
+        ahead->lost_until = ahead->claimed; /* later ids are read with the smaller limit */
     }
     pthread_mutex_unlock(&ahead->mutex);
 }

@@ -25,8 +25,7 @@ rks_status rks_fetcher_list(rks_fetcher *fetcher, size_t count, rks_batch **list
     size_t each = sizeof(rks_wanted) + sizeof(rks_record_view), bytes;
     if (count > UINT32_MAX || __builtin_mul_overflow(count, each, &bytes) ||
         __builtin_add_overflow(bytes, sizeof(rks_batch), &bytes))
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "a batch of %zu samples is too large",
-                        count);
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "a batch of %zu samples is too large", count);
     rks_batch *made = rks_alloc_raw(bytes, 1, err);
     if (made == NULL)
         return RKS_ERR_MEMORY;

@@ -27,7 +27,7 @@ struct rks_batch {
     size_t decoded;         /* SIZE_MAX: none */
     rks_piece *pieces;      /* pieces of its samples; NULL: all are whole */
     size_t piece_count;
-    uint32_t *bins;         /* for layout rows: bin_count + 1 bounds from 0; NULL: unknown */
+    uint32_t *bins; /* for layout rows: bin_count + 1 bounds from 0; NULL: unknown */
     size_t bin_count;
     rks_derived_key **keys; /* `count` of them: derived keys that were read */
 };

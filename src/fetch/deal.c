@@ -146,8 +146,8 @@ static rks_status sort_by_owner(rks_fetch *fetch, size_t first, size_t count,
 }
 
 rks_status rks_fetch_deal(rks_fetch *fetch, size_t first, size_t count,
-                                const rks_fetch_owners *tried, rks_fetch_request **list,
-                                size_t *made, rks_error *err)
+                          const rks_fetch_owners *tried, rks_fetch_request **list, size_t *made,
+                          rks_error *err)
 {
     uint32_t few[FEW], *owners = count <= FEW ? few : rks_alloc_raw(count, sizeof(*owners), err);
     if (owners == NULL)
@@ -178,7 +178,7 @@ rks_status rks_fetch_deal(rks_fetch *fetch, size_t first, size_t count,
 }
 
 rks_status rks_fetch_deal_all(rks_fetch *fetch, size_t remote, rks_fetch_request **list,
-                                   size_t *made, rks_error *err)
+                              size_t *made, rks_error *err)
 {
     static const rks_fetch_owners none = {0};
     const rks_fetcher *fetcher = fetch->fetcher;

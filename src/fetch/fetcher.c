@@ -181,14 +181,12 @@ rks_status rks_fetcher_decode(const rks_fetcher *fetcher, const rks_wanted *want
     const rks_record_fit *fit = options->fits == NULL ? NULL : options->fits[wanted->shard];
     rks_status status;
     if (fit != NULL)
-        status =
-            rks_record_decode_fit(fit, view->payload, view->payload_size, values, &inner);
+        status = rks_record_decode_fit(fit, view->payload, view->payload_size, values, &inner);
     else if (pick != NULL)
-        status =
-            rks_record_decode_picked(pick, view->payload, view->payload_size, values, &inner);
+        status = rks_record_decode_picked(pick, view->payload, view->payload_size, values, &inner);
     else
-        status = rks_record_decode(options->schema, view->payload, view->payload_size, values,
-                                   &inner);
+        status =
+            rks_record_decode(options->schema, view->payload, view->payload_size, values, &inner);
     return status == RKS_OK ? RKS_OK : rks_fetcher_blame(fetcher, wanted, &inner, err);
 }
 

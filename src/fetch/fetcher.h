@@ -53,20 +53,20 @@ typedef struct rks_fetch_request {
                                                      * up */
     struct rks_fetch_request *next_joined;          /* in a list of requests sent as one: joint.c */
     rks_fetch *fetch;                               /* holds a reference */
-    atomic_int holds;   /* ours, and the engine's while it has the request; the last one frees it */
-    atomic_int state;   /* leaves RKS_REQUEST_SENT only once */
-    uint64_t sent_ms;   /* guarded by fetcher->mutex */
-    uint64_t traced;    /* rks_trace_begin when it was sent */
-    uint64_t need;      /* share of inflight_bytes while the reply's size is unknown */
+    atomic_int holds; /* ours, and the engine's while it has the request; the last one frees it */
+    atomic_int state; /* leaves RKS_REQUEST_SENT only once */
+    uint64_t sent_ms; /* guarded by fetcher->mutex */
+    uint64_t traced;  /* rks_trace_begin when it was sent */
+    uint64_t need;    /* share of inflight_bytes while the reply's size is unknown */
     atomic_uint_least64_t reserve; /* its current share of inflight_bytes, until its reply has a
                                     * place or it is given up */
-    uint64_t placed;    /* share of inflight_bytes that its reply uses; engine thread only */
-    uint64_t limit;     /* most bytes of a valid reply */
-    size_t oversize;    /* size of a reply above the limit; engine thread only */
-    bool no_memory;     /* memory for the reply was short; engine thread only */
-    rks_block *reply;   /* until it has arrived, engine thread only */
-    bool again;         /* second attempt after a cut connection */
-    bool alone;         /* failed in a joint request: is not joined again */
+    uint64_t placed;        /* share of inflight_bytes that its reply uses; engine thread only */
+    uint64_t limit;         /* most bytes of a valid reply */
+    size_t oversize;        /* size of a reply above the limit; engine thread only */
+    bool no_memory;         /* memory for the reply was short; engine thread only */
+    rks_block *reply;       /* until it has arrived, engine thread only */
+    bool again;             /* second attempt after a cut connection */
+    bool alone;             /* failed in a joint request: is not joined again */
     rks_fetch_owners tried; /* owners that failed before */
     size_t first;
     size_t count;   /* samples of the request; after arrival, records in the reply */
@@ -81,9 +81,9 @@ struct rks_fetch {
     size_t count;         /* number of samples */
     atomic_int references;
     pthread_cond_t changed;
-    atomic_bool over;       /* it has failed, was ended, or has no piece left; set under the mutex,
-                             * after its results */
-    atomic_size_t memory;   /* bytes of its results; 0: not there yet */
+    atomic_bool over;     /* it has failed, was ended, or has no piece left; set under the mutex,
+                           * after its results */
+    atomic_size_t memory; /* bytes of its results; 0: not there yet */
     /* guarded by fetcher->mutex */
     bool ahead;       /* workers may take its pieces */
     bool queued;      /* in fetcher->work */
@@ -107,14 +107,14 @@ struct rks_fetcher {
     rks_shard **shards;
     rks_digest *shard_ids;
     uint64_t *largest;
-    size_t ranks; /* one above the highest rank that is asked */
+    size_t ranks;                    /* one above the highest rank that is asked */
     atomic_uint_least64_t *heard_ms; /* by rank: when the last byte of a reply arrived */
-    rks_reads reads; /* of this node's disk */
-    rks_plains plains; /* by shard */
-    atomic_int references; /* the caller's, and one for each fetch, batch and view */
-    atomic_bool closing;   /* set under the mutex */
-    atomic_bool started;   /* all workers have started; set under the mutex */
-    atomic_uint_least64_t reserved; /* used part of inflight_bytes; grows under the mutex */
+    rks_reads reads;                 /* of this node's disk */
+    rks_plains plains;               /* by shard */
+    atomic_int references;           /* the caller's, and one for each fetch, batch and view */
+    atomic_bool closing;             /* set under the mutex */
+    atomic_bool started;             /* all workers have started; set under the mutex */
+    atomic_uint_least64_t reserved;  /* used part of inflight_bytes; grows under the mutex */
     atomic_uint_least64_t inflight, peak_inflight;
     atomic_bool some_failed; /* failed.count != 0 */
     atomic_uint gathering;   /* rks_fetcher_gather calls in progress: requests are queued and sent

@@ -23,11 +23,11 @@
 #include "fetch/wire.h"
 
 enum {
-    LIST_LEAST = 8,     /* fewest requests to send for which joining is tried */
-    SMALL = 16 << 10,   /* most bytes of the reply to a request that is joined */
-    BYTES = 64 << 10,   /* most bytes of a joint reply: it is checked at once, and its owner never
-                         * cuts it */
-    ROWS = 1024,        /* most rows of a joint request */
+    LIST_LEAST = 8,   /* fewest requests to send for which joining is tried */
+    SMALL = 16 << 10, /* most bytes of the reply to a request that is joined */
+    BYTES = 64 << 10, /* most bytes of a joint reply: it is checked at once, and its owner never
+                       * cuts it */
+    ROWS = 1024,      /* most rows of a joint request */
 };
 
 /* Belongs to the engine from sending it until `over`. */

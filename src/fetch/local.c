@@ -34,7 +34,8 @@ void rks_fetch_ask_disk(rks_batch *batch)
 {
     rks_reads *reads = &batch->fetcher->reads;
     if (batch->asked || rks_reads_warm(reads) ||
-        (batch->ahead != NULL && !rks_ahead_take_over(batch->ahead, batch->ahead_end, batch->count)))
+        (batch->ahead != NULL &&
+         !rks_ahead_take_over(batch->ahead, batch->ahead_end, batch->count)))
         return;
     rks_range few[PIECE], *ranges = few;
     size_t room = PIECE, count = 0;

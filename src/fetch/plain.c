@@ -48,8 +48,8 @@ rks_status rks_plains_create(const rks_schema *const *schemas, size_t count, rks
         const rks_schema *schema = schemas[i];
         if (schema == NULL)
             continue;
-        if (last == NULL || (schema != last &&
-                             strcmp(rks_schema_text(schema), rks_schema_text(last)) != 0)) {
+        if (last == NULL ||
+            (schema != last && strcmp(rks_schema_text(schema), rks_schema_text(last)) != 0)) {
             one = rks_alloc(1, sizeof(*one), err);
             status = one == NULL ? RKS_ERR_MEMORY : rks_plain_create(schema, one, err);
             if (status != RKS_OK)

@@ -25,7 +25,7 @@ struct rks_prefetch {
     rks_prefetch_options options;
     slot *ring;
     size_t room, first, count;
-    uint64_t small_bytes; /* limit for the batches after the first AUTO_BATCHES */
+    uint64_t small_bytes;   /* limit for the batches after the first AUTO_BATCHES */
     rks_prefetch_list next; /* the list after the ring, if has_next */
     bool has_next;
     bool at_end;

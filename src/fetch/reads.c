@@ -10,11 +10,11 @@
 #include "base/clock.h"
 
 enum {
-    LOOK_A_CALL = 16,      /* pieces that a batch's own thread checks */
-    LOOK_AT_ONCE = 256,    /* pieces that a thread of its own checks before it reads `stop` */
-    LOOK_AGAIN_MS = 1000,  /* after a piece was missing */
-    MERGE_GAP = 4096,      /* bytes: reading one more page costs less than another request */
-    IDLE_MOST = 64 << 20,  /* bytes: more than the system reads ahead of a stream */
+    LOOK_A_CALL = 16,     /* pieces that a batch's own thread checks */
+    LOOK_AT_ONCE = 256,   /* pieces that a thread of its own checks before it reads `stop` */
+    LOOK_AGAIN_MS = 1000, /* after a piece was missing */
+    MERGE_GAP = 4096,     /* bytes: reading one more page costs less than another request */
+    IDLE_MOST = 64 << 20, /* bytes: more than the system reads ahead of a stream */
 };
 
 void rks_reads_begin(rks_reads *reads, rks_shard *const *shards, size_t count)
@@ -182,8 +182,7 @@ void rks_reads_stream_to(rks_reads *reads, rks_reads_stream *stream, rks_range *
     count_reads(reads, bytes != 0, bytes);
 }
 
-void rks_reads_ask(rks_reads *reads, rks_range *ranges, size_t count,
-                   const atomic_bool *stop)
+void rks_reads_ask(rks_reads *reads, rks_range *ranges, size_t count, const atomic_bool *stop)
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), before = 0, after = 0, bytes = 0, asked = 0;
     size_t merged = rks_ranges_merge(ranges, count, page, MERGE_GAP);

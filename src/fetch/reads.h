@@ -17,7 +17,7 @@
 typedef struct rks_reads {
     rks_shard *const *shards; /* by dataset number; NULL: not on this node. Belongs to the owner */
     size_t count;
-    atomic_bool warm; /* all shards were in memory at the last look */
+    atomic_bool warm;              /* all shards were in memory at the last look */
     atomic_uint_least64_t scan_ms; /* time before which it does not look again */
     atomic_uint_least64_t disk_reads, disk_bytes;
 } rks_reads;

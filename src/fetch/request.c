@@ -69,7 +69,8 @@ static void set_limits(rks_fetch_request *request)
     uint64_t largest = 0;
     uint64_t sum = rks_fetch_reply_table(request->count) + 2 * RKS_FETCH_ALIGN;
     for (size_t i = 0; i < request->count; i++) {
-        uint64_t record = request->fetch->fetcher->largest[rks_fetch_request_wanted(request, i)->shard];
+        uint64_t record =
+            request->fetch->fetcher->largest[rks_fetch_request_wanted(request, i)->shard];
         largest = record > largest ? record : largest;
         sum += record + RKS_FETCH_ALIGN;
     }
@@ -83,7 +84,7 @@ static void reply_done(rks_call *call, const rks_error *err);
 static void request_over(rks_call *call);
 
 rks_status rks_fetch_request_make(rks_fetch *fetch, uint32_t owner, size_t first, size_t count,
-                               rks_fetch_request **made, rks_error *err)
+                                  rks_fetch_request **made, rks_error *err)
 {
     static const rks_call_ops ops = {place_reply, reply_comes, reply_done, request_over};
     rks_fetch_request key = {.fetch = fetch, .first = first, .count = count};
@@ -352,8 +353,9 @@ static rks_status look_at_reply(rks_fetch_request *request, outcome *found, rks_
     rks_status status =
         rks_fetch_reply_check(reply->data, reply->size, request->count, &found->served, err);
     if (status == RKS_OK && found->served < request->count) {
-        status = rks_fetch_request_make(request->fetch, request->call.peer, request->first + found->served,
-                              request->count - found->served, &found->rest, err);
+        status = rks_fetch_request_make(request->fetch, request->call.peer,
+                                        request->first + found->served,
+                                        request->count - found->served, &found->rest, err);
         if (status == RKS_OK)
             found->rest->tried = request->tried;
     }

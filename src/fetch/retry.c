@@ -56,8 +56,8 @@ static bool replace_request(rks_fetch_request *request, bool again)
     size_t made = 1;
     rks_status status;
     if (again) {
-        status = rks_fetch_request_make(fetch, request->call.peer, request->first, request->count, &list,
-                              NULL);
+        status = rks_fetch_request_make(fetch, request->call.peer, request->first, request->count,
+                                        &list, NULL);
         if (status == RKS_OK) {
             list->again = true;
             list->tried = tried;

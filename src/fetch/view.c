@@ -106,7 +106,8 @@ void rks_view_free(rks_view *view)
     rks_fetcher_release(fetcher);
 }
 
-/* ---- at once ----------------------------------------------------------------------------------- */
+/* ---- at once -----------------------------------------------------------------------------------
+ */
 
 rks_status rks_fetcher_read_now(rks_fetcher *fetcher, const rks_wanted *wanted, uint8_t *to,
                                 size_t room, rks_value *values, bool *done, rks_error *err)
@@ -123,8 +124,7 @@ rks_status rks_fetcher_read_now(rks_fetcher *fetcher, const rks_wanted *wanted, 
     size_t place = rks_fetch_record_place(0, &in_map);
     if (place > room || in_map.record_size > room - place)
         return RKS_OK;
-    rks_status status =
-        rks_fetch_copy_checked(fetcher, wanted, &in_map, to + place, &copy, err);
+    rks_status status = rks_fetch_copy_checked(fetcher, wanted, &in_map, to + place, &copy, err);
     rks_fetch_notice_faults(fetcher, wanted, 1);
     if (status == RKS_OK)
         status = rks_fetcher_decode(fetcher, wanted, NULL, &copy, values, err);

@@ -127,8 +127,7 @@ rks_status rks_fetch_reply_check(const uint8_t *reply, size_t size, size_t asked
     size_t count = rks_load_u32(reply);
     if (count == 0 || count > asked || rks_load_u32(reply + 4) != 0)
         return rks_fail(err, RKS_ERR_CORRUPT, 0,
-                        "reply with samples: serves %zu records, not 1 to %zu", count,
-                        asked);
+                        "reply with samples: serves %zu records, not 1 to %zu", count, asked);
     size_t table = rks_fetch_reply_table(count);
     if (size < table)
         return bad_reply(err, "it ends inside its table");

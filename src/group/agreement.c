@@ -192,8 +192,8 @@ rks_status rks_group_agree_on(rks_group *group, const char *phase, rks_status st
     const rks_agreed all = {group, group->agreed_in};
     for (uint32_t rank = 1; rank < group->size; rank++)
         for (size_t i = 0; i < count; i++) {
-            status = facts[i].kind == RKS_FACT_SAME ? compare(&all, &facts[i], i, rank, err)
-                                                    : RKS_OK;
+            status =
+                facts[i].kind == RKS_FACT_SAME ? compare(&all, &facts[i], i, rank, err) : RKS_OK;
             if (status != RKS_OK)
                 return status;
         }

@@ -40,8 +40,8 @@ typedef rks_status (*rks_differ_fn)(const char *name, const char *ours, size_t o
  * announces or sends. */
 typedef struct rks_fact {
     enum rks_fact_kind kind;
-    const char *name;     /* of RKS_FACT_SAME, for the error: "exchange" */
-    const void *bytes;    /* NULL: this rank has no value */
+    const char *name;  /* of RKS_FACT_SAME, for the error: "exchange" */
+    const void *bytes; /* NULL: this rank has no value */
     size_t size;
     uint64_t most;        /* of RKS_FACT_BYTES: bytes of all ranks together */
     rks_differ_fn differ; /* of RKS_FACT_SAME; NULL: "NAME differs between rank 0 and rank 3" */

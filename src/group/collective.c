@@ -107,10 +107,10 @@ static uint64_t entries_limit(const collective_round *r, uint32_t ranks)
 static rks_status check_own(const collective_round *r, size_t size, rks_error *err)
 {
     uint64_t most = rks_facts_limit(r->facts, r->fact_count, 1);
-    return size <= most ? RKS_OK
-                        : rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
-                                   "%zu bytes for '%s', above its limit of %" PRIu64, size,
-                                   r->phase, most);
+    return size <= most
+               ? RKS_OK
+               : rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
+                          "%zu bytes for '%s', above its limit of %" PRIu64, size, r->phase, most);
 }
 
 static rks_status begin(collective_round *r, const char *phase, rks_status mine,
@@ -179,9 +179,8 @@ static void check_child(const collective_round *r, uint32_t child, const message
     if (error->status != RKS_OK)
         return;
     if (rks_load_u64(head) != r->sequence || memcmp(head + 8, r->phase, PHASE_SIZE) != 0) {
-        rks_fail(error, RKS_ERR_STATE, 0,
-                 "mismatched calls: rank %u is in '%.*s', rank %u in '%s'", child, PHASE_SIZE - 1,
-                 (const char *)head + 8, r->group->rank, r->phase);
+        rks_fail(error, RKS_ERR_STATE, 0, "mismatched calls: rank %u is in '%.*s', rank %u in '%s'",
+                 child, PHASE_SIZE - 1, (const char *)head + 8, r->group->rank, r->phase);
         error->rank = (int32_t)child;
     } else if (memcmp(head + AT_CALL, &r->call, sizeof(r->call)) != 0) {
         rks_fail(error, RKS_ERR_STATE, 0,
@@ -254,8 +253,7 @@ static rks_status take_child(collective_round *r, uint32_t child, uint32_t below
 {
     message *m = NULL;
     group_error theirs = {0};
-    rks_status status =
-        rks_inbox_wait(r->group, child, 1u << MESSAGE_UP, r->phase, &m, err);
+    rks_status status = rks_inbox_wait(r->group, child, 1u << MESSAGE_UP, r->phase, &m, err);
     if (status != RKS_OK)
         return status;
     check_child(r, child, m, &theirs);
@@ -297,8 +295,8 @@ static rks_status exchange_with_parent(collective_round *r, rks_error *err)
     pthread_mutex_lock(&group->mutex);
     group->asks = !whole;
     pthread_mutex_unlock(&group->mutex);
-    rks_status status = rks_inbox_send(group, parent, MESSAGE_UP, r->body.data,
-                                       whole ? r->body.size : HEAD, err);
+    rks_status status =
+        rks_inbox_send(group, parent, MESSAGE_UP, r->body.data, whole ? r->body.size : HEAD, err);
     if (status == RKS_OK)
         status = rks_inbox_wait(group, parent, result | (whole ? 0 : 1u << MESSAGE_GO), r->phase,
                                 &m, err);
@@ -325,8 +323,7 @@ static rks_status find_facts(collective_round *r, rks_error *err)
         if (rank >= group->size || group->places[rank] != 0)
             return rks_fail(err, RKS_ERR_PEER, 0, "a malformed message in '%s'", r->phase);
         uint64_t size = rks_load_u64(entry + 8);
-        if (size > left - ENTRY ||
-            !rks_facts_valid(r->facts, r->fact_count, entry + ENTRY, size))
+        if (size > left - ENTRY || !rks_facts_valid(r->facts, r->fact_count, entry + ENTRY, size))
             return rks_fail(err, RKS_ERR_PEER, 0, "rank %u brought malformed facts to '%s'", rank,
                             r->phase);
         group->places[rank] = at + ENTRY;
@@ -428,8 +425,7 @@ static rks_status collective(collective_round *r, const char *phase, rks_status 
 rks_status rks_group_collect(rks_group *group, const char *phase, rks_status mine,
                              const rks_fact *facts, size_t count, rks_error *err)
 {
-    collective_round r = {
-        .group = group, .call.size = count, .facts = facts, .fact_count = count};
+    collective_round r = {.group = group, .call.size = count, .facts = facts, .fact_count = count};
     return collective(&r, phase, mine, err);
 }
 

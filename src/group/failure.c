@@ -298,9 +298,9 @@ enum { FLAG_ECHO = 1, FLAG_CUT_OFF = 2, FLAG_OWN_WORDS = 4 };
 void rks_group_error_encode(const group_error *err, uint8_t *bytes)
 {
     memcpy(bytes, &err->error, sizeof(err->error));
-    rks_store_u64(bytes + sizeof(err->error),
-                  (err->echo ? FLAG_ECHO : 0u) | (err->cut_off ? FLAG_CUT_OFF : 0u) |
-                      (err->own_words ? FLAG_OWN_WORDS : 0u));
+    rks_store_u64(bytes + sizeof(err->error), (err->echo ? FLAG_ECHO : 0u) |
+                                                  (err->cut_off ? FLAG_CUT_OFF : 0u) |
+                                                  (err->own_words ? FLAG_OWN_WORDS : 0u));
 }
 
 void rks_group_error_decode(const uint8_t *bytes, group_error *err)

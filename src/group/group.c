@@ -25,7 +25,7 @@ static const char OPENING[] = "opening the group"; /* the phase */
 typedef struct facts {
     char version[16];
     char host[32];
-    char node[64];       /* what counts as a node */
+    char node[64];         /* what counts as a node */
     uint64_t doors[DOORS]; /* doors through which it can share descriptors */
     uint64_t network[2]; /* boot id's hash, network namespace: if both are equal, loopback connects
                           * the ranks */
@@ -36,7 +36,7 @@ typedef struct facts {
     rks_error error; /* set by a rank that cannot take part */
 } facts;
 
-void (rks_group_options_default)(rks_group_options *options)
+void(rks_group_options_default)(rks_group_options *options)
 {
     *options = (rks_group_options){
         .struct_size = sizeof(*options),
@@ -57,8 +57,8 @@ static void boot_id(char text[40])
     fclose(file);
 }
 
-static rks_status own_facts(const rks_group_options *options, uint32_t rank, bool several, facts *mine,
-                            job_secret *job, rks_error *err)
+static rks_status own_facts(const rks_group_options *options, uint32_t rank, bool several,
+                            facts *mine, job_secret *job, rks_error *err)
 {
     char boot[40];
     struct stat space = {0};
@@ -76,8 +76,8 @@ static rks_status own_facts(const rks_group_options *options, uint32_t rank, boo
     if (rank == 0)
         status = rks_random(mine->session, sizeof(mine->session), err);
     if (status == RKS_OK)
-        status = rks_job_secret_begin(job, options->secret_file, rank == 0 && several ? mine->session : NULL,
-                                      err);
+        status = rks_job_secret_begin(job, options->secret_file,
+                                      rank == 0 && several ? mine->session : NULL, err);
     mine->secret_source = job->source;
     memcpy(mine->public_key, job->public_key, sizeof(mine->public_key));
     return status;
@@ -132,7 +132,8 @@ static uint32_t common_doors(const rks_group *group, const facts *a, const facts
 {
     uint32_t common = 0;
     for (int door = 0; door < DOORS; door++)
-        if (rks_group_is_threads(group) || (a->doors[door] != 0 && a->doors[door] == b->doors[door]))
+        if (rks_group_is_threads(group) ||
+            (a->doors[door] != 0 && a->doors[door] == b->doors[door]))
             common |= 1u << door;
     return common;
 }
@@ -151,10 +152,11 @@ static void say_containers(const rks_group *group, const facts *all)
             before++;
         if (before == rank)
             continue;
-        rks_log("ranks %u and %u are on one machine but cannot share memory: they are containers with "
-                "their own /tmp and network, or different users. Each keeps its own copy of the index. "
-                "Share /tmp between them for one copy; give each its own RKS_NODE to silence this line",
-                before, rank);
+        rks_log(
+            "ranks %u and %u are on one machine but cannot share memory: they are containers with "
+            "their own /tmp and network, or different users. Each keeps its own copy of the index. "
+            "Share /tmp between them for one copy; give each its own RKS_NODE to silence this line",
+            before, rank);
         return;
     }
 }

@@ -87,12 +87,12 @@ struct rks_group {
     bool encrypts;      /* this rank wants encryption: RKS_ENCRYPT=1 */
     rks_engine *engine; /* NULL if there is one rank */
     char (*hosts)[32];
-    uint32_t *node_of; /* by rank */
-    uint32_t *leaders; /* by node */
-    uint32_t *by_node; /* ranks in order of node and rank: nodes.c */
+    uint32_t *node_of;    /* by rank */
+    uint32_t *leaders;    /* by node */
+    uint32_t *by_node;    /* ranks in order of node and rank: nodes.c */
     uint32_t *node_begin; /* by node, and the end: where its ranks begin in by_node */
     uint32_t nodes;
-    rks_door door; /* through which this rank's node shares descriptors */
+    rks_door door;  /* through which this rank's node shares descriptors */
     int64_t parent; /* -1: the root */
     uint32_t *children;
     uint32_t *below; /* by child: ranks whose contributions its message holds, itself included */

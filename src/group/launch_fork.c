@@ -249,9 +249,10 @@ static void say_stopped(const watch *w, uint32_t rank)
 {
     long process = (long)w->children[rank];
     if (w->failed_ms == 0 && is_stopped(w->children[rank])) /* not continued since */
-        rks_log("rank %u (process %ld) is stopped, and the others wait for it; kill -CONT %ld lets it "
-                "go on",
-                rank, process, process);
+        rks_log(
+            "rank %u (process %ld) is stopped, and the others wait for it; kill -CONT %ld lets it "
+            "go on",
+            rank, process, process);
 }
 
 /* Prints one line: the first rank that does not end, and how many more. */

@@ -37,8 +37,12 @@ static void *try_path(const char *path)
  * search path. */
 static void *find_module(void)
 {
-    static const char *const places[] = {"/", "/../lib/", "/../share/rankstore/",
-                                         "/mpi/", "/../src/mpi/", "/../../src/mpi/",
+    static const char *const places[] = {"/",
+                                         "/../lib/",
+                                         "/../share/rankstore/",
+                                         "/mpi/",
+                                         "/../src/mpi/",
+                                         "/../../src/mpi/",
                                          "/../../../src/mpi/"};
     const char *named = getenv("RKS_MPI_MODULE");
     char folder[PATH_MAX], path[PATH_MAX + 64];
@@ -68,7 +72,8 @@ static void load(void)
              why == NULL ? "there is no librankstore_mpi.so beside the library" : why);
     bool said = why == NULL || getenv("RKS_MPI_MODULE") != NULL; /* the file exists, so it lacks a
                                                                   * library */
-    /* A wheel's module links to no MPI library. Load the one that the launcher's environment finds. */
+    /* A wheel's module links to no MPI library. Load the one that the launcher's environment finds.
+     */
     if (module == NULL && dlopen(LIBRARY, RTLD_NOW | RTLD_GLOBAL) != NULL)
         module = find_module();
     if (module == NULL) {

@@ -100,9 +100,9 @@ static uint64_t door_number(const char *path, int mode, const char *boot_id)
     struct stat at, users;
     if (stat(path, &at) != 0 || stat("/proc/self/ns/user", &users) != 0 || access(path, mode) != 0)
         return 0;
-    int size = snprintf(text, sizeof(text), "%s %s %ju %ju %ju %ju", boot_id, path,
-                        (uintmax_t)at.st_dev, (uintmax_t)at.st_ino, (uintmax_t)geteuid(),
-                        (uintmax_t)users.st_ino);
+    int size =
+        snprintf(text, sizeof(text), "%s %s %ju %ju %ju %ju", boot_id, path, (uintmax_t)at.st_dev,
+                 (uintmax_t)at.st_ino, (uintmax_t)geteuid(), (uintmax_t)users.st_ino);
     return rks_checksum64(text, (size_t)size);
 }
 

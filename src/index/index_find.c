@@ -45,8 +45,8 @@ static rks_status build_table(rks_index *index, rks_index_table **table, rks_err
     while (index->count >> built->bits >= 4)
         built->bits++;
     size_t buckets = (size_t)1 << built->bits;
-    rks_status status = rks_scratch_take(buckets + 2 + index->count, sizeof(uint32_t), NULL,
-                                         &built->scratch, err);
+    rks_status status =
+        rks_scratch_take(buckets + 2 + index->count, sizeof(uint32_t), NULL, &built->scratch, err);
     if (status != RKS_OK) {
         rks_index_table_free(built);
         return status;

@@ -114,8 +114,8 @@ static rks_status put_json(taker *t, const rks_column *column, const rks_csv_fie
     size_t begin = t->store.size;
     rks_json json = {0};
     rks_error why = {0};
-    rks_status status = rks_json_read(&t->parser, (const uint8_t *)f->text, f->size, f->size, &json,
-                                      &why);
+    rks_status status =
+        rks_json_read(&t->parser, (const uint8_t *)f->text, f->size, f->size, &json, &why);
     if (status == RKS_ERR_DATA)
         return no_value(column, f, err);
     if (status != RKS_OK)

@@ -69,8 +69,7 @@ static rks_status infer_folder(const rks_input *input, size_t unit, char **schem
     if (bytes == NULL)
         return RKS_ERR_MEMORY;
     rks_status status = RKS_OK;
-    for (size_t i = 0;
-         i < at->file_count && i < RKS_INFER_ROWS && looked < most && is_text; i++) {
+    for (size_t i = 0; i < at->file_count && i < RKS_INFER_ROWS && looked < most && is_text; i++) {
         const rks_input_file *file = &input->files[at->first_file + i];
         status = file_is_text(file, bytes, most - looked, &is_text, err);
         if (status != RKS_OK)

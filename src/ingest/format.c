@@ -15,10 +15,9 @@
 /* Places are part of a build's identity: only append. If two formats accept a file, the first one
  * gets it. */
 static const rks_input_format *const FORMATS[] = {
-    &rks_format_jsonl,    &rks_format_text, &rks_format_folder, &rks_format_tar,
-    &rks_format_zip,      &rks_format_csv,  &rks_format_tsv,    &rks_format_npy,
-    &rks_format_megatron, &rks_format_mds,  &rks_format_npz,    &rks_format_json,
-    &rks_format_raw};
+    &rks_format_jsonl, &rks_format_text, &rks_format_folder, &rks_format_tar,      &rks_format_zip,
+    &rks_format_csv,   &rks_format_tsv,  &rks_format_npy,    &rks_format_megatron, &rks_format_mds,
+    &rks_format_npz,   &rks_format_json, &rks_format_raw};
 enum { FORMAT_COUNT = sizeof(FORMATS) / sizeof(FORMATS[0]) };
 
 const rks_input_format *rks_format_at(size_t number)
@@ -140,14 +139,12 @@ static rks_status by_content(const rks_input_file *file, const rks_input_format 
         if (FORMATS[i]->looks_like != NULL && FORMATS[i]->looks_like(bytes, size, all))
             *format = FORMATS[i];
     if (status == RKS_OK && size > 0 && *format == NULL)
-        status =
-            rks_bytes_are_utf16(bytes, size)
-                ? rks_fail(err, RKS_ERR_DATA, 0, "%s: " RKS_UTF16_ADVICE, file->path)
-                : rks_fail(
-                      err, RKS_ERR_DATA, 0,
-                      "%s: neither JSON nor UTF-8 text, nor anything else that is known; "
-                      "give --format",
-                      file->path);
+        status = rks_bytes_are_utf16(bytes, size)
+                     ? rks_fail(err, RKS_ERR_DATA, 0, "%s: " RKS_UTF16_ADVICE, file->path)
+                     : rks_fail(err, RKS_ERR_DATA, 0,
+                                "%s: neither JSON nor UTF-8 text, nor anything else that is known; "
+                                "give --format",
+                                file->path);
     rks_free(bytes);
     return status;
 }

@@ -24,8 +24,8 @@ struct rks_input_format {
     const char *name; /* as in the option */
     const char *key;  /* the key column if the user names none and the column exists; NULL: keys are
                        * "name:row" */
-    bool packable; /* its files may be compressed (rks_unpack, rks_archive) */
-    bool utf8;     /* its files are UTF-8 text */
+    bool packable;    /* its files may be compressed (rks_unpack, rks_archive) */
+    bool utf8;        /* its files are UTF-8 text */
     bool takes_columns; /* supports the option `columns` */
     bool has_objects;   /* its rows are JSON objects: supports the option `flatten` */
     bool named_only;    /* rows have no keys: needs a key column */

@@ -16,7 +16,7 @@ typedef struct rks_guesses {
     rks_guess *items;
     size_t count;
     size_t room;
-    json_t *places; /* position of each name */
+    json_t *places;       /* position of each name */
     bool flatten;         /* objects in a row become columns "outer.inner" */
     const char *rows_are; /* what messages call rows; NULL: "lines" */
 } rks_guesses;

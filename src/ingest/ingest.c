@@ -236,8 +236,7 @@ static rks_status begin_job(rks_job *at, const rks_input *input, size_t unit, ui
 static rks_status read_into(rks_job *at, rks_shard_writer *shard, bool derived, rks_error *err)
 {
     const char *name = derived ? at->input->files[at->unit->first_file].name : NULL;
-    rks_status status =
-        rks_unit_writer_create(shard, at->unit->number, name, &at->writer, err);
+    rks_status status = rks_unit_writer_create(shard, at->unit->number, name, &at->writer, err);
     if (status == RKS_OK && at->turn == NULL)
         status = rks_unit_writer_place(at->writer, at->first_row, err);
     if (status == RKS_OK)

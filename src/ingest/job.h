@@ -28,10 +28,10 @@ typedef struct rks_job {
     const rks_ingest_progress *progress;
     bool skip_bad;
     uint64_t max_sample;
-    uint64_t draw_limit; /* see draw.h */
+    uint64_t draw_limit;         /* see draw.h */
     const rks_ingest_turn *turn; /* NULL during the job's turn */
-    uint64_t first_row; /* of the unit, in its file; unknown before the turn */
-    uint64_t rows; /* seen so far: the current row's number in the unit */
+    uint64_t first_row;          /* of the unit, in its file; unknown before the turn */
+    uint64_t rows;               /* seen so far: the current row's number in the unit */
     uint64_t kept;
     uint64_t filtered;
     uint64_t bad;

@@ -36,8 +36,7 @@ static rks_status open_range(rks_json_items *items, const rks_input *input,
                                input->max_sample, input->json_path, err);
 }
 
-static rks_status cut_json_file(rks_input *input, size_t number, uint64_t unit_size,
-                                rks_error *err)
+static rks_status cut_json_file(rks_input *input, size_t number, uint64_t unit_size, rks_error *err)
 {
     const rks_input_unit whole = {.first_file = number, .size = input->files[number].size};
     uint64_t begin = 0, position = 0;
@@ -141,8 +140,7 @@ static rks_status take_item(rks_job *job, rks_row *row, const rks_line *item, rk
     return rks_job_offer(job, &value, err);
 }
 
-static rks_status read_json_items(rks_job *job, rks_json_items *items, rks_row *row,
-                                  rks_error *err)
+static rks_status read_json_items(rks_job *job, rks_json_items *items, rks_row *row, rks_error *err)
 {
     const char *path = job->input->files[job->unit->first_file].path;
     const rks_place place = {.path = path, .called = "item"};

@@ -82,8 +82,8 @@ static size_t scan_value(scan *s, const uint8_t *at, size_t size)
 
 static rks_status wrong(const rks_json_items *items, const char *what, rks_error *err)
 {
-    return rks_fail(err, RKS_ERR_DATA, 0, "%s: at byte %" PRIu64 ": %s",
-                    items->window.file->path, items->window.position, what);
+    return rks_fail(err, RKS_ERR_DATA, 0, "%s: at byte %" PRIu64 ": %s", items->window.file->path,
+                    items->window.position, what);
 }
 
 /* Finds the next byte that is not a space, without consuming it; NO_BYTE at the end. */
@@ -201,7 +201,7 @@ static rks_status take_comma(rks_json_items *items, char closing, bool *more, rk
     *more = byte == ',';
     if (!*more && byte != closing)
         return wrong(items,
-                     byte == NO_BYTE ? "the file ends here"
+                     byte == NO_BYTE  ? "the file ends here"
                      : closing == ']' ? "neither ',' nor ']' after an item"
                                       : "neither ',' nor '}' after a member",
                      err);
@@ -391,9 +391,8 @@ static bool goes_over_lines(const uint8_t *bytes, size_t size)
 
 bool rks_bytes_are_json_items(const uint8_t *bytes, size_t size)
 {
-    size_t at = size >= RKS_BOM_SIZE && memcmp(bytes, "\xef\xbb\xbf", RKS_BOM_SIZE) == 0
-                    ? RKS_BOM_SIZE
-                    : 0;
+    size_t at =
+        size >= RKS_BOM_SIZE && memcmp(bytes, "\xef\xbb\xbf", RKS_BOM_SIZE) == 0 ? RKS_BOM_SIZE : 0;
     while (at < size && is_space(bytes[at]))
         at++;
     if (at < size && bytes[at] == '{')

@@ -71,8 +71,8 @@ static char *schema_as_given(const char *canonical)
     rks_status status = rks_schema_parse(canonical, &schema, NULL);
     for (uint32_t i = 0; status == RKS_OK && i < rks_schema_columns(schema); i++) {
         const rks_column *column = rks_schema_column(schema, i);
-        status = rks_buffer_print(&text, NULL, "%s%s:%s", i == 0 ? "" : ",", column->name,
-                                  column->type);
+        status =
+            rks_buffer_print(&text, NULL, "%s%s:%s", i == 0 ? "" : ",", column->name, column->type);
     }
     char *made = status == RKS_OK && text.size > 0
                      ? rks_format(NULL, "%.*s", (int)text.size, (char *)text.data)

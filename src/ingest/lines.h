@@ -17,7 +17,7 @@ typedef struct rks_line {
                           * valid until the next call; NULL after the last line */
     size_t size;
     size_t readable; /* bytes from `text` on that may be read */
-    bool too_long; /* above the limit: `size` is its length, and `text` must not be read */
+    bool too_long;   /* above the limit: `size` is its length, and `text` must not be read */
 } rks_line;
 
 /* Opens a range. `lines` needs no preparation; close it also on failure. A packed file is read as a

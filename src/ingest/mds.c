@@ -386,8 +386,9 @@ static rks_status infer_mds(const rks_input *input, size_t unit, char **schema_t
     rks_guesses guesses = {0};
     uint64_t samples = 0;
     rks_status status = open_shard(input, &input->units[unit], &s, err);
-    for (uint64_t row = 0; status == RKS_OK && row < s.samples && row < input->infer_rows &&
-                           s.window.position < rks_infer_bytes(input, unit) + (uint64_t)s.places.size;
+    for (uint64_t row = 0;
+         status == RKS_OK && row < s.samples && row < input->infer_rows &&
+         s.window.position < rks_infer_bytes(input, unit) + (uint64_t)s.places.size;
          row++) {
         bool fits = place_of(&s, row + 1) - place_of(&s, row) <= input->max_sample;
         status = next_sample(&s, row, fits, err);

@@ -58,9 +58,8 @@ rks_status rks_mds_index_load(const rks_input_file *file, json_t **root, rks_err
     rks_free(bytes);
     if (status == RKS_OK && (json_integer_value(json_object_get(parsed, "version")) != 2 ||
                              !json_is_array(json_object_get(parsed, "shards"))))
-        status =
-            rks_fail(err, RKS_ERR_DATA, 0, "%s: not an index of MDS shards of version 2",
-                     file->path);
+        status = rks_fail(err, RKS_ERR_DATA, 0, "%s: not an index of MDS shards of version 2",
+                          file->path);
     if (status != RKS_OK) {
         json_decref(parsed);
         return status;

@@ -90,8 +90,8 @@ static rks_status collect(sample *at, rks_members *members, bool *refused, rks_e
     int found = column_of(at, members, column);
     if ((found < 0 || found == at->key) && rks_member_holds_key(column))
         return take_key(at, members, refused, err);
-    *refused = found < 0 ? rks_job_refuses_extra(at->job)
-                         : found == at->key || at->parts[found].there;
+    *refused =
+        found < 0 ? rks_job_refuses_extra(at->job) : found == at->key || at->parts[found].there;
     if (*refused && found < 0)
         return rks_fail_no_column(at->job->schema_from, NULL, column, err);
     if (*refused)

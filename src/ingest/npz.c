@@ -295,9 +295,9 @@ static rks_status refuse_extra_arrays(const readers *all, const rks_job *job, rk
         if (rks_schema_find(job->schema, array->name) >= 0 ||
             is_part(&all->npz, array, err, &status))
             continue;
-        return status != RKS_OK ? status
-                                : rks_fail_no_column(job->schema_from, all->npz.file->path,
-                                                     array->name, err);
+        return status != RKS_OK
+                   ? status
+                   : rks_fail_no_column(job->schema_from, all->npz.file->path, array->name, err);
     }
     return status;
 }

@@ -93,7 +93,8 @@ rks_status rks_json_line(rks_json_parser *parser, const uint8_t *line, size_t si
     if (!rks_json_is(parsed, RKS_JSON_OBJECT)) {
         bool list = rks_json_is(parsed, RKS_JSON_LIST);
         return rks_fail(err, RKS_ERR_DATA, 0, "%s where a JSON object must be%s",
-                        rks_json_kind(parsed), list ? "; for an array of objects: format=json" : "");
+                        rks_json_kind(parsed),
+                        list ? "; for an array of objects: format=json" : "");
     }
     *root = parsed;
     return RKS_OK;
@@ -109,8 +110,7 @@ rks_status rks_fail_at_row(rks_error *err, const char *path, uint64_t row)
 rks_status rks_fail_no_column(rks_schema_from from, const char *path, const char *name,
                               rks_error *err)
 {
-    const char *advice = from == RKS_SCHEMA_GIVEN
-                             ? "that is given; extra=drop leaves it out"
+    const char *advice = from == RKS_SCHEMA_GIVEN ? "that is given; extra=drop leaves it out"
                          : from == RKS_SCHEMA_KEPT
                              ? "of the dataset; to leave it out, give that schema by --schema"
                              : "inferred from the first rows; give --schema";

@@ -49,10 +49,10 @@ typedef struct rks_row {
     rks_buffer store; /* numbers and JSON; strings stay in `parser` */
     rks_json_parser parser;
     size_t line_size;
-    bool flatten; /* objects become columns "outer.inner" */
-    bool refuses_extra; /* a member without a column is an error */
-    int extra_column;   /* the column for such members; below 0: they are dropped */
-    rks_buffer extra;   /* the object that holds them */
+    bool flatten;           /* objects become columns "outer.inner" */
+    bool refuses_extra;     /* a member without a column is an error */
+    int extra_column;       /* the column for such members; below 0: they are dropped */
+    rks_buffer extra;       /* the object that holds them */
     rks_buffer extra_names; /* with flatten: where each one's name is in it (uint64 at, size) */
 } rks_row;
 

@@ -62,12 +62,12 @@ typedef struct rks_input {
     rks_digest digest;   /* result of rks_input_digest */
     uint64_t max_sample; /* from the options, with the default filled in */
     bool skip_bad;
-    bool flatten;            /* objects in rows become columns "outer.inner" */
-    const char *dtype;       /* type of a raw file's items; NULL: not given; borrowed */
-    const char *json_path;   /* path of a JSON file's array; NULL: the file is it; borrowed */
-    uint64_t infer_rows;     /* most rows of a unit to infer a schema from */
+    bool flatten;          /* objects in rows become columns "outer.inner" */
+    const char *dtype;     /* type of a raw file's items; NULL: not given; borrowed */
+    const char *json_path; /* path of a JSON file's array; NULL: the file is it; borrowed */
+    uint64_t infer_rows;   /* most rows of a unit to infer a schema from */
     uint64_t infer_bytes;
-    bool infer_all;          /* neither has a limit */
+    bool infer_all;    /* neither has a limit */
     bool keeps_schema; /* without a schema in the options: it is a dataset's, not inferred */
     const char
         *columns; /* names, where CSV has no header; NULL: it has one; borrowed from the options */

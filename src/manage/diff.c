@@ -60,7 +60,7 @@ typedef struct diff {
     bool of_b;
 } diff;
 
-void (rks_diff_options_default)(rks_diff_options *options)
+void(rks_diff_options_default)(rks_diff_options *options)
 {
     *options = (rks_diff_options){.struct_size = sizeof(*options), .head = 10};
 }

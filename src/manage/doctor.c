@@ -129,8 +129,9 @@ static void probe_nccl(visit *v)
     if (usable)
         advice = NULL;
     else if (strncmp(text, "no NCCL", 7) == 0)
-        advice = "not needed: the index travels by MPI or TCP then; RKS_NCCL_LIBRARY names a "
-                 "libnccl.so.2, and NVIDIA's Python package has it in site-packages/nvidia/nccl/lib";
+        advice =
+            "not needed: the index travels by MPI or TCP then; RKS_NCCL_LIBRARY names a "
+            "libnccl.so.2, and NVIDIA's Python package has it in site-packages/nvidia/nccl/lib";
     add(v, "nccl", true, advice, "%s%s", usable ? "usable: " : "not usable: ", text);
 }
 
@@ -178,10 +179,12 @@ static void probe_secret(visit *v)
     rks_error err;
     if (path == NULL) {
         add(v, "secret", true,
-            directory != NULL ? NULL :
-            "they stop strangers, and those who read the launcher's store, not somebody who can "
-            "write it; for that set RKS_SECRET_FILE to a 0600 file of 32 random bytes, or "
-            "RKS_JOB_DIR to a directory that all ranks see",
+            directory != NULL
+                ? NULL
+                : "they stop strangers, and those who read the launcher's store, not somebody who "
+                  "can "
+                  "write it; for that set RKS_SECRET_FILE to a 0600 file of 32 random bytes, or "
+                  "RKS_JOB_DIR to a directory that all ranks see",
             "%s", directory != NULL ? directory : "none; ranks trust the keys of the launcher");
         return;
     }

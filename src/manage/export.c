@@ -18,8 +18,7 @@
 #include "manage/target.h"
 #include "rankstore/export.h"
 
-typedef struct export
-{
+typedef struct export {
     rks_store *store;
     rks_export_options options;
     rks_export_job job;
@@ -28,8 +27,7 @@ typedef struct export
     rks_exporter *exporter;
     rks_export_report report;
     uint64_t done, total, ticked_ms;
-}
-export;
+} export;
 
 static const struct {
     const char *name, *ending;
@@ -41,7 +39,7 @@ static const struct {
 };
 enum { FORMATS = sizeof(formats) / sizeof(formats[0]) };
 
-void (rks_export_options_default)(rks_export_options *options)
+void(rks_export_options_default)(rks_export_options *options)
 {
     *options = (rks_export_options){.struct_size = sizeof(*options)};
 }
@@ -248,11 +246,10 @@ static rks_status begin_together(const export *x, const char *target, rks_status
     char *columns = NULL;
     if (status == RKS_OK)
         status = rks_list_text(o->columns, o->column_count, &columns, err);
-    const rks_fact given[] = {rks_fact_same("export: target", target),
-                              rks_fact_same("export: to", o->to),
-                              rks_fact_same("export: where", o->where),
-                              rks_fact_same("export: columns", columns),
-                              rks_fact_same("export: force", o->force ? "yes" : NULL)};
+    const rks_fact given[] = {
+        rks_fact_same("export: target", target), rks_fact_same("export: to", o->to),
+        rks_fact_same("export: where", o->where), rks_fact_same("export: columns", columns),
+        rks_fact_same("export: force", o->force ? "yes" : NULL)};
     status = rks_group_agree_on(x->store->group, "export", status, given, 5, NULL, err);
     rks_free(columns);
     return status;
@@ -277,7 +274,8 @@ rks_status rks_store_export(rks_store *store, const char *target, const rks_expo
         x.report.seconds = (double)(rks_now_ns() - begun) / 1e9;
         rks_agreed agreed;
         const rks_fact fact = rks_fact_fixed(&x.report, sizeof(x.report));
-        status = rks_group_agree_on(store->group, "export: written", status, &fact, 1, &agreed, err);
+        status =
+            rks_group_agree_on(store->group, "export: written", status, &fact, 1, &agreed, err);
         if (status == RKS_OK) {
             memcpy(&x.report, rks_agreed_get(&agreed, 0, 0, NULL), sizeof(x.report));
             x.report.to[sizeof(x.report.to) - 1] = '\0'; /* another rank may send anything */

@@ -121,9 +121,9 @@ static void add_generation(json_t *list, uint64_t generation, uint64_t samples, 
 {
     char id[RKS_DIGEST_TEXT];
     rks_digest_format(digest, id);
-    json_array_append_new(
-        list, json_pack("{s:I, s:I, s:I, s:s}", "generation", (json_int_t)generation, "samples",
-                        (json_int_t)samples, "bytes", (json_int_t)bytes, "id", id));
+    json_array_append_new(list, json_pack("{s:I, s:I, s:I, s:s}", "generation",
+                                          (json_int_t)generation, "samples", (json_int_t)samples,
+                                          "bytes", (json_int_t)bytes, "id", id));
 }
 
 static void add_dataset(json_t *list, const rks_dataset *dataset)
@@ -174,8 +174,8 @@ static json_t *describe_sources(const rks_store *store)
         json_array_append_new(
             list, json_pack("{s:o, s:o, s:s, s:I, s:I, s:I}", "name", text_of(source.name),
                             "directory", text_of(source.directory), "dataset", source.dataset,
-                            "first", (json_int_t)source.first, "samples",
-                            (json_int_t)source.count, "bytes", (json_int_t)source.bytes));
+                            "first", (json_int_t)source.first, "samples", (json_int_t)source.count,
+                            "bytes", (json_int_t)source.bytes));
     }
     return list;
 }
@@ -197,9 +197,10 @@ rks_status rks_store_info_json(rks_store *store, char **json, rks_error *err)
         "directory", text_of(store->directory), "samples", (json_int_t)dataset->count,
         "quarantined", (json_int_t)store->quarantined_count, "bytes",
         (json_int_t)rks_dataset_bytes(dataset), "file_bytes", file_bytes, "dataset", store->id_text,
-        "schema", json_loads(rks_schema_text(dataset->schema), 0, NULL), "shards", describe_shards(store),
-        "lengths", lengths, "keys", dataset->derived_keys ? "derived" : "stored", "index", index,
-        "build", json_loads(dataset->build_options, 0, NULL));
+        "schema", json_loads(rks_schema_text(dataset->schema), 0, NULL), "shards",
+        describe_shards(store), "lengths", lengths, "keys",
+        dataset->derived_keys ? "derived" : "stored", "index", index, "build",
+        json_loads(dataset->build_options, 0, NULL));
     if (dataset->unit_size > 0)
         json_object_set_new(info, "unit_size", json_integer((json_int_t)dataset->unit_size));
     char length[RKS_LENGTH_WORDS];

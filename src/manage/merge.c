@@ -381,8 +381,7 @@ static rks_status take_target(merge *m, rks_status status, rks_error *err)
 {
     struct stat info;
     if (status == RKS_OK)
-        status =
-            rks_directory_lock_try(m->group, m->target, m->options.no_lock, &m->lock, err);
+        status = rks_directory_lock_try(m->group, m->target, m->options.no_lock, &m->lock, err);
     status = rks_group_agree(m->group, "merge: lock", status, err);
     if (status == RKS_OK)
         status = rks_directory_lock_settle(m->group, m->target, &m->lock, err);

@@ -49,7 +49,7 @@ static rks_status keep_list(prune *p, const char *name, rks_error *err)
     for (size_t i = p->list_count; i-- > 0;)
         if (strcmp(p->lists[i], name) == 0)
             return RKS_OK;
-    char(*grown)[64] = rks_realloc(p->lists, p->list_count + 1, sizeof(*grown), err);
+    char (*grown)[64] = rks_realloc(p->lists, p->list_count + 1, sizeof(*grown), err);
     if (grown == NULL)
         return RKS_ERR_MEMORY;
     p->lists = grown;
@@ -150,9 +150,8 @@ static bool is_ours_and_unnamed(const prune *p, char *name)
         return !is_named_list(p, name);
     if (!part)
         return false;
-    if (cut_ending(name,
-                   ".lock")) /* no build runs here, so they are of a killed one, also beside sealed
-                              * shards */
+    if (cut_ending(name, ".lock")) /* no build runs here, so they are of a killed one, also beside
+                                    * sealed shards */
         return true;
     static const char *const endings[] = {".json", ".sums", ".rks"};
     for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++)

@@ -60,8 +60,7 @@ static rks_status check_place(const char *path, bool force, rks_error *err)
     if (ours || (S_ISDIR(info.st_mode) && rks_directory_is_empty(path)))
         return RKS_OK;
     return rks_fail(err, RKS_ERR_ARGUMENT, EEXIST,
-                    "%s: was not made by an export; remove it yourself",
-                    path);
+                    "%s: was not made by an export; remove it yourself", path);
 }
 
 /* Only one rank writes a target, so a file system without locks is enough. */

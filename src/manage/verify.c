@@ -326,7 +326,7 @@ static rks_status verify_path(rks_verify_job *job, const char *path, rks_error *
     return status;
 }
 
-void (rks_verify_options_default)(rks_verify_options *options)
+void(rks_verify_options_default)(rks_verify_options *options)
 {
     *options = (rks_verify_options){.struct_size = sizeof(*options)};
 }

@@ -85,8 +85,7 @@ static rks_status visit_block(void *user, const rks_lmdb_entry *entry, bool *sto
         memcpy(&number, entry->key, sizeof(number));
     if (entry->key_size != sizeof(number) || be64toh(number) != deep->blocks++)
         tell_text(deep, entry->offset == UINT64_MAX ? 0 : entry->offset,
-                  "block %" PRIu64 " is missing, or has a key of its own",
-                  deep->blocks - 1);
+                  "block %" PRIu64 " is missing, or has a key of its own", deep->blocks - 1);
     if (entry->offset == UINT64_MAX) { /* a sealed block has overflow pages of its own */
         tell_text(deep, 0, "block %" PRIu64 " lies in a leaf of LMDB", deep->blocks - 1);
         return RKS_OK;

@@ -310,8 +310,7 @@ static void end_unit(sample_walk *walk)
     const rks_manifest *manifest = rks_shard_manifest(walk->shard);
     rks_verify_report(walk->job, rks_shard_path(walk->shard),
                       manifest->segments[manifest->segment_count - 1].offset, NULL, 0,
-                      "unit %" PRIu64 ": its samples differ from the unit list",
-                      summary->unit);
+                      "unit %" PRIu64 ": its samples differ from the unit list", summary->unit);
 }
 
 /* Moves to the unit of walk->row, past units without rows. */

@@ -112,10 +112,9 @@ static rks_status check_sums(rks_verify_job *job, const shard_files *files,
         goto out;
     }
     piece = rks_alloc_raw(RKS_SUMS_CHUNK + RKS_FILE_PAGE, 1, &what);
-    status = piece == NULL
-                 ? RKS_ERR_MEMORY
-                 : compare_sums(job, files, fd, stream, manifest->file_size, sums,
-                                rks_file_place(piece, 0), &what);
+    status = piece == NULL ? RKS_ERR_MEMORY
+                           : compare_sums(job, files, fd, stream, manifest->file_size, sums,
+                                          rks_file_place(piece, 0), &what);
 out:
     if (status != RKS_OK && err != NULL)
         *err = what;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verify_units.c: the units of a dataset by their shards, so that a dataset of many shards is compared
- * with them in one walk over its units. */
+ * verify_units.c: the units of a dataset by their shards, so that a dataset of many shards is
+ * compared with them in one walk over its units. */
 #include "base/memory.h"
 #include "manage/verify.h"
 

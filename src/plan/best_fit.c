@@ -56,15 +56,14 @@ static void take(rks_pack_shelf *s, const rks_pack *pack, uint32_t room)
 }
 
 /* Adds a group of `bins` bins, with the contents of `base` and `each` samples of `run`. */
-static rks_status open_group(rks_pack_shelf *s, rks_pack *pack, const rks_pack_group *base, uint32_t run,
-                             uint32_t bins, uint32_t each, rks_error *err)
+static rks_status open_group(rks_pack_shelf *s, rks_pack *pack, const rks_pack_group *base,
+                             uint32_t run, uint32_t bins, uint32_t each, rks_error *err)
 {
     rks_pack_group group = *base;
     group.bins = bins;
     group.samples += each;
     group.room -= each * pack->runs[run].size;
-    rks_status status =
-        rks_pack_add_pattern(pack, base->pattern, run, each, &group.pattern, err);
+    rks_status status = rks_pack_add_pattern(pack, base->pattern, run, each, &group.pattern, err);
     if (status == RKS_OK)
         status = rks_pack_add_group(pack, &group, err);
     if (status == RKS_OK)
@@ -73,8 +72,8 @@ static rks_status open_group(rks_pack_shelf *s, rks_pack *pack, const rks_pack_g
 }
 
 /* Fills bins with the contents of `base` with `left` samples: full bins, then one with the rest. */
-static rks_status open_groups(rks_pack_shelf *s, rks_pack *pack, const rks_pack_group *base, uint32_t run,
-                              uint32_t left, rks_error *err)
+static rks_status open_groups(rks_pack_shelf *s, rks_pack *pack, const rks_pack_group *base,
+                              uint32_t run, uint32_t left, rks_error *err)
 {
     uint32_t each = base->room / pack->runs[run].size;
     rks_status status = RKS_OK;
@@ -86,8 +85,8 @@ static rks_status open_groups(rks_pack_shelf *s, rks_pack *pack, const rks_pack_
 }
 
 /* Adds `each` samples, as many as fit, to all bins of the first group of `room`. */
-static rks_status fill_group(rks_pack_shelf *s, rks_pack *pack, uint32_t room, uint32_t run, uint32_t each,
-                             rks_error *err)
+static rks_status fill_group(rks_pack_shelf *s, rks_pack *pack, uint32_t room, uint32_t run,
+                             uint32_t each, rks_error *err)
 {
     uint32_t group = s->heads[room];
     take(s, pack, room);

@@ -20,8 +20,9 @@ static bool take_apart(double value, uint64_t *mantissa, int *exponent)
     int field = (int)(bits >> MANTISSA_BITS);
     if (value != 0 && (field >= EXPONENT_MAX || field == 0)) /* negative, subnormal, not finite */
         return false;
-    *mantissa = value == 0 ? 0 : (bits & ((UINT64_C(1) << MANTISSA_BITS) - 1)) |
-                                     UINT64_C(1) << MANTISSA_BITS;
+    *mantissa = value == 0
+                    ? 0
+                    : (bits & ((UINT64_C(1) << MANTISSA_BITS) - 1)) | UINT64_C(1) << MANTISSA_BITS;
     *exponent = field;
     return true;
 }
@@ -39,11 +40,12 @@ rks_status rks_plan_cost_read(double linear, double quadratic, rks_plan_config *
     int one_exponent, other_exponent;
     if (!take_apart(linear, &one, &one_exponent) ||
         !take_apart(quadratic, &other, &other_exponent) || (one == 0 && other == 0))
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "cost: %g per token and %g per token squared; both must be at least 0, and one above 0",
-                        linear, quadratic);
-    int top = one != 0 && (other == 0 || one_exponent > other_exponent) ? one_exponent
-                                                                        : other_exponent;
+        return rks_fail(
+            err, RKS_ERR_ARGUMENT, 0,
+            "cost: %g per token and %g per token squared; both must be at least 0, and one above 0",
+            linear, quadratic);
+    int top =
+        one != 0 && (other == 0 || one_exponent > other_exponent) ? one_exponent : other_exponent;
     int base = MANTISSA_BITS + 1 - FACTOR_BITS + 1; /* one bit of room for rounding up */
     config->cost_linear = one == 0 ? 0 : scale(one, base + top - one_exponent);
     config->cost_quadratic = other == 0 ? 0 : scale(other, base + top - other_exponent);

@@ -31,10 +31,10 @@ typedef struct dealing {
     uint32_t *next;         /* of each run: where its next sample is */
     const uint16_t **kinds; /* where the words of each kind begin */
     uint64_t samples;       /* samples of all bins */
-    uint32_t *groups; /* group of each bin, in the order of batches */
-    uint32_t *step;   /* the same for one step, before it is arranged */
-    hand *hands;      /* a heap: the rank that takes the next bin is first */
-    rks_u128 *costs;  /* cost of a bin of each group, if a step has several ranks and bins */
+    uint32_t *groups;       /* group of each bin, in the order of batches */
+    uint32_t *step;         /* the same for one step, before it is arranged */
+    hand *hands;            /* a heap: the rank that takes the next bin is first */
+    rks_u128 *costs;        /* cost of a bin of each group, if a step has several ranks and bins */
     /* If samples have costs, each bin is a group of its own, costliest first. */
     rks_pack_bin *bins;
 } dealing;
@@ -332,8 +332,8 @@ static rks_status list_dealt(dealing *d, rks_error *err)
         return RKS_ERR_MEMORY;
     for (uint64_t i = 0; i < d->pack->bins; i++) {
         uint32_t first = plan->starts[i], samples = plan->starts[i + 1] - first;
-        d->bins[i] = (rks_pack_bin){rks_plan_balance_of(plan, plan->ids + first, samples), first,
-                                    samples};
+        d->bins[i] =
+            (rks_pack_bin){rks_plan_balance_of(plan, plan->ids + first, samples), first, samples};
         d->groups[i] = (uint32_t)i;
     }
     qsort(d->bins, d->pack->bins, sizeof(*d->bins), costliest_first);

@@ -178,8 +178,8 @@ static rks_status lay_out_windows(rks_plan *plan, rks_error *err)
     if (status != RKS_OK)
         return status;
     /* Adds a reserve, so that hardly any epoch needs larger windows. */
-    uint64_t apart = plan->window_most > plan->window_least ? plan->window_most - plan->window_least
-                                                            : 0;
+    uint64_t apart =
+        plan->window_most > plan->window_least ? plan->window_most - plan->window_least : 0;
     plan->window_most += apart;
     plan->window_least -= apart < plan->window_least ? apart : plan->window_least;
     status = rks_plan_prepare(plan, 0, err);
@@ -233,8 +233,8 @@ static rks_status arrange(rks_plan *plan, uint32_t world, uint64_t key, rks_erro
 {
     enum strategy strategy = plan->config.strategy;
     bool ordered = plan->mix != NULL && strategy == STRATEGY_RANDOM; /* its sources are even */
-    plan->slotted = strategy != STRATEGY_SORTED && strategy != STRATEGY_SEQUENTIAL &&
-                    !(ordered && world == 1);
+    plan->slotted =
+        strategy != STRATEGY_SORTED && strategy != STRATEGY_SEQUENTIAL && !(ordered && world == 1);
     if (!plan->slotted)
         return RKS_OK;
     rks_status status = grow(&plan->slots, &plan->slots_room, plan->layout->batches, err);
@@ -256,8 +256,8 @@ static rks_status compute(rks_plan *plan, uint64_t epoch, uint32_t world, uint64
     bool ordered = drawn && config->strategy == STRATEGY_RANDOM;
     bool anew = shuffled || rks_plan_windows(config) || drawn;
     bool whole = struck == NULL && world == config->world && !anew;
-    uint64_t room = drawn ? plan->mix->rest
-                          : rks_plan_kept(plan) + (whole ? plan->whole.repeated : 0);
+    uint64_t room =
+        drawn ? plan->mix->rest : rks_plan_kept(plan) + (whole ? plan->whole.repeated : 0);
     rks_status status = grow_ids(plan, room, err);
     if (status != RKS_OK)
         return status;
@@ -442,9 +442,9 @@ static rks_status compute_stretches(rks_plan *plan, uint64_t epoch, uint64_t num
         if (status == RKS_OK && ends)
             status = strike_skips(plan, world, segment, begun, there, err);
         if (status == RKS_OK && mix->end == change)
-            status = rks_mix_choose(plan, rks_mix_force_at(mix, epoch, change), rks_mix_unbegun(plan),
-                                    rks_random_key(key_of(plan, epoch, stretch + 1), STAGE_DRAWS),
-                                    false, err);
+            status = rks_mix_choose(
+                plan, rks_mix_force_at(mix, epoch, change), rks_mix_unbegun(plan),
+                rks_random_key(key_of(plan, epoch, stretch + 1), STAGE_DRAWS), false, err);
         if (status != RKS_OK)
             return status;
         mix->begin = mix->end;
@@ -469,9 +469,8 @@ static rks_status compute_drawn(rks_plan *plan, uint64_t epoch, uint64_t step, r
     mix->whole = mix->rest;
     if (status == RKS_OK && !once)
         status = rks_mix_begin_rest(plan, err);
-    return status == RKS_OK
-               ? compute_stretches(plan, epoch, rks_mix_number(plan, epoch, step), err)
-               : status;
+    return status == RKS_OK ? compute_stretches(plan, epoch, rks_mix_number(plan, epoch, step), err)
+                            : status;
 }
 
 bool rks_plan_is_at_hand(const rks_plan *plan, uint64_t epoch, uint64_t step)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * even.c: sources over the steps of an epoch: an order of steps in which they are even, and how even
- * they are.
+ * even.c: sources over the steps of an epoch: an order of steps in which they are even, and how
+ * even they are.
  *
  * Steps of like cost hold samples of like length, so if sources differ in length, so do steps in
- * their sources. So steps are sorted into kinds by their sources, and the next step is always of the
- * kind that makes up best for what draws so far are off the epoch's shares, and for what steps so far
- * are off the kinds' shares: without that, which is how plans of version 2 are, the last steps are of
- * the kinds that never helped. */
+ * their sources. So steps are sorted into kinds by their sources, and the next step is always of
+ * the kind that makes up best for what draws so far are off the epoch's shares, and for what steps
+ * so far are off the kinds' shares: without that, which is how plans of version 2 are, the last
+ * steps are of the kinds that never helped. */
 #include "plan/mix.h"
 
 #include <stdlib.h>
@@ -36,7 +36,7 @@ typedef struct evening {
     uint64_t next[KINDS], ends[KINDS];
     uint64_t part[KINDS]; /* of all steps, PART_BITS after the point */
     int64_t ahead[KINDS]; /* steps so far that are above that part of them, likewise */
-    int64_t weight; /* of a step ahead: what a step is off, squared (mean). Version 2: 0 */
+    int64_t weight;       /* of a step ahead: what a step is off, squared (mean). Version 2: 0 */
     size_t kinds;
     unsigned shift;
     int32_t (*offs)[FOLLOWED]; /* of each step, where they take little beside its draws; or NULL */
@@ -212,7 +212,8 @@ static uint8_t kind_of(const evening *e, const int32_t *off)
     int64_t least = INT64_MAX;
     for (size_t kind = 0; kind < e->kinds; kind++) {
         int64_t sum = 0;
-        for (size_t i = 0; i < FOLLOWED && sum < least; i += FEW) /* the largest sources come first */
+        for (size_t i = 0; i < FOLLOWED && sum < least;
+             i += FEW) /* the largest sources come first */
             for (size_t j = i; j < i + FEW; j++) {
                 int64_t apart = (int64_t)off[j] - e->heads[kind][j];
                 sum += apart * apart;
@@ -225,7 +226,8 @@ static uint8_t kind_of(const evening *e, const int32_t *off)
     return (uint8_t)best;
 }
 
-/* Steps by kind, in the order in which they are: places [e->next[kind], e->ends[kind]) of `order`. */
+/* Steps by kind, in the order in which they are: places [e->next[kind], e->ends[kind]) of `order`.
+ */
 static rks_status sort_steps(evening *e, uint64_t steps, uint8_t *kinds, uint32_t *order,
                              rks_error *err)
 {
@@ -259,8 +261,8 @@ static rks_status sort_steps(evening *e, uint64_t steps, uint8_t *kinds, uint32_
     return RKS_OK;
 }
 
-/* Writes an order of steps into `sequence`: of the next steps of all kinds always that one that takes
- * the draws so far nearest to the shares. */
+/* Writes an order of steps into `sequence`: of the next steps of all kinds always that one that
+ * takes the draws so far nearest to the shares. */
 static rks_status choose_steps(evening *e, uint64_t steps, const uint32_t *order,
                                uint32_t *sequence, rks_error *err)
 {
@@ -416,7 +418,7 @@ typedef struct window {
     uint64_t *sums;   /* of each source over these */
     uint64_t items;   /* of all over these */
     uint64_t *epochs; /* of each source over the epoch */
-    uint8_t *seen;   /* a bit for each sample */
+    uint8_t *seen;    /* a bit for each sample */
 } window;
 
 static rks_status count_step(rks_plan *plan, uint64_t epoch, uint64_t step, window *w,
@@ -467,7 +469,7 @@ static void measure(const rks_mix *mix, const window *w, uint64_t all, rks_plan_
 
 /* Twice over the epoch: for all draws, then for windows of them. */
 static rks_status count_epoch(rks_plan *plan, uint64_t epoch, window *w, rks_plan_source *list,
-                       rks_plan_source *again, rks_error *err)
+                              rks_plan_source *again, rks_error *err)
 {
     const rks_mix *mix = plan->mix;
     uint64_t steps = 0, all = 0;

@@ -409,8 +409,8 @@ static rks_status note_need(filling *f, rks_error *err)
     return status;
 }
 
-rks_status rks_plan_fill_look_shuffled(rks_plan *plan, const rks_plan_base *base,
-                                       uint64_t members, rks_error *err)
+rks_status rks_plan_fill_look_shuffled(rks_plan *plan, const rks_plan_base *base, uint64_t members,
+                                       rks_error *err)
 {
     filling f;
     rks_status status = begin(&f, plan, base, err);
@@ -422,8 +422,7 @@ rks_status rks_plan_fill_look_shuffled(rks_plan *plan, const rks_plan_base *base
     return status;
 }
 
-rks_status rks_plan_fill_look(rks_plan *plan, const rks_plan_base *base, bool keeps,
-                              rks_error *err)
+rks_status rks_plan_fill_look(rks_plan *plan, const rks_plan_base *base, bool keeps, rks_error *err)
 {
     filling f;
     rks_status status = begin(&f, plan, base, err);

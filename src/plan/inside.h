@@ -28,13 +28,7 @@ enum strategy {
     STRATEGY_PACK
 };
 enum cost { COST_PADDED, COST_TOKENS, COST_QUADRATIC, COST_POLYNOMIAL };
-enum too_long {
-    TOO_LONG_ERROR,
-    TOO_LONG_DROP,
-    TOO_LONG_ALONE,
-    TOO_LONG_TRUNCATE,
-    TOO_LONG_SPLIT
-};
+enum too_long { TOO_LONG_ERROR, TOO_LONG_DROP, TOO_LONG_ALONE, TOO_LONG_TRUNCATE, TOO_LONG_SPLIT };
 enum tail { TAIL_SPLIT, TAIL_REPEAT, TAIL_DROP };
 
 /* The options, checked. */
@@ -46,7 +40,7 @@ typedef struct rks_plan_config {
     bool per_epoch;
     bool no_shuffle;
     bool mixed;
-    bool longest_first; /* longest first within each batch */
+    bool longest_first;  /* longest first within each batch */
     bool alone_in_order; /* a mix that keeps its order: too long samples stay in place, each alone
                           * in its batch */
     uint32_t batch_size; /* UINT32_MAX: no bound; pack: bins of a batch */
@@ -65,7 +59,7 @@ typedef struct rks_plan_config {
                                * once */
     uint64_t cost_linear;     /* cost a L + b L^2, for polynomial and always for pack; below 2^39 */
     uint64_t cost_quadratic;
-    char digest[17]; /* of all options except world and seed */
+    char digest[17];                /* of all options except world and seed */
     const struct rks_plan_mix *mix; /* only while the plan is made */
     const rks_step_range *skip;     /* only while the plan is made */
     size_t skips;
@@ -390,8 +384,8 @@ rks_status rks_plan_fill_look(rks_plan *plan, const rks_plan_base *base, bool ke
 /* Does the same for a base by id, as an epoch with the key `members` shuffles it. A shuffle does
  * not depend on what it shuffles. So this shuffles lengths, read in the order of ids, and looks
  * none up. */
-rks_status rks_plan_fill_look_shuffled(rks_plan *plan, const rks_plan_base *base,
-                                       uint64_t members, rks_error *err);
+rks_status rks_plan_fill_look_shuffled(rks_plan *plan, const rks_plan_base *base, uint64_t members,
+                                       rks_error *err);
 /* Frees plan->units. */
 void rks_plan_fill_forget(rks_plan *plan);
 /* Counts the batches that the samples need longest first, and updates only fill_most. */
@@ -457,8 +451,8 @@ void rks_plan_bins_at(const rks_plan *plan, uint64_t slot, const uint32_t **boun
 /* shuffle.c: shuffles uniformly. Allocates 4 bytes an item during the call if there are more than
  * half a million. */
 rks_status rks_plan_shuffle(uint64_t key, uint32_t *items, uint64_t count, rks_error *err);
-/* Shuffles ids of equal length in plan->ids, which are sorted by length. So lengths and bounds stay as
- * they are. */
+/* Shuffles ids of equal length in plan->ids, which are sorted by length. So lengths and bounds stay
+ * as they are. */
 rks_status rks_plan_shuffle_equals(rks_plan *plan, const rks_plan_base *base, uint64_t key,
                                    rks_error *err);
 

@@ -274,8 +274,7 @@ static standing stand(const blocks *b, uint64_t draw)
         waits = after + anew * (RING - 1);
     }
     return (standing){
-        (ready - origin) << 48 | (waits - origin) << 32 | anew << 10 | source_of(draw),
-        draw};
+        (ready - origin) << 48 | (waits - origin) << 32 | anew << 10 | source_of(draw), draw};
 }
 
 static int first_in_line(const void *x, const void *y)

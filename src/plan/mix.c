@@ -12,7 +12,7 @@
 #include "base/memory.h"
 #include "base/usage.h"
 
-void (rks_plan_mix_default)(rks_plan_mix *mix)
+void(rks_plan_mix_default)(rks_plan_mix *mix)
 {
     memset(mix, 0, sizeof(*mix));
     mix->struct_size = sizeof(*mix);
@@ -54,11 +54,12 @@ void rks_mix_describe(const rks_plan_mix *mix, uint64_t count, char *text, size_
         size += (size_t)snprintf(text + size, room - size, "%s%.40s=%g", i == 0 ? "" : " ",
                                  mix->names == NULL ? "source" : mix->names[i], mix->weights[i]);
     snprintf(text + size, room - size, "%s%s samples=%" PRIu64 " unit=%s (%016" PRIx64 ")",
-             size > 0                ? ""
-             : mix->counts != NULL   ? "weights=counts"
-             : mix->odds != NULL     ? "weights=odds"
-                                     : "by samples",
-             size >= room / 2 ? " ..." : "", mix->samples, mix->tokens ? "tokens" : "samples", made);
+             size > 0              ? ""
+             : mix->counts != NULL ? "weights=counts"
+             : mix->odds != NULL   ? "weights=odds"
+                                   : "by samples",
+             size >= room / 2 ? " ..." : "", mix->samples, mix->tokens ? "tokens" : "samples",
+             made);
     if (digest != NULL)
         *digest = made;
 }
@@ -77,7 +78,8 @@ static rks_status check_options(const rks_plan *plan, const rks_plan_mix *o, rks
                         "mix: give at most one of weights, counts and odds");
     if (o->samples > UINT32_MAX)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "mix: samples %" PRIu64 "; an epoch has at most 2^32 - 1 draws", o->samples);
+                        "mix: samples %" PRIu64 "; an epoch has at most 2^32 - 1 draws",
+                        o->samples);
     if (o->odds != NULL && o->samples == 0)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "mix: odds need samples, the number of draws of an epoch");
@@ -251,9 +253,9 @@ rks_status rks_mix_create(rks_plan *plan, const rks_plan_mix *given, rks_error *
         status = rks_mix_sizes(plan, UINT32_MAX, mix->sizes, mix->token_sums, err);
     if (status == RKS_OK && o.weights != NULL) {
         mix->first.weights = rks_alloc_raw(mix->sources, sizeof(uint64_t), err);
-        status = mix->first.weights == NULL ? RKS_ERR_MEMORY
-                                            : rks_mix_weights_read(mix, o.weights, "mix",
-                                                                   mix->first.weights, err);
+        status = mix->first.weights == NULL
+                     ? RKS_ERR_MEMORY
+                     : rks_mix_weights_read(mix, o.weights, "mix", mix->first.weights, err);
     }
     rks_mix_describe(&o, plan->count, words, sizeof(words), &digest);
     snprintf(mix->digest, sizeof(mix->digest), "%016" PRIx64, digest);
@@ -293,7 +295,8 @@ void rks_mix_end(rks_plan *plan)
 {
     rks_mix *mix = plan->mix;
     uint64_t bytes = rks_mix_items(plan) * sizeof(uint32_t);
-    rks_usage_sub(RKS_MEMORY_PLAN, (mix->left == NULL ? 0 : bytes) + (mix->drawn == NULL ? 0 : bytes));
+    rks_usage_sub(RKS_MEMORY_PLAN,
+                  (mix->left == NULL ? 0 : bytes) + (mix->drawn == NULL ? 0 : bytes));
     rks_free(mix->left);
     rks_free(mix->drawn);
     mix->left = mix->drawn = NULL;

@@ -40,18 +40,18 @@ typedef struct rks_mix {
     uint64_t version; /* planner version: the newest, or that of the resumed state */
     size_t sources;
     char **names;
-    uint64_t *bounds;          /* sources + 1 entries; or NULL, and source_of is set */
+    uint64_t *bounds;    /* sources + 1 entries; or NULL, and source_of is set */
     uint16_t *blocks;    /* with bounds: the source of the first sample of each block of ids */
     unsigned block_bits; /* a block has 2^block_bits ids */
     const uint16_t *source_of; /* borrowed, or NULL */
     const uint32_t *counts;    /* borrowed, or NULL */
     const double *odds;        /* borrowed, or NULL */
     bool tokens;
-    char digest[17];      /* digest of the options */
-    uint64_t draws;       /* draws of a whole epoch */
-    uint64_t *sizes;      /* samples of each source that can be drawn */
-    uint64_t *token_sums; /* sum of their lengths, after truncation */
-    rks_mix_force first;  /* in force from the start */
+    char digest[17];                                  /* digest of the options */
+    uint64_t draws;                                   /* draws of a whole epoch */
+    uint64_t *sizes;                                  /* samples of each source that can be drawn */
+    uint64_t *token_sums;                             /* sum of their lengths, after truncation */
+    rks_mix_force first;                              /* in force from the start */
     rks_mix_change changes[RKS_PLAN_CHANGES_MAX + 1]; /* in the order of steps */
     size_t change_count;
     uint64_t last_epoch, last_step; /* place of the last change that a call made */

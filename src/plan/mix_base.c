@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mix_base.c: the base of an epoch with a mix: each id as often as it is drawn, sorted by length here,
- * or in the order of draws (sequence.c). */
+ * mix_base.c: the base of an epoch with a mix: each id as often as it is drawn, sorted by length
+ * here, or in the order of draws (sequence.c). */
 #include "plan/mix.h"
 
 /* Fills the base with the multiset in the order of lengths. */

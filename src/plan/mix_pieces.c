@@ -82,8 +82,7 @@ rks_status rks_mix_part_pieces(rks_plan *plan, rks_error *err)
     return mix->rest <= UINT32_MAX
                ? RKS_OK
                : rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
-                          "mix: %" PRIu64 " draws are %" PRIu64
-                          " samples and pieces of %s %" PRIu32
+                          "mix: %" PRIu64 " draws are %" PRIu64 " samples and pieces of %s %" PRIu32
                           "; an epoch has at most 2^32 - 1: set samples lower, or %s higher",
                           draws, mix->rest, plan->config.limit_by, plan->config.limit,
                           plan->config.limit_by);

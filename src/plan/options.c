@@ -16,7 +16,7 @@ static const char *const tails[] = {"split", "repeat", "drop", NULL};
 static const char *const steps[] = {"constant", "per_epoch", NULL};
 static const char *const orders[] = {"plan", "longest_first", NULL};
 
-void (rks_plan_options_default)(rks_plan_options *options)
+void(rks_plan_options_default)(rks_plan_options *options)
 {
     if (options == NULL)
         return;
@@ -82,8 +82,8 @@ static rks_status choose(const char *option, const char *value, const char *cons
         snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s", i == 0 ? "" : ", ",
                  names[i]);
     if (!is_near(value, names[nearest]))
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "%s \"%.40s\" is not one of %s", option, value, list);
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "%s \"%.40s\" is not one of %s", option, value,
+                        list);
     return rks_fail(err, RKS_ERR_ARGUMENT, 0, "%s \"%.40s\": did you mean \"%s\"? (one of %s)",
                     option, value, names[nearest], list);
 }
@@ -123,8 +123,8 @@ static rks_status check_most(const char *name, uint64_t value, uint64_t most, rk
 
 static rks_status misfit(const char *option, const char *why, rks_error *err)
 {
-    return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                    "%s cannot be used with strategy=pack: %s", option, why);
+    return rks_fail(err, RKS_ERR_ARGUMENT, 0, "%s cannot be used with strategy=pack: %s", option,
+                    why);
 }
 
 /* Checks which options go with pack, and which only with pack. */
@@ -132,14 +132,13 @@ static rks_status check_pack(const rks_plan_options *options, const rks_plan_con
                              rks_error *err)
 {
     if (config->strategy != STRATEGY_PACK) {
-        const char *wrong = options->capacity != 0       ? "capacity"
-                            : config->micro_batches > 1   ? "micro_batches"
-                            : options->mixed              ? "mixed"
-                            : options->pack_window != 0   ? "pack_window"
-                                                          : NULL;
-        return wrong == NULL
-                   ? RKS_OK
-                   : rks_fail(err, RKS_ERR_ARGUMENT, 0, "%s needs strategy=pack", wrong);
+        const char *wrong = options->capacity != 0      ? "capacity"
+                            : config->micro_batches > 1 ? "micro_batches"
+                            : options->mixed            ? "mixed"
+                            : options->pack_window != 0 ? "pack_window"
+                                                        : NULL;
+        return wrong == NULL ? RKS_OK
+                             : rks_fail(err, RKS_ERR_ARGUMENT, 0, "%s needs strategy=pack", wrong);
     }
     if (options->capacity == 0)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "strategy=pack needs a capacity");
@@ -214,14 +213,14 @@ static size_t digest_newer(const rks_plan_config *config, char *text, size_t roo
 static void digest_options(const rks_plan_options *options, rks_plan_config *config)
 {
     char text[512];
-    size_t size = (size_t)snprintf(text, sizeof(text),
-                        "strategy=%s batch_size=%" PRIu32 " max_tokens=%" PRIu64
-                        " cost=%s max_length=%" PRIu32 " too_long=%s tail=%s steps=%s"
-                        " batch_multiple=%" PRIu32 " no_shuffle=%d",
-                        strategies[config->strategy], config->batch_size, config->max_tokens,
-                        costs[config->cost], options->max_length, too_longs[config->too_long],
-                        tails[config->tail], steps[config->per_epoch ? 1 : 0], config->multiple,
-                        config->no_shuffle ? 1 : 0);
+    size_t size = (size_t)snprintf(
+        text, sizeof(text),
+        "strategy=%s batch_size=%" PRIu32 " max_tokens=%" PRIu64 " cost=%s max_length=%" PRIu32
+        " too_long=%s tail=%s steps=%s"
+        " batch_multiple=%" PRIu32 " no_shuffle=%d",
+        strategies[config->strategy], config->batch_size, config->max_tokens, costs[config->cost],
+        options->max_length, too_longs[config->too_long], tails[config->tail],
+        steps[config->per_epoch ? 1 : 0], config->multiple, config->no_shuffle ? 1 : 0);
     size += digest_newer(config, text + size, sizeof(text) - size);
     snprintf(config->digest, sizeof(config->digest), "%016" PRIx64, rks_checksum64(text, size));
 }
@@ -244,8 +243,10 @@ static void word_options(const rks_plan_options *options, rks_plan_config *confi
         const char *name;
         uint64_t value, normal;
     } numbers[] = {
-        {"batch_size", options->batch_size, 0}, {"max_tokens", options->max_tokens, 0},
-        {"max_length", options->max_length, 0}, {"batch_multiple", config->multiple, 1},
+        {"batch_size", options->batch_size, 0},
+        {"max_tokens", options->max_tokens, 0},
+        {"max_length", options->max_length, 0},
+        {"batch_multiple", config->multiple, 1},
         {"no_shuffle", config->no_shuffle, 0},
         {"capacity", config->capacity, 0},
         {"length_multiple", config->length_multiple, 1},
@@ -369,8 +370,8 @@ rks_status rks_plan_config_read(const rks_plan_options *given, rks_plan_config *
         return status;
     set_limit(&options, &read);
     read.mix = options.mix;
-    read.alone_in_order = options.mix != NULL && read.strategy == STRATEGY_RANDOM &&
-                          read.too_long == TOO_LONG_ALONE;
+    read.alone_in_order =
+        options.mix != NULL && read.strategy == STRATEGY_RANDOM && read.too_long == TOO_LONG_ALONE;
     digest_options(&options, &read);
     word_options(&options, &read);
     *config = read;

@@ -120,8 +120,8 @@ static rks_status add_pieces(const rks_plan_config *config, rks_pack *pack, cons
             while (end < pieces[i].end && runs[end] == runs[at])
                 end++;
             group.room -= (end - at) * pack->runs[runs[at]].size;
-            status = rks_pack_add_pattern(pack, group.pattern, runs[at], end - at, &group.pattern,
-                                          err);
+            status =
+                rks_pack_add_pattern(pack, group.pattern, runs[at], end - at, &group.pattern, err);
             at = end;
         }
         if (status == RKS_OK)
@@ -261,8 +261,8 @@ static rks_status even_to_bins(const rks_plan *plan, uint32_t world, rks_pack *p
         pack->steps = pack->bins / full;
         if (pack->steps == 0)
             return rks_fail(err, RKS_ERR_DATA, 0,
-                            "%" PRIu64 " bins make no full step of %" PRIu64
-                            " for %" PRIu32 " ranks: tail drop leaves none; use fewer ranks",
+                            "%" PRIu64 " bins make no full step of %" PRIu64 " for %" PRIu32
+                            " ranks: tail drop leaves none; use fewer ranks",
                             pack->bins, full, world);
         drop_last(pack, rest);
         break;
@@ -276,8 +276,8 @@ rks_status rks_pack_even(const rks_plan *plan, uint32_t world, uint64_t steps, r
     pack->slots = (uint64_t)world * plan->config.micro_batches;
     pack->steps = steps;
     pack->shared = 1;
-    rks_status status = steps == 0 ? even_to_bins(plan, world, pack, err)
-                                   : even_to_steps(plan, world, pack, err);
+    rks_status status =
+        steps == 0 ? even_to_bins(plan, world, pack, err) : even_to_steps(plan, world, pack, err);
     if (status == RKS_OK && pack->bins + pack->repeated > UINT32_MAX)
         return rks_fail(err, RKS_ERR_UNSUPPORTED, 0, "plan: 2^32 bins or more, repeats included");
     return status;

@@ -242,8 +242,7 @@ rks_status rks_plan_show_pieces(rks_plan *plan, rks_error *err)
         rks_plan_at(plan, slot, &ids, &samples);
         rks_plan_pieces_at(plan, ids, samples, &list, &pieces);
         for (size_t i = 0, at = (size_t)(list - plan->pieces); i < pieces; i++)
-            plan->pieces[at + i].place =
-                plan->piece_places[at + i] - (uint32_t)(ids - plan->ids);
+            plan->pieces[at + i].place = plan->piece_places[at + i] - (uint32_t)(ids - plan->ids);
         status = rks_plan_pause(&done, samples, err);
     }
     return status;

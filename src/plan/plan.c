@@ -51,9 +51,8 @@ static rks_status look_at_lengths(const rks_plan *plan, rks_plan_facts *facts, r
         while (plan->lengths[id] <= limit || plan->lengths[id] == RKS_LENGTH_ABSENT)
             id++;
         return rks_fail(err, RKS_ERR_DATA, 0,
-                        "sample %" PRIu64 " has length %" PRIu32 ", above %s %" PRIu32
-                        " (%" PRIu64 " of %" PRIu64
-                        " samples are); too_long may be drop%s, truncate or split",
+                        "sample %" PRIu64 " has length %" PRIu32 ", above %s %" PRIu32 " (%" PRIu64
+                        " of %" PRIu64 " samples are); too_long may be drop%s, truncate or split",
                         id, plan->lengths[id], config->limit_by, limit, too_long, plan->count,
                         config->strategy == STRATEGY_PACK ? "" : ", alone");
     }
@@ -141,8 +140,8 @@ rks_status rks_plan_create_shared(const uint32_t *lengths, uint64_t count, const
     if (status != RKS_OK)
         goto out;
     uint64_t by_tokens = facts.tokens / made->config.max_tokens;
-    uint64_t by_count = (count - facts.absent - made->cut_count + made->piece_count) /
-                        made->config.batch_size;
+    uint64_t by_count =
+        (count - facts.absent - made->cut_count + made->piece_count) / made->config.batch_size;
     made->batches_like = by_tokens > by_count ? by_tokens : by_count;
     if (made->config.mix != NULL) {
         status = rks_mix_create(made, made->config.mix, err);
@@ -216,8 +215,7 @@ void rks_plan_free(rks_plan *plan)
     rks_mix_free(plan);
     rks_plan_layout_free(&plan->whole);
     rks_plan_drop_epoch(plan);
-    rks_usage_sub(RKS_MEMORY_PLAN,
-                  (plan->own_order == NULL ? 0 : plan->count) * sizeof(uint32_t));
+    rks_usage_sub(RKS_MEMORY_PLAN, (plan->own_order == NULL ? 0 : plan->count) * sizeof(uint32_t));
     rks_plan_free_pieces(plan);
     rks_free(plan->skips);
     rks_free(plan->own_order);

@@ -33,10 +33,11 @@ rks_status rks_mix_weights_read(const rks_mix *mix, const double *weights, const
         /* A division and a power of 2: the same bits on all machines. */
         fixed[i] = (uint64_t)(weights[i] / most * (double)(UINT64_C(1) << WEIGHT_BITS) + 0.5);
         if (fixed[i] == 0 && weights[i] > 0)
-            return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                            "%s: the weight %g of \"%.60s\" is too small beside %g; give it 0, or at "
-                            "least %g",
-                            what, weights[i], mix->names[i], most, most * 0x1p-48);
+            return rks_fail(
+                err, RKS_ERR_ARGUMENT, 0,
+                "%s: the weight %g of \"%.60s\" is too small beside %g; give it 0, or at "
+                "least %g",
+                what, weights[i], mix->names[i], most, most * 0x1p-48);
         if (fixed[i] > 0 && mix->sizes[i] == 0)
             return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                             "%s: \"%.60s\" has the weight %g and no samples to draw; give it 0, or "
@@ -197,11 +198,9 @@ rks_status rks_mix_fewest(const rks_mix *mix, uint64_t *draws, rks_error *err)
     uint64_t *shares = rks_alloc_raw(mix->sources, sizeof(*shares), err);
     uint64_t *quotas = rks_alloc_raw(mix->sources, sizeof(*quotas), err);
     remainder *rests = rks_alloc_raw(mix->sources, sizeof(*rests), err);
-    rks_status status =
-        shares == NULL || quotas == NULL || rests == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    rks_status status = shares == NULL || quotas == NULL || rests == NULL ? RKS_ERR_MEMORY : RKS_OK;
     if (status == RKS_OK)
-        status =
-            draw_weights(mix, mix->first.weights, mix->sizes, mix->token_sums, shares, err);
+        status = draw_weights(mix, mix->first.weights, mix->sizes, mix->token_sums, shares, err);
     if (status == RKS_OK) {
         limit_sum(shares, mix->sources);
         status = search(mix, shares, quotas, rests, draws, err);

@@ -77,11 +77,12 @@ static rks_plan_load report_batch(const rks_plan *plan, const uint32_t *ids, siz
     *padded = rks_plan_sums(config) ? room : longest * count;
     report->tokens += sum;
     report->padded_tokens += *padded;
-    return (rks_plan_load){packs || balances ? cost : cost_for_balance(plan, longest, sum, count), (double)sum};
+    return (rks_plan_load){packs || balances ? cost : cost_for_balance(plan, longest, sum, count),
+                           (double)sum};
 }
 
-static void digest_batch(const rks_plan *plan, rks_digester *digester, uint64_t step,
-                         uint32_t rank, const uint32_t *ids, size_t count)
+static void digest_batch(const rks_plan *plan, rks_digester *digester, uint64_t step, uint32_t rank,
+                         const uint32_t *ids, size_t count)
 {
     uint8_t head[16];
     const rks_piece *pieces;
@@ -227,9 +228,8 @@ static void set_shares(const rks_plan *plan, const rks_plan_balance *balance,
     report->balance = balance->ratios.cost / (double)balance->steps;
     report->token_balance = balance->ratios.tokens / (double)balance->steps;
     report->lost = balance->largest > 0 ? 1 - balance->mean / balance->largest : 0;
-    report->efficiency = report->padded_tokens == 0
-                             ? 1
-                             : (double)report->tokens / (double)report->padded_tokens;
+    report->efficiency =
+        report->padded_tokens == 0 ? 1 : (double)report->tokens / (double)report->padded_tokens;
     report->tokens_per_step = (double)report->tokens / (double)balance->steps;
     if (pack == NULL)
         return;
@@ -259,8 +259,8 @@ rks_status rks_plan_report_get(rks_plan *plan, uint64_t epoch, rks_plan_report *
     uint64_t batches = (steps - skipped) * plan->config.world;
     rks_digester *digester = rks_digester_create(err);
     uint64_t *padded = rks_alloc_raw(batches, sizeof(*padded), err);
-    rks_plan_balance balance = {
-        .loads = rks_alloc(plan->config.world, sizeof(*balance.loads), err), .padded = padded};
+    rks_plan_balance balance = {.loads = rks_alloc(plan->config.world, sizeof(*balance.loads), err),
+                                .padded = padded};
     if (plan->mix != NULL)
         balance.seen = rks_alloc(rks_mix_items(plan) / 8 + 1, 1, err);
     if (digester == NULL || padded == NULL || balance.loads == NULL ||

@@ -101,8 +101,7 @@ static rks_status check_force(const rks_plan *plan, const rks_mix_force *force, 
     uint64_t *sizes = rks_alloc(2 * mix->sources, sizeof(*sizes), err);
     if (sizes == NULL)
         return RKS_ERR_MEMORY;
-    rks_status status =
-        rks_mix_sizes(plan, force->longest, sizes, sizes + mix->sources, err);
+    rks_status status = rks_mix_sizes(plan, force->longest, sizes, sizes + mix->sources, err);
     uint64_t all = 0;
     for (size_t i = 0; i < mix->sources && status == RKS_OK; i++) {
         all += sizes[i];
@@ -340,13 +339,13 @@ rks_status rks_plan_change_after(rks_plan *plan, uint64_t steps, const double *w
         return RKS_ERR_STATE;
     if (plan->done_count > 0)
         return rks_fail(err, RKS_ERR_STATE, 0,
-                        "change after %" PRIu64 " steps: other ranks did some of them; name the epoch "
+                        "change after %" PRIu64
+                        " steps: other ranks did some of them; name the epoch "
                         "and its step",
                         steps);
     rks_status status = find_step(plan, steps, &epoch, &number, err);
-    return status == RKS_OK
-               ? change_at(plan, epoch, number, weights, sources, longest, true, err)
-               : status;
+    return status == RKS_OK ? change_at(plan, epoch, number, weights, sources, longest, true, err)
+                            : status;
 }
 
 rks_status rks_plan_last_change(const rks_plan *plan, uint64_t *epoch, uint64_t *step,
@@ -418,8 +417,8 @@ static bool has_change(const rks_mix *mix, rks_mix_change *list, size_t count,
         bool there = other->epoch == change->epoch && other->step == change->step;
         bool same = (there || (change->counted && !taken[i])) &&
                     other->force.longest == change->force.longest;
-        if (same && (change->keeps || is_same_weights(mix, other->force.weights,
-                                                      change->force.weights))) {
+        if (same &&
+            (change->keeps || is_same_weights(mix, other->force.weights, change->force.weights))) {
             other->keeps = change->keeps;
             other->counted = change->counted;
             taken[i] = change->counted;
@@ -440,15 +439,18 @@ rks_status rks_mix_read_changes(const rks_plan *plan, const json_t *list, rks_mi
         return rks_fail(err, RKS_ERR_STATE, 0, "state: changes: not a list of 1 to %d",
                         RKS_PLAN_CHANGES_MAX);
     if (list != NULL && (mix->counts != NULL || mix->odds != NULL))
-        return rks_fail(err, RKS_ERR_STATE, 0, "state: changes: the plan has no weights of sources");
+        return rks_fail(err, RKS_ERR_STATE, 0,
+                        "state: changes: the plan has no weights of sources");
     for (size_t i = 0; i < entries && status == RKS_OK; i++) {
         status = read_change(mix, json_array_get(list, i), &changes[i], err);
         *count = i + 1;
         if (status == RKS_OK && i > 0 &&
-            !is_before(changes[i - 1].epoch, changes[i - 1].step, changes[i].epoch, changes[i].step))
+            !is_before(changes[i - 1].epoch, changes[i - 1].step, changes[i].epoch,
+                       changes[i].step))
             status = rks_fail(err, RKS_ERR_STATE, 0, "state: changes: not in the order of steps");
         if (status == RKS_OK && changes[i].step % plan->config.micro_batches != 0)
-            status = rks_fail(err, RKS_ERR_STATE, 0, "state: changes: a step within an optimizer step");
+            status =
+                rks_fail(err, RKS_ERR_STATE, 0, "state: changes: a step within an optimizer step");
         if (status == RKS_OK)
             status = check_force(plan, &changes[i].force, err);
         if (status == RKS_ERR_ARGUMENT)

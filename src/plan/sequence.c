@@ -202,16 +202,16 @@ static rks_status write_lists(const rks_plan *plan, uint64_t key, list *lists, u
         l->next_once_more = begin - l->once_more;
         l->next_all = l->next_once_more - l->all;
     }
-    rks_status status = plan->mix->listed ? list_last(plan, lists, ids, err)
-                                          : write_last(plan, lists, ids, err);
+    rks_status status =
+        plan->mix->listed ? list_last(plan, lists, ids, err) : write_last(plan, lists, ids, err);
     begin = 0;
     for (size_t i = 0; i < plan->mix->sources && status == RKS_OK; i++) {
         const list *l = &lists[i];
         uint64_t end = begin + l->draws, of = rks_random_key(key, i);
         uint64_t first = end - l->once_more - l->all;
         if (shuffles)
-            status = rks_plan_shuffle(rks_random_key(of, 0), ids + end - l->once_more,
-                                      l->once_more, err);
+            status = rks_plan_shuffle(rks_random_key(of, 0), ids + end - l->once_more, l->once_more,
+                                      err);
         if (status == RKS_OK)
             status = write_before(plan, plan->mix->levels[i], of, begin, first, l->all, ids, err);
         begin = end;
@@ -264,8 +264,8 @@ static rks_status sequence(rks_plan *plan, uint64_t key, list *lists, rks_mix_li
         next += lists[i].draws;
     }
     if (status == RKS_OK)
-        status = (mix->version == RKS_PLAN_VERSION ? rks_mix_merge_all : rks_mix_merge)(parts, mix->sources,
-                                                                         plan->ids, err);
+        status = (mix->version == RKS_PLAN_VERSION ? rks_mix_merge_all : rks_mix_merge)(
+            parts, mix->sources, plan->ids, err);
     rks_usage_sub(RKS_MEMORY_PLAN, bytes);
     rks_free(ids);
     return status;
@@ -278,8 +278,8 @@ rks_status rks_mix_sequence(rks_plan *plan, uint64_t key, rks_error *err)
         return write_copies(plan, key, err);
     list *lists = rks_alloc(mix->sources, sizeof(*lists), err);
     rks_mix_list *parts = rks_alloc(mix->sources, sizeof(*parts), err);
-    rks_status status = lists == NULL || parts == NULL ? RKS_ERR_MEMORY
-                                                       : sequence(plan, key, lists, parts, err);
+    rks_status status =
+        lists == NULL || parts == NULL ? RKS_ERR_MEMORY : sequence(plan, key, lists, parts, err);
     rks_free(lists);
     rks_free(parts);
     return status;

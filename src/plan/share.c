@@ -24,9 +24,9 @@ static pthread_once_t watches_forks = PTHREAD_ONCE_INIT;
 
 typedef struct rks_plan_share {
     rks_share_area area;
-    int making; /* its own description, for the epoch that is made ahead */
-    int shown;  /* place of the current epoch; -1: none */
-    uint64_t generation; /* generation of that place */
+    int making;             /* its own description, for the epoch that is made ahead */
+    int shown;              /* place of the current epoch; -1: none */
+    uint64_t generation;    /* generation of that place */
     rks_plan_layout layout; /* layout of the current epoch */
     rks_pack pack;
     unsigned forks;
@@ -225,8 +225,8 @@ rks_status rks_share_show(rks_plan *plan, uint64_t epoch, bool *shown, rks_error
     *shown = false;
     let_go(plan);
     rks_status status =
-        rks_share_claim(&share->area, share->area.options.fd, key_of_share(plan, epoch), 0, SHARE_EPOCHS,
-                        true, &claim, &place, &plan->rest_over, err);
+        rks_share_claim(&share->area, share->area.options.fd, key_of_share(plan, epoch), 0,
+                        SHARE_EPOCHS, true, &claim, &place, &plan->rest_over, err);
     if (status != RKS_OK || claim == SHARE_NONE)
         return status;
     if (claim == SHARE_MAKE) {
@@ -241,7 +241,8 @@ rks_status rks_share_show(rks_plan *plan, uint64_t epoch, bool *shown, rks_error
     return status;
 }
 
-/* ---- what is known of all epochs -------------------------------------------------------------- */
+/* ---- what is known of all epochs --------------------------------------------------------------
+ */
 
 /* Lays out all epochs, by one rank for all of the node. *lacks is true if memory is short to share
  * it. */
@@ -316,8 +317,7 @@ rks_status rks_share_lay_out(rks_plan *plan, rks_error *err)
     plan->window_most = facts->window_most;
     plan->window_least = facts->window_least;
     plan->window_all = facts->window_all;
-    status =
-        rks_share_read_layout(plan, fd, &share->area.control->places[place].image, err);
+    status = rks_share_read_layout(plan, fd, &share->area.control->places[place].image, err);
     rks_share_lock(fd, place, F_UNLCK);
     return status;
 }
@@ -332,12 +332,10 @@ uint64_t rks_share_digest(rks_plan *plan)
     int fd = share->area.options.fd; /* a child's own from here on */
     rks_share_area area = share->area;
     area.deaf = true; /* this call cannot return an interrupt */
-    if (!own_locks ||
-        rks_share_claim(&area, fd, all, SHARE_DIGEST, 1, true, &claim, &place, NULL, NULL) !=
-        RKS_OK)
+    if (!own_locks || rks_share_claim(&area, fd, all, SHARE_DIGEST, 1, true, &claim, &place, NULL,
+                                      NULL) != RKS_OK)
         claim = SHARE_NONE; /* the next call returns the error */
-    rks_share_facts *facts =
-        claim == SHARE_NONE ? NULL : &share->area.control->places[place].facts;
+    rks_share_facts *facts = claim == SHARE_NONE ? NULL : &share->area.control->places[place].facts;
     if (claim == SHARE_THERE) {
         uint64_t digest = facts->digest;
         rks_share_lock(fd, place, F_UNLCK);

@@ -252,9 +252,9 @@ static rks_status pass_on(const rks_share_place *place, bool *rest_over, rks_err
 }
 
 /* Looks once for the key, under the control lock. *wait is true if there is a maker to wait for. */
-static rks_status look_once(const rks_share_area *area, int fd, rks_share_key key, int first, int count,
-                       enum rks_share_claim *claim, int *place, bool *wait, bool *rest_over,
-                       rks_error *err)
+static rks_status look_once(const rks_share_area *area, int fd, rks_share_key key, int first,
+                            int count, enum rks_share_claim *claim, int *place, bool *wait,
+                            bool *rest_over, rks_error *err)
 {
     rks_share_control *control = area->control;
     *wait = false;
@@ -302,10 +302,10 @@ static rks_status look_once(const rks_share_area *area, int fd, rks_share_key ke
 static rks_status say_silent(const rks_share_area *area, const rks_share_place *place,
                              rks_error *err)
 {
-    rks_status status = rks_fail(err, RKS_ERR_TIMEOUT, 0,
-                                 "rank %u has not gone on with epoch %" PRIu64
-                                 " of the plan for %u ms",
-                                 place->maker, place->key.epoch, area->options.silence_ms);
+    rks_status status =
+        rks_fail(err, RKS_ERR_TIMEOUT, 0,
+                 "rank %u has not gone on with epoch %" PRIu64 " of the plan for %u ms",
+                 place->maker, place->key.epoch, area->options.silence_ms);
     if (err != NULL)
         err->rank = (int32_t)place->maker;
     return status;

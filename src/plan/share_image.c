@@ -46,10 +46,9 @@ rks_status rks_share_grow_ids(rks_plan *plan, uint64_t count, rks_error *err)
         room->lacks = status != RKS_OK && status != RKS_ERR_CANCELLED;
         if (status != RKS_OK)
             return status;
-        void *map = room->bytes == 0
-                        ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, room->fd,
-                               (off_t)room->at)
-                        : mremap(plan->ids, room->bytes, bytes, MREMAP_MAYMOVE);
+        void *map = room->bytes == 0 ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+                                            room->fd, (off_t)room->at)
+                                     : mremap(plan->ids, room->bytes, bytes, MREMAP_MAYMOVE);
         if (map == MAP_FAILED)
             return rks_fail_errno(err, errno, "mapping %s", WHAT);
         plan->ids = map;
@@ -81,7 +80,8 @@ static rks_status write_part(const rks_share_room *room, rks_share_image *image,
     image->count[part] = count;
     if (count == 0)
         return RKS_OK;
-    rks_status status = rks_shared_grow(WHAT, room->fd, room->at + image->at[part], count * size, err);
+    rks_status status =
+        rks_shared_grow(WHAT, room->fd, room->at + image->at[part], count * size, err);
     if (status != RKS_OK)
         return status;
     for (uint64_t done = 0, left = count * size; left > 0;) {
@@ -137,9 +137,9 @@ static rks_status write_parts(const rks_plan *maker, const rks_share_room *room,
         status = write_part(room, image, SHARE_SLOTS, maker->slots,
                             maker->slotted ? layout->batches : 0, sizeof(uint32_t), err);
     if (status == RKS_OK)
-        status = write_part(room, image, SHARE_STARTS, maker->starts,
-                            pack == NULL ? 0 : pack->bins + pack->repeated + 1, sizeof(uint32_t),
-                            err);
+        status =
+            write_part(room, image, SHARE_STARTS, maker->starts,
+                       pack == NULL ? 0 : pack->bins + pack->repeated + 1, sizeof(uint32_t), err);
     if (status == RKS_OK)
         status = write_part(room, image, SHARE_GROUPS, layout->groups,
                             image->whole ? 0 : layout->count, sizeof(*layout->groups), err);

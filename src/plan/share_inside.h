@@ -77,11 +77,11 @@ typedef struct rks_share_place {
 typedef struct rks_share_control {
     uint64_t size; /* size of this struct, which differs in another build; 0 until the first rank
                     * comes */
-    atomic_uint order;     /* counts holders of the control lock, so that each holder sees what the
-                            * one before it wrote */
-    atomic_bool off;       /* memory was short for an epoch: each rank makes its own */
-    atomic_bool no_ahead;  /* memory was short for the next epoch */
-    bool has_dead;  /* a maker died: `dead`, in `dead_epoch` */
+    atomic_uint order;    /* counts holders of the control lock, so that each holder sees what the
+                           * one before it wrote */
+    atomic_bool off;      /* memory was short for an epoch: each rank makes its own */
+    atomic_bool no_ahead; /* memory was short for the next epoch */
+    bool has_dead;        /* a maker died: `dead`, in `dead_epoch` */
     uint32_t dead;
     uint64_t dead_epoch;
     rks_share_place places[SHARE_PLACES];

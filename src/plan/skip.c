@@ -89,7 +89,7 @@ static void insert_range(rks_plan_skip_range *list, size_t *count, rks_plan_skip
         }
         list[kept++] = old;
     }
-    while (at < kept && (list[at].epoch != range.epoch   ? list[at].epoch < range.epoch
+    while (at < kept && (list[at].epoch != range.epoch       ? list[at].epoch < range.epoch
                          : list[at].segment != range.segment ? list[at].segment < range.segment
                                                              : list[at].first < range.first))
         at++;
@@ -104,10 +104,9 @@ size_t rks_plan_write_skips(const rks_plan *plan, char *text, size_t room)
     text[0] = '\0';
     for (size_t i = 0; i < plan->skip_count && size < room; i++) {
         const rks_plan_skip_range *range = &plan->skips[i];
-        size += (size_t)snprintf(text + size, room - size,
-                                 "%s[%" PRIu64 ", %" PRIu64 ", %" PRIu64 ", %" PRIu64 "]",
-                                 i == 0 ? "" : ", ", range->epoch, range->segment, range->first,
-                                 range->end);
+        size += (size_t)snprintf(
+            text + size, room - size, "%s[%" PRIu64 ", %" PRIu64 ", %" PRIu64 ", %" PRIu64 "]",
+            i == 0 ? "" : ", ", range->epoch, range->segment, range->first, range->end);
     }
     return size;
 }
@@ -120,10 +119,11 @@ rks_status rks_plan_schedule_fits(const rks_plan *plan, rks_error *err)
         size += rks_mix_write_changes(plan->mix, text, sizeof(text));
     if (plan->skip_count <= RKS_PLAN_SKIPS_MAX && size <= RKS_PLAN_SCHEDULE_MAX)
         return RKS_OK;
-    return rks_fail(err, RKS_ERR_STATE, 0,
-                    "skip: states have room for %d ranges of steps, and for %d bytes of these and of "
-                    "changes of weights; %zu ranges take more",
-                    RKS_PLAN_SKIPS_MAX, RKS_PLAN_SCHEDULE_MAX, plan->skip_count);
+    return rks_fail(
+        err, RKS_ERR_STATE, 0,
+        "skip: states have room for %d ranges of steps, and for %d bytes of these and of "
+        "changes of weights; %zu ranges take more",
+        RKS_PLAN_SKIPS_MAX, RKS_PLAN_SCHEDULE_MAX, plan->skip_count);
 }
 
 /* Adds `count` ranges to the plan's list; on failure the list is unchanged. */

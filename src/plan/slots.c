@@ -94,7 +94,7 @@ static rks_status sort_by_class(rks_plan *plan, const uint16_t *classes, uint32_
             counts[classes[i]]++;
     }
     uint32_t next = 0;
-    for (size_t class = CLASSES; class -- > 0;) {
+    for (size_t class = CLASSES; class-- > 0;) {
         uint32_t count = counts[class];
         counts[class] = next;
         next += count;
@@ -225,7 +225,7 @@ rks_status rks_plan_arrange(rks_plan *plan, uint32_t world, uint64_t key, rks_er
     if (status == RKS_OK)
         status = sort_by_class(plan, classes, counts, err);
     uint32_t first = 0;
-    for (size_t class = CLASSES; class -- > 0 && status == RKS_OK;) {
+    for (size_t class = CLASSES; class-- > 0 && status == RKS_OK;) {
         status = rks_plan_shuffle(rks_random_key(key, class), plan->slots + first,
                                   counts[class] - first, err);
         first = counts[class];

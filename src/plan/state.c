@@ -81,7 +81,8 @@ rks_status rks_plan_state(rks_plan *plan, uint64_t epoch, uint64_t step, char *t
         ", \"lengths\": \"%s\", \"options\": \"%s\", \"seed\": \"%" PRIu64 "\", \"epoch\": %" PRIu64
         ", \"segments\": [",
         plan->skip_count > 0 ? STATE_FORMAT_SKIPS : STATE_FORMAT, version_of(plan), quote,
-        plan->dataset[0] == '\0' ? "null" : plan->dataset, quote, plan->count, lengths_digest(plan), plan->config.digest, plan->config.seed, epoch);
+        plan->dataset[0] == '\0' ? "null" : plan->dataset, quote, plan->count, lengths_digest(plan),
+        plan->config.digest, plan->config.seed, epoch);
     for (size_t i = 0; resumed && i < plan->done_count; i++)
         size += (size_t)snprintf(made + size, sizeof(made) - size, "[%" PRIu32 ", %" PRIu64 "], ",
                                  plan->done[i].world, plan->done[i].steps);
@@ -141,9 +142,9 @@ static rks_status compare_number(const json_t *object, const char *field, uint64
     uint64_t number = 0;
     rks_status status = read_number(object, field, &number, err);
     if (status == RKS_OK && number != ours)
-        status =
-            rks_fail(err, RKS_ERR_STATE, 0,
-                     "state: %s differs: %" PRIu64 " in the state, %" PRIu64 " in this plan", field, number, ours);
+        status = rks_fail(err, RKS_ERR_STATE, 0,
+                          "state: %s differs: %" PRIu64 " in the state, %" PRIu64 " in this plan",
+                          field, number, ours);
     return status;
 }
 
@@ -181,8 +182,8 @@ static rks_status compare_text(const json_t *object, const char *field, const ch
     const char *text = json_is_null(value) ? "" : json_string_value(value);
     if (strcmp(text, ours) != 0)
         return rks_fail(err, RKS_ERR_STATE, 0,
-                        "state: %s differs: \"%.40s\" in the state, \"%s\" in this plan",
-                        field, text, ours);
+                        "state: %s differs: \"%.40s\" in the state, \"%s\" in this plan", field,
+                        text, ours);
     return RKS_OK;
 }
 
@@ -296,10 +297,9 @@ static rks_status read_state(rks_plan *plan, const char *state, rks_plan_place *
     if (!json_is_object(object))
         status = wrong(err, "text", "not a JSON object");
     if (status == RKS_OK)
-        status = compare_number(object, "format",
-                                json_object_get(object, "skip") == NULL ? STATE_FORMAT
-                                                                        : STATE_FORMAT_SKIPS,
-                                err);
+        status = compare_number(
+            object, "format",
+            json_object_get(object, "skip") == NULL ? STATE_FORMAT : STATE_FORMAT_SKIPS, err);
     if (status == RKS_OK)
         status = compare_version(object, &plan->config, &place->version, err);
     if (status == RKS_OK)

@@ -177,7 +177,8 @@ rks_status rks_block_open(const uint8_t *block, size_t size, const char *path, u
     unsigned version = rks_load_u16(block + 4);
     unsigned codec = rks_load_u16(block + 6);
     uint32_t flags = rks_load_u32(block + 8);
-    if (version < BLOCK_WITHOUT_SHARD || version > BLOCK_VERSION || codec != CODEC_NONE || flags != 0)
+    if (version < BLOCK_WITHOUT_SHARD || version > BLOCK_VERSION || codec != CODEC_NONE ||
+        flags != 0)
         return rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
                         "%s: block at %" PRIu64 " has version %u, codec %u, flags %#" PRIx32
                         "; this build reads versions %d and %d, codec %d, flags 0",

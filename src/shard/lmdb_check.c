@@ -116,8 +116,8 @@ static rks_status read_tree_page(check *c, uint64_t number, bool leaf, level *in
     rks_status status = claim_pages(c, number, 1);
     if (status != RKS_OK)
         return status;
-    status = rks_file_read_at(c->fd, c->path, number * c->page_size, into->page, c->page_size,
-                              c->err);
+    status =
+        rks_file_read_at(c->fd, c->path, number * c->page_size, into->page, c->page_size, c->err);
     if (status != RKS_OK)
         return status;
     unsigned lower = rks_load_u16(into->page + 12), upper = rks_load_u16(into->page + 14);
@@ -240,8 +240,7 @@ static rks_status take_free_pages(check *c, const node *entry, uint64_t page, ui
     uint8_t *list = rks_alloc_raw(1, (size_t)entry->size, c->err);
     if (list == NULL)
         return RKS_ERR_MEMORY;
-    rks_status status =
-        rks_file_read_at(c->fd, c->path, offset, list, (size_t)entry->size, c->err);
+    rks_status status = rks_file_read_at(c->fd, c->path, offset, list, (size_t)entry->size, c->err);
     if (status == RKS_OK) {
         count = rks_load_u64(list);
         if (count > entry->size / 8 - 1)
@@ -384,8 +383,7 @@ static rks_status walk_tree(check *c, const tree *db)
         (c->counted.branches != db->branches || c->counted.leaves != db->leaves ||
          c->counted.overflows != db->overflows || c->counted.entries != db->entries))
         status = rks_fail(c->err, RKS_ERR_CORRUPT, 0,
-                          "%s: database \"%s\": its counts do not match its pages", c->path,
-                          name);
+                          "%s: database \"%s\": its counts do not match its pages", c->path, name);
     return status;
 }
 

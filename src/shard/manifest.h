@@ -37,18 +37,18 @@ typedef struct rks_manifest {
     rks_digest build_id;
     uint64_t file_size;
     uint32_t page_size;
-    rks_digest head; /* XXH3-128 of the file's first two pages */
+    rks_digest head;    /* XXH3-128 of the file's first two pages */
     uint64_t main_page; /* file offset of the page of LMDB's main database, which names the shard:
                          * `requires` holds "shard_in_main"; 0 in earlier versions */
     rks_digest main;    /* XXH3-128 of that page */
-    rks_digest sums; /* XXH3-128 of NAME.sums */
+    rks_digest sums;    /* XXH3-128 of NAME.sums */
     uint64_t samples;
     uint64_t bytes;   /* column and key bytes */
     uint64_t largest; /* bytes of the largest record: header, payload, key */
     rks_schema *schema;
     bool derived_keys;
     uint64_t unit_size; /* bytes of input in a unit of the build; 0 if not recorded */
-    uint32_t *index; /* columns of the schema that are in the index */
+    uint32_t *index;    /* columns of the schema that are in the index */
     size_t index_count;
     uint64_t unit_count;
     rks_segment

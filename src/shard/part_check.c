@@ -48,7 +48,7 @@ typedef struct part_check {
     bool has_record;
     rks_digest shard_id; /* from the part's record */
     bool has_owner;
-    rks_digest owner; /* from the main database: a seal began */
+    rks_digest owner;        /* from the main database: a seal began */
     rks_part_record *record; /* result of rks_part_look; else NULL */
 } part_check;
 
@@ -214,8 +214,8 @@ static rks_status check_part_unit(const part_check *check, size_t u, rks_buffer 
             status = rks_file_read_at(check->fd, check->path, place->offset, buffer->data,
                                       place->size, err);
         if (status == RKS_OK)
-            status = rks_block_check(buffer->data, place->size, check->path, place->offset, &info,
-                                     err);
+            status =
+                rks_block_check(buffer->data, place->size, check->path, place->offset, &info, err);
         if (status == RKS_OK)
             status = rks_block_check_shard(&info, check->shard_id, check->path, err);
         if (status == RKS_OK)

@@ -92,10 +92,9 @@ static inline bool resolve_dims(const rks_column *column, const rks_value *value
 static rks_status check_value(const rks_column *column, const rks_value *value, rks_error *err)
 {
     if (value->data == NULL)
-        return column->nullable
-                   ? RKS_OK
-                   : rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\" (%s) is missing",
-                              column->name, column->type);
+        return column->nullable ? RKS_OK
+                                : rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\" (%s) is missing",
+                                           column->name, column->type);
     size_t bad = 0;
     uint32_t dims[RKS_DIMS_MAX];
     if (value->size > RKS_PAYLOAD_LIMIT || !resolve_dims(column, value, dims))
@@ -199,7 +198,8 @@ rks_record_pick rks_record_pick_columns(const rks_schema *schema, uint32_t first
 {
     uint32_t count = rks_schema_columns(schema);
     const rks_column *columns = rks_schema_column(schema, 0), *final = &columns[count - 1];
-    rks_record_pick pick = {.schema = schema, .end = last + 1, .prefix = prefix_size(columns, count)};
+    rks_record_pick pick = {
+        .schema = schema, .end = last + 1, .prefix = prefix_size(columns, count)};
     pick.dims_size = 4 * (final->dims_before + final->variable_dims);
     pick.nullable = final->nulls_before + final->nullable;
     pick.at = pick.prefix;

@@ -49,8 +49,7 @@ static rks_status malformed(const walker *walk, const rks_lmdb_entry *entry, rks
     snprintf(place, sizeof(place), "%" PRIu64, entry->offset);
     return rks_fail(err, RKS_ERR_CORRUPT, 0,
                     "%s: the block%s%s does not hold row %" PRIu64 "; build again",
-                    walk->writer->data_path, known ? " at " : "", known ? place : "",
-                    walk->at.row);
+                    walk->writer->data_path, known ? " at " : "", known ? place : "", walk->at.row);
 }
 
 static uint64_t hash_of_key(const walker *walk, const rks_record_view *view)

@@ -70,8 +70,8 @@ rks_status rks_shard_check_sums(const rks_shard *shard, uint32_t threads, rks_er
     char *sums_path = rks_format(err, "%.*s.sums", stem, shard->path);
     if (sums_path == NULL)
         return RKS_ERR_MEMORY;
-    rks_status status = rks_sums_check(shard->path, manifest->file_size, sums_path, manifest->sums,
-                                       threads, err);
+    rks_status status =
+        rks_sums_check(shard->path, manifest->file_size, sums_path, manifest->sums, threads, err);
     rks_free(sums_path);
     return status;
 }
@@ -259,8 +259,8 @@ __attribute__((cold)) static rks_status unreadable(const rks_shard *shard, uint6
                         shard->path, row, rks_shard_place(shard, row));
     if (offset >= size || offset % 8 != 0)
         return rks_fail(err, RKS_ERR_CORRUPT, 0,
-                        "%s: row %" PRIu64 ": the index (at %" PRIu64
-                        ") places it at %" PRIu64 " of %" PRIu64 " bytes",
+                        "%s: row %" PRIu64 ": the index (at %" PRIu64 ") places it at %" PRIu64
+                        " of %" PRIu64 " bytes",
                         shard->path, row, rks_shard_place(shard, row), offset, size);
     uint64_t left = size - offset;
     if (rks_guarded_map_faulted(shard->map, shard->map->bytes + offset,

@@ -60,20 +60,20 @@ static rks_status check_pages(const rks_shard *shard, int fd, uint64_t *at, rks_
     const rks_manifest *manifest = shard->manifest;
     uint8_t *pages = NULL;
     size_t size = manifest->page_size;
-    rks_status status = read_pages(shard, fd, 0, 2 * size, manifest->head,
-                                   "its first two pages have", &pages, err);
+    rks_status status =
+        read_pages(shard, fd, 0, 2 * size, manifest->head, "its first two pages have", &pages, err);
     rks_free(pages);
     *at = status == RKS_OK ? manifest->main_page : 0;
     if (status != RKS_OK || manifest->main_page == 0) /* an earlier version's shard */
         return status;
     status = read_pages(shard, fd, manifest->main_page, size, manifest->main,
                         "the page with its main database has", &pages, err);
-    const uint8_t *id = status == RKS_OK ? rks_lmdb_leaf_find(pages, size, RKS_MAIN_SHARD_KEY,
-                                                              RKS_DIGEST_SIZE)
-                                         : NULL;
+    const uint8_t *id = status == RKS_OK
+                            ? rks_lmdb_leaf_find(pages, size, RKS_MAIN_SHARD_KEY, RKS_DIGEST_SIZE)
+                            : NULL;
     if (status == RKS_OK && id == NULL)
-        status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: its main database names no shard",
-                          shard->path);
+        status =
+            rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: its main database names no shard", shard->path);
     else if (status == RKS_OK && (rks_load_u64(id) != manifest->shard_id.low ||
                                   rks_load_u64(id + 8) != manifest->shard_id.high))
         status = rks_fail_other_shard(shard->path, rks_load_u64(id + 8), manifest->shard_id, err);
@@ -103,9 +103,9 @@ static rks_status check_file(const rks_shard *shard, int fd, uint64_t size,
     rks_error why = {0};
     uint64_t at = 0;
     if (size != manifest->file_size)
-        sized = rks_fail(err, RKS_ERR_CORRUPT, 0,
-                         "%s: %" PRIu64 " bytes, it was sealed with %" PRIu64, shard->path, size,
-                         manifest->file_size);
+        sized =
+            rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: %" PRIu64 " bytes, it was sealed with %" PRIu64,
+                     shard->path, size, manifest->file_size);
     if (size >= manifest->file_size)
         whole = check_pages(shard, fd, &at, &why);
     rks_status status = sized == RKS_OK && whole == RKS_OK ? RKS_OK : check_name(shard, fd, err);
@@ -132,7 +132,8 @@ static rks_status open_file(rks_shard *shard, rks_shard_damage_fn damage, void *
         return status;
     status = check_file(shard, fd, size, damage, user, err);
     if (status == RKS_OK)
-        status = rks_guarded_map_open(fd, shard->path, shard->manifest->file_size, &shard->map, err);
+        status =
+            rks_guarded_map_open(fd, shard->path, shard->manifest->file_size, &shard->map, err);
     if (status == RKS_OK)
         status = rks_resident_open(fd, shard->path, shard->map, &shard->resident, err);
     close(fd);

@@ -56,8 +56,8 @@ static rks_status take_shard_options(rks_shard_writer *writer, const rks_shard_o
     uint64_t block = options->block_size == 0 ? BLOCK_DEFAULT : options->block_size;
     if (block < BLOCK_LEAST || block > BLOCK_MOST)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "block size %" PRIu64 ": must be %" PRIu64 " to %" PRIu64 " bytes",
-                        block, BLOCK_LEAST, BLOCK_MOST);
+                        "block size %" PRIu64 ": must be %" PRIu64 " to %" PRIu64 " bytes", block,
+                        BLOCK_LEAST, BLOCK_MOST);
     writer->block_limit = (size_t)block; /* open_part rounds it to pages */
     writer->build_id = options->build_id;
     writer->derived_keys = options->derived_keys;
@@ -176,9 +176,9 @@ rks_status rks_shard_writer_add(rks_shard_writer *writer, const rks_value *value
                                 rks_error *err)
 {
     rks_status status = rks_shard_writer_usable(writer, true, err);
-    return status == RKS_OK ? rks_unit_writer_add(writer->unit, values, key, key_size, length,
-                                                  source_row, err)
-                            : status;
+    return status == RKS_OK
+               ? rks_unit_writer_add(writer->unit, values, key, key_size, length, source_row, err)
+               : status;
 }
 
 rks_status rks_shard_writer_end(rks_shard_writer *writer, uint64_t seen, uint64_t filtered,

@@ -21,8 +21,8 @@ typedef struct rks_shard_options {
     uint64_t max_sample;      /* 0: 1 GiB */
     const char *const *index; /* index columns: names of scalar numeric columns of the schema */
     size_t index_count;
-    bool no_lock;      /* if the file system has no locks, write without one */
-    bool derived_keys; /* keys are not stored; they are "unit name:row" */
+    bool no_lock;       /* if the file system has no locks, write without one */
+    bool derived_keys;  /* keys are not stored; they are "unit name:row" */
     uint64_t unit_size; /* of the build, recorded in the manifest; 0 if units have none */
     uint32_t threads;   /* for the file's sums; 0: only the caller's */
 } rks_shard_options;

@@ -154,10 +154,9 @@ rks_status rks_sums_load(const char *sums_path, uint64_t file_size, rks_digest d
     if (status != RKS_OK)
         return status;
     if (size != count * RKS_DIGEST_SIZE || !rks_digest_equal(rks_checksum128(bytes, size), digest))
-        status =
-            rks_fail(err, RKS_ERR_CORRUPT, 0,
-                     "%s: %zu bytes that do not match the manifest's digest of the sums",
-                     sums_path, size);
+        status = rks_fail(err, RKS_ERR_CORRUPT, 0,
+                          "%s: %zu bytes that do not match the manifest's digest of the sums",
+                          sums_path, size);
     if (status == RKS_OK) {
         loaded = rks_alloc((size_t)count, sizeof(*loaded), err);
         status = loaded == NULL ? RKS_ERR_MEMORY : RKS_OK;

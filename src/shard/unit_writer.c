@@ -119,9 +119,9 @@ static uint64_t hash_of_key(const rks_unit_writer *unit, const rks_record_view *
     char key[RKS_KEY_MAX + 1];
     if (!unit->shard->derived_keys)
         return rks_key_hash(view->key, view->key_size);
-    return rks_key_hash(key, rks_key_derive(unit->key_name, unit->key_name_size,
-                                            unit->summary.first_source_row + view->source_row,
-                                            key));
+    return rks_key_hash(key,
+                        rks_key_derive(unit->key_name, unit->key_name_size,
+                                       unit->summary.first_source_row + view->source_row, key));
 }
 
 /* Turns the hashes of payloads into the records' checks, and logs the rows. */
@@ -143,9 +143,9 @@ static rks_status check_records(rks_unit_writer *unit, const kept_block *block, 
         rks_store_u64(check, rks_record_digest(payload_hash, unit->shard->shard_id, row, key_hash,
                                                view.length, (uint32_t)view.payload_size));
         digest_tuple(unit, payload_hash, key_hash, view.length, (uint32_t)view.payload_size);
-        rks_row_log_add(log,
-                        (rks_logged_row){key_hash, view.length, (uint32_t)(place / RKS_RECORD_STEP)},
-                        view.record_size);
+        rks_row_log_add(
+            log, (rks_logged_row){key_hash, view.length, (uint32_t)(place / RKS_RECORD_STEP)},
+            view.record_size);
     }
     return status;
 }

@@ -26,10 +26,9 @@ bool rks_utf8_valid(const void *text, size_t size, size_t *bad)
     const uint8_t *bytes = text;
     size_t at = 0;
     while (at < size) {
-        while (size - at >= 32 &&
-               ((rks_load_u64(bytes + at) | rks_load_u64(bytes + at + 8) |
-                 rks_load_u64(bytes + at + 16) | rks_load_u64(bytes + at + 24)) &
-                UINT64_C(0x8080808080808080)) == 0)
+        while (size - at >= 32 && ((rks_load_u64(bytes + at) | rks_load_u64(bytes + at + 8) |
+                                    rks_load_u64(bytes + at + 16) | rks_load_u64(bytes + at + 24)) &
+                                   UINT64_C(0x8080808080808080)) == 0)
             at += 32;
         while (size - at >= 8 && (rks_load_u64(bytes + at) & UINT64_C(0x8080808080808080)) == 0)
             at += 8;

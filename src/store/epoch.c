@@ -25,7 +25,7 @@ struct rks_epoch {
     uint32_t rank;
     rks_ahead *ahead;    /* reads this node's disk ahead; NULL: it cannot */
     uint64_t ahead_step; /* the next step to be read ahead; those from `step` to here have been */
-    bool unlisted; /* the samples of a step cannot be fetched: the step is left out */
+    bool unlisted;       /* the samples of a step cannot be fetched: the step is left out */
     rks_prefetch *prefetch;
     rks_collate *collate; /* NULL: batches come as samples */
     uint64_t traced;      /* rks_trace_begin, when the last batch was returned */
@@ -45,7 +45,7 @@ static void show_place(rks_epoch *e, const uint64_t *step)
     atomic_store_explicit(&e->store->steps, e->steps, memory_order_relaxed);
 }
 
-void (rks_epoch_options_default)(rks_epoch_options *options)
+void(rks_epoch_options_default)(rks_epoch_options *options)
 {
     *options = (rks_epoch_options){
         .struct_size = sizeof(*options),
@@ -213,11 +213,11 @@ static rks_status prepare_epoch(rks_epoch *e, const rks_epoch_options *options, 
     if (status != RKS_OK)
         return status;
     e->step = options->first_step;
-    const rks_ahead_options disk = {.fetcher = e->store->fetcher,
-                                    .locate = find_sample,
-                                    .user = e,
-                                    .readers = rks_group_node_size(
-                                        e->store->group, rks_group_node(e->store->group))};
+    const rks_ahead_options disk = {
+        .fetcher = e->store->fetcher,
+        .locate = find_sample,
+        .user = e,
+        .readers = rks_group_node_size(e->store->group, rks_group_node(e->store->group))};
     status = rks_ahead_open(&disk, &e->ahead, err);
     if (status != RKS_OK)
         return status;

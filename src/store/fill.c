@@ -195,9 +195,8 @@ static rks_status check_columns(const rks_store *store, size_t number, rks_error
 {
     const rks_shard *shard = store->shards[number];
     const rks_dataset *own = rks_dataset_of_shard(store->dataset, number);
-    bool same =
-        rks_shard_index_columns(shard) == own->index_count &&
-        strcmp(rks_schema_text(rks_shard_schema(shard)), rks_schema_text(own->schema)) == 0;
+    bool same = rks_shard_index_columns(shard) == own->index_count &&
+                strcmp(rks_schema_text(rks_shard_schema(shard)), rks_schema_text(own->schema)) == 0;
     for (size_t i = 0; same && i < own->index_count; i++)
         same = strcmp(rks_shard_index_column(shard, i)->name, own->index[i]) == 0;
     return same ? RKS_OK : fail_other_contents(shard, err);
@@ -348,7 +347,8 @@ static bool stream_skip(void *user, uint32_t sender)
     if (s->always)
         return false;
     for (size_t i = 0; i < s->store->dataset->shard_count; i++)
-        if (owns(s->store, sender, i) && rks_store_first_to_see(s->store, rks_group_node(s->store->group), i) < 0)
+        if (owns(s->store, sender, i) &&
+            rks_store_first_to_see(s->store, rks_group_node(s->store->group), i) < 0)
             return false;
     return true;
 }
@@ -463,8 +463,8 @@ rks_status rks_filling_exchange(rks_filling *f, rks_store *store, rks_error *err
         .user = &s,
     };
     f->wanted = job.receives ? wanted_bytes(&s) : 0;
-    rks_status status = rks_exchange_run(store->group, backend_of(store), &job, &stats,
-                                         &store->exchange_name, err);
+    rks_status status =
+        rks_exchange_run(store->group, backend_of(store), &job, &stats, &store->exchange_name, err);
     f->received = stats.bytes_received;
     snprintf(store->exchange_why, sizeof(store->exchange_why), "%s", stats.why);
     return status == RKS_OK ? end_intakes(&s, &f->taken, err) : status;

@@ -223,8 +223,8 @@ static rks_status find_key(search *s, uint64_t *sample_id, rks_error *err)
     if (s->key == NULL || s->key_size == 0 || s->key_size > RKS_KEY_MAX)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "a key has 1 to %d bytes, not %zu", RKS_KEY_MAX,
                         s->key_size);
-    rks_status status = rks_index_find(s->store->index, rks_key_hash(s->key, s->key_size),
-                                       try_candidate, s, err);
+    rks_status status =
+        rks_index_find(s->store->index, rks_key_hash(s->key, s->key_size), try_candidate, s, err);
     if (status == RKS_OK)
         status = s->status;
     if (status != RKS_OK)

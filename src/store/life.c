@@ -6,8 +6,8 @@
  *
  *   CLOSED      up, once this rank and all below it have closed
  *   ALL_CLOSED  down, from the root
- *   GIVEN_UP    up and down: the sender waits no longer. Its heir takes over the ranks below it: its
- *               parent, or, of the root, the lowest rank below it that has not closed.
+ *   GIVEN_UP    up and down: the sender waits no longer. Its heir takes over the ranks below it:
+ * its parent, or, of the root, the lowest rank below it that has not closed.
  *
  *     offset  size  field
  *          0     4  word
@@ -102,7 +102,8 @@ static void inherit(rks_store *store, uint32_t from, const uint8_t *entry, const
 static void take_given_up(rks_store *store, uint32_t from, const uint8_t *body, size_t size)
 {
     uint32_t heir = rks_load_u32(body + 4), own = rks_group_rank(store->group);
-    if (heir >= rks_group_size(store->group) || heir == from || (size - LIFE_WORD) % LIFE_ENTRY != 0)
+    if (heir >= rks_group_size(store->group) || heir == from ||
+        (size - LIFE_WORD) % LIFE_ENTRY != 0)
         return;
     pthread_mutex_lock(&store->mutex);
     if (heir == own && (store->life_up == (int64_t)from || store->life[from] & IS_BELOW))

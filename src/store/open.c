@@ -20,7 +20,7 @@
 #include "dataset/directory.h"
 #include "store/store.h"
 
-void (rks_store_options_default)(rks_store_options *options)
+void(rks_store_options_default)(rks_store_options *options)
 {
     *options = (rks_store_options){
         .struct_size = sizeof(*options),
@@ -110,9 +110,9 @@ static rks_status open_fetcher(rks_store *store, rks_fetcher_options *options, r
     options->user = store;
     options->release = rks_store_release;
     if (!alone) {
-        rks_status status = rks_fetch_server_open(engine, options->service, store->shards,
-                                                  dataset->shard_count,
-                                                  rks_group_size(store->group), &store->server, err);
+        rks_status status =
+            rks_fetch_server_open(engine, options->service, store->shards, dataset->shard_count,
+                                  rks_group_size(store->group), &store->server, err);
         if (status != RKS_OK)
             return status;
     }
@@ -343,8 +343,7 @@ static rks_status tell_shards(rks_store *store, rks_group *group, rks_status sta
             own.listed, own.listed_size, rks_group_size(group) * rks_store_quarantine_limit(store)),
         [RKS_TELL_INDEX] = rks_fd_offer_fact(filling->offer),
     };
-    status =
-        rks_group_agree_on(group, "open: shards", status, facts, RKS_TELL_COUNT, &agreed, err);
+    status = rks_group_agree_on(group, "open: shards", status, facts, RKS_TELL_COUNT, &agreed, err);
     rks_free(own.seen);
     rks_free(own.listed);
     rks_buffer_free(&own.paths);

@@ -97,8 +97,8 @@ static rks_status put_said(const opening *o, const rks_store_options *options, c
     char *names = NULL, *columns = NULL;
     /* A single directory may have another name on each rank, if no columns are chosen. */
     bool alone = o->count == 1 && o->names == NULL;
-    rks_status status = rks_list_text(o->names == NULL ? o->patterns : o->names,
-                                      alone ? 0 : o->count, &names, err);
+    rks_status status =
+        rks_list_text(o->names == NULL ? o->patterns : o->names, alone ? 0 : o->count, &names, err);
     if (status == RKS_OK && options->columns != NULL)
         status = rks_list_text(options->columns, options->column_count, &columns, err);
     if (status == RKS_OK) {
@@ -120,8 +120,9 @@ static rks_status open_united(rks_group *group, opening *o, const rks_store_opti
     if (o->count == 0)
         status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "open: no directory is given");
     else if (o->count > RKS_SOURCES_MAX)
-        status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "open: %zu directories; %d at most are opened as one",
-                          o->count, RKS_SOURCES_MAX);
+        status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                          "open: %zu directories; %d at most are opened as one", o->count,
+                          RKS_SOURCES_MAX);
     if (status == RKS_OK)
         status = begin_opening(o, err);
     if (status == RKS_OK)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * open_shards.c: the shards that lie in this rank's directories. Each directory is listed once, as
- * most of a job's shards may lie elsewhere. Opening one takes a few reads of two files, one after the
- * other, so many are opened by several threads: a disk answers them side by side. */
+ * most of a job's shards may lie elsewhere. Opening one takes a few reads of two files, one after
+ * the other, so many are opened by several threads: a disk answers them side by side. */
 #include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
@@ -109,7 +109,8 @@ static rks_status list_directory(const rks_store *store, size_t first, size_t co
 }
 
 /* Lists the numbers of the shards that may be there. */
-static rks_status list_shards(const rks_store *store, size_t **numbers, size_t *count, rks_error *err)
+static rks_status list_shards(const rks_store *store, size_t **numbers, size_t *count,
+                              rks_error *err)
 {
     size_t shards = store->dataset->shard_count, sources = store->dataset->source_count;
     rks_status status = RKS_OK;

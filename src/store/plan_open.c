@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * plan_open.c: a plan over a store's lengths. The sorted order depends on nothing but the lengths,
- * so it is made once a store, by each node's leader, in memory that the ranks of the node share. They
- * share the epochs of the plan, too (plan/share.h). */
+ * so it is made once a store, by each node's leader, in memory that the ranks of the node share.
+ * They share the epochs of the plan, too (plan/share.h). */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -52,9 +52,8 @@ static rks_status begin_order(const rks_store *store, ordering *o, rks_error *er
         if (status == RKS_OK)
             status = rks_shared_memory_seal("sorted order", o->fd, err);
     }
-    return status == RKS_OK && o->bytes > 0
-               ? rks_fd_offer_open(store->group, o->fd, &o->offer, err)
-               : status;
+    return status == RKS_OK && o->bytes > 0 ? rks_fd_offer_open(store->group, o->fd, &o->offer, err)
+                                            : status;
 }
 
 static rks_status take_order(ordering *o, const rks_agreed *agreed, size_t fact, rks_error *err)
@@ -101,8 +100,7 @@ static rks_status take_sharing(const rks_store *store, sharing *s, const rks_agr
                                size_t fact, rks_error *err)
 {
     rks_group *group = store->group;
-    uint32_t leader =
-        rks_group_leader(group, rks_group_node_of(group, rks_group_rank(group)));
+    uint32_t leader = rks_group_leader(group, rks_group_node_of(group, rks_group_rank(group)));
     if (!s->wanted || rks_agreed_get(agreed, leader, fact, NULL) == NULL)
         return RKS_OK;
     return rks_fd_offer_take(s->offer, agreed, fact, &s->shared, err);
@@ -157,8 +155,7 @@ static rks_status name_difference(const char *name, const char *ours, size_t our
     const char *their_end = memchr(theirs + line, '\n', their_size - line);
     if (end == NULL || their_end == NULL)
         return rks_fail(err, RKS_ERR_PEER, 0, "rank %u sent malformed plan options", rank);
-    return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                    "%s differ: rank 0 has %.*s, rank %u has %.*s", name,
+    return rks_fail(err, RKS_ERR_ARGUMENT, 0, "%s differ: rank 0 has %.*s, rank %u has %.*s", name,
                     (int)(end - ours - (ptrdiff_t)line), ours + line, rank,
                     (int)(their_end - theirs - (ptrdiff_t)line), theirs + line);
 }
@@ -192,8 +189,8 @@ static int options_text(const rks_plan_options *options, uint64_t samples, uint6
         or_default(options->steps, "constant"), options->batch_multiple, options->no_shuffle,
         options->world, options->seed, options->capacity, options->length_multiple,
         options->micro_batches, options->mixed, options->cost_linear, options->cost_quadratic,
-        options->pack_window, or_default(options->order, "plan"), balance,
-        options->skips, skip_digest(options));
+        options->pack_window, or_default(options->order, "plan"), balance, options->skips,
+        skip_digest(options));
     if (options->mix == NULL)
         return size;
     char mix[768];

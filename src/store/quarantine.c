@@ -42,8 +42,8 @@ static rks_status list_for_sources(const rks_dataset *dataset, const rks_dataset
     return RKS_OK;
 }
 
-static rks_status load_list(const rks_store *store, const char *path, uint32_t **ids,
-                            size_t *count, rks_error *err)
+static rks_status load_list(const rks_store *store, const char *path, uint32_t **ids, size_t *count,
+                            rks_error *err)
 {
     const rks_dataset *dataset = store->dataset, *listed = NULL;
     uint32_t *own = NULL;
@@ -75,9 +75,8 @@ rks_status rks_store_load_quarantine(const rks_store *store, const char *pattern
     if (status == RKS_OK && pattern != NULL)
         status = load_list(store, path, &ids, &count, &what);
     if (status == RKS_ERR_CORRUPT) /* the list, not the dataset */
-        status =
-            rks_fail(err, RKS_ERR_DATA, 0,
-                     "%s: not a list that rankstore verify --quarantine wrote", what.text);
+        status = rks_fail(err, RKS_ERR_DATA, 0,
+                          "%s: not a list that rankstore verify --quarantine wrote", what.text);
     else if (status != RKS_OK && what.status != RKS_OK && err != NULL)
         *err = what;
     if (status == RKS_ERR_NOT_FOUND) {
@@ -151,9 +150,9 @@ rks_status rks_store_take_quarantine(rks_store *store, const char *pattern,
     if (total > 1)
         qsort(ids, total, sizeof(*ids), by_id);
     if (total > 0 && ids[total - 1] >= store->dataset->count) {
-        rks_status status = rks_fail(err, RKS_ERR_PEER, 0,
-                                     "quarantine: another rank lists sample %" PRIu32 " of %" PRIu64,
-                                     ids[total - 1], store->dataset->count);
+        rks_status status = rks_fail(
+            err, RKS_ERR_PEER, 0, "quarantine: another rank lists sample %" PRIu32 " of %" PRIu64,
+            ids[total - 1], store->dataset->count);
         rks_free(ids);
         return status;
     }

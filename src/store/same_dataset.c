@@ -89,7 +89,8 @@ void rks_store_look(const char *directory, uint64_t generation, rks_found_datase
         rks_dataset_load_generation(directory, generation, &looked->dataset, &looked->error);
 }
 
-rks_status rks_store_tell_found(const rks_found_dataset *looked, rks_found_told *told, rks_error *err)
+rks_status rks_store_tell_found(const rks_found_dataset *looked, rks_found_told *told,
+                                rks_error *err)
 {
     rks_digest digest;
     if (looked->status == RKS_ERR_NOT_FOUND)
@@ -140,8 +141,7 @@ bool rks_store_none_found(const rks_group *group, const rks_agreed *agreed, size
 }
 
 rks_status rks_store_settle_found(rks_group *group, const rks_agreed *agreed, size_t fact,
-                                  rks_found_dataset *looked, rks_dataset **dataset,
-                                  rks_error *err)
+                                  rks_found_dataset *looked, rks_dataset **dataset, rks_error *err)
 {
     uint32_t root = 0;
     bool lacking = false;

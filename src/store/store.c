@@ -285,7 +285,8 @@ rks_status rks_store_collate(rks_store *store, const uint64_t *sample_ids, size_
                              const rks_collate_options *options, rks_arrays **arrays,
                              rks_error *err)
 {
-    return rks_store_collate_parts(store, sample_ids, count, NULL, 0, NULL, 0, options, arrays, err);
+    return rks_store_collate_parts(store, sample_ids, count, NULL, 0, NULL, 0, options, arrays,
+                                   err);
 }
 
 rks_status rks_store_collate_parts(rks_store *store, const uint64_t *sample_ids, size_t count,

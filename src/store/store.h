@@ -26,13 +26,13 @@ struct rks_store {
     rks_dataset *dataset;
     char id_text[RKS_DIGEST_TEXT];
 
-    rks_shard **shards;  /* dataset number -> open shard, NULL if this rank does not see it */
-    rks_record_fit *fits;          /* one for each source; NULL: the dataset is not united */
+    rks_shard **shards;   /* dataset number -> open shard, NULL if this rank does not see it */
+    rks_record_fit *fits; /* one for each source; NULL: the dataset is not united */
     const rks_record_fit **fit_of; /* dataset number -> how its records are read; may be NULL */
-    int32_t **owners;    /* dataset number -> ranks that serve it, best first, then -1 */
-    int32_t *owner_room; /* the array that `owners` points into */
-    uint32_t *asks;      /* by rank: which rank this one asks for what that rank owns: rails.c */
-    int32_t *seers;      /* by shard, for each node: its lowest rank that sees the shard, or -1 */
+    int32_t **owners;              /* dataset number -> ranks that serve it, best first, then -1 */
+    int32_t *owner_room;           /* the array that `owners` points into */
+    uint32_t *asks; /* by rank: which rank this one asks for what that rank owns: rails.c */
+    int32_t *seers; /* by shard, for each node: its lowest rank that sees the shard, or -1 */
 
     /* Units with samples: their first ids, ascending, and their places in dataset->units. */
     uint64_t *unit_first;
@@ -92,9 +92,8 @@ void rks_store_look(const char *directory, uint64_t generation, rks_found_datase
  * directory holds nothing gets it from another. `exchange`: an option that must be the same, too;
  * NULL: none. Takes over `found`. RKS_ERR_NOT_FOUND on all ranks if none has found a dataset. Makes
  * one agreement; three if a rank has found none. */
-rks_status rks_store_agree_dataset(rks_group *group, const char *exchange,
-                                   rks_found_dataset *found, rks_dataset **dataset,
-                                   rks_error *err);
+rks_status rks_store_agree_dataset(rks_group *group, const char *exchange, rks_found_dataset *found,
+                                   rks_dataset **dataset, rks_error *err);
 /* For an agreement of the caller's own: what this rank found, as a fact of fixed size; zeros for
  * nothing. Returns the error of the look if that failed. */
 typedef struct rks_found_told {
@@ -102,12 +101,12 @@ typedef struct rks_found_told {
     uint64_t found;    /* 1: a dataset; 0: none */
     uint64_t runs;     /* runs of excluded samples */
 } rks_found_told;
-rks_status rks_store_tell_found(const rks_found_dataset *found, rks_found_told *told, rks_error *err);
+rks_status rks_store_tell_found(const rks_found_dataset *found, rks_found_told *told,
+                                rks_error *err);
 /* COLLECTIVE, after that agreement, in which the fact had number `fact`. Does the same as
  * rks_store_agree_dataset. Makes no agreement; two if a rank has found none. */
 rks_status rks_store_settle_found(rks_group *group, const rks_agreed *agreed, size_t fact,
-                                  rks_found_dataset *found, rks_dataset **dataset,
-                                  rks_error *err);
+                                  rks_found_dataset *found, rks_dataset **dataset, rks_error *err);
 /* After that agreement: returns true, on all ranks, if none has found a dataset. */
 bool rks_store_none_found(const rks_group *group, const rks_agreed *agreed, size_t fact);
 /* rks_store_agree_dataset for `count` datasets, the same number on all ranks. Makes one agreement,

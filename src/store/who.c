@@ -179,7 +179,8 @@ static rks_status check_missing(const rks_store *store, rks_error *err)
         rks_store_directory_of(store, first), store->dataset->shards[first].name, missing, shards);
 }
 
-static rks_status make_tables(rks_store *store, const rks_agreed *agreed, reports *r, rks_error *err)
+static rks_status make_tables(rks_store *store, const rks_agreed *agreed, reports *r,
+                              rks_error *err)
 {
     uint32_t ranks = rks_group_size(store->group);
     size_t places = store->dataset->shard_count * rks_group_nodes(store->group);

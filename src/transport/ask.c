@@ -39,8 +39,7 @@ static void run_keep(rks_engine *engine, rks_command *command)
 
 static void run_call(rks_engine *engine, rks_command *command)
 {
-    rks_peer_call(engine,
-                  (rks_call *)(void *)((uint8_t *)command - offsetof(rks_call, command)));
+    rks_peer_call(engine, (rks_call *)(void *)((uint8_t *)command - offsetof(rks_call, command)));
 }
 
 static rks_status check_frame(rks_engine *engine, enum rks_frame_type type, uint32_t peer,
@@ -67,8 +66,8 @@ rks_status rks_engine_call_all(rks_engine *engine, rks_call *first, rks_error *e
     if (atomic_load(&engine->closing))
         return rks_fail(err, RKS_ERR_STATE, 0, "the engine is closing");
     for (rks_call *call = first; call != NULL; call = call->next) {
-        rks_status status = check_frame(engine, RKS_FRAME_REQUEST, call->peer, call->service,
-                                        call->size, err);
+        rks_status status =
+            check_frame(engine, RKS_FRAME_REQUEST, call->peer, call->service, call->size, err);
         if (status != RKS_OK)
             return status;
         call->ended = 0;
@@ -300,9 +299,9 @@ static void waiter_done(void *user, const rks_error *err)
         w->status = (rks_status)err->status;
     }
     if (w->too_large != RKS_OK)
-        w->status = rks_fail(&w->err, w->too_large, 0,
-                             "the reply has %zu bytes, above the limit of %zu", w->size,
-                             w->max_reply);
+        w->status =
+            rks_fail(&w->err, w->too_large, 0, "the reply has %zu bytes, above the limit of %zu",
+                     w->size, w->max_reply);
     pthread_cond_signal(&w->cond);
     pthread_mutex_unlock(&w->mutex);
     waiter_leave(w);

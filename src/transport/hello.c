@@ -15,8 +15,14 @@ static const uint8_t MAGIC[8] = "RKSWIRE";
 
 enum { PROVEN_SIZE = 152 };
 
-enum purpose { PROOF_CONNECTED = 1, PROOF_ACCEPTED = 2, TAG_CONNECTED = 3, TAG_ACCEPTED = 4,
-               FRAMES_CONNECTED = 5, FRAMES_ACCEPTED = 6 };
+enum purpose {
+    PROOF_CONNECTED = 1,
+    PROOF_ACCEPTED = 2,
+    TAG_CONNECTED = 3,
+    TAG_ACCEPTED = 4,
+    FRAMES_CONNECTED = 5,
+    FRAMES_ACCEPTED = 6
+};
 
 rks_status rks_hello_start(rks_hello *hello, rks_error *err)
 {

@@ -35,8 +35,8 @@ enum {
     RKS_SLICE_PARTS = 256,      /* most parts of a write */
     RKS_RECORD_BYTES = 65536,   /* most bytes of frames in a record: seal.c */
     RKS_SEALED_BYTES = 2 * RKS_RECORD_BYTES, /* in records that are sent together */
-    RKS_ASKED_MAX = 32 << 20,   /* most bytes of unanswered requests to one peer */
-    RKS_POOL_SHARE = 4,         /* requests of one peer in service at a time, for each thread */
+    RKS_ASKED_MAX = 32 << 20,                /* most bytes of unanswered requests to one peer */
+    RKS_POOL_SHARE = 4, /* requests of one peer in service at a time, for each thread */
 };
 
 typedef struct rks_connection rks_connection;
@@ -70,16 +70,16 @@ struct rks_peer {
     rks_frame_queue waiting;    /* frames that wait until the connection is open */
     rks_frame_queue unasked;    /* calls that wait until others are answered; also in `calls` */
     uint64_t asked;             /* bytes of the calls that have been sent or queued */
-    uint64_t since_ms;       /* when connecting began */
-    uint64_t retry_ms;       /* when to connect again; 0: no retry */
-    uint32_t cuts;           /* connections that it cut during the hello, since the last open one */
-    bool paced;              /* waits until fewer connections are being opened */
+    uint64_t since_ms;          /* when connecting began */
+    uint64_t retry_ms;          /* when to connect again; 0: no retry */
+    uint32_t cuts; /* connections that it cut during the hello, since the last open one */
+    bool paced;    /* waits until fewer connections are being opened */
     bool keep;
-    bool failed;   /* requests fail with `error` */
-    bool gone;     /* notes are dropped, too */
-    bool lost;     /* kept, and then lost: its connections are refused */
-    bool reported; /* rks_lost_fn has been called */
-    bool keyed;    /* `key` is set */
+    bool failed;                  /* requests fail with `error` */
+    bool gone;                    /* notes are dropped, too */
+    bool lost;                    /* kept, and then lost: its connections are refused */
+    bool reported;                /* rks_lost_fn has been called */
+    bool keyed;                   /* `key` is set */
     uint8_t key[RKS_SECRET_SIZE]; /* of this rank and the peer */
     uint64_t *said;               /* checksums of its last nonces (newcomers.c); NULL: none */
     uint32_t said_count;          /* hellos ever remembered */
@@ -178,18 +178,18 @@ struct rks_engine {
 
     rks_peer *peers;
     rks_connection *connections;
-    uint32_t streams;  /* connections whose stream is not closed yet */
-    uint32_t opening;  /* of `streams`: opened by this side and not proven */
-    rks_lobby lobby;   /* of `streams`: accepted and not proven */
-    rks_slot *slots;   /* an id is {turn, slot number} */
+    uint32_t streams; /* connections whose stream is not closed yet */
+    uint32_t opening; /* of `streams`: opened by this side and not proven */
+    rks_lobby lobby;  /* of `streams`: accepted and not proven */
+    rks_slot *slots;  /* an id is {turn, slot number} */
     uint32_t slots_room;
-    uint32_t slots_free; /* first free slot + 1; 0: none */
-    uint32_t retries;    /* peers whose retry_ms is not 0 */
-    bool turn;           /* rks_peer_retry must run before the loop rests */
+    uint32_t slots_free;  /* first free slot + 1; 0: none */
+    uint32_t retries;     /* peers whose retry_ms is not 0 */
+    bool turn;            /* rks_peer_retry must run before the loop rests */
     rks_connection *full; /* connections with frames to send before the loop rests */
-    bool admitting;      /* inside rks_engine_admit */
-    uint64_t alarm_ms;   /* when the alarm rings; 0: never */
-    uint64_t beat_ms;    /* when the next pings are due; 0: no peer to ping */
+    bool admitting;       /* inside rks_engine_admit */
+    uint64_t alarm_ms;    /* when the alarm rings; 0: never */
+    uint64_t beat_ms;     /* when the next pings are due; 0: no peer to ping */
     uint64_t refusal_logged_ms;
     uint64_t deadline_ms; /* of rks_engine_close */
     bool aborted;
@@ -362,10 +362,10 @@ struct rks_connection {
     rks_frame_queue queue;
     size_t part; /* of the first frame: how much is sent */
     size_t part_sent;
-    size_t slice; /* bytes of the write in progress; 0: none */
-    uint64_t replies; /* bytes of queued replies and their requests */
-    uint64_t serving; /* bytes of requests that are being served */
-    uint32_t at_pool; /* requests that I/O threads have */
+    size_t slice;                       /* bytes of the write in progress; 0: none */
+    uint64_t replies;                   /* bytes of queued replies and their requests */
+    uint64_t serving;                   /* bytes of requests that are being served */
+    uint32_t at_pool;                   /* requests that I/O threads have */
     rks_request *parked, **parked_last; /* requests that wait until replies are sent */
     uint64_t parked_bytes;
     bool to_flush; /* in engine->full */

@@ -12,10 +12,10 @@
 #include "base/memory.h"
 
 enum {
-    RETRY_MS = 100,       /* delay scale of retries, which grow up to eight times that */
+    RETRY_MS = 100,   /* delay scale of retries, which grow up to eight times that */
     OPENING_MAX = 16, /* most connections being opened at a time, so that at the start of a large
                        * job each rank has few hellos to answer at a time */
-    PLACE_PORT = 2,       /* offsets in a hello's address; see frame.h */
+    PLACE_PORT = 2,   /* offsets in a hello's address; see frame.h */
     PLACE_IP = 4,
 };
 
@@ -192,8 +192,8 @@ static void blame_cuts(rks_engine *engine, const rks_connection *connection, rks
     uint32_t cuts = engine->peers[connection->rank].cuts;
     if (connection->hello.heard) /* so both sides know the secret */
         rks_fail(why, RKS_ERR_PEER, 0,
-                 "too busy: cut %" PRIu32 " connections during the hello within %" PRIu32 " ms", cuts,
-                 engine->options.silence_ms);
+                 "too busy: cut %" PRIu32 " connections during the hello within %" PRIu32 " ms",
+                 cuts, engine->options.silence_ms);
     else
         rks_fail(why, RKS_ERR_PEER, 0,
                  "closed %" PRIu32 " connections without a hello within %" PRIu32
@@ -320,9 +320,10 @@ static rks_status make_key(rks_engine *engine, uint32_t rank, rks_error *err)
     } else {
         memcpy(bytes, what, sizeof(what));
         const uint8_t *low = engine->public_keys + RKS_KEY_SIZE * (size_t)(own < rank ? own : rank);
-        const uint8_t *high = engine->public_keys + RKS_KEY_SIZE * (size_t)(own < rank ? rank : own);
-        rks_status status = rks_key_agree(engine->private_key, own < rank ? high : low,
-                                          bytes + sizeof(what), err);
+        const uint8_t *high =
+            engine->public_keys + RKS_KEY_SIZE * (size_t)(own < rank ? rank : own);
+        rks_status status =
+            rks_key_agree(engine->private_key, own < rank ? high : low, bytes + sizeof(what), err);
         if (status != RKS_OK)
             return status;
         memcpy(bytes + sizeof(what) + RKS_KEY_SIZE, low, RKS_KEY_SIZE);
@@ -499,8 +500,7 @@ void rks_peer_call(rks_engine *engine, rks_call *call)
         call_ended(call);
         return;
     }
-    rks_frame_set(&call->frame, RKS_FRAME_REQUEST, call->id, call->service, call->body,
-                  call->size);
+    rks_frame_set(&call->frame, RKS_FRAME_REQUEST, call->id, call->service, call->body, call->size);
     if (peer->unasked.first == NULL && may_ask(peer, call))
         ask_peer(engine, call);
     else

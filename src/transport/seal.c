@@ -115,8 +115,8 @@ static size_t cut_parts(const struct iovec **part, size_t *skip, size_t size, st
 }
 
 /* Encrypts the bytes of the parts into `out`, which becomes the only part. */
-static void encrypt_parts(rks_seal *seal, const uint8_t head[HEAD], struct iovec *parts, size_t count,
-                          uint8_t *out, uint8_t tag[RKS_TAG_BYTES])
+static void encrypt_parts(rks_seal *seal, const uint8_t head[HEAD], struct iovec *parts,
+                          size_t count, uint8_t *out, uint8_t tag[RKS_TAG_BYTES])
 {
     size_t size = 0;
     for (size_t i = 0; i < count; size += parts[i++].iov_len)

@@ -11,10 +11,10 @@
 
 enum {
     SLICE_SIZE = 1024 * 1024,
-    SLICES_AT_ONCE = 4,            /* then other connections get their turn */
-    SEALED_AT_ONCE = 32,           /* the same for records */
+    SLICES_AT_ONCE = 4,  /* then other connections get their turn */
+    SEALED_AT_ONCE = 32, /* the same for records */
     CACHE_LINE = 64,
-    SMALL_PART = 4096,             /* larger parts are fast enough without it */
+    SMALL_PART = 4096,              /* larger parts are fast enough without it */
     QUEUED_MAX = 2 * RKS_ASKED_MAX, /* bytes of replies and requests of one peer; then others
                                      * wait */
 };
@@ -299,7 +299,8 @@ void rks_connection_end(rks_connection *connection)
     rks_connection_finish(connection);
 }
 
-/* ---- too much --------------------------------------------------------------------------------- */
+/* ---- too much ---------------------------------------------------------------------------------
+ */
 
 /* If too many replies to a peer are queued, or too many of its requests are being served, its next
  * requests wait. An engine sends a peer at most RKS_ASKED_MAX bytes of unanswered requests
@@ -349,7 +350,8 @@ void rks_connection_serve(rks_connection *connection, rks_request *request)
         rks_request_drop(request);
         return;
     }
-    if (connection->parked != NULL || is_full(connection, QUEUED_MAX + rks_request_room(request->size)))
+    if (connection->parked != NULL ||
+        is_full(connection, QUEUED_MAX + rks_request_room(request->size)))
         park(connection, request);
     else
         rks_pool_serve(connection->engine, request);

@@ -3,9 +3,9 @@
  * watch.h: shows the figures of a running process. One thread of the process sleeps until a client
  * connects to one of two sockets:
  *
- *   rankstore top    a Unix socket with an abstract name, "rankstore-top-UID-PID". The kernel removes
- *                    it when the process ends, for any reason. Clients of another user get nothing.
- *   metrics          Prometheus text over HTTP on 127.0.0.1; opened only if a port is given
+ *   rankstore top    a Unix socket with an abstract name, "rankstore-top-UID-PID". The kernel
+ * removes it when the process ends, for any reason. Clients of another user get nothing. metrics
+ * Prometheus text over HTTP on 127.0.0.1; opened only if a port is given
  *
  * Both send the same figures. The number of sources and clients, the size of the text and the time
  * that a client may take are all bounded.

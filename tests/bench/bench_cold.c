@@ -5,17 +5,17 @@
  *
  * Usage: bench_cold DIRECTORY [MIB [SAMPLES [RANKS]]]
  *
- * RANKS is alone (one rank), together (two ranks that share a map) or apart (two ranks with no_share);
- * without it all three are measured.
+ * RANKS is alone (one rank), together (two ranks that share a map) or apart (two ranks with
+ * no_share); without it all three are measured.
  *
- * MIB (default 2048) is the size of each dataset. A turn reads the last SAMPLES (default 60000) of an
- * epoch, a fifth of them if they are large, ten times as many in file order: so nothing is read
+ * MIB (default 2048) is the size of each dataset. A turn reads the last SAMPLES (default 60000) of
+ * an epoch, a fifth of them if they are large, ten times as many in file order: so nothing is read
  * ahead that does not count. Five turns, each beside the floor; the share is the median of theirs.
  * If the machine has a writable memory cgroup, the readers get a fifth of a dataset's size;
  * otherwise pages are dropped before each turn, and the first line says so. Ranks are processes.
  *
- * Sixteen threads get more of a busy processor than a few: `chrt -r 1 bench_cold ...` puts both before
- * other work of the machine. */
+ * Sixteen threads get more of a busy processor than a few: `chrt -r 1 bench_cold ...` puts both
+ * before other work of the machine. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
@@ -61,8 +61,8 @@ static bool write_text(const char *folder, const char *name, const char *text)
 /* This process and its children; both versions of cgroups. */
 static void take_less_memory(uint64_t bytes)
 {
-    static const char *const roots[][2] = {
-        {"/sys/fs/cgroup/memory", "memory.limit_in_bytes"}, {"/sys/fs/cgroup", "memory.max"}};
+    static const char *const roots[][2] = {{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"},
+                                           {"/sys/fs/cgroup", "memory.max"}};
     char text[32], own[32];
     snprintf(text, sizeof(text), "%llu", (unsigned long long)bytes);
     snprintf(own, sizeof(own), "%d", (int)getpid());
@@ -78,7 +78,8 @@ static void take_less_memory(uint64_t bytes)
         }
     }
     cgroup[0] = '\0';
-    printf("memory of the readers: all (no writable cgroup); pages are dropped before each round\n");
+    printf(
+        "memory of the readers: all (no writable cgroup); pages are dropped before each round\n");
 }
 
 static void leave_cgroup(void)

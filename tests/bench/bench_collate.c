@@ -23,7 +23,7 @@ typedef struct work {
     uint32_t item; /* bytes, as stored */
     const char *layout, *type, *strategy;
     uint32_t capacity; /* of a row, else 0 */
-    double reach; /* units a second, on two quiet cores */
+    double reach;      /* units a second, on two quiet cores */
 } work;
 
 static const work works[] = {

@@ -3,10 +3,10 @@
  * bench_fetch.c: samples over TCP loopback with checks beside a plain socket copy of the same
  * bytes, and what an idle owner costs.
  *
- * What bounds small samples is processor time: of the requester, which receives, checks and hands each
- * batch from its engine's thread to the caller's; then of the owner, whose records lie here and there
- * where the copy sends one buffer. On two cores the three threads share them. So read the CPU figures:
- * they are steadier than the rates.
+ * What bounds small samples is processor time: of the requester, which receives, checks and hands
+ * each batch from its engine's thread to the caller's; then of the owner, whose records lie here
+ * and there where the copy sends one buffer. On two cores the three threads share them. So read the
+ * CPU figures: they are steadier than the rates.
  *
  * Usage: bench_fetch DIRECTORY [ROW]           ROW: 1 or 2, that row alone; default all */
 #include <netinet/in.h>
@@ -39,7 +39,7 @@ static const work works[] = {
 enum { ROWS = sizeof(works) / sizeof(works[0]) };
 
 static char directory[3000];
-static int only; /* 0: all rows */
+static int only;     /* 0: all rows */
 static pid_t *owner; /* of rank 0, seen by all */
 
 /* ---- the floor: the same bytes through a socket, nothing else -------------------------------- */

@@ -6,9 +6,9 @@
  *
  *   bench_pack [--runs N] [SHAPE SAMPLES CAPACITY RANKS [MICRO_BATCHES]]...   medians of N runs (5)
  *   bench_pack [--runs N] --histogram FILE CAPACITY RANKS
- *   bench_pack --plain FILE CAPACITY      the plain one alone, over the uint32 lengths in FILE: once
- *                                         for each line of standard input; seconds and bins a line
- *   bench_pack --draw FILE SHAPE SAMPLES CAPACITY      writes lengths, uint32
+ *   bench_pack --plain FILE CAPACITY      the plain one alone, over the uint32 lengths in FILE:
+ * once for each line of standard input; seconds and bins a line bench_pack --draw FILE SHAPE
+ * SAMPLES CAPACITY      writes lengths, uint32
  *
  * FILE has how many samples have length 1, 2, ..., numbers with anything but digits between them.
  *
@@ -60,8 +60,7 @@ static double uniform(rks_random *random)
 
 static double lognormal(rks_random *random, double median, double sigma, double low, double high)
 {
-    double normal =
-        sqrt(-2 * log(uniform(random))) * cos(6.283185307179586 * uniform(random));
+    double normal = sqrt(-2 * log(uniform(random))) * cos(6.283185307179586 * uniform(random));
     double length = median * exp(sigma * normal);
     return length < low ? low : length > high ? high : length;
 }
@@ -267,8 +266,8 @@ static size_t allocated(void)
     return info.uordblks + info.hblkhd;
 }
 
-/* Tokens of all bins but those of the optimizer step that has the fewest, by their room: equal steps
- * leave one that may be nearly empty, and the shuffle puts it anywhere. */
+/* Tokens of all bins but those of the optimizer step that has the fewest, by their room: equal
+ * steps leave one that may be nearly empty, and the shuffle puts it anywhere. */
 static double fill_but_least(rks_plan *plan, const uint32_t *lengths, const rks_plan_report *report,
                              uint32_t capacity, uint32_t ranks, uint32_t micros)
 {
@@ -336,8 +335,8 @@ static void measure(char shape, const uint32_t *lengths, uint64_t count, uint32_
     printf("%c %9" PRIu64 " %7" PRIu32 " %5" PRIu32 " %5" PRIu32 " %7.2f %7.2f %7.2f %7.2f"
            " %9" PRIu64 " %9" PRIu64 " %7.4f %7.4f %8.4f %8.4f %8.4f %7" PRIu64 "\n",
            shape, count, capacity, ranks, micros, median(first, runs), median(later, runs),
-           median(plain_ns, runs), bytes, report.bins, bins, report.fill, but_least,
-           report.balance, report.token_balance, report.lost, report.steps / micros);
+           median(plain_ns, runs), bytes, report.bins, bins, report.fill, but_least, report.balance,
+           report.token_balance, report.lost, report.steps / micros);
     fflush(stdout);
 }
 
@@ -431,7 +430,8 @@ static void run_turns(const char *path, uint32_t capacity)
     fclose(file);
     for (uint64_t i = 0; i < count; i++)
         if (lengths[i] == 0 || lengths[i] > capacity) {
-            fprintf(stderr, "bench_pack: %s: a length of %" PRIu32 "; they are from 1 to %" PRIu32 "\n",
+            fprintf(stderr,
+                    "bench_pack: %s: a length of %" PRIu32 "; they are from 1 to %" PRIu32 "\n",
                     path, lengths[i], capacity);
             exit(2);
         }

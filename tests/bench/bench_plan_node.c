@@ -7,8 +7,8 @@
  *   bench_plan_node [--private] [--strategy NAME] [--ranks N] SAMPLES...
  *
  * --private: each rank makes its own epochs, as with no_share. Memory is what all ranks allocated
- * (RssAnon), the places of the epochs and the sorted order; "peak" is looked at each 5 ms. Times are
- * those of the slowest rank. */
+ * (RssAnon), the places of the epochs and the sorted order; "peak" is looked at each 5 ms. Times
+ * are those of the slowest rank. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -73,7 +73,8 @@ static uint32_t *draw_lengths(uint64_t count)
     return made;
 }
 
-/* ---- a rank ----------------------------------------------------------------------------------- */
+/* ---- a rank -----------------------------------------------------------------------------------
+ */
 
 static void wait_for(unsigned phase)
 {
@@ -86,8 +87,8 @@ static rks_plan *create(uint64_t count, uint32_t rank, int memory)
     rks_error err;
     rks_plan *plan = NULL;
     const rks_plan_share_options share = {.fd = memory, .rank = rank, .silence_ms = 60000};
-    check(rks_plan_create_shared(lengths, count, order, NULL, &options,
-                                 memory < 0 ? NULL : &share, &plan, &err),
+    check(rks_plan_create_shared(lengths, count, order, NULL, &options, memory < 0 ? NULL : &share,
+                                 &plan, &err),
           &err);
     return plan;
 }
@@ -135,7 +136,8 @@ static void run_rank(uint64_t count, uint32_t rank, const int *memories)
     _exit(0);
 }
 
-/* ---- the node --------------------------------------------------------------------------------- */
+/* ---- the node ---------------------------------------------------------------------------------
+ */
 
 static uint64_t allocated_by(pid_t pid)
 {
@@ -158,8 +160,8 @@ static uint64_t held(const pid_t *pids, const int *memories)
     for (uint32_t i = 0; i < ranks; i++)
         bytes += allocated_by(pids[i]);
     for (size_t i = 0; i < 3; i++)
-        bytes += memories[i] >= 0 && fstat(memories[i], &info) == 0 ? (uint64_t)info.st_blocks * 512
-                                                                    : 0;
+        bytes +=
+            memories[i] >= 0 && fstat(memories[i], &info) == 0 ? (uint64_t)info.st_blocks * 512 : 0;
     return bytes;
 }
 
@@ -281,8 +283,8 @@ int main(int argc, char **argv)
             if (!headed)
                 printf("%s, %u ranks, epochs %s\n%12s %7s %7s %8s %8s %8s %9s %9s %8s %8s\n",
                        options.strategy, ranks, is_private ? "of each rank" : "shared", "samples",
-                       "B each", "peak", "MB", "create s", "epoch 0", "1: ms", "2: ms",
-                       "resume s", "other s");
+                       "B each", "peak", "MB", "create s", "epoch 0", "1: ms", "2: ms", "resume s",
+                       "other s");
             headed = true;
             measure(strtoull(argv[i], NULL, 10), is_private);
         }

@@ -5,9 +5,9 @@
  * Usage: bench_shards DIRECTORY [SHARDS [RANKS]]
  *
  * Builds SHARDS shards of 3 samples (10000) in a new directory below DIRECTORY, and opens them by
- * RANKS processes of one node (1), ROUNDS times, in turn with the plain way; removes them at the end.
- * The plain way is one process that reads each manifest and the first two pages of each file, and maps
- * it. Maps are those of the rank with most of them, by /proc/self/maps. */
+ * RANKS processes of one node (1), ROUNDS times, in turn with the plain way; removes them at the
+ * end. The plain way is one process that reads each manifest and the first two pages of each file,
+ * and maps it. Maps are those of the rank with most of them, by /proc/self/maps. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -32,10 +32,11 @@ static int results; /* a pipe: rank 0 writes the figures */
 
 static void make_shards(void)
 {
-    char(*names)[16] = calloc(shards, sizeof(*names));
+    char (*names)[16] = calloc(shards, sizeof(*names));
     const char **list = calloc(shards, sizeof(*list));
     for (uint32_t i = 0; i < shards; i++) {
-        shards_recipe recipe = {.first = 3 * (uint64_t)i, .samples = 3, .units = 1, .first_unit = i};
+        shards_recipe recipe = {
+            .first = 3 * (uint64_t)i, .samples = 3, .units = 1, .first_unit = i};
         snprintf(names[i], sizeof(names[i]), "part-%06u", i);
         list[i] = names[i];
         shards_write(directory, names[i], &recipe);
@@ -45,7 +46,8 @@ static void make_shards(void)
     free(names);
 }
 
-/* ---- the store --------------------------------------------------------------------------------- */
+/* ---- the store ---------------------------------------------------------------------------------
+ */
 
 static uint64_t count_maps(void)
 {
@@ -67,8 +69,9 @@ static void report(rks_group *group, const figures *own)
     uint8_t *all = NULL;
     uint64_t *offsets = NULL;
     figures sum = {0}, one;
-    bench_must(rks_group_allgather(group, "figures", RKS_OK, own, sizeof(*own), &all, &offsets, &err),
-               &err);
+    bench_must(
+        rks_group_allgather(group, "figures", RKS_OK, own, sizeof(*own), &all, &offsets, &err),
+        &err);
     for (uint32_t rank = 0; rank < rks_group_size(group); rank++) {
         memcpy(&one, all + offsets[rank], sizeof(one));
         sum.seconds = one.seconds > sum.seconds ? one.seconds : sum.seconds;
@@ -117,7 +120,8 @@ static figures open_once(void)
     return found;
 }
 
-/* ---- the plain way ------------------------------------------------------------------------------ */
+/* ---- the plain way ------------------------------------------------------------------------------
+ */
 
 static int open_part(uint32_t number, const char *end, off_t *size)
 {
@@ -187,8 +191,8 @@ int main(int argc, char **argv)
         maps = found.maps;
     }
     rks_directory_remove(directory);
-    printf("%u shards, %u ranks of one node: open %.3f s, %.3f s of processor, %.2f maps a shard\n", shards,
-           ranks, bench_median(seconds), bench_median(cpu), (double)maps / shards);
+    printf("%u shards, %u ranks of one node: open %.3f s, %.3f s of processor, %.2f maps a shard\n",
+           shards, ranks, bench_median(seconds), bench_median(cpu), (double)maps / shards);
     printf("their files read plainly, by one process: %.3f s, %.3f s of processor\n",
            bench_median(plain_seconds), bench_median(plain_cpu));
     return 0;

@@ -7,9 +7,9 @@
  *     bench_transport [runs [milliseconds [shape]]]     default 5 runs of 400 ms, all shapes;
  *                                                       shape: 1 to 5, that one alone
  *
- * What bounds 64 x 1 KB: the owner, which hashes or copies parts that lie here and there in memory, and
- * wakes a thread for each request. Tags add Poly1305 on both sides, 0.3 s/GB of a buffer in the cache,
- * and a copy of what comes.
+ * What bounds 64 x 1 KB: the owner, which hashes or copies parts that lie here and there in memory,
+ * and wakes a thread for each request. Tags add Poly1305 on both sides, 0.3 s/GB of a buffer in the
+ * cache, and a copy of what comes.
  *
  * Prints medians: MB/s, and CPU seconds a GB of requester and owner, which are the steadier figure
  * on a machine that is shared. */
@@ -39,10 +39,8 @@ typedef struct shape {
 } shape;
 
 static const shape SHAPES[] = {
-    {"64 x 1 KB", 64, 1024, 4},
-    {"1 x 64 KB", 1, 65536, 4},
-    {"1 x 100 KB", 1, 100 * 1024, 16},
-    {"8 x 100 KB", 8, 100 * 1024, 4},
+    {"64 x 1 KB", 64, 1024, 4},         {"1 x 64 KB", 1, 65536, 4},
+    {"1 x 100 KB", 1, 100 * 1024, 16},  {"8 x 100 KB", 8, 100 * 1024, 4},
     {"16 x 100 KB", 16, 100 * 1024, 4},
 };
 enum { SHAPES_COUNT = sizeof(SHAPES) / sizeof(SHAPES[0]) };

@@ -3,8 +3,8 @@
  * floor_inputs.c: what bounds a build, for inputs.py, as seconds and seconds of processor:
  *
  *   floor_inputs parse FILE           simdjson's DOM over each line of FILE, nothing kept
- *   floor_inputs write FILE BYTES     write() of so many bytes, fdatasync() each 64 MiB and at the end
- *   floor_inputs unzip FILE           zlib over a .gz file
+ *   floor_inputs write FILE BYTES     write() of so many bytes, fdatasync() each 64 MiB and at the
+ * end floor_inputs unzip FILE           zlib over a .gz file
  */
 #include <fcntl.h>
 #include <string.h>

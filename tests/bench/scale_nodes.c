@@ -18,7 +18,8 @@
 static const char USAGE[] =
     "usage: scale_nodes [OPTION]... DIRECTORY\n"
     "\n"
-    "Starts ranks as processes of this machine and names a node for each. The ranks open a dataset,\n"
+    "Starts ranks as processes of this machine and names a node for each. The ranks open a "
+    "dataset,\n"
     "fetch two epochs from each other, and close. Prints a line for each number of ranks and of\n"
     "ranks a node. Builds the datasets in DIRECTORY, and removes them again.\n"
     "\n"
@@ -34,12 +35,14 @@ static const char USAGE[] =
     "Columns, of all ranks together where it says CPU:\n"
     "  group s, open s, epoch s   of the slowest rank; the first epoch\n"
     "  open CPU s                 of rks_store_open\n"
-    "  copy CPU s                 of a plain socket copy of the index to each node, into memory of\n"
+    "  copy CPU s                 of a plain socket copy of the index to each node, into memory "
+    "of\n"
     "                             its own, in this run\n"
     "  CPU us/sample              of the first epoch, by samples delivered: it makes the plan's\n"
     "                             first ids and connects the ranks\n"
     "  later                      the same of the second epoch\n"
-    "  sockets                    most descriptors of a rank after the epochs, without those before\n"
+    "  sockets                    most descriptors of a rank after the epochs, without those "
+    "before\n"
     "  good                       runs that opened, fetched what they should, and closed\n"
     "\n"
     "Exits with 0 if all runs were good, else 1.\n";
@@ -188,8 +191,9 @@ static void report(rks_group *group, const figures *own)
     uint8_t *all = NULL;
     uint64_t *offsets = NULL;
     figures sum = {0}, one;
-    bench_must(rks_group_allgather(group, "figures", RKS_OK, own, sizeof(*own), &all, &offsets, &err),
-               &err);
+    bench_must(
+        rks_group_allgather(group, "figures", RKS_OK, own, sizeof(*own), &all, &offsets, &err),
+        &err);
     for (uint32_t rank = 0; rank < rks_group_size(group); rank++) {
         memcpy(&one, all + offsets[rank], sizeof(one));
         larger(&sum.group_s, one.group_s);
@@ -244,7 +248,8 @@ static int run(const rks_bootstrap *bootstrap, void *user)
     return 0;
 }
 
-/* ---- the floor of an open: the index once through a socket into each node's memory ------------ */
+/* ---- the floor of an open: the index once through a socket into each node's memory ------------
+ */
 
 static int connected(int *other)
 {
@@ -372,8 +377,8 @@ static bool print_line(uint32_t ranks)
         sockets = found.sockets > sockets ? found.sockets : sockets;
         good++;
     }
-    printf("%6u %9u %8.3f %7.2f %11.2f %11.2f %8.2f %14.2f %6.2f %8llu %5u of %u\n", ranks, per_node,
-           median(group_s, good), median(open_s, good), median(open_cpu, good),
+    printf("%6u %9u %8.3f %7.2f %11.2f %11.2f %8.2f %14.2f %6.2f %8llu %5u of %u\n", ranks,
+           per_node, median(group_s, good), median(open_s, good), median(open_cpu, good),
            median(copy_cpu, good), median(epoch_s, good), median(each_us, good),
            median(later_us, good), (unsigned long long)sockets, good, wanted.runs);
     fflush(stdout);
@@ -415,10 +420,14 @@ static size_t numbers(const char *text, const char *option, uint32_t *list)
 static void read_options(int argc, char **argv)
 {
     static const struct option options[] = {
-        {"ranks", required_argument, NULL, 'r'},    {"per-node", required_argument, NULL, 'n'},
-        {"samples", required_argument, NULL, 's'},  {"batch", required_argument, NULL, 'b'},
-        {"batches", required_argument, NULL, 'k'},  {"exchange", required_argument, NULL, 'x'},
-        {"runs", required_argument, NULL, 'u'},     {"help", no_argument, NULL, 'h'},
+        {"ranks", required_argument, NULL, 'r'},
+        {"per-node", required_argument, NULL, 'n'},
+        {"samples", required_argument, NULL, 's'},
+        {"batch", required_argument, NULL, 'b'},
+        {"batches", required_argument, NULL, 'k'},
+        {"exchange", required_argument, NULL, 'x'},
+        {"runs", required_argument, NULL, 'u'},
+        {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
     };
     for (int c; (c = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
@@ -459,7 +468,8 @@ int main(int argc, char **argv)
         perror(directory);
         return 3;
     }
-    puts(" ranks  per node  group s  open s  open CPU s  copy CPU s  epoch s  CPU us/sample  later  sockets "
+    puts(" ranks  per node  group s  open s  open CPU s  copy CPU s  epoch s  CPU us/sample  later "
+         " sockets "
          " good");
     for (size_t i = 0; i < wanted.rank_count; i++) {
         rks_error err;

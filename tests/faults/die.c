@@ -2,8 +2,8 @@
  *
  * die.c: loaded before the C library, it counts the calls that change what is on a disk. DIE_AT=N:
  * the process is killed in front of the N-th. FULL_AT=N: from the N-th on those that need room find
- * the disk full. UNSYNCED=NAME: once NAME has been renamed into place no sync of a directory succeeds;
- * UNSYNCED=. : none at all. */
+ * the disk full. UNSYNCED=NAME: once NAME has been renamed into place no sync of a directory
+ * succeeds; UNSYNCED=. : none at all. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -90,9 +90,7 @@ int main(int argc, char **argv)
 {
     if (argc != 6)
         return 2;
-    folder f = {.path = argv[1],
-                .rank = (uint32_t)atoi(argv[2]),
-                .ranks = (uint32_t)atoi(argv[3])};
+    folder f = {.path = argv[1], .rank = (uint32_t)atoi(argv[2]), .ranks = (uint32_t)atoi(argv[3])};
     const rks_bootstrap bootstrap = {.struct_size = sizeof(bootstrap),
                                      .name = "folder",
                                      .rank = f.rank,

@@ -22,9 +22,8 @@ static bool read_units(const rks_input *input, const char *schema_text)
     rks_status status = rks_selector_create(parsed, &options, &selector, NULL);
     for (size_t unit = 0; status == RKS_OK && unit < input->unit_count; unit++) {
         uint64_t rows = 0, before = counted.samples;
-        status =
-            rks_ingest_unit(input, unit, 0, parsed, &options, selector, NULL, &bad, NULL, NULL,
-                            NULL);
+        status = rks_ingest_unit(input, unit, 0, parsed, &options, selector, NULL, &bad, NULL, NULL,
+                                 NULL);
         bool whole = unit + 1 < input->unit_count && !input->units[unit + 1].first_of_file;
         if (status == RKS_OK && whole)
             FUZZ_CHECK(rks_unit_count_rows(input, unit, &rows, NULL) == RKS_OK &&
@@ -41,10 +40,10 @@ static bool read_file(const char *path, const char *format, uint64_t unit_size, 
                       counted_samples *made)
 {
     rks_ingest_options options = {.format = format,
-                                 .unit_size = unit_size,
-                                 .skip_bad = true,
-                                 .max_sample = 1 << 20,
-                                 .max_total = 4 << 20};
+                                  .unit_size = unit_size,
+                                  .skip_bad = true,
+                                  .max_sample = 1 << 20,
+                                  .max_total = 4 << 20};
     rks_input *input = NULL;
     bool good = rks_input_open(&path, 1, &options, &input, NULL) == RKS_OK;
     if (good && input->unit_count > 0 && *text == NULL)

@@ -11,8 +11,8 @@ enum { SAMPLES = 64, STRATEGIES = 6 };
 
 static rks_plan *make_plan(unsigned strategy, uint32_t world, const uint32_t *lengths)
 {
-    static const char *const names[STRATEGIES] = {"bucket", "sorted",     "random",
-                                               "sequential", "pack", "pack"};
+    static const char *const names[STRATEGIES] = {"bucket",     "sorted", "random",
+                                                  "sequential", "pack",   "pack"};
     rks_plan_options options;
     rks_plan_options_default(&options);
     options.strategy = names[strategy];

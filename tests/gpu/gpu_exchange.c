@@ -157,7 +157,8 @@ static void exchange_once(rks_group *group, rank_job *me, uint32_t turn)
     result->files[turn] = count_entries("/proc/self/fd") - 1; /* the folder's own */
     result->threads[turn] = count_entries("/proc/self/task");
     if (all->fault_ns != 0) {
-        result->known_seconds = (double)((int64_t)result->stats.agreed_ns - (int64_t)all->fault_ns) / 1e9;
+        result->known_seconds =
+            (double)((int64_t)result->stats.agreed_ns - (int64_t)all->fault_ns) / 1e9;
         result->ended_seconds = (double)(end - all->fault_ns) / 1e9;
     }
     snprintf(result->used, sizeof(result->used), "%s", used);
@@ -245,7 +246,8 @@ static void print_rank(const job *all, uint32_t rank)
 int main(int argc, char **argv)
 {
     if (argc < 6) {
-        fprintf(stderr, "usage: gpu_exchange RANKS BYTES CHUNK BACKEND REPEATS [fail|kill|stop RANK]\n");
+        fprintf(stderr,
+                "usage: gpu_exchange RANKS BYTES CHUNK BACKEND REPEATS [fail|kill|stop RANK]\n");
         return 2;
     }
     job *all = mmap(NULL, sizeof(*all), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

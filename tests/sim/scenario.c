@@ -15,7 +15,7 @@
 enum {
     RANKS_DRAWN = 256, /* most that a seed has by itself */
     OF_A_NODE = 16,    /* where there are more */
-    SCARCE = 64, /* above: as much as fits the time and the maps of one process */
+    SCARCE = 64,       /* above: as much as fits the time and the maps of one process */
     RESULTS = 5,
     TEXT = 256,
     /* Virtual time of a run in which nothing takes time: 4 to 8 ms were seen. Beats and slices of

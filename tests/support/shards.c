@@ -302,7 +302,7 @@ void shards_commit(const char *directory, const char *const *names, size_t count
     enum { UNITS_MOST = 1000 }; /* of shards with more than one */
     rks_error err;
     rks_dataset dataset = {0};
-    char *index[] = {(char *)(uintptr_t) "id"};
+    char *index[] = {(char *)(uintptr_t)"id"};
     dataset.shards = calloc(count, sizeof(*dataset.shards));
     dataset.units = calloc(UNITS_MOST + count, sizeof(*dataset.units));
     assert_true(count > 0 && dataset.shards != NULL && dataset.units != NULL);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * balance.c: costs of samples from lengths and index columns. They are sums of doubles, term by term
- * in the order of the option (never fused, so that all machines round alike), and then whole numbers,
- * the largest of 32 bits. */
+ * balance.c: costs of samples from lengths and index columns. They are sums of doubles, term by
+ * term in the order of the option (never fused, so that all machines round alike), and then whole
+ * numbers, the largest of 32 bits. */
 #include "balance.h"
 
 #include <inttypes.h>
@@ -80,10 +80,10 @@ static rks_status add_column(rks_store *store, const char *name, double weight, 
     for (uint64_t i = 0; i < column.count; i++) {
         uint64_t key = 0;
         enum cli_entry entry = cli_column_key(&column, i, &key);
-        double value = cli_column_is_length(&column)  ? length_of(column.lengths[i], cut)
-                       : entry == CLI_ENTRY_NUMBER    ? cli_column_number(&column, key)
-                       : entry == CLI_ENTRY_ABSENT    ? 0
-                                                      : NAN;
+        double value = cli_column_is_length(&column) ? length_of(column.lengths[i], cut)
+                       : entry == CLI_ENTRY_NUMBER   ? cli_column_number(&column, key)
+                       : entry == CLI_ENTRY_ABSENT   ? 0
+                                                     : NAN;
         volatile double cost = value * weight;
         costs[i] += cost;
     }
@@ -149,8 +149,7 @@ static rks_status round_costs(const uint32_t *lengths, uint64_t count, const dou
                               "costs must be finite and at least 0, and one must be above 0");
     (void)frexp(largest, &exponent);
     for (uint64_t i = 0; i < count; i++)
-        rounded[i] =
-            lengths[i] == UINT32_MAX ? 0 : (uint32_t)rint(ldexp(costs[i], 31 - exponent));
+        rounded[i] = lengths[i] == UINT32_MAX ? 0 : (uint32_t)rint(ldexp(costs[i], 31 - exponent));
     return RKS_OK;
 }
 

@@ -68,10 +68,10 @@ static char *describe_plan(const cli_figures *figures, const rks_plan_options *o
 {
     return dump_with(
         json_pack(
-            "{s:s, s:s, s:I, s:I, s:s, s:I, s:s, s:s, s:s, s:b, s:I, s:I, s:I, s:b, s:f, s:f, s:I, s:s}",
-            "version", rks_version(),
-            "strategy", figures->strategy, "batch_size", (json_int_t)options->batch_size,
-            "max_tokens", (json_int_t)options->max_tokens, "cost",
+            "{s:s, s:s, s:I, s:I, s:s, s:I, s:s, s:s, s:s, s:b, s:I, s:I, s:I, s:b, s:f, s:f, s:I, "
+            "s:s}",
+            "version", rks_version(), "strategy", figures->strategy, "batch_size",
+            (json_int_t)options->batch_size, "max_tokens", (json_int_t)options->max_tokens, "cost",
             or_default(options->cost, "padded"), "max_length", (json_int_t)options->max_length,
             "too_long", or_default(options->too_long, "error"), "tail",
             or_default(options->tail, "split"), "steps", or_default(options->steps, "constant"),
@@ -214,8 +214,8 @@ rks_status cli_write_batches(rks_store *store, const cli_figures *figures,
     writer w = {.out = stdout,
                 .path = path,
                 .samples = store == NULL ? args->count : rks_store_count(store),
-                .dataset = store == NULL ? "00000000000000000000000000000000"
-                                         : rks_store_dataset(store),
+                .dataset =
+                    store == NULL ? "00000000000000000000000000000000" : rks_store_dataset(store),
                 .figures = figures,
                 .epoch = args->epoch,
                 .bar = bar};

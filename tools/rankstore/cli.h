@@ -62,11 +62,11 @@ typedef struct cli_command {
         *text; /* what else there is to know: sentences, "\n\n" between paragraphs; may be NULL */
     const cli_option *options;
     size_t option_count;
-    size_t args_size;         /* of what the fields are in */
-    size_t words;             /* offsetof(args, ...) of a cli_list: arguments that are not options */
-    size_t least, most;       /* how many of them; CLI_MANY: no bound */
-    const char *needs;        /* "one dataset is needed": said if there are fewer or more */
-    const char *word_choices; /* as an option's; NULL: paths */
+    size_t args_size;   /* of what the fields are in */
+    size_t words;       /* offsetof(args, ...) of a cli_list: arguments that are not options */
+    size_t least, most; /* how many of them; CLI_MANY: no bound */
+    const char *needs;  /* "one dataset is needed": said if there are fewer or more */
+    const char *word_choices;     /* as an option's; NULL: paths */
     void (*defaults)(void *args); /* before the options are read; NULL: all zero */
     int (*run)(void *args);       /* the exit code */
 } cli_command;
@@ -83,7 +83,8 @@ typedef struct cli_command {
 #define CLI_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 extern const cli_command cli_build, cli_info, cli_ls, cli_cat, cli_verify, cli_stats, cli_diff,
-    cli_export, cli_merge, cli_prune, cli_plan, cli_bench, cli_top, cli_doctor, cli_completion, cli_manual;
+    cli_export, cli_merge, cli_prune, cli_plan, cli_bench, cli_top, cli_doctor, cli_completion,
+    cli_manual;
 extern const cli_command *const cli_commands[]; /* in the order of a dataset's life */
 extern const size_t cli_command_count;
 
@@ -183,8 +184,8 @@ void cli_bar_part(cli_bar *bar, const char *phase, uint64_t done, uint64_t total
  * the exit code. */
 int cli_open(rks_group *group, const cli_list *words, const rks_store_options *options,
              rks_store **store);
-/* Several as one, without a word. A source is called as its word says, NAME=DIR, or as the last part of
- * its directory. */
+/* Several as one, without a word. A source is called as its word says, NAME=DIR, or as the last
+ * part of its directory. */
 rks_status cli_open_several(rks_group *group, const cli_list *words,
                             const rks_store_options *options, rks_store **store, rks_error *err);
 /* The directory of such a word. */
@@ -193,44 +194,46 @@ const char *cli_directory(const char *word);
 /* ---- options that several commands take; `field` is that of the struct in `args` ---------- */
 
 #define CLI_PROCESSES(args, field)                                                                 \
-    {                                                                                              \
-        "-j", "N", CLI_U32, offsetof(args, field), .help = "run on N processes of this machine",   \
-                                                   .normal = "1", .least = 1, .most = 4096         \
-    }
+    {"-j",                                                                                         \
+     "N",                                                                                          \
+     CLI_U32,                                                                                      \
+     offsetof(args, field),                                                                        \
+     .help = "run on N processes of this machine",                                                 \
+     .normal = "1",                                                                                \
+     .least = 1,                                                                                   \
+     .most = 4096}
 /* `columns`: what more than the columns it names, or "" */
 #define CLI_WHERE(args, field, what, columns)                                                      \
-    {                                                                                              \
-        "--where", "EXPR", CLI_TEXT, offsetof(args, field),                                        \
-            .help = what ": 'COLUMN OP VALUE [and ...]', OP one of == != < <= > >=" columns        \
-                         "; put a number in quotes to compare it as text by < <= > >=; a missing " \
-                         "value is == null, != every other value (text != \"\" keeps it), and "    \
-                         "neither < nor >",                                                        \
-            .normal = "all"                                                                        \
-    }
-#define CLI_JSON(args, field, what)                                                                \
-    {                                                                                              \
-        "--json", NULL, CLI_FLAG, offsetof(args, field), .help = what                              \
-    }
+    {"--where",                                                                                    \
+     "EXPR",                                                                                       \
+     CLI_TEXT,                                                                                     \
+     offsetof(args, field),                                                                        \
+     .help = what ": 'COLUMN OP VALUE [and ...]', OP one of == != < <= > >=" columns               \
+                  "; put a number in quotes to compare it as text by < <= > >=; a missing "        \
+                  "value is == null, != every other value (text != \"\" keeps it), and "           \
+                  "neither < nor >",                                                               \
+     .normal = "all"}
+#define CLI_JSON(args, field, what) {"--json", NULL, CLI_FLAG, offsetof(args, field), .help = what}
 /* rks_build_options.no_lock and its like; `verb`: what the command does on several ranks */
 #define CLI_NO_LOCK(args, field, verb)                                                             \
-    {                                                                                              \
-        "--no-lock", NULL, CLI_FLAG, offsetof(args, field),                                        \
-            .help = verb " on several ranks even if the file system has no locks (Lustre "         \
-                         "without -o flock); make sure that nothing else writes in DIR, since "    \
-                         "no lock stops it"                                                        \
-    }
+    {"--no-lock", NULL, CLI_FLAG, offsetof(args, field),                                           \
+     .help = verb " on several ranks even if the file system has no locks (Lustre "                \
+                  "without -o flock); make sure that nothing else writes in DIR, since "           \
+                  "no lock stops it"}
 /* rks_store_options */
 #define CLI_STORE_OPTIONS(args, field)                                                             \
     {"--partial", NULL, CLI_FLAG, offsetof(args, field.partial),                                   \
      .help = "open the dataset even if shards are missing"},                                       \
-    {"--index-dir", "DIR", CLI_TEXT, offsetof(args, field.index_dir),                              \
-     .help = "put an index above 1 GiB into an unnamed file in this directory",                    \
-     .normal = "memory, or a local temporary directory if it takes a quarter of what is free"},    \
-    {                                                                                              \
-        "--quarantine", "FILE", CLI_TEXT, offsetof(args, field.quarantine),                        \
-            .help = "exclude the samples in this list, written by 'verify --quarantine'; ids do "  \
-                    "not change"                                                                   \
-    }
+        {"--index-dir",                                                                            \
+         "DIR",                                                                                    \
+         CLI_TEXT,                                                                                 \
+         offsetof(args, field.index_dir),                                                          \
+         .help = "put an index above 1 GiB into an unnamed file in this directory",                \
+         .normal =                                                                                 \
+             "memory, or a local temporary directory if it takes a quarter of what is free"},      \
+        {"--quarantine", "FILE", CLI_TEXT, offsetof(args, field.quarantine),                       \
+         .help = "exclude the samples in this list, written by 'verify --quarantine'; ids do "     \
+                 "not change"}
 /* cli_plan_args */
 typedef struct cli_plan_args {
     rks_plan_options options;
@@ -241,9 +244,9 @@ typedef struct cli_plan_args {
     uint32_t *taken_balance; /* balance.c's */
     const char *mix, *mix_by, *mix_unit;
     cli_list remixes, stages; /* --remix and --curriculum */
-    uint64_t samples;   /* 0: not given */
-    void *taken_mix;    /* mix.c's */
-    bool lengths_file;  /* --lengths: there is no store */
+    uint64_t samples;         /* 0: not given */
+    void *taken_mix;          /* mix.c's */
+    bool lengths_file;        /* --lengths: there is no store */
 } cli_plan_args;
 /* Takes the factors out of --cost polynomial:A,B; to be called once, before anything else. -1, or
  * an exit code after saying what is wrong. */

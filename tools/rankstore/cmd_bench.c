@@ -398,8 +398,7 @@ static const cli_option options[] = {
      .help = "do not compare samples with checksums"},
     CLI_STORE_OPTIONS(args, store),
     {"--prefetch-batches", "N", CLI_U32, offsetof(args, prefetch_batches),
-     .help = "most batches fetched ahead", .normal = "as many as fit --prefetch-bytes",
-     .least = 1},
+     .help = "most batches fetched ahead", .normal = "as many as fit --prefetch-bytes", .least = 1},
     {"--prefetch-bytes", "BYTES", CLI_SIZE, offsetof(args, prefetch_bytes),
      .help = "memory of batches fetched ahead", .normal = "4 batches, or 2M of smaller ones",
      .least = 1},
@@ -424,8 +423,7 @@ const cli_command cli_bench = {
     .text =
         "Every batch is planned, fetched ahead and checked against its checksums; at the end all "
         "ranks compare what was delivered with what was planned: exit code 1 where a sample is "
-        "missing, or came twice.\n\n"
-        CLI_SEVERAL,
+        "missing, or came twice.\n\n" CLI_SEVERAL,
     CLI_OPTIONS(options, args, words),
     CLI_DATASETS,
     .defaults = set_bench_defaults,

@@ -34,15 +34,13 @@ static void print_build_json(const rks_build_report *report, const char *directo
 {
     json_t *object = json_pack(
         "{s:i, s:s*, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:s}",
-        "schema_version",
-        1, "directory", directory, "samples", (json_int_t)report->samples, "filtered",
-        (json_int_t)report->filtered, "sampled_out", (json_int_t)report->sampled_out, "duplicates",
-        (json_int_t)report->duplicates, "bad", (json_int_t)report->bad, "bytes",
+        "schema_version", 1, "directory", directory, "samples", (json_int_t)report->samples,
+        "filtered", (json_int_t)report->filtered, "sampled_out", (json_int_t)report->sampled_out,
+        "duplicates", (json_int_t)report->duplicates, "bad", (json_int_t)report->bad, "bytes",
         (json_int_t)report->bytes, "input_bytes", (json_int_t)report->input_bytes, "units",
-        (json_int_t)report->units, "units_resumed", (json_int_t)report->units_resumed,
-        "unit_size", (json_int_t)report->unit_size, "collectives",
-        (json_int_t)report->collectives, "seconds", report->seconds, "dataset", report->dataset,
-        "bad_first", report->bad_first);
+        (json_int_t)report->units, "units_resumed", (json_int_t)report->units_resumed, "unit_size",
+        (json_int_t)report->unit_size, "collectives", (json_int_t)report->collectives, "seconds",
+        report->seconds, "dataset", report->dataset, "bad_first", report->bad_first);
     json_object_set_new(object, "json_columns", json_string(report->json_columns));
     json_object_set_new(object, "object_columns", json_string(report->object_columns));
     json_object_set_new(object, "length", json_string(report->length));
@@ -276,9 +274,8 @@ static const cli_option options[] = {
              "and index columns are the dataset's; --dedup and --sample apply to the new samples"},
     CLI_NO_LOCK(args, options.no_lock, "build"),
     {"--wait", NULL, CLI_FLAG, offsetof(args, options.wait),
-     .help =
-         "if another build runs in DIR, wait for its end, and keep its dataset if input and "
-         "options are the same (with --replace: build it anew)"},
+     .help = "if another build runs in DIR, wait for its end, and keep its dataset if input and "
+             "options are the same (with --replace: build it anew)"},
     {"--unit-size", "BYTES", CLI_SIZE, offsetof(args, options.unit_size),
      .help = "input in a unit; ranks and resumes work by whole units",
      .normal = "as DIR was built, else 1/64 of the input, from 1M to 64M", .least = 4096},

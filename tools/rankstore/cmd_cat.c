@@ -238,8 +238,9 @@ static const cli_option options[] = {
      .help = "print the column's bytes as they are stored"},
     {"--force", NULL, CLI_FLAG, offsetof(args, force),
      .help = "write raw bytes even to a terminal"},
-    CLI_JSON(args, json, "print exact values: a JSON object a line for each sample, with id, key, "
-                         "length, columns"),
+    CLI_JSON(args, json,
+             "print exact values: a JSON object a line for each sample, with id, key, "
+             "length, columns"),
     CLI_STORE_OPTIONS(args, store),
 };
 

@@ -127,10 +127,9 @@ static int doctor(void *user)
 }
 
 static const cli_option options[] = {
-    CLI_JSON(
-        args, json,
-        "print ok, findings (name, ok, value, advice), and other_ranks: the problems of other "
-        "ranks"),
+    CLI_JSON(args, json,
+             "print ok, findings (name, ok, value, advice), and other_ranks: the problems of other "
+             "ranks"),
 };
 
 const cli_command cli_doctor = {

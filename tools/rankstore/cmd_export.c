@@ -165,8 +165,7 @@ static const cli_option options[] = {
      .help = "output format. jsonl: a line a sample; tar, dir: a file for each column of a "
              "sample; npz: an array a column; lmdb: a record a sample with the column's bytes, or "
              "JSON if there are several columns",
-     .choices = "jsonl tar dir npz lmdb",
-     .normal = "by the target's ending; dir if it has none"},
+     .choices = "jsonl tar dir npz lmdb", .normal = "by the target's ending; dir if it has none"},
     CLI_WHERE(args, options.where, "write samples that match", ""),
     {"--column", "NAME", CLI_LIST, offsetof(args, columns), .help = "write only this column",
      .normal = "all"},

@@ -102,7 +102,8 @@ static int show(rks_group *group, const args *a, const char *path)
     return code;
 }
 
-/* What they are if they are opened together. Datasets that do not go together are not an error here. */
+/* What they are if they are opened together. Datasets that do not go together are not an error
+ * here. */
 static int show_all(rks_group *group, const args *a)
 {
     rks_error err = {0};

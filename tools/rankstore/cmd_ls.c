@@ -67,8 +67,8 @@ typedef struct entry {
     uint8_t *key;
 } entry;
 
-/* With a limit, a heap whose root is the last of those that are kept: a sample that comes after it is
- * dropped at once, so that --head N takes memory for N. */
+/* With a limit, a heap whose root is the last of those that are kept: a sample that comes after it
+ * is dropped at once, so that --head N takes memory for N. */
 typedef struct entries {
     entry *items;
     size_t count, room, limit; /* 0: no limit */
@@ -261,8 +261,8 @@ static rks_status choose_part(walk *w, rks_error *err)
     for (char *one = strtok_r(text, ",", &rest); status == RKS_OK && one != NULL;
          one = strtok_r(NULL, ",", &rest)) {
         if (count == PARTS_MOST || !read_part(one, &parts[count]))
-            status = wrong_split(err, "--split: parts are NAME=WEIGHT,NAME=WEIGHT, not ",
-                                 w->a->split);
+            status =
+                wrong_split(err, "--split: parts are NAME=WEIGHT,NAME=WEIGHT, not ", w->a->split);
         else if (strcmp(parts[count].name, w->a->part) == 0)
             chosen = count;
         count++;
@@ -270,8 +270,8 @@ static rks_status choose_part(walk *w, rks_error *err)
     if (status == RKS_OK && chosen == SIZE_MAX)
         status = wrong_split(err, "--part: --split has no part ", w->a->part);
     if (status == RKS_OK)
-        status = rks_store_split(w->store, parts, count, w->a->split_seed, w->a->by, w->part_of,
-                                 err);
+        status =
+            rks_store_split(w->store, parts, count, w->a->split_seed, w->a->by, w->part_of, err);
     w->part = (uint16_t)chosen;
     free(text);
     return status;
@@ -352,8 +352,9 @@ static const cli_option options[] = {
      .normal = "the key"},
     {"--split-seed", "N", CLI_U64, offsetof(args, split_seed), .help = "seed of --split",
      .normal = "0"},
-    CLI_JSON(args, json, "print a JSON object a line: id, length, key, owner, and the source if "
-                         "there are several"),
+    CLI_JSON(args, json,
+             "print a JSON object a line: id, length, key, owner, and the source if "
+             "there are several"),
     CLI_STORE_OPTIONS(args, store),
 };
 
@@ -363,11 +364,13 @@ const cli_command cli_ls = {
     .summary = "List samples: id, length, key",
     .examples = {"rankstore ls store --sort=-length --head 10",
                  "rankstore ls store --where 'length > 5 and text != \"\"' --json"},
-    .text = "--where reads the samples where it names a column of them; with id and length alone "
-            "the index is enough. Equal lengths come by id. --sort with --head N holds N samples in "
-            "memory; without, all that fit: 32 bytes each, with --sort key the key, too.\n\n"
-            CLI_SEVERAL " --split puts each sample into a part by the hash of its key: it stays "
-            "there when the dataset grows.",
+    .text =
+        "--where reads the samples where it names a column of them; with id and length alone "
+        "the index is enough. Equal lengths come by id. --sort with --head N holds N samples in "
+        "memory; without, all that fit: 32 bytes each, with --sort key the key, "
+        "too.\n\n" CLI_SEVERAL
+        " --split puts each sample into a part by the hash of its key: it stays "
+        "there when the dataset grows.",
     CLI_OPTIONS(options, args, words),
     CLI_DATASETS,
     .defaults = set_ls_defaults,

@@ -68,8 +68,7 @@ static void print_plan_report(const cli_figures *figures)
 static rks_status agree_if_open(rks_store *store, const char *phase, rks_status status,
                                 rks_error *err)
 {
-    return store == NULL ? status
-                         : rks_group_agree(rks_store_group(store), phase, status, err);
+    return store == NULL ? status : rks_group_agree(rks_store_group(store), phase, status, err);
 }
 
 static rks_status show_comparison(rks_store *store, const args *a, bool talks, cli_bar *bar,
@@ -185,7 +184,7 @@ static void set_plan_defaults(void *user)
     args *a = user;
     rks_plan_options_default(&a->plan.options);
     a->plan.options.length_multiple = 0; /* as the Python package plans */
-    a->plan.options.strategy = NULL; /* --compare asks whether one was named */
+    a->plan.options.strategy = NULL;     /* --compare asks whether one was named */
     rks_store_options_default(&a->store);
     a->step = UINT64_MAX;
     a->place.rank = UINT32_MAX;
@@ -230,8 +229,9 @@ static int plan(void *user)
         return cli_usage(&cli_plan, "--compare shows plans of different steps; show what --skip "
                                     "leaves of one");
     if (a->compare && a->plan.stages.count + a->plan.remixes.count > 0)
-        return cli_usage(&cli_plan, "--compare shows plans of different steps; show what %s makes "
-                                    "of one",
+        return cli_usage(&cli_plan,
+                         "--compare shows plans of different steps; show what %s makes "
+                         "of one",
                          a->plan.stages.count > 0 ? "--curriculum" : "--remix");
     a->place.step = a->step;
     if (a->step == UINT64_MAX && (a->place.rank != UINT32_MAX || a->place.path != NULL))
@@ -278,10 +278,8 @@ const cli_command cli_plan = {
     .summary = "Show the batches that a plan would make, for any number of ranks",
     .examples = {"rankstore plan store --max-tokens 32k --world 8 --compare",
                  "rankstore plan store --strategy pack --capacity 8k --world 8"},
-    .text =
-        "-o writes a binary file (FORMAT.md, Batches of a plan). With --json it writes a JSON "
-        "object a line: first the plan, then {step, rank, ids} of each batch.\n\n"
-        CLI_SEVERAL,
+    .text = "-o writes a binary file (FORMAT.md, Batches of a plan). With --json it writes a JSON "
+            "object a line: first the plan, then {step, rank, ids} of each batch.\n\n" CLI_SEVERAL,
     CLI_OPTIONS(options, args, words),
     .least = 0,
     .most = CLI_MANY,

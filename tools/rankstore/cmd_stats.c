@@ -260,7 +260,7 @@ static void set_stats_defaults(void *user)
     args *a = user;
     rks_plan_options_default(&a->plan.options);
     a->plan.options.length_multiple = 0; /* as the Python package plans */
-    a->plan.options.strategy = NULL; /* the page asks whether one was named */
+    a->plan.options.strategy = NULL;     /* the page asks whether one was named */
     rks_store_options_default(&a->store);
 }
 
@@ -277,8 +277,9 @@ static int stats(void *user)
         return cli_usage(&cli_stats, "--html compares padded batches of one budget; --strategy "
                                      "pack is not among them");
     if (a->html != NULL && a->plan.stages.count + a->plan.remixes.count > 0)
-        return cli_usage(&cli_stats, "--html shows plans of different steps; show what %s makes of "
-                                     "one with rankstore plan",
+        return cli_usage(&cli_stats,
+                         "--html shows plans of different steps; show what %s makes of "
+                         "one with rankstore plan",
                          a->plan.stages.count > 0 ? "--curriculum" : "--remix");
     if (a->html == NULL && cli_steps_misfit(&a->plan))
         return cli_usage(&cli_stats, CLI_STEPS_RULE);
@@ -307,8 +308,7 @@ const cli_command cli_stats = {
     .text =
         "A quantile q of n sorted values is the one at place floor(q (n - 1)). Bars use block "
         "characters, or ASCII if the locale is not UTF-8. Index columns have no plan. The page of "
-        "--html is one file that loads nothing and runs no scripts.\n\n"
-        CLI_SEVERAL,
+        "--html is one file that loads nothing and runs no scripts.\n\n" CLI_SEVERAL,
     CLI_OPTIONS(options, args, words),
     CLI_DATASETS,
     .defaults = set_stats_defaults,

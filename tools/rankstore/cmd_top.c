@@ -207,12 +207,11 @@ static void set_top_defaults(void *user)
 
 static const cli_option options[] = {
     {"--interval", "S", CLI_U32, offsetof(args, interval),
-     .help = "seconds between tables, and over which rates are measured", .normal = "1",
-     .least = 1, .most = 3600},
+     .help = "seconds between tables, and over which rates are measured", .normal = "1", .least = 1,
+     .most = 3600},
     {"--count", "N", CLI_U32, offsetof(args, count), .help = "end after N tables",
      .normal = "endless on a terminal, else 1", .least = 1},
-    CLI_JSON(args, json,
-             "print a JSON object for each table; docs/figures.md names its figures"),
+    CLI_JSON(args, json, "print a JSON object for each table; docs/figures.md names its figures"),
 };
 
 const cli_command cli_top = {

@@ -196,8 +196,9 @@ static void on_finding(void *user, const rks_finding *finding)
 static void print_advice(const args *a)
 {
     if (json_array_size(a->bad) > 0)
-        fprintf(stderr, "To leave damaged samples out, run 'rankstore verify DIR --quarantine FILE' and "
-                        "give --quarantine FILE to the commands that read DIR.\n");
+        fprintf(stderr,
+                "To leave damaged samples out, run 'rankstore verify DIR --quarantine FILE' and "
+                "give --quarantine FILE to the commands that read DIR.\n");
     if (a->in_no_sample > 0)
         fprintf(stderr, "For damage outside of samples, copy a good file, or build again with "
                         "'rankstore build --replace'.\n");

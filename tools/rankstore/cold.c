@@ -253,9 +253,8 @@ static void stop_clock(cli_cold_run *run)
     rks_store_stats_get(run->store, &after);
     run->found.disk_bytes = after.disk_bytes - run->before.disk_bytes;
     run->found.disk_reads = after.disk_reads - run->before.disk_reads;
-    run->found.depth = queue < 0 || seconds <= 0
-                           ? -1
-                           : (queue - run->queue_before) / 1000 / seconds;
+    run->found.depth =
+        queue < 0 || seconds <= 0 ? -1 : (queue - run->queue_before) / 1000 / seconds;
 }
 
 void cli_cold_delivered(cli_cold_run *run, uint64_t samples)
@@ -285,7 +284,7 @@ void cli_cold_add(cli_cold *all, const cli_cold *one)
     all->disk_bytes += one->disk_bytes;
     all->disk_reads += one->disk_reads;
     all->file_bytes = one->file_bytes > all->file_bytes ? one->file_bytes : all->file_bytes;
-    all->cached_bytes = unknown                                   ? UINT64_MAX
+    all->cached_bytes = unknown                                 ? UINT64_MAX
                         : one->cached_bytes > all->cached_bytes ? one->cached_bytes
                                                                 : all->cached_bytes;
     if (one->pread_seconds > all->pread_seconds)
@@ -314,9 +313,9 @@ void cli_cold_json(json_t *object, const cli_cold *all)
     json_object_set_new(cold, "samples_per_second", json_real(rate(all->samples, all->seconds)));
     json_object_set_new(cold, "pread_samples_per_second",
                         json_real(rate(all->samples, all->pread_seconds)));
-    json_object_set_new(cold, "share_of_pread",
-                        json_real(rate(all->samples, all->seconds) /
-                                  rate(all->samples, all->pread_seconds)));
+    json_object_set_new(
+        cold, "share_of_pread",
+        json_real(rate(all->samples, all->seconds) / rate(all->samples, all->pread_seconds)));
     json_object_set_new(cold, "disk_bytes_per_sample",
                         json_real(each(all->disk_bytes, all->samples)));
     json_object_set_new(cold, "disk_reads", json_integer((json_int_t)all->disk_reads));

@@ -12,7 +12,7 @@
 typedef struct cli_cold {
     uint64_t samples; /* the first ones of the epoch, which both read */
     double pread_seconds, seconds;
-    uint64_t disk_bytes, disk_reads; /* while they were read by the library */
+    uint64_t disk_bytes, disk_reads;   /* while they were read by the library */
     uint64_t file_bytes, cached_bytes; /* of the shards, when reading began; UINT64_MAX: unknown */
     double depth; /* requests that the disk had at a time, on average; below 0: unknown */
 } cli_cold;

@@ -121,9 +121,9 @@ void cli_print_comparison(const cli_comparison *comparison)
     for (size_t i = 0; i < CLI_STRATEGIES; i++)
         if (cli_gain_text(comparison, i, text))
             printf("%s\n", text);
-    printf(
-        "(largest: padded tokens of the largest batch; time: of an epoch, relative to the shortest.\n"
-        "A step takes as long as its costliest batch, plus a twentieth of a full batch.)\n");
+    printf("(largest: padded tokens of the largest batch; time: of an epoch, relative to the "
+           "shortest.\n"
+           "A step takes as long as its costliest batch, plus a twentieth of a full batch.)\n");
 }
 
 json_t *cli_comparison_json(const cli_comparison *comparison)

@@ -90,7 +90,7 @@ typedef struct walk {
     uint32_t micro_batches;
     shard *shards; /* NULL: nobody asks by rank */
     cli_figures *figures;
-    double *costs; /* of the step's batches, by rank */
+    double *costs;      /* of the step's batches, by rank */
     double *step_costs; /* of the optimizer step's, by rank */
 } walk;
 
@@ -403,7 +403,8 @@ json_t *cli_figures_json(const cli_figures *figures)
         return json_pack("{s:i, s:s, s:s}", "schema_version", 1, "strategy", figures->strategy,
                          "error", figures->err.text);
     json_t *made = json_pack(
-        "{s:i, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:f, "
+        "{s:i, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:s, s:f, s:I, s:I, s:I, s:I, s:I, "
+        "s:f, "
         "s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f}",
         "schema_version", 1, "strategy", figures->strategy, "world", (json_int_t)figures->world,
         "samples", (json_int_t)report->samples, "steps", (json_int_t)report->steps, "batches",
@@ -412,10 +413,9 @@ json_t *cli_figures_json(const cli_figures *figures)
         report->balance, "digest", report->digest, "seconds", figures->seconds, "dropped",
         (json_int_t)report->dropped, "repeated", (json_int_t)report->repeated, "truncated",
         (json_int_t)report->truncated, "pieces", (json_int_t)report->pieces, "largest_batch",
-        (json_int_t)report->largest_batch,
-        "tokens_per_step", report->tokens_per_step, "time", figures->time, "largest_batch_rank",
-        (json_int_t)report->largest_batch_rank, "largest_batch_step",
-        (json_int_t)report->largest_batch_step, "smallest_batch",
+        (json_int_t)report->largest_batch, "tokens_per_step", report->tokens_per_step, "time",
+        figures->time, "largest_batch_rank", (json_int_t)report->largest_batch_rank,
+        "largest_batch_step", (json_int_t)report->largest_batch_step, "smallest_batch",
         (json_int_t)report->smallest_batch, "median_batch", (json_int_t)report->median_batch,
         "p95_batch", (json_int_t)report->p95_batch, "least_largest_of_ranks",
         (json_int_t)report->least_largest_of_ranks, "least_largest_of_steps",
@@ -423,7 +423,6 @@ json_t *cli_figures_json(const cli_figures *figures)
         report->fill, "token_balance", report->token_balance, "lost", report->lost);
     json_object_set_new(made, "skipped", json_integer((json_int_t)report->skipped));
     if (figures->sources != NULL)
-        json_object_set_new(made, "sources",
-                            cli_mix_json(figures->sources, figures->source_count));
+        json_object_set_new(made, "sources", cli_mix_json(figures->sources, figures->source_count));
     return made;
 }

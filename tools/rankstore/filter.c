@@ -88,8 +88,8 @@ void cli_filter_close(cli_filter *filter)
 }
 
 /* Sample `id`, the i-th of `batch` (NULL if no column of it is asked for). */
-static rks_status fits_filter(cli_filter *filter, uint64_t id, rks_batch *batch, size_t i, bool *keep,
-                       rks_error *err)
+static rks_status fits_filter(cli_filter *filter, uint64_t id, rks_batch *batch, size_t i,
+                              bool *keep, rks_error *err)
 {
     uint32_t length = rks_store_lengths(filter->store)[id];
     uint32_t columns = rks_schema_columns(filter->schema);

@@ -36,12 +36,14 @@ const cli_fact cli_environment[] = {
                     "hosts, plain on one host"},
     {"RKS_LISTEN", "address or interface that ranks listen on; default loopback where all of them "
                    "share it, else the default route's interface"},
-    {"RKS_NODE", "what counts as a node; default the machine's boot id. Containers that can share no "
-                 "memory are nodes of their own; a name for each leaves the line about them out"},
+    {"RKS_NODE",
+     "what counts as a node; default the machine's boot id. Containers that can share no "
+     "memory are nodes of their own; a name for each leaves the line about them out"},
     {"RKS_TOP", "off: 'rankstore top' does not show this process; default shown to the same user"},
-    {"RKS_METRICS", "PORT: a process shows its figures as Prometheus text at http://127.0.0.1:PORT, "
-                    "the next rank of its node at PORT + 1, and so on; any user of the machine can "
-                    "read them; default none"},
+    {"RKS_METRICS",
+     "PORT: a process shows its figures as Prometheus text at http://127.0.0.1:PORT, "
+     "the next rank of its node at PORT + 1, and so on; any user of the machine can "
+     "read them; default none"},
     {"RKS_MPI_MODULE", "path of librankstore_mpi.so; default beside the library"},
     {"RKS_LOG", "quiet, info or debug: what is said on standard error beside errors; default info"},
     {"TMPDIR", "where temporary files lie; default /tmp"},

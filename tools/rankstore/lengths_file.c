@@ -114,9 +114,8 @@ static rks_status read_npy(reading *r)
     bool integer = sscanf(type, "'%*1[<|]%c%u'", &kind, &bytes) == 2 &&
                    (kind == 'i' || kind == 'u') &&
                    (bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8);
-    uint64_t count = *shape == '(' && isdigit((unsigned char)shape[1])
-                         ? strtoull(shape + 1, &end, 10)
-                         : 0;
+    uint64_t count =
+        *shape == '(' && isdigit((unsigned char)shape[1]) ? strtoull(shape + 1, &end, 10) : 0;
     bool line = end != NULL && *end == ',' && end[1 + strspn(end + 1, " ")] == ')';
     if (status == RKS_OK && (!integer || !line))
         status = refuse_file(r, RKS_ERR_DATA,
@@ -164,8 +163,8 @@ rks_status cli_read_lengths(const char *path, uint32_t **lengths, uint64_t *coun
     int c = getc(r.in);
     rks_status status;
     if (c == (unsigned char)magic[0]) {
-        bool is_npy = fread(first, MAGIC - 1, 1, r.in) == 1 &&
-                      memcmp(first, magic + 1, MAGIC - 1) == 0;
+        bool is_npy =
+            fread(first, MAGIC - 1, 1, r.in) == 1 && memcmp(first, magic + 1, MAGIC - 1) == 0;
         status = is_npy ? read_npy(&r) : refuse_file(&r, RKS_ERR_DATA, "neither text nor .npy");
     } else {
         if (c != EOF)

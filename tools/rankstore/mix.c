@@ -26,7 +26,7 @@ typedef struct taken {
     double *weights;
     uint64_t *bounds;
     uint16_t *source_of;
-    bool *given; /* the weights that are being read name the source */
+    bool *given;     /* the weights that are being read name the source */
     change *changes; /* those of --curriculum, then those of --remix */
     size_t change_count;
 } taken;
@@ -44,7 +44,7 @@ int cli_mix_check(const cli_command *command, const cli_plan_args *args)
 }
 
 static rks_status no_mix(rks_error *err, rks_status status, const char *format, const char *name,
-                        const char *more)
+                         const char *more)
 {
     *err = (rks_error){.status = status, .rank = -1};
     snprintf(err->text, sizeof(err->text), format, name, more);
@@ -144,7 +144,7 @@ static rks_status take_values(rks_store *store, const char *name, taken *t, rks_
     rks_status status = different(&column, &keys, &count, err);
     if (status == RKS_OK && count > RKS_MIX_SOURCES_MAX)
         status = no_mix(err, RKS_ERR_ARGUMENT,
-                       "--mix-by: column '%s' has more than 65,535 different values%s", name, "");
+                        "--mix-by: column '%s' has more than 65,535 different values%s", name, "");
     if (status == RKS_OK)
         status = give_room(t, count, err);
     if (status == RKS_OK &&
@@ -240,11 +240,12 @@ static rks_status take_change(taken *t, const char *option, const char *text, ch
     bool is_remix = strcmp(option, "--remix") == 0;
     *one = (change){.option = option, .text = text, .keeps_length = is_remix};
     const char *at = text;
-    bool good = take_place_number(&at, &one->epoch) && at[-1] == ':' && take_place_number(&at, &one->step);
+    bool good =
+        take_place_number(&at, &one->epoch) && at[-1] == ':' && take_place_number(&at, &one->step);
     const char *last = strrchr(at, ':');
     const char *length = last == NULL ? at : last + 1;
     if (is_remix || strchr(length, '=') != NULL)
-        length = at + strlen(at); /* none */
+        length = at + strlen(at);        /* none */
     size_t size = (size_t)(length - at); /* of the weights, and a ':' after them */
     size -= size > 0 && *length != '\0';
     if (good && *length != '\0')
@@ -274,10 +275,10 @@ static rks_status take_changes(taken *t, const cli_plan_args *args, rks_error *e
     rks_status status = RKS_OK;
     for (size_t i = 0; i < stages + args->remixes.count && status == RKS_OK; i++) {
         t->change_count = i + 1;
-        status = i < stages ? take_change(t, "--curriculum", args->stages.items[i], &t->changes[i],
-                                          err)
-                            : take_change(t, "--remix", args->remixes.items[i - stages],
-                                          &t->changes[i], err);
+        status =
+            i < stages
+                ? take_change(t, "--curriculum", args->stages.items[i], &t->changes[i], err)
+                : take_change(t, "--remix", args->remixes.items[i - stages], &t->changes[i], err);
     }
     return status;
 }
@@ -289,8 +290,8 @@ static uint64_t length_at(const taken *t, uint64_t epoch, uint64_t step)
     for (size_t i = 0; i < t->change_count; i++) {
         const change *one = &t->changes[i];
         bool begun = one->epoch != epoch ? one->epoch < epoch : one->step <= step;
-        bool later = in == NULL || (one->epoch != in->epoch ? one->epoch > in->epoch
-                                                            : one->step >= in->step);
+        bool later = in == NULL ||
+                     (one->epoch != in->epoch ? one->epoch > in->epoch : one->step >= in->step);
         if (!one->keeps_length && begun && later)
             in = one;
     }
@@ -318,9 +319,9 @@ rks_status cli_mix_plan(rks_store *store, const cli_plan_args *args,
 {
     const taken *t = args->taken_mix;
     rks_plan *made = NULL;
-    rks_status status =
-        store == NULL ? rks_plan_create(args->lengths, args->count, NULL, options, &made, err)
-                      : rks_plan_open(store, options, &made, err);
+    rks_status status = store == NULL
+                            ? rks_plan_create(args->lengths, args->count, NULL, options, &made, err)
+                            : rks_plan_open(store, options, &made, err);
     if (status != RKS_OK)
         return status;
     for (size_t i = 0; t != NULL && i < t->change_count && status == RKS_OK; i++)
@@ -429,12 +430,11 @@ json_t *cli_mix_json(const rks_plan_source *list, size_t count)
     json_t *made = json_array();
     for (size_t i = 0; i < count; i++)
         json_array_append_new(
-            made,
-            json_pack("{s:o, s:f, s:I, s:I, s:I, s:I, s:I, s:f}", "name",
-                      cli_text_json(list[i].name, strlen(list[i].name)), "share", list[i].share,
-                      "samples", (json_int_t)list[i].samples, "draws", (json_int_t)list[i].draws,
-                      "distinct", (json_int_t)list[i].distinct, "repeats",
-                      (json_int_t)(list[i].draws - list[i].distinct), "tokens",
-                      (json_int_t)list[i].tokens, "deviation", list[i].deviation));
+            made, json_pack("{s:o, s:f, s:I, s:I, s:I, s:I, s:I, s:f}", "name",
+                            cli_text_json(list[i].name, strlen(list[i].name)), "share",
+                            list[i].share, "samples", (json_int_t)list[i].samples, "draws",
+                            (json_int_t)list[i].draws, "distinct", (json_int_t)list[i].distinct,
+                            "repeats", (json_int_t)(list[i].draws - list[i].distinct), "tokens",
+                            (json_int_t)list[i].tokens, "deviation", list[i].deviation));
     return made;
 }

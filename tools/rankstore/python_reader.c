@@ -163,9 +163,9 @@ int cli_python_build(const cli_list *sources, const char *directory,
         bad = bad || name == NULL;
         json_decref(name);
     }
-    json_t *object = json_pack("{s:s, s:o, s:I, s:b}", "directory", directory, "options",
-                               options_of(options, &bad), "processes", (json_int_t)processes,
-                               "json", (int)json);
+    json_t *object =
+        json_pack("{s:s, s:o, s:I, s:b}", "directory", directory, "options",
+                  options_of(options, &bad), "processes", (json_int_t)processes, "json", (int)json);
     char *text =
         object == NULL || bad ? NULL : json_dumps(object, JSON_COMPACT | JSON_ENSURE_ASCII);
     json_decref(object);

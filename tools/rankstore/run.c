@@ -214,8 +214,8 @@ int cli_run(uint32_t processes, cli_body body, void *user)
     if (processes <= 1)
         return run_rank(NULL, &j);
     if (getenv("OMPI_COMM_WORLD_SIZE") != NULL) {
-        fprintf(stderr,
-                "rankstore %s: -j and mpirun cannot be used together\n", cli_command_name());
+        fprintf(stderr, "rankstore %s: -j and mpirun cannot be used together\n",
+                cli_command_name());
         return CLI_USAGE;
     }
     rks_status status = rks_launch(processes, run_rank, &j, &code, &err);

@@ -33,12 +33,11 @@ json_t *cli_sources_json(const rks_store *store)
     for (size_t i = 0; i < rks_store_sources(store); i++) {
         rks_source source = {.struct_size = sizeof(source)};
         rks_store_source(store, i, &source, NULL);
-        json_array_append_new(
-            list, json_pack("{s:o, s:I, s:I, s:I}", "name",
-                            cli_text_json(source.name, strlen(source.name)), "samples",
-                            (json_int_t)source.count, "length",
-                            (json_int_t)length_sum(store, &source), "bytes",
-                            (json_int_t)source.bytes));
+        json_array_append_new(list, json_pack("{s:o, s:I, s:I, s:I}", "name",
+                                              cli_text_json(source.name, strlen(source.name)),
+                                              "samples", (json_int_t)source.count, "length",
+                                              (json_int_t)length_sum(store, &source), "bytes",
+                                              (json_int_t)source.bytes));
     }
     return list;
 }

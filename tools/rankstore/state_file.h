@@ -10,7 +10,7 @@
 enum { CLI_STATE_ROOM = 2 * RKS_STATE_MAX }; /* Python's form quotes the state */
 
 typedef struct cli_state {
-    char text[CLI_STATE_ROOM];  /* C's form */
+    char text[CLI_STATE_ROOM]; /* C's form */
     char words[RKS_STATE_MAX]; /* texts of options, which the plan's options borrow */
 } cli_state;
 

@@ -9,7 +9,7 @@
 #include "value.h"
 
 static rks_status print_planned(rks_store *store, const cli_plan_args *args, uint32_t rank,
-                               uint32_t id, const rks_piece *piece, bool as_json, rks_error *err)
+                                uint32_t id, const rks_piece *piece, bool as_json, rks_error *err)
 {
     uint8_t key[RKS_KEY_MAX] = {0};
     size_t size = 0;
@@ -52,7 +52,8 @@ static rks_status print_step(rks_store *store, rks_plan *plan, const cli_plan_ar
             status = rks_plan_pieces(plan, epoch, place->step, rank, &piece, &pieces, err);
         for (size_t i = 0; i < count && status == RKS_OK; i++) {
             bool is_piece = pieces > 0 && piece->place == i;
-            status = print_planned(store, args, rank, ids[i], is_piece ? piece : NULL, as_json, err);
+            status =
+                print_planned(store, args, rank, ids[i], is_piece ? piece : NULL, as_json, err);
             piece += is_piece;
             pieces -= is_piece;
         }

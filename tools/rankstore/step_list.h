@@ -8,10 +8,10 @@
 #include "state_file.h"
 
 typedef struct cli_step_place {
-    const char *path;  /* a file with a state of the plan, whose epoch is meant; NULL: none */
-    cli_state state;   /* what it holds */
-    uint64_t step;     /* of the epoch, or of what is left of it after the state */
-    uint32_t rank;     /* UINT32_MAX: all */
+    const char *path; /* a file with a state of the plan, whose epoch is meant; NULL: none */
+    cli_state state;  /* what it holds */
+    uint64_t step;    /* of the epoch, or of what is left of it after the state */
+    uint32_t rank;    /* UINT32_MAX: all */
 } cli_step_place;
 
 /* COLLECTIVE, unless `store` is NULL: then the plan is over args->lengths, and samples have no

@@ -18,10 +18,7 @@
 
 enum { PROCESSES = 4096, ANSWER = 256 << 10, PATIENCE_MS = 500 };
 
-#define FIGURE(name)                                                                               \
-    {                                                                                              \
-#name, offsetof(top_store, name)                                                           \
-    }
+#define FIGURE(name) {#name, offsetof(top_store, name)}
 const top_figure top_figures[] = {
     FIGURE(rank),         FIGURE(ranks),      FIGURE(node),        FIGURE(nodes),
     FIGURE(samples),      FIGURE(bytes),      FIGURE(local_bytes), FIGURE(remote_bytes),

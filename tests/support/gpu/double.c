@@ -19,7 +19,7 @@ static struct {
     double_fault fault;
     bool set, happened;
     unsigned asked; /* questions since the last other call, a bit each */
-} planned; /* guarded by the world's mutex */
+} planned;          /* guarded by the world's mutex */
 
 void double_set_fault(const char *call, uint64_t nth, double_fault fault)
 {

@@ -16,17 +16,17 @@
 #include <stdint.h>
 
 typedef enum double_fault {
-    DOUBLE_FAILS,      /* the call returns an error */
-    DOUBLE_STICKS,     /* the call and all later ones of CUDA return an error */
+    DOUBLE_FAILS,       /* the call returns an error */
+    DOUBLE_STICKS,      /* the call and all later ones of CUDA return an error */
     DOUBLE_FAILS_LATER, /* a round of NCCL that is in progress fails by and by; other calls: as
                            FAILS */
-    DOUBLE_HANGS,      /* it never returns; its thread is lost */
-    DOUBLE_KILLS,      /* the process dies in it */
-    DOUBLE_STOPS,      /* it never returns while the process lives: SIGSTOP */
-    DOUBLE_LATE,       /* it takes 300 ms longer */
-    DOUBLE_NEVER_DONE, /* a round, or the making of a communicator, that is never done, without an
-                          error; other calls: as FAILS */
-    DOUBLE_DAMAGES,    /* a round delivers a byte that was not sent; other calls: nothing */
+    DOUBLE_HANGS,       /* it never returns; its thread is lost */
+    DOUBLE_KILLS,       /* the process dies in it */
+    DOUBLE_STOPS,       /* it never returns while the process lives: SIGSTOP */
+    DOUBLE_LATE,        /* it takes 300 ms longer */
+    DOUBLE_NEVER_DONE,  /* a round, or the making of a communicator, that is never done, without an
+                           error; other calls: as FAILS */
+    DOUBLE_DAMAGES,     /* a round delivers a byte that was not sent; other calls: nothing */
 } double_fault;
 
 /* The nth call from now on (1: the next one), of all kinds or of the one with this name, has the
@@ -41,13 +41,13 @@ typedef struct double_figures {
     uint64_t streams, events, contexts, communicators; /* alive */
     uint64_t nccl_bytes;                               /* device memory of communicators */
     uint64_t code_bytes; /* of NCCL's code: from the first communicator on */
-    uint64_t pushed;                                   /* contexts on this thread's stack */
+    uint64_t pushed;     /* contexts on this thread's stack */
     uint64_t peak_contexts;
-    uint64_t most_ranks;                               /* of a communicator */
-    uint64_t aborts;                                   /* of communicators */
+    uint64_t most_ranks;     /* of a communicator */
+    uint64_t aborts;         /* of communicators */
     uint64_t first_abort_ns; /* CLOCK_MONOTONIC, when the first one began; 0: there was none */
-    uint64_t complaints; /* calls that the real ones forbid; also printed */
-    int capture_mode;                                  /* of this thread */
+    uint64_t complaints;     /* calls that the real ones forbid; also printed */
+    int capture_mode;        /* of this thread */
 } double_figures;
 typedef void (*double_figures_fn)(double_figures *figures);
 

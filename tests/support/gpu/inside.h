@@ -19,7 +19,7 @@ struct double_world {
     int nccl_version;
     bool capturing;
     bool no_virtual_memory;
-    bool sticky; /* guarded by mutex */
+    bool sticky;            /* guarded by mutex */
     double_figures figures; /* guarded by mutex */
 };
 extern struct double_world double_world;
@@ -32,8 +32,7 @@ extern _Thread_local struct double_thread double_thread DOUBLE_STATIC_TLS;
 
 DOUBLE_API void double_set_fault(const char *call, uint64_t nth, double_fault fault);
 DOUBLE_API bool double_fault_happened(uint64_t *calls);
-DOUBLE_API void double_set_machine(int gpu, int nccl_version, bool capturing,
-                                   bool virtual_memory);
+DOUBLE_API void double_set_machine(int gpu, int nccl_version, bool capturing, bool virtual_memory);
 DOUBLE_API void double_get_figures(double_figures *figures);
 
 /* Each call of the driver or of NCCL begins with it: DOUBLE_GOOD, or a double_fault. */

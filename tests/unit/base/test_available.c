@@ -122,7 +122,8 @@ static void a_group_s_time_bounds_the_cores(void **state)
     put("/proc/self/cgroup", "0::/job/rank\n");
     put("/sys/fs/cgroup/job/rank/cpu.max", "100000000 100000\n"); /* 1,000 cores */
     assert_int_equal(rks_cores_available(root), allowed_cores());
-    put("/sys/fs/cgroup/job/cpu.max", "120000 100000\n"); /* the job's is smaller, and rounds down */
+    put("/sys/fs/cgroup/job/cpu.max",
+        "120000 100000\n"); /* the job's is smaller, and rounds down */
     assert_int_equal(rks_cores_available(root), 1);
     put("/sys/fs/cgroup/job/cpu.max", "10000 100000\n"); /* a tenth is one thread still */
     assert_int_equal(rks_cores_available(root), 1);

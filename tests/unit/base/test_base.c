@@ -41,8 +41,8 @@ static void error_shortens_paths_before_words(void **state)
     (void)state;
     char folder[120] = "/scratch/";
     memset(folder + 9, 'f', sizeof(folder) - 10);
-    rks_fail(&err, RKS_ERR_DATA, 0, "%s/m.idx: sequence 0 lies outside of %s/m.bin (byte 8)", folder,
-             folder);
+    rks_fail(&err, RKS_ERR_DATA, 0, "%s/m.idx: sequence 0 lies outside of %s/m.bin (byte 8)",
+             folder, folder);
     assert_int_equal(strlen(err.text), sizeof(err.text) - 1);
     assert_memory_equal(err.text, "/scratch/fff...fff", 18);
     assert_non_null(strstr(err.text, "fff/m.idx: sequence 0 lies outside of /scratch/fff...fff"));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * jobs.h: one build from files by ranks that are threads: what it is asked for, what must become of it,
- * and what did. */
+ * jobs.h: one build from files by ranks that are threads: what it is asked for, what must become of
+ * it, and what did. */
 #ifndef RKS_TESTS_BUILDER_JOBS_H
 #define RKS_TESTS_BUILDER_JOBS_H
 

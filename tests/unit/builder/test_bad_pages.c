@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_bad_pages.c: a page of a sealed part that cannot be read while samples are left out is an error
- * of that page, not one of the zeros that are read in its place. */
+ * test_bad_pages.c: a page of a sealed part that cannot be read while samples are left out is an
+ * error of that page, not one of the zeros that are read in its place. */
 #include "unit/store/world.h"
 
 #include <stdio.h>

@@ -40,7 +40,8 @@ static void build_rank(member *m)
 }
 
 /* The system itself may take pages back at any time, and keeps those that it is just reading: what
- * holds in one of several tries is the build's work. A build that does the opposite fails in all. */
+ * holds in one of several tries is the build's work. A build that does the opposite fails in all.
+ */
 enum { TRIES = 6 };
 
 static void what_was_not_in_memory_leaves_it(void **state)

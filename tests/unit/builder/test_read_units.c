@@ -156,8 +156,8 @@ static void units_before_the_bad_line_are_kept_for_a_resume(void **state)
     }
 }
 
-/* Columns that the rows which are looked at for a schema do not have: those of units 0, 9, 19, ... of
- * 153. The message holds the schema to give, of the first one alone. */
+/* Columns that the rows which are looked at for a schema do not have: those of units 0, 9, 19, ...
+ * of 153. The message holds the schema to give, of the first one alone. */
 static void write_late_columns(void)
 {
     file_write(one_file, 0, 1, NULL);
@@ -314,8 +314,8 @@ static int interrupt_after_work(void *user)
 }
 
 /* The first unit fails; its error stands, whatever comes while another thread reads on: here an
- * interrupt, of which nobody hears any more. It comes after several times the processor time that the
- * first unit takes, so it comes after its error however slow the machine is. */
+ * interrupt, of which nobody hears any more. It comes after several times the processor time that
+ * the first unit takes, so it comes after its error however slow the machine is. */
 static void the_error_of_the_unit_at_turn_is_the_last_word(void **state)
 {
     (void)state;
@@ -335,7 +335,8 @@ static void the_error_of_the_unit_at_turn_is_the_last_word(void **state)
         enough_s = work_s() + 4 * (work_s() - begin) + 0.1;
         if (count == 2)
             rks_set_interrupt(interrupt_after_work, NULL);
-        rks_status status = rks_build(group, files, (uint32_t)count, target, &j.options, NULL, &err);
+        rks_status status =
+            rks_build(group, files, (uint32_t)count, target, &j.options, NULL, &err);
         rks_set_interrupt(NULL, NULL);
         assert_int_equal(status, RKS_ERR_DATA);
         assert_contains(err.text, "one.jsonl:30000: ");

@@ -7,8 +7,8 @@
 typedef struct job {
     char path[96];
     rks_build_options options;
-    uint64_t next;    /* number of the row that comes next */
-    uint64_t fail_at; /* the taker fails with this row, UINT64_MAX: never; or this rank fails */
+    uint64_t next;     /* number of the row that comes next */
+    uint64_t fail_at;  /* the taker fails with this row, UINT64_MAX: never; or this rank fails */
     bool without_file; /* of that rank: an input that is not there, else no input at all */
 } job;
 

@@ -20,7 +20,8 @@ static void report_part(rks_buffer *report, const char *name)
     rks_dataset_shard shard = {.samples = UNITS * 10, .bytes = UNITS * 100};
     uint8_t number[8];
     memset(shard.name, 'x', sizeof(shard.name)); /* without an end, unless the name brings one */
-    memcpy(shard.name, name, strlen(name) < sizeof(shard.name) ? strlen(name) + 1 : sizeof(shard.name));
+    memcpy(shard.name, name,
+           strlen(name) < sizeof(shard.name) ? strlen(name) + 1 : sizeof(shard.name));
     assert_ok(rks_buffer_add(report, &shard, sizeof(shard), &err), &err);
     rks_store_u64(number, UNITS);
     assert_ok(rks_buffer_add(report, number, 8, &err), &err);

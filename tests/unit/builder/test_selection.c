@@ -144,8 +144,8 @@ static void sample_of(uint64_t *numbers, uint64_t count, uint64_t take)
     qsort(numbers, take, sizeof(*numbers), by_value);
 }
 
-/* On 1 to 4 ranks, of one node and of nodes of their own: one dataset. At last on one node whose ranks
- * do not see each other's shards. */
+/* On 1 to 4 ranks, of one node and of nodes of their own: one dataset. At last on one node whose
+ * ranks do not see each other's shards. */
 static void build_on_any_ranks(job *j, uint64_t duplicates, uint64_t sampled_out)
 {
     char first[33] = "";

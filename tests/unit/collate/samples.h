@@ -13,7 +13,7 @@
 typedef struct samples {
     size_t count;
     uint32_t columns;
-    rks_value *values; /* count x columns */
+    rks_value *values;       /* count x columns */
     const uint32_t *lengths; /* NULL: all 0 */
     const rks_piece *pieces;
     size_t piece_count;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_arenas.c: memory of the caller's, as pinned memory is: asked for sparingly, used again, and given
- * back whole, by whichever thread is the last. */
+ * test_arenas.c: memory of the caller's, as pinned memory is: asked for sparingly, used again, and
+ * given back whole, by whichever thread is the last. */
 #include "support/check.h"
 
 #include <pthread.h>

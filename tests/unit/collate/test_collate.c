@@ -308,8 +308,10 @@ static void a_column_is_packed_in_the_layout_pad(void **state)
     (void)state;
     uint32_t a[] = {1, 2, 3}, b[] = {4, 5};
     rks_value values[] = {
-        {.data = a, .size = 12, .dims = {3}}, {.data = b, .size = 4, .dims = {1}},
-        {.data = a, .size = 4, .dims = {1}},  {.data = b, .size = 8, .dims = {2}},
+        {.data = a, .size = 12, .dims = {3}},
+        {.data = b, .size = 4, .dims = {1}},
+        {.data = a, .size = 4, .dims = {1}},
+        {.data = b, .size = 8, .dims = {2}},
     };
     samples s = {.count = 2, .values = values};
     rks_collate_column columns[] = {{.column = "target", .packed = true, .mark_items = true},
@@ -509,8 +511,8 @@ static void count_done(void *user)
     ++*(int *)user;
 }
 
-/* What it would have taken of arenas does not count as needed any more: two batches that follow need
- * two arenas. */
+/* What it would have taken of arenas does not count as needed any more: two batches that follow
+ * need two arenas. */
 static void a_collation_without_memory_needs_no_arena(void **state)
 {
     (void)state;
@@ -534,7 +536,8 @@ static void a_collation_without_memory_needs_no_arena(void **state)
         rks_arrays_free(arrays);
         rks_lent one = rks_arenas_take(arenas, 100), other = rks_arenas_take(arenas, 100);
         for (int i = 0; i < 3; i++)
-            assert_ok(rks_arenas_add(arenas, memory[i], sizeof(memory[i]), count_done, &done, &err), &err);
+            assert_ok(rks_arenas_add(arenas, memory[i], sizeof(memory[i]), count_done, &done, &err),
+                      &err);
         assert_int_equal(done, 1);
         rks_arenas_give(arenas, &one);
         rks_arenas_give(arenas, &other);

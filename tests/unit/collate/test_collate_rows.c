@@ -254,8 +254,9 @@ static void random_pieces_are_cut_in_every_layout(void **state)
                     start = 0;
                     count = value->data == NULL ? 0 : value->dims[0];
                 }
-                size_t place = pads ? i * array->dims[1] + (options.left ? array->dims[1] - count : 0)
-                                    : (size_t)array->offsets[i];
+                size_t place =
+                    pads ? i * array->dims[1] + (options.left ? array->dims[1] - count : 0)
+                         : (size_t)array->offsets[i];
                 for (uint32_t k = 0; k < count * inner; k++)
                     assert_int_equal(data[place * inner + k],
                                      ((const uint16_t *)value->data)[start * inner + k]);
@@ -275,7 +276,8 @@ static void random_pieces_are_cut_in_every_layout(void **state)
     assert_int_equal(rks_memory_in_use(), 0);
 }
 
-/* ---- corners ----------------------------------------------------------------------------------- */
+/* ---- corners -----------------------------------------------------------------------------------
+ */
 
 static uint16_t numbers[] = {1, 2, 3, 4, 5, 6, 7, 8};
 
@@ -289,8 +291,8 @@ static rks_status collate_lengths(const uint32_t *lengths, size_t count, const u
         values[i].size = lengths[i] * sizeof(uint16_t);
         values[i].dims[0] = lengths[i];
     }
-    samples s = {.count = count, .values = values, .lengths = lengths, .bins = bins,
-                 .bin_count = bin_count};
+    samples s = {
+        .count = count, .values = values, .lengths = lengths, .bins = bins, .bin_count = bin_count};
     static const rks_collate_column column = {.column = "x", .pad = 9};
     options->columns = &column;
     options->column_count = 1;
@@ -328,8 +330,9 @@ static void what_has_no_room_is_an_error(void **state)
     rks_collate_options options = rows_options(5, 1);
     rks_arrays *arrays = NULL;
     assert_fails(RKS_ERR_DATA, collate_lengths(lengths, 3, bins, 1, &options, &arrays));
-    assert_string_equal(err.text, "collate: sample 2 of the batch has 1 items, and 0 are left of row 0, "
-                                  "of 5");
+    assert_string_equal(err.text,
+                        "collate: sample 2 of the batch has 1 items, and 0 are left of row 0, "
+                        "of 5");
     options = rows_options(2, 1);
     assert_fails(RKS_ERR_DATA, collate_lengths(lengths, 3, NULL, 0, &options, &arrays));
     assert_null(arrays);
@@ -347,9 +350,9 @@ static void columns_of_rows_have_as_many_items(void **state)
     options.follows = NULL;
     assert_fails(RKS_ERR_DATA,
                  samples_collate("x:uint16[*],w:uint16[*]", &s, &options, &arrays, &err));
-    assert_string_equal(err.text,
-                        "collate: sample 0 of the batch has 2 items in \"w\" and 3 in \"x\", and rows "
-                        "hold as many of both; leave one out, or let it be packed apart");
+    assert_string_equal(
+        err.text, "collate: sample 0 of the batch has 2 items in \"w\" and 3 in \"x\", and rows "
+                  "hold as many of both; leave one out, or let it be packed apart");
 }
 
 static void wrong_options_are_refused(void **state)

@@ -177,7 +177,8 @@ static void a_copy_is_the_same_dataset_with_shards_by_id(void **state)
     good_fixture(&f, schema);
     f.shards[0].build = (rks_digest){5, 6};
     f.shards[0].list = 1;
-    f.dataset.excluded = (rks_excluded){.samples = 2, .runs = &run, .run_count = 1, .duplicates = 1};
+    f.dataset.excluded =
+        (rks_excluded){.samples = 2, .runs = &run, .run_count = 1, .duplicates = 1};
     strcpy(f.dataset.excluded.name, "excluded-1");
     f.dataset.count -= 2;
     f.dataset.generation = 3;

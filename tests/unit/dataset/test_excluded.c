@@ -93,11 +93,13 @@ static void hostile_lists_are_refused(void **state)
         uint32_t value;
         const char *why;
     } changes[] = {
-        {0, 1, "not a list of excluded samples"}, {4, 2, "not a list of excluded samples"},
-        {8, 2, "not a list of excluded samples"}, {20, 3, "its runs are not"}, /* 0..2, next to 3 */
-        {20, 0, "its runs are not"},                                        /* empty */
-        {24, 0, "its runs are not"},                                        /* not ascending */
-        {36, UINT32_MAX, "its runs are not"},                               /* beyond the end */
+        {0, 1, "not a list of excluded samples"},
+        {4, 2, "not a list of excluded samples"},
+        {8, 2, "not a list of excluded samples"},
+        {20, 3, "its runs are not"},          /* 0..2, next to 3 */
+        {20, 0, "its runs are not"},          /* empty */
+        {24, 0, "its runs are not"},          /* not ascending */
+        {36, UINT32_MAX, "its runs are not"}, /* beyond the end */
     };
     for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
         uint32_t before = rks_load_u32(bytes.data + changes[i].at);

@@ -106,7 +106,8 @@ static void each_generation_is_what_was_joined_and_lists_are_shared(void **state
         assert_ok(rks_dataset_load_generation(test_directory, i, &dataset, &err), &err);
         char *text = flat_text(dataset);
         assert_string_equal(text, texts[i]);
-        assert_ok(rks_dataset_summarize(test_directory, i == APPENDS ? 0 : i, &summary, &err), &err);
+        assert_ok(rks_dataset_summarize(test_directory, i == APPENDS ? 0 : i, &summary, &err),
+                  &err);
         assert_int_equal(summary.generation, i);
         assert_int_equal(summary.samples, i * ROWS);
         assert_int_equal(summary.bytes, rks_dataset_bytes(dataset));
@@ -197,8 +198,7 @@ static void hostile_lists_are_bounded(void **state)
         *at = (char)(*at ^ flip);
         other.bytes = length;
         other.digest = rks_checksum128(bytes, length);
-        rks_status status =
-            rks_dataset_list_decode(&other, bytes, length, 1, "l", dataset, &err);
+        rks_status status = rks_dataset_list_decode(&other, bytes, length, 1, "l", dataset, &err);
         assert_true(status == RKS_OK || status == RKS_ERR_CORRUPT);
         taken += status == RKS_OK;
         *at = (char)(*at ^ flip);
@@ -210,7 +210,8 @@ static void hostile_lists_are_bounded(void **state)
     list.units = UINT64_MAX / 2;
     rks_store_u64(bytes + 16, list.units);
     list.digest = rks_checksum128(bytes, size);
-    assert_fails(RKS_ERR_CORRUPT, rks_dataset_list_decode(&list, bytes, size, 1, "l", dataset, &err));
+    assert_fails(RKS_ERR_CORRUPT,
+                 rks_dataset_list_decode(&list, bytes, size, 1, "l", dataset, &err));
     rks_dataset_free(dataset);
     rks_free(bytes);
     directory_end();
@@ -269,8 +270,9 @@ static void what_cannot_be_opened_is_not_committed(void **state)
     memset(name, 1, NAME);
     make_part(&f, 2);
     for (size_t i = 0; i < UNITS; i++)
-        units[i] = i < 4 ? f.units[i]
-                         : (rks_dataset_unit){.summary = {.unit = 3 + i}, .shard = 1, .key_name = name};
+        units[i] =
+            i < 4 ? f.units[i]
+                  : (rks_dataset_unit){.summary = {.unit = 3 + i}, .shard = 1, .key_name = name};
     f.dataset.units = units;
     f.dataset.unit_count = UNITS;
     f.dataset.generation = 2;

@@ -54,8 +54,8 @@ typedef struct nccl_case {
     int no_cumem;     /* this rank's device has no virtual memory; -1: none */
     int setting;      /* this rank has `settings` in its nccl.conf; -1: none */
     const char *settings;
-    int fault_rank;   /* -1: none */
-    char call[48];    /* empty: any */
+    int fault_rank; /* -1: none */
+    char call[48];  /* empty: any */
     uint64_t nth;
     double_fault fault;
     uint32_t abort_ms; /* how long fault_rank waits for an abort; 0: as usual */

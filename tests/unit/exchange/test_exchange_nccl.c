@@ -222,7 +222,7 @@ static void what_is_kept_serves_the_next_exchange(void **state)
         assert_int_equal(result->figures.device_bytes, result->stats.gpu_slot_bytes);
         assert_int_equal(result->figures.pushed, 0);
         assert_int_equal(result->stats.gpu_nccl_bytes, 120 << 20); /* with its code */
-        assert_int_equal(result->at_end.aborts, 0); /* its end is an orderly one */
+        assert_int_equal(result->at_end.aborts, 0);                /* its end is an orderly one */
     }
     nccl_case_free(all);
 }

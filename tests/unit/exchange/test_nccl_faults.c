@@ -214,8 +214,8 @@ static void an_abort_that_fails_or_never_returns_is_left_behind(void **state)
     }
 }
 
-/* An abort may take as long as it likes: all ranks know of the error before one begins, whether it came
- * while the exchange was made ready or in a round. */
+/* An abort may take as long as it likes: all ranks know of the error before one begins, whether it
+ * came while the exchange was made ready or in a round. */
 static void an_error_is_known_before_anything_is_ended(void **state)
 {
     (void)state;
@@ -278,8 +278,8 @@ static void a_blocking_nccl_is_refused(void **state)
 static void a_killed_rank_ends_the_others(void **state)
 {
     (void)state;
-    static const char *const calls[] = {"cuInit",        "cuMemAlloc_v2", "ncclCommInitRankConfig",
-                                        "ncclGroupEnd", "ncclGroupEnd", "ncclCommFinalize"};
+    static const char *const calls[] = {"cuInit",       "cuMemAlloc_v2", "ncclCommInitRankConfig",
+                                        "ncclGroupEnd", "ncclGroupEnd",  "ncclCommFinalize"};
     static const uint64_t nth[] = {1, 2, 1, 1, 5, 1};
     for (int i = 0; i < 6; i++) {
         nccl_case *all = nccl_case_new("nccl", 3);
@@ -381,10 +381,9 @@ static void a_capture_is_not_disturbed(void **state)
 static void odd_options_are_named(void **state)
 {
     (void)state;
-    static const char *const backends[] = {"nccl:fast",           "nccl:rails=2",
-                                           "nccl:timeout=0",      "nccl:slot=-1",
-                                           "nccl:timeout=9x",     "pull:rails=off",
-                                           "nccl:memory=suspend"};
+    static const char *const backends[] = {
+        "nccl:fast",       "nccl:rails=2",   "nccl:timeout=0",     "nccl:slot=-1",
+        "nccl:timeout=9x", "pull:rails=off", "nccl:memory=suspend"};
     static const char *const texts[] = {"\"fast\"",
                                         "\"rails=2\"",
                                         "timeout is a number",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_nccl_kept.c: memory=keep when something fails: what one exchange has left for the next one of
- * its group, and beside another group. */
+ * test_nccl_kept.c: memory=keep when something fails: what one exchange has left for the next one
+ * of its group, and beside another group. */
 #include "nccl_case.h"
 
 /* ---- one group ------------------------------------------------------------------------------- */
@@ -40,8 +40,8 @@ static void a_killed_rank_ends_those_that_keep(void **state)
     nccl_case_free(all);
 }
 
-/* An abort that never returns leaves its memory behind. Frees would wait for that: the exchange that
- * drops it fails, and the next one of the process goes another way. */
+/* An abort that never returns leaves its memory behind. Frees would wait for that: the exchange
+ * that drops it fails, and the next one of the process goes another way. */
 static void what_was_left_behind_ends_the_use_of_nccl(void **state)
 {
     (void)state;
@@ -65,7 +65,7 @@ static void what_was_left_behind_ends_the_use_of_nccl(void **state)
 
 typedef struct two_groups {
     nccl_case all;
-    bool loses;               /* rank 0 cannot end NCCL in the third exchange */
+    bool loses;                         /* rank 0 cannot end NCCL in the third exchange */
     nccl_result results[5][NCCL_RANKS]; /* of each exchange */
 } two_groups;
 

@@ -140,7 +140,8 @@ static void what_was_asked_for_is_not_counted_twice(void **state)
     rks_fetcher *fetcher = world_fetcher(7, NULL);
     rks_ahead *ahead = NULL;
     rks_fetch_stats before = {0};
-    /* The system keeps pages that it is just reading or writing: then there may be nothing to ask for. */
+    /* The system keeps pages that it is just reading or writing: then there may be nothing to ask
+     * for. */
     for (int i = 0; i < 20 && before.disk_bytes == 0; i++) {
         rks_ahead_close(ahead);
         if (!make_cold(fetcher) || !rks_disk_bytes_of_thread(&known))
@@ -198,7 +199,7 @@ static void a_fetch_that_comes_first_asks_for_itself(void **state)
     assert_true(rks_ahead_take_over(ahead, 30, 10));  /* but not for these, nor those before, */
     assert_true(rks_ahead_take_over(ahead, 20, 10));
     assert_false(rks_ahead_take_over(ahead, 20, 10)); /* which were taken now */
-    rks_ahead_close(ahead); /* the list holds what it needs */
+    rks_ahead_close(ahead);                           /* the list holds what it needs */
     for (uint32_t i = 0; i < 10; i++)
         rks_batch_wanted(list)[i] = world_wanted(ids[i]);
     rks_batch *batch = NULL;
@@ -209,8 +210,8 @@ static void a_fetch_that_comes_first_asks_for_itself(void **state)
     rks_fetcher_close(fetcher);
 }
 
-/* Windows of 100 ids in the order of the files: the second one of a file begins a stream, and fetches
- * of the next two come before their windows are read. */
+/* Windows of 100 ids in the order of the files: the second one of a file begins a stream, and
+ * fetches of the next two come before their windows are read. */
 static void ids_in_the_order_of_a_file_are_read_before_their_fetch(void **state)
 {
     (void)state;
@@ -267,23 +268,24 @@ static void windows_that_follow_each_other_are_a_stream(void **state)
     rks_range found;
     /* of one reader: the first window follows nothing, and a gap ends it */
     assert_false(follow(&stream, (rks_range){0, P, 0}, (rks_range){P, 9 * P, 0}, 1, &found));
-    assert_true(follow(&stream, (rks_range){9 * P, 10 * P, 0}, (rks_range){10 * P, 20 * P, 0}, 1,
-                       &found));
+    assert_true(
+        follow(&stream, (rks_range){9 * P, 10 * P, 0}, (rks_range){10 * P, 20 * P, 0}, 1, &found));
     assert_true(found.first == 9 * P && found.end == 20 * P);
-    assert_true(follow(&stream, (rks_range){19 * P, 25 * P, 0}, (rks_range){21 * P, 30 * P, 0}, 1,
-                       &found));
+    assert_true(
+        follow(&stream, (rks_range){19 * P, 25 * P, 0}, (rks_range){21 * P, 30 * P, 0}, 1, &found));
     assert_true(found.first == 20 * P && found.end == 30 * P); /* no page twice */
-    assert_false(follow(&stream, (rks_range){40 * P, 50 * P, 0}, (rks_range){50 * P, 51 * P, 0}, 1,
-                        &found));
+    assert_false(
+        follow(&stream, (rks_range){40 * P, 50 * P, 0}, (rks_range){50 * P, 51 * P, 0}, 1, &found));
     assert_false(follow(&stream, (rks_range){0, P, 0}, (rks_range){2 * P, 3 * P, 0}, 1, &found));
     assert_false(follow(&stream, (rks_range){3 * P, 4 * P, 0}, (rks_range){4 * P, 5 * P, 1}, 1,
                         &found)); /* two files */
-    assert_false(follow(&stream, (rks_range){5 * P, 6 * P, 1}, (rks_range){6 * P, 7 * P, 1}, 1,
-                        &found));
+    assert_false(
+        follow(&stream, (rks_range){5 * P, 6 * P, 1}, (rks_range){6 * P, 7 * P, 1}, 1, &found));
     /* of two that take turns: what lies between is the other's */
-    assert_false(follow(&stream, (rks_range){0, 8 * P, 2}, (rks_range){16 * P, 24 * P, 2}, 2, &found));
-    assert_true(follow(&stream, (rks_range){32 * P, 40 * P, 2}, (rks_range){48 * P, 56 * P, 2}, 2,
-                       &found));
+    assert_false(
+        follow(&stream, (rks_range){0, 8 * P, 2}, (rks_range){16 * P, 24 * P, 2}, 2, &found));
+    assert_true(
+        follow(&stream, (rks_range){32 * P, 40 * P, 2}, (rks_range){48 * P, 56 * P, 2}, 2, &found));
     assert_true(found.first == 24 * P && found.end == 56 * P);
     assert_false(follow(&stream, (rks_range){64 * P, 65 * P, 2}, (rks_range){99 * P, 100 * P, 2}, 2,
                         &found));

@@ -103,7 +103,8 @@ static bool make_cold(void)
         sync(); /* a dirty page stays */
         /* The first drops pages that this map has used, the second those that it has not. */
         if (madvise(begin, size, MADV_PAGEOUT) != 0 ||
-            posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) != 0 || mincore(begin, size, resident) != 0)
+            posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) != 0 ||
+            mincore(begin, size, resident) != 0)
             break;
         for (size_t k = 0; k < pages; k++)
             left += resident[k] & 1;

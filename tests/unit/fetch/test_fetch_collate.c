@@ -103,8 +103,8 @@ static bool arrays_are(rks_fetcher *fetcher, const rks_wanted *wanted, size_t co
                        const rks_arrays *arrays)
 {
     rks_batch *batch = NULL;
-    bool good = world_fetch(fetcher, wanted, count, &batch, NULL) == RKS_OK &&
-                same_samples(arrays, batch);
+    bool good =
+        world_fetch(fetcher, wanted, count, &batch, NULL) == RKS_OK && same_samples(arrays, batch);
     rks_batch_free(batch);
     return good;
 }
@@ -127,8 +127,7 @@ static void arrays_hold_the_samples_in_the_order_asked_for(void **state)
             assert_ok(world_collate(fetcher, wanted, sizes[i], collate, &arrays, &err), &err);
             assert_true(arrays_are(fetcher, wanted, sizes[i], arrays));
             rks_arrays_free(arrays);
-            assert_ok(world_start_arrays(fetcher, wanted, sizes[i], collate, &fetch, &err),
-                      &err);
+            assert_ok(world_start_arrays(fetcher, wanted, sizes[i], collate, &fetch, &err), &err);
             assert_ok(rks_fetch_wait_arrays(fetch, &arrays, &err), &err);
             assert_true(arrays_are(fetcher, wanted, sizes[i], arrays));
             rks_arrays_free(arrays);
@@ -192,9 +191,8 @@ static void a_fetch_can_be_cancelled_in_every_state(void **state)
     }
     for (unsigned round = 0; round < 50; round++) { /* and while the fetcher closes */
         rks_fetcher *fetcher = open_fetcher(MAPPED[round % 3], true);
-        assert_ok(
-            world_start_arrays(fetcher, wanted[0], round * 6, collate, &fetches[0], &err),
-            &err);
+        assert_ok(world_start_arrays(fetcher, wanted[0], round * 6, collate, &fetches[0], &err),
+                  &err);
         rks_fetch_cancel(fetches[0]);
         rks_fetcher_close(fetcher);
     }
@@ -239,8 +237,7 @@ static void a_sample_that_the_index_does_not_know_so_is_corrupt(void **state)
                 assert_fails(RKS_ERR_CORRUPT,
                              world_collate(fetcher, wanted, 2, collate, &arrays, &err));
             } else {
-                assert_ok(world_start_arrays(fetcher, wanted, 2, collate, &fetch, &err),
-                          &err);
+                assert_ok(world_start_arrays(fetcher, wanted, 2, collate, &fetch, &err), &err);
                 assert_fails(RKS_ERR_CORRUPT, rks_fetch_wait_arrays(fetch, &arrays, &err));
             }
             assert_contains(err.text, "sample 9 (key key/9)");
@@ -473,8 +470,7 @@ static void a_cut_file_is_an_error_of_its_samples_only(void **state)
         rks_view *view = NULL;
         rks_fetch *fetch = NULL;
         if (i < 4) {
-            assert_fails(RKS_ERR_IO,
-                         world_collate(fetcher, wanted, 2, collate, &arrays, &err));
+            assert_fails(RKS_ERR_IO, world_collate(fetcher, wanted, 2, collate, &arrays, &err));
         } else {
             assert_ok(world_start_arrays(fetcher, wanted, 2, collate, &fetch, &err), &err);
             assert_fails(RKS_ERR_IO, rks_fetch_wait_arrays(fetch, &arrays, &err));

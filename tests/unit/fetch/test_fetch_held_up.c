@@ -124,8 +124,8 @@ static void a_request_that_is_given_up_while_it_is_sent_needs_no_batch(void **st
     alarm(600);
     world_connect(3, 15000);
     for (uint32_t i = 0; i < 2; i++)
-        assert_ok(rks_fetch_server_open(w.engines[i + 1], RKS_SERVICE_FETCH, w.shards, WORLD_SHARDS, 1,
-                                        &servers[i], &err),
+        assert_ok(rks_fetch_server_open(w.engines[i + 1], RKS_SERVICE_FETCH, w.shards, WORLD_SHARDS,
+                                        1, &servers[i], &err),
                   &err);
     rks_fetcher_options options = world_options(0, 0, owners);
     options.timeout_ms = TIMEOUT_MS;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * test_fetch_joint.c: requests of many batches to one owner that go over the wire as one. Rank 0
- * asks; ranks 1 and 2 own shards. What it is told of the largest record keeps the requests small. */
+ * asks; ranks 1 and 2 own shards. What it is told of the largest record keeps the requests small.
+ */
 #include "base/memory.h"
 #include "fetch/fetcher.h"
 #include "world.h"
@@ -61,8 +62,8 @@ static void draw(unsigned i, unsigned seed, bool large, rks_wanted wanted[EACH])
     world_wanted_many(ids[i], EACH, wanted);
 }
 
-/* Starts all at once. Sample `bad` of the first fetch, and of the one in the middle, is of a row that
- * its owner does not have; EACH: none. */
+/* Starts all at once. Sample `bad` of the first fetch, and of the one in the middle, is of a row
+ * that its owner does not have; EACH: none. */
 static void start_all(unsigned seed, bool large, size_t bad)
 {
     rks_fetcher_gather(fetcher, true);
@@ -91,8 +92,8 @@ static uint64_t frames(void)
     return stats.frames_sent;
 }
 
-/* Also where some of the records are larger than was said: their owner's reply is refused, and each is
- * asked for alone. */
+/* Also where some of the records are larger than was said: their owner's reply is refused, and each
+ * is asked for alone. */
 static void what_one_owner_is_asked_for_goes_out_as_one(void **state)
 {
     (void)state;
@@ -200,8 +201,8 @@ static void another_owner_is_asked_when_one_is_gone(void **state)
     rks_fetcher_close(fetcher);
 }
 
-/* The thread that sends has taken them out of the queue, and then stands still for longer than the limit
- * of their silence: others are asked, and the batches have come and gone when it goes on. */
+/* The thread that sends has taken them out of the queue, and then stands still for longer than the
+ * limit of their silence: others are asked, and the batches have come and gone when it goes on. */
 static void those_that_are_given_up_before_they_are_sent_touch_no_batch(void **state)
 {
     enum { STARTED = 10, LIMIT_MS = 10000 };
@@ -273,12 +274,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_one_owner_is_asked_for_goes_out_as_one, begin, end),
         cmocka_unit_test_setup_teardown(many_small_requests_are_few_frames, begin, end),
-        cmocka_unit_test_setup_teardown(a_row_that_cannot_be_served_is_one_batch_s_error, begin, end),
+        cmocka_unit_test_setup_teardown(a_row_that_cannot_be_served_is_one_batch_s_error, begin,
+                                        end),
         cmocka_unit_test_setup_teardown(those_that_are_cancelled_take_none_with_them, begin, end),
         cmocka_unit_test_setup_teardown(replies_on_their_way_keep_the_cap, begin, end),
         cmocka_unit_test_setup_teardown(another_owner_is_asked_when_one_is_gone, begin, end),
-        cmocka_unit_test_setup_teardown(
-            those_that_are_given_up_before_they_are_sent_touch_no_batch, begin, end),
+        cmocka_unit_test_setup_teardown(those_that_are_given_up_before_they_are_sent_touch_no_batch,
+                                        begin, end),
         cmocka_unit_test_setup_teardown(survives_each_failing_allocation, begin, end),
     };
     return cmocka_run_group_tests(tests, world_begin, world_end);

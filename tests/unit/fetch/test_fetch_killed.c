@@ -219,7 +219,8 @@ static int close_world(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(another_process_serves), cmocka_unit_test(a_killed_owner_ends_the_wait),
+        cmocka_unit_test(another_process_serves),
+        cmocka_unit_test(a_killed_owner_ends_the_wait),
         cmocka_unit_test(a_stopped_owner_ends_the_wait_after_the_silence),
         cmocka_unit_test(a_cut_file_is_an_error_of_its_samples_only), /* the last: it does harm */
     };

@@ -85,8 +85,7 @@ static void large_samples_are_checked_where_they_lie(void **state)
         }
         rks_arrays_free(arrays);
         spoil_byte(shard, bytes, 1);
-        assert_fails(RKS_ERR_CORRUPT,
-                     world_collate(fetcher, wanted, BIG_ROWS, big, &arrays, &err));
+        assert_fails(RKS_ERR_CORRUPT, world_collate(fetcher, wanted, BIG_ROWS, big, &arrays, &err));
         assert_contains(err.text, "sample 0");
         spoil_byte(shard, bytes, 1);
     }

@@ -362,8 +362,9 @@ static void samples_above_a_reply_s_bound_arrive(void **state)
     rks_shard_writer_close(writer);
     snprintf(path, sizeof(path), "%s/big.json", w.directory);
     assert_ok(rks_shard_open(path, &shard, &err), &err);
-    assert_ok(rks_fetch_server_open(w.engines[1], RKS_SERVICE_FETCH, &shard, 1, 1, &servers[1], &err),
-              &err);
+    assert_ok(
+        rks_fetch_server_open(w.engines[1], RKS_SERVICE_FETCH, &shard, 1, 1, &servers[1], &err),
+        &err);
 
     rks_fetcher *fetcher = NULL;
     rks_batch *batch = NULL;

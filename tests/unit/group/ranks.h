@@ -22,7 +22,7 @@ static struct shared {
     atomic_int failures;
     atomic_int statuses[RANKS_MAX];
     rks_error errors[RANKS_MAX];
-} * shared;
+} *shared;
 
 static inline void share_memory(void)
 {

@@ -121,7 +121,8 @@ static void what_differs_is_named_with_two_ranks(void **state)
     on_threads(4, differ_in_one, NULL);
 }
 
-/* Longer than what of it travels: the last byte counts all the same, and the error shows no digest. */
+/* Longer than what of it travels: the last byte counts all the same, and the error shows no digest.
+ */
 static void differ_far_behind(member *m)
 {
     enum { SIZE = 100000 };
@@ -155,8 +156,7 @@ static void fail_and_differ(member *m)
         return;
     const rks_fact facts[] = {rks_fact_same("where", m->rank == 1 ? "this" : "that"),
                               rks_fact_sum(&sum, 1)};
-    rks_status status =
-        m->rank < 2 ? RKS_OK : rks_fail(&m->err, RKS_ERR_IO, 5, "disk %u", m->rank);
+    rks_status status = m->rank < 2 ? RKS_OK : rks_fail(&m->err, RKS_ERR_IO, 5, "disk %u", m->rank);
     EXPECT(rks_group_agree_on(m->group, "work", status, facts, 2, NULL, &m->err) == RKS_ERR_IO);
     EXPECT(says(m, "disk 2") && m->err.rank == 2 && sum == 40 + m->rank);
 }

@@ -286,7 +286,8 @@ static void send_forged(member *m, uint32_t to, uint32_t kind, uint64_t total)
                            &m->err) == RKS_OK);
 }
 
-/* The tree of one node: rank 0 is the parent of 1 and 2, which have nothing to say to each other. */
+/* The tree of one node: rank 0 is the parent of 1 and 2, which have nothing to say to each other.
+ */
 static void speak_to_a_sibling(member *m)
 {
     if (!open_group(m, T, 0))
@@ -320,8 +321,14 @@ static void announce_too_much(member *m)
 static void messages_above_what_their_kind_needs_end_the_group(void **state)
 {
     (void)state;
-    static uint64_t forged[][2] = {{1, UINT64_C(1) << 40}, {2, 1000}, {3, 8192}, {4, 8192},
-                                   {6, 8192},              {5, 20},   {77, 20},  {8, 8},
+    static uint64_t forged[][2] = {{1, UINT64_C(1) << 40},
+                                   {2, 1000},
+                                   {3, 8192},
+                                   {4, 8192},
+                                   {6, 8192},
+                                   {5, 20},
+                                   {77, 20},
+                                   {8, 8},
                                    {9, 24}};
     for (size_t i = 0; i < sizeof(forged) / sizeof(forged[0]); i++)
         on_threads(2, announce_too_much, forged[i]);
@@ -344,7 +351,8 @@ static void send_ahead(member *m)
                                    sizeof(note), &m->err) == RKS_OK);
     }
     rks_status status = RKS_OK;
-    for (int i = 0; i < 1000 && status == RKS_OK; i++) { /* they hear of it outside collectives, too */
+    for (int i = 0; i < 1000 && status == RKS_OK;
+         i++) { /* they hear of it outside collectives, too */
         usleep(10000);
         status = rks_group_must_stop(m->group, &m->err);
     }

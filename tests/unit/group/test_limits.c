@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_limits.c: what a collective can need bounds what a rank takes in for it, whatever its neighbours
- * announce and send. */
+ * test_limits.c: what a collective can need bounds what a rank takes in for it, whatever its
+ * neighbours announce and send. */
 #include "ranks.h"
 
 #include "base/bytes.h"
@@ -9,7 +9,8 @@
 
 enum { T = 15000, NOTE_HEAD = 16, HEAD = 344, AT_ENTRIES = 336, MIB = 1 << 20 };
 
-/* ---- contributions of many sizes --------------------------------------------------------------- */
+/* ---- contributions of many sizes ---------------------------------------------------------------
+ */
 
 static uint32_t per_node;
 
@@ -63,8 +64,8 @@ static void bring_too_much(member *m)
     rks_agreed agreed;
     if (!open_group(m, T, 2))
         return;
-    const rks_fact fact = rks_fact_bytes(mine, *alone && m->rank != 2 ? 10 : EACH,
-                                         *alone ? EACH - 100 : 2 * EACH);
+    const rks_fact fact =
+        rks_fact_bytes(mine, *alone && m->rank != 2 ? 10 : EACH, *alone ? EACH - 100 : 2 * EACH);
     rks_status status =
         rks_group_agree_on(m->group, "too much", RKS_OK, &fact, 1, &agreed, &m->err);
     EXPECT(status == (*alone ? RKS_ERR_UNSUPPORTED : RKS_ERR_PEER));
@@ -220,8 +221,10 @@ static void send_another_size(member *m)
         message *go = NULL;
         EXPECT(rks_inbox_wait(m->group, 0, 1u << MESSAGE_GO, "work", &go, &m->err) == RKS_OK);
         rks_inbox_free(go);
-        for (uint64_t at = 0; at < sizes[1] && at < 8 * MIB; at += MIB) /* the first tell the size */
-            send_note(m, 0, MESSAGE_REST, sizes[1], rest, sizes[1] - at < MIB ? sizes[1] - at : MIB);
+        for (uint64_t at = 0; at < sizes[1] && at < 8 * MIB;
+             at += MIB) /* the first tell the size */
+            send_note(m, 0, MESSAGE_REST, sizes[1], rest,
+                      sizes[1] - at < MIB ? sizes[1] - at : MIB);
     } else {
         const rks_fact fact = rks_fact_bytes(NULL, 0, 64 * MIB);
         EXPECT(rks_group_agree_on(m->group, "work", RKS_OK, &fact, 1, &agreed, &m->err) ==

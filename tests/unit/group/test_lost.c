@@ -223,7 +223,8 @@ static void miss_the_second_round(member *m)
     rks_status status = try_to_open(m, &mine, silence_ms, 0);
     if (m->rank == 1) {
         EXPECT(status == RKS_ERR_IO && strcmp(m->err.text, "a cable is out") == 0);
-        while (rks_now_ms() < begun_ms + 2 * silence_ms) /* one that ended would be noticed by that */
+        while (rks_now_ms() <
+               begun_ms + 2 * silence_ms) /* one that ended would be noticed by that */
             usleep(1000);
         return;
     }

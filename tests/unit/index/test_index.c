@@ -555,7 +555,8 @@ static void equal_hashes_are_the_same_however_few_are_looked_at_at_a_time(void *
             for (size_t room = 1; room < 2000; room = room * 5 + 2) {
                 rks_index_entries_max(room);
                 again.count = 0;
-                assert_ok(rks_index_equal_hashes(index, part, parts, note_pair, &again, &err), &err);
+                assert_ok(rks_index_equal_hashes(index, part, parts, note_pair, &again, &err),
+                          &err);
                 assert_int_equal(again.count, all.count);
                 assert_memory_equal(again.ids, all.ids, all.count * sizeof(all.ids[0]));
             }

@@ -135,9 +135,9 @@ static void malformed_rows_are_errors_naming_file_and_line(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         built out;
         rks_ingest_options options = {.schema = cases[i].schema,
-                                     .key = cases[i].key,
-                                     .length = cases[i].length,
-                                     .max_sample = cases[i].max_sample};
+                                      .key = cases[i].key,
+                                      .length = cases[i].length,
+                                      .max_sample = cases[i].max_sample};
         const char *path = scratch_file("bad.jsonl", cases[i].text);
         for (options.unit_size = 0; options.unit_size < 10; options.unit_size += 9) {
             assert_fails(RKS_ERR_DATA, build(path, &options, &out));
@@ -373,9 +373,9 @@ static void survives_each_failing_allocation(void **state)
         scratch_file("mem.jsonl", "{\"a\": [1, 2], \"s\": \"x\"}\nbad\n"
                                   "{\"a\": [], \"s\": \"y\", \"j\": {\"k\": 0.5}}\n");
     rks_ingest_options options = {.schema = "a:int16[*],s:str,j:json?",
-                                 .skip_bad = true,
-                                 .where = "s != 'z'",
-                                 .unit_size = 30};
+                                  .skip_bad = true,
+                                  .where = "s != 'z'",
+                                  .unit_size = 30};
     long before = rks_memory_in_use();
     for (long nth = 1;; nth++) {
         built out;

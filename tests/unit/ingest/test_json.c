@@ -101,7 +101,8 @@ static void an_array_that_is_malformed_is_named_by_its_byte(void **state)
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         rks_buffer all = {0};
-        rks_status status = read_items(scratch_file("m.json", cases[i][0]), cases[i][1], 4096, &all);
+        rks_status status =
+            read_items(scratch_file("m.json", cases[i][0]), cases[i][1], 4096, &all);
         rks_buffer_free(&all);
         assert_int_equal(status == RKS_OK, cases[i][2] == NULL);
         if (cases[i][2] != NULL)
@@ -112,8 +113,8 @@ static void an_array_that_is_malformed_is_named_by_its_byte(void **state)
 /* A value of JSON, of at most so many levels. */
 static void add_value(rks_buffer *text, int levels)
 {
-    static const char *const SCALARS[] = {"1", "-2.5e3", "true", "null", "\"]\"", "\"a\\\\\"",
-                                          "\"\\\"[{\"", "\"\""};
+    static const char *const SCALARS[] = {"1",     "-2.5e3",    "true",       "null",
+                                          "\"]\"", "\"a\\\\\"", "\"\\\"[{\"", "\"\""};
     uint64_t kind = scratch_random(levels > 0 ? 3 : 1), count = scratch_random(4);
     if (kind == 0) {
         const char *scalar = SCALARS[scratch_random(8)];
@@ -157,12 +158,14 @@ static void units_hold_each_item_once_wherever_they_begin(void **state)
     }
 }
 
-/* Cut short anywhere, and with any byte changed, it ends with an error or with items, and frees all.
+/* Cut short anywhere, and with any byte changed, it ends with an error or with items, and frees
+ * all.
  */
 static void damage_anywhere_ends_with_an_error_at_most(void **state)
 {
     (void)state;
-    static const char TEXT[] = "{\"i\": {\"x\": \"\\\"\"}, \"d\": [{\"a\": [1, \"]\"]}, 2], \"e\": 3}";
+    static const char TEXT[] =
+        "{\"i\": {\"x\": \"\\\"\"}, \"d\": [{\"a\": [1, \"]\"]}, 2], \"e\": 3}";
     for (size_t i = 0; i < sizeof(TEXT) - 1; i++)
         for (int byte = -1; byte < 8; byte++) {
             char text[sizeof(TEXT)];
@@ -206,10 +209,12 @@ static void lines_are_told_from_one_value(void **state)
         const char *text;
         bool items;
     } cases[] = {
-        {"[{\"a\": 1}]", true},  {" \n[\n {", true},          {"{\n \"data\": [", true},
-        {"{\"a\": [\n{", true},  {"{\"a\": \"\n", false},     {"{\"a\": 1}\n{\"a\": 2}\n", false},
-        {"{\"a\": 1}", false},   {"{\"a\": 1\n{\"a\"", false}, {"[1, 2]", false},
-        {"[]", false},           {"text", false},             {"", false},
+        {"[{\"a\": 1}]", true},    {" \n[\n {", true},
+        {"{\n \"data\": [", true}, {"{\"a\": [\n{", true},
+        {"{\"a\": \"\n", false},   {"{\"a\": 1}\n{\"a\": 2}\n", false},
+        {"{\"a\": 1}", false},     {"{\"a\": 1\n{\"a\"", false},
+        {"[1, 2]", false},         {"[]", false},
+        {"text", false},           {"", false},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         assert_int_equal(
@@ -247,8 +252,7 @@ static void flattened_objects_are_columns(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         rks_schema *schema = NULL;
         rks_status status;
-        rks_row *row =
-            parse_flat(cases[i].schema, cases[i].line, &schema, cases[i].from, &status);
+        rks_row *row = parse_flat(cases[i].schema, cases[i].line, &schema, cases[i].from, &status);
         assert_int_equal(status == RKS_OK, cases[i].error == NULL);
         if (cases[i].error != NULL)
             assert_contains(err.text, cases[i].error);

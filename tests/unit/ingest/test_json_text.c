@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_json_text.c: strings and values of columns as JSON text, and UTF-8, whatever stands where. */
+ * test_json_text.c: strings and values of columns as JSON text, and UTF-8, whatever stands where.
+ */
 #include "codec/json.h"
 #include "rankstore.h"
 #include "shard/utf8.h"
@@ -59,10 +60,17 @@ static void what_is_no_utf8_is_found_at_every_place(void **state)
     static const struct {
         const char *bytes;
         bool good;
-    } pieces[] = {{"\xc3\xa4", true},          {"\xe2\x82\xac", true}, {"\xf0\x9f\x98\x80", true},
-                  {"\x80", false},             {"\xc3", false},        {"\xc0\x80", false},
-                  {"\xed\xa0\x80", false},     {"\xff", false},        {"\xe2\x82", false},
-                  {"\xf4\x90\x80\x80", false}, {"\x7f", true}};
+    } pieces[] = {{"\xc3\xa4", true},
+                  {"\xe2\x82\xac", true},
+                  {"\xf0\x9f\x98\x80", true},
+                  {"\x80", false},
+                  {"\xc3", false},
+                  {"\xc0\x80", false},
+                  {"\xed\xa0\x80", false},
+                  {"\xff", false},
+                  {"\xe2\x82", false},
+                  {"\xf4\x90\x80\x80", false},
+                  {"\x7f", true}};
     char text[120];
     for (size_t p = 0; p < sizeof(pieces) / sizeof(pieces[0]); p++)
         for (size_t at = 0; at < 100; at++)

@@ -7,10 +7,7 @@
 #include "built.h"
 #include "packed.h"
 
-#define MEMBER(name, text)                                                                         \
-    {                                                                                              \
-        name, text, sizeof(text) - 1, 0, NULL                                                      \
-    }
+#define MEMBER(name, text) {name, text, sizeof(text) - 1, 0, NULL}
 
 static const packed_member TWO[] = {
     MEMBER("d/", ""),
@@ -183,7 +180,7 @@ static void a_tar_is_cut_between_samples(void **state)
     }
     const char *path = packed_archive("many.tar", -1, members, count);
     rks_ingest_options options = {.schema = "__key__:str,a:bytes,b:bytes?,c:bytes?",
-                                 .unit_size = UINT64_C(1) << 40};
+                                  .unit_size = UINT64_C(1) << 40};
     built whole, cut;
     assert_ok(build(path, &options, &whole), &err);
     assert_int_equal(whole.samples, SAMPLES);
@@ -501,7 +498,7 @@ static void survives_each_failing_allocation(void **state)
         const char *path = exported ? packed_archive("m", -1, EXPORTED, EXPORTED_COUNT)
                                     : packed_archive("m", kind, TWO + 1, TWO_COUNT - 1);
         rks_ingest_options options = {.schema = exported ? EXPORTED_SCHEMA : NULL,
-                                     .key = exported ? "__key__" : NULL};
+                                      .key = exported ? "__key__" : NULL};
         for (long nth = 1;; nth += RACE_STRIDE) {
             built out;
             rks_memory_fail_at(nth);

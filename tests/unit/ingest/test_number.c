@@ -134,10 +134,30 @@ static bool check_spelled(double number)
 static void reals_are_spelled_as_printf_does(void **state)
 {
     (void)state;
-    static const double some[] = {0, 0.1, 0.5, 1, 10, 1e14, 999999999999999, 1e15, 1e-4, 1e-5, 0.3,
-                                  0.1 + 0.2, 123456789012345.6, 99999999999999.5, 5e-324, 1.5e300,
-                                  0.000123456789012345, 12345.6789012345, 4503599627370497.5,
-                                  (double)NAN, (double)INFINITY, 2.5, 1e14 + 0.5, 0.00099};
+    static const double some[] = {0,
+                                  0.1,
+                                  0.5,
+                                  1,
+                                  10,
+                                  1e14,
+                                  999999999999999,
+                                  1e15,
+                                  1e-4,
+                                  1e-5,
+                                  0.3,
+                                  0.1 + 0.2,
+                                  123456789012345.6,
+                                  99999999999999.5,
+                                  5e-324,
+                                  1.5e300,
+                                  0.000123456789012345,
+                                  12345.6789012345,
+                                  4503599627370497.5,
+                                  (double)NAN,
+                                  (double)INFINITY,
+                                  2.5,
+                                  1e14 + 0.5,
+                                  0.00099};
     uint64_t seed = 1, found = 0, rounds = 200000;
     for (size_t i = 0; i < sizeof(some) / sizeof(some[0]); i++)
         for (int sign = -1; sign <= 1; sign += 2) {

@@ -191,7 +191,8 @@ static void malformed_lines_are_refused(void **state)
     static const char nul[] = "{\"v\": 1\0}";
     rks_schema *nul_schema = NULL;
     rks_row *nul_row = NULL;
-    assert_fails(RKS_ERR_DATA, parse("v:int64", false, nul, sizeof(nul) - 1, &nul_schema, &nul_row));
+    assert_fails(RKS_ERR_DATA,
+                 parse("v:int64", false, nul, sizeof(nul) - 1, &nul_schema, &nul_row));
     assert_contains(err.text, "invalid JSON at byte 8: a NUL byte");
     rks_row_free(nul_row);
     rks_schema_free(nul_schema);

@@ -234,9 +234,9 @@ static void lengths_out_of_the_limits_are_left_out(void **state)
                  {0, 3, 2, true}, {4, 9, 2, false}, {0, 2, 2, false}, {1, UINT32_MAX, 1, true}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         rks_ingest_options options = {.length = "ids", /* 5 of them */
-                                     .length_unit = cases[i].unit,
-                                     .min_length = cases[i].min,
-                                     .max_length = cases[i].max};
+                                      .length_unit = cases[i].unit,
+                                      .min_length = cases[i].min,
+                                      .max_length = cases[i].max};
         bool keep = !cases[i].kept;
         uint32_t length = 0;
         assert_ok(apply(&options, &keep, &length, NULL), &err);
@@ -425,10 +425,10 @@ static void callbacks_decide_after_where(void **state)
     (void)state;
     asked at = {.answer = 1, .length = 41};
     rks_ingest_options options = {.filter = filter,
-                                 .length_fn = measure,
-                                 .length_unit = 10,
-                                 .callback_user = &at,
-                                 .key = "raw"};
+                                  .length_fn = measure,
+                                  .length_unit = 10,
+                                  .callback_user = &at,
+                                  .key = "raw"};
     bool keep = false;
     uint32_t length = 0;
     assert_ok(apply(&options, &keep, &length, NULL), &err);

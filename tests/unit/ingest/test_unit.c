@@ -148,7 +148,8 @@ static void bytes_lie_in_a_window_as_in_the_file_s_pages(void **state)
             size_t filled = window.filled - window.begin, passed = scratch_random(most);
             assert_true(window.filled <= window.room);
             assert_memory_equal(window.data + window.begin, text + at, filled);
-            assert_int_equal((uintptr_t)(window.data + window.begin) % RKS_FILE_PAGE, at % RKS_FILE_PAGE);
+            assert_int_equal((uintptr_t)(window.data + window.begin) % RKS_FILE_PAGE,
+                             at % RKS_FILE_PAGE);
             passed = passed < filled ? passed : filled;
             rks_window_pass(&window, passed);
             at += passed;

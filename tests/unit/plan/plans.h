@@ -107,8 +107,8 @@ static inline rks_expected expect_of(const uint32_t *lengths, uint64_t count,
 {
     uint64_t max_tokens = options->max_tokens;
     bool tokens = strcmp(options->cost, "tokens") == 0;
-    rks_expected expected = {lengths, count, options, UINT32_MAX, options->length_multiple,
-                             tokens && max_tokens != 0};
+    rks_expected expected = {
+        lengths, count, options, UINT32_MAX, options->length_multiple, tokens && max_tokens != 0};
     for (expected.multiple = tokens ? 1 : 8; options->length_multiple == 0;) {
         if (max_tokens % expected.multiple == 0)
             break;
@@ -198,7 +198,8 @@ typedef struct deliveries {
     uint64_t all, repeated, missing;
 } deliveries;
 
-/* Of a whole epoch: all that are kept came, none of them twice, as far as the option `tail` says so. */
+/* Of a whole epoch: all that are kept came, none of them twice, as far as the option `tail` says
+ * so. */
 static inline deliveries check_deliveries(const rks_expected *expected, const uint32_t *seen)
 {
     deliveries found = {0};

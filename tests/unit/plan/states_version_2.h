@@ -34,7 +34,12 @@ static const v2_case v2_cases[] = {
     {.strategy = "random", .batch_size = 3, .samples = 20000, .rare = 0.0003, .piece = 200},
     {.strategy = "random", .batch_size = 3, .samples = 30000, .rare = 0.0003, .remixed = true},
     {.strategy = "bucket", .max_tokens = 4096, .samples = 9000, .rare = 0.05, .remixed = true},
-    {.strategy = "pack", .capacity = 300, .samples = 9000, .rare = 0.05, .piece = 300, .remixed = true},
+    {.strategy = "pack",
+     .capacity = 300,
+     .samples = 9000,
+     .rare = 0.05,
+     .piece = 300,
+     .remixed = true},
 };
 enum { V2_CASES = sizeof(v2_cases) / sizeof(v2_cases[0]) };
 

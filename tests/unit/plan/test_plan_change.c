@@ -233,8 +233,9 @@ static void wrong_changes_are_refused(void **state)
     for (uint64_t i = 0; i < RKS_PLAN_CHANGES_MAX; i++)
         assert_ok(rks_plan_change(fresh, 0, i, weights, 3, 0, &err), &err);
     assert_int_equal(rks_plan_change(fresh, 4, 0, weights, 3, 0, &err), RKS_ERR_STATE);
-    assert_string_equal(err.text, "change at step 0 of epoch 4: states have room for 64 changes that "
-                                  "take 6144 bytes; 65 take more");
+    assert_string_equal(err.text,
+                        "change at step 0 of epoch 4: states have room for 64 changes that "
+                        "take 6144 bytes; 65 take more");
     assert_ok(rks_plan_change(fresh, 0, 7, weights, 3, 0, &err), &err); /* in place of another */
     assert_ok(rks_plan_state(fresh, 0, 5, text, sizeof(text), &err), &err);
     assert_true(before.samples == DRAWS);
@@ -276,8 +277,9 @@ static void wrong_changes_in_states_are_refused(void **state)
         assert_int_equal(text[strlen(text) - 1], '}');
         strcpy(text + strlen(text) - 1, ", \"changes\": [[0, 1, 4294967295, []]]}");
         assert_int_equal(rks_plan_resume(plan, text, &epoch, &step, &err), RKS_ERR_STATE);
-        assert_string_equal(err.text, kind == 0 ? "state: changes: the plan has no weights of sources"
-                                                : "state: changes: a step within an optimizer step");
+        assert_string_equal(err.text, kind == 0
+                                          ? "state: changes: the plan has no weights of sources"
+                                          : "state: changes: a step within an optimizer step");
         rks_plan_free(plan);
     }
 }
@@ -386,7 +388,8 @@ static void a_change_far_away_is_counted(void **state)
         rks_plan *plan = plan_of(round, WORLDS[round % 4]);
         uint64_t there, left = 1000 + 77 * round, epoch = 0, found, step;
         if (round % 3 > 0) /* in and after an epoch that is on the way */
-            assert_ok(rks_plan_change(plan, 3, round % 3 == 1 ? 5 : 0, others, SOURCES, 0, &err), &err);
+            assert_ok(rks_plan_change(plan, 3, round % 3 == 1 ? 5 : 0, others, SOURCES, 0, &err),
+                      &err);
         for (;; epoch++, left -= there) {
             assert_ok(rks_plan_steps(plan, epoch, &there, &err), &err);
             if (left < there)
@@ -400,7 +403,8 @@ static void a_change_far_away_is_counted(void **state)
         assert_ok(rks_plan_last_change(plan, &found, &step, &err), &err);
         assert_true(found == epoch && step == left);
         assert_ok(rks_plan_steps(plan, epoch + 1, &there, &err), &err);
-        assert_ok(rks_plan_change_after(plan, UINT64_C(1000000000), others, SOURCES, 0, &err), &err);
+        assert_ok(rks_plan_change_after(plan, UINT64_C(1000000000), others, SOURCES, 0, &err),
+                  &err);
         place_of_last(plan, &found, &step);
         assert_true(found > epoch);
         uint64_t last_epoch, last_step;

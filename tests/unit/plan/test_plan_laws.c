@@ -264,8 +264,7 @@ static void longest_first_sorts_within_batches(void **state)
             size_t count, other_count, bins = 1;
             uint64_t sum = 0;
             assert_ok(rks_plan_batch(sorted, 2, place, rank, &ids, &count, &err), &err);
-            assert_ok(rks_plan_batch(plain, 2, place, rank, &others, &other_count, &err),
-                      &err);
+            assert_ok(rks_plan_batch(plain, 2, place, rank, &others, &other_count, &err), &err);
             assert_int_equal(count, other_count);
             if (i % 5 == 4)
                 assert_ok(rks_plan_bins(sorted, 2, place, rank, &bounds, &bins, &err), &err);

@@ -39,8 +39,7 @@ static void merge(merged *m)
     list(m);
     memset(m->blocks, 0xff, m->all * sizeof(uint32_t));
     assert_ok(rks_mix_merge_turns(m->lists, m->sources, m->turns, &err), &err);
-    assert_ok(rks_mix_merge_blocks(m->lists, m->sources, m->blocks, &m->merges, &err),
-              &err);
+    assert_ok(rks_mix_merge_blocks(m->lists, m->sources, m->blocks, &m->merges, &err), &err);
     if (m->merges)
         assert_memory_equal(m->turns, m->blocks, m->all * sizeof(uint32_t));
     else /* begins anew */
@@ -149,8 +148,8 @@ static void test_rare_sources(void **state)
     static const struct rare {
         uint64_t all, second, last;
         bool merges;
-    } list[] = {{4095 * 3, 3, 0, true},         {4096 * 3, 3, 0, true}, {4095 * 3 + 1, 3, 0, false},
-                {4095 * 7 + 3, 7, 7, false}, {20000, 1, 0, true},   {50000, 1, 2, false}};
+    } list[] = {{4095 * 3, 3, 0, true},      {4096 * 3, 3, 0, true}, {4095 * 3 + 1, 3, 0, false},
+                {4095 * 7 + 3, 7, 7, false}, {20000, 1, 0, true},    {50000, 1, 2, false}};
     for (size_t i = 0; i < sizeof(list) / sizeof(*list); i++) {
         uint64_t rest = list[i].all - list[i].second - list[i].last;
         merged m = {.sources = 4,
@@ -215,8 +214,9 @@ static void test_rare_sources_are_spread(void **state)
     (void)state;
     static const struct spread {
         uint64_t large, larges, rare, most; /* `rare` sources of 1 to `most` draws */
-    } list_of[] = {{60000, 1, 100, 1}, {30000, 2, 99, 6},    {60000, 1, 1400, 9}, {100000, 1, 2, 1},
-                   {100000, 1, 1, 1},  {20000, 30, 1000, 40}, {0, 0, 1500, 60},   {50000, 3, 7, 30}};
+    } list_of[] = {{60000, 1, 100, 1}, {30000, 2, 99, 6}, {60000, 1, 1400, 9},
+                   {100000, 1, 2, 1},  {100000, 1, 1, 1}, {20000, 30, 1000, 40},
+                   {0, 0, 1500, 60},   {50000, 3, 7, 30}};
     for (size_t i = 0; i < sizeof(list_of) / sizeof(*list_of); i++) {
         rks_random random = {i};
         merged m = {.sources = list_of[i].larges + list_of[i].rare};
@@ -262,8 +262,7 @@ static void test_memory_fails(void **state)
     bool merges;
     uint64_t before = rks_memory_in_use();
     rks_memory_fail_at(1);
-    assert_fails(RKS_ERR_MEMORY,
-                 rks_mix_merge_blocks(lists, 2, order, &merges, &err));
+    assert_fails(RKS_ERR_MEMORY, rks_mix_merge_blocks(lists, 2, order, &merges, &err));
     rks_memory_fail_at(0);
     assert_int_equal(rks_memory_in_use(), before);
 }
@@ -271,7 +270,8 @@ static void test_memory_fails(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_blocks_are_as_turns), cmocka_unit_test(test_sources_are_even),
+        cmocka_unit_test(test_blocks_are_as_turns),
+        cmocka_unit_test(test_sources_are_even),
         cmocka_unit_test(test_many_sources_are_even),
         cmocka_unit_test(test_rare_sources),
         cmocka_unit_test(test_rare_sources_are_spread),

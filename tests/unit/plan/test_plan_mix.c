@@ -158,7 +158,8 @@ static void check_occurrences(const mixture *m, const uint32_t *seen)
         if (!can_be_drawn(m, id))
             continue;
         uint64_t least = draws[source] / sizes[source];
-        assert_true(seen[id] == least || (draws[source] % sizes[source] != 0 && seen[id] == least + 1));
+        assert_true(seen[id] == least ||
+                    (draws[source] % sizes[source] != 0 && seen[id] == least + 1));
         if (m->mix.samples == 0 && m->weights[source] > 0)
             assert_true(seen[id] > 0);
     }
@@ -276,7 +277,8 @@ static void random_draws_are_even(void **state)
     }
 }
 
-/* Steps of 100: within a percentage point for random, two for bucket and pack if lengths are alike. */
+/* Steps of 100: within a percentage point for random, two for bucket and pack if lengths are alike.
+ */
 static void windows_are_even(void **state)
 {
     (void)state;
@@ -393,8 +395,9 @@ static void states_know_the_mix(void **state)
     assert_ok(rks_plan_state(plain, 0, 1, without, sizeof(without), &err), &err);
     assert_null(strstr(without, "mix"));
     assert_ok(rks_plan_resume(mixed, with, &epoch, &step, &err), &err);
-    const char *after = "; make the plan with the same mix, weights and samples, and change weights by "
-                        "a remix afterwards";
+    const char *after =
+        "; make the plan with the same mix, weights and samples, and change weights by "
+        "a remix afterwards";
     char text[256];
     assert_int_equal(rks_plan_resume(plain, with, &epoch, &step, &err), RKS_ERR_STATE);
     snprintf(text, sizeof(text), "%s%s",

@@ -217,8 +217,9 @@ static void a_draw_that_was_begun_is_ended_after_a_change(void **state)
         rks_plan *plan = plan_of(&k, world), *to = plan_of(&k, next);
         uint64_t steps = steps_of(plan, 0), at = 1 + rks_random_below(&random, steps - 1);
         if (changes)
-            assert_ok(rks_plan_change(plan, 0, at, others, SOURCES,
-                                      round % 3 == 0 ? LIMIT : 0, &err), &err);
+            assert_ok(
+                rks_plan_change(plan, 0, at, others, SOURCES, round % 3 == 0 ? LIMIT : 0, &err),
+                &err);
         rks_status status = rks_plan_steps(plan, 0, &steps, &err);
         if (status == RKS_ERR_DATA) { /* too little is left behind the change for these ranks */
             rks_plan_free(plan);
@@ -273,9 +274,9 @@ static void more_draws_of_pieces_than_ids_are_refused(void **state)
     options.too_long = "split";
     options.mix = &mix;
     assert_fails(RKS_ERR_UNSUPPORTED, rks_plan_create(one_length, 1, NULL, &options, &plan, &err));
-    assert_string_equal(err.text,
-                        "mix: 8192 draws are 4294967296 samples and pieces of max_length 2; an epoch "
-                        "has at most 2^32 - 1: set samples lower, or max_length higher");
+    assert_string_equal(
+        err.text, "mix: 8192 draws are 4294967296 samples and pieces of max_length 2; an epoch "
+                  "has at most 2^32 - 1: set samples lower, or max_length higher");
 }
 
 static void survives_each_failing_allocation(void **state)

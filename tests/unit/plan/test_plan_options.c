@@ -54,8 +54,7 @@ static void wrong_options_are_named(void **state)
     refused(&options, 100, RKS_ERR_ARGUMENT, "steps \"per_epoch\"");
     options = defaults();
     options.order = "longest";
-    refused(&options, 100, RKS_ERR_ARGUMENT,
-            "order \"longest\" is not one of plan, longest_first");
+    refused(&options, 100, RKS_ERR_ARGUMENT, "order \"longest\" is not one of plan, longest_first");
     options = defaults();
     options.batch_size = UINT32_MAX;
     refused(&options, 100, RKS_ERR_ARGUMENT, "batch_size 4294967295 is above 16777216");

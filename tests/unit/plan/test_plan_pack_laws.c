@@ -221,9 +221,8 @@ static void check_refusal(rks_status status, const rks_expected *expected)
     else if (option_is(options->tail, "drop"))
         assert_true(kept < slots || bins < slots * options->batch_size);
     else
-        assert_true(kept == 0 ||
-                    kept < (bins + slots * options->batch_size - 1) /
-                               (slots * options->batch_size) * slots);
+        assert_true(kept == 0 || kept < (bins + slots * options->batch_size - 1) /
+                                            (slots * options->batch_size) * slots);
 }
 
 static void every_random_plan_keeps_the_laws(void **state)

@@ -130,7 +130,8 @@ static void pieces_of_a_sequential_plan_follow_each_other(void **state)
     rks_plan_free(plan);
 }
 
-/* ---- as a plan over the lengths of pieces ------------------------------------------------------ */
+/* ---- as a plan over the lengths of pieces ------------------------------------------------------
+ */
 
 /* The plan of the same pieces as samples: where they stand is where the planner looks at them. */
 typedef struct expanded {
@@ -164,9 +165,9 @@ static void add_costs(expanded *e, const uint32_t *lengths, uint64_t count, cons
         uint64_t start = e->pieces[i].start, end = start + e->pieces[i].count, id = e->ids[i];
         if (e->lengths[i] == RKS_LENGTH_ABSENT)
             continue;
-        e->costs[i] = end == 0 ? costs[id]
-                               : (uint32_t)(costs[id] * end / lengths[id] -
-                                            costs[id] * start / lengths[id]);
+        e->costs[i] =
+            end == 0 ? costs[id]
+                     : (uint32_t)(costs[id] * end / lengths[id] - costs[id] * start / lengths[id]);
         parts += e->costs[i];
     }
     for (uint64_t i = 0; i < count; i++)
@@ -262,8 +263,8 @@ static void a_plan_of_pieces_is_as_one_of_samples_that_are_as_long(void **state)
         uint32_t *lengths = random_lengths(&random, count);
         rks_plan_options options;
         random_split_options(&random, &options, &limit);
-        bool sorts = !option_is(options.strategy, "random") &&
-                     !option_is(options.strategy, "sequential");
+        bool sorts =
+            !option_is(options.strategy, "random") && !option_is(options.strategy, "sequential");
         bool exact = sorts || option_is(options.strategy, "sequential") ||
                      options.max_tokens == 0 || option_is(options.steps, "per_epoch");
         for (uint32_t i = 0; limit < 30 && i < count; i++)
@@ -315,7 +316,8 @@ static void a_plan_of_pieces_is_as_one_of_samples_that_are_as_long(void **state)
     assert_int_equal(counted_memory(), 0);
 }
 
-/* ---- states ------------------------------------------------------------------------------------ */
+/* ---- states ------------------------------------------------------------------------------------
+ */
 
 static void each_piece_comes_once_also_if_the_world_changes(void **state)
 {
@@ -396,7 +398,8 @@ static void a_state_of_whole_samples_is_no_state_of_pieces(void **state)
     rks_plan_free(other);
 }
 
-/* ---- memory ------------------------------------------------------------------------------------ */
+/* ---- memory ------------------------------------------------------------------------------------
+ */
 
 static void samples_that_are_not_cut_cost_nothing(void **state)
 {
@@ -466,8 +469,7 @@ static void more_pieces_than_ids_are_refused(void **state)
     options.max_length = 1;
     options.too_long = "split";
     rks_plan *plan = NULL;
-    assert_fails(RKS_ERR_UNSUPPORTED,
-                 rks_plan_create(lengths, 3, NULL, &options, &plan, &err));
+    assert_fails(RKS_ERR_UNSUPPORTED, rks_plan_create(lengths, 3, NULL, &options, &plan, &err));
     assert_non_null(strstr(err.text, "too_long=split makes 2^32 samples and pieces or more of "
                                      "max_length 1; make that larger"));
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_plan_share.c: plans that share their epochs give the bits of a plan alone, whoever makes them,
- * and whatever becomes of who does. Each plan here has locks of its own, as a rank has. */
+ * test_plan_share.c: plans that share their epochs give the bits of a plan alone, whoever makes
+ * them, and whatever becomes of who does. Each plan here has locks of its own, as a rank has. */
 #include "plan/share_inside.h"
 
 #include "plans.h"
@@ -246,7 +246,8 @@ static void the_next_epoch_is_made_when_the_last_rank_has_left_the_one_before(vo
     rks_plan_share_set(1, UINT64_MAX);
 }
 
-/* ---- interrupts, and makers that end ---------------------------------------------------------- */
+/* ---- interrupts, and makers that end ----------------------------------------------------------
+ */
 
 static int says_stop(void *user)
 {
@@ -335,8 +336,9 @@ static void all_ranks_get_the_same_error_of_a_maker_that_is_killed(void **state)
         size_t count;
         assert_fails(RKS_ERR_PEER, rks_plan_batch(ranks[i], i, 0, 0, &ids, &count, &err));
         assert_int_equal(err.rank, 7);
-        assert_string_equal(err.text, "rank 7 ended while it made epoch 0 of the plan for the ranks "
-                                      "of its node");
+        assert_string_equal(err.text,
+                            "rank 7 ended while it made epoch 0 of the plan for the ranks "
+                            "of its node");
     }
     assert_true(rks_now_ms() - since < SILENCE_MS);
     end_maker(child);
@@ -435,7 +437,8 @@ static void a_maker_that_stands_still_is_not_waited_for_for_ever(void **state)
     close_memory();
 }
 
-/* ---- memory, forks, leftovers ------------------------------------------------------------------ */
+/* ---- memory, forks, leftovers ------------------------------------------------------------------
+ */
 
 /* Memory that lacks: of the limit on file sizes, which a memfd has, too. */
 static void where_memory_lacks_ranks_make_their_own(void **state)

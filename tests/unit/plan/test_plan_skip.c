@@ -71,7 +71,8 @@ static void see(rks_plan *plan, uint64_t epoch, uint64_t step, uint64_t *seen)
 }
 
 /* What loaders deliver in [first, end). Returns how many steps that are. */
-static uint64_t deliver(rks_plan *plan, uint64_t epoch, uint64_t first, uint64_t end, uint64_t *seen)
+static uint64_t deliver(rks_plan *plan, uint64_t epoch, uint64_t first, uint64_t end,
+                        uint64_t *seen)
 {
     uint64_t steps = 0;
     for (uint64_t at = next_of(plan, epoch, first); at < end; at = next_of(plan, epoch, at + 1)) {
@@ -88,7 +89,8 @@ static void make_lengths(uint64_t seed)
         lengths[i] = 1 + below(&random, 200);
 }
 
-static rks_step_range random_range(rks_random *random, rks_plan *plan, uint64_t epoch, unsigned round)
+static rks_step_range random_range(rks_random *random, rks_plan *plan, uint64_t epoch,
+                                   unsigned round)
 {
     uint64_t micro = round % STRATEGIES == 5 ? 2 : 1, steps = steps_of(plan, epoch) / micro;
     uint64_t first = rks_random_below(random, steps);
@@ -153,8 +155,8 @@ static void nothing_else_moves(void **state)
     }
 }
 
-/* Delivered, skipped, and what other ranks deliver then: each item of each sample once. The skip may
- * be made before or after the stop, and the range may lie on either side of it. */
+/* Delivered, skipped, and what other ranks deliver then: each item of each sample once. The skip
+ * may be made before or after the stop, and the range may lie on either side of it. */
 static void a_rest_has_no_skipped_samples(void **state)
 {
     (void)state;
@@ -225,13 +227,13 @@ static void what_cannot_be_is_refused(void **state)
     uint64_t steps = steps_of(plan, 2);
     assert_int_equal(rks_plan_skip(plan, 2, 4, 2, &err), RKS_ERR_ARGUMENT);
     assert_int_equal(rks_plan_skip(plan, 2, 0, steps, &err), RKS_ERR_ARGUMENT);
-    snprintf(wrong, sizeof(wrong),
-             "skip: steps 0 to %u of epoch 2, which has steps 0 to %u", (unsigned)steps,
-             (unsigned)steps - 1);
+    snprintf(wrong, sizeof(wrong), "skip: steps 0 to %u of epoch 2, which has steps 0 to %u",
+             (unsigned)steps, (unsigned)steps - 1);
     assert_string_equal(err.text, wrong);
     assert_int_equal(rks_plan_skip(plan, 2, 1, 3, &err), RKS_ERR_ARGUMENT);
-    assert_string_equal(err.text, "skip: steps 1 to 3 of epoch 2 are not whole optimizer steps of 2 "
-                                  "batches each");
+    assert_string_equal(err.text,
+                        "skip: steps 1 to 3 of epoch 2 are not whole optimizer steps of 2 "
+                        "batches each");
     assert_int_equal(rks_plan_skip(plan, 2, 2, 4, &err), RKS_ERR_ARGUMENT);
 
     /* Without skips a state is as it was; with them, what does not know them refuses it. */

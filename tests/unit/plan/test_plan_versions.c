@@ -54,8 +54,8 @@ static void states_of_version_1_resume_bit_for_bit_or_name_both_versions(void **
         } else {
             char text[64];
             assert_int_equal(status, RKS_ERR_STATE);
-            snprintf(text, sizeof(text),
-                     "planner differs: 1 in the state, %d in this plan", RKS_PLAN_VERSION);
+            snprintf(text, sizeof(text), "planner differs: 1 in the state, %d in this plan",
+                     RKS_PLAN_VERSION);
             assert_contains(err.text, text);
         }
         rks_plan_free(plan);
@@ -121,26 +121,20 @@ static void mixes_of_version_2_resume_bit_for_bit(void **state)
     assert_true(others > 0);
 }
 
-/* What the newest version makes of the same mixes. Where one changes, states of mixes that were saved
- * before cannot be resumed: raise RKS_PLAN_VERSION_MIX with it, and keep the order of this version. */
+/* What the newest version makes of the same mixes. Where one changes, states of mixes that were
+ * saved before cannot be resumed: raise RKS_PLAN_VERSION_MIX with it, and keep the order of this
+ * version. */
 static void digests_of_mixes_are_those_of_this_version(void **state)
 {
     (void)state;
     static const char *const golden[] = {
-        "bf7de9027102916b6594781e5bd19494",
-        "4afc48a81d28198e1912329d1a401b3f",
-        "2e13a778519b6e6d83f4bea4171a2ccc",
-        "4b0f874eda67f76eba2f69f54c2f658e",
-        "864218d565ded02ddc09252d0861fa4c",
-        "169e3195e904fea7de5a8416539ed5ba",
-        "c15a7db92acaa0439ed320cb2dc9af1d",
-        "8f80e4ecaa9490d086793ebdc60a56bc",
-        "6f87f9e5f33116e8edb80fb5f5c54889",
-        "e01485f9a67944beabf72643108e0f15",
-        "40e9318d9c9f3d82eded0bbdefef51ed",
-        "e18d5b4298441f13736d11772647412b",
-        "587f5c1d40fa263b01d80bf4d75d6546",
-        "e2445005378cd997e9e4e2daa3c5d935",
+        "bf7de9027102916b6594781e5bd19494", "4afc48a81d28198e1912329d1a401b3f",
+        "2e13a778519b6e6d83f4bea4171a2ccc", "4b0f874eda67f76eba2f69f54c2f658e",
+        "864218d565ded02ddc09252d0861fa4c", "169e3195e904fea7de5a8416539ed5ba",
+        "c15a7db92acaa0439ed320cb2dc9af1d", "8f80e4ecaa9490d086793ebdc60a56bc",
+        "6f87f9e5f33116e8edb80fb5f5c54889", "e01485f9a67944beabf72643108e0f15",
+        "40e9318d9c9f3d82eded0bbdefef51ed", "e18d5b4298441f13736d11772647412b",
+        "587f5c1d40fa263b01d80bf4d75d6546", "e2445005378cd997e9e4e2daa3c5d935",
     };
     assert_int_equal(RKS_PLAN_VERSION_MIX, 3);
     assert_int_equal(sizeof(golden) / sizeof(golden[0]), V2_CASES);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_plan_weights.c: weights of samples, weights that count tokens, and mixes that are refused. */
+ * test_plan_weights.c: weights of samples, weights that count tokens, and mixes that are refused.
+ */
 #include "plans.h"
 
 #include <math.h>
@@ -161,8 +162,8 @@ static void wrong_mixes_are_refused(void **state)
     weights[2] = 0;
     check_refused("mix: all weights are 0; one must be above", &mix);
     weights[1] = 1;
-    check_refused("mix: \"code\" has the weight 1 and no samples to draw; give it 0, or leave it out",
-                  &mix);
+    check_refused(
+        "mix: \"code\" has the weight 1 and no samples to draw; give it 0, or leave it out", &mix);
     weights[1] = 0;
     weights[0] = 1;
     weights[2] = 1e-15;
@@ -175,9 +176,10 @@ static void wrong_mixes_are_refused(void **state)
                   &mix);
     weights[2] = 1;
     mix.tokens = true;
-    check_refused("mix: \"web\" has samples of length 0 only, so it cannot have a share of tokens; let "
-                  "weights count samples",
-                  &mix);
+    check_refused(
+        "mix: \"web\" has samples of length 0 only, so it cannot have a share of tokens; let "
+        "weights count samples",
+        &mix);
     mix = good;
     mix.sources = 0;
     check_refused("mix: 0 sources; from 1 to 65535", &mix);

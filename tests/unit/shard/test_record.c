@@ -156,8 +156,7 @@ static void records_are_read_as_those_of_another_schema(void **state)
     assert_memory_equal(read[2].data, "hey", 3);
     assert_null(read[3].data);
     for (size_t size = 0; size < payload.size; size++)
-        assert_fails(RKS_ERR_CORRUPT,
-                     rks_record_decode_fit(&fit, payload.data, size, read, &err));
+        assert_fails(RKS_ERR_CORRUPT, rks_record_decode_fit(&fit, payload.data, size, read, &err));
     rks_record_fit_free(&fit);
     rks_buffer_free(&payload);
     rks_schema_free(as);

@@ -46,8 +46,8 @@ static uint64_t make_blocks_old(const char *name)
     uint64_t changed = 0;
     uint8_t header[RKS_BLOCK_HEADER];
     assert_non_null(file);
-    for (long at = RKS_VALUE_IN_PAGE; fseek(file, at, SEEK_SET) == 0 &&
-                                      fread(header, sizeof(header), 1, file) == 1;
+    for (long at = RKS_VALUE_IN_PAGE;
+         fseek(file, at, SEEK_SET) == 0 && fread(header, sizeof(header), 1, file) == 1;
          at += 4096) {
         if (!rks_block_begins(header) || rks_load_u64(header + 56) != rks_checksum64(header, 56))
             continue;

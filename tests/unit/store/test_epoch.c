@@ -18,8 +18,8 @@ typedef struct job {
     const char *strategy;
     uint32_t prefetch_batches;
     uint64_t prefetch_bytes;
-    uint64_t stop_after;        /* steps; 0: to the end */
-    bool in_file;               /* the sorted order is large */
+    uint64_t stop_after; /* steps; 0: to the end */
+    bool in_file;        /* the sorted order is large */
     const char *index_dir;
     char state[RKS_STATE_MAX];  /* given, and by rank 0 where it stopped */
     uint32_t seen[2 * SAMPLES]; /* by epoch % 2 and id; guarded by mutex */

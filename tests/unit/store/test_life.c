@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_life.c: a rank that waits for others no longer keeps nobody else waiting, wherever in the tree it
- * is, and the others are served until all of them have closed. */
+ * test_life.c: a rank that waits for others no longer keeps nobody else waiting, wherever in the
+ * tree it is, and the others are served until all of them have closed. */
 #include "world.h"
 
 #include <pthread.h>
@@ -115,8 +115,8 @@ static void ranks_below_two_that_are_gone_go_on(void **state)
     close_with(2, 3, 1, false);
 }
 
-/* A word as the store's own: rank 2, which is said to be rank 1's next one, has said before that all have
- * closed, and hears nothing any more. */
+/* A word as the store's own: rank 2, which is said to be rank 1's next one, has said before that
+ * all have closed, and hears nothing any more. */
 static void say(member *m, rks_store *store, uint32_t to, uint32_t word, uint32_t heir)
 {
     uint8_t note[8];

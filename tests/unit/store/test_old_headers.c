@@ -15,7 +15,7 @@ typedef struct old_options {
 } old_options;
 
 /* The library's function, as such a program knows it. */
-static void (old_options_default)(old_options *options)
+static void(old_options_default)(old_options *options)
 {
     (rks_store_options_default)((rks_store_options *)(void *)options);
 }

@@ -9,8 +9,8 @@
 #include "dataset/dataset.h"
 #include "store/store.h"
 
-/* Two ranks a node, and one directory: owners turn round all ranks, and each has one rank of its own
- * node and one of each other node after it. */
+/* Two ranks a node, and one directory: owners turn round all ranks, and each has one rank of its
+ * own node and one of each other node after it. */
 static void look_at_owners(member *m)
 {
     const char *directory = m->user;

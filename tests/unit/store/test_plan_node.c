@@ -11,13 +11,21 @@
 #include "plan/plan.h"
 #include "plan/share.h"
 
-enum { RANKS = 4, EPOCHS = 5, LEFT_EPOCHS = 200, PLANS = 2, KILLED = 2, EXIT_KILLED = 128 + SIGKILL, SHORT = 16 };
+enum {
+    RANKS = 4,
+    EPOCHS = 5,
+    LEFT_EPOCHS = 200,
+    PLANS = 2,
+    KILLED = 2,
+    EXIT_KILLED = 128 + SIGKILL,
+    SHORT = 16
+};
 
 static char directory[FOLDER_PATH];
 static struct killing {
     atomic_uint told; /* ranks that got the error */
     atomic_int maker; /* the process that is killed, once it makes the epoch */
-} *killing; /* of all processes */
+} *killing;           /* of all processes */
 
 typedef struct job {
     bool own_nodes;

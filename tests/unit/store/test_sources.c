@@ -267,8 +267,7 @@ static void open_unlike(member *m)
     }
     rks_store_close(store, CLOSE_MS);
     store = NULL;
-    EXPECT(rks_store_open_many(m->group, NULL, NULL, 0, NULL, &store, &m->err) ==
-           RKS_ERR_ARGUMENT);
+    EXPECT(rks_store_open_many(m->group, NULL, NULL, 0, NULL, &store, &m->err) == RKS_ERR_ARGUMENT);
     const char *const gone[] = {j.one, "/no/such/place"};
     EXPECT(rks_store_open_many(m->group, gone, NULL, 2, NULL, &store, &m->err) ==
            RKS_ERR_NOT_FOUND);

@@ -193,9 +193,9 @@ enum { ARENAS_MOST = 16, UNTOUCHED = 0xa5 };
 
 typedef struct owner {
     pthread_mutex_t mutex;
-    int added, done; /* guarded by mutex */
+    int added, done;                                       /* guarded by mutex */
     const uint8_t *memory[ARENAS_MOST], *end[ARENAS_MOST]; /* guarded; NULL once it is done */
-    int inside; /* batches that lay in one of them */
+    int inside;                                            /* batches that lay in one of them */
 } owner;
 
 static bool lies_inside(owner *o, const rks_arrays *arrays)
@@ -262,7 +262,8 @@ static rks_epoch *open_with(member *m, rks_store *store, rks_plan *plan, rks_are
     return epoch;
 }
 
-/* Two batches are held beside the next one: whatever is collated meanwhile leaves them as they are. */
+/* Two batches are held beside the next one: whatever is collated meanwhile leaves them as they are.
+ */
 static void compare_all(member *m, rks_epoch *plain, rks_epoch *inside, rks_arenas *arenas,
                         owner *o, rks_arrays **last)
 {
@@ -326,7 +327,8 @@ static void collate_in_arenas(member *m, rks_store *store)
     rks_plan_free(plan);
 }
 
-/* Left in the midst of it, again and again: what a thread is at work on is written to its end first. */
+/* Left in the midst of it, again and again: what a thread is at work on is written to its end
+ * first. */
 static void leave_arenas_early(member *m, rks_store *store)
 {
     rks_plan *plan = NULL;
@@ -359,9 +361,9 @@ static void note_done(void *user)
     atomic_store((atomic_bool *)user, true);
 }
 
-/* Behind the close nothing writes there any more, though fetches that were cancelled may go on. Wide
- * batches take long to collate; each round closes a little later. Returns whether the arena was
- * written to. */
+/* Behind the close nothing writes there any more, though fetches that were cancelled may go on.
+ * Wide batches take long to collate; each round closes a little later. Returns whether the arena
+ * was written to. */
 static bool close_in_the_midst(member *m, rks_store *store, rks_plan *plan, long wait_ns)
 {
     atomic_bool done = false;
@@ -399,7 +401,8 @@ static void close_while_a_batch_is_written(member *m, rks_store *store)
     plan_options.batch_size = SAMPLES / 8;
     EXPECT_OK(rks_plan_open(store, &plan_options, &plan, &m->err));
     int written = 0;
-    for (int round = 0; round < 20 || (written == 0 && round < 1000); round++) /* on a busy machine */
+    for (int round = 0; round < 20 || (written == 0 && round < 1000);
+         round++) /* on a busy machine */
         written += close_in_the_midst(m, store, plan, round * 100 * 1000);
     EXPECT(written > 0);
     rks_plan_free(plan);
@@ -548,21 +551,23 @@ static bool values_are(const rks_value *values, uint64_t number)
     return true;
 }
 
-/* Where another rank serves a sample, or it does not fit, nothing is read, and nothing allocated. */
+/* Where another rank serves a sample, or it does not fit, nothing is read, and nothing allocated.
+ */
 static void read_all_now(member *m, rks_store *store)
 {
     const job *j = m->user;
     _Alignas(64) static _Thread_local uint8_t to[ROOM];
     rks_value values[3];
     bool done = false, all = false;
-    /* The first round looks which files are in memory. The system may take pages back meanwhile: then
-     * they are looked at anew after a while. */
+    /* The first round looks which files are in memory. The system may take pages back meanwhile:
+     * then they are looked at anew after a while. */
     for (int round = 0; round < 3000 && !all; round++) {
         uint64_t read = 0;
         for (uint64_t id = 0; id < SAMPLES; id++) {
             long before = rks_memory_in_use();
             EXPECT_OK(rks_store_read_now(store, id, to, ROOM, values, &done, &m->err));
-            EXPECT(j->no_share || rks_memory_in_use() == before); /* else other ranks allocate, too */
+            EXPECT(j->no_share ||
+                   rks_memory_in_use() == before); /* else other ranks allocate, too */
             EXPECT(!done || (values_are(values, id) && (const uint8_t *)values[0].data >= to &&
                              (const uint8_t *)values[0].data < to + ROOM));
             EXPECT(!done || !j->no_share || rks_store_owner(store, id) == m->rank);
@@ -677,7 +682,8 @@ static void fail_allocations(member *m, rks_store *store)
             EXPECT(status == RKS_OK || status == RKS_ERR_MEMORY);
             rks_arrays_free(arrays);
             rks_view_free(view);
-            EXPECT(j->no_share || rks_memory_in_use() == before); /* else other ranks allocate, too */
+            EXPECT(j->no_share ||
+                   rks_memory_in_use() == before); /* else other ranks allocate, too */
         }
         EXPECT(n > (what == 0 ? 6 : 1));
     }

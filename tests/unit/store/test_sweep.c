@@ -26,8 +26,8 @@ typedef struct stage {
     bool opens;      /* the store is open before */
     bool collective; /* its status is the same on all ranks */
     rks_status (*run)(rks_group *group, rks_store *store, rks_error *err);
-    const char *makes; /* a dataset, which is removed before each try; or NULL */
-    bool slow;         /* of two ranks' allocations fewer are tried */
+    const char *makes;     /* a dataset, which is removed before each try; or NULL */
+    bool slow;             /* of two ranks' allocations fewer are tried */
     void (*prepare)(void); /* before each try; NULL: nothing */
 } stage;
 
@@ -110,9 +110,9 @@ static rks_status run_resume(rks_group *group, rks_store *store, rks_error *err)
     rks_status status = build_into(group, made, &report, err);
     if (status == RKS_OK && (report.samples != FILE_ROWS || report.units_resumed == 0 ||
                              report.units_resumed == report.units))
-        status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%llu of %llu units resumed",
-                          (unsigned long long)report.units_resumed,
-                          (unsigned long long)report.units);
+        status =
+            rks_fail(err, RKS_ERR_CORRUPT, 0, "%llu of %llu units resumed",
+                     (unsigned long long)report.units_resumed, (unsigned long long)report.units);
     return status;
 }
 

@@ -13,7 +13,7 @@ static rks_error err;
 #define BOTH(test)                                                                                 \
     cmocka_unit_test(test),                                                                        \
     {                                                                                              \
-#test " (memory)", test, NULL, NULL, &err                                                     \
+        #test " (memory)", test, NULL, NULL, &err                                                  \
     }
 
 static inline bool over_memory(void **state)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stranger_pair.h: engines 0 and 1 of three ranks, of which rank 2 exists only as a bare socket: rank 0
- * asks, rank 1 is attacked, and as rank 2 the test says what it likes. */
+ * stranger_pair.h: engines 0 and 1 of three ranks, of which rank 2 exists only as a bare socket:
+ * rank 0 asks, rank 1 is attacked, and as rank 2 the test says what it likes. */
 #ifndef RKS_TESTS_STRANGER_PAIR_H
 #define RKS_TESTS_STRANGER_PAIR_H
 
@@ -14,8 +14,8 @@ enum { HELLO_FRAME = RKS_FRAME_HEADER + RKS_HELLO_BODY, SHORT_SILENCE_MS = 2000 
 /* Engines 0 and 1 of three; where `listener` is not NULL, rank 2 is that socket. */
 static bool authenticate; /* options of the engines that are opened next */
 
-static inline void open_pair_for(mesh *m, uint32_t silence_ms, uint32_t newcomers, uint64_t max_frame,
-                          int *listener)
+static inline void open_pair_for(mesh *m, uint32_t silence_ms, uint32_t newcomers,
+                                 uint64_t max_frame, int *listener)
 {
     memset(m, 0, sizeof(*m));
     m->size = 3;
@@ -61,8 +61,8 @@ static inline uint64_t refused(mesh *m)
     return stats.refused;
 }
 
-/* Rank 2 as an owner that answers as the test likes. The engine hangs up on one that took longer than the
- * silence limit for its hello, and connects anew. */
+/* Rank 2 as an owner that answers as the test likes. The engine hangs up on one that took longer
+ * than the silence limit for its hello, and connects anew. */
 static inline int accept_member(int listener, rks_hello *hello)
 {
     uint64_t until = rks_now_ms() + WAIT_MS;

@@ -86,8 +86,8 @@ static void each_kind_of_frame_has_its_limit(void **state)
                  rks_engine_ask(m.engines[0], 1, RKS_SERVICE_FETCH, body, (4 << 20) + 1, 100,
                                 "a fetch", &reply, &got, &why));
     assert_contains(why.text, "above the limit of 4194304");
-    assert_fails(RKS_ERR_ARGUMENT, rks_engine_note(m.engines[0], 1, RKS_SERVICE_GROUP, body,
-                                                   RKS_NOTE_MAX + 1, &why));
+    assert_fails(RKS_ERR_ARGUMENT,
+                 rks_engine_note(m.engines[0], 1, RKS_SERVICE_GROUP, body, RKS_NOTE_MAX + 1, &why));
     free(body);
     serves_on(&m);
     mesh_close(&m);
@@ -277,7 +277,8 @@ static void replies_that_nobody_waits_for_are_dropped_and_counted(void **state)
     mesh_close(&m);
 }
 
-/* ---- members that beat, and read nothing ------------------------------------------------------ */
+/* ---- members that beat, and read nothing ------------------------------------------------------
+ */
 
 enum { DEAF_FOR = 2, LARGE = 1 << 20 };
 

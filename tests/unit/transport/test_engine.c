@@ -206,8 +206,8 @@ static void two_ranks_that_ask_each_other_for_very_much_get_it(void **state)
     mesh_close(&m);
 }
 
-/* An owner serves some requests of a rank at a time: the next one waits until one of them is answered,
- * and then for nothing else. */
+/* An owner serves some requests of a rank at a time: the next one waits until one of them is
+ * answered, and then for nothing else. */
 static void a_request_that_waited_for_room_is_served_at_once(void **state)
 {
     enum { AT_A_TIME = 4 * MESH_THREADS, ASKED = AT_A_TIME + 1, SIZE = 1000 };

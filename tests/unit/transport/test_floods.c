@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_floods.c: floods of connections that do not prove themselves, at an engine: silent ones, and those with hellos
- * that were made up or recorded. Ranks come in all the same. */
+ * test_floods.c: floods of connections that do not prove themselves, at an engine: silent ones, and
+ * those with hellos that were made up or recorded. Ranks come in all the same. */
 #include <errno.h>
 
 #include "stranger_pair.h"
@@ -167,7 +167,8 @@ static uint8_t host_apart(mesh *m, uint8_t other)
 }
 
 /* Silent ones of one address, who have been there for longest, and of a flood from another: none of
- * the first is cut, and a rank among them comes in. False: silence has ended some of them meanwhile. */
+ * the first is cut, and a rank among them comes in. False: silence has ended some of them
+ * meanwhile. */
 static bool an_address_keeps_its_part(void)
 {
     enum { ROOM = 64, OWN = 16, FLOODING = 1 };

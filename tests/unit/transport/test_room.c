@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_room.c: what a rank keeps in memory for another: requests that are not answered, and those that
- * come while it closes; and ranks that are stopped, or busy, meanwhile. */
+ * test_room.c: what a rank keeps in memory for another: requests that are not answered, and those
+ * that come while it closes; and ranks that are stopped, or busy, meanwhile. */
 #include "stranger_pair.h"
 
 #include <malloc.h>
 
 #include "flight.h"
 
-/* ---- two ranks that ask each other ------------------------------------------------------------- */
+/* ---- two ranks that ask each other -------------------------------------------------------------
+ */
 
 enum { MANY = 140, LARGE_SIZE = 1 << 20 };
 
@@ -80,7 +81,8 @@ static void two_ranks_ask_each_other_for_more_than_they_keep(void **state)
     free(body);
 }
 
-/* ---- an owner that takes its time --------------------------------------------------------------- */
+/* ---- an owner that takes its time ---------------------------------------------------------------
+ */
 
 /* It has as many bytes of requests as it keeps, and its peer, which beats, hears from it. */
 static void a_rank_whose_requests_wait_is_not_silent(void **state)
@@ -123,7 +125,8 @@ static void a_rank_whose_requests_wait_is_not_silent(void **state)
     mesh_close(&m);
 }
 
-/* ---- a rank that closes ------------------------------------------------------------------------ */
+/* ---- a rank that closes ------------------------------------------------------------------------
+ */
 
 static void *close_slowly(void *engine)
 {
@@ -182,7 +185,8 @@ static void requests_to_a_rank_that_closes_take_no_memory(void **state)
     mesh_close(&m);
 }
 
-/* ---- a rank that stands still ------------------------------------------------------------------ */
+/* ---- a rank that stands still ------------------------------------------------------------------
+ */
 
 enum { STILL_MS = 2500, STILL_T_MS = 3000 };
 

@@ -115,7 +115,7 @@ static void a_reflected_hello_is_refused(void **state)
 
     memcpy(reflected.own_nonce, mirror.peer_nonce, RKS_NONCE_SIZE);
     say_hello_with_tag(out, &reflected, mirror.peer_tag); /* back to its sender */
-    assert_int_equal(stranger_drain(out), 0);          /* no proof, and no note */
+    assert_int_equal(stranger_drain(out), 0);             /* no proof, and no note */
     close(in);
     close(out);
     close(listener);
@@ -205,8 +205,8 @@ static void one_byte_at_a_time_is_cut_off_at_the_deadline(void **state)
     mesh_close(&m);
 }
 
-/* Where many ranks share few cores, each word takes seconds: as one that connects, and as one that is
- * connected to. */
+/* Where many ranks share few cores, each word takes seconds: as one that connects, and as one that
+ * is connected to. */
 static void a_rank_on_a_busy_host_has_the_silence_limit_for_each_word(void **state)
 {
     (void)state;
@@ -381,7 +381,8 @@ static void errors_before_the_proof_are_ignored(void **state)
     mesh_close(&m);
 }
 
-/* Behind a frame whose body lay in the connection itself: nothing may be freed that was not taken. */
+/* Behind a frame whose body lay in the connection itself: nothing may be freed that was not taken.
+ */
 static void notes_before_the_proof_cut_the_connection_and_no_more(void **state)
 {
     (void)state;

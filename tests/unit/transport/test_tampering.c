@@ -8,7 +8,8 @@
 
 #include "base/bytes.h"
 
-/* ---- a relay ---------------------------------------------------------------------------------- */
+/* ---- a relay ----------------------------------------------------------------------------------
+ */
 
 typedef struct relay {
     int listener;
@@ -72,7 +73,8 @@ static void a_relay_at_an_address_of_its_own_is_refused(void **state)
     mesh_close(&m);
 }
 
-/* ---- one who changes bytes on their way ------------------------------------------------------- */
+/* ---- one who changes bytes on their way -------------------------------------------------------
+ */
 
 enum { RECORD_HEAD = 4 };
 
@@ -124,7 +126,8 @@ static void answer_changed(change_fn change, answer *a)
     memcpy(frame + RKS_FRAME_HEADER, "fine", 4);
     memcpy(first + RECORD_HEAD, frame, 26);
     memcpy(second + RECORD_HEAD, frame + 26, 2);
-    size_t first_size = make_record(out, 0, first, 26), second_size = make_record(out, 1, second, 2);
+    size_t first_size = make_record(out, 0, first, 26),
+           second_size = make_record(out, 1, second, 2);
     if (change != NULL)
         change(first, &first_size, second, &second_size);
     stranger_send(fd, first, first_size);
@@ -198,8 +201,8 @@ static void bytes_that_are_changed_on_their_way_are_never_taken(void **state)
     assert_int_equal(a.status, RKS_ERR_PEER);
 }
 
-/* The length of a record is used before its tag has come. Bytes that fill up a false one are no sign
- * of life. */
+/* The length of a record is used before its tag has come. Bytes that fill up a false one are no
+ * sign of life. */
 static void a_length_that_was_changed_is_silence_however_many_bytes_come(void **state)
 {
     enum { T_MS = 1000, STEP_MS = 100, MOST = 4 * T_MS / STEP_MS };

@@ -422,8 +422,8 @@ static int listener_of(uint16_t port)
     return -1;
 }
 
-/* Clients that cannot be let in, for want of descriptors or since the program has closed the socket,
- * take no processor. */
+/* Clients that cannot be let in, for want of descriptors or since the program has closed the
+ * socket, take no processor. */
 static void what_cannot_be_accepted_takes_no_processor(void **state)
 {
     (void)state;
