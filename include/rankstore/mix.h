@@ -34,12 +34,11 @@ enum {
  *
  *   random      draws of all sources are spread evenly: after any number of draws, each source has
  *               its share, give or take one draw, or two if it has fewer than one of 4,096 draws.
- * (A plan that resumes a state of planner version 2 keeps its order: there, draws of such sources
- * come together.) A source repeats a sample after all of its samples were drawn. Steps of like cost
- * are sought among near batches only. sequential  the same, each source in the order of its ids.
+ *               A source repeats a sample after all of its samples were drawn. Steps of like cost
+ *               are sought among near batches only.
+ *   sequential  the same, each source in the order of its ids.
  *   bucket,     steps are put in an order in which the 16 sources of the most draws are as even as
- *   pack        lengths allow, up to the last step; rks_plan_sources says how even. (Version 2 as
- *               well, but for the last steps.)
+ *   pack        lengths allow, up to the last step; rks_plan_sources says how even.
  *   sorted      longest first, whatever the source.
  *
  * Memory is that of a plan of N samples and pieces; there is no table of draws. A resumed epoch

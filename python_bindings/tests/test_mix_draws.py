@@ -120,7 +120,7 @@ def test_ratios_hold_in_windows_of_100_steps() -> None:
 
 
 def test_ratios_hold_in_windows_beside_rare_sources() -> None:
-    """100 sources of one draw in 10,000, at two draws a step; 29 points off in planner version 2."""
+    """100 sources of one draw in 10,000, at two draws a step."""
     sizes = [400] * 101
     plan = rankstore.plan([9] * sum(sizes), "random", batch_size=2, sources=numpy.repeat(numpy.arange(101), sizes), samples=60000,
                           mix={str(i): 0.99 if i == 0 else 0.0001 for i in range(101)})
@@ -128,7 +128,7 @@ def test_ratios_hold_in_windows_beside_rare_sources() -> None:
 
 
 def test_the_last_steps_are_even_too() -> None:
-    """In planner version 2 the last steps of an epoch were 2.9 points off."""
+    """They are where steps of all kinds run short."""
     draws = numpy.random.default_rng(1).lognormal(5, .8, 40000)
     plan = rankstore.plan(draws.clip(8, 2000).astype(int), "pack", capacity=2048, seed=3, sources=numpy.repeat(numpy.arange(16), 2500),
                           samples=60000, mix={str(i): 1 / (i + 1) for i in range(16)})

@@ -6,8 +6,8 @@
  * Steps of like cost hold samples of like length, so if sources differ in length, so do steps in
  * their sources. So steps are sorted into kinds by their sources, and the next step is always of
  * the kind that makes up best for what draws so far are off the epoch's shares, and for what steps
- * so far are off the kinds' shares: without that, which is how plans of version 2 are, the last
- * steps are of the kinds that never helped. */
+ * so far are off the kinds' shares: without that, the last steps would be of the kinds that never
+ * helped. */
 #include "plan/mix.h"
 
 #include <stdlib.h>
@@ -36,7 +36,7 @@ typedef struct evening {
     uint64_t next[KINDS], ends[KINDS];
     uint64_t part[KINDS]; /* of all steps, PART_BITS after the point */
     int64_t ahead[KINDS]; /* steps so far that are above that part of them, likewise */
-    int64_t weight;       /* of a step ahead: what a step is off, squared (mean). Version 2: 0 */
+    int64_t weight;       /* of a step ahead: what a step is off, squared (mean) */
     size_t kinds;
     unsigned shift;
     int32_t (*offs)[FOLLOWED]; /* of each step, where they take little beside its draws; or NULL */
@@ -247,8 +247,7 @@ static rks_status sort_steps(evening *e, uint64_t steps, uint8_t *kinds, uint32_
         if (status != RKS_OK)
             return status;
     }
-    if (e->plan->mix->version != RKS_PLAN_VERSION)
-        e->weight = (int64_t)(squares / steps << 8);
+    e->weight = (int64_t)(squares / steps << 8);
     uint64_t first = 0;
     for (size_t kind = 0; kind < e->kinds; kind++) {
         e->next[kind] = first;

@@ -11,8 +11,8 @@
  * Ends that are further away than the ring count as the ring's end. Then the draws of rarer sources
  * would come as early as that allows, all together, and delay as many draws of others. So rarer
  * sources are first merged, in the same way, into lists that have one of RING draws or more. Each
- * of these lists then counts as one source. Plans of version 2 lack this step. To change the order
- * is to change plans, so it needs a new version.
+ * of these lists then counts as one source. To change the order is to change plans, so it needs a
+ * new planner version.
  *
  * There are two ways to the same order:
  *   turns   position by position: which sources become ready, and which of these is next. This is

@@ -132,7 +132,6 @@ static bool make_blocks(rks_mix *mix, rks_error *err)
 static rks_status copy_options(rks_mix *mix, const rks_plan_mix *o, rks_error *err)
 {
     size_t sources = o->sources;
-    mix->version = RKS_PLAN_VERSION_MIX;
     mix->sources = sources;
     mix->source_of = o->source_of;
     mix->counts = o->counts;

@@ -37,7 +37,6 @@ typedef struct rks_mix_change {
 } rks_mix_change;
 
 typedef struct rks_mix {
-    uint64_t version; /* planner version: the newest, or that of the resumed state */
     size_t sources;
     char **names;
     uint64_t *bounds;    /* sources + 1 entries; or NULL, and source_of is set */
@@ -199,7 +198,7 @@ typedef struct rks_mix_list {
 
 rks_status rks_mix_merge(const rks_mix_list *lists, size_t sources, uint32_t *merged,
                          rks_error *err);
-/* Merges as plans of version 2 do: entries of rarer lists come early and together. */
+/* Merges without the step for rarer lists: their entries come early and together. */
 rks_status rks_mix_merge_all(const rks_mix_list *lists, size_t sources, uint32_t *merged,
                              rks_error *err);
 /* The two ways to merge, with the same result. *merges is false if blocks cannot do it; then write

@@ -184,9 +184,8 @@ static rks_status check_numbers(const rks_plan_options *options, const rks_plan_
     return check_most("length_multiple", config->length_multiple, RKS_PLAN_MULTIPLE_MAX, err);
 }
 
-/* Adds options that came after planner version 1 was in use. Writes nothing for their defaults, so
- * that older states stay valid. */
-static size_t digest_newer(const rks_plan_config *config, char *text, size_t room)
+/* Adds options that few plans have. Writes nothing for their defaults. */
+static size_t digest_rare(const rks_plan_config *config, char *text, size_t room)
 {
     size_t size = 0;
     if (config->strategy == STRATEGY_PACK)
@@ -221,7 +220,7 @@ static void digest_options(const rks_plan_options *options, rks_plan_config *con
         strategies[config->strategy], config->batch_size, config->max_tokens, costs[config->cost],
         options->max_length, too_longs[config->too_long], tails[config->tail],
         steps[config->per_epoch ? 1 : 0], config->multiple, config->no_shuffle ? 1 : 0);
-    size += digest_newer(config, text + size, sizeof(text) - size);
+    size += digest_rare(config, text + size, sizeof(text) - size);
     snprintf(config->digest, sizeof(config->digest), "%016" PRIx64, rks_checksum64(text, size));
 }
 

@@ -11,11 +11,8 @@
 #include "rankstore/mix.h"
 #include "rankstore/plan.h"
 
-/* The planner version, which every state holds. A change of any plan's bits needs a new number.
- * - Version 2: random fills its budget, and bucket with batch_size alone cuts by padding. States of
- *   version 1 of other plans still resume.
- * - Version 3 changes only plans with a mix, so all other plans stay at version 2. A mix that
- *   resumes a state of version 2 follows that version from then on. */
+/* The planner version of plans without a mix, and with one. Every state holds it, and a state of
+ * another version is refused. A change of any plan's bits needs a new number. */
 enum { RKS_PLAN_VERSION = 2, RKS_PLAN_VERSION_MIX = 3 };
 
 /* The length of an absent sample (a partial store). The planner never plans it and counts it as

@@ -264,8 +264,7 @@ static rks_status sequence(rks_plan *plan, uint64_t key, list *lists, rks_mix_li
         next += lists[i].draws;
     }
     if (status == RKS_OK)
-        status = (mix->version == RKS_PLAN_VERSION ? rks_mix_merge_all : rks_mix_merge)(
-            parts, mix->sources, plan->ids, err);
+        status = rks_mix_merge(parts, mix->sources, plan->ids, err);
     rks_usage_sub(RKS_MEMORY_PLAN, bytes);
     rks_free(ids);
     return status;

@@ -34,7 +34,6 @@
 enum { STATE_FORMAT = 1, STATE_FORMAT_SKIPS = 2 };
 
 typedef struct rks_plan_place {
-    uint64_t version;
     uint64_t epoch;
     rks_plan_segment segments[RKS_PLAN_SEGMENTS_MAX];
     size_t count;
@@ -50,11 +49,6 @@ static const char *lengths_digest(rks_plan *plan)
                      ? rks_share_digest(plan)
                      : rks_checksum64(plan->lengths, plan->count * sizeof(*plan->lengths)));
     return plan->lengths_digest;
-}
-
-static int version_of(const rks_plan *plan)
-{
-    return plan->mix == NULL ? RKS_PLAN_VERSION : (int)plan->mix->version;
 }
 
 rks_status rks_plan_state(rks_plan *plan, uint64_t epoch, uint64_t step, char *text,
@@ -80,7 +74,8 @@ rks_status rks_plan_state(rks_plan *plan, uint64_t epoch, uint64_t step, char *t
         "{\"format\": %d, \"planner\": %d, \"dataset\": %s%s%s, \"samples\": %" PRIu64
         ", \"lengths\": \"%s\", \"options\": \"%s\", \"seed\": \"%" PRIu64 "\", \"epoch\": %" PRIu64
         ", \"segments\": [",
-        plan->skip_count > 0 ? STATE_FORMAT_SKIPS : STATE_FORMAT, version_of(plan), quote,
+        plan->skip_count > 0 ? STATE_FORMAT_SKIPS : STATE_FORMAT,
+        plan->mix == NULL ? RKS_PLAN_VERSION : RKS_PLAN_VERSION_MIX, quote,
         plan->dataset[0] == '\0' ? "null" : plan->dataset, quote, plan->count, lengths_digest(plan),
         plan->config.digest, plan->config.seed, epoch);
     for (size_t i = 0; resumed && i < plan->done_count; i++)
@@ -148,27 +143,18 @@ static rks_status compare_number(const json_t *object, const char *field, uint64
     return status;
 }
 
-/* Returns true for plans that version 2 makes bit for bit as version 1 did. */
-static bool is_as_version_1(const rks_plan_config *config)
-{
-    bool tokens = config->max_tokens != UINT64_MAX;
-    return config->strategy == STRATEGY_BUCKET ? tokens : !rks_plan_fills(config);
-}
-
-/* Checks the planner version. Sets *version to that of the state, which a mix follows from then
- * on. */
-static rks_status compare_version(const json_t *object, const rks_plan_config *config,
-                                  uint64_t *version, rks_error *err)
+/* Another planner version makes other batches of the same options. */
+static rks_status compare_version(const json_t *object, rks_error *err)
 {
     bool mixed = json_object_get(object, "mix") != NULL; /* compare_mix checks the plan's */
-    rks_status status = read_number(object, "planner", version, err);
-    if (status != RKS_OK)
-        return status;
-    if (*version == 1 && is_as_version_1(config))
-        *version = RKS_PLAN_VERSION;
-    if (*version == RKS_PLAN_VERSION)
-        return RKS_OK;
-    return compare_number(object, "planner", mixed ? RKS_PLAN_VERSION_MIX : RKS_PLAN_VERSION, err);
+    uint64_t ours = mixed ? RKS_PLAN_VERSION_MIX : RKS_PLAN_VERSION, version = 0;
+    rks_status status = read_number(object, "planner", &version, err);
+    if (status == RKS_OK && version != ours)
+        status = rks_fail(err, RKS_ERR_STATE, 0,
+                          "state: planner differs: %" PRIu64 " in the state, %" PRIu64
+                          " in this version; start the epoch anew, without the state",
+                          version, ours);
+    return status;
 }
 
 static rks_status compare_text(const json_t *object, const char *field, const char *ours,
@@ -228,13 +214,6 @@ static rks_status compare_options(const json_t *object, const rks_plan_config *c
     rks_status status = compare_text(object, "options", config->digest, err);
     if (status == RKS_OK || !json_is_string(json_object_get(object, "options")))
         return status;
-    bool rounds = config->length_multiple > 1 && config->strategy != STRATEGY_PACK;
-    if (rounds && json_integer_value(json_object_get(object, "planner")) == 1)
-        return rks_fail(err, RKS_ERR_STATE, 0,
-                        "state: options differ: it is of planner version 1, which did not round "
-                        "lengths up, and length_multiple is %" PRIu32
-                        " here: plan with length_multiple=1 and the other options as they were",
-                        config->length_multiple);
     if (given != NULL && !name_option(given, config->words, false, err))
         name_option(config->words, given, true, err);
     return status;
@@ -301,7 +280,7 @@ static rks_status read_state(rks_plan *plan, const char *state, rks_plan_place *
             object, "format",
             json_object_get(object, "skip") == NULL ? STATE_FORMAT : STATE_FORMAT_SKIPS, err);
     if (status == RKS_OK)
-        status = compare_version(object, &plan->config, &place->version, err);
+        status = compare_version(object, err);
     if (status == RKS_OK)
         status = compare_text(object, "dataset", plan->dataset, err);
     if (status == RKS_OK)
@@ -430,9 +409,6 @@ static rks_status resume_at(rks_plan *plan, rks_plan_place place, uint64_t *epoc
 
 static void swap_changes(rks_mix *mix, rks_plan_place *place)
 {
-    uint64_t version = mix->version;
-    mix->version = place->version;
-    place->version = version;
     rks_mix_change kept[RKS_PLAN_CHANGES_MAX];
     size_t count = mix->change_count;
     memcpy(kept, mix->changes, sizeof(kept));

@@ -274,7 +274,7 @@ static void a_state_of_something_else_names_the_field(void **state)
                         "state: options differ: tail is not given in the state, drop in this plan");
     char bare[RKS_STATE_MAX];
     strcpy(bare, text);
-    strcpy(strstr(bare, ", \"given\""), "}"); /* as versions before wrote it */
+    strcpy(strstr(bare, ", \"given\""), "}"); /* there was no room for it */
     assert_fails(RKS_ERR_STATE, rks_plan_resume(b, bare, &epoch, &step, &err));
     assert_contains(err.text, "state: options differs: \"");
     strcpy(bare, text);
