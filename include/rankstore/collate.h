@@ -49,6 +49,10 @@ typedef struct rks_collate_column {
     uint8_t reserved[28]; /* zero */
 } rks_collate_column;
 
+/* Returns true if `type` of a column whose items are stored as `from` may be `to`. Both are item
+ * types ("int32"). */
+RKS_API bool rks_collate_converts(const char *from, const char *to);
+
 typedef struct rks_collate_options {
     size_t struct_size;
     const char *layout;                /* "pad" (default), "pack" or "rows" */

@@ -36,6 +36,37 @@ RKS_API int rks_schema_find(const rks_schema *schema, const char *name);
 /* Returns the schema as a canonical JSON object. Valid as long as the schema. */
 RKS_API const char *rks_schema_text(const rks_schema *schema);
 
+/* What the items of a type are. */
+typedef enum rks_item_class {
+    RKS_CLASS_BOOL,
+    RKS_CLASS_INT, /* signed */
+    RKS_CLASS_UINT,
+    RKS_CLASS_FLOAT,
+    RKS_CLASS_COMPLEX,
+    RKS_CLASS_STR,
+    RKS_CLASS_BYTES,
+    RKS_CLASS_JSON,
+} rks_item_class;
+
+typedef struct rks_type_info {
+    size_t struct_size;
+    const char *item; /* "float16": the type without dimensions and `?`; never freed */
+    rks_item_class item_class;
+    uint32_t item_size;          /* bytes; 1 for str, bytes and json */
+    uint32_t dim_count;          /* 0: a scalar; 1 for str, bytes and json, which have one `*` */
+    uint32_t dims[RKS_DIMS_MAX]; /* 0 for `*`; unused ones 0 */
+    uint32_t variable_dims;      /* how many are `*` */
+    uint32_t unit;               /* bytes: item_size times all fixed dimensions */
+    bool nullable;
+    const char *numpy; /* the items as NumPy's array interface names them: "<f2". bfloat16 and
+                        * float8, which NumPy lacks: unsigned integers of their size. Never freed */
+} rks_type_info;
+/* Describes a type, such as one of rks_schema_type ("float16[80,*]?"). Set struct_size first; no
+ * more bytes than that are written. RKS_ERR_ARGUMENT: `type` is not a type. */
+RKS_API rks_status rks_type_describe(const char *type, rks_type_info *info, rks_error *err);
+/* Returns the name of item type `i`, from 0: "bool", "int8", ... NULL after the last. */
+RKS_API const char *rks_type_item(size_t i);
+
 /* One column of one sample. `data` NULL: missing (nullable columns only). */
 typedef struct rks_value {
     const void *data;

@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-#include "codec/number.h"
-
 const char *rks_member_ending(const char *column)
 {
     const char *dot = strrchr(column, '.');

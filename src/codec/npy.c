@@ -11,21 +11,26 @@
 #include "base/error.h"
 #include "base/memory.h"
 
-static const struct {
-    char code;
-    uint32_t size;
-    rks_kind kind;
-    const char *item;
-} ITEMS[] = {
-    {'b', 1, RKS_KIND_BOOL, "bool"},           {'i', 1, RKS_KIND_INT8, "int8"},
-    {'i', 2, RKS_KIND_INT16, "int16"},         {'i', 4, RKS_KIND_INT32, "int32"},
-    {'i', 8, RKS_KIND_INT64, "int64"},         {'u', 1, RKS_KIND_UINT8, "uint8"},
-    {'u', 2, RKS_KIND_UINT16, "uint16"},       {'u', 4, RKS_KIND_UINT32, "uint32"},
-    {'u', 8, RKS_KIND_UINT64, "uint64"},       {'f', 2, RKS_KIND_FLOAT16, "float16"},
-    {'f', 4, RKS_KIND_FLOAT32, "float32"},     {'f', 8, RKS_KIND_FLOAT64, "float64"},
-    {'c', 8, RKS_KIND_COMPLEX64, "complex64"}, {'V', 1, RKS_KIND_FLOAT8_E4M3FN, "V1"},
-    {'V', 2, RKS_KIND_BFLOAT16, "V2"},
-};
+/* Finds the kind of items with a letter and a size, "f" and 4. */
+static bool set_kind(char letter, uint64_t size, rks_npy *npy)
+{
+    npy->typeless = letter == 'V';
+    if (npy->typeless) {
+        npy->kind = size == 1 ? RKS_KIND_FLOAT8_E4M3FN : RKS_KIND_BFLOAT16;
+        npy->item = size == 1 ? "V1" : "V2";
+        npy->item_size = (uint32_t)size;
+        return size == 1 || size == 2;
+    }
+    for (rks_kind kind = 0; kind < RKS_KIND_STR; kind++) {
+        if (rks_kinds[kind].numpy[1] != letter || rks_kinds[kind].size != size)
+            continue;
+        npy->kind = kind;
+        npy->item = rks_kinds[kind].name;
+        npy->item_size = rks_kinds[kind].size;
+        return true; /* the first: bits of bfloat16 and float8 come after uint16 and uint8 */
+    }
+    return false;
+}
 
 typedef struct text {
     const char *at;
@@ -81,15 +86,10 @@ static rks_status set_item(const char *descr, rks_npy *npy, rks_error *err)
     text digits = {descr + 2, descr + strlen(descr)};
     if (strlen(descr) >= 3 && strchr("<>|=", order) != NULL && take_number(&digits, &size) &&
         digits.at == digits.end)
-        for (size_t i = 0; i < sizeof(ITEMS) / sizeof(ITEMS[0]); i++)
-            if (ITEMS[i].code == descr[1] && ITEMS[i].size == size) {
-                npy->item = ITEMS[i].item;
-                npy->kind = ITEMS[i].kind;
-                npy->item_size = ITEMS[i].size;
-                npy->swapped = order == '>' && size > 1;
-                npy->typeless = descr[1] == 'V';
-                return RKS_OK;
-            }
+        if (set_kind(descr[1], size, npy)) {
+            npy->swapped = order == '>' && size > 1;
+            return RKS_OK;
+        }
     return rks_fail(err, RKS_ERR_DATA, 0,
                     "npy: items of type '%.40s' are not supported; numbers and bool are", descr);
 }

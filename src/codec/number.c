@@ -49,16 +49,6 @@ int rks_number_compare(rks_number a, rks_number b)
     return x < y ? -1 : x > y;
 }
 
-bool rks_kind_is_integer(rks_kind kind)
-{
-    return kind >= RKS_KIND_INT8 && kind <= RKS_KIND_UINT64;
-}
-
-bool rks_kind_is_float(rks_kind kind)
-{
-    return kind >= RKS_KIND_FLOAT16 && kind <= RKS_KIND_FLOAT8_E5M2;
-}
-
 static rks_number of_int(int64_t value)
 {
     return (rks_number){.kind = RKS_NUMBER_INT, .as.i = value};

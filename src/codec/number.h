@@ -21,9 +21,6 @@ typedef struct rks_number {
  * + 1 is above 2^53, whatever the types. */
 int rks_number_compare(rks_number a, rks_number b);
 
-bool rks_kind_is_integer(rks_kind kind);
-bool rks_kind_is_float(rks_kind kind); /* not complex64 */
-
 /* Reads a scalar of an integer or float kind; `data` has the kind's size, at any alignment. */
 rks_number rks_number_load(rks_kind kind, const void *data);
 

@@ -18,9 +18,7 @@
 
 rks_kind rks_item_kind(const rks_column *column)
 {
-    bool text = column->kind == RKS_KIND_STR || column->kind == RKS_KIND_BYTES ||
-                column->kind == RKS_KIND_JSON;
-    return text ? RKS_KIND_UINT8 : column->kind;
+    return rks_kind_is_text(column->kind) ? RKS_KIND_UINT8 : column->kind;
 }
 
 /* ---- small floats ------------------------------------------------------------------------- */

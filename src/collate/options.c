@@ -72,45 +72,17 @@ static rks_status parse_layout(const rks_collate_options *options, bool *pack, b
     return check_rows(options, *rows, *pack, err);
 }
 
-/* Parses a type such as "int64" as a schema of one column. *column becomes NULL if the text is not
- * a type of items. */
-static rks_status parse_array_type(const char *type, rks_schema **schema, const rks_column **column,
-                                   rks_error *err)
+/* Finds a type such as "int64". Returns false if it is not one of an array's items. */
+static bool find_item(const char *type, rks_kind *kind)
 {
-    char text[32];
-    rks_error inner;
-    *column = NULL;
-    if ((size_t)snprintf(text, sizeof(text), "x:%s", type) >= sizeof(text))
-        return RKS_OK;
-    if (rks_schema_parse(text, schema, &inner) != RKS_OK) {
-        if (inner.status == RKS_ERR_MEMORY && err != NULL)
-            *err = inner;
-        return inner.status == RKS_ERR_MEMORY ? RKS_ERR_MEMORY : RKS_OK;
-    }
-    const rks_column *parsed = rks_schema_column(*schema, 0);
-    if (rks_schema_columns(*schema) == 1 && parsed->dim_count == 0 && !parsed->nullable)
-        *column = parsed;
-    return RKS_OK;
+    return rks_kind_find(type, strlen(type), kind) && !rks_kind_is_text(*kind);
 }
 
-/* Sets the type that the options ask for. */
-static rks_status take_type(rks_collate_field *field, const rks_column *stored, const char *type,
-                            rks_kind *kind, rks_error *err)
+bool rks_collate_converts(const char *from, const char *to)
 {
-    rks_schema *schema = NULL;
-    const rks_column *asked = NULL;
-    rks_status status = parse_array_type(type, &schema, &asked, err);
-    if (status == RKS_OK && asked == NULL)
-        status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                          "collate: column \"%s\": \"%s\" is not an item type of an array",
-                          stored->name, type);
-    if (status == RKS_OK) {
-        *kind = asked->kind;
-        field->to_size = asked->item_size;
-        snprintf(field->type, sizeof(field->type), "%.15s", asked->type);
-    }
-    rks_schema_free(schema);
-    return status;
+    rks_kind stored, asked;
+    return from != NULL && to != NULL && find_item(from, &stored) && find_item(to, &asked) &&
+           rks_item_convert(stored, asked, rks_kinds[stored].size, false) != NULL;
 }
 
 /* Chooses an item's type, and how stored items are converted to it. */
@@ -118,16 +90,14 @@ static rks_status choose_type(rks_collate_field *field, const rks_column *column
                               rks_kind *kind, rks_error *err)
 {
     rks_kind from = rks_item_kind(column);
-    bool text = from != column->kind;
     *kind = from;
-    field->from_size = field->to_size = column->item_size;
-    const char *stored = text ? "uint8" : column->type;
-    snprintf(field->type, sizeof(field->type), "%.*s", (int)strcspn(stored, "[?"), stored);
-    if (type != NULL) {
-        rks_status status = take_type(field, column, type, kind, err);
-        if (status != RKS_OK)
-            return status;
-    }
+    if (type != NULL && !find_item(type, kind))
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "collate: column \"%s\": \"%s\" is not an item type of an array",
+                        column->name, type);
+    field->from_size = column->item_size;
+    field->to_size = rks_kinds[*kind].size;
+    snprintf(field->type, sizeof(field->type), "%s", rks_kinds[*kind].name);
     field->convert = rks_item_convert(from, *kind, field->to_size, rks_has_avx2());
     if (field->convert == NULL)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
@@ -208,8 +178,7 @@ static rks_status add_array_column(rks_collate *collate, const rks_schema *schem
         if (column->dims[d] == 0)
             field->cut_dim = d;
     }
-    field->text = column->kind == RKS_KIND_STR || column->kind == RKS_KIND_BYTES ||
-                  column->kind == RKS_KIND_JSON;
+    field->text = rks_kind_is_text(column->kind);
     if (field->text) {
         field->to_multiple = 1;
         field->max_length = UINT32_MAX;

@@ -27,9 +27,7 @@ static const char *counted_of(const rks_column *column)
 {
     if (column->dim_count == 0)
         return "the number in";
-    bool bytes = column->kind == RKS_KIND_STR || column->kind == RKS_KIND_BYTES ||
-                 column->kind == RKS_KIND_JSON;
-    return bytes ? "bytes of" : "items of";
+    return rks_kind_is_text(column->kind) ? "bytes of" : "items of";
 }
 
 /* Returns how many bytes of a name are shown, in whole characters of UTF-8. */

@@ -13,30 +13,27 @@
 #include "base/error.h"
 #include "codec/member_ending.h"
 
+/* Item types of arrays, and their codes there. */
 static const struct {
-    const char *name;
     rks_kind kind;
-    uint32_t size;
-    uint8_t code; /* its code in arrays */
+    uint8_t code;
 } ITEMS[] = {
-    {"uint8", RKS_KIND_UINT8, 1, 8},      {"int8", RKS_KIND_INT8, 1, 9},
-    {"uint16", RKS_KIND_UINT16, 2, 16},   {"int16", RKS_KIND_INT16, 2, 17},
-    {"float16", RKS_KIND_FLOAT16, 2, 18}, {"uint32", RKS_KIND_UINT32, 4, 32},
-    {"int32", RKS_KIND_INT32, 4, 33},     {"float32", RKS_KIND_FLOAT32, 4, 34},
-    {"uint64", RKS_KIND_UINT64, 8, 64},   {"int64", RKS_KIND_INT64, 8, 65},
-    {"float64", RKS_KIND_FLOAT64, 8, 66},
+    {RKS_KIND_UINT8, 8},    {RKS_KIND_INT8, 9},    {RKS_KIND_UINT16, 16},  {RKS_KIND_INT16, 17},
+    {RKS_KIND_FLOAT16, 18}, {RKS_KIND_UINT32, 32}, {RKS_KIND_INT32, 33},   {RKS_KIND_FLOAT32, 34},
+    {RKS_KIND_UINT64, 64},  {RKS_KIND_INT64, 65},  {RKS_KIND_FLOAT64, 66},
 };
 enum { ITEM_COUNT = sizeof(ITEMS) / sizeof(ITEMS[0]) };
 
+/* By a name, or by a code if `name` is NULL. */
 static bool set_item(const char *name, size_t size, int code, rks_npy *array)
 {
+    rks_kind kind = RKS_KIND_JSON;
+    bool found = name != NULL && rks_kind_find(name, size, &kind);
     for (size_t i = 0; i < ITEM_COUNT; i++)
-        if (name == NULL
-                ? ITEMS[i].code == code
-                : strlen(ITEMS[i].name) == size && memcmp(ITEMS[i].name, name, size) == 0) {
-            array->item = ITEMS[i].name;
+        if (name == NULL ? ITEMS[i].code == code : found && ITEMS[i].kind == kind) {
             array->kind = ITEMS[i].kind;
-            array->item_size = ITEMS[i].size;
+            array->item = rks_kinds[array->kind].name;
+            array->item_size = rks_kinds[array->kind].size;
             return true;
         }
     return false;

@@ -18,15 +18,9 @@ enum { ENDING = RKS_MEGATRON_ENDING };
 
 /* By their codes, counted from 1. In the older index code 6 means either float; the size shows
  * which. */
-static const struct {
-    const char *item;
-    rks_kind kind;
-    uint32_t size;
-} TYPES[] = {
-    {"uint8", RKS_KIND_UINT8, 1},     {"int8", RKS_KIND_INT8, 1},
-    {"int16", RKS_KIND_INT16, 2},     {"int32", RKS_KIND_INT32, 4},
-    {"int64", RKS_KIND_INT64, 8},     {"float64", RKS_KIND_FLOAT64, 8},
-    {"float32", RKS_KIND_FLOAT32, 4}, {"uint16", RKS_KIND_UINT16, 2},
+static const rks_kind TYPES[] = {
+    RKS_KIND_UINT8, RKS_KIND_INT8,    RKS_KIND_INT16,   RKS_KIND_INT32,
+    RKS_KIND_INT64, RKS_KIND_FLOAT64, RKS_KIND_FLOAT32, RKS_KIND_UINT16,
 };
 enum { TYPE_COUNT = sizeof(TYPES) / sizeof(TYPES[0]), FLOAT64 = 6, FLOAT32 = 7 };
 
@@ -101,9 +95,9 @@ static rks_status set_type(rks_megatron *pair, uint64_t code, rks_error *err)
     if (code < 1 || code > TYPE_COUNT)
         return rks_fail(err, RKS_ERR_DATA, 0, "%s: dtype code %" PRIu64 "; 1 to %d are known",
                         pair->index.path, code, TYPE_COUNT);
-    pair->item = TYPES[code - 1].item;
-    pair->kind = TYPES[code - 1].kind;
-    pair->item_size = TYPES[code - 1].size;
+    pair->kind = TYPES[code - 1];
+    pair->item = rks_kinds[pair->kind].name;
+    pair->item_size = rks_kinds[pair->kind].size;
     return RKS_OK;
 }
 

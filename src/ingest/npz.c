@@ -251,8 +251,7 @@ static rks_status check_type(const readers *all, reader *r, rks_error *err)
     const rks_npy *data = &r->parts.data->npy;
     char type[160];
     bool fits;
-    r->text = column->kind == RKS_KIND_STR || column->kind == RKS_KIND_BYTES ||
-              column->kind == RKS_KIND_JSON;
+    r->text = rks_kind_is_text(column->kind);
     if (r->parts.offsets == NULL)
         fits = rks_npy_fits(&r->parts.row, column);
     else if (r->text)

@@ -41,11 +41,6 @@ struct rks_selector {
     char digits[24]; /* an integer key */
 };
 
-static bool is_text_or_bytes(rks_kind kind)
-{
-    return kind == RKS_KIND_STR || kind == RKS_KIND_BYTES || kind == RKS_KIND_JSON;
-}
-
 static rks_status set_key(rks_selector *selector, const char *name, rks_error *err)
 {
     selector->derived = name == NULL;
@@ -65,7 +60,7 @@ static rks_status set_key(rks_selector *selector, const char *name, rks_error *e
 
 static void measure_array(rks_selector *selector, const rks_column *column)
 {
-    selector->measure = is_text_or_bytes(column->kind) ? MEASURE_BYTES : MEASURE_ITEMS;
+    selector->measure = rks_kind_is_text(column->kind) ? MEASURE_BYTES : MEASURE_ITEMS;
     selector->dim = 0;
     while (column->variable_dims > 0 && column->dims[selector->dim] != 0)
         selector->dim++;
@@ -132,24 +127,13 @@ static rks_status set_length(rks_selector *selector, const char *name, rks_error
 static rks_status check_index(const rks_schema *schema, const rks_ingest_options *options,
                               rks_error *err)
 {
-    for (size_t i = 0; i < options->index_count; i++) {
-        uint32_t at = 0;
-        rks_status status = rks_column_named(schema, "index", options->index[i], &at, err);
-        if (status != RKS_OK)
-            return status;
-        const rks_column *column = rks_schema_column(schema, at);
-        bool number = rks_kind_is_integer(column->kind) || rks_kind_is_float(column->kind);
-        if (!number || column->dim_count > 0 || column->nullable)
-            return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                            "index: column \"%s\" is %s; only single numbers that are never "
-                            "missing travel with the index",
-                            column->name, column->type);
-        for (size_t k = 0; k < i; k++)
-            if (strcmp(options->index[k], options->index[i]) == 0)
-                return rks_fail(err, RKS_ERR_ARGUMENT, 0, "index: column \"%s\" appears twice",
-                                column->name);
-    }
-    return RKS_OK;
+    rks_status status = RKS_OK;
+    uint32_t at = 0;
+    for (size_t i = 0; status == RKS_OK && i < options->index_count; i++)
+        status = rks_column_named(schema, "index", options->index[i], &at, err); /* with a hint */
+    return status == RKS_OK
+               ? rks_schema_index(schema, options->index, options->index_count, NULL, err)
+               : status;
 }
 
 rks_status rks_selector_create(const rks_schema *schema, const rks_ingest_options *options,

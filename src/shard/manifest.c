@@ -48,11 +48,6 @@ enum { UNIT_SIZE_LEAST = 96 };
 static const char *const KIND_NAMES[] = {"lengths", "key_hashes", "locators",
                                          "offsets", "column",     "units"};
 
-bool rks_column_indexable(const rks_column *column)
-{
-    return column->kind < RKS_KIND_STR && column->dim_count == 0 && !column->nullable;
-}
-
 static rks_status put_segment(const rks_manifest *manifest, size_t i, rks_buffer *json,
                               rks_error *err)
 {

@@ -59,9 +59,6 @@ typedef struct rks_manifest {
     size_t text_size;  /* bytes of that text, as decoded */
 } rks_manifest;
 
-/* Returns true if the column may be in the index: a scalar number that is never missing. */
-bool rks_column_indexable(const rks_column *column);
-
 /* Prints the manifest with its own digest; does not read manifest->digest. `digest` may be NULL.
  * Free *text with rks_free. */
 rks_status rks_manifest_encode(const rks_manifest *manifest, char **text, size_t *size,

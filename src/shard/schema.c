@@ -27,48 +27,44 @@ struct rks_schema {
 };
 
 enum { NAME_MAX_SIZE = 255 };
+#define EXAMPLES "types look like int32, float16[80,*], str, int64?"
 
-static const struct {
-    const char *name;
-    rks_kind kind;
-    uint32_t item_size;
-} ITEMS[] = {
-    {"bool", RKS_KIND_BOOL, 1},
-    {"int8", RKS_KIND_INT8, 1},
-    {"int16", RKS_KIND_INT16, 2},
-    {"int32", RKS_KIND_INT32, 4},
-    {"int64", RKS_KIND_INT64, 8},
-    {"uint8", RKS_KIND_UINT8, 1},
-    {"uint16", RKS_KIND_UINT16, 2},
-    {"uint32", RKS_KIND_UINT32, 4},
-    {"uint64", RKS_KIND_UINT64, 8},
-    {"float16", RKS_KIND_FLOAT16, 2},
-    {"float32", RKS_KIND_FLOAT32, 4},
-    {"float64", RKS_KIND_FLOAT64, 8},
-    {"bfloat16", RKS_KIND_BFLOAT16, 2},
-    {"float8_e4m3fn", RKS_KIND_FLOAT8_E4M3FN, 1},
-    {"float8_e5m2", RKS_KIND_FLOAT8_E5M2, 1},
-    {"complex64", RKS_KIND_COMPLEX64, 8},
-    {"str", RKS_KIND_STR, 1},
-    {"bytes", RKS_KIND_BYTES, 1},
-    {"json", RKS_KIND_JSON, 1},
+const rks_kind_info rks_kinds[RKS_KINDS] = {
+    [RKS_KIND_BOOL] = {"bool", RKS_CLASS_BOOL, 1, "|b1"},
+    [RKS_KIND_INT8] = {"int8", RKS_CLASS_INT, 1, "|i1"},
+    [RKS_KIND_INT16] = {"int16", RKS_CLASS_INT, 2, "<i2"},
+    [RKS_KIND_INT32] = {"int32", RKS_CLASS_INT, 4, "<i4"},
+    [RKS_KIND_INT64] = {"int64", RKS_CLASS_INT, 8, "<i8"},
+    [RKS_KIND_UINT8] = {"uint8", RKS_CLASS_UINT, 1, "|u1"},
+    [RKS_KIND_UINT16] = {"uint16", RKS_CLASS_UINT, 2, "<u2"},
+    [RKS_KIND_UINT32] = {"uint32", RKS_CLASS_UINT, 4, "<u4"},
+    [RKS_KIND_UINT64] = {"uint64", RKS_CLASS_UINT, 8, "<u8"},
+    [RKS_KIND_FLOAT16] = {"float16", RKS_CLASS_FLOAT, 2, "<f2"},
+    [RKS_KIND_FLOAT32] = {"float32", RKS_CLASS_FLOAT, 4, "<f4"},
+    [RKS_KIND_FLOAT64] = {"float64", RKS_CLASS_FLOAT, 8, "<f8"},
+    [RKS_KIND_BFLOAT16] = {"bfloat16", RKS_CLASS_FLOAT, 2, "<u2"},
+    [RKS_KIND_FLOAT8_E4M3FN] = {"float8_e4m3fn", RKS_CLASS_FLOAT, 1, "|u1"},
+    [RKS_KIND_FLOAT8_E5M2] = {"float8_e5m2", RKS_CLASS_FLOAT, 1, "|u1"},
+    [RKS_KIND_COMPLEX64] = {"complex64", RKS_CLASS_COMPLEX, 8, "<c8"},
+    [RKS_KIND_STR] = {"str", RKS_CLASS_STR, 1, "|u1"},
+    [RKS_KIND_BYTES] = {"bytes", RKS_CLASS_BYTES, 1, "|u1"},
+    [RKS_KIND_JSON] = {"json", RKS_CLASS_JSON, 1, "|u1"},
 };
 
-bool rks_kind_find(const char *name, size_t size, rks_kind *kind, uint32_t *item_size)
+const char *rks_type_item(size_t i)
 {
-    for (size_t i = 0; i < sizeof(ITEMS) / sizeof(ITEMS[0]); i++) {
-        if (strlen(ITEMS[i].name) != size || memcmp(ITEMS[i].name, name, size) != 0)
+    return i < RKS_KINDS ? rks_kinds[i].name : NULL;
+}
+
+bool rks_kind_find(const char *name, size_t size, rks_kind *kind)
+{
+    for (size_t i = 0; i < RKS_KINDS; i++) {
+        if (strlen(rks_kinds[i].name) != size || memcmp(rks_kinds[i].name, name, size) != 0)
             continue;
-        *kind = ITEMS[i].kind;
-        *item_size = ITEMS[i].item_size;
+        *kind = (rks_kind)i;
         return true;
     }
     return false;
-}
-
-static bool is_variable_bytes(rks_kind kind)
-{
-    return kind == RKS_KIND_STR || kind == RKS_KIND_BYTES || kind == RKS_KIND_JSON;
 }
 
 static void skip_spaces(const char **at)
@@ -80,9 +76,9 @@ static void skip_spaces(const char **at)
 static bool parse_item(const char **at, rks_column *column)
 {
     size_t size = strcspn(*at, "[? ");
-    if (!rks_kind_find(*at, size, &column->kind, &column->item_size))
+    if (!rks_kind_find(*at, size, &column->kind))
         return false;
-    column->unit = column->item_size;
+    column->unit = column->item_size = rks_kinds[column->kind].size;
     snprintf(column->type, sizeof(column->type), "%.*s", (int)size, *at);
     *at += size;
     return true;
@@ -132,7 +128,7 @@ static bool parse_dims(const char **at, rks_column *column)
 static void print_type(rks_column *column)
 {
     size_t used = strlen(column->type);
-    for (uint32_t i = 0; !is_variable_bytes(column->kind) && i < column->dim_count; i++) {
+    for (uint32_t i = 0; !rks_kind_is_text(column->kind) && i < column->dim_count; i++) {
         char dim[12] = "*";
         if (column->dims[i] != 0)
             snprintf(dim, sizeof(dim), "%" PRIu32, column->dims[i]);
@@ -150,7 +146,7 @@ static bool parse_column_type(const char *text, rks_column *column)
     if (!parse_item(&at, column))
         return false;
     skip_spaces(&at);
-    if (*at == '[' && (is_variable_bytes(column->kind) || !parse_dims(&at, column)))
+    if (*at == '[' && (rks_kind_is_text(column->kind) || !parse_dims(&at, column)))
         return false;
     skip_spaces(&at);
     if (*at == '?') {
@@ -160,10 +156,33 @@ static bool parse_column_type(const char *text, rks_column *column)
     skip_spaces(&at);
     if (*at != '\0')
         return false;
-    if (is_variable_bytes(column->kind))
+    if (rks_kind_is_text(column->kind))
         column->dim_count = column->variable_dims = 1;
     print_type(column);
     return true;
+}
+
+rks_status rks_type_describe(const char *type, rks_type_info *info, rks_error *err)
+{
+    rks_column column = {0};
+    if (type == NULL || info == NULL || info->struct_size < sizeof(info->struct_size))
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "a type's description needs a type, and a struct with its struct_size");
+    if (!parse_column_type(type, &column))
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "\"%.80s\" is not a type; " EXAMPLES, type);
+    const rks_kind_info *kind = &rks_kinds[column.kind];
+    rks_type_info found = {.struct_size = info->struct_size,
+                           .item = kind->name,
+                           .item_class = kind->item_class,
+                           .item_size = column.item_size,
+                           .dim_count = column.dim_count,
+                           .variable_dims = column.variable_dims,
+                           .unit = column.unit,
+                           .nullable = column.nullable,
+                           .numpy = kind->numpy};
+    memcpy(found.dims, column.dims, sizeof(found.dims));
+    memcpy(info, &found, info->struct_size < sizeof(found) ? info->struct_size : sizeof(found));
+    return RKS_OK;
 }
 
 static bool name_is_good(const char *name)
@@ -201,9 +220,7 @@ static rks_status add_schema_column(rks_schema *schema, const char *name, const 
     rks_column column = {0};
     if (!parse_column_type(type, &column))
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "schema: column \"%s\": \"%s\" is not a type; types look like int32, "
-                        "float16[80,*], str, int64?",
-                        name, type);
+                        "schema: column \"%s\": \"%s\" is not a type; " EXAMPLES, name, type);
     column.name = rks_strdup(name, err);
     if (column.name == NULL)
         return RKS_ERR_MEMORY;
@@ -345,6 +362,35 @@ uint32_t rks_schema_columns(const rks_schema *schema)
 const rks_column *rks_schema_column(const rks_schema *schema, uint32_t column)
 {
     return column < schema->count ? &schema->columns[column] : NULL;
+}
+
+bool rks_column_indexable(const rks_column *column)
+{
+    bool number = rks_kind_is_integer(column->kind) || rks_kind_is_float(column->kind);
+    return number && column->dim_count == 0 && !column->nullable;
+}
+
+rks_status rks_schema_index(const rks_schema *schema, const char *const *names, size_t count,
+                            uint32_t *columns, rks_error *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        int at = rks_schema_find(schema, names[i]);
+        if (at < 0)
+            return rks_fail(err, RKS_ERR_ARGUMENT, 0, "index: no column \"%s\"", names[i]);
+        const rks_column *column = &schema->columns[at];
+        if (!rks_column_indexable(column))
+            return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                            "index: column \"%s\" is %s; only single numbers that are never "
+                            "missing travel with the index",
+                            column->name, column->type);
+        for (size_t k = 0; k < i; k++)
+            if (strcmp(names[k], names[i]) == 0)
+                return rks_fail(err, RKS_ERR_ARGUMENT, 0, "index: column \"%s\" appears twice",
+                                column->name);
+        if (columns != NULL)
+            columns[i] = (uint32_t)at;
+    }
+    return RKS_OK;
 }
 
 const char *rks_schema_name(const rks_schema *schema, uint32_t column)

@@ -28,9 +28,43 @@ typedef enum rks_kind {
     RKS_KIND_JSON,
 } rks_kind;
 
-/* Finds the kind and the bytes of an item of a type's name without dimensions ("float16", of `size`
- * bytes). Returns false if there is no such type. */
-bool rks_kind_find(const char *name, size_t size, rks_kind *kind, uint32_t *item_size);
+/* All that is known of the kinds, by kind; the public rks_type_info explains the fields. */
+typedef struct rks_kind_info {
+    const char *name;
+    rks_item_class item_class;
+    uint32_t size;
+    const char *numpy;
+} rks_kind_info;
+enum { RKS_KINDS = RKS_KIND_JSON + 1 };
+extern const rks_kind_info rks_kinds[RKS_KINDS];
+
+/* Finds the kind of a type's name without dimensions ("float16", of `size` bytes). Returns false if
+ * there is no such type. */
+bool rks_kind_find(const char *name, size_t size, rks_kind *kind);
+
+static inline bool rks_kind_is_integer(rks_kind kind)
+{
+    rks_item_class item_class = rks_kinds[kind].item_class;
+    return item_class == RKS_CLASS_INT || item_class == RKS_CLASS_UINT;
+}
+
+/* Returns false for complex64. */
+static inline bool rks_kind_is_float(rks_kind kind)
+{
+    return rks_kinds[kind].item_class == RKS_CLASS_FLOAT;
+}
+
+/* Returns true for str, bytes and json: values of any size, counted in bytes. */
+static inline bool rks_kind_is_text(rks_kind kind)
+{
+    return rks_kinds[kind].item_class >= RKS_CLASS_STR;
+}
+
+/* Returns true for bfloat16 and float8: NumPy sees their bits. */
+static inline bool rks_kind_is_bits(rks_kind kind)
+{
+    return rks_kind_is_float(kind) && rks_kinds[kind].numpy[1] == 'u';
+}
 
 typedef struct rks_column {
     const char *name;
@@ -47,6 +81,13 @@ typedef struct rks_column {
 } rks_column;
 
 const rks_column *rks_schema_column(const rks_schema *schema, uint32_t column);
+/* Returns true if the column may be in the index: a scalar integer or float that is never missing.
+ */
+bool rks_column_indexable(const rks_column *column);
+/* Finds the columns that are to be in the index; `columns` may be NULL. RKS_ERR_ARGUMENT names one
+ * that is not in the schema, cannot be in the index, or appears twice. */
+rks_status rks_schema_index(const rks_schema *schema, const char *const *names, size_t count,
+                            uint32_t *columns, rks_error *err);
 
 /* Makes a str, bytes or json value; it points to `bytes`. */
 static inline rks_value rks_blob_value(const void *bytes, size_t size)

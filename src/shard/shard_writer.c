@@ -26,23 +26,9 @@ static rks_status take_index(rks_shard_writer *writer, const rks_shard_options *
     writer->index = rks_alloc(options->index_count, sizeof(*writer->index), err);
     if (writer->index == NULL)
         return RKS_ERR_MEMORY;
-    for (size_t i = 0; i < options->index_count; i++) {
-        int column = rks_schema_find(writer->schema, options->index[i]);
-        if (column < 0)
-            return rks_fail(err, RKS_ERR_ARGUMENT, 0, "index column \"%s\" is not in the schema",
-                            options->index[i]);
-        const rks_column *found = rks_schema_column(writer->schema, (uint32_t)column);
-        if (!rks_column_indexable(found))
-            return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                            "index column \"%s\": %s is not a scalar number without missing values",
-                            found->name, found->type);
-        for (size_t j = 0; j < i; j++)
-            if (writer->index[j] == (uint32_t)column)
-                return rks_fail(err, RKS_ERR_ARGUMENT, 0, "index column \"%s\" appears twice",
-                                found->name);
-        writer->index[writer->index_count++] = (uint32_t)column;
-    }
-    return RKS_OK;
+    writer->index_count = options->index_count;
+    return rks_schema_index(writer->schema, options->index, options->index_count, writer->index,
+                            err);
 }
 
 static rks_status take_shard_options(rks_shard_writer *writer, const rks_shard_options *options,

@@ -108,10 +108,9 @@ rks_status rks_float_read(const char *type, const void *item, double *number, rk
 {
     float single = 0;
     rks_kind kind = RKS_KIND_BOOL;
-    uint32_t size = 0;
-    if (!rks_kind_find(type, strlen(type), &kind, &size) || kind < RKS_KIND_FLOAT16 ||
-        kind > RKS_KIND_FLOAT8_E5M2)
+    if (!rks_kind_find(type, strlen(type), &kind) || !rks_kind_is_float(kind))
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "\"%.40s\" is not a float type", type);
+    uint32_t size = rks_kinds[kind].size;
     if (size == sizeof(double)) {
         memcpy(number, item, sizeof(*number));
     } else if (size == sizeof(single)) {

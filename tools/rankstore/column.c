@@ -11,23 +11,7 @@
 #include "cli.h"
 #include "value.h"
 
-enum order { UNSIGNED, SIGNED, REAL };
 #define TOP (UINT64_C(1) << 63)
-
-typedef struct number_kind {
-    const char *name;
-    size_t size;
-    enum order order;
-} number_kind;
-
-static const number_kind kinds[] = {
-    {"uint32", 4, UNSIGNED},    {"uint8", 1, UNSIGNED},   {"uint16", 2, UNSIGNED},
-    {"uint64", 8, UNSIGNED},    {"int8", 1, SIGNED},      {"int16", 2, SIGNED},
-    {"int32", 4, SIGNED},       {"int64", 8, SIGNED},     {"float16", 2, REAL},
-    {"bfloat16", 2, REAL},      {"float32", 4, REAL},     {"float64", 8, REAL},
-    {"float8_e4m3fn", 1, REAL}, {"float8_e5m2", 1, REAL},
-};
-enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
 static void list_columns(rks_store *store, const char *name, char *problem, size_t problem_size)
 {
@@ -66,11 +50,14 @@ bool cli_column_find(rks_store *store, const char *name, cli_column *column, cha
                            .lengths = rks_store_lengths(store),
                            .count = rks_store_count(store)};
     column->data = is_length ? (const uint8_t *)column->lengths : data;
-    while (column->kind < KINDS && strcmp(kinds[column->kind].name, column->type) != 0)
-        column->kind++;
-    if (column->kind == KINDS)
-        snprintf(problem, problem_size, "column '%.80s' is of %s, which has no order", name, type);
-    return column->kind < KINDS;
+    rks_type_info info = {.struct_size = sizeof(info)};
+    rks_error err;
+    bool known = rks_type_describe(column->type, &info, &err) == RKS_OK;
+    column->item_class = info.item_class;
+    column->item_size = info.item_size;
+    if (!known)
+        snprintf(problem, problem_size, "column '%.80s': %s", name, err.text);
+    return known;
 }
 
 static uint64_t load_integer(const uint8_t *item, size_t size)
@@ -89,12 +76,11 @@ static double load_real(const char *type, const uint8_t *item)
 
 enum cli_entry cli_column_key(const cli_column *column, uint64_t i, uint64_t *key)
 {
-    const number_kind *kind = &kinds[column->kind];
-    const uint8_t *item = column->data + i * kind->size;
+    const uint8_t *item = column->data + i * column->item_size;
     if (column->lengths[i] == UINT32_MAX)
         return CLI_ENTRY_ABSENT;
-    if (kind->order == REAL) {
-        double number = load_real(kind->name, item) + 0.0; /* one zero */
+    if (column->item_class == RKS_CLASS_FLOAT) {
+        double number = load_real(column->type, item) + 0.0; /* one zero */
         uint64_t bits;
         if (!isfinite(number))
             return CLI_ENTRY_NOT_FINITE;
@@ -102,9 +88,9 @@ enum cli_entry cli_column_key(const cli_column *column, uint64_t i, uint64_t *ke
         *key = bits & TOP ? ~bits : bits | TOP;
         return CLI_ENTRY_NUMBER;
     }
-    uint64_t bits = load_integer(item, kind->size);
-    if (kind->order == SIGNED) {
-        unsigned shift = 64 - 8 * (unsigned)kind->size;
+    uint64_t bits = load_integer(item, column->item_size);
+    if (column->item_class == RKS_CLASS_INT) {
+        unsigned shift = 64 - 8 * (unsigned)column->item_size;
         bits = (uint64_t)((int64_t)(bits << shift) >> shift) ^ TOP;
     }
     *key = bits;
@@ -118,20 +104,16 @@ bool cli_column_is_length(const cli_column *column)
 
 bool cli_column_is_whole(const cli_column *column)
 {
-    return kinds[column->kind].order != REAL;
+    return column->item_class != RKS_CLASS_FLOAT;
 }
 
 double cli_column_number(const cli_column *column, uint64_t key)
 {
     double number;
-    switch (kinds[column->kind].order) {
-    case UNSIGNED:
+    if (column->item_class == RKS_CLASS_UINT)
         return (double)key;
-    case SIGNED:
+    if (column->item_class == RKS_CLASS_INT)
         return (double)(int64_t)(key ^ TOP);
-    case REAL:
-        break;
-    }
     key = key & TOP ? key ^ TOP : ~key;
     memcpy(&number, &key, sizeof(number));
     return number;
@@ -141,7 +123,7 @@ json_t *cli_column_json(const cli_column *column, uint64_t key)
 {
     if (!cli_column_is_whole(column))
         return json_real(cli_column_number(column, key));
-    if (kinds[column->kind].order == SIGNED)
+    if (column->item_class == RKS_CLASS_INT)
         return json_integer((json_int_t)(key ^ TOP));
     char text[24];
     snprintf(text, sizeof(text), "%" PRIu64, key);
@@ -152,8 +134,8 @@ char *cli_column_text(const cli_column *column, uint64_t key, char text[32])
 {
     if (!cli_column_is_whole(column))
         return cli_number_text(cli_column_number(column, key), false, text);
-    bool negative = kinds[column->kind].order == SIGNED && key < TOP;
-    uint64_t size = kinds[column->kind].order == UNSIGNED ? key : negative ? TOP - key : key - TOP;
+    bool negative = column->item_class == RKS_CLASS_INT && key < TOP;
+    uint64_t size = column->item_class == RKS_CLASS_UINT ? key : negative ? TOP - key : key - TOP;
     snprintf(text, 32, "%s%s", negative ? "-" : "", cli_count(size));
     return text;
 }

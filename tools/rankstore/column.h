@@ -15,7 +15,8 @@ typedef struct cli_column {
     const uint8_t *data;
     const uint32_t *lengths; /* tell which samples are there at all */
     uint64_t count;
-    size_t kind;
+    rks_item_class item_class; /* RKS_CLASS_INT, _UINT or _FLOAT */
+    uint32_t item_size;
 } cli_column;
 
 /* `name` NULL: the lengths; so is "length", where no index column has that name. On failure

@@ -124,6 +124,7 @@ static void check_pair(const char *from, const char *to)
     options.column_count = 1;
     snprintf(schema, sizeof(schema), "x:%s[*]", from);
     rks_status status = samples_collate(schema, &s, &options, &arrays, &err);
+    assert_int_equal(rks_collate_converts(from, to), holds(from, to));
     if (!holds(from, to)) {
         assert_int_equal(status, RKS_ERR_ARGUMENT);
         assert_contains(err.text, "column \"x\"");
@@ -156,6 +157,11 @@ static void each_pair_of_types_is_exact_or_refused(void **state)
         make_items(TYPES[from]);
         for (size_t to = 0; to < TYPE_COUNT; to++)
             check_pair(TYPES[from], TYPES[to]);
+    }
+    static const char *const others[] = {"str", "bytes", "json", "int32[*]", "int32?", "", NULL};
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        assert_false(rks_collate_converts(others[i], "int32"));
+        assert_false(rks_collate_converts("bool", others[i]));
     }
     assert_int_equal(rks_memory_in_use(), 0);
 }

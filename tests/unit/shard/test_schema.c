@@ -32,6 +32,111 @@ static void every_type_is_read_and_written_again(void **state)
     }
 }
 
+static void types_are_described(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *type, *item, *numpy;
+        rks_item_class item_class;
+        uint32_t size, dim_count, variable_dims, unit;
+        uint32_t dims[3];
+        bool nullable;
+    } cases[] = {
+        {"bool", "bool", "|b1", RKS_CLASS_BOOL, 1, 0, 0, 1, {0}, false},
+        {"int8?", "int8", "|i1", RKS_CLASS_INT, 1, 0, 0, 1, {0}, true},
+        {"uint32", "uint32", "<u4", RKS_CLASS_UINT, 4, 0, 0, 4, {0}, false},
+        {"float16[80,*]?", "float16", "<f2", RKS_CLASS_FLOAT, 2, 2, 1, 160, {80, 0}, true},
+        {"uint8[*,*,3]", "uint8", "|u1", RKS_CLASS_UINT, 1, 3, 2, 3, {0, 0, 3}, false},
+        {"bfloat16[4]", "bfloat16", "<u2", RKS_CLASS_FLOAT, 2, 1, 0, 8, {4}, false},
+        {"float8_e5m2", "float8_e5m2", "|u1", RKS_CLASS_FLOAT, 1, 0, 0, 1, {0}, false},
+        {"complex64", "complex64", "<c8", RKS_CLASS_COMPLEX, 8, 0, 0, 8, {0}, false},
+        {"str", "str", "|u1", RKS_CLASS_STR, 1, 1, 1, 1, {0}, false},
+        {"bytes?", "bytes", "|u1", RKS_CLASS_BYTES, 1, 1, 1, 1, {0}, true},
+        {" json ", "json", "|u1", RKS_CLASS_JSON, 1, 1, 1, 1, {0}, false},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        rks_type_info info = {.struct_size = sizeof(info)};
+        assert_ok(rks_type_describe(cases[i].type, &info, &err), &err);
+        assert_string_equal(info.item, cases[i].item);
+        assert_string_equal(info.numpy, cases[i].numpy);
+        assert_int_equal(info.item_class, cases[i].item_class);
+        assert_int_equal(info.item_size, cases[i].size);
+        assert_int_equal(info.dim_count, cases[i].dim_count);
+        assert_int_equal(info.variable_dims, cases[i].variable_dims);
+        assert_int_equal(info.unit, cases[i].unit);
+        for (uint32_t d = 0; d < RKS_DIMS_MAX; d++)
+            assert_int_equal(info.dims[d], d < 3 ? cases[i].dims[d] : 0);
+        assert_int_equal(info.nullable, cases[i].nullable);
+    }
+}
+
+static void what_is_no_type_is_not_described(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {"",        "int33",     "int32[", "str[3]",
+                                        "x:int32", "int32[*]x", "int32,", "int32??"};
+    rks_type_info info = {.struct_size = sizeof(info)}, before = info;
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        assert_fails(RKS_ERR_ARGUMENT, rks_type_describe(wrong[i], &info, &err));
+        assert_contains(err.text, wrong[i]);
+    }
+    assert_fails(RKS_ERR_ARGUMENT, rks_type_describe(NULL, &info, &err));
+    assert_fails(RKS_ERR_ARGUMENT, rks_type_describe("int8", NULL, &err));
+    assert_memory_equal(&info, &before, sizeof(info));
+    info.struct_size = 0;
+    assert_fails(RKS_ERR_ARGUMENT, rks_type_describe("int8", &info, &err));
+}
+
+static void a_shorter_struct_of_a_type_is_not_overrun(void **state)
+{
+    (void)state;
+    rks_type_info info;
+    memset(&info, 0xa5, sizeof(info));
+    info.struct_size = offsetof(rks_type_info, nullable);
+    assert_ok(rks_type_describe("int16[7]?", &info, &err), &err);
+    assert_int_equal(info.struct_size, offsetof(rks_type_info, nullable));
+    assert_int_equal(info.unit, 14);
+    assert_int_equal(*(const uint8_t *)&info.nullable, 0xa5);
+}
+
+/* The list names each item type once, and each has a place among NumPy's. */
+static void all_item_types_are_listed(void **state)
+{
+    (void)state;
+    size_t count = 0;
+    for (const char *item; (item = rks_type_item(count)) != NULL; count++) {
+        rks_type_info info = {.struct_size = sizeof(info)};
+        rks_kind kind;
+        assert_ok(rks_type_describe(item, &info, &err), &err);
+        assert_string_equal(info.item, item);
+        assert_int_equal(strtoul(info.numpy + 2, NULL, 10), info.item_size);
+        assert_int_equal(info.numpy[0], info.item_size == 1 ? '|' : '<');
+        assert_true(rks_kind_find(item, strlen(item), &kind));
+        assert_int_equal(kind, count);
+    }
+    assert_int_equal(count, 19);
+    assert_null(rks_type_item(SIZE_MAX));
+}
+
+static void single_numbers_that_are_never_missing_can_be_in_the_index(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *type;
+        bool can;
+    } cases[] = {{"int8", true},     {"uint64", true},  {"float32", true}, {"float8_e5m2", true},
+                 {"bfloat16", true}, {"bool", false},   {"str", false},    {"complex64", false},
+                 {"int8?", false},   {"int8[1]", false}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char text[64];
+        rks_schema *schema = NULL;
+        snprintf(text, sizeof(text), "x:%s", cases[i].type);
+        assert_ok(rks_schema_parse(text, &schema, &err), &err);
+        assert_int_equal(rks_column_indexable(rks_schema_column(schema, 0)), cases[i].can);
+        rks_schema_free(schema);
+    }
+}
+
 static void columns_keep_their_order_and_are_found_by_name(void **state)
 {
     (void)state;
@@ -192,6 +297,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_type_is_read_and_written_again),
+        cmocka_unit_test(types_are_described),
+        cmocka_unit_test(what_is_no_type_is_not_described),
+        cmocka_unit_test(a_shorter_struct_of_a_type_is_not_overrun),
+        cmocka_unit_test(all_item_types_are_listed),
+        cmocka_unit_test(single_numbers_that_are_never_missing_can_be_in_the_index),
         cmocka_unit_test(columns_keep_their_order_and_are_found_by_name),
         cmocka_unit_test(canonical_text_gives_the_same_schema),
         cmocka_unit_test(what_is_no_schema_is_refused_naming_the_column),

@@ -162,12 +162,12 @@ static void derived_keys_are_not_stored_and_count_on_in_their_file(void **state)
 static void index_columns_travel_as_plain_numbers(void **state)
 {
     (void)state;
-    set_schema("t:str,a:float32,b:int64,c:bool,n:int8?,v:int8[*]");
+    set_schema("t:str,a:float32,b:int64,c:uint8,n:int8?,v:int8[*],f:bool,z:complex64");
     const char *index[] = {"c", "a"};
-    const char *const wrong[] = {"t", "n", "v", "x"};
+    const char *const wrong[] = {"t", "n", "v", "f", "z", "x"};
     rks_shard_writer *writer = NULL;
     options.index = index;
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 6; i++) {
         options.index = &wrong[i];
         options.index_count = 1;
         assert_fails(RKS_ERR_ARGUMENT, try_writer("part", &writer));
@@ -180,10 +180,10 @@ static void index_columns_travel_as_plain_numbers(void **state)
     for (uint32_t i = 0; i < 1000; i++) {
         float a = (float)i / 2;
         int64_t b = i;
-        bool c = i % 3 == 0;
+        uint8_t c = i % 3 == 0;
         rks_value values[] = {
-            value_of("text", i % 5), value_of(&a, 4), value_of(&b, 8), value_of(&c, 1), {0},
-            value_of("", 0)};
+            value_of("text", i % 5), value_of(&a, 4), value_of(&b, 8),        value_of(&c, 1), {0},
+            value_of("", 0),         value_of("", 1), value_of("12345678", 8)};
         assert_ok(rks_shard_writer_add(writer, values, &i, 4, 1, i, &err), &err);
     }
     assert_ok(rks_shard_writer_end(writer, 1000, 0, 0, &err), &err);
