@@ -58,7 +58,7 @@ def every_source_has_its_licence():
 
 
 def built_in_questions(text):
-    """zig links no library that answers them: ask base/wide.h."""
+    """zig links no library that answers them: ask base/cpu_features.h."""
     return re.findall(r"__builtin_cpu_\w+|\bifunc\b|target_clones", re.sub(r"/\*.*?\*/", "", text, flags=re.S))
 
 

@@ -8,8 +8,8 @@
  * fills at least a quarter of it, so batches of many sizes share a few blocks, which stay in the
  * processor's cache.
  *
- * The newest blocks lie in slots of their own, each of which one atomic exchange takes or fills. If
- * batches come and go steadily, the mutex and the list behind it are seldom needed. */
+ * The newest blocks lie in places of their own, each of which one atomic exchange takes or fills.
+ * If batches come and go steadily, the mutex and the list behind it are seldom needed. */
 #include "base/blocks.h"
 
 #include <pthread.h>
@@ -18,14 +18,14 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/usage.h"
+#include "base/memory_usage.h"
 
 enum {
     KEPT_FROM = 32 << 10,   /* the allocator keeps smaller ones itself */
     KEPT_BYTES = 64 << 20,  /* of all kept blocks, unless the list's newest is larger alone */
     CLASSES_A_DOUBLING = 8, /* so at most 1/8 of a new block is unused */
-    PLACES = 4,             /* slots for the newest blocks */
-    PLACE_BYTES = 1 << 20,  /* largest block of a slot; a larger one goes into the list */
+    PLACES = 4,             /* places for the newest blocks */
+    PLACE_BYTES = 1 << 20,  /* largest block of a place; a larger one goes into the list */
     LIST_BYTES = KEPT_BYTES - PLACES * PLACE_BYTES,
 };
 
@@ -130,7 +130,7 @@ static bool fits(const rks_block *block, size_t bytes)
 static void keep(rks_blocks *pool, rks_block *block);
 
 /* Takes one of the newest blocks; NULL if none of them fits. */
-static rks_block *take_newest(rks_blocks *pool, size_t bytes)
+static rks_block *pop_newest(rks_blocks *pool, size_t bytes)
 {
     for (int i = 0; i < PLACES; i++) {
         rks_block *block = atomic_exchange(&pool->newest[i], NULL);
@@ -144,7 +144,7 @@ static rks_block *take_newest(rks_blocks *pool, size_t bytes)
 
 /* Takes the newest kept block that fits; NULL if there is none. Newest first, since it may still
  * lie in a cache: that is worth more than a tighter fit, and its unused part is not touched. */
-static rks_block *take_kept(rks_blocks *pool, size_t bytes)
+static rks_block *pop_kept(rks_blocks *pool, size_t bytes)
 {
     rks_block **at = &pool->kept, *found;
     pthread_mutex_lock(&pool->mutex);
@@ -167,9 +167,9 @@ rks_block *rks_blocks_take(rks_blocks *pool, size_t size, rks_error *err)
         return NULL;
     }
     bytes = round_to_class(bytes);
-    rks_block *block = bytes < KEPT_FROM ? NULL : take_newest(pool, bytes);
+    rks_block *block = bytes < KEPT_FROM ? NULL : pop_newest(pool, bytes);
     if (block == NULL && bytes >= KEPT_FROM)
-        block = take_kept(pool, bytes);
+        block = pop_kept(pool, bytes);
     if (block == NULL) {
         block = rks_alloc_raw(bytes, 1, err);
         if (block == NULL)

@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/wide.h"
+#include "base/cpu_features.h"
 
 struct rks_digester {
     XXH3_state_t *state;

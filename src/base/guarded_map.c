@@ -2,13 +2,13 @@
  *
  * guarded_map.c: the SIGBUS handler, and the registry of maps that it reads.
  *
- * The registry is a list of chunks of slots. Slots are taken and published with atomics alone, and
+ * The registry is a list of chunks of maps. Maps are taken and published with atomics alone, and
  * chunks are never freed. So the handler may walk it at any instant, in any thread, and it stays
  * usable in a child that was forked in the middle of an open.
  *
- * A slot is live while its generation is odd. The handler reads generation, bounds, generation: a
- * slot that changes meanwhile cannot be the one that faulted, since nobody closes a map that is
- * being read. */
+ * A map's entry is live while its generation is odd. The handler reads generation, bounds,
+ * generation: a map that changes meanwhile cannot be the one that faulted, since nobody closes a
+ * map that is being read. */
 #include "base/guarded_map.h"
 
 #include <errno.h>
@@ -24,18 +24,18 @@
 
 #include "base/error.h"
 
-enum { CHUNK_SLOTS = 64 };
+enum { CHUNK_MAPS = 64 };
 
 /* The kernel gives a process about 65,000 separate mappings, and each replaced page may cost two.
- * So a file with many bad pages loses larger pieces at a time. */
-enum { SINGLE_PAGES = 1024, SINGLE_PIECES = 8192, PIECE_SIZE = 1 << 20 };
+ * So a file with many bad pages loses larger stretches at a time. */
+enum { SINGLE_PAGES = 1024, SINGLE_GRANULES = 8192, GRANULE_SIZE = 1 << 20 };
 /* Up to this many pages are faulted in one by one, without asking the kernel for all of them
  * first. */
 enum { FEW_PAGES = 4 };
 
 typedef struct chunk {
-    rks_guarded_map slots[CHUNK_SLOTS];
-    atomic_bool full; /* all slots are taken */
+    rks_guarded_map maps[CHUNK_MAPS];
+    atomic_bool full; /* all maps are taken */
     _Atomic(struct chunk *) next;
 } chunk;
 
@@ -65,8 +65,8 @@ static __thread handing now_handing __attribute__((tls_model("initial-exec")));
 static rks_guarded_map *find_map(uintptr_t at)
 {
     for (chunk *c = &first_chunk; c != NULL; c = atomic_load(&c->next)) {
-        for (int i = 0; i < CHUNK_SLOTS; i++) {
-            rks_guarded_map *map = &c->slots[i];
+        for (int i = 0; i < CHUNK_MAPS; i++) {
+            rks_guarded_map *map = &c->maps[i];
             uint64_t generation = atomic_load(&map->generation);
             if ((generation & 1) == 0 || at < atomic_load(&map->begin) ||
                 at >= atomic_load(&map->end))
@@ -110,10 +110,10 @@ static bool replace_pages(rks_guarded_map *map, uintptr_t at)
     uintptr_t end = atomic_load(&map->end);
     _Atomic uint64_t *marks = marks_of(map);
     uint64_t faults = atomic_fetch_add(&map->faults, 1);
-    if (marks != NULL && faults < SINGLE_PIECES) {
-        size_t piece = faults < SINGLE_PAGES ? page : PIECE_SIZE;
-        uintptr_t from = begin + (at - begin) / piece * piece;
-        uintptr_t to = end - from < piece ? end : from + piece;
+    if (marks != NULL && faults < SINGLE_GRANULES) {
+        size_t granule = faults < SINGLE_PAGES ? page : GRANULE_SIZE;
+        uintptr_t from = begin + (at - begin) / granule * granule;
+        uintptr_t to = end - from < granule ? end : from + granule;
         for (uintptr_t p = (from - begin) / page; p < (to - begin + page - 1) / page; p++)
             atomic_fetch_or(&marks[p / 64], UINT64_C(1) << (p % 64));
         if (put_zeros(from, to))
@@ -224,39 +224,39 @@ void rks_guarded_map_renew(void)
 
 /* ---- maps --------------------------------------------------------------------------------- */
 
-static rks_guarded_map *take_in(chunk *c)
+static rks_guarded_map *claim_in(chunk *c)
 {
     if (atomic_load(&c->full))
         return NULL;
-    for (int i = 0; i < CHUNK_SLOTS; i++)
-        if (!atomic_load(&c->slots[i].taken) && !atomic_exchange(&c->slots[i].taken, true))
-            return &c->slots[i];
+    for (int i = 0; i < CHUNK_MAPS; i++)
+        if (!atomic_load(&c->maps[i].taken) && !atomic_exchange(&c->maps[i].taken, true))
+            return &c->maps[i];
     return NULL;
 }
 
-/* Marks a chunk as full. Looks again after that, since give_slot may have freed a slot in
+/* Marks a chunk as full. Looks again after that, since release_map may have freed an entry in
  * between. */
 static void mark_full(chunk *c)
 {
     atomic_store(&c->full, true);
-    for (int i = 0; i < CHUNK_SLOTS; i++)
-        if (!atomic_load(&c->slots[i].taken))
+    for (int i = 0; i < CHUNK_MAPS; i++)
+        if (!atomic_load(&c->maps[i].taken))
             atomic_store(&c->full, false);
 }
 
-static void give_slot(rks_guarded_map *map)
+static void release_map(rks_guarded_map *map)
 {
     atomic_store(&map->taken, false);
     for (chunk *c = &first_chunk; c != NULL; c = atomic_load(&c->next))
-        if (map >= c->slots && map < c->slots + CHUNK_SLOTS)
+        if (map >= c->maps && map < c->maps + CHUNK_MAPS)
             atomic_store(&c->full, false);
 }
 
-/* Takes a free slot; maps another chunk if all are taken. NULL if memory is short. */
-static rks_guarded_map *take_slot(void)
+/* Takes a free entry; maps another chunk if all are taken. NULL if memory is short. */
+static rks_guarded_map *claim_map(void)
 {
     for (chunk *c = &first_chunk;; c = atomic_load(&c->next)) {
-        rks_guarded_map *map = take_in(c);
+        rks_guarded_map *map = claim_in(c);
         if (map != NULL)
             return map;
         if (!atomic_load(&c->full))
@@ -322,8 +322,8 @@ rks_status rks_guarded_map_open(int fd, const char *path, uint64_t size, rks_gua
     rks_status status = install(err);
     if (status != RKS_OK)
         return status;
-    rks_guarded_map *slot = take_slot();
-    if (slot == NULL)
+    rks_guarded_map *made = claim_map();
+    if (made == NULL)
         return rks_fail(err, RKS_ERR_MEMORY, errno, "%s: no memory for another map", path);
 
     uint64_t pages = size / page + (size % page != 0);
@@ -331,19 +331,19 @@ rks_status rks_guarded_map_open(int fd, const char *path, uint64_t size, rks_gua
     void *bytes = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
     if (bytes == MAP_FAILED) {
         int cause = errno;
-        give_slot(slot);
+        release_map(made);
         return fail_map(path, size, cause, err);
     }
-    slot->bytes = bytes;
-    slot->size = size;
-    atomic_store(&slot->marks, NULL);
-    slot->marks_size = marks_size;
-    atomic_store(&slot->faults, 0);
-    atomic_store(&slot->lost, false);
-    atomic_store(&slot->begin, (uintptr_t)bytes);
-    atomic_store(&slot->end, (uintptr_t)bytes + pages * page);
-    atomic_fetch_add(&slot->generation, 1);
-    *map = slot;
+    made->bytes = bytes;
+    made->size = size;
+    atomic_store(&made->marks, NULL);
+    made->marks_size = marks_size;
+    atomic_store(&made->faults, 0);
+    atomic_store(&made->lost, false);
+    atomic_store(&made->begin, (uintptr_t)bytes);
+    atomic_store(&made->end, (uintptr_t)bytes + pages * page);
+    atomic_fetch_add(&made->generation, 1);
+    *map = made;
     return RKS_OK;
 }
 
@@ -355,7 +355,7 @@ void rks_guarded_map_close(rks_guarded_map *map)
     munmap((void *)(uintptr_t)map->bytes, map->size);
     if (atomic_load(&map->marks) != NULL)
         munmap((void *)atomic_load(&map->marks), map->marks_size);
-    give_slot(map);
+    release_map(map);
 }
 
 /* Finds the pages of [at, at + size); false if the range does not lie in the map. */

@@ -36,7 +36,7 @@ typedef struct rks_guarded_map {
     uint64_t marks_size;
     atomic_bool lost; /* the whole map was replaced */
     atomic_bool taken;
-    _Atomic uint64_t generation; /* odd while the slot is live: begin and end are valid */
+    _Atomic uint64_t generation; /* odd while the entry is live: begin and end are valid */
     _Atomic uintptr_t begin;
     _Atomic uintptr_t end;
 } rks_guarded_map;

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/available.h"
+#include "base/available_memory.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/shared_memory.h"
@@ -23,7 +23,7 @@ void rks_scratch_memory_max(uint64_t bytes)
 
 /* Maps a file that has all its blocks from the start: a full disk fails here, not at a later
  * write. */
-static bool take_file(const char *directory, rks_scratch *scratch)
+static bool map_file(const char *directory, rks_scratch *scratch)
 {
     bool is_memory = false;
     int fd = -1;
@@ -48,7 +48,7 @@ rks_status rks_scratch_take(uint64_t count, size_t size, const char *directory,
         return rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory: too many entries");
     bool is_small = scratch->size <= (max == 0 ? MEMORY_MAX : max);
     for (size_t i = 0; !is_small && i < sizeof(places) / sizeof(places[0]); i++)
-        if (take_file(places[i], scratch))
+        if (map_file(places[i], scratch))
             return RKS_OK;
     scratch->bytes = rks_alloc((size_t)count, size, err);
     return scratch->bytes == NULL ? RKS_ERR_MEMORY : RKS_OK;

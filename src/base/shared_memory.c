@@ -18,7 +18,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "base/available.h"
+#include "base/available_memory.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stream.c: gives the kernel advice for a file that is read in order, piece by piece. */
+ * stream.c: gives the kernel advice for a file that is read in order, granule by granule. */
 #include "base/stream.h"
 
 #include <fcntl.h>
@@ -9,10 +9,10 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "base/resident.h"
+#include "base/resident_pages.h"
 
-/* In pieces. LOOK is larger than the system's own read-ahead usually is. */
-enum { PIECE = RKS_RESIDENT_PIECE, AHEAD = 8, LOOK = 32, MOST_PAGES = PIECE / 4096 };
+/* In granules. LOOK is larger than the system's own read-ahead usually is. */
+enum { GRANULE = RKS_RESIDENT_GRANULE, AHEAD = 8, LOOK = 32, MOST_PAGES = GRANULE / 4096 };
 
 void rks_stream_begin(rks_stream *stream, const char *path, uint64_t size)
 {
@@ -22,7 +22,7 @@ void rks_stream_begin(rks_stream *stream, const char *path, uint64_t size)
         return;
     stream->size = size = size < there ? size : there; /* the manifest's size is not trusted */
     if (rks_resident_may_ask(stream->fd, path))
-        stream->there = rks_alloc((size_t)(size / PIECE / 8 + 1), 1, NULL);
+        stream->there = rks_alloc((size_t)(size / GRANULE / 8 + 1), 1, NULL);
     if (stream->there == NULL) {
         close(stream->fd);
         stream->fd = -1;
@@ -46,23 +46,24 @@ static bool some_are_there(const rks_stream *stream, uint64_t at, size_t size)
     return !answered || found;
 }
 
-static size_t piece_size(const rks_stream *stream, uint64_t at)
+static size_t granule_size(const rks_stream *stream, uint64_t at)
 {
-    return stream->size - at < PIECE ? (size_t)(stream->size - at) : PIECE;
+    return stream->size - at < GRANULE ? (size_t)(stream->size - at) : GRANULE;
 }
 
-/* Drops neighbours in one call: the system's own units may be larger than a piece. */
+/* Drops neighbours in one call: the system's own units may be larger than a granule. */
 static void drop_behind(rks_stream *stream, uint64_t until)
 {
     uint64_t first = stream->left;
-    for (; stream->left < stream->size && stream->left + PIECE <= until; stream->left += PIECE) {
-        uint64_t piece = stream->left / PIECE;
-        if ((stream->there[piece / 8] >> piece % 8 & 1) == 0)
+    for (; stream->left < stream->size && stream->left + GRANULE <= until;
+         stream->left += GRANULE) {
+        uint64_t granule = stream->left / GRANULE;
+        if ((stream->there[granule / 8] >> granule % 8 & 1) == 0)
             continue;
         if (first < stream->left)
             posix_fadvise(stream->fd, (off_t)first, (off_t)(stream->left - first),
                           POSIX_FADV_DONTNEED);
-        first = stream->left + PIECE;
+        first = stream->left + GRANULE;
     }
     if (first < stream->left)
         posix_fadvise(stream->fd, (off_t)first, (off_t)(stream->left - first), POSIX_FADV_DONTNEED);
@@ -70,10 +71,10 @@ static void drop_behind(rks_stream *stream, uint64_t until)
 
 static void look_until(rks_stream *stream, uint64_t until)
 {
-    for (; stream->looked < stream->size && stream->looked < until; stream->looked += PIECE) {
-        uint64_t piece = stream->looked / PIECE;
-        if (some_are_there(stream, stream->looked, piece_size(stream, stream->looked)))
-            stream->there[piece / 8] |= (uint8_t)(1 << piece % 8);
+    for (; stream->looked < stream->size && stream->looked < until; stream->looked += GRANULE) {
+        uint64_t granule = stream->looked / GRANULE;
+        if (some_are_there(stream, stream->looked, granule_size(stream, stream->looked)))
+            stream->there[granule / 8] |= (uint8_t)(1 << granule % 8);
     }
 }
 
@@ -85,13 +86,13 @@ void rks_stream_look(rks_stream *stream)
 
 void rks_stream_reach(rks_stream *stream, uint64_t offset)
 {
-    uint64_t at = offset / PIECE * PIECE;
+    uint64_t at = offset / GRANULE * GRANULE;
     if (stream->fd < 0)
         return;
-    look_until(stream, at + (uint64_t)LOOK * PIECE);
-    for (; stream->asked < stream->size && stream->asked < at + (uint64_t)AHEAD * PIECE;
-         stream->asked += PIECE)
-        posix_fadvise(stream->fd, (off_t)stream->asked, (off_t)piece_size(stream, stream->asked),
+    look_until(stream, at + (uint64_t)LOOK * GRANULE);
+    for (; stream->asked < stream->size && stream->asked < at + (uint64_t)AHEAD * GRANULE;
+         stream->asked += GRANULE)
+        posix_fadvise(stream->fd, (off_t)stream->asked, (off_t)granule_size(stream, stream->asked),
                       POSIX_FADV_WILLNEED);
     if (stream->large)
         drop_behind(stream, at);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * stream.h: reads a large file once or twice from start to end, without displacing other pages. The
- * file is requested 8 MiB ahead. Pieces of which nothing was in the system's cache before are
+ * file is requested 8 MiB ahead. Granules of which nothing was in the system's cache before are
  * dropped from it again: at the end, or right behind the reader if the file is large compared with
  * the memory. One thread at a time. */
 #ifndef RKS_BASE_STREAM_H
@@ -12,7 +12,7 @@
 
 typedef struct rks_stream {
     int fd;         /* -1: all calls do nothing */
-    uint8_t *there; /* one bit a piece: some page of it was in memory */
+    uint8_t *there; /* one bit a granule: some page of it was in memory */
     uint64_t size, looked, asked, left;
     bool large;
 } rks_stream;

@@ -68,7 +68,7 @@ typedef struct build {
     rks_selector *selector;
     rks_parts *parts;
     rks_found_dataset found; /* append: what this rank's directory holds */
-    rks_found_told told;
+    rks_dataset_description described;
     rks_dataset *base; /* append: what the directories hold */
     rks_buffer kept;   /* what this rank's directory holds, then what all ranks' hold (kept.h) */
     json_t *base_options;
@@ -150,11 +150,11 @@ static rks_status look_at_input(build *b, const char *const *sources, size_t sou
         return status;
     if (o->append) {
         rks_store_look(b->directory, 0, &b->found);
-        status = rks_store_tell_found(&b->found, &b->told, err);
+        status = rks_store_dataset_description(&b->found, &b->described, err);
         if (status != RKS_OK)
             return status;
     }
-    if (o->schema == NULL && b->told.found == 0)
+    if (o->schema == NULL && b->described.found == 0)
         b->infer_status = rks_input_infer(b->group, b->input, &b->inferred, &b->infer_error);
     if (!o->append) /* else another rank may know the schema */
         status = take_inferred(b, err);
@@ -173,7 +173,7 @@ static rks_status agree_input(build *b, rks_status status, rks_agreed *agreed, r
     facts[FACT_INFERRED] = rks_input_inferred(b->group, b->inferred);
     facts[FACT_KEPT] =
         rks_fact_bytes(b->kept.data, b->kept.size, rks_group_size(b->group) * RKS_KEPT_MAX);
-    facts[FACT_FOUND] = rks_fact_fixed(&b->told, sizeof(b->told));
+    facts[FACT_FOUND] = rks_fact_fixed(&b->described, sizeof(b->described));
     return rks_group_agree_on(b->group, "build: input", status, facts, FACTS, agreed, err);
 }
 

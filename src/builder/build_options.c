@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/available.h"
+#include "base/available_memory.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "builder/build.h"

@@ -16,7 +16,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/pairs.h"
+#include "base/sort_pairs.h"
 #include "base/scratch.h"
 #include "builder/leave_out.h"
 #include "exchange/exchange.h"

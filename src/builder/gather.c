@@ -415,9 +415,9 @@ static rks_status run_gather(rks_gather *gather, rks_store *store, uint32_t dst,
     rks_agreed agreed;
     size_t come = 0;
     status = rks_group_agree_on(gather->group, "gather: delivered", status, &fact, 1, &agreed, err);
-    const void *told = status == RKS_OK ? rks_agreed_get(&agreed, dst, 0, &come) : NULL;
-    if (told != NULL && come == sizeof(*report))
-        memcpy(report, told, come);
+    const void *described = status == RKS_OK ? rks_agreed_get(&agreed, dst, 0, &come) : NULL;
+    if (described != NULL && come == sizeof(*report))
+        memcpy(report, described, come);
     for (uint32_t rank = 0; keys != NULL && rank < ranks; rank++)
         rks_buffer_free(&keys[rank]);
     rks_free(keys);

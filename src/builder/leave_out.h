@@ -6,7 +6,7 @@
 #ifndef RKS_BUILDER_LEAVE_OUT_H
 #define RKS_BUILDER_LEAVE_OUT_H
 
-#include "base/pairs.h"
+#include "base/sort_pairs.h"
 #include "builder/parts_internal.h"
 #include "group/agreement.h"
 #include "rankstore/store.h"

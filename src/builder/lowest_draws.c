@@ -17,7 +17,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/pairs.h"
+#include "base/sort_pairs.h"
 #include "ingest/draw.h"
 
 static uint64_t window_draws = UINT64_MAX;

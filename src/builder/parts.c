@@ -308,8 +308,8 @@ typedef struct sight {
     uint8_t what; /* see look_for_dataset */
     rks_dataset *found;
     rks_found_dataset base;
-    rks_found_told told; /* of the base */
-    rks_buffer parts;    /* names, a line each */
+    rks_dataset_description described; /* of the base */
+    rks_buffer parts;                  /* names, a line each */
 } sight;
 
 static rks_status see(const rks_parts *parts, sight *seen, rks_error *err)
@@ -319,7 +319,7 @@ static rks_status see(const rks_parts *parts, sight *seen, rks_error *err)
         return status;
     if (parts->options.append) {
         look_for_base(parts, seen->what, &seen->found, &seen->base);
-        status = rks_store_tell_found(&seen->base, &seen->told, err);
+        status = rks_store_dataset_description(&seen->base, &seen->described, err);
         if (status != RKS_OK)
             return status;
     }
@@ -394,7 +394,7 @@ static rks_status look_around(rks_parts *parts, rks_status *own, rks_error *err)
     rks_status status = *own == RKS_OK ? see(parts, &seen, err) : *own;
     const rks_fact facts[LOOK_FACTS] = {
         [LOOK_DATASET] = rks_fact_fixed(&seen.what, sizeof(seen.what)),
-        [LOOK_BASE] = rks_fact_fixed(&seen.told, sizeof(seen.told)),
+        [LOOK_BASE] = rks_fact_fixed(&seen.described, sizeof(seen.described)),
         [LOOK_PARTS] = rks_fact_bytes(seen.parts.data, seen.parts.size,
                                       rks_group_size(parts->group) * (uint64_t)RKS_DATASET_MAX)};
     status =

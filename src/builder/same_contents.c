@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/pairs.h"
+#include "base/sort_pairs.h"
 #include "rankstore/store.h"
 
 enum {

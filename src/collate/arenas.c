@@ -10,7 +10,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/usage.h"
+#include "base/memory_usage.h"
 
 enum { LEAST_BYTES = 64 << 10 };
 

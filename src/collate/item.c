@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/wide.h"
+#include "base/cpu_features.h"
 #include "shard/small_float.h"
 
 rks_kind rks_item_kind(const rks_column *column)

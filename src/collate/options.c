@@ -8,7 +8,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/wide.h"
+#include "base/cpu_features.h"
 #include "collate/inside.h"
 
 void(rks_collate_options_default)(rks_collate_options *options)

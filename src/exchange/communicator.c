@@ -19,8 +19,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/own_folder.h"
-#include "exchange/find_call.h"
+#include "base/library_path.h"
+#include "exchange/dynamic_symbol.h"
 #include "exchange/nccl_calls.h"
 #include "exchange/nccl_setting.h"
 #include "rankstore/group.h"
@@ -257,13 +257,13 @@ rks_status rks_communicator_open(rks_gpu *gpu, const uint8_t id[RKS_COMMUNICATOR
     return status;
 }
 
-rks_status rks_communicator_gather(rks_communicator *communicator, uint64_t slot, uint64_t stride,
+rks_status rks_communicator_gather(rks_communicator *communicator, uint64_t buffer, uint64_t stride,
                                    const uint64_t *sizes, rks_gpu_stream stream,
                                    const rks_nccl_patience *patience, rks_error *err)
 {
     rks_nccl_result result = nccl.ncclGroupStart();
     for (uint32_t i = 0; i < communicator->ranks && result == RKS_NCCL_SUCCESS; i++) {
-        void *chunk = (void *)(uintptr_t)(slot + i * stride);
+        void *chunk = (void *)(uintptr_t)(buffer + i * stride);
         result = nccl.ncclBroadcast(chunk, chunk, sizes[i], RKS_NCCL_INT8, (int)i,
                                     communicator->comm, stream);
         if (result == RKS_NCCL_IN_PROGRESS) /* the end of the group shows how it went */

@@ -42,10 +42,10 @@ rks_status rks_communicator_open(rks_gpu *gpu, const uint8_t id[RKS_COMMUNICATOR
                                  uint32_t ranks, uint32_t rank, const rks_nccl_patience *patience,
                                  rks_communicator **communicator, rks_error *err);
 /* Queues a step on the stream that sends each member's chunk to all. The chunk of member i is at
- * slot + i * stride and has sizes[i] bytes, at least 1, the same on all ranks. It uses grouped
+ * buffer + i * stride and has sizes[i] bytes, at least 1, the same on all ranks. It uses grouped
  * broadcasts, which need only the ring whatever NCCL is set to. An all-gather could choose PAT,
  * whose connections take hundreds of MB. */
-rks_status rks_communicator_gather(rks_communicator *communicator, uint64_t slot, uint64_t stride,
+rks_status rks_communicator_gather(rks_communicator *communicator, uint64_t buffer, uint64_t stride,
                                    const uint64_t *sizes, rks_gpu_stream stream,
                                    const rks_nccl_patience *patience, rks_error *err);
 /* Returns an error if NCCL has noticed one. Does not wait. */

@@ -4,7 +4,7 @@
  *
  * Three collectives: "plan" (a record of each rank), "ready" (all have prepared), "end". Where auto
  * has chosen nccl and it fails, a fourth one finds out whether anything but NCCL has failed. */
-#include "exchange/exchange_internal.h"
+#include "exchange/exchange_backend.h"
 
 #include <inttypes.h>
 #include <stdio.h>

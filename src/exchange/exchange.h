@@ -15,8 +15,8 @@
  *
  *   local  threads of one process: read straight from the sender's source
  *   mpi    tagged non-blocking messages through the MPI module
- *   nccl   all-gathers between the GPUs of the nodes, rails.h; the nodes' other ranks take no part
- *   pull   receivers ask senders for ranges through the engine (RKS_SERVICE_INDEX), receiver k
+ *   nccl   all-gathers between the GPUs of the nodes, gpu_rails.h; the nodes' other ranks take no
+ * part pull   receivers ask senders for ranges through the engine (RKS_SERVICE_INDEX), receiver k
  * beginning with sender k + 1, four at a time: needs neither MPI nor a GPU
  *
  * A rank that fails (its source or sink returns an error, or it is interrupted) tells those who
@@ -70,12 +70,12 @@ typedef struct rks_exchange_stats {
     uint64_t bytes_sent;
     uint64_t peak_bytes; /* staging memory */
     /* nccl only: */
-    uint64_t pinned_bytes;   /* host memory that the GPU reads and writes by itself */
-    uint64_t gpu_slot_bytes; /* GPU memory: our slots */
-    uint64_t gpu_nccl_bytes; /* how much more of the device's free memory was used, at most: by
-                              * NCCL, and by others on that GPU at the same time */
-    uint64_t gpu_code_bytes; /* what stayed in use at the end and is not in gpu_nccl_bytes: NCCL's
-                              * code, loaded once a process. 0 if the memory is kept */
+    uint64_t pinned_bytes;     /* host memory that the GPU reads and writes by itself */
+    uint64_t gpu_buffer_bytes; /* GPU memory of our buffers */
+    uint64_t gpu_nccl_bytes;   /* how much more of the device's free memory was used, at most: by
+                                * NCCL, and by others on that GPU at the same time */
+    uint64_t gpu_code_bytes;   /* what stayed in use at the end and is not in gpu_nccl_bytes: NCCL's
+                                * code, loaded once a process. 0 if the memory is kept */
     uint64_t agreed_ns; /* rks_now_ns() when this rank knew how the exchange had ended on all ranks;
                          * nothing was freed before that. 0: it failed before it began */
     char why[128];      /* why this backend ran: "named", "auto: ..." */

@@ -4,14 +4,14 @@
  *
  * A source is known by a number, not by its address: when a group fails, a rank may be gone while
  * another still wants a chunk of it, and then finds no source of that number. */
-#include "exchange/exchange_internal.h"
+#include "exchange/exchange_backend.h"
 
 #include <inttypes.h>
 #include <pthread.h>
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/usage.h"
+#include "base/memory_usage.h"
 
 typedef struct local_source {
     uint64_t number;

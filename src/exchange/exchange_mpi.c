@@ -16,7 +16,7 @@
  * has failed, or that sees that another one has, ends its pairs in order and no message is left
  * behind. Only if a rank no longer answers (the group has failed, or a chunk is overdue by T)
  * messages are abandoned: their buffers are then never freed, since MPI may still write to them. */
-#include "exchange/exchange_internal.h"
+#include "exchange/exchange_backend.h"
 
 #include <inttypes.h>
 #include <time.h>
@@ -26,7 +26,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/usage.h"
+#include "base/memory_usage.h"
 
 enum {
     TAG_REQUEST = 7101,
@@ -58,16 +58,16 @@ typedef struct mpi_lane {
 } mpi_lane;
 
 /* What this rank sends: a reply in progress. */
-typedef struct mpi_slot {
+typedef struct mpi_buffer {
     void *handle;
     uint8_t *message;
-} mpi_slot;
+} mpi_buffer;
 
 /* A rank that receives this rank's stream. */
 typedef struct mpi_peer {
     uint32_t rank;
     void *request; /* handle of a receive; NULL once it has arrived */
-    bool asked;    /* a request waits for a slot */
+    bool asked;    /* a request waits for a buffer */
     bool over;
     uint8_t head[HEAD_SIZE];
 } mpi_peer;
@@ -77,8 +77,8 @@ typedef struct mpi_state {
     size_t lane_count;
     mpi_lane *lanes;
     uint32_t cursor;
-    size_t slot_count;
-    mpi_slot *slots;
+    size_t buffer_count;
+    mpi_buffer *buffers;
     size_t peer_count;
     mpi_peer *peers;
     size_t turn;       /* the peer to look at first */
@@ -244,34 +244,34 @@ static rks_status check_request(const rks_exchange_plan *plan, const mpi_peer *p
                     peer->rank, size, offset, part->begin, part->end);
 }
 
-/* Fills the slot with a chunk, or with a stop if this rank is ending or its source fails. */
+/* Fills the buffer with a chunk, or with a stop if this rank is ending or its source fails. */
 static rks_status peer_answer(rks_exchange_plan *plan, mpi_state *state, mpi_peer *peer,
-                              mpi_slot *slot, rks_error *err)
+                              mpi_buffer *buffer, rks_error *err)
 {
     uint64_t offset = rks_load_u64(peer->head + 8), size = rks_load_u64(peer->head + 16);
     if (!state->ending) {
         rks_error why;
         rks_status status =
-            plan->job->read(plan->job->user, offset, slot->message + HEAD_SIZE, size, &why);
+            plan->job->read(plan->job->user, offset, buffer->message + HEAD_SIZE, size, &why);
         note_error(state, status, &why);
         state->ending |= status != RKS_OK;
     }
     bool chunk = !state->ending;
     size = chunk ? size : 0;
-    rks_store_u32(slot->message, REPLY_MAGIC);
-    rks_store_u32(slot->message + 4, chunk ? CHUNK : STOP);
-    rks_store_u64(slot->message + 8, offset);
-    rks_store_u64(slot->message + 16, size);
-    rks_store_u64(slot->message + 24,
-                  plan->job->checks ? 0 : rks_checksum64(slot->message + HEAD_SIZE, size));
+    rks_store_u32(buffer->message, REPLY_MAGIC);
+    rks_store_u32(buffer->message + 4, chunk ? CHUNK : STOP);
+    rks_store_u64(buffer->message + 8, offset);
+    rks_store_u64(buffer->message + 16, size);
+    rks_store_u64(buffer->message + 24,
+                  plan->job->checks ? 0 : rks_checksum64(buffer->message + HEAD_SIZE, size));
     peer->asked = false;
     state->turn = (size_t)(peer - state->peers) + 1; /* the others have their turn next */
     peer->over = !chunk || offset + size == plan->given[peer->rank].end;
     plan->stats.bytes_sent += HEAD_SIZE + size;
     rks_status status = peer->over ? RKS_OK : peer_listen(state, peer, err);
     if (status == RKS_OK)
-        status = state->ops->send(peer->rank, TAG_REPLY, slot->message, HEAD_SIZE + size,
-                                  &slot->handle, err);
+        status = state->ops->send(peer->rank, TAG_REPLY, buffer->message, HEAD_SIZE + size,
+                                  &buffer->handle, err);
     return status;
 }
 
@@ -291,10 +291,10 @@ static rks_status peer_step(rks_exchange_plan *plan, mpi_state *state, mpi_peer 
         peer->over = stop;
         peer->asked = !stop;
     }
-    for (size_t i = 0; i < state->slot_count && peer->asked; i++) {
-        if (state->slots[i].handle == NULL) {
+    for (size_t i = 0; i < state->buffer_count && peer->asked; i++) {
+        if (state->buffers[i].handle == NULL) {
             *moved = true;
-            return peer_answer(plan, state, peer, &state->slots[i], err);
+            return peer_answer(plan, state, peer, &state->buffers[i], err);
         }
     }
     return RKS_OK;
@@ -303,16 +303,16 @@ static rks_status peer_step(rks_exchange_plan *plan, mpi_state *state, mpi_peer 
 static rks_status serve_chunks(rks_exchange_plan *plan, mpi_state *state, bool *moved,
                                bool *all_over, rks_error *err)
 {
-    for (size_t i = 0; i < state->slot_count; i++) {
-        mpi_slot *slot = &state->slots[i];
+    for (size_t i = 0; i < state->buffer_count; i++) {
+        mpi_buffer *buffer = &state->buffers[i];
         bool done = true;
-        if (slot->handle == NULL)
+        if (buffer->handle == NULL)
             continue;
-        rks_status status = state->ops->test(slot->handle, &done, err);
+        rks_status status = state->ops->test(buffer->handle, &done, err);
         if (status != RKS_OK)
             return status;
         if (done)
-            slot->handle = NULL;
+            buffer->handle = NULL;
         *moved |= done;
         *all_over &= done;
     }
@@ -333,7 +333,7 @@ static rks_status serve_chunks(rks_exchange_plan *plan, mpi_state *state, bool *
 /* ---- the loop ------------------------------------------------------------------------------- */
 
 /* Subtracts time that this rank spent in a callback: it is not silence of others. */
-static void forgive(mpi_state *state)
+static void discount_own_time(mpi_state *state)
 {
     uint64_t now_ms = rks_now_ms(), away_ms = now_ms - state->last_ms;
     for (size_t i = 0; i < state->lane_count && away_ms > RKS_WAIT_SLICE_MS; i++)
@@ -349,7 +349,7 @@ static rks_status look_for_messages(rks_exchange_plan *plan, mpi_state *state, r
     rks_status status = rks_exchange_look(plan, &why);
     note_error(state, status, &why);
     state->ending |= plan->stopped || state->status != RKS_OK;
-    forgive(state);
+    discount_own_time(state);
     if (!state->ending)
         return RKS_OK;
     if (rks_group_failed(plan->group))
@@ -412,24 +412,24 @@ static void mpi_close(rks_exchange_plan *plan, void *user)
     rks_usage_sub(RKS_MEMORY_STAGING, plan->stats.peak_bytes);
     for (size_t i = 0; i < state->lane_count && state->lanes != NULL; i++)
         rks_free(state->lanes[i].message);
-    for (size_t i = 0; i < state->slot_count && state->slots != NULL; i++)
-        rks_free(state->slots[i].message);
+    for (size_t i = 0; i < state->buffer_count && state->buffers != NULL; i++)
+        rks_free(state->buffers[i].message);
     rks_free(state->lanes);
-    rks_free(state->slots);
+    rks_free(state->buffers);
     rks_free(state->peers);
     rks_free(state);
 }
 
-static rks_status allocate_slots(rks_exchange_plan *plan, mpi_state *state, rks_error *err)
+static rks_status allocate_buffers(rks_exchange_plan *plan, mpi_state *state, rks_error *err)
 {
     for (uint32_t rank = 0; rank < plan->size; rank++) {
         state->lane_count += plan->wanted[rank] && state->lane_count < RKS_EXCHANGE_LANES;
         state->peer_count += plan->wanters[rank];
     }
-    state->slot_count =
+    state->buffer_count =
         state->peer_count < RKS_EXCHANGE_LANES ? state->peer_count : RKS_EXCHANGE_LANES;
     if ((state->lanes = rks_alloc(state->lane_count, sizeof(mpi_lane), err)) == NULL ||
-        (state->slots = rks_alloc(state->slot_count, sizeof(mpi_slot), err)) == NULL ||
+        (state->buffers = rks_alloc(state->buffer_count, sizeof(mpi_buffer), err)) == NULL ||
         (state->peers = rks_alloc(state->peer_count, sizeof(mpi_peer), err)) == NULL)
         return RKS_ERR_MEMORY;
     uint32_t filled = 0;
@@ -443,9 +443,9 @@ static rks_status allocate_slots(rks_exchange_plan *plan, mpi_state *state, rks_
         plan->stats.peak_bytes += HEAD_SIZE + (uint64_t)plan->room;
         rks_usage_add(RKS_MEMORY_STAGING, HEAD_SIZE + (uint64_t)plan->room);
     }
-    for (size_t i = 0; i < state->slot_count; i++) {
-        state->slots[i].message = rks_alloc_raw(HEAD_SIZE + (size_t)plan->send_room, 1, err);
-        if (state->slots[i].message == NULL)
+    for (size_t i = 0; i < state->buffer_count; i++) {
+        state->buffers[i].message = rks_alloc_raw(HEAD_SIZE + (size_t)plan->send_room, 1, err);
+        if (state->buffers[i].message == NULL)
             return RKS_ERR_MEMORY;
         plan->stats.peak_bytes += HEAD_SIZE + (uint64_t)plan->send_room;
         rks_usage_add(RKS_MEMORY_STAGING, HEAD_SIZE + (uint64_t)plan->send_room);
@@ -462,7 +462,7 @@ static rks_status mpi_prepare(rks_exchange_plan *plan, void **state, uint64_t *t
         return RKS_ERR_MEMORY;
     prepared->ops = rks_mpi_load(err);
     rks_status status =
-        prepared->ops == NULL ? RKS_ERR_UNSUPPORTED : allocate_slots(plan, prepared, err);
+        prepared->ops == NULL ? RKS_ERR_UNSUPPORTED : allocate_buffers(plan, prepared, err);
     if (status != RKS_OK) {
         mpi_close(plan, prepared);
         return status;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * exchange_nccl.c: the streams of all nodes by broadcasts between their GPUs; rails.h says who
- * carries what. Two slots of GPU memory; while one is filled by NCCL, the other one is emptied:
+ * exchange_nccl.c: the streams of all nodes by broadcasts between their GPUs; gpu_rails.h says who
+ * carries what. Two buffers of GPU memory; while one is filled by NCCL, the other one is emptied:
  *
  *   pinned, 2 x a chunk      GPU, 2 x a round                     pinned, 2 x a round
  *   head, payload   ──up──►  [member 0][member 1]...  ──down──►  heads looked at, payloads used
@@ -34,8 +34,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/usage.h"
-#include "exchange/nccl_inside.h"
+#include "base/memory_usage.h"
+#include "exchange/nccl_state.h"
 
 enum {
     GRACE_MS = 400, /* time for empty chunks to reach all before the communicator is aborted */
@@ -107,13 +107,13 @@ static rks_nccl_patience patience(nccl_state *state)
     return (rks_nccl_patience){state->options.timeout_ms, look_around, state};
 }
 
-static rks_status wait_downloaded(nccl_state *state, const nccl_slot *slot, uint64_t round,
+static rks_status wait_downloaded(nccl_state *state, const nccl_buffer *buffer, uint64_t round,
                                   rks_error *err)
 {
     uint64_t until = rks_now_ms() + state->options.timeout_ms;
     bool done = false;
     for (;;) {
-        rks_status status = rks_gpu_done(state->held->gpu, slot->downloaded, &done, err);
+        rks_status status = rks_gpu_done(state->held->gpu, buffer->downloaded, &done, err);
         if (status != RKS_OK || done)
             return status;
         if ((status = rks_communicator_look(state->held->communicator, err)) != RKS_OK ||
@@ -145,13 +145,13 @@ static rks_status read_stretch(void *user, const rks_stretch *stretch, uint64_t 
                         err);
 }
 
-static uint64_t fill_chunk(nccl_state *state, nccl_slot *slot, uint64_t round, uint64_t payload)
+static uint64_t fill_chunk(nccl_state *state, nccl_buffer *buffer, uint64_t round, uint64_t payload)
 {
     rks_exchange_plan *plan = state->plan;
     struct {
         nccl_state *state;
         uint8_t *to;
-    } where = {state, slot->up + RKS_ROUND_HEAD};
+    } where = {state, buffer->up + RKS_ROUND_HEAD};
     rks_error err;
     if (!ending(state)) {
         rks_status status = rks_exchange_look(plan, &err);
@@ -164,53 +164,54 @@ static uint64_t fill_chunk(nccl_state *state, nccl_slot *slot, uint64_t round, u
     bool failed = ending(state);
     if (failed)
         payload = 0;
-    memset(slot->up, 0, RKS_ROUND_HEAD);
-    rks_store_u32(slot->up, MAGIC);
-    rks_store_u32(slot->up + 4, failed);
-    rks_store_u64(slot->up + 8, round);
-    rks_store_u64(slot->up + 16, payload);
-    rks_store_u64(slot->up + 24, rks_checksum64(slot->up + RKS_ROUND_HEAD, payload));
+    memset(buffer->up, 0, RKS_ROUND_HEAD);
+    rks_store_u32(buffer->up, MAGIC);
+    rks_store_u32(buffer->up + 4, failed);
+    rks_store_u64(buffer->up + 8, round);
+    rks_store_u64(buffer->up + 16, payload);
+    rks_store_u64(buffer->up + 24, rks_checksum64(buffer->up + RKS_ROUND_HEAD, payload));
     return RKS_ROUND_HEAD + payload;
 }
 
 /* Queues a round. `size`: room of each member's chunk; this rank sends `bytes`. All ranks know the
  * size of each chunk. A rank that ends early leaves the rest of its chunk as it was. */
-static rks_status put_round(nccl_state *state, nccl_slot *slot, uint64_t size, uint64_t bytes,
+static rks_status put_round(nccl_state *state, nccl_buffer *buffer, uint64_t size, uint64_t bytes,
                             rks_error *err)
 {
     rks_gpu *gpu = state->held->gpu;
     rks_nccl_patience waits = patience(state);
-    uint64_t own = slot->gpu + state->rails.me * size;
+    uint64_t own = buffer->gpu + state->rails.me * size;
     uint64_t all = size * state->rails.member_count;
     rks_status status;
-    if ((status = rks_gpu_upload(gpu, own, slot->up, bytes, state->held->up, err)) != RKS_OK ||
-        (status = rks_gpu_record(gpu, slot->uploaded, state->held->up, err)) != RKS_OK ||
-        (status = rks_gpu_wait(gpu, state->held->net, slot->uploaded, err)) != RKS_OK ||
-        (status = rks_communicator_gather(state->held->communicator, slot->gpu, size,
+    if ((status = rks_gpu_upload(gpu, own, buffer->up, bytes, state->held->up, err)) != RKS_OK ||
+        (status = rks_gpu_record(gpu, buffer->uploaded, state->held->up, err)) != RKS_OK ||
+        (status = rks_gpu_wait(gpu, state->held->net, buffer->uploaded, err)) != RKS_OK ||
+        (status = rks_communicator_gather(state->held->communicator, buffer->gpu, size,
                                           state->chunk_sizes, state->held->net, &waits, err)) !=
             RKS_OK ||
-        (status = rks_gpu_record(gpu, slot->gathered, state->held->net, err)) != RKS_OK ||
-        (status = rks_gpu_wait(gpu, state->held->down, slot->gathered, err)) != RKS_OK ||
-        (status = rks_gpu_download(gpu, slot->down, slot->gpu, all, state->held->down, err)) !=
+        (status = rks_gpu_record(gpu, buffer->gathered, state->held->net, err)) != RKS_OK ||
+        (status = rks_gpu_wait(gpu, state->held->down, buffer->gathered, err)) != RKS_OK ||
+        (status = rks_gpu_download(gpu, buffer->down, buffer->gpu, all, state->held->down, err)) !=
             RKS_OK)
         return status;
-    return rks_gpu_record(gpu, slot->downloaded, state->held->down, err);
+    return rks_gpu_record(gpu, buffer->downloaded, state->held->down, err);
 }
 
 static rks_status send_round(nccl_state *state, uint64_t round, rks_error *err)
 {
-    nccl_slot *slot = &state->held->slots[round % NCCL_SLOTS];
+    nccl_buffer *buffer = &state->held->buffers[round % NCCL_BUFFERS];
     for (uint32_t i = 0; i < state->rails.member_count; i++)
         state->chunk_sizes[i] = RKS_ROUND_HEAD + rks_rails_payload(&state->rails, i, round);
     uint64_t payload = state->chunk_sizes[state->rails.me] - RKS_ROUND_HEAD;
-    uint64_t bytes = fill_chunk(state, slot, round, payload);
+    uint64_t bytes = fill_chunk(state, buffer, round, payload);
     state->plan->stats.bytes_sent += bytes;
-    return put_round(state, slot, rks_rails_round(&state->rails, round), bytes, err);
+    return put_round(state, buffer, rks_rails_round(&state->rails, round), bytes, err);
 }
 
 /* ---- a round: in ------------------------------------------------------------------------ */
 
-static rks_status take_stretch(void *user, const rks_stretch *stretch, uint64_t at, rks_error *err)
+static rks_status receive_stretch(void *user, const rks_stretch *stretch, uint64_t at,
+                                  rks_error *err)
 {
     struct {
         nccl_state *state;
@@ -223,8 +224,8 @@ static rks_status take_stretch(void *user, const rks_stretch *stretch, uint64_t 
                              (uint32_t)stretch->size, err);
 }
 
-static rks_status take_chunk(nccl_state *state, uint32_t number, uint64_t round,
-                             const uint8_t *chunk, rks_error *err)
+static rks_status receive_chunk(nccl_state *state, uint32_t number, uint64_t round,
+                                const uint8_t *chunk, rks_error *err)
 {
     const rks_member *member = &state->rails.members[number];
     uint64_t payload = rks_rails_payload(&state->rails, number, round);
@@ -252,27 +253,27 @@ static rks_status take_chunk(nccl_state *state, uint32_t number, uint64_t round,
         nccl_state *state;
         const uint8_t *from;
     } where = {state, chunk + RKS_ROUND_HEAD};
-    return rks_rails_each(&state->rails, number, round * state->rails.room, payload, take_stretch,
-                          &where, err);
+    return rks_rails_each(&state->rails, number, round * state->rails.room, payload,
+                          receive_stretch, &where, err);
 }
 
 /* Receives a round. *last: some member has announced that it ends, so all end after the round that
  * is in progress. */
 static rks_status receive_round(nccl_state *state, uint64_t round, bool *last, rks_error *err)
 {
-    nccl_slot *slot = &state->held->slots[round % NCCL_SLOTS];
+    nccl_buffer *buffer = &state->held->buffers[round % NCCL_BUFFERS];
     uint64_t size = rks_rails_round(&state->rails, round);
-    rks_status status = wait_downloaded(state, slot, round, err);
+    rks_status status = wait_downloaded(state, buffer, round, err);
     if (status != RKS_OK)
         return status;
     rks_error why;
     for (uint32_t i = 0; i < state->rails.member_count; i++) {
-        const uint8_t *chunk = slot->down + i * size;
+        const uint8_t *chunk = buffer->down + i * size;
         if (i != state->rails.me)
             state->plan->stats.bytes_received +=
                 RKS_ROUND_HEAD + rks_rails_payload(&state->rails, i, round);
         *last |= rks_load_u32(chunk + 4) != 0;
-        status = take_chunk(state, i, round, chunk, &why);
+        status = receive_chunk(state, i, round, chunk, &why);
         if (status != RKS_OK)
             rks_nccl_note_own(state, status, &why);
     }
@@ -285,7 +286,7 @@ static rks_status run_rounds(nccl_state *state, rks_error *err)
     rks_status status = RKS_OK;
     bool last = false;
     for (uint64_t round = 0; status == RKS_OK && round < (last ? sent : rounds); round++) {
-        while (status == RKS_OK && !last && sent < rounds && sent < round + NCCL_SLOTS)
+        while (status == RKS_OK && !last && sent < rounds && sent < round + NCCL_BUFFERS)
             status = send_round(state, sent++, err);
         if (status == RKS_OK)
             status = receive_round(state, round, &last, err);
@@ -295,12 +296,12 @@ static rks_status run_rounds(nccl_state *state, rks_error *err)
 
 static void measure_gpu_memory(nccl_state *state)
 {
-    uint64_t left = 0, slots = state->plan->stats.gpu_slot_bytes;
+    uint64_t left = 0, buffers = state->plan->stats.gpu_buffer_bytes;
     if (state->reuses || rks_gpu_free_memory(state->held->gpu, &left, NULL) != RKS_OK ||
         left >= state->free_before)
         return;
     uint64_t taken = state->free_before - left;
-    uint64_t nccl = taken > slots ? taken - slots : 0;
+    uint64_t nccl = taken > buffers ? taken - buffers : 0;
     if (nccl <= state->plan->stats.gpu_nccl_bytes)
         return;
     rks_usage_add(RKS_MEMORY_GPU_NCCL, nccl - state->plan->stats.gpu_nccl_bytes);
@@ -351,11 +352,11 @@ static void tell_gpu_memory(nccl_state *state)
     uint64_t stays = left < state->free_before ? state->free_before - left : 0;
     stats->gpu_code_bytes = stays < stats->gpu_nccl_bytes ? stays : stats->gpu_nccl_bytes;
     stats->gpu_nccl_bytes -= stats->gpu_code_bytes;
-    rks_log_debug("exchange nccl: MiB of GPU memory: %" PRIu64 " of slots, %" PRIu64
+    rks_log_debug("exchange nccl: MiB of GPU memory: %" PRIu64 " of buffers, %" PRIu64
                   " of NCCL's, %" PRIu64 " of its code",
-                  stats->gpu_slot_bytes >> 20, stats->gpu_nccl_bytes >> 20,
+                  stats->gpu_buffer_bytes >> 20, stats->gpu_nccl_bytes >> 20,
                   stats->gpu_code_bytes >> 20);
-    rks_nccl_judge_memory(state->held->gpu, stats->gpu_slot_bytes + stats->gpu_nccl_bytes);
+    rks_nccl_judge_memory(state->held->gpu, stats->gpu_buffer_bytes + stats->gpu_nccl_bytes);
 }
 
 /* Closes in order only if nothing has failed on any rank. */
@@ -381,20 +382,20 @@ static void nccl_close(rks_exchange_plan *plan, void *user)
 /* Runs the first round, of heads only: NCCL connects now and allocates nothing later. */
 static rks_status warm_up(nccl_state *state, rks_error *err)
 {
-    nccl_slot *slot = &state->held->slots[0];
-    memset(slot->up, 0, RKS_ROUND_HEAD);
+    nccl_buffer *buffer = &state->held->buffers[0];
+    memset(buffer->up, 0, RKS_ROUND_HEAD);
     for (uint32_t i = 0; i < state->rails.member_count; i++)
         state->chunk_sizes[i] = RKS_ROUND_HEAD;
-    rks_status status = put_round(state, slot, RKS_ROUND_HEAD, RKS_ROUND_HEAD, err);
-    return status == RKS_OK ? wait_downloaded(state, slot, 0, err) : status;
+    rks_status status = put_round(state, buffer, RKS_ROUND_HEAD, RKS_ROUND_HEAD, err);
+    return status == RKS_OK ? wait_downloaded(state, buffer, 0, err) : status;
 }
 
-static rks_status make_slots(nccl_state *state, rks_error *err)
+static rks_status make_buffers(nccl_state *state, rks_error *err)
 {
     nccl_held *held = state->held;
     uint64_t chunk = rks_rails_round(&state->rails, 0); /* no later round is longer */
-    rks_status status = rks_nccl_make_slots(held, chunk, chunk * state->rails.member_count, err);
-    state->plan->stats.gpu_slot_bytes = held->slot_bytes;
+    rks_status status = rks_nccl_make_buffers(held, chunk, chunk * state->rails.member_count, err);
+    state->plan->stats.gpu_buffer_bytes = held->buffer_bytes;
     state->plan->stats.pinned_bytes = held->pinned_bytes;
     return status;
 }
@@ -410,11 +411,11 @@ static rks_status connect(nccl_state *state, const uint8_t *id, rks_error *err)
         return RKS_ERR_MEMORY;
     if (state->reuses) {
         state->plan->stats.gpu_nccl_bytes = held->nccl_bytes;
-        return make_slots(state, err);
+        return make_buffers(state, err);
     }
     rks_status status = rks_gpu_free_memory(held->gpu, &state->free_before, err);
     if (status == RKS_OK)
-        status = make_slots(state, err);
+        status = make_buffers(state, err);
     if (status == RKS_OK)
         status = rks_communicator_open(held->gpu, id, state->rails.member_count, state->rails.me,
                                        &waits, &held->communicator, err);

@@ -14,7 +14,7 @@
  * is used again: the others are answered by many threads, and an allocator that keeps what each of
  * them freed would hold a multiple of it. What the engine may still touch after this rank has left
  * (replies being sent, places for replies) belongs to who lets go of it last. */
-#include "exchange/exchange_internal.h"
+#include "exchange/exchange_backend.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -24,7 +24,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/usage.h"
+#include "base/memory_usage.h"
 
 enum {
     REQUEST_SIZE = 16,

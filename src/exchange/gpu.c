@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "exchange/cuda_calls.h"
-#include "exchange/find_call.h"
+#include "exchange/dynamic_symbol.h"
 
 #define FIELD(name, parameters) rks_cu_result(*name) parameters;
 static struct {

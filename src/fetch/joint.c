@@ -19,7 +19,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/usage.h"
+#include "base/memory_usage.h"
 #include "fetch/wire.h"
 
 enum {

@@ -4,8 +4,8 @@
  *
  * If all shards are in memory, nothing is asked for, and this check costs one load a batch. A
  * reader that had to wait for the disk (a major fault of its thread) ends that state. From then on
- * each record is looked up by its piece of 1 MiB (base/resident.h), and records that may be missing
- * are asked for, sorted by place. */
+ * each record is looked up by its piece of 1 MiB (base/resident_pages.h), and records that may be
+ * missing are asked for, sorted by place. */
 #ifndef RKS_FETCH_READS_H
 #define RKS_FETCH_READS_H
 

@@ -22,7 +22,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/trace.h"
-#include "base/usage.h"
+#include "base/memory_usage.h"
 #include "fetch/wire.h"
 
 enum { CHECK_AT_ONCE = 128 << 10 }; /* most bytes of a reply */

@@ -18,7 +18,7 @@
 #include "base/bytes.h"
 #include "base/checksum.h"
 #include "base/error.h"
-#include "group/internal.h"
+#include "group/group_state.h"
 
 enum { SIZE_FIELD = 8, SAME_MAX = 16 << 10 };
 static const uint64_t NONE = UINT64_MAX;

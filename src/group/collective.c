@@ -24,7 +24,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "group/agreement.h"
-#include "group/internal.h"
+#include "group/group_state.h"
 
 enum {
     AT_CALL = 56,
@@ -57,7 +57,7 @@ typedef struct collective_round {
 
 /* Keeps the more important of two errors: a real one before one that only reports another rank's,
  * then that of the lowest rank. */
-static void take_error(collective_round *r, const group_error *err)
+static void merge_error(collective_round *r, const group_error *err)
 {
     const group_error *have = &r->error;
     if (have->error.status == RKS_OK || (have->echo && !err->echo) ||
@@ -66,12 +66,12 @@ static void take_error(collective_round *r, const group_error *err)
 }
 
 /* Records the error `err` of this rank and host. */
-static void take_own_error(collective_round *r, const rks_error *err)
+static void merge_own_error(collective_round *r, const rks_error *err)
 {
     group_error own = {.error = *err, .echo = rks_group_is_echo(err)};
     rks_error_place(&own.error, r->group->rank, r->group->hosts[r->group->rank]);
     memset(own.error.reserved, 0, sizeof(own.error.reserved)); /* any caller may have set it */
-    take_error(r, &own);
+    merge_error(r, &own);
 }
 
 static void put_head(collective_round *r)
@@ -146,7 +146,7 @@ static rks_status begin(collective_round *r, const char *phase, rks_status mine,
         own = *given;
     else
         rks_fail(&own, mine, 0, "%s failed in '%s'", rks_status_name(mine), r->phase);
-    take_own_error(r, &own);
+    merge_own_error(r, &own);
     rks_buffer_free(&group->agreed);
     rks_group_tell_stop(group, r->sequence, -1);
     if (rks_buffer_reserve(&r->body, HEAD, NULL) == RKS_OK)
@@ -207,8 +207,8 @@ static bool check_entries(const collective_round *r, uint32_t child, uint32_t be
 }
 
 /* Lets a child send what it has announced, and receives that into *m. */
-static rks_status take_rest(collective_round *r, uint32_t child, uint64_t size, message **m,
-                            rks_error *err)
+static rks_status receive_rest(collective_round *r, uint32_t child, uint64_t size, message **m,
+                               rks_error *err)
 {
     rks_group *group = r->group;
     uint8_t number[8];
@@ -225,8 +225,8 @@ static rks_status take_rest(collective_round *r, uint32_t child, uint64_t size, 
 }
 
 /* Adds the entries of a child whose UP is right so far. *error: what is wrong with them. */
-static rks_status take_entries(collective_round *r, uint32_t child, uint32_t below, message **m,
-                               rks_error *error, rks_error *err)
+static rks_status add_entries(collective_round *r, uint32_t child, uint32_t below, message **m,
+                              rks_error *error, rks_error *err)
 {
     rks_error own;
     uint64_t size = rks_load_u64((*m)->body.data + AT_ENTRIES);
@@ -234,7 +234,7 @@ static rks_status take_entries(collective_round *r, uint32_t child, uint32_t bel
     if (!check_entries(r, child, below, size, error))
         return RKS_OK;
     if ((*m)->body.size == HEAD && size > 0) {
-        rks_status status = take_rest(r, child, size, m, err);
+        rks_status status = receive_rest(r, child, size, m, err);
         if (status != RKS_OK)
             return status;
         at = 0;
@@ -243,13 +243,13 @@ static rks_status take_entries(collective_round *r, uint32_t child, uint32_t bel
         rks_fail(error, RKS_ERR_PEER, 0, "sent a malformed message");
         blame(r, child, error);
     } else if (rks_buffer_add(&r->body, (*m)->body.data + at, (size_t)size, &own) != RKS_OK) {
-        take_own_error(r, &own);
+        merge_own_error(r, &own);
     }
     return RKS_OK;
 }
 
 /* Receives the contribution of one subtree of `below` ranks. */
-static rks_status take_child(collective_round *r, uint32_t child, uint32_t below, rks_error *err)
+static rks_status receive_child(collective_round *r, uint32_t child, uint32_t below, rks_error *err)
 {
     message *m = NULL;
     group_error theirs = {0};
@@ -258,15 +258,15 @@ static rks_status take_child(collective_round *r, uint32_t child, uint32_t below
         return status;
     check_child(r, child, m, &theirs);
     if (theirs.error.status == RKS_OK && r->error.error.status == RKS_OK)
-        status = take_entries(r, child, below, &m, &theirs.error, err);
+        status = add_entries(r, child, below, &m, &theirs.error, err);
     rks_inbox_free(m);
     if (status == RKS_OK && theirs.error.status != RKS_OK)
-        take_error(r, &theirs);
+        merge_error(r, &theirs);
     return status;
 }
 
 /* Replaces this subtree's contribution with the parent's result, the message `m`. */
-static rks_status take_result(collective_round *r, message *m, rks_error *err)
+static rks_status receive_result(collective_round *r, message *m, rks_error *err)
 {
     uint32_t parent = (uint32_t)r->group->parent;
     if (m->body.size < HEAD || rks_load_u64(m->body.data) != r->sequence) {
@@ -307,7 +307,7 @@ static rks_status exchange_with_parent(collective_round *r, rks_error *err)
         if (status == RKS_OK)
             status = rks_inbox_wait(group, parent, result, r->phase, &m, err);
     }
-    return status == RKS_OK ? take_result(r, m, err) : status;
+    return status == RKS_OK ? receive_result(r, m, err) : status;
 }
 
 /* Finds where each rank's facts are. The message is malformed unless each rank appears once. */
@@ -363,7 +363,7 @@ static rks_status walk(collective_round *r, rks_error *err)
     rks_group *group = r->group;
     rks_status status = RKS_OK;
     for (uint32_t i = 0; status == RKS_OK && i < group->child_count; i++)
-        status = take_child(r, group->children[i], group->below[i], err);
+        status = receive_child(r, group->children[i], group->below[i], err);
     if (status != RKS_OK)
         return status;
     if (group->waiting != NULL)
@@ -371,7 +371,7 @@ static rks_status walk(collective_round *r, rks_error *err)
     if (group->parent < 0 && r->error.error.status == RKS_OK) {
         rks_error own; /* settled before the others learn that all is well */
         if (settle_round(r, &own) != RKS_OK)
-            take_own_error(r, &own);
+            merge_own_error(r, &own);
     }
     put_head(r);
     if (group->parent >= 0)

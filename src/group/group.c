@@ -3,7 +3,7 @@
  * group.c: from a bootstrap to connected ranks. Two rounds of the bootstrap's all-gather: first who
  * is where (so that the engine knows what to listen on), then the engines' addresses. After that
  * ranks speak over the engine. */
-#include "group/internal.h"
+#include "group/group_state.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -216,7 +216,7 @@ static rks_status gather(rks_group *group, const void *record, size_t size, void
 /* ---- connecting ---------------------------------------------------------------------------- */
 
 /* Reads RKS_ENCRYPT. Other words are refused: they might mean yes, and bytes would be readable. */
-static rks_status take_encrypt(bool *encrypts, rks_error *err)
+static rks_status read_encrypt(bool *encrypts, rks_error *err)
 {
     const char *given = getenv("RKS_ENCRYPT");
     if (given != NULL && given[0] != '\0' && strcmp(given, "0") != 0 && strcmp(given, "1") != 0)
@@ -239,7 +239,7 @@ static rks_status open_engine(rks_group *group, const rks_group_options *options
     if (group->bootstrap.local_hub != NULL)
         engine.transport = group->bootstrap.local_hub;
     engine.listen = options->listen != NULL ? options->listen : getenv("RKS_LISTEN");
-    rks_status asked = take_encrypt(&group->encrypts, err);
+    rks_status asked = read_encrypt(&group->encrypts, err);
     if (asked != RKS_OK)
         return asked;
     engine.encrypt = group->encrypts;

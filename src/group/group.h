@@ -14,7 +14,7 @@ rks_engine *rks_group_engine(rks_group *group);
  * group; it is not secret. */
 uint64_t rks_group_id(const rks_group *group);
 const char *rks_group_host(const rks_group *group, uint32_t rank);
-/* nodes.c. A rank's place is its index among the ranks of its node, in order of rank. */
+/* node_map.c. A rank's place is its index among the ranks of its node, in order of rank. */
 uint32_t rks_group_node_of(const rks_group *group, uint32_t rank);
 uint32_t rks_group_node_size(const rks_group *group, uint32_t node);
 uint32_t rks_group_place_of(const rks_group *group, uint32_t rank);
@@ -97,8 +97,8 @@ bool rks_mpi_detected(void);
  * instead of RKS_ERR_PEER. Other errors are returned as they are. */
 rks_status rks_group_explain(rks_group *group, rks_status status, rks_error *err);
 
-/* link.c: a counted reference to a group, for objects that may outlive it. Any thread. `user` is a
- * link. */
+/* group_reference.c: a counted reference to a group, for objects that may outlive it. Any thread.
+ * `user` is a link. */
 typedef struct rks_group_link rks_group_link;
 rks_group_link *rks_group_link_of(const rks_group *group); /* borrowed; hold it to keep it */
 void rks_group_link_hold(void *user);

@@ -2,14 +2,14 @@
  *
  * inbox.c: messages between neighbours of the control tree, and the waiting for them.
  *
- * A message is cut into notes; notes of one peer arrive in order, so the pieces simply follow each
+ * A message is cut into notes; notes of one peer arrive in order, so the parts simply follow each
  * other:
  *
  *   offset  size  field
  *        0     4  kind
  *        4     4  reserved, 0
  *        8     8  bytes of the whole message
- *       16     n  a piece, at most 1 MiB
+ *       16     n  a part, at most 1 MiB
  */
 #include <string.h>
 
@@ -18,9 +18,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "group/internal.h"
+#include "group/group_state.h"
 
-enum { HEADER = 16, PIECE = RKS_UP_MAX, OTHER_MAX = 4096, GO_SIZE = 8 };
+enum { HEADER = 16, NOTE_MOST = RKS_UP_MAX, OTHER_MAX = 4096, GO_SIZE = 8 };
 
 void rks_inbox_free(message *m)
 {
@@ -34,22 +34,22 @@ rks_status rks_inbox_send(rks_group *group, uint32_t to, enum message_kind kind,
                           size_t size, rks_error *err)
 {
     const uint8_t *at = body;
-    size_t left = size, room = HEADER + (size < PIECE ? size : PIECE);
+    size_t left = size, room = HEADER + (size < NOTE_MOST ? size : NOTE_MOST);
     uint8_t *note = rks_alloc_raw(room, 1, err);
     if (note == NULL)
         return RKS_ERR_MEMORY;
     rks_status status = RKS_OK;
     pthread_mutex_lock(&group->sending);
     do {
-        size_t piece = left < PIECE ? left : PIECE;
+        size_t part = left < NOTE_MOST ? left : NOTE_MOST;
         rks_store_u32(note, kind);
         rks_store_u32(note + 4, 0);
         rks_store_u64(note + 8, size);
-        if (piece > 0)
-            memcpy(note + HEADER, at, piece);
-        status = rks_engine_note(group->engine, to, RKS_SERVICE_GROUP, note, HEADER + piece, err);
-        at += piece;
-        left -= piece;
+        if (part > 0)
+            memcpy(note + HEADER, at, part);
+        status = rks_engine_note(group->engine, to, RKS_SERVICE_GROUP, note, HEADER + part, err);
+        at += part;
+        left -= part;
     } while (status == RKS_OK && left > 0);
     pthread_mutex_unlock(&group->sending);
     rks_free(note);
@@ -58,7 +58,7 @@ rks_status rks_inbox_send(rks_group *group, uint32_t to, enum message_kind kind,
 
 /* ---- receiving ------------------------------------------------------------------------------ */
 
-static void take_failed(rks_group *group, const message *m)
+static void handle_failed(rks_group *group, const message *m)
 {
     group_error err;
     if (m->body.size != GROUP_ERROR_SIZE)
@@ -87,7 +87,7 @@ static void deliver(rks_group *group, message *m)
         return;
     }
     if (m->kind == MESSAGE_FAILED)
-        take_failed(group, m);
+        handle_failed(group, m);
     else if (m->kind == MESSAGE_STOP && m->body.size == 8)
         rks_group_tell_stop(group, rks_load_u64(m->body.data), m->from);
     else if (m->kind == MESSAGE_LEAVING)
@@ -218,7 +218,7 @@ void rks_inbox_on_note(void *user, uint32_t from, const uint8_t *body, size_t si
 
 /* ---- waiting -------------------------------------------------------------------------------- */
 
-static message *take_from_inbox(rks_group *group, uint32_t from, uint32_t kinds)
+static message *pop_message(rks_group *group, uint32_t from, uint32_t kinds)
 {
     for (message **at = &group->inbox; *at != NULL; at = &(*at)->next) {
         message *m = *at;
@@ -247,7 +247,7 @@ rks_status rks_inbox_wait(rks_group *group, uint32_t from, uint32_t kinds, const
     message *m = NULL;
     pthread_mutex_lock(&group->mutex);
     while (true) {
-        m = take_from_inbox(group, from, kinds);
+        m = pop_message(group, from, kinds);
         if (m != NULL || group->failed)
             break;
         if (group->left[from]) {

@@ -2,7 +2,7 @@
  *
  * interface.c: the interface that leads to other machines. Host names are not asked: resolving
  * one may take minutes, and often gives a loopback address. */
-#include "group/internal.h"
+#include "group/group_state.h"
 
 #include <errno.h>
 #include <ifaddrs.h>

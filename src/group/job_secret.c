@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "group/internal.h"
+#include "group/group_state.h"
 
 static const char *const SOURCES[] = {"none", "a file (RKS_SECRET_FILE)",
                                       "the job's directory (RKS_JOB_DIR)"};

@@ -7,7 +7,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/usage.h"
+#include "base/memory_usage.h"
 #include "group/group.h"
 
 enum { FIGURE = 16, RECORD = FIGURE * RKS_MEMORY_KINDS };

@@ -10,8 +10,8 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/own_folder.h"
-#include "group/internal.h"
+#include "base/library_path.h"
+#include "group/group_state.h"
 
 static const char NAME[] = "librankstore_mpi.so";
 static const char LIBRARY[] = "libmpi.so.40"; /* of Open MPI 3 to 5 */

@@ -19,7 +19,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "group/internal.h"
+#include "group/group_state.h"
 
 enum { HEAD = 32, EACH_MS = 1000 };
 

@@ -3,7 +3,7 @@
  * solo.c: one rank, alone. */
 #include <string.h>
 
-#include "group/internal.h"
+#include "group/group_state.h"
 
 static rks_status gather_alone(void *user, const void *record, size_t record_size, void *all,
                                uint32_t timeout_ms, rks_error *err)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tree.c: the control tree, as drawn in internal.h. */
+ * tree.c: the control tree, as drawn in group_state.h. */
 #include "base/memory.h"
-#include "group/internal.h"
+#include "group/group_state.h"
 
 rks_status rks_tree_plant(rks_group *group, rks_error *err)
 {

@@ -8,7 +8,7 @@
  *
  * Runs of ids (who holds them) are each process's own: they come from the dataset, not from other
  * ranks. */
-#include "index/index_internal.h"
+#include "index/index_layout.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +22,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/shared_memory.h"
-#include "base/usage.h"
+#include "base/memory_usage.h"
 
 enum {
     ARRAY_ALIGN = 64,

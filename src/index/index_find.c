@@ -4,13 +4,13 @@
  *
  * Both take hashes as they come: a stranger's shard may hold any number of equal ones, so neither
  * building nor sorting depends on how they spread. */
-#include "index/index_internal.h"
+#include "index/index_layout.h"
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/pairs.h"
+#include "base/sort_pairs.h"
 #include "base/scratch.h"
-#include "base/usage.h"
+#include "base/memory_usage.h"
 
 /* The ids, ordered by the top bits of their hashes: those of bucket b are ids[first[b]..first[b +
  * 1]), ascending. A bucket has 2 to 4 ids: that is 4 bytes a sample for `ids` and 1 to 2 for
@@ -173,7 +173,7 @@ static void count_digits(const equal_search *s, uint64_t prefix, int digit, uint
 /* Finds the pairs among hashes that begin with the digits of `prefix`, as many at a time as there
  * is room for. A foreign shard may hold any hashes, so hashes that do not fit under one digit are
  * divided by the next one. */
-static rks_status pair_pieces(equal_search *s, uint64_t prefix, int digit, rks_error *err)
+static rks_status pair_parts(equal_search *s, uint64_t prefix, int digit, rks_error *err)
 {
     int shift = 64 - DIGIT * (digit + 1);
     uint32_t *counts = rks_alloc(BUCKETS, sizeof(*counts), err);
@@ -189,7 +189,7 @@ static rks_status pair_pieces(equal_search *s, uint64_t prefix, int digit, rks_e
         if (sum > s->room && digit + 1 == DIGITS)
             status = pair_one_hash(s, first, err);
         else if (sum > s->room)
-            status = pair_pieces(s, first, digit + 1, err);
+            status = pair_parts(s, first, digit + 1, err);
         else if (sum > 1)
             status = pair_range(s, first, last, err);
     }
@@ -220,7 +220,7 @@ rks_status rks_index_equal_hashes(const rks_index *index, uint32_t part, uint32_
     if (s.entries == NULL)
         return RKS_ERR_MEMORY;
     rks_status status =
-        wanted <= s.room ? pair_range(&s, 0, UINT64_MAX, err) : pair_pieces(&s, 0, 0, err);
+        wanted <= s.room ? pair_range(&s, 0, UINT64_MAX, err) : pair_parts(&s, 0, 0, err);
     rks_free(s.entries);
     return status;
 }

@@ -20,7 +20,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "base/available.h"
+#include "base/available_memory.h"
 #include "base/checksum.h"
 #include "base/clock.h"
 #include "base/error.h"

@@ -92,7 +92,7 @@ static void leave_batch(walk *w, const rks_batch *batch)
     if (end < w->left + 2 * (uint64_t)KEPT)
         return;
     rks_shard_leave(at, w->left, end - KEPT);
-    w->left = (end - KEPT) / RKS_RESIDENT_PIECE * RKS_RESIDENT_PIECE;
+    w->left = (end - KEPT) / RKS_RESIDENT_GRANULE * RKS_RESIDENT_GRANULE;
 }
 
 rks_status rks_store_scan(const rks_scan *scan, uint64_t first, uint64_t end, rks_error *err)

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/usage.h"
+#include "base/memory_usage.h"
 #include "plan/mix.h"
 
 rks_status rks_plan_layout_add(rks_plan_layout *layout, const rks_plan_group *group, rks_error *err)

@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/usage.h"
+#include "base/memory_usage.h"
 #include "plan/mix.h"
 
 /* A rank while the bins of a step are dealt. */

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/trace.h"
-#include "base/usage.h"
+#include "base/memory_usage.h"
 #include "plan/mix.h"
 #include "plan/packing.h"
 #include "plan/share_inside.h"

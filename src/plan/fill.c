@@ -19,7 +19,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/usage.h"
+#include "base/memory_usage.h"
 
 enum { WINDOW_FIRST = 64, SEARCHES = 3, NEAR = 256, AHEAD = 32 };
 

@@ -14,7 +14,7 @@
 #include "plan/packing.h"
 
 #include "base/memory.h"
-#include "base/usage.h"
+#include "base/memory_usage.h"
 
 /* The words being written; NULL: they are only counted. */
 typedef struct writing {

@@ -32,7 +32,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/usage.h"
+#include "base/memory_usage.h"
 
 enum { RING = 4096, AHEAD = 24 }; /* lists are too many for the processor to prefetch them */
 

@@ -10,7 +10,7 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/usage.h"
+#include "base/memory_usage.h"
 
 void(rks_plan_mix_default)(rks_plan_mix *mix)
 {

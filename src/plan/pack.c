@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/usage.h"
+#include "base/memory_usage.h"
 
 /* Makes room for one more item in an array of `count` items. */
 static rks_status make_room_for_more(void **things, size_t count, size_t *room, size_t size,

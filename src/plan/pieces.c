@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/usage.h"
+#include "base/memory_usage.h"
 
 /* Returns the cut sample of piece `piece`. */
 static const rks_plan_cut_sample *find_cut(const rks_plan *plan, uint32_t piece)

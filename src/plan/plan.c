@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/usage.h"
+#include "base/memory_usage.h"
 #include "plan/inside.h"
 #include "plan/mix.h"
 #include "plan/share_inside.h"

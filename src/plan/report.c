@@ -15,7 +15,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/usage.h"
+#include "base/memory_usage.h"
 
 /* The cost of a batch. It is used only for figures, so floating point is exact enough. */
 typedef struct rks_plan_load {

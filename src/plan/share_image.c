@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/shared_memory.h"
-#include "base/usage.h"
+#include "base/memory_usage.h"
 
 /* Places are so far apart that none grows into another. Only pages that are used take memory. */
 #define FIRST_PLACE ((uint64_t)1 << 20)

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/usage.h"
+#include "base/memory_usage.h"
 
 /* NEAR items are 2 MiB. Both numbers are part of the planner's version. */
 enum { NEAR = 1 << 19, PARTS = 256 };

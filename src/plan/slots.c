@@ -9,7 +9,7 @@
 #include "plan/inside.h"
 
 #include "base/memory.h"
-#include "base/usage.h"
+#include "base/memory_usage.h"
 #include "plan/mix.h"
 
 enum { CLASS_BITS = 6, CLASS_WIDTH = 1 << CLASS_BITS, CLASSES = 96 * CLASS_WIDTH };

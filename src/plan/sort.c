@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/usage.h"
+#include "base/memory_usage.h"
 
 enum { DIRECT_LENGTHS = 1 << 16, DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };
 

@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/usage.h"
+#include "base/memory_usage.h"
 
 /* The current window. */
 typedef struct window {

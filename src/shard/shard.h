@@ -8,7 +8,7 @@
 
 #include "base/buffer.h"
 #include "base/checksum.h"
-#include "base/resident.h"
+#include "base/resident_pages.h"
 #include "shard/record.h"
 #include "shard/shard_writer.h"
 
@@ -109,7 +109,7 @@ bool rks_shard_extent(const rks_shard *shard, uint64_t row, uint64_t *first, uin
 /* Returns true if the locators that rks_shard_extent reads are in memory, or if there is no such
  * row. */
 bool rks_shard_place_in_memory(const rks_shard *shard, uint64_t row);
-/* The next nine are those of base/resident.h. */
+/* The next nine are those of base/resident_pages.h. */
 bool rks_shard_in_memory(const rks_shard *shard, uint64_t first, uint64_t end);
 rks_resident_state rks_shard_scan(const rks_shard *shard, size_t *budget);
 void rks_shard_ask(const rks_shard *shard, uint64_t first, uint64_t end);

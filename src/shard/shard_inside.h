@@ -5,7 +5,7 @@
 #define RKS_SHARD_SHARD_INSIDE_H
 
 #include "base/guarded_map.h"
-#include "base/resident.h"
+#include "base/resident_pages.h"
 #include "shard/block.h"
 #include "shard/manifest.h"
 #include "shard/shard_check.h"

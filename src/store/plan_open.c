@@ -56,7 +56,7 @@ static rks_status begin_order(const rks_store *store, ordering *o, rks_error *er
                                             : status;
 }
 
-static rks_status take_order(ordering *o, const rks_agreed *agreed, size_t fact, rks_error *err)
+static rks_status map_order(ordering *o, const rks_agreed *agreed, size_t fact, rks_error *err)
 {
     int shared = -1;
     if (o->bytes == 0)
@@ -96,8 +96,8 @@ static rks_status begin_sharing(const rks_store *store, sharing *s, rks_error *e
     return rks_fd_offer_open(store->group, s->fd, &s->offer, err);
 }
 
-static rks_status take_sharing(const rks_store *store, sharing *s, const rks_agreed *agreed,
-                               size_t fact, rks_error *err)
+static rks_status receive_sharing(const rks_store *store, sharing *s, const rks_agreed *agreed,
+                                  size_t fact, rks_error *err)
 {
     rks_group *group = store->group;
     uint32_t leader = rks_group_leader(group, rks_group_node_of(group, rks_group_rank(group)));
@@ -198,8 +198,8 @@ static int options_text(const rks_plan_options *options, uint64_t samples, uint6
     return size + snprintf(text + size, room - (size_t)size, "mix %s\n", mix);
 }
 
-static void take_plan_options(const rks_store *store, const rks_plan_options *options,
-                              rks_plan_options *chosen)
+static void set_plan_options(const rks_store *store, const rks_plan_options *options,
+                             rks_plan_options *chosen)
 {
     rks_plan_options_default(chosen);
     if (options != NULL)
@@ -229,10 +229,10 @@ static rks_status make_plan(rks_store *store, const rks_plan_options *chosen,
                             const rks_agreed *agreed, ordering *order, sharing *share,
                             rks_plan **plan, rks_error *err)
 {
-    rks_status status = take_order(order, agreed, 1, err);
+    rks_status status = map_order(order, agreed, 1, err);
     if (status != RKS_OK)
         return status;
-    status = take_sharing(store, share, agreed, 2, err);
+    status = receive_sharing(store, share, agreed, 2, err);
     if (status != RKS_OK)
         return status;
     const void *sorted = order->bytes > 0 ? order->map : rks_index_order(store->index);
@@ -259,7 +259,7 @@ rks_status rks_plan_open(rks_store *store, const rks_plan_options *options, rks_
     sharing share = {.fd = -1, .shared = -1};
     char text[2048];
     rks_agreed agreed;
-    take_plan_options(store, options, &chosen);
+    set_plan_options(store, options, &chosen);
     rks_status status = begin_plan(store, &chosen, &order, &share, err);
     int size = options_text(&chosen, rks_store_count(store), balance_digest(store, &chosen), text,
                             sizeof(text));

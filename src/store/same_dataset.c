@@ -13,10 +13,10 @@
  * becomes the lowest rank that has it, and *of_root its fact. */
 static rks_status compare_found(const rks_agreed *agreed, size_t fact, size_t number,
                                 const rks_found_dataset *mine, uint32_t *root,
-                                rks_found_told *of_root, bool *lacking, rks_error *err)
+                                rks_dataset_description *of_root, bool *lacking, rks_error *err)
 {
     int64_t first = -1;
-    rks_found_told one = {0}, other;
+    rks_dataset_description one = {0}, other;
     *lacking = false;
     for (uint32_t rank = 0; rank < rks_group_size(agreed->group); rank++) {
         const uint8_t *theirs = rks_agreed_get(agreed, rank, fact, NULL);
@@ -42,8 +42,8 @@ static rks_status compare_found(const rks_agreed *agreed, size_t fact, size_t nu
     return RKS_OK;
 }
 
-static rks_status take_sent(const rks_agreed *agreed, uint32_t root, rks_found_dataset *mine,
-                            rks_error *err)
+static rks_status decode_sent(const rks_agreed *agreed, uint32_t root, rks_found_dataset *mine,
+                              rks_error *err)
 {
     size_t size = 0, list_size = 0;
     const char *text = rks_agreed_get(agreed, root, 0, &size);
@@ -57,8 +57,9 @@ static rks_status take_sent(const rks_agreed *agreed, uint32_t root, rks_found_d
 
 /* COLLECTIVE. Sends the dataset, and the list of samples that it excludes, to ranks whose directory
  * holds none. */
-static rks_status send_dataset(rks_group *group, uint32_t root, const rks_found_told *told,
-                               rks_found_dataset *mine, rks_error *err)
+static rks_status send_dataset(rks_group *group, uint32_t root,
+                               const rks_dataset_description *described, rks_found_dataset *mine,
+                               rks_error *err)
 {
     bool sends = rks_group_rank(group) == root;
     char *text = NULL;
@@ -70,15 +71,16 @@ static rks_status send_dataset(rks_group *group, uint32_t root, const rks_found_
         status = rks_dataset_encode(mine->dataset, &text, &size, err);
     if (status == RKS_OK && sends && mine->dataset->excluded.samples > 0)
         status = rks_excluded_encode(&mine->dataset->excluded, &list, err);
-    const rks_fact facts[] = {rks_fact_bytes(text, size, RKS_DATASET_MAX),
-                              rks_fact_bytes(list.data, list.size, rks_excluded_size(told->runs))};
+    const rks_fact facts[] = {
+        rks_fact_bytes(text, size, RKS_DATASET_MAX),
+        rks_fact_bytes(list.data, list.size, rks_excluded_size(described->runs))};
     status = rks_group_agree_on(group, "open: dataset sent", status, facts, 2, &agreed, err);
     rks_free(text);
     rks_buffer_free(&list);
     if (status != RKS_OK)
         return status;
     if (mine->dataset == NULL)
-        status = take_sent(&agreed, root, mine, err);
+        status = decode_sent(&agreed, root, mine, err);
     return rks_group_agree(group, "open: dataset known", status, err);
 }
 
@@ -89,8 +91,8 @@ void rks_store_look(const char *directory, uint64_t generation, rks_found_datase
         rks_dataset_load_generation(directory, generation, &looked->dataset, &looked->error);
 }
 
-rks_status rks_store_tell_found(const rks_found_dataset *looked, rks_found_told *told,
-                                rks_error *err)
+rks_status rks_store_dataset_description(const rks_found_dataset *looked,
+                                         rks_dataset_description *described, rks_error *err)
 {
     rks_digest digest;
     if (looked->status == RKS_ERR_NOT_FOUND)
@@ -102,7 +104,7 @@ rks_status rks_store_tell_found(const rks_found_dataset *looked, rks_found_told 
     }
     rks_status status = rks_dataset_digest(looked->dataset, &digest, err);
     if (status == RKS_OK)
-        *told = (rks_found_told){digest, 1, looked->dataset->excluded.run_count};
+        *described = (rks_dataset_description){digest, 1, looked->dataset->excluded.run_count};
     return status;
 }
 
@@ -110,7 +112,7 @@ rks_status rks_store_tell_found(const rks_found_dataset *looked, rks_found_told 
  * alone. */
 typedef struct settled {
     uint32_t *roots; /* the rank that sends a dataset.json which others lack */
-    rks_found_told *told;
+    rks_dataset_description *described;
     bool *lacking;
 } settled;
 
@@ -121,20 +123,20 @@ static rks_status settle_found(rks_group *group, const rks_agreed *agreed,
 {
     rks_status status = RKS_OK;
     for (size_t i = 0; status == RKS_OK && i < count; i++)
-        status = compare_found(agreed, 0, i, &looked[i], &to->roots[i], &to->told[i],
+        status = compare_found(agreed, 0, i, &looked[i], &to->roots[i], &to->described[i],
                                &to->lacking[i], err);
     for (size_t i = 0; status == RKS_OK && i < count; i++)
         if (to->lacking[i])
-            status = send_dataset(group, to->roots[i], &to->told[i], &looked[i], err);
+            status = send_dataset(group, to->roots[i], &to->described[i], &looked[i], err);
     return status;
 }
 
 bool rks_store_none_found(const rks_group *group, const rks_agreed *agreed, size_t fact)
 {
-    rks_found_told told;
+    rks_dataset_description described;
     for (uint32_t rank = 0; rank < rks_group_size(group); rank++) {
-        memcpy(&told, rks_agreed_get(agreed, rank, fact, NULL), sizeof(told));
-        if (told.found > 0)
+        memcpy(&described, rks_agreed_get(agreed, rank, fact, NULL), sizeof(described));
+        if (described.found > 0)
             return false;
     }
     return true;
@@ -145,10 +147,10 @@ rks_status rks_store_settle_found(rks_group *group, const rks_agreed *agreed, si
 {
     uint32_t root = 0;
     bool lacking = false;
-    rks_found_told told;
-    rks_status status = compare_found(agreed, fact, 0, looked, &root, &told, &lacking, err);
+    rks_dataset_description described;
+    rks_status status = compare_found(agreed, fact, 0, looked, &root, &described, &lacking, err);
     if (status == RKS_OK && lacking)
-        status = send_dataset(group, root, &told, looked, err);
+        status = send_dataset(group, root, &described, looked, err);
     if (status == RKS_OK)
         *dataset = looked->dataset;
     else
@@ -162,13 +164,14 @@ rks_status rks_store_agree_datasets(rks_group *group, const char *exchange,
                                     rks_error *err)
 {
     rks_agreed agreed;
-    rks_found_told *mine = rks_alloc(count, sizeof(*mine), err);
-    settled to = {rks_alloc(count, sizeof(*to.roots), err), rks_alloc(count, sizeof(*to.told), err),
+    rks_dataset_description *mine = rks_alloc(count, sizeof(*mine), err);
+    settled to = {rks_alloc(count, sizeof(*to.roots), err),
+                  rks_alloc(count, sizeof(*to.described), err),
                   rks_alloc(count, sizeof(*to.lacking), err)};
-    bool room = mine != NULL && to.roots != NULL && to.told != NULL && to.lacking != NULL;
+    bool room = mine != NULL && to.roots != NULL && to.described != NULL && to.lacking != NULL;
     rks_status status = room ? RKS_OK : RKS_ERR_MEMORY;
     for (size_t i = 0; status == RKS_OK && i < count; i++)
-        status = rks_store_tell_found(&looked[i], &mine[i], err);
+        status = rks_store_dataset_description(&looked[i], &mine[i], err);
     const rks_fact facts[] = {rks_fact_fixed(mine, count * sizeof(*mine)),
                               rks_fact_same_shown("exchange", exchange)};
     status = rks_group_agree_on(group, "open: dataset", status, facts, 2, &agreed, err);
@@ -181,7 +184,7 @@ rks_status rks_store_agree_datasets(rks_group *group, const char *exchange,
         looked[i].dataset = NULL;
     }
     rks_free(to.roots);
-    rks_free(to.told);
+    rks_free(to.described);
     rks_free(to.lacking);
     rks_free(mine);
     return status;

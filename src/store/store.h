@@ -31,7 +31,7 @@ struct rks_store {
     const rks_record_fit **fit_of; /* dataset number -> how its records are read; may be NULL */
     int32_t **owners;              /* dataset number -> ranks that serve it, best first, then -1 */
     int32_t *owner_room;           /* the array that `owners` points into */
-    uint32_t *asks; /* by rank: which rank this one asks for what that rank owns: rails.c */
+    uint32_t *asks; /* by rank: which rank this one asks for what that rank owns: serving_ranks.c */
     int32_t *seers; /* by shard, for each node: its lowest rank that sees the shard, or -1 */
 
     /* Units with samples: their first ids, ascending, and their places in dataset->units. */
@@ -51,31 +51,31 @@ struct rks_store {
     const char *exchange_name;
     char exchange_why[128];
 
-    uint32_t slot;   /* the number of its set of engine services */
+    uint32_t number; /* the number of its set of engine services */
     bool listed;     /* it is in the process's list of open stores */
     rks_store *next; /* guarded by that list's mutex */
 
-    /* For live figures (watched.c): the place of the epoch that was asked last. */
+    /* For live figures (store_metrics.c): the place of the epoch that was asked last. */
     rks_watched watched;
     _Atomic uint64_t batches, epoch, step, steps, ahead;
 
-    /* The store's end (life.c). */
+    /* The store's end (close_protocol.c). */
     pthread_mutex_t mutex;
     pthread_cond_t cond;
     bool all_closed; /* guarded by mutex */
-    uint8_t *life;   /* by rank: life.c's flags; guarded by mutex */
+    uint8_t *life;   /* by rank: close_protocol.c's flags; guarded by mutex */
     int64_t life_up; /* the rank to which this one reports that all here have closed; -1: this is
                       * the root; guarded by mutex */
     bool life_ready; /* mutex and cond are initialised */
 };
 
-/* A group may have several stores open (train, validation). Each has a slot of engine services: the
- * lowest that is free on all ranks. */
-enum { RKS_STORE_SLOTS = 64 };
+/* A group may have several stores open (train, validation). Each has a number of engine services:
+ * the lowest that is free on all ranks. */
+enum { RKS_STORE_NUMBERS = 64 };
 enum rks_service rks_store_service(const rks_store *store, enum rks_service kind);
-uint64_t rks_store_slots_used(const rks_group *group);
-void rks_store_list(rks_store *store);   /* takes a slot */
-void rks_store_unlist(rks_store *store); /* frees its slot */
+uint64_t rks_store_numbers_used(const rks_group *group);
+void rks_store_list(rks_store *store);   /* takes a number */
+void rks_store_unlist(rks_store *store); /* frees its number */
 
 /* What a rank found in its directory: a dataset, or RKS_ERR_NOT_FOUND or another status, with its
  * error. */
@@ -96,13 +96,13 @@ rks_status rks_store_agree_dataset(rks_group *group, const char *exchange, rks_f
                                    rks_dataset **dataset, rks_error *err);
 /* For an agreement of the caller's own: what this rank found, as a fact of fixed size; zeros for
  * nothing. Returns the error of the look if that failed. */
-typedef struct rks_found_told {
+typedef struct rks_dataset_description {
     rks_digest digest; /* rks_dataset_digest */
     uint64_t found;    /* 1: a dataset; 0: none */
     uint64_t runs;     /* runs of excluded samples */
-} rks_found_told;
-rks_status rks_store_tell_found(const rks_found_dataset *found, rks_found_told *told,
-                                rks_error *err);
+} rks_dataset_description;
+rks_status rks_store_dataset_description(const rks_found_dataset *found,
+                                         rks_dataset_description *described, rks_error *err);
 /* COLLECTIVE, after that agreement, in which the fact had number `fact`. Does the same as
  * rks_store_agree_dataset. Makes no agreement; two if a rank has found none. */
 rks_status rks_store_settle_found(rks_group *group, const rks_agreed *agreed, size_t fact,
@@ -140,7 +140,7 @@ void rks_store_hold(rks_store *store);
 void rks_store_release(void *store);
 
 /* Which rank sees and serves which shard. First each rank opens the shards of its directory
- * (open_shards.c). Then all choose the same owners from the reports of all (who.c). */
+ * (store_shards.c). Then all choose the same owners from the reports of all (shard_owners.c). */
 rks_status rks_store_open_shards(rks_store *store, rks_error *err);
 /* Opens the shard that the dataset names, if it lies in `directory` with the same id and manifest.
  * A file of that name with other contents is an error, not a missing shard. */
@@ -151,13 +151,13 @@ void rks_store_shards_a_thread(size_t shards);
 /* Returns the lowest rank of `node` that sees the shard; -1 if none does. */
 int64_t rks_store_first_to_see(const rks_store *store, uint32_t node, size_t shard);
 rks_status rks_store_choose_owners(rks_store *store, const rks_agreed *agreed, rks_error *err);
-/* rails.c: which rank this one asks on each other node. Each rank reports whether it serves all
- * shards of its node, in fact `fact`, one byte each, and chooses once all have. */
+/* serving_ranks.c: which rank this one asks on each other node. Each rank reports whether it serves
+ * all shards of its node, in fact `fact`, one byte each, and chooses once all have. */
 bool rks_store_serves_node(const rks_store *store);
 void rks_store_choose_rails(rks_store *store, const rks_agreed *agreed, size_t fact);
 
-/* fill.c: the node's index while it is filled, from the ids' places to the copied shards. */
-typedef struct rks_filling {
+/* node_index.c: the node's index while it is filled, from the ids' places to the copied shards. */
+typedef struct rks_index_gather {
     rks_span *spans;
     size_t span_count;
     rks_index_column *columns;
@@ -166,41 +166,42 @@ typedef struct rks_filling {
     rks_index_intake **intakes; /* for shards that come from other nodes: one a shard, or NULL */
     uint64_t taken, wanted;     /* bytes of the index: stored by this rank, needed by its node */
     uint64_t received;          /* by this rank, with headers */
-} rks_filling;
+} rks_index_gather;
 
 /* Begin with {.fd = -1}. The node's leader makes the memory. */
-rks_status rks_filling_begin(rks_filling *filling, rks_store *store, rks_error *err);
+rks_status rks_filling_begin(rks_index_gather *filling, rks_store *store, rks_error *err);
 /* Maps the memory, right after the agreement with the offer. */
-rks_status rks_filling_map(rks_filling *filling, rks_store *store, const rks_agreed *agreed,
+rks_status rks_filling_map(rks_index_gather *filling, rks_store *store, const rks_agreed *agreed,
                            rks_error *err);
 /* Copies this rank's part of the node's shards. */
-rks_status rks_filling_copy(rks_filling *filling, rks_store *store, rks_error *err);
+rks_status rks_filling_copy(rks_index_gather *filling, rks_store *store, rks_error *err);
 /* COLLECTIVE, once all have copied: receives what the other nodes have, if rks_filling_travels
  * returns true. */
 bool rks_filling_travels(const rks_store *store);
-rks_status rks_filling_exchange(rks_filling *filling, rks_store *store, rks_error *err);
+rks_status rks_filling_exchange(rks_index_gather *filling, rks_store *store, rks_error *err);
 /* Call it once the node's index is complete. The agreement after it checks that it was. */
 rks_status rks_filling_seal(rks_store *store, rks_error *err);
 rks_status rks_filling_check(rks_store *store, const rks_agreed *agreed, size_t fact,
                              rks_error *err);
-void rks_filling_end(rks_filling *filling, const rks_store *store);
+void rks_filling_end(rks_index_gather *filling, const rks_store *store);
 
-/* watched.c: shows the store's figures to `rankstore top` and Prometheus, until rks_watch_end. */
+/* store_metrics.c: shows the store's figures to `rankstore top` and Prometheus, until
+ * rks_watch_end. */
 rks_status rks_store_watch(rks_store *store, rks_error *err);
 
-/* open.c: what a rank reports about its shards, fact by fact. */
+/* store_open.c: what a rank reports about its shards, fact by fact. */
 enum {
-    RKS_TELL_SLOTS,      /* u64: slots in use */
+    RKS_TELL_NUMBERS,    /* u64: numbers in use */
     RKS_TELL_SEEN,       /* a bit for each shard: it lies in this rank's directory */
     RKS_TELL_PATH,       /* full paths of its sources' directories, each with its NUL; empty if not
                           * known */
-    RKS_TELL_QUARANTINE, /* quarantine.c draws it */
+    RKS_TELL_QUARANTINE, /* store_quarantine.c draws it */
     RKS_TELL_INDEX,      /* the leader's offer of the index memory */
     RKS_TELL_COUNT
 };
 
-/* quarantine.c: reads the list at `pattern` (NULL: this rank has none) and writes it as bytes to
- * send. The caller frees *bytes with rks_free, also after a failure. */
+/* store_quarantine.c: reads the list at `pattern` (NULL: this rank has none) and writes it as bytes
+ * to send. The caller frees *bytes with rks_free, also after a failure. */
 rks_status rks_store_load_quarantine(const rks_store *store, const char *pattern, uint8_t **bytes,
                                      size_t *size, rks_error *err);
 /* Returns the most bytes that a rank may send. NULL: on a rank that has failed. */
@@ -212,12 +213,12 @@ rks_status rks_store_take_quarantine(rks_store *store, const char *pattern,
 void rks_store_mark_quarantined(rks_store *store);
 bool rks_store_is_quarantined(const rks_store *store, uint64_t sample_id);
 
-/* life.c: receives from other ranks that they have closed. */
+/* close_protocol.c: receives from other ranks that they have closed. */
 void rks_store_serve_life(rks_store *store);
 /* Stops waiting for the others. A rank that waits through this one then waits through its heir. */
 void rks_store_give_up(rks_store *store);
 
-/* key.c: full keys, from the map or from the rank that serves them. */
+/* store_keys.c: full keys, from the map or from the rank that serves them. */
 void rks_store_serve_keys(rks_store *store);
 /* Returns the sample's unit: an index into the dataset's units. */
 size_t rks_store_unit_of(const rks_store *store, uint64_t id);

@@ -2,7 +2,7 @@
  *
  * connection.c: one stream: its opening, its handshake and its end. Until the peer has proved the
  * secret, a connection accepts only a hello and a proof, and allocates nothing for them. */
-#include "transport/internal.h"
+#include "transport/engine_state.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -25,7 +25,7 @@ static void connection_free(rks_connection *connection)
         if (connection->next != NULL)
             connection->next->link = connection->link;
     }
-    rks_seal_free(connection->seal);
+    rks_record_layer_free(connection->layer);
     rks_free(connection);
 }
 
@@ -70,7 +70,7 @@ static void proven(rks_connection *connection)
     connection->unproven = false;
     rks_wipe(connection->hello.key, sizeof(connection->hello.key));
     if (!connection->initiator) {
-        rks_lobby_leave(connection);
+        rks_admission_leave(connection);
         rks_engine_admit(engine);
     } else {
         engine->opening--;
@@ -82,7 +82,7 @@ static void proven(rks_connection *connection)
  * opened. */
 static bool left_by_peer(const rks_connection *connection)
 {
-    return connection->hung_up && connection->line == &connection->engine->lobby.heard &&
+    return connection->hung_up && connection->line == &connection->engine->admission.heard &&
            connection->engine->peers[connection->rank].connection != NULL;
 }
 
@@ -140,7 +140,7 @@ static void say_proof(rks_connection *connection)
     rks_connection_say(connection, &connection->says_proof, RKS_FRAME_PROOF, RKS_PROOF_SIZE);
 }
 
-void rks_connection_take_hello(rks_connection *connection)
+void rks_connection_receive_hello(rks_connection *connection)
 {
     rks_error err;
     if (connection->hello.heard) {
@@ -149,7 +149,7 @@ void rks_connection_take_hello(rks_connection *connection)
     }
     rks_hello *hello = &connection->hello;
     connection->hello_ms = rks_net_now_ms(connection->engine->net);
-    rks_status status = rks_hello_take(hello, connection->small, &err);
+    rks_status status = rks_hello_receive(hello, connection->small, &err);
     bool is_hello = status == RKS_OK || status == RKS_ERR_UNSUPPORTED;
     if (is_hello && !connection->initiator) {
         connection->rank = hello->peer_rank;
@@ -171,7 +171,7 @@ void rks_connection_take_hello(rks_connection *connection)
     else if (connection->initiator)
         say_proof(connection);
     else if (connection->unproven)
-        rks_lobby_heard(connection);
+        rks_admission_heard(connection);
 }
 
 static void refusal_sent(rks_frame *frame)
@@ -197,10 +197,10 @@ static void refuse_proven(rks_connection *connection, rks_error *why)
 }
 
 /* Opens a connection whose two sides are proven. */
-static void take_proven(rks_connection *connection)
+static void open_proven(rks_connection *connection)
 {
     rks_error err;
-    if (rks_seal_begin(connection, &err) != RKS_OK) {
+    if (rks_record_layer_begin(connection, &err) != RKS_OK) {
         rks_connection_lose(connection, &err);
         return;
     }
@@ -217,13 +217,13 @@ static void take_proven(rks_connection *connection)
     rks_peer_opened(connection);
 }
 
-void rks_connection_take_held(rks_connection *connection)
+void rks_connection_use_held(rks_connection *connection)
 {
     connection->held = false;
-    take_proven(connection);
+    open_proven(connection);
 }
 
-void rks_connection_take_proof(rks_connection *connection)
+void rks_connection_receive_proof(rks_connection *connection)
 {
     if (connection->ending || connection->held ||
         !rks_hello_proved(&connection->hello, connection->small))
@@ -233,7 +233,7 @@ void rks_connection_take_proof(rks_connection *connection)
     else if (connection->crossed)
         rks_connection_fail(connection, RKS_OK, 0, "crossed");
     else if (connection->initiator || !rks_peer_holds(connection))
-        take_proven(connection);
+        open_proven(connection);
 }
 
 /* ---- the stream -------------------------------------------------------------------------- */
@@ -392,7 +392,7 @@ static void accepted(rks_connection *connection)
 {
     connection_link(connection);
     connection->unproven = true;
-    rks_lobby_enter(connection);
+    rks_admission_enter(connection);
     uint32_t silence_ms = connection->engine->options.silence_ms;
     rks_engine_alarm_at(connection->engine,
                         connection->opened_ms +

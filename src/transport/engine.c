@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * engine.c: opens, joins and closes an engine, and runs its thread. */
-#include "transport/internal.h"
+#include "transport/engine_state.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -120,12 +120,12 @@ static void free_inside(rks_engine *engine)
     while (engine->connections != NULL) { /* requests that are answered later no longer use them */
         rks_connection *first = engine->connections;
         engine->connections = first->next;
-        rks_seal_free(first->seal);
+        rks_record_layer_free(first->layer);
         rks_free(first);
     }
     if (engine->peers != NULL)
         rks_peer_forget_all(engine);
-    rks_free(engine->slots);
+    rks_free(engine->call_entries);
     if (engine->peers != NULL)
         rks_wipe(engine->peers, engine->options.size * sizeof(*engine->peers));
     rks_free(engine->peers);
@@ -217,8 +217,8 @@ static uint32_t wanted_newcomers(const rks_engine_options *options)
 
 rks_status rks_engine_open(const rks_engine_options *options, rks_engine **engine, rks_error *err)
 {
-    static const rks_net_events events = {rks_mailbox_rest, rks_silence_alarm, on_nudge,
-                                          rks_newcomers_incoming};
+    static const rks_net_events events = {rks_mailbox_rest, rks_heartbeat_alarm, on_nudge,
+                                          rks_admission_incoming};
     rks_status status = check_options(options, err);
     if (status != RKS_OK)
         return status;
@@ -245,10 +245,10 @@ rks_status rks_engine_open(const rks_engine_options *options, rks_engine **engin
     put_host(&made->address);
     status = rks_net_open(options->transport, &net, &events, made, &made->address, &made->net, err);
     if (status == RKS_OK)
-        status = rks_random(&made->lobby.salt, sizeof(made->lobby.salt), err);
+        status = rks_random(&made->admission.salt, sizeof(made->admission.salt), err);
     if (status != RKS_OK)
         goto out;
-    made->lobby.max = made->net->newcomers;
+    made->admission.max = made->net->newcomers;
     status = rks_pool_create(made, options->io_threads, &made->pool, err);
     if (status != RKS_OK)
         goto out;
@@ -295,7 +295,7 @@ rks_status rks_engine_join(rks_engine *engine, const rks_address *addresses,
     engine->addresses = copy;
     memcpy(engine->session, session, sizeof(engine->session));
     memcpy(engine->secret, secret, sizeof(engine->secret));
-    engine->join.run = rks_newcomers_join;
+    engine->join.run = rks_admission_join;
     atomic_store(&engine->joined, true);
     rks_engine_post(engine, &engine->join);
     return RKS_OK;

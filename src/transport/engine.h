@@ -12,7 +12,7 @@
  *            reset, proof refused) or RKS_ERR_TIMEOUT (silence). The error names rank, host and
  *            phase.
  * Bounds     The engine refuses a frame above the limit of its type before it allocates memory. It
- *            caps queued replies and unproven connections (newcomers.c). It sends a peer at most 32
+ *            caps queued replies and unproven connections (admission.c). It sends a peer at most 32
  *            MiB of unanswered requests, and serves each peer at most 4 requests per I/O thread at
  *            a time.
  * Order      Notes from one peer to another arrive in the order in which they were sent, and before
@@ -95,12 +95,12 @@ void rks_engine_close(rks_engine *engine, uint32_t linger_ms);
 
 /* Services have small numbers and one user each. */
 enum rks_service {
-    RKS_SERVICE_GROUP = 1,  /* collectives: notes */
-    RKS_SERVICE_FETCH = 2,  /* samples: requests */
-    RKS_SERVICE_INDEX = 3,  /* index segments: requests */
-    RKS_SERVICE_KEYS = 4,   /* full keys: requests */
-    RKS_SERVICE_STORE = 5,  /* open, close and failure of the store: notes */
-    RKS_SERVICE_SLOTS = 16, /* first of three numbers for each open store, by its slot */
+    RKS_SERVICE_GROUP = 1,   /* collectives: notes */
+    RKS_SERVICE_FETCH = 2,   /* samples: requests */
+    RKS_SERVICE_INDEX = 3,   /* index segments: requests */
+    RKS_SERVICE_KEYS = 4,    /* full keys: requests */
+    RKS_SERVICE_STORE = 5,   /* open, close and failure of the store: notes */
+    RKS_SERVICE_STORES = 16, /* first of three numbers for each open store, by its number */
     RKS_SERVICES = 256,
 };
 

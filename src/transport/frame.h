@@ -68,7 +68,7 @@ enum {
     RKS_HELLO_BODY = 64,
     RKS_PROTOCOL = 3,
     RKS_FEATURE_AUTHENTICATE = 1, /* the sender wants authenticated records after the proofs:
-                                   * seal.c */
+                                   * record_layer.c */
     RKS_FEATURE_ENCRYPT = 2,      /* and wants them encrypted */
     RKS_PLACE_SIZE = 20,
     RKS_TAG_SIZE = 8,
@@ -118,7 +118,7 @@ typedef struct rks_hello {
     uint32_t peer_rank;
     uint32_t own_features;
     bool connected; /* this side connected */
-    bool heard;     /* rks_hello_take has accepted the peer's hello */
+    bool heard;     /* rks_hello_receive has accepted the peer's hello */
     uint32_t peer_features;
     uint8_t key[RKS_SECRET_SIZE]; /* of the two ranks */
     uint8_t own_place[RKS_PLACE_SIZE];
@@ -135,12 +135,12 @@ void rks_hello_encode(const rks_hello *hello, uint8_t body[RKS_HELLO_BODY]);
 /* Reads the peer's hello. Returns RKS_ERR_UNSUPPORTED for another protocol version, and
  * RKS_ERR_PEER for any other fault. After RKS_ERR_UNSUPPORTED the caller may still encode an
  * answer, so that the peer can name both versions. */
-rks_status rks_hello_take(rks_hello *hello, const uint8_t body[RKS_HELLO_BODY], rks_error *err);
-/* Returns true if the tag in the peer's hello is right; call it after rks_hello_take. A recorded
+rks_status rks_hello_receive(rks_hello *hello, const uint8_t body[RKS_HELLO_BODY], rks_error *err);
+/* Returns true if the tag in the peer's hello is right; call it after rks_hello_receive. A recorded
  * hello can be replayed. So the tag only rejects strangers who know nothing; only a proof opens a
  * connection. */
 bool rks_hello_trusted(const rks_hello *hello);
-/* Computes this side's proof; call it after rks_hello_take. */
+/* Computes this side's proof; call it after rks_hello_receive. */
 void rks_hello_prove(const rks_hello *hello, uint8_t proof[RKS_PROOF_SIZE]);
 /* Computes the keys of the records that this side sends and receives; call it after the proofs. */
 void rks_hello_frame_keys(const rks_hello *hello, uint8_t out[RKS_KEY_SIZE],

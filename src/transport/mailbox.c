@@ -5,7 +5,7 @@
  * A thread that posts sets `mail`, then reads `resting`. The engine thread sets `resting`, then
  * reads `mail`. So at least one of the two sees the other's change, and the engine thread takes the
  * mutex only if there is mail. */
-#include "transport/internal.h"
+#include "transport/engine_state.h"
 
 #include <stddef.h>
 

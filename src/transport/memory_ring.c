@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * memory_ring.c: the bytes of one direction, and when they arrive. */
-#include "transport/memory_internal.h"
+#include "transport/memory_pipes.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * memory_stream.c: links between two nets, and the streams at their ends. */
-#include "transport/memory_internal.h"
+#include "transport/memory_pipes.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -33,7 +33,7 @@ void rks_memory_look_at(memory_end *end)
 
 /* Wakes the thread of an end, unless the end is closed or not accepted yet. The link's mutex must
  * be held. */
-static void rouse(memory_end *end)
+static void wake_end(memory_end *end)
 {
     if (end->net != NULL && !end->closed)
         rks_memory_look_at(end);
@@ -91,7 +91,7 @@ void rks_memory_hang_up(memory_end *end)
     }
     end->closed = true;
     rks_ring_break(&end->in, 0);
-    rouse(other);
+    wake_end(other);
     pthread_mutex_unlock(&end->link->mutex);
 }
 
@@ -99,7 +99,7 @@ void rks_memory_link_reset(memory_link *link)
 {
     for (int i = 0; i < 2; i++) {
         rks_ring_break(&link->ends[i].in, ECONNRESET);
-        rouse(&link->ends[i]);
+        wake_end(&link->ends[i]);
     }
 }
 
@@ -147,7 +147,7 @@ static ssize_t move(memory_end *end, const struct iovec *parts, size_t count)
             rules->delay_ns == NULL ? 0 : rules->delay_ns(rules->user, end->rank, end->peer, moved);
         rks_ring_delay(&other->in, moved,
                        delay == 0 || delay == RKS_NEVER ? delay : rks_now_ns() + delay);
-        rouse(other);
+        wake_end(other);
     }
     pthread_mutex_unlock(&end->link->mutex);
     return (ssize_t)moved;
@@ -197,7 +197,7 @@ void rks_memory_finish(rks_stream *stream)
     memory_end *other = rks_memory_other_end(end);
     pthread_mutex_lock(&end->link->mutex);
     other->in.ended = true;
-    rouse(other);
+    wake_end(other);
     pthread_mutex_unlock(&end->link->mutex);
 }
 
@@ -273,7 +273,7 @@ static size_t take(memory_end *end, size_t most)
     rks_ring_take(&end->in, room, size);
     if (other->wants_room) {
         other->wants_room = false;
-        rouse(other);
+        wake_end(other);
     }
     pthread_mutex_unlock(&end->link->mutex);
     return size;

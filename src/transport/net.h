@@ -5,7 +5,7 @@
  * the handshake, admission, pings and retries above this interface, for any implementation.
  *
  *   engine ──► rks_net, rks_stream ──► tcp.c     libuv; between processes and hosts
- *                                      memory.c  pipes in memory; ranks that are threads
+ *                                      memory_net.c  pipes in memory; ranks that are threads
  *
  * An implementation fills one rks_net_ops, and starts its own structs with rks_transport, rks_net
  * and rks_stream. Call all functions on the loop's thread, except rks_net_wake and rks_net_now_ms

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * peer.c: sends requests and notes to a peer, and ends them when the peer is lost. */
-#include "transport/internal.h"
+#include "transport/engine_state.h"
 
 #include <inttypes.h>
 #include <stddef.h>
@@ -74,7 +74,7 @@ void rks_call_done(rks_engine *engine, rks_call *call, const rks_error *err)
     rks_connection *connection = engine->peers[call->peer].connection;
     if (connection != NULL && connection->receiving == call)
         rks_connection_drop_reply(connection);
-    rks_slot_give(engine, call);
+    rks_call_table_remove(engine, call);
     rks_peer *peer = &engine->peers[call->peer];
     if (call->asked)
         peer->asked -= rks_request_room(call->size);
@@ -203,7 +203,7 @@ static void blame_cuts(rks_engine *engine, const rks_connection *connection, rks
 
 /* Takes the peer's held connection after this side's own has failed. Returns true if it is now the
  * peer's connection. */
-static bool take_held(rks_engine *engine, uint32_t rank)
+static bool use_held(rks_engine *engine, uint32_t rank)
 {
     rks_peer *peer = &engine->peers[rank];
     rks_connection *held = peer->held;
@@ -211,7 +211,7 @@ static bool take_held(rks_engine *engine, uint32_t rank)
         return false;
     peer->held = NULL;
     peer->connection = NULL;
-    rks_connection_take_held(held);
+    rks_connection_use_held(held);
     return peer->connection != NULL;
 }
 
@@ -224,7 +224,7 @@ void rks_peer_ended(rks_connection *connection, const rks_error *why)
         peer->held = NULL;
     if (peer->connection != connection)
         return; /* another one has replaced it */
-    if (!connection->proved && take_held(engine, rank))
+    if (!connection->proved && use_held(engine, rank))
         return;
     /* The peer was too busy to listen, or out of reach. If it lacked the secret, its hello would
      * have shown that. */
@@ -344,7 +344,7 @@ rks_status rks_peer_bind(rks_engine *engine, rks_hello *hello, rks_error *err)
     memcpy(hello->key, peer->key, sizeof(hello->key));
     put_place(&engine->address, hello->own_place);
     put_place(&engine->addresses[hello->peer_rank], hello->peer_place);
-    hello->own_features = rks_seal_features(engine, hello->peer_rank);
+    hello->own_features = rks_record_layer_features(engine, hello->peer_rank);
     return RKS_OK;
 }
 
@@ -491,7 +491,7 @@ void rks_peer_call(rks_engine *engine, rks_call *call)
     } else {
         if (!rks_peer_expects(peer))
             expect(engine, peer);
-        if (!rks_slot_take(engine, call))
+        if (!rks_call_table_add(engine, call))
             status = rks_fail(&err, RKS_ERR_MEMORY, 0, "no memory for one more request");
     }
     if (status != RKS_OK) {
@@ -549,8 +549,8 @@ void rks_peer_abort_all(rks_engine *engine)
     engine->aborted = true;
     for (uint32_t rank = 0; rank < engine->options.size; rank++)
         forget_unasked(&engine->peers[rank]);
-    for (uint32_t i = 0; i < engine->slots_room; i++) {
-        rks_call *call = engine->slots[i].call;
+    for (uint32_t i = 0; i < engine->call_entries_room; i++) {
+        rks_call *call = engine->call_entries[i].call;
         if (call == NULL)
             continue;
         rks_error err;

@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "base/usage.h"
+#include "base/memory_usage.h"
 #include "plan/plan.h"
 #include "plan/random.h"
 

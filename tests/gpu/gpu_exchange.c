@@ -229,12 +229,13 @@ static void print_rank(const job *all, uint32_t rank)
     for (const char *c = r->status == RKS_OK ? "" : r->err.text; *c != '\0'; c++)
         printf(*c == '"' || *c == '\\' ? "\\%c" : "%c", *c);
     printf("\", \"error_rank\": %d, \"used\": \"%s\", \"wrong\": %s, \"bytes\": %llu, "
-           "\"known_seconds\": %.6f, \"ended_seconds\": %.6f, \"gpu_slot_bytes\": %llu, "
+           "\"known_seconds\": %.6f, \"ended_seconds\": %.6f, \"gpu_buffer_bytes\": %llu, "
            "\"gpu_nccl_bytes\": %llu, \"pinned_bytes\": %llu, \"bytes_received\": %llu",
            r->status == RKS_OK ? -1 : r->err.rank, r->used, r->wrong ? "true" : "false",
            (unsigned long long)r->bytes, r->known_seconds, r->ended_seconds,
-           (unsigned long long)r->stats.gpu_slot_bytes, (unsigned long long)r->stats.gpu_nccl_bytes,
-           (unsigned long long)r->stats.pinned_bytes, (unsigned long long)r->stats.bytes_received);
+           (unsigned long long)r->stats.gpu_buffer_bytes,
+           (unsigned long long)r->stats.gpu_nccl_bytes, (unsigned long long)r->stats.pinned_bytes,
+           (unsigned long long)r->stats.bytes_received);
     print_figures("seconds", 6, r->seconds, all->repeats);
     print_figures("nccl_mib", 1, r->nccl_mib, all->repeats);
     print_figures("code_mib", 1, r->code_mib, all->repeats);

@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "scheduler.h"
-#include "transport/memory.h"
+#include "transport/memory_net.h"
 #include "unit/store/world.h"
 
 enum {

@@ -2,7 +2,7 @@
  *
  * test_available.c: memory and cores that control groups of both versions leave, from files as the
  * kernel writes them. */
-#include "base/available.h"
+#include "base/available_memory.h"
 
 #include <sched.h>
 

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/ranges.h"
-#include "base/resident.h"
+#include "base/resident_pages.h"
 #include "base/stream.h"
 
 /* ---- ranges --------------------------------------------------------------------------------- */
@@ -82,7 +82,7 @@ static void ranges_at_the_end_of_all_numbers_do_not_wrap(void **state)
 
 /* ---- a file --------------------------------------------------------------------------------- */
 
-enum { PIECES = 3, FILE_SIZE = PIECES * RKS_RESIDENT_PIECE - 5000 };
+enum { PIECES = 3, FILE_SIZE = PIECES * RKS_RESIDENT_GRANULE - 5000 };
 
 static rks_error err;
 static char path[64];
@@ -201,12 +201,12 @@ static void what_is_asked_for_is_read_and_no_more(void **state)
 static void a_file_that_is_read_once_leaves_what_was_there(void **state)
 {
     (void)state;
-    static uint8_t bytes[RKS_RESIDENT_PIECE];
+    static uint8_t bytes[RKS_RESIDENT_GRANULE];
     rks_stream stream;
     make_cold();
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     assert_true(fd >= 0);
-    rks_resident_ask(resident, RKS_RESIDENT_PIECE, RKS_RESIDENT_PIECE + 4096);
+    rks_resident_ask(resident, RKS_RESIDENT_GRANULE, RKS_RESIDENT_GRANULE + 4096);
     assert_true(comes(4096));
     rks_stream_begin(&stream, path, FILE_SIZE);
     for (uint64_t at = 0; at < FILE_SIZE; at += sizeof(bytes)) {
@@ -215,17 +215,17 @@ static void a_file_that_is_read_once_leaves_what_was_there(void **state)
     }
     rks_stream_end(&stream);
     close(fd);
-    assert_int_equal(cached(), RKS_RESIDENT_PIECE); /* the piece that had a page */
+    assert_int_equal(cached(), RKS_RESIDENT_GRANULE); /* the piece that had a page */
     make_cold();
-    rks_resident_ask(resident, RKS_RESIDENT_PIECE, RKS_RESIDENT_PIECE + 4096);
+    rks_resident_ask(resident, RKS_RESIDENT_GRANULE, RKS_RESIDENT_GRANULE + 4096);
     assert_true(comes(4096));
     for (uint64_t at = 0; at < FILE_SIZE; at += 4096) {
         (void)rks_resident_follow(resident, at, at + 4096);
         bytes[0] ^= map->bytes[at];
     }
     assert_true(comes(FILE_SIZE));
-    rks_resident_leave(resident, 0, PIECES * RKS_RESIDENT_PIECE);
-    assert_int_equal(cached(), RKS_RESIDENT_PIECE);
+    rks_resident_leave(resident, 0, PIECES * RKS_RESIDENT_GRANULE);
+    assert_int_equal(cached(), RKS_RESIDENT_GRANULE);
 }
 
 /* Another user sees a file that it may not write; mincore() would call all of it resident. */
@@ -275,7 +275,7 @@ static void a_file_of_another_user_is_not_called_resident_when_it_is_cold(void *
         _exit(setuid(12345) != 0 || !rks_resident_has(resident, 0, 100) ? 0 : 1);
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
-    assert_true(cached() < RKS_RESIDENT_PIECE / 2); /* looking reads little of what is missing */
+    assert_true(cached() < RKS_RESIDENT_GRANULE / 2); /* looking reads little of what is missing */
 }
 
 static void a_stream_brings_what_it_reads_and_ends_with_its_file(void **state)
@@ -288,13 +288,13 @@ static void a_stream_brings_what_it_reads_and_ends_with_its_file(void **state)
     assert_true(rks_resident_stream_to(&stream, resident, 0, FILE_SIZE, &stop));
     assert_int_equal(cached(), 0); /* stopped before it began */
     atomic_store(&stop, false);
-    assert_true(rks_resident_stream_to(&stream, resident, 100, RKS_RESIDENT_PIECE, &stop));
+    assert_true(rks_resident_stream_to(&stream, resident, 100, RKS_RESIDENT_GRANULE, &stop));
     rks_resident_forget(resident, 0, UINT64_MAX);
-    assert_true(rks_resident_has(resident, 0, RKS_RESIDENT_PIECE)); /* without another wait */
-    assert_true(rks_resident_stream_to(&stream, resident, RKS_RESIDENT_PIECE, UINT64_MAX, NULL));
+    assert_true(rks_resident_has(resident, 0, RKS_RESIDENT_GRANULE)); /* without another wait */
+    assert_true(rks_resident_stream_to(&stream, resident, RKS_RESIDENT_GRANULE, UINT64_MAX, NULL));
     rks_resident_forget(resident, 0, UINT64_MAX);
     assert_int_equal(cached(), FILE_SIZE);
-    assert_int_equal(truncate(path, RKS_RESIDENT_PIECE), 0);
+    assert_int_equal(truncate(path, RKS_RESIDENT_GRANULE), 0);
     assert_false(rks_resident_stream_to(&stream, resident, 0, FILE_SIZE, NULL));
     rks_resident_stream_end(&stream);
     assert_int_equal(unlink(path), 0);
@@ -306,10 +306,10 @@ static void a_file_that_was_cut_or_replaced_is_not_resident(void **state)
 {
     (void)state;
     read_whole();
-    assert_int_equal(truncate(path, RKS_RESIDENT_PIECE), 0);
+    assert_int_equal(truncate(path, RKS_RESIDENT_GRANULE), 0);
     rks_resident_forget(resident, 0, UINT64_MAX);
-    assert_true(rks_resident_has(resident, 0, RKS_RESIDENT_PIECE));
-    assert_false(rks_resident_has(resident, RKS_RESIDENT_PIECE, FILE_SIZE));
+    assert_true(rks_resident_has(resident, 0, RKS_RESIDENT_GRANULE));
+    assert_false(rks_resident_has(resident, RKS_RESIDENT_GRANULE, FILE_SIZE));
     rks_resident_ask(resident, 0, UINT64_MAX); /* no signal */
     assert_int_equal(unlink(path), 0);
     rks_resident_drop(resident); /* another file of that name would be left alone */

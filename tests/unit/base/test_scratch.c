@@ -6,7 +6,7 @@
 #include <dirent.h>
 #include <sys/resource.h>
 
-#include "base/available.h"
+#include "base/available_memory.h"
 #include "base/memory.h"
 #include "support/check.h"
 #include "support/folder.h"

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "base/usage.h"
+#include "base/memory_usage.h"
 
 static rks_memory_use now(void)
 {

@@ -2,7 +2,7 @@
  *
  * test_collate_options.c: which types go into which, exactly; what is refused and by which words.
  */
-#include "base/wide.h"
+#include "base/cpu_features.h"
 #include "collate/item.h"
 #include "samples.h"
 

@@ -10,7 +10,7 @@
 #include <time.h>
 
 #include "base/memory.h"
-#include "exchange/exchange_internal.h"
+#include "exchange/exchange_backend.h"
 #include "exchange_case.h"
 
 static const char *const backends[] = {"local", "pull"};

@@ -141,9 +141,9 @@ static void memory_stays_within_two_slots(void **state)
     nccl_check_good(all, "nccl");
     for (int rank = 0; rank < 3; rank++) {
         const nccl_result *result = &all->results[rank];
-        assert_true(result->stats.gpu_slot_bytes <= 2 * 65536);
-        assert_true(result->stats.gpu_slot_bytes > 65536);
-        assert_int_equal(result->stats.gpu_slot_bytes, result->figures.peak_device_bytes);
+        assert_true(result->stats.gpu_buffer_bytes <= 2 * 65536);
+        assert_true(result->stats.gpu_buffer_bytes > 65536);
+        assert_int_equal(result->stats.gpu_buffer_bytes, result->figures.peak_device_bytes);
         assert_int_equal(result->stats.pinned_bytes, result->figures.peak_pinned_bytes);
         assert_true(result->stats.pinned_bytes <= 4 * 65536);
         assert_int_equal(result->stats.gpu_nccl_bytes, 20 << 20); /* what the stand-in takes */
@@ -151,7 +151,7 @@ static void memory_stays_within_two_slots(void **state)
         assert_int_equal(result->stats.peak_bytes, 0);
         const rks_memory_figure *kinds = result->memory.kinds;
         assert_int_equal(kinds[RKS_MEMORY_PINNED].peak, result->stats.pinned_bytes);
-        assert_int_equal(kinds[RKS_MEMORY_GPU_SLOTS].peak, result->stats.gpu_slot_bytes);
+        assert_int_equal(kinds[RKS_MEMORY_GPU_SLOTS].peak, result->stats.gpu_buffer_bytes);
         assert_int_equal(kinds[RKS_MEMORY_GPU_NCCL].peak, 120 << 20); /* with its code */
     }
     nccl_case_free(all);
@@ -219,7 +219,7 @@ static void what_is_kept_serves_the_next_exchange(void **state)
         assert_int_equal(result->calls, 0); /* of the last exchange: no communicator was made */
         assert_int_equal(result->figures.communicators, 1);
         assert_int_equal(result->figures.nccl_bytes, 20 << 20);
-        assert_int_equal(result->figures.device_bytes, result->stats.gpu_slot_bytes);
+        assert_int_equal(result->figures.device_bytes, result->stats.gpu_buffer_bytes);
         assert_int_equal(result->figures.pushed, 0);
         assert_int_equal(result->stats.gpu_nccl_bytes, 120 << 20); /* with its code */
         assert_int_equal(result->at_end.aborts, 0);                /* its end is an orderly one */

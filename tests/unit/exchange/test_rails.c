@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * test_rails.c: who carries what, at sizes that no machine here could hold. */
-#include "exchange/rails.h"
+#include "exchange/gpu_rails.h"
 
 #include <stdlib.h>
 
@@ -49,7 +49,7 @@ static rks_rails_input input_of(world *w, uint32_t rank, bool flat)
                              .gpus = w->gpus,
                              .sizes = w->sizes,
                              .flat = flat,
-                             .slot = 16 << 20,
+                             .buffer = 16 << 20,
                              .chunk = 4 << 20,
                              .boundary = w->piece > 0 ? boundary : NULL,
                              .user = w};
@@ -93,7 +93,7 @@ static void check_node(world *w, uint32_t node, bool flat)
                 uint64_t payload = rks_rails_payload(&rails, rails.me, round);
                 assert_true(payload <= rails.room);
                 assert_true(rks_rails_round(&rails, round) >= RKS_ROUND_HEAD + payload);
-                assert_true(rks_rails_round(&rails, round) * rails.member_count <= input.slot);
+                assert_true(rks_rails_round(&rails, round) * rails.member_count <= input.buffer);
                 assert_ok(
                     rks_rails_each(&rails, rails.me, round * rails.room, payload, count, &t, &err),
                     &err);
@@ -149,7 +149,7 @@ static void sizes_above_32_bits_are_counted(void **state)
     assert_int_equal(rks_rails_payload(&rails, 1, rails.rounds), 0);
     rks_rails_free(&rails);
     /* A round of more than 2^31 bytes. */
-    input.slot = (uint64_t)6 << 30;
+    input.buffer = (uint64_t)6 << 30;
     input.chunk = (uint64_t)2 << 30;
     assert_ok(rks_rails_make(&input, &rails, &err), &err);
     assert_int_equal(rails.room, (uint64_t)2 << 30);
@@ -168,10 +168,10 @@ static void slots_that_are_too_small_are_refused(void **state)
     }
     rks_rails rails;
     rks_rails_input input = input_of(&w, 0, false);
-    input.slot = 4096;
+    input.buffer = 4096;
     assert_fails(RKS_ERR_UNSUPPORTED, rks_rails_make(&input, &rails, &err));
-    assert_contains(err.text, "64 GPUs share a slot of 4096 bytes");
-    input.slot = 64 * 80;
+    assert_contains(err.text, "64 GPUs share a buffer of 4096 bytes");
+    input.buffer = 64 * 80;
     assert_ok(rks_rails_make(&input, &rails, &err), &err);
     assert_int_equal(rails.room, 16);
     rks_rails_free(&rails);

@@ -5,7 +5,7 @@
 #include "ranks.h"
 
 #include "base/bytes.h"
-#include "group/internal.h"
+#include "group/group_state.h"
 
 enum { T = 15000 };
 

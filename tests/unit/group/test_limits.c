@@ -5,7 +5,7 @@
 #include "ranks.h"
 
 #include "base/bytes.h"
-#include "group/internal.h"
+#include "group/group_state.h"
 
 enum { T = 15000, NOTE_HEAD = 16, HEAD = 344, AT_ENTRIES = 336, MIB = 1 << 20 };
 

@@ -4,7 +4,7 @@
  * processes: counters are a process's own. */
 #include "ranks.h"
 
-#include "base/usage.h"
+#include "base/memory_usage.h"
 
 enum { RANKS = 4, T = 5000, HEAVY = 2 };
 

@@ -4,7 +4,7 @@
 #include "ranks.h"
 
 #include "base/bytes.h"
-#include "group/internal.h"
+#include "group/group_state.h"
 
 enum { T = 5000, HEAD = 32 };
 

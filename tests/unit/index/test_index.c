@@ -14,7 +14,7 @@
 #include "base/memory.h"
 #include "base/scratch.h"
 #include "base/shared_memory.h"
-#include "index/index_internal.h"
+#include "index/index_layout.h"
 #include "layouts.h"
 #include "support/folder.h"
 

@@ -4,7 +4,7 @@
  * once in each of its draws, also if weights or ranks change on the way. */
 #include "plans.h"
 
-#include "base/usage.h"
+#include "base/memory_usage.h"
 #include "rankstore/mix.h"
 
 enum { SOURCES = 3, COUNT = 150, LIMIT = 40, LONGEST = 200, DRAWS = 400 };

@@ -3,7 +3,7 @@
  * test_plan_pieces.c: too_long "split": samples in pieces, each item once. */
 #include "plans.h"
 
-#include "base/usage.h"
+#include "base/memory_usage.h"
 
 enum { ROUNDS = 600, SAMPLES_MAX = 200, WORLDS = 4 };
 

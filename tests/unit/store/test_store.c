@@ -492,7 +492,7 @@ static void two_at_once(member *m)
         return;
     EXPECT_OK(rks_store_open(m->group, j->directory, &j->options, &first, &m->err));
     EXPECT_OK(rks_store_open(m->group, j->directory, &j->options, &second, &m->err));
-    EXPECT(first != NULL && second != NULL && first->slot != second->slot);
+    EXPECT(first != NULL && second != NULL && first->number != second->number);
     if (first == NULL || second == NULL)
         return;
     check_fetch(m, first);
@@ -500,7 +500,7 @@ static void two_at_once(member *m)
     rks_store_close(first, CLOSE_MS);
     check_fetch(m, second);
     EXPECT_OK(rks_store_open(m->group, j->directory, &j->options, &third, &m->err));
-    EXPECT(third != NULL && third->slot != second->slot);
+    EXPECT(third != NULL && third->number != second->number);
     check_keys(m, third);
     rks_store_close(second, CLOSE_MS);
     check_fetch(m, third);

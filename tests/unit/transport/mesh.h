@@ -13,7 +13,7 @@
 #include "base/memory.h"
 #include "support/check.h"
 #include "transport/engine.h"
-#include "transport/memory.h"
+#include "transport/memory_net.h"
 #include "transport/tcp.h"
 
 enum { MESH_MAX = 4, MESH_THREADS = 4, WAIT_MS = 120000 };

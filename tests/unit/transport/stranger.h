@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 
 #include "mesh.h"
-#include "transport/internal.h"
+#include "transport/engine_state.h"
 
 /* From 127.0.0.`host`. */
 static inline int stranger_connect_from(uint8_t host, const rks_address *address)
@@ -134,7 +134,7 @@ static inline bool stranger_take_hello(int fd, rks_hello *hello)
     uint8_t body[RKS_HELLO_BODY];
     rks_error err;
     if (!stranger_frame_in(fd, &header, body, sizeof(body)) || header.type != RKS_FRAME_HELLO ||
-        rks_hello_take(hello, body, &err) != RKS_OK)
+        rks_hello_receive(hello, body, &err) != RKS_OK)
         return false;
     stranger_place(hello->peer_rank, hello->peer_place);
     return true;

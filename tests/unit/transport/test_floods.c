@@ -158,10 +158,10 @@ static uint64_t host_of_loopback(uint8_t host)
 /* A host of 127.0.0.0/8 that does not stand in one line with `other`. */
 static uint8_t host_apart(mesh *m, uint8_t other)
 {
-    rks_lobby *lobby = &m->engines[1]->lobby; /* its salt is constant */
+    rks_admission *admission = &m->engines[1]->admission; /* its salt is constant */
     uint8_t host = other + 1;
-    while (rks_lobby_line(lobby, host_of_loopback(host)) ==
-           rks_lobby_line(lobby, host_of_loopback(other)))
+    while (rks_admission_line(admission, host_of_loopback(host)) ==
+           rks_admission_line(admission, host_of_loopback(other)))
         host++;
     return host;
 }

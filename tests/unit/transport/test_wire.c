@@ -106,9 +106,9 @@ static void begin(sides *s)
 
 static void finish(sides *s)
 {
-    assert_ok(rks_hello_take(&s->b, s->a_body, &err), &err);
+    assert_ok(rks_hello_receive(&s->b, s->a_body, &err), &err);
     rks_hello_encode(&s->b, s->b_body);
-    assert_ok(rks_hello_take(&s->a, s->b_body, &err), &err);
+    assert_ok(rks_hello_receive(&s->a, s->b_body, &err), &err);
     rks_hello_prove(&s->a, s->a_proof);
     rks_hello_prove(&s->b, s->b_proof);
 }
@@ -211,22 +211,22 @@ static void hellos_that_do_not_fit_are_refused(void **state)
     sides s;
     begin(&s);
     s.a_body[0] ^= 1;
-    assert_fails(RKS_ERR_PEER, rks_hello_take(&s.b, s.a_body, &err));
+    assert_fails(RKS_ERR_PEER, rks_hello_receive(&s.b, s.a_body, &err));
     begin(&s);
     rks_store_u32(s.a_body + 16, 3);
-    assert_fails(RKS_ERR_PEER, rks_hello_take(&s.b, s.a_body, &err));
+    assert_fails(RKS_ERR_PEER, rks_hello_receive(&s.b, s.a_body, &err));
     assert_contains(err.text, "rank 3");
     begin(&s);
     rks_store_u32(s.a_body + 20, 2);
-    assert_fails(RKS_ERR_PEER, rks_hello_take(&s.b, s.a_body, &err));
+    assert_fails(RKS_ERR_PEER, rks_hello_receive(&s.b, s.a_body, &err));
     begin(&s);
     rks_store_u32(s.a_body + 8, 9);
-    assert_fails(RKS_ERR_UNSUPPORTED, rks_hello_take(&s.b, s.a_body, &err));
+    assert_fails(RKS_ERR_UNSUPPORTED, rks_hello_receive(&s.b, s.a_body, &err));
     assert_contains(err.text, "version 9");
     begin(&s); /* another rank answers */
     rks_hello_encode(&s.b, s.b_body);
     rks_store_u32(s.b_body + 16, 2);
-    assert_fails(RKS_ERR_PEER, rks_hello_take(&s.a, s.b_body, &err));
+    assert_fails(RKS_ERR_PEER, rks_hello_receive(&s.a, s.b_body, &err));
 }
 
 int main(void)

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * available_memory.c: reads /proc and /sys/fs/cgroup, and asks statfs. */
+#include "base/available_memory.h"
+
+#include <limits.h>
+#include <sched.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+/* Reads the number that follows `name` at the start of a line. An empty name means the first
+ * line. */
+static bool number_behind(const char *path, const char *name, uint64_t *number)
+{
+    char line[256];
+    bool found = false;
+    size_t size = strlen(name);
+    FILE *file = fopen(path, "re");
+    while (file != NULL && !found && fgets(line, sizeof(line), file) != NULL) {
+        char *end = line;
+        if (strncmp(line, name, size) == 0)
+            *number = strtoull(line + size, &end, 10);
+        found = end > line + size;
+    }
+    if (file != NULL)
+        fclose(file);
+    return found;
+}
+
+typedef struct version {
+    const char *mark; /* marks this process's line in /proc/self/cgroup; the path follows */
+    const char *folder;
+    const char *limit, *usage, *cache;
+    const char *period; /* file of the CPU limit's period; NULL if the limit's file holds it, too */
+} version;
+
+static const version memory_versions[] = {
+    {.mark = "0::",
+     .folder = "/sys/fs/cgroup",
+     .limit = "memory.max",
+     .usage = "memory.current",
+     .cache = "inactive_file "},
+    {.mark = ":memory:",
+     .folder = "/sys/fs/cgroup/memory",
+     .limit = "memory.limit_in_bytes",
+     .usage = "memory.usage_in_bytes",
+     .cache = "total_inactive_file "},
+};
+
+/* Finds this process's group: its path, or "" for the topmost one. */
+static void find_group(const char *root, const version *v, char own[PATH_MAX])
+{
+    char path[PATH_MAX], line[PATH_MAX];
+    own[0] = '\0';
+    snprintf(path, sizeof(path), "%s/proc/self/cgroup", root);
+    FILE *file = fopen(path, "re");
+    while (file != NULL && own[0] == '\0' && fgets(line, sizeof(line), file) != NULL) {
+        char *at = strstr(line, v->mark);
+        line[strcspn(line, "\n")] = '\0';
+        if (at != NULL && (v->mark[0] == ':' || at == line))
+            snprintf(own, PATH_MAX, "%s", at + strlen(v->mark));
+    }
+    if (file != NULL)
+        fclose(file);
+    if (strcmp(own, "/") == 0)
+        own[0] = '\0';
+}
+
+/* Returns the bytes that one group leaves; UINT64_MAX if it sets no limit. */
+static uint64_t group_leaves(const char *root, const version *v, const char *group)
+{
+    char path[2 * PATH_MAX + 64];
+    uint64_t limit, usage = 0, cache = 0;
+    snprintf(path, sizeof(path), "%s%s%s/%s", root, v->folder, group, v->limit);
+    if (!number_behind(path, "", &limit)) /* also if it says "max" */
+        return UINT64_MAX;
+    snprintf(path, sizeof(path), "%s%s%s/%s", root, v->folder, group, v->usage);
+    number_behind(path, "", &usage);
+    snprintf(path, sizeof(path), "%s%s%s/memory.stat", root, v->folder, group);
+    number_behind(path, v->cache, &cache);
+    usage -= cache < usage ? cache : usage;
+    return limit - (usage < limit ? usage : limit);
+}
+
+/* Returns the least that this process's group and those above it give. */
+static uint64_t least_of_groups(const char *root, const version *v,
+                                uint64_t (*given)(const char *root, const version *v,
+                                                  const char *group))
+{
+    char own[PATH_MAX];
+    uint64_t least = UINT64_MAX;
+    find_group(root, v, own);
+    for (char *slash = own; slash != NULL;) {
+        uint64_t one = given(root, v, own);
+        least = one < least ? one : least;
+        slash = strrchr(own, '/');
+        if (slash != NULL)
+            *slash = '\0';
+    }
+    return least;
+}
+
+uint64_t rks_memory_available(const char *root)
+{
+    char path[PATH_MAX];
+    uint64_t least = UINT64_MAX, kib;
+    snprintf(path, sizeof(path), "%s/proc/meminfo", root);
+    if (number_behind(path, "MemAvailable:", &kib))
+        least = kib << 10;
+    for (size_t i = 0; i < sizeof(memory_versions) / sizeof(memory_versions[0]); i++) {
+        uint64_t leaves = least_of_groups(root, &memory_versions[i], group_leaves);
+        least = leaves < least ? leaves : least;
+    }
+    return least;
+}
+
+static const version cpu_versions[] = {
+    {.mark = ":cpu,cpuacct:",
+     .folder = "/sys/fs/cgroup/cpu",
+     .limit = "cpu.cfs_quota_us",
+     .period = "cpu.cfs_period_us"},
+    {.mark = "0::", .folder = "/sys/fs/cgroup", .limit = "cpu.max"},
+};
+
+/* Returns the cores that one group gives; UINT64_MAX if it sets no limit. */
+static uint64_t group_cores(const char *root, const version *v, const char *group)
+{
+    char path[2 * PATH_MAX + 64], line[64] = "";
+    snprintf(path, sizeof(path), "%s%s%s/%s", root, v->folder, group, v->limit);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return UINT64_MAX;
+    bool read_it = fgets(line, sizeof(line), file) != NULL;
+    fclose(file);
+    char *end = line;
+    uint64_t quota = strtoull(line, &end, 10); /* "max" and version 1's -1 are not numbers */
+    if (!read_it || end == line || line[0] == '-')
+        return UINT64_MAX;
+    uint64_t period = strtoull(end, NULL, 10);
+    if (v->period != NULL) {
+        snprintf(path, sizeof(path), "%s%s%s/%s", root, v->folder, group, v->period);
+        number_behind(path, "", &period);
+    }
+    return period == 0 ? UINT64_MAX : (quota + period / 2) / period;
+}
+
+uint32_t rks_cores_available(const char *root)
+{
+    cpu_set_t allowed;
+    uint64_t least = UINT64_MAX;
+    if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0)
+        least = (uint64_t)CPU_COUNT(&allowed);
+    else if (sysconf(_SC_NPROCESSORS_ONLN) > 0) /* more cores than a cpu_set_t holds */
+        least = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
+    for (size_t i = 0; i < sizeof(cpu_versions) / sizeof(cpu_versions[0]); i++) {
+        uint64_t cores = least_of_groups(root, &cpu_versions[i], group_cores);
+        least = cores < least ? cores : least;
+    }
+    return least == 0 || least == UINT64_MAX ? 1
+           : least > UINT32_MAX              ? UINT32_MAX
+                                             : (uint32_t)least;
+}
+
+/* FUSE counts as shared, since sshfs and mounted cloud buckets are FUSE, too. */
+static const struct {
+    uint32_t magic;
+    const char *name;
+    bool memory;
+} filesystems[] = {
+    {0x6969, "NFS", false},        {0x517b, "SMB", false},          {0xff534d42, "CIFS", false},
+    {0xfe534d42, "SMB2", false},   {0x0bd00bd0, "Lustre", false},   {0x47504653, "GPFS", false},
+    {0x5346414f, "AFS", false},    {0x6b414653, "AFS", false},      {0x00c36400, "Ceph", false},
+    {0x01021997, "9P", false},     {0x01161970, "GFS2", false},     {0x7461636f, "OCFS2", false},
+    {0x19830326, "BeeGFS", false}, {0x20030528, "OrangeFS", false}, {0x73757245, "Coda", false},
+    {0xaad7aaea, "PanFS", false},  {0x65735546, "FUSE", false},     {0x786f4256, "vboxsf", false},
+    {0x01021994, "tmpfs", true},   {0x858458f6, "ramfs", true},
+};
+
+const char *rks_shared_filesystem(const char *path, bool *memory)
+{
+    struct statfs kind;
+    *memory = false;
+    if (statfs(path, &kind) != 0)
+        return NULL;
+    for (size_t i = 0; i < sizeof(filesystems) / sizeof(filesystems[0]); i++) {
+        if (filesystems[i].magic == (uint32_t)kind.f_type) {
+            *memory = filesystems[i].memory;
+            return filesystems[i].name;
+        }
+    }
+    return NULL;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * available_memory.h: reports what this node has left: memory, cores, and disks of its own. */
+#ifndef RKS_BASE_AVAILABLE_MEMORY_H
+#define RKS_BASE_AVAILABLE_MEMORY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Returns how many bytes of memory this process may still take: MemAvailable, or less if a control
+ * group (version 1 or 2; this process's own or one above it) leaves less. Pages of files that were
+ * not used recently count as free. `root` is "", or a folder that stands for / in tests. Returns
+ * UINT64_MAX if nothing is known. */
+uint64_t rks_memory_available(const char *root);
+
+/* Returns how many cores this process may use, at least 1: those of its affinity, or fewer if a
+ * control group (version 1 or 2) gives it less time. `root`: as above. */
+uint32_t rks_cores_available(const char *root);
+
+/* Returns the name of `path`'s file system if other nodes may share it ("NFS", "Lustre", ...) or if
+ * it lies in memory (then *memory is true). Returns NULL for a disk of this node, and if `path`
+ * does not exist. The name is static. */
+const char *rks_shared_filesystem(const char *path, bool *memory);
+
+#endif

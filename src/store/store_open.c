@@ -1,0 +1,462 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * store_open.c: from a directory to a store that serves and fetches, and back. On one node that are
+ * four agreements, each with what all ranks need for their next part:
+ *
+ *   open: dataset      which dataset.json each rank found; sent to those that have none
+ *   open: shards       who sees what, the list of samples to leave out, the node's index memory
+ *   open: own shards   the node's shards are in its index; then other nodes' come by the exchange
+ *   open: serving      the index is whole and sealed, and all answer each other
+ */
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "dataset/directory.h"
+#include "store/store.h"
+
+void(rks_store_options_default)(rks_store_options *options)
+{
+    *options = (rks_store_options){
+        .struct_size = sizeof(*options),
+        .exchange = "auto",
+        .inflight_bytes = 256u << 20,
+    };
+}
+
+void rks_store_take_options(const rks_store_options *options, rks_store_options *chosen)
+{
+    rks_store_options_default(chosen);
+    if (options != NULL)
+        memcpy(chosen, options,
+               options->struct_size < sizeof(*chosen) ? options->struct_size : sizeof(*chosen));
+    if (chosen->inflight_bytes == 0)
+        chosen->inflight_bytes = 256u << 20;
+    if (chosen->exchange == NULL)
+        chosen->exchange = "auto";
+}
+
+/* ---- numbers of engine services ---------------------------------------------------------- */
+
+static pthread_mutex_t list_mutex = PTHREAD_MUTEX_INITIALIZER;
+static rks_store *open_stores; /* guarded by list_mutex */
+
+enum rks_service rks_store_service(const rks_store *store, enum rks_service kind)
+{
+    uint32_t place = kind == RKS_SERVICE_FETCH ? 0 : kind == RKS_SERVICE_KEYS ? 1 : 2;
+    return (enum rks_service)(RKS_SERVICE_STORES + 3 * store->number + place);
+}
+
+uint64_t rks_store_numbers_used(const rks_group *group)
+{
+    uint64_t used = 0;
+    pthread_mutex_lock(&list_mutex);
+    for (const rks_store *store = open_stores; store != NULL; store = store->next)
+        if (store->group == group)
+            used |= UINT64_C(1) << store->number;
+    pthread_mutex_unlock(&list_mutex);
+    return used;
+}
+
+void rks_store_list(rks_store *store)
+{
+    pthread_mutex_lock(&list_mutex);
+    store->next = open_stores;
+    open_stores = store;
+    store->listed = true;
+    pthread_mutex_unlock(&list_mutex);
+}
+
+void rks_store_unlist(rks_store *store)
+{
+    if (!store->listed)
+        return;
+    pthread_mutex_lock(&list_mutex);
+    rks_store **at = &open_stores;
+    while (*at != store)
+        at = &(*at)->next;
+    *at = store->next;
+    store->listed = false;
+    pthread_mutex_unlock(&list_mutex);
+}
+
+/* ---- open --------------------------------------------------------------------------------- */
+
+/* Opens the fetcher and, if there are other ranks, the server of this rank's shards. `options`
+ * names the shards. */
+static rks_status open_fetcher(rks_store *store, rks_fetcher_options *options, rks_error *err)
+{
+    const rks_dataset *dataset = store->dataset;
+    bool alone = rks_group_size(store->group) == 1;
+    rks_engine *engine = rks_group_engine(store->group);
+    options->engine = alone ? NULL : engine;
+    options->service = rks_store_service(store, RKS_SERVICE_FETCH);
+    options->rank = rks_group_rank(store->group);
+    options->owners = (const int32_t *const *)store->owners;
+    options->asks = store->asks;
+    options->shard_count = dataset->shard_count;
+    options->schema = dataset->schema;
+    options->fits = store->fit_of;
+    options->check = !store->options.no_check;
+    options->inflight_bytes = store->options.inflight_bytes;
+    options->timeout_ms = store->options.fetch_timeout_ms;
+    options->describe = rks_store_describe;
+    options->derive_key = dataset->derived_keys ? rks_store_derive_key : NULL;
+    options->user = store;
+    options->release = rks_store_release;
+    if (!alone) {
+        rks_status status =
+            rks_fetch_server_open(engine, options->service, store->shards, dataset->shard_count,
+                                  rks_group_size(store->group), &store->server, err);
+        if (status != RKS_OK)
+            return status;
+    }
+    rks_status status = rks_fetcher_open(options, &store->fetcher, err);
+    if (status == RKS_OK)
+        rks_store_hold(store);
+    return status;
+}
+
+static rks_status start_fetching(rks_store *store, rks_error *err)
+{
+    const rks_dataset *dataset = store->dataset;
+    size_t count = dataset->shard_count;
+    uint32_t rank = rks_group_rank(store->group);
+    rks_shard **mapped = rks_alloc(count, sizeof(*mapped), err);
+    rks_digest *ids = rks_alloc(count, sizeof(*ids), err);
+    uint64_t *largest = rks_alloc(count, sizeof(*largest), err);
+    rks_status status = mapped == NULL || ids == NULL || largest == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    for (size_t i = 0; status == RKS_OK && i < count; i++) {
+        bool mine = store->owners[i][0] == (int32_t)rank;
+        mapped[i] = store->options.no_share && !mine ? NULL : store->shards[i];
+        ids[i] = dataset->shards[i].id;
+        largest[i] = dataset->shards[i].largest;
+    }
+    rks_fetcher_options options = {.shards = mapped, .shard_ids = ids, .largest = largest};
+    if (status == RKS_OK)
+        status = open_fetcher(store, &options, err);
+    rks_free(mapped);
+    rks_free(ids);
+    rks_free(largest);
+    return status;
+}
+
+static rks_status start_serving(rks_store *store, rks_error *err)
+{
+    if (pthread_mutex_init(&store->mutex, NULL) != 0)
+        return rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory: mutex");
+    if (rks_cond_init(&store->cond) != 0) {
+        pthread_mutex_destroy(&store->mutex);
+        return rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory: condition variable");
+    }
+    store->life_ready = true;
+    rks_status status = start_fetching(store, err);
+    if (status != RKS_OK)
+        return status;
+    if (rks_group_size(store->group) > 1) {
+        rks_store_serve_keys(store);
+        rks_store_serve_life(store);
+    }
+    rks_store_list(store);
+    return rks_store_watch(store, err);
+}
+
+void rks_store_hold(rks_store *store)
+{
+    atomic_fetch_add(&store->references, 1);
+}
+
+void rks_store_release(void *user)
+{
+    rks_store *store = user;
+    if (atomic_fetch_sub(&store->references, 1) != 1)
+        return;
+    rks_index_close(store->index);
+    for (size_t i = 0; store->shards != NULL && i < store->dataset->shard_count; i++)
+        rks_shard_close(store->shards[i]);
+    for (size_t i = 0; store->fits != NULL && i < store->dataset->source_count; i++)
+        rks_record_fit_free(&store->fits[i]);
+    rks_free(store->fits);
+    rks_free(store->fit_of);
+    rks_free(store->quarantined);
+    rks_free(store->unit_first);
+    rks_free(store->unit_number);
+    rks_free(store->shards);
+    rks_free(store->owners);
+    rks_free(store->owner_room);
+    rks_free(store->asks);
+    rks_free(store->seers);
+    rks_free(store->life);
+    rks_dataset_free(store->dataset);
+    rks_free(store->directory);
+    rks_free(store->index_dir);
+    rks_free(store);
+}
+
+/* Ends the store's work with other ranks, and its threads. */
+static void end_store(rks_store *store)
+{
+    rks_watch_end(&store->watched);
+    rks_store_unlist(store);
+    if (store->life_ready && rks_group_size(store->group) > 1) {
+        rks_engine *engine = rks_group_engine(store->group);
+        rks_engine_serve(engine, rks_store_service(store, RKS_SERVICE_STORE), NULL, NULL, NULL);
+        rks_engine_serve(engine, rks_store_service(store, RKS_SERVICE_KEYS), NULL, NULL, NULL);
+    }
+    rks_fetcher_close(store->fetcher);
+    rks_fetch_server_close(store->server);
+    if (store->life_ready) {
+        pthread_cond_destroy(&store->cond);
+        pthread_mutex_destroy(&store->mutex);
+    }
+    rks_store_release(store);
+}
+
+/* Prepares how each source's records become samples of the united schema. */
+static rks_status make_fits(rks_store *store, rks_error *err)
+{
+    const rks_dataset *dataset = store->dataset;
+    rks_status status = RKS_OK;
+    if (dataset->source_count == 0)
+        return RKS_OK;
+    store->fits = rks_alloc(dataset->source_count, sizeof(*store->fits), err);
+    store->fit_of = rks_alloc(dataset->shard_count, sizeof(*store->fit_of), err);
+    if (store->fits == NULL || store->fit_of == NULL)
+        return RKS_ERR_MEMORY;
+    for (size_t i = 0; status == RKS_OK && i < dataset->source_count; i++) {
+        const rks_schema *own = dataset->sources[i].dataset->schema;
+        if (strcmp(rks_schema_text(own), rks_schema_text(dataset->schema)) != 0)
+            status = rks_record_fit_create(own, dataset->schema, &store->fits[i], err);
+    }
+    for (size_t i = 0; status == RKS_OK && i < dataset->shard_count; i++) {
+        const rks_record_fit *fit = &store->fits[rks_dataset_source_of_shard(dataset, i)];
+        store->fit_of[i] = fit->to == NULL ? NULL : fit;
+    }
+    return status;
+}
+
+static rks_status create_store(rks_group *group, const char *directory, rks_dataset *dataset,
+                               const rks_store_options *options, rks_store **store, rks_error *err)
+{
+    rks_store *made = rks_alloc(1, sizeof(*made), err);
+    if (made == NULL) {
+        rks_dataset_free(dataset);
+        return RKS_ERR_MEMORY;
+    }
+    atomic_init(&made->references, 1);
+    made->group = group;
+    made->life = rks_alloc(rks_group_size(group), sizeof(*made->life), err);
+    made->options = *options;
+    made->options.quarantine = NULL; /* the text belongs to the caller */
+    made->options.columns = NULL;
+    made->options.index_dir = NULL;
+    made->dataset = dataset;
+    rks_digest_format(dataset->id, made->id_text);
+    *store = made;
+    made->directory = rks_strdup(directory, err);
+    if (made->directory == NULL || made->life == NULL)
+        return RKS_ERR_MEMORY;
+    if (options->index_dir != NULL) {
+        rks_status status = rks_directory_expand(group, options->index_dir, &made->index_dir, err);
+        if (status != RKS_OK)
+            return status;
+    }
+    return make_fits(made, err);
+}
+
+/* Appends the paths of all sources, one after another. */
+static rks_status put_paths(const rks_store *store, rks_buffer *paths, rks_error *err)
+{
+    const rks_dataset *dataset = store->dataset;
+    rks_status status = RKS_OK;
+    for (size_t i = 0; status == RKS_OK && (i == 0 || i < dataset->source_count); i++) {
+        const char *directory =
+            dataset->source_count == 0 ? store->directory : dataset->sources[i].directory;
+        char path[PATH_MAX] = "";
+        if (directory == NULL || realpath(directory, path) == NULL)
+            path[0] = '\0';
+        status = rks_buffer_add(paths, path, strlen(path) + 1, err);
+    }
+    return status;
+}
+
+/* Returns the most bytes that put_paths can append. `store` is NULL on a rank that has failed. */
+static uint64_t paths_limit(const rks_store *store)
+{
+    size_t sources = store == NULL || store->dataset == NULL ? 0 : store->dataset->source_count;
+    return (sources == 0 ? 1 : sources) * (uint64_t)PATH_MAX;
+}
+
+/* What a rank reports about its shards. */
+typedef struct own_shards {
+    uint8_t *seen; /* a bit for each shard that lies here */
+    size_t seen_size;
+    uint8_t *listed; /* samples to leave out */
+    size_t listed_size;
+    rks_buffer paths;
+} own_shards;
+
+/* Opens this rank's shards, and begins the node's index. */
+static rks_status look_at_shards(rks_store *store, const char *quarantine,
+                                 rks_index_gather *filling, own_shards *own, rks_error *err)
+{
+    rks_status status = rks_store_open_shards(store, err);
+    if (status != RKS_OK)
+        return status;
+    status = rks_store_load_quarantine(store, quarantine, &own->listed, &own->listed_size, err);
+    if (status != RKS_OK)
+        return status;
+    status = rks_filling_begin(filling, store, err);
+    if (status != RKS_OK)
+        return status;
+    own->seen = rks_alloc(own->seen_size, 1, err);
+    if (own->seen == NULL)
+        return RKS_ERR_MEMORY;
+    for (size_t i = 0; i < store->dataset->shard_count; i++)
+        own->seen[i / 8] |= (uint8_t)((store->shards[i] != NULL) << i % 8);
+    return put_paths(store, &own->paths, err);
+}
+
+/* COLLECTIVE. Sends this rank's shards, and the samples that it leaves out, to all ranks, and takes
+ * theirs. Before that it stores the node's index memory, for which the node's leader waits. */
+static rks_status tell_shards(rks_store *store, rks_group *group, rks_status status,
+                              const char *quarantine, rks_index_gather *filling, rks_error *err)
+{
+    uint64_t numbers = rks_store_numbers_used(group);
+    own_shards own = {0};
+    rks_agreed agreed;
+    if (store != NULL && store->dataset != NULL)
+        own.seen_size = (store->dataset->shard_count + 7) / 8;
+    if (status == RKS_OK)
+        status = look_at_shards(store, quarantine, filling, &own, err);
+    const rks_fact facts[RKS_TELL_COUNT] = {
+        [RKS_TELL_NUMBERS] = rks_fact_fixed(&numbers, sizeof(numbers)),
+        [RKS_TELL_SEEN] = rks_fact_fixed(own.seen, own.seen_size),
+        [RKS_TELL_PATH] = rks_fact_bytes(own.paths.data, own.paths.size,
+                                         rks_group_size(group) * paths_limit(store)),
+        [RKS_TELL_QUARANTINE] = rks_fact_bytes(
+            own.listed, own.listed_size, rks_group_size(group) * rks_store_quarantine_limit(store)),
+        [RKS_TELL_INDEX] = rks_fd_offer_fact(filling->offer),
+    };
+    status = rks_group_agree_on(group, "open: shards", status, facts, RKS_TELL_COUNT, &agreed, err);
+    rks_free(own.seen);
+    rks_free(own.listed);
+    rks_buffer_free(&own.paths);
+    if (status != RKS_OK)
+        return status;
+    status = rks_filling_map(filling, store, &agreed, err);
+    if (status != RKS_OK)
+        return status;
+    status = rks_store_choose_owners(store, &agreed, err);
+    return status == RKS_OK ? rks_store_take_quarantine(store, quarantine, &agreed, err) : status;
+}
+
+static rks_status count_pair(void *user, uint64_t one, uint64_t other, rks_error *err)
+{
+    (void)one, (void)other, (void)err;
+    ++*(uint64_t *)user;
+    return RKS_OK;
+}
+
+/* Counts this rank's share of the pairs. On one node the index is complete before the last
+ * agreement. */
+static rks_status count_pairs(const rks_store *store, uint64_t *pairs, rks_error *err)
+{
+    *pairs = 0;
+    if (rks_filling_travels(store))
+        return RKS_OK;
+    return rks_index_equal_hashes(store->index, rks_group_rank(store->group),
+                                  rks_group_size(store->group), count_pair, pairs, err);
+}
+
+/* COLLECTIVE. Once owners are chosen: fills the index and starts to serve, until all ranks may use
+ * the store. */
+static rks_status fill_and_serve(rks_store *store, rks_group *group, rks_status status,
+                                 rks_index_gather *filling, uint64_t *pairs, rks_error *err)
+{
+    uint64_t counted = 0;
+    rks_agreed agreed;
+    if (status == RKS_OK)
+        status = rks_filling_copy(filling, store, err);
+    const uint8_t serves = status == RKS_OK && rks_store_serves_node(store);
+    const rks_fact served = rks_fact_fixed(&serves, sizeof(serves));
+    status = rks_group_agree_on(group, "open: own shards", status, &served, 1, &agreed, err);
+    if (status != RKS_OK)
+        return status;
+    rks_store_choose_rails(store, &agreed, 0);
+    if (rks_filling_travels(store))
+        status = rks_filling_exchange(filling, store, err);
+    if (status == RKS_OK)
+        status = rks_filling_seal(store, err);
+    if (status == RKS_OK)
+        status = start_serving(store, err);
+    if (status == RKS_OK && pairs != NULL)
+        status = count_pairs(store, &counted, err);
+    const uint64_t come[3] = {filling->taken, filling->wanted, filling->received};
+    const rks_fact facts[] = {rks_fact_fixed(come, sizeof(come)), rks_fact_sum(&counted, 1)};
+    status = rks_group_agree_on(group, "open: serving", status, facts, 2, &agreed, err);
+    if (status == RKS_OK)
+        status = rks_filling_check(store, &agreed, 0, err);
+    if (status == RKS_OK && pairs != NULL)
+        *pairs = rks_filling_travels(store) ? UINT64_MAX : counted;
+    return status;
+}
+
+rks_status rks_store_open_dataset(rks_group *group, const char *directory, rks_status status,
+                                  rks_dataset *dataset, const rks_store_options *options,
+                                  uint64_t *pairs, rks_store **store, rks_error *err)
+{
+    rks_store *opened = NULL;
+    rks_index_gather filling = {.fd = -1};
+    if (status == RKS_OK)
+        status = create_store(group, directory, dataset, options, &opened, err);
+    else
+        rks_dataset_free(dataset);
+    status = tell_shards(opened, group, status, options->quarantine, &filling, err);
+    status = fill_and_serve(opened, group, status, &filling, pairs, err);
+    rks_filling_end(&filling, opened);
+    if (status != RKS_OK) {
+        if (opened != NULL)
+            end_store(opened);
+        return status;
+    }
+    *store = opened;
+    return RKS_OK;
+}
+
+/* ---- one directory ------------------------------------------------------------------------ */
+
+rks_status rks_store_open(rks_group *group, const char *directory, const rks_store_options *options,
+                          rks_store **store, rks_error *err)
+{
+    rks_store_options chosen;
+    rks_store_take_options(options, &chosen);
+    if (chosen.columns != NULL)
+        return rks_store_open_many(group, &directory, NULL, 1, options, store, err);
+    char *expanded = NULL;
+    rks_dataset *dataset = NULL;
+    rks_found_dataset looked = {.directory = directory};
+    looked.status = rks_directory_expand(group, directory, &expanded, &looked.error);
+    if (looked.status == RKS_OK)
+        rks_store_look(expanded, rks_dataset_take_generation(expanded), &looked);
+    rks_status status = rks_store_agree_dataset(group, chosen.exchange, &looked, &dataset, err);
+    if (status == RKS_OK)
+        status =
+            rks_store_open_dataset(group, expanded, RKS_OK, dataset, &chosen, NULL, store, err);
+    rks_free(expanded);
+    return status;
+}
+
+void rks_store_close(rks_store *store, uint32_t timeout_ms)
+{
+    if (store == NULL)
+        return;
+    if (!rks_store_leave(store, timeout_ms == 0 ? rks_group_silence_ms(store->group) : timeout_ms))
+        rks_store_give_up(store);
+    end_store(store);
+}
