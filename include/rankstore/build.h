@@ -32,8 +32,7 @@ typedef struct rks_build_options {
                            * frames of a WAV file, by its header); NULL: the first column
                            * with a variable dimension that is neither `key` nor "__key__", the
                            * name of a sample in an archive; else the first array of fixed
-                           * size ("uint16[257]": 257; a dataset that an earlier version built
-                           * keeps 1); else 1. An append uses the dataset's */
+                           * size ("uint16[257]": 257); else 1. An append uses the dataset's */
     uint32_t length_unit; /* lengths are divided by it, rounded up; default 1 */
     const char *where;    /* "COLUMN OP VALUE [and ...]", OP one of == != < <= > >= ; NULL: all */
     const char *const *index; /* numeric columns that travel with the index */

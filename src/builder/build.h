@@ -28,10 +28,9 @@ rks_selection rks_build_selection(const rks_build_options *options);
 enum { RKS_BUILD_THREADS = 4, RKS_BUILD_THREADS_MOST = 64 };
 uint32_t rks_build_threads(const rks_group *group, const rks_build_options *options);
 
-/* Returns the `length` to record if none is given: the first column of variable size except
- * "__key__", which names a sample and measures nothing, else the first array of fixed size; never
- * the key. NULL if a length is given, if the schema has none of these, or if the column is the
- * first one of variable size, which is meant by no length, too. Lives as long as the schema. */
+/* Returns the `length` to record if none is given: that of rks_schema_length. NULL if a length is
+ * given, or if that is no column or the first one of variable size: then none is recorded. Lives as
+ * long as the schema. */
 const char *rks_build_default_length(const rks_schema *schema, const rks_build_options *options);
 /* Writes the options that decide the result, as JSON for dataset.json and the build id. Free with
  * rks_free. */

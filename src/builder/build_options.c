@@ -88,23 +88,16 @@ uint32_t rks_build_threads(const rks_group *group, const rks_build_options *opti
 
 const char *rks_build_default_length(const rks_schema *schema, const rks_build_options *options)
 {
-    const char *fixed = NULL;
-    bool behind_name = false;
     if (options->length != NULL || options->length_fn != NULL)
         return NULL;
-    for (uint32_t i = 0; i < rks_schema_columns(schema); i++) {
-        const rks_column *column = rks_schema_column(schema, i);
-        bool is_key = options->key != NULL && strcmp(column->name, options->key) == 0;
-        if (is_key || column->dim_count == 0)
-            continue;
-        if (column->variable_dims == 0)
-            fixed = fixed != NULL ? fixed : column->name;
-        else if (strcmp(column->name, "__key__") == 0)
-            behind_name = true;
-        else
-            return behind_name ? column->name : NULL;
+    const rks_column *column = rks_schema_length(schema, options->key);
+    for (uint32_t i = 0; column != NULL && i < rks_schema_columns(schema); i++) {
+        const rks_column *first = rks_schema_column(schema, i);
+        bool is_key = options->key != NULL && strcmp(first->name, options->key) == 0;
+        if (first->variable_dims > 0 && !is_key)
+            return first == column ? NULL : column->name;
     }
-    return fixed;
+    return column == NULL ? NULL : column->name;
 }
 
 rks_selection rks_build_selection(const rks_build_options *options)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * length_words.c: what lengths count follows from the schema and the options that the build
- * recorded. A build without the option records the column if that is a fixed-size one; earlier
- * versions did not, and their samples have length 1. */
+ * recorded. */
 #include "dataset/length_words.h"
 
 #include <inttypes.h>
@@ -11,17 +10,6 @@
 #include <string.h>
 
 enum { NAME_SHOWN = 80 }; /* bytes */
-
-/* Returns the column that rks_selector_create() uses if none is named. */
-static const char *first_variable(const rks_schema *schema, const char *key)
-{
-    for (uint32_t i = 0; i < rks_schema_columns(schema); i++) {
-        const rks_column *column = rks_schema_column(schema, i);
-        if (column->variable_dims > 0 && (key == NULL || strcmp(column->name, key) != 0))
-            return column->name;
-    }
-    return NULL;
-}
 
 static const char *counted_of(const rks_column *column)
 {
@@ -62,27 +50,41 @@ static void name_rule(const rks_schema *schema, const char *name, char *text, si
     snprintf(text, room, "%s %.*s%s%s", what, size, name, name[size] == '\0' ? "" : "...", each);
 }
 
+bool rks_dataset_length_rule(const rks_dataset *dataset, rks_length_rule *rule)
+{
+    *rule = (rks_length_rule){.unit = 1};
+    if (dataset->source_count > 1 || dataset->build_options == NULL)
+        return false;
+    json_t *options = json_loads(dataset->build_options, 0, NULL);
+    if (options == NULL)
+        return false;
+    const char *name = json_string_value(json_object_get(options, "length"));
+    const char *key = json_string_value(json_object_get(options, "key"));
+    json_int_t unit = json_integer_value(json_object_get(options, "length_unit"));
+    rule->by_function = json_is_true(json_object_get(options, "length_fn"));
+    rule->unit = unit > 1 && unit <= UINT32_MAX ? (uint32_t)unit : 1;
+    const rks_column *usual = name == NULL ? rks_schema_length(dataset->schema, key) : NULL;
+    if (usual != NULL)
+        name = usual->name;
+    if (name != NULL && !rule->by_function)
+        snprintf(rule->name, sizeof(rule->name), "%s", name);
+    json_decref(options);
+    return true;
+}
+
 void rks_dataset_length_words(const rks_dataset *dataset, char text[RKS_LENGTH_WORDS])
 {
+    rks_length_rule rule;
     text[0] = '\0';
-    if (dataset->source_count > 1 || dataset->build_options == NULL)
+    if (!rks_dataset_length_rule(dataset, &rule))
         return;
-    json_t *options = json_loads(dataset->build_options, 0, NULL);
-    const char *name = json_string_value(json_object_get(options, "length"));
-    json_int_t unit = json_integer_value(json_object_get(options, "length_unit"));
-    if (name == NULL)
-        name = first_variable(dataset->schema, json_string_value(json_object_get(options, "key")));
-    if (options == NULL)
-        return;
-    if (json_is_true(json_object_get(options, "length_fn")))
+    if (rule.by_function)
         snprintf(text, RKS_LENGTH_WORDS, "what a function said");
-    else if (name == NULL)
+    else if (rule.name[0] == '\0')
         snprintf(text, RKS_LENGTH_WORDS, "1 each");
     else
-        name_rule(dataset->schema, name, text, RKS_LENGTH_WORDS);
+        name_rule(dataset->schema, rule.name, text, RKS_LENGTH_WORDS);
     size_t used = strlen(text);
-    if (unit > 1)
-        snprintf(text + used, RKS_LENGTH_WORDS - used, " / %" JSON_INTEGER_FORMAT ", rounded up",
-                 unit);
-    json_decref(options);
+    if (rule.unit > 1)
+        snprintf(text + used, RKS_LENGTH_WORDS - used, " / %" PRIu32 ", rounded up", rule.unit);
 }

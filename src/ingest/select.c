@@ -15,8 +15,8 @@
 #include "ingest/wav.h"
 
 typedef enum measure {
-    MEASURE_ONE,   /* every sample has length 1 */
-    MEASURE_BYTES, /* of str, bytes, json */
+    MEASURE_ONE = 0, /* every sample has length 1 */
+    MEASURE_BYTES,   /* of str, bytes, json */
     MEASURE_CHARS,
     MEASURE_WAV,   /* sample frames of a recording */
     MEASURE_ITEMS, /* of an array's dimension */
@@ -66,32 +66,19 @@ static void measure_array(rks_selector *selector, const rks_column *column)
         selector->dim++;
 }
 
-static void set_default_length(rks_selector *selector)
-{
-    for (uint32_t i = 0; i < rks_schema_columns(selector->schema); i++) {
-        const rks_column *column = rks_schema_column(selector->schema, i);
-        bool is_key = !selector->derived && selector->key == i;
-        if (column->variable_dims > 0 && !is_key) {
-            selector->length = i;
-            measure_array(selector, column);
-            return;
-        }
-    }
-    selector->measure = MEASURE_ONE;
-}
-
 /* Returns true for a prefixed column name, but a column may itself be called "chars:x". */
 static bool has_prefix(const rks_schema *schema, const char *name, const char *prefix)
 {
     return strncmp(name, prefix, strlen(prefix)) == 0 && rks_schema_find(schema, name) < 0;
 }
 
-static rks_status set_length(rks_selector *selector, const char *name, rks_error *err)
+static rks_status set_length(rks_selector *selector, const char *name, const char *key,
+                             rks_error *err)
 {
-    if (name == NULL) {
-        set_default_length(selector);
-        return RKS_OK;
-    }
+    const rks_column *usual = name == NULL ? rks_schema_length(selector->schema, key) : NULL;
+    if (name == NULL && usual == NULL)
+        return RKS_OK; /* MEASURE_ONE */
+    name = usual != NULL ? usual->name : name;
     bool chars = has_prefix(selector->schema, name, "chars:");
     bool wav = has_prefix(selector->schema, name, "wav:");
     rks_status status =
@@ -151,7 +138,7 @@ rks_status rks_selector_create(const rks_schema *schema, const rks_ingest_option
     made->user = options->callback_user;
     rks_status status = set_key(made, options->key, err);
     if (status == RKS_OK)
-        status = set_length(made, options->length, err);
+        status = set_length(made, options->length, options->key, err);
     if (status == RKS_OK && made->length_fn != NULL)
         made->measure = MEASURE_CALLBACK;
     if (status == RKS_OK)

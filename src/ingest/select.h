@@ -10,10 +10,7 @@
  *         its first dimension if all are fixed). An integer: its value. chars: the characters of a
  *         str. wav: the sample frames of a WAV file in bytes, by its header (wav.h). A missing
  *         value has length 0. The length is divided by length_unit and rounded up. Without the
- *         option the length is that of the first column with a variable dimension that is not the
- *         key's, else 1. Builds skip "__key__", and prefer an array of fixed size to 1
- *         (rks_build_default_length); they record the column as the option. Datasets of earlier
- *         versions keep their rule. */
+ *         option it is the length of the column of rks_schema_length(). */
 #ifndef RKS_INGEST_SELECT_H
 #define RKS_INGEST_SELECT_H
 

@@ -370,6 +370,23 @@ bool rks_column_indexable(const rks_column *column)
     return number && column->dim_count == 0 && !column->nullable;
 }
 
+const rks_column *rks_schema_length(const rks_schema *schema, const char *key)
+{
+    const rks_column *fixed = NULL, *name = NULL;
+    for (uint32_t i = 0; i < schema->count; i++) {
+        const rks_column *column = &schema->columns[i];
+        if (column->dim_count == 0 || (key != NULL && strcmp(column->name, key) == 0))
+            continue;
+        if (column->variable_dims == 0)
+            fixed = fixed != NULL ? fixed : column;
+        else if (strcmp(column->name, "__key__") == 0)
+            name = column;
+        else
+            return column;
+    }
+    return fixed != NULL ? fixed : name;
+}
+
 rks_status rks_schema_index(const rks_schema *schema, const char *const *names, size_t count,
                             uint32_t *columns, rks_error *err)
 {

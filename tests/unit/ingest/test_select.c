@@ -252,8 +252,10 @@ static void the_default_length_is_not_the_keys(void **state)
         uint32_t expected;
     } cases[] = {
         {"name:str,ids:int32[*]", NULL, 5},     {"name:str,ids:int32[*]", "name", 2},
-        {"ids:int32[*],name:str", "name", 2},   {"name:str,n:int32[2]", "name", 1},
-        {"name:bytes,ids:int32[*]", "name", 2},
+        {"ids:int32[*],name:str", "name", 2},   {"name:str,n:int32[2]", "name", 2},
+        {"name:bytes,ids:int32[*]", "name", 2}, {"name:str,n:int32[2]", NULL, 5},
+        {"__key__:str,ids:int32[*]", NULL, 2},  {"__key__:str,n:int32[2]", NULL, 2},
+        {"__key__:str,x:int64", NULL, 5},       {"__key__:str,x:int64", "__key__", 1},
     };
     static const int32_t numbers[2] = {1, 2};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

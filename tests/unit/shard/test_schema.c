@@ -137,6 +137,30 @@ static void single_numbers_that_are_never_missing_can_be_in_the_index(void **sta
     }
 }
 
+static void lengths_count_a_column_that_varies_if_there_is_one(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *schema, *key, *column;
+    } cases[] = {
+        {"a:int32,b:str,c:int8[*]", NULL, "b"},     {"a:int32,b:str,c:int8[*]", "b", "c"},
+        {"f:int8[3],g:int8[4],v:json?", NULL, "v"}, {"f:int8[3],g:int8[4]", NULL, "f"},
+        {"f:int8[3],g:int8[4]", "f", "g"},          {"__key__:str,v:bytes", NULL, "v"},
+        {"__key__:str,f:int8[3]", NULL, "f"},       {"n:int8,__key__:str", NULL, "__key__"},
+        {"n:int8,__key__:str", "__key__", NULL},    {"n:int8", NULL, NULL},
+        {"__key__:int8,f:float16[2,*]", NULL, "f"}, {"f:int8[2],v:float16[2,*]", "x", "v"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        rks_schema *schema = NULL;
+        assert_ok(rks_schema_parse(cases[i].schema, &schema, &err), &err);
+        const rks_column *column = rks_schema_length(schema, cases[i].key);
+        assert_int_equal(column == NULL, cases[i].column == NULL);
+        if (column != NULL)
+            assert_string_equal(column->name, cases[i].column);
+        rks_schema_free(schema);
+    }
+}
+
 static void columns_keep_their_order_and_are_found_by_name(void **state)
 {
     (void)state;
@@ -302,6 +326,7 @@ int main(void)
         cmocka_unit_test(a_shorter_struct_of_a_type_is_not_overrun),
         cmocka_unit_test(all_item_types_are_listed),
         cmocka_unit_test(single_numbers_that_are_never_missing_can_be_in_the_index),
+        cmocka_unit_test(lengths_count_a_column_that_varies_if_there_is_one),
         cmocka_unit_test(columns_keep_their_order_and_are_found_by_name),
         cmocka_unit_test(canonical_text_gives_the_same_schema),
         cmocka_unit_test(what_is_no_schema_is_refused_naming_the_column),
