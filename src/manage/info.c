@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "dataset/length_words.h"
+#include "rankstore/manage.h"
 #include "store/store.h"
 
 enum { DIGITS = 1 << 16 };
@@ -111,6 +112,20 @@ static json_t *describe_units(const rks_dataset *dataset)
                      (json_int_t)dataset->excluded.samples - duplicates);
 }
 
+/* Adds what a dataset's lengths count, if that is known. */
+static void add_length(json_t *info, const rks_dataset *dataset)
+{
+    char words[RKS_LENGTH_WORDS];
+    rks_length_rule rule;
+    if (!rks_dataset_length_rule(dataset, &rule))
+        return;
+    rks_dataset_length_words(dataset, words);
+    json_object_set_new(info, "length", text_of(words));
+    json_object_set_new(info, "length_column",
+                        rule.name[0] == '\0' ? json_null() : text_of(rule.name));
+    json_object_set_new(info, "length_unit", json_integer(rule.unit));
+}
+
 static uint64_t generation_of(const rks_dataset *dataset)
 {
     return dataset->generation == 0 ? 1 : dataset->generation;
@@ -180,45 +195,82 @@ static json_t *describe_sources(const rks_store *store)
     return list;
 }
 
-rks_status rks_store_info_json(rks_store *store, char **json, rks_error *err)
+/* Describes what dataset.json says. NULL if memory lacks. */
+static json_t *describe_dataset(const rks_dataset *dataset)
 {
-    const rks_dataset *dataset = store->dataset;
+    char id[RKS_DIGEST_TEXT];
     json_int_t file_bytes = 0;
-    json_t *lengths = describe_lengths(store, err);
-    if (lengths == NULL)
-        return RKS_ERR_MEMORY;
+    rks_digest_format(dataset->id, id);
     for (size_t i = 0; i < dataset->shard_count; i++)
         file_bytes += (json_int_t)dataset->shards[i].file_bytes;
     json_t *index = json_array();
     for (size_t i = 0; i < dataset->index_count; i++)
         json_array_append_new(index, json_string(dataset->index[i]));
     json_t *info = json_pack(
-        "{s:i, s:o, s:I, s:I, s:I, s:I, s:s, s:o, s:o, s:o, s:s, s:o, s:o*}", "schema_version", 1,
-        "directory", text_of(store->directory), "samples", (json_int_t)dataset->count,
-        "quarantined", (json_int_t)store->quarantined_count, "bytes",
-        (json_int_t)rks_dataset_bytes(dataset), "file_bytes", file_bytes, "dataset", store->id_text,
-        "schema", json_loads(rks_schema_text(dataset->schema), 0, NULL), "shards",
-        describe_shards(store), "lengths", lengths, "keys",
+        "{s:I, s:I, s:I, s:s, s:o, s:s, s:o, s:o*}", "samples", (json_int_t)dataset->count, "bytes",
+        (json_int_t)rks_dataset_bytes(dataset), "file_bytes", file_bytes, "dataset", id, "schema",
+        json_loads(rks_schema_text(dataset->schema), 0, NULL), "keys",
         dataset->derived_keys ? "derived" : "stored", "index", index, "build",
-        json_loads(dataset->build_options, 0, NULL));
+        dataset->build_options == NULL ? NULL : json_loads(dataset->build_options, 0, NULL));
+    if (info == NULL)
+        return NULL;
     if (dataset->unit_size > 0)
         json_object_set_new(info, "unit_size", json_integer((json_int_t)dataset->unit_size));
-    char length[RKS_LENGTH_WORDS];
-    rks_dataset_length_words(dataset, length);
-    if (length[0] != '\0')
-        json_object_set_new(info, "length", text_of(length));
+    if (dataset->made_from[0] != '\0')
+        json_object_set_new(info, "made_from", text_of(dataset->made_from));
+    add_length(info, dataset);
     json_object_set_new(info, "generation", json_integer((json_int_t)generation_of(dataset)));
-    json_object_set_new(info, "generations", describe_generations(store));
-    json_object_set_new(info, "sources", describe_sources(store));
     json_t *units = describe_units(dataset);
-    if (info != NULL && units != NULL)
+    if (units != NULL)
         json_object_update(info, units);
     json_decref(units);
-    char *text = info == NULL ? NULL : json_dumps(info, JSON_INDENT(2));
-    json_decref(info);
+    return info;
+}
+
+/* Prints the members of `first`, then those of `rest`; takes over both. */
+static rks_status print_info(json_t *first, json_t *rest, char **json, rks_error *err)
+{
+    bool good = first != NULL && rest != NULL && json_object_update(first, rest) == 0;
+    char *text = good ? json_dumps(first, JSON_INDENT(2)) : NULL;
+    json_decref(first);
+    json_decref(rest);
     if (text == NULL)
         return rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory: describing the dataset");
     *json = rks_strdup(text, err);
     free(text);
     return *json == NULL ? RKS_ERR_MEMORY : RKS_OK;
+}
+
+rks_status rks_store_info_json(rks_store *store, char **json, rks_error *err)
+{
+    json_t *lengths = describe_lengths(store, err);
+    if (lengths == NULL)
+        return RKS_ERR_MEMORY;
+    json_t *front =
+        json_pack("{s:i, s:o, s:I, s:o, s:o, s:o, s:o}", "schema_version", 1, "directory",
+                  text_of(store->directory), "quarantined", (json_int_t)store->quarantined_count,
+                  "shards", describe_shards(store), "lengths", lengths, "generations",
+                  describe_generations(store), "sources", describe_sources(store));
+    return print_info(front, describe_dataset(store->dataset), json, err);
+}
+
+rks_status rks_dataset_info_json(const char *directory, char **json, rks_error *err)
+{
+    rks_dataset *dataset = NULL;
+    if (directory == NULL || json == NULL)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "a dataset's description needs a directory");
+    char *path = rks_strdup(directory, err);
+    if (path == NULL)
+        return RKS_ERR_MEMORY;
+    uint64_t generation = rks_dataset_take_generation(path);
+    rks_status status = generation == 0
+                            ? rks_dataset_load_json(path, &dataset, err)
+                            : rks_dataset_load_generation(path, generation, &dataset, err);
+    if (status == RKS_OK)
+        status =
+            print_info(json_pack("{s:i, s:o}", "schema_version", 1, "directory", text_of(path)),
+                       describe_dataset(dataset), json, err);
+    rks_dataset_free(dataset);
+    rks_free(path);
+    return status;
 }
