@@ -13,7 +13,7 @@ import layers_planted
 # folder -> folders it may include from, beside itself
 MAY_SEE = {
     "base": [],
-    "watch": ["base"],
+    "metrics": ["base"],
     "transport": ["base"],
     "shard": ["base"],
     "codec": ["base", "shard"],
@@ -27,14 +27,14 @@ MAY_SEE = {
     "export": ["base", "shard", "codec"],
     "fetch": ["base", "transport", "shard", "collate"],
     "dataset": ["base", "shard", "group"],
-    "store": ["base", "shard", "index", "plan", "group", "exchange", "fetch", "dataset", "watch"],
+    "store": ["base", "shard", "index", "plan", "group", "exchange", "fetch", "dataset", "metrics"],
     "builder": ["base", "shard", "group", "exchange", "ingest", "dataset", "store"],
     "manage": ["base", "transport", "shard", "codec", "group", "exchange", "export", "dataset", "store"],
 }
 # folder -> headers of include/rankstore/ that its files may see, also through others
 PUBLIC = {
     "base": ["base"],
-    "watch": ["base"],
+    "metrics": ["base"],
     "transport": ["base"],
     "shard": ["base", "schema"],
     "codec": ["base", "schema"],

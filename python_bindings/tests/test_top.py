@@ -101,15 +101,15 @@ def test_metrics_end_with_the_dataset(tmp_path: Path, monkeypatch: pytest.Monkey
     with rankstore.open(out) as plain, rankstore.open(out, metrics=port) as ds:
         assert list(ds[5]["x"]) == [5] * 5 and plain.stats()["samples"] == 0
         assert len(set(re.findall('rankstore_samples_total{rank="0",node="0",store="([0-9]+)",directory=', get(port)))) == 2
-        assert threads().count("rks-watch") == 1
+        assert threads().count("rks-metrics") == 1
         with pytest.raises(rankstore.ArgumentError, match=f"metrics: this process serves port {port} already"):
             rankstore.open(out, metrics=port + 1 if port < 65535 else port - 1)
     with pytest.raises(urllib.error.URLError):
         get(port)
     until = time.monotonic() + 100  # a thread that was joined may be in the list for a moment
-    while "rks-watch" in threads() and time.monotonic() < until:
+    while "rks-metrics" in threads() and time.monotonic() < until:
         time.sleep(0.01)
-    assert "rks-watch" not in threads()
+    assert "rks-metrics" not in threads()
     for wrong in (0, -1, 65536, "80", True, 1.5):
         with pytest.raises(rankstore.ArgumentError, match="is not a port; give an int, 1 to 65535"):
             rankstore.open(out, metrics=wrong)  # type: ignore[arg-type]

@@ -43,7 +43,7 @@
 #include "builder/kept.h"
 #include "builder/parts.h"
 #include "builder/read_units.h"
-#include "dataset/directory.h"
+#include "dataset/build_directory.h"
 #include "ingest/format.h"
 #include "ingest/ingest.h"
 #include "store/store.h"

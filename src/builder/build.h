@@ -6,7 +6,7 @@
 
 #include "base/checksum.h"
 #include "dataset/dataset.h"
-#include "dataset/key_words.h"
+#include "dataset/key_description.h"
 #include "group/agreement.h"
 #include "rankstore/build.h"
 

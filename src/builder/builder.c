@@ -10,9 +10,9 @@
 #include "builder/build.h"
 #include "builder/input.h"
 #include "builder/parts.h"
-#include "dataset/directory.h"
-#include "ingest/draw.h"
-#include "ingest/select.h"
+#include "dataset/build_directory.h"
+#include "ingest/row_sampling.h"
+#include "ingest/sample_selection.h"
 
 struct rks_builder {
     rks_group *group;
@@ -233,8 +233,8 @@ rks_status rks_builder_add(rks_builder *builder, const rks_value *values, const 
                         own ? "own_keys is set, but no key is given"
                             : "a key is given, but own_keys is not set");
     rks_status status = RKS_OK;
-    if (rks_draw_takes(rks_draw_limit(builder->options.sample_rate), builder->options.seed,
-                       builder->unit, builder->seen))
+    if (rks_row_is_sampled(rks_draw_limit(builder->options.sample_rate), builder->options.seed,
+                           builder->unit, builder->seen))
         status =
             rks_selector_apply(builder->selector, values, &keep, &length, &key, &key_size, err);
     if (status != RKS_OK)

@@ -17,9 +17,9 @@
 #include "builder/leave_out.h"
 #include "builder/parts_internal.h"
 #include "builder/reported_parts.h"
-#include "dataset/key_words.h"
-#include "dataset/length_words.h"
-#include "ingest/draw.h"
+#include "dataset/key_description.h"
+#include "dataset/length_description.h"
+#include "ingest/row_sampling.h"
 #include "store/duplicates.h"
 
 /* What a rank reports about its rows. */

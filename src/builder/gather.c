@@ -25,7 +25,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "builder/build.h"
-#include "dataset/directory.h"
+#include "dataset/build_directory.h"
 #include "exchange/exchange.h"
 #include "rankstore/gather.h"
 #include "store/store.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lowest_draws.c: a sample of N consists of the N samples with the lowest draws (draw.h).
+ * lowest_draws.c: a sample of N consists of the N samples with the lowest draws
+ * (ingest/row_sampling.h).
  *
  * Draws are even, so the N-th lowest of M is close to N / M of their range:
  *
@@ -18,7 +19,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/sort_pairs.h"
-#include "ingest/draw.h"
+#include "ingest/row_sampling.h"
 
 static uint64_t window_draws = UINT64_MAX;
 

@@ -7,7 +7,7 @@
 #include "builder/parts.h"
 #include "dataset/dataset.h"
 #include "dataset/dataset_json.h"
-#include "dataset/directory.h"
+#include "dataset/build_directory.h"
 #include "shard/shard.h"
 
 /* The most bytes that all ranks report about a build's parts and units. A commit writes them into

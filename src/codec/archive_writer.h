@@ -14,7 +14,7 @@ typedef struct rks_archive_writer rks_archive_writer;
 rks_status rks_archive_writer_open(rks_archive_kind kind, int fd, const char *path,
                                    rks_archive_writer **writer, rks_error *err);
 /* Begins a regular file of mode 0644 and exactly `size` bytes, which rks_archive_writer_put adds in
- * any number of pieces. `name` is a relative path in ASCII. */
+ * any number of parts. `name` is a relative path in ASCII. */
 rks_status rks_archive_writer_begin(rks_archive_writer *writer, const char *name, uint64_t size,
                                     rks_error *err);
 rks_status rks_archive_writer_put(rks_archive_writer *writer, const void *bytes, size_t size,

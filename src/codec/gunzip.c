@@ -26,7 +26,7 @@ struct rks_gunzip {
     uint8_t data[ROOM];
 };
 
-static void *take_memory(void *unused, unsigned count, unsigned size)
+static void *allocate_for_zlib(void *unused, unsigned count, unsigned size)
 {
     (void)unused;
     return rks_alloc_raw(count, size, NULL);
@@ -45,7 +45,7 @@ rks_status rks_gunzip_open(const rks_input_file *file, rks_gunzip **unzip, rks_e
         return RKS_ERR_MEMORY;
     made->file = file;
     made->fd = -1;
-    made->z.zalloc = take_memory;
+    made->z.zalloc = allocate_for_zlib;
     made->z.zfree = give_memory;
     rks_status status = rks_input_file_open(file, &made->fd, err);
     if (status == RKS_OK && inflateInit2(&made->z, GZIP_ONLY) != Z_OK)

@@ -17,7 +17,7 @@ void rks_json_parser_free(rks_json_parser *parser)
 {
     rks_simdjson_free(parser->parser);
     rks_buffer_free(&parser->padded);
-    rks_buffer_free(&parser->slots);
+    rks_buffer_free(&parser->cells);
     *parser = (rks_json_parser){0};
 }
 
@@ -117,32 +117,32 @@ static bool few_names_are_wrong(rks_json name, size_t count)
     return false;
 }
 
-/* Clears the hash table of tape positions; 0 marks a free slot. */
-static rks_status provide_slots(rks_json_parser *parser, size_t members, size_t *mask,
+/* Clears the hash table of tape positions; 0 marks a free cell. */
+static rks_status provide_cells(rks_json_parser *parser, size_t members, size_t *mask,
                                 rks_error *err)
 {
-    size_t slots = 4 * FEW;
-    while (slots < 2 * members)
-        slots *= 2;
-    parser->slots.size = 0;
-    rks_status status = rks_buffer_reserve(&parser->slots, slots * sizeof(uint32_t), err);
+    size_t cells = 4 * FEW;
+    while (cells < 2 * members)
+        cells *= 2;
+    parser->cells.size = 0;
+    rks_status status = rks_buffer_reserve(&parser->cells, cells * sizeof(uint32_t), err);
     if (status == RKS_OK)
-        memset(parser->slots.data, 0, slots * sizeof(uint32_t));
-    *mask = slots - 1;
+        memset(parser->cells.data, 0, cells * sizeof(uint32_t));
+    *mask = cells - 1;
     return status;
 }
 
 /* Enters a name. Returns true if it was there before. */
-static bool enter_name(uint32_t *slots, size_t mask, rks_json name, const char *text, size_t size)
+static bool enter_name(uint32_t *cells, size_t mask, rks_json name, const char *text, size_t size)
 {
     rks_json other = name;
-    size_t slot = rks_checksum64(text, size) & mask;
-    for (; slots[slot] != 0; slot = (slot + 1) & mask) {
-        other.at = slots[slot];
+    size_t cell = rks_checksum64(text, size) & mask;
+    for (; cells[cell] != 0; cell = (cell + 1) & mask) {
+        other.at = cells[cell];
         if (same_name(text, size, other))
             return true;
     }
-    slots[slot] = (uint32_t)name.at;
+    cells[cell] = (uint32_t)name.at;
     return false;
 }
 
@@ -155,13 +155,13 @@ static rks_status check_member_names(rks_json_parser *parser, rks_json object, b
         *good = !few_names_are_wrong(name, members);
         return RKS_OK;
     }
-    rks_status status = provide_slots(parser, members, &mask, err);
+    rks_status status = provide_cells(parser, members, &mask, err);
     if (status != RKS_OK)
         return status;
     for (size_t i = 0; i < members; i++, name = rks_json_next(rks_json_next(name))) {
         size_t size = 0;
         const char *text = rks_json_text(name, &size);
-        if (enter_name((uint32_t *)(void *)parser->slots.data, mask, name, text, size) ||
+        if (enter_name((uint32_t *)(void *)parser->cells.data, mask, name, text, size) ||
             holds_nul(text, size)) {
             *good = false;
             return RKS_OK;

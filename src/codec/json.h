@@ -39,7 +39,7 @@ typedef enum rks_json_type {
 typedef struct rks_json_parser {
     rks_simdjson *parser;
     rks_buffer padded; /* a copy of a text without padding */
-    rks_buffer slots;  /* hash table of names, to find duplicates */
+    rks_buffer cells;  /* hash table of names, to find duplicates */
 } rks_json_parser;
 
 typedef struct rks_json {

@@ -48,7 +48,7 @@ static bool accept(text *from, char wanted)
 }
 
 /* Copies a text in quotes to `room`, with a NUL. */
-static bool take_quoted(text *from, char *room, size_t size)
+static bool parse_quoted(text *from, char *room, size_t size)
 {
     char quote = accept(from, '\'') ? '\'' : accept(from, '"') ? '"' : 0;
     size_t used = 0;
@@ -60,7 +60,7 @@ static bool take_quoted(text *from, char *room, size_t size)
     return from->at < from->end && *from->at++ == quote;
 }
 
-static bool take_word(text *from, const char *word)
+static bool accept_word(text *from, const char *word)
 {
     size_t size = strlen(word);
     if ((size_t)(from->end - from->at) < size || memcmp(from->at, word, size) != 0)
@@ -69,7 +69,7 @@ static bool take_word(text *from, const char *word)
     return true;
 }
 
-static bool take_number(text *from, uint64_t *number)
+static bool accept_number(text *from, uint64_t *number)
 {
     const char *begin = from->at;
     for (*number = 0; from->at < from->end && *from->at >= '0' && *from->at <= '9'; from->at++)
@@ -84,7 +84,7 @@ static rks_status set_item(const char *descr, rks_npy *npy, rks_error *err)
     char order = descr[0];
     uint64_t size = 0;
     text digits = {descr + 2, descr + strlen(descr)};
-    if (strlen(descr) >= 3 && strchr("<>|=", order) != NULL && take_number(&digits, &size) &&
+    if (strlen(descr) >= 3 && strchr("<>|=", order) != NULL && accept_number(&digits, &size) &&
         digits.at == digits.end)
         if (set_kind(descr[1], size, npy)) {
             npy->swapped = order == '>' && size > 1;
@@ -101,7 +101,7 @@ static rks_status parse_npy_shape(text *from, rks_npy *npy, rks_error *err)
         uint64_t size = 0;
         while (accept(from, ' '))
             continue;
-        if (!take_number(from, &size))
+        if (!accept_number(from, &size))
             more = false;
         else if (npy->dim_count == RKS_DIMS_MAX || size > UINT32_MAX)
             return rks_fail(err, RKS_ERR_DATA, 0,
@@ -124,19 +124,19 @@ static rks_status parse_dictionary(text from, rks_npy *npy, rks_error *err)
     rks_status status = RKS_OK;
     bool good = accept(&from, '{');
     while (good && status == RKS_OK && !accept(&from, '}')) {
-        good = take_quoted(&from, name, sizeof(name)) && accept(&from, ':');
+        good = parse_quoted(&from, name, sizeof(name)) && accept(&from, ':');
         accept(&from, ' ');
         if (!good)
             break;
         if (strcmp(name, "descr") == 0) {
             /* A list would describe a structure. */
-            if (!take_quoted(&from, descr, sizeof(descr)))
+            if (!parse_quoted(&from, descr, sizeof(descr)))
                 status = rks_fail(err, RKS_ERR_DATA, 0, "npy: structured items are not supported");
         } else if (strcmp(name, "fortran_order") == 0) {
             while (accept(&from, ' '))
                 continue;
-            npy->fortran = take_word(&from, "True");
-            good = order = npy->fortran || take_word(&from, "False");
+            npy->fortran = accept_word(&from, "True");
+            good = order = npy->fortran || accept_word(&from, "False");
         } else if (strcmp(name, "shape") == 0 && !shape) {
             shape = true;
             status = parse_npy_shape(&from, npy, err);

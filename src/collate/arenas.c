@@ -150,7 +150,7 @@ static size_t round_up(size_t bytes)
 
 /* Takes the smallest free arena that holds `rounded` bytes and is not four times as large; a larger
  * one is kept for larger batches. The mutex must be held. */
-static struct rks_arena *take_free(rks_arenas *arenas, size_t rounded)
+static struct rks_arena *pop_free(rks_arenas *arenas, size_t rounded)
 {
     struct rks_arena **best = NULL;
     for (struct rks_arena **at = &arenas->free; *at != NULL; at = &(*at)->next)
@@ -177,7 +177,7 @@ rks_lent rks_arenas_take(rks_arenas *arenas, size_t size)
         arenas->used += rounded;
         if (arenas->used > arenas->most_used)
             arenas->most_used = arenas->used;
-        lent.arena = take_free(arenas, rounded);
+        lent.arena = pop_free(arenas, rounded);
         if (lent.arena == NULL)
             arenas->wanted = rounded;
     }

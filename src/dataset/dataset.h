@@ -7,7 +7,7 @@
 
 #include "base/checksum.h"
 #include "dataset/dataset_list.h"
-#include "dataset/excluded.h"
+#include "dataset/excluded_samples.h"
 #include "shard/schema.h"
 #include "shard/shard_writer.h"
 

@@ -10,7 +10,7 @@
  *   derived_keys  as in a manifest
  *   schema, index as in a manifest
  *   excluded      only where `requires` has it: {name, samples, bytes, duplicates, runs, digest}:
- *                 the file that lists samples of the shards that do not count (excluded.c)
+ *                 the file that lists samples of the shards that do not count (excluded_samples.c)
  *   options       an object: what the build was asked for
  *   shards        sorted by id: {name, id, manifest, samples, bytes, file_bytes, largest}:
  *                 `name` is the file's without ending, `manifest` the digest of NAME.json,
@@ -254,7 +254,7 @@ rks_status rks_dataset_encode(const rks_dataset *dataset, char **text, size_t *s
 
 /* ---- reading ---- */
 
-static rks_status take_string(const char *text, char **copy, rks_error *err)
+static rks_status copy_string(const char *text, char **copy, rks_error *err)
 {
     *copy = rks_strdup(text, err);
     return *copy == NULL ? RKS_ERR_MEMORY : RKS_OK;
@@ -386,7 +386,7 @@ static rks_status decode_index(const json_t *root, const char *path, rks_dataset
         return RKS_ERR_MEMORY;
     for (size_t i = 0; status == RKS_OK && i < json_array_size(index); i++) {
         const char *name = json_string_value(json_array_get(index, i));
-        status = take_string(name == NULL ? "" : name, &dataset->index[i], err);
+        status = copy_string(name == NULL ? "" : name, &dataset->index[i], err);
         dataset->index_count += status == RKS_OK;
     }
     return status;

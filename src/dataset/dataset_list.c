@@ -176,7 +176,7 @@ static rks_digest load_digest(const uint8_t *at)
     return (rks_digest){rks_load_u64(at), rks_load_u64(at + 8)};
 }
 
-static void take_shard_entry(const uint8_t *entry, uint32_t number, rks_dataset_shard *shard)
+static void decode_shard_entry(const uint8_t *entry, uint32_t number, rks_dataset_shard *shard)
 {
     *shard = (rks_dataset_shard){
         .id = load_digest(entry),
@@ -192,8 +192,8 @@ static void take_shard_entry(const uint8_t *entry, uint32_t number, rks_dataset_
     memcpy(shard->name, entry + ENTRY, rks_load_u32(entry + 88));
 }
 
-static rks_status take_unit_entry(const uint8_t *entry, size_t first_shard, uint64_t shards,
-                                  rks_dataset_unit *unit, rks_error *err)
+static rks_status decode_unit_entry(const uint8_t *entry, size_t first_shard, uint64_t shards,
+                                    rks_dataset_unit *unit, rks_error *err)
 {
     uint64_t shard = rks_load_u64(entry + 80);
     uint32_t name = rks_load_u32(entry + 88);
@@ -247,14 +247,14 @@ rks_status rks_dataset_list_decode(const rks_dataset_list *list, const void *byt
     for (uint64_t i = 0; good && i < list->shards; i++) {
         good = (entry = next_entry(&at, end, sizeof(shards->name) - 1)) != NULL;
         if (good)
-            take_shard_entry(entry, number, &shards[dataset->shard_count++]);
+            decode_shard_entry(entry, number, &shards[dataset->shard_count++]);
     }
     for (uint64_t i = 0; status == RKS_OK && good && i < list->units; i++) {
         good = (entry = next_entry(&at, end, RKS_KEY_MAX)) != NULL;
         if (!good)
             break;
         rks_dataset_unit *unit = &units[dataset->unit_count++];
-        status = take_unit_entry(entry, first, list->shards, unit, err);
+        status = decode_unit_entry(entry, first, list->shards, unit, err);
         good = unit_fits(unit);
     }
     if (status == RKS_OK && (!good || at != end))

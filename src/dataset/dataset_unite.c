@@ -238,7 +238,7 @@ static rks_status make_tables(const uniting *u, rks_dataset *made, rks_error *er
 }
 
 /* Takes over a source's dataset. */
-static rks_status take_source(uniting *u, size_t i, rks_dataset *made, rks_error *err)
+static rks_status add_source(uniting *u, size_t i, rks_dataset *made, rks_error *err)
 {
     rks_dataset_source *source = &made->sources[made->source_count++];
     *source = (rks_dataset_source){.dataset = u->datasets[i],
@@ -266,7 +266,7 @@ static rks_status unite(uniting *u, rks_dataset *made, rks_error *err)
     if (status == RKS_OK)
         status = unite_ids(u, &made->id, err);
     for (size_t i = 0; status == RKS_OK && i < u->count; i++)
-        status = take_source(u, i, made, err);
+        status = add_source(u, i, made, err);
     return status;
 }
 

@@ -10,7 +10,7 @@
  *   dir    the same members as files, for other programs; what was built from a folder becomes a
  *          folder again
  *   npz    an array a column, [samples, dimensions...]; a column of varying size is one array of
- *          all items with COLUMN.offsets; npz.c draws it
+ *          all items with COLUMN.offsets; npz_writer.c draws it
  *   lmdb   an environment (data.mdb) with a record a sample: its key, and the bytes of its column,
  *          or a line of jsonl if there are several columns */
 #ifndef RKS_EXPORT_EXPORT_H
@@ -63,7 +63,7 @@ extern const rks_export_ops rks_export_jsonl, rks_export_members, rks_export_npz
 /* The column that holds keys by default. */
 #define RKS_EXPORT_KEY "__key__"
 
-/* Appends the sample as an object, without a line end; in jsonl.c. */
+/* Appends the sample as an object, without a line end; in jsonl_writer.c. */
 rks_status rks_export_object(const rks_export_job *job, const rks_sample *sample, rks_buffer *text,
                              rks_error *err);
 
@@ -72,11 +72,11 @@ rks_status rks_export_object(const rks_export_job *job, const rks_sample *sample
 rks_status rks_export_json(const rks_export_job *job, const rks_column *column,
                            const rks_value *value, rks_buffer *text, rks_error *err);
 
-/* Makes a relative path that stays below its folder whatever the key is; in names.c. Letters,
- * digits and some signs are kept, all else becomes %XX. "." and ".." are never parts of it. Parts
- * of more than 180 bytes, and paths above 230, end in a hash of the key. A slash between parts
- * stays. `dots`: a dot in the last part stays, too, unless it is the first character. `wide`: UTF-8
- * beyond ASCII stays. Appends a NUL that `size` does not count. */
+/* Makes a relative path that stays below its folder whatever the key is; in member_names.c.
+ * Letters, digits and some signs are kept, all else becomes %XX. "." and ".." are never parts of
+ * it. Parts of more than 180 bytes, and paths above 230, end in a hash of the key. A slash between
+ * parts stays. `dots`: a dot in the last part stays, too, unless it is the first character. `wide`:
+ * UTF-8 beyond ASCII stays. Appends a NUL that `size` does not count. */
 rks_status rks_export_name(const void *key, size_t size, bool dots, bool wide, rks_buffer *name,
                            rks_error *err);
 

@@ -194,7 +194,7 @@ static rks_status add_csv_row(rks_job *job, taker *t, rks_csv_record *record, rk
     for (uint32_t i = 0; i < rks_schema_columns(t->schema); i++)
         if (t->places[i] != SIZE_MAX)
             t->values[i].data = t->store.data + t->places[i];
-    return rks_job_offer(job, t->values, err);
+    return rks_job_emit(job, t->values, err);
 }
 
 /* Finds the column of each field, and checks that no required column lacks a field. */
@@ -227,7 +227,7 @@ static rks_status read_records(rks_job *job, taker *t, const char *path, rks_err
         status = rks_csv_next(&t->reader.csv, &record, err);
         if (status != RKS_OK || record.text == NULL)
             break;
-        if (rks_job_takes(job))
+        if (rks_job_is_sampled(job))
             status = add_csv_row(job, t, &record, err);
         status = rks_job_row(job, &place, status, err);
         if (status == RKS_OK)

@@ -127,7 +127,7 @@ rks_status rks_csv_next(rks_csv *csv, rks_csv_record *record, rks_error *err)
 }
 
 /* Reads a quoted field; *at is after its first quote. */
-static rks_status take_quoted(uint8_t *text, size_t size, size_t *at, char separator,
+static rks_status read_quoted(uint8_t *text, size_t size, size_t *at, char separator,
                               rks_csv_field *field, size_t number, rks_error *err)
 {
     size_t from = *at, to = *at;
@@ -166,7 +166,7 @@ rks_status rks_csv_fields(rks_csv_record *record, char separator, rks_csv_field 
         number++;
         if (at < size && text[at] == '"') {
             at++;
-            rks_status status = take_quoted(text, size, &at, separator, field, number, err);
+            rks_status status = read_quoted(text, size, &at, separator, field, number, err);
             if (status != RKS_OK)
                 return status;
         } else {

@@ -56,7 +56,7 @@ typedef struct digits {
 } digits;
 
 /* Reads digits and returns how many there were. */
-static size_t take_digits(digits *d)
+static size_t read_digits(digits *d)
 {
     const char *begin = d->at;
     for (; d->at < d->end && *d->at >= '0' && *d->at <= '9'; d->at++) {
@@ -74,7 +74,7 @@ static bool accept(digits *d, char one, char other)
     return there;
 }
 
-static bool take_exponent(digits *d, int *exponent)
+static bool read_exponent(digits *d, int *exponent)
 {
     bool minus = accept(d, '-', '-');
     if (!minus)
@@ -94,16 +94,16 @@ bool rks_csv_real(const rks_csv_field *field, double *number)
     int exponent = 0;
     bool minus = accept(&d, '-', '-');
     bool zero = d.at < d.end && *d.at == '0';
-    size_t whole = take_digits(&d);
+    size_t whole = read_digits(&d);
     if (whole == 0 || (zero && whole > 1))
         return false;
     if (accept(&d, '.', '.')) {
-        size_t parts = take_digits(&d);
+        size_t parts = read_digits(&d);
         if (parts == 0)
             return false;
         exponent = parts < EXPONENT_MOST ? -(int)parts : -EXPONENT_MOST;
     }
-    if (accept(&d, 'e', 'E') && !take_exponent(&d, &exponent))
+    if (accept(&d, 'e', 'E') && !read_exponent(&d, &exponent))
         return false;
     if (d.at != d.end)
         return false;

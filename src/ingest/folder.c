@@ -114,7 +114,7 @@ static rks_status read_folder_unit(rks_job *job, rks_error *err)
     for (size_t i = 0; status == RKS_OK && i < job->unit->file_count; i++) {
         const rks_input_file *file = &job->input->files[job->unit->first_file + i];
         const rks_place place = {.path = file->path};
-        bool taken = rks_job_takes(job), fits = file->size <= job->max_sample;
+        bool taken = rks_job_is_sampled(job), fits = file->size <= job->max_sample;
         if (taken && fits)
             status = rks_input_file_load(file, &folder, &data, err);
         if (status != RKS_OK)
@@ -123,8 +123,7 @@ static rks_status read_folder_unit(rks_job *job, rks_error *err)
         values[path] = rks_blob_value(file->name, strlen(file->name));
         values[1 - path] = rks_blob_value(data.data, data.size);
         if (taken)
-            status =
-                fits ? rks_job_offer(job, values, err) : rks_job_too_long(job, file->size, err);
+            status = fits ? rks_job_emit(job, values, err) : rks_job_too_long(job, file->size, err);
         status = rks_job_row(job, &place, status, err);
         bytes += file->size;
         if (status == RKS_OK)

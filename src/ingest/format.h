@@ -56,7 +56,7 @@ struct rks_input_format {
     /* Returns RKS_ERR_ARGUMENT for a schema that these files cannot fill. NULL: any schema will
      * do. */
     rks_status (*check_schema)(const rks_schema *schema, rks_error *err);
-    /* Reads the job's unit; passes each row to rks_job_offer() and rks_job_row(). */
+    /* Reads the job's unit; passes each row to rks_job_emit() and rks_job_row(). */
     rks_status (*read)(rks_job *job, rks_error *err);
 };
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "ingest/draw.h"
+#include "ingest/row_sampling.h"
 #include "ingest/format.h"
 #include "ingest/row.h"
 #include "ingest/unpack.h"
@@ -16,7 +16,7 @@
 
 enum { BAD_ROOM = 64 << 10, KEPT_MOST = 64 << 20 };
 
-rks_status rks_job_take_turn(rks_job *job, rks_error *err)
+rks_status rks_job_wait_turn(rks_job *job, rks_error *err)
 {
     if (job->turn == NULL)
         return RKS_OK;
@@ -31,7 +31,7 @@ rks_status rks_job_report(rks_job *job, uint64_t bytes, rks_error *err)
 {
     job->ticked = bytes;
     if (job->turn != NULL && job->turn->has_come(job->turn->user)) {
-        rks_status status = rks_job_take_turn(job, err);
+        rks_status status = rks_job_wait_turn(job, err);
         if (status != RKS_OK)
             return status;
     }
@@ -43,7 +43,8 @@ rks_status rks_job_report(rks_job *job, uint64_t bytes, rks_error *err)
 
 bool rks_job_draws(rks_job *job)
 {
-    bool taken = rks_draw_takes(job->draw_limit, job->options->seed, job->unit->number, job->rows);
+    bool taken =
+        rks_row_is_sampled(job->draw_limit, job->options->seed, job->unit->number, job->rows);
     job->filtered += !taken;
     return taken;
 }
@@ -76,14 +77,14 @@ static rks_status write_sample(rks_job *at, const rks_value *values, const void 
         return status;
     bool refused = status == RKS_ERR_DATA;
     if (refused || (status == RKS_OK && rks_unit_writer_kept(at->writer) >= KEPT_MOST)) {
-        status = rks_job_take_turn(at, err);
+        status = rks_job_wait_turn(at, err);
         if (status == RKS_OK && refused)
             return write_sample(at, values, key, key_size, length, err);
     }
     return status;
 }
 
-rks_status rks_job_offer(rks_job *at, const rks_value *values, rks_error *err)
+rks_status rks_job_emit(rks_job *at, const rks_value *values, rks_error *err)
 {
     bool keep = false;
     uint32_t length = 0;
@@ -131,7 +132,7 @@ static rks_status settle(rks_job *at, const rks_place *place, rks_status status,
     if (status == RKS_OK || (status != RKS_ERR_DATA && !callback))
         return status;
     rks_error turn_failed;
-    rks_status turn = rks_job_take_turn(at, &turn_failed);
+    rks_status turn = rks_job_wait_turn(at, &turn_failed);
     if (turn != RKS_OK) {
         *err = turn_failed;
         return turn;
@@ -149,7 +150,8 @@ static rks_status settle(rks_job *at, const rks_place *place, rks_status status,
     return added;
 }
 
-rks_status rks_job_settle(rks_job *job, const rks_place *place, rks_status status, rks_error *err)
+rks_status rks_job_finish_row(rks_job *job, const rks_place *place, rks_status status,
+                              rks_error *err)
 {
     if (job->rows == UINT32_MAX)
         return rks_fail(err, RKS_ERR_DATA, 0,
@@ -242,7 +244,7 @@ static rks_status read_into(rks_job *at, rks_shard_writer *shard, bool derived, 
     if (status == RKS_OK)
         status = at->input->format->read(at, err);
     if (status == RKS_OK)
-        status = rks_job_take_turn(at, err);
+        status = rks_job_wait_turn(at, err);
     return status == RKS_OK ? rks_unit_writer_end(at->writer, at->rows, at->filtered, at->bad, err)
                             : status;
 }

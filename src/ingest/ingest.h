@@ -18,7 +18,7 @@
 #define RKS_INGEST_INGEST_H
 
 #include "base/buffer.h"
-#include "ingest/select.h"
+#include "ingest/sample_selection.h"
 #include "ingest/unit.h"
 #include "shard/shard_writer.h"
 

@@ -2,15 +2,15 @@
  *
  * job.h: the job of reading one unit; a format passes its rows to it.
  *
- * For each row, in order, the format calls rks_job_takes(). If that is true, it calls
- * rks_job_offer() with the row's values, unless it failed itself. Then it calls rks_job_row() with
+ * For each row, in order, the format calls rks_job_is_sampled(). If that is true, it calls
+ * rks_job_emit() with the row's values, unless it failed itself. Then it calls rks_job_row() with
  * the outcome. A row without a sample (a blank line) is a row without an offer. */
 #ifndef RKS_INGEST_JOB_H
 #define RKS_INGEST_JOB_H
 
 #include "ingest/ingest.h"
 #include "ingest/row.h"
-#include "ingest/walk.h"
+#include "ingest/file_walk.h"
 
 enum { RKS_JOB_TICK = 1 << 20 }; /* bytes */
 
@@ -28,7 +28,7 @@ typedef struct rks_job {
     const rks_ingest_progress *progress;
     bool skip_bad;
     uint64_t max_sample;
-    uint64_t draw_limit;         /* see draw.h */
+    uint64_t draw_limit;         /* see row_sampling.h */
     const rks_ingest_turn *turn; /* NULL during the job's turn */
     uint64_t first_row;          /* of the unit, in its file; unknown before the turn */
     uint64_t rows;               /* seen so far: the current row's number in the unit */
@@ -48,30 +48,31 @@ typedef struct rks_place {
 
 /* Waits until all units before have ended. From then on it is the job's turn, and the current row's
  * number is known. A failure ends the unit. */
-rks_status rks_job_take_turn(rks_job *job, rks_error *err);
+rks_status rks_job_wait_turn(rks_job *job, rks_error *err);
 
 /* What each row needs is inline for its common case. */
 
 bool rks_job_draws(rks_job *job);
-rks_status rks_job_settle(rks_job *job, const rks_place *place, rks_status status, rks_error *err);
+rks_status rks_job_finish_row(rks_job *job, const rks_place *place, rks_status status,
+                              rks_error *err);
 rks_status rks_job_report(rks_job *job, uint64_t bytes, rks_error *err);
 
 /* Returns true if sample_rate takes the current row. Call it once a row. A row that is not taken
  * counts as filtered; end it with rks_job_row(RKS_OK). */
-static inline bool rks_job_takes(rks_job *job)
+static inline bool rks_job_is_sampled(rks_job *job)
 {
     return job->draw_limit == 0 || rks_job_draws(job);
 }
 
 /* Applies the selector to one sample and writes it. `values` has one entry a column. */
-rks_status rks_job_offer(rks_job *job, const rks_value *values, rks_error *err);
+rks_status rks_job_emit(rks_job *job, const rks_value *values, rks_error *err);
 /* Ends the row, whose outcome is `status` with *err. With skip_bad a malformed one (RKS_ERR_DATA)
  * is listed and skipped. Otherwise the row's place is put before the error, which ends the unit. */
 static inline rks_status rks_job_row(rks_job *job, const rks_place *place, rks_status status,
                                      rks_error *err)
 {
     if (status != RKS_OK || job->rows == UINT32_MAX)
-        return rks_job_settle(job, place, status, err);
+        return rks_job_finish_row(job, place, status, err);
     job->rows++;
     return RKS_OK;
 }

@@ -130,14 +130,14 @@ static bool wants_raw(const rks_schema *schema)
            strcmp(column->name, RAW_COLUMN) == 0;
 }
 
-static rks_status take_item(rks_job *job, rks_row *row, const rks_line *item, rks_error *err)
+static rks_status emit_item(rks_job *job, rks_row *row, const rks_line *item, rks_error *err)
 {
     if (item->too_long)
         return rks_job_too_long(job, item->size, err);
     if (!wants_raw(job->schema))
         return rks_json_take(job, row, item, err);
     const rks_value value = rks_blob_value(item->text, item->size);
-    return rks_job_offer(job, &value, err);
+    return rks_job_emit(job, &value, err);
 }
 
 static rks_status read_json_items(rks_job *job, rks_json_items *items, rks_row *row, rks_error *err)
@@ -151,8 +151,8 @@ static rks_status read_json_items(rks_job *job, rks_json_items *items, rks_row *
         status = rks_json_items_next(items, &item, &position, err);
         if (status != RKS_OK || item.text == NULL)
             break;
-        if (rks_job_takes(job))
-            status = take_item(job, row, &item, err);
+        if (rks_job_is_sampled(job))
+            status = emit_item(job, row, &item, err);
         status = rks_job_row(job, &place, status, err);
         uint64_t done = rks_window_done(&items->window);
         if (status == RKS_OK && done > job->unit->offset)

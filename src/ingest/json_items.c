@@ -110,7 +110,7 @@ static rks_status peek(rks_json_items *items, int *byte, rks_error *err)
 
 /* Passes the value that starts here. If `item` is not NULL and the value is at most `limit` bytes,
  * *item is the value in the window. */
-static rks_status take_value(rks_json_items *items, uint64_t limit, rks_line *item, rks_error *err)
+static rks_status read_value(rks_json_items *items, uint64_t limit, rks_line *item, rks_error *err)
 {
     rks_window *w = &items->window;
     scan s = {0};
@@ -159,7 +159,7 @@ static rks_status expect(rks_json_items *items, uint8_t wanted, const char *what
  */
 
 /* Reads a member's name and its colon. *name is valid until the next one. */
-static rks_status take_name(rks_json_items *items, const char **name, size_t *size, rks_error *err)
+static rks_status read_name(rks_json_items *items, const char **name, size_t *size, rks_error *err)
 {
     rks_line text = {0};
     rks_json parsed = {0};
@@ -169,7 +169,7 @@ static rks_status take_name(rks_json_items *items, const char **name, size_t *si
         return status;
     if (byte != '"')
         return wrong(items, byte == NO_BYTE ? "the file ends here" : "not a member's name", err);
-    status = take_value(items, NAME_MOST, &text, err);
+    status = read_value(items, NAME_MOST, &text, err);
     if (status != RKS_OK)
         return status;
     if (text.too_long)
@@ -192,7 +192,7 @@ static bool is_level(const rks_json_items *items, uint32_t level, const char *na
 }
 
 /* After a member: reads a comma (*more) or the object's end. */
-static rks_status take_comma(rks_json_items *items, char closing, bool *more, rks_error *err)
+static rks_status read_comma(rks_json_items *items, char closing, bool *more, rks_error *err)
 {
     int byte = NO_BYTE;
     rks_status status = peek(items, &byte, err);
@@ -212,8 +212,8 @@ static rks_status take_comma(rks_json_items *items, char closing, bool *more, rk
 /* After a member's name: skips its value, and the comma or the object's end. */
 static rks_status pass_member(rks_json_items *items, bool *more, rks_error *err)
 {
-    rks_status status = take_value(items, 0, NULL, err);
-    return status == RKS_OK ? take_comma(items, '}', more, err) : status;
+    rks_status status = read_value(items, 0, NULL, err);
+    return status == RKS_OK ? read_comma(items, '}', more, err) : status;
 }
 
 /* Appends a member's name to the list in a message: "a, b". */
@@ -235,7 +235,7 @@ static rks_status list_members(rks_json_items *items, bool arrays, rks_buffer *n
     if (status == RKS_OK && byte == '}')
         return RKS_OK;
     while (status == RKS_OK && more && count < NAMES_SHOWN) {
-        status = take_name(items, &name, &size, err);
+        status = read_name(items, &name, &size, err);
         if (status == RKS_OK)
             status = peek(items, &byte, err);
         if (status != RKS_OK)
@@ -281,7 +281,7 @@ static rks_status find_level(rks_json_items *items, uint32_t level, rks_buffer *
     int byte = NO_BYTE;
     rks_status status = peek(items, &byte, err);
     while (status == RKS_OK && more && byte != '}') {
-        status = take_name(items, &name, &size, err);
+        status = read_name(items, &name, &size, err);
         if (status != RKS_OK || is_level(items, level, name, size))
             return status;
         if (names->size < NAMES_SHOWN * NAME_SHOWN)
@@ -344,9 +344,9 @@ static rks_status leave_level(rks_json_items *items, uint32_t level, rks_error *
     const char *name = NULL;
     size_t size = 0;
     bool more = true;
-    rks_status status = take_comma(items, '}', &more, err);
+    rks_status status = read_comma(items, '}', &more, err);
     while (status == RKS_OK && more) {
-        status = take_name(items, &name, &size, err);
+        status = read_name(items, &name, &size, err);
         if (status != RKS_OK)
             return status;
         if (is_level(items, level, name, size))
@@ -432,7 +432,7 @@ static rks_status find_item(rks_json_items *items, int *byte, bool *more, rks_er
     rks_status status = RKS_OK;
     *more = true;
     if (items->behind)
-        status = take_comma(items, ']', more, err);
+        status = read_comma(items, ']', more, err);
     if (status == RKS_OK && *more)
         status = peek(items, byte, err);
     if (status == RKS_OK && *more && !items->begun && *byte == ']') {
@@ -465,7 +465,7 @@ rks_status rks_json_items_next(rks_json_items *items, rks_line *item, uint64_t *
         return status;
     *position = items->window.position;
     items->begun = items->behind = true;
-    return take_value(items, items->limit, item, err);
+    return read_value(items, items->limit, item, err);
 }
 
 void rks_json_items_close(rks_json_items *items)

@@ -99,7 +99,7 @@ static rks_status advise(rks_job *job, rks_row *row, const rks_line *line, rks_e
 {
     static const char GIVE[] = "give --schema";
     rks_error inner = *err;
-    rks_status turn = rks_job_take_turn(job, err); /* only one unit may keep a schema */
+    rks_status turn = rks_job_wait_turn(job, err); /* only one unit may keep a schema */
     if (turn != RKS_OK)
         return turn;
     char *wide = wider_schema(job, row, line);
@@ -143,5 +143,5 @@ rks_status rks_json_take(rks_job *job, rks_row *row, const rks_line *line, rks_e
     rks_status status = rks_row_parse_in(row, line->text, line->size, line->readable, err);
     if (status == RKS_ERR_DATA && job->schema_from == RKS_SCHEMA_INFERRED && !job->skip_bad)
         return advise(job, row, line, err);
-    return status == RKS_OK ? rks_job_offer(job, row->values, err) : status;
+    return status == RKS_OK ? rks_job_emit(job, row->values, err) : status;
 }

@@ -4,7 +4,7 @@
 #ifndef RKS_INGEST_JSON_ROWS_H
 #define RKS_INGEST_JSON_ROWS_H
 
-#include "ingest/guess.h"
+#include "ingest/schema_inference.h"
 #include "ingest/job.h"
 #include "ingest/lines.h"
 

@@ -3,7 +3,7 @@
  * jsonl.c: one JSON object a line (json_rows.h). */
 #include <string.h>
 
-#include "ingest/by_line.h"
+#include "ingest/line_units.h"
 #include "ingest/json_rows.h"
 
 static bool is_jsonl_name(const char *name)
@@ -38,7 +38,7 @@ static rks_status infer_jsonl(const rks_input *input, size_t unit, char **schema
     return status;
 }
 
-static rks_status take_line(rks_job *job, void *user, const rks_line *line, rks_error *err)
+static rks_status emit_json_line(rks_job *job, void *user, const rks_line *line, rks_error *err)
 {
     return rks_json_take(job, user, line, err);
 }
@@ -48,7 +48,7 @@ static rks_status read_jsonl_unit(rks_job *job, rks_error *err)
     rks_row *row = NULL;
     rks_status status = rks_json_row_create(job, &row, err);
     if (status == RKS_OK)
-        status = rks_by_line_read(job, take_line, row, err);
+        status = rks_by_line_read(job, emit_json_line, row, err);
     rks_row_free(row);
     return status;
 }

@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "ingest/format.h"
-#include "ingest/guess.h"
+#include "ingest/schema_inference.h"
 #include "ingest/mds_index.h"
 #include "ingest/mds_type.h"
 #include "ingest/window.h"
@@ -220,7 +220,7 @@ static rks_status refill_window(shard *s, rks_error *err)
 
 /* Gets the next bytes, in the window. The window grows with the bytes that are there, not with the
  * size that the file claims. */
-static rks_status take_bytes(shard *s, uint64_t size, uint8_t **bytes, rks_error *err)
+static rks_status next_bytes(shard *s, uint64_t size, uint8_t **bytes, rks_error *err)
 {
     rks_status status = RKS_OK;
     while (status == RKS_OK && s->window.filled - s->window.begin < size)
@@ -242,7 +242,7 @@ static rks_status read_places(shard *s, rks_error *err)
     uint64_t bytes = (uint64_t)json_integer_value(
         json_object_get(json_object_get(s->entry, "raw_data"), "bytes"));
     json_int_t said = json_integer_value(json_object_get(s->entry, "samples"));
-    rks_status status = take_bytes(s, 4, &at, err);
+    rks_status status = next_bytes(s, 4, &at, err);
     if (status != RKS_OK)
         return status;
     s->samples = rks_load_u32(at);
@@ -251,7 +251,7 @@ static rks_status read_places(shard *s, rks_error *err)
                         s->samples, RKS_MDS_INDEX, (long long)said);
     for (uint64_t left = (s->samples + 1) * 4, step; status == RKS_OK && left > 0; left -= step) {
         step = left < STEP ? left : STEP;
-        status = take_bytes(s, step, &at, err);
+        status = next_bytes(s, step, &at, err);
         if (status == RKS_OK)
             status = rks_buffer_add(&s->places, at, (size_t)step, err);
     }
@@ -306,7 +306,7 @@ static rks_status next_sample(shard *s, uint64_t row, bool wanted, rks_error *er
     uint64_t begin = place_of(s, row), end = place_of(s, row + 1);
     rks_status status = pass_over(s, wanted ? begin : end, err);
     s->size = (size_t)(end - begin);
-    return status == RKS_OK && wanted ? take_bytes(s, s->size, &s->sample, err) : status;
+    return status == RKS_OK && wanted ? next_bytes(s, s->size, &s->sample, err) : status;
 }
 
 static rks_status check_end(shard *s, rks_error *err)
@@ -461,7 +461,7 @@ static rks_status add_mds_sample(rks_job *job, taker *t, rks_error *err)
         if (t->made[k].stored)
             t->values[k].data = t->store.data + t->made[k].place;
     }
-    return status == RKS_OK ? rks_job_offer(job, t->values, err) : status;
+    return status == RKS_OK ? rks_job_emit(job, t->values, err) : status;
 }
 
 static rks_status read_samples(rks_job *job, taker *t, rks_error *err)
@@ -471,7 +471,7 @@ static rks_status read_samples(rks_job *job, taker *t, rks_error *err)
     rks_status status = RKS_OK;
     for (uint64_t row = 0; status == RKS_OK && row < s->samples; row++) {
         uint64_t size = place_of(s, row + 1) - place_of(s, row);
-        bool taken = rks_job_takes(job), fits = size <= job->max_sample;
+        bool taken = rks_job_is_sampled(job), fits = size <= job->max_sample;
         status = next_sample(s, row, taken && fits, err);
         if (status != RKS_OK)
             return status;

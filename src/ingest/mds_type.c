@@ -11,7 +11,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
-#include "codec/member_ending.h"
+#include "codec/member_suffix.h"
 
 /* Item types of arrays, and their codes there. */
 static const struct {
@@ -195,7 +195,7 @@ static rks_status store_bytes(const void *bytes, size_t size, rks_buffer *store,
     return status;
 }
 
-static rks_status take_decimal(const rks_mds_type *type, const uint8_t *bytes, size_t size,
+static rks_status read_decimal(const rks_mds_type *type, const uint8_t *bytes, size_t size,
                                rks_buffer *store, rks_member_value *made, rks_error *err)
 {
     char text[64] = "", *end = text;
@@ -218,7 +218,7 @@ static rks_status take_decimal(const rks_mds_type *type, const uint8_t *bytes, s
                       : store_bytes(&real, 8, store, made, err);
 }
 
-static rks_status take_mds_array(const rks_column *column, const rks_mds_type *type,
+static rks_status read_mds_array(const rks_column *column, const rks_mds_type *type,
                                  const uint8_t *bytes, size_t size, rks_buffer *store,
                                  rks_member_value *made, rks_error *err)
 {
@@ -259,9 +259,9 @@ rks_status rks_mds_value(const rks_mds_type *type, const rks_column *column, uin
         return rks_fail(err, RKS_ERR_DATA, 0, "the column is %s, which its encoding is not",
                         column->type);
     if (type->how == RKS_MDS_ARRAY)
-        return take_mds_array(column, type, bytes, size, store, made, err);
+        return read_mds_array(column, type, bytes, size, store, made, err);
     if (type->how == RKS_MDS_DECIMAL)
-        return take_decimal(type, bytes, size, store, made, err);
+        return read_decimal(type, bytes, size, store, made, err);
     if (type->how != RKS_MDS_NUMBER)
         return rks_member_value_make(column, rks_member_ending(column->name), bytes, size, store,
                                      made, err);

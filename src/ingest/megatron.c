@@ -202,7 +202,7 @@ static rks_status add_sequence(rks_job *job, reader *r, const rks_megatron_seque
     if (status != RKS_OK)
         return status;
     const rks_value value = {.data = bytes, .size = (size_t)size, .dims = {sequence->items}};
-    return rks_job_offer(job, &value, err);
+    return rks_job_emit(job, &value, err);
 }
 
 static rks_status read_batch(rks_job *job, reader *r, uint64_t first, uint64_t count,
@@ -213,7 +213,7 @@ static rks_status read_batch(rks_job *job, reader *r, uint64_t first, uint64_t c
     rks_status status = rks_megatron_read(&r->pair, first, count, sequences, err);
     for (uint64_t i = 0; status == RKS_OK && i < count; i++) {
         bool fatal = false;
-        if (rks_job_takes(job))
+        if (rks_job_is_sampled(job))
             status = add_sequence(job, r, &sequences[i], &fatal, err);
         if (!fatal)
             status = rks_job_row(job, &place, status, err);

@@ -26,7 +26,7 @@ static rks_status begin_stored(rks_buffer *store, rks_member_value *made, rks_er
     return RKS_OK;
 }
 
-static rks_status take_json(const rks_column *column, const uint8_t *bytes, size_t size,
+static rks_status read_json(const rks_column *column, const uint8_t *bytes, size_t size,
                             rks_buffer *store, rks_member_value *made, rks_error *err)
 {
     rks_json_parser parser = {0};
@@ -50,7 +50,7 @@ static rks_status take_json(const rks_column *column, const uint8_t *bytes, size
 
 /* Reads decimal digits as Python's int() does: with spaces around, a sign, leading zeros. Numbers
  * above 2^63 - 1 are for uint64 alone. */
-static rks_status take_class(const rks_column *column, const uint8_t *bytes, size_t size,
+static rks_status read_class(const rks_column *column, const uint8_t *bytes, size_t size,
                              rks_buffer *store, rks_member_value *made, rks_error *err)
 {
     char text[32] = "", *end = text;
@@ -82,8 +82,8 @@ static rks_status take_class(const rks_column *column, const uint8_t *bytes, siz
     return rks_json_convert(column, (rks_json){.tape = tape}, 1, store, &made->value, err);
 }
 
-static rks_status take_member_array(const rks_column *column, uint8_t *bytes, size_t size,
-                                    rks_member_value *made, rks_error *err)
+static rks_status read_npy_member(const rks_column *column, uint8_t *bytes, size_t size,
+                                  rks_member_value *made, rks_error *err)
 {
     rks_npy npy;
     char type[128];
@@ -117,9 +117,9 @@ rks_status rks_member_value_make(const rks_column *column, const char *ending, u
         return RKS_OK;
     }
     if (column->kind != RKS_KIND_JSON && strcmp(ending, "npy") == 0)
-        return take_member_array(column, bytes, size, made, err);
+        return read_npy_member(column, bytes, size, made, err);
     if (column->kind != RKS_KIND_JSON &&
         (strcmp(ending, "cls") == 0 || strcmp(ending, "cls2") == 0))
-        return take_class(column, bytes, size, store, made, err);
-    return take_json(column, bytes, size, store, made, err);
+        return read_class(column, bytes, size, store, made, err);
+    return read_json(column, bytes, size, store, made, err);
 }

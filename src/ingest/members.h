@@ -9,7 +9,7 @@
  * json
  *          as in JSON lines (text stays json), txt and text are str, cls and cls2 int64, npy the
  *          array, all others bytes. If there is a schema, it decides the types, and its columns are
- *          also found by the endings that an export gives them (member_ending.h).
+ *          also found by the endings that an export gives them (codec/member_suffix.h).
  * Key      The sample's name, or the contents of its member "__key__.txt" or "__key__.bin".
  * Refused  Links, devices, FIFOs and sockets; encrypted members; names that are absolute, go up by
  *          "..", are not UTF-8 or have no ending; a column twice; a sample above max_sample. The
@@ -20,7 +20,7 @@
 #define RKS_INGEST_MEMBERS_H
 
 #include "codec/archive.h"
-#include "codec/member_ending.h"
+#include "codec/member_suffix.h"
 #include "ingest/format.h"
 
 /* A walk over the members of one file that start in [offset, stop). Callers may read the other

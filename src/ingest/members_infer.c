@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "codec/npy.h"
-#include "ingest/guess.h"
+#include "ingest/schema_inference.h"
 #include "ingest/members.h"
 #include "ingest/row.h"
 

@@ -47,7 +47,7 @@ static rks_status begin_sample(sample *at, const rks_members *members, rks_error
     at->data.size = at->store.size = 0;
     at->refused.status = RKS_OK;
     at->key_there = false;
-    at->taken = rks_job_takes(at->job);
+    at->taken = rks_job_is_sampled(at->job);
     rks_status status = set_text(&at->base, members->current, err);
     return status == RKS_OK ? set_text(&at->name, members->current, err) : status;
 }
@@ -64,7 +64,7 @@ static int column_of(const sample *at, const rks_members *members, const char *l
 }
 
 /* Reads a member that holds the sample's key. */
-static rks_status take_key(sample *at, rks_members *members, bool *refused, rks_error *err)
+static rks_status read_key_member(sample *at, rks_members *members, bool *refused, rks_error *err)
 {
     size_t place = at->data.size;
     *refused = at->key_there;
@@ -89,7 +89,7 @@ static rks_status collect(sample *at, rks_members *members, bool *refused, rks_e
         return status;
     int found = column_of(at, members, column);
     if ((found < 0 || found == at->key) && rks_member_holds_key(column))
-        return take_key(at, members, refused, err);
+        return read_key_member(at, members, refused, err);
     *refused =
         found < 0 ? rks_job_refuses_extra(at->job) : found == at->key || at->parts[found].there;
     if (*refused && found < 0)
@@ -110,7 +110,7 @@ static rks_status collect(sample *at, rks_members *members, bool *refused, rks_e
     return status;
 }
 
-static rks_status take_member(sample *at, rks_members *members, rks_error *err)
+static rks_status add_member(sample *at, rks_members *members, rks_error *err)
 {
     bool refused = false;
     if (!at->taken || at->refused.status != RKS_OK)
@@ -161,7 +161,7 @@ static rks_status offer(sample *at, rks_error *err)
         if (at->made[i].stored)
             at->values[i].data = at->store.data + at->made[i].place;
     }
-    return rks_job_offer(at->job, at->values, err);
+    return rks_job_emit(at->job, at->values, err);
 }
 
 static rks_status end_sample(sample *at, const rks_members *members, rks_error *err)
@@ -188,7 +188,7 @@ static rks_status read_all(sample *at, rks_members *members, rks_error *err)
             status = begin_sample(at, members, err);
         open = true;
         if (status == RKS_OK)
-            status = take_member(at, members, err);
+            status = add_member(at, members, err);
         if (status != RKS_OK)
             return status;
     }

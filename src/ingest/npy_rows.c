@@ -149,13 +149,13 @@ static rks_status check_npy_schema(const rks_schema *schema, rks_error *err)
                     rks_schema_text(schema));
 }
 
-static rks_status take_row(rks_job *job, const rks_npy *row, uint8_t *bytes, rks_error *err)
+static rks_status emit_row(rks_job *job, const rks_npy *row, uint8_t *bytes, rks_error *err)
 {
     rks_value value = {.data = bytes, .size = row->size};
     for (uint32_t i = 0; i < row->dim_count; i++)
         value.dims[i] = (uint32_t)row->dims[i];
     rks_status status = rks_npy_arrange(row, bytes, err);
-    return status == RKS_OK ? rks_job_offer(job, &value, err) : status;
+    return status == RKS_OK ? rks_job_emit(job, &value, err) : status;
 }
 
 static rks_status read_rows(rks_job *job, const rks_input_file *file, rks_unpack *stream,
@@ -175,8 +175,8 @@ static rks_status read_rows(rks_job *job, const rks_input_file *file, rks_unpack
         status = fits ? rks_unpack_read_all(stream, chunk->data, (size_t)(now * step), err)
                       : rks_check_interrupt(err);
         for (uint64_t row = 0; status == RKS_OK && row < now; row++) {
-            if (rks_job_takes(job))
-                status = fits ? take_row(job, &all->row, chunk->data + row * step, err)
+            if (rks_job_is_sampled(job))
+                status = fits ? emit_row(job, &all->row, chunk->data + row * step, err)
                               : rks_job_too_long(job, step, err);
             status = rks_job_row(job, &place, status, err);
         }

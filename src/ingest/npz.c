@@ -16,9 +16,9 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "codec/member_ending.h"
+#include "codec/member_suffix.h"
 #include "ingest/format.h"
-#include "ingest/guess.h"
+#include "ingest/schema_inference.h"
 #include "ingest/member_value.h"
 #include "ingest/npz_array.h"
 
@@ -442,14 +442,14 @@ static rks_status offer(rks_job *job, readers *all, rks_error *err)
         if (all->made[k].stored)
             all->values[k].data = all->store.data + all->made[k].place;
     }
-    return rks_job_offer(job, all->values, err);
+    return rks_job_emit(job, all->values, err);
 }
 
 /* Reads a row. Sets *fatal if the file is to blame, not the row. */
 static rks_status read_row(rks_job *job, readers *all, bool *fatal, rks_error *err)
 {
     uint64_t size = 0;
-    bool taken = rks_job_takes(job);
+    bool taken = rks_job_is_sampled(job);
     rks_status status = RKS_OK;
     *fatal = true;
     for (uint32_t k = 0; status == RKS_OK && k < all->count; k++) {

@@ -106,13 +106,13 @@ static rks_status check_type(const rks_job *job, uint64_t *item, rks_error *err)
     return status;
 }
 
-static rks_status take_run(rks_job *job, const uint8_t *bytes, uint64_t size, uint64_t item,
+static rks_status emit_run(rks_job *job, const uint8_t *bytes, uint64_t size, uint64_t item,
                            rks_error *err)
 {
     const rks_value value = {.data = bytes, .size = size, .dims = {(uint32_t)(size / item)}};
     if (size > job->max_sample)
         return rks_job_too_long(job, size, err);
-    return rks_job_offer(job, &value, err);
+    return rks_job_emit(job, &value, err);
 }
 
 static rks_status read_runs(rks_job *job, rks_unpack *stream, uint8_t *bytes, uint64_t item,
@@ -125,8 +125,8 @@ static rks_status read_runs(rks_job *job, rks_unpack *stream, uint8_t *bytes, ui
         uint64_t now = left < RUNS_READ * run ? left : RUNS_READ * run;
         status = rks_unpack_read_all(stream, bytes, (size_t)now, err);
         for (uint64_t at = 0; status == RKS_OK && at < now; at += run) {
-            if (rks_job_takes(job))
-                status = take_run(job, bytes + at, now - at < run ? now - at : run, item, err);
+            if (rks_job_is_sampled(job))
+                status = emit_run(job, bytes + at, now - at < run ? now - at : run, item, err);
             status = rks_job_row(job, &place, status, err);
         }
         left -= now;

@@ -129,7 +129,7 @@ static inline bool same_text(const char *a, const char *b)
 }
 
 /* Reads {"base64": "..."}, as exports write bytes. */
-static rks_status take_base64(rks_row *row, uint32_t at, rks_json json, rks_error *err)
+static rks_status read_base64(rks_row *row, uint32_t at, rks_json json, rks_error *err)
 {
     const rks_column *column = rks_schema_column(row->schema, at);
     size_t place = row->store.size, size = 0;
@@ -155,7 +155,7 @@ static rks_status take_base64(rks_row *row, uint32_t at, rks_json json, rks_erro
     return status;
 }
 
-static rks_status take_json_value(rks_row *row, uint32_t at, rks_json json, rks_error *err)
+static rks_status read_json_value(rks_row *row, uint32_t at, rks_json json, rks_error *err)
 {
     const rks_column *column = rks_schema_column(row->schema, at);
     rks_value *value = &row->values[at];
@@ -166,7 +166,7 @@ static rks_status take_json_value(rks_row *row, uint32_t at, rks_json json, rks_
     if (column->nullable && rks_json_is(json, RKS_JSON_NULL))
         return RKS_OK;
     if (column->kind == RKS_KIND_BYTES && rks_json_is(json, RKS_JSON_OBJECT))
-        return take_base64(row, at, json, err);
+        return read_base64(row, at, json, err);
     if (column->kind == RKS_KIND_STR || column->kind == RKS_KIND_BYTES) {
         size_t size = 0;
         if (!rks_json_is(json, RKS_JSON_STRING))
@@ -269,14 +269,14 @@ static rks_status end_extra(rks_row *row, rks_error *err)
 }
 
 /* State of reading a row member by member. */
-typedef struct taking {
+typedef struct row_reader {
     rks_row *row;
     const rks_column *columns;
     uint32_t count, guess; /* number of columns; the likely column of the next member */
-} taking;
+} row_reader;
 
 /* Finds a column. Members mostly come in the schema's order, so it tries the next column first. */
-static int column_of(taking *t, const char *name)
+static int column_of(row_reader *t, const char *name)
 {
     int found = t->guess < t->count && same_text(t->columns[t->guess].name, name)
                     ? (int)t->guess
@@ -286,20 +286,20 @@ static int column_of(taking *t, const char *name)
     return found;
 }
 
-static rks_status take_member(void *user, const char *name, rks_json json, rks_error *err)
+static rks_status read_member(void *user, const char *name, rks_json json, rks_error *err)
 {
-    taking *t = user;
+    row_reader *t = user;
     rks_row *row = t->row;
     int found = column_of(t, name);
     if (found == row->extra_column)
         found = -1; /* it holds only members without a column */
     if (row->flatten && rks_json_is(json, RKS_JSON_OBJECT) &&
         (found < 0 || row->from != RKS_SCHEMA_GIVEN))
-        return rks_json_members(name, json, take_member, t, err);
+        return rks_json_members(name, json, read_member, t, err);
     if (row->flatten && found >= 0 && row->seen[found]) /* parsers see only one object */
         return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\" appears twice", name);
     if (found >= 0)
-        return take_json_value(row, (uint32_t)found, json, err);
+        return read_json_value(row, (uint32_t)found, json, err);
     if (row->extra_column >= 0)
         return add_extra(row, name, json, err);
     if (!row->refuses_extra ||
@@ -318,7 +318,7 @@ rks_status rks_row_parse_in(rks_row *row, const uint8_t *line, size_t size, size
 {
     uint32_t count = rks_schema_columns(row->schema);
     const rks_column *columns = rks_schema_column(row->schema, 0);
-    taking members = {.row = row, .columns = columns, .count = count};
+    row_reader members = {.row = row, .columns = columns, .count = count};
     rks_json root = {0};
     row->store.size = 0;
     row->line_size = size;
@@ -327,7 +327,7 @@ rks_status rks_row_parse_in(rks_row *row, const uint8_t *line, size_t size, size
     if (status != RKS_OK)
         return status;
     row->extra.size = row->extra_names.size = 0;
-    status = rks_json_members(NULL, root, take_member, &members, err);
+    status = rks_json_members(NULL, root, read_member, &members, err);
     if (status == RKS_OK)
         status = end_extra(row, err);
     if (status != RKS_OK)

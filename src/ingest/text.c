@@ -3,7 +3,7 @@
  * text.c: one sample a line. */
 #include "base/error.h"
 #include "base/memory.h"
-#include "ingest/by_line.h"
+#include "ingest/line_units.h"
 
 static bool is_text_name(const char *name)
 {
@@ -42,16 +42,16 @@ static rks_status check_text_schema(const rks_schema *schema, rks_error *err)
     return RKS_OK;
 }
 
-static rks_status take_line(rks_job *job, void *user, const rks_line *line, rks_error *err)
+static rks_status emit_text_line(rks_job *job, void *user, const rks_line *line, rks_error *err)
 {
     (void)user;
     rks_value value = rks_blob_value(line->text, line->size);
-    return rks_job_offer(job, &value, err);
+    return rks_job_emit(job, &value, err);
 }
 
 static rks_status read_text_unit(rks_job *job, rks_error *err)
 {
-    return rks_by_line_read(job, take_line, NULL, err);
+    return rks_by_line_read(job, emit_text_line, NULL, err);
 }
 
 const rks_input_format rks_format_text = {

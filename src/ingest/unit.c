@@ -58,7 +58,7 @@ static rks_status digest_input(rks_input *input, rks_error *err)
 }
 
 /* Moves the files out of the list. */
-static rks_status take_files(rks_input *input, rks_found_list *list, rks_error *err)
+static rks_status move_files(rks_input *input, rks_found_list *list, rks_error *err)
 {
     input->files = rks_alloc(list->count, sizeof(*input->files), err);
     if (input->files == NULL)
@@ -200,7 +200,7 @@ static rks_status set_up_input(rks_input *input, const rks_ingest_options *optio
     input->infer_rows = options->infer_all ? UINT64_MAX : RKS_INFER_ROWS;
     input->infer_bytes = options->infer_all ? INT64_MAX : RKS_INFER_BYTES;
     input->format = format;
-    rks_status status = take_files(input, list, err);
+    rks_status status = move_files(input, list, err);
     if (status != RKS_OK)
         return status;
     status = refuse_foreign_options(options, format, err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * unit.h: cuts input into units, the deterministic pieces that ranks share out: a byte range of a
+ * unit.h: cuts input into units, the deterministic parts that ranks share out: a byte range of a
  * file that ends at a line's end, or a group of small files. Every rank that sees the same input
  * gets the same list.
  *

@@ -15,7 +15,7 @@
 #include "codec/gunzip.h"
 #include "codec/input_file.h"
 #include "ingest/format.h"
-#include "ingest/unpack_ahead.h"
+#include "ingest/unpack_thread.h"
 
 enum { AHEAD_FROM = 1 << 20 }; /* unpacked bytes: inferring a schema often needs fewer */
 

@@ -2,7 +2,7 @@
  *
  * unpack.h: reads an input file from its first byte on, and unpacks it if it is compressed.
  *
- * The first bytes show the compression: gzip, zstd, xz, bzip2. Several packed pieces one after the
+ * The first bytes show the compression: gzip, zstd, xz, bzip2. Several packed streams one after the
  * other count as one. Checksums are verified (the CRC of gzip's and bzip2's members, xz's checks,
  * zstd's if it has one). The memory is the unpacker's own: at most 128 MiB for zstd, 1 GiB for xz,
  * else less than 10 MiB. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * window.c: reads large pieces into one buffer, at the same positions in pages as in the file
+ * window.c: reads large runs into one buffer, at the same positions in pages as in the file
  * (rks_file_place). */
 #include "ingest/window.h"
 

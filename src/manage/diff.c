@@ -21,7 +21,7 @@
 #include "base/memory.h"
 #include "base/scratch.h"
 #include "group/agreement.h"
-#include "manage/scan.h"
+#include "manage/sample_scan.h"
 #include "rankstore/manage.h"
 #include "shard/schema.h"
 

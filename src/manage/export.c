@@ -12,10 +12,10 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "codec/number.h"
-#include "codec/where.h"
+#include "codec/filter.h"
 #include "group/agreement.h"
-#include "manage/scan.h"
-#include "manage/target.h"
+#include "manage/sample_scan.h"
+#include "manage/output_target.h"
 #include "rankstore/export.h"
 
 typedef struct export {

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "dataset/length_words.h"
+#include "dataset/length_description.h"
 #include "rankstore/manage.h"
 #include "store/store.h"
 

@@ -20,8 +20,8 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/stream.h"
-#include "dataset/directory.h"
-#include "dataset/key_words.h"
+#include "dataset/build_directory.h"
+#include "dataset/key_description.h"
 #include "rankstore/manage.h"
 #include "store/duplicates.h"
 #include "store/store.h"
@@ -66,9 +66,9 @@ static void count_merge_progress(merge *m, uint64_t bytes)
     m->options.progress(m->options.progress_user, "merge", m->done, total, m->dataset->count);
 }
 
-/* Copies a piece of at most COPY bytes, in the kernel if both file systems can. Returns 0 at the
+/* Copies a range of at most COPY bytes, in the kernel if both file systems can. Returns 0 at the
  * end of `from`. */
-static ssize_t copy_piece(int from, int to, size_t size, uint8_t *room)
+static ssize_t copy_range(int from, int to, size_t size, uint8_t *room)
 {
     if (room == NULL)
         return copy_file_range(from, NULL, to, NULL, size, 0);
@@ -83,7 +83,7 @@ static ssize_t copy_piece(int from, int to, size_t size, uint8_t *room)
     return got;
 }
 
-static rks_status copy_pieces(merge *m, int from, int to, const char *path, uint64_t size,
+static rks_status copy_ranges(merge *m, int from, int to, const char *path, uint64_t size,
                               rks_stream *source, uint8_t **room, rks_error *err)
 {
     for (uint64_t at = 0; at < size;) {
@@ -93,7 +93,7 @@ static rks_status copy_pieces(merge *m, int from, int to, const char *path, uint
             status = rks_check_interrupt(err);
         if (status != RKS_OK)
             return status;
-        ssize_t put = copy_piece(from, to, size - at < COPY ? size - at : COPY, *room);
+        ssize_t put = copy_range(from, to, size - at < COPY ? size - at : COPY, *room);
         if (put < 0 && errno == EINTR)
             continue;
         if (put < 0 && *room == NULL && at == 0 &&
@@ -121,7 +121,7 @@ static rks_status copy_bytes(merge *m, int from, int to, const char *path, uint6
         count_merge_progress(m, size);
         return RKS_OK;
     }
-    rks_status status = copy_pieces(m, from, to, path, size, source, &room, err);
+    rks_status status = copy_ranges(m, from, to, path, size, source, &room, err);
     rks_free(room);
     return status;
 }
@@ -377,7 +377,7 @@ static rks_status join_parts(merge *m, const char *const *sources, rks_error *er
 }
 
 /* COLLECTIVE. */
-static rks_status take_target(merge *m, rks_status status, rks_error *err)
+static rks_status lock_target(merge *m, rks_status status, rks_error *err)
 {
     struct stat info;
     if (status == RKS_OK)
@@ -450,7 +450,7 @@ static rks_status join_sources(merge *m, const char *const *sources, size_t coun
         status = look_at_source(m, status, sources[i], err);
     if (status == RKS_OK)
         status = join_parts(m, sources, err);
-    return take_target(m, status, err);
+    return lock_target(m, status, err);
 }
 
 static void report_merge(merge *m, rks_merge_report *report)

@@ -14,7 +14,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "dataset/dataset.h"
-#include "dataset/directory.h"
+#include "dataset/build_directory.h"
 #include "dataset/list_keys.h"
 #include "group/agreement.h"
 #include "rankstore/manage.h"

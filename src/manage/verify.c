@@ -21,7 +21,7 @@
 #include "base/memory.h"
 #include "base/stream.h"
 #include "dataset/dataset.h"
-#include "shard/sums.h"
+#include "shard/checksum_file.h"
 
 /* ---- findings ----------------------------------------------------------------------------- */
 

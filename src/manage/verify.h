@@ -2,7 +2,7 @@
  *
  * verify.h: what the parts of rks_verify share: verify.c (datasets, findings), verify_shard.c (one
  * shard's files), verify_samples.c (its index, blocks and samples), verify_deep.c (LMDB's own
- * view), verify_beside.c (directories that are verified together), verify_units.c (units by shard).
+ * view), shard_search.c (directories that are verified together), verify_units.c (units by shard).
  */
 #ifndef RKS_MANAGE_VERIFY_H
 #define RKS_MANAGE_VERIFY_H

@@ -14,7 +14,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/stream.h"
-#include "shard/sums.h"
+#include "shard/checksum_file.h"
 
 typedef struct damage_of {
     rks_verify_job *job;
@@ -49,7 +49,7 @@ static rks_status name_files(const char *stem, shard_files *files, rks_error *er
                                                                                  : RKS_OK;
 }
 
-/* Makes one finding of neighbouring pieces of the file whose checksums are wrong. */
+/* Makes one finding of neighbouring granules of the file whose checksums are wrong. */
 static void report_span(rks_verify_job *job, const shard_files *files, uint64_t from, uint64_t to)
 {
     if (from < to)
@@ -60,7 +60,7 @@ static void report_span(rks_verify_job *job, const shard_files *files, uint64_t 
 
 static rks_status compare_sums(rks_verify_job *job, const shard_files *files, int fd,
                                rks_stream *stream, uint64_t file_size, const rks_digest *sums,
-                               uint8_t *piece, rks_error *err)
+                               uint8_t *granule, rks_error *err)
 {
     uint64_t bad_from = 0;
     uint64_t bad_to = 0;
@@ -69,9 +69,9 @@ static rks_status compare_sums(rks_verify_job *job, const shard_files *files, in
         size_t size = file_size - at < RKS_SUMS_CHUNK ? (size_t)(file_size - at) : RKS_SUMS_CHUNK;
         rks_error what;
         rks_stream_reach(stream, at);
-        rks_status got = rks_file_read_at(fd, files->data, at, piece, size, &what);
+        rks_status got = rks_file_read_at(fd, files->data, at, granule, size, &what);
         bool right = got == RKS_OK &&
-                     rks_digest_equal(rks_checksum128(piece, size), sums[at / RKS_SUMS_CHUNK]);
+                     rks_digest_equal(rks_checksum128(granule, size), sums[at / RKS_SUMS_CHUNK]);
         if (!right) {
             bad_from = bad_from == bad_to ? at : bad_from;
             bad_to = at + size;
@@ -97,7 +97,7 @@ static rks_status check_sums(rks_verify_job *job, const shard_files *files,
                              const rks_manifest *manifest, rks_stream *stream, rks_error *err)
 {
     rks_digest *sums = NULL;
-    uint8_t *piece = NULL;
+    uint8_t *granule = NULL;
     int fd = -1;
     rks_error what;
     rks_status status =
@@ -111,16 +111,16 @@ static rks_status check_sums(rks_verify_job *job, const shard_files *files,
         status = RKS_OK; /* reported, or returned, by the code that opens the shard */
         goto out;
     }
-    piece = rks_alloc_raw(RKS_SUMS_CHUNK + RKS_FILE_PAGE, 1, &what);
-    status = piece == NULL ? RKS_ERR_MEMORY
-                           : compare_sums(job, files, fd, stream, manifest->file_size, sums,
-                                          rks_file_place(piece, 0), &what);
+    granule = rks_alloc_raw(RKS_SUMS_CHUNK + RKS_FILE_PAGE, 1, &what);
+    status = granule == NULL ? RKS_ERR_MEMORY
+                             : compare_sums(job, files, fd, stream, manifest->file_size, sums,
+                                            rks_file_place(granule, 0), &what);
 out:
     if (status != RKS_OK && err != NULL)
         *err = what;
     if (fd >= 0)
         close(fd);
-    rks_free(piece);
+    rks_free(granule);
     rks_free(sums);
     return status;
 }

@@ -99,7 +99,7 @@ static void finish_job(rks_committer *committer, job *work)
     rks_free(work);
 }
 
-static job *take_job(rks_committer *committer)
+static job *pop_job(rks_committer *committer)
 {
     job *work = committer->first;
     if (work != NULL) {
@@ -139,7 +139,7 @@ static void *run_commits(void *argument)
     uint64_t committed = rks_now_ms();
     pthread_mutex_lock(&committer->mutex);
     for (;;) {
-        job *work = take_job(committer);
+        job *work = pop_job(committer);
         uint64_t age = rks_now_ms() - committed;
         bool wanted = committer->flush || committer->end || age >= COMMIT_MS;
         bool commit = committer->first == NULL ? wanted : age >= COMMIT_MS;

@@ -230,7 +230,7 @@ static rks_status find_data(check *c, const level *at, const node *entry, uint64
     return RKS_OK;
 }
 
-static rks_status take_free_pages(check *c, const node *entry, uint64_t page, uint64_t offset)
+static rks_status check_free_pages(check *c, const node *entry, uint64_t page, uint64_t offset)
 {
     uint64_t count = 0, before = UINT64_MAX;
     if (rks_load_u64(entry->key.data) > c->transaction)
@@ -278,7 +278,7 @@ const uint8_t *rks_lmdb_leaf_find(const uint8_t *page, size_t page_size, const c
 }
 
 /* Visits an entry of the main database that is not a named database. */
-static rks_status take_main(check *c, const level *at, const node *entry)
+static rks_status visit_main(check *c, const level *at, const node *entry)
 {
     rks_lmdb_found found = {.db = "",
                             .key = entry->key.data,
@@ -311,19 +311,19 @@ static rks_status walk_named(check *c, const level *at, const node *entry)
     return status;
 }
 
-static rks_status take_entry(check *c, const tree *db, const level *at, const node *entry)
+static rks_status visit_entry(check *c, const tree *db, const level *at, const node *entry)
 {
     uint64_t offset = 0;
     c->counted.entries++;
     if (db->main)
-        return entry->flags == 0 ? take_main(c, at, entry) : walk_named(c, at, entry);
+        return entry->flags == 0 ? visit_main(c, at, entry) : walk_named(c, at, entry);
     if ((entry->flags & ~NODE_BIG) != 0)
         return damaged(c, at->number, "an entry of an unknown kind");
     rks_status status = find_data(c, at, entry, &offset);
     if (status != RKS_OK)
         return status;
     if (db->name == NULL)
-        return take_free_pages(c, entry, at->number, offset);
+        return check_free_pages(c, entry, at->number, offset);
     rks_lmdb_found found = {.db = db->name,
                             .key = entry->key.data,
                             .key_size = entry->key.size,
@@ -360,7 +360,7 @@ static rks_status walk_page(check *c, const tree *db, uint64_t number, unsigned 
             break;
         before = entry.key;
         if (leaf)
-            status = take_entry(c, db, at, &entry);
+            status = visit_entry(c, db, at, &entry);
         else
             status = walk_page(c, db, entry.size, depth - 1, entry.key,
                                i + 1 < at->count ? node_of(at, i + 1, false).key : below);

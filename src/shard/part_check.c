@@ -52,7 +52,7 @@ typedef struct part_check {
     rks_part_record *record; /* result of rks_part_look; else NULL */
 } part_check;
 
-static rks_status take_block(part_check *check, const rks_lmdb_found *found, rks_error *err)
+static rks_status check_block_entry(part_check *check, const rks_lmdb_found *found, rks_error *err)
 {
     uint64_t number = 0;
     memcpy(&number, found->key, sizeof(number));
@@ -90,7 +90,7 @@ static rks_status load_value(const part_check *check, const rks_lmdb_found *foun
     return status;
 }
 
-static rks_status take_unit(part_check *check, const rks_lmdb_found *found, rks_error *err)
+static rks_status check_unit_entry(part_check *check, const rks_lmdb_found *found, rks_error *err)
 {
     size_t used = 0, at = check->units.count;
     uint64_t end = 0, position = 0, before = at == 0 ? 0 : check->unit_ends[at - 1];
@@ -135,7 +135,7 @@ static rks_status note_record(part_check *check, const uint8_t *part, size_t siz
     return check->record->schema == NULL ? RKS_ERR_MEMORY : RKS_OK;
 }
 
-static rks_status take_unit_size(part_check *check, const rks_lmdb_found *found, rks_error *err)
+static rks_status check_unit_size(part_check *check, const rks_lmdb_found *found, rks_error *err)
 {
     uint8_t *value = NULL;
     rks_status status = load_value(check, found, RKS_PART_UNIT_SIZE, &value, err);
@@ -149,11 +149,11 @@ static rks_status take_unit_size(part_check *check, const rks_lmdb_found *found,
     return status;
 }
 
-static rks_status take_record(part_check *check, const rks_lmdb_found *found, rks_error *err)
+static rks_status check_record(part_check *check, const rks_lmdb_found *found, rks_error *err)
 {
     uint8_t *value = NULL;
     if (is_key(found, RKS_PART_UNIT_SIZE_KEY))
-        return take_unit_size(check, found, err);
+        return check_unit_size(check, found, err);
     if (!is_key(found, RKS_PART_KEY))
         return RKS_OK; /* an interrupted seal left it: the writer deletes it */
     rks_status status = load_value(check, found, PART_RECORD_MOST, &value, err);
@@ -171,7 +171,7 @@ static rks_status take_record(part_check *check, const rks_lmdb_found *found, rk
     return status;
 }
 
-static rks_status take_owner(part_check *check, const rks_lmdb_found *found, rks_error *err)
+static rks_status check_owner(part_check *check, const rks_lmdb_found *found, rks_error *err)
 {
     uint8_t id[RKS_DIGEST_SIZE];
     if (!is_key(found, RKS_MAIN_SHARD_KEY) || found->size != sizeof(id))
@@ -184,17 +184,17 @@ static rks_status take_owner(part_check *check, const rks_lmdb_found *found, rks
     return status;
 }
 
-static rks_status take_found(void *user, const rks_lmdb_found *found, rks_error *err)
+static rks_status check_found(void *user, const rks_lmdb_found *found, rks_error *err)
 {
     part_check *check = user;
     if (strcmp(found->db, "blocks") == 0)
-        return take_block(check, found, err);
+        return check_block_entry(check, found, err);
     if (strcmp(found->db, "units") == 0)
-        return take_unit(check, found, err);
+        return check_unit_entry(check, found, err);
     if (strcmp(found->db, "index") == 0)
-        return take_record(check, found, err);
+        return check_record(check, found, err);
     if (found->db[0] == '\0')
-        return take_owner(check, found, err);
+        return check_owner(check, found, err);
     return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: an unknown database", check->path);
 }
 
@@ -255,7 +255,7 @@ static rks_status check_contents(const part_check *check, rks_error *err)
 static rks_status begin_check(part_check *check, rks_error *err)
 {
     rks_status status = rks_file_open(check->path, &check->fd, NULL, err);
-    return status == RKS_OK ? rks_lmdb_check(check->fd, check->path, take_found, check, err)
+    return status == RKS_OK ? rks_lmdb_check(check->fd, check->path, check_found, check, err)
                             : status;
 }
 

@@ -7,7 +7,7 @@
  * offset from a locator is compared with the file's size, and a record's sizes with the bytes after
  * it. Segments of the index are compared with their digests when they are first copied. Locators
  * are not: a wrong one leads to bytes whose check belongs to another row. */
-#include "shard/shard_inside.h"
+#include "shard/shard_state.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -15,7 +15,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "shard/sums.h"
+#include "shard/checksum_file.h"
 
 enum {
     RANDOM_LEAST = 1 << 20,  /* bytes: reading a smaller file whole is as fast */
@@ -190,15 +190,15 @@ static rks_status copy_part(rks_shard *shard, size_t part, size_t item, uint64_t
         }
         const rks_segment *segment = &shard->manifest->segments[number];
         uint64_t at = first - segment->first_row;
-        uint64_t piece = segment->rows - at < count ? segment->rows - at : count;
+        uint64_t some = segment->rows - at < count ? segment->rows - at : count;
         const uint8_t *from = shard->map->bytes + segment->offset + at * item;
-        memcpy(to, from, piece * item);
-        if (rks_guarded_map_faulted(shard->map, from, piece * item))
+        memcpy(to, from, some * item);
+        if (rks_guarded_map_faulted(shard->map, from, some * item))
             return rks_fail(err, RKS_ERR_IO, EIO, "%s: the index at %" PRIu64 " cannot be read",
                             shard->path, segment->offset + at * item);
-        to += piece * item;
-        first += piece;
-        count -= piece;
+        to += some * item;
+        first += some;
+        count -= some;
     }
     return RKS_OK;
 }
@@ -300,12 +300,12 @@ rks_status rks_shard_locate(const rks_shard *shard, uint64_t row, rks_record_vie
 rks_status rks_shard_locate_many(const rks_shard *shard, const uint64_t *rows, size_t count,
                                  rks_record_view *views, rks_error *err)
 {
-    enum { PIECE = 64 };
+    enum { AT_ONCE = 64 };
     rks_guarded_map_renew();
-    for (size_t done = 0; done < count; done += PIECE) {
-        size_t piece = count - done < PIECE ? count - done : PIECE;
-        uint64_t offsets[PIECE];
-        for (size_t i = 0; i < piece; i++) {
+    for (size_t done = 0; done < count; done += AT_ONCE) {
+        size_t some = count - done < AT_ONCE ? count - done : AT_ONCE;
+        uint64_t offsets[AT_ONCE];
+        for (size_t i = 0; i < some; i++) {
             uint64_t row = rows[done + i];
             if (row >= shard->manifest->samples)
                 return bad_rows(shard, row, 1, err);
@@ -315,14 +315,14 @@ rks_status rks_shard_locate_many(const rks_shard *shard, const uint64_t *rows, s
             if (locators->bases != NULL)
                 __builtin_prefetch(locators->bases + at / RKS_LOCATOR_GROUP * 8);
         }
-        for (size_t i = 0; i < piece; i++) {
+        for (size_t i = 0; i < some; i++) {
             offsets[i] = rks_shard_locator(shard, rows[done + i]);
             if (offsets[i] < shard->map->size) {
                 __builtin_prefetch(shard->map->bytes + offsets[i]);
                 __builtin_prefetch(shard->map->bytes + offsets[i] + 64);
             }
         }
-        for (size_t i = 0; i < piece; i++) {
+        for (size_t i = 0; i < some; i++) {
             rks_status status = locate(shard, rows[done + i], offsets[i], &views[done + i], err);
             if (status != RKS_OK)
                 return status;

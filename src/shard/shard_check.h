@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * shard_check.h: what a search for damage sees of a shard: its files piece by piece, whereas the
- * reader (shard.h) sees samples. */
+ * shard_check.h: what a search for damage sees of a shard: its files granule by granule, whereas
+ * the reader (shard.h) sees samples. */
 #ifndef RKS_SHARD_SHARD_CHECK_H
 #define RKS_SHARD_SHARD_CHECK_H
 

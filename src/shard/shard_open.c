@@ -3,7 +3,7 @@
  * shard_open.c: opens a sealed shard, and checks that the file is the one that the manifest was
  * written for. Its size, its first two pages, which LMDB rewrites with each commit, and the page
  * that names the shard show that without reading the rest. */
-#include "shard/shard_inside.h"
+#include "shard/shard_state.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -15,7 +15,7 @@
 #include "base/memory.h"
 #include "shard/lmdb_check.h"
 #include "shard/lmdb_env.h"
-#include "shard/sums.h"
+#include "shard/checksum_file.h"
 
 /* Finds NAME.rks beside NAME.json. */
 static rks_status name_data(const char *path, char **data, rks_error *err)

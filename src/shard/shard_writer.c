@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "shard/part_check.h"
-#include "shard/sums.h"
+#include "shard/checksum_file.h"
 #include "shard/writer_state.h"
 
 static const uint64_t BLOCK_DEFAULT = UINT64_C(1) << 20, BLOCK_LEAST = UINT64_C(4) << 10,
@@ -20,8 +20,8 @@ static const uint64_t BLOCK_DEFAULT = UINT64_C(1) << 20, BLOCK_LEAST = UINT64_C(
 
 /* ---- opening ---- */
 
-static rks_status take_index(rks_shard_writer *writer, const rks_shard_options *options,
-                             rks_error *err)
+static rks_status set_index(rks_shard_writer *writer, const rks_shard_options *options,
+                            rks_error *err)
 {
     writer->index = rks_alloc(options->index_count, sizeof(*writer->index), err);
     if (writer->index == NULL)
@@ -31,8 +31,8 @@ static rks_status take_index(rks_shard_writer *writer, const rks_shard_options *
                             err);
 }
 
-static rks_status take_shard_options(rks_shard_writer *writer, const rks_shard_options *options,
-                                     rks_error *err)
+static rks_status set_shard_options(rks_shard_writer *writer, const rks_shard_options *options,
+                                    rks_error *err)
 {
     writer->max_sample = options->max_sample == 0 ? SAMPLE_DEFAULT : options->max_sample;
     if (writer->max_sample > RKS_PAYLOAD_LIMIT)
@@ -50,7 +50,7 @@ static rks_status take_shard_options(rks_shard_writer *writer, const rks_shard_o
     writer->unit_size = options->unit_size;
     writer->threads = options->threads;
     rks_status status = rks_schema_parse(rks_schema_text(options->schema), &writer->schema, err);
-    return status == RKS_OK ? take_index(writer, options, err) : status;
+    return status == RKS_OK ? set_index(writer, options, err) : status;
 }
 
 static rks_status make_paths(rks_shard_writer *writer, const char *directory, const char *name,
@@ -87,8 +87,8 @@ static rks_status open_part(rks_shard_writer *writer, rks_error *err)
     return status == RKS_OK ? rks_committer_create(writer->env, &writer->committer, err) : status;
 }
 
-static rks_status take_lock(const char *path, const rks_shard_options *options,
-                            rks_lock_file **lock, rks_error *err)
+static rks_status lock_shard(const char *path, const rks_shard_options *options,
+                             rks_lock_file **lock, rks_error *err)
 {
     const rks_lock_wish wish = {.path = path,
                                 .held = "another process writes this shard",
@@ -105,11 +105,11 @@ rks_status rks_shard_writer_open(const char *directory, const char *name,
     rks_shard_writer *opened = rks_alloc(1, sizeof(*opened), err);
     if (opened == NULL)
         return RKS_ERR_MEMORY;
-    rks_status status = take_shard_options(opened, options, err);
+    rks_status status = set_shard_options(opened, options, err);
     if (status == RKS_OK)
         status = make_paths(opened, directory, name, &lock_path, err);
     if (status == RKS_OK)
-        status = take_lock(lock_path, options, &opened->lock, err);
+        status = lock_shard(lock_path, options, &opened->lock, err);
     if (status == RKS_OK)
         status = open_part(opened, err);
     if (status == RKS_OK) {

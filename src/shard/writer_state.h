@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * writer_state.h: what shard_writer.c, unit_writer.c, writer_part.c and seal.c share. */
+ * writer_state.h: what shard_writer.c, unit_writer.c, writer_part.c and shard_seal.c share. */
 #ifndef RKS_SHARD_WRITER_STATE_H
 #define RKS_SHARD_WRITER_STATE_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * close_protocol.c: a store's end. A rank that has closed goes on serving until all have closed.
- * Words go along the group's control tree, whose connections are there and watched: no rank hears
- * from all others, and a pair of ranks that cannot reach each other delays nobody.
+ * Words go along the group's control tree, whose connections are there and metrics_source: no rank
+ * hears from all others, and a pair of ranks that cannot reach each other delays nobody.
  *
  *   CLOSED      up, once this rank and all below it have closed
  *   ALL_CLOSED  down, from the root

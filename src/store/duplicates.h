@@ -4,7 +4,7 @@
 #ifndef RKS_STORE_DUPLICATES_H
 #define RKS_STORE_DUPLICATES_H
 
-#include "dataset/key_words.h"
+#include "dataset/key_description.h"
 #include "group/group.h"
 #include "rankstore/store.h"
 

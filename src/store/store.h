@@ -15,7 +15,7 @@
 #include "plan/plan.h"
 #include "rankstore/store.h"
 #include "shard/shard.h"
-#include "watch/watch.h"
+#include "metrics/metrics.h"
 
 struct rks_store {
     atomic_int references; /* one of the caller, one of the fetcher (which its batches share), and
@@ -56,7 +56,7 @@ struct rks_store {
     rks_store *next; /* guarded by that list's mutex */
 
     /* For live figures (store_metrics.c): the place of the epoch that was asked last. */
-    rks_watched watched;
+    rks_metrics_source metrics_source;
     _Atomic uint64_t batches, epoch, step, steps, ahead;
 
     /* The store's end (close_protocol.c). */
@@ -186,7 +186,7 @@ rks_status rks_filling_check(rks_store *store, const rks_agreed *agreed, size_t 
 void rks_filling_end(rks_index_gather *filling, const rks_store *store);
 
 /* store_metrics.c: shows the store's figures to `rankstore top` and Prometheus, until
- * rks_watch_end. */
+ * rks_metrics_end. */
 rks_status rks_store_watch(rks_store *store, rks_error *err);
 
 /* store_open.c: what a rank reports about its shards, fact by fact. */

@@ -14,12 +14,12 @@ static uint64_t load(const _Atomic uint64_t *value)
     return atomic_load_explicit(value, memory_order_relaxed);
 }
 
-static void read_figures(void *user, rks_watch_figures *figures)
+static void read_figures(void *user, rks_metrics *figures)
 {
     rks_store *store = user;
     rks_store_stats stats = {.struct_size = sizeof(stats)};
     rks_store_stats_get(store, &stats);
-    *figures = (rks_watch_figures){
+    *figures = (rks_metrics){
         .group = rks_group_id(store->group),
         .rank = rks_group_rank(store->group),
         .ranks = rks_group_size(store->group),
@@ -78,7 +78,7 @@ rks_status rks_store_watch(rks_store *store, rks_error *err)
     rks_error refused = {0}; /* the caller's error stays as it is if the process continues */
     bool wished = false;
     rks_status status = RKS_OK;
-    store->watched = (rks_watched){.read = read_figures, .user = store};
+    store->metrics_source = (rks_metrics_source){.read = read_figures, .user = store};
     if (port == 0) {
         status = port_of_environment(&port, err);
         wished = port != 0;
@@ -87,10 +87,10 @@ rks_status rks_store_watch(rks_store *store, rks_error *err)
         status = own_port(store->group, &port, err);
     if (status != RKS_OK)
         return status;
-    status = rks_watch_begin(&store->watched, port, &refused);
+    status = rks_metrics_begin(&store->metrics_source, port, &refused);
     if (status != RKS_OK && wished) { /* an environment variable reaches each program of a job */
         rks_log("%s; this process shows no metrics", refused.text);
-        return rks_watch_begin(&store->watched, 0, err);
+        return rks_metrics_begin(&store->metrics_source, 0, err);
     }
     if (status != RKS_OK && err != NULL)
         *err = refused;

@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "dataset/directory.h"
+#include "dataset/build_directory.h"
 #include "store/store.h"
 
 void(rks_store_options_default)(rks_store_options *options)
@@ -201,7 +201,7 @@ void rks_store_release(void *user)
 /* Ends the store's work with other ranks, and its threads. */
 static void end_store(rks_store *store)
 {
-    rks_watch_end(&store->watched);
+    rks_metrics_end(&store->metrics_source);
     rks_store_unlist(store);
     if (store->life_ready && rks_group_size(store->group) > 1) {
         rks_engine *engine = rks_group_engine(store->group);

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "dataset/directory.h"
+#include "dataset/build_directory.h"
 #include "store/store.h"
 
 typedef struct opening {

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "dataset/directory.h"
+#include "dataset/build_directory.h"
 #include "dataset/quarantine.h"
 #include "store/store.h"
 

@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 #include "bench.h"
-#include "dataset/directory.h"
+#include "dataset/build_directory.h"
 
 enum { THREADS = 16, TURNS = 5 };
 

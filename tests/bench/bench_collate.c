@@ -12,7 +12,7 @@
 
 #include "base/checksum.h"
 #include "bench.h"
-#include "dataset/directory.h"
+#include "dataset/build_directory.h"
 #include "store/store.h"
 
 typedef struct work {

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "bench.h"
-#include "dataset/directory.h"
+#include "dataset/build_directory.h"
 
 enum { DEPTH = 4 };
 

@@ -12,7 +12,7 @@
 #include "bench.h"
 #include "dataset/dataset.h"
 #include "shard/shard.h"
-#include "dataset/directory.h"
+#include "dataset/build_directory.h"
 
 enum { SAMPLES = 400000, BATCH = 64, READS = 8000, MANY = 10000000, KEY = 14 };
 

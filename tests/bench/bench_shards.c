@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "bench.h"
-#include "dataset/directory.h"
+#include "dataset/build_directory.h"
 #include "support/shards.h"
 
 enum { PAGES = 8192 };

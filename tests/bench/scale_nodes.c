@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "bench.h"
-#include "dataset/directory.h"
+#include "dataset/build_directory.h"
 
 static const char USAGE[] =
     "usage: scale_nodes [OPTION]... DIRECTORY\n"

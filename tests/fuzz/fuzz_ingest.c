@@ -11,7 +11,7 @@
 #include "ingest/ingest.h"
 #include "ingest/lines.h"
 #include "ingest/row.h"
-#include "codec/where.h"
+#include "codec/filter.h"
 #include "shard/record.h"
 
 static const char SCHEMA[] =

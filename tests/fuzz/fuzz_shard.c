@@ -12,7 +12,7 @@
 #include "base/bytes.h"
 #include "rankstore/verify.h"
 #include "shard/shard_check.h"
-#include "shard/sums.h"
+#include "shard/checksum_file.h"
 #include "support/shards.h"
 
 enum { EDITS_MOST = 64, EDIT_SIZE = 5 };

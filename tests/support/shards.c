@@ -12,7 +12,7 @@
 #include "base/checksum.h"
 #include "base/memory.h"
 #include "shard/manifest.h"
-#include "shard/sums.h"
+#include "shard/checksum_file.h"
 #include "support/check.h"
 #include "support/folder.h"
 

@@ -227,8 +227,8 @@ static int unknown(const cli_command *command, const char *word)
 
 /* One word that begins with '-': --name value, --name=value, -jN. `given`: by option, whether it
  * was there before. */
-static int take_option(const cli_command *command, int argc, char **argv, int *at, bool *given,
-                       void *args)
+static int parse_option(const cli_command *command, int argc, char **argv, int *at, bool *given,
+                        void *args)
 {
     const char *word = argv[*at], *equals = strchr(word, '=');
     size_t size = equals == NULL ? strlen(word) : (size_t)(equals - word);
@@ -250,7 +250,7 @@ static int take_option(const cli_command *command, int argc, char **argv, int *a
     return set_option(command, option, value, given, args);
 }
 
-static int take_word(const cli_command *command, const char *word, cli_list *words)
+static int parse_word(const cli_command *command, const char *word, cli_list *words)
 {
     if (command->word_choices != NULL) {
         int code = check_choice(command, command->arguments, command->word_choices, word);
@@ -273,9 +273,9 @@ static int parse(const cli_command *command, int argc, char **argv, bool *given,
             cli_print_help(command);
             return cli_finish(CLI_GOOD);
         } else if (!ended && word[0] == '-' && word[1] != '\0') {
-            code = take_option(command, argc, argv, &at, given, args);
+            code = parse_option(command, argc, argv, &at, given, args);
         } else {
-            code = take_word(command, word, words);
+            code = parse_word(command, word, words);
         }
         if (code >= 0)
             return code;

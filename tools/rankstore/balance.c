@@ -48,7 +48,7 @@ static double length_of(uint32_t length, uint32_t cut)
 }
 
 /* polynomial:A,B */
-static bool take_factors(const char *text, double factors[2])
+static bool parse_factors(const char *text, double factors[2])
 {
     for (int i = 0; i < 2; i++) {
         char *end = NULL;
@@ -166,7 +166,7 @@ static rks_status make_costs(rks_store *store, cli_plan_args *args, rks_error *e
         status = refuse_balance(err, RKS_ERR_MEMORY, "out of memory: %s", "balance");
     else if (strncmp(args->balance, polynomial, strlen(polynomial)) != 0)
         status = add_terms(store, args, cut, costs, err);
-    else if (!take_factors(args->balance + strlen(polynomial), factors))
+    else if (!parse_factors(args->balance + strlen(polynomial), factors))
         status = refuse_balance(err, RKS_ERR_ARGUMENT, "--balance: '%.120s' is not polynomial:A,B",
                                 args->balance);
     else if (factors[1] != 0 && too_long_is(&args->options, "split"))

@@ -6,7 +6,7 @@
 #define RKS_TOOLS_BATCHES_FILE_H
 
 #include "cli.h"
-#include "figures.h"
+#include "plan_figures.h"
 
 /* Writes figures->plan's epoch to `path` ("-": stdout) in the binary form of FORMAT.md, "Batches of
  * a plan", or as JSON lines. A regular file appears when it is whole. Fails with RKS_ERR_IO naming

@@ -10,10 +10,10 @@
 
 #include "balance.h"
 #include "cli.h"
-#include "cold.h"
-#include "gathered.h"
-#include "measured.h"
-#include "ledger.h"
+#include "disk_bench.h"
+#include "gather_facts.h"
+#include "measurement_table.h"
+#include "exactly_once.h"
 #include "memory.h"
 #include "mix.h"
 #include "trace_file.h"
@@ -259,7 +259,7 @@ static void print_table(const outcome *o)
            o->exact ? "yes" : "NO");
 }
 
-static void take_stats(cli_measured *figures, const rks_store_stats *stats)
+static void copy_stats(cli_measured *figures, const rks_store_stats *stats)
 {
     figures->samples = stats->samples;
     figures->bytes = stats->bytes;
@@ -317,7 +317,7 @@ static int bench_store(rks_group *group, rks_store *store, const args *a)
     for (uint64_t i = 0; status == RKS_OK && i < a->epochs; i++)
         status = bench_epoch(group, store, plan, a, a->plan.epoch + i, &mine, &err);
     rks_store_stats_get(store, &stats);
-    take_stats(&mine.figures, &stats);
+    copy_stats(&mine.figures, &stats);
     if (status == RKS_OK)
         status = rks_plan_report_get(plan, a->plan.epoch, &report, &err);
     outcome o = {.rank_count = rks_group_size(group),

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "cli.h"
-#include "gathered.h"
+#include "gather_facts.h"
 #include "value.h"
 
 typedef struct args {

@@ -7,7 +7,7 @@
 #include "balance.h"
 #include "batches_file.h"
 #include "cli.h"
-#include "compare.h"
+#include "strategy_table.h"
 #include "lengths_file.h"
 #include "mix.h"
 #include "skip.h"
@@ -191,7 +191,7 @@ static void set_plan_defaults(void *user)
 }
 
 /* Without a strategy and a bound, the plan is the one that the state is of. */
-static int take_state(args *a)
+static int read_state(args *a)
 {
     rks_error err;
     const rks_plan_options *o = &a->plan.options;
@@ -216,7 +216,7 @@ static int plan(void *user)
     if (code < 0)
         code = cli_skip_take(&cli_plan, a->skip, &a->plan.options, a->skipped);
     if (code < 0)
-        code = take_state(a);
+        code = read_state(a);
     if (code >= 0)
         return code;
     if (a->compare && a->plan.options.strategy != NULL &&

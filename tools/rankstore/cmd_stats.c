@@ -8,7 +8,7 @@
 
 #include "balance.h"
 #include "cli.h"
-#include "figures.h"
+#include "plan_figures.h"
 #include "histogram.h"
 #include "mix.h"
 #include "page.h"

@@ -93,7 +93,7 @@ static rks_status count_digits(const cli_column *column, const search *s, int le
     return RKS_OK;
 }
 
-static void take_digit(search *s)
+static void next_digit(search *s)
 {
     uint64_t before[CLI_QUANTILES];
     memcpy(before, s->prefix, sizeof(before));
@@ -126,7 +126,7 @@ static rks_status find_quantiles(const cli_column *column, cli_bar *bar, cli_his
     for (; status == RKS_OK && level >= 0; level--) {
         status = count_digits(column, &s, level, bar, err);
         if (status == RKS_OK)
-            take_digit(&s);
+            next_digit(&s);
     }
     memcpy(made->quantiles, s.prefix, sizeof(s.prefix));
     free(s.tables);

@@ -68,7 +68,7 @@ static rks_status give_room(taken *t, size_t sources, rks_error *err)
 /* ---- which sources there are ----------------------------------------------------------------- */
 
 /* Lengths of a file are one source. */
-static rks_status take_lengths(const cli_plan_args *args, taken *t, rks_error *err)
+static rks_status use_lengths(const cli_plan_args *args, taken *t, rks_error *err)
 {
     rks_status status = give_room(t, 1, err);
     t->bounds = calloc(2, sizeof(*t->bounds));
@@ -81,7 +81,7 @@ static rks_status take_lengths(const cli_plan_args *args, taken *t, rks_error *e
 }
 
 /* The datasets that the store was opened over. */
-static rks_status take_datasets(rks_store *store, taken *t, rks_error *err)
+static rks_status use_datasets(rks_store *store, taken *t, rks_error *err)
 {
     size_t count = rks_store_sources(store);
     rks_status status = give_room(t, count, err);
@@ -133,7 +133,7 @@ static char *value_text(const cli_column *column, uint64_t key)
 }
 
 /* The values of an index column. */
-static rks_status take_values(rks_store *store, const char *name, taken *t, rks_error *err)
+static rks_status use_values(rks_store *store, const char *name, taken *t, rks_error *err)
 {
     cli_column column;
     char problem[sizeof(err->text) - 16] = "";
@@ -184,8 +184,8 @@ static rks_status no_such_source(const taken *t, const char *option, const char 
 }
 
 /* NAME=WEIGHT, cut out of `text`; the library looks at the weight. */
-static rks_status take_weight(taken *t, const char *option, const char *whole, char *text,
-                              double *weights, rks_error *err)
+static rks_status parse_weight(taken *t, const char *option, const char *whole, char *text,
+                               double *weights, rks_error *err)
 {
     char *sign = strrchr(text, '='), *end = NULL;
     size_t at = 0;
@@ -205,8 +205,8 @@ static rks_status take_weight(taken *t, const char *option, const char *whole, c
     return RKS_OK;
 }
 
-static rks_status take_weights(taken *t, const char *option, const char *mix, double *weights,
-                               rks_error *err)
+static rks_status parse_weights(taken *t, const char *option, const char *mix, double *weights,
+                                rks_error *err)
 {
     char *text = strdup(mix), *rest = NULL;
     rks_status status = text == NULL ? out_of_memory(err) : RKS_OK;
@@ -215,7 +215,7 @@ static rks_status take_weights(taken *t, const char *option, const char *mix, do
         status = no_mix(err, RKS_ERR_ARGUMENT, "%s: %s", option, "no source is named");
     memset(t->given, 0, t->options.sources * sizeof(*t->given));
     for (; status == RKS_OK && one != NULL; one = strtok_r(NULL, ",", &rest))
-        status = take_weight(t, option, mix, one, weights, err);
+        status = parse_weight(t, option, mix, one, weights, err);
     free(text);
     return status;
 }
@@ -223,7 +223,7 @@ static rks_status take_weights(taken *t, const char *option, const char *mix, do
 /* ---- when they change ------------------------------------------------------------------------ */
 
 /* Digits and the ':' after them, or the end; moves *at after that. */
-static bool take_place_number(const char **at, uint64_t *number)
+static bool parse_place_number(const char **at, uint64_t *number)
 {
     size_t digits = strspn(*at, "0123456789");
     if (digits == 0 || digits > 18 || ((*at)[digits] != ':' && (*at)[digits] != '\0'))
@@ -234,14 +234,14 @@ static bool take_place_number(const char **at, uint64_t *number)
 }
 
 /* EPOCH:STEP, and what is after it: WEIGHTS, which end in =NUMBER, LENGTH, or WEIGHTS:LENGTH. */
-static rks_status take_change(taken *t, const char *option, const char *text, change *one,
-                              rks_error *err)
+static rks_status parse_change(taken *t, const char *option, const char *text, change *one,
+                               rks_error *err)
 {
     bool is_remix = strcmp(option, "--remix") == 0;
     *one = (change){.option = option, .text = text, .keeps_length = is_remix};
     const char *at = text;
-    bool good =
-        take_place_number(&at, &one->epoch) && at[-1] == ':' && take_place_number(&at, &one->step);
+    bool good = parse_place_number(&at, &one->epoch) && at[-1] == ':' &&
+                parse_place_number(&at, &one->step);
     const char *last = strrchr(at, ':');
     const char *length = last == NULL ? at : last + 1;
     if (is_remix || strchr(length, '=') != NULL)
@@ -261,12 +261,12 @@ static rks_status take_change(taken *t, const char *option, const char *text, ch
     char *weights = strndup(at, size);
     rks_status status = one->weights == NULL || weights == NULL
                             ? out_of_memory(err)
-                            : take_weights(t, option, weights, one->weights, err);
+                            : parse_weights(t, option, weights, one->weights, err);
     free(weights);
     return status;
 }
 
-static rks_status take_changes(taken *t, const cli_plan_args *args, rks_error *err)
+static rks_status parse_changes(taken *t, const cli_plan_args *args, rks_error *err)
 {
     size_t stages = args->stages.count;
     t->changes = calloc(stages + args->remixes.count + 1, sizeof(*t->changes));
@@ -277,8 +277,8 @@ static rks_status take_changes(taken *t, const cli_plan_args *args, rks_error *e
         t->change_count = i + 1;
         status =
             i < stages
-                ? take_change(t, "--curriculum", args->stages.items[i], &t->changes[i], err)
-                : take_change(t, "--remix", args->remixes.items[i - stages], &t->changes[i], err);
+                ? parse_change(t, "--curriculum", args->stages.items[i], &t->changes[i], err)
+                : parse_change(t, "--remix", args->remixes.items[i - stages], &t->changes[i], err);
     }
     return status;
 }
@@ -346,13 +346,13 @@ rks_status cli_mix_take(rks_store *store, cli_plan_args *args, rks_error *err)
     if (t == NULL)
         return out_of_memory(err);
     rks_plan_mix_default(&t->options);
-    rks_status status = store == NULL          ? take_lengths(args, t, err)
-                        : args->mix_by == NULL ? take_datasets(store, t, err)
-                                               : take_values(store, args->mix_by, t, err);
+    rks_status status = store == NULL          ? use_lengths(args, t, err)
+                        : args->mix_by == NULL ? use_datasets(store, t, err)
+                                               : use_values(store, args->mix_by, t, err);
     if (status == RKS_OK && args->mix != NULL)
-        status = take_weights(t, "--mix", args->mix, t->weights, err);
+        status = parse_weights(t, "--mix", args->mix, t->weights, err);
     if (status == RKS_OK)
-        status = take_changes(t, args, err);
+        status = parse_changes(t, args, err);
     t->options.weights = args->mix == NULL ? NULL : t->weights;
     t->options.names = (const char *const *)t->names;
     t->options.samples = args->samples;

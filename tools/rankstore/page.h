@@ -4,7 +4,7 @@
 #ifndef RKS_TOOLS_PAGE_H
 #define RKS_TOOLS_PAGE_H
 
-#include "compare.h"
+#include "strategy_table.h"
 #include "histogram.h"
 
 typedef struct cli_page {

@@ -4,7 +4,7 @@
 #ifndef RKS_TOOLS_PICTURE_PARTS_H
 #define RKS_TOOLS_PICTURE_PARTS_H
 
-#include "figures.h"
+#include "plan_figures.h"
 #include "svg.h"
 
 /* A picture of the usual width. */

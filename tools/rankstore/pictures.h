@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-#include "compare.h"
+#include "strategy_table.h"
 #include "histogram.h"
 
 enum { PICTURE_BINS = 48 }; /* wanted of a histogram */

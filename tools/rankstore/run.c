@@ -98,7 +98,7 @@ int cli_fail(rks_group *group, rks_status status, const rks_error *why)
     rks_error own = *why, *err = &own;
     status = told_by_ctrl_c(status, err);
     /* All ranks have the same error: one of them says it. The one that lost its group says it too.
-     * In one piece, since a launcher may mix what several write. */
+     * In one write, since a launcher may mix what several write. */
     bool lost = status == RKS_ERR_PEER || status == RKS_ERR_TIMEOUT;
     char line[1024], who[128];
     if (group == NULL || rks_group_rank(group) == 0 || lost) {

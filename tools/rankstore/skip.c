@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* A number from 0, after which `end` stands; moves *at after that. */
-static bool take_number(const char **at, char end, uint64_t *number)
+static bool parse_step(const char **at, char end, uint64_t *number)
 {
     char *rest = NULL;
     errno = 0;
@@ -21,15 +21,15 @@ static bool take_number(const char **at, char end, uint64_t *number)
 }
 
 /* EPOCH:FIRST-LAST or EPOCH:STEP, up to a comma. */
-static bool take_range(const char *text, rks_step_range *range)
+static bool parse_range(const char *text, rks_step_range *range)
 {
-    if (!take_number(&text, ':', &range->epoch))
+    if (!parse_step(&text, ':', &range->epoch))
         return false;
     const char *step = text;
-    if (take_number(&text, '-', &range->first))
-        return take_number(&text, '\0', &range->last);
+    if (parse_step(&text, '-', &range->first))
+        return parse_step(&text, '\0', &range->last);
     range->last = range->first;
-    return take_number(&step, '\0', &range->first) && (range->last = range->first, true);
+    return parse_step(&step, '\0', &range->first) && (range->last = range->first, true);
 }
 
 int cli_skip_take(const cli_command *command, const char *text, rks_plan_options *options,
@@ -42,7 +42,7 @@ int cli_skip_take(const cli_command *command, const char *text, rks_plan_options
         if (count == RKS_PLAN_SKIPS_MAX)
             return cli_usage(command, "--skip: more than %d ranges", RKS_PLAN_SKIPS_MAX);
         snprintf(one, sizeof(one), "%.*s", size < sizeof(one) ? (int)size : 0, at);
-        if (!take_range(one, &ranges[count]))
+        if (!parse_range(one, &ranges[count]))
             return cli_usage(command, "--skip: \"%.*s\" is not EPOCH:FIRST-LAST",
                              size < 60 ? (int)size : 60, at);
         at = at[size] == ',' ? at + size + 1 : NULL;

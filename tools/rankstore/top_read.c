@@ -98,7 +98,7 @@ static void unescape(const char *word, char *text, size_t room)
     text[used] = '\0';
 }
 
-static void take_figure(top_store *store, char *word)
+static void parse_figure(top_store *store, char *word)
 {
     char *value = strchr(word, '=');
     if (value == NULL)
@@ -130,7 +130,7 @@ static bool add_store(top_found *found, top_store *store)
 }
 
 /* An answer without its last line was cut: its last store may be, too. */
-static int take_answer(top_found *found, char *text)
+static int parse_answer(top_found *found, char *text)
 {
     unsigned long long pid = 0, now = 0;
     char *rest = NULL, *line = strtok_r(text, "\n", &rest);
@@ -145,7 +145,7 @@ static int take_answer(top_found *found, char *text)
             continue;
         for (char *word = strtok_r(line + 6, " ", &words); word != NULL;
              word = strtok_r(NULL, " ", &words))
-            take_figure(&store, word);
+            parse_figure(&store, word);
         if (!add_store(found, &store))
             return ENOMEM;
     }
@@ -187,7 +187,7 @@ int top_read(top_found *found)
         name[strcspn(name, "\n")] = '\0';
         char *text = ask(name + 1);
         if (text != NULL)
-            error = take_answer(found, text);
+            error = parse_answer(found, text);
         free(text);
         asked++;
     }

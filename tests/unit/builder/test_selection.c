@@ -7,7 +7,7 @@
 
 #include "base/checksum.h"
 #include "base/scratch.h"
-#include "ingest/draw.h"
+#include "ingest/row_sampling.h"
 #include "builder/leave_out.h"
 #include "support/seed.h"
 

@@ -8,7 +8,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "dataset/excluded.h"
+#include "dataset/excluded_samples.h"
 
 static rks_error err;
 

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "fetch/ahead.h"
 #include "fetch/fetcher.h"
-#include "shard/shard_inside.h"
+#include "shard/shard_state.h"
 #include "world.h"
 
 enum { IDS = WORLD_SHARDS * WORLD_ROWS };

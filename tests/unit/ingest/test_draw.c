@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#include "ingest/draw.h"
+#include "ingest/row_sampling.h"
 
 static void draws_do_not_change_from_version_to_version(void **state)
 {
@@ -54,7 +54,7 @@ static void no_rate_takes_all(void **state)
     assert_true(rks_draw_limit(0) == 0 && rks_draw_limit(1) == 0);
     assert_true(rks_draw_limit(1e-300) == 1); /* and not all */
     assert_int_equal(rks_draw_left_out(0, 1, 2, 1000), 0);
-    assert_true(rks_draw_takes(0, 1, 2, 3));
+    assert_true(rks_row_is_sampled(0, 1, 2, 3));
     assert_true(rks_draw_limit(1 - 0x1p-53) == UINT64_MAX - 2047);
 }
 

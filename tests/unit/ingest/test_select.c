@@ -7,8 +7,8 @@
 #include "base/memory.h"
 #include "codec/number.h"
 #include "ingest/row.h"
-#include "ingest/select.h"
-#include "codec/where.h"
+#include "ingest/sample_selection.h"
+#include "codec/filter.h"
 
 static rks_error err;
 

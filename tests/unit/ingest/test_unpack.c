@@ -13,7 +13,7 @@
 #include "base/memory.h"
 #include "ingest/format.h"
 #include "ingest/lines.h"
-#include "ingest/unpack_ahead.h"
+#include "ingest/unpack_thread.h"
 
 static rks_error err;
 

@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "shard/block.h"
 #include "shard/manifest.h"
-#include "shard/sums.h"
+#include "shard/checksum_file.h"
 
 /* ---- whole -------------------------------------------------------------------------------- */
 

@@ -19,7 +19,7 @@
 #include "shard/block.h"
 #include "shard/manifest.h"
 #include "shard/shard_writer.h"
-#include "shard/sums.h"
+#include "shard/checksum_file.h"
 
 static rks_error err;
 static char test_directory[FOLDER_PATH];
