@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads every #include and fails on a breach of the layers (CONTRIBUTING.md, "A map of `src/`")."""
-import ast
+"""Reads every #include and fails on a breach of the layers (CONTRIBUTING.md, "A map of `src/`"); layers_python.py reads every import."""
 import functools
 import os
 import re
@@ -9,6 +8,7 @@ import subprocess
 import tempfile
 
 import layers_planted
+import layers_python
 
 # folder -> folders it may include from, beside itself
 MAY_SEE = {
@@ -103,25 +103,6 @@ def folder_breaches(src):
                 yield f"src/{path} includes {header}"
 
 
-def folder_circles(edges):
-    """A text for each circle: "a -> b -> a". `edges`: folder -> folders."""
-    circles, done, path = [], set(), []
-
-    def visit(name):
-        if name in path:
-            circles.append(" -> ".join([*path[path.index(name):], name]))
-        elif name not in done:
-            path.append(name)
-            for other in sorted(edges.get(name, ())):
-                visit(other)
-            path.pop()
-            done.add(name)
-
-    for name in sorted(edges):
-        visit(name)
-    return circles
-
-
 def include_edges(src):
     """Folder -> other folders, by the includes themselves."""
     edges = {}
@@ -204,7 +185,7 @@ def check(top):
         page = file.read()
     return {
         "each_folder_includes_only_from_the_layers_below": list(folder_breaches(src)),
-        "no_folders_include_each_other_in_a_circle": folder_circles(include_edges(src)) + folder_circles(MAY_SEE),
+        "no_folders_include_each_other_in_a_circle": layers_python.circles(include_edges(src)) + layers_python.circles(MAY_SEE),
         "each_folder_sees_only_its_public_headers": list(public_breaches(src, public)),
         "each_file_uses_the_public_headers_that_it_includes": [*unused_public(src, public), *unused_public(public, public)],
         "each_library_is_included_by_one_file": list(shared_libraries(src)),
@@ -212,83 +193,8 @@ def check(top):
             f"tools/{path} includes {header}" for path, text in tools.items() for header in includes(text)
             if header.split("/")[0] in [*MAY_SEE, "rankstore"]],
         "the_map_says_who_sees_whom": list(map_errors(page)),
+        **layers_python.check(os.path.join(top, "python_bindings", "rankstore"), page),
     }
-
-
-# ---- the Python package: no circle of imports, wherever in a file they stand -------------------------------------------
-
-def python_modules(top):
-    """{dotted name: path} of a package's files."""
-    found = {}
-    for folder, _, files in os.walk(top):
-        for name in sorted(files):
-            if name.endswith((".py", ".pyi")):  # the extension has but its stub here
-                path = os.path.join(folder, name)
-                parts = os.path.splitext(os.path.relpath(path, top))[0].split(os.sep)
-                found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
-
-
-def python_imports(modules, name, package):
-    """Modules of the package that one imports: at the top, in functions, and under TYPE_CHECKING."""
-    with open(modules[name], encoding="utf-8") as file:
-        tree = ast.parse(file.read())
-    is_package = os.path.basename(modules[name]) == "__init__.py"
-    own = [part for part in name.split(".") if part]
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            named = [alias.name.split(".") for alias in node.names]
-            yield from (".".join(parts[1:]) for parts in named if parts[0] == package)
-        elif isinstance(node, ast.ImportFrom):
-            base = (node.module or "").split(".") if node.module else []
-            if node.level > 0:
-                base = own[:len(own) - node.level + is_package] + base
-            elif base[:1] == [package]:
-                base = base[1:]
-            else:
-                continue
-            for alias in node.names:  # a module, or a name in one
-                whole = ".".join([*base, alias.name])
-                yield whole if whole in modules else ".".join(base)
-
-
-def python_import_circles(top):
-    """A text for each circle: "a -> b -> a"."""
-    package, modules = os.path.basename(top), python_modules(top)
-    edges = {name: sorted({other for other in python_imports(modules, name, package) if other in modules and other != name})
-             for name in modules}
-    circles, done, path = [], set(), []
-
-    def visit(name):
-        if name in path:
-            circles.append(" -> ".join([*path[path.index(name):], name]))
-        elif name not in done:
-            path.append(name)
-            for other in edges[name]:
-                visit(other)
-            path.pop()
-            done.add(name)
-
-    for name in sorted(edges):
-        visit(name)
-    return circles
-
-
-def planted_import_circles():
-    """What the check above says about circles that are planted: it must find each."""
-    planted = {"at the top": "from . import b\n", "in a function": "def f():\n    from .b import g\n",
-               "for types": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from planted.b import g\n"}
-    missed = []
-    for where, text in planted.items():
-        with tempfile.TemporaryDirectory() as folder:
-            top = os.path.join(folder, "planted")
-            os.mkdir(top)
-            for name, content in (("__init__", ""), ("a", text), ("b", "from .a import f\n"), ("c", "import os\nfrom . import a\n")):
-                with open(os.path.join(top, name + ".py"), "w", encoding="utf-8") as file:
-                    file.write(content)
-            if python_import_circles(top) != ["a -> b -> a"]:
-                missed.append(f"a circle {where}: {python_import_circles(top)}")
-    return missed
 
 
 # ---- names: a profile or a backtrace says which function it was ----------------------------------------------------------
@@ -385,8 +291,6 @@ def main():
     for rule, problems in check(".").items():
         report(rule, problems)
     report("a_planted_breach_of_each_rule_is_found", layers_planted.missed(check))
-    report("python_modules_import_each_other_in_no_circle", python_import_circles("python_bindings/rankstore"))
-    report("a_planted_circle_of_imports_is_found", planted_import_circles())
     report("no_static_function_name_is_in_more_than_two_files", shared_names(("src", "tools", "python_bindings/src")))
     report("a_planted_name_in_three_files_is_found", planted_shared_name())
     report("no_binary_file_is_in_the_tree", binary_files("."))

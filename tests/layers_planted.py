@@ -4,6 +4,8 @@ import os
 import shutil
 import tempfile
 
+PYTHON = "python_bindings/rankstore/"
+
 # rule -> [(file, lines that are added to it, what is found)]
 BREACHES = {
     "each_folder_includes_only_from_the_layers_below": [
@@ -41,6 +43,28 @@ BREACHES = {
     "the_map_says_who_sees_whom": [
         ("CONTRIBUTING.md", "| `plan/` | which samples form which batch | index, base | |", "CONTRIBUTING.md: plan/ sees base, index"),
     ],
+    "each_python_package_imports_only_from_those_below": [
+        (PYTHON + "_plan/mixture.py", "from .._gather import entries", "_plan.mixture imports _gather.entries"),
+        (PYTHON + "_plan/mixture.py", "def f():\n    from .._gather.entries import Entry", "_plan.mixture imports _gather.entries"),
+        (PYTHON + "_plan/mixture.py", "import rankstore._gather.entries", "_plan.mixture imports _gather.entries"),
+        (PYTHON + "_plan/mixture.py", "importlib.import_module('rankstore._gather.entries')", "_plan.mixture imports _gather.entries"),
+        (PYTHON + "_plan/mixture.py", "def f():\n    from rankstore import gather", "_plan.mixture imports rankstore"),
+        (PYTHON + "errors.py", "from ._schema import types", "errors imports _schema.types"),
+        (PYTHON + "_nowhere/a.py", "", "_nowhere.a: no package is named _nowhere"),
+    ],
+    "no_python_packages_import_each_other_in_a_circle": [
+        (PYTHON + "_schema/sizes.py", "from .._plan import options", "_batching -> _schema -> _plan -> _batching"),
+        (PYTHON + "_schema/sizes.py", "def f():\n    from .._batching.pack import Pack", "_batching -> _schema -> _batching"),
+        (PYTHON + "_schema/sizes.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .._batching.pack import Pack",
+         "_batching -> _schema -> _batching"),
+        (PYTHON + "_schema/sizes.py", "def f():\n    from rankstore import plan", "rankstore -> _batching -> _schema -> rankstore"),
+    ],
+    "no_python_modules_import_each_other_in_a_circle": [
+        (PYTHON + "_schema/types.py", "def f():\n    from . import decode", "_schema.types -> _schema.decode -> _schema.types"),
+    ],
+    "the_map_says_which_package_sees_which": [
+        ("CONTRIBUTING.md", "| `_schema` | columns | `_plan` | |", "CONTRIBUTING.md: _schema sees _plan"),
+    ],
 }
 
 
@@ -48,7 +72,7 @@ def missed(check):
     """What the check does not say of a planted breach, and rules without one. `check(top)`: {rule: problems}."""
     wrong = []
     with tempfile.TemporaryDirectory() as top:
-        for name in ("src", "include", "tools"):
+        for name in ("src", "include", "tools", "python_bindings/rankstore"):
             shutil.copytree(name, os.path.join(top, name))
         shutil.copy("CONTRIBUTING.md", top)
         wrong += [f"{rule}: nothing is planted" for rule in check(top) if rule not in BREACHES]

@@ -111,6 +111,18 @@ def what_names_a_processor_compiles_for_another():
         assert not good and "FROM" in said, "a planted name that only one processor has is not found"
 
 
+def left_out(text):
+    """Packages in which what Python compiled is not installed, by the text of the package's meson.build."""
+    return set(re.findall(r"'(_\w+)'", text.partition("foreach package : [")[2].partition("]")[0]))
+
+
+def nothing_that_python_compiled_is_in_the_wheel():
+    there = {name for name in os.listdir("python_bindings/rankstore") if os.path.isfile(f"python_bindings/rankstore/{name}/__init__.py")}
+    named = left_out(read("python_bindings/meson.build"))
+    assert len(there) > 8 and named == there, f"python_bindings/meson.build names {named ^ there}, or lacks it"
+    assert left_out("foreach package : ['_a',\n '_b']\n  caches += '_c'\n") == {"_a", "_b"}
+
+
 if __name__ == "__main__":
     run_all([
         every_library_of_the_build_is_in_the_wheel,
@@ -118,4 +130,5 @@ if __name__ == "__main__":
         every_source_has_its_licence,
         no_code_asks_the_compiler_for_the_processor,
         what_names_a_processor_compiles_for_another,
+        nothing_that_python_compiled_is_in_the_wheel,
     ])

@@ -91,7 +91,7 @@ def code(of_c, of_python):
             if path.endswith((".c", ".cc", ".h")):
                 with open(path, encoding="utf-8") as file:
                     yield path, of_c(file.read())
-    for path in sorted(glob.glob("python_bindings/rankstore/*.py")):
+    for path in sorted(glob.glob("python_bindings/rankstore/**/*.py", recursive=True)):
         with open(path, encoding="utf-8") as file:
             yield path, of_python(file.read())
 

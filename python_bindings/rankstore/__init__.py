@@ -12,35 +12,49 @@ TYPE_CHECKING = False  # type checkers treat it as True; importing typing would 
 if TYPE_CHECKING:
     from typing import Any
 
+    from ._batching.batch import Batch
+    from ._batching.layouts import Layout, Lists, Nested, Pad
+    from ._batching.pack import Pack
+    from ._build.build import build
+    from ._build.options import BuildReport
     from ._core import version as __version__
-    from .batch import Batch
-    from .building import BuildReport, build
-    from .dataset import Dataset
-    from .errors import (ArgumentError, CallbackError, CancelledError, CorruptError, DataError, IOFailedError,
-                         NotFoundError, OutOfMemoryError, PeerError, RankStoreError, StateError, TimeoutError,
-                         UnsupportedError)  # noqa: A004
-    from .gathering import GatherReport, gather
-    from .group import Group, current, init, launch
-    from .layouts import Layout, Lists, Nested, Pad
-    from .loader import Loader
-    from .opening import concat, open  # noqa: A004
-    from .packed import Pack
-    from .planning import plan, transformer_cost
-    from .plans import Plan, PlanBatch, PlanSampler
-    from .samples import Source
-    from .sources.columns import Columns
-    from .subsets import from_torch
-    from .upkeep import Difference, DiffReport, ExportReport, MergeReport, PruneReport, diff, export, merge, prune
+    from ._dataset.dataset import Dataset
+    from ._dataset.maintenance import Difference, DiffReport, ExportReport, MergeReport, PruneReport, diff, export, merge, prune
+    from ._dataset.open import concat, open  # noqa: A004
+    from ._dataset.reader import Source
+    from ._dataset.torch_subset import from_torch
+    from ._distributed.group import Group, current, init, launch
+    from ._gather.gather import GatherReport, gather
+    from ._loader.loader import Loader
+    from ._plan.lengths import plan, transformer_cost
+    from ._plan.plan import Plan, PlanBatch, PlanSampler
+    from ._schema.columns import Columns
+    from .errors import (
+        ArgumentError,
+        CallbackError,
+        CancelledError,
+        CorruptError,
+        DataError,
+        IOFailedError,
+        NotFoundError,
+        OutOfMemoryError,
+        PeerError,
+        RankStoreError,
+        StateError,
+        TimeoutError,
+        UnsupportedError,  # noqa: A004
+    )
 
 # Each name is imported on first use: `import rankstore` alone takes a fraction of a millisecond.
 _PLACES = {
-    "batch": "Batch", "building": "BuildReport build", "dataset": "Dataset",
+    "_batching.batch": "Batch", "_batching.layouts": "Layout Lists Nested Pad", "_batching.pack": "Pack",
+    "_build.build": "build", "_build.options": "BuildReport",
+    "_dataset.dataset": "Dataset", "_dataset.open": "concat open", "_dataset.reader": "Source", "_dataset.torch_subset": "from_torch",
+    "_dataset.maintenance": "Difference DiffReport ExportReport MergeReport PruneReport diff export merge prune",
+    "_distributed.group": "Group current init launch", "_gather.gather": "GatherReport gather", "_loader.loader": "Loader",
+    "_plan.lengths": "plan transformer_cost", "_plan.plan": "Plan PlanBatch PlanSampler", "_schema.columns": "Columns",
     "errors": "ArgumentError CallbackError CancelledError CorruptError DataError IOFailedError NotFoundError OutOfMemoryError "
               "PeerError RankStoreError StateError TimeoutError UnsupportedError",
-    "gathering": "GatherReport gather", "group": "Group current init launch", "layouts": "Layout Lists Nested Pad",
-    "loader": "Loader", "opening": "concat open", "packed": "Pack", "planning": "plan transformer_cost", "plans": "Plan PlanBatch PlanSampler",
-    "samples": "Source", "sources.columns": "Columns", "subsets": "from_torch",
-    "upkeep": "Difference DiffReport ExportReport MergeReport PruneReport diff export merge prune",
 }
 _LATER = {name: place for place, names in _PLACES.items() for name in names.split()}
 
@@ -51,7 +65,7 @@ def __getattr__(name: str) -> "Any":
         found = import_module("." + _LATER.get(name, "_core"), __name__)
         globals()[name] = value = getattr(found, "version" if name == "__version__" else name)
         return value
-    if not name.startswith("__"):  # a module of the package, such as `rankstore.errors`
+    if not name.startswith("__"):  # a module: `rankstore.errors`, `rankstore.hf`
         try:
             return import_module("." + name, __name__)
         except ModuleNotFoundError as missing:

@@ -155,7 +155,7 @@ class Builder:
     def add(self, values: Sequence[Any], key: bytes | str | None = None, length: int | None = None) -> None:
         """Add a sample: one value a column, in the schema's order. A value is None (missing); an object with the buffer protocol,
         C-contiguous, with the column's item type (bfloat16 and float8 as their unsigned integers); str for str and json columns; bytes;
-        bool, int or float for scalars. Convert anything else with `rankstore.values.convert(name, type, value)`, which returns one of
+        bool, int or float for scalars. Convert anything else with `rankstore._schema.values.convert(name, type, value)`, which returns one of
         these or raises TypeError. TypeError or ValueError for a wrong type, shape or range names the column; the builder stays usable."""
 
     def add_arrays(self, columns: Sequence[tuple[Readable, Readable | None]], count: int,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * values.c: reads a sample's values from Python objects. Objects that have the column's item type
- * already are only pointed at; others go through rankstore.values.convert once. */
+ * already are only pointed at; others go through rankstore._schema.values.convert once. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -334,7 +334,7 @@ static bool find_convert(core_values *values)
 {
     if (values->convert != NULL)
         return true;
-    PyObject *module = PyImport_ImportModule("rankstore.values");
+    PyObject *module = PyImport_ImportModule("rankstore._schema.values");
     if (module != NULL)
         values->convert = PyObject_GetAttrString(module, "convert");
     Py_XDECREF(module);

@@ -16,7 +16,7 @@ import pytest
 from built import HEAD, build, command, dataset_id, launched, read
 
 import rankstore
-from rankstore import fingerprint
+from rankstore._provenance import fingerprint
 
 SQUARES = """
 class Squares:
@@ -437,7 +437,7 @@ def test_a_kill_behind_the_commit_loses_nothing(replaces: bool, tmp_path: Path) 
         build(squares()[:100], out)
     script = f"""
 import os, rankstore
-from rankstore import fingerprint
+from rankstore._provenance import fingerprint
 fingerprint.write = lambda *_: os.kill(os.getpid(), 9)
 rankstore.build([{{"i": i, "text": "x" * (i % 37)}} for i in range(300)], {str(out)!r}, replace=True,
                 group=rankstore.init("solo"))

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hn
 
 import rankstore
-from rankstore import Columns, schemas
-from rankstore.build_units import Task, deal
-from rankstore.sources import Unit
+from rankstore import Columns
+from rankstore._build.units import Task, deal
+from rankstore._schema import infer
+from rankstore._sources.base import Unit
 
 NUMBERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64", "complex64")
 
@@ -57,8 +58,8 @@ def test_samples_come_back(samples: list[dict[str, Any]]) -> None:
 @given(samples=datasets(), cuts=st.lists(st.integers(0, 12), max_size=3))
 def test_schema_is_the_same_however_samples_are_dealt(samples: list[dict[str, Any]], cuts: list[int]) -> None:
     bounds = [0, *sorted(min(cut, len(samples)) for cut in cuts), len(samples)]
-    parts = [(rank, schemas.infer(samples[start:stop], 100)) for rank, (start, stop) in enumerate(zip(bounds, bounds[1:], strict=False))]
-    assert schemas.merge(parts) == schemas.infer(samples, 100)
+    parts = [(rank, infer.infer(samples[start:stop], 100)) for rank, (start, stop) in enumerate(zip(bounds, bounds[1:], strict=False))]
+    assert infer.merge(parts) == infer.infer(samples, 100)
 
 
 @settings(max_examples=100, deadline=None)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import rankstore
-from rankstore import fingerprint, uses
+from rankstore._provenance import code as uses, fingerprint
 
 ROWS = [{"x": list(range(500))} for _ in range(20)]
 
@@ -168,7 +168,7 @@ def test_circles_end() -> None:
 
 
 def test_equal_in_every_process(tmp_path: Path) -> None:
-    (tmp_path / "t.py").write_text("import json, re, collections\nfrom rankstore import uses\nS = {'a', 'b', 'c', 1, (2, 'x')}\n"
+    (tmp_path / "t.py").write_text("import json, re, collections\nfrom rankstore._provenance import code as uses\nS = {'a', 'b', 'c', 1, (2, 'x')}\n"
                                    "D = collections.OrderedDict(a={'x', 'y'}); P = re.compile('a|b')\n"
                                    "def f(s): return S, D, P, {i for i in s if i in {'q', 'r', 's'}}\n"
                                    "print(json.dumps(uses.of(f).found))\n")

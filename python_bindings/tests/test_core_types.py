@@ -29,7 +29,7 @@ def test_mypy_strict() -> None:
 
 def test_importing_needs_neither_numpy_nor_torch() -> None:
     code = """
-import sys, rankstore, rankstore.values, rankstore._core as core
+import sys, rankstore, rankstore._schema.values, rankstore._core as core
 gather = core.Gather(core.Group(solo=True), "n:int64,t:str,j:json")
 gather.add("a", 0, [1, "b", {"c": [1]}])
 gather.run(0, print)

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankstore import _core
-from rankstore.values import convert, infer, merge
+from rankstore._schema.values import convert, infer, merge
 
 
 @pytest.fixture(scope="module")

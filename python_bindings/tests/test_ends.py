@@ -281,7 +281,8 @@ def test_an_end_that_waits_for_others_is_told_before(dataset: Path, tmp_path: Pa
 FORKED = """
 import atexit, os, sys
 import rankstore
-from rankstore import _core, ending
+from rankstore import _core
+from rankstore._distributed import shutdown
 def fork():
     child = os.fork()
     if child > 0:
@@ -295,9 +296,9 @@ def fork():
 group = rankstore.init(silence=60)
 group.agree("words")
 if sys.argv[1] == "at the end":
-    atexit.unregister(ending._at_exit)
+    atexit.unregister(shutdown._at_exit)
     atexit.register(fork)
-    atexit.register(ending._at_exit)  # runs before it
+    atexit.register(shutdown._at_exit)  # runs before it
 else:
     fork()
 """

@@ -16,7 +16,7 @@ import pytest
 from built import HEAD, launched, read
 
 import rankstore
-from rankstore.safetensors_writer import SafetensorsWriter, Tensor
+from rankstore._gather.safetensors import SafetensorsWriter, Tensor
 
 MADE = """
 DTYPES = ["float32", "uint8", "int64", "bool", "complex64", "float16"]

@@ -15,7 +15,7 @@ import pytest
 from ports import free_port
 
 import rankstore
-from rankstore.group import first_host
+from rankstore._distributed.group import first_host
 
 TELL = '''
 group = rankstore.init()
@@ -46,7 +46,7 @@ import os
 from datetime import timedelta
 from torch.distributed import TCPStore
 import rankstore
-from rankstore import group as module
+from rankstore._distributed import group as module
 
 records, prefixes = [], set()
 gather = module._StoreBootstrap.allgather

@@ -205,7 +205,7 @@ def test_a_closed_dataset_is_named(tmp_path: Path) -> None:
     (("uint32", "int32"), "int64"), (("float16", "bfloat16"), "float32"), (("int16", "float32"), "float32"),
     (("int32", "float32"), "float64"), (("uint8[*]", "uint16[*]?"), "uint16[*]?"), (("int64[*]", "json"), "json")])
 def test_numbers_widen(types: tuple[str, str], joined: str) -> None:
-    from rankstore.values import merge
+    from rankstore._schema.values import merge
     assert merge({"x": types[0]}, {"x": types[1]}) == merge({"x": types[1]}, {"x": types[0]}) == {"x": joined}
 
 
@@ -282,7 +282,8 @@ def test_types_may_be_of_python_numpy_or_torch(labelled: Any) -> None:
 
 
 def test_conversions_are_those_of_the_library(tmp_path: Path) -> None:
-    from rankstore import _core, types
+    from rankstore import _core
+    from rankstore._schema import types
     with rankstore.build([{item: [] for item in types.ITEMS}], tmp_path / "all", schema={item: f"{item}[*]" for item in types.ITEMS},
                          length=lambda sample: 1) as ds:
         for stored in types.ITEMS:

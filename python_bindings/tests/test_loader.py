@@ -24,7 +24,7 @@ from built import build
 
 import rankstore
 from rankstore import Lists, Nested, Pack, Pad
-from rankstore.loader_workers import Service, Ticket, WorkerStore, _receive, _send
+from rankstore._dataset.worker_store import Service, Ticket, WorkerStore, _receive, _send
 
 COUNT = 307
 
@@ -294,7 +294,7 @@ def test_stats_count_what_is_read_from_the_disk(tmp_path: Path) -> None:
 
 
 def test_sizes_in_words() -> None:
-    from rankstore.sizes import parse_bytes
+    from rankstore._schema.sizes import parse_bytes
     assert [parse_bytes("b", size) for size in (5, "5", "5B", "1KiB", "1.5 MB", "2GiB")] == [5, 5, 5, 1024, 1_500_000, 2 << 30]
 
 
@@ -362,7 +362,7 @@ def test_a_loop_that_is_left_early_stays_in_its_epoch(ds: Any, capsys: pytest.Ca
 SERVICE = """
 import ctypes, json, os, resource, signal, subprocess, sys, time
 import rankstore
-from rankstore.loader_workers import Service, Ticket, WorkerStore
+from rankstore._dataset.worker_store import Service, Ticket, WorkerStore
 how, out = sys.argv[1], sys.argv[2]
 if how == "worker":
     ticket = Ticket(**json.loads(sys.stdin.readline()))

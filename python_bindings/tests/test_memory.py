@@ -13,7 +13,7 @@ import pytest
 
 import made
 import rankstore
-from rankstore import memory
+from rankstore._distributed import memory
 
 COUNT = 2000
 KINDS = ["index", "index_own", "plan", "staging", "batches", "in_flight", "pinned", "gpu_slots", "gpu_nccl", "resident"]

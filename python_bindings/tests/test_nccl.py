@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import rankstore
-from rankstore import nccl
+from rankstore._distributed import nccl
 
 Run = Callable[..., list[subprocess.CompletedProcess[str]]]
 

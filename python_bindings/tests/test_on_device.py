@@ -21,7 +21,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import rankstore  # noqa: E402
-from rankstore import Lists, Nested, Pack, Pad, loader as loaders, on_device, tensors  # noqa: E402
+from rankstore import Lists, Nested, Pack, Pad  # noqa: E402
+from rankstore._batching import tensors  # noqa: E402
+from rankstore._loader import device as on_device, loader as loaders  # noqa: E402
 
 POISON = 77
 LIMIT_S = 100

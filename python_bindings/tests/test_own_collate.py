@@ -21,7 +21,7 @@ import torch
 
 import rankstore
 from rankstore import Pad
-from rankstore.progress import StepBar
+from rankstore._distributed.progress import StepBar
 
 COUNT = 157
 

@@ -14,8 +14,8 @@ import pytest
 
 import rankstore
 from rankstore import _core
-from rankstore.reading import reader_of, values_of
-from rankstore.types import ITEMS, numpy_dtype
+from rankstore._schema.decode import reader_of, values_of
+from rankstore._schema.types import ITEMS, numpy_dtype
 
 COUNT = 61
 

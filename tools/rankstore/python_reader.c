@@ -148,7 +148,7 @@ int cli_python_build(const cli_list *sources, const char *directory,
         "import sys\n"
         "sys.path[:1] = [] if sys.path[0] == '' else sys.path[:1]\n" /* not what lies here */
         "try:\n"
-        "    from rankstore.by_command import main\n"
+        "    from rankstore._build.cli import main\n"
         "except ImportError as missing:\n"
         "    sys.exit(sys.stderr.write(f'rankstore build: {sys.argv[1]}: the Python package reads "
         "Parquet and Arrow, and {sys.executable} lacks it ({missing}): pip install rankstore "

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Build datasets: `build` turns any source into a dataset on disk.
+
+    files that the core reads ─────► _core.build, which calls filter and length
+    the same, with map or key() ─► _core.Reader ┐
+    pieces (Parquet, lists, ...) ───────────────┴► units, dealt to ranks ─► map, filter ─► _core.Builder
+    an iterable on each rank ────────────────────► units of its own      ─► map, filter ─► _core.Builder"""
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from . import count_columns
+from .._distributed import progress
+from .._schema import infer
+from .options import Options
+from .driver import build_here
+from .._dataset.dataset import Dataset
+from ..errors import ArgumentError
+from .._distributed.group import Group, current
+from .._batching.layouts import item_name
+from .._dataset.open import open as open_dataset
+from .._schema.sizes import optional_bytes
+from .processes import build_with_workers
+
+AUTO = ("auto", "auto:all")  # values of schema= that infer it
+
+
+def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any] | None = None,  # noqa: A002
+          filter: Callable[[Any], Any] | None = None, length: str | Callable[[Any], int] | None = None,  # noqa: A002
+          key: str | Callable[[Any], str | bytes] | None = None, index: Sequence[str] | None = None,
+          schema: Mapping[str, str] | str | None = None,
+          format: str | None = None, where: str | None = None, workers: int = 0, length_unit: int = 1,  # noqa: A002
+          max_sample: int | str | None = None, skip_bad: bool = False, replace: bool | str = False, reuse: bool | None = None,
+          unit_samples: int | None = None, exchange: str | None = None, no_share: bool = False,
+          progress: progress.Report | bool | None = None, group: Group | None = None, min_length: int = 0,
+          max_length: int | None = None, sample: int | float | None = None, seed: int = 0,
+          dedup: bool = False, max_total: int | str | None = None, append: bool = False,
+          unit_size: int | str | None = None, columns: str | None = None,
+          count: Mapping[str, count_columns.Rule] | None = None, each_rank: bool = False,
+          same_on_all: bool = False, no_lock: bool = False, json_path: str | None = None, flatten: bool = False,
+          extra: str | None = None, dtype: Any = None, wait: bool = False, threads: int | None = None) -> Dataset:
+    """Build a dataset on disk and open it (collective: call it on every rank).
+
+    Repeat the same call to resume an interrupted build.
+
+    source: what to read, one of
+        - paths (str, Path, a list; globs) of .jsonl, .json (an array of objects, or one object a line), .txt (lines), .csv, .tsv, .npy,
+          .npz, folders (one sample a file), .tar (WebDataset), .zip, Megatron's .bin with .idx, MDS folders, .parquet, .arrow, .feather;
+          lines and tar also compressed (.gz, .zst, .xz, .bz2);
+        - a pyarrow Table; a Hugging Face dataset;
+        - an array or tensor (its rows become the column "data"); a dict of arrays of one length;
+        - any dataset with __len__ and __getitem__, the same on all ranks (such as a list of dicts; ranks compare 16 samples of lists and
+          tables to find differences);
+        - an iterable or generator of samples; a list of Columns.
+        A sample is a dict of columns. An item Columns(...) holds many samples.
+        Ranks share the work of paths, lists and datasets with __len__ and __getitem__, which must be the same on all ranks. An iterable is
+        each rank's own part. If the parts of two ranks look equal (same count, first and last samples), the build fails and asks for
+        each_rank or same_on_all.
+    out: path. The dataset's directory. "{rank}" and "{node}" in it become numbers.
+    map: callable. map(sample) returns a dict, None (drop the sample) or a list of dicts. It may be called twice for a sample, because the
+        first samples decide the schema. Default: none.
+    filter: callable. filter(sample) runs after map and drops the sample if it returns false. Default: none.
+    length: str or callable. What lengths count: a column (items of an array, bytes of a str, the value of an integer), "chars:COLUMN", or
+        length(sample) -> int. Default: the first column of variable size that is neither the key nor "__key__"; else the first array of
+        fixed size ("uint16[257]" has length 257), but 1 in a dataset that an earlier version built; else 1.
+    key: str or callable. A column, or key(sample) -> str or bytes. Keys must be unique (DataError). "" derives keys from unit and row.
+        Default: "__key__" of a tar or zip, else derived.
+    index: list of str. Columns of single numbers that every rank keeps in memory. Default: none.
+    schema: dict or str. {"tokens": "int32[*]"} or "tokens:int32[*],...". Columns that it does not name are dropped. "auto:all" infers it
+        from all samples, which are read twice (not with append). Default: "auto", inferred from the first samples.
+    format: str. The format of paths whose names do not show it. Default: by their endings.
+    where: str. "COLUMN OP VALUE [and ...]". Quoted values compare as text. A missing value is == null and != everything else, never < or >.
+        Default: none.
+    workers: int. Processes of this machine to build with, if the group is one rank. Default: 0, build in this process.
+    length_unit: int, at least 1. Lengths are divided by it and rounded up. Default: 1.
+    max_sample: int or str, in bytes. The largest sample to accept; a larger one is a DataError. Default: 1 GiB.
+    skip_bad: bool. Count and list bad samples in the BuildReport instead of failing. If the first rows disagree about a type, that is still
+        an error unless schema gives the type. Default: False.
+    replace: bool or "if_changed". Replace a finished dataset in `out`; with "if_changed" only if source, options or code differ. Default:
+        False.
+    reuse: bool. True opens a finished dataset in `out`, whatever it was built from. Default: None, which opens it if it was built from the
+        same source with the same options and code, else ArgumentError. The same source means: files with the same names and sizes (use
+        replace=True if you rewrote one without changing its size); lists, tuples and tables with equal contents (objects compare by type,
+        except Python's and numpy's data and dataclasses); Hugging Face datasets with one fingerprint; other objects with __getitem__ of one
+        type and length.
+    unit_samples: int, at least 1. Samples in a unit, the step in which an interrupted build resumes. Default: 8,192 for iterables, counted
+        before map; else by the number of samples.
+    exchange: str. As for `open`. Default: "auto".
+    no_share: bool. As for `open`. Default: False.
+    progress: bool or callable. None shows a bar on rank 0's terminal if tqdm is installed; False shows none; a callable (phase, done,
+        total, samples) is called on each rank. Default: None.
+    group: Group. The ranks that build. Default: `current()`.
+    min_length: int. Drop shorter samples. Default: 0.
+    max_length: int. Drop longer samples. Default: none.
+    sample: int or float. An int keeps that many random samples of those that the filters left. A float keeps that share of the source's
+        rows, drawn before filter and where see them (after map and filter if Python adds the samples). Default: all.
+    seed: int. Decides `sample`: the same choice on any number of ranks, except for iterables. Another unit_size or unit_samples, or the
+        same rows in other files, changes the choice. Default: 0.
+    dedup: bool. Keep only the first of samples with equal contents (all columns except the key's). If another column is the key, the
+        "__key__" of a tar or zip counts as content and keeps equal members apart. Default: False.
+    max_total: int or str, in bytes. What one compressed file may unpack to, if the C core reads it. Default: 1 TiB.
+    append: bool. Add the samples after those of the dataset in `out`, as its next generation (`Dataset.generations`). Schema, key, length
+        and index default to the dataset's. If `out` has no dataset, the samples become generation 1. Repeating the call that made the
+        newest generation opens it, except for iterables and for objects with __getitem__ other than lists: these cannot be compared and are
+        appended again. Default: False.
+    unit_size: int or str, in bytes. The size of a unit of files that the C core reads. Default: the size that the dataset or the unfinished
+        parts in `out` were built with (64 MiB if an earlier version made them), else about 1/64 of the files, between 1 and 64 MiB.
+    columns: str. Column names of CSV or TSV files without a header, "a,b,c". Default: the header's.
+    count: dict. Adds integer columns that are also index columns: {"learned": ("labels", "!=", -100)} counts the items of labels that are
+        not -100, and {"learned": function} calls function(sample) -> int. They are added after map, so filter sees them.
+        `batch.global_sum("learned")` sums one over a step. Default: none.
+    each_rank: bool. The source is this rank's own part, even if it is a list or equals another rank's: all parts are added. Default: False.
+    same_on_all: bool. The source is an iterable that yields the same samples on all ranks: ranks split it, and each skips the samples of
+        the others. Default: False.
+    no_lock: bool. Let several ranks build on a file system without locks (Lustre without -o flock). Make sure that nothing else writes in
+        `out`, because no lock prevents it. Default: False; a single rank needs no locks.
+    json_path: str. The member of a JSON object that holds the array of samples: "data" or "outer.data". Default: the file is the array.
+    flatten: bool. Turn members of objects into columns "outer.inner" (JSON files only; not with map, count or a function for key). Default:
+        False.
+    extra: "error", "drop" or "json". What to do with a column that the schema lacks. "json" puts all such values of a sample into the
+        column "extra", as an object. Default: "drop" if you give schema, else "error".
+    dtype: str, torch or numpy type. Item type of a raw file, required with format="raw". Samples are runs of 1,024 items in the column
+        "tokens"; `Dataset.windows` reads across them. Default: none.
+    wait: bool. If another build runs in `out`, wait until it ends (a line names its host and process). Then open its dataset under the
+        usual rules: if source, options and code are the same, or with reuse=True. If that build was killed, this call resumes it. If it
+        shows no sign of life within the silence limit, that is a PeerError. Default: False, which raises StateError.
+    threads: int. Threads that read files on this rank; they do not change the dataset. Each one beyond the first may hold 64 MiB, or two
+        samples if these are larger. Default: the cores that this process may use divided by the node's ranks, at most 4. With filter, map,
+        or a function for length or key, one thread reads.
+
+    Returns the open Dataset; its `report` is a BuildReport.
+    Raises on all ranks: CallbackError (your function or the source raised), DataError, ArgumentError, NotFoundError, StateError,
+    CancelledError, IOFailedError.
+    """
+    names, text = infer.names_of("index", index), infer.text_of(schema)
+    if count is not None:
+        map = count_columns.Counted(map, count_columns.check(count))  # noqa: A001
+        names = (*names, *(name for name in count if name not in names))
+        text = text if text in AUTO else infer.with_counts(text, list(count))
+    infer_all = text == "auto:all"
+    text = None if text in AUTO else text
+    options = Options(map, filter, length, key, names, text, format,
+                      where, length_unit, optional_bytes("max_sample", max_sample), skip_bad, replace, reuse, unit_samples,
+                      progress, optional_bytes("max_total", max_total), min_length, max_length, sample, seed, dedup,
+                      append, optional_bytes("unit_size", unit_size), columns, json_path, flatten, extra, infer_all,
+                      item_name(dtype), each_rank, same_on_all, no_lock, wait, threads=threads)
+    options.check()
+    group = group or current()
+    if not isinstance(out, (str, os.PathLike)):
+        raise ArgumentError(f"out: a directory's path, not {type(out).__name__}; the source comes first: build(source, out)")
+    directory = os.fspath(out)
+    if workers:
+        report = build_with_workers(group, workers, source, directory, options)
+    else:
+        report = build_here(group, source, directory, options)
+    dataset = open_dataset(directory, group=group, exchange=exchange, no_share=no_share)
+    dataset.report = report
+    return dataset

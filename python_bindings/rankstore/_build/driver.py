@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`build` on the ranks of a group, up to the opening: find what exists, what is asked for, and how to build it."""
+from __future__ import annotations
+
+import errno
+import functools
+import re
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace as replaced
+from typing import Any
+
+from .. import _core
+from .._provenance import dataset_json, fingerprint
+from .._provenance.code import difference as code_difference
+from .._distributed import progress
+from .._distributed.collectives import callback_failed, check_others, together
+from .options import BuildReport, Options
+from .units import build_python
+from ..errors import ArgumentError, CallbackError, DataError, RankStoreError, StateError
+from .pipeline import length_of
+from .._distributed.group import Group
+from .._sources.native import CoreFiles
+from .._sources.base import Piece, Stream
+from .._sources.resolver import Source, resolve
+from .._sources.native import plain
+
+APPEND_UNITS = 4096  # most units of an append by the dataset's unit size: more would make dataset.json too large
+
+
+class _Changed(Exception):
+    """Another build ended while this one waited, so the directory must be read again."""
+
+
+def build_here(group: Group, source: Any, directory: str, options: Options) -> BuildReport:
+    """Build without opening the dataset (collective)."""
+    begun = time.monotonic()
+    while True:
+        try:
+            return _build_once(group, source, directory, options, begun)
+        except _Changed:
+            pass  # the same on all ranks; the lock was released, so this build may now wait for a third one
+        except ArgumentError as refused:
+            if not (options.wait and refused.cause == errno.EEXIST):
+                raise
+
+
+def _build_once(group: Group, source: Any, directory: str, options: Options, begun: float) -> BuildReport:
+    """Build, starting with a look at the directory (collective)."""
+    held: list[Source] = []
+    own = dataset_json.expand(directory, group.rank, group.node)
+
+    def look() -> dict[str, Any]:
+        held.append(resolve(source, format=options.format, unit_samples=options.unit_samples,
+                            each_rank=options.each_rank, same_on_all=options.same_on_all))
+        for name, what in (("json_path", "JSON files"), ("flatten", "JSON files"), ("dtype", 'format="raw"')):
+            if getattr(options, name) and not (isinstance(held[0], list) and all(isinstance(piece, CoreFiles) for piece in held[0])):
+                raise ArgumentError(f"{name}: only for {what}")
+        return {"source": _identity(held[0], group), "items": _sampled(held[0]),
+                "contents": _contents(held[0], group), "options": options.shown(), "uses": options.uses(),
+                "there": dataset_json.finished(own), "unit_size": _core.unit_size_kept(own)}
+
+    looks = together(group, "build: looking at the source", look)
+    _check_alike(looks)
+    asked = _Asked(group, directory, looks)
+    found = held[0]
+    base = next((one for one in asked.there if one["dataset"] is not None), None)
+    comparable = not _is_own(found, options)
+    if base is not None and options.replace is not True:
+        same = comparable and asked.is_there()
+        if options.replace and not same:
+            asked.say(f"replacing the finished dataset: {asked.why(comparable)}")
+            options = replaced(options, replace=True)
+        elif not options.append or same:
+            return _reuse(asked, comparable, same, options, begun)
+        else:
+            options = options.as_there(base["shape"])
+    elif options.wait and options.replace == "if_changed":
+        options = replaced(options, replace=False)  # compare with the other build's dataset first
+    made_from = asked.made_from
+    if isinstance(found, list) and (base is None or options.append or asked.is_there()):
+        options = _with_unit_size(options, found, next((look["unit_size"] for look in looks if look["unit_size"]), 0))
+    note = fingerprint.note(made_from) if comparable else None
+    report = progress.make(options.progress, group.rank)
+    try:
+        files = found[0] if isinstance(found, list) and len(found) == 1 else None
+        if isinstance(files, CoreFiles) and not options.needs_python:
+            made = _build_core(group, files, directory, options, note, report)
+        else:
+            made = build_python(group, found, directory, options, base if options.append else None, made_from, note,
+                                report, functools.partial(_look_again, group, own, asked.there, found) if options.wait else None)
+    finally:
+        progress.close(report)
+    if comparable:
+        together(group, "build: python.json", lambda: fingerprint.write(own, made["dataset"], made_from))
+    if made.get("json_columns"):
+        asked.say(f"json columns: {made['json_columns']} (objects and lists as they stand; flatten=True makes columns of "
+                  "objects)")
+    if made.get("object_columns"):
+        asked.say(f"columns of objects: {made['object_columns']}")
+    if made["samples"] == 0 and group.rank == 0:
+        warnings.warn(f"{directory}: no sample was kept: {made['filtered']} were filtered out, {made['bad']} were bad",
+                      stacklevel=4)
+    return BuildReport(made["samples"], made["filtered"], made["bad"], made["bytes"], made["units"],
+                       made["units_resumed"],
+                       time.monotonic() - begun, made["dataset"], made["bad_first"], made["input_bytes"],
+                       made["duplicates"], made["sampled_out"], made["not_read"], made["collectives"],
+                       made.get("json_columns", ""), made.get("object_columns", ""), made["unit_size"], length=made["length"])
+
+
+def _look_again(group: Group, own: str, there: Sequence[dict[str, Any]], source: Source) -> None:
+    """Raise _Changed if the dataset differs from the one that the build saw before it held the lock (collective)."""
+    now = together(group, "build: after the wait", lambda: dataset_json.finished(own)["dataset"])
+    if now == [one["dataset"] for one in there]:
+        return
+    if isinstance(source, Stream):
+        raise StateError(f"{own}: another build changed the dataset while this one waited, and samples of the iterable were "
+                         "read already; call build again with a new one")
+    raise _Changed
+
+
+def _with_unit_size(options: Options, pieces: list[Piece], kept: int) -> Options:
+    """Return options with the unit size of the dataset or the unfinished parts in the directory (`kept`; 0 if there are none).
+
+    This is for files that Python adds; the core sees to it itself if it builds alone. A unit size that would make very many units is not
+    kept."""
+    files = next((piece for piece in pieces if isinstance(piece, CoreFiles)), None)
+    if files is None or options.unit_size is not None or (len(pieces) == 1 and not options.needs_python):
+        return options
+    many = options.append and kept > 0 and files.size() // kept > APPEND_UNITS
+    return options if kept == 0 or many else replaced(options, unit_size=kept)
+
+
+class _Asked:
+    """What a build is asked to make, and what exists on each rank. The same on all ranks."""
+
+    def __init__(self, group: Group, directory: str, looks: Sequence[dict[str, Any]]) -> None:
+        self.group, self.directory = group, directory
+        self.there = [look["there"] for look in looks]
+        every = {place: one for look in looks for place, one in look["contents"].items()}
+        self.by_rule_1 = {"source": looks[0]["source"], "contents": fingerprint.digest(every), **looks[0]["options"]}
+        first = looks[0]["uses"]
+        found = {name: first[name][0] if name in first else None for name in self.by_rule_1["code"]}
+        self.made_from = {**self.by_rule_1, "code": found}
+        self.unfollowed = {name: unfollowed for name, (_, unfollowed) in first.items() if unfollowed}
+        for rank, look in enumerate(looks):
+            for name in first:
+                text = code_difference(first[name][0], look["uses"][name][0])
+                if text:
+                    self.say(f"{name}: from rank 0 to rank {rank}: {text}")
+
+    def is_there(self) -> bool:
+        """Return True if the existing dataset was made of the same, by the rule of the version that made it."""
+        digests = {1: fingerprint.digest(self.by_rule_1), fingerprint.RULE: fingerprint.digest(self.made_from)}
+        return all(one["made_from"] is not None and one["made_from"] == digests.get(one["rule"]) for one in self.there)
+
+    def why(self, comparable: bool) -> str:
+        """Return what differs."""
+        if not comparable:
+            return "an iterable cannot be compared with it"
+        one = next(one for one in self.there if one["dataset"] is not None)
+        if one["rule"] > fingerprint.RULE:
+            return "a later version of Rankstore built it"
+        return fingerprint.difference(one["options"], self.by_rule_1 if one["rule"] == 1 else self.made_from,
+                                      one["made_from"])
+
+    def say(self, text: str) -> None:
+        """Print a line on rank 0's stderr."""
+        if self.group.rank == 0:
+            print(f"rankstore: {self.directory}: {text}", file=sys.stderr, flush=True)
+
+
+def _is_own(source: Source, options: Options) -> bool:
+    """Return True if the source cannot be compared with what a dataset was made from.
+
+    A replacement or a first build is the user's word that names and counts do identify it. An append is not: the next one may have as many
+    samples."""
+    if isinstance(source, list):
+        return options.append and not all(piece.is_known for piece in source)
+    return isinstance(source, Stream)
+
+
+def _identity(source: Source, group: Group) -> list[Any]:
+    if isinstance(source, Stream):
+        return ["iterable", group.world, *(["same on all"] if source.same else [])]  # its units depend on the number of ranks
+    return ["pieces", [piece.identity() for piece in source]]
+
+
+def _sampled(source: Source) -> list[Any]:
+    return [piece.sampled() for piece in source] if isinstance(source, list) else []
+
+
+def _contents(source: Source, group: Group) -> dict[str, str]:
+    """Return digests of a source in memory, each rank those of its share: digesting all of it on every rank would take longer."""
+    if not isinstance(source, list):
+        return {}
+    places = [(i, block) for i, piece in enumerate(source) for block in range(piece.blocks())]
+    found = {}
+    for i, block in places[group.rank::group.world]:
+        check_others(group)
+        found[f"{i}/{block}"] = source[i].contents(block)
+    return found
+
+
+def _check_alike(looks: Sequence[dict[str, Any]]) -> None:
+    """Raise ArgumentError unless all ranks build the same with the same options."""
+    for rank, look in enumerate(looks):
+        if look["source"] != looks[0]["source"]:
+            raise ArgumentError(f"source: rank 0 and rank {rank} see different ones (names, sizes or counts); each_rank=True "
+                                "adds what ranks have in memory")
+        for mine, first in zip(look["items"], looks[0]["items"], strict=True):
+            place = next((place for place in first if first[place] != mine[place]), None)
+            if place is not None:
+                raise ArgumentError(f"source: sample {place} of rank 0 and of rank {rank} differ; a list is the same on "
+                                    "all ranks, and is split between them; each_rank=True adds the lists of all ranks")
+        for name, value in look["options"].items():
+            if value != looks[0]["options"].get(name):
+                if name == "code":
+                    name = next(one for one in value if value[one] != looks[0]["options"]["code"][one])
+                raise ArgumentError(f"{name}: rank 0 and rank {rank} have different values; give all ranks the same")
+
+
+def _reuse(asked: _Asked, comparable: bool, same: bool, options: Options, begun: float) -> BuildReport:
+    """Return the report of an existing dataset. ArgumentError, on all ranks, if it is not the one asked for."""
+    group, directory = asked.group, asked.directory
+    dataset = next(one["dataset"] for one in asked.there if one["dataset"] is not None)
+    if not options.reuse and not same:
+        raise ArgumentError(f'{directory}: a finished dataset is here, and {asked.why(comparable)}; replace=True or '
+                            '"if_changed" builds anew, append=True adds to it, reuse=True opens what is there')
+
+    def figures() -> dict[str, Any]:
+        own = dataset_json.expand(directory, group.rank, group.node)
+        if same:  # the build that made it may have been killed after its commit
+            fingerprint.settle(own, asked.there[group.rank], asked.made_from)
+        return {**dataset_json.figures(own), "length": dataset_json.words(own)}
+
+    made = together(group, "build: what is there", figures)[0]
+    asked.say(f"opening the finished dataset of {made['samples']:,} samples; nothing is built "
+              f"({_compared(asked, comparable, same)})")
+    return BuildReport(made["samples"], made["filtered"], made["bad"], made["bytes"], made["units"], made["units"],
+                       time.monotonic() - begun, dataset or "", "", 0, made["duplicates"], made["sampled_out"], kept=True,
+                       length=made["length"])
+
+
+def _compared(asked: _Asked, comparable: bool, same: bool) -> str:
+    """Return how much is known of a dataset that is opened."""
+    if not same:
+        return f"reuse=True, although {asked.why(comparable)}"
+    if any(one["rule"] < fingerprint.RULE for one in asked.there):
+        return ("an earlier version built it and wrote down the functions' own code alone: values that they use are not "
+                "compared; replace=True builds anew")
+    left = [f"{name}: {one}" for name, unfollowed in asked.unfollowed.items() for one in unfollowed]
+    if left:
+        return f"source, options and code are the same; not compared: {', '.join(left[:4])}{', ...' * (len(left) > 4)}"
+    return "source, options and code are the same"
+
+
+# ---- files that the core reads ---------------------------------------------------------------------------------------
+
+def _build_core(group: Group, files: CoreFiles, directory: str, options: Options, note: str | None,
+                report: progress.Report | None) -> dict[str, Any]:
+    raised: list[tuple[str, Exception]] = []
+
+    def seen(what: str, function: Callable[[Any], Any]) -> Callable[[dict[str, Any]], Any]:
+        def call(sample: dict[str, Any]) -> Any:
+            try:
+                return function({name: plain(value) for name, value in sample.items()})
+            except Exception as failure:
+                raised.append((what, failure))
+                raise
+        return call
+
+    functions: dict[str, Any] = {}
+    if options.filter is not None:
+        functions["filter"] = seen("filter", options.filter)
+    if callable(options.length):
+        functions["length_fn"] = seen("length", length_of(options.length))
+    try:
+        return _core.build(group.core, files.paths, directory, schema=options.asked_schema, format=files.format,
+                           flatten=options.flatten, progress=report, made_from=note, threads=options.threads, **functions,
+                           **{**options.for_core(), **options.for_reading()})
+    except RankStoreError as failed:
+        found = re.match("(.+?): (filter|length): ", failed.text)
+        if found is None or not functions:
+            raise
+        text, where = failed.text, found.group(1)
+
+    def fail() -> None:
+        if raised:
+            what, error = raised[0]
+            if isinstance(error, DataError):  # length_of raised it
+                raise DataError(f"{where}: {error}") from error
+            raise callback_failed(error, group.rank, what, where) from error
+
+    together(group, "build: functions", fail)
+    raise CallbackError.of(text, -1, where, "")

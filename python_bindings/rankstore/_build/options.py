@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The arguments of `build`, and its report."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from dataclasses import replace as replaced
+from typing import Any
+
+from .._provenance import fingerprint
+from .._provenance.code import of as uses_of
+from .._distributed import progress
+from ..errors import ArgumentError
+
+
+@dataclass(frozen=True)
+class BuildReport:
+    """What a build did, summed over all ranks.
+
+    Attributes: samples (kept), filtered (dropped by where, filter, or a map that returned None) and bad (skip_bad), both including units
+        that an interrupted build had finished; bytes (of columns and keys), input_bytes (of files that the core read), units, units_resumed
+        (those that were already there), seconds (of this rank), dataset (its id), bad_first (the first bad samples that this call met, a
+        line each), duplicates (that dedup dropped), sampled_out (that `sample` dropped), not_read (how many names of folders were not read:
+        hidden, linked_folders, special_files), collectives (the core's collective calls), json_columns (for JSON files with an inferred
+        schema, the columns that hold objects or lists as JSON, "a, b"), object_columns (those that flatten made of objects), unit_size
+        (bytes of files in a unit; 0 if the core read none), kept (True if a finished dataset was there and nothing was built), length (what
+        lengths count, in words: "items of tokens", "bytes of text", "1 each").
+    """
+
+    samples: int
+    filtered: int
+    bad: int
+    bytes: int
+    units: int
+    units_resumed: int
+    seconds: float
+    dataset: str
+    bad_first: str
+    input_bytes: int = 0
+    duplicates: int = 0
+    sampled_out: int = 0
+    not_read: dict[str, int] = field(default_factory=dict, hash=False)
+    collectives: int = 0
+    json_columns: str = ""
+    object_columns: str = ""
+    unit_size: int = 0
+    kept: bool = False
+    length: str = ""
+
+
+@dataclass(frozen=True)
+class Options:
+    """The arguments of `build`, except the source."""
+
+    map: Callable[[Any], Any] | None = None
+    filter: Callable[[Any], Any] | None = None
+    length: str | Callable[[Any], Any] | None = None
+    key: str | Callable[[Any], Any] | None = None
+    index: tuple[str, ...] = ()
+    schema: str | None = None
+    format: str | None = None
+    where: str | None = None
+    length_unit: int = 1
+    max_sample: int | None = None
+    skip_bad: bool = False
+    replace: bool | str = False
+    reuse: bool | None = None
+    unit_samples: int | None = None
+    progress: progress.Report | bool | None = field(default=None, compare=False)
+    max_total: int | None = None
+    min_length: int = 0
+    max_length: int | None = None
+    sample: int | float | None = None
+    seed: int = 0
+    dedup: bool = False
+    append: bool = False
+    unit_size: int | None = None
+    columns: str | None = None
+    json_path: str | None = None
+    flatten: bool = False
+    extra: str | None = None
+    infer_all: bool = False
+    dtype: str | None = None
+    each_rank: bool = False
+    same_on_all: bool = False
+    no_lock: bool = field(default=False, compare=False)
+    wait: bool = field(default=False, compare=False)
+    threads: int | None = field(default=None, compare=False)
+    keeps_schema: bool = field(default=False, compare=False)  # the schema is the dataset's: columns that it lacks are refused
+
+    def check(self) -> None:
+        """ArgumentError for what can never be."""
+        for name in ("map", "filter"):
+            if getattr(self, name) is not None and not callable(getattr(self, name)):
+                raise ArgumentError(f"{name}: a callable, not {type(getattr(self, name)).__name__}")
+        for name in ("length", "key"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, str) and not callable(value):
+                raise ArgumentError(f"{name}: a column's name or a callable, not {type(value).__name__}")
+        if self.unit_samples is not None and not 1 <= self.unit_samples < 2**32:
+            raise ArgumentError(f"unit_samples: {self.unit_samples}; it must be 1 to 2^32 - 1")
+        if self.sample is not None and not _good_sample(self.sample):
+            raise ArgumentError(f"sample: {self.sample!r}; it is a number of samples (an int), or a share above 0 and "
+                                "below 1 (a float)")
+        if self.replace not in (True, False, "if_changed"):
+            raise ArgumentError(f'replace: {self.replace!r}; it is True, False or "if_changed"')
+        if self.extra not in (None, "error", "drop", "json"):
+            raise ArgumentError(f'extra: {self.extra!r}; it is "error", "drop" or "json"')
+        if self.flatten and self.needs_python:
+            raise ArgumentError("flatten: not with map, count or a function for key, which get the objects as they are in the "
+                                "file; make the columns in map")
+        if self.each_rank and self.same_on_all:
+            raise ArgumentError("each_rank and same_on_all cannot be used together")
+        if self.replace and self.reuse:
+            raise ArgumentError("replace and reuse cannot be used together")
+        if self.append and self.infer_all:
+            raise ArgumentError('append: new samples take the dataset\'s schema; leave schema="auto:all" out')
+        if self.append and (self.replace or self.reuse):
+            raise ArgumentError(f"append and {'replace' if self.replace else 'reuse'} cannot be used together")
+
+    @property
+    def needs_python(self) -> bool:
+        """Return True if samples of files also go to Python, which adds what it makes of them."""
+        return self.map is not None or callable(self.key)
+
+    def shown(self) -> dict[str, Any]:
+        """Return what decides the result, as JSON values."""
+        named = {name: value if isinstance(value := getattr(self, name), str) else None for name in ("length", "key")}
+        return {**named, **self.selection(), "index": list(self.index), "schema": self.schema, "format": self.format,
+                "where": self.where, "length_unit": self.length_unit, "max_sample": self.max_sample,
+                "skip_bad": self.skip_bad, "max_total": self.max_total, "unit_samples": self.unit_samples,
+                **{name: value for name in ("append", "unit_size", "columns", "json_path", "flatten",
+                                                               "extra", "infer_all", "dtype") if (value := getattr(self, name))},
+                "code": {name: fingerprint.code(function) for name, function in self.functions().items()}}
+
+    def functions(self) -> dict[str, Any]:
+        """Return the user's functions by the option that gives them; None for an option without one."""
+        named = {name: getattr(self, name) for name in ("map", "filter", "length", "key")}
+        return {name: value if callable(value) else None for name, value in named.items()}
+
+    def uses(self) -> dict[str, Any]:
+        """Return what these functions use, as JSON values: {"map": [found, unfollowed], ...}."""
+        looked = {name: uses_of(function) for name, function in self.functions().items() if function is not None}
+        return {name: [one.found, one.unfollowed] for name, one in looked.items()}
+
+    def selection(self) -> dict[str, Any]:
+        """Return the options for lengths, samples and duplicates, by the names of _core."""
+        share = isinstance(self.sample, float)
+        every = {"min_length": self.min_length, "max_length": self.max_length,
+                 "sample": None if share else self.sample, "sample_rate": self.sample if share else None,
+                 "seed": self.seed, "dedup": self.dedup}
+        return {name: value for name, value in every.items() if value}
+
+    def for_core(self) -> dict[str, Any]:
+        """As _core.Builder and _core.build name them."""
+        return {"key": self.key if isinstance(self.key, str) else None,
+                "length": self.length if isinstance(self.length, str) else None, "length_unit": self.length_unit,
+                "where": self.where, "index": self.index,
+                "max_sample": self.max_sample, "replace": bool(self.replace), "append": self.append,
+                "no_lock": self.no_lock, "wait": self.wait, **self.selection()}
+
+    def for_reading(self) -> dict[str, Any]:
+        """As _core.Reader and _core.build name them."""
+        return {"max_sample": self.max_sample, "skip_bad": self.skip_bad, "max_total": self.max_total,
+                "unit_size": self.unit_size, "columns": self.columns, "json_path": self.json_path,
+                "extra": self.extra, "dtype": self.dtype}
+
+    def as_there(self, shape: dict[str, Any] | None) -> Options:
+        """An append's options, which default to the dataset's."""
+        if shape is None:
+            return self
+        if self.length is None and shape["own_lengths"]:
+            raise ArgumentError("append: the dataset's lengths came from a function; give length= again")
+        length = {} if self.length is not None else {"length": shape["length"], "length_unit": shape["length_unit"]}
+        return replaced(self, key=self.key or shape["key"], schema=self.schema or shape["schema"],
+                        keeps_schema=self.schema is None, index=self.index or tuple(shape["index"]), **length)
+
+    @property
+    def given_schema(self) -> str | None:
+        """What leaves columns out in silence."""
+        return None if self.keeps_schema else self.schema
+
+    @property
+    def asked_schema(self) -> str | None:
+        """As the core takes it."""
+        return "auto:all" if self.infer_all else self.given_schema
+
+    @property
+    def drops_extra(self) -> bool:
+        """What the schema lacks is left out."""
+        return self.extra == "drop" or (self.extra is None and self.given_schema is not None)
+
+
+def _good_sample(sample: Any) -> bool:
+    if isinstance(sample, bool):
+        return False
+    return 1 <= sample < 2**32 if isinstance(sample, int) else isinstance(sample, float) and 0 < sample < 1

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Merge, prune, export and compare whole datasets. The commands of the same names do the same and report the same figures."""
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from .. import _core
+from .._distributed import progress
+from .._distributed.group import Group, current
+from ..errors import ArgumentError, StateError
+from .dataset import Dataset
+from .open import open as open_dataset
+
+Path = str | os.PathLike[str]
+Bar = progress.Report | bool | None
+
+
+@dataclass(frozen=True)
+class MergeReport:
+    """What `merge` made.
+
+    Attributes: samples and shards (of the merged dataset), linked_bytes (of this rank's files that are links to the sources' files),
+        copied_bytes (of those that are copies), dataset (its id).
+    """
+
+    samples: int
+    shards: int
+    linked_bytes: int
+    copied_bytes: int
+    dataset: str
+
+
+@dataclass(frozen=True)
+class PruneReport:
+    """What `prune` removed from the directories of all ranks.
+
+    Attributes: generations, files, bytes (of those files).
+    """
+
+    generations: int
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class ExportReport:
+    """What `export` wrote.
+
+    Attributes: samples (written), filtered (dropped by `where`), bytes (of the chosen columns and keys that were written), seconds, to (the
+        format), respelled (JSON values that are spelled differently when they are read back), keys_left (True if derived keys were not
+        written, because there is a column "__key__"), left_out (samples in quarantine, or of shards that no rank has).
+    """
+
+    samples: int
+    filtered: int
+    bytes: int
+    seconds: float
+    to: str
+    respelled: int
+    keys_left: bool
+    left_out: int = 0
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A key that only one dataset has, or whose contents differ.
+
+    Attributes: kind ("only_a", "only_b" or "changed"), key, id_a and id_b (its sample id in each dataset; None if it is not there).
+    """
+
+    kind: Literal["only_a", "only_b", "changed"]
+    key: bytes
+    id_a: int | None
+    id_b: int | None
+
+
+@dataclass(frozen=True)
+class DiffReport:
+    """What `diff` found.
+
+    Attributes: same, only_a, only_b and changed (numbers of keys), columns (those that only one has or that differ in type, as text; "" if
+        there are none), differences (the first of each kind, on rank 0).
+    """
+
+    same: int
+    only_a: int
+    only_b: int
+    changed: int
+    columns: str
+    differences: tuple[Difference, ...] = ()
+
+    @property
+    def equal(self) -> bool:
+        """Return True if nothing differs."""
+        return not (self.only_a or self.only_b or self.changed or self.columns)
+
+
+def merge(sources: Sequence[Path], directory: Path, *, copy: bool = False, group: Group | None = None,
+          progress: Bar = None, no_lock: bool = False) -> MergeReport:
+    """Merge two or more datasets into one without reading a sample (collective: call it on every rank).
+
+    It links or copies their sealed shards. Samples of the first source come first.
+
+    sources: list of paths. May contain "{rank}" and "{node}"; "DIR@2" is generation 2 of DIR.
+    directory: path. Where to put the merged dataset; may contain "{rank}" and "{node}".
+    copy: bool. Copy shards even if they could be linked. Default: False; between two file systems they are always copied.
+    group: Group. The ranks that merge. Default: `current()`.
+    progress: bool or callable. None or True shows a bar on rank 0; False shows none; a callable gets (phase, done, total, samples).
+        Default: None.
+    no_lock: bool. As for `build`. Default: False.
+
+    Returns a MergeReport.
+    Raises, the same on all ranks, ArgumentError if schemas, index columns, the kind of keys, `length` or `length_unit` of the builds
+    differ, or if `directory` holds a dataset; DataError naming a key that two of them have. Then nothing is left in `directory`.
+    """
+    if isinstance(sources, (str, bytes, os.PathLike)):
+        raise ArgumentError("merge: sources are a list of directories")
+    chosen = group if group is not None else current()
+    with _shown(progress, chosen) as report:
+        made = _core.merge(chosen.core, [os.fspath(source) for source in sources], os.fspath(directory), copy=copy,
+                           progress=report, no_lock=no_lock)
+    return MergeReport(**made)
+
+
+def prune(directory: Path, *, keep: int | None = None, dry_run: bool = False, group: Group | None = None,
+          no_lock: bool = False) -> PruneReport:
+    """Remove files that no generation of a dataset names (collective: call it on every rank).
+
+    These are unfinished parts and leftovers of killed processes. If it is killed itself, each generation is whole or gone.
+
+    directory: path. The dataset's directory.
+    keep: int, at least 1. Also remove all but the newest `keep` generations, with the shards that only they have. Default: keep all.
+    dry_run: bool. Only count. Default: False.
+    group: Group. The ranks that prune. Default: `current()`.
+    no_lock: bool. As for `build`. Default: False.
+
+    Returns a PruneReport.
+    Raises StateError if a build runs there, NotFoundError if there is no dataset.
+    """
+    chosen = group if group is not None else current()
+    return PruneReport(**_core.prune(chosen.core, os.fspath(directory), keep=keep, dry_run=dry_run,
+                                     no_lock=no_lock))
+
+
+def export(dataset: Dataset | Path, target: Path, *, to: str | None = None, where: str | None = None,
+           columns: Sequence[str] | None = None, force: bool = False, group: Group | None = None,
+           progress: Bar = None) -> ExportReport:
+    """Write samples in id order into files that other tools read (collective: call it on every rank).
+
+    Rank 0 writes; the others send what they serve, a few batches at a time. `target` appears when all of it is written, or not at all.
+
+    dataset: Dataset or path. A path is opened for the call, by `group`.
+    target: path. The file or directory to write.
+    to: str. "jsonl", "tar" (as for WebDataset), "npz", "dir" or "lmdb". Default: by the ending of `target`.
+    where: str. "COLUMN OP VALUE", as for `build`. Default: all samples.
+    columns: list of str. Columns to write. Default: all.
+    force: bool. Replace an existing target. Default: False, which raises ArgumentError if there is one.
+    group: Group. The ranks that open `dataset`. Default: `current()`.
+    progress: bool or callable. As for `merge`. Default: None.
+
+    Building from the written jsonl, tar or npz with the dataset's schema and key makes the same dataset again.
+
+    Returns an ExportReport.
+    Raises ArgumentError if `target` exists; DataError naming the sample and column that the format cannot hold.
+    """
+    with _opened("export", dataset, group) as store, _shown(progress, store.group) as report:
+        made = _core.export(store.store, os.fspath(target), to=to, where=where, columns=columns, force=force,
+                            progress=report)
+    return ExportReport(**made)
+
+
+def diff(a: Dataset | Path, b: Dataset | Path, *, columns: Sequence[str] | None = None, head: int = 10,
+         group: Group | None = None, progress: Bar = None) -> DiffReport:
+    """Compare two datasets by key and contents (collective: call it on every rank).
+
+    The order of samples, lengths, shards and ranks do not matter. Quarantined samples are not compared.
+
+    a: Dataset or path. A path is opened for the call.
+    b: Dataset or path. Of the same group as `a`, if both are open.
+    columns: list of str. Compare only these columns. Default: all.
+    head: int, at least 0. How many differences of each kind to list. Default: 10.
+    group: Group. The ranks that open paths. Default: `current()`.
+    progress: bool or callable. As for `merge`. Default: None.
+
+    Returns a DiffReport; its `equal` is True if nothing differs.
+    Raises ArgumentError for a column that neither has, CorruptError naming a damaged sample.
+    """
+    with _opened("diff", a, group) as one, _opened("diff", b, group) as other, _shown(progress, one.group) as report:
+        counts, found = _core.diff(one.store, other.store, columns=columns, head=head, progress=report)
+    kinds: tuple[Literal["only_a", "only_b", "changed"], ...] = ("only_a", "only_b", "changed")
+    return DiffReport(**counts, differences=tuple(Difference(kinds[kind], key, id_a, id_b) for kind, key, id_a, id_b in found))
+
+
+@contextlib.contextmanager
+def _opened(what: str, dataset: Dataset | Path, group: Group | None) -> Iterator[Dataset]:
+    if not isinstance(dataset, Dataset):
+        with open_dataset(dataset, group=group) as opened:
+            yield opened
+        return
+    if not isinstance(dataset.group, Group):
+        raise StateError(f"{what}: a worker process has no ranks; call it in the process that opened the dataset")
+    if dataset.is_selection:
+        raise ArgumentError(f"{what}: takes whole datasets, not a selection; `export` has where=")
+    yield dataset
+
+
+@contextlib.contextmanager
+def _shown(given: Bar, group: object) -> Iterator[progress.Report | None]:
+    report = progress.make(given, group.rank if isinstance(group, Group) else 0)
+    try:
+        yield report
+    finally:
+        progress.close(report)

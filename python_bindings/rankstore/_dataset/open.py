@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Open datasets: `open` opens those on disk, `concat` joins open ones."""
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+
+from .. import _core
+from .._distributed import nccl
+from .._distributed.group import Group, current
+from .._distributed.memory import of_torch
+from .._provenance.dataset_json import counted, expand
+from .._schema.sizes import optional_bytes
+from ..errors import ArgumentError, StateError
+from .dataset import Dataset
+from .reader import ABSENT
+from .worker_store import Handle
+
+
+def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, group: Group | None = None,  # noqa: A001
+         exchange: str | None = None, no_share: bool = False, check: bool = True, partial: bool = False,
+         inflight_bytes: int | str | None = None, quarantine: str | os.PathLike[str] | None = None,
+         names: Sequence[str] | None = None, columns: Sequence[str] | None = None, metrics: int | None = None,
+         index_dir: str | os.PathLike[str] | None = None) -> Dataset:
+    """Open a dataset, or several as one (collective: call it on every rank).
+
+    Each rank serves the shards that it can read to the other ranks.
+
+    directory: path, or a list of paths. "{rank}" and "{node}" in it become numbers. "DIR@2" is generation 2 of DIR, unless a directory has
+        that name. A list opens one dataset over all of them without copying: the first one's samples come first. Samples have the columns
+        of all sources; a column that a source lacks is None in its samples.
+    group: Group. The ranks that open it. Default: `current()`.
+    exchange: str. How the index travels: "auto", "local", "nccl", "mpi" or "pull". nccl takes options, such as "nccl:rails=off,timeout=60"
+        (seconds for one chunk of all ranks), and uses the libnccl of this process or of NVIDIA's package beside this interpreter. Default:
+        "auto".
+    no_share: bool. Fetch other ranks' samples over TCP even on the same node. Slower; for tests and measurements. Default: False.
+    check: bool. Compare each sample with its checksum when it is read. Default: True.
+    partial: bool. Open even if shards are missing; reading their samples raises NotFoundError or PeerError. Default: False, which raises
+        NotFoundError for a missing shard.
+    inflight_bytes: int or str ("16MiB"), in bytes, at least 1. Limit for replies on their way to this rank. Default: 256 MiB.
+    quarantine: path. A list of bad samples, as `rankstore verify --quarantine FILE` writes it; may contain "{rank}" and "{node}". These
+        samples keep their ids, are never planned, have the length 4294967295, and raise NotFoundError when read, so `for sample in ds` ends
+        at the first one. `ds.select(ds.lengths != 0xFFFFFFFF)` is the dataset without them; `stats()["quarantined"]` counts them. With
+        several datasets, the list may be of any one. Default: none.
+    names: list of str, one a directory. Names of the sources. Default: the last parts of the directories, which must then differ
+        (ArgumentError).
+    columns: list of str. The columns that samples have; sources may differ in others. Default: all; ArgumentError if two sources have one
+        with different types.
+    metrics: int, 1 to 65535. Port on which Prometheus reads this rank's figures, at http://127.0.0.1:PORT/metrics, until the dataset is
+        closed. The node's next rank uses PORT + 1, and so on. Any user of the machine can read them. `rankstore top` needs no port.
+        Default: the port in the variable RKS_METRICS, else none.
+    index_dir: path. Directory for an unnamed file that holds the node's index, and the sorted order of plans, if they exceed 1 GiB or
+        half of the available memory (also of the control group's); may contain "{rank}" and "{node}". Default: memory, also above 1 GiB if
+        that takes less than a quarter of what is available, else the first of TMPDIR, /tmp and /var/tmp that is on a disk of
+        the node; IOFailedError if there is none.
+
+    Returns the Dataset.
+    Raises NotFoundError, CorruptError, UnsupportedError or ArgumentError, the same on all ranks.
+    """
+    given = [os.fspath(directory)] if isinstance(directory, (str, os.PathLike)) else [os.fspath(one) for one in directory]
+    several = not isinstance(directory, (str, os.PathLike)) or names is not None
+    inflight = optional_bytes("inflight_bytes", inflight_bytes)
+    if metrics is not None and (isinstance(metrics, bool) or not isinstance(metrics, int) or not 1 <= metrics <= 65535):
+        raise ArgumentError(f"metrics: {metrics!r} is not a port; give an int, 1 to 65535, or leave it out")
+    chosen = group if group is not None else current()
+    nccl.prepare(chosen, exchange)
+    before = of_torch()
+    store = _core.Store(chosen.core, given if several else given[0], exchange=exchange, no_share=no_share,
+                        no_check=not check, partial=partial, inflight_bytes=inflight, names=names, columns=columns, metrics=metrics or 0,
+                        index_dir=None if index_dir is None else os.fspath(index_dir),
+                        quarantine=None if quarantine is None else os.fspath(quarantine))
+    after = of_torch()
+    own = tuple(os.path.abspath(expand(one, chosen.rank, chosen.node)) for one in given)
+    places: list[tuple[str, ...]] = [own]
+    lengths = [[counted(one) for one in own]]
+    if chosen.world > 1:
+        mine = json.dumps([chosen.node, own, lengths[0]]).encode()
+        others = [json.loads(one) for one in chosen.allgather("open: directories", mine)]
+        places += [tuple(place) for node, place, _ in others if node == chosen.node]
+        lengths = [seen for _, _, seen in others]  # from all nodes, so that ranks that cannot see a directory make the same batches
+    known = tuple(next((tuple(one) for one in source if one is not None), None) for source in zip(*lengths, strict=True))
+    called = tuple(source[0] for source in store.sources()) if several else None
+    handle = Handle(store, tuple(place if several else place[0] for place in dict.fromkeys(places)), chosen.rank,
+                    chosen.world, not check, called, None if columns is None else tuple(columns), known,
+                    None if index_dir is None else os.path.abspath(expand(os.fspath(index_dir), chosen.rank, chosen.node)))
+    opened = Dataset(handle, ", ".join(given), chosen)
+    opened.given = tuple(given)
+    opened.torch_memory = None if before is None or after is None else {"before": before, "after": after}
+    return opened
+
+
+def concat(datasets: Sequence[Dataset], *, names: Sequence[str] | None = None,
+           columns: Sequence[str] | None = None, index_dir: str | os.PathLike[str] | None = None) -> Dataset:
+    """Join several open datasets into one without copying (collective: call it on every rank).
+
+    The first dataset's samples come first. `concat` opens the directories again, so close the result too. It checks checksums if one of the
+    datasets does (`open(check=True)`).
+
+    datasets: list of Dataset, all of one group. Selections stay selections, with their order and repeats. Quarantined samples stay out.
+    names: list of str, one a dataset. The sources of a dataset that has several are called "NAME/SOURCE". Default: the names of the
+        sources, which must then differ (ArgumentError).
+    columns: list of str. The columns that samples have. Default: the columns of all datasets, as they were opened; ArgumentError if two
+        datasets have one with different types.
+    index_dir: path. As in `open`. Default: that of the first dataset that was opened with one.
+
+    Returns the Dataset.
+    Raises TypeError for an item that is not a Dataset, StateError if a directory now holds another dataset or generation, and what `open`
+    raises.
+    """
+    given: list[str] = []
+    called: list[str] = []
+    wholes = list(datasets)
+    for number, one in enumerate(wholes):
+        if not isinstance(one, Dataset):
+            hint = "; use rankstore.from_torch(...)" if type(one).__name__ in ("Subset", "ConcatDataset") else ""
+            raise TypeError(f"concat: dataset {number} is a {type(one).__name__}, not a rankstore.Dataset{hint}")
+        if not isinstance(one.group, Group) or one.group is not wholes[0].group:
+            raise ArgumentError(f"concat: dataset {number} ({one.directory}) is open on another group than dataset 0")
+        given += one.given
+        own = [source.name for source in one.sources]
+        called += own if names is None or number >= len(names) else (
+            [names[number]] if len(own) == 1 else [f"{names[number]}/{source}" for source in own])
+    if not wholes:
+        raise ArgumentError("concat: no dataset was given")
+    if names is not None and len(names) != len(wholes):
+        raise ArgumentError(f"concat: {len(names)} names for {len(wholes)} datasets; give one name per dataset")
+    if columns is None and any(one.columns is not None for one in wholes):
+        columns = list(dict.fromkeys(name for one in wholes for name in one.schema))
+    if index_dir is None:
+        index_dir = next((one._handle.index_dir for one in wholes if one._handle.index_dir is not None), None)
+    whole = open(given, group=wholes[0].group, names=called, columns=columns, index_dir=index_dir,  # type: ignore[arg-type]
+                 check=any(one.is_checked for one in wholes), partial=any(one.lacks_samples for one in wholes))
+    there = [source for one in wholes for source in one.sources]
+    for now, source in zip(whole.sources, there, strict=True):
+        if (now.id, now.samples) != (source.id, source.samples):
+            whole.close()
+            raise StateError(f"concat: {source.directory or source.name} holds another generation now than the dataset that is "
+                             "open; open it anew, or as DIR@N")
+    return _chosen(wholes, whole)
+
+
+def _chosen(parts: Sequence[Dataset], whole: Dataset) -> Dataset:
+    """Return the whole dataset, or the selection of it that the parts had chosen."""
+    if not any(one.is_selection or one.lacks_samples for one in parts):
+        return whole
+    import numpy
+    first, kept = 0, []
+    for one in parts:
+        ids = numpy.arange(len(one.all_lengths)) if not one.is_selection else one.ids
+        kept.append(first + ids[one.lengths != ABSENT])
+        first += len(one.all_lengths)
+    return whole.select(numpy.concatenate(kept))

@@ -1,0 +1,564 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A dataset in worker processes (torch's DataLoader with num_workers > 0: fork, forkserver or spawn).
+
+A worker opens the shards of its node itself, read-only, and asks its parent for the rest over a Unix socket with an
+abstract name, which goes with the process, however that ends. Each side looks whether the other's user is its own, and
+the worker brings a token. Frames, both ways: u32 size of the header, header (JSON), then as many bytes as
+the header's `sizes` add up to.
+
+    request   {"token", "op": "fetch" | "collate" | "key" | "find", "sizes": [...], ...}   ids: int64
+    reply     {"error": [status, rank, cause, host, text]} or {"sizes": [...], ...}
+    beat      {"beat": true, "sizes": []}, three times in the silence limit while a reply is being made
+
+A parent whose Python threads cannot run, since one of them holds the interpreter's lock, sends no beats and accepts nobody.
+So the worker looks at the parent's process, too: its wait ends if that is stopped, and sends nothing, for the silence limit.
+"""
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import struct
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .. import _core
+from .._distributed import shutdown
+from ..errors import RankStoreError, StateError, make
+
+if TYPE_CHECKING:
+    import socket
+
+_HEADER_MAX = 64 << 20
+_IDS_MAX = 1 << 24
+_NAP = 0.05  # seconds
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """What a worker needs to know. Picklable, without handles."""
+
+    directories: tuple[str | tuple[str, ...], ...]  # one entry per rank of this node: a directory, or several
+    dataset: str
+    schema: str
+    count: int
+    no_check: bool
+    socket: str  # its abstract name; "": every shard is on this node
+    token: str
+    rank: int
+    world: int
+    silence: float  # seconds
+    sources: tuple[tuple[str, str, str, int, int, int], ...] = ()  # as returned by `store.sources()`
+    names: tuple[str, ...] | None = None  # names of several datasets
+    columns: tuple[str, ...] | None = None
+    counted: tuple[tuple[str | None, int, str] | None, ...] = ()  # for each source, what its lengths count
+    pid: int = 0  # the process that made the ticket; 0: not known
+    index_dir: str | None = None
+
+
+def _is_own_user(connection: socket.socket) -> bool:
+    """Return True if the peer's user is this process's. Anybody can connect to an abstract name."""
+    import socket
+    seen = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return bool(struct.unpack("3i", seen)[1] == os.geteuid())
+
+
+# ---- frames ---------------------------------------------------------------------------------------------------------
+
+def _head(header: dict[str, Any], sizes: list[int]) -> bytes:
+    text = json.dumps({**header, "sizes": sizes}).encode()
+    return struct.pack("<I", len(text)) + text
+
+
+def _send(connection: socket.socket | _Patient, header: dict[str, Any], parts: Sequence[Any] = ()) -> None:
+    views = [memoryview(part).cast("B") for part in parts]
+    connection.sendall(_head(header, [len(view) for view in views]))
+    for view in views:
+        connection.sendall(view)
+
+
+def _receive_exactly(connection: socket.socket | _Patient, size: int) -> bytearray:
+    data = bytearray(size)
+    view, have = memoryview(data), 0
+    while have < size:
+        count = connection.recv_into(view[have:])
+        if count == 0:
+            raise EOFError
+        have += count
+    return data
+
+
+def _receive(connection: socket.socket | _Patient, limit: int | None) -> tuple[dict[str, Any], list[bytearray]]:
+    """`limit` bounds what a stranger may make us allocate; None for the parent's own replies."""
+    (size,) = struct.unpack("<I", _receive_exactly(connection, 4))
+    if size > (_HEADER_MAX if limit is None else 1 << 20):
+        raise EOFError
+    header = json.loads(_receive_exactly(connection, size))
+    sizes = header.get("sizes", [])
+    if limit is not None and (len(sizes) > 1 or sum(sizes) > limit or min(sizes, default=0) < 0):
+        raise EOFError
+    return header, [_receive_exactly(connection, part) for part in sizes]
+
+
+# ---- the parent's side ----------------------------------------------------------------------------------------------
+
+class Service:
+    """Answers the workers of an open dataset, one thread a connection. Started when the first worker may come."""
+
+    def __init__(self, store: _core.Store) -> None:
+        import secrets
+        import socket
+        self._store = store
+        self._ended = threading.Event()
+        self._busy: dict[socket.socket, threading.Lock] = {}  # connections whose reply is in progress
+        self.name = f"rankstore-workers-{secrets.token_hex(16)}"
+        self.token = secrets.token_hex(16)
+        self._pid = _core.pid()
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        self._listener.bind("\0" + self.name)
+        self._listener.listen(128)
+        self._beat_every = store.group.silence_ms / 3000
+        for target in (self._accept, self._beat):
+            threading.Thread(target=target, name="rankstore-workers", daemon=True).start()
+
+    def _accept(self) -> None:
+        while not self._ended.is_set():
+            try:
+                connection, _ = self._listener.accept()
+            except OSError as error:
+                if error.errno in (errno.EBADF, errno.EINVAL, errno.ENOTSOCK):  # the listener was closed
+                    return
+                self._ended.wait(_NAP)  # too few descriptors or too little memory now, or the worker gave up: try the next
+                continue
+            if not _is_own_user(connection):  # checked before a thread is started
+                connection.close()
+                continue
+            try:
+                threading.Thread(target=self._serve, args=(connection,), name="rankstore-worker", daemon=True).start()
+            except RuntimeError:  # no thread can be started: the closed connection ends this worker's wait
+                connection.close()
+                self._ended.wait(_NAP)
+
+    def _beat(self) -> None:
+        import socket
+        beat = _head({"beat": True}, [])
+        while not self._ended.wait(self._beat_every):
+            for connection, sending in list(self._busy.items()):
+                if sending.acquire(blocking=False):  # else the reply is being sent
+                    with contextlib.suppress(OSError):
+                        connection.send(beat, socket.MSG_DONTWAIT)
+                    sending.release()
+
+    def _serve(self, connection: socket.socket) -> None:
+        import hmac
+        with connection:
+            try:
+                while True:
+                    header, parts = _receive(connection, 8 * _IDS_MAX)
+                    if not hmac.compare_digest(str(header.get("token", "")), self.token):
+                        return
+                    self._answer(connection, header, parts[0] if parts else bytearray())
+            except (EOFError, OSError, ValueError):
+                return
+
+    def _answer(self, connection: socket.socket, header: dict[str, Any], data: bytearray) -> None:
+        sending = self._busy[connection] = threading.Lock()
+        try:
+            reply, parts = self._reply(header, data)
+            with sending:
+                _send(connection, reply, parts)
+        finally:
+            del self._busy[connection]
+
+    def _reply(self, header: dict[str, Any], data: bytearray) -> tuple[dict[str, Any], list[Any]]:
+        reply: dict[str, Any]
+        parts: list[Any]
+        try:
+            reply, parts = getattr(self, "_" + header["op"])(header, data)
+        except RankStoreError as error:
+            reply, parts = {"error": [error.code, error.rank, error.cause, error.host, error.text]}, []
+        except (KeyError, IndexError, TypeError, AttributeError) as error:
+            reply, parts = {"error": [type(error).__name__, str(error)]}, []
+        return reply, parts
+
+    def _fetch(self, header: dict[str, Any], ids: bytearray) -> tuple[dict[str, Any], list[Any]]:
+        samples = self._store.fetch(memoryview(ids).cast("q"))
+        dims: list[Any] = []
+        parts: list[Any] = []
+        for i in range(len(samples)):
+            for value in samples.values(i):
+                dims.append(None if value is None else value[1])
+                parts.append(b"" if value is None else value[0])
+        return {"dims": dims, "lengths": [samples.length(i) for i in range(len(samples))]}, parts
+
+    def _collate(self, header: dict[str, Any], data: bytearray) -> tuple[dict[str, Any], list[Any]]:
+        whole, sizes = memoryview(data), header["parts"]
+        ids, pieces = whole[:8 * sizes[0]], whole[8 * sizes[0]:8 * sizes[0] + sizes[1]]
+        arrays = self._store.collate(ids.cast("q"), _core.Collate(**header["options"]), pieces, whole[8 * sizes[0] + sizes[1]:])
+        parts: list[Any] = [arrays.ids(), arrays.lengths(), arrays.pieces()]
+        shapes = []
+        for name, item, dims, values, offsets in arrays.arrays():
+            shapes.append([name, item, dims, offsets is not None])
+            parts += [values] if offsets is None else [values, offsets]
+        return {"arrays": shapes, "samples": arrays.samples}, parts
+
+    def _key(self, header: dict[str, Any], data: bytearray) -> tuple[dict[str, Any], list[Any]]:
+        return {}, [self._store.key(int(header["sample"]))]
+
+    def _find(self, header: dict[str, Any], data: bytearray) -> tuple[dict[str, Any], list[Any]]:
+        return {"sample": self._store.find(bytes(data), header.get("source"))}, []
+
+    def close(self) -> None:
+        """Close the service. A forked child only closes the descriptor.
+
+        The socket and its name are the parent's, and so are locks that its threads held at the fork."""
+        if self._pid == _core.pid():
+            import socket
+            self._ended.set()
+            self._listener.shutdown(socket.SHUT_RDWR)  # ends the thread's accept(), which close() alone does not
+        self._listener.close()
+
+
+class Handle:
+    """An open store of this process, shared by a dataset and its selections. In a forked child it becomes a WorkerStore."""
+
+    def __init__(self, store: _core.Store | WorkerStore, directories: tuple[str | tuple[str, ...], ...], rank: int,
+                 world: int, no_check: bool, names: tuple[str, ...] | None = None,
+                 columns: tuple[str, ...] | None = None, counted: tuple[tuple[str | None, int, str] | None, ...] = (),
+                 index_dir: str | None = None) -> None:
+        self._store: Any = store
+        self._pid = _core.pid()
+        self.directories, self._rank, self._world, self.no_check = directories, rank, world, no_check
+        self.names, self.columns, self.counted, self.index_dir = names, columns, counted, index_dir
+        self._service: Service | None = None
+        shutdown.remember_handle(self)
+
+    @property
+    def store(self) -> Any:
+        if _core.pid() != self._pid:
+            self._become_worker()
+        return self._store
+
+    @property
+    def is_worker(self) -> bool:
+        return isinstance(self.store, WorkerStore)
+
+    def ticket(self) -> Ticket:
+        """Return the ticket, and start the service if a worker may need it: if a shard is in another directory than the first."""
+        store = self.store
+        if isinstance(store, WorkerStore):
+            return store.ticket
+        alone = self._world == 1 or (store.group.nodes == 1 and len(self.directories) == 1)
+        if not alone and self._service is None and not store.closed:
+            self._service = Service(store)
+        service = self._service
+        return Ticket(self.directories, store.dataset, store.schema, store.count, self.no_check,
+                      service.name if service else "", service.token if service else "", self._rank, self._world,
+                      store.group.silence_ms / 1000, tuple(store.sources()), self.names, self.columns, self.counted,
+                      os.getpid(), self.index_dir)
+
+    def before_fork(self) -> None:
+        if _core.pid() == self._pid and not self._store.closed:
+            self._child_ticket = self.ticket()
+
+    def after_fork(self) -> None:
+        """The child lets go of the socket: it would be there, with nobody to accept, when the parent is gone."""
+        if self._service is not None:
+            self._service.close()
+            self._service = None
+
+    def _become_worker(self) -> None:
+        parents = self._store
+        _abandoned.append(parents)  # its threads and connections belong to the parent, so it is never freed here
+        self._store, self._pid = WorkerStore(self._child_ticket), _core.pid()
+
+    def close(self, timeout_ms: int) -> None:
+        if self._service is not None:
+            self._service.close()
+            self._service = None
+        if _core.pid() == self._pid:
+            self._store.close(timeout_ms)
+
+
+_abandoned: list[Any] = []
+
+
+def _before_fork() -> None:
+    for handle in shutdown.handles():
+        handle.before_fork()
+
+
+def _after_fork() -> None:
+    for handle in shutdown.handles():
+        handle.after_fork()
+
+
+os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
+
+
+# ---- the worker's side ----------------------------------------------------------------------------------------------
+
+def _is_running(pid: int) -> bool:
+    """Return True if a process of this machine is neither stopped (Ctrl-Z, a debugger) nor over. One that waits or computes is running."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] not in (b"T", b"t", b"Z", b"X")
+    except (OSError, IndexError):
+        return False
+
+
+class _Patience:
+    """How long to wait for the other process: at most `silence` seconds without a sign of life."""
+
+    def __init__(self, pid: int, silence: float) -> None:
+        self._pid, self._silence = pid, silence
+        self.nap = min(silence / 4, 1.0)
+        self._alive = time.monotonic()
+
+    def look(self) -> None:
+        """Check after every `nap` seconds of a wait in which nothing came. TimeoutError if the silence is too long."""
+        now = time.monotonic()
+        if self._pid > 0 and _is_running(self._pid):
+            self._alive = now
+        elif now - self._alive >= self._silence:
+            raise TimeoutError
+
+
+class _Patient:
+    """A connection to a process that may be slow."""
+
+    def __init__(self, connection: socket.socket, pid: int, silence: float) -> None:
+        self._connection, self._pid, self._silence = connection, pid, silence
+        connection.setblocking(False)
+
+    def _wait(self, event: int) -> None:
+        import select
+        poll = select.poll()
+        poll.register(self._connection, event)
+        patience = _Patience(self._pid, self._silence)
+        while not poll.poll(patience.nap * 1000):
+            patience.look()
+
+    def recv_into(self, view: memoryview) -> int:
+        import select
+        while True:
+            with contextlib.suppress(BlockingIOError):
+                return self._connection.recv_into(view)
+            self._wait(select.POLLIN)
+
+    def sendall(self, data: bytes | memoryview) -> None:
+        import select
+        view = memoryview(data)
+        while len(view) > 0:
+            try:
+                view = view[self._connection.send(view):]
+            except BlockingIOError:
+                self._wait(select.POLLOUT)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class ReceivedSamples:
+    """The interface of _core.Samples over samples that the parent sent."""
+
+    def __init__(self, columns: int, ids: Sequence[int], reply: dict[str, Any], parts: list[bytearray]) -> None:
+        self._columns, self._ids, self._dims, self._lengths, self._parts = columns, ids, reply["dims"], reply["lengths"], parts
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def id(self, i: int) -> int:
+        return int(self._ids[i])
+
+    def length(self, i: int) -> int:
+        return int(self._lengths[i])
+
+    @property
+    def nbytes(self) -> int:
+        return sum(map(len, self._parts))
+
+    def values(self, i: int) -> list[Any]:
+        places = range(i * self._columns, (i + 1) * self._columns)
+        return [None if self._dims[k] is None else (self._parts[k], tuple(self._dims[k])) for k in places]
+
+
+class ReceivedArrays:
+    """The interface of _core.Arrays over arrays that the parent sent."""
+
+    def __init__(self, header: dict[str, Any], parts: list[bytearray]) -> None:
+        self.samples: int = header["samples"]
+        self._shapes, self._parts = header["arrays"], parts
+
+    def ids(self) -> bytearray:
+        return self._parts[0]
+
+    def lengths(self) -> bytearray:
+        return self._parts[1]
+
+    def pieces(self) -> bytearray:
+        return self._parts[2]
+
+    def arrays(self) -> list[Any]:
+        found, parts = [], iter(self._parts[3:])
+        for name, item, dims, has_offsets in self._shapes:
+            values = next(parts)
+            found.append((name, item, tuple(dims), values, next(parts) if has_offsets else None))
+        return found
+
+
+class WorkerStore:
+    """The interface of _core.Store in a worker process."""
+
+    closed = False
+
+    def __init__(self, ticket: Ticket) -> None:
+        self.ticket = ticket
+        self.count, self.dataset, self.schema = ticket.count, ticket.dataset, ticket.schema
+        self._columns = len(_core.parse_schema(ticket.schema)[1])
+        self._lock = threading.Lock()
+        self._connection: _Patient | None = None
+        self._group: _core.Group | None = None
+        self._stores: list[_core.Store] = []
+
+    def _open(self) -> list[_core.Store]:
+        with self._lock:
+            if self._group is None:
+                self._group = _core.Group(solo=True)
+                for directory in self.ticket.directories:
+                    try:
+                        store = _core.Store(self._group, directory, partial=True, no_check=self.ticket.no_check,
+                                            names=self.ticket.names, columns=self.ticket.columns,
+                                            index_dir=self.ticket.index_dir)
+                    except RankStoreError:
+                        continue  # the parent serves that directory
+                    if store.dataset == self.ticket.dataset:
+                        self._stores.append(store)
+        return self._stores
+
+    def _holder(self, ids: Sequence[int]) -> _core.Store | None:
+        """Return the store that has all of these samples on this node."""
+        for sample in ids:
+            if not 0 <= sample < self.count:
+                raise IndexError(f"sample {sample} is out of range: the dataset has {self.count}")
+        for store in self._open():
+            if all(store.owner(sample) >= 0 for sample in ids):
+                return store
+        return None
+
+    def _connect(self) -> _Patient:
+        """Connect to the parent. A full backlog is waited for like a slow reply, because all workers connect together."""
+        import socket
+        patience = _Patience(self.ticket.pid, self.ticket.silence)
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            patient = _Patient(connection, self.ticket.pid, self.ticket.silence)
+            while True:
+                try:
+                    connection.connect("\0" + self.ticket.socket)
+                    break
+                except BlockingIOError:
+                    time.sleep(_NAP)
+                    patience.look()
+            if not _is_own_user(connection):
+                raise EOFError
+        except BaseException:
+            connection.close()
+            raise
+        return patient
+
+    def _exchange(self, header: dict[str, Any], parts: Sequence[Any]) -> tuple[dict[str, Any], list[bytearray]]:
+        """Send a request and return its reply.
+
+        Whatever ends it early, also Ctrl-C, closes the connection: the next request would otherwise read the rest of this reply."""
+        try:
+            if self._connection is None:
+                self._connection = self._connect()
+            _send(self._connection, {**header, "token": self.ticket.token}, parts)
+            reply, data = _receive(self._connection, None)
+            while "beat" in reply:
+                reply, data = _receive(self._connection, None)
+        except BaseException:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                connection.close()
+            raise
+        return reply, data
+
+    def _ask(self, header: dict[str, Any], parts: Sequence[Any] = ()) -> tuple[dict[str, Any], list[bytearray]]:
+        if not self.ticket.socket:
+            raise StateError(f"{self.ticket.directories[0]}: a shard cannot be opened in this worker process")
+        with self._lock:
+            try:
+                reply, data = self._exchange(header, parts)
+            except TimeoutError as silent:
+                raise make(-6, self.ticket.rank, 0, "", "the process that opened the dataset was silent for "
+                           f"{self.ticket.silence:g} s, and this worker process asks it for samples") from silent
+            except (OSError, EOFError) as gone:
+                raise StateError("the process that opened the dataset has closed it or ended; a worker asks it for "
+                                 "samples of other "
+                                 "nodes") from gone
+        if "error" in reply:
+            if len(reply["error"]) == 2:
+                kind, text = reply["error"]
+                raise {"KeyError": KeyError, "IndexError": IndexError}.get(kind, TypeError)(text)
+            raise make(*reply["error"])
+        return reply, data
+
+    def fetch(self, ids: Sequence[int]) -> Any:
+        store = self._holder(ids)
+        if store is not None:
+            return store.fetch(ids)
+        reply, parts = self._ask({"op": "fetch"}, [_packed(ids)])
+        return ReceivedSamples(self._columns, ids, reply, parts)
+
+    def collate(self, ids: Sequence[int], collate: _core.Collate, options: dict[str, Any], pieces: bytes = b"",
+                bins: bytes = b"") -> Any:
+        store = self._holder(ids)
+        if store is not None:
+            return store.collate(ids, collate, pieces, bins)
+        reply, parts = self._ask({"op": "collate", "options": options, "parts": [len(ids), len(pieces)]},
+                                 [_packed(ids) + pieces + bins])
+        return ReceivedArrays(reply, parts)
+
+    def view(self, sample: int) -> list[Any]:
+        store = self._holder([sample])
+        if store is not None:
+            return store.view(sample)
+        values: list[Any] = self.fetch([sample]).values(0)
+        return values
+
+    def key(self, sample: int) -> bytes:
+        store = self._holder([sample])
+        if store is not None:
+            return store.key(sample)
+        return bytes(self._ask({"op": "key", "sample": sample})[1][0])
+
+    def find(self, key: str | bytes, source: int | None = None) -> int:
+        if not self.ticket.socket:
+            return self._open()[0].find(key, source)
+        whole = key.encode() if isinstance(key, str) else bytes(key)
+        return int(self._ask({"op": "find", "source": source}, [whole])[0]["sample"])
+
+    def sources(self) -> list[tuple[str, str, str, int, int, int]]:
+        return list(self.ticket.sources)
+
+    def close(self, timeout_ms: int = 0) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        for store in self._stores:
+            store.close()
+        if self._group is not None:
+            self._group.close()
+        self.closed = True
+
+    def __getattr__(self, name: str) -> Any:
+        raise StateError(f"{name}: ask for it in the process that opened the dataset; a worker process only reads samples")
+
+
+def _packed(ids: Sequence[int]) -> bytes:
+    return struct.pack(f"<{len(ids)}q", *ids)

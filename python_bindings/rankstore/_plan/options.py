@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options of a plan, as users give them and as the core takes them."""
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from .._batching.limits import default_multiple
+from ..errors import ArgumentError
+
+
+def plan_options(strategy: str, *, cost: str | tuple[float, float], shuffle: bool, world_name: str = "num_replicas",
+                 **numbers: Any) -> dict[str, Any]:
+    """Return the options of _core.Plan.
+
+    world_name: what the caller calls the option `world`. Raises ArgumentError if a number that may be None is 0, or a cost is not a pair;
+        TypeError if a cost has another type.
+    """
+    for name in ("batch_size", "max_tokens", "max_length", "capacity", "world"):
+        if numbers[name] == 0:
+            shown = world_name if name == "world" else name
+            raise ArgumentError(f"{shown}: 0; it must be at least 1, or None")
+        numbers[name] = numbers[name] or 0
+    if numbers["length_multiple"] is None:
+        numbers["length_multiple"] = default_multiple(strategy, cost, numbers["max_tokens"])
+    for name in ("length_multiple", "micro_batches"):
+        if numbers[name] == 1:
+            del numbers[name]
+    if numbers["order"] == "plan":
+        del numbers["order"]
+    skip = [_skipped(one) for one in numbers.pop("skip") or ()]
+    if skip:
+        numbers["skip"] = skip
+    options = {"strategy": strategy, "cost": cost, "no_shuffle": not shuffle, **numbers}
+    if not isinstance(cost, str):
+        if not isinstance(cost, tuple):
+            raise TypeError(f"cost: {cost!r} is neither a name nor (a, b)")
+        if len(cost) != 2:
+            raise ArgumentError(f"cost: {len(cost)} numbers; give (a, b) for a L + b L^2")
+        options.update(cost="polynomial", cost_linear=float(cost[0]), cost_quadratic=float(cost[1]))
+    return options
+
+
+def _skipped(entry: Any) -> tuple[int, int, int]:
+    """Return an entry of the option `skip` as three ints. ArgumentError if it is anything else."""
+    if not isinstance(entry, (tuple, list)) or len(entry) != 3:
+        raise ArgumentError(f"skip: {entry!r}; give a list of (epoch, first step, last step)")
+    epoch, first, last = (operator.index(number) for number in entry)
+    return epoch, first, last
+
+
+DRAWN = ("mix", "samples", "mix_by", "mix_unit", "weights")
+
+
+def core_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options without those that `mix` and `balance` of _core.Plan replace."""
+    return {name: value for name, value in options.items() if name not in DRAWN and name != "balance"}
+
+
+def plan_rank(rank: Any, world: int) -> int:
+    """Return the rank as an int. ArgumentError if a plan for `world` ranks has no such rank."""
+    number = operator.index(rank)
+    if not 0 <= number < world:
+        raise ArgumentError(f"rank: {number}; ranks of this plan are 0 to {world - 1}")
+    return number

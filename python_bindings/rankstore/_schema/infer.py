@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The schema of a build: given, known from the source, or inferred from first samples, and the same on all ranks."""
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from .. import _core
+from ..errors import ArgumentError, DataError
+from . import types, values
+from .columns import Columns
+from .types import EXTRA
+
+Schema = list[tuple[str, str]]
+
+
+def text_of(schema: Any) -> str | None:
+    """Return a schema argument as text for the core. ArgumentError if it is not a schema."""
+    if schema is None or isinstance(schema, str):
+        return schema
+    if isinstance(schema, Mapping) and all(isinstance(name, str) and isinstance(kind, str)
+                                           for name, kind in schema.items()):
+        return json.dumps(dict(schema), ensure_ascii=False)
+    raise ArgumentError('schema: a dict {"name": "type"} or a text "name:type,name:type"')
+
+
+def names_of(option: str, names: Any) -> tuple[str, ...]:
+    """Return the column names of an option; none for None. ArgumentError for a str, whose items are letters."""
+    if names is None:
+        return ()
+    if isinstance(names, (str, bytes)) or not hasattr(names, "__iter__"):
+        raise ArgumentError(f"{option}: a list of columns' names or None, not {names!r}")
+    return tuple(names)
+
+
+def parse(text: str) -> tuple[str, Schema]:
+    """Return (canonical text, columns)."""
+    canonical, columns = _core.parse_schema(text)
+    return canonical, list(columns)
+
+
+def with_counts(text: str | None, names: list[str]) -> str | None:
+    """Return a schema with the columns that `count` adds."""
+    if text is None:
+        return None
+    columns = dict(parse(text)[1])
+    return json.dumps({**columns, **{name: "int64" for name in names if name not in columns}}, ensure_ascii=False)
+
+
+def with_extra(text: str) -> str:
+    """Return a schema with the column for what it lacks (extra="json")."""
+    columns = dict(parse(text)[1])
+    if columns.setdefault(EXTRA, "json?") != "json?":
+        raise ArgumentError(f'extra: "json" needs the column "{EXTRA}", which is {columns[EXTRA]} here; it is json?')
+    return json.dumps(columns, ensure_ascii=False)
+
+
+def infer(samples: Iterable[Any], first: int) -> dict[str, str] | None:
+    """Return the schema of the first samples (dicts and Columns), `first` of them; None if there are none. Raises DataError."""
+    found: list[Mapping[str, str]] = []
+    try:
+        for sample in itertools.islice(samples, first):
+            if isinstance(sample, Columns):
+                found.append({name: kind + ("?" if name in sample.missing and kind != "json" else "")
+                              for name, kind in sample.types.items()})
+            else:
+                found.append(values.infer(sample))
+        return values.merge(*found) if found else None
+    except (TypeError, ValueError) as refused:
+        text = getattr(refused, "text", "") or refused
+        raise DataError(f"{text}; give schema=, or leave it out in map=") from refused
+
+
+def fixed_length(schema: Schema, key: str | None) -> str | None:
+    """Return the column that lengths of a new dataset count if none is named and none varies: the first array.
+
+    None if a column varies, or if there is no array. The core decides in the same way."""
+    columns = [column for column in (types.parse(name, text) for name, text in schema) if column.name != key]
+    fixed = [column.name for column in columns if column.dims and not column.varies]
+    varying = [column for column in columns if (column.varies or column.is_text) and column.name != "__key__"]
+    return fixed[0] if fixed and not varying else None
+
+
+def merge(found: Iterable[tuple[int, Mapping[str, str] | None]],
+          nothing: str = "the source is empty") -> dict[str, str]:
+    """Return one schema of those that ranks found, in this order.
+
+    DataError names the column and two ranks, or says `nothing` if no rank found a sample."""
+    every = [(rank, schema) for rank, schema in found if schema is not None]
+    try:
+        if every:
+            return values.merge(*(schema for _, schema in every))
+    except ValueError:
+        pass  # parse them one by one, to find which rank differs
+    merged: dict[str, str] | None = None
+    came_from: dict[str, int] = {}
+    for rank, schema in every:
+        try:
+            merged = dict(schema) if merged is None else values.merge(merged, schema)
+        except ValueError as conflict:
+            text = str(conflict)
+            column = re.search(r'column "(.*?)":', text)
+            first = came_from.get(column.group(1), rank) if column else rank
+            raise DataError(f"{text} (rank {first} and rank {rank}); give schema=") from conflict
+        for name in schema:
+            came_from.setdefault(name, rank)
+    if merged is None:
+        raise DataError(f"no sample to infer a schema from: {nothing}; give schema=")
+    return merged

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arrays as samples: an array or tensor of rows, and a dict of arrays of one length."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .._schema.types import ITEMS
+from ..errors import ArgumentError
+
+
+class Rows:
+    """A list of samples: sample i is row i of each column."""
+
+    def __init__(self, columns: Mapping[str, Any]) -> None:
+        # pandas takes a number as a label; iloc takes it as a place
+        self.columns = {name: getattr(column, "iloc", column) for name, column in columns.items()}
+        self.count = len(next(iter(columns.values())))
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, which: Any) -> Any:
+        if isinstance(which, slice):
+            return [self[i] for i in range(*which.indices(self.count))]
+        return {name: _one(column[which]) for name, column in self.columns.items()}
+
+
+def is_array(value: Any) -> bool:
+    """Return True for a numpy array or a tensor."""
+    return hasattr(value, "dtype") and hasattr(value, "shape") and hasattr(value, "__getitem__")
+
+
+def rows_of(source: Any) -> Rows | None:
+    """Return the rows of an array ("data"), or of a dict of arrays; None for anything else. ArgumentError for what is nearly one."""
+    if is_array(source):
+        if not source.shape:
+            raise ArgumentError("source: one number; give an array with one sample per row")
+        _check_type("data", source)
+        return Rows({"data": source})
+    if not isinstance(source, Mapping):
+        return None
+    lists = [name for name, value in source.items() if is_array(value) and value.shape or isinstance(value, (list, tuple))]
+    if not source or len(lists) < len(source):
+        other = next((name for name in source if name not in lists), None)
+        raise ArgumentError("source: a dict is taken as a dict of arrays of one length; " + (
+            "it is empty" if other is None else f"{other!r} is {type(source[other]).__name__}. One sample is a list of one dict"))
+    counts = {name: len(source[name]) for name in lists}
+    if len(set(counts.values())) > 1:
+        raise ArgumentError(f"source: arrays of a dict must have one length, but have {counts}")
+    for name, column in source.items():
+        _check_type(name, column)
+    return Rows(source)
+
+
+def _check_type(name: str, column: Any) -> None:
+    if getattr(getattr(column, "dtype", None), "kind", "") in ("m", "M"):
+        raise ArgumentError(f"source: column {name!r} is {column.dtype}, which no column stores; give it as integers or as text, "
+                            "for example column.astype('int64')")
+
+
+def _one(value: Any) -> Any:
+    """Return a row; for one number Python's, if it has the same type."""
+    if not hasattr(value, "shape") or value.shape:
+        return value
+    kind = str(value.dtype).removeprefix("torch.")
+    return value if kind in ITEMS and kind not in ("int64", "float64", "bool") else value.item()
