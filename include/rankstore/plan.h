@@ -109,6 +109,22 @@ RKS_API void rks_plan_options_default(rks_plan_options *options);
 RKS_SIZED_DEFAULT(rks_plan_options)
 #define rks_plan_options_default(options) rks_plan_options_default_sized(options)
 
+/* What the batches of a plan are bounded by, for those who make arrays of them. */
+typedef struct rks_plan_limits {
+    size_t struct_size;
+    uint64_t budget;          /* items of a batch at most; 0: no bound */
+    bool sums;                /* the budget is of samples one after another, not padded */
+    uint32_t length_multiple; /* lengths count as rounded up to it, from 1 */
+    uint32_t cut;             /* longer samples are cut to so many items; 0: they are whole */
+    uint32_t longest;         /* no whole sample is longer; 0: any may be */
+    uint32_t piece;           /* longer samples come in pieces of so many items; 0: they do not */
+    uint32_t row;             /* items of a bin; 0: batches have no bins */
+} rks_plan_limits;
+/* Tells the limits of a plan with these options. Set limits->struct_size first; no more bytes than
+ * that are written. RKS_ERR_ARGUMENT as from rks_plan_create. */
+RKS_API rks_status rks_plan_limits_get(const rks_plan_options *options, rks_plan_limits *limits,
+                                       rks_error *err);
+
 /* Makes a plan over `count` lengths. They are not copied: they must outlive the plan. It is a pure
  * function: the same lengths, options and version give the same bits on any machine. `dataset` (32
  * hexadecimal digits, or NULL) is written into states. A length of UINT32_MAX marks an absent

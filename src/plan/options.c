@@ -377,6 +377,41 @@ rks_status rks_plan_config_read(const rks_plan_options *given, rks_plan_config *
     return RKS_OK;
 }
 
+/* Returns the most items of a batch; 0: no bound. */
+static uint64_t budget_of(const rks_plan_config *config)
+{
+    if (config->strategy == STRATEGY_PACK)
+        return (uint64_t)config->capacity * config->batch_size;
+    return config->max_tokens == UINT64_MAX ? 0 : config->max_tokens;
+}
+
+rks_status rks_plan_limits_get(const rks_plan_options *options, rks_plan_limits *limits,
+                               rks_error *err)
+{
+    rks_plan_config config;
+    if (limits == NULL || limits->struct_size < sizeof(limits->struct_size))
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "a plan's limits need a struct with its struct_size");
+    rks_status status = rks_plan_config_read(options, &config, err);
+    if (status != RKS_OK)
+        return status;
+    uint32_t limit = config.limit == UINT32_MAX ? 0 : config.limit;
+    bool whole = config.too_long != TOO_LONG_ALONE && config.too_long != TOO_LONG_TRUNCATE;
+    const rks_plan_limits found = {
+        .struct_size = limits->struct_size,
+        .budget = budget_of(&config),
+        .sums = rks_plan_sums(&config),
+        .length_multiple = config.length_multiple,
+        .cut = config.too_long == TOO_LONG_TRUNCATE ? limit : 0,
+        .longest = whole ? limit : 0,
+        .piece = config.too_long == TOO_LONG_SPLIT ? limit : 0,
+        .row = config.strategy == STRATEGY_PACK ? config.capacity : 0,
+    };
+    memcpy(limits, &found,
+           limits->struct_size < sizeof(found) ? limits->struct_size : sizeof(found));
+    return RKS_OK;
+}
+
 rks_status rks_plan_order_bytes(uint64_t count, const rks_plan_options *options, uint64_t *bytes,
                                 rks_error *err)
 {
