@@ -47,8 +47,8 @@ typedef struct rks_build_options {
     bool replace;        /* replace a finished dataset at the commit; reuse no part of an
                           * interrupted build */
     uint64_t unit_size;  /* bytes of input in a unit. Default 0: that of the directory's dataset or
-                          * unfinished parts (64 MiB if an earlier version made them). Without any:
-                          * about 1/64 of the input in whole MiB, 1 to 64 MiB */
+                          * unfinished parts (64 MiB if their samples came from memory). Without
+                          * any: about 1/64 of the input in whole MiB, 1 to 64 MiB */
     uint64_t block_size; /* default 1 MiB, 64 KiB to 64 MiB */
     rks_progress_fn progress;
     void *progress_user;
@@ -149,8 +149,8 @@ RKS_API rks_status rks_build(rks_group *group, const char *const *sources, size_
                              rks_build_report *report, rks_error *err);
 
 /* Returns the unit size of the dataset in a directory, or else of its unfinished parts: 64 MiB if
- * an earlier version made them, which did not record it; 0 if there are none. For callers that read
- * an input in units themselves (rks_reader). Fails only if an allocation fails. */
+ * their samples came from memory; 0 if there are none. For callers that read an input in units
+ * themselves (rks_reader). RKS_ERR_UNSUPPORTED if another version of the library began a part. */
 RKS_API rks_status rks_unit_size_kept(const char *directory, uint64_t *unit_size, rks_error *err);
 
 /* Builds from memory: each rank adds samples in units of its own. A resume skips whole units. The

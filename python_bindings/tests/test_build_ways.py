@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -170,3 +171,57 @@ def test_bad_rows_are_listed_either_way(tmp_path: Path) -> None:
     for options in ({}, {"map": dict}):
         report = build(path, tmp_path / str(len(options)), skip_bad=True, **options)  # type: ignore[arg-type]
         assert report.bad == 2 and "a.jsonl:2" in report.bad_first and "a.jsonl:3" in report.bad_first
+
+
+def _stop(sample: dict[str, Any]) -> dict[str, Any]:
+    if sample["id"] == 8_999 and os.environ.get("STOP_HERE"):
+        raise RuntimeError("stopped")
+    return sample
+
+
+def test_samples_of_a_map_are_cut_as_the_parts_that_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the size was asked for before, and is not now."""
+    for name, first, count in (("in.jsonl", 0, 9_000), ("more.jsonl", 100_000, 8_000)):
+        with open(tmp_path / name, "w") as file:
+            file.writelines(json.dumps({"id": i, "text": f"text {i} " + "x" * (i * 37 % 200)}) + "\n" for i in range(first, first + count))
+    monkeypatch.setenv("STOP_HERE", "1")
+    with pytest.raises(rankstore.CallbackError, match="stopped"):
+        rankstore.build(tmp_path / "in.jsonl", tmp_path / "d", map=_stop, unit_size="100KiB", progress=False)
+    monkeypatch.delenv("STOP_HERE")
+    with rankstore.build(tmp_path / "in.jsonl", tmp_path / "d", map=_stop, unit_size="100KiB", progress=False) as dataset:
+        units, name = dataset.report.units, dataset.id
+        assert dataset.report.unit_size == 100 << 10 and 0 < dataset.report.units_resumed < units
+        assert dataset.info()["unit_size"] == 100 << 10
+    with rankstore.build(tmp_path / "in.jsonl", tmp_path / "d", map=_stop, replace=True, progress=False) as dataset:
+        assert dataset.report.unit_size == 1 << 20  # asked for without it: another build
+        assert dataset.id != name
+    with rankstore.build(tmp_path / "in.jsonl", tmp_path / "d", map=_stop, replace=True, progress=False) as dataset:
+        assert dataset.report.unit_size == 1 << 20
+    with rankstore.build(tmp_path / "more.jsonl", tmp_path / "d", map=_stop, append=True, progress=False) as dataset:
+        assert dataset.report.unit_size == 1 << 20
+
+
+def test_arrays_of_fixed_size_are_as_long_as_the_first_one(tmp_path: Path) -> None:
+    rows = [{"n": i, "tokens": [i, i + 1, i + 2]} for i in range(500, 600)]
+    for name, append in (("first", False), ("appended", True)):
+        with rankstore.build(rows, tmp_path / name, schema="n:int64,tokens:uint16[3]", append=append, progress=False) as dataset:
+            assert dataset.lengths.tolist() == [3] * 100 and dataset.length_column == "tokens"
+            assert ", length tokens, " in repr(dataset)
+            assert dataset.report.length == dataset.info()["length"] == "items of tokens, 3 each"
+            assert max(map(len, dataset.plan(max_tokens=40, length_multiple=1).sampler())) == 13
+
+
+@pytest.mark.parametrize(("options", "shown", "text"), [
+    ({}, "text", "bytes of text"), ({"length": "chars:text"}, "chars:text", "characters of text"),
+    ({"length": "n", "length_unit": 4}, "n / 4", "the number in n / 4, rounded up"),
+    ({"length": "pair", "length_unit": 2}, "pair / 2", "items of pair, 2 each / 2, rounded up"),
+    ({"length": lambda sample: 7}, "of a function", "what a function said"),
+    ({"schema": "n:int64"}, "1 each", "1 each"), ({"key": "text", "schema": "text:str,n:int64"}, "1 each", "1 each"),
+])
+def test_a_build_says_what_lengths_count(tmp_path: Path, options: dict[str, Any], shown: str, text: str) -> None:
+    rows = [{"n": i, "pair": [i, i], "text": f"row {i}"} for i in range(9)]
+    for kept in (False, True):
+        given = {"schema": "n:int64,pair:int32[2],text:str", **options}
+        with rankstore.build(rows, tmp_path / "d", progress=False, **given) as dataset:
+            assert dataset.report.kept == kept and f", length {shown}, " in repr(dataset)
+            assert dataset.report.length == dataset.info()["length"] == text

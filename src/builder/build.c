@@ -177,77 +177,19 @@ static rks_status agree_input(build *b, rks_status status, rks_agreed *agreed, r
     return rks_group_agree_on(b->group, "build: input", status, facts, FACTS, agreed, err);
 }
 
-static rks_kept_wish wish_of(const build *b, const char *options_text)
-{
-    const rks_build_options *o = &b->options;
-    return (rks_kept_wish){.input = b->input,
-                           .unit_size = o->unit_size,
-                           .schema = b->schema,
-                           /* a schema of all rows is preferred to one of some rows */
-                           .schema_given =
-                               o->schema != NULL || b->base != NULL || b->input->infer_all,
-                           .options_text = options_text};
-}
-
-/* Looks for work of this build with these options in a directory. If there is some, the input is
- * cut in the same way. */
-static rks_status find_work(build *b, const rks_build_options *options, bool *found, rks_error *err)
-{
-    rks_schema *schema = NULL;
-    char *text = NULL;
-    rks_status status = rks_build_options_text(options, &text, err);
-    if (status == RKS_OK) {
-        const rks_kept_wish wish = wish_of(b, text);
-        status = rks_kept_find(&wish, &b->kept, &schema, err);
-    }
-    *found = schema != NULL;
-    rks_schema_free(schema);
-    rks_free(text);
-    return status;
-}
-
-/* Chooses what to record as the length; NULL: nothing. For samples with fixed-size columns only,
- * earlier versions recorded none and counted 1; unfinished work of such a build is continued. */
-static rks_status choose_length(build *b, const rks_build_options *options, const char **length,
-                                rks_error *err)
-{
-    bool found = false;
-    *length = rks_build_default_length(b->schema, options);
-    int at = *length == NULL ? -1 : rks_schema_find(b->schema, *length);
-    if (at < 0 || rks_schema_column(b->schema, (uint32_t)at)->variable_dims > 0)
-        return RKS_OK;
-    rks_status status = find_work(b, options, &found, err);
-    if (found)
-        *length = NULL;
-    return status;
-}
-
-/* Earlier versions derived the keys of a tar or zip; unfinished work of such a build is
- * continued. */
-static rks_status keep_derived_keys(build *b, rks_error *err)
-{
-    rks_build_options before = b->options;
-    bool found = false;
-    if (b->given_key != NULL || b->options.key == NULL || b->input->format->named_only)
-        return RKS_OK;
-    before.key = NULL;
-    const char *length;
-    rks_status status = choose_length(b, &before, &length, err);
-    before.length = length == NULL ? before.length : length;
-    if (status == RKS_OK)
-        status = find_work(b, &before, &found, err);
-    if (found)
-        b->options.key = NULL;
-    return status;
-}
-
 /* Takes unit size and inferred schema from this build's work in a directory, if there is some;
  * else, for an append, the unit size of the dataset. Cuts the input by it. */
 static rks_status keep_own(build *b, rks_error *err)
 {
     rks_build_options *o = &b->options;
     rks_schema *schema = NULL;
-    const rks_kept_wish wish = wish_of(b, b->options_text);
+    const rks_kept_wish wish = {.input = b->input,
+                                .unit_size = o->unit_size,
+                                .schema = b->schema,
+                                /* a schema of all rows is preferred to one of some rows */
+                                .schema_given =
+                                    o->schema != NULL || b->base != NULL || b->input->infer_all,
+                                .options_text = b->options_text};
     rks_status status = rks_kept_find(&wish, &b->kept, &schema, err);
     if (status == RKS_OK && schema != NULL) {
         rks_schema_free(b->schema);
@@ -282,12 +224,9 @@ static rks_status join_looks(build *b, const rks_agreed *agreed, rks_error *err)
 static rks_status choose_key_and_length(build *b, rks_error *err)
 {
     rks_input_key(b->input, b->given_key, b->schema, &b->options);
-    const char *length = NULL;
-    rks_status status = keep_derived_keys(b, err);
-    if (status == RKS_OK)
-        status = choose_length(b, &b->options, &length, err);
-    if (status != RKS_OK || length == NULL)
-        return status;
+    const char *length = rks_build_default_length(b->schema, &b->options);
+    if (length == NULL)
+        return RKS_OK;
     b->length = rks_strdup(length, err); /* keep_own frees the schema */
     b->options.length = b->length;
     return b->length == NULL ? RKS_ERR_MEMORY : RKS_OK;

@@ -109,8 +109,7 @@ rks_selection rks_build_selection(const rks_build_options *options)
                            .key = options->key};
 }
 
-/* Adds only what is set, so that builds of earlier versions, without these options, are
- * continued. */
+/* Adds only what is set: the text is part of the build's id. */
 static void add_selection(json_t *object, const rks_build_options *options)
 {
     if (options->min_length > 0)

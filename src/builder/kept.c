@@ -4,7 +4,7 @@
  *
  *   size  field
  *     16  build id
- *      8  unit size; 0: not recorded
+ *      8  unit size; 0: samples from memory
  *      4  size s of the schema's text with its NUL
  *      s  the text */
 #include "builder/kept.h"
@@ -26,8 +26,8 @@ enum {
     APPEND_UNITS_MOST = 4096,
 };
 
-/* The unit size of versions that did not record it, unless the user asked for another one. */
-static const uint64_t UNRECORDED = UINT64_C(64) << 20;
+/* The unit size of files that follow samples from memory, which have none. */
+static const uint64_t AFTER_MEMORY = UINT64_C(64) << 20;
 
 /* ---- the list -----------------------------------------------------------------------------------
  */
@@ -79,18 +79,27 @@ static rks_status put_kept_part(const char *directory, const char *name, rks_buf
 {
     rks_manifest *manifest = NULL;
     rks_part_record record = {0};
+    rks_error why = {0};
     char *sealed = rks_format(err, "%s/%s.json", directory, name);
     char *data = rks_format(err, "%s/%s.rks", directory, name);
     rks_status status = sealed == NULL || data == NULL ? RKS_ERR_MEMORY : RKS_OK;
-    if (status == RKS_OK && rks_manifest_load(sealed, &manifest, NULL) == RKS_OK) {
+    rks_status looked = RKS_ERR_NOT_FOUND;
+    if (status == RKS_OK)
+        looked = rks_manifest_load(sealed, &manifest, &why);
+    if (status == RKS_OK && looked == RKS_OK) {
         *put = manifest->unit_count > 0;
         if (*put)
             status = put_build(list, manifest->build_id, manifest->unit_size,
                                rks_schema_text(manifest->schema), err);
-    } else if (status == RKS_OK && rks_part_look(data, &record, NULL) == RKS_OK) {
-        *put = record.units > 0;
+    } else if (looked == RKS_ERR_UNSUPPORTED) {
+        status = rks_fail(err, looked, 0, "%s; remove this unfinished part", why.text);
+    } else if (status == RKS_OK) {
+        looked = rks_part_look(data, &record, err);
+        *put = looked == RKS_OK && record.units > 0;
         if (*put)
             status = put_build(list, record.build_id, record.unit_size, record.schema, err);
+        else if (looked == RKS_ERR_UNSUPPORTED)
+            status = looked;
     }
     rks_manifest_free(manifest);
     rks_free(record.schema);
@@ -147,10 +156,8 @@ static rks_status compare_kept(const rks_kept_wish *wish, const kept_build *kept
 {
     rks_digest id;
     rks_schema *parsed = NULL;
-    uint64_t size = kept->unit_size != 0   ? kept->unit_size
-                    : wish->unit_size != 0 ? wish->unit_size
-                                           : UNRECORDED;
-    if ((wish->unit_size != 0 && size != wish->unit_size) ||
+    uint64_t size = kept->unit_size;
+    if (size == 0 || (wish->unit_size != 0 && size != wish->unit_size) ||
         (wish->schema_given && strcmp(rks_schema_text(wish->schema), kept->schema) != 0))
         return RKS_OK;
     rks_status status = rks_schema_parse(kept->schema, &parsed, err);
@@ -196,7 +203,7 @@ rks_status rks_kept_join(const rks_group *group, const rks_agreed *agreed, size_
 
 uint64_t rks_kept_append_size(uint64_t unit_size, uint64_t bytes)
 {
-    uint64_t own = unit_size != 0 ? unit_size : UNRECORDED, plain = rks_unit_size_for(bytes);
+    uint64_t own = unit_size != 0 ? unit_size : AFTER_MEMORY, plain = rks_unit_size_for(bytes);
     return bytes / own > APPEND_UNITS_MOST && plain > own ? plain : own;
 }
 
@@ -206,7 +213,7 @@ rks_status rks_unit_size_kept(const char *directory, uint64_t *unit_size, rks_er
     rks_buffer list = {0};
     kept_build kept;
     if (rks_dataset_load_json(directory, &dataset, NULL) == RKS_OK) {
-        *unit_size = dataset->unit_size != 0 ? dataset->unit_size : UNRECORDED;
+        *unit_size = dataset->unit_size != 0 ? dataset->unit_size : AFTER_MEMORY;
         rks_dataset_free(dataset);
         return RKS_OK;
     }
@@ -215,7 +222,7 @@ rks_status rks_unit_size_kept(const char *directory, uint64_t *unit_size, rks_er
     if (status == RKS_OK)
         *unit_size = list.size == 0 || !next_build(&at, at + list.size, &kept) ? 0
                      : kept.unit_size != 0                                     ? kept.unit_size
-                                                                               : UNRECORDED;
+                                                                               : AFTER_MEMORY;
     rks_buffer_free(&list);
     return status;
 }

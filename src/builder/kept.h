@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kept.h: what earlier builds left in a directory. A build that finds its own work there continues
- * with the unit size and the inferred schema of that work, whatever today's defaults are. Otherwise
- * its units, and so its sample ids and dataset id, would differ.
+ * kept.h: what interrupted builds left in a directory. A build that finds its own work there
+ * continues with the unit size and the inferred schema of that work. Otherwise its units, and so
+ * its sample ids and dataset id, could differ.
  *
  * Work is a build's own if its build id follows from today's input and options, cut by the recorded
  * unit size. Only the id decides; work of other builds is ignored. */
@@ -20,7 +20,7 @@
 
 /* Adds what a directory holds to a list that all ranks can read: its dataset and, unless `replace`
  * is set, its unfinished parts (a replacing build takes over none). Damaged or missing things are
- * left out. Fails only if memory is short. */
+ * left out. RKS_ERR_UNSUPPORTED if another version of the library began a part. */
 rks_status rks_kept_collect(const char *directory, bool replace, rks_buffer *list, rks_error *err);
 
 /* After the agreement in which the ranks' lists were fact `fact`: makes *list the list of all of
@@ -43,8 +43,9 @@ typedef struct rks_kept_wish {
 rks_status rks_kept_find(const rks_kept_wish *wish, const rks_buffer *lists, rks_schema **schema,
                          rks_error *err);
 
-/* Returns the unit size for an input that is added to a dataset with unit size `unit_size` (0: not
- * recorded): the same, or the default if that one would make more than 4,096 units of it. */
+/* Returns the unit size for an input that is added to a dataset with unit size `unit_size` (0:
+ * samples from memory; then 64 MiB): the same, or the default if that one would make more than
+ * 4,096 units of it. */
 uint64_t rks_kept_append_size(uint64_t unit_size, uint64_t bytes);
 
 #endif

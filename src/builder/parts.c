@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "base/secret.h"
 #include "builder/parts_internal.h"
+#include "shard/manifest.h"
 #include "store/store.h"
 
 static rks_status add_sealed(rks_parts *parts, const char *name, rks_error *err)
@@ -312,6 +313,21 @@ typedef struct sight {
     rks_buffer parts;                  /* names, a line each */
 } sight;
 
+/* Refuses to append to what an earlier version built: the shard of unit 0 shows that. A shard that
+ * is damaged or elsewhere is for readers to find. */
+static rks_status check_base(const rks_parts *parts, const rks_dataset *base, rks_error *err)
+{
+    rks_manifest *manifest = NULL;
+    if (base == NULL || base->unit_count == 0)
+        return RKS_OK;
+    char *path =
+        rks_format(err, "%s/%s.json", parts->directory, base->shards[base->units[0].shard].name);
+    rks_status status = path == NULL ? RKS_ERR_MEMORY : rks_manifest_load(path, &manifest, err);
+    rks_manifest_free(manifest);
+    rks_free(path);
+    return status == RKS_ERR_MEMORY || status == RKS_ERR_UNSUPPORTED ? status : RKS_OK;
+}
+
 static rks_status see(const rks_parts *parts, sight *seen, rks_error *err)
 {
     rks_status status = look_for_dataset(parts, &seen->found, &seen->what, err);
@@ -319,7 +335,9 @@ static rks_status see(const rks_parts *parts, sight *seen, rks_error *err)
         return status;
     if (parts->options.append) {
         look_for_base(parts, seen->what, &seen->found, &seen->base);
-        status = rks_store_dataset_description(&seen->base, &seen->described, err);
+        status = check_base(parts, seen->base.dataset, err);
+        if (status == RKS_OK)
+            status = rks_store_dataset_description(&seen->base, &seen->described, err);
         if (status != RKS_OK)
             return status;
     }

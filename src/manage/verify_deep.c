@@ -118,8 +118,9 @@ static rks_status visit_unit(void *user, const rks_lmdb_entry *entry, bool *stop
     const rks_unit_list *sealed = rks_shard_unit_list(deep->shard);
     size_t used = 0;
     (void)stop;
-    rks_status status = rks_unit_decode(entry->value, entry->size, rks_shard_path(deep->shard),
-                                        &deep->units, &used, NULL, err);
+    rks_status status =
+        rks_unit_decode(entry->value, entry->size, true, rks_shard_path(deep->shard), &deep->units,
+                        &used, NULL, err);
     if (status != RKS_OK)
         return status;
     size_t at = deep->units.count - 1;
@@ -151,8 +152,6 @@ static rks_status compare_meta(deep_walk *deep, rks_lmdb *env, rks_error *err)
     if (rks_lmdb_page_size(env) != manifest->page_size)
         tell_text(deep, 0, "pages of %" PRIu32 " bytes, the manifest has %" PRIu32,
                   rks_lmdb_page_size(env), manifest->page_size);
-    if (manifest->main_page == 0) /* written by an earlier version */
-        return RKS_OK;
     rks_status status = rks_lmdb_main_page(env, &main_page, err);
     if (status == RKS_OK && main_page != manifest->main_page)
         tell_text(deep, main_page,

@@ -6,14 +6,14 @@
  *
  *   offset  size  field
  *        0     4  magic "RKSB"
- *        4     2  version, 2; 1 in shards of earlier releases and parts that they began
+ *        4     2  version, 2
  *        6     2  codec, 0: none
  *        8     4  flags, 0
  *       12     4  count of records
  *       16     8  unit
  *       24     8  row, in the unit, of the first record
  *       32     8  size n of what follows the header
- *       40     8  high half of the shard id; version 1: 0
+ *       40     8  high half of the shard id
  *       48     8  XXH3-64 of what follows the header
  *       56     8  XXH3-64 of bytes 0 to 55
  *       64     n  records, then zeros
@@ -43,7 +43,7 @@
 #include "base/error.h"
 
 static const uint32_t BLOCK_MAGIC = 0x42534b52; /* "RKSB" */
-enum { BLOCK_WITHOUT_SHARD = 1, BLOCK_VERSION = 2, CODEC_NONE = 0 };
+enum { BLOCK_VERSION = 2, CODEC_NONE = 0 };
 
 uint64_t rks_key_hash(const void *key, size_t key_size)
 {
@@ -148,15 +148,14 @@ size_t rks_key_derive(const char *name, size_t name_size, uint64_t row, char key
 void rks_block_finish(uint8_t *block, size_t size, const rks_block_info *info)
 {
     rks_store_u32(block, BLOCK_MAGIC);
-    bool names_shard = info->version != BLOCK_WITHOUT_SHARD;
-    rks_store_u16(block + 4, names_shard ? BLOCK_VERSION : BLOCK_WITHOUT_SHARD);
+    rks_store_u16(block + 4, BLOCK_VERSION);
     rks_store_u16(block + 6, CODEC_NONE);
     rks_store_u32(block + 8, 0);
     rks_store_u32(block + 12, info->count);
     rks_store_u64(block + 16, info->unit);
     rks_store_u64(block + 24, info->first_row);
     rks_store_u64(block + 32, size - RKS_BLOCK_HEADER);
-    rks_store_u64(block + 40, names_shard ? info->shard : 0);
+    rks_store_u64(block + 40, info->shard);
     rks_store_u64(block + 48, rks_checksum64(block + RKS_BLOCK_HEADER, size - RKS_BLOCK_HEADER));
     rks_store_u64(block + 56, rks_checksum64(block, 56));
 }
@@ -177,16 +176,18 @@ rks_status rks_block_open(const uint8_t *block, size_t size, const char *path, u
     unsigned version = rks_load_u16(block + 4);
     unsigned codec = rks_load_u16(block + 6);
     uint32_t flags = rks_load_u32(block + 8);
-    if (version < BLOCK_WITHOUT_SHARD || version > BLOCK_VERSION || codec != CODEC_NONE ||
-        flags != 0)
+    if (version != BLOCK_VERSION)
         return rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
-                        "%s: block at %" PRIu64 " has version %u, codec %u, flags %#" PRIx32
-                        "; this build reads versions %d and %d, codec %d, flags 0",
-                        path, offset, version, codec, flags, BLOCK_WITHOUT_SHARD, BLOCK_VERSION,
-                        CODEC_NONE);
+                        "%s: block at %" PRIu64 ": block version %u; this version "
+                        "reads %d: build again",
+                        path, offset, version, BLOCK_VERSION);
+    if (codec != CODEC_NONE || flags != 0)
+        return rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
+                        "%s: block at %" PRIu64 " has codec %u, flags %#" PRIx32
+                        "; this version reads codec %d, flags 0",
+                        path, offset, codec, flags, CODEC_NONE);
     uint32_t count = rks_load_u32(block + 12);
     if (rks_load_u64(block + 32) != size - RKS_BLOCK_HEADER ||
-        (version == BLOCK_WITHOUT_SHARD && rks_load_u64(block + 40) != 0) ||
         count > (size - RKS_BLOCK_HEADER) / RKS_RECORD_HEADER)
         return rks_fail(err, RKS_ERR_CORRUPT, 0,
                         "%s: block at %" PRIu64 ": %" PRIu32 " records in %" PRIu64
@@ -195,7 +196,6 @@ rks_status rks_block_open(const uint8_t *block, size_t size, const char *path, u
     *info = (rks_block_info){.unit = rks_load_u64(block + 16),
                              .first_row = rks_load_u64(block + 24),
                              .count = count,
-                             .version = (uint16_t)version,
                              .shard = rks_load_u64(block + 40)};
     return RKS_OK;
 }
@@ -203,9 +203,8 @@ rks_status rks_block_open(const uint8_t *block, size_t size, const char *path, u
 rks_status rks_block_check_shard(const rks_block_info *info, rks_digest shard_id, const char *path,
                                  rks_error *err)
 {
-    if (info->version == BLOCK_WITHOUT_SHARD || info->shard == shard_id.high)
-        return RKS_OK;
-    return rks_fail_other_shard(path, info->shard, shard_id, err);
+    return info->shard == shard_id.high ? RKS_OK
+                                        : rks_fail_other_shard(path, info->shard, shard_id, err);
 }
 
 rks_status rks_fail_other_shard(const char *path, uint64_t found, rks_digest shard_id,

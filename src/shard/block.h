@@ -28,7 +28,6 @@ typedef struct rks_block_info {
     uint64_t unit;
     uint64_t first_row; /* in the unit */
     uint32_t count;     /* records */
-    uint16_t version;   /* 1, or 2 (0 in rks_block_finish means 2); only 2 names the shard */
     uint64_t shard;     /* high half of the shard's id */
 } rks_block_info;
 

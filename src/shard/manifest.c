@@ -4,8 +4,8 @@
  * segment, and one line for the rest:
  *
  *   format        {"major": 1, "minor": 0}; another major is refused
- *   requires      features that a reader must support: "shard_in_blocks" (blocks of version 2),
- *                 "shard_in_main" (main)
+ *   requires      features that a reader must support: "shard_in_main" (main), and
+ *                 "shard_in_blocks" (blocks that name the shard) if there are samples
  *   shard         shard id, 32 hexadecimal digits
  *   build         build id
  *   file_size     bytes of NAME.rks
@@ -19,7 +19,7 @@
  *   largest       bytes of the largest record: header, payload, key
  *   units         number of units
  *   derived_keys  true: keys are not stored; they are "key name of the unit:row in its file"
- *   unit_size     bytes of input in a unit; missing if not recorded
+ *   unit_size     bytes of input in a unit; missing if the samples came from memory
  *   schema        {"name": "type", ...}
  *   index         names of the columns in the index
  *   segments      [kind, first row, rows, offset in NAME.rks, size, XXH3-64 as 16 digits]; kind
@@ -86,10 +86,9 @@ static rks_status put_fields(const rks_manifest *manifest, rks_buffer *json, rks
     rks_digest_format(manifest->sums, sums);
     const char *requires[FEATURE_COUNT + 1] = {NULL};
     size_t count = 0;
-    if (manifest->names_shard)
+    if (manifest->samples > 0)
         requires[count++] = FEATURES[SHARD_IN_BLOCKS];
-    if (manifest->main_page > 0)
-        requires[count] = FEATURES[SHARD_IN_MAIN];
+    requires[count] = FEATURES[SHARD_IN_MAIN];
     rks_status status = rks_json_begin(json, requires, err);
     if (status == RKS_OK)
         status = rks_buffer_print(
@@ -111,7 +110,7 @@ static rks_status put_fields(const rks_manifest *manifest, rks_buffer *json, rks
         status = rks_buffer_print(json, err, "]");
     if (status == RKS_OK && manifest->unit_size > 0)
         status = rks_buffer_print(json, err, ",\"unit_size\":%" PRIu64, manifest->unit_size);
-    if (status == RKS_OK && manifest->main_page > 0)
+    if (status == RKS_OK)
         status = put_main_page(manifest, json, err);
     return status == RKS_OK ? rks_buffer_print(json, err, ",\"segments\":[") : status;
 }
@@ -327,12 +326,28 @@ static rks_status decode_numbers(const json_t *root, const char *path, rks_manif
     return RKS_OK;
 }
 
+/* Shards always name themselves. Earlier versions wrote ones that do not. */
+static rks_status check_required(const json_t *root, const char *path, const rks_manifest *manifest,
+                              rks_error *err)
+{
+    const char *lacks = NULL;
+    if (manifest->samples > 0 && !rks_json_requires(root, FEATURES[SHARD_IN_BLOCKS]))
+        lacks = FEATURES[SHARD_IN_BLOCKS];
+    else if (!rks_json_requires(root, FEATURES[SHARD_IN_MAIN]))
+        lacks = FEATURES[SHARD_IN_MAIN];
+    if (lacks == NULL)
+        return RKS_OK;
+    return rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
+                    "%s: an earlier version's shard, %d.%d without \"%s\"; this version reads "
+                    "%d.%d with it: build again",
+                    path, RKS_FORMAT_MAJOR, RKS_FORMAT_MINOR, lacks, RKS_FORMAT_MAJOR,
+                    RKS_FORMAT_MINOR);
+}
+
 static rks_status decode_main_page(const json_t *root, const char *path, rks_manifest *manifest,
                                    rks_error *err)
 {
     const json_t *pair = NULL;
-    if (!rks_json_requires(root, FEATURES[SHARD_IN_MAIN]))
-        return RKS_OK;
     rks_status status = rks_json_array(root, "main", path, &pair, err);
     if (status != RKS_OK)
         return status;
@@ -378,9 +393,9 @@ rks_status rks_manifest_decode(const char *text, size_t size, const char *path,
     if (status == RKS_OK)
         status = rks_json_open(text, size, path, FEATURES, &root, &decoded->digest, err);
     if (status == RKS_OK)
-        decoded->names_shard = rks_json_requires(root, FEATURES[SHARD_IN_BLOCKS]);
-    if (status == RKS_OK)
         status = decode_numbers(root, path, decoded, err);
+    if (status == RKS_OK)
+        status = check_required(root, path, decoded, err);
     if (status == RKS_OK)
         status = decode_main_page(root, path, decoded, err);
     if (status == RKS_OK)

@@ -38,8 +38,7 @@ typedef struct rks_manifest {
     uint64_t file_size;
     uint32_t page_size;
     rks_digest head;    /* XXH3-128 of the file's first two pages */
-    uint64_t main_page; /* file offset of the page of LMDB's main database, which names the shard:
-                         * `requires` holds "shard_in_main"; 0 in earlier versions */
+    uint64_t main_page; /* file offset of the page of LMDB's main database, which names the shard */
     rks_digest main;    /* XXH3-128 of that page */
     rks_digest sums;    /* XXH3-128 of NAME.sums */
     uint64_t samples;
@@ -47,14 +46,13 @@ typedef struct rks_manifest {
     uint64_t largest; /* bytes of the largest record: header, payload, key */
     rks_schema *schema;
     bool derived_keys;
-    uint64_t unit_size; /* bytes of input in a unit of the build; 0 if not recorded */
+    uint64_t unit_size; /* bytes of input in a unit of the build; 0: samples from memory */
     uint32_t *index;    /* columns of the schema that are in the index */
     size_t index_count;
     uint64_t unit_count;
     rks_segment
         *segments; /* sorted by (kind, column, first row); locators and offsets count as one */
     size_t segment_count;
-    bool names_shard;  /* there are blocks of version 2: `requires` holds "shard_in_blocks" */
     rks_digest digest; /* of the manifest's own text */
     size_t text_size;  /* bytes of that text, as decoded */
 } rks_manifest;
@@ -85,13 +83,14 @@ rks_status rks_unit_list_add(rks_unit_list *list, const rks_unit_summary *summar
 /* Appends one unit's stored form to `bytes`. */
 rks_status rks_unit_encode(const rks_unit_summary *summary, uint64_t first_row, uint64_t end_block,
                            const char *key_name, rks_buffer *bytes, rks_error *err);
-/* Puts a checksum into one stored unit. Units of an unsealed part need it, since no segment's
- * checksum covers them. */
+/* Puts a checksum into one stored unit, for the database `units`: no segment's checksum covers
+ * it. */
 void rks_unit_stamp(uint8_t *bytes, size_t size);
 /* Reads one unit at `bytes` and appends it; *used is its stored size. Checks the unit itself, and
- * that it starts where the one before it ends. `end_block` may be NULL. */
-rks_status rks_unit_decode(const uint8_t *bytes, size_t size, const char *path, rks_unit_list *list,
-                           size_t *used, uint64_t *end_block, rks_error *err);
+ * that it starts where the one before it ends. `stamped`: it is from the database `units`.
+ * `end_block` may be NULL. */
+rks_status rks_unit_decode(const uint8_t *bytes, size_t size, bool stamped, const char *path,
+                           rks_unit_list *list, size_t *used, uint64_t *end_block, rks_error *err);
 /* Reads the whole segment: `count` units that hold `samples` rows and `total_bytes` bytes in
  * all. */
 rks_status rks_unit_list_decode(const uint8_t *bytes, size_t size, size_t count, uint64_t samples,

@@ -52,6 +52,24 @@ typedef struct part_check {
     rks_part_record *record; /* result of rks_part_look; else NULL */
 } part_check;
 
+/* Refuses a part that an earlier version began: its first block shows that. Damage is for
+ * check_part_unit to find. */
+static rks_status check_version(const part_check *check, const rks_lmdb_found *found,
+                                rks_error *err)
+{
+    uint8_t header[RKS_BLOCK_HEADER];
+    rks_block_info info;
+    rks_error why;
+    if (found->size < sizeof(header) || rks_file_read_at(check->fd, check->path, found->offset,
+                                                         header, sizeof(header), NULL) != RKS_OK)
+        return RKS_OK;
+    rks_status status =
+        rks_block_open(header, found->size, check->path, found->offset, &info, &why);
+    if (status != RKS_ERR_UNSUPPORTED)
+        return RKS_OK;
+    return rks_fail(err, status, 0, "%s; remove this unfinished part", why.text);
+}
+
 static rks_status check_block_entry(part_check *check, const rks_lmdb_found *found, rks_error *err)
 {
     uint64_t number = 0;
@@ -59,6 +77,9 @@ static rks_status check_block_entry(part_check *check, const rks_lmdb_found *fou
     if (found->key_size != sizeof(number) || be64toh(number) != check->block_count)
         return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: block %zu is missing", check->path,
                         check->block_count);
+    rks_status status = number == 0 ? check_version(check, found, err) : RKS_OK;
+    if (status != RKS_OK)
+        return status;
     if (check->block_count == check->block_room) {
         size_t room = check->block_room == 0 ? 64 : 2 * check->block_room;
         block_place *blocks = rks_realloc(check->blocks, room, sizeof(*blocks), err);
@@ -98,7 +119,8 @@ static rks_status check_unit_entry(part_check *check, const rks_lmdb_found *foun
     rks_status status = load_value(check, found, UNIT_RECORD_MOST, &value, err);
     if (status != RKS_OK)
         return status;
-    status = rks_unit_decode(value, found->size, check->path, &check->units, &used, &end, err);
+    status =
+        rks_unit_decode(value, found->size, true, check->path, &check->units, &used, &end, err);
     rks_free(value);
     if (status != RKS_OK)
         return status;

@@ -10,8 +10,8 @@
 
 /* Reads NAME.rks once and checks LMDB's pages, the part's own record, its unit list, and each
  * block of the finished units with its checksum. Does not read the blocks after them, which the
- * writer drops. RKS_ERR_CORRUPT says what is damaged; RKS_ERR_NOT_FOUND means that there is no
- * such file. */
+ * writer drops. RKS_ERR_CORRUPT says what is damaged; RKS_ERR_UNSUPPORTED: another version of the
+ * library wrote its blocks; RKS_ERR_NOT_FOUND means that there is no such file. */
 rks_status rks_part_check(const char *path, rks_error *err);
 /* Returns true if these bytes are a part's own record (the entry "build") with the right
  * checksum. */
@@ -21,7 +21,7 @@ bool rks_part_record_whole(const uint8_t *bytes, size_t size);
 typedef struct rks_part_record {
     rks_digest build_id;
     char *schema;       /* its canonical text */
-    uint64_t unit_size; /* 0 if not recorded */
+    uint64_t unit_size; /* 0: samples from memory */
     size_t units;       /* finished units */
 } rks_part_record;
 

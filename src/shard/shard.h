@@ -36,7 +36,7 @@ rks_status rks_shard_check_sums(const rks_shard *shard, uint32_t threads, rks_er
  * shard. */
 const char *rks_shard_unit_name(const rks_shard *shard, size_t unit);
 bool rks_shard_derived_keys(const rks_shard *shard);
-uint64_t rks_shard_unit_size(const rks_shard *shard); /* of its build; 0 if not recorded */
+uint64_t rks_shard_unit_size(const rks_shard *shard); /* of its build; 0: from memory */
 size_t rks_shard_index_columns(const rks_shard *shard);
 const rks_column *rks_shard_index_column(const rks_shard *shard, size_t column);
 

@@ -64,7 +64,7 @@ static rks_status check_pages(const rks_shard *shard, int fd, uint64_t *at, rks_
         read_pages(shard, fd, 0, 2 * size, manifest->head, "its first two pages have", &pages, err);
     rks_free(pages);
     *at = status == RKS_OK ? manifest->main_page : 0;
-    if (status != RKS_OK || manifest->main_page == 0) /* an earlier version's shard */
+    if (status != RKS_OK)
         return status;
     status = read_pages(shard, fd, manifest->main_page, size, manifest->main,
                         "the page with its main database has", &pages, err);
@@ -188,9 +188,8 @@ static rks_status read_units(rks_shard *shard, rks_shard_damage_fn damage, void 
     return status == RKS_OK ? RKS_OK : report_damage(damage, user, segment->offset, status, err);
 }
 
-/* Checks that block 0 names this shard. Two builds of one input have files of equal sizes and first
- * pages, and files of an earlier version do not name their shard, but blocks of version 2 do. If
- * the block of row 0 is damaged, this passes: whoever reads its samples finds out. */
+/* Checks that block 0 names this shard, in a version that is read. If the block of row 0 is
+ * damaged, this passes: whoever reads its samples finds out. */
 static rks_status check_owner(const rks_shard *shard, rks_error *err)
 {
     const rks_guarded_map *map = shard->map;
@@ -202,11 +201,14 @@ static rks_status check_owner(const rks_shard *shard, rks_error *err)
         const uint8_t *block = map->bytes + record - before;
         uint64_t left = map->size - (record - before), size = rks_load_u64(block + 32);
         rks_block_info info;
-        if (left < RKS_BLOCK_HEADER || size > left - RKS_BLOCK_HEADER ||
-            rks_block_open(block, RKS_BLOCK_HEADER + (size_t)size, shard->path, record - before,
-                           &info, NULL) != RKS_OK)
+        if (left < RKS_BLOCK_HEADER || size > left - RKS_BLOCK_HEADER)
             continue;
-        return rks_block_check_shard(&info, shard->manifest->shard_id, shard->path, err);
+        rks_status status = rks_block_open(block, RKS_BLOCK_HEADER + (size_t)size, shard->path,
+                                           record - before, &info, err);
+        if (status == RKS_OK)
+            return rks_block_check_shard(&info, shard->manifest->shard_id, shard->path, err);
+        if (status == RKS_ERR_UNSUPPORTED)
+            return status;
     }
     return RKS_OK;
 }

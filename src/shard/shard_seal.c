@@ -32,7 +32,6 @@ typedef struct walker {
     uint64_t end_row; /* of this segment */
     int column;       /* -1: lengths, keys and places; else an index column */
     uint64_t largest;
-    bool names_shard; /* some block does */
     /* of this segment */
     uint8_t *lengths;
     uint8_t *key_hashes;
@@ -102,7 +101,6 @@ static rks_status open_block(walker *walk, const rks_lmdb_entry *entry, rks_bloc
         status = rks_block_check_shard(info, writer->shard_id, writer->data_path, err);
     if (status != RKS_OK)
         return status;
-    walk->names_shard = walk->names_shard || info->version > 1;
     while (walk->at.unit < writer->units.count &&
            walk->at.row_in_unit == writer->units.summaries[walk->at.unit].samples) {
         walk->at.unit++;
@@ -296,8 +294,6 @@ static rks_status index_pass(rks_shard_writer *writer, rks_manifest *manifest, i
     }
     if (column < 0)
         manifest->largest = walk.largest > writer->log.largest ? walk.largest : writer->log.largest;
-    if (walk.names_shard)
-        manifest->names_shard = true;
     rks_free(walk.lengths);
     rks_free(walk.key_hashes);
     rks_free(walk.offsets);

@@ -19,7 +19,7 @@
  *       80     8  number of the block after its last
  *       88     4  size k of the key name; 0 if none
  *       92     4  in `units`: low half of the XXH3-64 of the record with this field 0, or 1
- *                 if that is 0; in the segment, and in parts of earlier versions: 0
+ *                 if that is 0; in the segment: 0
  *       96     k  key name, which derived keys start with
  *                 zeros up to a multiple of 8 */
 #include "shard/manifest.h"
@@ -119,8 +119,8 @@ rks_status rks_unit_encode(const rks_unit_summary *summary, uint64_t first_row, 
     return RKS_OK;
 }
 
-rks_status rks_unit_decode(const uint8_t *bytes, size_t size, const char *path, rks_unit_list *list,
-                           size_t *used, uint64_t *end_block, rks_error *err)
+rks_status rks_unit_decode(const uint8_t *bytes, size_t size, bool stamped, const char *path,
+                           rks_unit_list *list, size_t *used, uint64_t *end_block, rks_error *err)
 {
     uint32_t name_size = size < UNIT_HEADER ? 0 : rks_load_u32(bytes + 88);
     size_t whole = (size_t)rks_round_up(UNIT_HEADER + (uint64_t)name_size, 8);
@@ -146,8 +146,7 @@ rks_status rks_unit_decode(const uint8_t *bytes, size_t size, const char *path, 
     if (first_row != expected || __builtin_add_overflow(first_row, summary.samples, &end) ||
         end > INT64_MAX || summary.unit > INT64_MAX || summary.bytes > INT64_MAX ||
         strlen(name) != name_size || !rks_key_name_fits(name) ||
-        (rks_load_u32(bytes + CHECK_AT) != 0 &&
-         rks_load_u32(bytes + CHECK_AT) != unit_check(bytes, whole)))
+        rks_load_u32(bytes + CHECK_AT) != (stamped ? unit_check(bytes, whole) : 0))
         return rks_fail(err, RKS_ERR_CORRUPT, 0,
                         "%s: entry %zu of the unit list (unit %" PRIu64 ", rows %" PRIu64
                         " + %" PRIu64 ") is malformed",
@@ -172,7 +171,7 @@ rks_status rks_unit_list_decode(const uint8_t *bytes, size_t size, size_t count,
     size_t at = 0;
     for (size_t i = 0; i < count && status == RKS_OK; i++) {
         size_t used = 0;
-        status = rks_unit_decode(bytes + at, size - at, path, &units, &used, NULL, err);
+        status = rks_unit_decode(bytes + at, size - at, false, path, &units, &used, NULL, err);
         if (status != RKS_OK)
             break;
         at += used;

@@ -17,7 +17,7 @@
  *                 XXH3-64 of all that precedes
  *
  * If the build has a unit size, there is an entry "build_unit_size": that size (u64) and its
- * XXH3-64. Parts of an earlier version lack it.
+ * XXH3-64.
  *
  * A finished unit is its record in `units`. Blocks after the last finished unit's come from an
  * interrupted writer; opening drops them, so that rows keep their numbers. */
@@ -134,7 +134,7 @@ static rks_status visit_unit(void *user, const rks_lmdb_entry *entry, bool *stop
     uint64_t end = 0, position = 0;
     if (entry->key_size == sizeof(position))
         memcpy(&position, entry->key, sizeof(position));
-    rks_status status = rks_unit_decode(entry->value, entry->size, writer->data_path,
+    rks_status status = rks_unit_decode(entry->value, entry->size, true, writer->data_path,
                                         &writer->units, &used, &end, err);
     if (status != RKS_OK)
         return status;

@@ -30,7 +30,7 @@ struct rks_shard_writer {
     uint32_t *index;    /* columns of the schema */
     size_t index_count;
     bool derived_keys;
-    uint64_t unit_size; /* 0 if not recorded */
+    uint64_t unit_size; /* 0: samples from memory */
     uint32_t threads;   /* for the sums */
     bool sealed;
     bool broken; /* a unit lost bytes: only close is allowed */

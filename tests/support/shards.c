@@ -9,8 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
 #include "base/checksum.h"
 #include "base/memory.h"
+#include "shard/lmdb_env.h"
 #include "shard/manifest.h"
 #include "shard/checksum_file.h"
 #include "support/check.h"
@@ -331,28 +333,52 @@ void shards_dataset(const shards_recipe *recipe)
     shards_commit(shards_here, names, 1);
 }
 
-void shards_seal_again(const uint8_t *bytes, size_t size, uint32_t page_size)
+/* Makes a page as LMDB's main database is, with one entry. */
+static void put_main_page(uint8_t *page, size_t size, rks_digest shard_id)
+{
+    enum { LEAF = 2, HEADER = 16, POINTER = 2, NODE_HEADER = 8 };
+    uint8_t *entry = page + HEADER + POINTER;
+    size_t key = strlen(RKS_MAIN_SHARD_KEY);
+    memset(page, 0, size);
+    rks_store_u16(page + 10, LEAF);
+    rks_store_u16(page + 12, HEADER + POINTER);
+    rks_store_u16(page + HEADER, HEADER + POINTER);
+    rks_store_u16(entry, RKS_DIGEST_SIZE);
+    rks_store_u16(entry + 6, (uint16_t)key);
+    memcpy(entry + NODE_HEADER, RKS_MAIN_SHARD_KEY, key);
+    rks_store_u64(entry + NODE_HEADER + key, shard_id.low);
+    rks_store_u64(entry + NODE_HEADER + key + 8, shard_id.high);
+}
+
+void shards_seal_again(const uint8_t *from, size_t size, uint32_t page_size)
 {
     rks_error err;
     rks_manifest *manifest = NULL;
     char *text = NULL;
     char sums[256];
     size_t text_size = 0;
-    shards_store(shards_here, "a.rks", bytes, size);
+    uint8_t *bytes = calloc(1, size + 2 * (size_t)page_size);
+    assert_non_null(bytes);
+    memcpy(bytes, from, size);
     assert_ok(rks_manifest_load(shards_path("a.json"), &manifest, &err), &err);
+    if (page_size > 0) {
+        manifest->page_size = page_size;
+        manifest->main_page = rks_round_up(size, page_size);
+        put_main_page(bytes + manifest->main_page, page_size, manifest->shard_id);
+        size = (size_t)manifest->main_page + page_size;
+    }
+    manifest->file_size = size;
+    shards_store(shards_here, "a.rks", bytes, size);
     for (size_t i = 0; i < manifest->segment_count; i++)
         manifest->segments[i].check =
             rks_checksum64(bytes + manifest->segments[i].offset, manifest->segments[i].size);
-    manifest->page_size = page_size > 0 ? page_size : manifest->page_size;
     manifest->head = rks_checksum128(bytes, 2 * (size_t)manifest->page_size);
-    if (page_size > 0) /* what an earlier version wrote: the page of another size names no shard */
-        manifest->main_page = 0;
-    else
-        manifest->main = rks_checksum128(bytes + manifest->main_page, manifest->page_size);
+    manifest->main = rks_checksum128(bytes + manifest->main_page, manifest->page_size);
     snprintf(sums, sizeof(sums), "%s", shards_path("a.sums"));
     assert_ok(rks_sums_write(shards_path("a.rks"), size, sums, 2, &manifest->sums, &err), &err);
     assert_ok(rks_manifest_encode(manifest, &text, &text_size, NULL, &err), &err);
     shards_store(shards_here, "a.json", text, text_size);
     rks_free(text);
     rks_manifest_free(manifest);
+    free(bytes);
 }

@@ -62,7 +62,7 @@ uint8_t *shards_load(const char *directory, const char *file, size_t *size);
 void shards_flip(const char *directory, const char *file, size_t at, uint8_t bits);
 void shards_store(const char *directory, const char *file, const void *bytes, size_t size);
 /* a.rks in shards_here becomes these bytes, with sums and manifest that agree with them.
- * page_size 0: as it was. */
+ * page_size 0: as it was; else a page of that size is added, which names the shard. */
 void shards_seal_again(const uint8_t *bytes, size_t size, uint32_t page_size);
 
 #endif

@@ -64,7 +64,7 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
     filter: callable. filter(sample) runs after map and drops the sample if it returns false. Default: none.
     length: str or callable. What lengths count: a column (items of an array, bytes of a str, the value of an integer), "chars:COLUMN", or
         length(sample) -> int. Default: the first column of variable size that is neither the key nor "__key__"; else the first array of
-        fixed size ("uint16[257]" has length 257), but 1 in a dataset that an earlier version built; else 1.
+        fixed size ("uint16[257]" has length 257); else 1.
     key: str or callable. A column, or key(sample) -> str or bytes. Keys must be unique (DataError). "" derives keys from unit and row.
         Default: "__key__" of a tar or zip, else derived.
     index: list of str. Columns of single numbers that every rank keeps in memory. Default: none.
@@ -106,7 +106,7 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
         newest generation opens it, except for iterables and for objects with __getitem__ other than lists: these cannot be compared and are
         appended again. Default: False.
     unit_size: int or str, in bytes. The size of a unit of files that the C core reads. Default: the size that the dataset or the unfinished
-        parts in `out` were built with (64 MiB if an earlier version made them), else about 1/64 of the files, between 1 and 64 MiB.
+        parts in `out` were built with (64 MiB if their samples came from memory), else about 1/64 of the files, between 1 and 64 MiB.
     columns: str. Column names of CSV or TSV files without a header, "a,b,c". Default: the header's.
     count: dict. Adds integer columns that are also index columns: {"learned": ("labels", "!=", -100)} counts the items of labels that are
         not -100, and {"learned": function} calls function(sample) -> int. They are added after map, so filter sees them.

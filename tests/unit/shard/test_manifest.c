@@ -19,6 +19,8 @@ static rks_manifest good_manifest(rks_schema *schema)
                           .file_size = 49152,
                           .page_size = 4096,
                           .head = {5, 6},
+                          .main_page = 45056,
+                          .main = {10, 9},
                           .sums = {7, 8},
                           .samples = 3,
                           .bytes = 99,
@@ -39,15 +41,15 @@ static void encode_good(char **text, size_t *size)
     rks_schema_free(schema);
 }
 
-#define GOLDEN_DIGEST "fef62cc52c1485bbbb7bd72b32d3919c"
+#define GOLDEN_DIGEST "8c4b2e9b31a9ade0fe234cada26178ad"
 static const char GOLDEN[] =
-    "{\"format\":{\"major\":1,\"minor\":0},\"requires\":[],"
+    "{\"format\":{\"major\":1,\"minor\":0},\"requires\":[\"shard_in_blocks\",\"shard_in_main\"],"
     "\"shard\":\"00000000000000020000000000000001\","
     "\"build\":\"00000000000000040000000000000003\",\"file_size\":49152,\"page_size\":4096,"
     "\"head\":\"00000000000000060000000000000005\","
     "\"sums\":\"00000000000000080000000000000007\",\"samples\":3,\"bytes\":99,\"largest\":64,"
     "\"units\":1,\"derived_keys\":false,\"schema\":{\"t\":\"str\",\"n\":\"int64\"},"
-    "\"index\":[\"n\"],\"segments\":[\n"
+    "\"index\":[\"n\"],\"main\":[45056,\"0000000000000009000000000000000a\"],\"segments\":[\n"
     "[\"lengths\",0,3,8208,12,\"0123456789abcdef\"],\n"
     "[\"key_hashes\",0,3,16400,24,\"0000000000000002\"],\n"
     "[\"locators\",0,3,24592,20,\"0000000000000003\"],\n"
@@ -83,6 +85,8 @@ static void a_manifest_comes_back(void **state)
     assert_int_equal(manifest->largest, 64);
     assert_int_equal(manifest->index_count, 1);
     assert_int_equal(manifest->index[0], 1);
+    assert_int_equal(manifest->main_page, 45056);
+    assert_int_equal(manifest->main.high, 9);
     assert_int_equal(manifest->segment_count, 5);
     assert_memory_equal(manifest->segments, segments, sizeof(segments));
     char digits[RKS_DIGEST_TEXT];
@@ -189,14 +193,29 @@ static void other_formats_and_features_are_named_and_other_fields_ignored(void *
     (void)state;
     assert_fails(RKS_ERR_UNSUPPORTED, decode_changed("\"major\":1", "\"major\":2"));
     assert_contains(err.text, "2.0");
-    assert_fails(RKS_ERR_UNSUPPORTED, decode_changed("\"requires\":[]", "\"requires\":[\"zstd\"]"));
+    assert_fails(RKS_ERR_UNSUPPORTED, decode_changed("\"requires\":[", "\"requires\":[\"zstd\","));
     assert_contains(err.text, "zstd");
     assert_ok(decode_changed("\"minor\":0", "\"minor\":7"), &err);
-    assert_ok(decode_changed("\"requires\":[]", "\"requires\":[],\"colour\":{\"a\":[1]}"), &err);
+    assert_ok(decode_changed("\"shard\":", "\"colour\":{\"a\":[1]},\"shard\":"), &err);
 }
 
-/* As they are written now: blocks, and the page of the main database, name the shard. */
-static void what_names_the_shard_is_required(void **state)
+#define NAMES "\"requires\":[\"shard_in_blocks\",\"shard_in_main\"]"
+
+/* Earlier versions wrote shards whose blocks or main database do not name them. */
+static void an_earlier_version_s_shard_is_refused_with_both_versions(void **state)
+{
+    (void)state;
+    assert_fails(RKS_ERR_UNSUPPORTED, decode_changed(NAMES, "\"requires\":[]"));
+    assert_string_equal(err.text,
+                        "x.json: an earlier version's shard, 1.0 without \"shard_in_blocks\"; this "
+                        "version reads 1.0 with it: build again");
+    assert_fails(RKS_ERR_UNSUPPORTED, decode_changed(NAMES, "\"requires\":[\"shard_in_main\"]"));
+    assert_contains(err.text, "1.0 without \"shard_in_blocks\"");
+    assert_fails(RKS_ERR_UNSUPPORTED, decode_changed(NAMES, "\"requires\":[\"shard_in_blocks\"]"));
+    assert_contains(err.text, "1.0 without \"shard_in_main\"");
+}
+
+static void what_names_the_shard_is_checked(void **state)
 {
     (void)state;
     static const char *const bad[] = {"[0,\"0000000000000009000000000000000a\"]",
@@ -208,32 +227,15 @@ static void what_names_the_shard_is_required(void **state)
                                       "[8192]",
                                       "8192",
                                       "[9223372036854771712,\"0000000000000009000000000000000a\"]"};
-    rks_schema *schema = schema_of("t:str,n:int64");
-    rks_manifest manifest = good_manifest(schema), *decoded = NULL;
-    manifest.names_shard = true;
-    manifest.main_page = 45056;
-    manifest.main = (rks_digest){10, 9};
-    char *text = NULL;
-    size_t size = 0;
-    assert_ok(rks_manifest_encode(&manifest, &text, &size, NULL, &err), &err);
-    char *copy = strndup(text, size);
-    assert_contains(copy, "\"requires\":[\"shard_in_blocks\",\"shard_in_main\"]");
-    assert_contains(copy, "\"main\":[45056,\"0000000000000009000000000000000a\"]");
-    assert_ok(rks_manifest_decode(text, size, "x.json", &decoded, &err), &err);
-    assert_true(decoded->names_shard && decoded->main_page == 45056 && decoded->main.high == 9);
-    rks_manifest_free(decoded);
-    free(copy);
-    rks_free(text);
-    rks_schema_free(schema);
+    static const char good[] = "\"main\":[45056,\"0000000000000009000000000000000a\"]";
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         char to[200];
-        snprintf(to, sizeof(to), "\"requires\":[\"shard_in_main\"],\"main\":%s", bad[i]);
-        if (decode_changed("\"requires\":[]", to) != RKS_ERR_CORRUPT)
+        snprintf(to, sizeof(to), "\"main\":%s", bad[i]);
+        if (decode_changed(good, to) != RKS_ERR_CORRUPT)
             fail_msg("%s was taken", bad[i]);
         assert_contains(err.text, "x.json");
     }
-    assert_fails(RKS_ERR_CORRUPT,
-                 decode_changed("\"requires\":[]", "\"requires\":[\"shard_in_main\"]"));
+    assert_fails(RKS_ERR_CORRUPT, decode_changed(good, "\"other\":1"));
 }
 
 static void a_manifest_above_1_mib_is_refused(void **state)
@@ -411,7 +413,8 @@ int main(void)
         cmocka_unit_test(every_flipped_bit_is_refused),
         cmocka_unit_test(hostile_numbers_are_refused),
         cmocka_unit_test(other_formats_and_features_are_named_and_other_fields_ignored),
-        cmocka_unit_test(what_names_the_shard_is_required),
+        cmocka_unit_test(an_earlier_version_s_shard_is_refused_with_both_versions),
+        cmocka_unit_test(what_names_the_shard_is_checked),
         cmocka_unit_test(a_manifest_above_1_mib_is_refused),
         cmocka_unit_test(survives_each_failing_allocation),
         cmocka_unit_test(a_unit_has_these_bytes),
