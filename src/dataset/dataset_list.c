@@ -198,18 +198,10 @@ static rks_status decode_unit_entry(const uint8_t *entry, size_t first_shard, ui
     uint64_t shard = rks_load_u64(entry + 80);
     uint32_t name = rks_load_u32(entry + 88);
     *unit = (rks_dataset_unit){
-        .summary = {.unit = rks_load_u64(entry),
-                    .samples = rks_load_u64(entry + 16),
-                    .seen = rks_load_u64(entry + 24),
-                    .filtered = rks_load_u64(entry + 32),
-                    .bad = rks_load_u64(entry + 40),
-                    .bytes = rks_load_u64(entry + 48),
-                    .first_source_row = rks_load_u64(entry + 56),
-                    .digest = load_digest(entry + 64)},
-        .first_row = rks_load_u64(entry + 8),
         /* rks_dataset_check refuses it */
         .shard = shard < shards ? (uint32_t)(first_shard + shard) : UINT32_MAX,
     };
+    unit->first_row = rks_unit_load(entry, &unit->summary);
     if (name == 0)
         return RKS_OK;
     unit->key_name = rks_format(err, "%.*s", (int)name, (const char *)entry + ENTRY);

@@ -86,6 +86,9 @@ rks_status rks_unit_encode(const rks_unit_summary *summary, uint64_t first_row, 
 /* Puts a checksum into one stored unit, for the database `units`: no segment's checksum covers
  * it. */
 void rks_unit_stamp(uint8_t *bytes, size_t size);
+/* Reads the numbers of one stored unit, of which at least 96 bytes are there, without a check.
+ * Returns its first row. */
+uint64_t rks_unit_load(const uint8_t *bytes, rks_unit_summary *summary);
 /* Reads one unit at `bytes` and appends it; *used is its stored size. Checks the unit itself, and
  * that it starts where the one before it ends. `stamped`: it is from the database `units`.
  * `end_block` may be NULL. */

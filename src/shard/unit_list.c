@@ -119,15 +119,9 @@ rks_status rks_unit_encode(const rks_unit_summary *summary, uint64_t first_row, 
     return RKS_OK;
 }
 
-rks_status rks_unit_decode(const uint8_t *bytes, size_t size, bool stamped, const char *path,
-                           rks_unit_list *list, size_t *used, uint64_t *end_block, rks_error *err)
+uint64_t rks_unit_load(const uint8_t *bytes, rks_unit_summary *summary)
 {
-    uint32_t name_size = size < UNIT_HEADER ? 0 : rks_load_u32(bytes + 88);
-    size_t whole = (size_t)rks_round_up(UNIT_HEADER + (uint64_t)name_size, 8);
-    if (size < UNIT_HEADER || whole > size || name_size > RKS_KEY_MAX)
-        return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: entry %zu of the unit list is cut short",
-                        path, list->count);
-    rks_unit_summary summary = {
+    *summary = (rks_unit_summary){
         .unit = rks_load_u64(bytes),
         .samples = rks_load_u64(bytes + 16),
         .seen = rks_load_u64(bytes + 24),
@@ -137,7 +131,19 @@ rks_status rks_unit_decode(const uint8_t *bytes, size_t size, bool stamped, cons
         .first_source_row = rks_load_u64(bytes + 56),
         .digest = {rks_load_u64(bytes + 64), rks_load_u64(bytes + 72)},
     };
-    uint64_t first_row = rks_load_u64(bytes + 8), expected = 0, end;
+    return rks_load_u64(bytes + 8);
+}
+
+rks_status rks_unit_decode(const uint8_t *bytes, size_t size, bool stamped, const char *path,
+                           rks_unit_list *list, size_t *used, uint64_t *end_block, rks_error *err)
+{
+    uint32_t name_size = size < UNIT_HEADER ? 0 : rks_load_u32(bytes + 88);
+    size_t whole = (size_t)rks_round_up(UNIT_HEADER + (uint64_t)name_size, 8);
+    if (size < UNIT_HEADER || whole > size || name_size > RKS_KEY_MAX)
+        return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: entry %zu of the unit list is cut short",
+                        path, list->count);
+    rks_unit_summary summary;
+    uint64_t first_row = rks_unit_load(bytes, &summary), expected = 0, end;
     if (list->count > 0)
         expected = list->first_rows[list->count - 1] + list->summaries[list->count - 1].samples;
     char name[RKS_KEY_MAX + 1];

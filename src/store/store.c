@@ -196,15 +196,19 @@ static void prefetch_entry(const rks_store *store, uint64_t id)
         __builtin_prefetch(&rks_index_key_hashes(store->index)[id]);
 }
 
-rks_status rks_store_list32(rks_store *store, const uint32_t *ids, size_t count, rks_batch **list,
-                            rks_error *err)
+/* Lists samples by their ids, of 64 bits if `wide`, else of 32. Inline, so that each caller has a
+ * loop without that question. */
+static inline rks_status list_samples(rks_store *store, const void *ids, bool wide, size_t count,
+                                      rks_batch **list, rks_error *err)
 {
+    const uint64_t *ids64 = ids;
+    const uint32_t *ids32 = ids;
     rks_batch *made = NULL;
     rks_status status = rks_fetcher_list(store->fetcher, count, &made, err);
     for (size_t i = 0; status == RKS_OK && i < count; i++) {
         if (i + AHEAD < count)
-            prefetch_entry(store, ids[i + AHEAD]);
-        status = want(store, ids[i], &rks_batch_wanted(made)[i], err);
+            prefetch_entry(store, wide ? ids64[i + AHEAD] : ids32[i + AHEAD]);
+        status = want(store, wide ? ids64[i] : ids32[i], &rks_batch_wanted(made)[i], err);
     }
     if (status != RKS_OK) {
         rks_batch_free(made);
@@ -214,26 +218,20 @@ rks_status rks_store_list32(rks_store *store, const uint32_t *ids, size_t count,
     return RKS_OK;
 }
 
+rks_status rks_store_list32(rks_store *store, const uint32_t *ids, size_t count, rks_batch **list,
+                            rks_error *err)
+{
+    return list_samples(store, ids, false, count, list, err);
+}
+
 static rks_status list64(rks_store *store, const uint64_t *ids, size_t count, rks_batch **list,
                          rks_error *err)
 {
-    rks_batch *made = NULL;
     if (count > 0 && ids == NULL)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "sample_ids is NULL");
     if (count > UINT32_MAX)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "%zu samples in a fetch are too many", count);
-    rks_status status = rks_fetcher_list(store->fetcher, count, &made, err);
-    for (size_t i = 0; status == RKS_OK && i < count; i++) {
-        if (i + AHEAD < count)
-            prefetch_entry(store, ids[i + AHEAD]);
-        status = want(store, ids[i], &rks_batch_wanted(made)[i], err);
-    }
-    if (status != RKS_OK) {
-        rks_batch_free(made);
-        return status;
-    }
-    *list = made;
-    return RKS_OK;
+    return list_samples(store, ids, true, count, list, err);
 }
 
 rks_status rks_store_fetch_start(rks_store *store, const uint64_t *sample_ids, size_t count,
