@@ -28,7 +28,19 @@ def pid() -> int:
 def status_name(status: int) -> str: ...
 def parse_schema(text: str) -> tuple[str, list[tuple[str, str]]]:
     """Return the canonical JSON text, and (name, type) of each column."""
+def describe_type(type: str) -> tuple[str, str, int, tuple[int | None, ...], bool, str]:
+    """Return (item, class, item size, dimensions, nullable, the items for numpy) of a type: ("float16", "float", 2, (80, None), True, "<f2")
+    of "float16[80,*]?". A class is "bool", "int", "uint", "float", "complex", "str", "bytes" or "json"."""
+def item_types() -> list[str]:
+    """Return the names of all item types."""
+def converts(stored: str, item: str) -> bool:
+    """Return True if a collate may convert a column's items to `item`, which then holds every value of `stored`."""
 
+def dataset_info(directory: str) -> str:
+    """Return what dataset.json says, as JSON (rks_dataset_info_json)."""
+def plan_limits(source: None, /, **options: Any) -> dict[str, Any]:
+    """Return what bounds the batches of a plan with these options of Plan (rks_plan_limits): {"multiple", "budget", "sums", "cut",
+    "longest", "split", "row"}. Without length_multiple, "multiple" is the default of padded batches."""
 def nccl_library(path: str | None) -> None:
     """Set the libnccl.so.2 that exchange "nccl" loads if none is loaded yet; None: the system's."""
 

@@ -290,8 +290,9 @@ static int builder_traverse(builder_object *self, visitproc visit, void *arg)
     return 0;
 }
 
-static int builder_clear(builder_object *self)
+static int builder_clear(PyObject *object)
 {
+    builder_object *self = (builder_object *)object;
     core_taker_close(&self->taker, close_builder);
     self->calls.progress = NULL;
     Py_CLEAR(self->progress);
@@ -299,15 +300,9 @@ static int builder_clear(builder_object *self)
     return 0;
 }
 
-static void builder_dealloc(builder_object *self)
+static void builder_dealloc(PyObject *object)
 {
-    PyObject *type, *value, *trace;
-    PyObject_GC_UnTrack(self);
-    PyErr_Fetch(&type, &value, &trace);
-    builder_clear(self);
-    PyErr_Restore(type, value, trace);
-    core_values_free(self->taker.values);
-    core_free_object((PyObject *)self);
+    core_taker_dealloc(object, &((builder_object *)object)->taker, builder_clear);
 }
 
 static PyMethodDef builder_methods[] = {

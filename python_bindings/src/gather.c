@@ -155,22 +155,17 @@ static int gather_traverse(gather_object *self, visitproc visit, void *arg)
     return 0;
 }
 
-static int gather_clear(gather_object *self)
+static int gather_clear(PyObject *object)
 {
+    gather_object *self = (gather_object *)object;
     core_taker_close(&self->taker, close_gather);
     Py_CLEAR(self->taker.group);
     return 0;
 }
 
-static void gather_dealloc(gather_object *self)
+static void gather_dealloc(PyObject *object)
 {
-    PyObject *type, *value, *trace;
-    PyObject_GC_UnTrack(self);
-    PyErr_Fetch(&type, &value, &trace);
-    gather_clear(self);
-    PyErr_Restore(type, value, trace);
-    core_values_free(self->taker.values);
-    core_free_object((PyObject *)self);
+    core_taker_dealloc(object, &((gather_object *)object)->taker, gather_clear);
 }
 
 static PyMethodDef gather_methods[] = {

@@ -135,6 +135,17 @@ void core_taker_close(core_taker *taker, void (*close)(void *handle))
     core_group_leave(taker->group);
 }
 
+void core_taker_dealloc(PyObject *self, core_taker *taker, int (*clear)(PyObject *self))
+{
+    PyObject *type, *value, *trace;
+    PyObject_GC_UnTrack(self);
+    PyErr_Fetch(&type, &value, &trace);
+    clear(self);
+    PyErr_Restore(type, value, trace);
+    core_values_free(taker->values);
+    core_free_object(self);
+}
+
 int core_lock(PyThread_type_lock lock)
 {
     enum { SLICE_US = 50000 };

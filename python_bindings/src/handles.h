@@ -48,6 +48,9 @@ bool core_taker_ready(const core_taker *taker, const char *name);
 /* Closes it; `close` runs without the GIL, and not in a forked child. A second call does
  * nothing. */
 void core_taker_close(core_taker *taker, void (*close)(void *handle));
+/* Ends the tp_dealloc of an object that has the taker: `clear` closes it, and a raised exception
+ * stays. */
+void core_taker_dealloc(PyObject *self, core_taker *taker, int (*clear)(PyObject *self));
 /* Takes a lock. Waiting releases the GIL and checks for signals: returns -1 with an exception. */
 int core_lock(PyThread_type_lock lock);
 /* Reads a sample's number, which must be below `count`; returns -1 with IndexError. */
@@ -139,10 +142,28 @@ PyObject *core_store_view(PyObject *object, PyObject *number);
 /* ---- plan.c ---- */
 /* Returns the handle, for this thread alone until core_plan_leave; NULL with an exception. */
 rks_plan *core_plan_enter(PyObject *plan);
+/* The same for a method with the argument `epoch`, default 0; `format` is "|O:" and its name. */
+rks_plan *core_plan_enter_epoch(PyObject *plan, PyObject *arguments, PyObject *keywords,
+                                const char *format, uint64_t *epoch);
 void core_plan_leave(PyObject *plan);
 uint32_t core_plan_world(PyObject *plan);
 /* Returns a bytes object of this size, to be filled; NULL with an exception. */
 PyObject *core_bytes(size_t size);
+
+/* ---- plan_options.c ---- */
+/* Arguments of Plan that are not numbers or names; borrowed. */
+typedef struct core_plan_arguments {
+    PyObject *source, *mix, *balance, *skip;
+    const char *dataset;
+} core_plan_arguments;
+/* Reads the options over the defaults in *options; texts point into the arguments. Returns false
+ * with an exception. */
+bool core_plan_take_options(PyObject *arguments, PyObject *keywords, core_plan_arguments *given,
+                            rks_plan_options *options);
+/* Reads ranges of steps into the options; the caller frees them. Returns -1 with an exception. */
+int core_plan_take_skip(PyObject *skip, rks_plan_options *options);
+/* A function of the module: the limits of a plan with these options. */
+PyObject *core_plan_limits(PyObject *self, PyObject *arguments, PyObject *keywords);
 
 /* ---- plan_batches.c: methods of Plan ---- */
 PyObject *core_plan_steps(PyObject *object, PyObject *arguments, PyObject *keywords);

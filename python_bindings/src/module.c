@@ -51,6 +51,86 @@ static PyObject *parse_schema(PyObject *self, PyObject *arguments)
     return parsed;
 }
 
+/* Dimensions as a tuple; None for `*`. str, bytes and json have none. */
+static PyObject *type_dims(const rks_type_info *info)
+{
+    uint32_t count = info->item_class >= RKS_CLASS_STR ? 0 : info->dim_count;
+    PyObject *dims = PyTuple_New((Py_ssize_t)count);
+    for (uint32_t i = 0; dims != NULL && i < count; i++) {
+        PyObject *size =
+            info->dims[i] == 0 ? Py_NewRef(Py_None) : PyLong_FromUnsignedLong(info->dims[i]);
+        if (size == NULL)
+            Py_CLEAR(dims);
+        else
+            PyTuple_SetItem(dims, (Py_ssize_t)i, size);
+    }
+    return dims;
+}
+
+static PyObject *describe_type(PyObject *self, PyObject *arguments)
+{
+    (void)self;
+    static const char *const classes[] = {
+        [RKS_CLASS_BOOL] = "bool",   [RKS_CLASS_INT] = "int",         [RKS_CLASS_UINT] = "uint",
+        [RKS_CLASS_FLOAT] = "float", [RKS_CLASS_COMPLEX] = "complex", [RKS_CLASS_STR] = "str",
+        [RKS_CLASS_BYTES] = "bytes", [RKS_CLASS_JSON] = "json"};
+    const char *text;
+    rks_type_info info = {.struct_size = sizeof(info)};
+    rks_error err = {0};
+    if (!PyArg_ParseTuple(arguments, "s:describe_type", &text))
+        return NULL;
+    if (rks_type_describe(text, &info, &err) != RKS_OK)
+        return core_raise(&err);
+    PyObject *dims = type_dims(&info);
+    return dims == NULL
+               ? NULL
+               : Py_BuildValue("(ssINOs)", info.item, classes[info.item_class], info.item_size,
+                               dims, info.nullable ? Py_True : Py_False, info.numpy);
+}
+
+static PyObject *item_types(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    PyObject *names = PyList_New(0);
+    const char *name;
+    for (size_t i = 0; names != NULL && (name = rks_type_item(i)) != NULL; i++) {
+        PyObject *one = PyUnicode_FromString(name);
+        if (one == NULL || PyList_Append(names, one) < 0)
+            Py_CLEAR(names);
+        Py_XDECREF(one);
+    }
+    return names;
+}
+
+static PyObject *converts(PyObject *self, PyObject *arguments)
+{
+    (void)self;
+    const char *from, *to;
+    if (!PyArg_ParseTuple(arguments, "ss:converts", &from, &to))
+        return NULL;
+    return PyBool_FromLong(rks_collate_converts(from, to));
+}
+
+static PyObject *dataset_info(PyObject *self, PyObject *arguments)
+{
+    (void)self;
+    const char *directory;
+    char *json = NULL;
+    rks_error err = {0};
+    rks_status status;
+    if (!PyArg_ParseTuple(arguments, "s:dataset_info", &directory))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    status = rks_dataset_info_json(directory, &json, &err);
+    Py_END_ALLOW_THREADS
+    if (status != RKS_OK)
+        return core_raise(&err);
+    PyObject *text = PyUnicode_FromString(json);
+    rks_release(json);
+    return text;
+}
+
 /* An exception stays set and ends the walk. */
 static void found(void *user, const rks_finding *finding)
 {
@@ -155,6 +235,13 @@ static PyMethodDef functions[] = {
     {"pid", pid, METH_NOARGS, "os.getpid() without a system call."},
     {"status_name", status_name, METH_O, "The name of a status of librankstore: \"corrupt\"."},
     {"parse_schema", parse_schema, METH_VARARGS, "parse_schema(text): (text, [(name, type), ...])"},
+    {"describe_type", describe_type, METH_VARARGS,
+     "describe_type(type): (item, class, item size, dims, nullable, numpy's name)"},
+    {"item_types", item_types, METH_NOARGS, "item_types(): [name, ...]"},
+    {"converts", converts, METH_VARARGS, "converts(from, to): whether a collate may convert them."},
+    {"dataset_info", dataset_info, METH_VARARGS, "dataset_info(directory): JSON text"},
+    {"plan_limits", (PyCFunction)(void (*)(void))core_plan_limits, METH_VARARGS | METH_KEYWORDS,
+     "plan_limits(None, **options of Plan): what bounds the batches"},
     {"nccl_library", nccl_library, METH_VARARGS, "nccl_library(path): the NCCL to load"},
     {"verify", verify, METH_VARARGS, "verify(path, level): (samples, findings)"},
     {"write_quarantine", write_quarantine, METH_VARARGS,

@@ -33,6 +33,18 @@ rks_plan *core_plan_enter(PyObject *object)
     return (rks_plan *)(void *)core_raise_closed("plan");
 }
 
+rks_plan *core_plan_enter_epoch(PyObject *object, PyObject *arguments, PyObject *keywords,
+                                const char *format, uint64_t *epoch)
+{
+    static char *names[] = {"epoch", NULL};
+    PyObject *number = NULL;
+    *epoch = 0;
+    return PyArg_ParseTupleAndKeywords(arguments, keywords, format, names, &number) &&
+                   core_number(number, "epoch", 0, UINT64_MAX, epoch)
+               ? core_plan_enter(object)
+               : NULL;
+}
+
 void core_plan_leave(PyObject *object)
 {
     PyThread_release_lock(((plan *)object)->lock);
@@ -162,131 +174,28 @@ static int open_plan(plan *self, PyObject *source, const char *dataset, rks_plan
     return PyErr_Occurred() == NULL ? 0 : -1;
 }
 
-/* Reads the options; texts point into the arguments. */
-static bool take_options(PyObject *arguments, PyObject *keywords, PyObject **source,
-                         const char **dataset, PyObject **mix, PyObject **balance, PyObject **skip,
-                         rks_plan_options *options)
-{
-    static char *names[] = {"source",
-                            "dataset",
-                            "strategy",
-                            "batch_size",
-                            "max_tokens",
-                            "cost",
-                            "max_length",
-                            "too_long",
-                            "tail",
-                            "steps",
-                            "batch_multiple",
-                            "no_shuffle",
-                            "world",
-                            "seed",
-                            "capacity",
-                            "length_multiple",
-                            "micro_batches",
-                            "mixed",
-                            "cost_linear",
-                            "cost_quadratic",
-                            "pack_window",
-                            "order",
-                            "mix",
-                            "balance",
-                            "skip",
-                            NULL};
-    PyObject *batch_size = NULL, *max_tokens = NULL, *max_length = NULL, *multiple = NULL,
-             *world = NULL, *seed = NULL, *capacity = NULL, *unit = NULL, *micro = NULL,
-             *window = NULL;
-    uint64_t size = 0, longest = 0, of = 1, ranks = 0, room = 0, units = 1, micros = 1, windows = 0;
-    int no_shuffle = 0, mixed = 0;
-    rks_plan_options_default(options);
-    const char *strategy = NULL, *cost = NULL, *too_long = NULL, *tail = NULL, *steps = NULL,
-               *order = NULL;
-    if (!PyArg_ParseTupleAndKeywords(
-            arguments, keywords, "O|$zzOOzOzzzOpOOOOOpddOzOOO:Plan", names, source, dataset,
-            &strategy, &batch_size, &max_tokens, &cost, &max_length, &too_long, &tail, &steps,
-            &multiple, &no_shuffle, &world, &seed, &capacity, &unit, &micro, &mixed,
-            &options->cost_linear, &options->cost_quadratic, &window, &order, mix, balance, skip) ||
-        !core_number(batch_size, "batch_size", 0, UINT32_MAX, &size) ||
-        !core_number(max_tokens, "max_tokens", 0, UINT64_MAX, &options->max_tokens) ||
-        !core_number(max_length, "max_length", 0, UINT32_MAX, &longest) ||
-        !core_number(multiple, "batch_multiple", 1, UINT32_MAX, &of) ||
-        !core_number(world, "world", 0, UINT32_MAX, &ranks) ||
-        !core_number(seed, "seed", 0, UINT64_MAX, &options->seed) ||
-        !core_number(capacity, "capacity", 0, UINT32_MAX, &room) ||
-        !core_number(unit, "length_multiple", 1, UINT32_MAX, &units) ||
-        !core_number(micro, "micro_batches", 1, UINT32_MAX, &micros) ||
-        !core_number(window, "pack_window", 0, UINT32_MAX, &windows))
-        return false;
-    options->strategy = strategy != NULL ? strategy : options->strategy;
-    options->cost = cost != NULL ? cost : options->cost;
-    options->too_long = too_long != NULL ? too_long : options->too_long;
-    options->tail = tail != NULL ? tail : options->tail;
-    options->steps = steps != NULL ? steps : options->steps;
-    options->order = order;
-    options->pack_window = (uint32_t)windows;
-    options->batch_size = (uint32_t)size;
-    options->max_length = (uint32_t)longest;
-    options->batch_multiple = (uint32_t)of;
-    options->world = (uint32_t)ranks;
-    options->no_shuffle = no_shuffle;
-    options->capacity = (uint32_t)room;
-    options->length_multiple = (uint32_t)units;
-    options->micro_batches = (uint32_t)micros;
-    options->mixed = mixed;
-    return true;
-}
-
-/* Reads ranges of steps into the options; the caller frees them. Returns -1 with an exception. */
-static int take_skip(PyObject *skip, rks_plan_options *options)
-{
-    Py_ssize_t count = skip == NULL || skip == Py_None ? 0 : PySequence_Size(skip);
-    if (count <= 0)
-        return (int)count;
-    rks_step_range *ranges = PyMem_Calloc((size_t)count, sizeof(*ranges));
-    options->skip = ranges;
-    options->skips = (size_t)count;
-    if (ranges == NULL) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    for (Py_ssize_t i = 0; i < count; i++) {
-        PyObject *entry = PySequence_GetItem(skip, i), *epoch, *first, *last;
-        bool good = entry != NULL && PyTuple_Check(entry) &&
-                    PyArg_ParseTuple(entry, "OOO:skip", &epoch, &first, &last) &&
-                    core_number(epoch, "epoch", 0, UINT64_MAX, &ranges[i].epoch) &&
-                    core_number(first, "first", 0, UINT64_MAX, &ranges[i].first) &&
-                    core_number(last, "last", 0, UINT64_MAX, &ranges[i].last);
-        Py_XDECREF(entry);
-        if (!good && PyErr_Occurred() == NULL)
-            PyErr_SetString(PyExc_TypeError, "skip: tuples of (epoch, first, last) are needed");
-        if (!good)
-            return -1;
-    }
-    return 0;
-}
-
 static PyObject *plan_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
 {
-    PyObject *source, *mix = Py_None, *balance = NULL, *skip = NULL;
-    const char *dataset = NULL;
+    core_plan_arguments given = {.mix = Py_None};
     rks_plan_options options;
     core_mix taken = {0};
-    if (!take_options(arguments, keywords, &source, &dataset, &mix, &balance, &skip, &options) ||
-        !core_mix_take(mix, &taken))
+    rks_plan_options_default(&options);
+    if (!core_plan_take_options(arguments, keywords, &given, &options) ||
+        !core_mix_take(given.mix, &taken))
         return NULL;
-    options.mix = mix == Py_None ? NULL : &taken.options;
+    options.mix = given.mix == Py_None ? NULL : &taken.options;
     plan *self = (plan *)PyType_GenericAlloc(type, 0);
     if (self == NULL) {
         core_mix_clear(&taken);
         return NULL;
     }
-    self->mix = Py_NewRef(mix);
+    self->mix = Py_NewRef(given.mix);
     self->pid = core_pid();
     self->lock = PyThread_allocate_lock();
     if (self->lock == NULL)
         PyErr_NoMemory();
-    if (self->lock == NULL || take_skip(skip, &options) < 0 ||
-        open_plan(self, source, dataset, &options, balance) < 0)
+    if (self->lock == NULL || core_plan_take_skip(given.skip, &options) < 0 ||
+        open_plan(self, given.source, given.dataset, &options, given.balance) < 0)
         Py_CLEAR(self);
     PyMem_Free((void *)(uintptr_t)options.skip);
     core_mix_clear(&taken);
@@ -337,16 +246,11 @@ static PyObject *plan_close(PyObject *object, PyObject *unused)
 
 static PyObject *plan_report(PyObject *object, PyObject *arguments, PyObject *keywords)
 {
-    static char *names[] = {"epoch", NULL};
-    PyObject *number = NULL;
-    uint64_t epoch = 0;
+    uint64_t epoch;
     rks_plan_report report = {.struct_size = sizeof(report)};
     rks_error err = {0};
     rks_status status;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|O:report", names, &number) ||
-        !core_number(number, "epoch", 0, UINT64_MAX, &epoch))
-        return NULL;
-    rks_plan *handle = core_plan_enter(object);
+    rks_plan *handle = core_plan_enter_epoch(object, arguments, keywords, "|O:report", &epoch);
     if (handle == NULL)
         return NULL;
     Py_BEGIN_ALLOW_THREADS

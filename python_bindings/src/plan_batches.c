@@ -7,15 +7,10 @@
 
 PyObject *core_plan_steps(PyObject *object, PyObject *arguments, PyObject *keywords)
 {
-    static char *names[] = {"epoch", NULL};
-    PyObject *number = NULL;
-    uint64_t epoch = 0, steps = 0;
+    uint64_t epoch, steps = 0;
     rks_error err = {0};
     rks_status status;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|O:steps", names, &number) ||
-        !core_number(number, "epoch", 0, UINT64_MAX, &epoch))
-        return NULL;
-    rks_plan *handle = core_plan_enter(object);
+    rks_plan *handle = core_plan_enter_epoch(object, arguments, keywords, "|O:steps", &epoch);
     if (handle == NULL)
         return NULL;
     Py_BEGIN_ALLOW_THREADS

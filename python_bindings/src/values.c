@@ -3,7 +3,6 @@
  * values.c: reads a sample's values from Python objects. Objects that have the column's item type
  * already are only pointed at; others go through rankstore._schema.values.convert once. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core.h"
@@ -33,37 +32,30 @@ typedef enum outcome {
 
 /* ---- types --------------------------------------------------------------------------------- */
 
-static const struct {
-    const char *name;
-    core_class class;
-    uint32_t size;
-} ITEMS[] = {
-    {"bool", CORE_BOOL, 1},        {"int8", CORE_INT, 1},
-    {"int16", CORE_INT, 2},        {"int32", CORE_INT, 4},
-    {"int64", CORE_INT, 8},        {"uint8", CORE_UINT, 1},
-    {"uint16", CORE_UINT, 2},      {"uint32", CORE_UINT, 4},
-    {"uint64", CORE_UINT, 8},      {"float16", CORE_FLOAT, 2},
-    {"float32", CORE_FLOAT, 4},    {"float64", CORE_FLOAT, 8},
-    {"bfloat16", CORE_BITS, 2},    {"float8_e4m3fn", CORE_BITS, 1},
-    {"float8_e5m2", CORE_BITS, 1}, {"complex64", CORE_COMPLEX, 8},
-    {"str", CORE_STR, 1},          {"bytes", CORE_BYTES, 1},
-    {"json", CORE_JSON, 1},
+static const core_class CLASSES[] = {
+    [RKS_CLASS_BOOL] = CORE_BOOL,       [RKS_CLASS_INT] = CORE_INT,
+    [RKS_CLASS_UINT] = CORE_UINT,       [RKS_CLASS_FLOAT] = CORE_FLOAT,
+    [RKS_CLASS_COMPLEX] = CORE_COMPLEX, [RKS_CLASS_STR] = CORE_STR,
+    [RKS_CLASS_BYTES] = CORE_BYTES,     [RKS_CLASS_JSON] = CORE_JSON,
 };
 
-/* Parses a canonical type from rks_schema_type: "float16[80,*]?". */
-static void parse_type(core_column *column)
+static bool describe_column(core_column *column)
 {
-    size_t size = strcspn(column->type, "[?");
-    for (size_t i = 0; i < sizeof(ITEMS) / sizeof(ITEMS[0]); i++)
-        if (strlen(ITEMS[i].name) == size && memcmp(ITEMS[i].name, column->type, size) == 0) {
-            column->class = ITEMS[i].class;
-            column->item_size = ITEMS[i].size;
-        }
-    for (const char *at = column->type + size; *at == '[' || *at == ','; at += strcspn(at, ",]")) {
-        at++;
-        column->variable_dims += *at == '*';
-        column->dims[column->dim_count++] = *at == '*' ? 0 : (uint32_t)strtoul(at, NULL, 10);
+    rks_type_info info = {.struct_size = sizeof(info)};
+    rks_error err = {0};
+    if (rks_type_describe(column->type, &info, &err) != RKS_OK) {
+        core_raise(&err);
+        return false;
     }
+    bool bits = info.item_class == RKS_CLASS_FLOAT && info.numpy[1] == 'u';
+    column->class = bits ? CORE_BITS : CLASSES[info.item_class];
+    column->item_size = info.item_size;
+    if (info.item_class >= RKS_CLASS_STR)
+        return true; /* values of these have no shape */
+    column->dim_count = info.dim_count;
+    column->variable_dims = info.variable_dims;
+    memcpy(column->dims, info.dims, sizeof(column->dims));
+    return true;
 }
 
 /* Copies the names and types of the columns, so that they outlive the schema. */
@@ -80,9 +72,8 @@ static bool copy_columns(core_values *values, const rks_schema *schema)
             PyTuple_SetItem(values->texts, (Py_ssize_t)i * 2, name);
         if (type != NULL)
             PyTuple_SetItem(values->texts, (Py_ssize_t)i * 2 + 1, type);
-        if (column->name == NULL || column->type == NULL)
+        if (column->name == NULL || column->type == NULL || !describe_column(column))
             return false;
-        parse_type(column);
     }
     return values->texts != NULL;
 }

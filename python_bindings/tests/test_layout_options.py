@@ -294,4 +294,4 @@ def test_conversions_are_those_of_the_library(tmp_path: Path) -> None:
                     there = True
                 except rankstore.ArgumentError:
                     there = False
-                assert types.holds(item, stored) == there, (stored, item)
+                assert _core.converts(stored, item) == there, (stored, item)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from .. import _core
-from .._schema.types import ITEMS, Column, as_array, holds, int_range, numpy_dtype, torch_view
+from .._schema.types import ITEMS, Column, as_array, describe, int_range, is_integer, numpy_dtype, torch_view
 from ..errors import ArgumentError, DataError
 from .batch import Batch
 from .limits import Rule
@@ -131,15 +131,15 @@ class Layout:
     def narrowed(self, column: Column) -> str | None:
         """Return the type to round a float column to after collating, if `dtype` names the column and that type; else None."""
         item = self.dtype.get(column.name) if isinstance(self.dtype, Mapping) else None
-        is_float = item is not None and "float" in item and "float" in column.item
-        return item if item is not None and is_float and not holds(item, column.item) else None
+        is_float = item is not None and describe(item).kind == describe(column.item).kind == "float"
+        return item if item is not None and is_float and not _core.converts(column.item, item) else None
 
     def item_with(self, column: Column, *pads: float) -> str | None:
         """Return the item type of a column that is padded with these values. uint8 and int8 widen for a padding such as -100.
 
         Raises ArgumentError if a type that the user chose does not hold the padding."""
         item = None if self.narrowed(column) is not None else self.item(column)
-        if not column.is_text and item is not None and not holds(item, column.item):
+        if not column.is_text and item is not None and not _core.converts(column.item, item):
             raise ArgumentError(f"{type(self).__name__}(dtype=...): {item} does not hold every value of {column.item}, column {column.name!r}; "
                                 + ("leave it out of dtype=" if isinstance(self.dtype, Mapping) else
                                    f'dtype={item!r} is for all integer columns, and dtype={{"COLUMN": {item!r}}} for one'))
@@ -177,7 +177,7 @@ def _fits(pad: float, item: str) -> bool:
     """Return True if an item type holds the number. Only integer types refuse any."""
     if not hasattr(pad, "__float__") or isinstance(pad, str):
         return False
-    low, high = int_range(item) if "int" in item else (None, None)
+    low, high = int_range(item) if is_integer(item) else (None, None)
     return low is None or high is None or float(pad).is_integer() and low <= int(pad) <= high
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import Any
 
-PADDED = 8  # default: padded widths are rounded up to a multiple of it
+from .. import _core
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,18 +25,11 @@ class Rule:
     row: int = 0
 
 
-def default_multiple(strategy: str, cost: Any, max_tokens: int | None) -> int:
-    """Return what lengths are rounded up to if `length_multiple` is not given, as in the core (rks_plan_options)."""
-    return 1 if strategy == "pack" or cost == "tokens" else math.gcd(PADDED, max_tokens or PADDED)
-
-
 def rule_of(options: dict[str, Any]) -> Rule:
-    """Return the rule of a plan with these options; those that are 0 or empty may be absent."""
-    packs, multiple = options.get("strategy") == "pack", options.get("length_multiple", 1)
-    capacity, max_tokens = options.get("capacity", 0), options.get("max_tokens", 0)
-    budget = capacity * options.get("batch_size", 1) if packs else max_tokens
-    limits = [options.get("max_length", 0), capacity if packs else max_tokens // multiple * multiple]
-    limit, too_long = min((one for one in limits if one), default=0), options.get("too_long", "error")
-    return Rule(multiple, budget, budget > 0 and (packs or options.get("cost") == "tokens"),
-                cut=limit if too_long == "truncate" else 0, longest=limit if too_long in ("error", "drop", "split") else 0,
-                split=limit if too_long == "split" else 0, row=capacity if packs else 0)
+    """Return the rule of a plan with these options of _core.Plan, as the library tells it; those that are 0 or empty may be absent."""
+    return Rule(**_core.plan_limits(None, **{"length_multiple": 1, **options}))
+
+
+def default_multiple(options: dict[str, Any]) -> int:
+    """Return what lengths are rounded up to in a plan with these options of _core.Plan, if none of them says it."""
+    return int(_core.plan_limits(None, **options)["multiple"])

@@ -234,7 +234,7 @@ def _reuse(asked: _Asked, comparable: bool, same: bool, options: Options, begun:
         own = dataset_json.expand(directory, group.rank, group.node)
         if same:  # the build that made it may have been killed after its commit
             fingerprint.settle(own, asked.there[group.rank], asked.made_from)
-        return {**dataset_json.figures(own), "length": dataset_json.words(own)}
+        return dataset_json.figures(own)
 
     made = together(group, "build: what is there", figures)[0]
     asked.say(f"opening the finished dataset of {made['samples']:,} samples; nothing is built "

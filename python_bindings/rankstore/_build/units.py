@@ -75,8 +75,6 @@ def build_python(group: Group, source: Stream | list[Piece], directory: str, opt
     key: Any = options.key if callable(options.key) else None
     core = options.for_core()
     core["key"] = core["key"] or None
-    if options.append and base is None and options.length is None:
-        core["length"] = infer.fixed_length(columns, core["key"])  # as in a first build
     builder = _core.Builder(group.core, directory, canonical, own_keys=own_keys or key is not None,
                             own_lengths=callable(options.length),
                             source=fingerprint.digest(origin), progress=report, unit_size=unit_size, made_from=note,

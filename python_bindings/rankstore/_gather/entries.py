@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from .._schema.types import BITS
 from ..errors import DataError
 
-BITS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}  # how numpy stores types that it lacks
 
 @dataclass(frozen=True)
 class Result:

@@ -18,14 +18,13 @@ from typing import Any
 from .. import _core
 from .._distributed.collectives import check_others, together
 from .._distributed.group import Group, current
+from .._schema.types import BITS, ITEMS
 from ..errors import ArgumentError, DataError
-from .entries import BITS, Entry, Result, name_bytes, name_text, plan_entries
+from .entries import Entry, Result, name_bytes, name_text, plan_entries
 from .writers import Directory, File, Npz, Safetensors
 
 _SCHEMA = json.dumps({"dtype": "str", "shape": "int64[*]", "data": "bytes"})
-_DTYPES = frozenset(("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16",
-                     "float32", "float64",
-                     "complex64", "complex128", *BITS))
+_DTYPES = frozenset((*ITEMS, "complex128"))
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,8 @@ def plan_options(strategy: str, *, cost: str | tuple[float, float], shuffle: boo
             shown = world_name if name == "world" else name
             raise ArgumentError(f"{shown}: 0; it must be at least 1, or None")
         numbers[name] = numbers[name] or 0
-    if numbers["length_multiple"] is None:
-        numbers["length_multiple"] = default_multiple(strategy, cost, numbers["max_tokens"])
-    for name in ("length_multiple", "micro_batches"):
-        if numbers[name] == 1:
-            del numbers[name]
+    if numbers["micro_batches"] == 1:
+        del numbers["micro_batches"]
     if numbers["order"] == "plan":
         del numbers["order"]
     skip = [_skipped(one) for one in numbers.pop("skip") or ()]
@@ -38,6 +35,10 @@ def plan_options(strategy: str, *, cost: str | tuple[float, float], shuffle: boo
         if len(cost) != 2:
             raise ArgumentError(f"cost: {len(cost)} numbers; give (a, b) for a L + b L^2")
         options.update(cost="polynomial", cost_linear=float(cost[0]), cost_quadratic=float(cost[1]))
+    if options["length_multiple"] is None:
+        options["length_multiple"] = default_multiple(options)
+    if options["length_multiple"] == 1:
+        del options["length_multiple"]
     return options
 
 

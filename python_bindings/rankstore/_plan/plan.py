@@ -100,7 +100,7 @@ class Plan:
         self._resumed: dict[str, Any] | None = None  # the state that was resumed last
         self._at = (0, 0)  # epoch and step of that state
         self._over: tuple[Any, str] | None = None  # lengths and id, if the plan was pickled or copied
-        self.rule = dataclasses.replace(rule_of(self.options), unit=dataset.length_unit)
+        self.rule = dataclasses.replace(rule_of(core_options(self.options)), unit=dataset.length_unit)
         self.world = core.world
         self.steps = self.steps_of(0)
         self.skips = "skip" in self.options  # some steps may be skipped

@@ -8,18 +8,9 @@ from itertools import pairwise
 from typing import Any
 
 from ..errors import DataError
+from .types import BITS, ITEMS, describe
 
-_DTYPES = frozenset(("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16",
-                     "float32",
-                     "float64", "complex64"))
 _BLOBS = ("str", "bytes", "json")
-# These have no numpy type: their bits are stored as unsigned integers.
-_BITS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
-
-
-def base_type(kind: str) -> str:
-    """Return the item type of a column type: "int32" for "int32[*]?"."""
-    return kind.rstrip("?").partition("[")[0]
 
 
 class Columns:
@@ -91,9 +82,9 @@ def _array(value: Any) -> Any:
     if hasattr(value, "detach") and hasattr(value, "numpy"):
         kind = str(value.dtype).removeprefix("torch.")
         tensor = value.detach().cpu().contiguous()
-        if kind in _BITS:
+        if kind in BITS:
             import torch
-            return tensor.view(getattr(torch, _BITS[kind])).numpy(), kind
+            return tensor.view(getattr(torch, BITS[kind])).numpy(), kind
         return tensor.numpy(), kind
     array = numpy.ascontiguousarray(value) if getattr(value, "ndim", 1) else numpy.asarray(value)
     if array.dtype.byteorder == ">":
@@ -111,14 +102,14 @@ def _take(name: str, value: Any) -> tuple[Any, Any, str, int]:
         if isinstance(value[0], (bytes, bytearray, memoryview)):
             return value[0], offsets, "bytes", len(offsets) - 1
         values, kind = _array(value[0])
-        if kind not in _DTYPES and kind not in _BITS:
+        if kind not in ITEMS:
             raise DataError(f'column "{name}": values of {kind} cannot be stored; convert them')
         shape = "".join(f",{size}" for size in values.shape[1:])
         return values, offsets, f"{kind}[*{shape}]", len(offsets) - 1
     if isinstance(value, (list, tuple)):
         return (*_join(name, value), len(value))
     values, kind = _array(value)
-    if kind not in _DTYPES and kind not in _BITS:
+    if kind not in ITEMS:
         raise DataError(f'column "{name}": an array of {kind} cannot be stored; a list of str or bytes can')
     if values.ndim == 0:
         raise DataError(f'column "{name}": one value; give an array with one value per sample')
@@ -144,7 +135,7 @@ def _join(name: str, values: Sequence[Any]) -> tuple[bytes, Any, str]:
 def _fit(name: str, kind: str, values: Any, offsets: Any) -> tuple[Any, Any]:
     """Return a column converted to the schema's type, with its values beginning at its first offset."""
     import numpy
-    base = base_type(kind)
+    base = describe(kind).item
     if base in _BLOBS:
         if offsets is None or getattr(values, "dtype", numpy.uint8) != numpy.uint8:
             raise DataError(f'column "{name}" is {kind}; give a list of str or bytes, or (bytes, offsets)')
@@ -152,9 +143,9 @@ def _fit(name: str, kind: str, values: Any, offsets: Any) -> tuple[Any, Any]:
     else:
         if isinstance(values, (bytes, bytearray, memoryview)):
             raise DataError(f'column "{name}" is {kind}; give an array of numbers, not bytes')
-        wanted = numpy.dtype(_BITS.get(base, base))
+        wanted = numpy.dtype(BITS.get(base, base))
         if values.dtype != wanted:
-            if base in _BITS or not numpy.can_cast(values.dtype, wanted, "safe"):
+            if base in BITS or not numpy.can_cast(values.dtype, wanted, "safe"):
                 raise DataError(f'column "{name}" is {kind}; converting {values.dtype.name} to it would lose digits: '
                                 'cast it')
             values = values.astype(wanted)
@@ -168,9 +159,9 @@ def _fit(name: str, kind: str, values: Any, offsets: Any) -> tuple[Any, Any]:
 
 def _each(kind: str, values: Any, offsets: Any, missing: Any) -> Iterator[Any]:
     """Return an iterator over the values of a column, one per sample."""
-    base = base_type(kind)
+    base = describe(kind).item
     if offsets is None:
-        each: Iterator[Any] = iter(values.tolist() if values.ndim == 1 and base not in _BITS else values)
+        each: Iterator[Any] = iter(values.tolist() if values.ndim == 1 and base not in BITS else values)
     elif base in _BLOBS:
         data = memoryview(values).cast("B")
         each = (_blob(base, data[start:stop]) for start, stop in pairwise(offsets.tolist()))

@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import _core
 from ..errors import ArgumentError, DataError
-from . import types, values
+from . import values
 from .columns import Columns
 from .types import EXTRA
 
@@ -72,16 +72,6 @@ def infer(samples: Iterable[Any], first: int) -> dict[str, str] | None:
     except (TypeError, ValueError) as refused:
         text = getattr(refused, "text", "") or refused
         raise DataError(f"{text}; give schema=, or leave it out in map=") from refused
-
-
-def fixed_length(schema: Schema, key: str | None) -> str | None:
-    """Return the column that lengths of a new dataset count if none is named and none varies: the first array.
-
-    None if a column varies, or if there is no array. The core decides in the same way."""
-    columns = [column for column in (types.parse(name, text) for name, text in schema) if column.name != key]
-    fixed = [column.name for column in columns if column.dims and not column.varies]
-    varying = [column for column in columns if (column.varies or column.is_text) and column.name != "__key__"]
-    return fixed[0] if fixed and not varying else None
 
 
 def merge(found: Iterable[tuple[int, Mapping[str, str] | None]],

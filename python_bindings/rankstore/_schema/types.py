@@ -4,44 +4,45 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-# bfloat16 and float8 have no numpy type: numpy sees their bits.
-_NUMPY = {
-    "bool": "?", "int8": "<i1", "int16": "<i2", "int32": "<i4", "int64": "<i8", "uint8": "<u1", "uint16": "<u2",
-    "uint32": "<u4", "uint64": "<u8", "float16": "<f2", "float32": "<f4", "float64": "<f8", "complex64": "<c8",
-    "bfloat16": "<u2", "float8_e4m3fn": "<u1", "float8_e5m2": "<u1",
-}
-_BITS = {"bfloat16", "float8_e4m3fn", "float8_e5m2"}
-TEXT = {"str", "bytes", "json"}
+from .. import _core
+
 EXTRA = "extra"  # the column of members that a schema lacks
-ITEMS = tuple(_NUMPY)  # item types of arrays
 
 
-_WIDER = {"float8_e4m3fn": ("float16", "bfloat16", "float32", "float64"), "float16": ("float32", "float64"), "float32": ("float64",)}
-_WIDER.update(float8_e5m2=_WIDER["float8_e4m3fn"], bfloat16=_WIDER["float16"])
-_DIGITS = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}  # exact whole numbers have at most so many bits
+class TypeInfo(NamedTuple):
+    """A type as the library describes it (rks_type_describe): its item, the class of that ("int", "uint", "float", ...), an item's bytes,
+    its dimensions (None: differs from sample to sample; str, bytes and json have none), and what numpy calls the items."""
+
+    item: str
+    kind: str
+    size: int
+    dims: tuple[int | None, ...]
+    nullable: bool
+    numpy: str
+
+
+@functools.lru_cache(maxsize=4096)
+def describe(text: str) -> TypeInfo:
+    """Return what a type is: "float16[80,*]?". ArgumentError (a ValueError) if it is none."""
+    return TypeInfo(*_core.describe_type(text))
+
+
+TEXT = frozenset(item for item in _core.item_types() if describe(item).kind in ("str", "bytes", "json"))
+ITEMS = tuple(item for item in _core.item_types() if item not in TEXT)  # item types of arrays
+# bfloat16 and float8 have no numpy type: numpy sees their bits, as these unsigned integers.
+BITS = {item: f"uint{8 * describe(item).size}" for item in ITEMS if describe(item).kind == "float" and describe(item).numpy[1] == "u"}
+
+
+def is_integer(item: str) -> bool:
+    return describe(item).kind in ("int", "uint")
 
 
 def int_range(item: str) -> tuple[int, int]:
-    """Return the least and the largest value of an integer type, or of bool."""
-    bits = 1 if item == "bool" else int(item.lstrip("uint"))
-    return (0, (1 << bits) - 1) if item[0] in "ub" else (-(1 << bits - 1), (1 << bits - 1) - 1)
-
-
-def holds(item: str, stored: str) -> bool:
-    """Return True if every value of `stored` is one of `item`, so that a collate may convert it, by the library's table of pairs."""
-    if item == stored:
-        return True
-    if stored in _WIDER:
-        return item in _WIDER[stored]
-    if stored == "bool" or "int" in stored:
-        low, high = int_range(stored)
-        if "int" in item:
-            least, most = int_range(item)
-            return least <= low and high <= most
-        return (max(high, -low - 1)).bit_length() <= _DIGITS.get(item, 0)
-    return False
+    """Return the least and the largest value of an integer type."""
+    bits = 8 * describe(item).size
+    return (0, (1 << bits) - 1) if describe(item).kind == "uint" else (-(1 << bits - 1), (1 << bits - 1) - 1)
 
 
 @dataclass(frozen=True)
@@ -69,22 +70,20 @@ class Column:
 
     @property
     def is_integer(self) -> bool:
-        return self.item.lstrip("u").startswith("int")
+        return is_integer(self.item)
 
 
 def parse(name: str, text: str) -> Column:
-    """Return a column for its type's text, which the library has validated."""
-    nullable = text.endswith("?")
-    item, _, dims = text.rstrip("?").partition("[")
-    sizes = tuple(None if size.strip() == "*" else int(size) for size in dims.rstrip("]").split(",")) if dims else ()
-    return Column(name, item, sizes, nullable, text)
+    """Return a column for its type's text."""
+    found = describe(text)
+    return Column(name, found.item, found.dims, found.nullable, text)
 
 
 @functools.cache
 def numpy_dtype(item: str) -> Any:
     """Return the numpy dtype of an item type; for bfloat16 and float8, that of the bits."""
     import numpy
-    return numpy.dtype(_NUMPY[item])
+    return numpy.dtype(describe(item).numpy)
 
 
 def as_array(data: Any, item: str) -> Any:
@@ -95,7 +94,7 @@ def as_array(data: Any, item: str) -> Any:
 
 def torch_view(tensor: Any, item: str) -> Any:
     """Return a tensor of bits as its real type."""
-    if item not in _BITS:
+    if item not in BITS:
         return tensor
     import torch
     return tensor.view(getattr(torch, item))

@@ -19,15 +19,14 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
-# Item types that numpy lacks, and the unsigned integers that hold their bits.
-_BITS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
+from .types import BITS, ITEMS, describe
+
 # Every integer from -N to N is exact in the float type.
 _EXACT = {"float16": 2**11, "float32": 2**24, "float64": 2**53, "bfloat16": 2**8, "complex64": 2**24}
 _ACCEPTED = (
     "bool, int, float, complex, str, bytes, None, lists of numbers, numpy arrays, torch tensors, "
     "and lists and dicts of JSON values"
 )
-_TYPE = re.compile(r"([a-z0-9_]+)(?:\[([0-9*,]+)\])?(\?)?")
 
 
 def _numpy() -> ModuleType:
@@ -40,15 +39,12 @@ def _numpy() -> ModuleType:
 
 @functools.lru_cache(maxsize=4096)
 def parse(type: str) -> tuple[str, tuple[int | None, ...] | None, bool]:
-    """Return (item, dims, nullable) of a canonical type: ("float16", (80, None), True) for "float16[80,*]?".
+    """Return (item, dims, nullable) of a type: ("float16", (80, None), True) for "float16[80,*]?".
 
     dims is None for a scalar, str, bytes and json. Raises ValueError if the text is not a type.
     """
-    found = _TYPE.fullmatch(type)
-    if found is None:
-        raise ValueError(f"{type!r} is not a type")
-    dims = found[2] and tuple(None if dim == "*" else int(dim) for dim in found[2].split(","))
-    return found[1], dims or None, found[3] is not None
+    found = describe(type)
+    return found.item, found.dims or None, found.nullable
 
 
 # ---- one value into a column -------------------------------------------------------------------
@@ -80,7 +76,7 @@ def convert(name: str, type: str, value: Any) -> Any:
     array, of, rounded = _array(name, type, value)
     if dims and array.size == 0 and rounded:  # [] has no type, and always one dimension
         array = array.reshape((0, *(dim or 0 for dim in dims[1:]))) if dims[0] is None else array
-        return array.astype(_BITS.get(item, item))
+        return array.astype(BITS.get(item, item))
     return _cast(name, type, array, of, rounded, "uint8" if item == "bytes" else item)
 
 
@@ -117,9 +113,9 @@ def _from_torch(name: str, tensor: Any) -> tuple[Any, str]:
     if tensor.is_quantized:
         raise TypeError(f'column "{name}": a quantized tensor: give tensor.int_repr() or tensor.dequantize()')
     tensor = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
-    if of in _BITS:
-        signed = torch.int16 if _BITS[of] == "uint16" else torch.uint8
-        return tensor.view(signed).numpy().view(_BITS[of]), of
+    if of in BITS:
+        signed = torch.int16 if BITS[of] == "uint16" else torch.uint8
+        return tensor.view(signed).numpy().view(BITS[of]), of
     try:
         return tensor.numpy(), of
     except TypeError:
@@ -138,14 +134,14 @@ def _array(name: str, type: str, value: Any) -> tuple[Any, str, bool]:
         array = numpy.asarray(value)
     except (ValueError, OverflowError, TypeError, RuntimeError) as error:
         raise ValueError(f'column "{name}": no array of {type} can be made of it: {error}') from None
-    if array.dtype.kind not in "biufc" and array.dtype.name not in _BITS:
+    if array.dtype.kind not in "biufc" and array.dtype.name not in BITS:
         detail = " (numbers beyond 64 bits, or mixed with other things)" if array.dtype.kind == "O" else ""
         kind = ValueError if array.dtype.kind == "O" and python and _whole(array) else TypeError
         raise kind(f'column "{name}": an array of {array.dtype}{detail} is not a value of {type}')
     if python and array.dtype.kind in "fc" and not isinstance(value, (float, complex)):
         _check_whole(name, value, array)
-    if array.dtype.name in _BITS:  # a package such as ml_dtypes adds them to numpy
-        return array.view(_BITS[array.dtype.name]), array.dtype.name, False
+    if array.dtype.name in BITS:  # a package such as ml_dtypes adds them to numpy
+        return array.view(BITS[array.dtype.name]), array.dtype.name, False
     return array, array.dtype.name, python
 
 
@@ -181,15 +177,15 @@ def _whole(array: Any) -> bool:
 def _cast(name: str, type: str, array: Any, of: str, rounded: bool, item: str) -> Any:
     """Return the array with items of the column's type, C-contiguous."""
     numpy = _numpy()
-    kind = "f" if of in _BITS else array.dtype.kind
-    if of == item or _BITS.get(item) == of and not rounded:
+    kind = "f" if of in BITS else array.dtype.kind
+    if of == item or BITS.get(item) == of and not rounded:
         return numpy.asarray(array, dtype=array.dtype.newbyteorder("="), order="C")
-    target = _BITS.get(item, item)
-    if kind in "iu" and item in _EXACT or kind in "iu" and numpy.dtype(target).kind in "iu" and item not in _BITS:
+    target = BITS.get(item, item)
+    if kind in "iu" and item in _EXACT or kind in "iu" and numpy.dtype(target).kind in "iu" and item not in BITS:
         _check_range(name, type, array, item)
-    elif kind == "f" and of not in _BITS and _widens(of, item, rounded):
+    elif kind == "f" and of not in BITS and _widens(of, item, rounded):
         pass
-    elif of in _BITS and item in ("float32", "float64"):
+    elif of in BITS and item in ("float32", "float64"):
         array = _from_bits(name, array, of)
     elif not (kind == "c" and item == "complex64" and rounded):
         hint = (
@@ -379,8 +375,7 @@ def _infer_list(name: str, value: Any) -> str:
 
 
 def _typed(name: str, item: str, shape: tuple[int, ...]) -> str:
-    known = item in _BITS or item in _EXACT or item == "bool" or re.fullmatch("u?int(8|16|32|64)", item)
-    if not known or len(shape) > 8:
+    if item not in ITEMS or len(shape) > 8:
         what = f"an array of {item} with {len(shape)} dimensions"
         raise TypeError(f'column "{name}": {what} cannot be stored; accepted are {_ACCEPTED}')
     if not shape:

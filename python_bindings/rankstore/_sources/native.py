@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from .. import _core
-from .._schema.columns import base_type
-from .._schema.types import EXTRA, as_array
+from .._schema.types import EXTRA, as_array, describe
 from .base import Piece, Unit
 
 Value = tuple[bytes, tuple[int, ...], str] | None
@@ -126,7 +125,7 @@ def plain(value: Value) -> Any:
     if value is None:
         return None
     data, dims, kind = value
-    item = base_type(kind)
+    item = describe(kind).item
     if item == "bytes":
         return data
     if item in ("str", "json"):
