@@ -2,6 +2,7 @@
 """A finished dataset is opened again only if nothing that its functions use has changed, however they use it."""
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import types
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 
 import rankstore
@@ -146,7 +148,6 @@ def test_secrets_are_not_written_down() -> None:
 def test_packages_count_by_version() -> None:
     scope: dict[str, Any] = {}
     exec("import numpy, json\nfrom os.path import join\ndef f(s): return numpy.array(json.loads(join('a')))", scope)
-    import numpy
     python = f"Python {sys.version_info[0]}.{sys.version_info[1]}"
     assert uses.of(scope["f"]).found | {"": ""} == {
         "": "", "numpy": f"numpy {numpy.__version__}", "json": f"json of {python}", "join": f"join of posixpath of {python}"}
@@ -177,24 +178,28 @@ def test_equal_in_every_process(tmp_path: Path) -> None:
     assert len(seen) == 1, seen
 
 
-def test_a_dataset_of_an_earlier_version_is_compared_by_its_rule(tmp_path: Path, capsys: pytest.CaptureFixture[str],
-                                                                 monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as earlier:  # whose dataset.json says nothing of what it was made from
-        earlier.setattr(fingerprint, "note", lambda made_from: None)
+def test_ranks_may_differ_in_globals_alone() -> None:
+    """And in objects of installed packages: ranks have random numbers of their own."""
+    def scope(number: int, text: str = "lambda s, a=1: (s, a, N)") -> Any:
+        return eval(text, {"N": number, "functools": functools, "numpy": numpy})
+
+    assert uses.own(scope(1)) == uses.own(scope(2))
+    for text in ("(lambda r: lambda s: (s, r))(N)", "(lambda g: lambda s: (s, g))(numpy.random.default_rng(N))"):
+        assert (uses.own(scope(1, text)) == uses.own(scope(2, text))) == ("numpy" in text)
+    assert uses.own(scope(1, "functools.partial(max, N)")) != uses.own(scope(2, "functools.partial(max, N)"))
+    assert uses.own(scope(1, "lambda s, a=2: (s, a, N)")) != uses.own(scope(1)) != uses.own(scope(1, "lambda s, a=1: (s, N)"))
+
+
+@pytest.mark.parametrize(("rule", "says"), [(1, "an earlier version of Rankstore built it, which compares by rule 1, this one by rule 2"),
+                                            (3, "a later version of Rankstore built it, which compares by rule 3, this one by rule 2")])
+def test_a_dataset_of_another_rule_is_not_compared(tmp_path: Path, rule: int, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as other:
+        other.setattr(fingerprint, "RULE", rule)
         rankstore.build(ROWS, tmp_path / "out", map=made("a constant", 400, monkeypatch)).close()
-    assert "made_from" not in json.loads((tmp_path / "out" / "dataset.json").read_text())
-    path = tmp_path / "out" / fingerprint.FILE
-    now = json.loads(path.read_text())
-    f = made("a constant", 400, monkeypatch)
-    old = {**now["options"], "code": {**now["options"]["code"], "map": fingerprint.code(f)}}
-    path.write_text(json.dumps({"dataset": now["dataset"], "made_from": fingerprint.digest(old), "options": old}))
-    rankstore.build(ROWS, tmp_path / "out", map=f).close()
-    assert capsys.readouterr().err == (
-        f"rankstore: {tmp_path / 'out'}: opening the finished dataset of 20 samples; nothing is built (an earlier version "
-        "built it and wrote down the functions' own code alone: values that they use are not compared; replace=True builds "
-        "anew)\n")
-    with pytest.raises(rankstore.ArgumentError, match="a finished dataset is here, and map: its code differs; replace=True"):
-        rankstore.build(ROWS, tmp_path / "out", map=lambda s: None)
+    with pytest.raises(rankstore.ArgumentError, match=f"a finished dataset is here, and {says}; replace=True"):
+        rankstore.build(ROWS, tmp_path / "out", map=made("a constant", 400, monkeypatch))
+    rankstore.build(ROWS, tmp_path / "out", map=made("a constant", 400, monkeypatch), replace="if_changed").close()
+    rankstore.build(ROWS, tmp_path / "out", map=made("a constant", 400, monkeypatch)).close()
 
 
 @pytest.mark.parametrize("change, says", [

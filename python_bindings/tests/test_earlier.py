@@ -37,6 +37,14 @@ def test_a_dataset_is_refused(earlier: Path, way: Any) -> None:
     assert sorted((path, path.stat().st_mtime_ns) for path in earlier.glob("*/*") if path.name != "build.lock") == before
 
 
+def test_what_it_was_made_from_is_not_compared(earlier: Path) -> None:
+    with pytest.raises(rankstore.ArgumentError, match="an earlier version of Rankstore built it, which compares by rule 1, this one by rule 2; "
+                                                      'replace=True or "if_changed" builds anew'):
+        rankstore.build(earlier / "in.jsonl", earlier / "python", progress=False)
+    with rankstore.build(earlier / "in.jsonl", earlier / "python", replace="if_changed", progress=False) as dataset:
+        assert len(dataset) == 1
+
+
 @pytest.mark.parametrize("append", [False, True])
 @pytest.mark.parametrize(("name", "says"), [("unsealed", BLOCK), ("sealed", SHARD)])
 def test_an_unfinished_part_is_refused_until_it_is_removed(earlier: Path, name: str, says: str, append: bool) -> None:

@@ -140,31 +140,30 @@ class _Asked:
         self.group, self.directory = group, directory
         self.there = [look["there"] for look in looks]
         every = {place: one for look in looks for place, one in look["contents"].items()}
-        self.by_rule_1 = {"source": looks[0]["source"], "contents": fingerprint.digest(every), **looks[0]["options"]}
         first = looks[0]["uses"]
-        found = {name: first[name][0] if name in first else None for name in self.by_rule_1["code"]}
-        self.made_from = {**self.by_rule_1, "code": found}
-        self.unfollowed = {name: unfollowed for name, (_, unfollowed) in first.items() if unfollowed}
+        self.made_from = {"source": looks[0]["source"], "contents": fingerprint.digest(every), **looks[0]["options"],
+                          "code": {name: used and used["found"] for name, used in first.items()}}
+        self.unfollowed = {name: used["unfollowed"] for name, used in first.items() if used and used["unfollowed"]}
         for rank, look in enumerate(looks):
-            for name in first:
-                text = code_difference(first[name][0], look["uses"][name][0])
+            for name, used in first.items():
+                text = used and code_difference(used["found"], look["uses"][name]["found"])
                 if text:
                     self.say(f"{name}: from rank 0 to rank {rank}: {text}")
 
     def is_there(self) -> bool:
-        """Return True if the existing dataset was made of the same, by the rule of the version that made it."""
-        digests = {1: fingerprint.digest(self.by_rule_1), fingerprint.RULE: fingerprint.digest(self.made_from)}
-        return all(one["made_from"] is not None and one["made_from"] == digests.get(one["rule"]) for one in self.there)
+        """Return True if the existing dataset was made of the same."""
+        digest = fingerprint.digest(self.made_from)
+        return all(one["rule"] == fingerprint.RULE and one["made_from"] == digest for one in self.there)
 
     def why(self, comparable: bool) -> str:
         """Return what differs."""
         if not comparable:
             return "an iterable cannot be compared with it"
         one = next(one for one in self.there if one["dataset"] is not None)
-        if one["rule"] > fingerprint.RULE:
-            return "a later version of Rankstore built it"
-        return fingerprint.difference(one["options"], self.by_rule_1 if one["rule"] == 1 else self.made_from,
-                                      one["made_from"])
+        if one["rule"] not in (None, fingerprint.RULE):
+            return (f"{'an earlier' if one['rule'] < fingerprint.RULE else 'a later'} version of Rankstore built it, which compares by rule "
+                    f"{one['rule']}, this one by rule {fingerprint.RULE}")
+        return fingerprint.difference(one["options"], self.made_from, one["made_from"])
 
     def say(self, text: str) -> None:
         """Print a line on rank 0's stderr."""
@@ -215,11 +214,11 @@ def _check_alike(looks: Sequence[dict[str, Any]]) -> None:
             if place is not None:
                 raise ArgumentError(f"source: sample {place} of rank 0 and of rank {rank} differ; a list is the same on "
                                     "all ranks, and is split between them; each_rank=True adds the lists of all ranks")
-        for name, value in look["options"].items():
-            if value != looks[0]["options"].get(name):
-                if name == "code":
-                    name = next(one for one in value if value[one] != looks[0]["options"]["code"][one])
-                raise ArgumentError(f"{name}: rank 0 and rank {rank} have different values; give all ranks the same")
+        first = looks[0]["uses"]
+        differs = [name for name, value in look["options"].items() if value != looks[0]["options"].get(name)]
+        differs += [name for name, used in look["uses"].items() if (used and used["own"]) != (first[name] and first[name]["own"])]
+        if differs:
+            raise ArgumentError(f"{differs[0]}: rank 0 and rank {rank} have different values; give all ranks the same")
 
 
 def _reuse(asked: _Asked, comparable: bool, same: bool, options: Options, begun: float) -> BuildReport:
@@ -248,9 +247,6 @@ def _compared(asked: _Asked, comparable: bool, same: bool) -> str:
     """Return how much is known of a dataset that is opened."""
     if not same:
         return f"reuse=True, although {asked.why(comparable)}"
-    if any(one["rule"] < fingerprint.RULE for one in asked.there):
-        return ("an earlier version built it and wrote down the functions' own code alone: values that they use are not "
-                "compared; replace=True builds anew")
     left = [f"{name}: {one}" for name, unfollowed in asked.unfollowed.items() for one in unfollowed]
     if left:
         return f"source, options and code are the same; not compared: {', '.join(left[:4])}{', ...' * (len(left) > 4)}"

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from dataclasses import replace as replaced
 from typing import Any
 
-from .._provenance import fingerprint
-from .._provenance.code import of as uses_of
+from .._provenance import code
 from .._distributed import progress
 from ..errors import ArgumentError
 
@@ -130,8 +129,7 @@ class Options:
                 "where": self.where, "length_unit": self.length_unit, "max_sample": self.max_sample,
                 "skip_bad": self.skip_bad, "max_total": self.max_total, "unit_samples": self.unit_samples,
                 **{name: value for name in ("append", "unit_size", "columns", "json_path", "flatten",
-                                                               "extra", "infer_all", "dtype") if (value := getattr(self, name))},
-                "code": {name: fingerprint.code(function) for name, function in self.functions().items()}}
+                                                               "extra", "infer_all", "dtype") if (value := getattr(self, name))}}
 
     def functions(self) -> dict[str, Any]:
         """Return the user's functions by the option that gives them; None for an option without one."""
@@ -139,9 +137,9 @@ class Options:
         return {name: value if callable(value) else None for name, value in named.items()}
 
     def uses(self) -> dict[str, Any]:
-        """Return what these functions use, as JSON values: {"map": [found, unfollowed], ...}."""
-        looked = {name: uses_of(function) for name, function in self.functions().items() if function is not None}
-        return {name: [one.found, one.unfollowed] for name, one in looked.items()}
+        """Return what these functions use, as JSON values: {"map": {"found": ..., "unfollowed": ..., "own": ...}, "filter": None, ...}."""
+        looked = {name: function and (code.of(function), code.own(function)) for name, function in self.functions().items()}
+        return {name: one and {"found": one[0].found, "unfollowed": one[0].unfollowed, "own": one[1]} for name, one in looked.items()}
 
     def selection(self) -> dict[str, Any]:
         """Return the options for lengths, samples and duplicates, by the names of _core."""

@@ -45,6 +45,13 @@ def of(function: Any) -> Uses:
     return made
 
 
+def own(function: Any) -> dict[str, str]:
+    """Return a callable's own code, and the plain values of its defaults, closure and attributes: what is the same on all ranks."""
+    made = Uses(own=True)
+    made.follow("", function)
+    return {name: value for name, value in made.found.items() if name in made.plain or value.startswith("code ")}
+
+
 def difference(before: Mapping[str, str], now: Mapping[str, str]) -> str:
     """Return the first difference, as in "MAX was 400, is 100"; "" if there is none."""
     for name, value in now.items():
@@ -65,12 +72,16 @@ def difference(before: Mapping[str, str], now: Mapping[str, str]) -> str:
 class Uses:
     """The names that a function uses.
 
+    own: without globals, imports and the contents of installed packages' objects.
     found: {name: value or digest}.
+    plain: the names of numbers and texts.
     unfollowed: "name (type)" of each value whose contents cannot be read.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, own: bool = False) -> None:
+        self.own = own
         self.found: dict[str, str] = {}
+        self.plain: set[str] = set()
         self.unfollowed: list[str] = []
         self.module = ""
         self._at: dict[int, str] = {}  # first name of each value by identity: ends cycles
@@ -90,6 +101,7 @@ class Uses:
         self._named[name] = value
         if isinstance(value, _PLAIN) or type(value) in (str, bytes):
             self.found[name] = _shown(name, value)
+            self.plain.add(name)
         elif id(value) in self._at:
             self.found[name] = f"the same as {self._at[id(value)] or 'itself'}"
         elif depth > DEPTH:
@@ -149,6 +161,8 @@ class Uses:
             except ValueError:  # not filled yet
                 continue
             self._used(f"{name}.{variable}".lstrip("."), variable, held, codes, depth)
+        if self.own:
+            return
         for variable in dict.fromkeys(one.argval for code in codes for one in dis.get_instructions(code)
                                       if one.opname in ("LOAD_GLOBAL", "LOAD_NAME")):
             if variable in function.__globals__:  # else it is a builtin, or undefined
@@ -260,6 +274,8 @@ class Uses:
             self.follow(f"class {kind.__qualname__}", kind, depth)
         elif kind.__module__ != "builtins":
             self.found[name] += f" of {_versioned(kind.__module__)}"
+        if self.own and _is_installed(kind.__module__):
+            return
         state = _state(value)
         if state is None:
             self._give_up(name, value)

@@ -29,9 +29,9 @@ def described(directory: str) -> dict[str, Any] | None:
 def finished(directory: str) -> dict[str, Any]:
     """Return what made the dataset in `directory`; None if there is none, or if that was not recorded.
 
-    It is a dict of its id ("dataset"), digest ("made_from") with its "rule" and "options", generation, and what an append inherits
-    ("shape")."""
-    found: dict[str, Any] = {"dataset": None, "made_from": None, "rule": 1, "options": None, "generation": 1, "shape": None}
+    It is a dict of its id ("dataset"), digest ("made_from") with its "rule" (None: unknown) and "options", generation, and what an append
+    inherits ("shape")."""
+    found: dict[str, Any] = {"dataset": None, "made_from": None, "rule": None, "options": None, "generation": 1, "shape": None}
     there = described(directory)
     if there is None:
         return found
@@ -46,8 +46,9 @@ def finished(directory: str) -> dict[str, Any]:
     try:
         with open(os.path.join(directory, FILE), encoding="utf-8") as file:
             written = json.load(file)
-        if written["dataset"] == found["dataset"] and found["made_from"] in (None, str(written["made_from"])):
-            found["made_from"], found["rule"] = str(written["made_from"]), int(written.get("rule", 1))
+        if written["dataset"] == found["dataset"] and found["made_from"] is None:
+            found["rule"] = int(written.get("rule", 1))  # an earlier version, which wrote no more than this file
+        elif written["dataset"] == found["dataset"] and found["made_from"] == str(written["made_from"]):
             found["options"] = written.get("options")
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         pass

@@ -2,9 +2,8 @@
 """Whether a finished dataset is what a build would make: from what source, with which options and which code.
 
 The commit writes {"made_from": "RULE:DIGEST"} into dataset.json. `python.json` beside it, written after the commit, records in words what
-may differ later, and is all that earlier versions wrote: {"dataset": id, "rule": 2, "made_from": digest, "options": {...}}. If it is lost,
-the next identical build writes it again. By rule 2 code is what `uses` finds, {"map": {"MAX": "400", ...}}. By rule 1, of earlier versions,
-whose files name no rule, it is a digest of the function's own code, defaults and closure."""
+may differ later: {"dataset": id, "rule": 2, "made_from": digest, "options": {...}}. If it is lost, the next identical build writes it again.
+Code is what `code.of` finds, {"map": {"MAX": "400", ...}}. Datasets of another rule are not compared: a new build must replace them."""
 from __future__ import annotations
 
 import contextlib
@@ -26,52 +25,6 @@ RULE = 2
 def digest(value: Any) -> str:
     """Return 32 hexadecimal digits for a JSON value."""
     return hashlib.blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=16).hexdigest()
-
-
-def code(function: Any) -> str | None:
-    """Return, by rule 1, a digest of a callable's own code, its defaults and its closure; None for None.
-
-    Functions that it calls count by name alone."""
-    return None if function is None else digest(_code(function, 0))
-
-
-def _code(value: Any, depth: int) -> Any:
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, (bytes, complex)):
-        return repr(value)
-    if depth > 8:
-        return type(value).__qualname__
-    if isinstance(value, (list, tuple)):
-        return [_code(one, depth + 1) for one in value]
-    if isinstance(value, (set, frozenset)):
-        return sorted(json.dumps(_code(one, depth + 1)) for one in value)
-    if isinstance(value, dict):
-        return [[_code(key, depth + 1), _code(one, depth + 1)] for key, one in value.items()]
-    if isinstance(value, types.CodeType):
-        return [value.co_code.hex(), list(value.co_names), list(value.co_varnames), _code(value.co_consts, depth + 1)]
-    if isinstance(value, functools.partial):
-        return ["partial", _code(value.func, depth + 1), _code(value.args, depth + 1), _code(value.keywords, depth + 1)]
-    if isinstance(value, types.MethodType):
-        return ["method", _code(value.__func__, depth + 1), _code(value.__self__, depth + 1)]
-    if isinstance(value, types.FunctionType):
-        cells = [cell.cell_contents for cell in value.__closure__ or () if _is_filled(cell)]
-        return ["function", _code(value.__code__, depth + 1), _code(value.__defaults__, depth + 1),
-                _code(value.__kwdefaults__, depth + 1), _code(cells, depth + 1)]
-    if isinstance(value, (type, types.BuiltinFunctionType, types.ModuleType)):
-        return getattr(value, "__qualname__", value.__name__)
-    call = getattr(type(value), "__call__", None)
-    state = getattr(value, "__dict__", {})
-    return [type(value).__module__, type(value).__qualname__, _code(getattr(call, "__code__", None), depth + 1),
-            _code(state, depth + 1)]
-
-
-def _is_filled(cell: Any) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return False
-    return True
 
 
 def write(directory: str, dataset: str, made_from: dict[str, Any]) -> None:
@@ -100,7 +53,7 @@ def settle(directory: str, there: dict[str, Any], made_from: dict[str, Any]) -> 
     with contextlib.suppress(PermissionError):
         _sync(os.path.join(directory, "dataset.json"))
         _sync(directory)
-    if there["options"] is None and there["rule"] == RULE:
+    if there["options"] is None:
         with contextlib.suppress(OSError):
             write(directory, there["dataset"], made_from)
 
@@ -143,6 +96,6 @@ def difference(before: Any, now: dict[str, Any], made_from: str | None) -> str:
 def _code_difference(was: Any, now: Any) -> str:
     if was is None or now is None:
         return "" if was == now else "it was given, and is not" if now is None else "it was not given"
-    if not isinstance(was, dict) or not isinstance(now, dict):  # by rule 1
-        return "" if was == now else "its code differs"
+    if not isinstance(was, dict):  # a damaged file
+        return "its code differs"
     return code_difference(was, now)
