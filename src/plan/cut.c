@@ -78,7 +78,7 @@ static rks_status cut_uniform(const rks_plan *plan, const rks_plan_base *base,
     uint64_t count = base->count - base->alone;
     if (count == 0)
         return RKS_OK;
-    uint32_t cap = rks_plan_cap(&plan->config, base->longest);
+    uint32_t cap = rks_plan_cap(&plan->in.config, base->longest);
     rks_plan_group group = {.first = (uint32_t)base->alone,
                             .span = (uint32_t)count,
                             .count = (uint32_t)count,
@@ -93,7 +93,7 @@ static rks_status cut_sorted(const rks_plan *plan, const rks_plan_base *base,
     rks_status status = RKS_OK;
     uint64_t done = 0;
     for (uint64_t i = base->alone; i < base->count && status == RKS_OK;) {
-        uint32_t cap = rks_plan_cap(&plan->config, rks_plan_length(plan, base->ids[i]));
+        uint32_t cap = rks_plan_cap(&plan->in.config, rks_plan_length(plan, base->ids[i]));
         uint64_t size = base->count - i < cap ? base->count - i : cap;
         status = rks_plan_layout_batch(layout, i, size, cap, false, err);
         if (status == RKS_OK)
@@ -105,20 +105,21 @@ static rks_status cut_sorted(const rks_plan *plan, const rks_plan_base *base,
 
 static bool is_alone(const rks_plan *plan, uint32_t id)
 {
-    return plan->config.too_long == TOO_LONG_ALONE && plan->lengths[id] > plan->config.limit;
+    return plan->in.config.too_long == TOO_LONG_ALONE &&
+           plan->in.lengths[id] > plan->in.config.limit;
 }
 
 /* Prefetches a length that is needed soon. */
 static inline void prefetch_length(const rks_plan *plan, uint32_t id)
 {
-    __builtin_prefetch(&plan->lengths[id < plan->count ? id : 0]);
+    __builtin_prefetch(&plan->in.lengths[id < plan->in.count ? id : 0]);
 }
 
 /* Returns how many samples the batch that begins at position `first` has. */
 static uint64_t greedy_size(const rks_plan *plan, const rks_plan_base *base, uint64_t first)
 {
     enum { AHEAD = 32 };
-    const rks_plan_config *config = &plan->config;
+    const rks_plan_config *config = &plan->in.config;
     uint64_t longest = 0;
     uint64_t sum = 0;
     uint64_t size = 0;
@@ -174,8 +175,8 @@ static uint64_t find_below(const rks_plan *plan, const rks_plan_base *base, uint
  * padding. */
 static uint64_t mixing_of(const rks_plan *plan, const rks_plan_base *base)
 {
-    uint64_t all = plan->mix == NULL ? rks_plan_kept(plan) : plan->mix->whole;
-    uint64_t batches = plan->batches_like;
+    uint64_t all = plan->in.mix == NULL ? rks_plan_kept(plan) : plan->in.mix->whole;
+    uint64_t batches = plan->in.batches_like;
     if (base->count < all) /* both factors are below 2^32 */
         batches = (batches < UINT32_MAX ? batches : UINT32_MAX) * base->count / all;
     if (batches < 200) /* small sets: less padding comes first */
@@ -190,7 +191,7 @@ static rks_status cut_bucket_by_count(const rks_plan *plan, const rks_plan_base 
                                       rks_plan_layout *layout, rks_error *err)
 {
     enum { LITTLE = 250 };
-    uint64_t cap = rks_plan_cap(&plan->config, 1), done = 0;
+    uint64_t cap = rks_plan_cap(&plan->in.config, 1), done = 0;
     rks_status status = RKS_OK;
     for (uint64_t i = base->alone; i < base->count && status == RKS_OK;) {
         uint64_t longest = rks_plan_length(plan, base->ids[i]), lost = 0, end = i;
@@ -218,13 +219,13 @@ static rks_status cut_bucket_by_count(const rks_plan *plan, const rks_plan_base 
 static rks_status cut_bucket(const rks_plan *plan, const rks_plan_base *base,
                              rks_plan_layout *layout, rks_error *err)
 {
-    if (plan->config.max_tokens == UINT64_MAX)
+    if (plan->in.config.max_tokens == UINT64_MAX)
         return cut_bucket_by_count(plan, base, layout, err);
     uint64_t mixing = mixing_of(plan, base);
     uint32_t percent = mixing < 8 ? 5 : 3;
     for (uint64_t i = base->alone; i < base->count;) {
         uint32_t longest = rks_plan_length(plan, base->ids[i]);
-        uint64_t cap = rks_plan_cap(&plan->config, longest);
+        uint64_t cap = rks_plan_cap(&plan->in.config, longest);
         uint64_t left = base->count - i;
         uint64_t batches = mixing;
         if (mixing * cap < left) {
@@ -255,7 +256,7 @@ static rks_status cut_bucket(const rks_plan *plan, const rks_plan_base *base,
 rks_status rks_plan_cut(const rks_plan *plan, const rks_plan_base *base, rks_plan_layout *layout,
                         rks_error *err)
 {
-    const rks_plan_config *config = &plan->config;
+    const rks_plan_config *config = &plan->in.config;
     layout->count = 0;
     layout->base = base->count;
     if (base->alone > 0) {

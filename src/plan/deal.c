@@ -73,14 +73,14 @@ static int ascending(const void *a, const void *b)
 
 static void bins_of(const dealing *d, uint64_t batch, uint64_t *first, uint64_t *end)
 {
-    rks_pack_bins_of(d->pack, d->plan->config.batch_size, batch, first, end);
+    rks_pack_bins_of(d->pack, d->plan->in.config.batch_size, batch, first, end);
 }
 
 /* Deals the bins of a step over ranks, costliest first, each to the rank with the least cost so
  * far. A rank deals its bins to its micro-batches in turn. */
 static void arrange_step(dealing *d, uint64_t step, uint64_t begin, uint64_t end)
 {
-    const rks_plan_config *config = &d->plan->config;
+    const rks_plan_config *config = &d->plan->in.config;
     uint64_t batch = step * d->pack->slots, first, last;
     memcpy(d->step, d->groups + begin, (end - begin) * sizeof(*d->step));
     if (config->mixed)
@@ -123,8 +123,8 @@ static rks_status find_costs(dealing *d, rks_error *err)
         uint32_t run = (uint32_t)pack->run_count;
         for (uint32_t left = begin_kind(d, i, &at), count; left > 0; left -= count) {
             count = rks_pack_next_pattern(&at, &run);
-            uint32_t size = rks_pack_size(plan, plan->ids[d->next[run]]);
-            d->costs[i] += rks_pack_cost(&plan->config, size) * count;
+            uint32_t size = rks_pack_size(plan, plan->image.ids[d->next[run]]);
+            d->costs[i] += rks_pack_cost(&plan->in.config, size) * count;
         }
     }
     return RKS_OK;
@@ -132,7 +132,7 @@ static rks_status find_costs(dealing *d, rks_error *err)
 
 static rks_status arrange_steps(dealing *d, rks_error *err)
 {
-    const rks_plan_config *config = &d->plan->config;
+    const rks_plan_config *config = &d->plan->in.config;
     const rks_pack *pack = d->pack;
     if ((config->batch_size == 1 && config->micro_batches == 1) || d->world == 1)
         return RKS_OK;
@@ -163,7 +163,7 @@ static rks_status shuffle_runs(dealing *d, uint64_t key, const uint16_t **at, rk
     for (size_t run = 0; run < d->pack->run_count && status == RKS_OK; run++) {
         uint32_t count = rks_pack_number(at);
         d->next[run] = first;
-        status = rks_plan_shuffle(rks_random_key(key, run), d->plan->ids + first, count, err);
+        status = rks_plan_shuffle(rks_random_key(key, run), d->plan->image.ids + first, count, err);
         if (status == RKS_OK)
             status = rks_plan_pause(&done, count, err);
         first += count;
@@ -207,9 +207,9 @@ static rks_status order_bins(dealing *d, uint64_t key, rks_error *err)
 {
     const rks_pack *pack = d->pack;
     uint64_t full = (pack->steps - pack->shared) * pack->slots;
-    if (d->plan->config.mixed) {
+    if (d->plan->in.config.mixed) {
         rks_status status =
-            rks_plan_shuffle(key, d->groups, full * d->plan->config.batch_size, err);
+            rks_plan_shuffle(key, d->groups, full * d->plan->in.config.batch_size, err);
         if (status != RKS_OK)
             return status;
     }
@@ -219,7 +219,7 @@ static rks_status order_bins(dealing *d, uint64_t key, rks_error *err)
 /* Returns the bin that repeated bin `index` repeats. */
 static uint64_t repeated_bin(const dealing *d, uint64_t index)
 {
-    uint64_t full = d->pack->slots * d->plan->config.batch_size;
+    uint64_t full = d->pack->slots * d->plan->in.config.batch_size;
     return d->pack->steps > 1 ? (d->pack->steps - 2) * full + index : index % d->pack->bins;
 }
 
@@ -238,13 +238,13 @@ static rks_status make_room_for_deal(dealing *d, rks_plan_layout *layout, uint32
     if (layout->samples > UINT32_MAX)
         return rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
                         "plan: 2^32 samples or more, repeats included");
-    if (bins + 1 > plan->starts_room) {
-        uint32_t *grown = rks_realloc(plan->starts, bins + 1, sizeof(*grown), err);
+    if (bins + 1 > plan->image.starts_room) {
+        uint32_t *grown = rks_realloc(plan->image.starts, bins + 1, sizeof(*grown), err);
         if (grown == NULL)
             return RKS_ERR_MEMORY;
-        rks_usage_add(RKS_MEMORY_PLAN, (bins + 1 - plan->starts_room) * sizeof(*grown));
-        plan->starts = grown;
-        plan->starts_room = bins + 1;
+        rks_usage_add(RKS_MEMORY_PLAN, (bins + 1 - plan->image.starts_room) * sizeof(*grown));
+        plan->image.starts = grown;
+        plan->image.starts_room = bins + 1;
     }
     *dealt = rks_alloc_raw(layout->samples, sizeof(**dealt), err);
     if (*dealt == NULL)
@@ -257,8 +257,8 @@ static rks_status make_room_for_deal(dealing *d, rks_plan_layout *layout, uint32
 static rks_status deal_ids(const dealing *d, uint32_t *dealt, rks_error *err)
 {
     const rks_pack *pack = d->pack;
-    const uint32_t *ids = d->plan->ids;
-    uint32_t *starts = d->plan->starts, *next = d->next;
+    const uint32_t *ids = d->plan->image.ids;
+    uint32_t *starts = d->plan->image.starts, *next = d->next;
     uint32_t at = 0;
     uint64_t done = 0;
     for (uint64_t bin = 0; bin < pack->bins; bin++) {
@@ -292,10 +292,10 @@ static rks_status deal_ids(const dealing *d, uint32_t *dealt, rks_error *err)
 static void keep_ids(rks_plan *plan, uint32_t *ids, uint64_t count)
 {
     rks_share_leave_room(plan);
-    rks_usage_sub(RKS_MEMORY_PLAN, plan->ids_room * sizeof(*plan->ids));
-    rks_free(plan->ids);
-    plan->ids = ids;
-    plan->ids_room = count;
+    rks_usage_sub(RKS_MEMORY_PLAN, plan->image.ids_room * sizeof(*plan->image.ids));
+    rks_free(plan->image.ids);
+    plan->image.ids = ids;
+    plan->image.ids_room = count;
 }
 
 static rks_status deal(dealing *d, rks_plan_layout *layout, rks_error *err)
@@ -331,9 +331,9 @@ static rks_status list_dealt(dealing *d, rks_error *err)
     if (d->bins == NULL)
         return RKS_ERR_MEMORY;
     for (uint64_t i = 0; i < d->pack->bins; i++) {
-        uint32_t first = plan->starts[i], samples = plan->starts[i + 1] - first;
-        d->bins[i] =
-            (rks_pack_bin){rks_plan_balance_of(plan, plan->ids + first, samples), first, samples};
+        uint32_t first = plan->image.starts[i], samples = plan->image.starts[i + 1] - first;
+        d->bins[i] = (rks_pack_bin){rks_plan_balance_of(plan, plan->image.ids + first, samples),
+                                    first, samples};
         d->groups[i] = (uint32_t)i;
     }
     qsort(d->bins, d->pack->bins, sizeof(*d->bins), costliest_first);
@@ -364,11 +364,11 @@ static rks_status deal_again(dealing *d, rks_plan_layout *layout, uint64_t key, 
     for (uint64_t i = 0; i < pack->bins + pack->repeated; i++) {
         uint64_t bin = i < pack->bins ? i : repeated_bin(d, i - pack->bins);
         const rks_pack_bin *one = &d->bins[d->groups[bin]];
-        memcpy(dealt + at, plan->ids + one->first, one->samples * sizeof(*dealt));
-        plan->starts[i] = at;
+        memcpy(dealt + at, plan->image.ids + one->first, one->samples * sizeof(*dealt));
+        plan->image.starts[i] = at;
         at += one->samples;
     }
-    plan->starts[pack->bins + pack->repeated] = at;
+    plan->image.starts[pack->bins + pack->repeated] = at;
     rks_usage_add(RKS_MEMORY_PLAN, layout->samples * sizeof(*dealt));
     keep_ids(plan, dealt, layout->samples);
     return RKS_OK;
@@ -379,11 +379,11 @@ rks_status rks_pack_deal(rks_plan *plan, rks_plan_layout *layout, uint32_t world
 {
     dealing d = {.plan = plan, .pack = layout->pack, .world = world};
     rks_status status = begin_deal(&d, members, err);
-    if (status == RKS_OK && plan->config.balance == NULL)
+    if (status == RKS_OK && plan->in.config.balance == NULL)
         status = order_bins(&d, bins, err);
     if (status == RKS_OK)
         status = deal(&d, layout, err);
-    if (status == RKS_OK && plan->config.balance != NULL)
+    if (status == RKS_OK && plan->in.config.balance != NULL)
         status = deal_again(&d, layout, bins, err);
     rks_free(d.bins);
     rks_free(d.next);
@@ -404,7 +404,7 @@ static rks_status shuffle_ranks(rks_plan *plan, const rks_pack *pack, uint32_t w
     uint64_t done = 0;
     rks_status status = RKS_OK;
     for (uint64_t step = 0; step < pack->steps && status == RKS_OK; step++) {
-        uint32_t *slots = plan->slots + step * pack->slots;
+        uint32_t *slots = plan->image.slots + step * pack->slots;
         for (uint32_t rank = world; rank > 1; rank--) {
             uint64_t other = rks_random_below(&random, rank);
             for (uint64_t micro = 0; micro < pack->slots; micro += world) {
@@ -422,11 +422,11 @@ rks_status rks_pack_arrange(rks_plan *plan, const rks_plan_layout *layout, uint3
                             uint64_t key, rks_error *err)
 {
     for (uint64_t i = 0; i < layout->batches; i++)
-        plan->slots[i] = (uint32_t)i;
+        plan->image.slots[i] = (uint32_t)i;
     rks_status status = shuffle_ranks(plan, layout->pack, world, rks_random_key(key, 0), err);
     if (status == RKS_OK)
         status = rks_plan_shuffle_steps(plan, layout->pack->slots, rks_random_key(key, 1), err);
-    if (status == RKS_OK && plan->mix != NULL)
+    if (status == RKS_OK && plan->in.mix != NULL)
         status = rks_mix_even(plan, layout->pack->slots, err);
     return status;
 }

@@ -58,15 +58,15 @@ static int most_first(const void *a, const void *b)
 /* Counts the planned draws of each source. If every draw is planned once, these are the quotas. */
 static rks_status count_sources(const rks_plan *plan, ranked *sources, rks_error *err)
 {
-    const rks_mix *mix = plan->mix;
-    const rks_plan_layout *layout = plan->layout;
+    const rks_mix *mix = plan->in.mix;
+    const rks_plan_layout *layout = plan->image.layout;
     uint64_t quotas = 0, done = 0;
     for (size_t i = 0; i < mix->sources; i++) {
         sources[i] = (ranked){mix->quotas[i], i};
         quotas += mix->quotas[i];
     }
-    if (mix->counts == NULL && mix->odds == NULL && plan->cut_count == 0 && layout->repeated == 0 &&
-        layout->samples == quotas)
+    if (mix->counts == NULL && mix->odds == NULL && plan->in.cut_count == 0 &&
+        layout->repeated == 0 && layout->samples == quotas)
         return RKS_OK;
     for (size_t i = 0; i < mix->sources; i++)
         sources[i].draws = 0;
@@ -87,19 +87,19 @@ static rks_status count_sources(const rks_plan *plan, ranked *sources, rks_error
 static rks_status follow(evening *e, ranked *sources, rks_error *err)
 {
     const rks_plan *plan = e->plan;
-    const rks_mix *mix = plan->mix;
+    const rks_mix *mix = plan->in.mix;
     uint64_t all = 0, most = 0;
     rks_status status = count_sources(plan, sources, err);
     if (status != RKS_OK)
         return status;
     for (size_t i = 0; i < mix->sources; i++)
         all += sources[i].draws;
-    for (uint64_t first = 0; first < plan->layout->batches; first += e->row) {
+    for (uint64_t first = 0; first < plan->image.layout->batches; first += e->row) {
         uint64_t draws = 0;
         for (uint64_t slot = first; slot < first + e->row; slot++) {
             const uint32_t *ids;
             size_t count;
-            rks_plan_batch_at(plan, plan->slots[slot], &ids, &count);
+            rks_plan_batch_at(plan, plan->image.slots[slot], &ids, &count);
             draws += count;
         }
         most = draws > most ? draws : most;
@@ -128,7 +128,7 @@ static void weigh(const evening *e, const uint32_t *slots, int32_t off[FOLLOWED]
         rks_plan_batch_at(plan, slots[i], &ids, &count);
         for (size_t j = 0; j < count; j++) {
             uint32_t id = rks_plan_sample(plan, ids[j]);
-            uint16_t column = e->column[rks_mix_source(plan->mix, id)];
+            uint16_t column = e->column[rks_mix_source(plan->in.mix, id)];
             if (column != RKS_MIX_NONE)
                 counts[column]++;
         }
@@ -160,7 +160,7 @@ static void weigh_again(const evening *e, uint32_t step, int32_t off[FOLLOWED])
     if (e->offs != NULL)
         memcpy(off, e->offs[step], sizeof(*e->offs));
     else
-        weigh(e, e->plan->slots + (uint64_t)step * e->row, off);
+        weigh(e, e->plan->image.slots + (uint64_t)step * e->row, off);
 }
 
 /* How much farther from the shares the draws so far, off by a, get by a step that is off by b. */
@@ -196,7 +196,7 @@ static void find_kinds(evening *e, uint64_t steps)
     for (uint64_t look = 0; look < looks && e->kinds < KINDS; look++) {
         int32_t *off = e->heads[e->kinds];
         bool is_new = true;
-        weigh(e, e->plan->slots + steps * look / looks * e->row, off);
+        weigh(e, e->plan->image.slots + steps * look / looks * e->row, off);
         for (size_t kind = 0; kind < e->kinds && is_new; kind++)
             is_new = memcmp(off, e->heads[kind], sizeof(e->heads[kind])) != 0;
         e->kinds += is_new;
@@ -235,8 +235,8 @@ static rks_status sort_steps(evening *e, uint64_t steps, uint8_t *kinds, uint32_
     for (uint64_t step = 0; step < steps; step++) {
         int32_t off[FOLLOWED];
         if (step + 1 < steps)
-            prefetch_step(e, e->plan->slots + (step + 1) * e->row);
-        weigh(e, e->plan->slots + step * e->row, off);
+            prefetch_step(e, e->plan->image.slots + (step + 1) * e->row);
+        weigh(e, e->plan->image.slots + step * e->row, off);
         kinds[step] = kind_of(e, off);
         if (e->offs != NULL)
             memcpy(e->offs[step], off, sizeof(off));
@@ -298,15 +298,15 @@ static rks_status choose_steps(evening *e, uint64_t steps, const uint32_t *order
 static rks_status order_steps(evening *e, rks_error *err)
 {
     rks_plan *plan = e->plan;
-    uint64_t steps = plan->layout->batches / e->row;
+    uint64_t steps = plan->image.layout->batches / e->row;
     uint8_t *kinds = rks_alloc_raw(steps, sizeof(*kinds), err);
     uint32_t *order = rks_alloc_raw(steps, sizeof(*order), err);
     uint32_t *sequence = rks_alloc_raw(steps, sizeof(*sequence), err);
-    uint32_t *slots = rks_alloc_raw(plan->layout->batches, sizeof(*slots), err);
+    uint32_t *slots = rks_alloc_raw(plan->image.layout->batches, sizeof(*slots), err);
     rks_status status = kinds == NULL || order == NULL || sequence == NULL || slots == NULL
                             ? RKS_ERR_MEMORY
                             : RKS_OK;
-    if (status == RKS_OK && plan->layout->samples / steps >= DRAWS_OF_KEPT) {
+    if (status == RKS_OK && plan->image.layout->samples / steps >= DRAWS_OF_KEPT) {
         e->offs = rks_alloc_raw(steps, sizeof(*e->offs), err);
         status = e->offs == NULL ? RKS_ERR_MEMORY : RKS_OK;
     }
@@ -317,9 +317,9 @@ static rks_status order_steps(evening *e, rks_error *err)
     if (status == RKS_OK)
         status = choose_steps(e, steps, order, sequence, err);
     if (status == RKS_OK) {
-        memcpy(slots, plan->slots, plan->layout->batches * sizeof(*slots));
+        memcpy(slots, plan->image.slots, plan->image.layout->batches * sizeof(*slots));
         for (uint64_t step = 0; step < steps; step++)
-            memcpy(plan->slots + step * e->row, slots + sequence[step] * e->row,
+            memcpy(plan->image.slots + step * e->row, slots + sequence[step] * e->row,
                    e->row * sizeof(*slots));
     }
     rks_free(e->offs);
@@ -332,8 +332,8 @@ static rks_status order_steps(evening *e, rks_error *err)
 
 rks_status rks_mix_even(rks_plan *plan, uint64_t row, rks_error *err)
 {
-    const rks_mix *mix = plan->mix;
-    if (mix->sources < 2 || plan->layout->batches <= row)
+    const rks_mix *mix = plan->in.mix;
+    if (mix->sources < 2 || plan->image.layout->batches <= row)
         return RKS_OK;
     evening e = {.plan = plan, .row = row};
     ranked *sources = rks_alloc_raw(mix->sources, sizeof(*sources), err);
@@ -374,9 +374,9 @@ static void arrange_near(rks_plan *plan, uint32_t world, uint64_t first, uint64_
         }
     }
     for (uint64_t i = 0; i < count; i++)
-        plan->slots[first + i] = (uint32_t)order[i];
+        plan->image.slots[first + i] = (uint32_t)order[i];
     for (uint64_t step = 0; step < steps; step++) {
-        uint32_t *slots = plan->slots + first + step * world;
+        uint32_t *slots = plan->image.slots + first + step * world;
         for (uint32_t rank = world; rank > 1; rank--) {
             uint64_t other = rks_random_below(random, rank);
             uint32_t kept = slots[rank - 1];
@@ -389,9 +389,9 @@ static void arrange_near(rks_plan *plan, uint32_t world, uint64_t first, uint64_
 rks_status rks_mix_arrange(rks_plan *plan, uint32_t world, uint64_t key, rks_error *err)
 {
     enum { NEAR = 64, DRAWS = 4 };
-    uint64_t batches = plan->layout->batches, done = 0;
+    uint64_t batches = plan->image.layout->batches, done = 0;
     /* A batch's sources are even to two draws, so more of them may change places if it is large. */
-    uint64_t near = plan->layout->samples / batches / DRAWS;
+    uint64_t near = plan->image.layout->samples / batches / DRAWS;
     near = near < 1 ? 1 : near > NEAR ? NEAR : near;
     rks_random random = {key};
     uint64_t *order = NULL;
@@ -423,14 +423,14 @@ typedef struct window {
 static rks_status count_step(rks_plan *plan, uint64_t epoch, uint64_t step, window *w,
                              rks_plan_source *list, rks_error *err)
 {
-    const rks_mix *mix = plan->mix;
+    const rks_mix *mix = plan->in.mix;
     uint32_t *counts = w->steps + step % RKS_MIX_WINDOW * mix->sources;
     for (size_t i = 0; i < mix->sources; i++) {
         w->sums[i] -= counts[i];
         w->items -= counts[i];
         counts[i] = 0;
     }
-    for (uint32_t rank = 0; rank < plan->config.world; rank++) {
+    for (uint32_t rank = 0; rank < plan->in.config.world; rank++) {
         const uint32_t *ids;
         size_t count;
         rks_status status = rks_plan_batch(plan, epoch, step, rank, &ids, &count, err);
@@ -470,7 +470,7 @@ static void measure(const rks_mix *mix, const window *w, uint64_t all, rks_plan_
 static rks_status count_epoch(rks_plan *plan, uint64_t epoch, window *w, rks_plan_source *list,
                               rks_plan_source *again, rks_error *err)
 {
-    const rks_mix *mix = plan->mix;
+    const rks_mix *mix = plan->in.mix;
     uint64_t steps = 0, all = 0;
     rks_status status = rks_plan_steps(plan, epoch, &steps, err);
     for (uint64_t step = 0; step < steps && status == RKS_OK; step++) {
@@ -493,13 +493,13 @@ static rks_status count_epoch(rks_plan *plan, uint64_t epoch, window *w, rks_pla
 
 rks_status rks_mix_report(rks_plan *plan, uint64_t epoch, rks_plan_source *list, rks_error *err)
 {
-    rks_mix *mix = plan->mix;
+    rks_mix *mix = plan->in.mix;
     rks_status status = RKS_ERR_MEMORY;
     window w = {.steps = rks_alloc(RKS_MIX_WINDOW * mix->sources, sizeof(*w.steps), err)};
     rks_plan_source *again = rks_alloc(mix->sources, sizeof(*again), err);
     w.sums = rks_alloc(mix->sources, sizeof(*w.sums), err);
     w.epochs = rks_alloc(mix->sources, sizeof(*w.epochs), err);
-    w.seen = rks_alloc(plan->count / 8 + 1, 1, err);
+    w.seen = rks_alloc(plan->in.count / 8 + 1, 1, err);
     if (w.epochs != NULL && w.steps != NULL && again != NULL && w.sums != NULL && w.seen != NULL)
         status = count_epoch(plan, epoch, &w, list, again, err);
     uint64_t all = 0;
@@ -521,9 +521,9 @@ rks_status rks_mix_report(rks_plan *plan, uint64_t epoch, rks_plan_source *list,
 rks_status rks_plan_sources(rks_plan *plan, uint64_t epoch, rks_plan_source *list, size_t room,
                             size_t *count, rks_error *err)
 {
-    if (plan->mix == NULL)
+    if (plan->in.mix == NULL)
         return rks_fail(err, RKS_ERR_STATE, 0, "sources: the plan has no mix");
-    size_t size = room == 0 ? 0 : list[0].struct_size, sources = plan->mix->sources;
+    size_t size = room == 0 ? 0 : list[0].struct_size, sources = plan->in.mix->sources;
     if (room > 0 && (size < sizeof(list->struct_size) || size > sizeof(*list)))
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "rks_plan_source: struct_size %zu, not %zu", size,
                         sizeof(*list));

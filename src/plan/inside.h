@@ -178,40 +178,41 @@ typedef struct rks_plan_cut_sample {
 
 enum { RKS_PLAN_SEGMENTS_MAX = 64 };
 
-struct rks_plan {
+/* What epochs are made from. It does not change once the plan is made, except that a mix may get
+ * changes of its weights (schedule.c). */
+typedef struct rks_plan_input {
     rks_plan_config config;
     const uint32_t *lengths; /* borrowed */
     uint64_t count;
-    const uint32_t *order;   /* the sorted order, if the strategy needs it */
-    uint32_t *own_order;     /* the order, if the plan owns it; else NULL */
-    char dataset[33];        /* empty if unknown */
-    char lengths_digest[17]; /* empty until a state needs it */
-    uint64_t absent;         /* samples of length RKS_LENGTH_ABSENT, which come first in a sorted
-                              * order */
-    uint64_t too_long;       /* samples above config.limit that are not absent */
-    uint32_t longest;        /* longest length planned in shared batches, after truncation */
-    struct rks_mix *mix;     /* mix.h; NULL: each sample occurs once */
-    uint64_t batches_like;   /* about how many batches all samples make; sets how many a
-                              * neighbourhood mixes */
-    uint64_t fill_most, fill_least; /* batches that epochs need, if rks_plan_fills */
-    bool is_shuffled;       /* ids hold the shuffled base of epoch 0; only while a plan is made */
-    rks_plan_base shuffled; /* the shuffled base */
-    /* Lengths of the current base from place units_first on, in units of length_multiple, at least
-     * 1. NULL if unknown. */
-    uint32_t *units;
-    uint64_t units_first, units_count;
-    bool units_exact; /* true if no length is 0 */
-    /* Bins that epochs need by windows, if rks_plan_windows, and bins that packing all at once
-     * needs. */
-    uint64_t window_most, window_least, window_all;
+    const uint32_t *order; /* the sorted order, if the strategy needs it */
+    uint64_t absent;       /* samples of length RKS_LENGTH_ABSENT, which come first in a sorted
+                            * order */
+    uint64_t too_long;     /* samples above config.limit that are not absent */
+    uint32_t longest;      /* longest length planned in shared batches, after truncation */
+    uint64_t batches_like; /* about how many batches all samples make; sets how many a
+                            * neighbourhood mixes */
+    struct rks_mix *mix;   /* mix.h; NULL: each sample occurs once */
 
-    rks_plan_layout whole; /* layout of a whole epoch, unless per_epoch; only its `batches` is valid
-                            * if rks_plan_fills */
-    rks_plan_layout part;  /* layout of an epoch that is planned on its own */
-    /* The current epoch. */
+    /* The pieces of samples that are cut. */
+    rks_plan_cut_sample *cuts; /* at most `too_long` of them */
+    size_t cut_count;
+    uint64_t piece_count;
+    uint32_t *piece_order; /* piece ids, which start at `count`, longest first */
+
+    /* What holds for all whole epochs; it is found when the plan is made. */
+    rks_plan_layout whole; /* their layout, unless per_epoch; only its `batches` is valid if
+                            * rks_plan_fills */
+    uint64_t fill_most, fill_least;     /* batches that epochs need, if rks_plan_fills */
+    uint64_t window_most, window_least; /* bins that epochs need, if rks_plan_windows */
+    uint64_t window_all;                /* bins that packing all at once needs */
+} rks_plan_input;
+
+/* An epoch, or the rest of one: its batches, and which batch is at which step and rank. */
+typedef struct rks_epoch_image {
     bool ready;
     uint64_t epoch;
     const rks_plan_layout *layout;
+    rks_plan_layout part; /* the layout of an epoch that is planned on its own */
     uint32_t *ids;
     uint64_t ids_room;
     uint32_t *slots; /* step * world + rank -> batch, if `slotted`; else batches are in the order of
@@ -220,29 +221,41 @@ struct rks_plan {
     bool slotted;
     uint32_t *starts; /* pack: where each bin begins in ids; one more entry ends the last bin */
     uint64_t starts_room;
+    rks_piece *pieces; /* in the order of ids; each piece's `place` is its place in the batch */
+    uint32_t *piece_places;
+    size_t pieces_shown;
+    uint64_t pieces_room;
+    bool rest_over; /* of a resumed epoch: no step is left after its segments */
+
+    struct rks_share_room *room; /* of a maker: room for its ids in a place; NULL: the image owns
+                                  * the memory of its ids */
+
+    /* Only while it is made. */
+    bool is_shuffled;       /* ids hold the shuffled base of epoch 0; only while a plan is made */
+    rks_plan_base shuffled; /* the shuffled base */
+    /* Lengths of the base from place units_first on, in units of length_multiple, at least 1. NULL
+     * if unknown. */
+    uint32_t *units;
+    uint64_t units_first, units_count;
+    bool units_exact; /* true if no length is 0 */
+} rks_epoch_image;
+
+struct rks_plan {
+    rks_plan_input in;
+    rks_epoch_image image;   /* the current epoch */
+    uint32_t *own_order;     /* the sorted order, if the plan owns it; else NULL */
+    char dataset[33];        /* empty if unknown */
+    char lengths_digest[17]; /* empty until a state needs it */
 
     /* Shared epochs (share.h). NULL: each rank makes its own. The plan does not own the arrays of
      * an epoch that it takes from there. */
     struct rks_plan_share *share;
-    struct rks_share_room *room; /* of a maker: room for its ids in a place; NULL: the plan owns the
-                                  * memory of its ids */
-
-    /* The pieces of the plan, and those of the current epoch. */
-    rks_plan_cut_sample *cuts; /* at most `too_long` of them */
-    size_t cut_count;
-    uint64_t piece_count;
-    uint32_t *piece_order; /* piece ids, which start at `count`, longest first */
-    rks_piece *pieces;     /* in the order of ids; each piece's `place` is its place in the batch */
-    uint32_t *piece_places;
-    size_t pieces_shown;
-    uint64_t pieces_room;
 
     /* A resumed epoch: the segments that earlier worlds did of it. */
     uint64_t resumed_epoch;
     rks_plan_segment done[RKS_PLAN_SEGMENTS_MAX];
     size_t done_count;
     uint64_t rest_steps;
-    bool rest_over; /* true if no step is left after these segments */
 
     rks_plan_skip_range *skips; /* room for RKS_PLAN_SKIPS_MAX; NULL: none so far */
     size_t skip_count;
@@ -257,30 +270,30 @@ uint64_t rks_plan_piece_balance(const rks_plan *plan, uint32_t id);
 /* Returns the length of a sample, or of a piece (ids from `count` on), after truncation. */
 static inline uint32_t rks_plan_length(const rks_plan *plan, uint32_t id)
 {
-    if (id >= plan->count)
+    if (id >= plan->in.count)
         return rks_plan_piece_length(plan, id);
-    uint32_t length = plan->lengths[id];
-    return length < plan->config.clamp ? length : plan->config.clamp;
+    uint32_t length = plan->in.lengths[id];
+    return length < plan->in.config.clamp ? length : plan->in.config.clamp;
 }
 
 /* Returns how many whole samples the base of a whole epoch has. */
 static inline uint64_t rks_plan_uncut(const rks_plan *plan)
 {
-    enum too_long too_long = plan->config.too_long;
+    enum too_long too_long = plan->in.config.too_long;
     bool leaves = too_long == TOO_LONG_DROP || too_long == TOO_LONG_SPLIT;
-    return plan->count - plan->absent - (leaves ? plan->too_long : 0);
+    return plan->in.count - plan->in.absent - (leaves ? plan->in.too_long : 0);
 }
 
 /* Returns how many samples and pieces the base of a whole epoch has. */
 static inline uint64_t rks_plan_kept(const rks_plan *plan)
 {
-    return rks_plan_uncut(plan) + plan->piece_count;
+    return rks_plan_uncut(plan) + plan->in.piece_count;
 }
 
 /* Returns the sample of an id that is planned. */
 static inline uint32_t rks_plan_sample(const rks_plan *plan, uint32_t id)
 {
-    return id < plan->count ? id : rks_plan_piece_sample(plan, id);
+    return id < plan->in.count ? id : rks_plan_piece_sample(plan, id);
 }
 
 /* pieces.c */
@@ -301,7 +314,8 @@ uint32_t rks_plan_piece_number(const rks_plan *plan, uint32_t id, uint32_t start
  * shares of all pieces add up to the cost. */
 uint64_t rks_plan_part_of_balance(const rks_plan *plan, uint32_t id, uint32_t start,
                                   uint32_t count);
-/* Replaces piece ids in plan->ids by the ids of their samples, and fills plan->pieces. */
+/* Replaces piece ids in plan->image.ids by the ids of their samples, and fills plan->image.pieces.
+ */
 rks_status rks_plan_show_pieces(rks_plan *plan, rks_error *err);
 /* Sets *pieces and *piece_count to the pieces of a batch from rks_plan_at. The plan owns them. */
 void rks_plan_pieces_at(const rks_plan *plan, const uint32_t *ids, size_t count,
@@ -349,8 +363,8 @@ void rks_plan_watch_set(const rks_plan_watch *watch);
  * address translation take a third of the time. It is only advice and cannot fail. */
 void rks_plan_advise(void *memory, uint64_t bytes);
 
-/* base.c: writes the base into plan->ids, which has room for rks_plan_kept() ids. `struck` has a
- * bit for each id, set if the base leaves it out; NULL leaves out none. */
+/* base.c: writes the base into plan->image.ids, which has room for rks_plan_kept() ids. `struck`
+ * has a bit for each id, set if the base leaves it out; NULL leaves out none. */
 rks_status rks_plan_base_fill(rks_plan *plan, const uint8_t *struck, rks_plan_base *base,
                               rks_error *err);
 /* Returns where the base begins in the sorted order, after the absent samples and those that are
@@ -371,14 +385,14 @@ rks_status rks_plan_layout_add(rks_plan_layout *layout, const rks_plan_group *gr
 void rks_plan_layout_free(rks_plan_layout *layout);
 
 /* fill.c: fills batches for strategy random with a budget and constant steps, for which this
- * returns true. Below, `base` is plan->ids, shuffled, unless a comment says otherwise. */
+ * returns true. Below, `base` is plan->image.ids, shuffled, unless a comment says otherwise. */
 static inline bool rks_plan_fills(const rks_plan_config *config)
 {
     return config->strategy == STRATEGY_RANDOM && config->max_tokens != UINT64_MAX &&
            !config->per_epoch && !config->alone_in_order;
 }
 /* Counts the batches that the base needs, and updates fill_most and fill_least. If `keeps` is true,
- * plan->units keeps the base's lengths for rks_plan_fill. */
+ * plan->image.units keeps the base's lengths for rks_plan_fill. */
 rks_status rks_plan_fill_look(rks_plan *plan, const rks_plan_base *base, bool keeps,
                               rks_error *err);
 /* Does the same for a base by id, as an epoch with the key `members` shuffles it. A shuffle does
@@ -386,12 +400,12 @@ rks_status rks_plan_fill_look(rks_plan *plan, const rks_plan_base *base, bool ke
  * none up. */
 rks_status rks_plan_fill_look_shuffled(rks_plan *plan, const rks_plan_base *base, uint64_t members,
                                        rks_error *err);
-/* Frees plan->units. */
+/* Frees plan->image.units. */
 void rks_plan_fill_forget(rks_plan *plan);
 /* Counts the batches that the samples need longest first, and updates only fill_most. */
 rks_status rks_plan_fill_look_sorted(rks_plan *plan, const rks_plan_base *base, rks_error *err);
-/* Fills plan->part; the counts set its number of batches if the epoch is whole. Afterwards
- * plan->units holds the lengths of the base, until rks_plan_fill_forget. RKS_ERR_DATA if the
+/* Fills plan->image.part; the counts set its number of batches if the epoch is whole. Afterwards
+ * plan->image.units holds the lengths of the base, until rks_plan_fill_forget. RKS_ERR_DATA if the
  * batches cannot make equal steps. */
 rks_status rks_plan_fill(rks_plan *plan, const rks_plan_base *base, uint32_t world, bool whole,
                          rks_error *err);
@@ -421,8 +435,8 @@ static inline uint64_t rks_plan_balance_of(const rks_plan *plan, const uint32_t 
 {
     uint64_t sum = 0;
     for (size_t i = 0; i < count; i++)
-        sum += ids[i] < plan->count ? plan->config.balance[ids[i]]
-                                    : rks_plan_piece_balance(plan, ids[i]);
+        sum += ids[i] < plan->in.count ? plan->in.config.balance[ids[i]]
+                                       : rks_plan_piece_balance(plan, ids[i]);
     return sum;
 }
 
@@ -430,7 +444,7 @@ static inline uint64_t rks_plan_balance_of(const rks_plan *plan, const uint32_t 
 rks_status rks_plan_longest_first(rks_plan *plan, rks_error *err);
 
 /* epoch.c */
-/* Fills plan->whole. Fails, mostly with RKS_ERR_DATA, if no epoch can be planned. */
+/* Fills plan->in.whole. Fails, mostly with RKS_ERR_DATA, if no epoch can be planned. */
 rks_status rks_plan_lay_out(rks_plan *plan, rks_error *err);
 /* Makes `epoch`, or its rest after a resume, the plan's current epoch. */
 rks_status rks_plan_prepare(rks_plan *plan, uint64_t epoch, rks_error *err);
@@ -445,14 +459,14 @@ void rks_plan_drop_epoch(rks_plan *plan);
 void rks_plan_at(const rks_plan *plan, uint64_t slot, const uint32_t **ids, size_t *count);
 /* Does the same by the batch's number instead of its slot. */
 void rks_plan_batch_at(const rks_plan *plan, uint64_t batch, const uint32_t **ids, size_t *count);
-/* Pack: sets *bounds to where the bins of that batch begin in plan->ids. It has one entry more than
- * *bins. */
+/* Pack: sets *bounds to where the bins of that batch begin in plan->image.ids. It has one entry
+ * more than *bins. */
 void rks_plan_bins_at(const rks_plan *plan, uint64_t slot, const uint32_t **bounds, size_t *bins);
 /* shuffle.c: shuffles uniformly. Allocates 4 bytes an item during the call if there are more than
  * half a million. */
 rks_status rks_plan_shuffle(uint64_t key, uint32_t *items, uint64_t count, rks_error *err);
-/* Shuffles ids of equal length in plan->ids, which are sorted by length. So lengths and bounds stay
- * as they are. */
+/* Shuffles ids of equal length in plan->image.ids, which are sorted by length. So lengths and
+ * bounds stay as they are. */
 rks_status rks_plan_shuffle_equals(rks_plan *plan, const rks_plan_base *base, uint64_t key,
                                    rks_error *err);
 
@@ -482,11 +496,11 @@ rks_status rks_pack_lay_out_windows(const rks_plan *plan, const rks_plan_base *b
  * bins, or all at once if `bins` is 0, which must be the first call and also sets window_all. */
 rks_status rks_pack_look(rks_plan *plan, const rks_plan_base *base, uint64_t key, uint64_t bins,
                          rks_error *err);
-/* deal.c: replaces plan->ids, a sorted base, by the ids of the bins, and fills plan->starts.
- * `members` and `bins` are keys. */
+/* deal.c: replaces plan->image.ids, a sorted base, by the ids of the bins, and fills
+ * plan->image.starts. `members` and `bins` are keys. */
 rks_status rks_pack_deal(rks_plan *plan, rks_plan_layout *layout, uint32_t world, uint64_t members,
                          uint64_t bins, rks_error *err);
-/* Fills plan->slots, which has room. */
+/* Fills plan->image.slots, which has room. */
 rks_status rks_pack_arrange(rks_plan *plan, const rks_plan_layout *layout, uint32_t world,
                             uint64_t key, rks_error *err);
 

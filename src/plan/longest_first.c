@@ -38,8 +38,8 @@ static void sort_batch(rks_plan *plan, uint64_t slot, placed *room)
     const uint32_t *ids, *bounds;
     size_t count, bins;
     rks_plan_at(plan, slot, &ids, &count);
-    uint32_t *own = plan->ids + (ids - plan->ids);
-    if (plan->layout->pack == NULL) {
+    uint32_t *own = plan->image.ids + (ids - plan->image.ids);
+    if (plan->image.layout->pack == NULL) {
         sort_some(plan, own, count, room);
         return;
     }
@@ -53,7 +53,7 @@ rks_status rks_plan_longest_first(rks_plan *plan, rks_error *err)
     size_t most = 0, count;
     uint64_t done = 0;
     const uint32_t *ids;
-    for (uint64_t slot = 0; slot < plan->layout->batches; slot++) {
+    for (uint64_t slot = 0; slot < plan->image.layout->batches; slot++) {
         rks_plan_at(plan, slot, &ids, &count);
         most = count > most ? count : most;
     }
@@ -61,7 +61,7 @@ rks_status rks_plan_longest_first(rks_plan *plan, rks_error *err)
     if (room == NULL)
         return RKS_ERR_MEMORY;
     rks_status status = RKS_OK;
-    for (uint64_t slot = 0; slot < plan->layout->batches && status == RKS_OK; slot++) {
+    for (uint64_t slot = 0; slot < plan->image.layout->batches && status == RKS_OK; slot++) {
         rks_plan_at(plan, slot, &ids, &count);
         sort_batch(plan, slot, room);
         status = rks_plan_pause(&done, count, err);

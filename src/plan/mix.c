@@ -89,11 +89,11 @@ static rks_status check_options(const rks_plan *plan, const rks_plan_mix *o, rks
     for (size_t i = 0; o->bounds != NULL && i < o->sources; i++)
         if (o->bounds[i] > o->bounds[i + 1])
             return rks_fail(err, RKS_ERR_ARGUMENT, 0, "mix: bounds %zu and %zu descend", i, i + 1);
-    if (o->bounds != NULL && (o->bounds[0] != 0 || o->bounds[o->sources] != plan->count))
+    if (o->bounds != NULL && (o->bounds[0] != 0 || o->bounds[o->sources] != plan->in.count))
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "mix: bounds are from %" PRIu64 " to %" PRIu64 "; the plan has %" PRIu64
                         " samples",
-                        o->bounds[0], o->bounds[o->sources], plan->count);
+                        o->bounds[0], o->bounds[o->sources], plan->in.count);
     return RKS_OK;
 }
 
@@ -160,12 +160,12 @@ static rks_status copy_options(rks_mix *mix, const rks_plan_mix *o, rks_error *e
 rks_status rks_mix_sizes(const rks_plan *plan, uint32_t longest, uint64_t *sizes,
                          uint64_t *token_sums, rks_error *err)
 {
-    const rks_mix *mix = plan->mix;
+    const rks_mix *mix = plan->in.mix;
     size_t at = 0;
     memset(sizes, 0, mix->sources * sizeof(*sizes));
     memset(token_sums, 0, mix->sources * sizeof(*token_sums));
-    for (uint64_t i = 0, end; i < plan->count;) {
-        rks_status status = rks_plan_stretch(i, plan->count, &end, err);
+    for (uint64_t i = 0, end; i < plan->in.count;) {
+        rks_status status = rks_plan_stretch(i, plan->in.count, &end, err);
         if (status != RKS_OK)
             return status;
         for (; i < end; i++) {
@@ -187,9 +187,9 @@ static uint64_t whole_odds(double odds, double most)
 
 static rks_status most_odds(const rks_plan *plan, double *most, rks_error *err)
 {
-    const double *odds = plan->mix->odds;
+    const double *odds = plan->in.mix->odds;
     *most = 0;
-    for (uint64_t i = 0; i < plan->count; i++) {
+    for (uint64_t i = 0; i < plan->in.count; i++) {
         if (!(odds[i] >= 0 && odds[i] <= 1e300))
             return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                             "weights: sample %" PRIu64
@@ -207,10 +207,10 @@ static rks_status most_odds(const rks_plan *plan, double *most, rks_error *err)
 /* Sets the draws of an epoch. */
 static rks_status set_draws(rks_plan *plan, const rks_plan_mix *o, rks_error *err)
 {
-    rks_mix *mix = plan->mix;
+    rks_mix *mix = plan->in.mix;
     mix->draws = o->samples;
     if (mix->counts != NULL) {
-        for (uint64_t i = 0; i < plan->count; i++)
+        for (uint64_t i = 0; i < plan->in.count; i++)
             if (rks_mix_draws(plan, (uint32_t)i, UINT32_MAX))
                 mix->draws += mix->counts[i];
         if (mix->draws == 0)
@@ -244,7 +244,7 @@ rks_status rks_mix_create(rks_plan *plan, const rks_plan_mix *given, rks_error *
     rks_mix *mix = rks_alloc(1, sizeof(*mix), err);
     if (mix == NULL)
         return RKS_ERR_MEMORY;
-    plan->mix = mix; /* freed with the plan */
+    plan->in.mix = mix; /* freed with the plan */
     char words[64];
     uint64_t digest;
     status = copy_options(mix, &o, err);
@@ -256,7 +256,7 @@ rks_status rks_mix_create(rks_plan *plan, const rks_plan_mix *given, rks_error *
                      ? RKS_ERR_MEMORY
                      : rks_mix_weights_read(mix, o.weights, "mix", mix->first.weights, err);
     }
-    rks_mix_describe(&o, plan->count, words, sizeof(words), &digest);
+    rks_mix_describe(&o, plan->in.count, words, sizeof(words), &digest);
     snprintf(mix->digest, sizeof(mix->digest), "%016" PRIx64, digest);
     uint64_t can = 0;
     for (size_t i = 0; status == RKS_OK && i < mix->sources; i++)
@@ -268,7 +268,7 @@ rks_status rks_mix_create(rks_plan *plan, const rks_plan_mix *given, rks_error *
 
 void rks_mix_free(rks_plan *plan)
 {
-    rks_mix *mix = plan->mix;
+    rks_mix *mix = plan->in.mix;
     if (mix == NULL)
         return;
     rks_mix_end(plan);
@@ -285,14 +285,14 @@ void rks_mix_free(rks_plan *plan)
     rks_free(mix->levels);
     rks_free(mix->extras);
     rks_free(mix);
-    plan->mix = NULL;
+    plan->in.mix = NULL;
 }
 
 /* ---- what is drawn --------------------------------------------------------------------------- */
 
 void rks_mix_end(rks_plan *plan)
 {
-    rks_mix *mix = plan->mix;
+    rks_mix *mix = plan->in.mix;
     uint64_t bytes = rks_mix_items(plan) * sizeof(uint32_t);
     rks_usage_sub(RKS_MEMORY_PLAN,
                   (mix->left == NULL ? 0 : bytes) + (mix->drawn == NULL ? 0 : bytes));
@@ -304,10 +304,10 @@ void rks_mix_end(rks_plan *plan)
 rks_status rks_mix_begin_rest(rks_plan *plan, rks_error *err)
 {
     uint64_t items = rks_mix_items(plan);
-    plan->mix->drawn = rks_alloc(items, sizeof(*plan->mix->drawn), err);
-    if (plan->mix->drawn == NULL)
+    plan->in.mix->drawn = rks_alloc(items, sizeof(*plan->in.mix->drawn), err);
+    if (plan->in.mix->drawn == NULL)
         return RKS_ERR_MEMORY;
-    rks_usage_add(RKS_MEMORY_PLAN, items * sizeof(*plan->mix->drawn));
+    rks_usage_add(RKS_MEMORY_PLAN, items * sizeof(*plan->in.mix->drawn));
     return RKS_OK;
 }
 
@@ -343,12 +343,12 @@ static uint32_t drawn_of(const rks_mix *mix, uint32_t id)
 static rks_status look_at_levels(const rks_plan *plan, uint32_t longest, choice *choices,
                                  rks_error *err)
 {
-    const rks_mix *mix = plan->mix;
+    const rks_mix *mix = plan->in.mix;
     size_t at = 0;
     for (size_t i = 0; i < mix->sources; i++)
         choices[i].needed = choices[i].among = 0;
-    for (uint64_t i = 0, end; i < plan->count;) {
-        rks_status status = rks_plan_stretch(i, plan->count, &end, err);
+    for (uint64_t i = 0, end; i < plan->in.count;) {
+        rks_status status = rks_plan_stretch(i, plan->in.count, &end, err);
         if (status != RKS_OK)
             return status;
         for (; i < end; i++) {
@@ -368,7 +368,7 @@ static rks_status look_at_levels(const rks_plan *plan, uint32_t longest, choice 
 static rks_status find_levels(const rks_plan *plan, uint32_t longest, choice *choices,
                               rks_error *err)
 {
-    const rks_mix *mix = plan->mix;
+    const rks_mix *mix = plan->in.mix;
     bool found = false;
     rks_status status = RKS_OK;
     if (mix->drawn == NULL) { /* all samples are alike */
@@ -403,10 +403,10 @@ static rks_status find_levels(const rks_plan *plan, uint32_t longest, choice *ch
  * the chance that keeps their number exact. */
 static rks_status set_left(rks_plan *plan, uint32_t longest, choice *choices, rks_error *err)
 {
-    rks_mix *mix = plan->mix;
+    rks_mix *mix = plan->in.mix;
     size_t at = 0;
-    for (uint64_t i = 0, end; i < plan->count;) {
-        rks_status status = rks_plan_stretch(i, plan->count, &end, err);
+    for (uint64_t i = 0, end; i < plan->in.count;) {
+        rks_status status = rks_plan_stretch(i, plan->in.count, &end, err);
         if (status != RKS_OK)
             return status;
         for (; i < end; i++) {
@@ -431,7 +431,7 @@ static rks_status set_left(rks_plan *plan, uint32_t longest, choice *choices, rk
 static rks_status choose_by_sources(rks_plan *plan, const rks_mix_force *force, uint64_t draws,
                                     uint64_t key, choice *choices, uint64_t *sizes, rks_error *err)
 {
-    rks_mix *mix = plan->mix;
+    rks_mix *mix = plan->in.mix;
     uint64_t *token_sums = sizes + mix->sources;
     rks_status status = RKS_OK;
     if (force->longest == UINT32_MAX) { /* known */
@@ -443,7 +443,7 @@ static rks_status choose_by_sources(rks_plan *plan, const rks_mix_force *force, 
     if (status == RKS_OK)
         status = rks_mix_quotas(mix, force->weights, sizes, token_sums, draws, mix->quotas, err);
     uint64_t delivered = 0;
-    for (uint64_t i = 0; mix->drawn != NULL && i < plan->count; i++)
+    for (uint64_t i = 0; mix->drawn != NULL && i < plan->in.count; i++)
         delivered += mix->drawn[i];
     for (size_t i = 0; i < mix->sources && status == RKS_OK; i++) {
         if (mix->quotas[i] > 0 && sizes[i] == 0)
@@ -469,15 +469,15 @@ static rks_status choose_by_sources(rks_plan *plan, const rks_mix_force *force, 
  * splitting method", 1998). */
 static rks_status choose_by_odds(rks_plan *plan, uint64_t draws, uint64_t key, rks_error *err)
 {
-    rks_mix *mix = plan->mix;
+    rks_mix *mix = plan->in.mix;
     rks_random random = {key};
     double most;
     uint64_t all = 0, held = 0, keeper = 0;
     rks_status status = most_odds(plan, &most, err);
-    for (uint64_t i = 0; i < plan->count && status == RKS_OK; i++)
+    for (uint64_t i = 0; i < plan->in.count && status == RKS_OK; i++)
         if (rks_mix_draws(plan, (uint32_t)i, UINT32_MAX))
             all += whole_odds(mix->odds[i], most);
-    for (uint64_t i = 0; i < plan->count && status == RKS_OK; i++) {
+    for (uint64_t i = 0; i < plan->in.count && status == RKS_OK; i++) {
         mix->left[i] = 0;
         if (!rks_mix_draws(plan, (uint32_t)i, UINT32_MAX))
             continue;
@@ -504,11 +504,11 @@ static rks_status choose_by_odds(rks_plan *plan, uint64_t draws, uint64_t key, r
 static rks_status choose_samples(rks_plan *plan, const rks_mix_force *force, uint64_t draws,
                                  uint64_t key, rks_error *err)
 {
-    rks_mix *mix = plan->mix;
+    rks_mix *mix = plan->in.mix;
     if (mix->odds != NULL)
         return choose_by_odds(plan, draws, key, err);
     if (mix->counts != NULL) {
-        for (uint64_t i = 0; i < plan->count; i++)
+        for (uint64_t i = 0; i < plan->in.count; i++)
             mix->left[i] = rks_mix_draws(plan, (uint32_t)i, UINT32_MAX) ? mix->counts[i] : 0;
         return RKS_OK;
     }
@@ -525,22 +525,22 @@ static rks_status choose_samples(rks_plan *plan, const rks_mix_force *force, uin
 static rks_status make_left(rks_plan *plan, rks_error *err)
 {
     uint64_t items = rks_mix_items(plan);
-    plan->mix->left = rks_alloc_raw(items, sizeof(*plan->mix->left), err);
-    if (plan->mix->left == NULL)
+    plan->in.mix->left = rks_alloc_raw(items, sizeof(*plan->in.mix->left), err);
+    if (plan->in.mix->left == NULL)
         return RKS_ERR_MEMORY;
-    rks_plan_advise(plan->mix->left, items * sizeof(*plan->mix->left));
-    rks_usage_add(RKS_MEMORY_PLAN, items * sizeof(*plan->mix->left));
+    rks_plan_advise(plan->in.mix->left, items * sizeof(*plan->in.mix->left));
+    rks_usage_add(RKS_MEMORY_PLAN, items * sizeof(*plan->in.mix->left));
     return RKS_OK;
 }
 
 rks_status rks_mix_choose(rks_plan *plan, const rks_mix_force *force, uint64_t draws, uint64_t key,
                           bool once, rks_error *err)
 {
-    rks_mix *mix = plan->mix;
+    rks_mix *mix = plan->in.mix;
     bool is_new = mix->left == NULL;
     mix->rest = draws;
     mix->key = key;
-    mix->listed = once && is_new && !rks_plan_sorts(&plan->config) && plan->cut_count == 0 &&
+    mix->listed = once && is_new && !rks_plan_sorts(&plan->in.config) && plan->in.cut_count == 0 &&
                   mix->counts == NULL && mix->odds == NULL && force->longest == UINT32_MAX;
     if (mix->listed)
         return choose_samples(plan, force, draws, key, err);
@@ -555,14 +555,14 @@ rks_status rks_mix_choose(rks_plan *plan, const rks_mix_force *force, uint64_t d
 
 uint64_t rks_mix_batches_like(const rks_plan *plan, rks_error *err)
 {
-    const rks_mix *mix = plan->mix;
-    const rks_plan_config *config = &plan->config;
+    const rks_mix *mix = plan->in.mix;
+    const rks_plan_config *config = &plan->in.config;
     uint64_t by_tokens = 0, by_count = mix->draws / config->batch_size;
     if (config->max_tokens == UINT64_MAX || mix->counts != NULL || mix->odds != NULL)
-        return by_count > plan->batches_like ? by_count : plan->batches_like;
+        return by_count > plan->in.batches_like ? by_count : plan->in.batches_like;
     if (rks_mix_quotas(mix, mix->first.weights, mix->sizes, mix->token_sums, mix->draws,
                        mix->quotas, err) != RKS_OK)
-        return plan->batches_like;
+        return plan->in.batches_like;
     rks_u128 tokens = 0;
     for (size_t i = 0; i < mix->sources; i++)
         if (mix->sizes[i] > 0)

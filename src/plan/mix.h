@@ -117,7 +117,7 @@ rks_status rks_mix_quotas(const rks_mix *mix, const uint64_t *weights, const uin
 rks_status rks_mix_fewest(const rks_mix *mix, uint64_t *draws, rks_error *err);
 
 /* mix.c */
-/* Makes plan->mix from the options. plan->lengths and config must be set. */
+/* Makes plan->in.mix from the options. plan->in.lengths and config must be set. */
 rks_status rks_mix_create(rks_plan *plan, const rks_plan_mix *options, rks_error *err);
 void rks_mix_free(rks_plan *plan);
 /* Chooses the `draws` draws that remain of an epoch: fills mix->left, quotas and levels. `key`
@@ -129,19 +129,19 @@ rks_status rks_mix_choose(rks_plan *plan, const rks_mix_force *force, uint64_t d
  * not dropped. */
 static inline bool rks_mix_draws(const rks_plan *plan, uint32_t id, uint32_t longest)
 {
-    const rks_mix *mix = plan->mix;
-    uint32_t length = plan->lengths[id];
+    const rks_mix *mix = plan->in.mix;
+    uint32_t length = plan->in.lengths[id];
     if (length == RKS_LENGTH_ABSENT || length > longest)
         return false;
     if (mix->source_of != NULL && mix->source_of[id] >= mix->sources) /* in no source */
         return false;
-    return plan->config.too_long != TOO_LONG_DROP || length <= plan->config.limit;
+    return plan->in.config.too_long != TOO_LONG_DROP || length <= plan->in.config.limit;
 }
 void rks_mix_end(rks_plan *plan); /* frees `left` and `drawn` */
 /* Starts to count deliveries, for an epoch whose rest is planned later. */
 rks_status rks_mix_begin_rest(rks_plan *plan, rks_error *err);
 void rks_mix_strike(rks_mix *mix, const uint32_t *ids, size_t count);
-/* mix_base.c: writes the base into plan->ids, which has room for mix->rest ids. */
+/* mix_base.c: writes the base into plan->image.ids, which has room for mix->rest ids. */
 rks_status rks_mix_fill(rks_plan *plan, uint64_t key, rks_plan_base *base, rks_error *err);
 /* mix_pieces.c */
 /* Returns the number of samples and pieces: the length of `left` and `drawn`. */
@@ -156,9 +156,9 @@ void rks_mix_join_pieces(rks_plan *plan, bool is_new);
 /* Turns each draw of a cut sample into a draw of each of its pieces, after draws are chosen. Sets
  * mix->rest. RKS_ERR_UNSUPPORTED if that is 2^32 or more. */
 rks_status rks_mix_part_pieces(rks_plan *plan, rks_error *err);
-/* Writes the multiset in the order of lengths into plan->ids, if samples are in pieces. */
+/* Writes the multiset in the order of lengths into plan->image.ids, if samples are in pieces. */
 rks_status rks_mix_fill_sorted_pieces(rks_plan *plan, rks_plan_base *base, rks_error *err);
-/* Writes the draws of cut sample number `cut` to plan->ids[*at], draw by draw. */
+/* Writes the draws of cut sample number `cut` to plan->image.ids[*at], draw by draw. */
 void rks_mix_copy_pieces(rks_plan *plan, size_t cut, uint64_t *at);
 
 /* Returns about how many batches all draws of an epoch make. */
@@ -185,8 +185,8 @@ rks_status rks_mix_read_changes(const rks_plan *plan, const struct json_t *list,
                                 rks_mix_change *changes, size_t *count, rks_error *err);
 void rks_mix_free_changes(rks_mix_change *changes, size_t count);
 
-/* sequence.c: fills plan->ids in the order of draws, with the sources even, for strategies that
- * keep that order. */
+/* sequence.c: fills plan->image.ids in the order of draws, with the sources even, for strategies
+ * that keep that order. */
 rks_status rks_mix_sequence(rks_plan *plan, uint64_t key, rks_error *err);
 
 /* merge.c: merges the lists of sources into `merged`. After any number of entries each list has had
@@ -210,7 +210,8 @@ rks_status rks_mix_merge_blocks(const rks_mix_list *lists, size_t sources, uint3
 
 /* even.c: puts the runs of `row` slots in an order in which the sources are even. */
 rks_status rks_mix_even(rks_plan *plan, uint64_t row, rks_error *err);
-/* Fills plan->slots for a base that keeps its order: near batches of like cost share a step. */
+/* Fills plan->image.slots for a base that keeps its order: near batches of like cost share a step.
+ */
 rks_status rks_mix_arrange(rks_plan *plan, uint32_t world, uint64_t key, rks_error *err);
 /* Fills an entry for each source. */
 rks_status rks_mix_report(rks_plan *plan, uint64_t epoch, rks_plan_source *list, rks_error *err);

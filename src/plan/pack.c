@@ -162,7 +162,7 @@ void rks_pack_settle(const rks_plan_config *config, rks_pack *pack)
 rks_status rks_pack_begin(const rks_plan *plan, const rks_plan_base *base, uint32_t world,
                           rks_pack **pack, rks_error *err)
 {
-    const rks_plan_config *config = &plan->config;
+    const rks_plan_config *config = &plan->in.config;
     if (base->count == 0)
         return rks_fail(err, RKS_ERR_DATA, 0, "no samples to plan");
     if (base->count < (uint64_t)world * config->micro_batches && config->tail != TAIL_REPEAT)
@@ -201,9 +201,9 @@ rks_status rks_pack_lay_out(const rks_plan *plan, const rks_plan_base *base, uin
     layout->base = base->count; /* for errors */
     rks_status status = rks_pack_begin(plan, base, world, &pack, err);
     if (status == RKS_OK)
-        status = rks_pack_fit(pack, plan->config.capacity, err);
+        status = rks_pack_fit(pack, plan->in.config.capacity, err);
     if (status == RKS_OK) {
-        rks_pack_settle(&plan->config, pack);
+        rks_pack_settle(&plan->in.config, pack);
         status = rks_pack_even(plan, world, 0, pack, err);
     }
     if (status == RKS_OK)

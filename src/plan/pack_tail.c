@@ -162,8 +162,8 @@ static rks_status split_tail(const rks_plan *plan, uint32_t world, rks_pack *pac
                              uint64_t rest, rks_error *err)
 {
     if (samples_of(pack, rest) >= pack->slots)
-        return split_last(&plan->config, pack, rest, pack->slots, err);
-    if (plan->config.batch_size > 1 && pack->steps > 1) {
+        return split_last(&plan->in.config, pack, rest, pack->slots, err);
+    if (plan->in.config.batch_size > 1 && pack->steps > 1) {
         pack->shared = 2; /* enough bins for all of their batches */
         return RKS_OK;
     }
@@ -171,7 +171,7 @@ static rks_status split_tail(const rks_plan *plan, uint32_t world, rks_pack *pac
         back = back < before ? back : before;
         uint64_t taken = rest + back * full;
         if (samples_of(pack, taken) >= back * full + pack->slots)
-            return split_last(&plan->config, pack, taken, back * full + pack->slots, err);
+            return split_last(&plan->in.config, pack, taken, back * full + pack->slots, err);
         if (back == before)
             break;
     }
@@ -200,7 +200,7 @@ static void drop_last(rks_pack *pack, uint64_t bins)
 static rks_status reach(const rks_plan *plan, uint32_t world, rks_pack *pack, uint64_t least,
                         rks_error *err)
 {
-    const rks_plan_config *config = &plan->config;
+    const rks_plan_config *config = &plan->in.config;
     uint64_t full = pack->slots * config->batch_size;
     if (samples_of(pack, pack->bins) >= least) {
         uint64_t missing = least - pack->bins, taken = missing < pack->bins ? missing : pack->bins;
@@ -226,18 +226,18 @@ static rks_status reach(const rks_plan *plan, uint32_t world, rks_pack *pack, ui
 static rks_status even_to_steps(const rks_plan *plan, uint32_t world, rks_pack *pack,
                                 rks_error *err)
 {
-    uint64_t full = pack->slots * plan->config.batch_size, before = (pack->steps - 1) * full;
+    uint64_t full = pack->slots * plan->in.config.batch_size, before = (pack->steps - 1) * full;
     uint64_t least = before + pack->slots;
-    if (plan->config.tail != TAIL_SPLIT)
-        least = plan->config.tail == TAIL_DROP ? before + full : before + 1;
+    if (plan->in.config.tail != TAIL_SPLIT)
+        least = plan->in.config.tail == TAIL_DROP ? before + full : before + 1;
     rks_status status = RKS_OK;
     if (pack->bins < least)
         status = reach(plan, world, pack, least, err);
     if (status != RKS_OK)
         return status;
-    if (plan->config.tail == TAIL_REPEAT)
+    if (plan->in.config.tail == TAIL_REPEAT)
         pack->repeated = pack->steps * full - pack->bins;
-    if (plan->config.tail == TAIL_DROP)
+    if (plan->in.config.tail == TAIL_DROP)
         drop_last(pack, pack->bins - pack->steps * full);
     return RKS_OK;
 }
@@ -245,7 +245,7 @@ static rks_status even_to_steps(const rks_plan *plan, uint32_t world, rks_pack *
 /* Makes as few steps as the bins need. */
 static rks_status even_to_bins(const rks_plan *plan, uint32_t world, rks_pack *pack, rks_error *err)
 {
-    const rks_plan_config *config = &plan->config;
+    const rks_plan_config *config = &plan->in.config;
     uint64_t full = pack->slots * config->batch_size, rest = pack->bins % full;
     pack->steps = (pack->bins + full - 1) / full;
     rks_status status = RKS_OK;
@@ -273,7 +273,7 @@ static rks_status even_to_bins(const rks_plan *plan, uint32_t world, rks_pack *p
 rks_status rks_pack_even(const rks_plan *plan, uint32_t world, uint64_t steps, rks_pack *pack,
                          rks_error *err)
 {
-    pack->slots = (uint64_t)world * plan->config.micro_batches;
+    pack->slots = (uint64_t)world * plan->in.config.micro_batches;
     pack->steps = steps;
     pack->shared = 1;
     rks_status status =

@@ -62,7 +62,7 @@ struct rks_pack {
  * multiple of length_multiple. */
 static inline uint32_t rks_pack_size(const rks_plan *plan, uint32_t id)
 {
-    return (uint32_t)rks_plan_size(&plan->config, rks_plan_length(plan, id));
+    return (uint32_t)rks_plan_size(&plan->in.config, rks_plan_length(plan, id));
 }
 
 /* Returns a * size + b * size^2 of the option `cost`. Both factors are below 2^39. */

@@ -24,18 +24,18 @@ typedef struct rks_plan_facts {
 
 static rks_status look_at_lengths(const rks_plan *plan, rks_plan_facts *facts, rks_error *err)
 {
-    const rks_plan_config *config = &plan->config;
+    const rks_plan_config *config = &plan->in.config;
     uint32_t limit = config->limit;
     uint64_t absent = 0;
     uint64_t too_long = 0;
     uint64_t tokens = 0;
     uint32_t longest = 0;
-    for (uint64_t i = 0, end; i < plan->count;) {
-        rks_status status = rks_plan_stretch(i, plan->count, &end, err);
+    for (uint64_t i = 0, end; i < plan->in.count;) {
+        rks_status status = rks_plan_stretch(i, plan->in.count, &end, err);
         if (status != RKS_OK)
             return status;
         for (; i < end; i++) {
-            uint32_t length = plan->lengths[i];
+            uint32_t length = plan->in.lengths[i];
             uint32_t within = length > limit || length == RKS_LENGTH_ABSENT ? 0 : length;
             absent += length == RKS_LENGTH_ABSENT;
             too_long += length > limit;
@@ -48,12 +48,12 @@ static rks_status look_at_lengths(const rks_plan *plan, rks_plan_facts *facts, r
         too_long -= absent;
     if (too_long > 0 && config->too_long == TOO_LONG_ERROR) {
         uint64_t id = 0;
-        while (plan->lengths[id] <= limit || plan->lengths[id] == RKS_LENGTH_ABSENT)
+        while (plan->in.lengths[id] <= limit || plan->in.lengths[id] == RKS_LENGTH_ABSENT)
             id++;
         return rks_fail(err, RKS_ERR_DATA, 0,
                         "sample %" PRIu64 " has length %" PRIu32 ", above %s %" PRIu32 " (%" PRIu64
                         " of %" PRIu64 " samples are); too_long may be drop%s, truncate or split",
-                        id, plan->lengths[id], config->limit_by, limit, too_long, plan->count,
+                        id, plan->in.lengths[id], config->limit_by, limit, too_long, plan->in.count,
                         config->strategy == STRATEGY_PACK ? "" : ", alone");
     }
     if (too_long > 0 && config->too_long == TOO_LONG_TRUNCATE) {
@@ -82,7 +82,7 @@ static rks_status take_arguments(rks_plan *plan, const uint32_t *lengths, uint64
                                  const char *dataset, const rks_plan_options *options,
                                  rks_error *err)
 {
-    rks_status status = rks_plan_config_read(options, &plan->config, err);
+    rks_status status = rks_plan_config_read(options, &plan->in.config, err);
     if (status != RKS_OK)
         return status;
     rks_digest digest;
@@ -96,26 +96,26 @@ static rks_status take_arguments(rks_plan *plan, const uint32_t *lengths, uint64
                         "plan: %" PRIu64 " samples; it is made for less than 2^32", count);
     if (dataset != NULL)
         memcpy(plan->dataset, dataset, sizeof(plan->dataset));
-    plan->lengths = lengths;
-    plan->count = count;
-    if (plan->config.balance != NULL)
-        digest_balance(&plan->config, count);
+    plan->in.lengths = lengths;
+    plan->in.count = count;
+    if (plan->in.config.balance != NULL)
+        digest_balance(&plan->in.config, count);
     return RKS_OK;
 }
 
 static rks_status take_order(rks_plan *plan, const void *order, rks_error *err)
 {
-    if (!rks_plan_sorts(&plan->config))
+    if (!rks_plan_sorts(&plan->in.config))
         return RKS_OK;
-    plan->order = order;
+    plan->in.order = order;
     if (order != NULL)
         return RKS_OK;
-    plan->own_order = rks_alloc_raw(plan->count, sizeof(*plan->own_order), err);
+    plan->own_order = rks_alloc_raw(plan->in.count, sizeof(*plan->own_order), err);
     if (plan->own_order == NULL)
         return RKS_ERR_MEMORY;
-    rks_usage_add(RKS_MEMORY_PLAN, plan->count * sizeof(*plan->own_order));
-    plan->order = plan->own_order;
-    return rks_plan_sort(plan->lengths, plan->count, plan->own_order, err);
+    rks_usage_add(RKS_MEMORY_PLAN, plan->in.count * sizeof(*plan->own_order));
+    plan->in.order = plan->own_order;
+    return rks_plan_sort(plan->in.lengths, plan->in.count, plan->own_order, err);
 }
 
 rks_status rks_plan_create_shared(const uint32_t *lengths, uint64_t count, const void *order,
@@ -133,36 +133,36 @@ rks_status rks_plan_create_shared(const uint32_t *lengths, uint64_t count, const
     if (status != RKS_OK)
         goto out;
 
-    made->absent = facts.absent;
-    made->too_long = facts.too_long;
-    made->longest = facts.longest;
+    made->in.absent = facts.absent;
+    made->in.too_long = facts.too_long;
+    made->in.longest = facts.longest;
     status = rks_plan_split(made, &facts.tokens, err);
     if (status != RKS_OK)
         goto out;
-    uint64_t by_tokens = facts.tokens / made->config.max_tokens;
-    uint64_t by_count =
-        (count - facts.absent - made->cut_count + made->piece_count) / made->config.batch_size;
-    made->batches_like = by_tokens > by_count ? by_tokens : by_count;
-    if (made->config.mix != NULL) {
-        status = rks_mix_create(made, made->config.mix, err);
-        made->config.mix = NULL; /* the caller may free it now */
+    uint64_t by_tokens = facts.tokens / made->in.config.max_tokens;
+    uint64_t by_count = (count - facts.absent - made->in.cut_count + made->in.piece_count) /
+                        made->in.config.batch_size;
+    made->in.batches_like = by_tokens > by_count ? by_tokens : by_count;
+    if (made->in.config.mix != NULL) {
+        status = rks_mix_create(made, made->in.config.mix, err);
+        made->in.config.mix = NULL; /* the caller may free it now */
         if (status == RKS_OK)
-            made->batches_like = rks_mix_batches_like(made, err);
+            made->in.batches_like = rks_mix_batches_like(made, err);
     }
     if (status == RKS_OK)
         status = take_order(made, order, err);
-    if (status == RKS_OK && share != NULL && made->mix == NULL)
+    if (status == RKS_OK && share != NULL && made->in.mix == NULL)
         status = rks_share_open(made, share, err);
     if (status != RKS_OK)
         goto out;
     /* Lays out or makes the first epoch, so that an impossible plan fails here. */
-    if (made->config.per_epoch || made->mix != NULL)
+    if (made->in.config.per_epoch || made->in.mix != NULL)
         status = rks_plan_prepare(made, 0, err);
     else
         status = rks_plan_lay_out(made, err);
     if (status == RKS_OK)
-        status = rks_plan_skip_all(made, made->config.skip, made->config.skips, err);
-    made->config.skip = NULL; /* the caller may free it now */
+        status = rks_plan_skip_all(made, made->in.config.skip, made->in.config.skips, err);
+    made->in.config.skip = NULL; /* the caller may free it now */
     if (status != RKS_OK)
         goto out;
     if (made->share != NULL && !rks_share_is_shown(made))
@@ -190,21 +190,23 @@ rks_status rks_plan_create(const uint32_t *lengths, uint64_t count, const char *
 
 void rks_plan_drop_epoch(rks_plan *plan)
 {
-    rks_plan_layout_free(&plan->part);
+    rks_plan_layout_free(&plan->image.part);
     rks_usage_sub(RKS_MEMORY_PLAN,
-                  (plan->slots_room + plan->ids_room + plan->starts_room) * sizeof(uint32_t) +
-                      plan->pieces_room * (sizeof(*plan->pieces) + sizeof(uint32_t)));
-    rks_free(plan->slots);
-    rks_free(plan->starts);
-    rks_free(plan->ids);
-    rks_free(plan->pieces);
-    rks_free(plan->piece_places);
-    plan->slots = plan->starts = plan->ids = plan->piece_places = NULL;
-    plan->pieces = NULL;
-    plan->slots_room = plan->starts_room = plan->ids_room = plan->pieces_room = 0;
-    plan->pieces_shown = 0;
-    plan->layout = NULL;
-    plan->ready = false;
+                  (plan->image.slots_room + plan->image.ids_room + plan->image.starts_room) *
+                          sizeof(uint32_t) +
+                      plan->image.pieces_room * (sizeof(*plan->image.pieces) + sizeof(uint32_t)));
+    rks_free(plan->image.slots);
+    rks_free(plan->image.starts);
+    rks_free(plan->image.ids);
+    rks_free(plan->image.pieces);
+    rks_free(plan->image.piece_places);
+    plan->image.slots = plan->image.starts = plan->image.ids = plan->image.piece_places = NULL;
+    plan->image.pieces = NULL;
+    plan->image.slots_room = plan->image.starts_room = plan->image.ids_room =
+        plan->image.pieces_room = 0;
+    plan->image.pieces_shown = 0;
+    plan->image.layout = NULL;
+    plan->image.ready = false;
 }
 
 void rks_plan_free(rks_plan *plan)
@@ -213,9 +215,10 @@ void rks_plan_free(rks_plan *plan)
         return;
     rks_share_close(plan);
     rks_mix_free(plan);
-    rks_plan_layout_free(&plan->whole);
+    rks_plan_layout_free(&plan->in.whole);
     rks_plan_drop_epoch(plan);
-    rks_usage_sub(RKS_MEMORY_PLAN, (plan->own_order == NULL ? 0 : plan->count) * sizeof(uint32_t));
+    rks_usage_sub(RKS_MEMORY_PLAN,
+                  (plan->own_order == NULL ? 0 : plan->in.count) * sizeof(uint32_t));
     rks_plan_free_pieces(plan);
     rks_free(plan->skips);
     rks_free(plan->own_order);
@@ -224,13 +227,13 @@ void rks_plan_free(rks_plan *plan)
 
 uint32_t rks_plan_world(const rks_plan *plan)
 {
-    return plan->config.world;
+    return plan->in.config.world;
 }
 
 /* Counts the steps of an epoch with a mix, which are known when its last stretch is planned. */
 static rks_status count_drawn_steps(rks_plan *plan, uint64_t epoch, uint64_t *steps, rks_error *err)
 {
-    rks_mix *mix = plan->mix;
+    rks_mix *mix = plan->in.mix;
     if (!mix->steps_known || mix->steps_epoch != epoch) {
         rks_status status = rks_plan_prepare_step(plan, epoch, UINT32_MAX, err);
         if (status != RKS_OK)
@@ -245,20 +248,20 @@ static rks_status count_drawn_steps(rks_plan *plan, uint64_t epoch, uint64_t *st
 
 rks_status rks_plan_steps(rks_plan *plan, uint64_t epoch, uint64_t *steps, rks_error *err)
 {
-    if (plan->mix != NULL)
+    if (plan->in.mix != NULL)
         return count_drawn_steps(plan, epoch, steps, err);
     if (plan->done_count > 0 && plan->resumed_epoch == epoch) {
         *steps = plan->rest_steps;
         return RKS_OK;
     }
-    const rks_plan_layout *layout = &plan->whole;
-    if (plan->config.per_epoch) {
+    const rks_plan_layout *layout = &plan->in.whole;
+    if (plan->in.config.per_epoch) {
         rks_status status = rks_plan_prepare(plan, epoch, err);
         if (status != RKS_OK)
             return status;
-        layout = plan->layout;
+        layout = plan->image.layout;
     }
-    *steps = layout->batches / plan->config.world;
+    *steps = layout->batches / plan->in.config.world;
     return RKS_OK;
 }
 
@@ -266,16 +269,16 @@ rks_status rks_plan_steps(rks_plan *plan, uint64_t epoch, uint64_t *steps, rks_e
 static rks_status find_slot(rks_plan *plan, uint64_t epoch, uint64_t step, uint32_t rank,
                             uint64_t *slot, rks_error *err)
 {
-    uint32_t world = plan->config.world;
+    uint32_t world = plan->in.config.world;
     if (rank >= world)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "rank %" PRIu32 " of a plan for %" PRIu32 " ranks", rank, world);
     rks_status status = rks_plan_prepare_step(plan, epoch, step, err);
     if (status != RKS_OK)
         return status;
-    uint64_t before = plan->mix == NULL ? 0 : rks_mix_number(plan, epoch, 0);
-    uint64_t first = plan->mix == NULL ? 0 : plan->mix->begin;
-    uint64_t steps = first + plan->layout->batches / world - before;
+    uint64_t before = plan->in.mix == NULL ? 0 : rks_mix_number(plan, epoch, 0);
+    uint64_t first = plan->in.mix == NULL ? 0 : plan->in.mix->begin;
+    uint64_t steps = first + plan->image.layout->batches / world - before;
     if (step >= steps)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "step %" PRIu64 ": epoch %" PRIu64 " has %" PRIu64 " steps", step, epoch,
@@ -311,7 +314,7 @@ rks_status rks_plan_pieces(rks_plan *plan, uint64_t epoch, uint64_t step, uint32
 rks_status rks_plan_bins(rks_plan *plan, uint64_t epoch, uint64_t step, uint32_t rank,
                          const uint32_t **bounds, size_t *bins, rks_error *err)
 {
-    if (plan->config.strategy != STRATEGY_PACK)
+    if (plan->in.config.strategy != STRATEGY_PACK)
         return rks_fail(err, RKS_ERR_STATE, 0, "bins: the plan's strategy is not pack");
     uint64_t slot = 0;
     rks_status status = find_slot(plan, epoch, step, rank, &slot, err);

@@ -25,7 +25,7 @@ typedef struct rks_plan_load {
 /* Returns the cost that the ranks of a step should have alike. */
 static double cost_for_balance(const rks_plan *plan, uint64_t longest, uint64_t sum, uint64_t count)
 {
-    const rks_plan_config *config = &plan->config;
+    const rks_plan_config *config = &plan->in.config;
     double length = (double)longest;
     switch (config->cost) {
     case COST_TOKENS:
@@ -51,11 +51,11 @@ static rks_plan_load report_batch(const rks_plan *plan, const uint32_t *ids, siz
     report->pieces += pieces;
     uint64_t longest = 0, sum = 0, room = 0;
     double cost = 0;
-    const rks_plan_config *config = &plan->config;
+    const rks_plan_config *config = &plan->in.config;
     uint32_t clamp = config->clamp;
     bool packs = config->strategy == STRATEGY_PACK, balances = config->balance != NULL;
     for (size_t i = 0; i < count; i++) {
-        uint32_t length = plan->lengths[ids[i]];
+        uint32_t length = plan->in.lengths[ids[i]];
         bool is_piece = piece != end && piece->place == i;
         if (balances)
             cost += (double)(is_piece ? rks_plan_part_of_balance(plan, ids[i], piece->start,
@@ -136,7 +136,7 @@ static void count_drawn(const rks_plan *plan, const uint32_t *ids, size_t count,
     for (size_t i = 0; i < count; i++) {
         uint64_t item = ids[i];
         if (at < pieces && piece[at].place == i)
-            item = plan->count + rks_plan_piece_number(plan, ids[i], piece[at++].start);
+            item = plan->in.count + rks_plan_piece_number(plan, ids[i], piece[at++].start);
         uint8_t bit = (uint8_t)(1u << (item % 8));
         balance->distinct += (balance->seen[item / 8] & bit) == 0;
         balance->seen[item / 8] |= bit;
@@ -146,7 +146,7 @@ static void count_drawn(const rks_plan *plan, const uint32_t *ids, size_t count,
 static rks_status count_bins(rks_plan *plan, uint64_t epoch, uint64_t step, uint32_t rank,
                              rks_plan_balance *balance, rks_error *err)
 {
-    if (plan->config.strategy != STRATEGY_PACK)
+    if (plan->in.config.strategy != STRATEGY_PACK)
         return RKS_OK;
     const uint32_t *bounds;
     size_t bins = 0;
@@ -160,9 +160,9 @@ static rks_status count_bins(rks_plan *plan, uint64_t epoch, uint64_t step, uint
 static void report_drawn(const rks_plan *plan, const rks_plan_balance *balance,
                          rks_plan_report *report)
 {
-    const rks_plan_layout *last = plan->layout;
+    const rks_plan_layout *last = plan->image.layout;
     report->repeated = balance->samples - balance->distinct;
-    report->dropped = plan->count - plan->cut_count - rks_plan_uncut(plan);
+    report->dropped = plan->in.count - plan->in.cut_count - rks_plan_uncut(plan);
     report->dropped += last->base - (last->samples - last->repeated);
 }
 
@@ -192,7 +192,7 @@ static rks_status report_epoch(rks_plan *plan, uint64_t epoch, uint64_t steps,
                                rks_digester *digester, rks_plan_report *report,
                                rks_plan_balance *balance, rks_error *err)
 {
-    uint32_t world = plan->config.world;
+    uint32_t world = plan->in.config.world;
     uint64_t at = 0, segment = rks_plan_segment_of(plan, epoch);
     for (uint64_t step = 0; step < steps; step++) {
         if (rks_plan_unskipped(plan, epoch, segment, step) != step)
@@ -203,7 +203,7 @@ static rks_status report_epoch(rks_plan *plan, uint64_t epoch, uint64_t steps,
             if (status != RKS_OK)
                 return status;
         }
-        if ((step + 1) % plan->config.micro_batches == 0)
+        if ((step + 1) % plan->in.config.micro_batches == 0)
             end_step(balance, world);
     }
     return RKS_OK;
@@ -224,7 +224,7 @@ static uint64_t step_number(const rks_plan *plan, uint64_t epoch, uint64_t deliv
 static void set_shares(const rks_plan *plan, const rks_plan_balance *balance,
                        rks_plan_report *report)
 {
-    const rks_pack *pack = plan->layout->pack;
+    const rks_pack *pack = plan->image.layout->pack;
     report->balance = balance->ratios.cost / (double)balance->steps;
     report->token_balance = balance->ratios.tokens / (double)balance->steps;
     report->lost = balance->largest > 0 ? 1 - balance->mean / balance->largest : 0;
@@ -234,7 +234,7 @@ static void set_shares(const rks_plan *plan, const rks_plan_balance *balance,
     if (pack == NULL)
         return;
     report->bins = balance->bins;
-    report->fill = (double)report->tokens / ((double)report->bins * plan->config.capacity);
+    report->fill = (double)report->tokens / ((double)report->bins * plan->in.config.capacity);
 }
 
 rks_status rks_plan_report_get(rks_plan *plan, uint64_t epoch, rks_plan_report *report,
@@ -255,16 +255,16 @@ rks_status rks_plan_report_get(rks_plan *plan, uint64_t epoch, rks_plan_report *
         return rks_fail(err, RKS_ERR_DATA, 0,
                         "report: all %" PRIu64 " steps of epoch %" PRIu64 " are skipped", steps,
                         epoch);
-    const rks_plan_layout *layout = plan->layout;
-    uint64_t batches = (steps - skipped) * plan->config.world;
+    const rks_plan_layout *layout = plan->image.layout;
+    uint64_t batches = (steps - skipped) * plan->in.config.world;
     rks_digester *digester = rks_digester_create(err);
     uint64_t *padded = rks_alloc_raw(batches, sizeof(*padded), err);
-    rks_plan_balance balance = {.loads = rks_alloc(plan->config.world, sizeof(*balance.loads), err),
-                                .padded = padded};
-    if (plan->mix != NULL)
+    rks_plan_balance balance = {
+        .loads = rks_alloc(plan->in.config.world, sizeof(*balance.loads), err), .padded = padded};
+    if (plan->in.mix != NULL)
         balance.seen = rks_alloc(rks_mix_items(plan) / 8 + 1, 1, err);
     if (digester == NULL || padded == NULL || balance.loads == NULL ||
-        (plan->mix != NULL && balance.seen == NULL)) {
+        (plan->in.mix != NULL && balance.seen == NULL)) {
         rks_digester_free(digester);
         rks_free(padded);
         rks_free(balance.loads);
@@ -273,20 +273,21 @@ rks_status rks_plan_report_get(rks_plan *plan, uint64_t epoch, rks_plan_report *
     }
     rks_usage_add(RKS_MEMORY_PLAN, batches * sizeof(*padded));
     rks_plan_report made = {.struct_size = size};
-    made.length_multiple = plan->config.length_multiple;
-    made.cut = plan->config.clamp == UINT32_MAX ? 0 : plan->config.clamp;
+    made.length_multiple = plan->in.config.length_multiple;
+    made.cut = plan->in.config.clamp == UINT32_MAX ? 0 : plan->in.config.clamp;
     made.batches = batches;
     made.steps = steps - skipped;
     made.skipped = skipped;
     made.repeated = layout->repeated;
     made.dropped = layout->base - (layout->samples - layout->repeated);
-    made.dropped += plan->absent + (plan->config.too_long == TOO_LONG_DROP ? plan->too_long : 0);
+    made.dropped +=
+        plan->in.absent + (plan->in.config.too_long == TOO_LONG_DROP ? plan->in.too_long : 0);
     status = report_epoch(plan, epoch, steps, digester, &made, &balance, err);
     made.samples = balance.samples;
-    if (status == RKS_OK && plan->mix != NULL)
+    if (status == RKS_OK && plan->in.mix != NULL)
         report_drawn(plan, &balance, &made);
     if (status == RKS_OK) {
-        rks_plan_spread(padded, made.steps, plan->config.world, &made);
+        rks_plan_spread(padded, made.steps, plan->in.config.world, &made);
         made.largest_batch_step = step_number(plan, epoch, made.largest_batch_step);
         set_shares(plan, &balance, &made);
     }
@@ -314,10 +315,10 @@ rks_status rks_plan_bounds(rks_plan *plan, uint64_t epoch, uint32_t **bounds, si
     rks_status status = rks_plan_prepare(plan, epoch, err);
     if (status != RKS_OK)
         return status;
-    const rks_plan_layout *layout = plan->layout;
+    const rks_plan_layout *layout = plan->image.layout;
     size_t filled = 0, kept = 0;
     uint32_t *list = NULL;
-    if (plan->config.strategy == STRATEGY_BUCKET) {
+    if (plan->in.config.strategy == STRATEGY_BUCKET) {
         list = rks_alloc(layout->count, sizeof(*list), err);
         if (list == NULL)
             return RKS_ERR_MEMORY;

@@ -97,7 +97,7 @@ static void insert_change(rks_mix *mix, const rks_mix_change *change)
 /* Checks that every source with a weight has samples that may be drawn. */
 static rks_status check_force(const rks_plan *plan, const rks_mix_force *force, rks_error *err)
 {
-    const rks_mix *mix = plan->mix;
+    const rks_mix *mix = plan->in.mix;
     uint64_t *sizes = rks_alloc(2 * mix->sources, sizeof(*sizes), err);
     if (sizes == NULL)
         return RKS_ERR_MEMORY;
@@ -138,7 +138,7 @@ static void pass_on(rks_mix *mix, const rks_mix_change *change, uint64_t **spare
 static rks_status make_spare(const rks_plan *plan, const rks_mix_change *change, uint64_t **spare,
                              rks_error *err)
 {
-    const rks_mix *mix = plan->mix;
+    const rks_mix *mix = plan->in.mix;
     size_t used = 0;
     rks_status status = RKS_OK;
     for (size_t i = 0; i < mix->change_count && status == RKS_OK; i++) {
@@ -162,7 +162,7 @@ static rks_status make_spare(const rks_plan *plan, const rks_mix_change *change,
 static rks_status add_change(rks_plan *plan, rks_mix_change *change, uint64_t **spare,
                              rks_error *err)
 {
-    rks_mix *mix = plan->mix;
+    rks_mix *mix = plan->in.mix;
     rks_mix_change kept[RKS_PLAN_CHANGES_MAX + 1];
     char text[RKS_PLAN_SCHEDULE_MAX + 1];
     size_t count = mix->change_count;
@@ -213,19 +213,19 @@ static rks_status check_place(const rks_plan *plan, uint64_t epoch, uint64_t ste
                         "change at step %" PRIu64 " of epoch %" PRIu64
                         ": steps are below 2^32, and epochs below 2^63",
                         step, epoch);
-    if (step % plan->config.micro_batches != 0)
+    if (step % plan->in.config.micro_batches != 0)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "change at step %" PRIu64 " of epoch %" PRIu64
                         ": an optimizer step has %" PRIu32
                         " micro-batches; change at a multiple of that",
-                        step, epoch, plan->config.micro_batches);
+                        step, epoch, plan->in.config.micro_batches);
     return RKS_OK;
 }
 
 static rks_status change_at(rks_plan *plan, uint64_t epoch, uint64_t step, const double *weights,
                             size_t sources, uint32_t longest, bool counted, rks_error *err)
 {
-    rks_mix *mix = plan->mix;
+    rks_mix *mix = plan->in.mix;
     if (!has_weights(mix, err))
         return RKS_ERR_STATE;
     if (weights != NULL && sources != mix->sources)
@@ -261,8 +261,8 @@ static rks_status change_at(rks_plan *plan, uint64_t epoch, uint64_t step, const
         rks_free(change.force.weights);
         return status;
     }
-    if (plan->epoch > epoch || (plan->epoch == epoch && mix->end > number))
-        plan->ready = false;
+    if (plan->image.epoch > epoch || (plan->image.epoch == epoch && mix->end > number))
+        plan->image.ready = false;
     mix->last_epoch = epoch;
     mix->last_step = number;
     mix->was_changed = true;
@@ -300,11 +300,11 @@ static rks_status find_step(rks_plan *plan, uint64_t step, uint64_t *epoch, uint
 {
     enum { PLANNED_MOST = 1 << 20 };
     const uint64_t draws_most = UINT64_C(1) << 30; /* half a minute */
-    bool counts = counts_batches(&plan->config);
+    bool counts = counts_batches(&plan->in.config);
     uint64_t there, each = 0, planned = 0;
     *epoch = 0;
     for (uint64_t left = step;; ++*epoch, left -= there) {
-        uint64_t changed = next_changed(plan->mix, *epoch);
+        uint64_t changed = next_changed(plan->in.mix, *epoch);
         if (each > 0 && changed > *epoch) {
             uint64_t alike = left / each < changed - *epoch ? left / each : changed - *epoch;
             *epoch += alike;
@@ -322,7 +322,7 @@ static rks_status find_step(rks_plan *plan, uint64_t step, uint64_t *epoch, uint
         if (counts && changed > *epoch)
             each = there;
         uint64_t all = ++planned + (counts ? 0 : left / there);
-        if (all > PLANNED_MOST || all > 1 + draws_most / plan->mix->draws)
+        if (all > PLANNED_MOST || all > 1 + draws_most / plan->in.mix->draws)
             return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                             "change after %" PRIu64 " steps: about %" PRIu64
                             " epochs away, whose steps differ, so each had to be planned; name the "
@@ -335,7 +335,7 @@ rks_status rks_plan_change_after(rks_plan *plan, uint64_t steps, const double *w
                                  size_t sources, uint32_t longest, rks_error *err)
 {
     uint64_t epoch, number;
-    if (!has_weights(plan->mix, err))
+    if (!has_weights(plan->in.mix, err))
         return RKS_ERR_STATE;
     if (plan->done_count > 0)
         return rks_fail(err, RKS_ERR_STATE, 0,
@@ -351,10 +351,10 @@ rks_status rks_plan_change_after(rks_plan *plan, uint64_t steps, const double *w
 rks_status rks_plan_last_change(const rks_plan *plan, uint64_t *epoch, uint64_t *step,
                                 rks_error *err)
 {
-    if (plan->mix == NULL || !plan->mix->was_changed)
+    if (plan->in.mix == NULL || !plan->in.mix->was_changed)
         return rks_fail(err, RKS_ERR_STATE, 0, "change: none was made by this plan");
-    *epoch = plan->mix->last_epoch;
-    *step = plan->mix->last_step;
+    *epoch = plan->in.mix->last_epoch;
+    *step = plan->in.mix->last_step;
     return RKS_OK;
 }
 
@@ -431,7 +431,7 @@ static bool has_change(const rks_mix *mix, rks_mix_change *list, size_t count,
 rks_status rks_mix_read_changes(const rks_plan *plan, const json_t *list, rks_mix_change *changes,
                                 size_t *count, rks_error *err)
 {
-    const rks_mix *mix = plan->mix;
+    const rks_mix *mix = plan->in.mix;
     size_t entries = json_array_size(list); /* 0 if it is not a list */
     rks_status status = RKS_OK;
     *count = 0;
@@ -448,7 +448,7 @@ rks_status rks_mix_read_changes(const rks_plan *plan, const json_t *list, rks_mi
             !is_before(changes[i - 1].epoch, changes[i - 1].step, changes[i].epoch,
                        changes[i].step))
             status = rks_fail(err, RKS_ERR_STATE, 0, "state: changes: not in the order of steps");
-        if (status == RKS_OK && changes[i].step % plan->config.micro_batches != 0)
+        if (status == RKS_OK && changes[i].step % plan->in.config.micro_batches != 0)
             status =
                 rks_fail(err, RKS_ERR_STATE, 0, "state: changes: a step within an optimizer step");
         if (status == RKS_OK)

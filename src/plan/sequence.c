@@ -60,22 +60,22 @@ static void take_last_pieces(const rks_plan *plan, size_t cut, uint64_t level, l
 {
     uint32_t first, pieces = rks_plan_pieces_of(plan, cut, &first);
     for (uint32_t i = 0; i < pieces; i++)
-        take_last(plan->mix, first + i, level, l, ids);
+        take_last(plan->in.mix, first + i, level, l, ids);
 }
 
 /* Counts (ids NULL), or writes the last round of all samples, and those once more. Pieces take the
  * places of their samples. */
 static rks_status write_last(const rks_plan *plan, list *lists, uint32_t *ids, rks_error *err)
 {
-    const rks_mix *mix = plan->mix;
+    const rks_mix *mix = plan->in.mix;
     size_t at = 0, cut = 0;
-    for (uint64_t i = 0, end; i < plan->count;) {
-        rks_status status = rks_plan_stretch(i, plan->count, &end, err);
+    for (uint64_t i = 0, end; i < plan->in.count;) {
+        rks_status status = rks_plan_stretch(i, plan->in.count, &end, err);
         if (status != RKS_OK)
             return status;
         for (; i < end; i++) {
             size_t source = rks_mix_next_source(mix, (uint32_t)i, &at);
-            bool is_cut = cut < plan->cut_count && plan->cuts[cut].id == i;
+            bool is_cut = cut < plan->in.cut_count && plan->in.cuts[cut].id == i;
             if (is_cut && source < mix->sources) /* its pieces have `left` */
                 take_last_pieces(plan, cut, mix->levels[source], &lists[source], ids);
             else if (source < mix->sources) /* else it is in no source */
@@ -112,15 +112,15 @@ static void list_run(const rks_plan *plan, uint64_t i, uint64_t end, uint64_t le
 /* Does for all what write_last does by `left`. */
 static rks_status list_last(const rks_plan *plan, list *lists, uint32_t *ids, rks_error *err)
 {
-    const rks_mix *mix = plan->mix;
+    const rks_mix *mix = plan->in.mix;
     size_t at = 0;
     for (size_t i = 0; i < mix->sources; i++) {
         lists[i].random = (rks_random){rks_random_key(mix->key, i)};
         lists[i].among = mix->sizes[i];
         lists[i].more = mix->extras[i];
     }
-    for (uint64_t i = 0, end; i < plan->count;) {
-        rks_status status = rks_plan_stretch(i, plan->count, &end, err);
+    for (uint64_t i = 0, end; i < plan->in.count;) {
+        rks_status status = rks_plan_stretch(i, plan->in.count, &end, err);
         if (status != RKS_OK)
             return status;
         for (uint64_t run; i < end; i = run) {
@@ -153,8 +153,8 @@ static uint64_t count_more(const rks_mix *mix, uint64_t level, const uint32_t *f
 static rks_status write_before(const rks_plan *plan, uint64_t level, uint64_t key, uint64_t begin,
                                uint64_t first, uint64_t size, uint32_t *ids, rks_error *err)
 {
-    const rks_mix *mix = plan->mix;
-    bool shuffles = plan->config.strategy == STRATEGY_RANDOM;
+    const rks_mix *mix = plan->in.mix;
+    bool shuffles = plan->in.config.strategy == STRATEGY_RANDOM;
     rks_status status = RKS_OK;
     uint64_t done = 0;
     for (uint64_t times = 1; size > 0 && status == RKS_OK; times++) {
@@ -179,8 +179,8 @@ static rks_status write_before(const rks_plan *plan, uint64_t level, uint64_t ke
 /* Counts the lists. In an epoch from its start, without pieces, the quotas give the counts. */
 static rks_status count_lists(const rks_plan *plan, list *lists, rks_error *err)
 {
-    const rks_mix *mix = plan->mix;
-    if (mix->drawn != NULL || plan->cut_count > 0)
+    const rks_mix *mix = plan->in.mix;
+    if (mix->drawn != NULL || plan->in.cut_count > 0)
         return write_last(plan, lists, NULL, err);
     for (size_t i = 0; i < mix->sources; i++) {
         uint64_t level = mix->levels[i], extras = mix->extras[i];
@@ -194,18 +194,18 @@ static rks_status count_lists(const rks_plan *plan, list *lists, rks_error *err)
 static rks_status write_lists(const rks_plan *plan, uint64_t key, list *lists, uint32_t *ids,
                               rks_error *err)
 {
-    bool shuffles = plan->config.strategy == STRATEGY_RANDOM;
+    bool shuffles = plan->in.config.strategy == STRATEGY_RANDOM;
     uint64_t begin = 0;
-    for (size_t i = 0; i < plan->mix->sources; i++) {
+    for (size_t i = 0; i < plan->in.mix->sources; i++) {
         list *l = &lists[i];
         begin += l->draws;
         l->next_once_more = begin - l->once_more;
         l->next_all = l->next_once_more - l->all;
     }
     rks_status status =
-        plan->mix->listed ? list_last(plan, lists, ids, err) : write_last(plan, lists, ids, err);
+        plan->in.mix->listed ? list_last(plan, lists, ids, err) : write_last(plan, lists, ids, err);
     begin = 0;
-    for (size_t i = 0; i < plan->mix->sources && status == RKS_OK; i++) {
+    for (size_t i = 0; i < plan->in.mix->sources && status == RKS_OK; i++) {
         const list *l = &lists[i];
         uint64_t end = begin + l->draws, of = rks_random_key(key, i);
         uint64_t first = end - l->once_more - l->all;
@@ -213,7 +213,8 @@ static rks_status write_lists(const rks_plan *plan, uint64_t key, list *lists, u
             status = rks_plan_shuffle(rks_random_key(of, 0), ids + end - l->once_more, l->once_more,
                                       err);
         if (status == RKS_OK)
-            status = write_before(plan, plan->mix->levels[i], of, begin, first, l->all, ids, err);
+            status =
+                write_before(plan, plan->in.mix->levels[i], of, begin, first, l->all, ids, err);
         begin = end;
     }
     return status;
@@ -222,20 +223,20 @@ static rks_status write_lists(const rks_plan *plan, uint64_t key, list *lists, u
 /* Writes samples that have counts or odds of their own, each as often as it occurs. */
 static rks_status write_copies(rks_plan *plan, uint64_t key, rks_error *err)
 {
-    const uint32_t *left = plan->mix->left;
+    const uint32_t *left = plan->in.mix->left;
     uint64_t at = 0, done = 0;
     size_t cut = 0;
     rks_status status = RKS_OK;
-    for (uint64_t i = 0; i < plan->count && status == RKS_OK; i++) {
+    for (uint64_t i = 0; i < plan->in.count && status == RKS_OK; i++) {
         uint64_t before = at;
         for (uint32_t times = left[i]; times > 0; times--)
-            plan->ids[at++] = (uint32_t)i;
-        if (cut < plan->cut_count && plan->cuts[cut].id == i)
+            plan->image.ids[at++] = (uint32_t)i;
+        if (cut < plan->in.cut_count && plan->in.cuts[cut].id == i)
             rks_mix_copy_pieces(plan, cut++, &at);
         status = rks_plan_pause(&done, 1 + at - before, err);
     }
-    if (status == RKS_OK && plan->config.strategy == STRATEGY_RANDOM)
-        status = rks_plan_shuffle(key, plan->ids, at, err);
+    if (status == RKS_OK && plan->in.config.strategy == STRATEGY_RANDOM)
+        status = rks_plan_shuffle(key, plan->image.ids, at, err);
     return status;
 }
 
@@ -244,14 +245,14 @@ static rks_status write_copies(rks_plan *plan, uint64_t key, rks_error *err)
 static rks_status sequence(rks_plan *plan, uint64_t key, list *lists, rks_mix_list *parts,
                            rks_error *err)
 {
-    rks_mix *mix = plan->mix;
+    rks_mix *mix = plan->in.mix;
     uint64_t bytes = mix->rest * sizeof(uint32_t);
     rks_status status = count_lists(plan, lists, err);
     size_t filled = 0;
     for (size_t i = 0; i < mix->sources; i++)
         filled += lists[i].draws > 0;
     if (status != RKS_OK || filled < 2)
-        return status == RKS_OK ? write_lists(plan, key, lists, plan->ids, err) : status;
+        return status == RKS_OK ? write_lists(plan, key, lists, plan->image.ids, err) : status;
     uint32_t *ids = rks_alloc_raw(mix->rest, sizeof(*ids), err);
     if (ids == NULL)
         return RKS_ERR_MEMORY;
@@ -264,7 +265,7 @@ static rks_status sequence(rks_plan *plan, uint64_t key, list *lists, rks_mix_li
         next += lists[i].draws;
     }
     if (status == RKS_OK)
-        status = rks_mix_merge(parts, mix->sources, plan->ids, err);
+        status = rks_mix_merge(parts, mix->sources, plan->image.ids, err);
     rks_usage_sub(RKS_MEMORY_PLAN, bytes);
     rks_free(ids);
     return status;
@@ -272,7 +273,7 @@ static rks_status sequence(rks_plan *plan, uint64_t key, list *lists, rks_mix_li
 
 rks_status rks_mix_sequence(rks_plan *plan, uint64_t key, rks_error *err)
 {
-    rks_mix *mix = plan->mix;
+    rks_mix *mix = plan->in.mix;
     if (mix->counts != NULL || mix->odds != NULL)
         return write_copies(plan, key, err);
     list *lists = rks_alloc(mix->sources, sizeof(*lists), err);

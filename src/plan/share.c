@@ -60,11 +60,11 @@ static void let_go(rks_plan *plan)
     }
     rks_share_lock(share->area.options.fd, share->shown, F_UNLCK);
     share->shown = -1;
-    plan->ids = plan->slots = plan->starts = plan->piece_places = NULL;
-    plan->pieces = NULL;
-    plan->pieces_shown = 0;
-    plan->layout = NULL;
-    plan->ready = false;
+    plan->image.ids = plan->image.slots = plan->image.starts = plan->image.piece_places = NULL;
+    plan->image.pieces = NULL;
+    plan->image.pieces_shown = 0;
+    plan->image.layout = NULL;
+    plan->image.ready = false;
 }
 
 /* ---- the next epoch -------------------------------------------------------------------------- */
@@ -134,7 +134,7 @@ static void begin_next(rks_plan *plan, uint64_t epoch)
     uint64_t from = atomic_load(&ahead_from);
     rks_share_key key = key_of_share(plan, epoch + 1);
     if (share->area.child || /* it reads a few batches, and may end at any time */
-        rks_plan_kept(plan) < (from == 0 ? AHEAD_FROM : from) || plan->config.no_shuffle ||
+        rks_plan_kept(plan) < (from == 0 ? AHEAD_FROM : from) || plan->in.config.no_shuffle ||
         share->area.control->no_ahead || epoch == UINT64_MAX || key.rest != 0)
         return; /* the skips of a rest may change meanwhile */
     if (share->has_thread && !atomic_load(&share->done))
@@ -168,9 +168,9 @@ static rks_status take_place(rks_plan *plan, uint64_t epoch, int place, rks_erro
     }
     share->shown = place;
     share->generation = share->area.control->places[place].generation;
-    plan->rest_over = false;
-    plan->epoch = epoch;
-    plan->ready = true;
+    plan->image.rest_over = false;
+    plan->image.epoch = epoch;
+    plan->image.ready = true;
     begin_next(plan, epoch);
     return RKS_OK;
 }
@@ -196,12 +196,12 @@ static rks_status make_here(rks_plan *plan, uint64_t epoch, int place, bool *lac
         rks_plan_watch_set(&watch);
         status = rks_share_write(maker, fd, there, place, epoch, lacks, &found);
         rks_plan_watch_set(NULL);
-        plan->rest_over = maker->rest_over;
+        plan->image.rest_over = maker->image.rest_over;
     }
     bool fails = is_of_the_plan(status);
     there->status = status;
     there->error = found;
-    there->rest_over = plan->rest_over;
+    there->rest_over = plan->image.rest_over;
     if (*lacks)
         share->area.control->off = true;
     rks_share_settle(&share->area, fd, place,
@@ -226,7 +226,7 @@ rks_status rks_share_show(rks_plan *plan, uint64_t epoch, bool *shown, rks_error
     let_go(plan);
     rks_status status =
         rks_share_claim(&share->area, share->area.options.fd, key_of_share(plan, epoch), 0,
-                        SHARE_EPOCHS, true, &claim, &place, &plan->rest_over, err);
+                        SHARE_EPOCHS, true, &claim, &place, &plan->image.rest_over, err);
     if (status != RKS_OK || claim == SHARE_NONE)
         return status;
     if (claim == SHARE_MAKE) {
@@ -263,12 +263,12 @@ static rks_status look_for_all(rks_plan *plan, int place, bool *lacks, rks_error
             *lacks = status == RKS_ERR_IO || status == RKS_ERR_MEMORY;
         }
         rks_plan_watch_set(NULL);
-        there->facts = (rks_share_facts){.fill_most = maker->fill_most,
-                                         .fill_least = maker->fill_least,
-                                         .window_most = maker->window_most,
-                                         .window_least = maker->window_least,
-                                         .window_all = maker->window_all};
-        rks_plan_layout_free(&maker->whole);
+        there->facts = (rks_share_facts){.fill_most = maker->in.fill_most,
+                                         .fill_least = maker->in.fill_least,
+                                         .window_most = maker->in.window_most,
+                                         .window_least = maker->in.window_least,
+                                         .window_all = maker->in.window_all};
+        rks_plan_layout_free(&maker->in.whole);
         rks_plan_drop_epoch(maker);
         rks_free(maker);
     }
@@ -312,11 +312,11 @@ rks_status rks_share_lay_out(rks_plan *plan, rks_error *err)
     if (status != RKS_OK)
         return status;
     const rks_share_facts *facts = &share->area.control->places[place].facts;
-    plan->fill_most = facts->fill_most;
-    plan->fill_least = facts->fill_least;
-    plan->window_most = facts->window_most;
-    plan->window_least = facts->window_least;
-    plan->window_all = facts->window_all;
+    plan->in.fill_most = facts->fill_most;
+    plan->in.fill_least = facts->fill_least;
+    plan->in.window_most = facts->window_most;
+    plan->in.window_least = facts->window_least;
+    plan->in.window_all = facts->window_all;
     status = rks_share_read_layout(plan, fd, &share->area.control->places[place].image, err);
     rks_share_lock(fd, place, F_UNLCK);
     return status;
@@ -341,7 +341,7 @@ uint64_t rks_share_digest(rks_plan *plan)
         rks_share_lock(fd, place, F_UNLCK);
         return digest;
     }
-    uint64_t digest = rks_checksum64(plan->lengths, plan->count * sizeof(*plan->lengths));
+    uint64_t digest = rks_checksum64(plan->in.lengths, plan->in.count * sizeof(*plan->in.lengths));
     if (claim == SHARE_MAKE) {
         facts->digest = digest;
         rks_share_settle(&share->area, fd, place, SHARE_READY, F_UNLCK);
@@ -444,9 +444,9 @@ void rks_share_close(rks_plan *plan)
     if (!forked)
         end_thread(share);
     if (forked && share->shown >= 0) { /* the locks are the parent's */
-        plan->ids = plan->slots = plan->starts = plan->piece_places = NULL;
-        plan->pieces = NULL;
-        plan->layout = NULL;
+        plan->image.ids = plan->image.slots = plan->image.starts = plan->image.piece_places = NULL;
+        plan->image.pieces = NULL;
+        plan->image.layout = NULL;
     } else if (share->shown >= 0) {
         let_go(plan);
     }

@@ -38,8 +38,8 @@ static uint64_t round_up(uint64_t bytes)
 
 rks_status rks_share_grow_ids(rks_plan *plan, uint64_t count, rks_error *err)
 {
-    rks_share_room *room = plan->room;
-    uint64_t bytes = round_up(count * sizeof(*plan->ids) + 1);
+    rks_share_room *room = plan->image.room;
+    uint64_t bytes = round_up(count * sizeof(*plan->image.ids) + 1);
     if (bytes > room->bytes) {
         rks_status status =
             rks_shared_grow(WHAT, room->fd, room->at + room->bytes, bytes - room->bytes, err);
@@ -48,25 +48,25 @@ rks_status rks_share_grow_ids(rks_plan *plan, uint64_t count, rks_error *err)
             return status;
         void *map = room->bytes == 0 ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
                                             room->fd, (off_t)room->at)
-                                     : mremap(plan->ids, room->bytes, bytes, MREMAP_MAYMOVE);
+                                     : mremap(plan->image.ids, room->bytes, bytes, MREMAP_MAYMOVE);
         if (map == MAP_FAILED)
             return rks_fail_errno(err, errno, "mapping %s", WHAT);
-        plan->ids = map;
+        plan->image.ids = map;
         room->bytes = bytes;
     }
-    plan->ids_room = count > plan->ids_room ? count : plan->ids_room;
+    plan->image.ids_room = count > plan->image.ids_room ? count : plan->image.ids_room;
     return RKS_OK;
 }
 
 void rks_share_leave_room(rks_plan *plan)
 {
-    if (plan->room == NULL)
+    if (plan->image.room == NULL)
         return;
-    if (plan->room->bytes > 0)
-        munmap(plan->ids, plan->room->bytes);
-    plan->ids = NULL;
-    plan->ids_room = 0;
-    plan->room = NULL;
+    if (plan->image.room->bytes > 0)
+        munmap(plan->image.ids, plan->image.room->bytes);
+    plan->image.ids = NULL;
+    plan->image.ids_room = 0;
+    plan->image.room = NULL;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -103,7 +103,7 @@ static rks_status write_part(const rks_share_room *room, rks_share_image *image,
 /* Returns the number of ids of an epoch that is made, repeats included. */
 static uint64_t count_ids(const rks_plan *plan)
 {
-    const rks_plan_layout *layout = plan->layout;
+    const rks_plan_layout *layout = plan->image.layout;
     if (layout->pack != NULL)
         return layout->samples;
     uint64_t count = layout->base;
@@ -112,43 +112,43 @@ static uint64_t count_ids(const rks_plan *plan)
         uint64_t end = (uint64_t)last->first + last->count;
         count = end > count ? end : count;
     }
-    return count < plan->ids_room ? count : plan->ids_room;
+    return count < plan->image.ids_room ? count : plan->image.ids_room;
 }
 
 static rks_status write_parts(const rks_plan *maker, const rks_share_room *room,
                               rks_share_image *image, rks_error *err)
 {
-    const rks_plan_layout *layout = maker->layout;
+    const rks_plan_layout *layout = maker->image.layout;
     const rks_pack *pack = layout->pack;
     uint64_t ids = count_ids(maker);
     *image = (rks_share_image){.layout = *layout, .packed = pack != NULL};
-    image->whole = layout == &maker->whole;
-    image->slotted = maker->slotted;
+    image->whole = layout == &maker->in.whole;
+    image->slotted = maker->image.slotted;
     rks_status status = RKS_OK;
     if (pack != NULL)
         image->pack = *pack;
-    if (maker->room != NULL) {
+    if (maker->image.room != NULL) {
         image->count[SHARE_IDS] = ids;
         image->bytes = ids * sizeof(uint32_t);
     } else {
-        status = write_part(room, image, SHARE_IDS, maker->ids, ids, sizeof(uint32_t), err);
+        status = write_part(room, image, SHARE_IDS, maker->image.ids, ids, sizeof(uint32_t), err);
     }
     if (status == RKS_OK)
-        status = write_part(room, image, SHARE_SLOTS, maker->slots,
-                            maker->slotted ? layout->batches : 0, sizeof(uint32_t), err);
+        status = write_part(room, image, SHARE_SLOTS, maker->image.slots,
+                            maker->image.slotted ? layout->batches : 0, sizeof(uint32_t), err);
     if (status == RKS_OK)
         status =
-            write_part(room, image, SHARE_STARTS, maker->starts,
+            write_part(room, image, SHARE_STARTS, maker->image.starts,
                        pack == NULL ? 0 : pack->bins + pack->repeated + 1, sizeof(uint32_t), err);
     if (status == RKS_OK)
         status = write_part(room, image, SHARE_GROUPS, layout->groups,
                             image->whole ? 0 : layout->count, sizeof(*layout->groups), err);
     if (status == RKS_OK)
-        status = write_part(room, image, SHARE_PIECES, maker->pieces, maker->pieces_shown,
-                            sizeof(*maker->pieces), err);
+        status = write_part(room, image, SHARE_PIECES, maker->image.pieces,
+                            maker->image.pieces_shown, sizeof(*maker->image.pieces), err);
     if (status == RKS_OK)
-        status = write_part(room, image, SHARE_PIECE_PLACES, maker->piece_places,
-                            maker->pieces_shown, sizeof(uint32_t), err);
+        status = write_part(room, image, SHARE_PIECE_PLACES, maker->image.piece_places,
+                            maker->image.pieces_shown, sizeof(uint32_t), err);
     return status;
 }
 
@@ -156,21 +156,22 @@ void rks_share_copy(const rks_plan *plan, rks_plan *maker)
 {
     *maker = *plan;
     maker->share = NULL;
-    maker->room = NULL;
-    maker->ready = false;
-    maker->layout = NULL;
-    maker->part = (rks_plan_layout){0};
-    maker->ids = maker->slots = maker->starts = maker->piece_places = NULL;
-    maker->pieces = NULL;
-    maker->ids_room = maker->slots_room = maker->starts_room = maker->pieces_room = 0;
-    maker->pieces_shown = 0;
+    maker->image.room = NULL;
+    maker->image.ready = false;
+    maker->image.layout = NULL;
+    maker->image.part = (rks_plan_layout){0};
+    maker->image.ids = maker->image.slots = maker->image.starts = maker->image.piece_places = NULL;
+    maker->image.pieces = NULL;
+    maker->image.ids_room = maker->image.slots_room = maker->image.starts_room =
+        maker->image.pieces_room = 0;
+    maker->image.pieces_shown = 0;
 }
 
 rks_status rks_share_write(rks_plan *maker, int fd, rks_share_place *place, int number,
                            uint64_t epoch, bool *lacks, rks_error *err)
 {
     rks_share_room room = {.fd = fd, .at = rks_share_place_at(number)};
-    maker->room = &room;
+    maker->image.room = &room;
     rks_status status = rks_plan_make(maker, epoch, 0, err);
     *lacks = room.lacks;
     if (status == RKS_OK) {
@@ -186,9 +187,9 @@ rks_status rks_share_write_layout(const rks_plan *maker, int fd, rks_share_image
                                   rks_error *err)
 {
     const rks_share_room room = {.fd = fd, .at = rks_share_place_at(SHARE_FACTS)};
-    *image = (rks_share_image){.layout = maker->whole};
-    return write_part(&room, image, SHARE_GROUPS, maker->whole.groups, maker->whole.count,
-                      sizeof(*maker->whole.groups), err);
+    *image = (rks_share_image){.layout = maker->in.whole};
+    return write_part(&room, image, SHARE_GROUPS, maker->in.whole.groups, maker->in.whole.count,
+                      sizeof(*maker->in.whole.groups), err);
 }
 
 rks_status rks_share_read_layout(rks_plan *plan, int fd, const rks_share_image *image,
@@ -214,7 +215,7 @@ rks_status rks_share_read_layout(rks_plan *plan, int fd, const rks_share_image *
         got += more < 0 ? 0 : (uint64_t)more;
     }
     rks_usage_add(RKS_MEMORY_PLAN, bytes);
-    plan->whole = layout;
+    plan->in.whole = layout;
     return RKS_OK;
 }
 
@@ -256,16 +257,16 @@ rks_status rks_share_take(rks_plan *plan, rks_share_area *area, int number, rks_
     uint8_t *map = area->maps[number].map;
     *layout = image->layout;
     *pack = image->pack;
-    layout->groups = image->whole ? plan->whole.groups
+    layout->groups = image->whole ? plan->in.whole.groups
                                   : (rks_plan_group *)(void *)(map + image->at[SHARE_GROUPS]);
-    layout->pack = !image->packed ? NULL : image->whole ? plan->whole.pack : pack;
-    plan->layout = layout;
-    plan->ids = (uint32_t *)(void *)map;
-    plan->slots = (uint32_t *)(void *)(map + image->at[SHARE_SLOTS]);
-    plan->slotted = image->slotted;
-    plan->starts = (uint32_t *)(void *)(map + image->at[SHARE_STARTS]);
-    plan->pieces = (rks_piece *)(void *)(map + image->at[SHARE_PIECES]);
-    plan->piece_places = (uint32_t *)(void *)(map + image->at[SHARE_PIECE_PLACES]);
-    plan->pieces_shown = image->count[SHARE_PIECES];
+    layout->pack = !image->packed ? NULL : image->whole ? plan->in.whole.pack : pack;
+    plan->image.layout = layout;
+    plan->image.ids = (uint32_t *)(void *)map;
+    plan->image.slots = (uint32_t *)(void *)(map + image->at[SHARE_SLOTS]);
+    plan->image.slotted = image->slotted;
+    plan->image.starts = (uint32_t *)(void *)(map + image->at[SHARE_STARTS]);
+    plan->image.pieces = (rks_piece *)(void *)(map + image->at[SHARE_PIECES]);
+    plan->image.piece_places = (uint32_t *)(void *)(map + image->at[SHARE_PIECE_PLACES]);
+    plan->image.pieces_shown = image->count[SHARE_PIECES];
     return RKS_OK;
 }

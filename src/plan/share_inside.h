@@ -48,7 +48,7 @@ typedef struct rks_share_image {
     uint64_t at[SHARE_PARTS], count[SHARE_PARTS];
     rks_plan_layout layout;
     rks_pack pack;
-    bool whole; /* its groups and bins are those of plan->whole */
+    bool whole; /* its groups and bins are those of plan->in.whole */
     bool packed;
     bool slotted;
 } rks_share_image;
@@ -69,7 +69,7 @@ typedef struct rks_share_place {
     _Atomic(uint64_t) progress; /* grows while its maker makes progress */
     rks_status status;
     rks_error error;
-    bool rest_over; /* with SHARE_FAILED: the maker's plan->rest_over */
+    bool rest_over; /* with SHARE_FAILED: the maker's plan->image.rest_over */
     rks_share_image image;
     rks_share_facts facts;
 } rks_share_place;
@@ -152,7 +152,7 @@ void rks_share_leave_room(rks_plan *plan);
  * memory is short. */
 rks_status rks_share_write(rks_plan *maker, int fd, rks_share_place *place, int number,
                            uint64_t epoch, bool *lacks, rks_error *err);
-/* Writes plan->whole, of a copy that has laid it out, into SHARE_FACTS, and reads it from there
+/* Writes plan->in.whole, of a copy that has laid it out, into SHARE_FACTS, and reads it from there
  * into the plan, which owns the result. */
 rks_status rks_share_write_layout(const rks_plan *maker, int fd, rks_share_image *image,
                                   rks_error *err);

@@ -128,9 +128,9 @@ rks_status rks_plan_shuffle_equals(rks_plan *plan, const rks_plan_base *base, ui
     rks_status status = RKS_OK;
     uint64_t done = 0;
     for (uint64_t i = 0; i < base->count && status == RKS_OK;) {
-        uint64_t end = run_end(plan, plan->ids, i, base->count);
+        uint64_t end = run_end(plan, plan->image.ids, i, base->count);
         if (end - i > 1)
-            status = rks_plan_shuffle(rks_random_key(key, i), plan->ids + i, end - i, err);
+            status = rks_plan_shuffle(rks_random_key(key, i), plan->image.ids + i, end - i, err);
         if (status == RKS_OK)
             status = rks_plan_pause(&done, end - i, err);
         i = end;

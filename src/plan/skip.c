@@ -115,8 +115,8 @@ rks_status rks_plan_schedule_fits(const rks_plan *plan, rks_error *err)
 {
     char text[RKS_PLAN_SCHEDULE_MAX + 1];
     size_t size = rks_plan_write_skips(plan, text, sizeof(text));
-    if (plan->mix != NULL)
-        size += rks_mix_write_changes(plan->mix, text, sizeof(text));
+    if (plan->in.mix != NULL)
+        size += rks_mix_write_changes(plan->in.mix, text, sizeof(text));
     if (plan->skip_count <= RKS_PLAN_SKIPS_MAX && size <= RKS_PLAN_SCHEDULE_MAX)
         return RKS_OK;
     return rks_fail(
@@ -156,7 +156,7 @@ rks_status rks_plan_skip(rks_plan *plan, uint64_t epoch, uint64_t first, uint64_
                          rks_error *err)
 {
     uint64_t steps = 0;
-    uint32_t micro = plan->config.micro_batches;
+    uint32_t micro = plan->in.config.micro_batches;
     if (epoch > INT64_MAX)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "skip: epoch %" PRIu64 " is above 2^63 - 1",
                         epoch);
@@ -219,7 +219,7 @@ rks_status rks_plan_read_skips(rks_plan *plan, const json_t *list, rks_error *er
         return RKS_ERR_MEMORY;
     rks_status status = RKS_OK;
     for (size_t i = 0; i < entries && status == RKS_OK; i++)
-        if (!read_range(json_array_get(list, i), plan->config.micro_batches, &ranges[i]))
+        if (!read_range(json_array_get(list, i), plan->in.config.micro_batches, &ranges[i]))
             status = rks_fail(err, RKS_ERR_STATE, 0,
                               "state: skip: entry %zu is not [epoch, segment, first, end] of whole "
                               "optimizer steps",

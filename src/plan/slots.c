@@ -31,29 +31,30 @@ static const uint32_t *units_of(const rks_plan *plan, const rks_plan_group *grou
                                 uint64_t end)
 {
     uint64_t from = group->first + first, to = group->first + end;
-    bool known = plan->units != NULL && plan->units_exact && from >= plan->units_first &&
-                 to <= plan->units_first + plan->units_count;
-    return known ? plan->units + (from - plan->units_first) : NULL;
+    bool known = plan->image.units != NULL && plan->image.units_exact &&
+                 from >= plan->image.units_first &&
+                 to <= plan->image.units_first + plan->image.units_count;
+    return known ? plan->image.units + (from - plan->image.units_first) : NULL;
 }
 
 /* Returns the cost of a batch of `count` samples, if it depends only on the longest length. */
 static rks_u128 cost_of_longest(const rks_plan *plan, uint64_t longest, uint64_t count)
 {
-    longest = rks_plan_width(&plan->config, longest);
+    longest = rks_plan_width(&plan->in.config, longest);
     rks_u128 cost = (rks_u128)longest * count;
-    if (plan->config.cost == COST_POLYNOMIAL) { /* below 2^127: scaled to what classes hold */
-        rks_u128 linear = plan->config.cost_linear, quadratic = plan->config.cost_quadratic;
+    if (plan->in.config.cost == COST_POLYNOMIAL) { /* below 2^127: scaled to what classes hold */
+        rks_u128 linear = plan->in.config.cost_linear, quadratic = plan->in.config.cost_quadratic;
         return ((linear + quadratic * longest) * cost) >> 30;
     }
-    return plan->config.cost == COST_QUADRATIC ? cost * longest : cost;
+    return plan->in.config.cost == COST_QUADRATIC ? cost * longest : cost;
 }
 
 static rks_u128 cost_of(const rks_plan *plan, const rks_plan_group *group, uint64_t first,
                         uint64_t end)
 {
-    enum cost kind = plan->config.cost;
-    if (plan->config.balance != NULL)
-        return rks_plan_balance_of(plan, plan->ids + group->first + first, end - first);
+    enum cost kind = plan->in.config.cost;
+    if (plan->in.config.balance != NULL)
+        return rks_plan_balance_of(plan, plan->image.ids + group->first + first, end - first);
     uint64_t longest = group->longest;
     const uint32_t *units = units_of(plan, group, first, end);
     if (units != NULL) {
@@ -63,17 +64,17 @@ static rks_u128 cost_of(const rks_plan *plan, const rks_plan_group *group, uint6
             longest = units[i] > longest ? units[i] : longest;
             sum += units[i];
         }
-        longest *= plan->config.length_multiple;
+        longest *= plan->in.config.length_multiple;
         if (kind == COST_TOKENS)
-            return sum * plan->config.length_multiple;
-    } else if (group->alone || plan->config.strategy == STRATEGY_RANDOM) {
+            return sum * plan->in.config.length_multiple;
+    } else if (group->alone || plan->in.config.strategy == STRATEGY_RANDOM) {
         uint64_t sum = 0;
         longest = 0;
         for (uint64_t i = first; i < end; i++) {
-            uint32_t length = rks_plan_length(plan, plan->ids[group->first + i]);
+            uint32_t length = rks_plan_length(plan, plan->image.ids[group->first + i]);
             longest = length > longest ? length : longest;
             if (kind == COST_TOKENS)
-                sum += rks_plan_width(&plan->config, length);
+                sum += rks_plan_width(&plan->in.config, length);
         }
         if (kind == COST_TOKENS)
             return sum;
@@ -81,12 +82,12 @@ static rks_u128 cost_of(const rks_plan *plan, const rks_plan_group *group, uint6
     return cost_of_longest(plan, longest, end - first);
 }
 
-/* Sorts batches into plan->slots, the costliest class first. counts[c] becomes the end of class
- * c. */
+/* Sorts batches into plan->image.slots, the costliest class first. counts[c] becomes the end of
+ * class c. */
 static rks_status sort_by_class(rks_plan *plan, const uint16_t *classes, uint32_t *counts,
                                 rks_error *err)
 {
-    uint64_t batches = plan->layout->batches;
+    uint64_t batches = plan->image.layout->batches;
     rks_status status = RKS_OK;
     for (uint64_t i = 0, end; i < batches && status == RKS_OK;) {
         status = rks_plan_stretch(i, batches, &end, err);
@@ -102,7 +103,7 @@ static rks_status sort_by_class(rks_plan *plan, const uint16_t *classes, uint32_
     for (uint64_t i = 0, end; i < batches && status == RKS_OK;) {
         status = rks_plan_stretch(i, batches, &end, err);
         for (; i < end; i++)
-            plan->slots[counts[classes[i]]++] = (uint32_t)i;
+            plan->image.slots[counts[classes[i]]++] = (uint32_t)i;
     }
     return status;
 }
@@ -112,9 +113,9 @@ rks_status rks_plan_shuffle_steps(rks_plan *plan, uint64_t row, uint64_t key, rk
     rks_random random = {key};
     rks_status status = RKS_OK;
     uint64_t done = 0;
-    for (uint64_t i = plan->layout->batches / row; i > 1 && status == RKS_OK; i--) {
-        uint32_t *a = plan->slots + (i - 1) * row;
-        uint32_t *b = plan->slots + rks_random_below(&random, i) * row;
+    for (uint64_t i = plan->image.layout->batches / row; i > 1 && status == RKS_OK; i--) {
+        uint32_t *a = plan->image.slots + (i - 1) * row;
+        uint32_t *b = plan->image.slots + rks_random_below(&random, i) * row;
         for (uint64_t slot = 0; slot < row; slot++) {
             uint32_t batch = a[slot];
             a[slot] = b[slot];
@@ -128,8 +129,8 @@ rks_status rks_plan_shuffle_steps(rks_plan *plan, uint64_t row, uint64_t key, rk
 /* Returns true if lengths are read in random order. */
 static bool looks_anywhere(const rks_plan *plan)
 {
-    return plan->config.strategy == STRATEGY_RANDOM && plan->config.balance == NULL &&
-           plan->units == NULL;
+    return plan->in.config.strategy == STRATEGY_RANDOM && plan->in.config.balance == NULL &&
+           plan->image.units == NULL;
 }
 
 /* Copies lengths to a table of 16 bits each, if they are read in random order. Half of the memory
@@ -137,15 +138,15 @@ static bool looks_anywhere(const rks_plan *plan)
  * stays NULL if some lengths do not fit. */
 static rks_status make_table(const rks_plan *plan, uint16_t **table, rks_error *err)
 {
-    if (!looks_anywhere(plan) || plan->longest > UINT16_MAX || plan->piece_count > 0 ||
-        plan->config.too_long == TOO_LONG_ALONE)
+    if (!looks_anywhere(plan) || plan->in.longest > UINT16_MAX || plan->in.piece_count > 0 ||
+        plan->in.config.too_long == TOO_LONG_ALONE)
         return RKS_OK;
-    *table = rks_alloc_raw(plan->count, sizeof(**table), err);
+    *table = rks_alloc_raw(plan->in.count, sizeof(**table), err);
     if (*table == NULL)
         return RKS_ERR_MEMORY;
-    rks_plan_advise(*table, plan->count * sizeof(**table));
-    rks_usage_add(RKS_MEMORY_PLAN, plan->count * sizeof(**table));
-    for (uint64_t i = 0; i < plan->count; i++) /* absent and dropped samples are in no batch */
+    rks_plan_advise(*table, plan->in.count * sizeof(**table));
+    rks_usage_add(RKS_MEMORY_PLAN, plan->in.count * sizeof(**table));
+    for (uint64_t i = 0; i < plan->in.count; i++) /* absent and dropped samples are in no batch */
         (*table)[i] = (uint16_t)rks_plan_length(plan, (uint32_t)i);
     return RKS_OK;
 }
@@ -153,7 +154,7 @@ static rks_status make_table(const rks_plan *plan, uint16_t **table, rks_error *
 static void free_table(const rks_plan *plan, uint16_t *table)
 {
     if (table != NULL)
-        rks_usage_sub(RKS_MEMORY_PLAN, plan->count * sizeof(*table));
+        rks_usage_sub(RKS_MEMORY_PLAN, plan->in.count * sizeof(*table));
     rks_free(table);
 }
 
@@ -161,33 +162,33 @@ static void free_table(const rks_plan *plan, uint16_t *table)
 static void prefetch_behind(const rks_plan *plan, const rks_plan_group *group, uint64_t first,
                             uint64_t end, const uint16_t *table)
 {
-    const uint32_t *ids = plan->ids + group->first;
+    const uint32_t *ids = plan->image.ids + group->first;
     uint64_t ahead = end + (end - first) < group->count ? end + (end - first) : group->count;
     for (uint64_t i = end; i < ahead; i++)
         if (table != NULL)
             __builtin_prefetch(&table[ids[i]]);
         else
-            __builtin_prefetch(&plan->lengths[ids[i] < plan->count ? ids[i] : 0]);
+            __builtin_prefetch(&plan->in.lengths[ids[i] < plan->in.count ? ids[i] : 0]);
 }
 
 /* Returns what cost_of returns, by the table. */
 static rks_u128 cost_by_table(const rks_plan *plan, const rks_plan_group *group, uint64_t first,
                               uint64_t end, const uint16_t *table)
 {
-    const uint32_t *ids = plan->ids + group->first;
+    const uint32_t *ids = plan->image.ids + group->first;
     uint64_t longest = 0, sum = 0;
     for (uint64_t i = first; i < end; i++) {
         uint64_t length = table[ids[i]];
         longest = length > longest ? length : longest;
-        if (plan->config.cost == COST_TOKENS)
-            sum += rks_plan_width(&plan->config, length);
+        if (plan->in.config.cost == COST_TOKENS)
+            sum += rks_plan_width(&plan->in.config, length);
     }
-    return plan->config.cost == COST_TOKENS ? sum : cost_of_longest(plan, longest, end - first);
+    return plan->in.config.cost == COST_TOKENS ? sum : cost_of_longest(plan, longest, end - first);
 }
 
 rks_status rks_plan_classify(const rks_plan *plan, uint16_t *classes, rks_error *err)
 {
-    const rks_plan_layout *layout = plan->layout;
+    const rks_plan_layout *layout = plan->image.layout;
     uint64_t done = 0;
     uint16_t *table = NULL;
     bool anywhere = looks_anywhere(plan);
@@ -211,7 +212,7 @@ rks_status rks_plan_classify(const rks_plan *plan, uint16_t *classes, rks_error 
 
 rks_status rks_plan_arrange(rks_plan *plan, uint32_t world, uint64_t key, rks_error *err)
 {
-    const rks_plan_layout *layout = plan->layout;
+    const rks_plan_layout *layout = plan->image.layout;
     rks_status status = RKS_ERR_MEMORY;
     uint32_t *counts = NULL;
     uint16_t *classes = rks_alloc_raw(layout->batches, sizeof(*classes), err);
@@ -226,13 +227,13 @@ rks_status rks_plan_arrange(rks_plan *plan, uint32_t world, uint64_t key, rks_er
         status = sort_by_class(plan, classes, counts, err);
     uint32_t first = 0;
     for (size_t class = CLASSES; class-- > 0 && status == RKS_OK;) {
-        status = rks_plan_shuffle(rks_random_key(key, class), plan->slots + first,
+        status = rks_plan_shuffle(rks_random_key(key, class), plan->image.slots + first,
                                   counts[class] - first, err);
         first = counts[class];
     }
     if (status == RKS_OK)
         status = rks_plan_shuffle_steps(plan, world, rks_random_key(key, CLASSES), err);
-    if (status == RKS_OK && plan->mix != NULL)
+    if (status == RKS_OK && plan->in.mix != NULL)
         status = rks_mix_even(plan, world, err);
 
 out:

@@ -45,9 +45,9 @@ static const char *lengths_digest(rks_plan *plan)
 {
     if (plan->lengths_digest[0] == '\0')
         snprintf(plan->lengths_digest, sizeof(plan->lengths_digest), "%016" PRIx64,
-                 plan->share != NULL
-                     ? rks_share_digest(plan)
-                     : rks_checksum64(plan->lengths, plan->count * sizeof(*plan->lengths)));
+                 plan->share != NULL ? rks_share_digest(plan)
+                                     : rks_checksum64(plan->in.lengths,
+                                                      plan->in.count * sizeof(*plan->in.lengths)));
     return plan->lengths_digest;
 }
 
@@ -62,7 +62,7 @@ rks_status rks_plan_state(rks_plan *plan, uint64_t epoch, uint64_t step, char *t
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "step %" PRIu64 ": epoch %" PRIu64 " has %" PRIu64 " steps", step, epoch,
                         steps);
-    step -= step % plan->config.micro_batches; /* a partial optimizer step begins again */
+    step -= step % plan->in.config.micro_batches; /* a partial optimizer step begins again */
     if (epoch > INT64_MAX)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "epoch %" PRIu64 " is above 2^63 - 1", epoch);
 
@@ -75,20 +75,20 @@ rks_status rks_plan_state(rks_plan *plan, uint64_t epoch, uint64_t step, char *t
         ", \"lengths\": \"%s\", \"options\": \"%s\", \"seed\": \"%" PRIu64 "\", \"epoch\": %" PRIu64
         ", \"segments\": [",
         plan->skip_count > 0 ? STATE_FORMAT_SKIPS : STATE_FORMAT,
-        plan->mix == NULL ? RKS_PLAN_VERSION : RKS_PLAN_VERSION_MIX, quote,
-        plan->dataset[0] == '\0' ? "null" : plan->dataset, quote, plan->count, lengths_digest(plan),
-        plan->config.digest, plan->config.seed, epoch);
+        plan->in.mix == NULL ? RKS_PLAN_VERSION : RKS_PLAN_VERSION_MIX, quote,
+        plan->dataset[0] == '\0' ? "null" : plan->dataset, quote, plan->in.count,
+        lengths_digest(plan), plan->in.config.digest, plan->in.config.seed, epoch);
     for (size_t i = 0; resumed && i < plan->done_count; i++)
         size += (size_t)snprintf(made + size, sizeof(made) - size, "[%" PRIu32 ", %" PRIu64 "], ",
                                  plan->done[i].world, plan->done[i].steps);
     size += (size_t)snprintf(made + size, sizeof(made) - size, "[%" PRIu32 ", %" PRIu64 "]]",
-                             plan->config.world, step);
-    if (plan->mix != NULL)
+                             plan->in.config.world, step);
+    if (plan->in.mix != NULL)
         size += (size_t)snprintf(made + size, sizeof(made) - size, ", \"mix\": \"%s\"",
-                                 plan->mix->digest);
-    if (plan->mix != NULL && plan->mix->change_count > 0) {
+                                 plan->in.mix->digest);
+    if (plan->in.mix != NULL && plan->in.mix->change_count > 0) {
         size += (size_t)snprintf(made + size, sizeof(made) - size, ", \"changes\": [");
-        size += rks_mix_write_changes(plan->mix, made + size, sizeof(made) - size);
+        size += rks_mix_write_changes(plan->in.mix, made + size, sizeof(made) - size);
         size += (size_t)snprintf(made + size, sizeof(made) - size, "]");
     }
     if (plan->skip_count > 0) {
@@ -97,10 +97,10 @@ rks_status rks_plan_state(rks_plan *plan, uint64_t epoch, uint64_t step, char *t
         size += (size_t)snprintf(made + size, sizeof(made) - size, "]");
     }
     size_t room = text_size < RKS_STATE_MAX ? text_size : RKS_STATE_MAX;
-    size_t more = strlen(plan->config.words) + sizeof(", \"given\": \"\"}");
+    size_t more = strlen(plan->in.config.words) + sizeof(", \"given\": \"\"}");
     if (size + more <= room)
         size += (size_t)snprintf(made + size, sizeof(made) - size, ", \"given\": \"%s\"",
-                                 plan->config.words);
+                                 plan->in.config.words);
     size += (size_t)snprintf(made + size, sizeof(made) - size, "}");
     if (size >= RKS_STATE_MAX || (resumed && plan->done_count == RKS_PLAN_SEGMENTS_MAX))
         return rks_fail(err, RKS_ERR_STATE, 0,
@@ -222,15 +222,15 @@ static rks_status compare_options(const json_t *object, const rks_plan_config *c
 static rks_status compare_mix(const json_t *object, const rks_plan *plan, rks_error *err)
 {
     const char *there = json_string_value(json_object_get(object, "mix"));
-    if (plan->mix != NULL && there != NULL && strcmp(there, plan->mix->digest) == 0)
+    if (plan->in.mix != NULL && there != NULL && strcmp(there, plan->in.mix->digest) == 0)
         return RKS_OK;
-    if (plan->mix == NULL && json_object_get(object, "mix") == NULL)
+    if (plan->in.mix == NULL && json_object_get(object, "mix") == NULL)
         return RKS_OK;
     return rks_fail(err, RKS_ERR_STATE, 0,
                     "state: mix differs: it was saved %s, and this plan %s; make the plan with the "
                     "same mix, weights and samples, and change weights by a remix afterwards",
                     there == NULL ? "without one" : "with another one",
-                    plan->mix == NULL ? "has none" : "has one");
+                    plan->in.mix == NULL ? "has none" : "has one");
 }
 
 static rks_status read_segments(const json_t *object, rks_plan_place *place, rks_error *err)
@@ -272,7 +272,7 @@ static rks_status read_state(rks_plan *plan, const char *state, rks_plan_place *
         return rks_fail(err, RKS_ERR_STATE, 0, "state: not JSON: %s", where.text);
     rks_status status = RKS_OK;
     char seed[24];
-    snprintf(seed, sizeof(seed), "%" PRIu64, plan->config.seed);
+    snprintf(seed, sizeof(seed), "%" PRIu64, plan->in.config.seed);
     if (!json_is_object(object))
         status = wrong(err, "text", "not a JSON object");
     if (status == RKS_OK)
@@ -284,11 +284,11 @@ static rks_status read_state(rks_plan *plan, const char *state, rks_plan_place *
     if (status == RKS_OK)
         status = compare_text(object, "dataset", plan->dataset, err);
     if (status == RKS_OK)
-        status = compare_number(object, "samples", plan->count, err);
+        status = compare_number(object, "samples", plan->in.count, err);
     if (status == RKS_OK)
         status = compare_text(object, "lengths", lengths_digest(plan), err);
     if (status == RKS_OK)
-        status = compare_options(object, &plan->config, err);
+        status = compare_options(object, &plan->in.config, err);
     if (status == RKS_OK)
         status = compare_mix(object, plan, err);
     if (status == RKS_OK)
@@ -297,7 +297,7 @@ static rks_status read_state(rks_plan *plan, const char *state, rks_plan_place *
         status = read_number(object, "epoch", &place->epoch, err);
     if (status == RKS_OK)
         status = read_segments(object, place, err);
-    if (status == RKS_OK && plan->mix != NULL)
+    if (status == RKS_OK && plan->in.mix != NULL)
         status = rks_mix_read_changes(plan, json_object_get(object, "changes"), place->changes,
                                       &place->change_count, err);
     if (status == RKS_OK) {
@@ -327,9 +327,9 @@ static void save_rest(const rks_plan *plan, rks_plan_rest *rest)
 
 static void set_rest(rks_plan *plan, const rks_plan_rest *rest)
 {
-    plan->ready = false;
-    if (plan->mix != NULL)
-        plan->mix->steps_known = false;
+    plan->image.ready = false;
+    if (plan->in.mix != NULL)
+        plan->in.mix->steps_known = false;
     plan->resumed_epoch = rest->epoch;
     plan->done_count = rest->done_count;
     plan->rest_steps = rest->steps;
@@ -347,9 +347,9 @@ static rks_status try_rest(rks_plan *plan, const rks_plan_place *place, size_t c
     rks_status status = rks_plan_prepare(plan, place->epoch, err);
     if (status != RKS_OK)
         return status;
-    if (plan->mix != NULL)
+    if (plan->in.mix != NULL)
         return rks_plan_steps(plan, place->epoch, steps, err);
-    *steps = plan->layout->batches / plan->config.world;
+    *steps = plan->image.layout->batches / plan->in.config.world;
     plan->rest_steps = *steps;
     return RKS_OK;
 }
@@ -380,14 +380,14 @@ static rks_status resume_at(rks_plan *plan, rks_plan_place place, uint64_t *epoc
     uint64_t next;
     uint64_t steps = 0;
     for (size_t i = 0; i < place.count; i++)
-        if (place.segments[i].steps % plan->config.micro_batches != 0)
+        if (place.segments[i].steps % plan->in.config.micro_batches != 0)
             return wrong(err, "segments", "a step within an optimizer step");
-    bool moved = choose_place(&place, plan->config.world, &before, &next);
+    bool moved = choose_place(&place, plan->in.config.world, &before, &next);
     bool ended = false;
     if (before > 0) {
         status = try_rest(plan, &place, before, &steps, err);
         /* If the other world ended the epoch, the next one is whole. */
-        ended = status == RKS_ERR_STATE && plan->rest_over && moved;
+        ended = status == RKS_ERR_STATE && plan->image.rest_over && moved;
     }
     if (before == 0 || ended) {
         rks_plan_rest none = {0};
@@ -424,15 +424,15 @@ static rks_status resume(rks_plan *plan, const char *state, uint64_t *epoch, uin
 {
     rks_plan_place place = {0};
     rks_status status = read_state(plan, state, &place, err);
-    if (status != RKS_OK || plan->mix == NULL)
+    if (status != RKS_OK || plan->in.mix == NULL)
         return status == RKS_OK ? resume_at(plan, place, epoch, step, err) : status;
-    swap_changes(plan->mix, &place);
-    plan->ready = false;
+    swap_changes(plan->in.mix, &place);
+    plan->image.ready = false;
     status = rks_plan_schedule_fits(plan, err);
     if (status == RKS_OK)
         status = resume_at(plan, place, epoch, step, err);
     if (status != RKS_OK)
-        swap_changes(plan->mix, &place);
+        swap_changes(plan->in.mix, &place);
     rks_mix_free_changes(place.changes, place.change_count);
     return status;
 }

@@ -79,7 +79,7 @@ static uint64_t capacity(const rks_plan *plan, const rks_plan_layout *layout, ui
     while (back > 0 && i > 0) {
         const rks_plan_group *group = &layout->groups[--i];
         uint32_t batches = group->batches;
-        if (back < batches && plan->config.strategy != STRATEGY_BUCKET)
+        if (back < batches && plan->in.config.strategy != STRATEGY_BUCKET)
             batches = (uint32_t)back;
         uint64_t count = group->count - (uint64_t)(group->batches - batches) * group->cap;
         uint64_t units = units_of(group, count, unit);
@@ -142,7 +142,7 @@ static rks_status single_out(rks_plan_layout *layout, size_t from, rks_error *er
 static rks_status split_tail(const rks_plan *plan, uint32_t world, rks_plan_layout *layout,
                              rks_error *err)
 {
-    const rks_plan_config *config = &plan->config;
+    const rks_plan_config *config = &plan->in.config;
     uint64_t batches = count_batches(layout);
     uint64_t rest = batches % world;
     uint64_t extra = rest == 0 ? 0 : world - rest;
@@ -205,7 +205,7 @@ static rks_status join_crumb(const rks_plan_config *config, rks_plan_layout *lay
 static rks_status repeat_tail(const rks_plan *plan, uint32_t world, rks_plan_layout *layout,
                               rks_error *err)
 {
-    const rks_plan_config *config = &plan->config;
+    const rks_plan_config *config = &plan->in.config;
     rks_status status = join_crumb(config, layout, err);
     if (status != RKS_OK)
         return status;
@@ -294,13 +294,13 @@ rks_status rks_plan_even(const rks_plan *plan, const rks_plan_base *base, uint32
 {
     if (base->count == 0)
         return rks_fail(err, RKS_ERR_DATA, 0, "no samples to plan");
-    if (base->count < world && plan->config.tail != TAIL_REPEAT)
+    if (base->count < world && plan->in.config.tail != TAIL_REPEAT)
         return rks_fail(err, RKS_ERR_DATA, 0,
                         "%" PRIu64 " samples for %" PRIu32
                         " ranks: no batch may be empty; use fewer ranks, or tail=repeat",
                         base->count, world);
     rks_status status = RKS_OK;
-    switch (plan->config.tail) {
+    switch (plan->in.config.tail) {
     case TAIL_SPLIT:
         status = split_tail(plan, world, layout, err);
         break;
@@ -312,6 +312,6 @@ rks_status rks_plan_even(const rks_plan *plan, const rks_plan_base *base, uint32
         break;
     }
     if (status == RKS_OK)
-        finish(&plan->config, layout);
+        finish(&plan->in.config, layout);
     return status;
 }

@@ -103,7 +103,7 @@ static rks_status pack_windows(const rks_plan *plan, uint64_t key, uint64_t bins
                                rks_error *err)
 {
     uint64_t count = pack->runs[pack->run_count].first;
-    window w = {.pack = pack, .capacity = plan->config.capacity};
+    window w = {.pack = pack, .capacity = plan->in.config.capacity};
     rks_status status = RKS_ERR_MEMORY;
     uint32_t *order = rks_alloc_raw(count, sizeof(*order), err);
     if (order == NULL)
@@ -138,13 +138,13 @@ static rks_status pack_base(const rks_plan *plan, const rks_plan_base *base, uin
     rks_status status = rks_pack_begin(plan, base, world, &made, err);
     if (status != RKS_OK)
         return status;
-    status = bins == 0 ? rks_pack_fit(made, plan->config.capacity, err)
+    status = bins == 0 ? rks_pack_fit(made, plan->in.config.capacity, err)
                        : pack_windows(plan, key, bins, made, err);
     if (status != RKS_OK) {
         rks_pack_free(made);
         return status;
     }
-    rks_pack_settle(&plan->config, made);
+    rks_pack_settle(&plan->in.config, made);
     *pack = made;
     return RKS_OK;
 }
@@ -152,14 +152,14 @@ static rks_status pack_base(const rks_plan *plan, const rks_plan_base *base, uin
 /* Returns the steps of a whole epoch. */
 static uint64_t steps_for(const rks_plan *plan, uint64_t samples, uint32_t world)
 {
-    const rks_plan_config *config = &plan->config;
+    const rks_plan_config *config = &plan->in.config;
     uint64_t slots = (uint64_t)world * config->micro_batches, full = slots * config->batch_size;
     if (config->tail == TAIL_DROP) {
-        uint64_t steps = plan->window_least / full;
+        uint64_t steps = plan->in.window_least / full;
         return steps == 0 && samples >= full ? 1 : steps;
     }
-    uint64_t steps = (plan->window_most + full - 1) / full;
-    uint64_t fewest = (plan->window_all + full - 1) / full;
+    uint64_t steps = (plan->in.window_most + full - 1) / full;
+    uint64_t fewest = (plan->in.window_all + full - 1) / full;
     uint64_t last = config->tail == TAIL_SPLIT ? slots : 1; /* samples that the last step needs */
     uint64_t possible = samples < last ? 1 : (samples - last) / full + 1;
     steps = steps < possible ? steps : possible;
@@ -170,16 +170,16 @@ rks_status rks_pack_look(rks_plan *plan, const rks_plan_base *base, uint64_t key
                          rks_error *err)
 {
     rks_pack *pack = NULL;
-    rks_status status = pack_base(plan, base, plan->config.world, key, bins, &pack, err);
+    rks_status status = pack_base(plan, base, plan->in.config.world, key, bins, &pack, err);
     if (status != RKS_OK)
         return status;
     if (bins == 0) {
-        plan->window_all = plan->window_most = pack->bins;
-        plan->window_least = UINT64_MAX;
-    } else if (pack->bins < plan->window_least) {
-        plan->window_least = pack->bins;
+        plan->in.window_all = plan->in.window_most = pack->bins;
+        plan->in.window_least = UINT64_MAX;
+    } else if (pack->bins < plan->in.window_least) {
+        plan->in.window_least = pack->bins;
     }
-    plan->window_most = pack->bins > plan->window_most ? pack->bins : plan->window_most;
+    plan->in.window_most = pack->bins > plan->in.window_most ? pack->bins : plan->in.window_most;
     rks_pack_free(pack);
     return RKS_OK;
 }
@@ -188,7 +188,7 @@ rks_status rks_pack_lay_out_windows(const rks_plan *plan, const rks_plan_base *b
                                     uint64_t key, bool whole, rks_plan_layout *layout,
                                     rks_error *err)
 {
-    const rks_plan_config *config = &plan->config;
+    const rks_plan_config *config = &plan->in.config;
     uint64_t bins = config->pack_window, full = (uint64_t)world * config->micro_batches;
     uint64_t steps = whole ? steps_for(plan, base->count, world) : 0;
     rks_pack *pack = NULL;
