@@ -25,7 +25,8 @@ typedef struct hand {
 } hand;
 
 typedef struct dealing {
-    rks_plan *plan;
+    const rks_plan_input *in;
+    rks_epoch_image *image;
     const rks_pack *pack;
     uint32_t world;
     uint32_t *next;         /* of each run: where its next sample is */
@@ -73,14 +74,14 @@ static int ascending(const void *a, const void *b)
 
 static void bins_of(const dealing *d, uint64_t batch, uint64_t *first, uint64_t *end)
 {
-    rks_pack_bins_of(d->pack, d->plan->in.config.batch_size, batch, first, end);
+    rks_pack_bins_of(d->pack, d->in->config.batch_size, batch, first, end);
 }
 
 /* Deals the bins of a step over ranks, costliest first, each to the rank with the least cost so
  * far. A rank deals its bins to its micro-batches in turn. */
 static void arrange_step(dealing *d, uint64_t step, uint64_t begin, uint64_t end)
 {
-    const rks_plan_config *config = &d->plan->in.config;
+    const rks_plan_config *config = &d->in->config;
     uint64_t batch = step * d->pack->slots, first, last;
     memcpy(d->step, d->groups + begin, (end - begin) * sizeof(*d->step));
     if (config->mixed)
@@ -113,7 +114,8 @@ static uint32_t begin_kind(const dealing *d, uint32_t kind, const uint16_t **at)
 
 static rks_status find_costs(dealing *d, rks_error *err)
 {
-    const rks_plan *plan = d->plan;
+    const rks_plan_input *in = d->in;
+    const rks_epoch_image *image = d->image;
     const rks_pack *pack = d->pack;
     d->costs = rks_alloc(pack->kind_count, sizeof(*d->costs), err);
     if (d->costs == NULL)
@@ -123,8 +125,8 @@ static rks_status find_costs(dealing *d, rks_error *err)
         uint32_t run = (uint32_t)pack->run_count;
         for (uint32_t left = begin_kind(d, i, &at), count; left > 0; left -= count) {
             count = rks_pack_next_pattern(&at, &run);
-            uint32_t size = rks_pack_size(plan, plan->image.ids[d->next[run]]);
-            d->costs[i] += rks_pack_cost(&plan->in.config, size) * count;
+            uint32_t size = rks_pack_size(in, image->ids[d->next[run]]);
+            d->costs[i] += rks_pack_cost(&in->config, size) * count;
         }
     }
     return RKS_OK;
@@ -132,7 +134,7 @@ static rks_status find_costs(dealing *d, rks_error *err)
 
 static rks_status arrange_steps(dealing *d, rks_error *err)
 {
-    const rks_plan_config *config = &d->plan->in.config;
+    const rks_plan_config *config = &d->in->config;
     const rks_pack *pack = d->pack;
     if ((config->batch_size == 1 && config->micro_batches == 1) || d->world == 1)
         return RKS_OK;
@@ -163,7 +165,7 @@ static rks_status shuffle_runs(dealing *d, uint64_t key, const uint16_t **at, rk
     for (size_t run = 0; run < d->pack->run_count && status == RKS_OK; run++) {
         uint32_t count = rks_pack_number(at);
         d->next[run] = first;
-        status = rks_plan_shuffle(rks_random_key(key, run), d->plan->image.ids + first, count, err);
+        status = rks_plan_shuffle(rks_random_key(key, run), d->image->ids + first, count, err);
         if (status == RKS_OK)
             status = rks_plan_pause(&done, count, err);
         first += count;
@@ -207,9 +209,8 @@ static rks_status order_bins(dealing *d, uint64_t key, rks_error *err)
 {
     const rks_pack *pack = d->pack;
     uint64_t full = (pack->steps - pack->shared) * pack->slots;
-    if (d->plan->in.config.mixed) {
-        rks_status status =
-            rks_plan_shuffle(key, d->groups, full * d->plan->in.config.batch_size, err);
+    if (d->in->config.mixed) {
+        rks_status status = rks_plan_shuffle(key, d->groups, full * d->in->config.batch_size, err);
         if (status != RKS_OK)
             return status;
     }
@@ -219,46 +220,45 @@ static rks_status order_bins(dealing *d, uint64_t key, rks_error *err)
 /* Returns the bin that repeated bin `index` repeats. */
 static uint64_t repeated_bin(const dealing *d, uint64_t index)
 {
-    uint64_t full = d->pack->slots * d->plan->in.config.batch_size;
+    uint64_t full = d->pack->slots * d->in->config.batch_size;
     return d->pack->steps > 1 ? (d->pack->steps - 2) * full + index : index % d->pack->bins;
 }
 
 /* Makes room for the ids of all bins, and for where each bin begins. */
-static rks_status make_room_for_deal(dealing *d, rks_plan_layout *layout, uint32_t **dealt,
-                                     rks_error *err)
+static rks_status make_room_for_deal(dealing *d, uint32_t **dealt, rks_error *err)
 {
-    rks_plan *plan = d->plan;
+    rks_epoch_image *image = d->image;
     const rks_pack *pack = d->pack;
     uint64_t bins = pack->bins + pack->repeated;
     const uint16_t *at;
-    layout->repeated = 0;
+    image->repeated = 0;
     for (uint64_t i = 0; i < pack->repeated; i++)
-        layout->repeated += begin_kind(d, d->groups[repeated_bin(d, i)], &at);
-    layout->samples = d->samples + layout->repeated;
-    if (layout->samples > UINT32_MAX)
+        image->repeated += begin_kind(d, d->groups[repeated_bin(d, i)], &at);
+    image->samples = d->samples + image->repeated;
+    if (image->samples > UINT32_MAX)
         return rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
                         "plan: 2^32 samples or more, repeats included");
-    if (bins + 1 > plan->image.starts_room) {
-        uint32_t *grown = rks_realloc(plan->image.starts, bins + 1, sizeof(*grown), err);
+    if (bins + 1 > image->starts_room) {
+        uint32_t *grown = rks_realloc(image->starts, bins + 1, sizeof(*grown), err);
         if (grown == NULL)
             return RKS_ERR_MEMORY;
-        rks_usage_add(RKS_MEMORY_PLAN, (bins + 1 - plan->image.starts_room) * sizeof(*grown));
-        plan->image.starts = grown;
-        plan->image.starts_room = bins + 1;
+        rks_usage_add(RKS_MEMORY_PLAN, (bins + 1 - image->starts_room) * sizeof(*grown));
+        image->starts = grown;
+        image->starts_room = bins + 1;
     }
-    *dealt = rks_alloc_raw(layout->samples, sizeof(**dealt), err);
+    *dealt = rks_alloc_raw(image->samples, sizeof(**dealt), err);
     if (*dealt == NULL)
         return RKS_ERR_MEMORY;
-    rks_plan_advise(*dealt, layout->samples * sizeof(**dealt));
-    rks_usage_add(RKS_MEMORY_PLAN, layout->samples * sizeof(**dealt));
+    rks_plan_advise(*dealt, image->samples * sizeof(**dealt));
+    rks_usage_add(RKS_MEMORY_PLAN, image->samples * sizeof(**dealt));
     return RKS_OK;
 }
 
 static rks_status deal_ids(const dealing *d, uint32_t *dealt, rks_error *err)
 {
     const rks_pack *pack = d->pack;
-    const uint32_t *ids = d->plan->image.ids;
-    uint32_t *starts = d->plan->image.starts, *next = d->next;
+    const uint32_t *ids = d->image->ids;
+    uint32_t *starts = d->image->starts, *next = d->next;
     uint32_t at = 0;
     uint64_t done = 0;
     for (uint64_t bin = 0; bin < pack->bins; bin++) {
@@ -289,29 +289,29 @@ static rks_status deal_ids(const dealing *d, uint32_t *dealt, rks_error *err)
 }
 
 /* Replaces the plan's ids by `ids`, which the memory usage counts already. */
-static void keep_ids(rks_plan *plan, uint32_t *ids, uint64_t count)
+static void keep_ids(rks_epoch_image *image, uint32_t *ids, uint64_t count)
 {
-    rks_share_leave_room(plan);
-    rks_usage_sub(RKS_MEMORY_PLAN, plan->image.ids_room * sizeof(*plan->image.ids));
-    rks_free(plan->image.ids);
-    plan->image.ids = ids;
-    plan->image.ids_room = count;
+    rks_share_leave_room(image);
+    rks_usage_sub(RKS_MEMORY_PLAN, image->ids_room * sizeof(*image->ids));
+    rks_free(image->ids);
+    image->ids = ids;
+    image->ids_room = count;
 }
 
-static rks_status deal(dealing *d, rks_plan_layout *layout, rks_error *err)
+static rks_status deal(dealing *d, rks_error *err)
 {
-    rks_plan *plan = d->plan;
+    rks_epoch_image *image = d->image;
     uint32_t *dealt = NULL;
-    rks_status status = make_room_for_deal(d, layout, &dealt, err);
+    rks_status status = make_room_for_deal(d, &dealt, err);
     if (status != RKS_OK)
         return status;
     status = deal_ids(d, dealt, err);
     if (status != RKS_OK) {
-        rks_usage_sub(RKS_MEMORY_PLAN, layout->samples * sizeof(*dealt));
+        rks_usage_sub(RKS_MEMORY_PLAN, image->samples * sizeof(*dealt));
         rks_free(dealt);
         return status;
     }
-    keep_ids(plan, dealt, layout->samples);
+    keep_ids(image, dealt, image->samples);
     return RKS_OK;
 }
 
@@ -326,14 +326,15 @@ static int costliest_first(const void *a, const void *b)
 /* Lists the dealt bins, sorted by the costs of their samples. */
 static rks_status list_dealt(dealing *d, rks_error *err)
 {
-    const rks_plan *plan = d->plan;
+    const rks_plan_input *in = d->in;
+    const rks_epoch_image *image = d->image;
     d->bins = rks_alloc_raw(d->pack->bins, sizeof(*d->bins), err);
     if (d->bins == NULL)
         return RKS_ERR_MEMORY;
     for (uint64_t i = 0; i < d->pack->bins; i++) {
-        uint32_t first = plan->image.starts[i], samples = plan->image.starts[i + 1] - first;
-        d->bins[i] = (rks_pack_bin){rks_plan_balance_of(plan, plan->image.ids + first, samples),
-                                    first, samples};
+        uint32_t first = image->starts[i], samples = image->starts[i + 1] - first;
+        d->bins[i] =
+            (rks_pack_bin){rks_plan_balance_of(in, image->ids + first, samples), first, samples};
         d->groups[i] = (uint32_t)i;
     }
     qsort(d->bins, d->pack->bins, sizeof(*d->bins), costliest_first);
@@ -341,50 +342,50 @@ static rks_status list_dealt(dealing *d, rks_error *err)
 }
 
 /* Orders bins by the costs of their samples, now that it is known which samples share a bin. */
-static rks_status deal_again(dealing *d, rks_plan_layout *layout, uint64_t key, rks_error *err)
+static rks_status deal_again(dealing *d, uint64_t key, rks_error *err)
 {
-    rks_plan *plan = d->plan;
+    rks_epoch_image *image = d->image;
     const rks_pack *pack = d->pack;
     rks_status status = list_dealt(d, err);
     if (status == RKS_OK)
         status = order_bins(d, key, err);
     if (status != RKS_OK)
         return status;
-    layout->samples -= layout->repeated;
-    layout->repeated = 0;
+    image->samples -= image->repeated;
+    image->repeated = 0;
     for (uint64_t i = 0; i < pack->repeated; i++)
-        layout->repeated += d->bins[d->groups[repeated_bin(d, i)]].samples;
-    layout->samples += layout->repeated;
-    if (layout->samples > UINT32_MAX)
+        image->repeated += d->bins[d->groups[repeated_bin(d, i)]].samples;
+    image->samples += image->repeated;
+    if (image->samples > UINT32_MAX)
         return rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
                         "plan: 2^32 samples or more, repeats included");
-    uint32_t *dealt = rks_alloc_raw(layout->samples, sizeof(*dealt), err), at = 0;
+    uint32_t *dealt = rks_alloc_raw(image->samples, sizeof(*dealt), err), at = 0;
     if (dealt == NULL)
         return RKS_ERR_MEMORY;
     for (uint64_t i = 0; i < pack->bins + pack->repeated; i++) {
         uint64_t bin = i < pack->bins ? i : repeated_bin(d, i - pack->bins);
         const rks_pack_bin *one = &d->bins[d->groups[bin]];
-        memcpy(dealt + at, plan->image.ids + one->first, one->samples * sizeof(*dealt));
-        plan->image.starts[i] = at;
+        memcpy(dealt + at, image->ids + one->first, one->samples * sizeof(*dealt));
+        image->starts[i] = at;
         at += one->samples;
     }
-    plan->image.starts[pack->bins + pack->repeated] = at;
-    rks_usage_add(RKS_MEMORY_PLAN, layout->samples * sizeof(*dealt));
-    keep_ids(plan, dealt, layout->samples);
+    image->starts[pack->bins + pack->repeated] = at;
+    rks_usage_add(RKS_MEMORY_PLAN, image->samples * sizeof(*dealt));
+    keep_ids(image, dealt, image->samples);
     return RKS_OK;
 }
 
-rks_status rks_pack_deal(rks_plan *plan, rks_plan_layout *layout, uint32_t world, uint64_t members,
-                         uint64_t bins, rks_error *err)
+rks_status rks_pack_deal(const rks_plan_input *in, rks_epoch_image *image, uint32_t world,
+                         uint64_t members, uint64_t bins, rks_error *err)
 {
-    dealing d = {.plan = plan, .pack = layout->pack, .world = world};
+    dealing d = {.in = in, .image = image, .pack = image->layout->pack, .world = world};
     rks_status status = begin_deal(&d, members, err);
-    if (status == RKS_OK && plan->in.config.balance == NULL)
+    if (status == RKS_OK && in->config.balance == NULL)
         status = order_bins(&d, bins, err);
     if (status == RKS_OK)
-        status = deal(&d, layout, err);
-    if (status == RKS_OK && plan->in.config.balance != NULL)
-        status = deal_again(&d, layout, bins, err);
+        status = deal(&d, err);
+    if (status == RKS_OK && in->config.balance != NULL)
+        status = deal_again(&d, bins, err);
     rks_free(d.bins);
     rks_free(d.next);
     rks_free(d.kinds);
@@ -397,14 +398,14 @@ rks_status rks_pack_deal(rks_plan *plan, rks_plan_layout *layout, uint32_t world
 
 /* Shuffles the ranks within each step, with all of their micro-batches. So no rank has the
  * costliest bin of each step. */
-static rks_status shuffle_ranks(rks_plan *plan, const rks_pack *pack, uint32_t world, uint64_t key,
-                                rks_error *err)
+static rks_status shuffle_ranks(rks_epoch_image *image, const rks_pack *pack, uint32_t world,
+                                uint64_t key, rks_error *err)
 {
     rks_random random = {key};
     uint64_t done = 0;
     rks_status status = RKS_OK;
     for (uint64_t step = 0; step < pack->steps && status == RKS_OK; step++) {
-        uint32_t *slots = plan->image.slots + step * pack->slots;
+        uint32_t *slots = image->slots + step * pack->slots;
         for (uint32_t rank = world; rank > 1; rank--) {
             uint64_t other = rks_random_below(&random, rank);
             for (uint64_t micro = 0; micro < pack->slots; micro += world) {
@@ -418,15 +419,16 @@ static rks_status shuffle_ranks(rks_plan *plan, const rks_pack *pack, uint32_t w
     return status;
 }
 
-rks_status rks_pack_arrange(rks_plan *plan, const rks_plan_layout *layout, uint32_t world,
+rks_status rks_pack_arrange(const rks_plan_input *in, rks_epoch_image *image, uint32_t world,
                             uint64_t key, rks_error *err)
 {
+    const rks_plan_layout *layout = image->layout;
     for (uint64_t i = 0; i < layout->batches; i++)
-        plan->image.slots[i] = (uint32_t)i;
-    rks_status status = shuffle_ranks(plan, layout->pack, world, rks_random_key(key, 0), err);
+        image->slots[i] = (uint32_t)i;
+    rks_status status = shuffle_ranks(image, layout->pack, world, rks_random_key(key, 0), err);
     if (status == RKS_OK)
-        status = rks_plan_shuffle_steps(plan, layout->pack->slots, rks_random_key(key, 1), err);
-    if (status == RKS_OK && plan->in.mix != NULL)
-        status = rks_mix_even(plan, layout->pack->slots, err);
+        status = rks_plan_shuffle_steps(image, layout->pack->slots, rks_random_key(key, 1), err);
+    if (status == RKS_OK && in->mix != NULL)
+        status = rks_mix_even(in, image, layout->pack->slots, err);
     return status;
 }

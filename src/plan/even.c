@@ -26,7 +26,8 @@ enum {
 };
 
 typedef struct evening {
-    rks_plan *plan;
+    const rks_plan_input *in;
+    rks_epoch_image *image;
     uint64_t row;
     size_t followed;
     uint16_t *column;               /* of each source: where it is followed, or RKS_MIX_NONE */
@@ -56,26 +57,27 @@ static int most_first(const void *a, const void *b)
 }
 
 /* Counts the planned draws of each source. If every draw is planned once, these are the quotas. */
-static rks_status count_sources(const rks_plan *plan, ranked *sources, rks_error *err)
+static rks_status count_sources(const rks_plan_input *in, const rks_epoch_image *image,
+                                ranked *sources, rks_error *err)
 {
-    const rks_mix *mix = plan->in.mix;
-    const rks_plan_layout *layout = plan->image.layout;
+    const rks_mix *mix = in->mix;
+    const rks_plan_layout *layout = image->layout;
     uint64_t quotas = 0, done = 0;
     for (size_t i = 0; i < mix->sources; i++) {
         sources[i] = (ranked){mix->quotas[i], i};
         quotas += mix->quotas[i];
     }
-    if (mix->counts == NULL && mix->odds == NULL && plan->in.cut_count == 0 &&
-        layout->repeated == 0 && layout->samples == quotas)
+    if (mix->counts == NULL && mix->odds == NULL && in->cut_count == 0 && image->repeated == 0 &&
+        image->samples == quotas)
         return RKS_OK;
     for (size_t i = 0; i < mix->sources; i++)
         sources[i].draws = 0;
     for (uint64_t batch = 0; batch < layout->batches; batch++) { /* as they lie in memory */
         const uint32_t *ids;
         size_t count;
-        rks_plan_batch_at(plan, batch, &ids, &count);
+        rks_plan_batch_at(in, image, batch, &ids, &count);
         for (size_t i = 0; i < count; i++)
-            sources[rks_mix_source(mix, rks_plan_sample(plan, ids[i]))].draws++;
+            sources[rks_mix_source(mix, rks_plan_sample(in, ids[i]))].draws++;
         rks_status status = rks_plan_pause(&done, count, err);
         if (status != RKS_OK)
             return status;
@@ -86,20 +88,21 @@ static rks_status count_sources(const rks_plan *plan, ranked *sources, rks_error
 /* Finds the largest sources and their shares, and the largest step. */
 static rks_status follow(evening *e, ranked *sources, rks_error *err)
 {
-    const rks_plan *plan = e->plan;
-    const rks_mix *mix = plan->in.mix;
+    const rks_plan_input *in = e->in;
+    const rks_epoch_image *image = e->image;
+    const rks_mix *mix = in->mix;
     uint64_t all = 0, most = 0;
-    rks_status status = count_sources(plan, sources, err);
+    rks_status status = count_sources(in, image, sources, err);
     if (status != RKS_OK)
         return status;
     for (size_t i = 0; i < mix->sources; i++)
         all += sources[i].draws;
-    for (uint64_t first = 0; first < plan->image.layout->batches; first += e->row) {
+    for (uint64_t first = 0; first < image->layout->batches; first += e->row) {
         uint64_t draws = 0;
         for (uint64_t slot = first; slot < first + e->row; slot++) {
             const uint32_t *ids;
             size_t count;
-            rks_plan_batch_at(plan, plan->image.slots[slot], &ids, &count);
+            rks_plan_batch_at(in, image, image->slots[slot], &ids, &count);
             draws += count;
         }
         most = draws > most ? draws : most;
@@ -120,15 +123,16 @@ static rks_status follow(evening *e, ranked *sources, rks_error *err)
 /* What a step's draws are above the shares; its slots are `slots`. */
 static void weigh(const evening *e, const uint32_t *slots, int32_t off[FOLLOWED])
 {
-    const rks_plan *plan = e->plan;
+    const rks_plan_input *in = e->in;
+    const rks_epoch_image *image = e->image;
     uint64_t counts[FOLLOWED] = {0}, draws = 0;
     for (uint64_t i = 0; i < e->row; i++) {
         const uint32_t *ids;
         size_t count;
-        rks_plan_batch_at(plan, slots[i], &ids, &count);
+        rks_plan_batch_at(in, image, slots[i], &ids, &count);
         for (size_t j = 0; j < count; j++) {
-            uint32_t id = rks_plan_sample(plan, ids[j]);
-            uint16_t column = e->column[rks_mix_source(plan->in.mix, id)];
+            uint32_t id = rks_plan_sample(in, ids[j]);
+            uint16_t column = e->column[rks_mix_source(in->mix, id)];
             if (column != RKS_MIX_NONE)
                 counts[column]++;
         }
@@ -148,7 +152,7 @@ static void prefetch_step(const evening *e, const uint32_t *slots)
     for (uint64_t i = 0; i < e->row; i++) {
         const uint32_t *ids;
         size_t count;
-        rks_plan_batch_at(e->plan, slots[i], &ids, &count);
+        rks_plan_batch_at(e->in, e->image, slots[i], &ids, &count);
         for (size_t j = 0; j < count; j += IN_LINE)
             __builtin_prefetch(ids + j);
     }
@@ -160,7 +164,7 @@ static void weigh_again(const evening *e, uint32_t step, int32_t off[FOLLOWED])
     if (e->offs != NULL)
         memcpy(off, e->offs[step], sizeof(*e->offs));
     else
-        weigh(e, e->plan->image.slots + (uint64_t)step * e->row, off);
+        weigh(e, e->image->slots + (uint64_t)step * e->row, off);
 }
 
 /* How much farther from the shares the draws so far, off by a, get by a step that is off by b. */
@@ -196,7 +200,7 @@ static void find_kinds(evening *e, uint64_t steps)
     for (uint64_t look = 0; look < looks && e->kinds < KINDS; look++) {
         int32_t *off = e->heads[e->kinds];
         bool is_new = true;
-        weigh(e, e->plan->image.slots + steps * look / looks * e->row, off);
+        weigh(e, e->image->slots + steps * look / looks * e->row, off);
         for (size_t kind = 0; kind < e->kinds && is_new; kind++)
             is_new = memcmp(off, e->heads[kind], sizeof(e->heads[kind])) != 0;
         e->kinds += is_new;
@@ -235,8 +239,8 @@ static rks_status sort_steps(evening *e, uint64_t steps, uint8_t *kinds, uint32_
     for (uint64_t step = 0; step < steps; step++) {
         int32_t off[FOLLOWED];
         if (step + 1 < steps)
-            prefetch_step(e, e->plan->image.slots + (step + 1) * e->row);
-        weigh(e, e->plan->image.slots + step * e->row, off);
+            prefetch_step(e, e->image->slots + (step + 1) * e->row);
+        weigh(e, e->image->slots + step * e->row, off);
         kinds[step] = kind_of(e, off);
         if (e->offs != NULL)
             memcpy(e->offs[step], off, sizeof(off));
@@ -297,16 +301,16 @@ static rks_status choose_steps(evening *e, uint64_t steps, const uint32_t *order
 /* Puts steps in an order in which draws of all sources are even. */
 static rks_status order_steps(evening *e, rks_error *err)
 {
-    rks_plan *plan = e->plan;
-    uint64_t steps = plan->image.layout->batches / e->row;
+    rks_epoch_image *image = e->image;
+    uint64_t steps = image->layout->batches / e->row;
     uint8_t *kinds = rks_alloc_raw(steps, sizeof(*kinds), err);
     uint32_t *order = rks_alloc_raw(steps, sizeof(*order), err);
     uint32_t *sequence = rks_alloc_raw(steps, sizeof(*sequence), err);
-    uint32_t *slots = rks_alloc_raw(plan->image.layout->batches, sizeof(*slots), err);
+    uint32_t *slots = rks_alloc_raw(image->layout->batches, sizeof(*slots), err);
     rks_status status = kinds == NULL || order == NULL || sequence == NULL || slots == NULL
                             ? RKS_ERR_MEMORY
                             : RKS_OK;
-    if (status == RKS_OK && plan->image.layout->samples / steps >= DRAWS_OF_KEPT) {
+    if (status == RKS_OK && image->samples / steps >= DRAWS_OF_KEPT) {
         e->offs = rks_alloc_raw(steps, sizeof(*e->offs), err);
         status = e->offs == NULL ? RKS_ERR_MEMORY : RKS_OK;
     }
@@ -317,9 +321,9 @@ static rks_status order_steps(evening *e, rks_error *err)
     if (status == RKS_OK)
         status = choose_steps(e, steps, order, sequence, err);
     if (status == RKS_OK) {
-        memcpy(slots, plan->image.slots, plan->image.layout->batches * sizeof(*slots));
+        memcpy(slots, image->slots, image->layout->batches * sizeof(*slots));
         for (uint64_t step = 0; step < steps; step++)
-            memcpy(plan->image.slots + step * e->row, slots + sequence[step] * e->row,
+            memcpy(image->slots + step * e->row, slots + sequence[step] * e->row,
                    e->row * sizeof(*slots));
     }
     rks_free(e->offs);
@@ -330,12 +334,13 @@ static rks_status order_steps(evening *e, rks_error *err)
     return status;
 }
 
-rks_status rks_mix_even(rks_plan *plan, uint64_t row, rks_error *err)
+rks_status rks_mix_even(const rks_plan_input *in, rks_epoch_image *image, uint64_t row,
+                        rks_error *err)
 {
-    const rks_mix *mix = plan->in.mix;
-    if (mix->sources < 2 || plan->image.layout->batches <= row)
+    const rks_mix *mix = in->mix;
+    if (mix->sources < 2 || image->layout->batches <= row)
         return RKS_OK;
-    evening e = {.plan = plan, .row = row};
+    evening e = {.in = in, .image = image, .row = row};
     ranked *sources = rks_alloc_raw(mix->sources, sizeof(*sources), err);
     e.column = rks_alloc_raw(mix->sources, sizeof(*e.column), err);
     rks_status status =
@@ -357,7 +362,7 @@ static int costliest_first(const void *a, const void *b)
 
 /* Batches of `near` steps, from slot `first` on: those of like class share a step; the steps change
  * places, and the ranks in each. */
-static void arrange_near(rks_plan *plan, uint32_t world, uint64_t first, uint64_t count,
+static void arrange_near(rks_epoch_image *image, uint32_t world, uint64_t first, uint64_t count,
                          const uint16_t *classes, uint64_t *order, rks_random *random)
 {
     for (uint64_t i = 0; i < count; i++)
@@ -374,9 +379,9 @@ static void arrange_near(rks_plan *plan, uint32_t world, uint64_t first, uint64_
         }
     }
     for (uint64_t i = 0; i < count; i++)
-        plan->image.slots[first + i] = (uint32_t)order[i];
+        image->slots[first + i] = (uint32_t)order[i];
     for (uint64_t step = 0; step < steps; step++) {
-        uint32_t *slots = plan->image.slots + first + step * world;
+        uint32_t *slots = image->slots + first + step * world;
         for (uint32_t rank = world; rank > 1; rank--) {
             uint64_t other = rks_random_below(random, rank);
             uint32_t kept = slots[rank - 1];
@@ -386,22 +391,23 @@ static void arrange_near(rks_plan *plan, uint32_t world, uint64_t first, uint64_
     }
 }
 
-rks_status rks_mix_arrange(rks_plan *plan, uint32_t world, uint64_t key, rks_error *err)
+rks_status rks_mix_arrange(const rks_plan_input *in, rks_epoch_image *image, uint32_t world,
+                           uint64_t key, rks_error *err)
 {
     enum { NEAR = 64, DRAWS = 4 };
-    uint64_t batches = plan->image.layout->batches, done = 0;
+    uint64_t batches = image->layout->batches, done = 0;
     /* A batch's sources are even to two draws, so more of them may change places if it is large. */
-    uint64_t near = plan->image.layout->samples / batches / DRAWS;
+    uint64_t near = image->samples / batches / DRAWS;
     near = near < 1 ? 1 : near > NEAR ? NEAR : near;
     rks_random random = {key};
     uint64_t *order = NULL;
     uint16_t *classes = rks_alloc_raw(batches, sizeof(*classes), err);
     if (classes != NULL)
         order = rks_alloc_raw(near * world, sizeof(*order), err);
-    rks_status status = order == NULL ? RKS_ERR_MEMORY : rks_plan_classify(plan, classes, err);
+    rks_status status = order == NULL ? RKS_ERR_MEMORY : rks_plan_classify(in, image, classes, err);
     for (uint64_t first = 0; first < batches && status == RKS_OK; first += near * world) {
         uint64_t count = batches - first < near * world ? batches - first : near * world;
-        arrange_near(plan, world, first, count, classes, order, &random);
+        arrange_near(image, world, first, count, classes, order, &random);
         status = rks_plan_pause(&done, count, err);
     }
     rks_free(classes);
@@ -438,14 +444,14 @@ static rks_status count_step(rks_plan *plan, uint64_t epoch, uint64_t step, wind
             return status;
         const rks_piece *piece;
         size_t pieces, at = 0;
-        rks_plan_pieces_at(plan, ids, count, &piece, &pieces);
+        rks_plan_pieces_at(&plan->image, ids, count, &piece, &pieces);
         for (size_t i = 0; i < count; i++) {
             size_t source = rks_mix_source(mix, ids[i]);
             uint8_t bit = (uint8_t)(1u << (ids[i] % 8));
             const rks_piece *part = at < pieces && piece[at].place == i ? &piece[at++] : NULL;
             counts[source]++;
             list[source].draws += part == NULL || part->start == 0;
-            list[source].tokens += part != NULL ? part->count : rks_plan_length(plan, ids[i]);
+            list[source].tokens += part != NULL ? part->count : rks_plan_length(&plan->in, ids[i]);
             list[source].distinct += (w->seen[ids[i] / 8] & bit) == 0;
             w->seen[ids[i] / 8] |= bit;
         }

@@ -25,7 +25,8 @@ enum { WINDOW_FIRST = 64, SEARCHES = 3, NEAR = 256, AHEAD = 32 };
 
 /* A base that is cut into batches. */
 typedef struct filling {
-    rks_plan *plan;
+    const rks_plan_input *in;
+    rks_epoch_image *image;
     const rks_plan_base *base;
     uint32_t *units; /* of each sample after those that are alone */
     uint64_t count;  /* number of `units` */
@@ -39,7 +40,7 @@ typedef struct filling {
 static rks_status gather_units(filling *f, rks_error *err)
 {
     const uint32_t *ids = f->base->ids + f->base->alone;
-    uint32_t multiple = f->plan->in.config.length_multiple;
+    uint32_t multiple = f->in->config.length_multiple;
     bool shifts = (multiple & (multiple - 1)) == 0; /* a division costs as much as the rest */
     int shift = shifts ? __builtin_ctz(multiple) : 0;
     rks_status status = RKS_OK;
@@ -47,8 +48,8 @@ static rks_status gather_units(filling *f, rks_error *err)
         status = rks_plan_stretch(i, f->count, &end, err);
         for (; i < end; i++) {
             uint32_t next = i + AHEAD < f->count ? ids[i + AHEAD] : 0; /* lengths are scattered */
-            __builtin_prefetch(&f->plan->in.lengths[next < f->plan->in.count ? next : 0]);
-            uint32_t length = rks_plan_length(f->plan, ids[i]), rest = length == 0 ? 0 : length - 1;
+            __builtin_prefetch(&f->in->lengths[next < f->in->count ? next : 0]);
+            uint32_t length = rks_plan_length(f->in, ids[i]), rest = length == 0 ? 0 : length - 1;
             f->has_empty |= length == 0;
             f->units[i] = 1 + (shifts ? rest >> shift : rest / multiple);
         }
@@ -57,14 +58,15 @@ static rks_status gather_units(filling *f, rks_error *err)
 }
 
 /* Makes a filling with room for the units, which are not known yet. */
-static rks_status make_units(filling *f, rks_plan *plan, const rks_plan_base *base, rks_error *err)
+static rks_status make_units(filling *f, const rks_plan_input *in, rks_epoch_image *image,
+                             const rks_plan_base *base, rks_error *err)
 {
-    *f = (filling){.plan = plan, .base = base, .count = base->count - base->alone};
-    f->budget = plan->in.config.max_tokens / plan->in.config.length_multiple;
-    if (plan->image.units != NULL) {
-        f->units = plan->image.units;
-        f->has_empty = !plan->image.units_exact;
-        plan->image.units = NULL;
+    *f = (filling){.in = in, .image = image, .base = base, .count = base->count - base->alone};
+    f->budget = in->config.max_tokens / in->config.length_multiple;
+    if (image->units != NULL) {
+        f->units = image->units;
+        f->has_empty = !image->units_exact;
+        image->units = NULL;
         return RKS_OK;
     }
     f->units = rks_alloc_raw(f->count + 1, sizeof(*f->units), err);
@@ -75,10 +77,11 @@ static rks_status make_units(filling *f, rks_plan *plan, const rks_plan_base *ba
     return RKS_OK;
 }
 
-static rks_status begin(filling *f, rks_plan *plan, const rks_plan_base *base, rks_error *err)
+static rks_status begin(filling *f, const rks_plan_input *in, rks_epoch_image *image,
+                        const rks_plan_base *base, rks_error *err)
 {
-    bool is_known = plan->image.units != NULL;
-    rks_status status = make_units(f, plan, base, err);
+    bool is_known = image->units != NULL;
+    rks_status status = make_units(f, in, image, base, err);
     return status == RKS_OK && !is_known ? gather_units(f, err) : status;
 }
 
@@ -93,19 +96,19 @@ static void end(filling *f)
 /* Ends a filling, but its units become the plan's. */
 static void end_and_keep(filling *f)
 {
-    rks_plan *plan = f->plan;
-    plan->image.units = f->units;
-    plan->image.units_first = f->base->alone;
-    plan->image.units_count = f->count;
-    plan->image.units_exact = !f->has_empty;
+    rks_epoch_image *image = f->image;
+    image->units = f->units;
+    image->units_first = f->base->alone;
+    image->units_count = f->count;
+    image->units_exact = !f->has_empty;
     f->units = NULL;
     end(f);
 }
 
-void rks_plan_fill_forget(rks_plan *plan)
+void rks_plan_fill_forget(rks_epoch_image *image)
 {
-    filling f = {.units = plan->image.units, .count = plan->image.units_count};
-    plan->image.units = NULL;
+    filling f = {.units = image->units, .count = image->units_count};
+    image->units = NULL;
     end(&f);
 }
 
@@ -113,7 +116,7 @@ void rks_plan_fill_forget(rks_plan *plan)
  * sample may exceed a budget smaller than the plan's. */
 static rks_status cut(filling *f, uint64_t budget, uint64_t *batches, rks_error *err)
 {
-    const rks_plan_config *config = &f->plan->in.config;
+    const rks_plan_config *config = &f->in->config;
     bool sums = config->cost == COST_TOKENS;
     uint64_t made = 0, done = 0;
     for (uint64_t i = 0; i < f->count; made++) {
@@ -148,7 +151,7 @@ static int longest_first(const void *a, const void *b)
 /* Sorts windows of the base by length, then by id. */
 static rks_status sort_windows(filling *f, uint64_t window, rks_error *err)
 {
-    uint32_t *ids = f->plan->image.ids + f->base->alone;
+    uint32_t *ids = f->image->ids + f->base->alone;
     uint64_t done = 0;
     rks_status status = RKS_OK;
     uint64_t *keys = rks_alloc_raw(window < f->count ? window : f->count, sizeof(*keys), err);
@@ -263,9 +266,9 @@ static rks_status lay_out(const filling *f, uint64_t batches, rks_plan_layout *l
 
 /* Returns how many batches an epoch of `count` samples must have, if it needs `needed`; 0 if there
  * is no such number. */
-static uint64_t target_of(const rks_plan *plan, uint64_t needed, uint64_t count, uint32_t world)
+static uint64_t target_of(const rks_plan_input *in, uint64_t needed, uint64_t count, uint32_t world)
 {
-    if (plan->in.config.tail == TAIL_DROP)
+    if (in->config.tail == TAIL_DROP)
         return needed - needed % world;
     uint64_t target = (needed + world - 1) / world * world;
     if (target > count)
@@ -278,7 +281,7 @@ static uint64_t target_of(const rks_plan *plan, uint64_t needed, uint64_t count,
 static rks_status fit(filling *f, uint64_t target, uint64_t *batches, rks_error *err)
 {
     uint64_t wanted = target - f->base->alone, budget = f->budget;
-    bool drops = f->plan->in.config.tail == TAIL_DROP;
+    bool drops = f->in->config.tail == TAIL_DROP;
     f->sizes = rks_alloc_raw(wanted + 1, sizeof(*f->sizes), err); /* others are dropped */
     if (f->sizes == NULL)
         return RKS_ERR_MEMORY;
@@ -297,7 +300,7 @@ static rks_status fit(filling *f, uint64_t target, uint64_t *batches, rks_error 
     if (status == RKS_OK && budget != f->cut_by)
         status = cut(f, budget, batches, err);
     *batches = f->made;
-    uint32_t unit = f->plan->in.config.multiple;
+    uint32_t unit = f->in->config.multiple;
     while (status == RKS_OK && *batches < wanted) {
         uint64_t before = *batches;
         status = cut_largest(f, batches, wanted - before, unit, err);
@@ -308,24 +311,24 @@ static rks_status fit(filling *f, uint64_t target, uint64_t *batches, rks_error 
     return status;
 }
 
-rks_status rks_plan_fill(rks_plan *plan, const rks_plan_base *base, uint32_t world, bool whole,
-                         rks_error *err)
+rks_status rks_plan_fill(const rks_plan_input *in, rks_epoch_image *image,
+                         const rks_plan_base *base, uint32_t world, bool whole, rks_error *err)
 {
-    rks_plan_layout *layout = &plan->image.part;
-    bool drops = plan->in.config.tail == TAIL_DROP;
+    rks_plan_layout *layout = &image->part;
+    bool drops = in->config.tail == TAIL_DROP;
     if (base->count < world) { /* fails, or repeats samples */
-        rks_status status = rks_plan_cut(plan, base, layout, err);
-        return status == RKS_OK ? rks_plan_even(plan, base, world, layout, err) : status;
+        rks_status status = rks_plan_cut(in, base, layout, err);
+        return status == RKS_OK ? rks_plan_even(in, base, world, layout, err) : status;
     }
     filling f;
-    uint64_t batches = 0, needed = drops ? plan->in.fill_least : plan->in.fill_most;
-    rks_status status = begin(&f, plan, base, err);
+    uint64_t batches = 0, needed = drops ? in->fill_least : in->fill_most;
+    rks_status status = begin(&f, in, image, base, err);
     if (status == RKS_OK && !whole) {
         status = cut(&f, f.budget, &needed, err);
         needed += base->alone;
     }
-    uint64_t target = status == RKS_OK ? target_of(plan, needed, base->count, world) : 0;
-    if (target == 0 && plan->in.config.tail == TAIL_REPEAT)
+    uint64_t target = status == RKS_OK ? target_of(in, needed, base->count, world) : 0;
+    if (target == 0 && in->config.tail == TAIL_REPEAT)
         target = base->count; /* one sample a batch, and some of them twice */
     if (status == RKS_OK && target == 0)
         status = drops ? rks_fail(err, RKS_ERR_DATA, 0,
@@ -342,7 +345,7 @@ rks_status rks_plan_fill(rks_plan *plan, const rks_plan_base *base, uint32_t wor
     if (status == RKS_OK)
         status = lay_out(&f, target - base->alone, layout, err);
     if (status == RKS_OK)
-        status = rks_plan_even(plan, base, world, layout, err);
+        status = rks_plan_even(in, base, world, layout, err);
     if (status == RKS_OK)
         end_and_keep(&f);
     else
@@ -351,21 +354,21 @@ rks_status rks_plan_fill(rks_plan *plan, const rks_plan_base *base, uint32_t wor
 }
 
 /* Counts the samples and pieces of each length, from 0 to plan->in.longest, that are not alone. */
-static rks_status count_lengths(const rks_plan *plan, uint32_t *counts, rks_error *err)
+static rks_status count_lengths(const rks_plan_input *in, uint32_t *counts, rks_error *err)
 {
-    const rks_plan_config *config = &plan->in.config;
-    for (uint64_t i = 0, end; i < plan->in.count;) {
-        rks_status status = rks_plan_stretch(i, plan->in.count, &end, err);
+    const rks_plan_config *config = &in->config;
+    for (uint64_t i = 0, end; i < in->count;) {
+        rks_status status = rks_plan_stretch(i, in->count, &end, err);
         if (status != RKS_OK)
             return status;
         for (; i < end; i++)
-            if (plan->in.lengths[i] <= plan->in.longest)
-                counts[plan->in.lengths[i]]++;
+            if (in->lengths[i] <= in->longest)
+                counts[in->lengths[i]]++;
     }
     if (config->too_long == TOO_LONG_TRUNCATE)
-        counts[plan->in.longest] += (uint32_t)plan->in.too_long;
-    for (size_t cut = 0; cut < plan->in.cut_count; cut++) {
-        uint32_t length = plan->in.lengths[plan->in.cuts[cut].id];
+        counts[in->longest] += (uint32_t)in->too_long;
+    for (size_t cut = 0; cut < in->cut_count; cut++) {
+        uint32_t length = in->lengths[in->cuts[cut].id];
         counts[config->limit] += length / config->limit;
         if (length % config->limit != 0)
             counts[length % config->limit]++;
@@ -373,61 +376,62 @@ static rks_status count_lengths(const rks_plan *plan, uint32_t *counts, rks_erro
     return RKS_OK;
 }
 
-rks_status rks_plan_fill_look_sorted(rks_plan *plan, const rks_plan_base *base, rks_error *err)
+rks_status rks_plan_fill_look_sorted(rks_plan_input *in, rks_epoch_image *image,
+                                     const rks_plan_base *base, rks_error *err)
 {
     filling f;
     uint64_t at = 0, batches = 0;
-    uint32_t *counts = rks_alloc((uint64_t)plan->in.longest + 1, sizeof(*counts), err);
+    uint32_t *counts = rks_alloc((uint64_t)in->longest + 1, sizeof(*counts), err);
     if (counts == NULL)
         return RKS_ERR_MEMORY;
-    rks_status status = make_units(&f, plan, base, err);
+    rks_status status = make_units(&f, in, image, base, err);
     if (status == RKS_OK)
-        status = count_lengths(plan, counts, err);
-    for (uint32_t length = plan->in.longest + 1; length-- > 0 && status == RKS_OK;) {
+        status = count_lengths(in, counts, err);
+    for (uint32_t length = in->longest + 1; length-- > 0 && status == RKS_OK;) {
         uint32_t rest = length == 0 ? 0 : length - 1;
         for (uint32_t i = 0; i < counts[length]; i++)
-            f.units[at++] = 1 + rest / plan->in.config.length_multiple;
+            f.units[at++] = 1 + rest / in->config.length_multiple;
     }
     if (status == RKS_OK)
         status = cut(&f, f.budget, &batches, err);
     batches += base->alone;
-    plan->in.fill_most = batches > plan->in.fill_most ? batches : plan->in.fill_most;
+    in->fill_most = batches > in->fill_most ? batches : in->fill_most;
     end(&f);
     rks_free(counts);
     return status;
 }
 
 /* Updates the plan's counts with the batches that the epoch of `f` needs. */
-static rks_status note_need(filling *f, rks_error *err)
+static rks_status note_need(rks_plan_input *in, filling *f, rks_error *err)
 {
-    rks_plan *plan = f->plan;
     uint64_t batches = 0;
     rks_status status = cut(f, f->budget, &batches, err);
     batches += f->base->alone;
-    plan->in.fill_most = batches > plan->in.fill_most ? batches : plan->in.fill_most;
-    plan->in.fill_least = batches < plan->in.fill_least ? batches : plan->in.fill_least;
+    in->fill_most = batches > in->fill_most ? batches : in->fill_most;
+    in->fill_least = batches < in->fill_least ? batches : in->fill_least;
     return status;
 }
 
-rks_status rks_plan_fill_look_shuffled(rks_plan *plan, const rks_plan_base *base, uint64_t members,
-                                       rks_error *err)
+rks_status rks_plan_fill_look_shuffled(rks_plan_input *in, rks_epoch_image *image,
+                                       const rks_plan_base *base, uint64_t members, rks_error *err)
 {
     filling f;
-    rks_status status = begin(&f, plan, base, err);
+    rks_status status = begin(&f, in, image, base, err);
     if (status == RKS_OK)
         status = rks_plan_shuffle(rks_random_key(members, 1), f.units, f.count, err);
     if (status == RKS_OK)
-        status = note_need(&f, err);
+        status = note_need(in, &f, err);
     end(&f);
     return status;
 }
 
-rks_status rks_plan_fill_look(rks_plan *plan, const rks_plan_base *base, bool keeps, rks_error *err)
+rks_status rks_plan_fill_look(rks_plan_input *in, rks_epoch_image *image, const rks_plan_base *base,
+                              bool keeps, rks_error *err)
 {
     filling f;
-    rks_status status = begin(&f, plan, base, err);
+    rks_status status = begin(&f, in, image, base, err);
     if (status == RKS_OK)
-        status = note_need(&f, err);
+        status = note_need(in, &f, err);
     if (keeps && status == RKS_OK)
         end_and_keep(&f);
     else

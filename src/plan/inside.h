@@ -146,8 +146,8 @@ typedef struct rks_plan_layout {
     uint64_t batches; /* a multiple of the world */
     uint64_t samples; /* samples delivered, repeats included */
     uint64_t repeated;
-    rks_pack *pack; /* strategy pack, else NULL; the layout then has no groups, and samples and
-                     * repeated are those of the current epoch */
+    rks_pack *pack; /* strategy pack, else NULL; the layout then has no groups, and each epoch has
+                     * its own samples and repeated (rks_epoch_image) */
 } rks_plan_layout;
 
 /* The ids to plan. `ids` may be NULL if the cut needs only `longest` (random with constant
@@ -211,8 +211,9 @@ typedef struct rks_plan_input {
 typedef struct rks_epoch_image {
     bool ready;
     uint64_t epoch;
-    const rks_plan_layout *layout;
-    rks_plan_layout part; /* the layout of an epoch that is planned on its own */
+    const rks_plan_layout *layout; /* in->whole, `part`, or one in the share */
+    rks_plan_layout part;          /* the layout of an epoch that is planned on its own */
+    uint64_t samples, repeated;    /* delivered, repeats included; and the repeats */
     uint32_t *ids;
     uint64_t ids_room;
     uint32_t *slots; /* step * world + rank -> batch, if `slotted`; else batches are in the order of
@@ -240,6 +241,19 @@ typedef struct rks_epoch_image {
     bool units_exact; /* true if no length is 0 */
 } rks_epoch_image;
 
+/* What was done of epochs, and what is to be skipped. A resume and a skip are filters over an
+ * epoch's order. */
+typedef struct rks_epoch_progress {
+    /* A resumed epoch: the segments that earlier worlds did of it. */
+    uint64_t resumed_epoch;
+    rks_plan_segment done[RKS_PLAN_SEGMENTS_MAX];
+    size_t done_count;
+    uint64_t rest_steps;
+
+    rks_plan_skip_range *skips; /* room for RKS_PLAN_SKIPS_MAX; NULL: none so far */
+    size_t skip_count;
+} rks_epoch_progress;
+
 struct rks_plan {
     rks_plan_input in;
     rks_epoch_image image;   /* the current epoch */
@@ -251,96 +265,92 @@ struct rks_plan {
      * an epoch that it takes from there. */
     struct rks_plan_share *share;
 
-    /* A resumed epoch: the segments that earlier worlds did of it. */
-    uint64_t resumed_epoch;
-    rks_plan_segment done[RKS_PLAN_SEGMENTS_MAX];
-    size_t done_count;
-    uint64_t rest_steps;
-
-    rks_plan_skip_range *skips; /* room for RKS_PLAN_SKIPS_MAX; NULL: none so far */
-    size_t skip_count;
+    rks_epoch_progress progress;
 };
 
 /* Return the length, the sample and the balance cost of a piece. Piece ids start at `count`
  * (pieces.c). */
-uint32_t rks_plan_piece_length(const rks_plan *plan, uint32_t id);
-uint32_t rks_plan_piece_sample(const rks_plan *plan, uint32_t id);
-uint64_t rks_plan_piece_balance(const rks_plan *plan, uint32_t id);
+uint32_t rks_plan_piece_length(const rks_plan_input *in, uint32_t id);
+uint32_t rks_plan_piece_sample(const rks_plan_input *in, uint32_t id);
+uint64_t rks_plan_piece_balance(const rks_plan_input *in, uint32_t id);
 
 /* Returns the length of a sample, or of a piece (ids from `count` on), after truncation. */
-static inline uint32_t rks_plan_length(const rks_plan *plan, uint32_t id)
+static inline uint32_t rks_plan_length(const rks_plan_input *in, uint32_t id)
 {
-    if (id >= plan->in.count)
-        return rks_plan_piece_length(plan, id);
-    uint32_t length = plan->in.lengths[id];
-    return length < plan->in.config.clamp ? length : plan->in.config.clamp;
+    if (id >= in->count)
+        return rks_plan_piece_length(in, id);
+    uint32_t length = in->lengths[id];
+    return length < in->config.clamp ? length : in->config.clamp;
 }
 
 /* Returns how many whole samples the base of a whole epoch has. */
-static inline uint64_t rks_plan_uncut(const rks_plan *plan)
+static inline uint64_t rks_plan_uncut(const rks_plan_input *in)
 {
-    enum too_long too_long = plan->in.config.too_long;
+    enum too_long too_long = in->config.too_long;
     bool leaves = too_long == TOO_LONG_DROP || too_long == TOO_LONG_SPLIT;
-    return plan->in.count - plan->in.absent - (leaves ? plan->in.too_long : 0);
+    return in->count - in->absent - (leaves ? in->too_long : 0);
 }
 
 /* Returns how many samples and pieces the base of a whole epoch has. */
-static inline uint64_t rks_plan_kept(const rks_plan *plan)
+static inline uint64_t rks_plan_kept(const rks_plan_input *in)
 {
-    return rks_plan_uncut(plan) + plan->in.piece_count;
+    return rks_plan_uncut(in) + in->piece_count;
 }
 
 /* Returns the sample of an id that is planned. */
-static inline uint32_t rks_plan_sample(const rks_plan *plan, uint32_t id)
+static inline uint32_t rks_plan_sample(const rks_plan_input *in, uint32_t id)
 {
-    return id < plan->in.count ? id : rks_plan_piece_sample(plan, id);
+    return id < in->count ? id : rks_plan_piece_sample(in, id);
 }
 
 /* pieces.c */
 /* Splits the samples that are too long, and adds the lengths of their pieces to *tokens, which
  * counts 1 for each such sample already. Does nothing unless too_long is "split".
  * RKS_ERR_UNSUPPORTED if samples and pieces together are 2^32 or more. */
-rks_status rks_plan_split(rks_plan *plan, uint64_t *tokens, rks_error *err);
+rks_status rks_plan_split(rks_plan_input *in, uint64_t *tokens, rks_error *err);
 /* Returns how many pieces cut sample number `cut` has; sets *first to the id of the first one. */
-uint32_t rks_plan_pieces_of(const rks_plan *plan, size_t cut, uint32_t *first);
+uint32_t rks_plan_pieces_of(const rks_plan_input *in, size_t cut, uint32_t *first);
 /* Merges `count` ids of whole samples, longest first, and all pieces into one list, longest first.
  * Of equal lengths, whole samples come first. */
-void rks_plan_merge_pieces(const rks_plan *plan, const uint32_t *order, uint64_t count,
+void rks_plan_merge_pieces(const rks_plan_input *in, const uint32_t *order, uint64_t count,
                            uint32_t *merged);
 /* Returns the number, from 0 among all pieces, of the piece of sample `id` that begins at
  * `start`. */
-uint32_t rks_plan_piece_number(const rks_plan *plan, uint32_t id, uint32_t start);
+uint32_t rks_plan_piece_number(const rks_plan_input *in, uint32_t id, uint32_t start);
 /* Returns the share of a sample's cost config.balance that items [start, start + count) have. The
  * shares of all pieces add up to the cost. */
-uint64_t rks_plan_part_of_balance(const rks_plan *plan, uint32_t id, uint32_t start,
+uint64_t rks_plan_part_of_balance(const rks_plan_input *in, uint32_t id, uint32_t start,
                                   uint32_t count);
 /* Replaces piece ids in plan->image.ids by the ids of their samples, and fills plan->image.pieces.
  */
-rks_status rks_plan_show_pieces(rks_plan *plan, rks_error *err);
+rks_status rks_plan_show_pieces(const rks_plan_input *in, rks_epoch_image *image, rks_error *err);
 /* Sets *pieces and *piece_count to the pieces of a batch from rks_plan_at. The plan owns them. */
-void rks_plan_pieces_at(const rks_plan *plan, const uint32_t *ids, size_t count,
+void rks_plan_pieces_at(const rks_epoch_image *image, const uint32_t *ids, size_t count,
                         const rks_piece **pieces, size_t *piece_count);
-void rks_plan_free_pieces(rks_plan *plan);
+void rks_plan_free_pieces(rks_plan_input *in);
 
 /* skip.c */
 /* Returns `step`, counted in its segment, or the end of the range that skips it. */
-uint64_t rks_plan_unskipped(const rks_plan *plan, uint64_t epoch, uint64_t segment, uint64_t step);
+uint64_t rks_plan_unskipped(const rks_epoch_progress *progress, uint64_t epoch, uint64_t segment,
+                            uint64_t step);
 /* Finds the next skipped steps [*first, *end) in [step, steps). Returns false if there are none. */
-bool rks_plan_next_skip(const rks_plan *plan, uint64_t epoch, uint64_t segment, uint64_t step,
-                        uint64_t steps, uint64_t *first, uint64_t *end);
+bool rks_plan_next_skip(const rks_epoch_progress *progress, uint64_t epoch, uint64_t segment,
+                        uint64_t step, uint64_t steps, uint64_t *first, uint64_t *end);
 /* Returns the segment of an epoch that these ranks do. */
-uint64_t rks_plan_segment_of(const rks_plan *plan, uint64_t epoch);
+uint64_t rks_plan_segment_of(const rks_epoch_progress *progress, uint64_t epoch);
 /* Adds the ranges of the option `skip`; errors as from rks_plan_skip. */
 rks_status rks_plan_skip_all(rks_plan *plan, const rks_step_range *list, size_t count,
                              rks_error *err);
 /* Writes the ranges as JSON entries. Returns their size, which may be above `room`. */
-size_t rks_plan_write_skips(const rks_plan *plan, char *text, size_t room);
+size_t rks_plan_write_skips(const rks_epoch_progress *progress, char *text, size_t room);
 /* Returns RKS_ERR_STATE if a state has no room for the plan's ranges and changes. */
-rks_status rks_plan_schedule_fits(const rks_plan *plan, rks_error *err);
+rks_status rks_plan_schedule_fits(const rks_plan_input *in, const rks_epoch_progress *progress,
+                                  rks_error *err);
 /* Adds the ranges of a state to the plan's. `list` may be NULL. RKS_ERR_STATE if the list is
  * malformed or has no room. On failure the plan's ranges are unchanged. */
 struct json_t;
-rks_status rks_plan_read_skips(rks_plan *plan, const struct json_t *list, rks_error *err);
+rks_status rks_plan_read_skips(const rks_plan_input *in, rks_epoch_progress *progress,
+                               const struct json_t *list, rks_error *err);
 
 /* stretch.c: checks for an interrupt during long work. Both functions return RKS_ERR_CANCELLED
  * after an interrupt. */
@@ -365,15 +375,15 @@ void rks_plan_advise(void *memory, uint64_t bytes);
 
 /* base.c: writes the base into plan->image.ids, which has room for rks_plan_kept() ids. `struck`
  * has a bit for each id, set if the base leaves it out; NULL leaves out none. */
-rks_status rks_plan_base_fill(rks_plan *plan, const uint8_t *struck, rks_plan_base *base,
-                              rks_error *err);
+rks_status rks_plan_base_fill(const rks_plan_input *in, rks_epoch_image *image,
+                              const uint8_t *struck, rks_plan_base *base, rks_error *err);
 /* Returns where the base begins in the sorted order, after the absent samples and those that are
  * dropped or split. */
-const uint32_t *rks_plan_base_sorted(const rks_plan *plan);
+const uint32_t *rks_plan_base_sorted(const rks_plan_input *in);
 
 /* cut.c: cuts the base into groups, regardless of the world. */
-rks_status rks_plan_cut(const rks_plan *plan, const rks_plan_base *base, rks_plan_layout *layout,
-                        rks_error *err);
+rks_status rks_plan_cut(const rks_plan_input *in, const rks_plan_base *base,
+                        rks_plan_layout *layout, rks_error *err);
 /* Adds one batch: to the last group if that has batches of the same kind, else as a new group. */
 rks_status rks_plan_layout_batch(rks_plan_layout *layout, uint64_t first, uint64_t size,
                                  uint32_t cap, bool alone, rks_error *err);
@@ -393,26 +403,27 @@ static inline bool rks_plan_fills(const rks_plan_config *config)
 }
 /* Counts the batches that the base needs, and updates fill_most and fill_least. If `keeps` is true,
  * plan->image.units keeps the base's lengths for rks_plan_fill. */
-rks_status rks_plan_fill_look(rks_plan *plan, const rks_plan_base *base, bool keeps,
-                              rks_error *err);
+rks_status rks_plan_fill_look(rks_plan_input *in, rks_epoch_image *image, const rks_plan_base *base,
+                              bool keeps, rks_error *err);
 /* Does the same for a base by id, as an epoch with the key `members` shuffles it. A shuffle does
  * not depend on what it shuffles. So this shuffles lengths, read in the order of ids, and looks
  * none up. */
-rks_status rks_plan_fill_look_shuffled(rks_plan *plan, const rks_plan_base *base, uint64_t members,
-                                       rks_error *err);
+rks_status rks_plan_fill_look_shuffled(rks_plan_input *in, rks_epoch_image *image,
+                                       const rks_plan_base *base, uint64_t members, rks_error *err);
 /* Frees plan->image.units. */
-void rks_plan_fill_forget(rks_plan *plan);
+void rks_plan_fill_forget(rks_epoch_image *image);
 /* Counts the batches that the samples need longest first, and updates only fill_most. */
-rks_status rks_plan_fill_look_sorted(rks_plan *plan, const rks_plan_base *base, rks_error *err);
+rks_status rks_plan_fill_look_sorted(rks_plan_input *in, rks_epoch_image *image,
+                                     const rks_plan_base *base, rks_error *err);
 /* Fills plan->image.part; the counts set its number of batches if the epoch is whole. Afterwards
  * plan->image.units holds the lengths of the base, until rks_plan_fill_forget. RKS_ERR_DATA if the
  * batches cannot make equal steps. */
-rks_status rks_plan_fill(rks_plan *plan, const rks_plan_base *base, uint32_t world, bool whole,
-                         rks_error *err);
+rks_status rks_plan_fill(const rks_plan_input *in, rks_epoch_image *image,
+                         const rks_plan_base *base, uint32_t world, bool whole, rks_error *err);
 
 /* tail.c: makes the number of batches a multiple of world, as the option `tail` says. RKS_ERR_DATA
  * if that is not possible. */
-rks_status rks_plan_even(const rks_plan *plan, const rks_plan_base *base, uint32_t world,
+rks_status rks_plan_even(const rks_plan_input *in, const rks_plan_base *base, uint32_t world,
                          rks_plan_layout *layout, rks_error *err);
 
 /* Sets *first and *end to the samples of batch `index` of a group, counted from the group's
@@ -431,77 +442,84 @@ static inline void rks_plan_deal(const rks_plan_group *group, uint32_t index, ui
 
 /* Returns the sum of the costs of samples and pieces, which is below 2^64. config.balance must be
  * set. */
-static inline uint64_t rks_plan_balance_of(const rks_plan *plan, const uint32_t *ids, size_t count)
+static inline uint64_t rks_plan_balance_of(const rks_plan_input *in, const uint32_t *ids,
+                                           size_t count)
 {
     uint64_t sum = 0;
     for (size_t i = 0; i < count; i++)
-        sum += ids[i] < plan->in.count ? plan->in.config.balance[ids[i]]
-                                       : rks_plan_piece_balance(plan, ids[i]);
+        sum += ids[i] < in->count ? in->config.balance[ids[i]] : rks_plan_piece_balance(in, ids[i]);
     return sum;
 }
 
 /* longest_first.c: sorts the samples within each batch of the current epoch, longest first. */
-rks_status rks_plan_longest_first(rks_plan *plan, rks_error *err);
+rks_status rks_plan_longest_first(const rks_plan_input *in, rks_epoch_image *image, rks_error *err);
 
 /* epoch.c */
 /* Fills plan->in.whole. Fails, mostly with RKS_ERR_DATA, if no epoch can be planned. */
-rks_status rks_plan_lay_out(rks_plan *plan, rks_error *err);
+rks_status rks_plan_lay_out(rks_plan_input *in, rks_epoch_image *image, rks_error *err);
 /* Makes `epoch`, or its rest after a resume, the plan's current epoch. */
 rks_status rks_plan_prepare(rks_plan *plan, uint64_t epoch, rks_error *err);
 /* Does the same, and for a mix with changes, makes the stretch of `step` current (the last one if
  * there is no such step). */
 rks_status rks_plan_prepare_step(rks_plan *plan, uint64_t epoch, uint64_t step, rks_error *err);
 /* Makes the epoch for this rank alone, whatever is current or shared. */
-rks_status rks_plan_make(rks_plan *plan, uint64_t epoch, uint64_t step, rks_error *err);
+rks_status rks_epoch_make(const rks_plan_input *in, const rks_epoch_progress *progress,
+                          uint64_t epoch, uint64_t step, rks_epoch_image *image, rks_error *err);
 /* Frees the arrays of the current epoch, which the plan must own. */
-void rks_plan_drop_epoch(rks_plan *plan);
+void rks_epoch_image_clear(rks_epoch_image *image);
 /* Sets *ids and *count to the batch at `slot` of the current epoch. The plan owns the ids. */
-void rks_plan_at(const rks_plan *plan, uint64_t slot, const uint32_t **ids, size_t *count);
+void rks_plan_at(const rks_plan_input *in, const rks_epoch_image *image, uint64_t slot,
+                 const uint32_t **ids, size_t *count);
 /* Does the same by the batch's number instead of its slot. */
-void rks_plan_batch_at(const rks_plan *plan, uint64_t batch, const uint32_t **ids, size_t *count);
+void rks_plan_batch_at(const rks_plan_input *in, const rks_epoch_image *image, uint64_t batch,
+                       const uint32_t **ids, size_t *count);
 /* Pack: sets *bounds to where the bins of that batch begin in plan->image.ids. It has one entry
  * more than *bins. */
-void rks_plan_bins_at(const rks_plan *plan, uint64_t slot, const uint32_t **bounds, size_t *bins);
+void rks_plan_bins_at(const rks_plan_input *in, const rks_epoch_image *image, uint64_t slot,
+                      const uint32_t **bounds, size_t *bins);
 /* shuffle.c: shuffles uniformly. Allocates 4 bytes an item during the call if there are more than
  * half a million. */
 rks_status rks_plan_shuffle(uint64_t key, uint32_t *items, uint64_t count, rks_error *err);
 /* Shuffles ids of equal length in plan->image.ids, which are sorted by length. So lengths and
  * bounds stay as they are. */
-rks_status rks_plan_shuffle_equals(rks_plan *plan, const rks_plan_base *base, uint64_t key,
-                                   rks_error *err);
+rks_status rks_plan_shuffle_equals(const rks_plan_input *in, rks_epoch_image *image,
+                                   const rks_plan_base *base, uint64_t key, rks_error *err);
 
 /* spread.c: fills the batch sizes of a report from tokens[step * world + rank], the padded tokens
  * of each batch. Reorders `tokens`. There is at least one step. */
 void rks_plan_spread(uint64_t *tokens, uint64_t steps, uint32_t world, rks_plan_report *report);
 
 /* slots.c: assigns batches to slots, so that the batches of a step have like costs. */
-rks_status rks_plan_arrange(rks_plan *plan, uint32_t world, uint64_t key, rks_error *err);
+rks_status rks_plan_arrange(const rks_plan_input *in, rks_epoch_image *image, uint32_t world,
+                            uint64_t key, rks_error *err);
 /* Sets the class of each batch of the epoch. Batches of like cost have one class, which grows with
  * cost. */
-rks_status rks_plan_classify(const rks_plan *plan, uint16_t *classes, rks_error *err);
+rks_status rks_plan_classify(const rks_plan_input *in, const rks_epoch_image *image,
+                             uint16_t *classes, rks_error *err);
 /* Shuffles the runs of `row` slots among each other. */
-rks_status rks_plan_shuffle_steps(rks_plan *plan, uint64_t row, uint64_t key, rks_error *err);
+rks_status rks_plan_shuffle_steps(rks_epoch_image *image, uint64_t row, uint64_t key,
+                                  rks_error *err);
 
 /* pack.c: packs a sorted base into bins in equal steps (strategy pack). RKS_ERR_DATA if that is not
  * possible. */
-rks_status rks_pack_lay_out(const rks_plan *plan, const rks_plan_base *base, uint32_t world,
+rks_status rks_pack_lay_out(const rks_plan_input *in, const rks_plan_base *base, uint32_t world,
                             rks_plan_layout *layout, rks_error *err);
 void rks_pack_free(rks_pack *pack); /* NULL is accepted */
 /* windows.c: does the same by windows of the base, in the order that `key` draws. `whole`: it is a
  * whole epoch, and all of these have the same number of steps. */
-rks_status rks_pack_lay_out_windows(const rks_plan *plan, const rks_plan_base *base, uint32_t world,
-                                    uint64_t key, bool whole, rks_plan_layout *layout,
-                                    rks_error *err);
+rks_status rks_pack_lay_out_windows(const rks_plan_input *in, const rks_plan_base *base,
+                                    uint32_t world, uint64_t key, bool whole,
+                                    rks_plan_layout *layout, rks_error *err);
 /* Counts the bins of the base, and updates window_most and window_least. Packs by windows of `bins`
  * bins, or all at once if `bins` is 0, which must be the first call and also sets window_all. */
-rks_status rks_pack_look(rks_plan *plan, const rks_plan_base *base, uint64_t key, uint64_t bins,
+rks_status rks_pack_look(rks_plan_input *in, const rks_plan_base *base, uint64_t key, uint64_t bins,
                          rks_error *err);
 /* deal.c: replaces plan->image.ids, a sorted base, by the ids of the bins, and fills
  * plan->image.starts. `members` and `bins` are keys. */
-rks_status rks_pack_deal(rks_plan *plan, rks_plan_layout *layout, uint32_t world, uint64_t members,
-                         uint64_t bins, rks_error *err);
+rks_status rks_pack_deal(const rks_plan_input *in, rks_epoch_image *image, uint32_t world,
+                         uint64_t members, uint64_t bins, rks_error *err);
 /* Fills plan->image.slots, which has room. */
-rks_status rks_pack_arrange(rks_plan *plan, const rks_plan_layout *layout, uint32_t world,
+rks_status rks_pack_arrange(const rks_plan_input *in, rks_epoch_image *image, uint32_t world,
                             uint64_t key, rks_error *err);
 
 #endif

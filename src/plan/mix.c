@@ -66,7 +66,7 @@ void rks_mix_describe(const rks_plan_mix *mix, uint64_t count, char *text, size_
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-static rks_status check_options(const rks_plan *plan, const rks_plan_mix *o, rks_error *err)
+static rks_status check_options(const rks_plan_input *in, const rks_plan_mix *o, rks_error *err)
 {
     if (o->sources == 0 || o->sources > RKS_MIX_SOURCES_MAX)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "mix: %zu sources; from 1 to %d", o->sources,
@@ -89,11 +89,11 @@ static rks_status check_options(const rks_plan *plan, const rks_plan_mix *o, rks
     for (size_t i = 0; o->bounds != NULL && i < o->sources; i++)
         if (o->bounds[i] > o->bounds[i + 1])
             return rks_fail(err, RKS_ERR_ARGUMENT, 0, "mix: bounds %zu and %zu descend", i, i + 1);
-    if (o->bounds != NULL && (o->bounds[0] != 0 || o->bounds[o->sources] != plan->in.count))
+    if (o->bounds != NULL && (o->bounds[0] != 0 || o->bounds[o->sources] != in->count))
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "mix: bounds are from %" PRIu64 " to %" PRIu64 "; the plan has %" PRIu64
                         " samples",
-                        o->bounds[0], o->bounds[o->sources], plan->in.count);
+                        o->bounds[0], o->bounds[o->sources], in->count);
     return RKS_OK;
 }
 
@@ -157,23 +157,23 @@ static rks_status copy_options(rks_mix *mix, const rks_plan_mix *o, rks_error *e
     return copy_names(mix, o, err);
 }
 
-rks_status rks_mix_sizes(const rks_plan *plan, uint32_t longest, uint64_t *sizes,
+rks_status rks_mix_sizes(const rks_plan_input *in, uint32_t longest, uint64_t *sizes,
                          uint64_t *token_sums, rks_error *err)
 {
-    const rks_mix *mix = plan->in.mix;
+    const rks_mix *mix = in->mix;
     size_t at = 0;
     memset(sizes, 0, mix->sources * sizeof(*sizes));
     memset(token_sums, 0, mix->sources * sizeof(*token_sums));
-    for (uint64_t i = 0, end; i < plan->in.count;) {
-        rks_status status = rks_plan_stretch(i, plan->in.count, &end, err);
+    for (uint64_t i = 0, end; i < in->count;) {
+        rks_status status = rks_plan_stretch(i, in->count, &end, err);
         if (status != RKS_OK)
             return status;
         for (; i < end; i++) {
             size_t source = rks_mix_next_source(mix, (uint32_t)i, &at);
-            if (!rks_mix_draws(plan, (uint32_t)i, longest))
+            if (!rks_mix_draws(in, (uint32_t)i, longest))
                 continue;
             sizes[source]++;
-            token_sums[source] += rks_plan_length(plan, (uint32_t)i);
+            token_sums[source] += rks_plan_length(in, (uint32_t)i);
         }
     }
     return RKS_OK;
@@ -185,17 +185,17 @@ static uint64_t whole_odds(double odds, double most)
     return (uint64_t)(odds / most * (double)(UINT64_C(1) << 31) + 0.5);
 }
 
-static rks_status most_odds(const rks_plan *plan, double *most, rks_error *err)
+static rks_status most_odds(const rks_plan_input *in, double *most, rks_error *err)
 {
-    const double *odds = plan->in.mix->odds;
+    const double *odds = in->mix->odds;
     *most = 0;
-    for (uint64_t i = 0; i < plan->in.count; i++) {
+    for (uint64_t i = 0; i < in->count; i++) {
         if (!(odds[i] >= 0 && odds[i] <= 1e300))
             return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                             "weights: sample %" PRIu64
                             " has the weight %g; weights are finite numbers from 0",
                             i, odds[i]);
-        if (rks_mix_draws(plan, (uint32_t)i, UINT32_MAX))
+        if (rks_mix_draws(in, (uint32_t)i, UINT32_MAX))
             *most = odds[i] > *most ? odds[i] : *most;
     }
     if (*most == 0)
@@ -205,20 +205,20 @@ static rks_status most_odds(const rks_plan *plan, double *most, rks_error *err)
 }
 
 /* Sets the draws of an epoch. */
-static rks_status set_draws(rks_plan *plan, const rks_plan_mix *o, rks_error *err)
+static rks_status set_draws(const rks_plan_input *in, const rks_plan_mix *o, rks_error *err)
 {
-    rks_mix *mix = plan->in.mix;
+    rks_mix *mix = in->mix;
     mix->draws = o->samples;
     if (mix->counts != NULL) {
-        for (uint64_t i = 0; i < plan->in.count; i++)
-            if (rks_mix_draws(plan, (uint32_t)i, UINT32_MAX))
+        for (uint64_t i = 0; i < in->count; i++)
+            if (rks_mix_draws(in, (uint32_t)i, UINT32_MAX))
                 mix->draws += mix->counts[i];
         if (mix->draws == 0)
             return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                             "weights: all samples that can be drawn have the weight 0");
     } else if (mix->odds != NULL) {
         double most;
-        return most_odds(plan, &most, err);
+        return most_odds(in, &most, err);
     } else if (mix->draws == 0) {
         return rks_mix_fewest(mix, &mix->draws, err);
     }
@@ -229,7 +229,7 @@ static rks_status set_draws(rks_plan *plan, const rks_plan_mix *o, rks_error *er
     return RKS_OK;
 }
 
-rks_status rks_mix_create(rks_plan *plan, const rks_plan_mix *given, rks_error *err)
+rks_status rks_mix_create(rks_plan_input *in, const rks_plan_mix *given, rks_error *err)
 {
     rks_plan_mix o;
     rks_plan_mix_default(&o);
@@ -238,40 +238,40 @@ rks_status rks_mix_create(rks_plan *plan, const rks_plan_mix *given, rks_error *
                         "rks_plan_mix: struct_size %zu, not %zu: call its _default first",
                         given->struct_size, sizeof(o));
     memcpy(&o, given, given->struct_size);
-    rks_status status = check_options(plan, &o, err);
+    rks_status status = check_options(in, &o, err);
     if (status != RKS_OK)
         return status;
     rks_mix *mix = rks_alloc(1, sizeof(*mix), err);
     if (mix == NULL)
         return RKS_ERR_MEMORY;
-    plan->in.mix = mix; /* freed with the plan */
+    in->mix = mix; /* freed with the plan */
     char words[64];
     uint64_t digest;
     status = copy_options(mix, &o, err);
     if (status == RKS_OK)
-        status = rks_mix_sizes(plan, UINT32_MAX, mix->sizes, mix->token_sums, err);
+        status = rks_mix_sizes(in, UINT32_MAX, mix->sizes, mix->token_sums, err);
     if (status == RKS_OK && o.weights != NULL) {
         mix->first.weights = rks_alloc_raw(mix->sources, sizeof(uint64_t), err);
         status = mix->first.weights == NULL
                      ? RKS_ERR_MEMORY
                      : rks_mix_weights_read(mix, o.weights, "mix", mix->first.weights, err);
     }
-    rks_mix_describe(&o, plan->in.count, words, sizeof(words), &digest);
+    rks_mix_describe(&o, in->count, words, sizeof(words), &digest);
     snprintf(mix->digest, sizeof(mix->digest), "%016" PRIx64, digest);
     uint64_t can = 0;
     for (size_t i = 0; status == RKS_OK && i < mix->sources; i++)
         can += mix->sizes[i];
     if (status == RKS_OK && can == 0)
         return rks_fail(err, RKS_ERR_DATA, 0, "no samples to plan");
-    return status == RKS_OK ? set_draws(plan, &o, err) : status;
+    return status == RKS_OK ? set_draws(in, &o, err) : status;
 }
 
-void rks_mix_free(rks_plan *plan)
+void rks_mix_free(rks_plan_input *in)
 {
-    rks_mix *mix = plan->in.mix;
+    rks_mix *mix = in->mix;
     if (mix == NULL)
         return;
-    rks_mix_end(plan);
+    rks_mix_end(in);
     for (size_t i = 0; mix->names != NULL && i < mix->sources; i++)
         rks_free(mix->names[i]);
     rks_free(mix->names);
@@ -285,15 +285,15 @@ void rks_mix_free(rks_plan *plan)
     rks_free(mix->levels);
     rks_free(mix->extras);
     rks_free(mix);
-    plan->in.mix = NULL;
+    in->mix = NULL;
 }
 
 /* ---- what is drawn --------------------------------------------------------------------------- */
 
-void rks_mix_end(rks_plan *plan)
+void rks_mix_end(const rks_plan_input *in)
 {
-    rks_mix *mix = plan->in.mix;
-    uint64_t bytes = rks_mix_items(plan) * sizeof(uint32_t);
+    rks_mix *mix = in->mix;
+    uint64_t bytes = rks_mix_items(in) * sizeof(uint32_t);
     rks_usage_sub(RKS_MEMORY_PLAN,
                   (mix->left == NULL ? 0 : bytes) + (mix->drawn == NULL ? 0 : bytes));
     rks_free(mix->left);
@@ -301,13 +301,13 @@ void rks_mix_end(rks_plan *plan)
     mix->left = mix->drawn = NULL;
 }
 
-rks_status rks_mix_begin_rest(rks_plan *plan, rks_error *err)
+rks_status rks_mix_begin_rest(const rks_plan_input *in, rks_error *err)
 {
-    uint64_t items = rks_mix_items(plan);
-    plan->in.mix->drawn = rks_alloc(items, sizeof(*plan->in.mix->drawn), err);
-    if (plan->in.mix->drawn == NULL)
+    uint64_t items = rks_mix_items(in);
+    in->mix->drawn = rks_alloc(items, sizeof(*in->mix->drawn), err);
+    if (in->mix->drawn == NULL)
         return RKS_ERR_MEMORY;
-    rks_usage_add(RKS_MEMORY_PLAN, items * sizeof(*plan->in.mix->drawn));
+    rks_usage_add(RKS_MEMORY_PLAN, items * sizeof(*in->mix->drawn));
     return RKS_OK;
 }
 
@@ -340,20 +340,20 @@ static uint32_t drawn_of(const rks_mix *mix, uint32_t id)
 
 /* Counts, for the level in the middle of low and high, the draws that it needs and the samples at
  * most at it. */
-static rks_status look_at_levels(const rks_plan *plan, uint32_t longest, choice *choices,
+static rks_status look_at_levels(const rks_plan_input *in, uint32_t longest, choice *choices,
                                  rks_error *err)
 {
-    const rks_mix *mix = plan->in.mix;
+    const rks_mix *mix = in->mix;
     size_t at = 0;
     for (size_t i = 0; i < mix->sources; i++)
         choices[i].needed = choices[i].among = 0;
-    for (uint64_t i = 0, end; i < plan->in.count;) {
-        rks_status status = rks_plan_stretch(i, plan->in.count, &end, err);
+    for (uint64_t i = 0, end; i < in->count;) {
+        rks_status status = rks_plan_stretch(i, in->count, &end, err);
         if (status != RKS_OK)
             return status;
         for (; i < end; i++) {
             size_t source = rks_mix_next_source(mix, (uint32_t)i, &at);
-            if (!rks_mix_draws(plan, (uint32_t)i, longest))
+            if (!rks_mix_draws(in, (uint32_t)i, longest))
                 continue;
             choice *c = &choices[source];
             uint64_t level = c->high - (c->high - c->low) / 2, drawn = drawn_of(mix, (uint32_t)i);
@@ -365,10 +365,10 @@ static rks_status look_at_levels(const rks_plan *plan, uint32_t longest, choice 
 }
 
 /* Finds the highest level to which each source's quota brings all of its samples. */
-static rks_status find_levels(const rks_plan *plan, uint32_t longest, choice *choices,
+static rks_status find_levels(const rks_plan_input *in, uint32_t longest, choice *choices,
                               rks_error *err)
 {
-    const rks_mix *mix = plan->in.mix;
+    const rks_mix *mix = in->mix;
     bool found = false;
     rks_status status = RKS_OK;
     if (mix->drawn == NULL) { /* all samples are alike */
@@ -383,7 +383,7 @@ static rks_status find_levels(const rks_plan *plan, uint32_t longest, choice *ch
     }
     while (!found && status == RKS_OK) {
         found = true;
-        status = look_at_levels(plan, longest, choices, err);
+        status = look_at_levels(in, longest, choices, err);
         for (size_t i = 0; i < mix->sources && status == RKS_OK; i++) {
             choice *c = &choices[i];
             if (c->low == c->high)
@@ -401,18 +401,19 @@ static rks_status find_levels(const rks_plan *plan, uint32_t longest, choice *ch
 
 /* Brings all samples of a source to its level, and some of those at the level once more. Each has
  * the chance that keeps their number exact. */
-static rks_status set_left(rks_plan *plan, uint32_t longest, choice *choices, rks_error *err)
+static rks_status set_left(const rks_plan_input *in, uint32_t longest, choice *choices,
+                           rks_error *err)
 {
-    rks_mix *mix = plan->in.mix;
+    rks_mix *mix = in->mix;
     size_t at = 0;
-    for (uint64_t i = 0, end; i < plan->in.count;) {
-        rks_status status = rks_plan_stretch(i, plan->in.count, &end, err);
+    for (uint64_t i = 0, end; i < in->count;) {
+        rks_status status = rks_plan_stretch(i, in->count, &end, err);
         if (status != RKS_OK)
             return status;
         for (; i < end; i++) {
             size_t source = rks_mix_next_source(mix, (uint32_t)i, &at);
             mix->left[i] = 0;
-            if (!rks_mix_draws(plan, (uint32_t)i, longest))
+            if (!rks_mix_draws(in, (uint32_t)i, longest))
                 continue;
             choice *c = &choices[source];
             uint64_t drawn = drawn_of(mix, (uint32_t)i);
@@ -428,22 +429,23 @@ static rks_status set_left(rks_plan *plan, uint32_t longest, choice *choices, rk
     return RKS_OK;
 }
 
-static rks_status choose_by_sources(rks_plan *plan, const rks_mix_force *force, uint64_t draws,
-                                    uint64_t key, choice *choices, uint64_t *sizes, rks_error *err)
+static rks_status choose_by_sources(const rks_plan_input *in, const rks_mix_force *force,
+                                    uint64_t draws, uint64_t key, choice *choices, uint64_t *sizes,
+                                    rks_error *err)
 {
-    rks_mix *mix = plan->in.mix;
+    rks_mix *mix = in->mix;
     uint64_t *token_sums = sizes + mix->sources;
     rks_status status = RKS_OK;
     if (force->longest == UINT32_MAX) { /* known */
         memcpy(sizes, mix->sizes, mix->sources * sizeof(*sizes));
         memcpy(token_sums, mix->token_sums, mix->sources * sizeof(*token_sums));
     } else {
-        status = rks_mix_sizes(plan, force->longest, sizes, token_sums, err);
+        status = rks_mix_sizes(in, force->longest, sizes, token_sums, err);
     }
     if (status == RKS_OK)
         status = rks_mix_quotas(mix, force->weights, sizes, token_sums, draws, mix->quotas, err);
     uint64_t delivered = 0;
-    for (uint64_t i = 0; mix->drawn != NULL && i < plan->in.count; i++)
+    for (uint64_t i = 0; mix->drawn != NULL && i < in->count; i++)
         delivered += mix->drawn[i];
     for (size_t i = 0; i < mix->sources && status == RKS_OK; i++) {
         if (mix->quotas[i] > 0 && sizes[i] == 0)
@@ -454,32 +456,33 @@ static rks_status choose_by_sources(rks_plan *plan, const rks_mix_force *force, 
         choices[i].high = sizes[i] == 0 ? 0 : (mix->quotas[i] + delivered) / sizes[i];
     }
     if (status == RKS_OK)
-        status = find_levels(plan, force->longest, choices, err);
+        status = find_levels(in, force->longest, choices, err);
     for (size_t i = 0; i < mix->sources && status == RKS_OK; i++) {
         choices[i].once_more = mix->quotas[i] - choices[i].needed;
         mix->levels[i] = choices[i].low;
         mix->extras[i] = choices[i].once_more;
     }
-    return status == RKS_OK && !mix->listed ? set_left(plan, force->longest, choices, err) : status;
+    return status == RKS_OK && !mix->listed ? set_left(in, force->longest, choices, err) : status;
 }
 
 /* Chooses draws * odds / sum occurrences of each sample. Of two samples in turn whose numbers are
  * not whole, one takes over what the other has, so that the sum stays exact (the ordered pivotal
  * method of Deville and Tille, "Unequal probability sampling without replacement through a
  * splitting method", 1998). */
-static rks_status choose_by_odds(rks_plan *plan, uint64_t draws, uint64_t key, rks_error *err)
+static rks_status choose_by_odds(const rks_plan_input *in, uint64_t draws, uint64_t key,
+                                 rks_error *err)
 {
-    rks_mix *mix = plan->in.mix;
+    rks_mix *mix = in->mix;
     rks_random random = {key};
     double most;
     uint64_t all = 0, held = 0, keeper = 0;
-    rks_status status = most_odds(plan, &most, err);
-    for (uint64_t i = 0; i < plan->in.count && status == RKS_OK; i++)
-        if (rks_mix_draws(plan, (uint32_t)i, UINT32_MAX))
+    rks_status status = most_odds(in, &most, err);
+    for (uint64_t i = 0; i < in->count && status == RKS_OK; i++)
+        if (rks_mix_draws(in, (uint32_t)i, UINT32_MAX))
             all += whole_odds(mix->odds[i], most);
-    for (uint64_t i = 0; i < plan->in.count && status == RKS_OK; i++) {
+    for (uint64_t i = 0; i < in->count && status == RKS_OK; i++) {
         mix->left[i] = 0;
-        if (!rks_mix_draws(plan, (uint32_t)i, UINT32_MAX))
+        if (!rks_mix_draws(in, (uint32_t)i, UINT32_MAX))
             continue;
         rks_u128 exact = (rks_u128)whole_odds(mix->odds[i], most) * draws;
         uint64_t part = (uint64_t)(exact % all);
@@ -501,68 +504,68 @@ static rks_status choose_by_odds(rks_plan *plan, uint64_t draws, uint64_t key, r
 }
 
 /* Fills `left` of samples. */
-static rks_status choose_samples(rks_plan *plan, const rks_mix_force *force, uint64_t draws,
-                                 uint64_t key, rks_error *err)
+static rks_status choose_samples(const rks_plan_input *in, const rks_mix_force *force,
+                                 uint64_t draws, uint64_t key, rks_error *err)
 {
-    rks_mix *mix = plan->in.mix;
+    rks_mix *mix = in->mix;
     if (mix->odds != NULL)
-        return choose_by_odds(plan, draws, key, err);
+        return choose_by_odds(in, draws, key, err);
     if (mix->counts != NULL) {
-        for (uint64_t i = 0; i < plan->in.count; i++)
-            mix->left[i] = rks_mix_draws(plan, (uint32_t)i, UINT32_MAX) ? mix->counts[i] : 0;
+        for (uint64_t i = 0; i < in->count; i++)
+            mix->left[i] = rks_mix_draws(in, (uint32_t)i, UINT32_MAX) ? mix->counts[i] : 0;
         return RKS_OK;
     }
     choice *choices = rks_alloc(mix->sources, sizeof(*choices), err);
     uint64_t *sizes = rks_alloc(2 * mix->sources, sizeof(*sizes), err);
     rks_status status = choices == NULL || sizes == NULL
                             ? RKS_ERR_MEMORY
-                            : choose_by_sources(plan, force, draws, key, choices, sizes, err);
+                            : choose_by_sources(in, force, draws, key, choices, sizes, err);
     rks_free(choices);
     rks_free(sizes);
     return status;
 }
 
-static rks_status make_left(rks_plan *plan, rks_error *err)
+static rks_status make_left(const rks_plan_input *in, rks_error *err)
 {
-    uint64_t items = rks_mix_items(plan);
-    plan->in.mix->left = rks_alloc_raw(items, sizeof(*plan->in.mix->left), err);
-    if (plan->in.mix->left == NULL)
+    uint64_t items = rks_mix_items(in);
+    in->mix->left = rks_alloc_raw(items, sizeof(*in->mix->left), err);
+    if (in->mix->left == NULL)
         return RKS_ERR_MEMORY;
-    rks_plan_advise(plan->in.mix->left, items * sizeof(*plan->in.mix->left));
-    rks_usage_add(RKS_MEMORY_PLAN, items * sizeof(*plan->in.mix->left));
+    rks_plan_advise(in->mix->left, items * sizeof(*in->mix->left));
+    rks_usage_add(RKS_MEMORY_PLAN, items * sizeof(*in->mix->left));
     return RKS_OK;
 }
 
-rks_status rks_mix_choose(rks_plan *plan, const rks_mix_force *force, uint64_t draws, uint64_t key,
-                          bool once, rks_error *err)
+rks_status rks_mix_choose(const rks_plan_input *in, const rks_mix_force *force, uint64_t draws,
+                          uint64_t key, bool once, rks_error *err)
 {
-    rks_mix *mix = plan->in.mix;
+    rks_mix *mix = in->mix;
     bool is_new = mix->left == NULL;
     mix->rest = draws;
     mix->key = key;
-    mix->listed = once && is_new && !rks_plan_sorts(&plan->in.config) && plan->in.cut_count == 0 &&
+    mix->listed = once && is_new && !rks_plan_sorts(&in->config) && in->cut_count == 0 &&
                   mix->counts == NULL && mix->odds == NULL && force->longest == UINT32_MAX;
     if (mix->listed)
-        return choose_samples(plan, force, draws, key, err);
-    if (is_new && make_left(plan, err) != RKS_OK)
+        return choose_samples(in, force, draws, key, err);
+    if (is_new && make_left(in, err) != RKS_OK)
         return RKS_ERR_MEMORY;
-    rks_mix_join_pieces(plan, is_new);
-    rks_status status = choose_samples(plan, force, draws, key, err);
-    return status == RKS_OK ? rks_mix_part_pieces(plan, err) : status;
+    rks_mix_join_pieces(in, is_new);
+    rks_status status = choose_samples(in, force, draws, key, err);
+    return status == RKS_OK ? rks_mix_part_pieces(in, err) : status;
 }
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
-uint64_t rks_mix_batches_like(const rks_plan *plan, rks_error *err)
+uint64_t rks_mix_batches_like(const rks_plan_input *in, rks_error *err)
 {
-    const rks_mix *mix = plan->in.mix;
-    const rks_plan_config *config = &plan->in.config;
+    const rks_mix *mix = in->mix;
+    const rks_plan_config *config = &in->config;
     uint64_t by_tokens = 0, by_count = mix->draws / config->batch_size;
     if (config->max_tokens == UINT64_MAX || mix->counts != NULL || mix->odds != NULL)
-        return by_count > plan->in.batches_like ? by_count : plan->in.batches_like;
+        return by_count > in->batches_like ? by_count : in->batches_like;
     if (rks_mix_quotas(mix, mix->first.weights, mix->sizes, mix->token_sums, mix->draws,
                        mix->quotas, err) != RKS_OK)
-        return plan->in.batches_like;
+        return in->batches_like;
     rks_u128 tokens = 0;
     for (size_t i = 0; i < mix->sources; i++)
         if (mix->sizes[i] > 0)

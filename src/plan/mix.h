@@ -118,60 +118,63 @@ rks_status rks_mix_fewest(const rks_mix *mix, uint64_t *draws, rks_error *err);
 
 /* mix.c */
 /* Makes plan->in.mix from the options. plan->in.lengths and config must be set. */
-rks_status rks_mix_create(rks_plan *plan, const rks_plan_mix *options, rks_error *err);
-void rks_mix_free(rks_plan *plan);
+rks_status rks_mix_create(rks_plan_input *in, const rks_plan_mix *options, rks_error *err);
+void rks_mix_free(rks_plan_input *in);
 /* Chooses the `draws` draws that remain of an epoch: fills mix->left, quotas and levels. `key`
  * decides which samples occur once more. `once`: nothing else is chosen in this epoch, so `left` is
  * not made if the draws can be listed without it. */
-rks_status rks_mix_choose(rks_plan *plan, const rks_mix_force *force, uint64_t draws, uint64_t key,
-                          bool once, rks_error *err);
+rks_status rks_mix_choose(const rks_plan_input *in, const rks_mix_force *force, uint64_t draws,
+                          uint64_t key, bool once, rks_error *err);
 /* Returns true if an epoch may draw sample `id`: it is present, at most `longest`, in a source and
  * not dropped. */
-static inline bool rks_mix_draws(const rks_plan *plan, uint32_t id, uint32_t longest)
+static inline bool rks_mix_draws(const rks_plan_input *in, uint32_t id, uint32_t longest)
 {
-    const rks_mix *mix = plan->in.mix;
-    uint32_t length = plan->in.lengths[id];
+    const rks_mix *mix = in->mix;
+    uint32_t length = in->lengths[id];
     if (length == RKS_LENGTH_ABSENT || length > longest)
         return false;
     if (mix->source_of != NULL && mix->source_of[id] >= mix->sources) /* in no source */
         return false;
-    return plan->in.config.too_long != TOO_LONG_DROP || length <= plan->in.config.limit;
+    return in->config.too_long != TOO_LONG_DROP || length <= in->config.limit;
 }
-void rks_mix_end(rks_plan *plan); /* frees `left` and `drawn` */
+void rks_mix_end(const rks_plan_input *in); /* frees `left` and `drawn` */
 /* Starts to count deliveries, for an epoch whose rest is planned later. */
-rks_status rks_mix_begin_rest(rks_plan *plan, rks_error *err);
+rks_status rks_mix_begin_rest(const rks_plan_input *in, rks_error *err);
 void rks_mix_strike(rks_mix *mix, const uint32_t *ids, size_t count);
 /* mix_base.c: writes the base into plan->image.ids, which has room for mix->rest ids. */
-rks_status rks_mix_fill(rks_plan *plan, uint64_t key, rks_plan_base *base, rks_error *err);
+rks_status rks_mix_fill(const rks_plan_input *in, rks_epoch_image *image, uint64_t key,
+                        rks_plan_base *base, rks_error *err);
 /* mix_pieces.c */
 /* Returns the number of samples and pieces: the length of `left` and `drawn`. */
-uint64_t rks_mix_items(const rks_plan *plan);
+uint64_t rks_mix_items(const rks_plan_input *in);
 /* Returns the draws of samples of which no piece was delivered yet. A change can give these to
  * other samples. */
-uint64_t rks_mix_unbegun(const rks_plan *plan);
+uint64_t rks_mix_unbegun(const rks_plan_input *in);
 /* Prepares pieces before draws are chosen. `left` of each piece becomes what it lacks of the draws
  * that were begun. `drawn` of each cut sample becomes the number of draws that were begun.
  * `is_new`: `left` is new, so it is set to 0 for all pieces. */
-void rks_mix_join_pieces(rks_plan *plan, bool is_new);
+void rks_mix_join_pieces(const rks_plan_input *in, bool is_new);
 /* Turns each draw of a cut sample into a draw of each of its pieces, after draws are chosen. Sets
  * mix->rest. RKS_ERR_UNSUPPORTED if that is 2^32 or more. */
-rks_status rks_mix_part_pieces(rks_plan *plan, rks_error *err);
+rks_status rks_mix_part_pieces(const rks_plan_input *in, rks_error *err);
 /* Writes the multiset in the order of lengths into plan->image.ids, if samples are in pieces. */
-rks_status rks_mix_fill_sorted_pieces(rks_plan *plan, rks_plan_base *base, rks_error *err);
+rks_status rks_mix_fill_sorted_pieces(const rks_plan_input *in, rks_epoch_image *image,
+                                      rks_plan_base *base, rks_error *err);
 /* Writes the draws of cut sample number `cut` to plan->image.ids[*at], draw by draw. */
-void rks_mix_copy_pieces(rks_plan *plan, size_t cut, uint64_t *at);
+void rks_mix_copy_pieces(const rks_plan_input *in, rks_epoch_image *image, size_t cut,
+                         uint64_t *at);
 
 /* Returns about how many batches all draws of an epoch make. */
-uint64_t rks_mix_batches_like(const rks_plan *plan, rks_error *err);
+uint64_t rks_mix_batches_like(const rks_plan_input *in, rks_error *err);
 
 /* Counts the samples of each source that can be drawn and are at most `longest`, and their
  * lengths. */
-rks_status rks_mix_sizes(const rks_plan *plan, uint32_t longest, uint64_t *sizes,
+rks_status rks_mix_sizes(const rks_plan_input *in, uint32_t longest, uint64_t *sizes,
                          uint64_t *token_sums, rks_error *err);
 
 /* schedule.c */
 /* Returns the number of a step, counted over all worlds. */
-uint64_t rks_mix_number(const rks_plan *plan, uint64_t epoch, uint64_t step);
+uint64_t rks_mix_number(const rks_epoch_progress *progress, uint64_t epoch, uint64_t step);
 /* Returns what is in force at a step, and the next step at which that changes (UINT64_MAX: none in
  * this epoch). */
 const rks_mix_force *rks_mix_force_at(const rks_mix *mix, uint64_t epoch, uint64_t step);
@@ -181,13 +184,14 @@ size_t rks_mix_write_changes(const rks_mix *mix, char *text, size_t room);
 /* Reads and checks the changes of a state. `changes` has room for RKS_PLAN_CHANGES_MAX; on success
  * the caller frees them with rks_mix_free_changes. `list` may be NULL. RKS_ERR_STATE if the list is
  * malformed, or lacks a change of the plan. */
-rks_status rks_mix_read_changes(const rks_plan *plan, const struct json_t *list,
+rks_status rks_mix_read_changes(const rks_plan_input *in, const struct json_t *list,
                                 rks_mix_change *changes, size_t *count, rks_error *err);
 void rks_mix_free_changes(rks_mix_change *changes, size_t count);
 
 /* sequence.c: fills plan->image.ids in the order of draws, with the sources even, for strategies
  * that keep that order. */
-rks_status rks_mix_sequence(rks_plan *plan, uint64_t key, rks_error *err);
+rks_status rks_mix_sequence(const rks_plan_input *in, rks_epoch_image *image, uint64_t key,
+                            rks_error *err);
 
 /* merge.c: merges the lists of sources into `merged`. After any number of entries each list has had
  * its share of them, give or take one, or two if it has fewer than one of 4,096 entries. */
@@ -209,10 +213,12 @@ rks_status rks_mix_merge_blocks(const rks_mix_list *lists, size_t sources, uint3
                                 bool *merges, rks_error *err);
 
 /* even.c: puts the runs of `row` slots in an order in which the sources are even. */
-rks_status rks_mix_even(rks_plan *plan, uint64_t row, rks_error *err);
+rks_status rks_mix_even(const rks_plan_input *in, rks_epoch_image *image, uint64_t row,
+                        rks_error *err);
 /* Fills plan->image.slots for a base that keeps its order: near batches of like cost share a step.
  */
-rks_status rks_mix_arrange(rks_plan *plan, uint32_t world, uint64_t key, rks_error *err);
+rks_status rks_mix_arrange(const rks_plan_input *in, rks_epoch_image *image, uint32_t world,
+                           uint64_t key, rks_error *err);
 /* Fills an entry for each source. */
 rks_status rks_mix_report(rks_plan *plan, uint64_t epoch, rks_plan_source *list, rks_error *err);
 

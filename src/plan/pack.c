@@ -65,13 +65,13 @@ void rks_pack_free(rks_pack *pack)
 }
 
 /* Returns the first position from `first` on whose sample is smaller than that at `first`. */
-static uint64_t run_end(const rks_plan *plan, const rks_plan_base *base, uint64_t first)
+static uint64_t run_end(const rks_plan_input *in, const rks_plan_base *base, uint64_t first)
 {
-    uint32_t size = rks_pack_size(plan, base->ids[first]);
+    uint32_t size = rks_pack_size(in, base->ids[first]);
     uint64_t low = first + 1, high = base->count, step = 1;
-    while (low < high && rks_pack_size(plan, base->ids[low]) == size) {
+    while (low < high && rks_pack_size(in, base->ids[low]) == size) {
         uint64_t next = low + step < high ? low + step : high - 1;
-        if (rks_pack_size(plan, base->ids[next]) != size) {
+        if (rks_pack_size(in, base->ids[next]) != size) {
             high = next;
             low++;
             break;
@@ -81,7 +81,7 @@ static uint64_t run_end(const rks_plan *plan, const rks_plan_base *base, uint64_
     }
     while (low < high) {
         uint64_t middle = low + (high - low) / 2;
-        if (rks_pack_size(plan, base->ids[middle]) == size)
+        if (rks_pack_size(in, base->ids[middle]) == size)
             low = middle + 1;
         else
             high = middle;
@@ -100,15 +100,15 @@ static rks_status add_run(rks_pack *pack, uint32_t size, uint64_t first, rks_err
     return status;
 }
 
-static rks_status find_runs(const rks_plan *plan, const rks_plan_base *base, rks_pack *pack,
+static rks_status find_runs(const rks_plan_input *in, const rks_plan_base *base, rks_pack *pack,
                             rks_error *err)
 {
     rks_status status = RKS_OK;
     uint64_t done = 0;
     for (uint64_t i = 0; i < base->count && status == RKS_OK;) {
-        status = add_run(pack, rks_pack_size(plan, base->ids[i]), i, err);
+        status = add_run(pack, rks_pack_size(in, base->ids[i]), i, err);
         pack->run_count += status == RKS_OK;
-        uint64_t end = run_end(plan, base, i);
+        uint64_t end = run_end(in, base, i);
         if (status == RKS_OK)
             status = rks_plan_pause(&done, end - i, err);
         i = end;
@@ -159,10 +159,10 @@ void rks_pack_settle(const rks_plan_config *config, rks_pack *pack)
     rks_pack_sort(config, pack, 0);
 }
 
-rks_status rks_pack_begin(const rks_plan *plan, const rks_plan_base *base, uint32_t world,
+rks_status rks_pack_begin(const rks_plan_input *in, const rks_plan_base *base, uint32_t world,
                           rks_pack **pack, rks_error *err)
 {
-    const rks_plan_config *config = &plan->in.config;
+    const rks_plan_config *config = &in->config;
     if (base->count == 0)
         return rks_fail(err, RKS_ERR_DATA, 0, "no samples to plan");
     if (base->count < (uint64_t)world * config->micro_batches && config->tail != TAIL_REPEAT)
@@ -173,7 +173,7 @@ rks_status rks_pack_begin(const rks_plan *plan, const rks_plan_base *base, uint3
     rks_pack *made = rks_alloc(1, sizeof(*made), err);
     if (made == NULL)
         return RKS_ERR_MEMORY;
-    rks_status status = find_runs(plan, base, made, err);
+    rks_status status = find_runs(in, base, made, err);
     if (status != RKS_OK)
         rks_pack_free(made);
     else
@@ -192,19 +192,19 @@ rks_status rks_pack_keep(rks_plan_layout *layout, const rks_plan_base *base, rks
     return rks_pack_make_kinds(pack, err);
 }
 
-rks_status rks_pack_lay_out(const rks_plan *plan, const rks_plan_base *base, uint32_t world,
+rks_status rks_pack_lay_out(const rks_plan_input *in, const rks_plan_base *base, uint32_t world,
                             rks_plan_layout *layout, rks_error *err)
 {
     rks_pack *pack = NULL;
     rks_pack_free(layout->pack);
     layout->pack = NULL;
     layout->base = base->count; /* for errors */
-    rks_status status = rks_pack_begin(plan, base, world, &pack, err);
+    rks_status status = rks_pack_begin(in, base, world, &pack, err);
     if (status == RKS_OK)
-        status = rks_pack_fit(pack, plan->in.config.capacity, err);
+        status = rks_pack_fit(pack, in->config.capacity, err);
     if (status == RKS_OK) {
-        rks_pack_settle(&plan->in.config, pack);
-        status = rks_pack_even(plan, world, 0, pack, err);
+        rks_pack_settle(&in->config, pack);
+        status = rks_pack_even(in, world, 0, pack, err);
     }
     if (status == RKS_OK)
         return rks_pack_keep(layout, base, pack, err);

@@ -158,12 +158,12 @@ out:
 }
 
 /* Splits bins for a last step that has `rest` bins, fewer than batches. */
-static rks_status split_tail(const rks_plan *plan, uint32_t world, rks_pack *pack, uint64_t full,
-                             uint64_t rest, rks_error *err)
+static rks_status split_tail(const rks_plan_input *in, uint32_t world, rks_pack *pack,
+                             uint64_t full, uint64_t rest, rks_error *err)
 {
     if (samples_of(pack, rest) >= pack->slots)
-        return split_last(&plan->in.config, pack, rest, pack->slots, err);
-    if (plan->in.config.batch_size > 1 && pack->steps > 1) {
+        return split_last(&in->config, pack, rest, pack->slots, err);
+    if (in->config.batch_size > 1 && pack->steps > 1) {
         pack->shared = 2; /* enough bins for all of their batches */
         return RKS_OK;
     }
@@ -171,7 +171,7 @@ static rks_status split_tail(const rks_plan *plan, uint32_t world, rks_pack *pac
         back = back < before ? back : before;
         uint64_t taken = rest + back * full;
         if (samples_of(pack, taken) >= back * full + pack->slots)
-            return split_last(&plan->in.config, pack, taken, back * full + pack->slots, err);
+            return split_last(&in->config, pack, taken, back * full + pack->slots, err);
         if (back == before)
             break;
     }
@@ -197,10 +197,10 @@ static void drop_last(rks_pack *pack, uint64_t bins)
 
 /* Splits bins, cheapest first, until there are `least`. If there are too few samples for that,
  * deals the bins of more steps at the end over their batches. */
-static rks_status reach(const rks_plan *plan, uint32_t world, rks_pack *pack, uint64_t least,
+static rks_status reach(const rks_plan_input *in, uint32_t world, rks_pack *pack, uint64_t least,
                         rks_error *err)
 {
-    const rks_plan_config *config = &plan->in.config;
+    const rks_plan_config *config = &in->config;
     uint64_t full = pack->slots * config->batch_size;
     if (samples_of(pack, pack->bins) >= least) {
         uint64_t missing = least - pack->bins, taken = missing < pack->bins ? missing : pack->bins;
@@ -223,36 +223,37 @@ static rks_status reach(const rks_plan *plan, uint32_t world, rks_pack *pack, ui
 
 /* Makes exactly pack->steps steps. There are not too many bins for them, unless some are
  * dropped. */
-static rks_status even_to_steps(const rks_plan *plan, uint32_t world, rks_pack *pack,
+static rks_status even_to_steps(const rks_plan_input *in, uint32_t world, rks_pack *pack,
                                 rks_error *err)
 {
-    uint64_t full = pack->slots * plan->in.config.batch_size, before = (pack->steps - 1) * full;
+    uint64_t full = pack->slots * in->config.batch_size, before = (pack->steps - 1) * full;
     uint64_t least = before + pack->slots;
-    if (plan->in.config.tail != TAIL_SPLIT)
-        least = plan->in.config.tail == TAIL_DROP ? before + full : before + 1;
+    if (in->config.tail != TAIL_SPLIT)
+        least = in->config.tail == TAIL_DROP ? before + full : before + 1;
     rks_status status = RKS_OK;
     if (pack->bins < least)
-        status = reach(plan, world, pack, least, err);
+        status = reach(in, world, pack, least, err);
     if (status != RKS_OK)
         return status;
-    if (plan->in.config.tail == TAIL_REPEAT)
+    if (in->config.tail == TAIL_REPEAT)
         pack->repeated = pack->steps * full - pack->bins;
-    if (plan->in.config.tail == TAIL_DROP)
+    if (in->config.tail == TAIL_DROP)
         drop_last(pack, pack->bins - pack->steps * full);
     return RKS_OK;
 }
 
 /* Makes as few steps as the bins need. */
-static rks_status even_to_bins(const rks_plan *plan, uint32_t world, rks_pack *pack, rks_error *err)
+static rks_status even_to_bins(const rks_plan_input *in, uint32_t world, rks_pack *pack,
+                               rks_error *err)
 {
-    const rks_plan_config *config = &plan->in.config;
+    const rks_plan_config *config = &in->config;
     uint64_t full = pack->slots * config->batch_size, rest = pack->bins % full;
     pack->steps = (pack->bins + full - 1) / full;
     rks_status status = RKS_OK;
     switch (config->tail) {
     case TAIL_SPLIT:
         if (rest != 0 && rest < pack->slots)
-            status = split_tail(plan, world, pack, full, rest, err);
+            status = split_tail(in, world, pack, full, rest, err);
         break;
     case TAIL_REPEAT:
         pack->repeated = rest == 0 ? 0 : full - rest;
@@ -270,14 +271,14 @@ static rks_status even_to_bins(const rks_plan *plan, uint32_t world, rks_pack *p
     return status;
 }
 
-rks_status rks_pack_even(const rks_plan *plan, uint32_t world, uint64_t steps, rks_pack *pack,
+rks_status rks_pack_even(const rks_plan_input *in, uint32_t world, uint64_t steps, rks_pack *pack,
                          rks_error *err)
 {
-    pack->slots = (uint64_t)world * plan->in.config.micro_batches;
+    pack->slots = (uint64_t)world * in->config.micro_batches;
     pack->steps = steps;
     pack->shared = 1;
     rks_status status =
-        steps == 0 ? even_to_bins(plan, world, pack, err) : even_to_steps(plan, world, pack, err);
+        steps == 0 ? even_to_bins(in, world, pack, err) : even_to_steps(in, world, pack, err);
     if (status == RKS_OK && pack->bins + pack->repeated > UINT32_MAX)
         return rks_fail(err, RKS_ERR_UNSUPPORTED, 0, "plan: 2^32 bins or more, repeats included");
     return status;

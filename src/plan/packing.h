@@ -60,9 +60,9 @@ struct rks_pack {
 
 /* Returns the room that a sample takes up in a bin. Planned lengths are at most `capacity`, a
  * multiple of length_multiple. */
-static inline uint32_t rks_pack_size(const rks_plan *plan, uint32_t id)
+static inline uint32_t rks_pack_size(const rks_plan_input *in, uint32_t id)
 {
-    return (uint32_t)rks_plan_size(&plan->in.config, rks_plan_length(plan, id));
+    return (uint32_t)rks_plan_size(&in->config, rks_plan_length(in, id));
 }
 
 /* Returns a * size + b * size^2 of the option `cost`. Both factors are below 2^39. */
@@ -109,7 +109,7 @@ rks_status rks_pack_add_group(rks_pack *pack, const rks_pack_group *group, rks_e
 void rks_pack_sort(const rks_plan_config *config, rks_pack *pack, size_t first);
 /* Makes a pack with the runs of the base, and no bins. RKS_ERR_DATA if the base has too few samples
  * for the ranks. The caller frees *pack with rks_pack_free. */
-rks_status rks_pack_begin(const rks_plan *plan, const rks_plan_base *base, uint32_t world,
+rks_status rks_pack_begin(const rks_plan_input *in, const rks_plan_base *base, uint32_t world,
                           rks_pack **pack, rks_error *err);
 /* Finishes filled groups: removes those without bins, counts bins, and sorts. */
 void rks_pack_settle(const rks_plan_config *config, rks_pack *pack);
@@ -161,7 +161,7 @@ void rks_pack_shelf_free(rks_pack_shelf *shelf);
 /* pack_tail.c: makes equal steps for `world` ranks. `steps` is the number of optimizer steps; 0
  * stands for as few as the bins need (tail drop: as many as they fill). RKS_ERR_DATA if that is not
  * possible. */
-rks_status rks_pack_even(const rks_plan *plan, uint32_t world, uint64_t steps, rks_pack *pack,
+rks_status rks_pack_even(const rks_plan_input *in, uint32_t world, uint64_t steps, rks_pack *pack,
                          rks_error *err);
 
 #endif

@@ -22,20 +22,20 @@ typedef struct rks_plan_facts {
     uint32_t longest;
 } rks_plan_facts;
 
-static rks_status look_at_lengths(const rks_plan *plan, rks_plan_facts *facts, rks_error *err)
+static rks_status look_at_lengths(const rks_plan_input *in, rks_plan_facts *facts, rks_error *err)
 {
-    const rks_plan_config *config = &plan->in.config;
+    const rks_plan_config *config = &in->config;
     uint32_t limit = config->limit;
     uint64_t absent = 0;
     uint64_t too_long = 0;
     uint64_t tokens = 0;
     uint32_t longest = 0;
-    for (uint64_t i = 0, end; i < plan->in.count;) {
-        rks_status status = rks_plan_stretch(i, plan->in.count, &end, err);
+    for (uint64_t i = 0, end; i < in->count;) {
+        rks_status status = rks_plan_stretch(i, in->count, &end, err);
         if (status != RKS_OK)
             return status;
         for (; i < end; i++) {
-            uint32_t length = plan->in.lengths[i];
+            uint32_t length = in->lengths[i];
             uint32_t within = length > limit || length == RKS_LENGTH_ABSENT ? 0 : length;
             absent += length == RKS_LENGTH_ABSENT;
             too_long += length > limit;
@@ -48,12 +48,12 @@ static rks_status look_at_lengths(const rks_plan *plan, rks_plan_facts *facts, r
         too_long -= absent;
     if (too_long > 0 && config->too_long == TOO_LONG_ERROR) {
         uint64_t id = 0;
-        while (plan->in.lengths[id] <= limit || plan->in.lengths[id] == RKS_LENGTH_ABSENT)
+        while (in->lengths[id] <= limit || in->lengths[id] == RKS_LENGTH_ABSENT)
             id++;
         return rks_fail(err, RKS_ERR_DATA, 0,
                         "sample %" PRIu64 " has length %" PRIu32 ", above %s %" PRIu32 " (%" PRIu64
                         " of %" PRIu64 " samples are); too_long may be drop%s, truncate or split",
-                        id, plan->in.lengths[id], config->limit_by, limit, too_long, plan->in.count,
+                        id, in->lengths[id], config->limit_by, limit, too_long, in->count,
                         config->strategy == STRATEGY_PACK ? "" : ", alone");
     }
     if (too_long > 0 && config->too_long == TOO_LONG_TRUNCATE) {
@@ -129,14 +129,14 @@ rks_status rks_plan_create_shared(const uint32_t *lengths, uint64_t count, const
     rks_plan_facts facts = {0};
     rks_status status = take_arguments(made, lengths, count, dataset, options, err);
     if (status == RKS_OK)
-        status = look_at_lengths(made, &facts, err);
+        status = look_at_lengths(&made->in, &facts, err);
     if (status != RKS_OK)
         goto out;
 
     made->in.absent = facts.absent;
     made->in.too_long = facts.too_long;
     made->in.longest = facts.longest;
-    status = rks_plan_split(made, &facts.tokens, err);
+    status = rks_plan_split(&made->in, &facts.tokens, err);
     if (status != RKS_OK)
         goto out;
     uint64_t by_tokens = facts.tokens / made->in.config.max_tokens;
@@ -144,10 +144,10 @@ rks_status rks_plan_create_shared(const uint32_t *lengths, uint64_t count, const
                         made->in.config.batch_size;
     made->in.batches_like = by_tokens > by_count ? by_tokens : by_count;
     if (made->in.config.mix != NULL) {
-        status = rks_mix_create(made, made->in.config.mix, err);
+        status = rks_mix_create(&made->in, made->in.config.mix, err);
         made->in.config.mix = NULL; /* the caller may free it now */
         if (status == RKS_OK)
-            made->in.batches_like = rks_mix_batches_like(made, err);
+            made->in.batches_like = rks_mix_batches_like(&made->in, err);
     }
     if (status == RKS_OK)
         status = take_order(made, order, err);
@@ -158,15 +158,17 @@ rks_status rks_plan_create_shared(const uint32_t *lengths, uint64_t count, const
     /* Lays out or makes the first epoch, so that an impossible plan fails here. */
     if (made->in.config.per_epoch || made->in.mix != NULL)
         status = rks_plan_prepare(made, 0, err);
+    else if (made->share != NULL && rks_share_lays_out(&made->in.config))
+        status = rks_share_lay_out(made, err);
     else
-        status = rks_plan_lay_out(made, err);
+        status = rks_plan_lay_out(&made->in, &made->image, err);
     if (status == RKS_OK)
         status = rks_plan_skip_all(made, made->in.config.skip, made->in.config.skips, err);
     made->in.config.skip = NULL; /* the caller may free it now */
     if (status != RKS_OK)
         goto out;
     if (made->share != NULL && !rks_share_is_shown(made))
-        rks_plan_drop_epoch(made); /* from the first request on, the node shares it */
+        rks_epoch_image_clear(&made->image); /* from the first request on, the node shares it */
     *plan = made;
     made = NULL;
 
@@ -188,25 +190,23 @@ rks_status rks_plan_create(const uint32_t *lengths, uint64_t count, const char *
     return rks_plan_create_sorted(lengths, count, NULL, dataset, options, plan, err);
 }
 
-void rks_plan_drop_epoch(rks_plan *plan)
+void rks_epoch_image_clear(rks_epoch_image *image)
 {
-    rks_plan_layout_free(&plan->image.part);
+    rks_plan_layout_free(&image->part);
     rks_usage_sub(RKS_MEMORY_PLAN,
-                  (plan->image.slots_room + plan->image.ids_room + plan->image.starts_room) *
-                          sizeof(uint32_t) +
-                      plan->image.pieces_room * (sizeof(*plan->image.pieces) + sizeof(uint32_t)));
-    rks_free(plan->image.slots);
-    rks_free(plan->image.starts);
-    rks_free(plan->image.ids);
-    rks_free(plan->image.pieces);
-    rks_free(plan->image.piece_places);
-    plan->image.slots = plan->image.starts = plan->image.ids = plan->image.piece_places = NULL;
-    plan->image.pieces = NULL;
-    plan->image.slots_room = plan->image.starts_room = plan->image.ids_room =
-        plan->image.pieces_room = 0;
-    plan->image.pieces_shown = 0;
-    plan->image.layout = NULL;
-    plan->image.ready = false;
+                  (image->slots_room + image->ids_room + image->starts_room) * sizeof(uint32_t) +
+                      image->pieces_room * (sizeof(*image->pieces) + sizeof(uint32_t)));
+    rks_free(image->slots);
+    rks_free(image->starts);
+    rks_free(image->ids);
+    rks_free(image->pieces);
+    rks_free(image->piece_places);
+    image->slots = image->starts = image->ids = image->piece_places = NULL;
+    image->pieces = NULL;
+    image->slots_room = image->starts_room = image->ids_room = image->pieces_room = 0;
+    image->pieces_shown = 0;
+    image->layout = NULL;
+    image->ready = false;
 }
 
 void rks_plan_free(rks_plan *plan)
@@ -214,13 +214,13 @@ void rks_plan_free(rks_plan *plan)
     if (plan == NULL)
         return;
     rks_share_close(plan);
-    rks_mix_free(plan);
+    rks_mix_free(&plan->in);
     rks_plan_layout_free(&plan->in.whole);
-    rks_plan_drop_epoch(plan);
+    rks_epoch_image_clear(&plan->image);
     rks_usage_sub(RKS_MEMORY_PLAN,
                   (plan->own_order == NULL ? 0 : plan->in.count) * sizeof(uint32_t));
-    rks_plan_free_pieces(plan);
-    rks_free(plan->skips);
+    rks_plan_free_pieces(&plan->in);
+    rks_free(plan->progress.skips);
     rks_free(plan->own_order);
     rks_free(plan);
 }
@@ -238,7 +238,7 @@ static rks_status count_drawn_steps(rks_plan *plan, uint64_t epoch, uint64_t *st
         rks_status status = rks_plan_prepare_step(plan, epoch, UINT32_MAX, err);
         if (status != RKS_OK)
             return status;
-        mix->steps = mix->end - rks_mix_number(plan, epoch, 0);
+        mix->steps = mix->end - rks_mix_number(&plan->progress, epoch, 0);
         mix->steps_epoch = epoch;
         mix->steps_known = true;
     }
@@ -250,8 +250,8 @@ rks_status rks_plan_steps(rks_plan *plan, uint64_t epoch, uint64_t *steps, rks_e
 {
     if (plan->in.mix != NULL)
         return count_drawn_steps(plan, epoch, steps, err);
-    if (plan->done_count > 0 && plan->resumed_epoch == epoch) {
-        *steps = plan->rest_steps;
+    if (plan->progress.done_count > 0 && plan->progress.resumed_epoch == epoch) {
+        *steps = plan->progress.rest_steps;
         return RKS_OK;
     }
     const rks_plan_layout *layout = &plan->in.whole;
@@ -276,7 +276,7 @@ static rks_status find_slot(rks_plan *plan, uint64_t epoch, uint64_t step, uint3
     rks_status status = rks_plan_prepare_step(plan, epoch, step, err);
     if (status != RKS_OK)
         return status;
-    uint64_t before = plan->in.mix == NULL ? 0 : rks_mix_number(plan, epoch, 0);
+    uint64_t before = plan->in.mix == NULL ? 0 : rks_mix_number(&plan->progress, epoch, 0);
     uint64_t first = plan->in.mix == NULL ? 0 : plan->in.mix->begin;
     uint64_t steps = first + plan->image.layout->batches / world - before;
     if (step >= steps)
@@ -293,7 +293,7 @@ rks_status rks_plan_batch(rks_plan *plan, uint64_t epoch, uint64_t step, uint32_
     uint64_t slot = 0;
     rks_status status = find_slot(plan, epoch, step, rank, &slot, err);
     if (status == RKS_OK)
-        rks_plan_at(plan, slot, sample_ids, count);
+        rks_plan_at(&plan->in, &plan->image, slot, sample_ids, count);
     return status;
 }
 
@@ -306,8 +306,8 @@ rks_status rks_plan_pieces(rks_plan *plan, uint64_t epoch, uint64_t step, uint32
         return status;
     const uint32_t *ids;
     size_t samples;
-    rks_plan_at(plan, slot, &ids, &samples);
-    rks_plan_pieces_at(plan, ids, samples, pieces, count);
+    rks_plan_at(&plan->in, &plan->image, slot, &ids, &samples);
+    rks_plan_pieces_at(&plan->image, ids, samples, pieces, count);
     return RKS_OK;
 }
 
@@ -319,6 +319,6 @@ rks_status rks_plan_bins(rks_plan *plan, uint64_t epoch, uint64_t step, uint32_t
     uint64_t slot = 0;
     rks_status status = find_slot(plan, epoch, step, rank, &slot, err);
     if (status == RKS_OK)
-        rks_plan_bins_at(plan, slot, bounds, bins);
+        rks_plan_bins_at(&plan->in, &plan->image, slot, bounds, bins);
     return status;
 }

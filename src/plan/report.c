@@ -23,9 +23,10 @@ typedef struct rks_plan_load {
 } rks_plan_load;
 
 /* Returns the cost that the ranks of a step should have alike. */
-static double cost_for_balance(const rks_plan *plan, uint64_t longest, uint64_t sum, uint64_t count)
+static double cost_for_balance(const rks_plan_input *in, uint64_t longest, uint64_t sum,
+                               uint64_t count)
 {
-    const rks_plan_config *config = &plan->in.config;
+    const rks_plan_config *config = &in->config;
     double length = (double)longest;
     switch (config->cost) {
     case COST_TOKENS:
@@ -41,26 +42,27 @@ static double cost_for_balance(const rks_plan *plan, uint64_t longest, uint64_t 
     return (double)(longest * count);
 }
 
-static rks_plan_load report_batch(const rks_plan *plan, const uint32_t *ids, size_t count,
-                                  rks_plan_report *report, uint64_t *padded)
+static rks_plan_load report_batch(const rks_plan_input *in, const rks_epoch_image *image,
+                                  const uint32_t *ids, size_t count, rks_plan_report *report,
+                                  uint64_t *padded)
 {
     const rks_piece *piece;
     size_t pieces;
-    rks_plan_pieces_at(plan, ids, count, &piece, &pieces);
+    rks_plan_pieces_at(image, ids, count, &piece, &pieces);
     const rks_piece *end = piece + pieces;
     report->pieces += pieces;
     uint64_t longest = 0, sum = 0, room = 0;
     double cost = 0;
-    const rks_plan_config *config = &plan->in.config;
+    const rks_plan_config *config = &in->config;
     uint32_t clamp = config->clamp;
     bool packs = config->strategy == STRATEGY_PACK, balances = config->balance != NULL;
     for (size_t i = 0; i < count; i++) {
-        uint32_t length = plan->in.lengths[ids[i]];
+        uint32_t length = in->lengths[ids[i]];
         bool is_piece = piece != end && piece->place == i;
         if (balances)
-            cost += (double)(is_piece ? rks_plan_part_of_balance(plan, ids[i], piece->start,
-                                                                 piece->count)
-                                      : config->balance[ids[i]]);
+            cost +=
+                (double)(is_piece ? rks_plan_part_of_balance(in, ids[i], piece->start, piece->count)
+                                  : config->balance[ids[i]]);
         if (is_piece) {
             length = piece++->count;
         } else if (length > clamp) {
@@ -77,12 +79,12 @@ static rks_plan_load report_batch(const rks_plan *plan, const uint32_t *ids, siz
     *padded = rks_plan_sums(config) ? room : longest * count;
     report->tokens += sum;
     report->padded_tokens += *padded;
-    return (rks_plan_load){packs || balances ? cost : cost_for_balance(plan, longest, sum, count),
+    return (rks_plan_load){packs || balances ? cost : cost_for_balance(in, longest, sum, count),
                            (double)sum};
 }
 
-static void digest_batch(const rks_plan *plan, rks_digester *digester, uint64_t step, uint32_t rank,
-                         const uint32_t *ids, size_t count)
+static void digest_batch(const rks_epoch_image *image, rks_digester *digester, uint64_t step,
+                         uint32_t rank, const uint32_t *ids, size_t count)
 {
     uint8_t head[16];
     const rks_piece *pieces;
@@ -92,7 +94,7 @@ static void digest_batch(const rks_plan *plan, rks_digester *digester, uint64_t 
     rks_store_u32(head + 12, (uint32_t)count);
     rks_digester_update(digester, head, sizeof(head));
     rks_digester_update(digester, ids, count * sizeof(*ids));
-    rks_plan_pieces_at(plan, ids, count, &pieces, &piece_count);
+    rks_plan_pieces_at(image, ids, count, &pieces, &piece_count);
     rks_digester_update(digester, pieces, piece_count * sizeof(*pieces));
 }
 
@@ -127,16 +129,16 @@ static void end_step(rks_plan_balance *balance, uint32_t world)
 }
 
 /* Counts what a plan with a mix delivers. */
-static void count_drawn(const rks_plan *plan, const uint32_t *ids, size_t count,
-                        rks_plan_balance *balance)
+static void count_drawn(const rks_plan_input *in, const rks_epoch_image *image, const uint32_t *ids,
+                        size_t count, rks_plan_balance *balance)
 {
     const rks_piece *piece;
     size_t pieces, at = 0;
-    rks_plan_pieces_at(plan, ids, count, &piece, &pieces);
+    rks_plan_pieces_at(image, ids, count, &piece, &pieces);
     for (size_t i = 0; i < count; i++) {
         uint64_t item = ids[i];
         if (at < pieces && piece[at].place == i)
-            item = plan->in.count + rks_plan_piece_number(plan, ids[i], piece[at++].start);
+            item = in->count + rks_plan_piece_number(in, ids[i], piece[at++].start);
         uint8_t bit = (uint8_t)(1u << (item % 8));
         balance->distinct += (balance->seen[item / 8] & bit) == 0;
         balance->seen[item / 8] |= bit;
@@ -157,13 +159,13 @@ static rks_status count_bins(rks_plan *plan, uint64_t epoch, uint64_t step, uint
 
 /* Reports repeated and dropped samples of a mix. The current layout must be that of the last
  * steps. */
-static void report_drawn(const rks_plan *plan, const rks_plan_balance *balance,
-                         rks_plan_report *report)
+static void report_drawn(const rks_plan_input *in, const rks_epoch_image *image,
+                         const rks_plan_balance *balance, rks_plan_report *report)
 {
-    const rks_plan_layout *last = plan->image.layout;
+    const rks_plan_layout *last = image->layout;
     report->repeated = balance->samples - balance->distinct;
-    report->dropped = plan->in.count - plan->in.cut_count - rks_plan_uncut(plan);
-    report->dropped += last->base - (last->samples - last->repeated);
+    report->dropped = in->count - in->cut_count - rks_plan_uncut(in);
+    report->dropped += last->base - (image->samples - image->repeated);
 }
 
 /* Reports a batch, which is number `at` of those that are not skipped. */
@@ -178,12 +180,13 @@ static rks_status report_one(rks_plan *plan, uint64_t epoch, uint64_t step, uint
         return status;
     balance->samples += count;
     if (balance->seen != NULL)
-        count_drawn(plan, ids, count, balance);
+        count_drawn(&plan->in, &plan->image, ids, count, balance);
     status = count_bins(plan, epoch, step, rank, balance, err);
-    rks_plan_load load = report_batch(plan, ids, count, report, &balance->padded[at]);
+    rks_plan_load load =
+        report_batch(&plan->in, &plan->image, ids, count, report, &balance->padded[at]);
     balance->loads[rank].cost += load.cost;
     balance->loads[rank].tokens += load.tokens;
-    digest_batch(plan, digester, step, rank, ids, count);
+    digest_batch(&plan->image, digester, step, rank, ids, count);
     return status == RKS_OK ? rks_plan_pause(&balance->unasked, count, err) : status;
 }
 
@@ -193,9 +196,9 @@ static rks_status report_epoch(rks_plan *plan, uint64_t epoch, uint64_t steps,
                                rks_plan_balance *balance, rks_error *err)
 {
     uint32_t world = plan->in.config.world;
-    uint64_t at = 0, segment = rks_plan_segment_of(plan, epoch);
+    uint64_t at = 0, segment = rks_plan_segment_of(&plan->progress, epoch);
     for (uint64_t step = 0; step < steps; step++) {
-        if (rks_plan_unskipped(plan, epoch, segment, step) != step)
+        if (rks_plan_unskipped(&plan->progress, epoch, segment, step) != step)
             continue;
         for (uint32_t rank = 0; rank < world; rank++) {
             rks_status status =
@@ -210,10 +213,10 @@ static rks_status report_epoch(rks_plan *plan, uint64_t epoch, uint64_t steps,
 }
 
 /* Returns the number of the step before which `delivered` steps are not skipped. */
-static uint64_t step_number(const rks_plan *plan, uint64_t epoch, uint64_t delivered)
+static uint64_t step_number(rks_epoch_progress *progress, uint64_t epoch, uint64_t delivered)
 {
-    uint64_t segment = rks_plan_segment_of(plan, epoch), first, end, at = 0;
-    while (rks_plan_next_skip(plan, epoch, segment, at, UINT64_MAX, &first, &end) &&
+    uint64_t segment = rks_plan_segment_of(progress, epoch), first, end, at = 0;
+    while (rks_plan_next_skip(progress, epoch, segment, at, UINT64_MAX, &first, &end) &&
            first <= delivered) {
         delivered += end - first;
         at = end;
@@ -221,10 +224,10 @@ static uint64_t step_number(const rks_plan *plan, uint64_t epoch, uint64_t deliv
     return delivered;
 }
 
-static void set_shares(const rks_plan *plan, const rks_plan_balance *balance,
-                       rks_plan_report *report)
+static void set_shares(const rks_plan_input *in, const rks_epoch_image *image,
+                       const rks_plan_balance *balance, rks_plan_report *report)
 {
-    const rks_pack *pack = plan->image.layout->pack;
+    const rks_pack *pack = image->layout->pack;
     report->balance = balance->ratios.cost / (double)balance->steps;
     report->token_balance = balance->ratios.tokens / (double)balance->steps;
     report->lost = balance->largest > 0 ? 1 - balance->mean / balance->largest : 0;
@@ -234,7 +237,7 @@ static void set_shares(const rks_plan *plan, const rks_plan_balance *balance,
     if (pack == NULL)
         return;
     report->bins = balance->bins;
-    report->fill = (double)report->tokens / ((double)report->bins * plan->in.config.capacity);
+    report->fill = (double)report->tokens / ((double)report->bins * in->config.capacity);
 }
 
 rks_status rks_plan_report_get(rks_plan *plan, uint64_t epoch, rks_plan_report *report,
@@ -262,7 +265,7 @@ rks_status rks_plan_report_get(rks_plan *plan, uint64_t epoch, rks_plan_report *
     rks_plan_balance balance = {
         .loads = rks_alloc(plan->in.config.world, sizeof(*balance.loads), err), .padded = padded};
     if (plan->in.mix != NULL)
-        balance.seen = rks_alloc(rks_mix_items(plan) / 8 + 1, 1, err);
+        balance.seen = rks_alloc(rks_mix_items(&plan->in) / 8 + 1, 1, err);
     if (digester == NULL || padded == NULL || balance.loads == NULL ||
         (plan->in.mix != NULL && balance.seen == NULL)) {
         rks_digester_free(digester);
@@ -278,18 +281,18 @@ rks_status rks_plan_report_get(rks_plan *plan, uint64_t epoch, rks_plan_report *
     made.batches = batches;
     made.steps = steps - skipped;
     made.skipped = skipped;
-    made.repeated = layout->repeated;
-    made.dropped = layout->base - (layout->samples - layout->repeated);
+    made.repeated = plan->image.repeated;
+    made.dropped = layout->base - (plan->image.samples - plan->image.repeated);
     made.dropped +=
         plan->in.absent + (plan->in.config.too_long == TOO_LONG_DROP ? plan->in.too_long : 0);
     status = report_epoch(plan, epoch, steps, digester, &made, &balance, err);
     made.samples = balance.samples;
     if (status == RKS_OK && plan->in.mix != NULL)
-        report_drawn(plan, &balance, &made);
+        report_drawn(&plan->in, &plan->image, &balance, &made);
     if (status == RKS_OK) {
         rks_plan_spread(padded, made.steps, plan->in.config.world, &made);
-        made.largest_batch_step = step_number(plan, epoch, made.largest_batch_step);
-        set_shares(plan, &balance, &made);
+        made.largest_batch_step = step_number(&plan->progress, epoch, made.largest_batch_step);
+        set_shares(&plan->in, &plan->image, &balance, &made);
     }
     rks_usage_sub(RKS_MEMORY_PLAN, batches * sizeof(*padded));
     rks_free(padded);

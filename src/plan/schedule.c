@@ -16,17 +16,17 @@
 #include "base/memory.h"
 
 /* Returns how many steps of the epoch earlier worlds did. */
-static uint64_t steps_before(const rks_plan *plan, uint64_t epoch)
+static uint64_t steps_before(const rks_epoch_progress *progress, uint64_t epoch)
 {
     uint64_t steps = 0;
-    for (size_t i = 0; plan->resumed_epoch == epoch && i < plan->done_count; i++)
-        steps += plan->done[i].steps;
+    for (size_t i = 0; progress->resumed_epoch == epoch && i < progress->done_count; i++)
+        steps += progress->done[i].steps;
     return steps;
 }
 
-uint64_t rks_mix_number(const rks_plan *plan, uint64_t epoch, uint64_t step)
+uint64_t rks_mix_number(const rks_epoch_progress *progress, uint64_t epoch, uint64_t step)
 {
-    return steps_before(plan, epoch) + step;
+    return steps_before(progress, epoch) + step;
 }
 
 static bool is_before(uint64_t epoch, uint64_t step, uint64_t other_epoch, uint64_t other_step)
@@ -95,13 +95,13 @@ static void insert_change(rks_mix *mix, const rks_mix_change *change)
 }
 
 /* Checks that every source with a weight has samples that may be drawn. */
-static rks_status check_force(const rks_plan *plan, const rks_mix_force *force, rks_error *err)
+static rks_status check_force(const rks_plan_input *in, const rks_mix_force *force, rks_error *err)
 {
-    const rks_mix *mix = plan->in.mix;
+    const rks_mix *mix = in->mix;
     uint64_t *sizes = rks_alloc(2 * mix->sources, sizeof(*sizes), err);
     if (sizes == NULL)
         return RKS_ERR_MEMORY;
-    rks_status status = rks_mix_sizes(plan, force->longest, sizes, sizes + mix->sources, err);
+    rks_status status = rks_mix_sizes(in, force->longest, sizes, sizes + mix->sources, err);
     uint64_t all = 0;
     for (size_t i = 0; i < mix->sources && status == RKS_OK; i++) {
         all += sizes[i];
@@ -135,10 +135,10 @@ static void pass_on(rks_mix *mix, const rks_mix_change *change, uint64_t **spare
 
 /* Allocates the arrays for pass_on, and checks that these changes can have the weights. The caller
  * owns all arrays in `spare`, also after a failure. */
-static rks_status make_spare(const rks_plan *plan, const rks_mix_change *change, uint64_t **spare,
-                             rks_error *err)
+static rks_status make_spare(const rks_plan_input *in, const rks_mix_change *change,
+                             uint64_t **spare, rks_error *err)
 {
-    const rks_mix *mix = plan->in.mix;
+    const rks_mix *mix = in->mix;
     size_t used = 0;
     rks_status status = RKS_OK;
     for (size_t i = 0; i < mix->change_count && status == RKS_OK; i++) {
@@ -148,7 +148,7 @@ static rks_status make_spare(const rks_plan *plan, const rks_mix_change *change,
         if (!other->keeps)
             break;
         const rks_mix_force force = {change->force.weights, other->force.longest};
-        status = check_force(plan, &force, err);
+        status = check_force(in, &force, err);
         if (status == RKS_OK)
             spare[used] = rks_alloc_raw(mix->sources, sizeof(uint64_t), err);
         if (status == RKS_OK && spare[used++] == NULL)
@@ -159,10 +159,10 @@ static rks_status make_spare(const rks_plan *plan, const rks_mix_change *change,
 
 /* Inserts a change; if it fails, restores the list from a copy, so nothing changes. `spare` comes
  * from make_spare; what it holds afterwards is not in use. */
-static rks_status add_change(rks_plan *plan, rks_mix_change *change, uint64_t **spare,
-                             rks_error *err)
+static rks_status add_change(const rks_plan_input *in, rks_epoch_progress *progress,
+                             rks_mix_change *change, uint64_t **spare, rks_error *err)
 {
-    rks_mix *mix = plan->in.mix;
+    rks_mix *mix = in->mix;
     rks_mix_change kept[RKS_PLAN_CHANGES_MAX + 1];
     char text[RKS_PLAN_SCHEDULE_MAX + 1];
     size_t count = mix->change_count;
@@ -181,7 +181,7 @@ static rks_status add_change(rks_plan *plan, rks_mix_change *change, uint64_t **
     rks_status status = RKS_OK;
     size_t size = rks_mix_write_changes(mix, text, sizeof(text));
     char skips[RKS_PLAN_SCHEDULE_MAX + 1];
-    size += rks_plan_write_skips(plan, skips, sizeof(skips));
+    size += rks_plan_write_skips(progress, skips, sizeof(skips));
     if (mix->change_count > RKS_PLAN_CHANGES_MAX || size > RKS_PLAN_SCHEDULE_MAX)
         status = rks_fail(err, RKS_ERR_STATE, 0,
                           "change at step %" PRIu64 " of epoch %" PRIu64
@@ -206,34 +206,37 @@ static bool has_weights(const rks_mix *mix, rks_error *err)
     return has;
 }
 
-static rks_status check_place(const rks_plan *plan, uint64_t epoch, uint64_t step, rks_error *err)
+static rks_status check_place(const rks_plan_input *in, uint64_t epoch, uint64_t step,
+                              rks_error *err)
 {
     if (epoch > INT64_MAX || step > UINT32_MAX)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "change at step %" PRIu64 " of epoch %" PRIu64
                         ": steps are below 2^32, and epochs below 2^63",
                         step, epoch);
-    if (step % plan->in.config.micro_batches != 0)
+    if (step % in->config.micro_batches != 0)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "change at step %" PRIu64 " of epoch %" PRIu64
                         ": an optimizer step has %" PRIu32
                         " micro-batches; change at a multiple of that",
-                        step, epoch, plan->in.config.micro_batches);
+                        step, epoch, in->config.micro_batches);
     return RKS_OK;
 }
 
-static rks_status change_at(rks_plan *plan, uint64_t epoch, uint64_t step, const double *weights,
-                            size_t sources, uint32_t longest, bool counted, rks_error *err)
+static rks_status change_at(const rks_plan_input *in, rks_epoch_image *image,
+                            rks_epoch_progress *progress, uint64_t epoch, uint64_t step,
+                            const double *weights, size_t sources, uint32_t longest, bool counted,
+                            rks_error *err)
 {
-    rks_mix *mix = plan->in.mix;
+    rks_mix *mix = in->mix;
     if (!has_weights(mix, err))
         return RKS_ERR_STATE;
     if (weights != NULL && sources != mix->sources)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "change: %zu weights for %zu sources", sources,
                         mix->sources);
-    if (check_place(plan, epoch, step, err) != RKS_OK)
+    if (check_place(in, epoch, step, err) != RKS_OK)
         return RKS_ERR_ARGUMENT;
-    uint64_t number = rks_mix_number(plan, epoch, step);
+    uint64_t number = rks_mix_number(progress, epoch, step);
     rks_mix_change change = {
         .epoch = epoch, .step = number, .keeps = weights == NULL, .counted = counted};
     change.force.longest = longest == 0 ? UINT32_MAX : longest;
@@ -249,20 +252,20 @@ static rks_status change_at(rks_plan *plan, uint64_t epoch, uint64_t step, const
     else if (before != NULL)
         memcpy(change.force.weights, before, mix->sources * sizeof(*before));
     if (status == RKS_OK)
-        status = check_force(plan, &change.force, err);
+        status = check_force(in, &change.force, err);
     uint64_t *spare[RKS_PLAN_CHANGES_MAX + 1] = {NULL};
     if (status == RKS_OK)
-        status = make_spare(plan, &change, spare, err);
+        status = make_spare(in, &change, spare, err);
     if (status == RKS_OK)
-        status = add_change(plan, &change, spare, err);
+        status = add_change(in, progress, &change, spare, err);
     for (size_t i = 0; i < RKS_PLAN_CHANGES_MAX; i++)
         rks_free(spare[i]);
     if (status != RKS_OK) {
         rks_free(change.force.weights);
         return status;
     }
-    if (plan->image.epoch > epoch || (plan->image.epoch == epoch && mix->end > number))
-        plan->image.ready = false;
+    if (image->epoch > epoch || (image->epoch == epoch && mix->end > number))
+        image->ready = false;
     mix->last_epoch = epoch;
     mix->last_step = number;
     mix->was_changed = true;
@@ -273,7 +276,8 @@ static rks_status change_at(rks_plan *plan, uint64_t epoch, uint64_t step, const
 rks_status rks_plan_change(rks_plan *plan, uint64_t epoch, uint64_t step, const double *weights,
                            size_t sources, uint32_t longest, rks_error *err)
 {
-    return change_at(plan, epoch, step, weights, sources, longest, false, err);
+    return change_at(&plan->in, &plan->image, &plan->progress, epoch, step, weights, sources,
+                     longest, false, err);
 }
 
 /* Returns true if all epochs without a change have the same number of steps: batches are counted,
@@ -337,14 +341,15 @@ rks_status rks_plan_change_after(rks_plan *plan, uint64_t steps, const double *w
     uint64_t epoch, number;
     if (!has_weights(plan->in.mix, err))
         return RKS_ERR_STATE;
-    if (plan->done_count > 0)
+    if (plan->progress.done_count > 0)
         return rks_fail(err, RKS_ERR_STATE, 0,
                         "change after %" PRIu64
                         " steps: other ranks did some of them; name the epoch "
                         "and its step",
                         steps);
     rks_status status = find_step(plan, steps, &epoch, &number, err);
-    return status == RKS_OK ? change_at(plan, epoch, number, weights, sources, longest, true, err)
+    return status == RKS_OK ? change_at(&plan->in, &plan->image, &plan->progress, epoch, number,
+                                        weights, sources, longest, true, err)
                             : status;
 }
 
@@ -428,10 +433,10 @@ static bool has_change(const rks_mix *mix, rks_mix_change *list, size_t count,
     return false;
 }
 
-rks_status rks_mix_read_changes(const rks_plan *plan, const json_t *list, rks_mix_change *changes,
-                                size_t *count, rks_error *err)
+rks_status rks_mix_read_changes(const rks_plan_input *in, const json_t *list,
+                                rks_mix_change *changes, size_t *count, rks_error *err)
 {
-    const rks_mix *mix = plan->in.mix;
+    const rks_mix *mix = in->mix;
     size_t entries = json_array_size(list); /* 0 if it is not a list */
     rks_status status = RKS_OK;
     *count = 0;
@@ -448,11 +453,11 @@ rks_status rks_mix_read_changes(const rks_plan *plan, const json_t *list, rks_mi
             !is_before(changes[i - 1].epoch, changes[i - 1].step, changes[i].epoch,
                        changes[i].step))
             status = rks_fail(err, RKS_ERR_STATE, 0, "state: changes: not in the order of steps");
-        if (status == RKS_OK && changes[i].step % plan->in.config.micro_batches != 0)
+        if (status == RKS_OK && changes[i].step % in->config.micro_batches != 0)
             status =
                 rks_fail(err, RKS_ERR_STATE, 0, "state: changes: a step within an optimizer step");
         if (status == RKS_OK)
-            status = check_force(plan, &changes[i].force, err);
+            status = check_force(in, &changes[i].force, err);
         if (status == RKS_ERR_ARGUMENT)
             status = rks_fail(err, RKS_ERR_STATE, 0, "state: changes: entry %zu cannot be", i);
     }

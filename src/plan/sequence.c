@@ -55,29 +55,29 @@ static inline void take_last(const rks_mix *mix, uint32_t id, uint64_t level, li
 }
 
 /* Does the same for the pieces of a cut sample. */
-static void take_last_pieces(const rks_plan *plan, size_t cut, uint64_t level, list *l,
+static void take_last_pieces(const rks_plan_input *in, size_t cut, uint64_t level, list *l,
                              uint32_t *ids)
 {
-    uint32_t first, pieces = rks_plan_pieces_of(plan, cut, &first);
+    uint32_t first, pieces = rks_plan_pieces_of(in, cut, &first);
     for (uint32_t i = 0; i < pieces; i++)
-        take_last(plan->in.mix, first + i, level, l, ids);
+        take_last(in->mix, first + i, level, l, ids);
 }
 
 /* Counts (ids NULL), or writes the last round of all samples, and those once more. Pieces take the
  * places of their samples. */
-static rks_status write_last(const rks_plan *plan, list *lists, uint32_t *ids, rks_error *err)
+static rks_status write_last(const rks_plan_input *in, list *lists, uint32_t *ids, rks_error *err)
 {
-    const rks_mix *mix = plan->in.mix;
+    const rks_mix *mix = in->mix;
     size_t at = 0, cut = 0;
-    for (uint64_t i = 0, end; i < plan->in.count;) {
-        rks_status status = rks_plan_stretch(i, plan->in.count, &end, err);
+    for (uint64_t i = 0, end; i < in->count;) {
+        rks_status status = rks_plan_stretch(i, in->count, &end, err);
         if (status != RKS_OK)
             return status;
         for (; i < end; i++) {
             size_t source = rks_mix_next_source(mix, (uint32_t)i, &at);
-            bool is_cut = cut < plan->in.cut_count && plan->in.cuts[cut].id == i;
+            bool is_cut = cut < in->cut_count && in->cuts[cut].id == i;
             if (is_cut && source < mix->sources) /* its pieces have `left` */
-                take_last_pieces(plan, cut, mix->levels[source], &lists[source], ids);
+                take_last_pieces(in, cut, mix->levels[source], &lists[source], ids);
             else if (source < mix->sources) /* else it is in no source */
                 take_last(mix, (uint32_t)i, mix->levels[source], &lists[source], ids);
             cut += is_cut;
@@ -89,13 +89,13 @@ static rks_status write_last(const rks_plan *plan, list *lists, uint32_t *ids, r
 /* Writes the last round of samples [i, end) of one source, and those once more. Of the `among`
  * samples that had no turn yet, `more` occur once more; each has the chance that keeps this
  * exact. */
-static void list_run(const rks_plan *plan, uint64_t i, uint64_t end, uint64_t level, list *of,
+static void list_run(const rks_plan_input *in, uint64_t i, uint64_t end, uint64_t level, list *of,
                      uint32_t *ids)
 {
     list l = *of;
     for (; i < end; i++) {
         uint32_t id = (uint32_t)i, nowhere;
-        if (!rks_mix_draws(plan, id, UINT32_MAX))
+        if (!rks_mix_draws(in, id, UINT32_MAX))
             continue;
         bool again = false; /* as a number: a branch could not be predicted */
         if (l.more > 0)
@@ -110,17 +110,17 @@ static void list_run(const rks_plan *plan, uint64_t i, uint64_t end, uint64_t le
 }
 
 /* Does for all what write_last does by `left`. */
-static rks_status list_last(const rks_plan *plan, list *lists, uint32_t *ids, rks_error *err)
+static rks_status list_last(const rks_plan_input *in, list *lists, uint32_t *ids, rks_error *err)
 {
-    const rks_mix *mix = plan->in.mix;
+    const rks_mix *mix = in->mix;
     size_t at = 0;
     for (size_t i = 0; i < mix->sources; i++) {
         lists[i].random = (rks_random){rks_random_key(mix->key, i)};
         lists[i].among = mix->sizes[i];
         lists[i].more = mix->extras[i];
     }
-    for (uint64_t i = 0, end; i < plan->in.count;) {
-        rks_status status = rks_plan_stretch(i, plan->in.count, &end, err);
+    for (uint64_t i = 0, end; i < in->count;) {
+        rks_status status = rks_plan_stretch(i, in->count, &end, err);
         if (status != RKS_OK)
             return status;
         for (uint64_t run; i < end; i = run) {
@@ -129,7 +129,7 @@ static rks_status list_last(const rks_plan *plan, list *lists, uint32_t *ids, rk
             if (mix->source_of == NULL)
                 run = mix->bounds[source + 1] < end ? mix->bounds[source + 1] : end;
             if (source < mix->sources) /* else it is in no source */
-                list_run(plan, i, run, mix->levels[source], &lists[source], ids);
+                list_run(in, i, run, mix->levels[source], &lists[source], ids);
         }
     }
     return RKS_OK;
@@ -150,11 +150,12 @@ static uint64_t count_more(const rks_mix *mix, uint64_t level, const uint32_t *f
 
 /* Writes the rounds before the one of `size` samples at `first`, backwards to the first round: the
  * samples that occur more than `times` times. Shuffles each round once it is copied. */
-static rks_status write_before(const rks_plan *plan, uint64_t level, uint64_t key, uint64_t begin,
-                               uint64_t first, uint64_t size, uint32_t *ids, rks_error *err)
+static rks_status write_before(const rks_plan_input *in, uint64_t level, uint64_t key,
+                               uint64_t begin, uint64_t first, uint64_t size, uint32_t *ids,
+                               rks_error *err)
 {
-    const rks_mix *mix = plan->in.mix;
-    bool shuffles = plan->in.config.strategy == STRATEGY_RANDOM;
+    const rks_mix *mix = in->mix;
+    bool shuffles = in->config.strategy == STRATEGY_RANDOM;
     rks_status status = RKS_OK;
     uint64_t done = 0;
     for (uint64_t times = 1; size > 0 && status == RKS_OK; times++) {
@@ -177,11 +178,11 @@ static rks_status write_before(const rks_plan *plan, uint64_t level, uint64_t ke
 }
 
 /* Counts the lists. In an epoch from its start, without pieces, the quotas give the counts. */
-static rks_status count_lists(const rks_plan *plan, list *lists, rks_error *err)
+static rks_status count_lists(const rks_plan_input *in, list *lists, rks_error *err)
 {
-    const rks_mix *mix = plan->in.mix;
-    if (mix->drawn != NULL || plan->in.cut_count > 0)
-        return write_last(plan, lists, NULL, err);
+    const rks_mix *mix = in->mix;
+    if (mix->drawn != NULL || in->cut_count > 0)
+        return write_last(in, lists, NULL, err);
     for (size_t i = 0; i < mix->sources; i++) {
         uint64_t level = mix->levels[i], extras = mix->extras[i];
         lists[i].draws = mix->quotas[i];
@@ -191,21 +192,21 @@ static rks_status count_lists(const rks_plan *plan, list *lists, rks_error *err)
     return RKS_OK;
 }
 
-static rks_status write_lists(const rks_plan *plan, uint64_t key, list *lists, uint32_t *ids,
+static rks_status write_lists(const rks_plan_input *in, uint64_t key, list *lists, uint32_t *ids,
                               rks_error *err)
 {
-    bool shuffles = plan->in.config.strategy == STRATEGY_RANDOM;
+    bool shuffles = in->config.strategy == STRATEGY_RANDOM;
     uint64_t begin = 0;
-    for (size_t i = 0; i < plan->in.mix->sources; i++) {
+    for (size_t i = 0; i < in->mix->sources; i++) {
         list *l = &lists[i];
         begin += l->draws;
         l->next_once_more = begin - l->once_more;
         l->next_all = l->next_once_more - l->all;
     }
     rks_status status =
-        plan->in.mix->listed ? list_last(plan, lists, ids, err) : write_last(plan, lists, ids, err);
+        in->mix->listed ? list_last(in, lists, ids, err) : write_last(in, lists, ids, err);
     begin = 0;
-    for (size_t i = 0; i < plan->in.mix->sources && status == RKS_OK; i++) {
+    for (size_t i = 0; i < in->mix->sources && status == RKS_OK; i++) {
         const list *l = &lists[i];
         uint64_t end = begin + l->draws, of = rks_random_key(key, i);
         uint64_t first = end - l->once_more - l->all;
@@ -213,73 +214,75 @@ static rks_status write_lists(const rks_plan *plan, uint64_t key, list *lists, u
             status = rks_plan_shuffle(rks_random_key(of, 0), ids + end - l->once_more, l->once_more,
                                       err);
         if (status == RKS_OK)
-            status =
-                write_before(plan, plan->in.mix->levels[i], of, begin, first, l->all, ids, err);
+            status = write_before(in, in->mix->levels[i], of, begin, first, l->all, ids, err);
         begin = end;
     }
     return status;
 }
 
 /* Writes samples that have counts or odds of their own, each as often as it occurs. */
-static rks_status write_copies(rks_plan *plan, uint64_t key, rks_error *err)
+static rks_status write_copies(const rks_plan_input *in, rks_epoch_image *image, uint64_t key,
+                               rks_error *err)
 {
-    const uint32_t *left = plan->in.mix->left;
+    const uint32_t *left = in->mix->left;
     uint64_t at = 0, done = 0;
     size_t cut = 0;
     rks_status status = RKS_OK;
-    for (uint64_t i = 0; i < plan->in.count && status == RKS_OK; i++) {
+    for (uint64_t i = 0; i < in->count && status == RKS_OK; i++) {
         uint64_t before = at;
         for (uint32_t times = left[i]; times > 0; times--)
-            plan->image.ids[at++] = (uint32_t)i;
-        if (cut < plan->in.cut_count && plan->in.cuts[cut].id == i)
-            rks_mix_copy_pieces(plan, cut++, &at);
+            image->ids[at++] = (uint32_t)i;
+        if (cut < in->cut_count && in->cuts[cut].id == i)
+            rks_mix_copy_pieces(in, image, cut++, &at);
         status = rks_plan_pause(&done, 1 + at - before, err);
     }
-    if (status == RKS_OK && plan->in.config.strategy == STRATEGY_RANDOM)
-        status = rks_plan_shuffle(key, plan->image.ids, at, err);
+    if (status == RKS_OK && in->config.strategy == STRATEGY_RANDOM)
+        status = rks_plan_shuffle(key, image->ids, at, err);
     return status;
 }
 
 /* ---- both ------------------------------------------------------------------------------------ */
 
-static rks_status sequence(rks_plan *plan, uint64_t key, list *lists, rks_mix_list *parts,
-                           rks_error *err)
+static rks_status sequence(const rks_plan_input *in, rks_epoch_image *image, uint64_t key,
+                           list *lists, rks_mix_list *parts, rks_error *err)
 {
-    rks_mix *mix = plan->in.mix;
+    rks_mix *mix = in->mix;
     uint64_t bytes = mix->rest * sizeof(uint32_t);
-    rks_status status = count_lists(plan, lists, err);
+    rks_status status = count_lists(in, lists, err);
     size_t filled = 0;
     for (size_t i = 0; i < mix->sources; i++)
         filled += lists[i].draws > 0;
     if (status != RKS_OK || filled < 2)
-        return status == RKS_OK ? write_lists(plan, key, lists, plan->image.ids, err) : status;
+        return status == RKS_OK ? write_lists(in, key, lists, image->ids, err) : status;
     uint32_t *ids = rks_alloc_raw(mix->rest, sizeof(*ids), err);
     if (ids == NULL)
         return RKS_ERR_MEMORY;
     rks_plan_advise(ids, bytes);
     rks_usage_add(RKS_MEMORY_PLAN, bytes);
-    status = write_lists(plan, key, lists, ids, err);
+    status = write_lists(in, key, lists, ids, err);
     const uint32_t *next = ids;
     for (size_t i = 0; i < mix->sources; i++) {
         parts[i] = (rks_mix_list){next, lists[i].draws};
         next += lists[i].draws;
     }
     if (status == RKS_OK)
-        status = rks_mix_merge(parts, mix->sources, plan->image.ids, err);
+        status = rks_mix_merge(parts, mix->sources, image->ids, err);
     rks_usage_sub(RKS_MEMORY_PLAN, bytes);
     rks_free(ids);
     return status;
 }
 
-rks_status rks_mix_sequence(rks_plan *plan, uint64_t key, rks_error *err)
+rks_status rks_mix_sequence(const rks_plan_input *in, rks_epoch_image *image, uint64_t key,
+                            rks_error *err)
 {
-    rks_mix *mix = plan->in.mix;
+    rks_mix *mix = in->mix;
     if (mix->counts != NULL || mix->odds != NULL)
-        return write_copies(plan, key, err);
+        return write_copies(in, image, key, err);
     list *lists = rks_alloc(mix->sources, sizeof(*lists), err);
     rks_mix_list *parts = rks_alloc(mix->sources, sizeof(*parts), err);
-    rks_status status =
-        lists == NULL || parts == NULL ? RKS_ERR_MEMORY : sequence(plan, key, lists, parts, err);
+    rks_status status = lists == NULL || parts == NULL
+                            ? RKS_ERR_MEMORY
+                            : sequence(in, image, key, lists, parts, err);
     rks_free(lists);
     rks_free(parts);
     return status;

@@ -34,7 +34,7 @@ typedef struct rks_plan_share {
     bool has_thread; /* to be joined */
     pthread_t thread;
     atomic_bool stop, done;
-    rks_plan maker;
+    rks_share_maker maker;
     int place;
     uint64_t epoch;
 } rks_plan_share;
@@ -55,7 +55,7 @@ static void let_go(rks_plan *plan)
 {
     rks_plan_share *share = plan->share;
     if (share->shown < 0) {
-        rks_plan_drop_epoch(plan);
+        rks_epoch_image_clear(&plan->image);
         return;
     }
     rks_share_lock(share->area.options.fd, share->shown, F_UNLCK);
@@ -83,11 +83,11 @@ static void *make_ahead(void *user)
     const rks_plan_watch watch = {&place->progress, &share->stop};
     int before = getpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid));
     setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), before + LOWER_PRIORITY);
-    bool lacks = false;
+    bool lacks = false, rest_over;
     rks_error err;
     rks_plan_watch_set(&watch);
     rks_status status = rks_share_write(&share->maker, share->making, place, share->place,
-                                        share->epoch, &lacks, &err);
+                                        share->epoch, &lacks, &rest_over, &err);
     rks_plan_watch_set(NULL);
     if (lacks) {
         share->area.control->no_ahead = true;
@@ -107,18 +107,19 @@ static bool start_maker(rks_plan_share *share)
     return share->has_thread;
 }
 
-static rks_share_key key_of_share(const rks_plan *plan, uint64_t epoch)
+static rks_share_key key_of_share(rks_epoch_progress *progress, uint64_t epoch)
 {
     rks_share_key key = {.epoch = epoch};
-    if (plan->done_count == 0 || plan->resumed_epoch != epoch)
+    if (progress->done_count == 0 || progress->resumed_epoch != epoch)
         return key;
     uint64_t rest = 0;
-    for (size_t i = 0; i < plan->done_count; i++)
-        rest = rks_random_key(rks_random_key(rest, plan->done[i].world), plan->done[i].steps);
-    for (size_t i = 0; i < plan->skip_count; i++) {
-        const rks_plan_skip_range *skip = &plan->skips[i];
+    for (size_t i = 0; i < progress->done_count; i++)
+        rest =
+            rks_random_key(rks_random_key(rest, progress->done[i].world), progress->done[i].steps);
+    for (size_t i = 0; i < progress->skip_count; i++) {
+        const rks_plan_skip_range *skip = &progress->skips[i];
         const uint64_t range[] = {skip->segment, skip->first, skip->end};
-        if (skip->epoch == epoch && skip->segment < plan->done_count)
+        if (skip->epoch == epoch && skip->segment < progress->done_count)
             rest = rks_random_key(rest, rks_checksum64(range, sizeof(range)));
     }
     key.rest = rest | 1;
@@ -132,9 +133,9 @@ static void begin_next(rks_plan *plan, uint64_t epoch)
 {
     rks_plan_share *share = plan->share;
     uint64_t from = atomic_load(&ahead_from);
-    rks_share_key key = key_of_share(plan, epoch + 1);
+    rks_share_key key = key_of_share(&plan->progress, epoch + 1);
     if (share->area.child || /* it reads a few batches, and may end at any time */
-        rks_plan_kept(plan) < (from == 0 ? AHEAD_FROM : from) || plan->in.config.no_shuffle ||
+        rks_plan_kept(&plan->in) < (from == 0 ? AHEAD_FROM : from) || plan->in.config.no_shuffle ||
         share->area.control->no_ahead || epoch == UINT64_MAX || key.rest != 0)
         return; /* the skips of a rest may change meanwhile */
     if (share->has_thread && !atomic_load(&share->done))
@@ -149,7 +150,7 @@ static void begin_next(rks_plan *plan, uint64_t epoch)
         rks_share_lock(share->making, share->place, F_UNLCK);
         return;
     }
-    rks_share_copy(plan, &share->maker);
+    share->maker = (rks_share_maker){&plan->in, plan->progress};
     share->epoch = epoch + 1;
     if (!start_maker(share))
         rks_share_settle(&share->area, share->making, share->place, SHARE_EMPTY, F_UNLCK);
@@ -160,8 +161,8 @@ static void begin_next(rks_plan *plan, uint64_t epoch)
 static rks_status take_place(rks_plan *plan, uint64_t epoch, int place, rks_error *err)
 {
     rks_plan_share *share = plan->share;
-    rks_status status =
-        rks_share_take(plan, &share->area, place, &share->layout, &share->pack, err);
+    rks_status status = rks_share_take(&plan->in, &plan->image, &share->area, place, &share->layout,
+                                       &share->pack, err);
     if (status != RKS_OK) {
         rks_share_lock(share->area.options.fd, place, F_UNLCK);
         return status;
@@ -188,16 +189,12 @@ static rks_status make_here(rks_plan *plan, uint64_t epoch, int place, bool *lac
     rks_share_place *there = &share->area.control->places[place];
     const rks_plan_watch watch = {&there->progress, NULL};
     int fd = share->area.options.fd;
+    const rks_share_maker maker = {&plan->in, plan->progress};
     rks_error found = {0};
-    rks_plan *maker = rks_alloc(1, sizeof(*maker), &found);
-    rks_status status = RKS_ERR_MEMORY;
-    if (maker != NULL) {
-        rks_share_copy(plan, maker);
-        rks_plan_watch_set(&watch);
-        status = rks_share_write(maker, fd, there, place, epoch, lacks, &found);
-        rks_plan_watch_set(NULL);
-        plan->image.rest_over = maker->image.rest_over;
-    }
+    rks_plan_watch_set(&watch);
+    rks_status status =
+        rks_share_write(&maker, fd, there, place, epoch, lacks, &plan->image.rest_over, &found);
+    rks_plan_watch_set(NULL);
     bool fails = is_of_the_plan(status);
     there->status = status;
     there->error = found;
@@ -209,7 +206,6 @@ static rks_status make_here(rks_plan *plan, uint64_t epoch, int place, bool *lac
                      : fails          ? SHARE_FAILED
                                       : SHARE_EMPTY,
                      status == RKS_OK ? F_RDLCK : F_UNLCK);
-    rks_free(maker);
     if (*lacks)
         rks_log("plan: %s; each rank of this node makes its own copy", found.text);
     if (status != RKS_OK && err != NULL)
@@ -225,8 +221,8 @@ rks_status rks_share_show(rks_plan *plan, uint64_t epoch, bool *shown, rks_error
     *shown = false;
     let_go(plan);
     rks_status status =
-        rks_share_claim(&share->area, share->area.options.fd, key_of_share(plan, epoch), 0,
-                        SHARE_EPOCHS, true, &claim, &place, &plan->image.rest_over, err);
+        rks_share_claim(&share->area, share->area.options.fd, key_of_share(&plan->progress, epoch),
+                        0, SHARE_EPOCHS, true, &claim, &place, &plan->image.rest_over, err);
     if (status != RKS_OK || claim == SHARE_NONE)
         return status;
     if (claim == SHARE_MAKE) {
@@ -251,27 +247,23 @@ static rks_status look_for_all(rks_plan *plan, int place, bool *lacks, rks_error
     rks_plan_share *share = plan->share;
     rks_share_place *there = &share->area.control->places[place];
     const rks_plan_watch watch = {&there->progress, NULL};
+    rks_plan_input own = plan->in; /* its layout is made here */
+    rks_epoch_image image = {0};
     rks_error found = {0};
-    rks_plan *maker = rks_alloc(1, sizeof(*maker), &found);
-    rks_status status = RKS_ERR_MEMORY;
-    if (maker != NULL) {
-        rks_share_copy(plan, maker);
-        rks_plan_watch_set(&watch);
-        status = rks_plan_lay_out(maker, &found);
-        if (status == RKS_OK) {
-            status = rks_share_write_layout(maker, share->area.options.fd, &there->image, &found);
-            *lacks = status == RKS_ERR_IO || status == RKS_ERR_MEMORY;
-        }
-        rks_plan_watch_set(NULL);
-        there->facts = (rks_share_facts){.fill_most = maker->in.fill_most,
-                                         .fill_least = maker->in.fill_least,
-                                         .window_most = maker->in.window_most,
-                                         .window_least = maker->in.window_least,
-                                         .window_all = maker->in.window_all};
-        rks_plan_layout_free(&maker->in.whole);
-        rks_plan_drop_epoch(maker);
-        rks_free(maker);
+    rks_plan_watch_set(&watch);
+    rks_status status = rks_plan_lay_out(&own, &image, &found);
+    if (status == RKS_OK) {
+        status = rks_share_write_layout(&own.whole, share->area.options.fd, &there->image, &found);
+        *lacks = status == RKS_ERR_IO || status == RKS_ERR_MEMORY;
     }
+    rks_plan_watch_set(NULL);
+    there->facts = (rks_share_facts){.fill_most = own.fill_most,
+                                     .fill_least = own.fill_least,
+                                     .window_most = own.window_most,
+                                     .window_least = own.window_least,
+                                     .window_all = own.window_all};
+    rks_plan_layout_free(&own.whole);
+    rks_epoch_image_clear(&image);
     there->status = status;
     there->error = found;
     rks_share_settle(&share->area, share->area.options.fd, place,
@@ -281,15 +273,6 @@ static rks_status look_for_all(rks_plan *plan, int place, bool *lacks, rks_error
                      status == RKS_OK ? F_RDLCK : F_UNLCK);
     if (status != RKS_OK && err != NULL)
         *err = found;
-    return status;
-}
-
-static rks_status lay_out_alone(rks_plan *plan, rks_error *err)
-{
-    rks_plan_share *share = plan->share;
-    plan->share = NULL;
-    rks_status status = rks_plan_lay_out(plan, err);
-    plan->share = share;
     return status;
 }
 
@@ -308,7 +291,7 @@ rks_status rks_share_lay_out(rks_plan *plan, rks_error *err)
     if (status == RKS_OK && claim == SHARE_MAKE)
         status = look_for_all(plan, place, &lacks, err);
     if (lacks || (status == RKS_OK && claim == SHARE_NONE))
-        return lay_out_alone(plan, err);
+        return rks_plan_lay_out(&plan->in, &plan->image, err);
     if (status != RKS_OK)
         return status;
     const rks_share_facts *facts = &share->area.control->places[place].facts;
@@ -317,7 +300,7 @@ rks_status rks_share_lay_out(rks_plan *plan, rks_error *err)
     plan->in.window_most = facts->window_most;
     plan->in.window_least = facts->window_least;
     plan->in.window_all = facts->window_all;
-    status = rks_share_read_layout(plan, fd, &share->area.control->places[place].image, err);
+    status = rks_share_read_layout(&plan->in, fd, &share->area.control->places[place].image, err);
     rks_share_lock(fd, place, F_UNLCK);
     return status;
 }

@@ -36,10 +36,10 @@ static uint64_t round_up(uint64_t bytes)
     return (bytes + PAGE - 1) / PAGE * PAGE;
 }
 
-rks_status rks_share_grow_ids(rks_plan *plan, uint64_t count, rks_error *err)
+rks_status rks_share_grow_ids(rks_epoch_image *image, uint64_t count, rks_error *err)
 {
-    rks_share_room *room = plan->image.room;
-    uint64_t bytes = round_up(count * sizeof(*plan->image.ids) + 1);
+    rks_share_room *room = image->room;
+    uint64_t bytes = round_up(count * sizeof(*image->ids) + 1);
     if (bytes > room->bytes) {
         rks_status status =
             rks_shared_grow(WHAT, room->fd, room->at + room->bytes, bytes - room->bytes, err);
@@ -48,25 +48,25 @@ rks_status rks_share_grow_ids(rks_plan *plan, uint64_t count, rks_error *err)
             return status;
         void *map = room->bytes == 0 ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
                                             room->fd, (off_t)room->at)
-                                     : mremap(plan->image.ids, room->bytes, bytes, MREMAP_MAYMOVE);
+                                     : mremap(image->ids, room->bytes, bytes, MREMAP_MAYMOVE);
         if (map == MAP_FAILED)
             return rks_fail_errno(err, errno, "mapping %s", WHAT);
-        plan->image.ids = map;
+        image->ids = map;
         room->bytes = bytes;
     }
-    plan->image.ids_room = count > plan->image.ids_room ? count : plan->image.ids_room;
+    image->ids_room = count > image->ids_room ? count : image->ids_room;
     return RKS_OK;
 }
 
-void rks_share_leave_room(rks_plan *plan)
+void rks_share_leave_room(rks_epoch_image *image)
 {
-    if (plan->image.room == NULL)
+    if (image->room == NULL)
         return;
-    if (plan->image.room->bytes > 0)
-        munmap(plan->image.ids, plan->image.room->bytes);
-    plan->image.ids = NULL;
-    plan->image.ids_room = 0;
-    plan->image.room = NULL;
+    if (image->room->bytes > 0)
+        munmap(image->ids, image->room->bytes);
+    image->ids = NULL;
+    image->ids_room = 0;
+    image->room = NULL;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -101,98 +101,86 @@ static rks_status write_part(const rks_share_room *room, rks_share_image *image,
 }
 
 /* Returns the number of ids of an epoch that is made, repeats included. */
-static uint64_t count_ids(const rks_plan *plan)
+static uint64_t count_ids(const rks_epoch_image *image)
 {
-    const rks_plan_layout *layout = plan->image.layout;
+    const rks_plan_layout *layout = image->layout;
     if (layout->pack != NULL)
-        return layout->samples;
+        return image->samples;
     uint64_t count = layout->base;
     if (layout->count > 0) {
         const rks_plan_group *last = &layout->groups[layout->count - 1];
         uint64_t end = (uint64_t)last->first + last->count;
         count = end > count ? end : count;
     }
-    return count < plan->image.ids_room ? count : plan->image.ids_room;
+    return count < image->ids_room ? count : image->ids_room;
 }
 
-static rks_status write_parts(const rks_plan *maker, const rks_share_room *room,
-                              rks_share_image *image, rks_error *err)
+static rks_status write_parts(const rks_plan_input *in, const rks_epoch_image *made,
+                              const rks_share_room *room, rks_share_image *image, rks_error *err)
 {
-    const rks_plan_layout *layout = maker->image.layout;
+    const rks_plan_layout *layout = made->layout;
     const rks_pack *pack = layout->pack;
-    uint64_t ids = count_ids(maker);
+    uint64_t ids = count_ids(made);
     *image = (rks_share_image){.layout = *layout, .packed = pack != NULL};
-    image->whole = layout == &maker->in.whole;
-    image->slotted = maker->image.slotted;
+    image->layout.samples = made->samples;
+    image->layout.repeated = made->repeated;
+    image->whole = layout == &in->whole;
+    image->slotted = made->slotted;
     rks_status status = RKS_OK;
     if (pack != NULL)
         image->pack = *pack;
-    if (maker->image.room != NULL) {
+    if (made->room != NULL) {
         image->count[SHARE_IDS] = ids;
         image->bytes = ids * sizeof(uint32_t);
     } else {
-        status = write_part(room, image, SHARE_IDS, maker->image.ids, ids, sizeof(uint32_t), err);
+        status = write_part(room, image, SHARE_IDS, made->ids, ids, sizeof(uint32_t), err);
     }
     if (status == RKS_OK)
-        status = write_part(room, image, SHARE_SLOTS, maker->image.slots,
-                            maker->image.slotted ? layout->batches : 0, sizeof(uint32_t), err);
+        status = write_part(room, image, SHARE_SLOTS, made->slots,
+                            made->slotted ? layout->batches : 0, sizeof(uint32_t), err);
     if (status == RKS_OK)
         status =
-            write_part(room, image, SHARE_STARTS, maker->image.starts,
+            write_part(room, image, SHARE_STARTS, made->starts,
                        pack == NULL ? 0 : pack->bins + pack->repeated + 1, sizeof(uint32_t), err);
     if (status == RKS_OK)
         status = write_part(room, image, SHARE_GROUPS, layout->groups,
                             image->whole ? 0 : layout->count, sizeof(*layout->groups), err);
     if (status == RKS_OK)
-        status = write_part(room, image, SHARE_PIECES, maker->image.pieces,
-                            maker->image.pieces_shown, sizeof(*maker->image.pieces), err);
+        status = write_part(room, image, SHARE_PIECES, made->pieces, made->pieces_shown,
+                            sizeof(*made->pieces), err);
     if (status == RKS_OK)
-        status = write_part(room, image, SHARE_PIECE_PLACES, maker->image.piece_places,
-                            maker->image.pieces_shown, sizeof(uint32_t), err);
+        status = write_part(room, image, SHARE_PIECE_PLACES, made->piece_places, made->pieces_shown,
+                            sizeof(uint32_t), err);
     return status;
 }
 
-void rks_share_copy(const rks_plan *plan, rks_plan *maker)
-{
-    *maker = *plan;
-    maker->share = NULL;
-    maker->image.room = NULL;
-    maker->image.ready = false;
-    maker->image.layout = NULL;
-    maker->image.part = (rks_plan_layout){0};
-    maker->image.ids = maker->image.slots = maker->image.starts = maker->image.piece_places = NULL;
-    maker->image.pieces = NULL;
-    maker->image.ids_room = maker->image.slots_room = maker->image.starts_room =
-        maker->image.pieces_room = 0;
-    maker->image.pieces_shown = 0;
-}
-
-rks_status rks_share_write(rks_plan *maker, int fd, rks_share_place *place, int number,
-                           uint64_t epoch, bool *lacks, rks_error *err)
+rks_status rks_share_write(const rks_share_maker *maker, int fd, rks_share_place *place, int number,
+                           uint64_t epoch, bool *lacks, bool *rest_over, rks_error *err)
 {
     rks_share_room room = {.fd = fd, .at = rks_share_place_at(number)};
-    maker->image.room = &room;
-    rks_status status = rks_plan_make(maker, epoch, 0, err);
+    rks_epoch_image made = {.room = &room};
+    rks_status status = rks_epoch_make(maker->in, &maker->progress, epoch, 0, &made, err);
     *lacks = room.lacks;
+    *rest_over = made.rest_over;
     if (status == RKS_OK) {
-        status = write_parts(maker, &room, &place->image, err);
+        status = write_parts(maker->in, &made, &room, &place->image, err);
         *lacks = status == RKS_ERR_IO || status == RKS_ERR_MEMORY;
     }
-    rks_share_leave_room(maker);
-    rks_plan_drop_epoch(maker);
+    rks_share_leave_room(&made);
+    rks_epoch_image_clear(&made);
     return status;
 }
 
-rks_status rks_share_write_layout(const rks_plan *maker, int fd, rks_share_image *image,
+rks_status rks_share_write_layout(const rks_plan_layout *whole, int fd, rks_share_image *image,
                                   rks_error *err)
 {
     const rks_share_room room = {.fd = fd, .at = rks_share_place_at(SHARE_FACTS)};
-    *image = (rks_share_image){.layout = maker->in.whole};
-    return write_part(&room, image, SHARE_GROUPS, maker->in.whole.groups, maker->in.whole.count,
-                      sizeof(*maker->in.whole.groups), err);
+    *image = (rks_share_image){.layout = *whole};
+    return write_part(&room, image, SHARE_GROUPS, whole->groups, whole->count,
+                      sizeof(*whole->groups), err);
 }
 
-rks_status rks_share_read_layout(rks_plan *plan, int fd, const rks_share_image *image,
+rks_status rks_share_read_layout(rks_plan_input *in, int fd, const rks_share_image *image,
                                  rks_error *err)
 {
     rks_plan_layout layout = image->layout;
@@ -215,7 +203,7 @@ rks_status rks_share_read_layout(rks_plan *plan, int fd, const rks_share_image *
         got += more < 0 ? 0 : (uint64_t)more;
     }
     rks_usage_add(RKS_MEMORY_PLAN, bytes);
-    plan->in.whole = layout;
+    in->whole = layout;
     return RKS_OK;
 }
 
@@ -247,26 +235,28 @@ static rks_status map_place(rks_share_area *area, int number, uint64_t bytes, rk
     return RKS_OK;
 }
 
-rks_status rks_share_take(rks_plan *plan, rks_share_area *area, int number, rks_plan_layout *layout,
-                          rks_pack *pack, rks_error *err)
+rks_status rks_share_take(const rks_plan_input *in, rks_epoch_image *image, rks_share_area *area,
+                          int number, rks_plan_layout *layout, rks_pack *pack, rks_error *err)
 {
-    const rks_share_image *image = &area->control->places[number].image;
-    rks_status status = map_place(area, number, image->bytes + 1, err);
+    const rks_share_image *there = &area->control->places[number].image;
+    rks_status status = map_place(area, number, there->bytes + 1, err);
     if (status != RKS_OK)
         return status;
     uint8_t *map = area->maps[number].map;
-    *layout = image->layout;
-    *pack = image->pack;
-    layout->groups = image->whole ? plan->in.whole.groups
-                                  : (rks_plan_group *)(void *)(map + image->at[SHARE_GROUPS]);
-    layout->pack = !image->packed ? NULL : image->whole ? plan->in.whole.pack : pack;
-    plan->image.layout = layout;
-    plan->image.ids = (uint32_t *)(void *)map;
-    plan->image.slots = (uint32_t *)(void *)(map + image->at[SHARE_SLOTS]);
-    plan->image.slotted = image->slotted;
-    plan->image.starts = (uint32_t *)(void *)(map + image->at[SHARE_STARTS]);
-    plan->image.pieces = (rks_piece *)(void *)(map + image->at[SHARE_PIECES]);
-    plan->image.piece_places = (uint32_t *)(void *)(map + image->at[SHARE_PIECE_PLACES]);
-    plan->image.pieces_shown = image->count[SHARE_PIECES];
+    *layout = there->layout;
+    *pack = there->pack;
+    layout->groups =
+        there->whole ? in->whole.groups : (rks_plan_group *)(void *)(map + there->at[SHARE_GROUPS]);
+    layout->pack = !there->packed ? NULL : there->whole ? in->whole.pack : pack;
+    image->layout = layout;
+    image->samples = layout->samples;
+    image->repeated = layout->repeated;
+    image->ids = (uint32_t *)(void *)map;
+    image->slots = (uint32_t *)(void *)(map + there->at[SHARE_SLOTS]);
+    image->slotted = there->slotted;
+    image->starts = (uint32_t *)(void *)(map + there->at[SHARE_STARTS]);
+    image->pieces = (rks_piece *)(void *)(map + there->at[SHARE_PIECES]);
+    image->piece_places = (uint32_t *)(void *)(map + there->at[SHARE_PIECE_PLACES]);
+    image->pieces_shown = there->count[SHARE_PIECES];
     return RKS_OK;
 }

@@ -143,27 +143,29 @@ typedef struct rks_share_room {
     uint64_t bytes; /* bytes that are mapped */
     bool lacks;     /* memory is short for more */
 } rks_share_room;
-rks_status rks_share_grow_ids(rks_plan *plan, uint64_t count, rks_error *err);
+rks_status rks_share_grow_ids(rks_epoch_image *image, uint64_t count, rks_error *err);
 /* Leaves the place, so that the maker allocates its own ids. It has none afterwards. */
-void rks_share_leave_room(rks_plan *plan);
+void rks_share_leave_room(rks_epoch_image *image);
 
+/* What an epoch is made from, apart from the plan: a thread makes the next one meanwhile. */
+typedef struct rks_share_maker {
+    const rks_plan_input *in; /* the plan's */
+    rks_epoch_progress progress;
+} rks_share_maker;
 /* Makes the epoch in a place that the caller has claimed through the description `fd`, and fills
- * the place's image. `maker` is a copy of the plan; it has no epoch afterwards. *lacks is true if
- * memory is short. */
-rks_status rks_share_write(rks_plan *maker, int fd, rks_share_place *place, int number,
-                           uint64_t epoch, bool *lacks, rks_error *err);
-/* Writes plan->in.whole, of a copy that has laid it out, into SHARE_FACTS, and reads it from there
- * into the plan, which owns the result. */
-rks_status rks_share_write_layout(const rks_plan *maker, int fd, rks_share_image *image,
+ * the place's image. *lacks is true if memory is short. *rest_over: as in rks_epoch_image. */
+rks_status rks_share_write(const rks_share_maker *maker, int fd, rks_share_place *place, int number,
+                           uint64_t epoch, bool *lacks, bool *rest_over, rks_error *err);
+/* Writes the layout of whole epochs into SHARE_FACTS, and reads it from there into the input, which
+ * owns the result. */
+rks_status rks_share_write_layout(const rks_plan_layout *whole, int fd, rks_share_image *image,
                                   rks_error *err);
-rks_status rks_share_read_layout(rks_plan *plan, int fd, const rks_share_image *image,
+rks_status rks_share_read_layout(rks_plan_input *in, int fd, const rks_share_image *image,
                                  rks_error *err);
-/* Copies the plan, without its epoch and share, to make an epoch apart from it. */
-void rks_share_copy(const rks_plan *plan, rks_plan *maker);
 void rks_share_unmap(rks_share_area *area, int number);
 /* Makes the epoch in the place the plan's current epoch. The plan must have none. */
-rks_status rks_share_take(rks_plan *plan, rks_share_area *area, int number, rks_plan_layout *layout,
-                          rks_pack *pack, rks_error *err);
+rks_status rks_share_take(const rks_plan_input *in, rks_epoch_image *image, rks_share_area *area,
+                          int number, rks_plan_layout *layout, rks_pack *pack, rks_error *err);
 
 /* ---- a plan's share: share.c ----------------------------------------------------------------- */
 
@@ -177,8 +179,13 @@ rks_status rks_share_check(rks_plan *plan, rks_error *err);
 /* Makes the epoch current. *shown is false if this rank must make it alone. */
 rks_status rks_share_show(rks_plan *plan, uint64_t epoch, bool *shown, rks_error *err);
 bool rks_share_is_shown(const rks_plan *plan);
-/* Does what rks_plan_lay_out does, by one rank for all. Pack only with windows; otherwise each rank
+/* Returns true if one rank lays out epochs for all. Pack only with windows; otherwise each rank
  * lays out its own bins. */
+static inline bool rks_share_lays_out(const rks_plan_config *config)
+{
+    return config->strategy != STRATEGY_PACK || rks_plan_windows(config);
+}
+/* Does what rks_plan_lay_out does, by one rank for all. */
 rks_status rks_share_lay_out(rks_plan *plan, rks_error *err);
 /* Returns rks_checksum64 of the lengths, computed by one rank for all. */
 uint64_t rks_share_digest(rks_plan *plan);

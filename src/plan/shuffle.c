@@ -98,15 +98,16 @@ rks_status rks_plan_shuffle(uint64_t key, uint32_t *items, uint64_t count, rks_e
 /* ---- equal lengths --------------------------------------------------------------------------- */
 
 /* Returns the end of the run of lengths equal to that at `first`. The ids are sorted. */
-static uint64_t run_end(const rks_plan *plan, const uint32_t *ids, uint64_t first, uint64_t count)
+static uint64_t run_end(const rks_plan_input *in, const uint32_t *ids, uint64_t first,
+                        uint64_t count)
 {
-    uint32_t length = rks_plan_length(plan, ids[first]);
+    uint32_t length = rks_plan_length(in, ids[first]);
     uint64_t low = first + 1; /* all before are equal */
     uint64_t step = 1;
-    while (low < count && rks_plan_length(plan, ids[low]) == length) {
+    while (low < count && rks_plan_length(in, ids[low]) == length) {
         step *= 2;
         uint64_t next = low + step < count ? low + step : count;
-        if (rks_plan_length(plan, ids[next - 1]) != length) {
+        if (rks_plan_length(in, ids[next - 1]) != length) {
             count = next;
             break;
         }
@@ -114,7 +115,7 @@ static uint64_t run_end(const rks_plan *plan, const uint32_t *ids, uint64_t firs
     }
     while (low < count) {
         uint64_t middle = low + (count - low) / 2;
-        if (rks_plan_length(plan, ids[middle]) == length)
+        if (rks_plan_length(in, ids[middle]) == length)
             low = middle + 1;
         else
             count = middle;
@@ -122,15 +123,15 @@ static uint64_t run_end(const rks_plan *plan, const uint32_t *ids, uint64_t firs
     return low;
 }
 
-rks_status rks_plan_shuffle_equals(rks_plan *plan, const rks_plan_base *base, uint64_t key,
-                                   rks_error *err)
+rks_status rks_plan_shuffle_equals(const rks_plan_input *in, rks_epoch_image *image,
+                                   const rks_plan_base *base, uint64_t key, rks_error *err)
 {
     rks_status status = RKS_OK;
     uint64_t done = 0;
     for (uint64_t i = 0; i < base->count && status == RKS_OK;) {
-        uint64_t end = run_end(plan, plan->image.ids, i, base->count);
+        uint64_t end = run_end(in, image->ids, i, base->count);
         if (end - i > 1)
-            status = rks_plan_shuffle(rks_random_key(key, i), plan->image.ids + i, end - i, err);
+            status = rks_plan_shuffle(rks_random_key(key, i), image->ids + i, end - i, err);
         if (status == RKS_OK)
             status = rks_plan_pause(&done, end - i, err);
         i = end;

@@ -22,11 +22,11 @@ static bool is_of(const rks_plan_skip_range *range, uint64_t epoch, uint64_t seg
     return range->epoch == epoch && range->segment == segment;
 }
 
-bool rks_plan_next_skip(const rks_plan *plan, uint64_t epoch, uint64_t segment, uint64_t step,
-                        uint64_t steps, uint64_t *first, uint64_t *end)
+bool rks_plan_next_skip(const rks_epoch_progress *progress, uint64_t epoch, uint64_t segment,
+                        uint64_t step, uint64_t steps, uint64_t *first, uint64_t *end)
 {
-    for (size_t i = 0; i < plan->skip_count; i++) {
-        const rks_plan_skip_range *range = &plan->skips[i];
+    for (size_t i = 0; i < progress->skip_count; i++) {
+        const rks_plan_skip_range *range = &progress->skips[i];
         if (!is_of(range, epoch, segment) || range->end <= step || range->first >= steps)
             continue;
         *first = range->first < step ? step : range->first;
@@ -36,17 +36,19 @@ bool rks_plan_next_skip(const rks_plan *plan, uint64_t epoch, uint64_t segment, 
     return false;
 }
 
-uint64_t rks_plan_unskipped(const rks_plan *plan, uint64_t epoch, uint64_t segment, uint64_t step)
+uint64_t rks_plan_unskipped(const rks_epoch_progress *progress, uint64_t epoch, uint64_t segment,
+                            uint64_t step)
 {
     uint64_t first, end;
-    return rks_plan_next_skip(plan, epoch, segment, step, UINT64_MAX, &first, &end) && first == step
+    return rks_plan_next_skip(progress, epoch, segment, step, UINT64_MAX, &first, &end) &&
+                   first == step
                ? end
                : step;
 }
 
-uint64_t rks_plan_segment_of(const rks_plan *plan, uint64_t epoch)
+uint64_t rks_plan_segment_of(const rks_epoch_progress *progress, uint64_t epoch)
 {
-    return plan->resumed_epoch == epoch ? plan->done_count : 0;
+    return progress->resumed_epoch == epoch ? progress->done_count : 0;
 }
 
 rks_status rks_plan_next_step(rks_plan *plan, uint64_t epoch, uint64_t step, uint64_t *next,
@@ -56,7 +58,8 @@ rks_status rks_plan_next_step(rks_plan *plan, uint64_t epoch, uint64_t step, uin
     rks_status status = rks_plan_steps(plan, epoch, &steps, err);
     if (status != RKS_OK)
         return status;
-    step = rks_plan_unskipped(plan, epoch, rks_plan_segment_of(plan, epoch), step);
+    step = rks_plan_unskipped(&plan->progress, epoch, rks_plan_segment_of(&plan->progress, epoch),
+                              step);
     *next = step < steps ? step : steps;
     return RKS_OK;
 }
@@ -64,13 +67,14 @@ rks_status rks_plan_next_step(rks_plan *plan, uint64_t epoch, uint64_t step, uin
 rks_status rks_plan_skipped(rks_plan *plan, uint64_t epoch, uint64_t step, uint64_t *count,
                             rks_error *err)
 {
-    uint64_t steps, first, end = 0, segment = rks_plan_segment_of(plan, epoch);
+    uint64_t steps, first, end = 0, segment = rks_plan_segment_of(&plan->progress, epoch);
     *count = 0;
-    if (plan->skip_count == 0)
+    if (plan->progress.skip_count == 0)
         return RKS_OK;
     rks_status status = rks_plan_steps(plan, epoch, &steps, err);
     step = status == RKS_OK && step > steps ? steps : step;
-    while (status == RKS_OK && rks_plan_next_skip(plan, epoch, segment, end, step, &first, &end))
+    while (status == RKS_OK &&
+           rks_plan_next_skip(&plan->progress, epoch, segment, end, step, &first, &end))
         *count += end - first;
     return status;
 }
@@ -98,12 +102,12 @@ static void insert_range(rks_plan_skip_range *list, size_t *count, rks_plan_skip
     *count = kept + 1;
 }
 
-size_t rks_plan_write_skips(const rks_plan *plan, char *text, size_t room)
+size_t rks_plan_write_skips(const rks_epoch_progress *progress, char *text, size_t room)
 {
     size_t size = 0;
     text[0] = '\0';
-    for (size_t i = 0; i < plan->skip_count && size < room; i++) {
-        const rks_plan_skip_range *range = &plan->skips[i];
+    for (size_t i = 0; i < progress->skip_count && size < room; i++) {
+        const rks_plan_skip_range *range = &progress->skips[i];
         size += (size_t)snprintf(
             text + size, room - size, "%s[%" PRIu64 ", %" PRIu64 ", %" PRIu64 ", %" PRIu64 "]",
             i == 0 ? "" : ", ", range->epoch, range->segment, range->first, range->end);
@@ -111,41 +115,42 @@ size_t rks_plan_write_skips(const rks_plan *plan, char *text, size_t room)
     return size;
 }
 
-rks_status rks_plan_schedule_fits(const rks_plan *plan, rks_error *err)
+rks_status rks_plan_schedule_fits(const rks_plan_input *in, const rks_epoch_progress *progress,
+                                  rks_error *err)
 {
     char text[RKS_PLAN_SCHEDULE_MAX + 1];
-    size_t size = rks_plan_write_skips(plan, text, sizeof(text));
-    if (plan->in.mix != NULL)
-        size += rks_mix_write_changes(plan->in.mix, text, sizeof(text));
-    if (plan->skip_count <= RKS_PLAN_SKIPS_MAX && size <= RKS_PLAN_SCHEDULE_MAX)
+    size_t size = rks_plan_write_skips(progress, text, sizeof(text));
+    if (in->mix != NULL)
+        size += rks_mix_write_changes(in->mix, text, sizeof(text));
+    if (progress->skip_count <= RKS_PLAN_SKIPS_MAX && size <= RKS_PLAN_SCHEDULE_MAX)
         return RKS_OK;
     return rks_fail(
         err, RKS_ERR_STATE, 0,
         "skip: states have room for %d ranges of steps, and for %d bytes of these and of "
         "changes of weights; %zu ranges take more",
-        RKS_PLAN_SKIPS_MAX, RKS_PLAN_SCHEDULE_MAX, plan->skip_count);
+        RKS_PLAN_SKIPS_MAX, RKS_PLAN_SCHEDULE_MAX, progress->skip_count);
 }
 
 /* Adds `count` ranges to the plan's list; on failure the list is unchanged. */
-static rks_status add_ranges(rks_plan *plan, const rks_plan_skip_range *ranges, size_t count,
-                             rks_error *err)
+static rks_status add_ranges(const rks_plan_input *in, rks_epoch_progress *progress,
+                             const rks_plan_skip_range *ranges, size_t count, rks_error *err)
 {
     rks_plan_skip_range *made = rks_alloc(RKS_PLAN_SKIPS_MAX + 1, sizeof(*made), err);
     if (made == NULL)
         return RKS_ERR_MEMORY;
-    rks_plan_skip_range *kept = plan->skips;
-    size_t kept_count = plan->skip_count;
+    rks_plan_skip_range *kept = progress->skips;
+    size_t kept_count = progress->skip_count;
     if (kept_count > 0)
         memcpy(made, kept, kept_count * sizeof(*made));
-    plan->skips = made;
+    progress->skips = made;
     rks_status status = RKS_OK;
     for (size_t i = 0; i < count && status == RKS_OK; i++) {
-        insert_range(plan->skips, &plan->skip_count, ranges[i]);
-        status = rks_plan_schedule_fits(plan, err);
+        insert_range(progress->skips, &progress->skip_count, ranges[i]);
+        status = rks_plan_schedule_fits(in, progress, err);
     }
     if (status != RKS_OK) {
-        plan->skips = kept;
-        plan->skip_count = kept_count;
+        progress->skips = kept;
+        progress->skip_count = kept_count;
         kept = made;
     }
     rks_free(kept);
@@ -173,8 +178,9 @@ rks_status rks_plan_skip(rks_plan *plan, uint64_t epoch, uint64_t first, uint64_
                         "skip: steps %" PRIu64 " to %" PRIu64 " of epoch %" PRIu64
                         " are not whole optimizer steps of %" PRIu32 " batches each",
                         first, last, epoch, micro);
-    const rks_plan_skip_range range = {epoch, rks_plan_segment_of(plan, epoch), first, last + 1};
-    return add_ranges(plan, &range, 1, err);
+    const rks_plan_skip_range range = {epoch, rks_plan_segment_of(&plan->progress, epoch), first,
+                                       last + 1};
+    return add_ranges(&plan->in, &plan->progress, &range, 1, err);
 }
 
 rks_status rks_plan_skip_all(rks_plan *plan, const rks_step_range *list, size_t count,
@@ -206,7 +212,8 @@ static bool read_range(const json_t *entry, uint32_t micro, rks_plan_skip_range 
            range->end % micro == 0;
 }
 
-rks_status rks_plan_read_skips(rks_plan *plan, const json_t *list, rks_error *err)
+rks_status rks_plan_read_skips(const rks_plan_input *in, rks_epoch_progress *progress,
+                               const json_t *list, rks_error *err)
 {
     size_t entries = json_array_size(list); /* 0 if it is not a list */
     if (list == NULL)
@@ -219,13 +226,13 @@ rks_status rks_plan_read_skips(rks_plan *plan, const json_t *list, rks_error *er
         return RKS_ERR_MEMORY;
     rks_status status = RKS_OK;
     for (size_t i = 0; i < entries && status == RKS_OK; i++)
-        if (!read_range(json_array_get(list, i), plan->in.config.micro_batches, &ranges[i]))
+        if (!read_range(json_array_get(list, i), in->config.micro_batches, &ranges[i]))
             status = rks_fail(err, RKS_ERR_STATE, 0,
                               "state: skip: entry %zu is not [epoch, segment, first, end] of whole "
                               "optimizer steps",
                               i);
     if (status == RKS_OK)
-        status = add_ranges(plan, ranges, entries, err);
+        status = add_ranges(in, progress, ranges, entries, err);
     rks_free(ranges);
     return status;
 }

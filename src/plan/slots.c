@@ -27,36 +27,35 @@ static uint16_t class_of(rks_u128 cost)
 }
 
 /* Returns the lengths of a batch in units that fill.c keeps, which saves reading them; or NULL. */
-static const uint32_t *units_of(const rks_plan *plan, const rks_plan_group *group, uint64_t first,
-                                uint64_t end)
+static const uint32_t *units_of(const rks_epoch_image *image, const rks_plan_group *group,
+                                uint64_t first, uint64_t end)
 {
     uint64_t from = group->first + first, to = group->first + end;
-    bool known = plan->image.units != NULL && plan->image.units_exact &&
-                 from >= plan->image.units_first &&
-                 to <= plan->image.units_first + plan->image.units_count;
-    return known ? plan->image.units + (from - plan->image.units_first) : NULL;
+    bool known = image->units != NULL && image->units_exact && from >= image->units_first &&
+                 to <= image->units_first + image->units_count;
+    return known ? image->units + (from - image->units_first) : NULL;
 }
 
 /* Returns the cost of a batch of `count` samples, if it depends only on the longest length. */
-static rks_u128 cost_of_longest(const rks_plan *plan, uint64_t longest, uint64_t count)
+static rks_u128 cost_of_longest(const rks_plan_input *in, uint64_t longest, uint64_t count)
 {
-    longest = rks_plan_width(&plan->in.config, longest);
+    longest = rks_plan_width(&in->config, longest);
     rks_u128 cost = (rks_u128)longest * count;
-    if (plan->in.config.cost == COST_POLYNOMIAL) { /* below 2^127: scaled to what classes hold */
-        rks_u128 linear = plan->in.config.cost_linear, quadratic = plan->in.config.cost_quadratic;
+    if (in->config.cost == COST_POLYNOMIAL) { /* below 2^127: scaled to what classes hold */
+        rks_u128 linear = in->config.cost_linear, quadratic = in->config.cost_quadratic;
         return ((linear + quadratic * longest) * cost) >> 30;
     }
-    return plan->in.config.cost == COST_QUADRATIC ? cost * longest : cost;
+    return in->config.cost == COST_QUADRATIC ? cost * longest : cost;
 }
 
-static rks_u128 cost_of(const rks_plan *plan, const rks_plan_group *group, uint64_t first,
-                        uint64_t end)
+static rks_u128 cost_of(const rks_plan_input *in, const rks_epoch_image *image,
+                        const rks_plan_group *group, uint64_t first, uint64_t end)
 {
-    enum cost kind = plan->in.config.cost;
-    if (plan->in.config.balance != NULL)
-        return rks_plan_balance_of(plan, plan->image.ids + group->first + first, end - first);
+    enum cost kind = in->config.cost;
+    if (in->config.balance != NULL)
+        return rks_plan_balance_of(in, image->ids + group->first + first, end - first);
     uint64_t longest = group->longest;
-    const uint32_t *units = units_of(plan, group, first, end);
+    const uint32_t *units = units_of(image, group, first, end);
     if (units != NULL) {
         uint64_t sum = 0;
         longest = 0;
@@ -64,30 +63,30 @@ static rks_u128 cost_of(const rks_plan *plan, const rks_plan_group *group, uint6
             longest = units[i] > longest ? units[i] : longest;
             sum += units[i];
         }
-        longest *= plan->in.config.length_multiple;
+        longest *= in->config.length_multiple;
         if (kind == COST_TOKENS)
-            return sum * plan->in.config.length_multiple;
-    } else if (group->alone || plan->in.config.strategy == STRATEGY_RANDOM) {
+            return sum * in->config.length_multiple;
+    } else if (group->alone || in->config.strategy == STRATEGY_RANDOM) {
         uint64_t sum = 0;
         longest = 0;
         for (uint64_t i = first; i < end; i++) {
-            uint32_t length = rks_plan_length(plan, plan->image.ids[group->first + i]);
+            uint32_t length = rks_plan_length(in, image->ids[group->first + i]);
             longest = length > longest ? length : longest;
             if (kind == COST_TOKENS)
-                sum += rks_plan_width(&plan->in.config, length);
+                sum += rks_plan_width(&in->config, length);
         }
         if (kind == COST_TOKENS)
             return sum;
     }
-    return cost_of_longest(plan, longest, end - first);
+    return cost_of_longest(in, longest, end - first);
 }
 
 /* Sorts batches into plan->image.slots, the costliest class first. counts[c] becomes the end of
  * class c. */
-static rks_status sort_by_class(rks_plan *plan, const uint16_t *classes, uint32_t *counts,
+static rks_status sort_by_class(rks_epoch_image *image, const uint16_t *classes, uint32_t *counts,
                                 rks_error *err)
 {
-    uint64_t batches = plan->image.layout->batches;
+    uint64_t batches = image->layout->batches;
     rks_status status = RKS_OK;
     for (uint64_t i = 0, end; i < batches && status == RKS_OK;) {
         status = rks_plan_stretch(i, batches, &end, err);
@@ -103,19 +102,20 @@ static rks_status sort_by_class(rks_plan *plan, const uint16_t *classes, uint32_
     for (uint64_t i = 0, end; i < batches && status == RKS_OK;) {
         status = rks_plan_stretch(i, batches, &end, err);
         for (; i < end; i++)
-            plan->image.slots[counts[classes[i]]++] = (uint32_t)i;
+            image->slots[counts[classes[i]]++] = (uint32_t)i;
     }
     return status;
 }
 
-rks_status rks_plan_shuffle_steps(rks_plan *plan, uint64_t row, uint64_t key, rks_error *err)
+rks_status rks_plan_shuffle_steps(rks_epoch_image *image, uint64_t row, uint64_t key,
+                                  rks_error *err)
 {
     rks_random random = {key};
     rks_status status = RKS_OK;
     uint64_t done = 0;
-    for (uint64_t i = plan->image.layout->batches / row; i > 1 && status == RKS_OK; i--) {
-        uint32_t *a = plan->image.slots + (i - 1) * row;
-        uint32_t *b = plan->image.slots + rks_random_below(&random, i) * row;
+    for (uint64_t i = image->layout->batches / row; i > 1 && status == RKS_OK; i--) {
+        uint32_t *a = image->slots + (i - 1) * row;
+        uint32_t *b = image->slots + rks_random_below(&random, i) * row;
         for (uint64_t slot = 0; slot < row; slot++) {
             uint32_t batch = a[slot];
             a[slot] = b[slot];
@@ -127,92 +127,97 @@ rks_status rks_plan_shuffle_steps(rks_plan *plan, uint64_t row, uint64_t key, rk
 }
 
 /* Returns true if lengths are read in random order. */
-static bool looks_anywhere(const rks_plan *plan)
+static bool looks_anywhere(const rks_plan_input *in, const rks_epoch_image *image)
 {
-    return plan->in.config.strategy == STRATEGY_RANDOM && plan->in.config.balance == NULL &&
-           plan->image.units == NULL;
+    return in->config.strategy == STRATEGY_RANDOM && in->config.balance == NULL &&
+           image->units == NULL;
 }
 
 /* Copies lengths to a table of 16 bits each, if they are read in random order. Half of the memory
  * is in a cache twice as often, and it has huge pages, which a caller's array may lack. *table
  * stays NULL if some lengths do not fit. */
-static rks_status make_table(const rks_plan *plan, uint16_t **table, rks_error *err)
+static rks_status make_table(const rks_plan_input *in, const rks_epoch_image *image,
+                             uint16_t **table, rks_error *err)
 {
-    if (!looks_anywhere(plan) || plan->in.longest > UINT16_MAX || plan->in.piece_count > 0 ||
-        plan->in.config.too_long == TOO_LONG_ALONE)
+    if (!looks_anywhere(in, image) || in->longest > UINT16_MAX || in->piece_count > 0 ||
+        in->config.too_long == TOO_LONG_ALONE)
         return RKS_OK;
-    *table = rks_alloc_raw(plan->in.count, sizeof(**table), err);
+    *table = rks_alloc_raw(in->count, sizeof(**table), err);
     if (*table == NULL)
         return RKS_ERR_MEMORY;
-    rks_plan_advise(*table, plan->in.count * sizeof(**table));
-    rks_usage_add(RKS_MEMORY_PLAN, plan->in.count * sizeof(**table));
-    for (uint64_t i = 0; i < plan->in.count; i++) /* absent and dropped samples are in no batch */
-        (*table)[i] = (uint16_t)rks_plan_length(plan, (uint32_t)i);
+    rks_plan_advise(*table, in->count * sizeof(**table));
+    rks_usage_add(RKS_MEMORY_PLAN, in->count * sizeof(**table));
+    for (uint64_t i = 0; i < in->count; i++) /* absent and dropped samples are in no batch */
+        (*table)[i] = (uint16_t)rks_plan_length(in, (uint32_t)i);
     return RKS_OK;
 }
 
-static void free_table(const rks_plan *plan, uint16_t *table)
+static void free_table(const rks_plan_input *in, uint16_t *table)
 {
     if (table != NULL)
-        rks_usage_sub(RKS_MEMORY_PLAN, plan->in.count * sizeof(*table));
+        rks_usage_sub(RKS_MEMORY_PLAN, in->count * sizeof(*table));
     rks_free(table);
 }
 
 /* Prefetches the lengths of the batch that begins at `end`. */
-static void prefetch_behind(const rks_plan *plan, const rks_plan_group *group, uint64_t first,
-                            uint64_t end, const uint16_t *table)
+static void prefetch_behind(const rks_plan_input *in, const rks_epoch_image *image,
+                            const rks_plan_group *group, uint64_t first, uint64_t end,
+                            const uint16_t *table)
 {
-    const uint32_t *ids = plan->image.ids + group->first;
+    const uint32_t *ids = image->ids + group->first;
     uint64_t ahead = end + (end - first) < group->count ? end + (end - first) : group->count;
     for (uint64_t i = end; i < ahead; i++)
         if (table != NULL)
             __builtin_prefetch(&table[ids[i]]);
         else
-            __builtin_prefetch(&plan->in.lengths[ids[i] < plan->in.count ? ids[i] : 0]);
+            __builtin_prefetch(&in->lengths[ids[i] < in->count ? ids[i] : 0]);
 }
 
 /* Returns what cost_of returns, by the table. */
-static rks_u128 cost_by_table(const rks_plan *plan, const rks_plan_group *group, uint64_t first,
-                              uint64_t end, const uint16_t *table)
+static rks_u128 cost_by_table(const rks_plan_input *in, const rks_epoch_image *image,
+                              const rks_plan_group *group, uint64_t first, uint64_t end,
+                              const uint16_t *table)
 {
-    const uint32_t *ids = plan->image.ids + group->first;
+    const uint32_t *ids = image->ids + group->first;
     uint64_t longest = 0, sum = 0;
     for (uint64_t i = first; i < end; i++) {
         uint64_t length = table[ids[i]];
         longest = length > longest ? length : longest;
-        if (plan->in.config.cost == COST_TOKENS)
-            sum += rks_plan_width(&plan->in.config, length);
+        if (in->config.cost == COST_TOKENS)
+            sum += rks_plan_width(&in->config, length);
     }
-    return plan->in.config.cost == COST_TOKENS ? sum : cost_of_longest(plan, longest, end - first);
+    return in->config.cost == COST_TOKENS ? sum : cost_of_longest(in, longest, end - first);
 }
 
-rks_status rks_plan_classify(const rks_plan *plan, uint16_t *classes, rks_error *err)
+rks_status rks_plan_classify(const rks_plan_input *in, const rks_epoch_image *image,
+                             uint16_t *classes, rks_error *err)
 {
-    const rks_plan_layout *layout = plan->image.layout;
+    const rks_plan_layout *layout = image->layout;
     uint64_t done = 0;
     uint16_t *table = NULL;
-    bool anywhere = looks_anywhere(plan);
-    rks_status status = make_table(plan, &table, err);
+    bool anywhere = looks_anywhere(in, image);
+    rks_status status = make_table(in, image, &table, err);
     for (size_t i = 0; i < layout->count && status == RKS_OK; i++) {
         const rks_plan_group *group = &layout->groups[i];
         for (uint32_t j = 0; j < group->batches && status == RKS_OK; j++) {
             uint64_t first, end;
             rks_plan_deal(group, j, &first, &end);
             if (anywhere)
-                prefetch_behind(plan, group, first, end, table);
+                prefetch_behind(in, image, group, first, end, table);
             classes[group->first_batch + j] =
-                class_of(table == NULL ? cost_of(plan, group, first, end)
-                                       : cost_by_table(plan, group, first, end, table));
+                class_of(table == NULL ? cost_of(in, image, group, first, end)
+                                       : cost_by_table(in, image, group, first, end, table));
             status = rks_plan_pause(&done, end - first, err);
         }
     }
-    free_table(plan, table);
+    free_table(in, table);
     return status;
 }
 
-rks_status rks_plan_arrange(rks_plan *plan, uint32_t world, uint64_t key, rks_error *err)
+rks_status rks_plan_arrange(const rks_plan_input *in, rks_epoch_image *image, uint32_t world,
+                            uint64_t key, rks_error *err)
 {
-    const rks_plan_layout *layout = plan->image.layout;
+    const rks_plan_layout *layout = image->layout;
     rks_status status = RKS_ERR_MEMORY;
     uint32_t *counts = NULL;
     uint16_t *classes = rks_alloc_raw(layout->batches, sizeof(*classes), err);
@@ -222,19 +227,19 @@ rks_status rks_plan_arrange(rks_plan *plan, uint32_t world, uint64_t key, rks_er
     if (counts == NULL)
         goto out;
 
-    status = rks_plan_classify(plan, classes, err);
+    status = rks_plan_classify(in, image, classes, err);
     if (status == RKS_OK)
-        status = sort_by_class(plan, classes, counts, err);
+        status = sort_by_class(image, classes, counts, err);
     uint32_t first = 0;
     for (size_t class = CLASSES; class-- > 0 && status == RKS_OK;) {
-        status = rks_plan_shuffle(rks_random_key(key, class), plan->image.slots + first,
+        status = rks_plan_shuffle(rks_random_key(key, class), image->slots + first,
                                   counts[class] - first, err);
         first = counts[class];
     }
     if (status == RKS_OK)
-        status = rks_plan_shuffle_steps(plan, world, rks_random_key(key, CLASSES), err);
-    if (status == RKS_OK && plan->in.mix != NULL)
-        status = rks_mix_even(plan, world, err);
+        status = rks_plan_shuffle_steps(image, world, rks_random_key(key, CLASSES), err);
+    if (status == RKS_OK && in->mix != NULL)
+        status = rks_mix_even(in, image, world, err);
 
 out:
     rks_free(counts);

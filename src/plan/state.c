@@ -66,7 +66,7 @@ rks_status rks_plan_state(rks_plan *plan, uint64_t epoch, uint64_t step, char *t
     if (epoch > INT64_MAX)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "epoch %" PRIu64 " is above 2^63 - 1", epoch);
 
-    bool resumed = plan->done_count > 0 && plan->resumed_epoch == epoch;
+    bool resumed = plan->progress.done_count > 0 && plan->progress.resumed_epoch == epoch;
     const char *quote = plan->dataset[0] == '\0' ? "" : "\"";
     char made[4096 + RKS_STATE_MAX]; /* segments are at most 64 times 33 bytes */
     size_t size = (size_t)snprintf(
@@ -74,13 +74,13 @@ rks_status rks_plan_state(rks_plan *plan, uint64_t epoch, uint64_t step, char *t
         "{\"format\": %d, \"planner\": %d, \"dataset\": %s%s%s, \"samples\": %" PRIu64
         ", \"lengths\": \"%s\", \"options\": \"%s\", \"seed\": \"%" PRIu64 "\", \"epoch\": %" PRIu64
         ", \"segments\": [",
-        plan->skip_count > 0 ? STATE_FORMAT_SKIPS : STATE_FORMAT,
+        plan->progress.skip_count > 0 ? STATE_FORMAT_SKIPS : STATE_FORMAT,
         plan->in.mix == NULL ? RKS_PLAN_VERSION : RKS_PLAN_VERSION_MIX, quote,
         plan->dataset[0] == '\0' ? "null" : plan->dataset, quote, plan->in.count,
         lengths_digest(plan), plan->in.config.digest, plan->in.config.seed, epoch);
-    for (size_t i = 0; resumed && i < plan->done_count; i++)
+    for (size_t i = 0; resumed && i < plan->progress.done_count; i++)
         size += (size_t)snprintf(made + size, sizeof(made) - size, "[%" PRIu32 ", %" PRIu64 "], ",
-                                 plan->done[i].world, plan->done[i].steps);
+                                 plan->progress.done[i].world, plan->progress.done[i].steps);
     size += (size_t)snprintf(made + size, sizeof(made) - size, "[%" PRIu32 ", %" PRIu64 "]]",
                              plan->in.config.world, step);
     if (plan->in.mix != NULL)
@@ -91,9 +91,9 @@ rks_status rks_plan_state(rks_plan *plan, uint64_t epoch, uint64_t step, char *t
         size += rks_mix_write_changes(plan->in.mix, made + size, sizeof(made) - size);
         size += (size_t)snprintf(made + size, sizeof(made) - size, "]");
     }
-    if (plan->skip_count > 0) {
+    if (plan->progress.skip_count > 0) {
         size += (size_t)snprintf(made + size, sizeof(made) - size, ", \"skip\": [");
-        size += rks_plan_write_skips(plan, made + size, sizeof(made) - size);
+        size += rks_plan_write_skips(&plan->progress, made + size, sizeof(made) - size);
         size += (size_t)snprintf(made + size, sizeof(made) - size, "]");
     }
     size_t room = text_size < RKS_STATE_MAX ? text_size : RKS_STATE_MAX;
@@ -102,10 +102,10 @@ rks_status rks_plan_state(rks_plan *plan, uint64_t epoch, uint64_t step, char *t
         size += (size_t)snprintf(made + size, sizeof(made) - size, ", \"given\": \"%s\"",
                                  plan->in.config.words);
     size += (size_t)snprintf(made + size, sizeof(made) - size, "}");
-    if (size >= RKS_STATE_MAX || (resumed && plan->done_count == RKS_PLAN_SEGMENTS_MAX))
+    if (size >= RKS_STATE_MAX || (resumed && plan->progress.done_count == RKS_PLAN_SEGMENTS_MAX))
         return rks_fail(err, RKS_ERR_STATE, 0,
                         "state of epoch %" PRIu64 ": the world changed too often in it (%zu times)",
-                        epoch, plan->done_count);
+                        epoch, plan->progress.done_count);
     if (size >= text_size)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "a state of %zu bytes does not fit into %zu",
                         size + 1, text_size);
@@ -219,18 +219,18 @@ static rks_status compare_options(const json_t *object, const rks_plan_config *c
     return status;
 }
 
-static rks_status compare_mix(const json_t *object, const rks_plan *plan, rks_error *err)
+static rks_status compare_mix(const json_t *object, const rks_plan_input *in, rks_error *err)
 {
     const char *there = json_string_value(json_object_get(object, "mix"));
-    if (plan->in.mix != NULL && there != NULL && strcmp(there, plan->in.mix->digest) == 0)
+    if (in->mix != NULL && there != NULL && strcmp(there, in->mix->digest) == 0)
         return RKS_OK;
-    if (plan->in.mix == NULL && json_object_get(object, "mix") == NULL)
+    if (in->mix == NULL && json_object_get(object, "mix") == NULL)
         return RKS_OK;
     return rks_fail(err, RKS_ERR_STATE, 0,
                     "state: mix differs: it was saved %s, and this plan %s; make the plan with the "
                     "same mix, weights and samples, and change weights by a remix afterwards",
                     there == NULL ? "without one" : "with another one",
-                    plan->in.mix == NULL ? "has none" : "has one");
+                    in->mix == NULL ? "has none" : "has one");
 }
 
 static rks_status read_segments(const json_t *object, rks_plan_place *place, rks_error *err)
@@ -290,7 +290,7 @@ static rks_status read_state(rks_plan *plan, const char *state, rks_plan_place *
     if (status == RKS_OK)
         status = compare_options(object, &plan->in.config, err);
     if (status == RKS_OK)
-        status = compare_mix(object, plan, err);
+        status = compare_mix(object, &plan->in, err);
     if (status == RKS_OK)
         status = compare_text(object, "seed", seed, err);
     if (status == RKS_OK)
@@ -298,10 +298,11 @@ static rks_status read_state(rks_plan *plan, const char *state, rks_plan_place *
     if (status == RKS_OK)
         status = read_segments(object, place, err);
     if (status == RKS_OK && plan->in.mix != NULL)
-        status = rks_mix_read_changes(plan, json_object_get(object, "changes"), place->changes,
+        status = rks_mix_read_changes(&plan->in, json_object_get(object, "changes"), place->changes,
                                       &place->change_count, err);
     if (status == RKS_OK) {
-        status = rks_plan_read_skips(plan, json_object_get(object, "skip"), err);
+        status =
+            rks_plan_read_skips(&plan->in, &plan->progress, json_object_get(object, "skip"), err);
         if (status != RKS_OK)
             rks_mix_free_changes(place->changes, place->change_count);
     }
@@ -317,23 +318,24 @@ typedef struct rks_plan_rest {
     uint64_t steps;
 } rks_plan_rest;
 
-static void save_rest(const rks_plan *plan, rks_plan_rest *rest)
+static void save_rest(const rks_epoch_progress *progress, rks_plan_rest *rest)
 {
-    rest->epoch = plan->resumed_epoch;
-    rest->done_count = plan->done_count;
-    rest->steps = plan->rest_steps;
-    memcpy(rest->done, plan->done, sizeof(rest->done));
+    rest->epoch = progress->resumed_epoch;
+    rest->done_count = progress->done_count;
+    rest->steps = progress->rest_steps;
+    memcpy(rest->done, progress->done, sizeof(rest->done));
 }
 
-static void set_rest(rks_plan *plan, const rks_plan_rest *rest)
+static void set_rest(const rks_plan_input *in, rks_epoch_image *image, rks_epoch_progress *progress,
+                     const rks_plan_rest *rest)
 {
-    plan->image.ready = false;
-    if (plan->in.mix != NULL)
-        plan->in.mix->steps_known = false;
-    plan->resumed_epoch = rest->epoch;
-    plan->done_count = rest->done_count;
-    plan->rest_steps = rest->steps;
-    memcpy(plan->done, rest->done, sizeof(plan->done));
+    image->ready = false;
+    if (in->mix != NULL)
+        in->mix->steps_known = false;
+    progress->resumed_epoch = rest->epoch;
+    progress->done_count = rest->done_count;
+    progress->rest_steps = rest->steps;
+    memcpy(progress->done, rest->done, sizeof(progress->done));
 }
 
 /* Plans the rest after the first `count` segments for this world, as a check. *steps is its number
@@ -343,14 +345,14 @@ static rks_status try_rest(rks_plan *plan, const rks_plan_place *place, size_t c
 {
     rks_plan_rest rest = {.epoch = place->epoch, .done_count = count};
     memcpy(rest.done, place->segments, count * sizeof(rest.done[0]));
-    set_rest(plan, &rest);
+    set_rest(&plan->in, &plan->image, &plan->progress, &rest);
     rks_status status = rks_plan_prepare(plan, place->epoch, err);
     if (status != RKS_OK)
         return status;
     if (plan->in.mix != NULL)
         return rks_plan_steps(plan, place->epoch, steps, err);
     *steps = plan->image.layout->batches / plan->in.config.world;
-    plan->rest_steps = *steps;
+    plan->progress.rest_steps = *steps;
     return RKS_OK;
 }
 
@@ -374,7 +376,7 @@ static rks_status resume_at(rks_plan *plan, rks_plan_place place, uint64_t *epoc
 {
     rks_status status = RKS_OK;
     rks_plan_rest old;
-    save_rest(plan, &old);
+    save_rest(&plan->progress, &old);
 
     size_t before;
     uint64_t next;
@@ -391,7 +393,7 @@ static rks_status resume_at(rks_plan *plan, rks_plan_place place, uint64_t *epoc
     }
     if (before == 0 || ended) {
         rks_plan_rest none = {0};
-        set_rest(plan, &none);
+        set_rest(&plan->in, &plan->image, &plan->progress, &none);
         place.epoch += ended ? 1 : 0;
         status = rks_plan_steps(plan, place.epoch, &steps, err);
     }
@@ -399,7 +401,7 @@ static rks_status resume_at(rks_plan *plan, rks_plan_place place, uint64_t *epoc
         status = rks_fail(err, RKS_ERR_STATE, 0, "state: segments: step %" PRIu64 " of %" PRIu64,
                           next, steps);
     if (status != RKS_OK) {
-        set_rest(plan, &old);
+        set_rest(&plan->in, &plan->image, &plan->progress, &old);
         return status;
     }
     *epoch = place.epoch;
@@ -428,7 +430,7 @@ static rks_status resume(rks_plan *plan, const char *state, uint64_t *epoch, uin
         return status == RKS_OK ? resume_at(plan, place, epoch, step, err) : status;
     swap_changes(plan->in.mix, &place);
     plan->image.ready = false;
-    status = rks_plan_schedule_fits(plan, err);
+    status = rks_plan_schedule_fits(&plan->in, &plan->progress, err);
     if (status == RKS_OK)
         status = resume_at(plan, place, epoch, step, err);
     if (status != RKS_OK)
@@ -442,18 +444,18 @@ rks_status rks_plan_resume(rks_plan *plan, const char *state, uint64_t *epoch, u
                            rks_error *err)
 {
     rks_plan_skip_range *kept = NULL;
-    size_t count = plan->skip_count;
+    size_t count = plan->progress.skip_count;
     if (count > 0) {
         kept = rks_alloc_raw(count, sizeof(*kept), err);
         if (kept == NULL)
             return RKS_ERR_MEMORY;
-        memcpy(kept, plan->skips, count * sizeof(*kept));
+        memcpy(kept, plan->progress.skips, count * sizeof(*kept));
     }
     rks_status status = resume(plan, state, epoch, step, err);
     if (status != RKS_OK) {
-        plan->skip_count = count;
+        plan->progress.skip_count = count;
         if (count > 0)
-            memcpy(plan->skips, kept, count * sizeof(*kept));
+            memcpy(plan->progress.skips, kept, count * sizeof(*kept));
     }
     rks_free(kept);
     return status;

@@ -71,7 +71,7 @@ static rks_status carve(rks_plan_layout *layout, size_t index, uint32_t batches,
 
 /* Returns how many more batches the last `back` batches could make. *from is the group where they
  * begin, *inside how many of them that group has. Neighbourhoods count whole. */
-static uint64_t capacity(const rks_plan *plan, const rks_plan_layout *layout, uint64_t back,
+static uint64_t capacity(const rks_plan_input *in, const rks_plan_layout *layout, uint64_t back,
                          uint32_t unit, size_t *from, uint32_t *inside)
 {
     uint64_t more = 0;
@@ -79,7 +79,7 @@ static uint64_t capacity(const rks_plan *plan, const rks_plan_layout *layout, ui
     while (back > 0 && i > 0) {
         const rks_plan_group *group = &layout->groups[--i];
         uint32_t batches = group->batches;
-        if (back < batches && plan->in.config.strategy != STRATEGY_BUCKET)
+        if (back < batches && in->config.strategy != STRATEGY_BUCKET)
             batches = (uint32_t)back;
         uint64_t count = group->count - (uint64_t)(group->batches - batches) * group->cap;
         uint64_t units = units_of(group, count, unit);
@@ -139,10 +139,10 @@ static rks_status single_out(rks_plan_layout *layout, size_t from, rks_error *er
     return RKS_OK;
 }
 
-static rks_status split_tail(const rks_plan *plan, uint32_t world, rks_plan_layout *layout,
+static rks_status split_tail(const rks_plan_input *in, uint32_t world, rks_plan_layout *layout,
                              rks_error *err)
 {
-    const rks_plan_config *config = &plan->in.config;
+    const rks_plan_config *config = &in->config;
     uint64_t batches = count_batches(layout);
     uint64_t rest = batches % world;
     uint64_t extra = rest == 0 ? 0 : world - rest;
@@ -155,7 +155,7 @@ static rks_status split_tail(const rks_plan *plan, uint32_t world, rks_plan_layo
             back = back < batches ? back : batches;
             size_t from;
             uint32_t inside = 0;
-            if (capacity(plan, layout, back, unit, &from, &inside) >= extra) {
+            if (capacity(in, layout, back, unit, &from, &inside) >= extra) {
                 rks_status status = RKS_OK;
                 if (config->strategy != STRATEGY_BUCKET) {
                     bool whole = layout->groups[from].batches == inside;
@@ -202,10 +202,10 @@ static rks_status join_crumb(const rks_plan_config *config, rks_plan_layout *lay
     return RKS_OK;
 }
 
-static rks_status repeat_tail(const rks_plan *plan, uint32_t world, rks_plan_layout *layout,
+static rks_status repeat_tail(const rks_plan_input *in, uint32_t world, rks_plan_layout *layout,
                               rks_error *err)
 {
-    const rks_plan_config *config = &plan->in.config;
+    const rks_plan_config *config = &in->config;
     rks_status status = join_crumb(config, layout, err);
     if (status != RKS_OK)
         return status;
@@ -289,29 +289,29 @@ static void finish(const rks_plan_config *config, rks_plan_layout *layout)
     }
 }
 
-rks_status rks_plan_even(const rks_plan *plan, const rks_plan_base *base, uint32_t world,
+rks_status rks_plan_even(const rks_plan_input *in, const rks_plan_base *base, uint32_t world,
                          rks_plan_layout *layout, rks_error *err)
 {
     if (base->count == 0)
         return rks_fail(err, RKS_ERR_DATA, 0, "no samples to plan");
-    if (base->count < world && plan->in.config.tail != TAIL_REPEAT)
+    if (base->count < world && in->config.tail != TAIL_REPEAT)
         return rks_fail(err, RKS_ERR_DATA, 0,
                         "%" PRIu64 " samples for %" PRIu32
                         " ranks: no batch may be empty; use fewer ranks, or tail=repeat",
                         base->count, world);
     rks_status status = RKS_OK;
-    switch (plan->in.config.tail) {
+    switch (in->config.tail) {
     case TAIL_SPLIT:
-        status = split_tail(plan, world, layout, err);
+        status = split_tail(in, world, layout, err);
         break;
     case TAIL_REPEAT:
-        status = repeat_tail(plan, world, layout, err);
+        status = repeat_tail(in, world, layout, err);
         break;
     case TAIL_DROP:
         status = drop_tail(world, layout, err);
         break;
     }
     if (status == RKS_OK)
-        finish(&plan->in.config, layout);
+        finish(&in->config, layout);
     return status;
 }

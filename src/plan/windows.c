@@ -99,11 +99,11 @@ static rks_status shuffle_runs(const rks_pack *pack, uint64_t key, uint32_t *ord
 }
 
 /* Packs the base by windows of `bins` bins. */
-static rks_status pack_windows(const rks_plan *plan, uint64_t key, uint64_t bins, rks_pack *pack,
-                               rks_error *err)
+static rks_status pack_windows(const rks_plan_input *in, uint64_t key, uint64_t bins,
+                               rks_pack *pack, rks_error *err)
 {
     uint64_t count = pack->runs[pack->run_count].first;
-    window w = {.pack = pack, .capacity = plan->in.config.capacity};
+    window w = {.pack = pack, .capacity = in->config.capacity};
     rks_status status = RKS_ERR_MEMORY;
     uint32_t *order = rks_alloc_raw(count, sizeof(*order), err);
     if (order == NULL)
@@ -131,81 +131,81 @@ out:
 }
 
 /* Packs the base by windows of `bins` bins, or all at once if `bins` is 0. */
-static rks_status pack_base(const rks_plan *plan, const rks_plan_base *base, uint32_t world,
+static rks_status pack_base(const rks_plan_input *in, const rks_plan_base *base, uint32_t world,
                             uint64_t key, uint64_t bins, rks_pack **pack, rks_error *err)
 {
     rks_pack *made = NULL;
-    rks_status status = rks_pack_begin(plan, base, world, &made, err);
+    rks_status status = rks_pack_begin(in, base, world, &made, err);
     if (status != RKS_OK)
         return status;
-    status = bins == 0 ? rks_pack_fit(made, plan->in.config.capacity, err)
-                       : pack_windows(plan, key, bins, made, err);
+    status = bins == 0 ? rks_pack_fit(made, in->config.capacity, err)
+                       : pack_windows(in, key, bins, made, err);
     if (status != RKS_OK) {
         rks_pack_free(made);
         return status;
     }
-    rks_pack_settle(&plan->in.config, made);
+    rks_pack_settle(&in->config, made);
     *pack = made;
     return RKS_OK;
 }
 
 /* Returns the steps of a whole epoch. */
-static uint64_t steps_for(const rks_plan *plan, uint64_t samples, uint32_t world)
+static uint64_t steps_for(const rks_plan_input *in, uint64_t samples, uint32_t world)
 {
-    const rks_plan_config *config = &plan->in.config;
+    const rks_plan_config *config = &in->config;
     uint64_t slots = (uint64_t)world * config->micro_batches, full = slots * config->batch_size;
     if (config->tail == TAIL_DROP) {
-        uint64_t steps = plan->in.window_least / full;
+        uint64_t steps = in->window_least / full;
         return steps == 0 && samples >= full ? 1 : steps;
     }
-    uint64_t steps = (plan->in.window_most + full - 1) / full;
-    uint64_t fewest = (plan->in.window_all + full - 1) / full;
+    uint64_t steps = (in->window_most + full - 1) / full;
+    uint64_t fewest = (in->window_all + full - 1) / full;
     uint64_t last = config->tail == TAIL_SPLIT ? slots : 1; /* samples that the last step needs */
     uint64_t possible = samples < last ? 1 : (samples - last) / full + 1;
     steps = steps < possible ? steps : possible;
     return steps > fewest ? steps : fewest;
 }
 
-rks_status rks_pack_look(rks_plan *plan, const rks_plan_base *base, uint64_t key, uint64_t bins,
+rks_status rks_pack_look(rks_plan_input *in, const rks_plan_base *base, uint64_t key, uint64_t bins,
                          rks_error *err)
 {
     rks_pack *pack = NULL;
-    rks_status status = pack_base(plan, base, plan->in.config.world, key, bins, &pack, err);
+    rks_status status = pack_base(in, base, in->config.world, key, bins, &pack, err);
     if (status != RKS_OK)
         return status;
     if (bins == 0) {
-        plan->in.window_all = plan->in.window_most = pack->bins;
-        plan->in.window_least = UINT64_MAX;
-    } else if (pack->bins < plan->in.window_least) {
-        plan->in.window_least = pack->bins;
+        in->window_all = in->window_most = pack->bins;
+        in->window_least = UINT64_MAX;
+    } else if (pack->bins < in->window_least) {
+        in->window_least = pack->bins;
     }
-    plan->in.window_most = pack->bins > plan->in.window_most ? pack->bins : plan->in.window_most;
+    in->window_most = pack->bins > in->window_most ? pack->bins : in->window_most;
     rks_pack_free(pack);
     return RKS_OK;
 }
 
-rks_status rks_pack_lay_out_windows(const rks_plan *plan, const rks_plan_base *base, uint32_t world,
-                                    uint64_t key, bool whole, rks_plan_layout *layout,
-                                    rks_error *err)
+rks_status rks_pack_lay_out_windows(const rks_plan_input *in, const rks_plan_base *base,
+                                    uint32_t world, uint64_t key, bool whole,
+                                    rks_plan_layout *layout, rks_error *err)
 {
-    const rks_plan_config *config = &plan->in.config;
+    const rks_plan_config *config = &in->config;
     uint64_t bins = config->pack_window, full = (uint64_t)world * config->micro_batches;
-    uint64_t steps = whole ? steps_for(plan, base->count, world) : 0;
+    uint64_t steps = whole ? steps_for(in, base->count, world) : 0;
     rks_pack *pack = NULL;
     full *= config->batch_size;
     rks_pack_free(layout->pack);
     layout->pack = NULL;
     layout->base = base->count; /* for errors */
-    rks_status status = pack_base(plan, base, world, key, bins, &pack, err);
+    rks_status status = pack_base(in, base, world, key, bins, &pack, err);
     while (status == RKS_OK && steps > 0 && config->tail != TAIL_DROP &&
            pack->bins > steps * full && bins > 0) {
         bins = 2 * bins < pack->bins ? 2 * bins : 0;
         rks_pack_free(pack);
-        status = pack_base(plan, base, world, key, bins, &pack, err);
+        status = pack_base(in, base, world, key, bins, &pack, err);
     }
     if (status != RKS_OK)
         return status;
-    status = rks_pack_even(plan, world, steps, pack, err);
+    status = rks_pack_even(in, world, steps, pack, err);
     if (status == RKS_OK)
         return rks_pack_keep(layout, base, pack, err);
     rks_pack_free(pack);
