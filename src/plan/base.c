@@ -11,11 +11,6 @@ static bool is_struck(const uint8_t *struck, uint32_t id)
     return struck != NULL && (struck[id / 8] >> (id % 8) & 1) != 0;
 }
 
-const uint32_t *rks_plan_base_sorted(const rks_plan_input *in)
-{
-    return in->order + (in->count - rks_plan_uncut(in));
-}
-
 /* Appends the ids that are too long, those that are not, or all. */
 static rks_status fill_by_id(const rks_plan_input *in, const rks_epoch_image *image,
                              const uint8_t *struck, bool take_short, bool take_long, uint64_t *at,

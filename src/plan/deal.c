@@ -7,7 +7,6 @@
  * samples of the same sizes in each epoch. Bins of one group are alike, so an array of group
  * numbers holds the order of bins. */
 #include "plan/packing.h"
-#include "plan/share_inside.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -291,7 +290,8 @@ static rks_status deal_ids(const dealing *d, uint32_t *dealt, rks_error *err)
 /* Replaces the plan's ids by `ids`, which the memory usage counts already. */
 static void keep_ids(rks_epoch_image *image, uint32_t *ids, uint64_t count)
 {
-    rks_share_leave_room(image);
+    if (image->room != NULL)
+        image->room->leave(image);
     rks_usage_sub(RKS_MEMORY_PLAN, image->ids_room * sizeof(*image->ids));
     rks_free(image->ids);
     image->ids = ids;

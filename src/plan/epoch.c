@@ -15,31 +15,10 @@
 #include "base/memory_usage.h"
 #include "plan/mix.h"
 #include "plan/packing.h"
-#include "plan/share_inside.h"
 
 enum { STAGE_MEMBERS = 1, STAGE_PLACES = 2, STAGE_BINS = 3, STAGE_WINDOWS = 4, STAGE_DRAWS = 5 };
 
 static const rks_epoch_progress nothing_done = {0};
-
-static rks_status grow(uint32_t **items, uint64_t *room, uint64_t count, rks_error *err)
-{
-    if (count <= *room && *items != NULL)
-        return RKS_OK;
-    uint32_t *grown = rks_realloc(*items, count, sizeof(*grown), err);
-    if (grown == NULL)
-        return RKS_ERR_MEMORY;
-    rks_plan_advise(grown, count * sizeof(*grown));
-    rks_usage_add(RKS_MEMORY_PLAN, (count - *room) * sizeof(*grown));
-    *items = grown;
-    *room = count;
-    return RKS_OK;
-}
-
-static rks_status grow_ids(rks_epoch_image *image, uint64_t count, rks_error *err)
-{
-    return image->room != NULL ? rks_share_grow_ids(image, count, err)
-                               : grow(&image->ids, &image->ids_room, count, err);
-}
 
 /* Returns true if ids of equal length may also change neighbourhoods. */
 static bool is_small(const rks_plan_input *in)
@@ -134,7 +113,7 @@ static rks_status lay_out_filled(rks_plan_input *in, rks_epoch_image *image, rks
     enum { LOOKS = 4, LOOKS_OF_LARGE = 2, LARGE = 1 << 20, DIRECT_LENGTHS = 1 << 16 };
     uint64_t looks = in->config.no_shuffle ? 1 : in->count < LARGE ? LOOKS : LOOKS_OF_LARGE;
     rks_plan_base base = {0};
-    rks_status status = grow_ids(image, rks_plan_kept(in), err);
+    rks_status status = rks_epoch_grow_ids(image, rks_plan_kept(in), err);
     in->fill_least = UINT64_MAX;
     if (status == RKS_OK)
         status = rks_plan_base_fill(in, image, NULL, &base, err);
@@ -204,7 +183,7 @@ rks_status rks_plan_lay_out(rks_plan_input *in, rks_epoch_image *image, rks_erro
     if (rks_plan_sorts(&in->config) && in->piece_count == 0) {
         base.ids = rks_plan_base_sorted(in);
     } else if (rks_plan_sorts(&in->config) || config->strategy == STRATEGY_SEQUENTIAL) {
-        rks_status status = grow_ids(image, base.count, err);
+        rks_status status = rks_epoch_grow_ids(image, base.count, err);
         if (status == RKS_OK)
             status = rks_plan_base_fill(in, image, NULL, &base, err);
         if (status != RKS_OK)
@@ -221,7 +200,7 @@ static rks_status repeat_members(rks_epoch_image *image, rks_error *err)
     const rks_plan_group *last = &image->layout->groups[image->layout->count - 1];
     if (last->count <= last->span)
         return RKS_OK;
-    rks_status status = grow_ids(image, (uint64_t)last->first + last->count, err);
+    rks_status status = rks_epoch_grow_ids(image, (uint64_t)last->first + last->count, err);
     if (status != RKS_OK)
         return status;
     uint32_t *ids = image->ids + last->first;
@@ -240,7 +219,8 @@ static rks_status arrange(const rks_plan_input *in, rks_epoch_image *image, uint
         strategy != STRATEGY_SORTED && strategy != STRATEGY_SEQUENTIAL && !(ordered && world == 1);
     if (!image->slotted)
         return RKS_OK;
-    rks_status status = grow(&image->slots, &image->slots_room, image->layout->batches, err);
+    rks_status status =
+        rks_epoch_grow(&image->slots, &image->slots_room, image->layout->batches, err);
     if (status != RKS_OK)
         return status;
     if (ordered)
@@ -260,7 +240,7 @@ static rks_status compute(const rks_plan_input *in, rks_epoch_image *image, uint
     bool anew = shuffled || rks_plan_windows(config) || drawn;
     bool whole = struck == NULL && world == config->world && !anew;
     uint64_t room = drawn ? in->mix->rest : rks_plan_kept(in) + (whole ? in->whole.repeated : 0);
-    rks_status status = grow_ids(image, room, err);
+    rks_status status = rks_epoch_grow_ids(image, room, err);
     if (status != RKS_OK)
         return status;
 
@@ -490,35 +470,6 @@ static rks_status compute_drawn(const rks_plan_input *in, rks_epoch_image *image
                             : status;
 }
 
-bool rks_plan_is_at_hand(const rks_plan *plan, uint64_t epoch, uint64_t step)
-{
-    if (!plan->image.ready || plan->image.epoch != epoch)
-        return false;
-    if (plan->in.mix == NULL)
-        return true;
-    uint64_t number = rks_mix_number(&plan->progress, epoch, step);
-    return number >= plan->in.mix->begin && (number < plan->in.mix->end || plan->in.mix->is_last);
-}
-
-rks_status rks_plan_prepare(rks_plan *plan, uint64_t epoch, rks_error *err)
-{
-    return rks_plan_prepare_step(plan, epoch, 0, err);
-}
-
-rks_status rks_plan_prepare_step(rks_plan *plan, uint64_t epoch, uint64_t step, rks_error *err)
-{
-    bool shown = false;
-    rks_status status = plan->share == NULL ? RKS_OK : rks_share_check(plan, err);
-    if (status != RKS_OK || rks_plan_is_at_hand(plan, epoch, step))
-        return status;
-    plan->image.ready = false;
-    if (plan->share != NULL)
-        status = rks_share_show(plan, epoch, &shown, err);
-    return status != RKS_OK || shown
-               ? status
-               : rks_epoch_make(&plan->in, &plan->progress, epoch, step, &plan->image, err);
-}
-
 rks_status rks_epoch_make(const rks_plan_input *in, const rks_epoch_progress *progress,
                           uint64_t epoch, uint64_t step, rks_epoch_image *image, rks_error *err)
 {
@@ -542,44 +493,4 @@ rks_status rks_epoch_make(const rks_plan_input *in, const rks_epoch_progress *pr
     image->epoch = epoch;
     rks_trace_end(begun, RKS_TRACE_PLAN, -1, in->count, 0);
     return status;
-}
-
-void rks_plan_bins_at(const rks_plan_input *in, const rks_epoch_image *image, uint64_t slot,
-                      const uint32_t **bounds, size_t *bins)
-{
-    uint64_t first, end;
-    rks_pack_bins_of(image->layout->pack, in->config.batch_size, image->slots[slot], &first, &end);
-    *bounds = image->starts + first;
-    *bins = end - first;
-}
-
-void rks_plan_batch_at(const rks_plan_input *in, const rks_epoch_image *image, uint64_t batch,
-                       const uint32_t **ids, size_t *count)
-{
-    uint64_t first, end;
-    if (image->layout->pack != NULL) {
-        rks_pack_bins_of(image->layout->pack, in->config.batch_size, batch, &first, &end);
-        *ids = image->ids + image->starts[first];
-        *count = image->starts[end] - image->starts[first];
-        return;
-    }
-    const rks_plan_group *groups = image->layout->groups;
-    size_t low = 0; /* the last group that begins at or before the batch */
-    size_t high = image->layout->count - 1;
-    while (low < high) {
-        size_t middle = high - (high - low) / 2;
-        if (groups[middle].first_batch <= batch)
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    rks_plan_deal(&groups[low], (uint32_t)(batch - groups[low].first_batch), &first, &end);
-    *ids = image->ids + groups[low].first + first;
-    *count = end - first;
-}
-
-void rks_plan_at(const rks_plan_input *in, const rks_epoch_image *image, uint64_t slot,
-                 const uint32_t **ids, size_t *count)
-{
-    rks_plan_batch_at(in, image, image->slotted ? image->slots[slot] : slot, ids, count);
 }

@@ -207,6 +207,14 @@ typedef struct rks_plan_input {
     uint64_t window_all;                /* bins that packing all at once needs */
 } rks_plan_input;
 
+struct rks_epoch_image;
+/* Memory that lends an image room for its ids. `grow` provides for `count` of them; after `leave`
+ * the image has none, and no room. */
+typedef struct rks_epoch_room {
+    rks_status (*grow)(struct rks_epoch_image *image, uint64_t count, rks_error *err);
+    void (*leave)(struct rks_epoch_image *image);
+} rks_epoch_room;
+
 /* An epoch, or the rest of one: its batches, and which batch is at which step and rank. */
 typedef struct rks_epoch_image {
     bool ready;
@@ -228,8 +236,7 @@ typedef struct rks_epoch_image {
     uint64_t pieces_room;
     bool rest_over; /* of a resumed epoch: no step is left after its segments */
 
-    struct rks_share_room *room; /* of a maker: room for its ids in a place; NULL: the image owns
-                                  * the memory of its ids */
+    struct rks_epoch_room *room; /* NULL: the image owns the memory of its ids */
 
     /* Only while it is made. */
     bool is_shuffled;       /* ids hold the shuffled base of epoch 0; only while a plan is made */
@@ -297,6 +304,13 @@ static inline uint64_t rks_plan_kept(const rks_plan_input *in)
     return rks_plan_uncut(in) + in->piece_count;
 }
 
+/* Returns where the base begins in the sorted order, after the absent samples and those that are
+ * dropped or split. */
+static inline const uint32_t *rks_plan_base_sorted(const rks_plan_input *in)
+{
+    return in->order + (in->count - rks_plan_uncut(in));
+}
+
 /* Returns the sample of an id that is planned. */
 static inline uint32_t rks_plan_sample(const rks_plan_input *in, uint32_t id)
 {
@@ -346,6 +360,9 @@ size_t rks_plan_write_skips(const rks_epoch_progress *progress, char *text, size
 /* Returns RKS_ERR_STATE if a state has no room for the plan's ranges and changes. */
 rks_status rks_plan_schedule_fits(const rks_plan_input *in, const rks_epoch_progress *progress,
                                   rks_error *err);
+/* Adds ranges to the list; on failure it is unchanged. RKS_ERR_STATE if a state has no room. */
+rks_status rks_plan_add_skips(const rks_plan_input *in, rks_epoch_progress *progress,
+                              const rks_plan_skip_range *ranges, size_t count, rks_error *err);
 /* Adds the ranges of a state to the plan's. `list` may be NULL. RKS_ERR_STATE if the list is
  * malformed or has no room. On failure the plan's ranges are unchanged. */
 struct json_t;
@@ -377,9 +394,6 @@ void rks_plan_advise(void *memory, uint64_t bytes);
  * has a bit for each id, set if the base leaves it out; NULL leaves out none. */
 rks_status rks_plan_base_fill(const rks_plan_input *in, rks_epoch_image *image,
                               const uint8_t *struck, rks_plan_base *base, rks_error *err);
-/* Returns where the base begins in the sorted order, after the absent samples and those that are
- * dropped or split. */
-const uint32_t *rks_plan_base_sorted(const rks_plan_input *in);
 
 /* cut.c: cuts the base into groups, regardless of the world. */
 rks_status rks_plan_cut(const rks_plan_input *in, const rks_plan_base *base,
@@ -454,17 +468,11 @@ static inline uint64_t rks_plan_balance_of(const rks_plan_input *in, const uint3
 /* longest_first.c: sorts the samples within each batch of the current epoch, longest first. */
 rks_status rks_plan_longest_first(const rks_plan_input *in, rks_epoch_image *image, rks_error *err);
 
-/* epoch.c */
-/* Fills plan->in.whole. Fails, mostly with RKS_ERR_DATA, if no epoch can be planned. */
-rks_status rks_plan_lay_out(rks_plan_input *in, rks_epoch_image *image, rks_error *err);
-/* Makes `epoch`, or its rest after a resume, the plan's current epoch. */
-rks_status rks_plan_prepare(rks_plan *plan, uint64_t epoch, rks_error *err);
-/* Does the same, and for a mix with changes, makes the stretch of `step` current (the last one if
- * there is no such step). */
-rks_status rks_plan_prepare_step(rks_plan *plan, uint64_t epoch, uint64_t step, rks_error *err);
-/* Makes the epoch for this rank alone, whatever is current or shared. */
-rks_status rks_epoch_make(const rks_plan_input *in, const rks_epoch_progress *progress,
-                          uint64_t epoch, uint64_t step, rks_epoch_image *image, rks_error *err);
+/* epoch_image.c */
+/* Grows an array to at least `count` items of which *room are there. */
+rks_status rks_epoch_grow(uint32_t **items, uint64_t *room, uint64_t count, rks_error *err);
+/* Gives image->ids room for `count` ids. */
+rks_status rks_epoch_grow_ids(rks_epoch_image *image, uint64_t count, rks_error *err);
 /* Frees the arrays of the current epoch, which the plan must own. */
 void rks_epoch_image_clear(rks_epoch_image *image);
 /* Sets *ids and *count to the batch at `slot` of the current epoch. The plan owns the ids. */
@@ -477,6 +485,18 @@ void rks_plan_batch_at(const rks_plan_input *in, const rks_epoch_image *image, u
  * more than *bins. */
 void rks_plan_bins_at(const rks_plan_input *in, const rks_epoch_image *image, uint64_t slot,
                       const uint32_t **bounds, size_t *bins);
+
+/* epoch.c */
+/* Fills plan->in.whole. Fails, mostly with RKS_ERR_DATA, if no epoch can be planned. */
+rks_status rks_plan_lay_out(rks_plan_input *in, rks_epoch_image *image, rks_error *err);
+/* plan.c: makes `epoch`, or its rest after a resume, the plan's current epoch. */
+rks_status rks_plan_prepare(rks_plan *plan, uint64_t epoch, rks_error *err);
+/* Does the same, and for a mix with changes, makes the stretch of `step` current (the last one if
+ * there is no such step). */
+rks_status rks_plan_prepare_step(rks_plan *plan, uint64_t epoch, uint64_t step, rks_error *err);
+/* Makes the epoch for this rank alone, whatever is current or shared. */
+rks_status rks_epoch_make(const rks_plan_input *in, const rks_epoch_progress *progress,
+                          uint64_t epoch, uint64_t step, rks_epoch_image *image, rks_error *err);
 /* shuffle.c: shuffles uniformly. Allocates 4 bytes an item during the call if there are more than
  * half a million. */
 rks_status rks_plan_shuffle(uint64_t key, uint32_t *items, uint64_t count, rks_error *err);
@@ -489,13 +509,20 @@ rks_status rks_plan_shuffle_equals(const rks_plan_input *in, rks_epoch_image *im
  * of each batch. Reorders `tokens`. There is at least one step. */
 void rks_plan_spread(uint64_t *tokens, uint64_t steps, uint32_t world, rks_plan_report *report);
 
-/* slots.c: assigns batches to slots, so that the batches of a step have like costs. */
-rks_status rks_plan_arrange(const rks_plan_input *in, rks_epoch_image *image, uint32_t world,
-                            uint64_t key, rks_error *err);
+/* batch_class.c */
+enum {
+    RKS_BATCH_CLASS_BITS = 6,
+    RKS_BATCH_CLASS_WIDTH = 1 << RKS_BATCH_CLASS_BITS,
+    RKS_BATCH_CLASSES = 96 * RKS_BATCH_CLASS_WIDTH
+};
 /* Sets the class of each batch of the epoch. Batches of like cost have one class, which grows with
  * cost. */
 rks_status rks_plan_classify(const rks_plan_input *in, const rks_epoch_image *image,
                              uint16_t *classes, rks_error *err);
+
+/* slots.c: assigns batches to slots, so that the batches of a step have like costs. */
+rks_status rks_plan_arrange(const rks_plan_input *in, rks_epoch_image *image, uint32_t world,
+                            uint64_t key, rks_error *err);
 /* Shuffles the runs of `row` slots among each other. */
 rks_status rks_plan_shuffle_steps(rks_epoch_image *image, uint64_t row, uint64_t key,
                                   rks_error *err);

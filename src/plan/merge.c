@@ -30,7 +30,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "base/memory.h"
 #include "base/memory_usage.h"
 

@@ -179,6 +179,11 @@ uint64_t rks_mix_number(const rks_epoch_progress *progress, uint64_t epoch, uint
  * this epoch). */
 const rks_mix_force *rks_mix_force_at(const rks_mix *mix, uint64_t epoch, uint64_t step);
 uint64_t rks_mix_next_change(const rks_mix *mix, uint64_t epoch, uint64_t step);
+/* Returns true if one step comes before another. */
+bool rks_mix_is_before(uint64_t epoch, uint64_t step, uint64_t other_epoch, uint64_t other_step);
+/* Checks that every source with a weight has samples that may be drawn. */
+rks_status rks_mix_check_force(const rks_plan_input *in, const rks_mix_force *force,
+                               rks_error *err);
 /* Writes the changes as JSON entries. Returns their size, which may be above `room`. */
 size_t rks_mix_write_changes(const rks_mix *mix, char *text, size_t room);
 /* Reads and checks the changes of a state. `changes` has room for RKS_PLAN_CHANGES_MAX; on success

@@ -1,233 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plan.c: makes a plan, and returns its steps and batches. */
+ * plan.c: returns the steps and batches of a plan, and makes the epoch that they are of current. */
 #include "plan/plan.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "base/error.h"
-#include "base/memory.h"
-#include "base/memory_usage.h"
 #include "plan/inside.h"
 #include "plan/mix.h"
 #include "plan/share_inside.h"
 
-/* What the planner knows from all lengths. */
-typedef struct rks_plan_facts {
-    uint64_t absent;
-    uint64_t too_long;
-    uint64_t tokens; /* of what is planned, after truncation; a length of 0 counts as 1 */
-    uint32_t longest;
-} rks_plan_facts;
-
-static rks_status look_at_lengths(const rks_plan_input *in, rks_plan_facts *facts, rks_error *err)
-{
-    const rks_plan_config *config = &in->config;
-    uint32_t limit = config->limit;
-    uint64_t absent = 0;
-    uint64_t too_long = 0;
-    uint64_t tokens = 0;
-    uint32_t longest = 0;
-    for (uint64_t i = 0, end; i < in->count;) {
-        rks_status status = rks_plan_stretch(i, in->count, &end, err);
-        if (status != RKS_OK)
-            return status;
-        for (; i < end; i++) {
-            uint32_t length = in->lengths[i];
-            uint32_t within = length > limit || length == RKS_LENGTH_ABSENT ? 0 : length;
-            absent += length == RKS_LENGTH_ABSENT;
-            too_long += length > limit;
-            tokens += within == 0 ? 1 : within;
-            longest = within > longest ? within : longest;
-        }
-    }
-    tokens -= absent;
-    if (limit != UINT32_MAX)
-        too_long -= absent;
-    if (too_long > 0 && config->too_long == TOO_LONG_ERROR) {
-        uint64_t id = 0;
-        while (in->lengths[id] <= limit || in->lengths[id] == RKS_LENGTH_ABSENT)
-            id++;
-        return rks_fail(err, RKS_ERR_DATA, 0,
-                        "sample %" PRIu64 " has length %" PRIu32 ", above %s %" PRIu32 " (%" PRIu64
-                        " of %" PRIu64 " samples are); too_long may be drop%s, truncate or split",
-                        id, in->lengths[id], config->limit_by, limit, too_long, in->count,
-                        config->strategy == STRATEGY_PACK ? "" : ", alone");
-    }
-    if (too_long > 0 && config->too_long == TOO_LONG_TRUNCATE) {
-        longest = limit;
-        tokens += too_long * limit;
-    }
-    *facts = (rks_plan_facts){
-        .absent = absent, .too_long = too_long, .tokens = tokens, .longest = longest};
-    return RKS_OK;
-}
-
-/* Adds the costs of samples to the digest, since they are an option, too. */
-static void digest_balance(rks_plan_config *config, uint64_t count)
-{
-    char text[64];
-    uint64_t costs = rks_checksum64(config->balance, count * sizeof(*config->balance));
-    int size = snprintf(text, sizeof(text), "%s balance=%016" PRIx64, config->digest, costs);
-    snprintf(config->digest, sizeof(config->digest), "%016" PRIx64,
-             rks_checksum64(text, (size_t)size));
-    size_t used = strlen(config->words);
-    snprintf(config->words + used, sizeof(config->words) - used, "%sbalance=%016" PRIx64,
-             used > 0 ? " " : "", costs);
-}
-
-static rks_status take_arguments(rks_plan *plan, const uint32_t *lengths, uint64_t count,
-                                 const char *dataset, const rks_plan_options *options,
-                                 rks_error *err)
-{
-    rks_status status = rks_plan_config_read(options, &plan->in.config, err);
-    if (status != RKS_OK)
-        return status;
-    rks_digest digest;
-    if (dataset != NULL && !rks_digest_parse(dataset, &digest))
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "dataset \"%.40s\": not 32 hexadecimal digits",
-                        dataset);
-    if (lengths == NULL && count > 0)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "lengths is NULL");
-    if (count > UINT32_MAX)
-        return rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
-                        "plan: %" PRIu64 " samples; it is made for less than 2^32", count);
-    if (dataset != NULL)
-        memcpy(plan->dataset, dataset, sizeof(plan->dataset));
-    plan->in.lengths = lengths;
-    plan->in.count = count;
-    if (plan->in.config.balance != NULL)
-        digest_balance(&plan->in.config, count);
-    return RKS_OK;
-}
-
-static rks_status take_order(rks_plan *plan, const void *order, rks_error *err)
-{
-    if (!rks_plan_sorts(&plan->in.config))
-        return RKS_OK;
-    plan->in.order = order;
-    if (order != NULL)
-        return RKS_OK;
-    plan->own_order = rks_alloc_raw(plan->in.count, sizeof(*plan->own_order), err);
-    if (plan->own_order == NULL)
-        return RKS_ERR_MEMORY;
-    rks_usage_add(RKS_MEMORY_PLAN, plan->in.count * sizeof(*plan->own_order));
-    plan->in.order = plan->own_order;
-    return rks_plan_sort(plan->in.lengths, plan->in.count, plan->own_order, err);
-}
-
-rks_status rks_plan_create_shared(const uint32_t *lengths, uint64_t count, const void *order,
-                                  const char *dataset, const rks_plan_options *options,
-                                  const rks_plan_share_options *share, rks_plan **plan,
-                                  rks_error *err)
-{
-    rks_plan *made = rks_alloc(1, sizeof(*made), err);
-    if (made == NULL)
-        return RKS_ERR_MEMORY;
-    rks_plan_facts facts = {0};
-    rks_status status = take_arguments(made, lengths, count, dataset, options, err);
-    if (status == RKS_OK)
-        status = look_at_lengths(&made->in, &facts, err);
-    if (status != RKS_OK)
-        goto out;
-
-    made->in.absent = facts.absent;
-    made->in.too_long = facts.too_long;
-    made->in.longest = facts.longest;
-    status = rks_plan_split(&made->in, &facts.tokens, err);
-    if (status != RKS_OK)
-        goto out;
-    uint64_t by_tokens = facts.tokens / made->in.config.max_tokens;
-    uint64_t by_count = (count - facts.absent - made->in.cut_count + made->in.piece_count) /
-                        made->in.config.batch_size;
-    made->in.batches_like = by_tokens > by_count ? by_tokens : by_count;
-    if (made->in.config.mix != NULL) {
-        status = rks_mix_create(&made->in, made->in.config.mix, err);
-        made->in.config.mix = NULL; /* the caller may free it now */
-        if (status == RKS_OK)
-            made->in.batches_like = rks_mix_batches_like(&made->in, err);
-    }
-    if (status == RKS_OK)
-        status = take_order(made, order, err);
-    if (status == RKS_OK && share != NULL && made->in.mix == NULL)
-        status = rks_share_open(made, share, err);
-    if (status != RKS_OK)
-        goto out;
-    /* Lays out or makes the first epoch, so that an impossible plan fails here. */
-    if (made->in.config.per_epoch || made->in.mix != NULL)
-        status = rks_plan_prepare(made, 0, err);
-    else if (made->share != NULL && rks_share_lays_out(&made->in.config))
-        status = rks_share_lay_out(made, err);
-    else
-        status = rks_plan_lay_out(&made->in, &made->image, err);
-    if (status == RKS_OK)
-        status = rks_plan_skip_all(made, made->in.config.skip, made->in.config.skips, err);
-    made->in.config.skip = NULL; /* the caller may free it now */
-    if (status != RKS_OK)
-        goto out;
-    if (made->share != NULL && !rks_share_is_shown(made))
-        rks_epoch_image_clear(&made->image); /* from the first request on, the node shares it */
-    *plan = made;
-    made = NULL;
-
-out:
-    rks_plan_free(made);
-    return status;
-}
-
-rks_status rks_plan_create_sorted(const uint32_t *lengths, uint64_t count, const void *order,
-                                  const char *dataset, const rks_plan_options *options,
-                                  rks_plan **plan, rks_error *err)
-{
-    return rks_plan_create_shared(lengths, count, order, dataset, options, NULL, plan, err);
-}
-
-rks_status rks_plan_create(const uint32_t *lengths, uint64_t count, const char *dataset,
-                           const rks_plan_options *options, rks_plan **plan, rks_error *err)
-{
-    return rks_plan_create_sorted(lengths, count, NULL, dataset, options, plan, err);
-}
-
-void rks_epoch_image_clear(rks_epoch_image *image)
-{
-    rks_plan_layout_free(&image->part);
-    rks_usage_sub(RKS_MEMORY_PLAN,
-                  (image->slots_room + image->ids_room + image->starts_room) * sizeof(uint32_t) +
-                      image->pieces_room * (sizeof(*image->pieces) + sizeof(uint32_t)));
-    rks_free(image->slots);
-    rks_free(image->starts);
-    rks_free(image->ids);
-    rks_free(image->pieces);
-    rks_free(image->piece_places);
-    image->slots = image->starts = image->ids = image->piece_places = NULL;
-    image->pieces = NULL;
-    image->slots_room = image->starts_room = image->ids_room = image->pieces_room = 0;
-    image->pieces_shown = 0;
-    image->layout = NULL;
-    image->ready = false;
-}
-
-void rks_plan_free(rks_plan *plan)
-{
-    if (plan == NULL)
-        return;
-    rks_share_close(plan);
-    rks_mix_free(&plan->in);
-    rks_plan_layout_free(&plan->in.whole);
-    rks_epoch_image_clear(&plan->image);
-    rks_usage_sub(RKS_MEMORY_PLAN,
-                  (plan->own_order == NULL ? 0 : plan->in.count) * sizeof(uint32_t));
-    rks_plan_free_pieces(&plan->in);
-    rks_free(plan->progress.skips);
-    rks_free(plan->own_order);
-    rks_free(plan);
-}
-
 uint32_t rks_plan_world(const rks_plan *plan)
 {
     return plan->in.config.world;
+}
+
+bool rks_plan_is_at_hand(const rks_plan *plan, uint64_t epoch, uint64_t step)
+{
+    if (!plan->image.ready || plan->image.epoch != epoch)
+        return false;
+    if (plan->in.mix == NULL)
+        return true;
+    uint64_t number = rks_mix_number(&plan->progress, epoch, step);
+    return number >= plan->in.mix->begin && (number < plan->in.mix->end || plan->in.mix->is_last);
+}
+
+rks_status rks_plan_prepare(rks_plan *plan, uint64_t epoch, rks_error *err)
+{
+    return rks_plan_prepare_step(plan, epoch, 0, err);
+}
+
+rks_status rks_plan_prepare_step(rks_plan *plan, uint64_t epoch, uint64_t step, rks_error *err)
+{
+    bool shown = false;
+    rks_status status = plan->share == NULL ? RKS_OK : rks_share_check(plan, err);
+    if (status != RKS_OK || rks_plan_is_at_hand(plan, epoch, step))
+        return status;
+    plan->image.ready = false;
+    if (plan->share != NULL)
+        status = rks_share_show(plan, epoch, &shown, err);
+    return status != RKS_OK || shown
+               ? status
+               : rks_epoch_make(&plan->in, &plan->progress, epoch, step, &plan->image, err);
 }
 
 /* Counts the steps of an epoch with a mix, which are known when its last stretch is planned. */

@@ -7,7 +7,6 @@
  * remainders. */
 #include "plan/mix.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -12,7 +12,6 @@
 
 #include <string.h>
 
-#include "base/error.h"
 #include "base/memory.h"
 #include "base/memory_usage.h"
 

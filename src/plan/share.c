@@ -6,12 +6,10 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/thread.h"

@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -36,9 +35,9 @@ static uint64_t round_up(uint64_t bytes)
     return (bytes + PAGE - 1) / PAGE * PAGE;
 }
 
-rks_status rks_share_grow_ids(rks_epoch_image *image, uint64_t count, rks_error *err)
+static rks_status grow_ids(rks_epoch_image *image, uint64_t count, rks_error *err)
 {
-    rks_share_room *room = image->room;
+    rks_share_room *room = (rks_share_room *)image->room; /* its first member */
     uint64_t bytes = round_up(count * sizeof(*image->ids) + 1);
     if (bytes > room->bytes) {
         rks_status status =
@@ -58,12 +57,12 @@ rks_status rks_share_grow_ids(rks_epoch_image *image, uint64_t count, rks_error 
     return RKS_OK;
 }
 
-void rks_share_leave_room(rks_epoch_image *image)
+/* Leaves the place, so that the image allocates its own ids. */
+static void leave_room(rks_epoch_image *image)
 {
-    if (image->room == NULL)
-        return;
-    if (image->room->bytes > 0)
-        munmap(image->ids, image->room->bytes);
+    rks_share_room *room = (rks_share_room *)image->room;
+    if (room->bytes > 0)
+        munmap(image->ids, room->bytes);
     image->ids = NULL;
     image->ids_room = 0;
     image->room = NULL;
@@ -157,8 +156,9 @@ static rks_status write_parts(const rks_plan_input *in, const rks_epoch_image *m
 rks_status rks_share_write(const rks_share_maker *maker, int fd, rks_share_place *place, int number,
                            uint64_t epoch, bool *lacks, bool *rest_over, rks_error *err)
 {
-    rks_share_room room = {.fd = fd, .at = rks_share_place_at(number)};
-    rks_epoch_image made = {.room = &room};
+    rks_share_room room = {
+        .room = {grow_ids, leave_room}, .fd = fd, .at = rks_share_place_at(number)};
+    rks_epoch_image made = {.room = &room.room};
     rks_status status = rks_epoch_make(maker->in, &maker->progress, epoch, 0, &made, err);
     *lacks = room.lacks;
     *rest_over = made.rest_over;
@@ -166,7 +166,8 @@ rks_status rks_share_write(const rks_share_maker *maker, int fd, rks_share_place
         status = write_parts(maker->in, &made, &room, &place->image, err);
         *lacks = status == RKS_ERR_IO || status == RKS_ERR_MEMORY;
     }
-    rks_share_leave_room(&made);
+    if (made.room != NULL)
+        leave_room(&made);
     rks_epoch_image_clear(&made);
     return status;
 }

@@ -138,14 +138,12 @@ uint64_t rks_share_place_at(int place);
 
 /* Where a maker's ids are: at the beginning of a place, mapped for writing. */
 typedef struct rks_share_room {
+    rks_epoch_room room;
     int fd;
     uint64_t at;
     uint64_t bytes; /* bytes that are mapped */
     bool lacks;     /* memory is short for more */
 } rks_share_room;
-rks_status rks_share_grow_ids(rks_epoch_image *image, uint64_t count, rks_error *err);
-/* Leaves the place, so that the maker allocates its own ids. It has none afterwards. */
-void rks_share_leave_room(rks_epoch_image *image);
 
 /* What an epoch is made from, apart from the plan: a thread makes the next one meanwhile. */
 typedef struct rks_share_maker {

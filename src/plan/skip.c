@@ -51,34 +51,6 @@ uint64_t rks_plan_segment_of(const rks_epoch_progress *progress, uint64_t epoch)
     return progress->resumed_epoch == epoch ? progress->done_count : 0;
 }
 
-rks_status rks_plan_next_step(rks_plan *plan, uint64_t epoch, uint64_t step, uint64_t *next,
-                              rks_error *err)
-{
-    uint64_t steps;
-    rks_status status = rks_plan_steps(plan, epoch, &steps, err);
-    if (status != RKS_OK)
-        return status;
-    step = rks_plan_unskipped(&plan->progress, epoch, rks_plan_segment_of(&plan->progress, epoch),
-                              step);
-    *next = step < steps ? step : steps;
-    return RKS_OK;
-}
-
-rks_status rks_plan_skipped(rks_plan *plan, uint64_t epoch, uint64_t step, uint64_t *count,
-                            rks_error *err)
-{
-    uint64_t steps, first, end = 0, segment = rks_plan_segment_of(&plan->progress, epoch);
-    *count = 0;
-    if (plan->progress.skip_count == 0)
-        return RKS_OK;
-    rks_status status = rks_plan_steps(plan, epoch, &steps, err);
-    step = status == RKS_OK && step > steps ? steps : step;
-    while (status == RKS_OK &&
-           rks_plan_next_skip(&plan->progress, epoch, segment, end, step, &first, &end))
-        *count += end - first;
-    return status;
-}
-
 /* Inserts a range into an ordered list, and joins it with those that it meets. */
 static void insert_range(rks_plan_skip_range *list, size_t *count, rks_plan_skip_range range)
 {
@@ -132,8 +104,8 @@ rks_status rks_plan_schedule_fits(const rks_plan_input *in, const rks_epoch_prog
 }
 
 /* Adds `count` ranges to the plan's list; on failure the list is unchanged. */
-static rks_status add_ranges(const rks_plan_input *in, rks_epoch_progress *progress,
-                             const rks_plan_skip_range *ranges, size_t count, rks_error *err)
+rks_status rks_plan_add_skips(const rks_plan_input *in, rks_epoch_progress *progress,
+                              const rks_plan_skip_range *ranges, size_t count, rks_error *err)
 {
     rks_plan_skip_range *made = rks_alloc(RKS_PLAN_SKIPS_MAX + 1, sizeof(*made), err);
     if (made == NULL)
@@ -154,43 +126,6 @@ static rks_status add_ranges(const rks_plan_input *in, rks_epoch_progress *progr
         kept = made;
     }
     rks_free(kept);
-    return status;
-}
-
-rks_status rks_plan_skip(rks_plan *plan, uint64_t epoch, uint64_t first, uint64_t last,
-                         rks_error *err)
-{
-    uint64_t steps = 0;
-    uint32_t micro = plan->in.config.micro_batches;
-    if (epoch > INT64_MAX)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "skip: epoch %" PRIu64 " is above 2^63 - 1",
-                        epoch);
-    rks_status status = rks_plan_steps(plan, epoch, &steps, err);
-    if (status != RKS_OK)
-        return status;
-    if (first > last || last >= steps)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "skip: steps %" PRIu64 " to %" PRIu64 " of epoch %" PRIu64
-                        ", which has steps 0 to %" PRIu64,
-                        first, last, epoch, steps == 0 ? 0 : steps - 1);
-    if (first % micro != 0 || (last + 1) % micro != 0)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "skip: steps %" PRIu64 " to %" PRIu64 " of epoch %" PRIu64
-                        " are not whole optimizer steps of %" PRIu32 " batches each",
-                        first, last, epoch, micro);
-    const rks_plan_skip_range range = {epoch, rks_plan_segment_of(&plan->progress, epoch), first,
-                                       last + 1};
-    return add_ranges(&plan->in, &plan->progress, &range, 1, err);
-}
-
-rks_status rks_plan_skip_all(rks_plan *plan, const rks_step_range *list, size_t count,
-                             rks_error *err)
-{
-    rks_status status = RKS_OK;
-    if (list == NULL && count > 0)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "skip is NULL, with %zu ranges", count);
-    for (size_t i = 0; i < count && status == RKS_OK; i++)
-        status = rks_plan_skip(plan, list[i].epoch, list[i].first, list[i].last, err);
     return status;
 }
 
@@ -232,7 +167,7 @@ rks_status rks_plan_read_skips(const rks_plan_input *in, rks_epoch_progress *pro
                               "optimizer steps",
                               i);
     if (status == RKS_OK)
-        status = add_ranges(in, progress, ranges, entries, err);
+        status = rks_plan_add_skips(in, progress, ranges, entries, err);
     rks_free(ranges);
     return status;
 }

@@ -4,9 +4,6 @@
  * the others. */
 #include "plan/inside.h"
 
-#include "base/error.h"
-#include "base/memory.h"
-
 static void swap(uint64_t *a, uint64_t *b)
 {
     uint64_t kept = *a;

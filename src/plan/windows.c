@@ -13,8 +13,6 @@
  * has as few steps as its bins need. */
 #include "plan/packing.h"
 
-#include <string.h>
-
 #include "base/memory.h"
 #include "base/memory_usage.h"
 
