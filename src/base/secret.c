@@ -126,6 +126,37 @@ rks_status rks_secret_read(const char *path, uint8_t secret[RKS_SECRET_SIZE], rk
     return status;
 }
 
+rks_status rks_base64_encode(const void *bytes, size_t size, rks_buffer *text, rks_error *err)
+{
+    size_t room = sodium_base64_encoded_len(size, sodium_base64_VARIANT_ORIGINAL); /* with a NUL */
+    rks_status status = rks_buffer_reserve(text, room, err);
+    if (status != RKS_OK)
+        return status;
+    sodium_bin2base64((char *)text->data + text->size, room, bytes, size,
+                      sodium_base64_VARIANT_ORIGINAL);
+    text->size += room - 1;
+    return RKS_OK;
+}
+
+rks_status rks_base64_decode(const char *text, size_t size, rks_buffer *bytes, bool *good,
+                             rks_error *err)
+{
+    size_t made = 0;
+    const char *end = text;
+    rks_status status = rks_buffer_reserve(bytes, size / 4 * 3 + 3, err);
+    if (status != RKS_OK)
+        return status;
+    uint8_t all = 0;
+    for (size_t i = 0; i < size; i++)
+        all |= (uint8_t)text[i];
+    *good = all < 0x80 && /* libsodium takes some bytes above for digits */
+            sodium_base642bin(bytes->data + bytes->size, size / 4 * 3 + 3, text, size, NULL, &made,
+                              &end, sodium_base64_VARIANT_ORIGINAL) == 0 &&
+            end == text + size;
+    bytes->size += *good ? made : 0;
+    return RKS_OK;
+}
+
 const char *rks_secret_library(void)
 {
     return sodium_version_string();

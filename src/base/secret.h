@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * secret.h: random bytes, keyed hashes, key agreement, encryption and comparison in constant time.
- * Only secret.c includes sodium.h. */
+ * secret.h: random bytes, keyed hashes, key agreement, encryption and comparison in constant time;
+ * base64. Only secret.c includes sodium.h. */
 #ifndef RKS_BASE_SECRET_H
 #define RKS_BASE_SECRET_H
 
 #include <sys/uio.h>
 
-#include "rankstore/base.h"
+#include "base/buffer.h"
 
 enum { RKS_SECRET_SIZE = 32, RKS_NONCE_SIZE = 32, RKS_PROOF_SIZE = 32, RKS_KEY_SIZE = 32 };
 
@@ -44,6 +44,13 @@ void rks_wipe(void *bytes, size_t size);
 /* Reads the first 32 bytes of a regular file that this user owns and nobody else may access (mode
  * 0600 or less). */
 rks_status rks_secret_read(const char *path, uint8_t secret[RKS_SECRET_SIZE], rks_error *err);
+
+/* Appends base64 text (RFC 4648, section 4, with padding), without a NUL. */
+rks_status rks_base64_encode(const void *bytes, size_t size, rks_buffer *text, rks_error *err);
+/* Decodes `text` and appends the bytes. If it is not base64, sets *good to false and appends
+ * nothing. Fails only if memory is short. */
+rks_status rks_base64_decode(const char *text, size_t size, rks_buffer *bytes, bool *good,
+                             rks_error *err);
 
 /* Returns libsodium's version, a static string. */
 const char *rks_secret_library(void);

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/base64.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/secret.h"
 #include "codec/json.h"
 #include "codec/number.h"
 #include "shard/small_float.h"

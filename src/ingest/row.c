@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/base64.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/secret.h"
 
 rks_status rks_row_create(const rks_schema *schema, rks_schema_from from, rks_row **row,
                           rks_error *err)

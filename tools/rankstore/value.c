@@ -7,30 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-static json_t *base64(const uint8_t *bytes, size_t size)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    char *text = malloc(size / 3 * 4 + 5), *at = text;
-    if (text == NULL)
-        return NULL;
-    for (size_t i = 0; i < size; i += 3) {
-        uint32_t three = (uint32_t)bytes[i] << 16;
-        three |= i + 1 < size ? (uint32_t)bytes[i + 1] << 8 : 0;
-        three |= i + 2 < size ? bytes[i + 2] : 0;
-        *at++ = digits[three >> 18];
-        *at++ = digits[three >> 12 & 63];
-        *at++ = i + 1 < size ? digits[three >> 6 & 63] : '=';
-        *at++ = i + 2 < size ? digits[three & 63] : '=';
-    }
-    json_t *object = json_pack("{s:s#}", "base64", text, (int)(at - text));
-    free(text);
-    return object;
-}
-
 json_t *cli_text_json(const void *bytes, size_t size)
 {
-    json_t *string = json_stringn(size == 0 ? "" : bytes, size);
-    return string != NULL ? string : base64(bytes, size);
+    json_t *json = json_stringn(size == 0 ? "" : bytes, size);
+    rks_schema *schema = NULL;
+    const rks_value value = {.data = bytes, .size = size, .dims = {(uint32_t)size}};
+    char *text = NULL;
+    if (json == NULL && rks_schema_parse("x:bytes", &schema, NULL) == RKS_OK &&
+        rks_value_json(schema, 0, &value, &text, NULL) == RKS_OK)
+        json = json_loads(text, 0, NULL);
+    rks_schema_free(schema);
+    rks_release(text);
+    return json;
 }
 
 /* ---- for people ------------------------------------------------------------------------- */
