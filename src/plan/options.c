@@ -330,47 +330,58 @@ static uint32_t multiple_of(const rks_plan_options *options, const rks_plan_conf
     return multiple;
 }
 
+/* Checks the options, which are complete, and reads them into a config without digest and words. */
+static rks_status read_config(const rks_plan_options *options, rks_plan_config *config,
+                              rks_error *err)
+{
+    rks_plan_config read = {0};
+    rks_status status = read_names(options, &read, err);
+    if (status != RKS_OK)
+        return status;
+
+    read.no_shuffle = options->no_shuffle;
+    read.batch_size = options->batch_size;
+    if (options->batch_size == 0)
+        read.batch_size = read.strategy == STRATEGY_PACK ? 1
+                          : options->max_tokens == 0     ? 64
+                                                         : UINT32_MAX;
+    read.max_tokens = options->max_tokens == 0 ? UINT64_MAX : options->max_tokens;
+    read.multiple = options->batch_multiple == 0 ? 1 : options->batch_multiple;
+    read.world = options->world == 0 ? 1 : options->world;
+    read.seed = options->seed;
+    read.capacity = options->capacity;
+    read.length_multiple = multiple_of(options, &read);
+    read.micro_batches = options->micro_batches == 0 ? 1 : options->micro_batches;
+    read.mixed = options->mixed;
+    read.pack_window = options->pack_window;
+    read.balance = options->balance;
+    read.skip = options->skip;
+    read.skips = options->skips;
+    status = check_numbers(options, &read, err);
+    if (status == RKS_OK)
+        status = check_pack(options, &read, err);
+    if (status == RKS_OK)
+        status = read_cost(options, &read, err);
+    if (status != RKS_OK)
+        return status;
+    set_limit(options, &read);
+    read.mix = options->mix;
+    read.alone_in_order =
+        options->mix != NULL && read.strategy == STRATEGY_RANDOM && read.too_long == TOO_LONG_ALONE;
+    *config = read;
+    return RKS_OK;
+}
+
 rks_status rks_plan_config_read(const rks_plan_options *given, rks_plan_config *config,
                                 rks_error *err)
 {
     rks_plan_options options;
+    rks_plan_config read;
     rks_status status = read_struct(given, &options, err);
-    if (status != RKS_OK)
-        return status;
-    rks_plan_config read = {0};
-    status = read_names(&options, &read, err);
-    if (status != RKS_OK)
-        return status;
-
-    read.no_shuffle = options.no_shuffle;
-    read.batch_size = options.batch_size;
-    if (options.batch_size == 0)
-        read.batch_size = read.strategy == STRATEGY_PACK ? 1
-                          : options.max_tokens == 0      ? 64
-                                                         : UINT32_MAX;
-    read.max_tokens = options.max_tokens == 0 ? UINT64_MAX : options.max_tokens;
-    read.multiple = options.batch_multiple == 0 ? 1 : options.batch_multiple;
-    read.world = options.world == 0 ? 1 : options.world;
-    read.seed = options.seed;
-    read.capacity = options.capacity;
-    read.length_multiple = multiple_of(&options, &read);
-    read.micro_batches = options.micro_batches == 0 ? 1 : options.micro_batches;
-    read.mixed = options.mixed;
-    read.pack_window = options.pack_window;
-    read.balance = options.balance;
-    read.skip = options.skip;
-    read.skips = options.skips;
-    status = check_numbers(&options, &read, err);
     if (status == RKS_OK)
-        status = check_pack(&options, &read, err);
-    if (status == RKS_OK)
-        status = read_cost(&options, &read, err);
+        status = read_config(&options, &read, err);
     if (status != RKS_OK)
         return status;
-    set_limit(&options, &read);
-    read.mix = options.mix;
-    read.alone_in_order =
-        options.mix != NULL && read.strategy == STRATEGY_RANDOM && read.too_long == TOO_LONG_ALONE;
     digest_options(&options, &read);
     word_options(&options, &read);
     *config = read;
@@ -385,14 +396,17 @@ static uint64_t budget_of(const rks_plan_config *config)
     return config->max_tokens == UINT64_MAX ? 0 : config->max_tokens;
 }
 
-rks_status rks_plan_limits_get(const rks_plan_options *options, rks_plan_limits *limits,
+rks_status rks_plan_limits_get(const rks_plan_options *given, rks_plan_limits *limits,
                                rks_error *err)
 {
+    rks_plan_options options;
     rks_plan_config config;
     if (limits == NULL || limits->struct_size < sizeof(limits->struct_size))
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "a plan's limits need a struct with its struct_size");
-    rks_status status = rks_plan_config_read(options, &config, err);
+    rks_status status = read_struct(given, &options, err);
+    if (status == RKS_OK)
+        status = read_config(&options, &config, err);
     if (status != RKS_OK)
         return status;
     uint32_t limit = config.limit == UINT32_MAX ? 0 : config.limit;
