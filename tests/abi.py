@@ -72,7 +72,8 @@ def main():
         with open(RECORD, "w", encoding="utf-8") as file:
             file.write(json.dumps(new, sort_keys=True).replace("}, ", "},\n").replace('", "', '",\n"') + "\n")
         old = new
-    print("ok what_is_new_is_listed" if old == new or problems else f"FAIL what_is_new_is_listed: UPDATE=1 python3 tests/abi.py {sys.argv[1]}")
+    print("ok what_is_new_is_listed" if old == new or problems
+          else f"FAIL what_is_new_is_listed: UPDATE=1 python3 tests/abi.py {sys.argv[1]}")
     smaller = {"symbols": new["symbols"][1:], "structs": {**new["structs"], "rks_array": {**new["structs"]["rks_array"], "sizeof": 1}}}
     print("ok a_loss_is_found" if len(list(lost(new, smaller))) == 2 else "FAIL a_loss_is_found")
 

@@ -57,12 +57,12 @@ ONE_FILE_ONLY = ["lmdb.h", "mpi.h", "uv.h", "xxhash.h", "xxh_x86dispatch.h", "so
 COMMENTS = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def strip(text):
     return COMMENTS.sub(" ", text)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def includes(text):
     return re.findall(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', text, re.M)
 
@@ -113,7 +113,7 @@ def include_edges(src):
     return edges
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def declared(text):
     """Names that a public header brings: functions, types, constants."""
     names = set(re.findall(r"\bRKS_API\b[^;]*?\b(rks_\w+)\s*\(", text))
@@ -126,7 +126,7 @@ def declared(text):
     return names
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def names_in(text):
     return set(re.findall(r"\b(?:rks|RKS)_\w+", text))
 

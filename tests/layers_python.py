@@ -55,7 +55,7 @@ def modules_in(top):
     return found
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def imports_of(text):
     """(level, module, name) of each import; name is None for `import module`, and for one by a text: import_module("..module")."""
     found = []

@@ -73,7 +73,8 @@ def without_nccl_it_says_so_in_one_line():
 
 def doctor_s_nccl(folder):
     """Its two lines, by a library in that folder."""
-    said = subprocess.run([RANKSTORE, "doctor"], env={**os.environ, "LD_LIBRARY_PATH": folder, "RKS_CUDA_LIBRARY": DOUBLE}, capture_output=True,
+    said = subprocess.run([RANKSTORE, "doctor"], env={**os.environ, "LD_LIBRARY_PATH": folder, "RKS_CUDA_LIBRARY": DOUBLE},
+                          capture_output=True,
                           text=True, timeout=600).stdout.splitlines()
     (at,) = [number for number, line in enumerate(said) if line.split()[1] == "nccl"]
     return " ".join(said[at:at + 2])

@@ -138,7 +138,8 @@ def main():
     environment = {**os.environ, "PATH": os.path.join(build, "tools", "rankstore") + ":" + os.environ["PATH"],
                    "LD_LIBRARY_PATH": os.path.join(build, "src")}
     with tempfile.TemporaryDirectory(prefix="rankstore-readme-") as work:
-        ran, known = walk("\n".join(blocks("README.md", "console") + blocks("docs/cli.md", "console")), work, environment), commands(environment)
+        pages = "\n".join(blocks("README.md", "console") + blocks("docs/cli.md", "console"))
+        ran, known = walk(pages, work, environment), commands(environment)
         missing = [name for name in known if name not in ran]
         print(f"FAIL the_walk_runs_every_command: not in it, or failed: {', '.join(missing)}" if missing or len(known) < 8
               else "ok the_walk_runs_every_command")

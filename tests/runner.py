@@ -74,8 +74,8 @@ def a_job_that_waits_leaves_room_for_others():
 def what_running_jobs_use_is_measured():
     """Also what a process does that a job has started in a session of its own, or that outlives its parent."""
     spin = "import time\nwhile True: pass"
-    start = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', %r], start_new_session=%s)" % (spin, "%s")
-    codes = ["import time; time.sleep(600)", spin, start % True + "; time.sleep(600)", start % False]
+    start = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {spin!r}], start_new_session="
+    codes = ["import time; time.sleep(600)", spin, start + "True); time.sleep(600)", start + "False)"]
     running = [subprocess.Popen([sys.executable, "-c", code], start_new_session=True) for code in codes]
     strays = []
     try:

@@ -30,7 +30,8 @@ def main():
     # Errors have a table of their own on the page about troubleshooting.
     missing = [name for name in public_names() - {name for _, names in site.REFERENCE for name in names}
                if name in known and not name.endswith("Error")]
-    print(f"FAIL the_reference_has_every_public_name: {', '.join(sorted(missing))}" if missing else "ok the_reference_has_every_public_name")
+    print(f"FAIL the_reference_has_every_public_name: {', '.join(sorted(missing))}" if missing
+          else "ok the_reference_has_every_public_name")
     with tempfile.TemporaryDirectory(prefix="rankstore-site-") as out:
         done = subprocess.run([sys.executable, "tools/site", out], capture_output=True, text=True, timeout=3000)
         pages = [page.replace("README.md", "index.html").replace(".md", ".html") for page in site.listed(site.PAGES)]

@@ -49,11 +49,13 @@ def make_root(root, arch):
     if os.path.exists(os.path.join(root, "usr", "bin", "python3")):
         return
     foreign = arch != os.uname().machine
-    subprocess.run(["debootstrap", "--variant=minbase", f"--arch={DEBIAN[arch]}", f"--include={INCLUDE}", *(["--foreign"] if foreign else []),
+    subprocess.run(["debootstrap", "--variant=minbase", f"--arch={DEBIAN[arch]}", f"--include={INCLUDE}",
+                    *(["--foreign"] if foreign else []),
                     "bookworm", root], check=True, stdout=subprocess.DEVNULL)
     if foreign:
         shutil.copy(f"/usr/bin/qemu-{arch}-static", f"{root}/usr/bin/")
-        subprocess.run(["chroot", root, f"/usr/bin/qemu-{arch}-static", "/bin/sh", "/debootstrap/debootstrap", "--second-stage"], check=True,
+        subprocess.run(["chroot", root, f"/usr/bin/qemu-{arch}-static", "/bin/sh", "/debootstrap/debootstrap", "--second-stage"],
+                       check=True,
                        stdout=subprocess.DEVNULL)
 
 
@@ -61,11 +63,12 @@ def inside(root, name, *command, text=None):
     began = time.monotonic()
     environment = {"PATH": "/venv/bin:/usr/bin:/bin", "HOME": "/root", "LANG": "C.UTF-8",
                    **{key: value for key, value in os.environ.items() if key.startswith("PIP_")}}
-    done = subprocess.run([shutil.which("chroot") or "/usr/sbin/chroot", root, "/bin/sh", "-c", 'cd /work && exec "$@"', "sh", *command], input=text, text=True, env=environment,
+    done = subprocess.run([shutil.which("chroot") or "/usr/sbin/chroot", root, "/bin/sh", "-c", 'cd /work && exec "$@"', "sh", *command],
+                          input=text, text=True, env=environment,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=3000)
     good = done.returncode == 0
-    print(f"{'ok' if good else 'FAIL'} {name}: {time.monotonic() - began:.1f} s" + ("" if good else f", exit {done.returncode}\n{done.stdout[-3000:]}"),
-          flush=True)
+    print(f"{'ok' if good else 'FAIL'} {name}: {time.monotonic() - began:.1f} s"
+          + ("" if good else f", exit {done.returncode}\n{done.stdout[-3000:]}"), flush=True)
     return done.stdout if good else ""
 
 

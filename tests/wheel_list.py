@@ -89,8 +89,8 @@ HIDDEN = """#include <errno.h>
 
 def compiles(folder, path):
     """Whether a file compiles for another processor; what the compiler says."""
-    done = subprocess.run(["cc", "-fsyntax-only", "-x", "c", "-std=gnu11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-Isrc", "-Iinclude",
-                           "-include", os.path.join(folder, "hidden.h"), path], text=True, capture_output=True, timeout=600)
+    done = subprocess.run(["cc", "-fsyntax-only", "-x", "c", "-std=gnu11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-Isrc",
+                           "-Iinclude", "-include", os.path.join(folder, "hidden.h"), path], text=True, capture_output=True, timeout=600)
     return done.returncode == 0, done.stderr[-2000:]
 
 

@@ -5,7 +5,8 @@
     torchrun ... --stop-after 7                 # the Trainer saves in --out.checkpoints after 7 optimizer steps, and ends
     torchrun ... --resume                       # resumes there
 
-rankstore.hf.TrainerMixin returns the loader from get_train_dataloader. The Trainer gives the model all columns of a batch: name those that it takes.
+rankstore.hf.TrainerMixin returns the loader from get_train_dataloader. The Trainer gives the model all columns of a batch: name those that
+it takes.
 """
 from __future__ import annotations
 

@@ -28,7 +28,8 @@ def main() -> None:
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="w0", eos_token="w1")  # yours: saved with checkpoints
     samples = [{"input_ids": (np.arange(4 + i * 37 % 90) + i) % 128} for i in range(200)]
     settings = SFTConfig(OUT + ".out", num_train_epochs=1, learning_rate=0.02, use_cpu=not torch.cuda.is_available(), bf16=False,
-                         report_to=[], save_strategy="no", disable_tqdm=True, logging_strategy="no", dataset_kwargs={"skip_prepare_dataset": True})
+                         report_to=[], save_strategy="no", disable_tqdm=True, logging_strategy="no",
+                         dataset_kwargs={"skip_prepare_dataset": True})
     with rankstore.build(samples, OUT, length="input_ids") as dataset:
         plan = dataset.plan("pack", capacity=512, cost=rankstore.transformer_cost(32, 2, vocabulary=128), seed=17)
         stands_for = Dataset.from_dict({"input_ids": [[0]]})  # SFTTrainer looks at its columns alone

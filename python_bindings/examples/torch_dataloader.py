@@ -4,8 +4,8 @@
     torchrun --nproc-per-node 2 torch_dataloader.py [--data FILES] [--out DIR] [--epochs N] [--workers N]
 
 The sampler yields this rank's batches of the plan, the dataset makes each batch ready, so that `collate` has nothing to do. Without
-workers the library's threads prefetch; workers are needed for Python code of your own that is slow (dataset.loader(transform=...) runs it in
-threads). in_order=False would give each rank another order: leave it alone.
+workers the library's threads prefetch; workers are needed for Python code of your own that is slow (dataset.loader(transform=...) runs it
+in threads). in_order=False would give each rank another order: leave it alone.
 """
 from __future__ import annotations
 

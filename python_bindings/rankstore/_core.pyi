@@ -29,8 +29,8 @@ def status_name(status: int) -> str: ...
 def parse_schema(text: str) -> tuple[str, list[tuple[str, str]]]:
     """Return the canonical JSON text, and (name, type) of each column."""
 def describe_type(type: str) -> tuple[str, str, int, tuple[int | None, ...], bool, str]:
-    """Return (item, class, item size, dimensions, nullable, the items for numpy) of a type: ("float16", "float", 2, (80, None), True, "<f2")
-    of "float16[80,*]?". A class is "bool", "int", "uint", "float", "complex", "str", "bytes" or "json"."""
+    """Return (item, class, item size, dimensions, nullable, the items for numpy) of a type: ("float16", "float", 2, (80, None), True,
+    "<f2") of "float16[80,*]?". A class is "bool", "int", "uint", "float", "complex", "str", "bytes" or "json"."""
 def item_types() -> list[str]:
     """Return the names of all item types."""
 def converts(stored: str, item: str) -> bool:
@@ -167,8 +167,9 @@ class Builder:
     def add(self, values: Sequence[Any], key: bytes | str | None = None, length: int | None = None) -> None:
         """Add a sample: one value a column, in the schema's order. A value is None (missing); an object with the buffer protocol,
         C-contiguous, with the column's item type (bfloat16 and float8 as their unsigned integers); str for str and json columns; bytes;
-        bool, int or float for scalars. Convert anything else with `rankstore._schema.values.convert(name, type, value)`, which returns one of
-        these or raises TypeError. TypeError or ValueError for a wrong type, shape or range names the column; the builder stays usable."""
+        bool, int or float for scalars. Convert anything else with `rankstore._schema.values.convert(name, type, value)`, which returns
+        one of these or raises TypeError. TypeError or ValueError for a wrong type, shape or range names the column; the builder stays
+        usable."""
 
     def add_arrays(self, columns: Sequence[tuple[Readable, Readable | None]], count: int,
                    keys: Sequence[bytes | str] | None = None, lengths: Readable | None = None) -> None:

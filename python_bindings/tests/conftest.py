@@ -90,7 +90,8 @@ def ranks(tmp_path: Path, kept: Kept) -> Callable[..., list[subprocess.Completed
                        "LOCAL_WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
                        "OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1", "TESTS": str(Path(__file__).parent), **(env or {})}
             if warm is not None and "RKS_TEST_ALL" not in os.environ:
-                running.append(kept.of(["import numpy, torch.distributed", *warm]).start(rank, [str(path), *arguments], environ, str(tmp_path)))
+                ready = kept.of(["import numpy, torch.distributed", *warm])
+                running.append(ready.start(rank, [str(path), *arguments], environ, str(tmp_path)))
                 continue
             running.append(subprocess.Popen([sys.executable, str(path), *arguments], env=environ, text=True, cwd=tmp_path,
                                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL))

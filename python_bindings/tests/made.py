@@ -36,7 +36,7 @@ def build(directory: Path, count: int, group: rankstore.Group | None = None, uni
             one = sample(i)
             note = one["note"]
             builder.add([one["input_ids"], one["labels"], one["text"], one["blob"], one["score"],
-                         None if note is None else '{"i": %d}' % note["i"]])
+                         None if note is None else f'{{"i": {note["i"]}}}'])
     builder.commit()
     builder.close()
 

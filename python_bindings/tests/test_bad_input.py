@@ -181,7 +181,8 @@ DAMAGE: dict[str, Callable[[Path], Any]] = {
     "empty manifest": lambda d: os.truncate(manifest(d), 0),
     "cut manifest": lambda d: os.truncate(manifest(d), manifest(d).stat().st_size // 2),
     "newer format": lambda d: manifest(d).write_text(manifest(d).read_text().replace('"major":1', '"major":9')),
-    "one sample too many": lambda d: manifest(d).write_text(manifest(d).read_text().replace(f'"samples":{COUNT}', f'"samples":{COUNT + 1}')),
+    "one sample too many": lambda d: manifest(d).write_text(
+        manifest(d).read_text().replace(f'"samples":{COUNT}', f'"samples":{COUNT + 1}')),
     "data file is a directory": lambda d: (data_file(d).rename(d / "was"), (d / (d / "was").name).rename(d / "gone")),
     "data file is a FIFO": lambda d: (data_file(d).rename(d / "was"), os.mkfifo(str(next(d.glob("*.sums"))).replace(".sums", ".rks"))),
     "data file is a loop of links": lambda d: (data_file(d).rename(d / "was"), os.symlink(

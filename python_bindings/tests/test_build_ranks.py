@@ -310,7 +310,8 @@ try:
 except KeyboardInterrupt:
     say("interrupted")
 """
-    command = [sys.executable, "-c", HEAD.format(tests=str(Path(__file__).parent)) + SQUARES + text, str(tmp_path / "out"), str(tmp_path / "begun")]
+    command = [sys.executable, "-c", HEAD.format(tests=str(Path(__file__).parent)) + SQUARES + text, str(tmp_path / "out"),
+               str(tmp_path / "begun")]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         while not (tmp_path / "begun").exists() and running.poll() is None:

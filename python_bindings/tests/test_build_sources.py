@@ -254,7 +254,8 @@ def mds(folder: Path, shards: list[list[dict[str, bytes]]], encodings: dict[str,
 @pytest.mark.parametrize("zipped", [False, True])
 def test_mds(tmp_path: Path, zipped: bool) -> None:
     encodings = {"b": ("bytes", None), "s": ("str", None), "i": ("int", 8), "f": ("float32", 4), "a": ("ndarray:uint16", None),
-                 "j": ("json", None), "d": ("ndarray", None), "p": ("ndarray:int32:2", 8), "g": ("jpeg_array", None), "q": ("str_decimal", None)}
+                 "j": ("json", None), "d": ("ndarray", None), "p": ("ndarray:int32:2", 8), "g": ("jpeg_array", None),
+                 "q": ("str_decimal", None)}
     samples = [{"b": bytes([i]), "s": f"é{i}".encode(), "i": struct.pack("<q", -i), "f": struct.pack("<f", i / 2),
                 "a": bytes([(1 << 2) | 0, i]) + numpy.arange(i, dtype="<u2").tobytes(), "j": json.dumps({"i": i}).encode(),
                 "d": bytes([34, (2 << 2) | 1]) + struct.pack("<HH", 2, 3) + numpy.full(6, i, "<f4").tobytes(),
@@ -262,7 +263,8 @@ def test_mds(tmp_path: Path, zipped: bool) -> None:
     for out in both(mds(tmp_path / "mds", [samples[:5], samples[5:]], encodings, zipped), tmp_path):
         same(read(out), [
             {"a": numpy.arange(i, dtype=numpy.uint16), "b": bytes([i]), "d": numpy.full((2, 3), i, numpy.float32), "f": i / 2,
-             "g": b"\xff\xd8%d" % i, "q": f"{i}.25", "i": -i, "j": {"i": i}, "p": numpy.array([i, -i], numpy.int32), "s": f"é{i}"} for i in range(1, 9)])
+             "g": b"\xff\xd8%d" % i, "q": f"{i}.25", "i": -i, "j": {"i": i}, "p": numpy.array([i, -i], numpy.int32), "s": f"é{i}"}
+            for i in range(1, 9)])
 
 
 def test_mds_refuses_pickles_and_paths(tmp_path: Path) -> None:
@@ -313,7 +315,8 @@ def test_the_names_of_members_are_keys_unless_told_otherwise(tmp_path: Path) -> 
     source = write_tar(tmp_path / "a.tar", [(f"{i}.{ending}", str(10 + i).encode()) for i in range(3) for ending in ("cls", "txt")])
     for options, wanted in (({}, b"012"), ({"key": ""}, None), ({"key": "txt"}, [b"10", b"11", b"12"])):
         for out in both(source, tmp_path, replace=True, **options):
-            assert keys(out) == [bytes([key]) if isinstance(key, int) else key for key in wanted or [f"a.tar:{i}".encode() for i in range(3)]]
+            assert keys(out) == [bytes([key]) if isinstance(key, int) else key
+                                 for key in wanted or [f"a.tar:{i}".encode() for i in range(3)]]
     build(source, tmp_path / "fewer", map=lambda sample: {"n": sample["cls"]})
     assert keys(tmp_path / "fewer") == [b"0", b"1", b"2"]
     build(source, tmp_path / "given", schema="txt:str")

@@ -10,8 +10,7 @@ from typing import Any
 import numpy
 import pytest
 from built import build, equal, lengths, read
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hn
 
 import rankstore
@@ -30,10 +29,13 @@ def columns(draw: Any) -> Any:
     if kind == "array":
         fixed = draw(st.lists(st.integers(1, 3), max_size=2))
         dtype = draw(st.sampled_from(NUMBERS))
-        return st.integers(0, 5).flatmap(lambda first: hn.arrays(dtype, (first, *fixed), elements=hn.from_dtype(numpy.dtype(dtype), allow_nan=False)))
-    return {"str": st.text(st.characters(exclude_categories=["Cs"]), max_size=20), "bytes": st.binary(max_size=20), "int": st.integers(-2**63, 2**63 - 1),
+        return st.integers(0, 5).flatmap(lambda first: hn.arrays(dtype, (first, *fixed),
+                                                                 elements=hn.from_dtype(numpy.dtype(dtype), allow_nan=False)))
+    return {"str": st.text(st.characters(exclude_categories=["Cs"]), max_size=20), "bytes": st.binary(max_size=20),
+            "int": st.integers(-2**63, 2**63 - 1),
             "float": st.floats(allow_nan=False), "bool": st.booleans(), "scalar": st.integers(0, 255).map(numpy.uint8),
-            "json": st.dictionaries(st.text("abc", max_size=3), st.integers(-9, 9) | st.none() | st.text("xyz", max_size=3), max_size=3)}[kind]
+            "json": st.dictionaries(st.text("abc", max_size=3), st.integers(-9, 9) | st.none() | st.text("xyz", max_size=3),
+                                    max_size=3)}[kind]
 
 
 @st.composite
@@ -155,7 +157,8 @@ def test_lengths_and_keys_of_callables(tmp_path: Path) -> None:
     assert lengths(tmp_path / "out") == [i + 1 for i in range(30)]
     with rankstore.init("solo") as group, rankstore.open(tmp_path / "out", group=group) as dataset:
         assert dataset.get("k7") == samples[7] and list(dataset.index["a"]) == list(range(30))
-    for name, options, says in (("length", {"length": lambda sample: -1}, "length returned -1"), ("key", {"key": lambda sample: None}, "key returned NoneType")):
+    for name, options, says in (("length", {"length": lambda sample: -1}, "length returned -1"),
+                                ("key", {"key": lambda sample: None}, "key returned NoneType")):
         with pytest.raises(rankstore.DataError, match=says):
             build(samples, tmp_path / name, **options)
     with pytest.raises(rankstore.DataError, match="k0"):

@@ -169,7 +169,8 @@ def test_circles_end() -> None:
 
 
 def test_equal_in_every_process(tmp_path: Path) -> None:
-    (tmp_path / "t.py").write_text("import json, re, collections\nfrom rankstore._provenance import code as uses\nS = {'a', 'b', 'c', 1, (2, 'x')}\n"
+    (tmp_path / "t.py").write_text("import json, re, collections\nfrom rankstore._provenance import code as uses\n"
+                                   "S = {'a', 'b', 'c', 1, (2, 'x')}\n"
                                    "D = collections.OrderedDict(a={'x', 'y'}); P = re.compile('a|b')\n"
                                    "def f(s): return S, D, P, {i for i in s if i in {'q', 'r', 's'}}\n"
                                    "print(json.dumps(uses.of(f).found))\n")

@@ -19,7 +19,7 @@ if (ROOT / "build/release/tests/bench/bench_pack").exists():  # what these rows 
 def compare(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     return subprocess.run([str(ROOT / "tools/compare_peers"), "--here", *arguments], env={**os.environ, "PATH": path, **(env or {})},
-                          text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=800)
+                          text=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=800)
 
 
 @pytest.mark.limit(1500)
@@ -65,7 +65,8 @@ def test_contents_that_differ_are_an_error_and_no_figure(tmp_path: Path) -> None
     assert done.returncode == 1 and "is not what was written" in done.stderr, done.stderr
 
 
-@pytest.mark.parametrize(("arguments", "said"), [(["--only", "nothing"], "there is no 'nothing'"), (["--with", "torch"], "there is no 'torch'"),
+@pytest.mark.parametrize(("arguments", "said"),
+                         [(["--only", "nothing"], "there is no 'nothing'"), (["--with", "torch"], "there is no 'torch'"),
                                                  (["--rounds", "0"], "at least 1"),
                                                  (["--only", "pack-histogram"], "it needs --histogram FILE")])
 def test_options_that_cannot_be(arguments: list[str], said: str) -> None:

@@ -50,7 +50,8 @@ def test_a_copy_of_a_plan_has_the_same_batches(ds: rankstore.Dataset, options: d
         assert other is not plan and (other.hash, other.steps, other.world, other.rank) == (plan.hash, plan.steps, plan.world, plan.rank)
         assert other.options == plan.options and other.rule == plan.rule
         for epoch in (0, 5):
-            assert [list(batch) for batch in plan.core.batches(epoch, -1)[1:]] == [list(batch) for batch in other.core.batches(epoch, -1)[1:]]
+            found, again = plan.core.batches(epoch, -1)[1:], other.core.batches(epoch, -1)[1:]
+            assert [list(batch) for batch in found] == [list(batch) for batch in again]
             assert plan.step_tokens(epoch, 1) == other.step_tokens(epoch, 1)
             assert other.resume(plan.state(1, 0)) == (1, 0)
             again = made_of(other)
@@ -70,7 +71,8 @@ def test_a_copy_of_a_plan_over_lengths_and_of_a_resumed_one(ds: rankstore.Datase
 
 
 @pytest.mark.parametrize("made_of", COPIES)
-@pytest.mark.parametrize("layout", [Pad(labels_pad=-1, lengths=["labels"]), Pack("flash", pad_to=8), Nested(), Lists(dtype={"labels": "int16"})])
+@pytest.mark.parametrize("layout",
+                         [Pad(labels_pad=-1, lengths=["labels"]), Pack("flash", pad_to=8), Nested(), Lists(dtype={"labels": "int16"})])
 def test_a_copy_of_a_layout_is_equal(layout: rankstore.Layout, made_of: Callable[[Any], Any]) -> None:
     other = made_of(layout)
     assert type(other) is type(layout) and vars(other) == vars(layout) and repr(other) == repr(layout)
@@ -94,7 +96,8 @@ def test_a_copy_of_a_loader_goes_on_where_it_is(ds: rankstore.Dataset, options: 
     assert other.state_dict() == loader.state_dict() and other.epoch == 4
     rest = [batch for batch in other]
     again = [batch for batch in ds.loader(ds.plan(batch_size=8, seed=3), start=loader.state_dict(), **options)]
-    assert [one.step for one in rest] == list(range(3, 20)) and [dict(one) for one in map(plain, rest)] == [dict(one) for one in map(plain, again)]
+    assert [one.step for one in rest] == list(range(3, 20))
+    assert [dict(one) for one in map(plain, rest)] == [dict(one) for one in map(plain, again)]
     assert [one.global_tokens for one in rest] == [one.global_tokens for one in again]
 
 

@@ -11,7 +11,6 @@ import sys
 import textwrap
 import threading
 import time
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

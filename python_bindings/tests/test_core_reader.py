@@ -21,7 +21,8 @@ def group() -> Any:
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
-    (tmp_path / "a.jsonl").write_text("".join(f'{{"n": {i}, "t": [{i}, 2], "s": "é{i}", "m": {"null" if i % 2 else i}}}\n' for i in range(500)))
+    (tmp_path / "a.jsonl").write_text("".join(f'{{"n": {i}, "t": [{i}, 2], "s": "é{i}", "m": {"null" if i % 2 else i}}}\n'
+                                              for i in range(500)))
     return str(tmp_path / "a.jsonl")
 
 
@@ -82,7 +83,8 @@ def test_what_opening_refuses(group: Any, path: str, tmp_path: Path) -> None:
                           ({"unit_size": 1}, rankstore.ArgumentError), ({"max_sample": "x"}, TypeError)):
         with pytest.raises(kind):
             _core.Reader(group, [path], **options)  # type: ignore[arg-type]
-    for sources, kind in (([], rankstore.ArgumentError), ([str(tmp_path / "none")], rankstore.NotFoundError), ([1], TypeError), ("x", TypeError)):
+    for sources, kind in (([], rankstore.ArgumentError), ([str(tmp_path / "none")], rankstore.NotFoundError), ([1], TypeError),
+                          ("x", TypeError)):
         with pytest.raises(kind):
             _core.Reader(group, sources)  # type: ignore[arg-type]
         with pytest.raises(kind):

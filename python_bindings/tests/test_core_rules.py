@@ -61,7 +61,8 @@ def test_limits_hold_in_every_plan() -> None:
     for asked in rules():
         made = rankstore.plan(lengths, **asked)
         rule, report = made.rule, made.report(0)
-        capped = [bound for bound in (asked["max_length"], asked.get("capacity"), (asked.get("max_tokens") or 0) // rule.multiple * rule.multiple)
+        capped = [bound
+                  for bound in (asked["max_length"], asked.get("capacity"), (asked.get("max_tokens") or 0) // rule.multiple * rule.multiple)
                   if bound]
         limit = min(capped, default=0)
         packed = asked["strategy"] == "pack" or asked["cost"] == "tokens"

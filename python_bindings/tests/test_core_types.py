@@ -18,7 +18,8 @@ SOURCE = Path(__file__).resolve().parent.parent
 def test_mypy_strict() -> None:
     """mypy keeps what it found of torch and numpy from one run to the next, since that takes it ten times as long as the package."""
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--config-file", "pyproject.toml", "--cache-dir", str(SOURCE.parent / "build/python/mypy"), "rankstore"],
+        [sys.executable, "-m", "mypy", "--config-file", "pyproject.toml", "--cache-dir", str(SOURCE.parent / "build/python/mypy"),
+         "rankstore"],
         cwd=SOURCE,
         capture_output=True,
         text=True,
@@ -42,7 +43,8 @@ sys.exit("numpy" in sys.modules or "torch" in sys.modules)
 
 # What a bare interpreter has not loaded and takes time to load, of the standard library.
 HEAVY = ["argparse", "ast", "asyncio", "base64", "concurrent", "ctypes", "dataclasses", "datetime", "difflib", "email", "enum", "hashlib",
-         "hmac", "http", "importlib.metadata", "inspect", "json", "logging", "multiprocessing", "pickle", "random", "re", "secrets", "shutil",
+         "hmac", "http", "importlib.metadata", "inspect", "json", "logging", "multiprocessing", "pickle", "random", "re",
+         "secrets", "shutil",
          "socket", "ssl", "string", "struct", "subprocess", "tempfile", "threading", "traceback", "typing", "unittest", "urllib", "uuid",
          "weakref"]
 
@@ -60,7 +62,8 @@ missing = [name for name in rankstore.__all__ if not hasattr(rankstore, name)]
 assert not missing and not hasattr(rankstore, "nobody") and not hasattr(rankstore, "__nobody__"), missing
 assert not {{"numpy", "torch", "pyarrow", "tqdm"}} & set(sys.modules)
 """
-    done = subprocess.run([sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(Path(rankstore.__path__[0]).parent)!r})\n" + code],
+    done = subprocess.run([sys.executable, "-I", "-S", "-c",
+                           f"import sys; sys.path.insert(0, {str(Path(rankstore.__path__[0]).parent)!r})\n" + code],
                           capture_output=True, text=True, timeout=400)
     assert (done.returncode, done.stderr) == (0, "")
 

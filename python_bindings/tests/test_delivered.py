@@ -50,7 +50,8 @@ def plans(draw: Any) -> dict[str, Any]:
 
 
 @hypothesis.given(options=plans(), kind=strategies.sampled_from(["pad", "pack", "flash", "lists", "nested", "rows"]))
-@hypothesis.settings(max_examples=int(os.environ.get("RKS_TEST_PLANS", 80)), deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
+@hypothesis.settings(max_examples=int(os.environ.get("RKS_TEST_PLANS", 80)), deadline=None,
+                     suppress_health_check=list(hypothesis.HealthCheck))
 def test_batches_are_those_of_the_plan(ds: Any, options: dict[str, Any], kind: str) -> None:
     """Of every strategy in every layout; RKS_TEST_PLANS=2000 tries more of them."""
     try:

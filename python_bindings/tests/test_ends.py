@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from built import build
 from ports import free_port
 
 RANKS = 3

@@ -51,8 +51,10 @@ def main(group):
 
 def test_what_excludes_each_other(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\n")
-    for source, options, says in (([{"i": 1}], {"each_rank": True, "same_on_all": True}, "each_rank and same_on_all cannot be used together"),
-                                  (tmp_path / "a.txt", {"each_rank": True}, "each_rank: only for samples in memory; files are split between all ranks")):
+    for source, options, says in (([{"i": 1}], {"each_rank": True, "same_on_all": True},
+                                   "each_rank and same_on_all cannot be used together"),
+                                  (tmp_path / "a.txt", {"each_rank": True},
+                                   "each_rank: only for samples in memory; files are split between all ranks")):
         with pytest.raises(rankstore.ArgumentError) as raised:
             rankstore.build(source, tmp_path / "out", **options)
         assert str(raised.value).removeprefix("rank 0: ") == says

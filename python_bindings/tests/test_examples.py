@@ -242,7 +242,7 @@ def test_mixed_sources(ranks: Ranks, tmp_path: Path) -> None:
 def test_the_three_scripts_beside_the_usual_way() -> None:
     script = Path(__file__).parents[2] / "tests/bench/training_scripts.py"
     done = subprocess.run([sys.executable, str(script), "--samples", "640", "--rounds", "1", "--steps", "0"], text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                          capture_output=True)
     assert done.returncode == 0, done.stderr
     rows = [line.split() for line in done.stdout.splitlines()[1:]]
     assert [row[:2] for row in rows] == [[name, way] for name in ("fine-tuning", "characters", "speech") for way in ("usual", "rankstore")]

@@ -86,7 +86,8 @@ def test_lmdb_is_py_lmdbs(made: Path, tmp_path: Path) -> None:
     assert set(found) == set(keys())
     for i, key in enumerate(keys()):
         assert numpy.array_equal(numpy.frombuffer(found[key], numpy.uint16), sample(i)["tokens"])
-    command("export", made, "-o", tmp_path / "two.lmdb", "--to", "lmdb", "--column", "text", "--column", "n", "--where", "n != 1099511627777")
+    command("export", made, "-o", tmp_path / "two.lmdb", "--to", "lmdb", "--column", "text", "--column", "n", "--where",
+            "n != 1099511627777")
     found = records(tmp_path / "two.lmdb")
     assert {key: json.loads(value) for key, value in found.items()} == {
         key: {"__key__": key.decode(), "text": sample(i)["text"], "n": sample(i)["n"]} for i, key in enumerate(keys()) if i != 1}

@@ -52,7 +52,8 @@ def main(group):
 
 def test_torch(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
-    given = {"h": [(i, (torch.arange(i * 2).view(2, i) / 3).to(torch.bfloat16)) for i in range(4)], "g": (0, torch.tensor(3.5, requires_grad=True)),
+    given = {"h": [(i, (torch.arange(i * 2).view(2, i) / 3).to(torch.bfloat16)) for i in range(4)],
+             "g": (0, torch.tensor(3.5, requires_grad=True)),
              "e": (1, torch.arange(4).to(torch.float8_e4m3fn)), "t": (0, torch.arange(6).view(2, 3).T)}
     found = solo(given)
     assert all(found["h"][i][1].dtype == torch.bfloat16 and torch.equal(found["h"][i][1], given["h"][i][1]) for i in range(4))
@@ -61,7 +62,8 @@ def test_torch(tmp_path: Path) -> None:
     load = pytest.importorskip("safetensors.torch").load_file
     solo(given, out=tmp_path / "r.safetensors")
     loaded = load(tmp_path / "r.safetensors")
-    assert torch.equal(loaded["h/3"], given["h"][3][1]) and loaded["e"].dtype == torch.float8_e4m3fn and torch.equal(loaded["t"], given["t"][1])
+    assert torch.equal(loaded["h/3"], given["h"][3][1]) and torch.equal(loaded["t"], given["t"][1])
+    assert loaded["e"].dtype == torch.float8_e4m3fn
     stacked = solo({"h": [(i, torch.full((2,), i)) for i in (2, 0, 1)]}, stack=True)["h"]
     assert torch.equal(stacked, torch.tensor([[0, 0], [1, 1], [2, 2]]))
     with pytest.raises(rankstore.DataError, match="e: numpy has no float8_e4m3fn"):
@@ -118,7 +120,8 @@ def test_members_of_an_archive_lead_nowhere_else(tmp_path: Path) -> None:
         assert not any(part in ("", ".", "..") for part in name.split("/")) and "\\" not in name and ":" not in name, name
 
 
-ANY_KEYS = ["a\0b", "a\0", "\0", "a", b"\xff\xfe", "a\nb", b"\x1b[2J", b"k" * 511, b"k" * 510 + b"l", "\u20ac" * 170, "%00", "%FF%FE", b"../\xff",
+ANY_KEYS = ["a\0b", "a\0", "\0", "a", b"\xff\xfe", "a\nb", b"\x1b[2J", b"k" * 511, b"k" * 510 + b"l", "\u20ac" * 170, "%00",
+            "%FF%FE", b"../\xff",
             "CON", "#0"]
 
 
@@ -150,13 +153,15 @@ def test_any_key_of_a_dataset_is_a_name(tmp_path: Path) -> None:
 
 def test_keys_as_they_are_read_are_names(tmp_path: Path) -> None:
     keys = [b"\xff" * 511, b"a\0b", b"plain"]
-    with rankstore.build([{"key": key, "n": i} for i, key in enumerate(keys)], tmp_path / "d", key="key", schema={"key": "bytes", "n": "int64"},
+    with rankstore.build([{"key": key, "n": i} for i, key in enumerate(keys)], tmp_path / "d", key="key",
+                         schema={"key": "bytes", "n": "int64"},
                          group=rankstore.init("solo")) as dataset:
         given = {key: (i, float(i)) for i, key in enumerate(dataset.keys)}
     assert solo(given).keys() == set(keys)
 
 
-@pytest.mark.parametrize(("name", "says"), [("\ud800", "cannot be encoded as bytes"), (b"", "1 to 511 bytes, not 0"), (b"k" * 512, "1 to 511 bytes, not 512")])
+@pytest.mark.parametrize(("name", "says"), [("\ud800", "cannot be encoded as bytes"), (b"", "1 to 511 bytes, not 0"),
+                                            (b"k" * 512, "1 to 511 bytes, not 512")])
 def test_no_key_is_no_name(name: Any, says: str) -> None:
     with pytest.raises(rankstore.ArgumentError, match=says):
         solo({name: (0, 1.0)})
@@ -188,7 +193,8 @@ def test_nothing_at_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value, says", [("x", "str cannot"), ([1], "list cannot"), (numpy.array(["a"]), "only numbers"),
-                                         (numpy.array([object()]), "only numbers"), (numpy.zeros(1, "V4"), "only numbers"), (None, "NoneType")])
+                                         (numpy.array([object()]), "only numbers"), (numpy.zeros(1, "V4"), "only numbers"),
+                                         (None, "NoneType")])
 def test_refused(value: Any, says: str) -> None:
     with pytest.raises(rankstore.DataError, match=says) as raised:
         solo({"some": [(3, value)]})
@@ -216,7 +222,8 @@ def main(group):
         say(json.dumps(["dst", "ArgumentError", str(error)]))
 """, tmp_path)
     seen = sorted(json.loads(line) for line in lines)
-    assert [one[0] for one in seen] == ["dst", "dst", "none/there.npz", "none/there.npz", "refused.npz", "refused.npz", "twice.npz", "twice.npz"]
+    assert [one[0] for one in seen] == ["dst", "dst", "none/there.npz", "none/there.npz", "refused.npz", "refused.npz", "twice.npz",
+                                        "twice.npz"]
     assert all(one == other for one, other in zip(seen[::2], seen[1::2], strict=True))
     assert "rank 0" in seen[6][2] and "rank 1" in seen[6][2] and "('a', 5)" in seen[6][2]
     assert seen[4][1] == "DataError" and "rank 1" in seen[4][2] and seen[2][1] == "IOFailedError"
@@ -240,7 +247,8 @@ with rankstore.init("solo") as group:
         pass
     print(rankstore.gather(results, out=OUT + sys.argv[2], group=group, directory=os.path.dirname(OUT)).bytes >> 20)
 """
-    done = subprocess.run([sys.executable, "-c", HEAD.format(tests=str(Path(__file__).parent)) + text, str(tmp_path / "r"), ending, str(room)],
+    done = subprocess.run([sys.executable, "-c", HEAD.format(tests=str(Path(__file__).parent)) + text, str(tmp_path / "r"),
+                           ending, str(room)],
                           text=True, capture_output=True, timeout=400, stdin=subprocess.DEVNULL)
     assert (done.returncode, done.stdout) == (0, "600\n"), (done.stdout, done.stderr)
 

@@ -49,7 +49,8 @@ def test_it_is_what_all_ranks_learn_from(ds: Any, strategy: str) -> None:
 def test_each_micro_batch_gives_the_sum_of_its_optimizer_step(ds: Any) -> None:
     batches = list(ds.loader(ds.plan("random", batch_size=7), collate=Pad()))
     each = [int((batch["labels"] != -100).sum()) for batch in batches]
-    assert [batch.global_sum("learned", accumulate=2) for batch in batches] == [sum(each[i // 2 * 2:i // 2 * 2 + 2]) for i in range(len(each))]
+    pairs = [sum(each[i // 2 * 2:i // 2 * 2 + 2]) for i in range(len(each))]
+    assert [batch.global_sum("learned", accumulate=2) for batch in batches] == pairs
 
 
 def test_mistakes(ds: Any, tmp_path: Path) -> None:
@@ -71,8 +72,10 @@ def test_mistakes(ds: Any, tmp_path: Path) -> None:
     rows = [sample(i) for i in range(3)]
     for count, kind, says in (
             (["learned"], rankstore.ArgumentError, r"count: a dict of rules by column, .*, not \['learned'\]"),
-            ({"n": ("labels", "<>", 1)}, rankstore.ArgumentError, "count: 'n' is .*; give .column, operator, number.*operators are ==, !=,"),
-            ({"n": ("lables", "!=", 1)}, rankstore.CallbackError, 'count: "n" counts "lables", and a sample has no such column; it has input_ids'),
+            ({"n": ("labels", "<>", 1)}, rankstore.ArgumentError,
+             "count: 'n' is .*; give .column, operator, number.*operators are ==, !=,"),
+            ({"n": ("lables", "!=", 1)}, rankstore.CallbackError,
+             'count: "n" counts "lables", and a sample has no such column; it has input_ids'),
             ({"weight": ("labels", "!=", 1)}, rankstore.CallbackError, 'count: the samples have a column "weight" already')):
         with pytest.raises((kind, rankstore.DataError), match=says):
             rankstore.build(rows, tmp_path / "wrong", count=count)  # type: ignore[arg-type]
@@ -83,14 +86,16 @@ def test_lengths_that_do_not_tell_what_is_cut(tmp_path: Path) -> None:
     for i, options in enumerate(({"length": lambda s: 1}, {"length": "n"})):
         with rankstore.build(rows, tmp_path / str(i), count={"learned": ("x", ">", 1)}, **options) as made:
             plan = made.plan("sequential", batch_size=8)
-            with pytest.raises(rankstore.DataError, match="global_sum: the layout cuts samples to 3 items, and lengths count something else"):
+            with pytest.raises(rankstore.DataError,
+                               match="global_sum: the layout cuts samples to 3 items, and lengths count something else"):
                 next(iter(made.loader(plan, collate=Pad(max_length=3)))).global_sum("learned")
             assert next(iter(made.loader(plan, collate=Pad()))).global_sum("learned") == sum(max(0, i - 1) for i in range(8))
 
 
 def test_a_text_is_no_number_to_count(tmp_path: Path) -> None:
     for value, kind in (("abc", "str"), (b"abc", "bytes"), (["a", "b"], "list"), ({"a": 1}, "dict")):
-        with pytest.raises((rankstore.CallbackError, rankstore.DataError), match=f'count: "n" counts numbers of "t", which is {kind}; give a function'):
+        with pytest.raises((rankstore.CallbackError, rankstore.DataError),
+                           match=f'count: "n" counts numbers of "t", which is {kind}; give a function'):
             rankstore.build([{"t": value}], tmp_path / "never", count={"n": ("t", "!=", 0)})
 
 

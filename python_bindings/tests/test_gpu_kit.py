@@ -100,7 +100,8 @@ def test_it_runs_without_network_and_libraries_up_to_the_first_call_of_cuda(kit:
     shown = make_root(root, python, packages)
     shutil.copy(kit, root / "work" / "kit.pyz")
     assert not [path for path in root.rglob("*.so*") if OURS.search(path.name)]
-    done = subprocess.run(["unshare", "--mount", "--net", "--pid", "--fork", "sh", "-c", INSIDE, "sh", root, python, " ".join(shown), packages],
+    done = subprocess.run(["unshare", "--mount", "--net", "--pid", "--fork", "sh", "-c", INSIDE, "sh", root, python,
+                           " ".join(shown), packages],
                           capture_output=True, text=True, timeout=600)
     assert done.returncode == 3, done.stdout + done.stderr
     lines = done.stdout.splitlines()
@@ -120,7 +121,8 @@ def test_its_steps_run_over_the_stand_in(kit: Path, tmp_path: Path) -> None:
     shutil.unpack_archive(kit, steps, "zip")
     os.chmod(steps / "bin" / "gpu_exchange", 0o755)
     done = subprocess.run([sys.executable, steps / "gpu" / "run.py", steps / "bin" / "gpu_exchange", "--stand-in", double, "--results",
-                           tmp_path / "RESULTS.md"], capture_output=True, text=True, timeout=900, env={**os.environ, "LD_LIBRARY_PATH": str(steps / "lib")})
+                           tmp_path / "RESULTS.md"], capture_output=True, text=True, timeout=900,
+                          env={**os.environ, "LD_LIBRARY_PATH": str(steps / "lib")})
     assert done.returncode == 0, done.stdout + done.stderr
     results = (tmp_path / "RESULTS.md").read_text()
     assert "**no GPU**" in results and "| a killed rank ends the others |" in results and "| FAIL |" not in results

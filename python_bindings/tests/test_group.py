@@ -222,8 +222,9 @@ def test_ranks_that_hang_say_where(ranks: Ranks) -> None:
 def test_launch_does_not_wait_for_a_stopped_rank(tmp_path: Path) -> None:
     """Rank 0 gives the silent one up, and the launcher kills it."""
     script = ("import os, signal, rankstore\ndef main(group):\n    if group.rank == 1:\n        print(os.getpid(), flush=True)\n"
-              "        os.kill(os.getpid(), signal.SIGSTOP)\n    try:\n        group.agree('here')\n    except rankstore.PeerError as error:\n"
-              "        print(error.rank, flush=True)\n        return 9\nprint(rankstore.launch(2, main, silence=5))")
+              "        os.kill(os.getpid(), signal.SIGSTOP)\n    try:\n        group.agree('here')\n"
+              "    except rankstore.PeerError as error:\n        print(error.rank, flush=True)\n        return 9\n"
+              "print(rankstore.launch(2, main, silence=5))")
     done = subprocess.run([sys.executable, "-c", script], text=True, capture_output=True, timeout=400,
                           env={**os.environ, "RKS_LAUNCH_GRACE_MS": "1000"})
     pid, lost, code = done.stdout.split()

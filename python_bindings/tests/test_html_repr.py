@@ -66,5 +66,5 @@ def test_bars_of_few_values(values: list[int], bars: list[int]) -> None:
 
 
 def test_numbers() -> None:
-    assert [html_repr.size(one) for one in (5, 2048, 3 * 1024**3, 2e15)] == ["5 bytes", "2.0 KiB", "3.0 GiB", "1,819.0 TiB".replace(",", "")]
+    assert [html_repr.size(one) for one in (5, 2048, 3 * 1024**3, 2e15)] == ["5 bytes", "2.0 KiB", "3.0 GiB", "1819.0 TiB"]
     assert html_repr.cut("x" * 300) == "x" * 99 + "…" and html_repr.count(1234567) == "1,234,567"

@@ -92,7 +92,8 @@ def test_missing_values_are_filled(optional: Any) -> None:
     with pytest.raises(rankstore.ArgumentError) as raised:
         optional.loader(optional.plan(batch_size=2), collate=Pad(fill={"x": 0}))
     assert str(raised.value) == "fill: column 'x' (int32[*]?) has no items where it is missing; use missing=\"mask\""
-    for wrong, says in (({"missing": "drop"}, "missing: 'drop'; it is \"mask\" or None"), ({"fill": -1}, "fill: a dict of values by column")):
+    for wrong, says in (({"missing": "drop"}, "missing: 'drop'; it is \"mask\" or None"),
+                        ({"fill": -1}, "fill: a dict of values by column")):
         with pytest.raises(rankstore.ArgumentError, match=says):
             Pad(**wrong)
 
@@ -169,8 +170,10 @@ def test_names_that_are_not_there(speech: Any, options: dict[str, Any], says: st
 
 def test_columns_that_are_not_there(speech: Any) -> None:
     plan = speech.plan(batch_size=2)
-    for options, says in (({"columns": ["frame"]}, "columns: there is no column 'frame'; did you mean 'frames'? there are targets, frames, labels"),
-                          ({"rename": {"label": "y"}}, "rename: there is no column 'label'; did you mean 'labels'? there are targets, frames, labels")):
+    for options, says in (({"columns": ["frame"]},
+                           "columns: there is no column 'frame'; did you mean 'frames'? there are targets, frames, labels"),
+                          ({"rename": {"label": "y"}},
+                           "rename: there is no column 'label'; did you mean 'labels'? there are targets, frames, labels")):
         with pytest.raises(rankstore.ArgumentError) as raised:
             speech.loader(plan, **options)
         assert str(raised.value) == says
@@ -250,9 +253,11 @@ def test_labels_of_small_integers_widen_for_their_padding(labelled: Any) -> None
 
 
 @pytest.mark.parametrize("layout, says", [
-    (Pad(dtype="uint8"), "Pad: column 'labels' is filled with -100, which does not fit into uint8; leave uint8 out of dtype=, which gives int64, or "
+    (Pad(dtype="uint8"),
+     "Pad: column 'labels' is filled with -100, which does not fit into uint8; leave uint8 out of dtype=, which gives int64, or "
                          "give another labels_pad"),
-    (Pack(dtype={"labels": numpy.uint8}), "Pack: column 'labels' is filled with -100, which does not fit into uint8; leave uint8 out of dtype=, which "
+    (Pack(dtype={"labels": numpy.uint8}),
+     "Pack: column 'labels' is filled with -100, which does not fit into uint8; leave uint8 out of dtype=, which "
                                           "gives int64, or give another labels_pad"),
     (Pad(pad_value=1.5), "Pad: column 'x' is filled with 1.5, which does not fit into uint8; give another pad_value"),
     (Pad(pad_value={"x": "none"}), "Pad: column 'x' is filled with 'none', which does not fit into uint8; give another pad_value"),  # type: ignore

@@ -196,9 +196,9 @@ def test_a_loaded_state_ends_what_is_under_way_with_an_error(ds: rankstore.Datas
 
 def test_leaving_early_leaves_no_thread(ds: rankstore.Dataset) -> None:
     before = threading.active_count()
-    for batch in ds.loader(ds.plan(batch_size=8), collate=Pad(), transform=lambda batch: batch, threads=3):
+    for _batch in ds.loader(ds.plan(batch_size=8), collate=Pad(), transform=lambda batch: batch, threads=3):
         break
-    del batch
+    del _batch
     deadline = time.monotonic() + 100
     while threading.active_count() > before and time.monotonic() < deadline:
         time.sleep(0.01)

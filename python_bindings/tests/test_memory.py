@@ -9,9 +9,9 @@ import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import made
 import pytest
 
-import made
 import rankstore
 from rankstore._distributed import memory
 

@@ -47,14 +47,16 @@ def test_a_state_names_the_option_that_differs(dataset: Any) -> None:
     state = made.state(0, 4)
     for options, says in (({"batch_size": 20, "max_length": 600, "seed": 3}, "batch_size is 10 in the state, 20 in this plan"),
                           ({"batch_size": 10, "seed": 3}, "max_length is 600 in the state, not given in this plan"),
-                          ({"batch_size": 10, "max_length": 600, "seed": 3, "tail": "repeat"}, "tail is not given in the state, repeat in this plan"),
+                          ({"batch_size": 10, "max_length": 600, "seed": 3, "tail": "repeat"},
+                           "tail is not given in the state, repeat in this plan"),
                           ({"batch_size": 10, "max_length": 600}, 'seed differs: "3" in the state, "0" in this plan')):
         with pytest.raises(rankstore.StateError, match=says):
             dataset.plan("bucket", **options).resume(state)
     assert made.resume(state) == (0, 4)
 
 
-@pytest.mark.parametrize("bad, says", [(None, "not a state of Rankstore"), ({}, "not a state of Rankstore"), ({"version": 1, "plan": "x"}, "not JSON"),
+@pytest.mark.parametrize("bad, says",
+                         [(None, "not a state of Rankstore"), ({}, "not a state of Rankstore"), ({"version": 1, "plan": "x"}, "not JSON"),
                                        ({"version": 1, "plan": "{}"}, "format: missing"), ({"version": 9, "plan": "{}"}, "not a state")])
 def test_what_is_no_state(dataset: Any, bad: Any, says: str) -> None:
     loader = dataset.loader(dataset.plan("random", batch_size=10))
@@ -89,7 +91,8 @@ def test_a_filter_that_drops_everything(tmp_path: Path) -> None:
     (tmp_path / "b.jsonl").write_text('{"x": 1}\n{"x": 2}\n')
     for name, source, options, says in (
             ("unknown", rows, {"filter": lambda sample: False}, "filter dropped all 2 samples"),
-            ("stream", iter(rows), {"map": lambda sample: None}, r"map dropped all 2 samples \(None drops a sample: does map return one\?\)"),
+            ("stream", iter(rows), {"map": lambda sample: None},
+             r"map dropped all 2 samples \(None drops a sample: does map return one\?\)"),
             ("file", tmp_path / "b.jsonl", {"map": dict, "filter": lambda sample: False}, "map and filter dropped all 2 samples"),
             ("bad", rows, {"map": lambda sample: None if sample["x"] == 1 else sample["y"], "skip_bad": True},
              r"map dropped all 1 samples but 1 bad ones \(None drops a sample: does map return one\?\)"),
@@ -258,7 +261,8 @@ def test_a_loader_without_torch_says_what_to_do(dataset: rankstore.Dataset, monk
 
 
 @pytest.mark.parametrize("kind, wrong, says", [
-    (rankstore.ArgumentError, lambda ds: ds.loader(ds.plan(), batch_size=4), "loader(batch_size=...): a plan decides it: ds.plan(batch_size=...)"),
+    (rankstore.ArgumentError, lambda ds: ds.loader(ds.plan(), batch_size=4),
+     "loader(batch_size=...): a plan decides it: ds.plan(batch_size=...)"),
     (rankstore.ArgumentError, lambda ds: ds.loader(ds.plan(), num_workers=4),
      "loader(num_workers=...): threads of the library fetch and collate, without worker processes; leave it out"),
     (rankstore.ArgumentError, lambda ds: ds.loader(ds.plan(), collate_fn=Pad()),
@@ -300,7 +304,9 @@ def named(option: str) -> dict[str, Any]:
 # Each mistake with all of its words. Ranks and hosts in front are left out.
 IN_FULL: list[tuple[type[Exception], Any, str]] = [
     # what was silently wrong
-    (rankstore.DataError, lambda ds, at: next(iter(ds.loader(ds.plan(max_length=3, too_long="truncate", shuffle=False), collate=Pad(fill={"y": 0})))).global_sum("learned"),
+    (rankstore.DataError,
+     lambda ds, at: next(iter(ds.loader(ds.plan(max_length=3, too_long="truncate", shuffle=False),
+                                        collate=Pad(fill={"y": 0})))).global_sum("learned"),
      'global_sum: sample 4 has 5 items and is cut to 3, but "learned" counts all of them; use too_long="drop" or "alone", or cut in '
      "build(map=...)"),
     (rankstore.ArgumentError, lambda ds, at: next(iter(ds.loader(ds.plan(), collate=Pad(fill={"y": 0})))).global_sum("lerned"),
@@ -308,8 +314,8 @@ IN_FULL: list[tuple[type[Exception], Any, str]] = [
     (rankstore.ArgumentError, lambda ds, at: ds.loader(ds.plan(max_tokens=64), collate=Pad(to_multiple=64)),
      "Pad(to_multiple=64): the plan's budget counts widths in multiples of 8; give length_multiple=64 to plan(), or leave to_multiple out"),
     (rankstore.DataError, lambda ds, at: next(iter(ds.loader(ds.plan(), collate=Pad()))),
-     'sample 1: column "y" (int64?) is missing; use Pad(missing="mask"), which adds batch.missing["y"], or Pad(fill={"y": VALUE}), or leave '
-     "the column out by columns="),
+     'sample 1: column "y" (int64?) is missing; use Pad(missing="mask"), which adds batch.missing["y"], or Pad(fill={"y": VALUE}), or '
+     "leave the column out by columns="),
     *[(rankstore.ArgumentError, lambda ds, at, option=option: ds.loader(ds.plan(), collate=Pad(**named(option))),
        f"{option}: there is no column 'lables'; did you mean 'labels'? there are ids, labels, y, learned")
       for option in ("pad_value", "dtype", "fill")],
@@ -325,21 +331,23 @@ IN_FULL: list[tuple[type[Exception], Any, str]] = [
     (rankstore.DataError, lambda ds, at: of_file(at / "null.jsonl", '{"a": 1}\n' * 3000 + '{"a": null}\n'),
      "null.jsonl:3001: column \"a\": null does not fit int64; give --schema 'a:int64?'"),
     (rankstore.DataError, lambda ds, at: rankstore.build([("a", 1)], at / "out"),
-     'a sample is a dict of columns, not tuple; name its parts: map=lambda sample: {"a": sample[0], "b": sample[1]}; give schema=, or leave '
-     "it out in map="),
+     'a sample is a dict of columns, not tuple; name its parts: map=lambda sample: {"a": sample[0], "b": sample[1]}; give schema=, or '
+     "leave it out in map="),
     (rankstore.DataError, lambda ds, at: of_file(at / "t.bin", "1234567", format="raw", dtype="uint16"),
      "t.bin: 7 bytes are not whole items of uint16"),
     (rankstore.ArgumentError, lambda ds, at: of_file(at / "t.bin", "12345678", format="raw"),
      "dtype: a raw file does not say what it holds; give the type of its items, as dtype=uint16"),
     (rankstore.DataError, lambda ds, at: rankstore.build([{"x": 1}, {"x": "a"}], at / "out"),
-     'column "x": int64 in one sample, str in another: no type holds both; convert one of them in map=; give schema=, or leave it out in map='),
+     'column "x": int64 in one sample, str in another: no type holds both; convert one of them in map=; give schema=, or leave it out in '
+     "map="),
     (rankstore.ArgumentError, lambda ds, at: next(iter(ds.loader(ds.plan(), collate=Pad(dtype={"labels": "uint8"}, fill={"y": 0})))),
      "Pad(dtype=...): uint8 does not hold every value of int64, column 'labels'; leave it out of dtype="),
     (rankstore.ArgumentError, lambda ds, at: rankstore.build([{"x": 1}], at / "out", unit_size="1Mib"),
      "unit_size: '1Mib' is not a size such as 1048576, '512MiB' or '1.5GB'"),
     (rankstore.StateError, lambda ds, at: (ds.close(), ds[0]), "store: this dataset is closed; open it again"),
     (rankstore.DataError, lambda ds, at: rankstore.build([a_tar(at / "a.tar"), a_tar(at / "b.tar")], at / "out"),
-     "key 'k' appears twice: row 0 of a.tar (rank 0) and row 0 of b.tar (rank 0); an empty name as key (--key '') makes keys of path and row"),
+     "key 'k' appears twice: row 0 of a.tar (rank 0) and row 0 of b.tar (rank 0); an empty name as key (--key '') makes keys of path and "
+     "row"),
     (rankstore.NotFoundError, lambda ds, at: rankstore.open(at / "none"), "none: no dataset here"),
     (rankstore.NotFoundError, lambda ds, at: rankstore.build(at / "none.jsonl", at / "out"), "none.jsonl: no such file"),
 ]

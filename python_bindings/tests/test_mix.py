@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy
 import pytest
+from built import command
 
 import rankstore
-from built import command
 from rankstore.errors import ArgumentError, StateError
 
 STRATEGIES: list[tuple[str, dict[str, Any]]] = [
@@ -289,7 +289,8 @@ with rankstore.open(sys.argv[1:]) as ds:
     is_first = ds.group.rank == 0
     other = [(3, {"code": 1} if is_first else {"web": 1}, None)]
     for chosen in (ds, ds.select(range(70))):
-        for stages in (other, [(3, {"web": 1}, 5 if is_first else None)], other if is_first else None, [(3, {"wb" if is_first else "web": 1}, None)]):
+        for stages in (other, [(3, {"web": 1}, 5 if is_first else None)], other if is_first else None,
+                       [(3, {"wb" if is_first else "web": 1}, None)]):
             try:
                 chosen.plan("random", batch_size=5, mix={"web": 1, "code": 1}, samples=100, curriculum=stages)
                 print("-")

@@ -191,7 +191,8 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def pins(gpu: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pinned]:
     """The same where memory can be pinned."""
     one = Pinned()
-    monkeypatch.setattr(loaders, "_pins", lambda pin_memory, device, out: pin_memory is True or (pin_memory == "auto" and device is not None))
+    monkeypatch.setattr(loaders, "_pins",
+                        lambda pin_memory, device, out: pin_memory is True or (pin_memory == "auto" and device is not None))
     monkeypatch.setattr(on_device, "pinned_memory", one.make)
     monkeypatch.setattr(loaders, "pinned", one.pin)
     yield one
@@ -674,7 +675,8 @@ def test_a_remix_holds_from_the_next_step_on(tmp_path: Path, gpu: None) -> None:
     """Batches of the old weights that are on the device already are not yielded."""
     sources = [tmp_path / name for name in ("a", "b")]
     for at, source in enumerate(sources):
-        rankstore.build(({"x": np.arange(3) + i} for i in range(at * 20, at * 20 + 20)), source, schema={"x": "int64[*]"}, progress=False).close()
+        rankstore.build(({"x": np.arange(3) + i} for i in range(at * 20, at * 20 + 20)), source, schema={"x": "int64[*]"},
+                        progress=False).close()
     with rankstore.open(sources) as ds:
         loader = ds.loader(ds.plan("random", batch_size=5, mix={"a": 1}, samples=100), collate=Pad(), device="cpu")
         seen = []

@@ -42,14 +42,15 @@ def tokens(samples: list[dict[str, Any]]) -> dict[str, Any]:
 
 def test_a_function_gets_samples_as_the_dataset_gives_them(ds: rankstore.Dataset) -> None:
     seen: list[int] = []
-    for step, batch in enumerate(ds.loader(ds.plan(batch_size=8, seed=5), collate=lambda samples: list(samples), threads=3)):
+    batches = list(ds.loader(ds.plan(batch_size=8, seed=5), collate=lambda samples: list(samples), threads=3))
+    for batch in batches:
         assert isinstance(batch, list)
         for sample in batch:
             i = int(sample["text"].split()[1])
             assert made.same(sample, i) and sample["note"] == ds[i]["note"] and type(sample["blob"]) is bytes
             assert sample["input_ids"].flags.writeable and sample["input_ids"].dtype == numpy.uint16
             seen.append(i)
-    assert sorted(seen) == list(range(COUNT)) and step + 1 == len(ds.plan(batch_size=8, seed=5).sampler())
+    assert sorted(seen) == list(range(COUNT)) and len(batches) == len(ds.plan(batch_size=8, seed=5).sampler())
 
 
 def test_a_dict_becomes_a_batch_of_the_plan(ds: rankstore.Dataset) -> None:
@@ -148,9 +149,9 @@ def test_an_interrupt_ends_the_loop_while_a_function_runs(ds: rankstore.Dataset)
 
 def test_leaving_early_ends_the_threads(ds: rankstore.Dataset) -> None:
     before = threading.active_count()
-    for batch in ds.loader(ds.plan(batch_size=8), collate=tokens, threads=3):
+    for _batch in ds.loader(ds.plan(batch_size=8), collate=tokens, threads=3):
         break
-    del batch
+    del _batch
     deadline = time.monotonic() + 60
     while threading.active_count() > before and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -203,8 +204,8 @@ print(next(batches))
 def test_where_a_function_does_not_belong(ds: rankstore.Dataset) -> None:
     with pytest.raises(rankstore.ArgumentError) as refused:
         ds.collating(len)  # type: ignore[arg-type]
-    assert str(refused.value) == ("collating: Pad(), Pack(), Nested() or Lists(), not <built-in function len>; a function of a list of samples "
-                                  "goes into ds.loader(plan, collate=function)")
+    assert str(refused.value) == ("collating: Pad(), Pack(), Nested() or Lists(), not <built-in function len>; a function of a list of "
+                                  "samples goes into ds.loader(plan, collate=function)")
     foreign: Any = torch.utils.data.DataLoader(ds, batch_sampler=ds.plan(batch_size=8).sampler(),  # type: ignore[arg-type]
                                                collate_fn=lambda samples: samples[0]["text"])
     with pytest.raises(rankstore.ArgumentError) as refused:

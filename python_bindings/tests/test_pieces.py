@@ -129,7 +129,8 @@ def test_draws_stay_whole_through_a_remix_and_another_world(ds: Any, strategy: s
 
     def take(of: Any, end: int) -> None:
         for step in range(end):
-            seen.update((i, k) for rank in of.samples(0, step, pieces=True) for i, start, count in rank for k in range(start, start + count))
+            seen.update((i, k) for rank in of.samples(0, step, pieces=True)
+                        for i, start, count in rank for k in range(start, start + count))
 
     seen, begun, later = Counter[tuple[int, int]](), plan(2), plan(1)
     begun.remix({"even": 1, "odd": 3}, at=(0, 9))
@@ -365,7 +366,8 @@ def test_a_sum_of_the_index_is_exact_or_an_error(ds: Any) -> None:
             exact += 1
             assert batch.global_sum("learned") == int(batch.lengths.sum())
             continue
-        with pytest.raises(rankstore.DataError, match="global_sum: sample [0-9]+ has [0-9]+ items and [0-9]+ of them are in these batches, but "
+        with pytest.raises(rankstore.DataError,
+                           match="global_sum: sample [0-9]+ has [0-9]+ items and [0-9]+ of them are in these batches, but "
                                                       '"learned" counts all of them; use too_long="drop", or split in build'):
             batch.global_sum("learned")
     assert exact > 3

@@ -205,7 +205,8 @@ def test_a_transformer_costs_as_its_shape_says() -> None:
 
 @pytest.mark.parametrize("options, words", [
     ({"max_tokens": 5}, "max_tokens cannot be used with strategy=pack"), ({"capacity": 0}, "capacity: 0; it must be at least 1"),
-    ({"cost": (3,)}, "1 numbers; give .a, b. for"), ({"cost": (0, 0)}, "both must be at least 0"), ({"world": 0}, "^world: 0; it must be at least 1"),
+    ({"cost": (3,)}, "1 numbers; give .a, b. for"), ({"cost": (0, 0)}, "both must be at least 0"),
+    ({"world": 0}, "^world: 0; it must be at least 1"),
     ({"rank": 1}, "rank: 1; ranks of this plan are 0 to 0"), ({"micro_batches": 1 << 20}, "micro_batches"),
     ({"strategy": "bucket"}, "capacity needs strategy=pack"),
     ({"strategy": "bucket", "capacity": None, "pack_window": 8}, "pack_window needs strategy=pack"),

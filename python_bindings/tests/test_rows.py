@@ -137,11 +137,14 @@ def name(sample: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize(("use", "kind", "text"), [
     (lambda ds: ds["a"], TypeError, "a dataset's places are ints, slices, lists of ints or a mask of bools, not str; get(key) takes keys"),
-    (lambda ds: ds[1.0], TypeError, "a dataset's places are ints, slices, lists of ints or a mask of bools, not float; get(key) takes keys"),
+    (lambda ds: ds[1.0], TypeError,
+     "a dataset's places are ints, slices, lists of ints or a mask of bools, not float; get(key) takes keys"),
     (lambda ds: ds[None], TypeError, "NoneType"), (lambda ds: ds[::0], ValueError, "zero"), (lambda ds: ds["a":], TypeError, "slice"),
-    (lambda ds: ds[99], IndexError, "sample 99 is out of range: the dataset has 61"), (lambda ds: ds[-62], IndexError, "sample -62 is out of range: the dataset has 61"),
+    (lambda ds: ds[99], IndexError, "sample 99 is out of range: the dataset has 61"),
+    (lambda ds: ds[-62], IndexError, "sample -62 is out of range: the dataset has 61"),
     (lambda ds: ds[True], TypeError, "True is not a place"),
-    (lambda ds: 3 in ds, TypeError, "`in` is not defined for a dataset, whose samples are dicts of arrays; `key in ds.keys` looks a key up"),
+    (lambda ds: 3 in ds, TypeError,
+     "`in` is not defined for a dataset, whose samples are dicts of arrays; `key in ds.keys` looks a key up"),
     (lambda ds: ds.__setitem__(0, {}), AttributeError, "__setitem__")])
 def test_what_a_list_refuses(ds: rankstore.Dataset, use: Any, kind: type[Exception], text: str) -> None:
     with pytest.raises(kind, match=text.replace("(", r"\(").replace(")", r"\)")):

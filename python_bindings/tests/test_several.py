@@ -204,7 +204,8 @@ def test_ranks_that_select_otherwise_hear_it(two: list[Path]) -> None:
             with pytest.raises(ArgumentError, match="the plan's options differ: rank 0 has seed 0, rank 1 has seed 1"):
                 ds.select(range(30)).plan(seed=group.rank)
             wrong: list[tuple[dict[str, Any], str]] = [
-                ({"mix": {"wep": 1.0}}, "mix: there is no 'wep'; did you mean 'web'"), ({"mix": 3}, "mix: a dict of names and weights, not int"),
+                ({"mix": {"wep": 1.0}}, "mix: there is no 'wep'; did you mean 'web'"),
+                ({"mix": 3}, "mix: a dict of names and weights, not int"),
                 ({"weights": [1]}, "weights: int64 of shape"), ({"batch_size": 0}, "batch_size"), ({"mix_by": "score"}, "give mix= too"),
                 ({"balance": {"nope": 1.0}}, "nope")]
             for options, says in wrong:  # of one rank: all hear it at once

@@ -244,4 +244,5 @@ with rankstore.open(sys.argv[1]) as ds:
         lines = one.stdout.splitlines()
         assert "differ: rank 0 has skip 1 ranges of steps (" in lines[0], lines
         assert "skip" in lines[1] and "rank 1 has" in lines[1], lines
-        assert lines[2:] == ["skip differs: rank 0 has (0, 0, 2), rank 1 has (0, 1, 2); give all ranks the same", "[0, 1, 4, 5, 6, 7]"], lines
+        assert lines[2:] == ["skip differs: rank 0 has (0, 0, 2), rank 1 has (0, 1, 2); give all ranks the same",
+                             "[0, 1, 4, 5, 6, 7]"], lines

@@ -77,7 +77,8 @@ def test_prometheus_reads_each_rank_of_a_node(ranks: Ranks, tmp_path: Path) -> N
     done = ranks(2, JOB, str(made(tmp_path)), "together", str(port), str(COMMAND))
     for rank, one in enumerate(done):
         stats, text = json.loads(one.stdout.splitlines()[-1]), (tmp_path / f"metrics{rank}").read_text()
-        values = dict(re.findall(rf'^rankstore_([a-z_]+){{rank="{rank}",node="0",store="[0-9]+",directory="[^"]+"}} ([0-9.]+)$', text, re.M))
+        values = dict(re.findall(rf'^rankstore_([a-z_]+){{rank="{rank}",node="0",store="[0-9]+",directory="[^"]+"}} ([0-9.]+)$',
+                                 text, re.M))
         assert int(values["batches_total"]) == 3 and int(values["step"]) == 2
         assert 12 <= int(values["samples_total"]) <= stats["samples"]
         assert 0 <= float(values["wait_seconds_total"]) <= stats["wait_seconds"]

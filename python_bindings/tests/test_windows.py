@@ -88,11 +88,13 @@ def main(group):
 
 
 def test_mistakes(tmp_path: Path, ds: Any) -> None:
-    for options, says in (({"length": 0}, "windows: length is 0; it must be at least 1"), ({"length": 5, "stride": -1}, "windows: stride is -1"),
+    for options, says in (({"length": 0}, "windows: length is 0; it must be at least 1"),
+                          ({"length": 5, "stride": -1}, "windows: stride is -1"),
                           ({"length": COUNT + 1}, "windows: length is 5001, and the dataset has 5000 items")):
         with pytest.raises(rankstore.ArgumentError, match=says):
             ds.windows(**options)
-    with rankstore.build([{"s": "abc"}], tmp_path / "text") as texts, pytest.raises(rankstore.ArgumentError, match="lengths here count s .str."):
+    with (rankstore.build([{"s": "abc"}], tmp_path / "text") as texts,
+          pytest.raises(rankstore.ArgumentError, match="lengths here count s .str.")):
         texts.windows(2)
     with pytest.raises(rankstore.ArgumentError, match="dtype: a raw file does not say what it holds"):
         rankstore.build(str(tmp_path / "train.bin"), tmp_path / "never", format="raw")

@@ -103,6 +103,7 @@ class Rank:
     def build(self) -> None:
         """COLLECTIVE. Rankstore's dataset: one number a sample, which is its length."""
         import numpy
+
         import rankstore
         column = self.lengths.astype(numpy.uint32)
         items = [rankstore.Columns({COLUMN: column[i:i + UNIT]}) for i in range(0, self.count, UNIT)]
@@ -121,6 +122,7 @@ class Rank:
 
     def _objects(self, mine: Any, total: Callable[[Any], int]) -> tuple[int, dict[str, Any]]:
         import pickle
+
         import torch.distributed
         self.found: Any = [None] * RANKS
         begun = time.perf_counter()
@@ -146,6 +148,7 @@ class Rank:
 
     def _rankstore(self, exchange: str) -> tuple[int, dict[str, Any]]:
         import numpy
+
         import rankstore
         begun = time.perf_counter()
         self.found = rankstore.open(self.folder, exchange=exchange)
@@ -236,7 +239,8 @@ def mib(count: int) -> str:
 def table(samples: int, found: dict[str, dict[str, Any]]) -> list[str]:
     """Lines of markdown."""
     lines = [f"### {samples:,} samples, {RANKS} ranks, {', '.join(f'{part:.0%}' for part in PARTS)} of them on each", "",
-             "| way | seconds | the first time | processor | beside all_gather_object | bytes received | memory of a rank | beside the index |",
+             "| way | seconds | the first time | processor | beside all_gather_object | bytes received | memory of a rank "
+             "| beside the index |",
              "|---|---:|---:|---:|---:|---:|---:|---:|"]
     base = found.get(OBJECTS, {}).get("seconds")
     for way, one in found.items():
@@ -245,8 +249,8 @@ def table(samples: int, found: dict[str, dict[str, Any]]) -> list[str]:
             continue
         ratio = f"{base / one['seconds']:.1f} x" if base else ""
         beside = mib(one["beside_index"]) if "beside_index" in one else ""
-        lines.append(f"| {way} | {one['seconds']:.3f} | {one['seconds_first']:.3f} | {one['processor']:.2f} s | {ratio} | {mib(one['bytes'])} | "
-                     f"{mib(one['memory'])} | {beside} |")
+        lines.append(f"| {way} | {one['seconds']:.3f} | {one['seconds_first']:.3f} | {one['processor']:.2f} s | {ratio} | "
+                     f"{mib(one['bytes'])} | {mib(one['memory'])} | {beside} |")
     return [*lines, ""]
 
 

@@ -3,8 +3,8 @@
 
     python3 tests/bench/exchange_model.py [MEASURED.json]
 
-prints the section "The index exchange: a model" of docs/exchange.md (tests/model.py compares them). MEASURED.json is what exchange.py wrote;
-exchange_measured.json beside this file is the run that the page describes. Nothing here was measured on more than one machine, nor
+prints the section "The index exchange: a model" of docs/exchange.md (tests/model.py compares them). MEASURED.json is what exchange.py
+wrote; exchange_measured.json beside this file is the run that the page describes. Nothing here was measured on more than one machine, nor
 any of nccl on a GPU: its part is arithmetic over NCCL's own constants.
 """
 from __future__ import annotations
@@ -192,13 +192,13 @@ def parameters(measured: dict[str, Any]) -> list[str]:
         f"From the code: 12 bytes travel for a sample and 24 for 65,536 of them, in chunks of {CHUNK // MIB} MiB, of which a rank "
         f"receives {LANES} at a time and sends {LANES}. Hence the memory.", "",
         "Assumed:", "",
-        f"- pull and mpi: one interface of {PULL_RAILS * RAIL / 1e9:.1f} GB/s a node; {ROUND_TRIP * 1e6:.0f} us to ask for a chunk; half of "
-        "the processor's time a byte is the sender's, half the receiver's. A rank receives its part and sends its own stream, one after "
+        f"- pull and mpi: one interface of {PULL_RAILS * RAIL / 1e9:.1f} GB/s a node; {ROUND_TRIP * 1e6:.0f} us to ask for a chunk; half "
+        "of the processor's time a byte is the sender's, half the receiver's. A rank receives its part and sends its own stream, one after "
         "the other, on a core of its own that is as fast as here.",
-        f"- nccl: a rail of {NCCL_RAIL / 1e9:.0f} GB/s for each of a node's {RANKS_A_NODE} GPUs, {SLOTS} slots of {SLOT // MIB} MiB; rings of "
-        f"one GPU a node take {RING_BEGIN * 1e6:.1f} us and {RING_NET_HOP * 1e6:.0f} us a hop; {COPY / 1e9:.0f} GB/s out of a GPU; "
-        f"{CHANNELS} channels of {CHANNEL // MIB} MiB and {DEVICE_PEER} bytes a rank; a carrier's processor costs what mpi's receiver does. "
-        "None of it was measured on a GPU.",
+        f"- nccl: a rail of {NCCL_RAIL / 1e9:.0f} GB/s for each of a node's {RANKS_A_NODE} GPUs, {SLOTS} slots of {SLOT // MIB} MiB; rings "
+        f"of one GPU a node take {RING_BEGIN * 1e6:.1f} us and {RING_NET_HOP * 1e6:.0f} us a hop; {COPY / 1e9:.0f} GB/s out of a GPU; "
+        f"{CHANNELS} channels of {CHANNEL // MIB} MiB and {DEVICE_PEER} bytes a rank; a carrier's processor costs what mpi's receiver "
+        "does. None of it was measured on a GPU.",
         "- Ranks come at once, and nobody else uses the network."]
 
 
@@ -206,8 +206,8 @@ def section(measured: dict[str, Any]) -> str:
     """Markdown."""
     return "\n".join([
         *check_table(measured), "",
-        f"The line is laid through 1 M and 10 M samples, so 3 M tests it, as well as one machine can. For more ranks, each with {SAMPLES_A_RANK / 1e6:.1f} M samples, "
-        f"{RANKS_A_NODE} a node:", "", *scale_table(measured), "", *parameters(measured)]) + "\n"
+        f"The line is laid through 1 M and 10 M samples, so 3 M tests it, as well as one machine can. For more ranks, each with "
+        f"{SAMPLES_A_RANK / 1e6:.1f} M samples, {RANKS_A_NODE} a node:", "", *scale_table(measured), "", *parameters(measured)]) + "\n"
 
 
 def main() -> None:

@@ -39,7 +39,7 @@ def measure(rankstore: str, directory: str, stops: list[int]) -> list[dict[str, 
     for number in range(stops[-1] + 1):
         source = f"{directory}/in-{number}.jsonl"  # an input of one name and size would be the same build
         with open(source, "w", encoding="utf-8") as file:
-            file.write('{"id": "sample-%06d", "text": "words of generation %d"}\n' % (number, number))
+            file.write(f'{{"id": "sample-{number:06d}", "text": "words of generation {number}"}}\n')
         begun = time.monotonic()
         cpu = run(rankstore, "build", source, "-o", target, "--key", "id", *(["--append"] if number else []))
         walls.append(time.monotonic() - begun)

@@ -250,7 +250,8 @@ def main():
         text = ""
         if beside is not None:
             ratio = statistics.median(a / b for a, b in zip(row.rates, beside.rates))
-            text = f"{100 * ratio:.0f} % of {beside.name} ({100 * statistics.median(row.cpus) / statistics.median(beside.cpus):.0f} % by CPU)"
+            by_cpu = statistics.median(row.cpus) / statistics.median(beside.cpus)
+            text = f"{100 * ratio:.0f} % of {beside.name} ({100 * by_cpu:.0f} % by CPU)"
         print(f"{row.name:24}{statistics.median(row.rates):>8.0f}{statistics.median(row.cpus):>10.0f}   {text}")
 
 

@@ -208,7 +208,8 @@ def main():
             for i, (way, parts) in enumerate(zip(("usual", "rankstore"), ways)):
                 each = [one[i] for one in found]
                 again, rate, padding = (statistics.median(one[field] for one in each) for field in range(3))
-                print(f"{name:<12} {way:<10} {lines(parts):>5} {each[0][0]:>13.2f} {again:>8.2f} {padding:>8.3f} {rate:>12,.0f}", flush=True)
+                print(f"{name:<12} {way:<10} {lines(parts):>5} {each[0][0]:>13.2f} {again:>8.2f} {padding:>8.3f} {rate:>12,.0f}",
+                      flush=True)
         for script, data in (("sft_json", "sft.json"), ("char_model", "input.txt"), ("speech_ctc", "speech.tar")):
             if asked.steps:
                 print(f"{script}, 2 ranks: {train(script, os.path.join(folder, data), folder, asked.steps)}", flush=True)

@@ -25,7 +25,7 @@ def path(name):
 
 def rankstore(*arguments, code=0, env=None, limit=LIMIT, **popen):
     """Runs the command; returns (stdout, stderr). The exit code must be `code`."""
-    done = subprocess.run([CLI, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    done = subprocess.run([CLI, *arguments], capture_output=True, text=True,
                           timeout=limit, env={**os.environ, **(env or {})}, **popen)
     assert done.returncode == code, f"{arguments}: exit {done.returncode}, not {code}: {done.stderr}"
     return done.stdout, done.stderr

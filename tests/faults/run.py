@@ -15,10 +15,24 @@ import subprocess
 import tempfile
 import time
 
-from common import (BUILD, CHOICE, CLI, LIMIT, WORK, children_of, kill_all, killed_after, make_input, make_store, path, rankstore,
-                    rankstore_json, wait_for)
 import generations
 import strangers
+from common import (
+    BUILD,
+    CHOICE,
+    CLI,
+    LIMIT,
+    WORK,
+    children_of,
+    kill_all,
+    killed_after,
+    make_input,
+    make_store,
+    path,
+    rankstore,
+    rankstore_json,
+    wait_for,
+)
 from support.report import Skip, run_all
 
 # ---- builds ---------------------------------------------------------------------------------

@@ -15,9 +15,10 @@ import time
 RANK = int(os.environ["RANK"])
 os.environ.update(NCCL_HOSTID=f"rank-{RANK}", RKS_NODE=f"rank-{RANK}")  # before torch loads NCCL
 
-import rankstore  # noqa: E402
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
+
+import rankstore  # noqa: E402
 
 MIB = 1 << 20
 

@@ -74,8 +74,9 @@ def check_refused(torch, store, mode):
 
 def main():
     import numpy
-    import rankstore
     import torch
+
+    import rankstore
     if not torch.cuda.is_available():
         print("torch has no CUDA here", file=sys.stderr)
         return 3

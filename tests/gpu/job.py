@@ -11,9 +11,10 @@ RANK = int(os.environ["RANK"])
 os.environ.update(NCCL_HOSTID=f"rank-{RANK}", RKS_NODE=f"rank-{RANK}")  # before torch loads NCCL
 
 import numpy  # noqa: E402
-import rankstore  # noqa: E402
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
+
+import rankstore  # noqa: E402
 
 SAMPLES, VOCABULARY, EPOCHS = 3000, 1000, 2
 

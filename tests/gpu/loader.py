@@ -8,8 +8,9 @@ import tempfile
 import time
 
 import numpy
-import rankstore
 import torch
+
+import rankstore
 from rankstore import Lists, Nested, Pack, Pad
 
 STEPS, ROWS, LENGTH = 16, 512, 2000  # of a batch: 8 MB, in one tensor
@@ -66,7 +67,8 @@ def equal_to_main_memory(ds, plan):
     for layout in (Pad(), Pack(), Nested(), Lists()):
         check_equal(type(layout).__name__, copied(ds.loader(plan, collate=layout, pin_memory=False)),
                     copied(ds.loader(plan, collate=layout, device="cuda"), slow=True))
-    for more in ({"collate": of_samples}, {"collate": Pad(), "transform": of_batch}, {"collate": Pad(), "transform": of_batch, "threads": 3},
+    for more in ({"collate": of_samples}, {"collate": Pad(), "transform": of_batch},
+                 {"collate": Pad(), "transform": of_batch, "threads": 3},
                  {"collate": Pad(), "prefetch_device": 1, "prefetch_batches": 1}):
         check_equal(str(more), copied(ds.loader(plan, pin_memory=False, **more)), copied(ds.loader(plan, device="cuda", **more), slow=True))
 

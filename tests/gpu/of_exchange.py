@@ -67,8 +67,9 @@ def the_same_bytes_as_by_messages(machine):
         after = machine.free_mib()
         assert before is None or after >= before - 16, f"{before} MiB were free before, {after} are after"
         machine.figures.append(
-            f"| {ranks} | {by_nccl[0]['bytes'] / 1e6:.0f} | {median(by_nccl[0]['seconds']):.3f} | {median(by_messages[0]['seconds']):.3f} | "
-            f"{max(one['gpu_slot_bytes'] for one in by_nccl) / MIB:.1f} | {max(one['gpu_nccl_bytes'] for one in by_nccl) / MIB:.1f} |")
+            f"| {ranks} | {by_nccl[0]['bytes'] / 1e6:.0f} | {median(by_nccl[0]['seconds']):.3f} | "
+            f"{median(by_messages[0]['seconds']):.3f} | {max(one['gpu_slot_bytes'] for one in by_nccl) / MIB:.1f} | "
+            f"{max(one['gpu_nccl_bytes'] for one in by_nccl) / MIB:.1f} |")
         seen.append(f"{ranks} ranks good")
     machine.figures.append("")
     return ", ".join(seen)
@@ -121,7 +122,8 @@ def lost(found, rank):
     others = [one for one in found if one["rank"] != rank]
     for one in others:
         assert one["status"] in ("peer failed", "timeout") and one["error_rank"] == rank, one
-    return f"known after {max(one['known_seconds'] for one in others):.2f} s, freed after {max(one['ended_seconds'] for one in others):.2f} s: {others[0]['text']}"
+    known, freed = (max(one[name] for one in others) for name in ("known_seconds", "ended_seconds"))
+    return f"known after {known:.2f} s, freed after {freed:.2f} s: {others[0]['text']}"
 
 
 def a_killed_rank_ends_the_others(machine):

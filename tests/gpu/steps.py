@@ -125,7 +125,8 @@ def end(program):
 
 
 def ask_gpu(what):
-    done = subprocess.run(["nvidia-smi", f"--query-gpu={what}", "--format=csv,noheader,nounits"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["nvidia-smi", f"--query-gpu={what}", "--format=csv,noheader,nounits"], capture_output=True,
+                          text=True, timeout=60)
     return done.stdout.strip()
 
 
@@ -186,14 +187,16 @@ def write_results(path, rows, machine):
         except OSError:
             where = "no GPU (there is no nvidia-smi)"
     count = {verdict: sum(row[2] == verdict for row in rows) for verdict in ("ok", "FAIL", "skip", "not run")}
-    cells = [[str(number), *(re.sub(r"\s+", " ", cell).replace("|", "\\|") for cell in (row[0], row[1], row[3] or "-", f"{row[4]:.1f}", row[2]))]
+    cells = [[str(number),
+              *(re.sub(r"\s+", " ", cell).replace("|", "\\|") for cell in (row[0], row[1], row[3] or "-", f"{row[4]:.1f}", row[2]))]
              for number, row in enumerate(rows, 1)]
     text = [
         "# The nccl exchange and the loader on a GPU", "",
         f"Written by `tests/gpu/run` on {datetime.date.today()}: {where}; {platform.machine()}, Python {platform.python_version()}.",
         f"{count['ok']} steps good, {count['FAIL']} failed, {count['skip']} skipped, {count['not run']} not run.", "",
         "Ranks share one GPU, each a host of its own to NCCL: they are time-sliced, and the times say nothing about nodes with a GPU each.",
-        "", "| # | step | expected | seen | seconds | |", "|---:|---|---|---|---:|---|", *("| " + " | ".join(row) + " |" for row in cells), "",
+        "", "| # | step | expected | seen | seconds | |", "|---:|---|---|---|---:|---|",
+        *("| " + " | ".join(row) + " |" for row in cells), "",
         *machine.figures, ""]
     with open(path, "w", encoding="utf-8") as file:
         file.write("\n".join(text))

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy
 import torch
-
 from ours import COLUMN, Rankstore
 from stores import Store
 from workload import BATCH, Digest, Workload

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy
-
 from ours import COLUMN, make_ours
 from workload import BATCH, Array, Digest, Place, Workload
 

@@ -6,7 +6,6 @@ import time
 from typing import Any
 
 import numpy
-
 from workload import BATCH, Array, Place, token_lengths
 
 WORLD = 8

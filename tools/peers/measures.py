@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy
-
 from flattening import Flattening
 from grouping import Grouping
 from ours import WAYS, make_ours

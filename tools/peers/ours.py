@@ -57,7 +57,8 @@ class View(Rankstore):
 
 
 # Rankstore's ways to read and write share one folder of files.
-WAYS: dict[str, type[Rankstore]] = {"Rankstore": Rankstore, "Rankstore dicts": Rankstore, "Rankstore arrays": Arrays, "Rankstore view": View}
+WAYS: dict[str, type[Rankstore]] = {"Rankstore": Rankstore, "Rankstore dicts": Rankstore, "Rankstore arrays": Arrays,
+                                    "Rankstore view": View}
 STORES.update(WAYS)
 
 

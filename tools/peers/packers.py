@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy
-
 from workload import Array, Place
 
 QUADRATIC = 1 / 49_152  # the cost of a sample is L + L^2 / 49,152, as of attention

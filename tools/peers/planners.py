@@ -6,7 +6,6 @@ import time
 from typing import Any
 
 import numpy
-
 from workload import Array, Place, token_lengths
 
 LENGTHS, QUICK_LENGTHS = 10_000_000, 200_000

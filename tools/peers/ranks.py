@@ -16,7 +16,6 @@ from typing import Any
 import numpy
 import torch
 import torch.distributed
-
 from memory import peak_rss
 from workload import Array, Place, token_lengths
 

@@ -22,7 +22,8 @@ Found = dict[str, list[Result]]
 
 def machine() -> dict[str, Any]:
     """Where the run was, with which versions."""
-    model = next((line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")),
+    model = next((line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
+                  if line.startswith("model name")),
                  platform.machine())
     versions = {}
     for name in VERSIONS:
@@ -30,7 +31,8 @@ def machine() -> dict[str, Any]:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return {"processor": model, "cores": len(os.sched_getaffinity(0)), "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+    return {"processor": model, "cores": len(os.sched_getaffinity(0)),
+            "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
             "kernel": platform.release(), "python": platform.python_version(), "load_before": os.getloadavg()[0], "versions": versions}
 
 
@@ -68,7 +70,8 @@ def write(folder: Path, found: Found, about: dict[str, Any], rounds: int, quick:
     rows = [{"row": key, "title": ROWS[key].title, "unit": ROWS[key].unit, "name": result.name, "error": result.error,
              "values": result.values(ROWS[key]), "median": result.median(ROWS[key]) if result.seconds else None,
              "peak_rss_bytes": result.peak_rss, "notes": result.notes} for key, results in found.items() for result in results]
-    texts = {"results.json": json.dumps({"schema_version": 1, "machine": about, "rounds": rounds, "quick": quick, "left_out": list(left_out),
+    texts = {"results.json": json.dumps({"schema_version": 1, "machine": about, "rounds": rounds, "quick": quick,
+                                         "left_out": list(left_out),
                                          "rows": rows}, indent=1) + "\n",
              "results.md": "\n".join(_page(found, about, rounds, quick, left_out))}
     for name, text in texts.items():
@@ -92,9 +95,9 @@ def _page(found: Found, about: dict[str, Any], rounds: int, quick: bool, left_ou
     lines = ["# Rankstore beside its peers", "",
              f"{about['processor']}, {about['cores']} cores, {about['memory_bytes'] / 2**30:.0f} GiB; Linux {about['kernel']}, Python "
              f"{about['python']}; {versions}. Load of the machine before: {about['load_before']:.1f}.", "",
-             f"Medians of {rounds} rounds, in which the contestants of a row take turns; `ahead` is the median of ratios within a round. All "
-             "is read from a warm page cache, by one process on one machine if nothing else is said. Contents are checked. Peak RSS adds up a "
-             "process and its workers, mapped files included.", ""]
+             f"Medians of {rounds} rounds, in which the contestants of a row take turns; `ahead` is the median of ratios within a round. "
+             "All is read from a warm page cache, by one process on one machine if nothing else is said. Contents are checked. Peak RSS "
+             "adds up a process and its workers, mapped files included.", ""]
     if quick:
         lines += ["**A quick run: small data, too short to compare anything.**", ""]
     for line in left_out:

@@ -22,7 +22,8 @@ def peer_of(name: str) -> str | None:
 @dataclass(frozen=True)
 class Row:
     """`unit` "s": seconds, less is better; else a rate, `scale` units of work making one. `made_by`: the row that writes its files.
-    `ours`: whose ratio to the others is told. `measure`: a class of measures.py, and its `arguments`. `fresh`: each round is a process of its own. `ranks`: measured by a job of 4 ranks (ranks.py), in place of `measure`. `in_c`: it needs bench_pack."""
+    `ours`: whose ratio to the others is told. `measure`: a class of measures.py, and its `arguments`. `fresh`: each round is a process of
+    its own. `ranks`: measured by a job of 4 ranks (ranks.py), in place of `measure`. `in_c`: it needs bench_pack."""
 
     title: str
     contestants: tuple[str, ...]
@@ -52,13 +53,15 @@ _BLOBS = {"unit": "MB/s", "scale": 1e6, "made_by": "build-blobs"}
 def _reads(kind: str, each: int) -> Row:
     how = "one by one" if each == 1 else f"{each} a call"
     views = ("Rankstore view",) if each == 1 else ()
-    return Row(f"{kind}: random reads, {how}", (*(PEERS if each == 1 else RANDOM), "Rankstore", *views), "Rankstore", "Reading", (kind, each),
+    return Row(f"{kind}: random reads, {how}", (*(PEERS if each == 1 else RANDOM), "Rankstore", *views), "Rankstore", "Reading",
+               (kind, each),
                "k samples/s", 1e3, f"build-{kind}", note="WebDataset reads in sequence: it has no access by number." if each == 1 else "")
 
 
-_PACKING = ("Best-fit decreasing. Balance is the mean over optimizer steps of mean / largest cost of the ranks, of a cost of L + L^2 / 49,152; "
-            "bins of the others go to ranks in turn. TRL packs what samples contain, the others their ids.")
-_IN_C = ("histogram in C is the plain algorithm of bench_pack.c: no shuffle, no ranks. Rankstore's batches are not copied into arrays here.")
+_PACKING = ("Best-fit decreasing. Balance is the mean over optimizer steps of mean / largest cost of the ranks, of a cost of "
+            "L + L^2 / 49,152; bins of the others go to ranks in turn. TRL packs what samples contain, the others their ids.")
+_IN_C = ("histogram in C is the plain algorithm of bench_pack.c: no shuffle, no ranks. Rankstore's batches are not copied into arrays "
+         "here.")
 
 
 def _packs() -> dict[str, Row]:
@@ -84,7 +87,8 @@ def _packs() -> dict[str, Row]:
 ROWS: dict[str, Row] = {
     "build-tokens": Row("tokens: building", _BUILDERS, "Rankstore arrays", "Build", ("tokens",), "k samples/s", 1e3, note=_UNSYNCED),
     "build-blobs": Row("blobs: building", _BUILDERS, "Rankstore arrays", "Build", ("blobs",), "samples/s", note=_UNSYNCED),
-    "open": Row("tokens: import, open, first sample, in a new process that has torch", (*PEERS, "Rankstore"), "Rankstore", "Opening", ("tokens",),
+    "open": Row("tokens: import, open, first sample, in a new process that has torch", (*PEERS, "Rankstore"), "Rankstore", "Opening",
+                ("tokens",),
                 made_by="build-tokens", fresh=True),
     "read-tokens": _reads("tokens", 1),
     "read-tokens-64": _reads("tokens", 64),
@@ -98,23 +102,25 @@ ROWS: dict[str, Row] = {
                        **_BLOBS, note="streaming, LitData and WebDataset by their own shuffling loaders."),  # type: ignore[arg-type]
     "epoch-blobs-loader": Row("blobs: the same through DataLoader with 2 workers", (*PEERS, *_OWN), _OWN[0], "Epoch", ("blobs", 2),
                               **_BLOBS),  # type: ignore[arg-type]
-    "plan": Row("planning an epoch of 10 M lengths, 16,384 tokens a batch", ("numpy argsort alone", "numpy", "torch.sort + loop", "Rankstore"), "Rankstore", "Planning", ("",),
+    "plan": Row("planning an epoch of 10 M lengths, 16,384 tokens a batch",
+                ("numpy argsort alone", "numpy", "torch.sort + loop", "Rankstore"), "Rankstore", "Planning", ("",),
                 note="numpy argsort alone makes no batches: it is the floor of a planner that sorts by comparing."),
     **{f"pack{key}": row for key, row in _packs().items()},
     "resume": Row("20,000 long documents in pieces of 8,192: an epoch's rest on 12 ranks, in place of 8",
                   ("Rankstore", "Rankstore, the rest alone"), "Rankstore", "Resuming", in_c=True,
-                  note="A plan that takes a state of the middle of an epoch over, beside a plan of what is left as if there were nothing else. "
-                  "Each piece that was left comes exactly once."),
+                  note="A plan that takes a state of the middle of an epoch over, beside a plan of what is left as if there were nothing "
+                  "else. Each piece that was left comes exactly once."),
     "group": Row("planning 102,400 lengths in batches of 64 of like length, 8 ranks", ("transformers, group_by_length",
                  "transformers, batch_rebalance", "Rankstore", "Rankstore, budget"), "Rankstore", "Grouping",
-                 note="What one rank does for an epoch. Balance is the mean over steps of mean / largest batch of the ranks, in padded tokens; "
-                 "of cost, in n (L + L^2 / 1,000), which batch_rebalance and the budget even out. Their batches differ in their number of "
-                 "samples; the budget is 32,768 padded tokens."),
+                 note="What one rank does for an epoch. Balance is the mean over steps of mean / largest batch of the ranks, in padded "
+                 "tokens; of cost, in n (L + L^2 / 1,000), which batch_rebalance and the budget even out. Their batches differ in "
+                 "their number of samples; the budget is 32,768 padded tokens."),
     "flatten": Row("tokens: batches of 64 without padding, with labels, positions and cu_seqlens, one process",
                    ("transformers", "Rankstore, loader"), "Rankstore, loader", "Flattening", **_TOKENS,  # type: ignore[arg-type]
                    note="transformers by DataCollatorWithFlattening, given arrays in memory; Rankstore reads its dataset, and checks."),
     "exchange": Row("exchange of an index of 1 M samples, 4 ranks", ("all_gather_object", "tensors", "Rankstore, pull", "Rankstore"),
-                    "Rankstore, pull", ranks=True, note="Lengths and keys over gloo; lengths and key hashes by Rankstore, which on one node "
+                    "Rankstore, pull", ranks=True,
+                    note="Lengths and keys over gloo; lengths and key hashes by Rankstore, which on one node "
                     "by itself shares them without an exchange. Peak memory is of the largest rank."),
     "gather": Row("all token samples at hand on 4 ranks", ("all_gather_object", "Rankstore"), "Rankstore", ranks=True,
                   note="Until every rank can read any sample: all_gather_object of all of them, against building (synced) and opening. One "

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy
-
 from workload import BATCH, Place, Workload
 
 
@@ -276,7 +275,8 @@ class HuggingFace(Store):
 
 # Their names in tables.
 STORES: dict[str, type[Store]] = {
-    "memmap": Memmap, "memmap synced": MemmapSynced, "py-lmdb": Lmdb, "py-lmdb synced": LmdbSynced, "streaming": Streaming, "LitData": LitData,
+    "memmap": Memmap, "memmap synced": MemmapSynced, "py-lmdb": Lmdb, "py-lmdb synced": LmdbSynced, "streaming": Streaming,
+    "LitData": LitData,
     "WebDataset": WebDataset, "HF datasets": HuggingFace,
 }
 

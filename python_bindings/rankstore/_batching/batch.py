@@ -19,8 +19,8 @@ live: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
 _MOVE_BEFORE = "If a framework moved it to a device, move it before: ds.loader(plan, device=...) or batch.to(device)"
 
-# Batches whose items were asked for, by the id of a tensor in them. DistributedDataParallel and the Trainer move a dict to a device by making
-# another of its type from its items. Attributes are not items and would be lost.
+# Batches whose items were asked for, by the id of a tensor in them. DistributedDataParallel and the Trainer move a dict to a device by
+# making another of its type from its items. Attributes are not items and would be lost.
 _itemized: weakref.WeakValueDictionary[int, Batch] = weakref.WeakValueDictionary()
 
 

@@ -140,7 +140,8 @@ class Layout:
         Raises ArgumentError if a type that the user chose does not hold the padding."""
         item = None if self.narrowed(column) is not None else self.item(column)
         if not column.is_text and item is not None and not _core.converts(column.item, item):
-            raise ArgumentError(f"{type(self).__name__}(dtype=...): {item} does not hold every value of {column.item}, column {column.name!r}; "
+            raise ArgumentError(f"{type(self).__name__}(dtype=...): {item} does not hold every value of {column.item}, "
+                                f"column {column.name!r}; "
                                 + ("leave it out of dtype=" if isinstance(self.dtype, Mapping) else
                                    f'dtype={item!r} is for all integer columns, and dtype={{"COLUMN": {item!r}}} for one'))
         if column.is_text or not (column.varies or column.nullable):
@@ -163,7 +164,8 @@ class Layout:
         found: list[tuple[Any, ...]] = []
         for column in columns:
             pad = pads.get(column.name, default) if column.varies or column.nullable else 0.0
-            found.append((column.name, rename.get(column.name), self.item_with(column, pad), pad, None, column.nullable, column.name in packed,
+            found.append((column.name, rename.get(column.name), self.item_with(column, pad), pad, None, column.nullable,
+                          column.name in packed,
                           column.name in items))
         return found
 

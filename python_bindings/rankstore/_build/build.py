@@ -11,17 +11,17 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from . import count_columns
-from .._distributed import progress
-from .._schema import infer
-from .options import Options
-from .driver import build_here
-from .._dataset.dataset import Dataset
-from ..errors import ArgumentError
-from .._distributed.group import Group, current
 from .._batching.layouts import item_name
+from .._dataset.dataset import Dataset
 from .._dataset.open import open as open_dataset
+from .._distributed import progress
+from .._distributed.group import Group, current
+from .._schema import infer
 from .._schema.sizes import optional_bytes
+from ..errors import ArgumentError
+from . import count_columns
+from .driver import build_here
+from .options import Options
 from .processes import build_with_workers
 
 AUTO = ("auto", "auto:all")  # values of schema= that infer it

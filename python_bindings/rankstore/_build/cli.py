@@ -10,9 +10,9 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from .build import build
-from ..errors import ArgumentError, CancelledError, CorruptError, DataError, NotFoundError, PeerError, RankStoreError
 from .._distributed.group import Group, init, launch
+from ..errors import ArgumentError, CancelledError, CorruptError, DataError, NotFoundError, PeerError, RankStoreError
+from .build import build
 
 # Exit codes of the command.
 _PROBLEM, _USAGE, _ENVIRONMENT, _PEER, _INTERRUPTED = 1, 2, 3, 4, 130

@@ -13,19 +13,18 @@ from dataclasses import replace as replaced
 from typing import Any
 
 from .. import _core
-from .._provenance import dataset_json, fingerprint
-from .._provenance.code import difference as code_difference
 from .._distributed import progress
 from .._distributed.collectives import callback_failed, check_others, together
-from .options import BuildReport, Options
-from .units import build_python
-from ..errors import ArgumentError, CallbackError, DataError, RankStoreError, StateError
-from .pipeline import length_of
 from .._distributed.group import Group
-from .._sources.native import CoreFiles
+from .._provenance import dataset_json, fingerprint
+from .._provenance.code import difference as code_difference
 from .._sources.base import Piece, Stream
+from .._sources.native import CoreFiles, plain
 from .._sources.resolver import Source, resolve
-from .._sources.native import plain
+from ..errors import ArgumentError, CallbackError, DataError, RankStoreError, StateError
+from .options import BuildReport, Options
+from .pipeline import length_of
+from .units import build_python
 
 APPEND_UNITS = 4096  # most units of an append by the dataset's unit size: more would make dataset.json too large
 
@@ -161,8 +160,8 @@ class _Asked:
             return "an iterable cannot be compared with it"
         one = next(one for one in self.there if one["dataset"] is not None)
         if one["rule"] not in (None, fingerprint.RULE):
-            return (f"{'an earlier' if one['rule'] < fingerprint.RULE else 'a later'} version of Rankstore built it, which compares by rule "
-                    f"{one['rule']}, this one by rule {fingerprint.RULE}")
+            return (f"{'an earlier' if one['rule'] < fingerprint.RULE else 'a later'} version of Rankstore built it, which compares by "
+                    f"rule {one['rule']}, this one by rule {fingerprint.RULE}")
         return fingerprint.difference(one["options"], self.made_from, one["made_from"])
 
     def say(self, text: str) -> None:

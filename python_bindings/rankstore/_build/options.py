@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from dataclasses import replace as replaced
+from dataclasses import dataclass, field, replace as replaced
 from typing import Any
 
-from .._provenance import code
 from .._distributed import progress
+from .._provenance import code
 from ..errors import ArgumentError
 
 

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Protocol
 
-from .._schema import values
 from .._distributed.collectives import Stopped, callback_failed, check_others
-from ..errors import DataError, RankStoreError
 from .._distributed.group import Group
-from .._sources.native import CoreFiles
-from .._sources.base import Unit
+from .._schema import values
 from .._schema.columns import Columns
 from .._schema.types import EXTRA
+from .._sources.base import Unit
+from .._sources.native import CoreFiles
+from ..errors import DataError, RankStoreError
 
 BAD_SHOWN = 16
 

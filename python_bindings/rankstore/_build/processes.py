@@ -11,12 +11,12 @@ from dataclasses import asdict
 from typing import IO, Any
 
 from .._distributed.collectives import describe, remake
-from .options import BuildReport, Options
-from .driver import build_here
-from ..errors import ArgumentError, CancelledError, RankStoreError, code_of
 from .._distributed.group import Group, launch
 from .._sources.base import Stream
 from .._sources.resolver import resolve
+from ..errors import ArgumentError, CancelledError, RankStoreError, code_of
+from .driver import build_here
+from .options import BuildReport, Options
 
 
 def build_with_workers(group: Group, workers: int, source: Any, directory: str, options: Options) -> BuildReport:

@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import _core
-from .._provenance import fingerprint
 from .._distributed import progress
-from .._schema import infer
-from .._distributed.collectives import callback_failed, check_others, together
-from .options import Options
-from ..errors import ArgumentError, RankStoreError
-from .pipeline import Feeder, Steps, first_rows
+from .._distributed.collectives import callback_failed, together
 from .._distributed.group import Group
+from .._provenance import fingerprint
+from .._schema import infer
 from .._schema.columns import Columns
-from .._sources.native import CoreFiles
-from .._sources.base import Piece, Stream, Unit
 from .._sources import digest
+from .._sources.base import Piece, Stream, Unit
+from .._sources.native import CoreFiles
+from ..errors import ArgumentError, RankStoreError
+from .options import Options
+from .pipeline import Feeder, Steps, first_rows
 
 PROBES, PROBE = 16, 25  # places that are sampled to infer a schema, and samples at each
 STREAM_UNIT = 8192  # samples per unit of an iterable
@@ -82,7 +82,8 @@ def build_python(group: Group, source: Stream | list[Piece], directory: str, opt
     try:
         if behind_wait is not None:
             behind_wait()
-        feeder = Feeder(builder, columns, steps, loose=options.drops_extra, rest=options.extra == "json", given=options.given_schema is not None, key=key,
+        feeder = Feeder(builder, columns, steps, loose=options.drops_extra, rest=options.extra == "json",
+                        given=options.given_schema is not None, key=key,
                         length=options.length if callable(options.length) else None, derives=derives)
         tick = progress.Ticker(report)
 
@@ -288,8 +289,8 @@ class _Watched(Iterator[Any]):
 def _check_different(seen: Sequence[list[Any]]) -> None:
     """Raise ArgumentError, on all ranks, if two ranks brought equal iterables: their samples would be stored twice."""
     first: dict[str, int] = {}
-    for rank, (count, digest) in enumerate(seen):
-        other = first.setdefault(f"{count} {digest}", rank)
+    for rank, (count, ends) in enumerate(seen):
+        other = first.setdefault(f"{count} {ends}", rank)
         if count > 0 and other != rank:
             raise ArgumentError(f"source: the iterables of rank {other} and rank {rank} are equal ({count:,} samples; the first "
                                 f"and last {_Watched.ENDS} items were compared), and each sample would be there twice; "

@@ -40,11 +40,12 @@ def agree_on(group: Group, selection: str, count: int, options: dict[str, Any]) 
     """Raise ArgumentError on all ranks if one plans another selection or other options, which would lose samples (collective)."""
     if group.world == 1:
         return
-    gathered = [json.loads(one) for one in group.allgather("plan: selection", json.dumps([selection, count, options], default=_plain).encode())]
+    gathered = [json.loads(one)
+                for one in group.allgather("plan: selection", json.dumps([selection, count, options], default=_plain).encode())]
     for rank, (there, size, asked) in enumerate(gathered):
         if there != gathered[0][0]:
-            raise ArgumentError(f"plan: rank 0 plans a selection of {gathered[0][1]} samples, rank {rank} another one, of {size}; select the "
-                                "same on all ranks (random_split needs a generator with a seed)")
+            raise ArgumentError(f"plan: rank 0 plans a selection of {gathered[0][1]} samples, rank {rank} another one, of {size}; select "
+                                "the same on all ranks (random_split needs a generator with a seed)")
         for name in sorted({*asked, *gathered[0][2]}):
             if asked.get(name) != gathered[0][2].get(name):
                 raise ArgumentError(f"the plan's options differ: rank 0 has {name} {gathered[0][2].get(name)}, rank {rank} has {name} "

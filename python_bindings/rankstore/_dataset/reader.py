@@ -330,7 +330,7 @@ class OpenSamples(_core.Indexed):
         Each kind has current and peak of the rank that has most, that rank, the least of the ranks' peaks, and `ranks`, the figures of
         each. All figures are in bytes, of the process since its start, of all its datasets together:
 
-        - index: the index, the sorted order and the epochs of plans; one copy a node. Every rank reports the node's total: do not add ranks up
+        - index: the index, the sorted order and the epochs of plans; one copy a node, of which every rank tells the total
         - index_own: this process's own tables
         - plan: ids and batches of an epoch that ranks do not share, and what making one needs meanwhile
         - staging: chunks of index in transit while a dataset opens

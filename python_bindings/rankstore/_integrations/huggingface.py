@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class TrainerMixin:
     """Mixin, before Trainer among the bases, that trains on the batches of a plan.
 
-    plan: made by `train_dataset.plan`; set it before train(). loader_options: options of `Dataset.loader` (defaults here: collate=Pad(), and
-        device, the Trainer's). The Trainer passes all columns of a batch to the model: choose them by columns=[...].
+    plan: made by `train_dataset.plan`; set it before train(). loader_options: options of `Dataset.loader` (defaults here: collate=Pad(),
+        and device, the Trainer's). The Trainer passes all columns of a batch to the model: choose them by columns=[...].
     """
 
     plan: Plan | None = None

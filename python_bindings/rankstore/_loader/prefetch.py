@@ -35,7 +35,8 @@ class Ahead:
 
     def take(self, places: PlanBatch) -> Batch:
         self._step += 1
-        arrays = self._dataset.collate_ids(places, self._collator, places.pieces, places.bins) if self._core is None else next(self._core)[1]
+        arrays = (self._dataset.collate_ids(places, self._collator, places.pieces, places.bins) if self._core is None
+                  else next(self._core)[1])
         made: Batch = self._collator.batch(arrays)
         return made
 

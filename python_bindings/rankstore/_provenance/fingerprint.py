@@ -2,18 +2,17 @@
 """Whether a finished dataset is what a build would make: from what source, with which options and which code.
 
 The commit writes {"made_from": "RULE:DIGEST"} into dataset.json. `python.json` beside it, written after the commit, records in words what
-may differ later: {"dataset": id, "rule": 2, "made_from": digest, "options": {...}}. If it is lost, the next identical build writes it again.
-Code is what `code.of` finds, {"map": {"MAX": "400", ...}}. Datasets of another rule are not compared: a new build must replace them."""
+may differ later: {"dataset": id, "rule": 2, "made_from": digest, "options": {...}}. If it is lost, the next identical build writes it
+again. Code is what `code.of` finds, {"map": {"MAX": "400", ...}}. Datasets of another rule are not compared: a new build must replace
+them."""
 from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import hashlib
 import json
 import os
 import secrets
-import types
 from typing import Any
 
 from .code import difference as code_difference

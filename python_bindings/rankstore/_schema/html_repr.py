@@ -34,7 +34,8 @@ def table(rows: Sequence[tuple[str, str]]) -> str:
     """Return a table of names and values; rows above ROWS are only counted."""
     shown = [*rows[:ROWS], ("", f"and {len(rows) - ROWS} more")] if len(rows) > ROWS else rows
     cell = "text-align:left;padding:1px 12px 1px 0"
-    body = "".join(f'<tr><th style="{cell};font-weight:normal;opacity:.7">{escape(name)}</th><td style="{cell}">{escape(cut(value))}</td></tr>'
+    body = "".join(f'<tr><th style="{cell};font-weight:normal;opacity:.7">{escape(name)}</th>'
+                   f'<td style="{cell}">{escape(cut(value))}</td></tr>'
                    for name, value in shown)
     return f'<table style="border-collapse:collapse"><tbody>{body}</tbody></table>'
 

@@ -10,8 +10,7 @@ from typing import Any
 from .._schema.columns import Columns
 from ..errors import ArgumentError
 from .arrays import rows_of
-from .base import Piece, Stream, Unit
-from .native import CoreFiles
+from .base import Piece, Stream
 from .paths import pieces
 from .sequence import Indexed
 
