@@ -328,7 +328,7 @@ static rks_status decode_numbers(const json_t *root, const char *path, rks_manif
 
 /* Shards always name themselves. Earlier versions wrote ones that do not. */
 static rks_status check_required(const json_t *root, const char *path, const rks_manifest *manifest,
-                              rks_error *err)
+                                 rks_error *err)
 {
     const char *lacks = NULL;
     if (manifest->samples > 0 && !rks_json_requires(root, FEATURES[SHARD_IN_BLOCKS]))

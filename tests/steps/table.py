@@ -30,6 +30,7 @@ class Step:
 COMMAND_LINE = frozenset({"cli", "page", "readme", "demo", "nccl", "hosts"})
 SLOW = {"quick": False}
 STEPS = [
+    Step("format", "", "script", "tests/format.py", 7, 2),
     Step("layers", "", "script", "tests/layers.py", 1),
     Step("runner", "", "script", "tests/runner.py", 5),
     Step("unit", "release", "suite", "unit", 400, 0.5),
