@@ -8,7 +8,8 @@ import re
 import subprocess
 import sys
 
-PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "FORMAT.md", "tests/README.md", "docs/*.md", "python_bindings/README.md",
+PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "FORMAT.md", "SECURITY.md", "tests/README.md", "docs/*.md",
+         "python_bindings/README.md",
          "python_bindings/docs/*.md", "include/rankstore.h", "include/rankstore/*.h"]
 # Word, and what says it plainly.
 PRIVATE = {
