@@ -2,7 +2,7 @@
  *
  * base.c: finds the ids that an epoch plans, in the strategy's order: sorted by length, or by id.
  * Leaves out ids that are struck out, absent or dropped. */
-#include "plan/inside.h"
+#include "plan/strategy.h"
 
 #include <string.h>
 
@@ -119,7 +119,7 @@ rks_status rks_plan_base_fill(const rks_plan_input *in, rks_epoch_image *image,
                                     : fill_sorted_split(in, image, struck, base, err);
     if (in->piece_count > 0)
         return fill_split(in, image, struck, &base->count, err);
-    if (in->config.strategy != STRATEGY_RANDOM || too_long != TOO_LONG_ALONE)
+    if (in->config.strategy->order != RKS_ORDER_ANY || too_long != TOO_LONG_ALONE)
         return fill_by_id(in, image, struck, true, !drops, &base->count, err);
     rks_status status = fill_by_id(in, image, struck, false, true, &base->count, err);
     base->alone = base->count;

@@ -3,8 +3,8 @@
  * batch_class.c: the class of a batch by its cost; a class is 1/64 wide.
  *
  * A neighbourhood's batches cost about what its longest sample allows, so their lengths need not be
- * read. The lengths of batches of random plans, and of single long samples, are read. */
-#include "plan/inside.h"
+ * read. For a group whose cut did not look for its longest sample, they are. */
+#include "plan/strategy.h"
 
 #include "base/memory.h"
 #include "base/memory_usage.h"
@@ -62,7 +62,7 @@ static rks_u128 cost_of(const rks_plan_input *in, const rks_epoch_image *image,
         longest *= in->config.length_multiple;
         if (kind == COST_TOKENS)
             return sum * in->config.length_multiple;
-    } else if (group->alone || in->config.strategy == STRATEGY_RANDOM) {
+    } else if (longest == 0) { /* the cut did not need it */
         uint64_t sum = 0;
         longest = 0;
         for (uint64_t i = first; i < end; i++) {
@@ -80,7 +80,7 @@ static rks_u128 cost_of(const rks_plan_input *in, const rks_epoch_image *image,
 /* Returns true if lengths are read in random order. */
 static bool looks_anywhere(const rks_plan_input *in, const rks_epoch_image *image)
 {
-    return in->config.strategy == STRATEGY_RANDOM && in->config.balance == NULL &&
+    return in->config.strategy->order == RKS_ORDER_ANY && in->config.balance == NULL &&
            image->units == NULL;
 }
 

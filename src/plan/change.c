@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "plan/strategy.h"
 
 /* Inserts a change in the order of steps. It replaces a change at the same step. */
 static void insert_change(rks_mix *mix, const rks_mix_change *change)
@@ -195,7 +196,7 @@ rks_status rks_plan_change(rks_plan *plan, uint64_t epoch, uint64_t step, const 
  * and lengths do not matter. */
 static bool counts_batches(const rks_plan_config *config)
 {
-    return config->strategy != STRATEGY_PACK && config->max_tokens == UINT64_MAX &&
+    return !config->strategy->packs && config->max_tokens == UINT64_MAX &&
            config->too_long != TOO_LONG_ALONE && config->too_long != TOO_LONG_SPLIT;
 }
 

@@ -4,7 +4,7 @@
  *
  * Each use of random numbers has its own key, made of seed, epoch, segment, stage and part. So an
  * epoch is the same whichever epochs were made before. */
-#include "plan/inside.h"
+#include "plan/strategy.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -18,178 +18,40 @@
 
 enum { STAGE_MEMBERS = 1, STAGE_PLACES = 2, STAGE_BINS = 3, STAGE_WINDOWS = 4, STAGE_DRAWS = 5 };
 
-static const rks_epoch_progress nothing_done = {0};
-
-/* Returns true if ids of equal length may also change neighbourhoods. */
-static bool is_small(const rks_plan_input *in)
-{
-    enum { SMALL = 800 };
-    return in->config.max_tokens == UINT64_MAX && in->batches_like < SMALL;
-}
-
-static rks_status shuffle_members(const rks_plan_input *in, rks_epoch_image *image,
-                                  const rks_plan_base *base, const rks_plan_layout *layout,
-                                  uint64_t key, rks_error *err)
-{
-    rks_status status = RKS_OK;
-    uint64_t done = 0;
-    switch (in->config.strategy) {
-    case STRATEGY_BUCKET:
-        if (is_small(in)) /* neighbourhoods may be single batches */
-            status =
-                rks_plan_shuffle_equals(in, image, base, rks_random_key(key, layout->count), err);
-        for (size_t i = 0; i < layout->count && status == RKS_OK; i++) {
-            const rks_plan_group *group = &layout->groups[i];
-            status = rks_plan_shuffle(rks_random_key(key, i), image->ids + group->first,
-                                      group->span, err);
-            if (status == RKS_OK)
-                status = rks_plan_pause(&done, group->span, err);
-        }
-        break;
-    case STRATEGY_SORTED:
-        if (!in->config.no_shuffle)
-            status = rks_plan_shuffle_equals(in, image, base, key, err);
-        break;
-    case STRATEGY_RANDOM:
-        status = rks_plan_shuffle(rks_random_key(key, 0), image->ids, base->alone, err);
-        if (status == RKS_OK) /* rks_plan_fill_look_shuffled does the same with lengths */
-            status = rks_plan_shuffle(rks_random_key(key, 1), image->ids + base->alone,
-                                      base->count - base->alone, err);
-        break;
-    case STRATEGY_SEQUENTIAL:
-    case STRATEGY_PACK: /* deal.c */
-        break;
-    }
-    return status;
-}
-
-static rks_status lay_out(const rks_plan_input *in, const rks_plan_base *base, uint32_t world,
-                          rks_plan_layout *layout, rks_error *err)
-{
-    if (in->config.strategy == STRATEGY_PACK)
-        return rks_pack_lay_out(in, base, world, layout, err);
-    rks_status status = rks_plan_cut(in, base, layout, err);
-    if (status == RKS_OK)
-        status = rks_plan_even(in, base, world, layout, err);
-    return status;
-}
-
-static uint64_t key_of(const rks_plan_input *in, uint64_t epoch, uint64_t segment)
+rks_epoch_keys rks_epoch_keys_of(const rks_plan_input *in, uint64_t epoch, uint64_t segment)
 {
     uint64_t key = rks_random_key(in->config.seed, in->config.no_shuffle ? 0 : epoch);
-    return rks_random_key(key, segment);
+    key = rks_random_key(key, segment);
+    return (rks_epoch_keys){.members = rks_random_key(key, STAGE_MEMBERS),
+                            .places = rks_random_key(key, STAGE_PLACES),
+                            .bins = rks_random_key(key, STAGE_BINS),
+                            .windows = rks_random_key(key, STAGE_WINDOWS),
+                            .draws = rks_random_key(key, STAGE_DRAWS)};
 }
 
-/* Counts the batches that the lengths need, longest first. */
-static rks_status look_at_sorted(rks_plan_input *in, rks_epoch_image *image,
-                                 const rks_plan_base *shuffled, rks_error *err)
+rks_status rks_plan_lay_out_once(rks_plan_input *in, rks_epoch_image *image, rks_error *err)
 {
-    uint64_t count = shuffled->count - shuffled->alone - in->piece_count;
-    uint64_t room = in->count + (in->piece_count > 0 ? shuffled->count : 0);
-    uint32_t *order = rks_alloc_raw(room, sizeof(*order), err);
-    if (order == NULL)
-        return RKS_ERR_MEMORY;
-    rks_usage_add(RKS_MEMORY_PLAN, room * sizeof(*order));
-    rks_plan_base base = *shuffled;
-    uint64_t least = in->fill_least;
-    rks_status status = rks_plan_sort(in->lengths, in->count, order, err);
-    if (status == RKS_OK) { /* after the absent, dropped, split and alone ones */
-        base.ids = order + (in->count - count) - base.alone;
-        if (in->piece_count > 0) {
-            rks_plan_merge_pieces(in, base.ids, count, order + in->count);
-            base.ids = order + in->count;
-        }
-        status = rks_plan_fill_look(in, image, &base, false, err);
-        in->fill_least = least; /* no epoch is in this order */
+    const rks_strategy *strategy = in->config.strategy;
+    const rks_epoch_task task = {.world = in->config.world, .whole = true};
+    rks_plan_base base = {.count = rks_plan_kept(in), .longest = in->longest};
+    rks_status status = RKS_OK;
+    if (in->config.too_long == TOO_LONG_ALONE && strategy->order != RKS_ORDER_BY_ID)
+        base.alone = in->too_long;
+    if (strategy->order == RKS_ORDER_BY_LENGTH && in->piece_count == 0) {
+        base.ids = rks_plan_base_sorted(in);
+    } else if (strategy->order != RKS_ORDER_ANY) {
+        status = rks_epoch_grow_ids(image, base.count, err);
+        if (status == RKS_OK)
+            status = rks_plan_base_fill(in, image, NULL, &base, err);
     }
-    rks_usage_sub(RKS_MEMORY_PLAN, room * sizeof(*order));
-    rks_free(order);
-    return status;
-}
-
-/* Counts the batches of the first epochs, then makes epoch 0 from ids and lengths in memory. */
-static rks_status lay_out_filled(rks_plan_input *in, rks_epoch_image *image, rks_error *err)
-{
-    enum { LOOKS = 4, LOOKS_OF_LARGE = 2, LARGE = 1 << 20, DIRECT_LENGTHS = 1 << 16 };
-    uint64_t looks = in->config.no_shuffle ? 1 : in->count < LARGE ? LOOKS : LOOKS_OF_LARGE;
-    rks_plan_base base = {0};
-    rks_status status = rks_epoch_grow_ids(image, rks_plan_kept(in), err);
-    in->fill_least = UINT64_MAX;
-    if (status == RKS_OK)
-        status = rks_plan_base_fill(in, image, NULL, &base, err);
-    for (uint64_t epoch = looks - 1; epoch > 0 && status == RKS_OK; epoch--)
-        status = rks_plan_fill_look_shuffled(
-            in, image, &base, rks_random_key(key_of(in, epoch, 0), STAGE_MEMBERS), err);
-    if (looks > 1 && status == RKS_OK)
-        status = in->longest < DIRECT_LENGTHS ? rks_plan_fill_look_sorted(in, image, &base, err)
-                                              : look_at_sorted(in, image, &base, err);
-    if (status == RKS_OK)
-        status = shuffle_members(in, image, &base, NULL,
-                                 rks_random_key(key_of(in, 0, 0), STAGE_MEMBERS), err);
-    if (status == RKS_OK)
-        status = rks_plan_fill_look(in, image, &base, true, err);
-    if (status == RKS_OK) {
-        image->is_shuffled = true;
-        image->shuffled = base;
-        status = rks_epoch_make(in, &nothing_done, 0, 0, image, err);
-    }
-    image->is_shuffled = false;
-    rks_plan_fill_forget(image);
-    in->whole.batches = image->part.batches;
-    return status;
-}
-
-/* Counts the bins that the first epochs need. Then makes epoch 0. */
-static rks_status lay_out_windows(rks_plan_input *in, rks_epoch_image *image, rks_error *err)
-{
-    enum { LOOKS = 4, LOOKS_OF_LARGE = 2, LARGE = 1 << 20 };
-    uint64_t looks = in->config.no_shuffle ? 1 : in->count < LARGE ? LOOKS : LOOKS_OF_LARGE;
-    rks_plan_base base = {
-        .ids = rks_plan_base_sorted(in), .count = rks_plan_kept(in), .longest = in->longest};
-    uint32_t *merged = NULL;
-    if (in->piece_count > 0) {
-        merged = rks_alloc_raw(base.count, sizeof(*merged), err);
-        if (merged == NULL)
-            return RKS_ERR_MEMORY;
-        rks_plan_merge_pieces(in, base.ids, rks_plan_uncut(in), merged);
-        base.ids = merged;
-    }
-    rks_status status = rks_pack_look(in, &base, 0, 0, err);
-    for (uint64_t epoch = 0; epoch < looks && status == RKS_OK; epoch++)
-        status = rks_pack_look(in, &base, rks_random_key(key_of(in, epoch, 0), STAGE_WINDOWS),
-                               in->config.pack_window, err);
-    rks_free(merged);
-    if (status != RKS_OK)
-        return status;
-    /* Adds a reserve, so that hardly any epoch needs larger windows. */
-    uint64_t apart = in->window_most > in->window_least ? in->window_most - in->window_least : 0;
-    in->window_most += apart;
-    in->window_least -= apart < in->window_least ? apart : in->window_least;
-    status = rks_epoch_make(in, &nothing_done, 0, 0, image, err);
-    in->whole.batches = image->part.batches;
-    return status;
+    return status == RKS_OK ? strategy->cut(in, image, &base, &task, &in->whole, err) : status;
 }
 
 rks_status rks_plan_lay_out(rks_plan_input *in, rks_epoch_image *image, rks_error *err)
 {
-    const rks_plan_config *config = &in->config;
-    if (rks_plan_fills(config))
-        return lay_out_filled(in, image, err);
-    if (rks_plan_windows(config))
-        return lay_out_windows(in, image, err);
-    rks_plan_base base = {.count = rks_plan_kept(in), .longest = in->longest};
-    if (config->too_long == TOO_LONG_ALONE && config->strategy != STRATEGY_SEQUENTIAL)
-        base.alone = in->too_long;
-    if (rks_plan_sorts(&in->config) && in->piece_count == 0) {
-        base.ids = rks_plan_base_sorted(in);
-    } else if (rks_plan_sorts(&in->config) || config->strategy == STRATEGY_SEQUENTIAL) {
-        rks_status status = rks_epoch_grow_ids(image, base.count, err);
-        if (status == RKS_OK)
-            status = rks_plan_base_fill(in, image, NULL, &base, err);
-        if (status != RKS_OK)
-            return status;
-    }
-    return lay_out(in, &base, config->world, &in->whole, err);
+    const rks_strategy *strategy = in->config.strategy;
+    return strategy->lay_out != NULL ? strategy->lay_out(in, image, err)
+                                     : rks_plan_lay_out_once(in, image, err);
 }
 
 /* Writes the repeats after the last group's own samples. */
@@ -209,76 +71,70 @@ static rks_status repeat_members(rks_epoch_image *image, rks_error *err)
     return RKS_OK;
 }
 
-/* Assigns batches to slots. */
-static rks_status arrange(const rks_plan_input *in, rks_epoch_image *image, uint32_t world,
-                          uint64_t key, rks_error *err)
+/* Fills the base of an epoch: without the ids in `struck`, or what is left of the draws of a mix.
+ */
+static rks_status fill_base(const rks_plan_input *in, rks_epoch_image *image, const uint8_t *struck,
+                            uint64_t room, uint64_t key, rks_plan_base *base, rks_error *err)
 {
-    enum strategy strategy = in->config.strategy;
-    bool ordered = in->mix != NULL && strategy == STRATEGY_RANDOM; /* its sources are even */
-    image->slotted =
-        strategy != STRATEGY_SORTED && strategy != STRATEGY_SEQUENTIAL && !(ordered && world == 1);
-    if (!image->slotted)
-        return RKS_OK;
-    rks_status status =
-        rks_epoch_grow(&image->slots, &image->slots_room, image->layout->batches, err);
-    if (status != RKS_OK)
+    rks_status status = rks_epoch_grow_ids(image, room, err);
+    if (status != RKS_OK || image->is_shuffled) {
+        *base = image->shuffled;
         return status;
-    if (ordered)
-        return rks_mix_arrange(in, image, world, key, err);
-    return strategy == STRATEGY_PACK ? rks_pack_arrange(in, image, world, key, err)
-                                     : rks_plan_arrange(in, image, world, key, err);
+    }
+    if (in->mix == NULL)
+        return rks_plan_base_fill(in, image, struck, base, err);
+    status = rks_mix_fill(in, image, key, base, err);
+    if (status == RKS_OK && in->mix->drawn == NULL) /* no stretch comes after this one */
+        rks_mix_end(in);
+    return status;
+}
+
+/* Cuts the base for an epoch that has a layout of its own, or takes that of whole epochs. */
+static rks_status cut_epoch(const rks_plan_input *in, rks_epoch_image *image,
+                            const rks_plan_base *base, const rks_epoch_task *task, bool whole,
+                            rks_error *err)
+{
+    rks_status status =
+        whole ? RKS_OK : in->config.strategy->cut(in, image, base, task, &image->part, err);
+    image->layout = whole ? &in->whole : &image->part;
+    image->samples = image->layout->samples;
+    image->repeated = image->layout->repeated;
+    return status;
 }
 
 /* Makes the epoch, without the ids in `struck`, for `world` ranks. */
 static rks_status compute(const rks_plan_input *in, rks_epoch_image *image, uint64_t epoch,
                           uint32_t world, uint64_t segment, const uint8_t *struck, rks_error *err)
 {
-    const rks_plan_config *config = &in->config;
-    bool shuffled = config->per_epoch || rks_plan_fills(config); /* before it is laid out */
-    bool drawn = in->mix != NULL; /* each epoch has its own lengths */
-    bool ordered = drawn && config->strategy == STRATEGY_RANDOM;
-    bool anew = shuffled || rks_plan_windows(config) || drawn;
-    bool whole = struck == NULL && world == config->world && !anew;
-    uint64_t room = drawn ? in->mix->rest : rks_plan_kept(in) + (whole ? in->whole.repeated : 0);
-    rks_status status = rks_epoch_grow_ids(image, room, err);
-    if (status != RKS_OK)
-        return status;
-
+    const rks_strategy *strategy = in->config.strategy;
+    const rks_epoch_task task = {.world = world,
+                                 .whole = struck == NULL && in->mix == NULL,
+                                 .keys = rks_epoch_keys_of(in, epoch, segment)};
+    bool anew = strategy->cuts_anew != NULL && strategy->cuts_anew(&in->config);
+    bool whole = task.whole && world == in->config.world && !anew;
+    /* The draws of a mix are in an order in which the sources are even; and a base may be shuffled
+     * already. */
+    bool keeps = image->is_shuffled || (in->mix != NULL && strategy->order == RKS_ORDER_ANY);
+    bool shuffles = strategy->shuffle != NULL && !keeps;
+    bool shuffles_first = anew && strategy->order == RKS_ORDER_ANY;
+    uint64_t room =
+        in->mix != NULL ? in->mix->rest : rks_plan_kept(in) + (whole ? in->whole.repeated : 0);
     rks_plan_base base;
-    uint64_t key = key_of(in, epoch, segment);
-    uint64_t members = rks_random_key(key, STAGE_MEMBERS);
-    if (image->is_shuffled)
-        base = image->shuffled;
-    else
-        status = drawn ? rks_mix_fill(in, image, members, &base, err)
-                       : rks_plan_base_fill(in, image, struck, &base, err);
-    if (status != RKS_OK)
-        return status;
-    if (drawn && in->mix->drawn == NULL) /* no stretch comes after this one */
-        rks_mix_end(in);
-    if (shuffled && !ordered && !image->is_shuffled)
-        status = shuffle_members(in, image, &base, NULL, members, err);
-    if (status == RKS_OK && rks_plan_fills(config))
-        status = rks_plan_fill(in, image, &base, world, struck == NULL && !drawn, err);
-    else if (status == RKS_OK && rks_plan_windows(config))
-        status = rks_pack_lay_out_windows(in, &base, world, rks_random_key(key, STAGE_WINDOWS),
-                                          struck == NULL && !drawn, &image->part, err);
-    else if (status == RKS_OK && !whole)
-        status = lay_out(in, &base, world, &image->part, err);
-    image->layout = whole ? &in->whole : &image->part;
-    image->samples = image->layout->samples;
-    image->repeated = image->layout->repeated;
-    if (status == RKS_OK && !shuffled && !ordered)
-        status = shuffle_members(in, image, &base, image->layout, members, err);
+    rks_status status = fill_base(in, image, struck, room, task.keys.members, &base, err);
+    if (status == RKS_OK && shuffles && shuffles_first)
+        status = strategy->shuffle(in, image, &base, NULL, task.keys.members, err);
+    if (status == RKS_OK)
+        status = cut_epoch(in, image, &base, &task, whole, err);
+    if (status == RKS_OK && shuffles && !shuffles_first)
+        status = strategy->shuffle(in, image, &base, image->layout, task.keys.members, err);
     if (status == RKS_OK)
         status = repeat_members(image, err);
-    if (status == RKS_OK && config->strategy == STRATEGY_PACK)
-        status = rks_pack_deal(in, image, world, members, rks_random_key(key, STAGE_BINS), err);
-    if (status == RKS_OK)
-        status = arrange(in, image, world, rks_random_key(key, STAGE_PLACES), err);
+    image->slotted = false;
+    if (status == RKS_OK && strategy->place != NULL)
+        status = strategy->place(in, image, &task, err);
     rks_plan_fill_forget(image);
-    return status == RKS_OK && config->longest_first ? rks_plan_longest_first(in, image, err)
-                                                     : status;
+    return status == RKS_OK && in->config.longest_first ? rks_plan_longest_first(in, image, err)
+                                                        : status;
 }
 
 /* Strikes out the samples of steps [first, end) of the layout: in `struck`, or if NULL, in the
@@ -436,8 +292,7 @@ static rks_status compute_stretches(const rks_plan_input *in, rks_epoch_image *i
             status = strike_skips(in, image, progress, world, segment, begun, there, err);
         if (status == RKS_OK && mix->end == change)
             status = rks_mix_choose(in, rks_mix_force_at(mix, epoch, change), rks_mix_unbegun(in),
-                                    rks_random_key(key_of(in, epoch, stretch + 1), STAGE_DRAWS),
-                                    false, err);
+                                    rks_epoch_keys_of(in, epoch, stretch + 1).draws, false, err);
         if (status != RKS_OK)
             return status;
         mix->begin = mix->end;
@@ -456,7 +311,7 @@ static rks_status compute_drawn(const rks_plan_input *in, rks_epoch_image *image
                                 rks_error *err)
 {
     rks_mix *mix = in->mix;
-    uint64_t key = rks_random_key(key_of(in, epoch, 0), STAGE_DRAWS);
+    uint64_t key = rks_epoch_keys_of(in, epoch, 0).draws;
     bool resumed = progress->done_count > 0 && progress->resumed_epoch == epoch;
     image->rest_over = false;
     bool once = !resumed && rks_mix_next_change(mix, epoch, 0) == UINT64_MAX;
@@ -493,4 +348,10 @@ rks_status rks_epoch_make(const rks_plan_input *in, const rks_epoch_progress *pr
     image->epoch = epoch;
     rks_trace_end(begun, RKS_TRACE_PLAN, -1, in->count, 0);
     return status;
+}
+
+rks_status rks_epoch_make_first(rks_plan_input *in, rks_epoch_image *image, rks_error *err)
+{
+    static const rks_epoch_progress nothing_done = {0};
+    return rks_epoch_make(in, &nothing_done, 0, 0, image, err);
 }

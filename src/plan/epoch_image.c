@@ -27,6 +27,12 @@ rks_status rks_epoch_grow_ids(rks_epoch_image *image, uint64_t count, rks_error 
                                : rks_epoch_grow(&image->ids, &image->ids_room, count, err);
 }
 
+rks_status rks_epoch_grow_slots(rks_epoch_image *image, rks_error *err)
+{
+    image->slotted = true;
+    return rks_epoch_grow(&image->slots, &image->slots_room, image->layout->batches, err);
+}
+
 void rks_plan_bins_at(const rks_plan_input *in, const rks_epoch_image *image, uint64_t slot,
                       const uint32_t **bounds, size_t *bins)
 {

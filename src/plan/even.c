@@ -394,6 +394,9 @@ rks_status rks_mix_arrange(const rks_plan_input *in, rks_epoch_image *image, uin
                            uint64_t key, rks_error *err)
 {
     enum { NEAR = 64, DRAWS = 4 };
+    rks_status grown = rks_epoch_grow_slots(image, err);
+    if (grown != RKS_OK)
+        return grown;
     uint64_t batches = image->layout->batches, done = 0;
     /* A batch's sources are even to two draws, so more of them may change places if it is large. */
     uint64_t near = image->samples / batches / DRAWS;

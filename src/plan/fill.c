@@ -312,14 +312,10 @@ static rks_status fit(filling *f, uint64_t target, uint64_t *batches, rks_error 
 }
 
 rks_status rks_plan_fill(const rks_plan_input *in, rks_epoch_image *image,
-                         const rks_plan_base *base, uint32_t world, bool whole, rks_error *err)
+                         const rks_plan_base *base, uint32_t world, bool whole,
+                         rks_plan_layout *layout, rks_error *err)
 {
-    rks_plan_layout *layout = &image->part;
     bool drops = in->config.tail == TAIL_DROP;
-    if (base->count < world) { /* fails, or repeats samples */
-        rks_status status = rks_plan_cut(in, base, layout, err);
-        return status == RKS_OK ? rks_plan_even(in, base, world, layout, err) : status;
-    }
     filling f;
     uint64_t batches = 0, needed = drops ? in->fill_least : in->fill_most;
     rks_status status = begin(&f, in, image, base, err);

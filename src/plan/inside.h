@@ -20,20 +20,15 @@
 #include "plan/plan.h"
 #include "plan/random.h"
 
-enum strategy {
-    STRATEGY_BUCKET,
-    STRATEGY_SORTED,
-    STRATEGY_RANDOM,
-    STRATEGY_SEQUENTIAL,
-    STRATEGY_PACK
-};
 enum cost { COST_PADDED, COST_TOKENS, COST_QUADRATIC, COST_POLYNOMIAL };
 enum too_long { TOO_LONG_ERROR, TOO_LONG_DROP, TOO_LONG_ALONE, TOO_LONG_TRUNCATE, TOO_LONG_SPLIT };
 enum tail { TAIL_SPLIT, TAIL_REPEAT, TAIL_DROP };
 
+typedef struct rks_strategy rks_strategy;
+
 /* The options, checked. */
 typedef struct rks_plan_config {
-    enum strategy strategy;
+    const struct rks_strategy *strategy; /* strategy.h */
     enum cost cost;
     enum too_long too_long;
     enum tail tail;
@@ -80,13 +75,6 @@ static inline bool rks_plan_windows(const rks_plan_config *config)
 rks_status rks_plan_cost_read(double linear, double quadratic, rks_plan_config *config,
                               rks_error *err);
 
-/* Returns true for strategies that work on the sorted order. */
-static inline bool rks_plan_sorts(const rks_plan_config *config)
-{
-    return config->strategy == STRATEGY_BUCKET || config->strategy == STRATEGY_SORTED ||
-           config->strategy == STRATEGY_PACK;
-}
-
 /* Returns the items that a length needs in an array: the length, rounded up to length_multiple. */
 static inline uint64_t rks_plan_width(const rks_plan_config *config, uint64_t length)
 {
@@ -98,14 +86,6 @@ static inline uint64_t rks_plan_width(const rks_plan_config *config, uint64_t le
 static inline uint64_t rks_plan_size(const rks_plan_config *config, uint32_t length)
 {
     return rks_plan_width(config, length == 0 ? 1 : length);
-}
-
-/* Returns true if batches are arrays without padding between samples. Their size is then the sum of
- * the widths of their samples. */
-static inline bool rks_plan_sums(const rks_plan_config *config)
-{
-    return config->strategy == STRATEGY_PACK ||
-           (config->cost == COST_TOKENS && config->max_tokens != UINT64_MAX);
 }
 
 /* Returns the most samples, at least 1, of a batch whose longest sample is `longest`; a multiple of
@@ -395,9 +375,7 @@ void rks_plan_advise(void *memory, uint64_t bytes);
 rks_status rks_plan_base_fill(const rks_plan_input *in, rks_epoch_image *image,
                               const uint8_t *struck, rks_plan_base *base, rks_error *err);
 
-/* cut.c: cuts the base into groups, regardless of the world. */
-rks_status rks_plan_cut(const rks_plan_input *in, const rks_plan_base *base,
-                        rks_plan_layout *layout, rks_error *err);
+/* layout.c */
 /* Adds one batch: to the last group if that has batches of the same kind, else as a new group. */
 rks_status rks_plan_layout_batch(rks_plan_layout *layout, uint64_t first, uint64_t size,
                                  uint32_t cap, bool alone, rks_error *err);
@@ -408,13 +386,9 @@ rks_status rks_plan_layout_add(rks_plan_layout *layout, const rks_plan_group *gr
                                rks_error *err);
 void rks_plan_layout_free(rks_plan_layout *layout);
 
-/* fill.c: fills batches for strategy random with a budget and constant steps, for which this
- * returns true. Below, `base` is plan->image.ids, shuffled, unless a comment says otherwise. */
-static inline bool rks_plan_fills(const rks_plan_config *config)
-{
-    return config->strategy == STRATEGY_RANDOM && config->max_tokens != UINT64_MAX &&
-           !config->per_epoch && !config->alone_in_order;
-}
+/* fill.c: fills batches for strategy random with a budget and constant steps, for which
+ * rks_plan_fills returns true. Below, `base` is image->ids, shuffled, unless a comment says
+ * otherwise. */
 /* Counts the batches that the base needs, and updates fill_most and fill_least. If `keeps` is true,
  * plan->image.units keeps the base's lengths for rks_plan_fill. */
 rks_status rks_plan_fill_look(rks_plan_input *in, rks_epoch_image *image, const rks_plan_base *base,
@@ -429,11 +403,12 @@ void rks_plan_fill_forget(rks_epoch_image *image);
 /* Counts the batches that the samples need longest first, and updates only fill_most. */
 rks_status rks_plan_fill_look_sorted(rks_plan_input *in, rks_epoch_image *image,
                                      const rks_plan_base *base, rks_error *err);
-/* Fills plan->image.part; the counts set its number of batches if the epoch is whole. Afterwards
+/* Fills `layout`; the counts set its number of batches if the epoch is whole. Afterwards
  * plan->image.units holds the lengths of the base, until rks_plan_fill_forget. RKS_ERR_DATA if the
  * batches cannot make equal steps. */
 rks_status rks_plan_fill(const rks_plan_input *in, rks_epoch_image *image,
-                         const rks_plan_base *base, uint32_t world, bool whole, rks_error *err);
+                         const rks_plan_base *base, uint32_t world, bool whole,
+                         rks_plan_layout *layout, rks_error *err);
 
 /* tail.c: makes the number of batches a multiple of world, as the option `tail` says. RKS_ERR_DATA
  * if that is not possible. */
@@ -471,6 +446,8 @@ rks_status rks_plan_longest_first(const rks_plan_input *in, rks_epoch_image *ima
 /* epoch_image.c */
 /* Grows an array to at least `count` items of which *room are there. */
 rks_status rks_epoch_grow(uint32_t **items, uint64_t *room, uint64_t count, rks_error *err);
+/* Gives image->slots room for all batches, and says that they are used. */
+rks_status rks_epoch_grow_slots(rks_epoch_image *image, rks_error *err);
 /* Gives image->ids room for `count` ids. */
 rks_status rks_epoch_grow_ids(rks_epoch_image *image, uint64_t count, rks_error *err);
 /* Frees the arrays of the current epoch, which the plan must own. */
@@ -520,9 +497,7 @@ enum {
 rks_status rks_plan_classify(const rks_plan_input *in, const rks_epoch_image *image,
                              uint16_t *classes, rks_error *err);
 
-/* slots.c: assigns batches to slots, so that the batches of a step have like costs. */
-rks_status rks_plan_arrange(const rks_plan_input *in, rks_epoch_image *image, uint32_t world,
-                            uint64_t key, rks_error *err);
+/* slots.c */
 /* Shuffles the runs of `row` slots among each other. */
 rks_status rks_plan_shuffle_steps(rks_epoch_image *image, uint64_t row, uint64_t key,
                                   rks_error *err);

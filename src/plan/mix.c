@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/memory_usage.h"
+#include "plan/strategy.h"
 
 void(rks_plan_mix_default)(rks_plan_mix *mix)
 {

@@ -3,6 +3,7 @@
  * mix_base.c: the base of an epoch with a mix: each id as often as it is drawn, sorted by length
  * here, or in the order of draws (sequence.c). */
 #include "plan/mix.h"
+#include "plan/strategy.h"
 
 /* Fills the base with the multiset in the order of lengths. */
 static rks_status fill_sorted(const rks_plan_input *in, rks_epoch_image *image, rks_plan_base *base,

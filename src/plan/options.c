@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * options.c: reads plan options: their defaults, checks, and digest. */
-#include "plan/inside.h"
+#include "plan/strategy.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 
-static const char *const strategies[] = {"bucket", "sorted", "random", "sequential", "pack", NULL};
 static const char *const costs[] = {"padded", "tokens", "quadratic", "polynomial", NULL};
 static const char *const too_longs[] = {"error", "drop", "alone", "truncate", "split", NULL};
 static const char *const tails[] = {"split", "repeat", "drop", NULL};
@@ -22,7 +21,7 @@ void(rks_plan_options_default)(rks_plan_options *options)
         return;
     memset(options, 0, sizeof(*options));
     options->struct_size = sizeof(*options);
-    options->strategy = strategies[0];
+    options->strategy = rks_strategy_at(0)->name;
     options->cost = costs[0];
     options->too_long = too_longs[0];
     options->tail = tails[0];
@@ -92,6 +91,9 @@ static rks_status read_names(const rks_plan_options *options, rks_plan_config *c
                              rks_error *err)
 {
     unsigned strategy, cost, too_long, tail, step, order;
+    const char *strategies[8] = {NULL}; /* one more than there are */
+    for (size_t i = 0; i + 1 < sizeof(strategies) / sizeof(strategies[0]); i++)
+        strategies[i] = rks_strategy_at(i) == NULL ? NULL : rks_strategy_at(i)->name;
     rks_status status = choose("strategy", options->strategy, strategies, &strategy, err);
     if (status == RKS_OK)
         status = choose("cost", options->cost, costs, &cost, err);
@@ -105,7 +107,7 @@ static rks_status read_names(const rks_plan_options *options, rks_plan_config *c
         status = choose("order", options->order, orders, &order, err);
     if (status != RKS_OK)
         return status;
-    config->strategy = (enum strategy)strategy;
+    config->strategy = rks_strategy_at(strategy);
     config->cost = (enum cost)cost;
     config->too_long = (enum too_long)too_long;
     config->tail = (enum tail)tail;
@@ -131,7 +133,7 @@ static rks_status misfit(const char *option, const char *why, rks_error *err)
 static rks_status check_pack(const rks_plan_options *options, const rks_plan_config *config,
                              rks_error *err)
 {
-    if (config->strategy != STRATEGY_PACK) {
+    if (!config->strategy->packs) {
         const char *wrong = options->capacity != 0      ? "capacity"
                             : config->micro_batches > 1 ? "micro_batches"
                             : options->mixed            ? "mixed"
@@ -178,7 +180,7 @@ static rks_status check_numbers(const rks_plan_options *options, const rks_plan_
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "max_tokens %" PRIu64 " is below length_multiple %" PRIu32,
                         config->max_tokens, config->length_multiple);
-    if (config->per_epoch && (config->strategy != STRATEGY_RANDOM || options->max_tokens == 0))
+    if (config->per_epoch && (config->strategy->order != RKS_ORDER_ANY || options->max_tokens == 0))
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "steps \"per_epoch\" needs strategy=random and max_tokens");
     return check_most("length_multiple", config->length_multiple, RKS_PLAN_MULTIPLE_MAX, err);
@@ -188,7 +190,7 @@ static rks_status check_numbers(const rks_plan_options *options, const rks_plan_
 static size_t digest_rare(const rks_plan_config *config, char *text, size_t room)
 {
     size_t size = 0;
-    if (config->strategy == STRATEGY_PACK)
+    if (config->strategy->packs)
         size += (size_t)snprintf(text, room,
                                  " capacity=%" PRIu32 " length_multiple=%" PRIu32
                                  " micro_batches=%" PRIu32 " mixed=%d",
@@ -217,7 +219,7 @@ static void digest_options(const rks_plan_options *options, rks_plan_config *con
         "strategy=%s batch_size=%" PRIu32 " max_tokens=%" PRIu64 " cost=%s max_length=%" PRIu32
         " too_long=%s tail=%s steps=%s"
         " batch_multiple=%" PRIu32 " no_shuffle=%d",
-        strategies[config->strategy], config->batch_size, config->max_tokens, costs[config->cost],
+        config->strategy->name, config->batch_size, config->max_tokens, costs[config->cost],
         options->max_length, too_longs[config->too_long], tails[config->tail],
         steps[config->per_epoch ? 1 : 0], config->multiple, config->no_shuffle ? 1 : 0);
     size += digest_rare(config, text + size, sizeof(text) - size);
@@ -231,7 +233,7 @@ static void word_options(const rks_plan_options *options, rks_plan_config *confi
     const struct {
         const char *name, *value, *normal;
     } texts[] = {
-        {"strategy", strategies[config->strategy], strategies[0]},
+        {"strategy", config->strategy->name, rks_strategy_at(0)->name},
         {"cost", costs[config->cost], costs[0]},
         {"too_long", too_longs[config->too_long], too_longs[0]},
         {"tail", tails[config->tail], tails[0]},
@@ -308,7 +310,7 @@ static void set_limit(const rks_plan_options *options, rks_plan_config *config)
                                ? "max_tokens"
                                : "max_tokens (in multiples of length_multiple)";
     }
-    if (config->strategy == STRATEGY_PACK && config->capacity < config->limit) {
+    if (config->strategy->packs && config->capacity < config->limit) {
         config->limit = config->capacity;
         config->limit_by = "capacity";
     }
@@ -322,7 +324,7 @@ static uint32_t multiple_of(const rks_plan_options *options, const rks_plan_conf
     enum { PADDED = 8 };
     if (options->length_multiple != 0)
         return options->length_multiple;
-    if (config->strategy == STRATEGY_PACK || config->cost == COST_TOKENS)
+    if (config->strategy->packs || config->cost == COST_TOKENS)
         return 1;
     uint32_t multiple = PADDED;
     while (options->max_tokens % multiple != 0)
@@ -342,9 +344,7 @@ static rks_status read_config(const rks_plan_options *options, rks_plan_config *
     read.no_shuffle = options->no_shuffle;
     read.batch_size = options->batch_size;
     if (options->batch_size == 0)
-        read.batch_size = read.strategy == STRATEGY_PACK ? 1
-                          : options->max_tokens == 0     ? 64
-                                                         : UINT32_MAX;
+        read.batch_size = read.strategy->packs ? 1 : options->max_tokens == 0 ? 64 : UINT32_MAX;
     read.max_tokens = options->max_tokens == 0 ? UINT64_MAX : options->max_tokens;
     read.multiple = options->batch_multiple == 0 ? 1 : options->batch_multiple;
     read.world = options->world == 0 ? 1 : options->world;
@@ -366,8 +366,8 @@ static rks_status read_config(const rks_plan_options *options, rks_plan_config *
         return status;
     set_limit(options, &read);
     read.mix = options->mix;
-    read.alone_in_order =
-        options->mix != NULL && read.strategy == STRATEGY_RANDOM && read.too_long == TOO_LONG_ALONE;
+    read.alone_in_order = options->mix != NULL && read.strategy->order == RKS_ORDER_ANY &&
+                          read.too_long == TOO_LONG_ALONE;
     *config = read;
     return RKS_OK;
 }
@@ -391,7 +391,7 @@ rks_status rks_plan_config_read(const rks_plan_options *given, rks_plan_config *
 /* Returns the most items of a batch; 0: no bound. */
 static uint64_t budget_of(const rks_plan_config *config)
 {
-    if (config->strategy == STRATEGY_PACK)
+    if (config->strategy->packs)
         return (uint64_t)config->capacity * config->batch_size;
     return config->max_tokens == UINT64_MAX ? 0 : config->max_tokens;
 }
@@ -419,7 +419,7 @@ rks_status rks_plan_limits_get(const rks_plan_options *given, rks_plan_limits *l
         .cut = config.too_long == TOO_LONG_TRUNCATE ? limit : 0,
         .longest = whole ? limit : 0,
         .piece = config.too_long == TOO_LONG_SPLIT ? limit : 0,
-        .row = config.strategy == STRATEGY_PACK ? config.capacity : 0,
+        .row = config.strategy->packs ? config.capacity : 0,
     };
     memcpy(limits, &found,
            limits->struct_size < sizeof(found) ? limits->struct_size : sizeof(found));

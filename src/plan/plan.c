@@ -6,7 +6,7 @@
 #include <inttypes.h>
 
 #include "base/error.h"
-#include "plan/inside.h"
+#include "plan/strategy.h"
 #include "plan/mix.h"
 #include "plan/share_inside.h"
 
@@ -128,7 +128,7 @@ rks_status rks_plan_pieces(rks_plan *plan, uint64_t epoch, uint64_t step, uint32
 rks_status rks_plan_bins(rks_plan *plan, uint64_t epoch, uint64_t step, uint32_t rank,
                          const uint32_t **bounds, size_t *bins, rks_error *err)
 {
-    if (plan->in.config.strategy != STRATEGY_PACK)
+    if (!plan->in.config.strategy->packs)
         return rks_fail(err, RKS_ERR_STATE, 0, "bins: the plan's strategy is not pack");
     uint64_t slot = 0;
     rks_status status = find_slot(plan, epoch, step, rank, &slot, err);

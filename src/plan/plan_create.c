@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/memory_usage.h"
-#include "plan/inside.h"
+#include "plan/strategy.h"
 #include "plan/mix.h"
 #include "plan/share_inside.h"
 
@@ -54,7 +54,7 @@ static rks_status look_at_lengths(const rks_plan_input *in, rks_plan_facts *fact
                         "sample %" PRIu64 " has length %" PRIu32 ", above %s %" PRIu32 " (%" PRIu64
                         " of %" PRIu64 " samples are); too_long may be drop%s, truncate or split",
                         id, in->lengths[id], config->limit_by, limit, too_long, in->count,
-                        config->strategy == STRATEGY_PACK ? "" : ", alone");
+                        config->strategy->packs ? "" : ", alone");
     }
     if (too_long > 0 && config->too_long == TOO_LONG_TRUNCATE) {
         longest = limit;

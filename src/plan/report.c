@@ -6,6 +6,7 @@
  * bytes), rank (4), number of ids (4), ids (4 each), pieces (place, start, count: 4 each),
  * little-endian. */
 #include "plan/mix.h"
+#include "plan/strategy.h"
 #include "plan/packing.h"
 
 #include <inttypes.h>
@@ -55,7 +56,7 @@ static rks_plan_load report_batch(const rks_plan_input *in, const rks_epoch_imag
     double cost = 0;
     const rks_plan_config *config = &in->config;
     uint32_t clamp = config->clamp;
-    bool packs = config->strategy == STRATEGY_PACK, balances = config->balance != NULL;
+    bool packs = config->strategy->packs, balances = config->balance != NULL;
     for (size_t i = 0; i < count; i++) {
         uint32_t length = in->lengths[ids[i]];
         bool is_piece = piece != end && piece->place == i;
@@ -148,7 +149,7 @@ static void count_drawn(const rks_plan_input *in, const rks_epoch_image *image, 
 static rks_status count_bins(rks_plan *plan, uint64_t epoch, uint64_t step, uint32_t rank,
                              rks_plan_balance *balance, rks_error *err)
 {
-    if (plan->in.config.strategy != STRATEGY_PACK)
+    if (!plan->in.config.strategy->packs)
         return RKS_OK;
     const uint32_t *bounds;
     size_t bins = 0;
@@ -321,7 +322,7 @@ rks_status rks_plan_bounds(rks_plan *plan, uint64_t epoch, uint32_t **bounds, si
     const rks_plan_layout *layout = plan->image.layout;
     size_t filled = 0, kept = 0;
     uint32_t *list = NULL;
-    if (plan->in.config.strategy == STRATEGY_BUCKET) {
+    if (plan->in.config.strategy->neighbourhoods) {
         list = rks_alloc(layout->count, sizeof(*list), err);
         if (list == NULL)
             return RKS_ERR_MEMORY;

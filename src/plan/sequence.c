@@ -14,6 +14,7 @@
 
 #include "base/memory.h"
 #include "base/memory_usage.h"
+#include "plan/strategy.h"
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
@@ -154,7 +155,7 @@ static rks_status write_before(const rks_plan_input *in, uint64_t level, uint64_
                                rks_error *err)
 {
     const rks_mix *mix = in->mix;
-    bool shuffles = in->config.strategy == STRATEGY_RANDOM;
+    bool shuffles = in->config.strategy->order == RKS_ORDER_ANY;
     rks_status status = RKS_OK;
     uint64_t done = 0;
     for (uint64_t times = 1; size > 0 && status == RKS_OK; times++) {
@@ -194,7 +195,7 @@ static rks_status count_lists(const rks_plan_input *in, list *lists, rks_error *
 static rks_status write_lists(const rks_plan_input *in, uint64_t key, list *lists, uint32_t *ids,
                               rks_error *err)
 {
-    bool shuffles = in->config.strategy == STRATEGY_RANDOM;
+    bool shuffles = in->config.strategy->order == RKS_ORDER_ANY;
     uint64_t begin = 0;
     for (size_t i = 0; i < in->mix->sources; i++) {
         list *l = &lists[i];
@@ -235,7 +236,7 @@ static rks_status write_copies(const rks_plan_input *in, rks_epoch_image *image,
             rks_mix_copy_pieces(in, image, cut++, &at);
         status = rks_plan_pause(&done, 1 + at - before, err);
     }
-    if (status == RKS_OK && in->config.strategy == STRATEGY_RANDOM)
+    if (status == RKS_OK && in->config.strategy->order == RKS_ORDER_ANY)
         status = rks_plan_shuffle(key, image->ids, at, err);
     return status;
 }

@@ -11,6 +11,7 @@
 
 #include "plan/packing.h"
 #include "plan/share.h"
+#include "plan/strategy.h"
 
 /* ---- memory and locks: share_area.c ---------------------------------------------------------- */
 
@@ -181,7 +182,7 @@ bool rks_share_is_shown(const rks_plan *plan);
  * lays out its own bins. */
 static inline bool rks_share_lays_out(const rks_plan_config *config)
 {
-    return config->strategy != STRATEGY_PACK || rks_plan_windows(config);
+    return !config->strategy->packs || rks_plan_windows(config);
 }
 /* Does what rks_plan_lay_out does, by one rank for all. */
 rks_status rks_share_lay_out(rks_plan *plan, rks_error *err);

@@ -3,7 +3,7 @@
  * slots.c: assigns batches to slots. Batches are sorted into classes of like cost (batch_class.c)
  * and shuffled in their class. Each run of `world` batches becomes a step, and then the steps are
  * shuffled. So the ranks of a step wait for each other as little as possible. */
-#include "plan/inside.h"
+#include "plan/strategy.h"
 
 #include "base/memory.h"
 #include "plan/mix.h"
@@ -53,11 +53,15 @@ rks_status rks_plan_shuffle_steps(rks_epoch_image *image, uint64_t row, uint64_t
     return status;
 }
 
-rks_status rks_plan_arrange(const rks_plan_input *in, rks_epoch_image *image, uint32_t world,
-                            uint64_t key, rks_error *err)
+rks_status rks_place_by_cost(const rks_plan_input *in, rks_epoch_image *image,
+                             const rks_epoch_task *task, rks_error *err)
 {
     const rks_plan_layout *layout = image->layout;
-    rks_status status = RKS_ERR_MEMORY;
+    uint64_t key = task->keys.places;
+    rks_status status = rks_epoch_grow_slots(image, err);
+    if (status != RKS_OK)
+        return status;
+    status = RKS_ERR_MEMORY;
     uint32_t *counts = NULL;
     uint16_t *classes = rks_alloc_raw(layout->batches, sizeof(*classes), err);
     if (classes == NULL)
@@ -76,9 +80,10 @@ rks_status rks_plan_arrange(const rks_plan_input *in, rks_epoch_image *image, ui
         first = counts[class];
     }
     if (status == RKS_OK)
-        status = rks_plan_shuffle_steps(image, world, rks_random_key(key, RKS_BATCH_CLASSES), err);
+        status =
+            rks_plan_shuffle_steps(image, task->world, rks_random_key(key, RKS_BATCH_CLASSES), err);
     if (status == RKS_OK && in->mix != NULL)
-        status = rks_mix_even(in, image, world, err);
+        status = rks_mix_even(in, image, task->world, err);
 
 out:
     rks_free(counts);

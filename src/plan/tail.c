@@ -8,7 +8,7 @@
  *   drop    batches after the last full step are dropped, and a last batch that is not full
  *
  * At first, all groups except the last are full (count = batches * cap). */
-#include "plan/inside.h"
+#include "plan/strategy.h"
 
 #include <inttypes.h>
 
@@ -27,15 +27,9 @@ static bool is_partial(const rks_plan_group *group)
     return group->count < (uint64_t)group->batches * group->cap;
 }
 
-/* Returns true if batches were bounded sample by sample. Such bounds hold for those batches, not
- * for others of that size. */
 static bool is_greedy(const rks_plan_config *config)
 {
-    bool tokens = config->max_tokens != UINT64_MAX;
-    if (config->strategy == STRATEGY_SEQUENTIAL)
-        return tokens || config->too_long == TOO_LONG_ALONE;
-    return (config->strategy == STRATEGY_RANDOM && (tokens || config->alone_in_order)) ||
-           (config->strategy == STRATEGY_SORTED && tokens && config->cost == COST_TOKENS);
+    return config->strategy->is_greedy != NULL && config->strategy->is_greedy(config);
 }
 
 /* Returns into how many batches, at most, `count` samples of a group can be dealt, in multiples of
@@ -79,7 +73,7 @@ static uint64_t capacity(const rks_plan_input *in, const rks_plan_layout *layout
     while (back > 0 && i > 0) {
         const rks_plan_group *group = &layout->groups[--i];
         uint32_t batches = group->batches;
-        if (back < batches && in->config.strategy != STRATEGY_BUCKET)
+        if (back < batches && !in->config.strategy->neighbourhoods)
             batches = (uint32_t)back;
         uint64_t count = group->count - (uint64_t)(group->batches - batches) * group->cap;
         uint64_t units = units_of(group, count, unit);
@@ -157,7 +151,7 @@ static rks_status split_tail(const rks_plan_input *in, uint32_t world, rks_plan_
             uint32_t inside = 0;
             if (capacity(in, layout, back, unit, &from, &inside) >= extra) {
                 rks_status status = RKS_OK;
-                if (config->strategy != STRATEGY_BUCKET) {
+                if (!config->strategy->neighbourhoods) {
                     bool whole = layout->groups[from].batches == inside;
                     status = carve(layout, from, inside, err);
                     from += whole ? 0 : 1;
@@ -189,7 +183,7 @@ static rks_status join_crumb(const rks_plan_config *config, rks_plan_layout *lay
     const rks_plan_group *before = last - 1;
     if (last->alone || before->alone || last->count >= last->cap)
         return RKS_OK;
-    if (config->strategy != STRATEGY_BUCKET) {
+    if (!config->strategy->neighbourhoods) {
         rks_status status = carve(layout, layout->count - 2, 1, err);
         if (status != RKS_OK)
             return status;
@@ -214,7 +208,7 @@ static rks_status repeat_tail(const rks_plan_input *in, uint32_t world, rks_plan
     uint64_t extra = rest == 0 ? 0 : world - rest;
     if (extra == 0 && !is_partial(last))
         return RKS_OK;
-    if (config->strategy != STRATEGY_BUCKET) {
+    if (!config->strategy->neighbourhoods) {
         /* Only the last step repeats samples, from a full batch at least. */
         uint64_t back = is_greedy(config) ? 1 : rest == 0 ? world : rest;
         if (back == 1 && is_partial(last))

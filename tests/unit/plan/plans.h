@@ -59,16 +59,24 @@ static inline void fixed_lengths(uint32_t *lengths, size_t count)
         lengths[i] = 1 + below(&random, 1u << (1 + below(&random, 9)));
 }
 
-static inline void random_options(rks_random *random, rks_plan_options *options)
+/* The strategy of random options; NULL: any but pack. */
+static const char *only_strategy;
+
+static inline const char *random_strategy(rks_random *random)
 {
     static const char *const strategies[] = {"bucket", "sorted", "random", "sequential"};
+    return only_strategy != NULL ? only_strategy : ONE_OF(random, strategies);
+}
+
+static inline void random_options(rks_random *random, rks_plan_options *options)
+{
     static const char *const costs[] = {"padded", "tokens", "quadratic"};
     static const char *const too_longs[] = {"drop", "alone", "truncate"};
     static const char *const tails[] = {"split", "split", "repeat", "drop"};
     static const uint32_t worlds[] = {1, 2, 3, 4, 7, 8};
     static const uint32_t multiples[] = {1, 1, 2, 3, 4, 8};
     rks_plan_options_default(options);
-    options->strategy = ONE_OF(random, strategies);
+    options->strategy = random_strategy(random);
     options->cost = ONE_OF(random, costs);
     options->too_long = ONE_OF(random, too_longs);
     options->tail = ONE_OF(random, tails);

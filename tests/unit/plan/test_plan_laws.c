@@ -2,6 +2,8 @@
  *
  * test_plan_laws.c: what each plan keeps, over random lengths and options. */
 #include "plans.h"
+#include "plan/strategy.h"
+#include "strategy_shuffled.h"
 
 enum { ROUNDS = 1500, SAMPLES_MAX = 400 };
 
@@ -380,7 +382,7 @@ static void batches_are_multiples_where_they_can_be(void **state)
             lengths[i] = 1 + below(&random, 100);
         rks_plan_options options;
         rks_plan_options_default(&options);
-        options.strategy = strategies[round % 4];
+        options.strategy = only_strategy != NULL ? only_strategy : strategies[round % 4];
         options.batch_multiple = 1 + below(&random, 9);
         /* At least twice the multiple in each batch, so that splitting can keep it. */
         options.max_tokens = 200 * options.batch_multiple + below(&random, 1000);
@@ -523,6 +525,19 @@ static void batches_lie_between_bounds(void **state)
     assert_true(most > 5);
 }
 
+static void an_added_strategy_is_named_in_errors(void **state)
+{
+    (void)state;
+    const uint32_t lengths[] = {1, 2, 3};
+    rks_plan_options options;
+    rks_plan_options_default(&options);
+    options.strategy = "sequentiel";
+    rks_plan *plan = NULL;
+    assert_int_equal(rks_plan_create(lengths, 3, NULL, &options, &plan, &err), RKS_ERR_ARGUMENT);
+    assert_contains(err.text, "did you mean \"sequential\"? (one of bucket, sorted, random, "
+                              "sequential, pack, shuffled)");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -538,5 +553,16 @@ int main(void)
         cmocka_unit_test(every_pair_meets_somewhere_near),
         cmocka_unit_test(batches_lie_between_bounds),
     };
-    return cmocka_run_group_tests_name("plan laws", tests, NULL, NULL);
+    const struct CMUnitTest laws[] = {
+        cmocka_unit_test(every_random_plan_keeps_the_laws),
+        cmocka_unit_test(a_plan_is_the_same_whatever_was_asked_before),
+        cmocka_unit_test(batches_are_multiples_where_they_can_be),
+        cmocka_unit_test(an_added_strategy_is_named_in_errors),
+    };
+    int failed = cmocka_run_group_tests_name("plan laws", tests, NULL, NULL);
+    rks_strategy_add(&strategy_shuffled);
+    only_strategy = strategy_shuffled.name;
+    failed += cmocka_run_group_tests_name("plan laws of an added strategy", laws, NULL, NULL);
+    rks_strategy_add(NULL);
+    return failed;
 }
