@@ -68,7 +68,7 @@ def the_same_bytes_as_by_messages(machine):
         assert before is None or after >= before - 16, f"{before} MiB were free before, {after} are after"
         machine.figures.append(
             f"| {ranks} | {by_nccl[0]['bytes'] / 1e6:.0f} | {median(by_nccl[0]['seconds']):.3f} | "
-            f"{median(by_messages[0]['seconds']):.3f} | {max(one['gpu_slot_bytes'] for one in by_nccl) / MIB:.1f} | "
+            f"{median(by_messages[0]['seconds']):.3f} | {max(one['gpu_buffer_bytes'] for one in by_nccl) / MIB:.1f} | "
             f"{max(one['gpu_nccl_bytes'] for one in by_nccl) / MIB:.1f} |")
         seen.append(f"{ranks} ranks good")
     machine.figures.append("")
@@ -96,7 +96,7 @@ def GPU_memory_stays_within_its_bound(machine):
         # What the driver says has gone is that of all ranks, which share the GPU.
         code = max(one["code_mib"][0] for one in found) / ranks
         taken = max(one["nccl_mib"][1] for one in found) / ranks
-        slots = max(one["gpu_slot_bytes"] for one in found) / MIB
+        slots = max(one["gpu_buffer_bytes"] for one in found) / MIB
         assert slots + taken <= LIMIT_GPU / MIB, (
             f"{slots:.1f} MiB of slots, {taken:.1f} a rank of NCCL's ({code:.1f} of its code); are NCCL_MIN_NCHANNELS or "
             "NCCL_MIN_CTAS set?")
