@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * epoch.c: makes an epoch: its ids (base.c), shuffled within the layout's bounds, and its batches.
+ * epoch.c: makes an epoch: its ids (base_order.c), shuffled within the layout's bounds, and its
+ * batches.
  *
  * Each use of random numbers has its own key, made of seed, epoch, segment, stage and part. So an
  * epoch is the same whichever epochs were made before. */
@@ -13,8 +14,8 @@
 #include "base/memory.h"
 #include "base/trace.h"
 #include "base/memory_usage.h"
-#include "plan/mix.h"
-#include "plan/packing.h"
+#include "plan/cancellation.h"
+#include "plan/mix/mix.h"
 
 enum { STAGE_MEMBERS = 1, STAGE_PLACES = 2, STAGE_BINS = 3, STAGE_WINDOWS = 4, STAGE_DRAWS = 5 };
 

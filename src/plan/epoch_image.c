@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * epoch_image.c: the arrays of an epoch: they grow, give a batch by its slot, and are freed. */
-#include "plan/inside.h"
+#include "plan/order/order.h"
 
 #include "base/memory.h"
 #include "base/memory_usage.h"
-#include "plan/packing.h"
+#include "plan/batch/batch.h"
+#include "plan/pack/packing.h"
 
 rks_status rks_epoch_grow(uint32_t **items, uint64_t *room, uint64_t count, rks_error *err)
 {

@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * plan.c: returns the steps and batches of a plan, and makes the epoch that they are of current. */
-#include "plan/plan.h"
+#include "plan/plan_state.h"
 
 #include <inttypes.h>
 
 #include "base/error.h"
-#include "plan/strategy.h"
-#include "plan/mix.h"
-#include "plan/share_inside.h"
+#include "plan/mix/mix.h"
+#include "plan/cache/epoch_cache_area.h"
 
 uint32_t rks_plan_world(const rks_plan *plan)
 {
     return plan->in.config.world;
 }
 
-bool rks_plan_is_at_hand(const rks_plan *plan, uint64_t epoch, uint64_t step)
+bool rks_plan_is_computed(const rks_plan *plan, uint64_t epoch, uint64_t step)
 {
     if (!plan->image.ready || plan->image.epoch != epoch)
         return false;
@@ -33,12 +32,12 @@ rks_status rks_plan_prepare(rks_plan *plan, uint64_t epoch, rks_error *err)
 rks_status rks_plan_prepare_step(rks_plan *plan, uint64_t epoch, uint64_t step, rks_error *err)
 {
     bool shown = false;
-    rks_status status = plan->share == NULL ? RKS_OK : rks_share_check(plan, err);
-    if (status != RKS_OK || rks_plan_is_at_hand(plan, epoch, step))
+    rks_status status = plan->cache == NULL ? RKS_OK : rks_cache_check(plan, err);
+    if (status != RKS_OK || rks_plan_is_computed(plan, epoch, step))
         return status;
     plan->image.ready = false;
-    if (plan->share != NULL)
-        status = rks_share_show(plan, epoch, &shown, err);
+    if (plan->cache != NULL)
+        status = rks_cache_show(plan, epoch, &shown, err);
     return status != RKS_OK || shown
                ? status
                : rks_epoch_make(&plan->in, &plan->progress, epoch, step, &plan->image, err);

@@ -45,9 +45,10 @@ rks_status rks_plan_create_sorted(const uint32_t *lengths, uint64_t count, const
                                   const char *dataset, const rks_plan_options *options,
                                   rks_plan **plan, rks_error *err);
 
-struct rks_plan_share_options; /* plan/share.h */
+struct rks_plan_share_options; /* plan/cache/epoch_cache.h */
 /* Makes a plan like rks_plan_create_sorted, and shares its epochs with the other ranks of the node
- * (plan/share.h). If `share` is NULL or the options have a mix, each rank makes its own epochs. */
+ * (plan/cache/epoch_cache.h). If `share` is NULL or the options have a mix, each rank makes its own
+ * epochs. */
 rks_status rks_plan_create_shared(const uint32_t *lengths, uint64_t count, const void *order,
                                   const char *dataset, const rks_plan_options *options,
                                   const struct rks_plan_share_options *share, rks_plan **plan,
@@ -59,7 +60,7 @@ void rks_plan_stretch_set(uint64_t samples);
 
 /* Returns true if the plan can give the batch of that step without planning. A plan with a mix may
  * hold only a stretch of the epoch's steps. */
-bool rks_plan_is_at_hand(const rks_plan *plan, uint64_t epoch, uint64_t step);
+bool rks_plan_is_computed(const rks_plan *plan, uint64_t epoch, uint64_t step);
 
 /* Writes a mix in words to `text` of `room` bytes, with a digest of all of it: "web=0.7 code=0.2
  * samples=900 unit=samples (16 digits)". Also sets *digest, unless it is NULL. `count` is the

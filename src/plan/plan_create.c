@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * plan_create.c: makes a plan from lengths and options, and frees it. */
-#include "plan/plan.h"
+#include "plan/plan_state.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,9 +10,9 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/memory_usage.h"
-#include "plan/strategy.h"
-#include "plan/mix.h"
-#include "plan/share_inside.h"
+#include "plan/cancellation.h"
+#include "plan/mix/mix.h"
+#include "plan/cache/epoch_cache_area.h"
 
 /* What the planner knows from all lengths. */
 typedef struct rks_plan_facts {
@@ -118,6 +118,13 @@ static rks_status take_order(rks_plan *plan, const void *order, rks_error *err)
     return rks_plan_sort(plan->in.lengths, plan->in.count, plan->own_order, err);
 }
 
+/* Returns true if one rank of a node lays out epochs for all. Pack only by windows; otherwise each
+ * rank lays out its own bins. */
+static bool is_laid_out_once(const rks_plan_config *config)
+{
+    return !config->strategy->packs || rks_plan_windows(config);
+}
+
 rks_status rks_plan_create_shared(const uint32_t *lengths, uint64_t count, const void *order,
                                   const char *dataset, const rks_plan_options *options,
                                   const rks_plan_share_options *share, rks_plan **plan,
@@ -152,14 +159,14 @@ rks_status rks_plan_create_shared(const uint32_t *lengths, uint64_t count, const
     if (status == RKS_OK)
         status = take_order(made, order, err);
     if (status == RKS_OK && share != NULL && made->in.mix == NULL)
-        status = rks_share_open(made, share, err);
+        status = rks_cache_open(made, share, err);
     if (status != RKS_OK)
         goto out;
     /* Lays out or makes the first epoch, so that an impossible plan fails here. */
     if (made->in.config.per_epoch || made->in.mix != NULL)
         status = rks_plan_prepare(made, 0, err);
-    else if (made->share != NULL && rks_share_lays_out(&made->in.config))
-        status = rks_share_lay_out(made, err);
+    else if (made->cache != NULL && is_laid_out_once(&made->in.config))
+        status = rks_cache_lay_out(made, err);
     else
         status = rks_plan_lay_out(&made->in, &made->image, err);
     if (status == RKS_OK)
@@ -167,7 +174,7 @@ rks_status rks_plan_create_shared(const uint32_t *lengths, uint64_t count, const
     made->in.config.skip = NULL; /* the caller may free it now */
     if (status != RKS_OK)
         goto out;
-    if (made->share != NULL && !rks_share_is_shown(made))
+    if (made->cache != NULL && !rks_epoch_cache_is_mapped(made))
         rks_epoch_image_clear(&made->image); /* from the first request on, the node shares it */
     *plan = made;
     made = NULL;
@@ -194,7 +201,7 @@ void rks_plan_free(rks_plan *plan)
 {
     if (plan == NULL)
         return;
-    rks_share_close(plan);
+    rks_cache_close(plan);
     rks_mix_free(&plan->in);
     rks_plan_layout_free(&plan->in.whole);
     rks_epoch_image_clear(&plan->image);

@@ -5,9 +5,7 @@
  * The digest is XXH3-128 of the batches, step by step and in each step rank by rank: step (8
  * bytes), rank (4), number of ids (4), ids (4 each), pieces (place, start, count: 4 each),
  * little-endian. */
-#include "plan/mix.h"
-#include "plan/strategy.h"
-#include "plan/packing.h"
+#include "plan/plan_state.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -17,6 +15,10 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/memory_usage.h"
+#include "plan/cancellation.h"
+#include "plan/pack/packing.h"
+#include "plan/mix/mix.h"
+#include "plan/strategy.h"
 
 /* The cost of a batch. It is used only for figures, so floating point is exact enough. */
 typedef struct rks_plan_load {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * skip_steps.c: the calls that skip steps of a plan, and count those that are skipped. */
-#include "plan/inside.h"
+#include "plan/plan_state.h"
 
 #include <inttypes.h>
 

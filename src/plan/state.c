@@ -19,7 +19,7 @@
  * - `given`, if there is room, is only for the message about options that differ.
  *
  * A state is hostile until it is checked: it may come from a damaged checkpoint. */
-#include "plan/inside.h"
+#include "plan/plan_state.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -28,8 +28,8 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "plan/mix.h"
-#include "plan/share_inside.h"
+#include "plan/mix/mix.h"
+#include "plan/cache/epoch_cache_area.h"
 
 enum { STATE_FORMAT = 1, STATE_FORMAT_SKIPS = 2 };
 
@@ -45,7 +45,7 @@ static const char *lengths_digest(rks_plan *plan)
 {
     if (plan->lengths_digest[0] == '\0')
         snprintf(plan->lengths_digest, sizeof(plan->lengths_digest), "%016" PRIx64,
-                 plan->share != NULL ? rks_share_digest(plan)
+                 plan->cache != NULL ? rks_cache_digest(plan)
                                      : rks_checksum64(plan->in.lengths,
                                                       plan->in.count * sizeof(*plan->in.lengths)));
     return plan->lengths_digest;

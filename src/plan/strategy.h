@@ -16,7 +16,8 @@
 #ifndef RKS_PLAN_STRATEGY_H
 #define RKS_PLAN_STRATEGY_H
 
-#include "plan/inside.h"
+#include "plan/batch/batch.h"
+#include "plan/order/order.h"
 
 /* The keys of random numbers for the parts of an epoch. */
 typedef struct rks_epoch_keys {
@@ -80,7 +81,7 @@ static inline bool rks_plan_sums(const rks_plan_config *config)
            (config->cost == COST_TOKENS && config->max_tokens != UINT64_MAX);
 }
 
-/* Returns true for strategy random with a budget and constant steps (fill.c). */
+/* Returns true for strategy random with a budget and constant steps (budget_fill.c). */
 static inline bool rks_plan_fills(const rks_plan_config *config)
 {
     return config->strategy->order == RKS_ORDER_ANY && config->max_tokens != UINT64_MAX &&
@@ -116,7 +117,7 @@ rks_status rks_cut_uniform(const rks_plan_input *in, const rks_plan_base *base,
 rks_status rks_cut_greedy(const rks_plan_input *in, const rks_plan_base *base,
                           rks_plan_layout *layout, rks_error *err);
 
-/* slots.c: the ranks of a step get batches of like cost; steps are shuffled. */
+/* step_balance.c: the ranks of a step get batches of like cost; steps are shuffled. */
 rks_status rks_place_by_cost(const rks_plan_input *in, rks_epoch_image *image,
                              const rks_epoch_task *task, rks_error *err);
 

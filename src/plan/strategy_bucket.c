@@ -3,8 +3,8 @@
  * strategy_bucket.c: neighbourhoods of like length, shuffled inside. With a budget, each has at
  * least `mixing` batches; with batch_size alone, as many as cost little padding. */
 #include "plan/strategy.h"
-
-#include "plan/mix.h"
+#include "plan/cancellation.h"
+#include "plan/mix/mix.h"
 
 /* Returns the first position from `first` on with a length below `low`. The base is sorted. */
 static uint64_t find_below(const rks_plan_input *in, const rks_plan_base *base, uint64_t first,

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * strategy_pack.c: bins of a capacity, filled best-fit decreasing (pack.c), all at once or by
- * windows that each epoch draws anew (windows.c). deal.c says which ids are in which bin. */
+ * windows that each epoch draws anew (pack_windows.c). pack_assign.c says which ids are in which
+ * bin. */
 #include "plan/strategy.h"
 
 #include "base/memory.h"
-#include "plan/packing.h"
+#include "plan/pack/packing.h"
 
 static bool pack_cuts_anew(const rks_plan_config *config)
 {

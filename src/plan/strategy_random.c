@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * strategy_random.c: batches of any samples. With batch_size alone they are full. With a budget
- * they are filled: in constant steps by fill.c, or each epoch as far as they go (steps per_epoch).
- * The draws of a mix keep the order in which their sources are even (sequence.c). */
+ * they are filled: in constant steps by budget_fill.c, or each epoch as far as they go (steps
+ * per_epoch). The draws of a mix keep the order in which their sources are even (sequence.c). */
 #include "plan/strategy.h"
 
 #include "base/memory.h"
 #include "base/memory_usage.h"
-#include "plan/mix.h"
+#include "plan/mix/mix.h"
 
 static bool random_cuts_anew(const rks_plan_config *config)
 {

@@ -3,6 +3,7 @@
  * strategy_sorted.c: full batches, longest first; groups of batches with the same number of
  * samples. Samples of equal length change places. */
 #include "plan/strategy.h"
+#include "plan/cancellation.h"
 
 static rks_status cut_sorted(const rks_plan_input *in, const rks_plan_base *base,
                              rks_plan_layout *layout, rks_error *err)

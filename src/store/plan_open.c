@@ -2,7 +2,7 @@
  *
  * plan_open.c: a plan over a store's lengths. The sorted order depends on nothing but the lengths,
  * so it is made once a store, by each node's leader, in memory that the ranks of the node share.
- * They share the epochs of the plan, too (plan/share.h). */
+ * They share the epochs of the plan, too (plan/cache/epoch_cache.h). */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,10 +15,10 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/shared_memory.h"
-#include "plan/plan.h"
-#include "plan/share.h"
 #include "rankstore/epoch.h"
 #include "store/store.h"
+#include "plan/plan_state.h"
+#include "plan/cache/epoch_cache.h"
 
 /* The group finds a rank that is silent. A rank that lives may work for long between two signs. */
 enum { WRITER_SILENCES = 4 };

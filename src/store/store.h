@@ -12,10 +12,10 @@
 #include "fetch/fetch.h"
 #include "group/agreement.h"
 #include "index/index.h"
-#include "plan/plan.h"
 #include "rankstore/store.h"
 #include "shard/shard.h"
 #include "metrics/metrics.h"
+#include "plan/epoch.h"
 
 struct rks_store {
     atomic_int references; /* one of the caller, one of the fetcher (which its batches share), and

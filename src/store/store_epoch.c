@@ -12,9 +12,9 @@
 #include "fetch/ahead.h"
 #include "fetch/prefetch.h"
 #include "group/group.h"
-#include "plan/plan.h"
 #include "rankstore/epoch.h"
 #include "store/store.h"
+#include "plan/plan_state.h"
 
 struct rks_epoch {
     rks_store *store;
@@ -86,7 +86,7 @@ static void look_ahead(rks_epoch *e)
         e->ahead_step = unskipped(e, e->ahead_step);
         if (e->ahead_step == e->steps || e->ahead_step - e->step >= AHEAD_BATCHES ||
             (e->ahead_step > e->step && /* a change of weights is in between */
-             !rks_plan_is_at_hand(e->plan, e->epoch, e->ahead_step)) ||
+             !rks_plan_is_computed(e->plan, e->epoch, e->ahead_step)) ||
             rks_plan_batch(e->plan, e->epoch, e->ahead_step, e->rank, &ids, &count, NULL) != RKS_OK)
             return;
         if (!rks_ahead_push(e->ahead, ids, count, unskipped(e, e->ahead_step + 1) == e->steps)) {

@@ -24,7 +24,7 @@
 #include "base/memory.h"
 #include "base/memory_usage.h"
 #include "plan/plan.h"
-#include "plan/random.h"
+#include "plan/order/random.h"
 
 enum { EPOCHS_MAX = 99, WORLD = 8 };
 

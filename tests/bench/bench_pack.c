@@ -29,7 +29,7 @@
 
 #include "base/clock.h"
 #include "plan/plan.h"
-#include "plan/random.h"
+#include "plan/order/random.h"
 
 enum { RUNS_MAX = 99 };
 

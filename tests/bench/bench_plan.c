@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "plan/plan.h"
-#include "plan/random.h"
+#include "plan/order/random.h"
 
 enum { RUNS_MAX = 99 };
 

@@ -21,8 +21,8 @@
 
 #include "base/clock.h"
 #include "plan/plan.h"
-#include "plan/random.h"
-#include "plan/share_inside.h"
+#include "plan/order/random.h"
+#include "plan/cache/epoch_cache_area.h"
 
 enum { RANKS_MAX = 64, NAP_US = 5000, BATCH = 64, TOKENS = 16384 };
 enum { CREATE, FIRST, SECOND, THIRD, RESUME_SAME, RESUME_OTHER, PHASES };
@@ -169,17 +169,17 @@ static uint64_t held(const pid_t *pids, const int *memories)
 static bool is_quiet(int memory)
 {
     rks_error err;
-    rks_share_area area;
+    rks_cache_area area;
     const rks_plan_share_options share = {.fd = memory};
     bool quiet = true;
     if (memory < 0)
         return true;
-    check(rks_share_area_open(&share, &area, &err), &err);
-    check(rks_share_enter(&area, area.options.fd, false, &err), &err);
-    for (size_t i = 0; i < SHARE_EPOCHS; i++)
-        quiet = quiet && area.control->places[i].state != SHARE_MAKING;
-    rks_share_leave(&area, area.options.fd);
-    rks_share_area_close(&area);
+    check(rks_cache_area_open(&share, &area, &err), &err);
+    check(rks_cache_enter(&area, area.options.fd, false, &err), &err);
+    for (size_t i = 0; i < CACHE_EPOCHS; i++)
+        quiet = quiet && area.control->places[i].state != CACHE_MAKING;
+    rks_cache_leave(&area, area.options.fd);
+    rks_cache_area_close(&area);
     return quiet;
 }
 

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-#include "plan/random.h"
+#include "plan/order/random.h"
 #include "support/seed.h"
 
 static rks_error err;

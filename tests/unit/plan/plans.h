@@ -12,7 +12,7 @@
 
 #include "base/memory.h"
 #include "plan/plan.h"
-#include "plan/random.h"
+#include "plan/order/random.h"
 
 static rks_error err;
 

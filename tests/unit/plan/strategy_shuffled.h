@@ -2,10 +2,10 @@
  *
  * strategy_shuffled.h: a strategy that only tests have: batches are filled in the order of ids, as
  * sequential does, and the steps are shuffled. It shows all that a new strategy takes. */
+#include "plan/strategy.h"
+
 #ifndef STRATEGY_SHUFFLED_H
 #define STRATEGY_SHUFFLED_H
-
-#include "plan/strategy.h"
 
 static bool shuffled_is_greedy(const rks_plan_config *config)
 {

@@ -4,7 +4,7 @@
  * that ask; and what was interrupted can be asked for again. */
 #include "plans.h"
 
-#include "plan/inside.h"
+#include "plan/plan_state.h"
 #include "plan/plan.h"
 
 /* In short stretches few samples have as many places as millions. Asked at least STRETCHES times in

@@ -4,7 +4,7 @@
  * sources are even. */
 #include "plans.h"
 
-#include "plan/mix.h"
+#include "plan/mix/mix.h"
 
 #include <inttypes.h>
 #include <math.h>

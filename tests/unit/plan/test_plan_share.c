@@ -2,7 +2,8 @@
  *
  * test_plan_share.c: plans that share their epochs give the bits of a plan alone, whoever makes
  * them, and whatever becomes of who does. Each plan here has locks of its own, as a rank has. */
-#include "plan/share_inside.h"
+
+#include "plan/cache/epoch_cache_area.h"
 
 #include "plans.h"
 
@@ -26,7 +27,7 @@ enum {
 
 static uint32_t silence_ms = SILENCE_MS;
 static uint32_t *lengths;
-static rks_share_area looks; /* the test's own eyes */
+static rks_cache_area looks; /* the test's own eyes */
 static int memory = -1;
 
 static int setup(void **state)
@@ -55,12 +56,12 @@ static void open_memory(void)
 {
     assert_ok(rks_plan_share_memory(&memory, &err), &err);
     const rks_plan_share_options options = {.fd = memory};
-    assert_ok(rks_share_area_open(&options, &looks, &err), &err);
+    assert_ok(rks_cache_area_open(&options, &looks, &err), &err);
 }
 
 static void close_memory(void)
 {
-    rks_share_area_close(&looks);
+    rks_cache_area_close(&looks);
     close(memory);
     memory = -1;
 }
@@ -205,12 +206,12 @@ static const uint32_t *first_ids(rks_plan *plan, uint64_t epoch)
 static bool wait_for_epoch(uint64_t epoch)
 {
     for (unsigned i = 0; i < 5000; i++) {
-        rks_share_enter(&looks, looks.options.fd, false, NULL);
+        rks_cache_enter(&looks, looks.options.fd, false, NULL);
         bool there = false;
-        for (size_t p = 0; p < SHARE_EPOCHS; p++)
-            there = there || (looks.control->places[p].state == SHARE_READY &&
+        for (size_t p = 0; p < CACHE_EPOCHS; p++)
+            there = there || (looks.control->places[p].state == CACHE_READY &&
                               looks.control->places[p].key.epoch == epoch);
-        rks_share_leave(&looks, looks.options.fd);
+        rks_cache_leave(&looks, looks.options.fd);
         if (there)
             return true;
         usleep(1000);
@@ -306,9 +307,9 @@ static pid_t start_maker(const rks_plan_options *options, rks_interrupt_fn then)
     }
     assert_true(child > 0);
     for (bool making = false; !making; usleep(500)) {
-        rks_share_enter(&looks, looks.options.fd, false, NULL);
-        making = looks.control->places[0].state == SHARE_MAKING;
-        rks_share_leave(&looks, looks.options.fd);
+        rks_cache_enter(&looks, looks.options.fd, false, NULL);
+        making = looks.control->places[0].state == CACHE_MAKING;
+        rks_cache_leave(&looks, looks.options.fd);
     }
     return child;
 }
@@ -368,10 +369,10 @@ static void another_rank_takes_the_place_of_a_child_that_is_killed(void **state)
     int ended = 0;
     assert_int_equal(waitpid(child, &ended, 0), child);
     assert_true(WIFSIGNALED(ended));
-    assert_int_equal(looks.control->places[0].state, SHARE_MAKING);
+    assert_int_equal(looks.control->places[0].state, CACHE_MAKING);
     assert_same(alone, two, 0);
     assert_same(alone, one, 0);
-    assert_int_equal(looks.control->places[0].state, SHARE_READY);
+    assert_int_equal(looks.control->places[0].state, CACHE_READY);
     rks_plan_free(two);
     rks_plan_free(one);
     rks_plan_free(alone);
@@ -391,23 +392,23 @@ static void another_rank_takes_the_place_of_one_that_ended_at_the_next_epoch(voi
     pid_t child = fork();
     if (child == 0) {
         const rks_plan_share_options share = {.fd = memory, .rank = 7};
-        const rks_share_key next = {.epoch = 1};
-        enum rks_share_claim claim;
-        rks_share_area area;
+        const rks_cache_key next = {.epoch = 1};
+        enum rks_cache_claim claim;
+        rks_cache_area area;
         int place;
-        bool makes = rks_share_area_open(&share, &area, &err) == RKS_OK &&
-                     rks_share_claim(&area, area.options.fd, next, 0, SHARE_EPOCHS, false, &claim,
+        bool makes = rks_cache_area_open(&share, &area, &err) == RKS_OK &&
+                     rks_cache_claim(&area, area.options.fd, next, 0, CACHE_EPOCHS, false, &claim,
                                      &place, NULL, &err) == RKS_OK &&
-                     claim == SHARE_MAKE;
+                     claim == CACHE_MAKE;
         _exit(makes ? 0 : 2);
     }
     int status = 0;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
-    assert_int_equal(looks.control->places[1].state, SHARE_MAKING);
+    assert_int_equal(looks.control->places[1].state, CACHE_MAKING);
     for (uint64_t epoch = 0; epoch < EPOCHS; epoch++)
         assert_same(alone, plan, epoch);
-    assert_int_equal(looks.control->places[1].state, SHARE_READY);
+    assert_int_equal(looks.control->places[1].state, CACHE_READY);
     rks_plan_free(plan);
     rks_plan_free(alone);
     close_memory();

@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 
 #include "plan/plan.h"
-#include "plan/share.h"
+#include "plan/cache/epoch_cache.h"
 
 enum {
     RANKS = 4,

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * change.c: the calls that change a mix from a step on. */
+#include "plan/mix/mix.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "plan/plan_state.h"
+#include "plan/strategy.h"
+
+/* Inserts a change in the order of steps. It replaces a change at the same step. */
+static void insert_change(rks_mix *mix, const rks_mix_change *change)
+{
+    size_t at = mix->change_count;
+    while (at > 0 && rks_mix_is_before(change->epoch, change->step, mix->changes[at - 1].epoch,
+                                       mix->changes[at - 1].step))
+        at--;
+    if (at > 0 && mix->changes[at - 1].epoch == change->epoch &&
+        mix->changes[at - 1].step == change->step) {
+        rks_free(mix->changes[at - 1].force.weights);
+        mix->changes[at - 1] = *change;
+        return;
+    }
+    memmove(mix->changes + at + 1, mix->changes + at,
+            (mix->change_count - at) * sizeof(*mix->changes));
+    mix->changes[at] = *change;
+    mix->change_count++;
+}
+
+/* Gives the weights of `change` to the changes after it, up to the next one with its own weights.
+ * They go into arrays of `spare`, which then holds the old weights. */
+static void pass_on(rks_mix *mix, const rks_mix_change *change, uint64_t **spare)
+{
+    size_t at = 0, used = 0;
+    while (rks_mix_is_before(mix->changes[at].epoch, mix->changes[at].step, change->epoch,
+                             change->step))
+        at++;
+    for (at++; at < mix->change_count && mix->changes[at].keeps; at++, used++) {
+        uint64_t *before = mix->changes[at].force.weights;
+        memcpy(spare[used], change->force.weights, mix->sources * sizeof(uint64_t));
+        mix->changes[at].force.weights = spare[used];
+        spare[used] = before;
+    }
+}
+
+/* Allocates the arrays for pass_on, and checks that these changes can have the weights. The caller
+ * owns all arrays in `spare`, also after a failure. */
+static rks_status make_spare(const rks_plan_input *in, const rks_mix_change *change,
+                             uint64_t **spare, rks_error *err)
+{
+    const rks_mix *mix = in->mix;
+    size_t used = 0;
+    rks_status status = RKS_OK;
+    for (size_t i = 0; i < mix->change_count && status == RKS_OK; i++) {
+        const rks_mix_change *other = &mix->changes[i];
+        if (!rks_mix_is_before(change->epoch, change->step, other->epoch, other->step))
+            continue;
+        if (!other->keeps)
+            break;
+        const rks_mix_force force = {change->force.weights, other->force.longest};
+        status = rks_mix_check_force(in, &force, err);
+        if (status == RKS_OK)
+            spare[used] = rks_alloc_raw(mix->sources, sizeof(uint64_t), err);
+        if (status == RKS_OK && spare[used++] == NULL)
+            status = RKS_ERR_MEMORY;
+    }
+    return status;
+}
+
+/* Inserts a change; if it fails, restores the list from a copy, so nothing changes. `spare` comes
+ * from make_spare; what it holds afterwards is not in use. */
+static rks_status add_change(const rks_plan_input *in, rks_epoch_progress *progress,
+                             rks_mix_change *change, uint64_t **spare, rks_error *err)
+{
+    rks_mix *mix = in->mix;
+    rks_mix_change kept[RKS_PLAN_CHANGES_MAX + 1];
+    char text[RKS_PLAN_SCHEDULE_MAX + 1];
+    size_t count = mix->change_count;
+    memcpy(kept, mix->changes, sizeof(kept));
+    uint64_t *replaced = NULL;
+    for (size_t i = 0; i < count; i++)
+        if (kept[i].epoch == change->epoch && kept[i].step == change->step) {
+            replaced = kept[i].force.weights;
+            mix->changes[i].force.weights = NULL; /* not freed yet */
+        }
+    uint64_t *mine[RKS_PLAN_CHANGES_MAX + 1];
+    memcpy(mine, spare, sizeof(mine));
+    insert_change(mix, change);
+    if (change->force.weights != NULL)
+        pass_on(mix, change, mine);
+    rks_status status = RKS_OK;
+    size_t size = rks_mix_write_changes(mix, text, sizeof(text));
+    char skips[RKS_PLAN_SCHEDULE_MAX + 1];
+    size += rks_plan_write_skips(progress, skips, sizeof(skips));
+    if (mix->change_count > RKS_PLAN_CHANGES_MAX || size > RKS_PLAN_SCHEDULE_MAX)
+        status = rks_fail(err, RKS_ERR_STATE, 0,
+                          "change at step %" PRIu64 " of epoch %" PRIu64
+                          ": states have room for %d changes that take %d bytes; %zu take more",
+                          change->step, change->epoch, RKS_PLAN_CHANGES_MAX, RKS_PLAN_SCHEDULE_MAX,
+                          mix->change_count);
+    if (status == RKS_OK) {
+        rks_free(replaced);
+        memcpy(spare, mine, sizeof(mine)); /* what was there before, to be freed */
+        return status;
+    }
+    memcpy(mix->changes, kept, sizeof(kept));
+    mix->change_count = count;
+    return status;
+}
+
+static bool has_weights(const rks_mix *mix, rks_error *err)
+{
+    bool has = mix != NULL && mix->counts == NULL && mix->odds == NULL;
+    if (!has)
+        rks_fail(err, RKS_ERR_STATE, 0, "change: the plan has no weights of sources");
+    return has;
+}
+
+static rks_status check_place(const rks_plan_input *in, uint64_t epoch, uint64_t step,
+                              rks_error *err)
+{
+    if (epoch > INT64_MAX || step > UINT32_MAX)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "change at step %" PRIu64 " of epoch %" PRIu64
+                        ": steps are below 2^32, and epochs below 2^63",
+                        step, epoch);
+    if (step % in->config.micro_batches != 0)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "change at step %" PRIu64 " of epoch %" PRIu64
+                        ": an optimizer step has %" PRIu32
+                        " micro-batches; change at a multiple of that",
+                        step, epoch, in->config.micro_batches);
+    return RKS_OK;
+}
+
+static rks_status change_at(const rks_plan_input *in, rks_epoch_image *image,
+                            rks_epoch_progress *progress, uint64_t epoch, uint64_t step,
+                            const double *weights, size_t sources, uint32_t longest, bool counted,
+                            rks_error *err)
+{
+    rks_mix *mix = in->mix;
+    if (!has_weights(mix, err))
+        return RKS_ERR_STATE;
+    if (weights != NULL && sources != mix->sources)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "change: %zu weights for %zu sources", sources,
+                        mix->sources);
+    if (check_place(in, epoch, step, err) != RKS_OK)
+        return RKS_ERR_ARGUMENT;
+    uint64_t number = rks_mix_number(progress, epoch, step);
+    rks_mix_change change = {
+        .epoch = epoch, .step = number, .keeps = weights == NULL, .counted = counted};
+    change.force.longest = longest == 0 ? UINT32_MAX : longest;
+    const uint64_t *before = rks_mix_force_at(mix, epoch, number)->weights;
+    if (weights != NULL || before != NULL) {
+        change.force.weights = rks_alloc_raw(mix->sources, sizeof(uint64_t), err);
+        if (change.force.weights == NULL)
+            return RKS_ERR_MEMORY;
+    }
+    rks_status status = RKS_OK;
+    if (weights != NULL)
+        status = rks_mix_weights_read(mix, weights, "change", change.force.weights, err);
+    else if (before != NULL)
+        memcpy(change.force.weights, before, mix->sources * sizeof(*before));
+    if (status == RKS_OK)
+        status = rks_mix_check_force(in, &change.force, err);
+    uint64_t *spare[RKS_PLAN_CHANGES_MAX + 1] = {NULL};
+    if (status == RKS_OK)
+        status = make_spare(in, &change, spare, err);
+    if (status == RKS_OK)
+        status = add_change(in, progress, &change, spare, err);
+    for (size_t i = 0; i < RKS_PLAN_CHANGES_MAX; i++)
+        rks_free(spare[i]);
+    if (status != RKS_OK) {
+        rks_free(change.force.weights);
+        return status;
+    }
+    if (image->epoch > epoch || (image->epoch == epoch && mix->end > number))
+        image->ready = false;
+    mix->last_epoch = epoch;
+    mix->last_step = number;
+    mix->was_changed = true;
+    mix->steps_known = false;
+    return RKS_OK;
+}
+
+rks_status rks_plan_change(rks_plan *plan, uint64_t epoch, uint64_t step, const double *weights,
+                           size_t sources, uint32_t longest, rks_error *err)
+{
+    return change_at(&plan->in, &plan->image, &plan->progress, epoch, step, weights, sources,
+                     longest, false, err);
+}
+
+/* Returns true if all epochs without a change have the same number of steps: batches are counted,
+ * and lengths do not matter. */
+static bool counts_batches(const rks_plan_config *config)
+{
+    return !config->strategy->packs && config->max_tokens == UINT64_MAX &&
+           config->too_long != TOO_LONG_ALONE && config->too_long != TOO_LONG_SPLIT;
+}
+
+/* Returns the first epoch from `epoch` on that has a change, or UINT64_MAX. */
+static uint64_t next_changed(const rks_mix *mix, uint64_t epoch)
+{
+    for (size_t i = 0; i < mix->change_count; i++)
+        if (mix->changes[i].epoch >= epoch)
+            return mix->changes[i].epoch;
+    return UINT64_MAX;
+}
+
+/* Finds the epoch of step `step`, counted from the first step of epoch 0, and the step's number in
+ * that epoch. If epochs have the same number of steps, counts them; else plans each one. */
+static rks_status find_step(rks_plan *plan, uint64_t step, uint64_t *epoch, uint64_t *number,
+                            rks_error *err)
+{
+    enum { PLANNED_MOST = 1 << 20 };
+    const uint64_t draws_most = UINT64_C(1) << 30; /* half a minute */
+    bool counts = counts_batches(&plan->in.config);
+    uint64_t there, each = 0, planned = 0;
+    *epoch = 0;
+    for (uint64_t left = step;; ++*epoch, left -= there) {
+        uint64_t changed = next_changed(plan->in.mix, *epoch);
+        if (each > 0 && changed > *epoch) {
+            uint64_t alike = left / each < changed - *epoch ? left / each : changed - *epoch;
+            *epoch += alike;
+            left -= alike * each;
+        }
+        *number = left;
+        if (each > 0 && changed > *epoch)
+            return RKS_OK;
+        rks_status status = rks_plan_steps(plan, *epoch, &there, err);
+        if (status != RKS_OK || left < there)
+            return status;
+        if (there == 0)
+            return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                            "change after %" PRIu64 " steps: an epoch has none", step);
+        if (counts && changed > *epoch)
+            each = there;
+        uint64_t all = ++planned + (counts ? 0 : left / there);
+        if (all > PLANNED_MOST || all > 1 + draws_most / plan->in.mix->draws)
+            return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                            "change after %" PRIu64 " steps: about %" PRIu64
+                            " epochs away, whose steps differ, so each had to be planned; name the "
+                            "epoch and its step",
+                            step, left / there + *epoch);
+    }
+}
+
+rks_status rks_plan_change_after(rks_plan *plan, uint64_t steps, const double *weights,
+                                 size_t sources, uint32_t longest, rks_error *err)
+{
+    uint64_t epoch, number;
+    if (!has_weights(plan->in.mix, err))
+        return RKS_ERR_STATE;
+    if (plan->progress.done_count > 0)
+        return rks_fail(err, RKS_ERR_STATE, 0,
+                        "change after %" PRIu64
+                        " steps: other ranks did some of them; name the epoch "
+                        "and its step",
+                        steps);
+    rks_status status = find_step(plan, steps, &epoch, &number, err);
+    return status == RKS_OK ? change_at(&plan->in, &plan->image, &plan->progress, epoch, number,
+                                        weights, sources, longest, true, err)
+                            : status;
+}
+
+rks_status rks_plan_last_change(const rks_plan *plan, uint64_t *epoch, uint64_t *step,
+                                rks_error *err)
+{
+    if (plan->in.mix == NULL || !plan->in.mix->was_changed)
+        return rks_fail(err, RKS_ERR_STATE, 0, "change: none was made by this plan");
+    *epoch = plan->in.mix->last_epoch;
+    *step = plan->in.mix->last_step;
+    return RKS_OK;
+}

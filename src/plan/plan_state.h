@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plan_state.h: a plan: its input, its current epoch, and what was done of epochs. */
+#ifndef RKS_PLAN_PLAN_STATE_H
+#define RKS_PLAN_PLAN_STATE_H
+
+#include "plan/epoch.h"
+
+struct rks_plan {
+    rks_plan_input in;
+    rks_epoch_image image;   /* the current epoch */
+    uint32_t *own_order;     /* the sorted order, if the plan owns it; else NULL */
+    char dataset[33];        /* empty if unknown */
+    char lengths_digest[17]; /* empty until a state needs it */
+
+    /* Shared epochs (epoch_cache.h). NULL: each rank makes its own. The plan does not own the
+     * arrays of an epoch that it takes from there. */
+    struct rks_epoch_cache *cache;
+
+    rks_epoch_progress progress;
+};
+
+/* plan.c: makes `epoch`, or its rest after a resume, the plan's current epoch. */
+rks_status rks_plan_prepare(rks_plan *plan, uint64_t epoch, rks_error *err);
+/* Does the same, and for a mix with changes, makes the stretch of `step` current (the last one if
+ * there is no such step). */
+rks_status rks_plan_prepare_step(rks_plan *plan, uint64_t epoch, uint64_t step, rks_error *err);
+/* Adds the ranges of the option `skip`; errors as from rks_plan_skip. */
+rks_status rks_plan_skip_all(rks_plan *plan, const rks_step_range *list, size_t count,
+                             rks_error *err);
+
+#endif
