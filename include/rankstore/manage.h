@@ -15,12 +15,13 @@ extern "C" {
 
 /* Returns what dataset.json says as JSON, from one read of it and its lists: no shard is opened,
  * and no group is needed. `directory` is as it is, without {rank} or {node}; "DIR@2" is a
- * generation. The names are those of rks_store_info_json: schema_version (1), directory, dataset
- * (its id), generation, samples, bytes, file_bytes, schema, keys ("derived" or "stored"), index,
- * build (its options), units, filtered, bad, duplicates and sampled_out; if recorded, unit_size and
- * made_from. And what lengths count: length (in words), length_column (a column, "chars:COLUMN" or
- * "wav:COLUMN"; null for a function, or for 1 each) and length_unit. RKS_ERR_NOT_FOUND: no dataset
- * is there. RKS_ERR_CORRUPT names a damaged file. Free *json with rks_release. */
+ * generation. Members are named like those of rks_store_info_json: schema_version (1), directory,
+ * dataset (its id), generation, samples, bytes, file_bytes, schema, keys ("derived" or "stored"),
+ * index, build (its options), length (what lengths count, in words), units, filtered, bad,
+ * duplicates, sampled_out and, if recorded, unit_size. Others are length_column ("COLUMN",
+ * "chars:COLUMN" or "wav:COLUMN"; null for a function, or for 1 each), length_unit and, if
+ * recorded, made_from. RKS_ERR_NOT_FOUND: no dataset is there. RKS_ERR_CORRUPT names a damaged
+ * file. Free *json with rks_release. */
 RKS_API rks_status rks_dataset_info_json(const char *directory, char **json, rks_error *err);
 
 /* ---- generations ----------------------------------------------------------------------------- */

@@ -112,20 +112,6 @@ static json_t *describe_units(const rks_dataset *dataset)
                      (json_int_t)dataset->excluded.samples - duplicates);
 }
 
-/* Adds what a dataset's lengths count, if that is known. */
-static void add_length(json_t *info, const rks_dataset *dataset)
-{
-    char words[RKS_LENGTH_WORDS];
-    rks_length_rule rule;
-    if (!rks_dataset_length_rule(dataset, &rule))
-        return;
-    rks_dataset_length_words(dataset, words);
-    json_object_set_new(info, "length", text_of(words));
-    json_object_set_new(info, "length_column",
-                        rule.name[0] == '\0' ? json_null() : text_of(rule.name));
-    json_object_set_new(info, "length_unit", json_integer(rule.unit));
-}
-
 static uint64_t generation_of(const rks_dataset *dataset)
 {
     return dataset->generation == 0 ? 1 : dataset->generation;
@@ -216,9 +202,10 @@ static json_t *describe_dataset(const rks_dataset *dataset)
         return NULL;
     if (dataset->unit_size > 0)
         json_object_set_new(info, "unit_size", json_integer((json_int_t)dataset->unit_size));
-    if (dataset->made_from[0] != '\0')
-        json_object_set_new(info, "made_from", text_of(dataset->made_from));
-    add_length(info, dataset);
+    char length[RKS_LENGTH_WORDS];
+    rks_dataset_length_words(dataset, length);
+    if (length[0] != '\0')
+        json_object_set_new(info, "length", text_of(length));
     json_object_set_new(info, "generation", json_integer((json_int_t)generation_of(dataset)));
     json_t *units = describe_units(dataset);
     if (units != NULL)
@@ -227,13 +214,17 @@ static json_t *describe_dataset(const rks_dataset *dataset)
     return info;
 }
 
-/* Prints the members of `first`, then those of `rest`; takes over both. */
-static rks_status print_info(json_t *first, json_t *rest, char **json, rks_error *err)
+/* Prints what dataset.json says, then the members of `more`; takes that over. */
+static rks_status print_info(const char *directory, const rks_dataset *dataset, json_t *more,
+                             char **json, rks_error *err)
 {
-    bool good = first != NULL && rest != NULL && json_object_update(first, rest) == 0;
-    char *text = good ? json_dumps(first, JSON_INDENT(2)) : NULL;
-    json_decref(first);
-    json_decref(rest);
+    json_t *info = json_pack("{s:i, s:o}", "schema_version", 1, "directory", text_of(directory));
+    json_t *described = describe_dataset(dataset);
+    bool good = json_object_update(info, described) == 0 && json_object_update(info, more) == 0;
+    char *text = good ? json_dumps(info, JSON_INDENT(2)) : NULL;
+    json_decref(info);
+    json_decref(described);
+    json_decref(more);
     if (text == NULL)
         return rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory: describing the dataset");
     *json = rks_strdup(text, err);
@@ -246,12 +237,26 @@ rks_status rks_store_info_json(rks_store *store, char **json, rks_error *err)
     json_t *lengths = describe_lengths(store, err);
     if (lengths == NULL)
         return RKS_ERR_MEMORY;
-    json_t *front =
-        json_pack("{s:i, s:o, s:I, s:o, s:o, s:o, s:o}", "schema_version", 1, "directory",
-                  text_of(store->directory), "quarantined", (json_int_t)store->quarantined_count,
+    json_t *more =
+        json_pack("{s:I, s:o, s:o, s:o, s:o}", "quarantined", (json_int_t)store->quarantined_count,
                   "shards", describe_shards(store), "lengths", lengths, "generations",
                   describe_generations(store), "sources", describe_sources(store));
-    return print_info(front, describe_dataset(store->dataset), json, err);
+    return print_info(store->directory, store->dataset, more, json, err);
+}
+
+/* Describes what programs ask that build from a dataset: how lengths count, what it was made from.
+ */
+static json_t *describe_origin(const rks_dataset *dataset)
+{
+    rks_length_rule rule;
+    json_t *origin = json_object();
+    if (dataset->made_from[0] != '\0')
+        json_object_set_new(origin, "made_from", text_of(dataset->made_from));
+    rks_dataset_length_rule(dataset, &rule);
+    json_object_set_new(origin, "length_column",
+                        rule.name[0] == '\0' ? json_null() : text_of(rule.name));
+    json_object_set_new(origin, "length_unit", json_integer(rule.unit));
+    return origin;
 }
 
 rks_status rks_dataset_info_json(const char *directory, char **json, rks_error *err)
@@ -267,9 +272,7 @@ rks_status rks_dataset_info_json(const char *directory, char **json, rks_error *
                             ? rks_dataset_load_json(path, &dataset, err)
                             : rks_dataset_load_generation(path, generation, &dataset, err);
     if (status == RKS_OK)
-        status =
-            print_info(json_pack("{s:i, s:o}", "schema_version", 1, "directory", text_of(path)),
-                       describe_dataset(dataset), json, err);
+        status = print_info(path, dataset, describe_origin(dataset), json, err);
     rks_dataset_free(dataset);
     rks_free(path);
     return status;
