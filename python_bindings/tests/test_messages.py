@@ -327,9 +327,9 @@ IN_FULL: list[tuple[type[Exception], Any, str]] = [
      "use transform=function, a function of the batch"),
     # what was refused without a way out
     (rankstore.DataError, lambda ds, at: of_file(at / "late.jsonl", '{"a": 1}\n' * 3000 + '{"a": 1, "b": 1}\n'),
-     "late.jsonl:3001: column \"b\" is not in the schema inferred from the first rows; give --schema 'a:int64,b:int64?'"),
+     "late.jsonl:3001: column \"b\" is not in the schema inferred from the first rows; give schema 'a:int64,b:int64?'"),
     (rankstore.DataError, lambda ds, at: of_file(at / "null.jsonl", '{"a": 1}\n' * 3000 + '{"a": null}\n'),
-     "null.jsonl:3001: column \"a\": null does not fit int64; give --schema 'a:int64?'"),
+     "null.jsonl:3001: column \"a\": null does not fit int64; give schema 'a:int64?'"),
     (rankstore.DataError, lambda ds, at: rankstore.build([("a", 1)], at / "out"),
      'a sample is a dict of columns, not tuple; name its parts: map=lambda sample: {"a": sample[0], "b": sample[1]}; give schema=, or '
      "leave it out in map="),
@@ -346,7 +346,7 @@ IN_FULL: list[tuple[type[Exception], Any, str]] = [
      "unit_size: '1Mib' is not a size such as 1048576, '512MiB' or '1.5GB'"),
     (rankstore.StateError, lambda ds, at: (ds.close(), ds[0]), "store: this dataset is closed; open it again"),
     (rankstore.DataError, lambda ds, at: rankstore.build([a_tar(at / "a.tar"), a_tar(at / "b.tar")], at / "out"),
-     "key 'k' appears twice: row 0 of a.tar (rank 0) and row 0 of b.tar (rank 0); an empty name as key (--key '') makes keys of path and "
+     "key 'k' appears twice: row 0 of a.tar (rank 0) and row 0 of b.tar (rank 0); an empty name as key (key='') makes keys of path and "
      "row"),
     (rankstore.NotFoundError, lambda ds, at: rankstore.open(at / "none"), "none: no dataset here"),
     (rankstore.NotFoundError, lambda ds, at: rankstore.build(at / "none.jsonl", at / "out"), "none.jsonl: no such file"),

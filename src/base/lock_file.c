@@ -78,7 +78,7 @@ static rks_status fail_without_locks(const rks_lock_wish *wish, int error, rks_e
 {
     return rks_fail(err, RKS_ERR_UNSUPPORTED, error,
                     "%s: this file system has no locks; mount it with them (Lustre: -o flock), run "
-                    "one rank alone, or set --no-lock (no_lock)",
+                    "one rank alone, or set no_lock",
                     name_of(wish));
 }
 

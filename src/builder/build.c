@@ -103,7 +103,7 @@ static rks_status inherit(build *b, const rks_agreed *agreed, rks_status status,
     if (key != NULL && key[0] != '\0' && b->given_key != NULL && b->given_key[0] == '\0')
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "key: the dataset's keys are those of its column \"%s\"; keys of path and "
-                        "row (--key '') cannot be appended to it: leave the option out",
+                        "row (key='') cannot be appended to it: leave the option out",
                         key);
     o->key = o->key != NULL ? o->key : key;
     if (o->length == NULL && o->length_fn == NULL) {
@@ -294,7 +294,7 @@ static rks_status open_parts(build *b, rks_status *own, rks_error *err)
     const rks_key_words words = {.place = rks_input_describe_row,
                                  .user = b->input,
                                  .advice = by_default
-                                               ? "an empty name as key (--key '') makes keys of "
+                                               ? "an empty name as key (key='') makes keys of "
                                                  "path and row"
                                                : NULL};
     if (status == RKS_OK)

@@ -299,7 +299,7 @@ static rks_status check_datasets(const rks_parts *parts, uint32_t same, uint32_t
                         parts->directory);
     if (!parts->options.append && !parts->options.replace && (other > 0 || all))
         return rks_fail(err, RKS_ERR_ARGUMENT, EEXIST,
-                        "%s: already holds a finished dataset; use --replace to build it anew",
+                        "%s: already holds a finished dataset; use replace to build it anew",
                         parts->directory);
     return RKS_OK;
 }

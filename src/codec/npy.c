@@ -234,7 +234,7 @@ rks_status rks_npy_row(const rks_npy *npy, rks_npy *row, rks_error *err)
 rks_status rks_npy_check_typed(const rks_npy *npy, rks_error *err)
 {
     return npy->typeless ? rks_fail(err, RKS_ERR_DATA, 0,
-                                    "npy: items of %u bytes without a type; give --schema "
+                                    "npy: items of %u bytes without a type; give schema "
                                     "(bfloat16, float8_e4m3fn and float8_e5m2 are stored so)",
                                     npy->item_size)
                          : RKS_OK;

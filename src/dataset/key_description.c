@@ -37,7 +37,7 @@ static rks_status fail_same_name(const rks_dataset *dataset, const rks_dataset_u
     }
     return rks_fail(err, RKS_ERR_DATA, 0,
                     "%s and %s have the same key (the input's name, \"%.60s\", and the row); "
-                    "rename one input, or build all with --key",
+                    "rename one input, or build all with a key column",
                     first, second, one->key_name);
 }
 

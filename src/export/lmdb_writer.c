@@ -68,7 +68,7 @@ static rks_status records_add(void *state, const rks_sample *sample, rks_error *
     if (alone != NULL && alone->data == NULL)
         return rks_fail(err, RKS_ERR_DATA, 0,
                         "column \"%s\" is missing, which a record that is its bytes cannot say; "
-                        "export two columns, or --where that leaves it out",
+                        "export two columns, or leave it out by where",
                         rks_schema_name(r->job->schema, r->job->columns[0]));
     rks_status status = alone != NULL ? RKS_OK : rks_export_object(r->job, sample, &r->value, err);
     if (status == RKS_OK)

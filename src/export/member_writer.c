@@ -104,7 +104,7 @@ static rks_status fail_at(const members *m, const char *name, rks_error *err)
 {
     if (errno == EEXIST || errno == ENOTDIR || errno == EISDIR)
         return rks_fail(err, RKS_ERR_DATA, errno,
-                        "%.100s: two samples would be this file; export --to jsonl or tar", name);
+                        "%.100s: two samples would be this file; export to jsonl or tar", name);
     return rks_fail_write(err, errno, m->job->path, 0);
 }
 
@@ -205,12 +205,11 @@ static rks_status put_as_folder(members *m, const rks_sample *sample, rks_error 
     uint32_t path = (uint32_t)rks_schema_find(m->job->schema, "path");
     const rks_value *named = &sample->values[path], *value = &sample->values[1 - path];
     if (!is_path(named->data, (size_t)named->size))
-        return rks_fail(
-            err, RKS_ERR_DATA, 0,
-            "its path, \"%.*s\", is none that a folder is read with; export --to tar, or "
-            "--column %s for files named by escaped keys",
-            (int)(named->size < 60 ? named->size : 60), (const char *)named->data,
-            rks_schema_name(m->job->schema, 1 - path));
+        return rks_fail(err, RKS_ERR_DATA, 0,
+                        "its path, \"%.*s\", is none that a folder is read with; export to tar, or "
+                        "column %s alone for files named by escaped keys",
+                        (int)(named->size < 60 ? named->size : 60), (const char *)named->data,
+                        rks_schema_name(m->job->schema, 1 - path));
     rks_status status = rks_buffer_add(&m->name, named->data, (size_t)named->size, err);
     if (status == RKS_OK)
         status = rks_buffer_add(&m->name, "", 1, err);
@@ -273,7 +272,7 @@ static rks_status name_sample(members *m, const rks_value *key, rks_error *err)
         return status;
     if (m->last.size == m->name.size && memcmp(m->last.data, m->name.data, m->name.size) == 0)
         return rks_fail(err, RKS_ERR_DATA, 0,
-                        "%.100s: two samples would be these members; export --to jsonl",
+                        "%.100s: two samples would be these members; export to jsonl",
                         (const char *)m->name.data);
     m->last.size = 0;
     return rks_buffer_add(&m->last, m->name.data, m->name.size, err);

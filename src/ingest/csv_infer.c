@@ -136,8 +136,8 @@ static rks_status check_has_all(const rks_csv_header *h, const char *path,
     for (size_t i = 0; i < h->count; i++)
         if (!has(other, h->names[i]))
             return rks_fail(err, RKS_ERR_DATA, 0,
-                            "%s has a column \"%.64s\", %s has none; give --schema (\"TYPE?\" for "
-                            "what may be missing), or --columns where there is no header",
+                            "%s has a column \"%.64s\", %s has none; give schema (\"TYPE?\" for "
+                            "what may be missing), or columns if there is no header",
                             path, h->names[i], other_path);
     return RKS_OK;
 }
@@ -150,14 +150,14 @@ static rks_status check_separator(const rks_csv_header *h, const char *path, rks
     char other = h->count == 1 ? h->names[0][at] : '\0';
     if (other == '\0')
         return RKS_OK;
-    const char *advice = other == '\t'  ? "--format tsv reads it"
-                         : other == ',' ? "--format csv reads it"
+    const char *advice = other == '\t'  ? "format=tsv reads it"
+                         : other == ',' ? "format=csv reads it"
                                         : "convert it to CSV";
-    return rks_fail(
-        err, RKS_ERR_DATA, 0,
-        "%s: one column, called \"%.64s\"; are its fields separated by %s? %s (--schema "
-        "takes it as it is)",
-        path, h->names[0], other == '\t' ? "tabs" : (char[]){'\'', other, '\'', '\0'}, advice);
+    return rks_fail(err, RKS_ERR_DATA, 0,
+                    "%s: one column, called \"%.64s\"; are its fields separated by %s? %s (schema "
+                    "takes it as it is)",
+                    path, h->names[0], other == '\t' ? "tabs" : (char[]){'\'', other, '\'', '\0'},
+                    advice);
 }
 
 /* Checks what an inferred schema would hide, but a given one may allow: fields that are not

@@ -28,8 +28,8 @@ static rks_status check_header_name(const rks_csv_header *h, size_t at, const ch
 {
     if (h->names[at][0] == '\0')
         return rks_fail(err, RKS_ERR_DATA, 0,
-                        "%s: column %zu has no name; where the first record holds values, give "
-                        "the names by --columns",
+                        "%s: column %zu has no name; if the first record holds values, give "
+                        "the names by columns",
                         path, at + 1);
     for (size_t k = 0; k < at; k++)
         if (strcmp(h->names[k], h->names[at]) == 0)

@@ -143,7 +143,7 @@ static rks_status by_content(const rks_input_file *file, const rks_input_format 
                      ? rks_fail(err, RKS_ERR_DATA, 0, "%s: " RKS_UTF16_ADVICE, file->path)
                      : rks_fail(err, RKS_ERR_DATA, 0,
                                 "%s: neither JSON nor UTF-8 text, nor anything else that is known; "
-                                "give --format",
+                                "give format",
                                 file->path);
     rks_free(bytes);
     return status;
@@ -247,8 +247,8 @@ static rks_status find_common(const rks_found_list *list, const char *const *sou
         if (status != RKS_OK)
             return status;
         if (first != NULL && found != NULL && found != *format)
-            return rks_fail(err, RKS_ERR_DATA, 0, "%s is %s and %s is %s: give --format",
-                            first->path, (*format)->name, file->path, found->name);
+            return rks_fail(err, RKS_ERR_DATA, 0, "%s is %s and %s is %s: give format", first->path,
+                            (*format)->name, file->path, found->name);
         if (first == NULL && found != NULL) {
             first = file;
             *format = found;

@@ -38,7 +38,7 @@ rks_status rks_ingest_infer(const rks_input *input, size_t unit, char **schema_t
                             rks_error *err);
 /* Merges two inferred schemas: int64 with float64 is float64, null makes nullable, a list with
  * json is json; "data" and "text" of a folder are "data". Any other conflict is RKS_ERR_DATA
- * naming the column and both types ("give --schema"). The columns of a keep their order; those
+ * naming the column and both types ("give schema"). The columns of a keep their order; those
  * that only b has follow. Associative: units merged in their order give the same schema however
  * they are grouped. */
 rks_status rks_ingest_merge(const char *a, const char *b, char **merged, rks_error *err);

@@ -74,11 +74,10 @@ rks_status rks_fail_rounded(const rks_column *column, const char *text, size_t s
                             rks_error *err)
 {
     int shown = size < 40 ? (int)size : 40;
-    return rks_fail(
-        err, RKS_ERR_DATA, 0,
-        "column \"%s\": float64 would round %.*s%s to %.0f; give --schema with int64 (or "
-        "json; in CSV str) to keep it, or write it with a point",
-        column->name, shown, text, size < 40 ? "" : "...", number);
+    return rks_fail(err, RKS_ERR_DATA, 0,
+                    "column \"%s\": float64 would round %.*s%s to %.0f; give schema with int64 (or "
+                    "json; in CSV str) to keep it, or write it with a point",
+                    column->name, shown, text, size < 40 ? "" : "...", number);
 }
 
 static bool put_float(rks_kind kind, double number, uint8_t *into)

@@ -44,9 +44,9 @@ rks_status rks_json_looked(rks_json_looking *at, uint64_t samples, const char *p
 {
     if (at->all.count > 0)
         return rks_guesses_text(&at->all, samples, schema_text, err);
-    return samples == 0 ? RKS_OK
-                        : rks_fail(err, RKS_ERR_DATA, 0,
-                                   "%s: objects without a member; give --schema", path);
+    return samples == 0
+               ? RKS_OK
+               : rks_fail(err, RKS_ERR_DATA, 0, "%s: objects without a member; give schema", path);
 }
 
 /* Returns a line's own schema as canonical text; NULL if it has none. */
@@ -82,8 +82,8 @@ static char *schema_as_given(const char *canonical)
     return made;
 }
 
-/* Returns the schema that the line would fit, too, in the form of --schema; NULL if there is
- * none. */
+/* Returns the schema that the line would fit, too, in the form of the option schema; NULL if there
+ * is none. */
 static char *wider_schema(const rks_job *job, rks_row *row, const rks_line *line)
 {
     char *seen = schema_of_line(job, row, line), *wide = NULL, *made = NULL;
@@ -97,7 +97,7 @@ static char *wider_schema(const rks_job *job, rks_row *row, const rks_line *line
 /* Fails a line that does not fit an inferred schema, and shows the schema that it would fit. */
 static rks_status advise(rks_job *job, rks_row *row, const rks_line *line, rks_error *err)
 {
-    static const char GIVE[] = "give --schema";
+    static const char GIVE[] = "give schema";
     rks_error inner = *err;
     rks_status turn = rks_job_wait_turn(job, err); /* only one unit may keep a schema */
     if (turn != RKS_OK)
@@ -117,7 +117,7 @@ static rks_status advise(rks_job *job, rks_row *row, const rks_line *line, rks_e
     const char *quote = kept == NULL ? "'" : "";
     rks_status status =
         rks_fail(err, RKS_ERR_DATA, inner.cause, "%s%s %s%s%s", inner.text,
-                 said ? "" : "; give --schema", quote, kept == NULL ? wide : kept, quote);
+                 said ? "" : "; give schema", quote, kept == NULL ? wide : kept, quote);
     rks_free(kept);
     rks_free(wide);
     return status;

@@ -80,7 +80,7 @@ static rks_status open_half(const rks_input_file *given, const char *ending, rks
             return errno == ENOENT
                        ? rks_fail(err, RKS_ERR_NOT_FOUND, errno,
                                   "%s: %.*s.bin and .idx belong together; one is missing "
-                                  "(give --format if it is another thing)",
+                                  "(give format if it is another thing)",
                                   file->path, (int)stem, given->path)
                        : rks_fail_errno(err, errno, "%s", file->path);
         file->size = (uint64_t)info.st_size;

@@ -112,8 +112,8 @@ rks_status rks_fail_no_column(rks_schema_from from, const char *path, const char
 {
     const char *advice = from == RKS_SCHEMA_GIVEN ? "that is given; extra=drop leaves it out"
                          : from == RKS_SCHEMA_KEPT
-                             ? "of the dataset; to leave it out, give that schema by --schema"
-                             : "inferred from the first rows; give --schema";
+                             ? "of the dataset; to leave it out, give that schema"
+                             : "inferred from the first rows; give schema";
     return rks_fail(err, RKS_ERR_DATA, 0, "%s%scolumn \"%.64s\" is not in the schema %s",
                     path == NULL ? "" : path, path == NULL ? "" : ": ", name, advice);
 }

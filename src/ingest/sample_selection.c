@@ -188,7 +188,7 @@ static rks_status find_key(rks_selector *selector, const rks_value *values, cons
         return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\": the key is %s%s", column->name,
                         value->data == NULL ? "missing" : "empty",
                         strcmp(column->name, "__key__") == 0
-                            ? "; an empty name as key (--key '') makes keys of path and row"
+                            ? "; an empty name as key (key='') makes keys of path and row"
                             : "");
     if (column->dim_count > 0) {
         if (value->size > RKS_KEY_MAX)

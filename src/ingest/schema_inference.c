@@ -197,8 +197,8 @@ static rks_status find_guess(rks_guesses *all, const char *name, rks_guess **fou
     }
     if (all->count == RKS_COLUMNS_MAX)
         return rks_fail(err, RKS_ERR_DATA, 0,
-                        "more than %d different names, at \"%.64s\"; give --schema",
-                        RKS_COLUMNS_MAX, name);
+                        "more than %d different names, at \"%.64s\"; give schema", RKS_COLUMNS_MAX,
+                        name);
     if (all->count == all->room) {
         size_t room = all->room == 0 ? 16 : 2 * all->room;
         rks_guess *grown = rks_realloc(all->items, room, sizeof(*grown), err);
@@ -226,7 +226,7 @@ static rks_status conflict(const rks_guess *at, shape other, const char *where, 
     char first[TYPE_ROOM], second[TYPE_ROOM];
     print_shape(at->shape, first);
     print_shape(other, second);
-    return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\" is %s here and %s %s; give --schema",
+    return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\" is %s here and %s %s; give schema",
                     at->name, second, first, where);
 }
 

@@ -263,7 +263,8 @@ static void probe_cgroup(visit *v)
     bool bounded = least < all, ok = !bounded || least >= UINT64_C(1) << 30;
     if (bounded)
         add(v, "cgroup memory", ok,
-            ok ? NULL : "batches ahead (1 GiB by default) need more: raise it, or --prefetch-bytes",
+            ok ? NULL
+               : "batches ahead (1 GiB by default) need more: raise it, or set prefetch_bytes",
             "%" PRIu64 " MiB", least >> 20);
     else
         add(v, "cgroup memory", true, NULL, "no limit below the machine's");

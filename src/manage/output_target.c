@@ -49,7 +49,7 @@ static rks_status check_place(const char *path, bool force, rks_error *err)
         return errno == ENOENT ? RKS_OK : rks_fail_errno(err, errno, "%s", path);
     if (!force)
         return rks_fail(err, RKS_ERR_ARGUMENT, EEXIST,
-                        "%s: is there already; use --force to replace it", path);
+                        "%s: is there already; use force to replace it", path);
     if (S_ISREG(info.st_mode))
         return RKS_OK;
     char *mark = rks_format(err, "%s/" MARK, path);

@@ -175,7 +175,7 @@ static rks_status check_missing(const rks_store *store, rks_error *err)
     return rks_fail(
         err, RKS_ERR_NOT_FOUND, 0,
         "%s: shard %s (%zu of %zu missing) is on no rank's disk; bring it, or open the rest with "
-        "--partial",
+        "partial",
         rks_store_directory_of(store, first), store->dataset->shards[first].name, missing, shards);
 }
 

@@ -134,12 +134,9 @@ int cli_finish(int code);
 /* Writes what stdout holds, before words to stderr that belong after it. cli_finish() tells what
  * went wrong. */
 void cli_flush(void);
-/* The command that runs: its name is in messages, and its options' names in what the library says.
- */
+/* The command that runs: its name is in messages. */
 void cli_set_command(const cli_command *command);
 const char *cli_command_name(void);
-/* The library's `max_tokens` is --max-tokens here. Valid until the next call. */
-const char *cli_words(const char *text);
 /* RKS_ERR_CANCELLED if Ctrl-C or SIGTERM has come: work of the command's own ends, as the
  * library's waits do. */
 rks_status cli_check_interrupt(rks_error *err);

@@ -104,14 +104,8 @@ static void print_build_report(const rks_build_report *report, const char *direc
 
 static void print_skipped(const char *lines)
 {
-    char line[sizeof(((rks_build_report *)0)->bad_first)];
-    fprintf(stderr, "skipped:\n");
-    while (*lines != '\0') { /* cli_words has room for a message */
-        size_t size = strcspn(lines, "\n");
-        snprintf(line, sizeof(line), "%.*s", (int)size, lines);
-        fprintf(stderr, "%s\n", cli_words(line));
-        lines += size + (lines[size] == '\n');
-    }
+    size_t size = strlen(lines);
+    fprintf(stderr, "skipped:\n%s%s", lines, size > 0 && lines[size - 1] != '\n' ? "\n" : "");
 }
 
 /* Words about a result that may not be what was meant. */

@@ -113,7 +113,7 @@ static int show_all(rks_group *group, const args *a)
     rks_status status = cli_open_several(group, &a->paths, &a->store, &store, &err);
     if (status == RKS_ERR_ARGUMENT) {
         if (talks && !a->json)
-            printf("not one dataset: %s\n", cli_words(err.text));
+            printf("not one dataset: %s\n", err.text);
         return CLI_GOOD;
     }
     if (status == RKS_OK)

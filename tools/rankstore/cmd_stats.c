@@ -115,7 +115,7 @@ static void print_stats(const rks_store *store, const args *a, const cli_histogr
     print_quantiles(histogram);
     print_bins(histogram, figures);
     if (figures->status != RKS_OK)
-        printf("\n  no plan: %s\n", cli_words(figures->err.text));
+        printf("\n  no plan: %s\n", figures->err.text);
     else if (figures->world > 0) {
         printf("\n  plan: %s for %s: %s, %.1f %% padding\n", figures->strategy,
                cli_counted(figures->world, "rank"), cli_counted(figures->report.steps, "step"),

@@ -87,7 +87,7 @@ static void print_facts(FILE *out, const cli_page *page)
     snprintf(text, sizeof(text), "%s for %s, epoch %s, %s", plan->strategy,
              cli_counted(plan->world, "rank"), cli_count(page->args->epoch),
              cli_counted(plan->report.steps, "step"));
-    fact(out, "plan", plan->status == RKS_OK ? text : cli_words(plan->err.text));
+    fact(out, "plan", plan->status == RKS_OK ? text : plan->err.text);
     fprintf(out, "</dl>\n");
 }
 

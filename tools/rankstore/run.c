@@ -12,7 +12,18 @@
 #include "cli.h"
 #include "value.h"
 
+static const cli_command *command;
 static volatile sig_atomic_t interrupted; /* the signal */
+
+void cli_set_command(const cli_command *running)
+{
+    command = running;
+}
+
+const char *cli_command_name(void)
+{
+    return command == NULL ? "" : command->name;
+}
 
 /* Asked again a second later, it ends at once. A terminal and a supervisor may both pass on one
  * Ctrl-C. */
@@ -104,7 +115,7 @@ int cli_fail(rks_group *group, rks_status status, const rks_error *why)
     if (group == NULL || rks_group_rank(group) == 0 || lost) {
         name_rank(group, err, lost, who, sizeof(who));
         snprintf(line, sizeof(line), "rankstore %s: %s%s\n%s", cli_command_name(), who,
-                 cli_shown(cli_words(err->text)),
+                 cli_shown(err->text),
                  status == RKS_ERR_CORRUPT && strcmp(cli_command_name(), "verify") != 0
                      ? "Try 'rankstore verify --full DIR': it names all that is damaged, and what "
                        "helps.\n"

@@ -379,7 +379,7 @@ static void wrong_calls(member *m)
     builder = NULL;
     EXPECT(rks_builder_open(m->group, j->directory, &options, &builder, &m->err) ==
            RKS_ERR_ARGUMENT);
-    EXPECT_TEXT("--replace");
+    EXPECT_TEXT("use replace");
     rks_builder_close(NULL);
 }
 

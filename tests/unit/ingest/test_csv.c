@@ -293,8 +293,8 @@ static void headers_are_checked(void **state)
     (void)state;
     expect_schema("a,a\n1,2\n", NULL, "/a.csv: two columns are called \"a\"");
     expect_schema("a,,b\n1,2,3\n", NULL,
-                  "/a.csv: column 2 has no name; where the first record holds values, give the "
-                  "names by --columns");
+                  "/a.csv: column 2 has no name; if the first record holds values, give the "
+                  "names by columns");
     expect_schema("\"a\n1,2\n", NULL, "/a.csv: header: field 1: its quote is not closed");
     expect_schema("a,b\n1,2\n1,2,3\n", NULL, "/a.csv: row 1: 3 fields, there are 2 columns");
 }

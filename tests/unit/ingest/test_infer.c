@@ -68,7 +68,7 @@ static void what_cannot_be_inferred_says_where(void **state)
     (void)state;
     const char *const cases[][2] = {
         {"{\"a\": 1}\n\n{\"a\": \"x\"}\n",
-         "e.jsonl:3: column \"a\" is str here and int64 2 lines before; give --schema"},
+         "e.jsonl:3: column \"a\" is str here and int64 2 lines before; give schema"},
         {"{\"a\": null}\n{\"a\": true}\n{\"a\": 1}\n", ":3: column \"a\" is int64 here and bool"},
         {"{\"a\": [1]}\n{\"a\": 1}\n", "e.jsonl:2: column \"a\" is int64 here and int64[*] 1"},
         {"{\"a\": 1}\n{\"a\": {}}\n", "e.jsonl:2: column \"a\" is json here and int64 1"},
@@ -188,7 +188,7 @@ static void schemas_are_merged(void **state)
         char *merged = NULL;
         assert_fails(RKS_ERR_DATA, rks_ingest_merge(wrong[i][0], wrong[i][1], &merged, &err));
         assert_contains(err.text, wrong[i][2]);
-        assert_contains(err.text, "give --schema");
+        assert_contains(err.text, "give schema");
         assert_null(merged);
     }
     char *merged = NULL;

@@ -473,7 +473,7 @@ static void keys_in_members_are_there_once_and_fit(void **state)
     } cases[] = {
         {{MEMBER("x.__key__.txt", "a"), MEMBER("x.__key__.bin", "b")}, "key appears twice"},
         {{MEMBER("x.__key__.txt", ""), MEMBER("x.Text.txt", "")},
-         "the key is empty; an empty name as key (--key '') makes keys of path and row"},
+         "the key is empty; an empty name as key (key='') makes keys of path and row"},
         {{{.name = "x.__key__.bin", .bytes = longer, .size = 512}, MEMBER("x.Text.txt", "")},
          "a key of 512 bytes"},
         {{MEMBER("x.t%23o.cls", "18446744073709551616"), MEMBER("x.Text.txt", "")},

@@ -220,7 +220,7 @@ static void formats_are_told_by_name_then_by_content(void **state)
     const char *odd = scratch_file("odd.dat", "\xff\xfd");
     assert_fails(RKS_ERR_DATA, open_input(&odd, 1, NULL, 0, &input));
     assert_contains(err.text, "odd.dat: neither JSON nor UTF-8 text");
-    assert_contains(err.text, "--format");
+    assert_contains(err.text, "give format");
     odd = scratch_file("odd.dat", "\xff\xfe");
     assert_fails(RKS_ERR_DATA, open_input(&odd, 1, NULL, 0, &input));
     assert_contains(err.text, "odd.dat: is UTF-16; convert it");
