@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "plan/mix/mix.h"
+#include "plan/strategy.h"
 #include "plan/cache/epoch_cache_area.h"
 
 uint32_t rks_plan_world(const rks_plan *plan)

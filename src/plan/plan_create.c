@@ -12,6 +12,7 @@
 #include "base/memory_usage.h"
 #include "plan/cancellation.h"
 #include "plan/mix/mix.h"
+#include "plan/strategy.h"
 #include "plan/cache/epoch_cache_area.h"
 
 /* What the planner knows from all lengths. */
