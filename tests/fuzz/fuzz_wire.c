@@ -37,7 +37,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
         (void)rks_frame_body_good(bytes, body, header.size);
         if (header.type == RKS_FRAME_HELLO) {
             uint8_t proof[RKS_PROOF_SIZE];
-            if (rks_hello_take(&hello, body, &err) == RKS_OK) {
+            if (rks_hello_receive(&hello, body, &err) == RKS_OK) {
                 FUZZ_CHECK(!rks_hello_trusted(&hello));
                 rks_hello_prove(&hello, proof);
             }
