@@ -84,8 +84,8 @@ def test_without_wait_the_error_names_holder_and_option(tmp_path: Path, first: A
     with pytest.raises(rankstore.StateError) as raised:
         rankstore.build([{"x": 1}], tmp_path / "out")
     place = re.escape(str(tmp_path / "out" / "build.lock"))
-    assert re.fullmatch(rf"{place}: another build runs here \(pid {first.pid} on \S+\); --wait \(wait\) waits for its end",
-                        raised.value.text)
+    assert re.fullmatch(rf"{place}: another build runs here \(pid {first.pid} on \S+\); "
+                        "set the option wait to wait for its end", raised.value.text)
 
 
 def test_a_killed_build_is_gone_on_with(tmp_path: Path, first: Any) -> None:

@@ -34,7 +34,8 @@ static void add_way_out(rks_error *err)
 {
     size_t used = err == NULL ? 0 : strlen(err->text);
     if (err != NULL)
-        snprintf(err->text + used, sizeof(err->text) - used, "; use wait to wait for its end");
+        snprintf(err->text + used, sizeof(err->text) - used,
+                 "; set the option wait to wait for its end");
 }
 
 /* COLLECTIVE. Tries once; *own becomes this rank's result. `parts`: NULL on a rank that has
