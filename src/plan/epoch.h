@@ -35,7 +35,7 @@ typedef struct rks_epoch_room {
 typedef struct rks_epoch_image {
     bool ready;
     uint64_t epoch;
-    const rks_plan_layout *layout; /* in->whole, `part`, or one in the share */
+    const rks_plan_layout *layout; /* in->whole, `part`, or one in the cache */
     rks_plan_layout part;          /* the layout of an epoch that is planned on its own */
     uint64_t samples, repeated;    /* delivered, repeats included; and the repeats */
     uint32_t *ids;
@@ -92,13 +92,13 @@ void rks_plan_at(const rks_plan_input *in, const rks_epoch_image *image, uint64_
 /* Does the same by the batch's number instead of its slot. */
 void rks_plan_batch_at(const rks_plan_input *in, const rks_epoch_image *image, uint64_t batch,
                        const uint32_t **ids, size_t *count);
-/* Pack: sets *bounds to where the bins of that batch begin in plan->image.ids. It has one entry
+/* Pack: sets *bounds to where the bins of that batch begin in image->ids. It has one entry
  * more than *bins. */
 void rks_plan_bins_at(const rks_plan_input *in, const rks_epoch_image *image, uint64_t slot,
                       const uint32_t **bounds, size_t *bins);
 
 /* epoch.c */
-/* Fills plan->in.whole. Fails, mostly with RKS_ERR_DATA, if no epoch can be planned. */
+/* Fills in->whole. Fails, mostly with RKS_ERR_DATA, if no epoch can be planned. */
 rks_status rks_plan_lay_out(rks_plan_input *in, rks_epoch_image *image, rks_error *err);
 /* Makes the epoch for this rank alone, whatever is current or shared. */
 rks_status rks_epoch_make(const rks_plan_input *in, const rks_epoch_progress *progress,

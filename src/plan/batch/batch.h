@@ -21,7 +21,7 @@ void rks_plan_layout_free(rks_plan_layout *layout);
  * rks_plan_fills returns true. Below, `base` is image->ids, shuffled, unless a comment says
  * otherwise. */
 /* Counts the batches that the base needs, and updates fill_most and fill_least. If `keeps` is true,
- * plan->image.units keeps the base's lengths for rks_plan_fill. */
+ * image->units keeps the base's lengths for rks_plan_fill. */
 rks_status rks_plan_fill_look(rks_plan_input *in, rks_epoch_image *image, const rks_plan_base *base,
                               bool keeps, rks_error *err);
 /* Does the same for a base by id, as an epoch with the key `members` shuffles it. A shuffle does
@@ -29,13 +29,13 @@ rks_status rks_plan_fill_look(rks_plan_input *in, rks_epoch_image *image, const 
  * none up. */
 rks_status rks_plan_fill_look_shuffled(rks_plan_input *in, rks_epoch_image *image,
                                        const rks_plan_base *base, uint64_t members, rks_error *err);
-/* Frees plan->image.units. */
+/* Frees image->units. */
 void rks_plan_fill_forget(rks_epoch_image *image);
 /* Counts the batches that the samples need longest first, and updates only fill_most. */
 rks_status rks_plan_fill_look_sorted(rks_plan_input *in, rks_epoch_image *image,
                                      const rks_plan_base *base, rks_error *err);
 /* Fills `layout`; the counts set its number of batches if the epoch is whole. Afterwards
- * plan->image.units holds the lengths of the base, until rks_plan_fill_forget. RKS_ERR_DATA if the
+ * image->units holds the lengths of the base, until rks_plan_fill_forget. RKS_ERR_DATA if the
  * batches cannot make equal steps. */
 rks_status rks_plan_fill(const rks_plan_input *in, rks_epoch_image *image,
                          const rks_plan_base *base, uint32_t world, bool whole,

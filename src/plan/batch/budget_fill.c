@@ -351,7 +351,7 @@ rks_status rks_plan_fill(const rks_plan_input *in, rks_epoch_image *image,
     return status;
 }
 
-/* Counts the samples and pieces of each length, from 0 to plan->in.longest, that are not alone. */
+/* Counts the samples and pieces of each length, from 0 to in->longest, that are not alone. */
 static rks_status count_lengths(const rks_plan_input *in, uint32_t *counts, rks_error *err)
 {
     const rks_plan_config *config = &in->config;

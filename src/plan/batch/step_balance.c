@@ -9,7 +9,7 @@
 #include "plan/mix/mix.h"
 #include "plan/strategy.h"
 
-/* Sorts batches into plan->image.slots, the costliest class first. counts[c] becomes the end of
+/* Sorts batches into image->slots, the costliest class first. counts[c] becomes the end of
  * class c. */
 static rks_status sort_by_class(rks_epoch_image *image, const uint16_t *classes, uint32_t *counts,
                                 rks_error *err)

@@ -50,7 +50,7 @@ typedef struct rks_cache_image {
     uint64_t at[CACHE_PARTS], count[CACHE_PARTS];
     rks_plan_layout layout;
     rks_pack pack;
-    bool whole; /* its groups and bins are those of plan->in.whole */
+    bool whole; /* its groups and bins are those of in->whole */
     bool packed;
     bool slotted;
 } rks_cache_image;
@@ -71,7 +71,7 @@ typedef struct rks_cache_place {
     _Atomic(uint64_t) progress; /* grows while its maker makes progress */
     rks_status status;
     rks_error error;
-    bool rest_over; /* with CACHE_FAILED: the maker's plan->image.rest_over */
+    bool rest_over; /* with CACHE_FAILED: the maker's image->rest_over */
     rks_cache_image image;
     rks_cache_facts facts;
 } rks_cache_place;

@@ -117,7 +117,7 @@ rks_status rks_mix_quotas(const rks_mix *mix, const uint64_t *weights, const uin
 rks_status rks_mix_fewest(const rks_mix *mix, uint64_t *draws, rks_error *err);
 
 /* mix.c */
-/* Makes plan->in.mix from the options. plan->in.lengths and config must be set. */
+/* Makes in->mix from the options. in->lengths and config must be set. */
 rks_status rks_mix_create(rks_plan_input *in, const rks_plan_mix *options, rks_error *err);
 void rks_mix_free(rks_plan_input *in);
 /* Chooses the `draws` draws that remain of an epoch: fills mix->left, quotas and levels. `key`
@@ -141,7 +141,7 @@ void rks_mix_end(const rks_plan_input *in); /* frees `left` and `drawn` */
 /* Starts to count deliveries, for an epoch whose rest is planned later. */
 rks_status rks_mix_begin_rest(const rks_plan_input *in, rks_error *err);
 void rks_mix_strike(rks_mix *mix, const uint32_t *ids, size_t count);
-/* mix_base.c: writes the base into plan->image.ids, which has room for mix->rest ids. */
+/* mix_base.c: writes the base into image->ids, which has room for mix->rest ids. */
 rks_status rks_mix_fill(const rks_plan_input *in, rks_epoch_image *image, uint64_t key,
                         rks_plan_base *base, rks_error *err);
 /* mix_pieces.c */
@@ -157,10 +157,10 @@ void rks_mix_join_pieces(const rks_plan_input *in, bool is_new);
 /* Turns each draw of a cut sample into a draw of each of its pieces, after draws are chosen. Sets
  * mix->rest. RKS_ERR_UNSUPPORTED if that is 2^32 or more. */
 rks_status rks_mix_part_pieces(const rks_plan_input *in, rks_error *err);
-/* Writes the multiset in the order of lengths into plan->image.ids, if samples are in pieces. */
+/* Writes the multiset in the order of lengths into image->ids, if samples are in pieces. */
 rks_status rks_mix_fill_sorted_pieces(const rks_plan_input *in, rks_epoch_image *image,
                                       rks_plan_base *base, rks_error *err);
-/* Writes the draws of cut sample number `cut` to plan->image.ids[*at], draw by draw. */
+/* Writes the draws of cut sample number `cut` to image->ids[*at], draw by draw. */
 void rks_mix_copy_pieces(const rks_plan_input *in, rks_epoch_image *image, size_t cut,
                          uint64_t *at);
 
@@ -193,7 +193,7 @@ rks_status rks_mix_read_changes(const rks_plan_input *in, const struct json_t *l
                                 rks_mix_change *changes, size_t *count, rks_error *err);
 void rks_mix_free_changes(rks_mix_change *changes, size_t count);
 
-/* sequence.c: fills plan->image.ids in the order of draws, with the sources even, for strategies
+/* sequence.c: fills image->ids in the order of draws, with the sources even, for strategies
  * that keep that order. */
 rks_status rks_mix_sequence(const rks_plan_input *in, rks_epoch_image *image, uint64_t key,
                             rks_error *err);
@@ -220,7 +220,7 @@ rks_status rks_mix_merge_blocks(const rks_mix_list *lists, size_t sources, uint3
 /* interleave.c: puts the runs of `row` slots in an order in which the sources are even. */
 rks_status rks_mix_even(const rks_plan_input *in, rks_epoch_image *image, uint64_t row,
                         rks_error *err);
-/* Fills plan->image.slots for a base that keeps its order: near batches of like cost share a step.
+/* Fills image->slots for a base that keeps its order: near batches of like cost share a step.
  */
 rks_status rks_mix_arrange(const rks_plan_input *in, rks_epoch_image *image, uint32_t world,
                            uint64_t key, rks_error *err);

@@ -25,7 +25,7 @@ uint32_t rks_plan_piece_number(const rks_plan_input *in, uint32_t id, uint32_t s
  * shares of all pieces add up to the cost. */
 uint64_t rks_plan_part_of_balance(const rks_plan_input *in, uint32_t id, uint32_t start,
                                   uint32_t count);
-/* Replaces piece ids in plan->image.ids by the ids of their samples, and fills plan->image.pieces.
+/* Replaces piece ids in image->ids by the ids of their samples, and fills image->pieces.
  */
 rks_status rks_plan_show_pieces(const rks_plan_input *in, rks_epoch_image *image, rks_error *err);
 /* Sets *pieces and *piece_count to the pieces of a batch from rks_plan_at. The plan owns them. */
@@ -37,7 +37,7 @@ void rks_plan_free_pieces(rks_plan_input *in);
  * and address translation take a third of the time. It is only advice and cannot fail. */
 void rks_plan_advise(void *memory, uint64_t bytes);
 
-/* base_order.c: writes the base into plan->image.ids, which has room for rks_plan_kept() ids.
+/* base_order.c: writes the base into image->ids, which has room for rks_plan_kept() ids.
  * `struck` has a bit for each id, set if the base leaves it out; NULL leaves out none. */
 rks_status rks_plan_base_fill(const rks_plan_input *in, rks_epoch_image *image,
                               const uint8_t *struck, rks_plan_base *base, rks_error *err);
@@ -45,7 +45,7 @@ rks_status rks_plan_base_fill(const rks_plan_input *in, rks_epoch_image *image,
 /* shuffle.c: shuffles uniformly. Allocates 4 bytes an item during the call if there are more than
  * half a million. */
 rks_status rks_plan_shuffle(uint64_t key, uint32_t *items, uint64_t count, rks_error *err);
-/* Shuffles ids of equal length in plan->image.ids, which are sorted by length. So lengths and
+/* Shuffles ids of equal length in image->ids, which are sorted by length. So lengths and
  * bounds stay as they are. */
 rks_status rks_plan_shuffle_equals(const rks_plan_input *in, rks_epoch_image *image,
                                    const rks_plan_base *base, uint64_t key, rks_error *err);

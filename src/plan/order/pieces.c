@@ -194,7 +194,7 @@ static rks_status make_piece_room(rks_epoch_image *image, uint64_t pieces, rks_e
     return RKS_OK;
 }
 
-/* Returns the number of the first piece at place `first` of plan->image.ids or after it. */
+/* Returns the number of the first piece at place `first` of image->ids or after it. */
 static size_t find_places(const rks_epoch_image *image, uint64_t first)
 {
     size_t low = 0, high = image->pieces_shown;

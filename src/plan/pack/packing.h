@@ -180,11 +180,11 @@ rks_status rks_pack_lay_out_windows(const rks_plan_input *in, const rks_plan_bas
  * bins, or all at once if `bins` is 0, which must be the first call and also sets window_all. */
 rks_status rks_pack_look(rks_plan_input *in, const rks_plan_base *base, uint64_t key, uint64_t bins,
                          rks_error *err);
-/* pack_assign.c: replaces plan->image.ids, a sorted base, by the ids of the bins, and fills
- * plan->image.starts. `members` and `bins` are keys. */
+/* pack_assign.c: replaces image->ids, a sorted base, by the ids of the bins, and fills
+ * image->starts. `members` and `bins` are keys. */
 rks_status rks_pack_deal(const rks_plan_input *in, rks_epoch_image *image, uint32_t world,
                          uint64_t members, uint64_t bins, rks_error *err);
-/* Fills plan->image.slots, which has room. */
+/* Fills image->slots, which has room. */
 rks_status rks_pack_arrange(const rks_plan_input *in, rks_epoch_image *image, uint32_t world,
                             uint64_t key, rks_error *err);
 
