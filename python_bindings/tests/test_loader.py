@@ -298,12 +298,10 @@ def test_sizes_in_words() -> None:
     assert [parse_bytes("b", size) for size in (5, "5", "5B", "1KiB", "1.5 MB", "2GiB")] == [5, 5, 5, 1024, 1_500_000, 2 << 30]
 
 
-def test_stats_and_trace(ds: rankstore.Dataset, tmp_path: Path) -> None:
+def test_stats_count_the_batches(ds: rankstore.Dataset) -> None:
     loader = ds.loader(ds.plan(batch_size=8), collate=Pad())
     steps = sum(1 for _ in loader)
     assert loader.stats()["batches"] == steps and loader.stats()["samples"] >= COUNT
-    loader.trace(str(tmp_path / "trace.json"))
-    assert len(json.loads((tmp_path / "trace.json").read_text())["traceEvents"]) == 2 * steps - 1
 
 
 def test_epochs_go_on_without_set_epoch(ds: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import sys
 import threading
 import time
@@ -112,7 +111,7 @@ class Loader:
         self._first = 0  # first step of the next iteration: 0 except after load_state_dict
         self._epoch_set = False  # set_epoch was called since the last iteration began
         self._last: weakref.ref[_Iteration] | None = None  # weak: a loop that is left early ends it
-        self._waits: deque[tuple[float, float]] = deque(maxlen=100_000)
+        self._waits: deque[float] = deque(maxlen=100_000)  # seconds
         dataset.follow_epoch(self)
         if start is not None:
             self.load_state_dict(start)
@@ -212,7 +211,7 @@ class Loader:
           copies_late (batches that were yielded before their copy ended), copy_wait_seconds (how long the GPU's stream stood still for
           copies, in the steps it has reached), copy_seconds (time of next() spent queueing copies and waiting for them; the rest of its
           wait was for data)"""
-        waits = sorted(end - begin for begin, end in self._waits)
+        waits = sorted(self._waits)
         found = self.dataset.stats()
         found["batches"] = len(waits)
         for name, part in (("wait_seconds_p50", 0.5), ("wait_seconds_p99", 0.99)):
@@ -222,20 +221,6 @@ class Loader:
             found |= {"device_bytes": moving.bytes, "device_peak_bytes": moving.peak_bytes, "copies_late": moving.late,
                       "copy_wait_seconds": moving.wait_seconds, "copy_seconds": moving.seconds}
         return found
-
-    def trace(self, path: str) -> None:
-        """Write the waits and the work between them as a Chrome trace (chrome://tracing) to the file `path`."""
-        import json
-        events, last = [], 0.0
-        for begin, end in self._waits:
-            if last:
-                events.append({"name": "step", "ph": "X", "pid": self.dataset.group.rank, "tid": 0, "ts": last * 1e6,
-                               "dur": (begin - last) * 1e6})
-            events.append({"name": "wait", "ph": "X", "pid": self.dataset.group.rank, "tid": 0, "ts": begin * 1e6,
-                           "dur": (end - begin) * 1e6})
-            last = end
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump({"traceEvents": events, "otherData": {"pid": os.getpid()}}, file)
 
     def __repr__(self) -> str:
         layout = self.own if self.own is not None else self.collator.layout
@@ -529,7 +514,7 @@ class _Iteration(Iterator[Any]):
             self.close(wait=isinstance(raised, Exception))  # Ctrl-C does not wait for transform
             raise
         end = time.monotonic()
-        loader._waits.append((begin, end))
+        loader._waits.append(end - begin)
         self._after = loader.plan.core.next_step(self._epoch, step + 1)
         loader._epoch, loader._step = self._epoch, self._after
         if self._bar is not None:
