@@ -112,7 +112,7 @@ bool core_key(PyObject *object, const void **key, size_t *size)
     return *key != NULL;
 }
 
-static bool take_record(PyObject *item, size_t size, uint8_t *place, Py_ssize_t rank)
+static bool copy_record(PyObject *item, size_t size, uint8_t *place, Py_ssize_t rank)
 {
     Py_buffer view;
     if (PyObject_GetBuffer(item, &view, PyBUF_SIMPLE) < 0)
@@ -136,7 +136,7 @@ bool core_records_take(PyObject *list, unsigned ranks, size_t size, uint8_t *all
     if (!fits)
         PyErr_Format(PyExc_ValueError, "%zd records for %u ranks", PyTuple_Size(records), ranks);
     for (Py_ssize_t rank = 0; fits && rank < (Py_ssize_t)ranks; rank++)
-        fits = take_record(PyTuple_GetItem(records, rank), size, all + (size_t)rank * size, rank);
+        fits = copy_record(PyTuple_GetItem(records, rank), size, all + (size_t)rank * size, rank);
     Py_DECREF(records);
     return fits;
 }

@@ -74,7 +74,7 @@ static bool check_shape(const core_array *a)
     return true;
 }
 
-static bool take_array(core_array *a, PyObject *pair, uint64_t count)
+static bool read_array(core_array *a, PyObject *pair, uint64_t count)
 {
     const core_column *column = a->column;
     bool blob = is_blob(column);
@@ -108,7 +108,7 @@ static bool take_array(core_array *a, PyObject *pair, uint64_t count)
     return check_shape(a);
 }
 
-static bool take_keys(core_arrays_given *all, PyObject *keys, uint64_t count)
+static bool read_keys(core_arrays_given *all, PyObject *keys, uint64_t count)
 {
     if (keys == Py_None)
         return true;
@@ -157,10 +157,10 @@ bool core_arrays_take(const core_values *values, core_arrays_given *all, PyObjec
     }
     for (uint32_t i = 0; i < all->count; i++) {
         all->list[i].column = core_values_column(values, i);
-        if (!take_array(&all->list[i], PyTuple_GetItem(all->columns, (Py_ssize_t)i), count))
+        if (!read_array(&all->list[i], PyTuple_GetItem(all->columns, (Py_ssize_t)i), count))
             return false;
     }
-    return take_keys(all, keys, count);
+    return read_keys(all, keys, count);
 }
 
 uint64_t core_arrays_sample(const core_arrays_given *all, uint64_t sample)

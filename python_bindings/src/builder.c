@@ -227,7 +227,7 @@ static PyObject *raise_at(uint64_t sample, const rks_error *err)
 }
 
 /* Gets uint64[count]; the caller releases it if *taken. */
-static bool take_lengths(PyObject *object, uint64_t count, Py_buffer *view, bool *taken)
+static bool view_lengths(PyObject *object, uint64_t count, Py_buffer *view, bool *taken)
 {
     if (object == Py_None)
         return true;
@@ -263,7 +263,7 @@ static PyObject *builder_add_arrays(builder_object *self, PyObject *arguments, P
         return NULL;
     self->taker.busy = true;
     bool taken = core_arrays_take(self->taker.values, &all, columns, keys, count) &&
-                 take_lengths(length_object, count, &lengths, &viewed);
+                 view_lengths(length_object, count, &lengths, &viewed);
     if (taken) {
         Py_BEGIN_ALLOW_THREADS
         status = add_samples(self, &all, viewed ? lengths.buf : NULL, count, &done, &err);

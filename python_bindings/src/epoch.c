@@ -140,7 +140,7 @@ static int ask_epoch(epoch *self, next *n)
     return status == RKS_OK ? 0 : -1;
 }
 
-static int take_batch(epoch *self, next *n)
+static int next_batch(epoch *self, next *n)
 {
     int result = -1;
     if (core_check_process(self->pid, "epoch") < 0)
@@ -162,7 +162,7 @@ static PyObject *epoch_next(PyObject *object)
 {
     epoch *self = (epoch *)object;
     next n = {0};
-    if (take_batch(self, &n) < 0 || (n.batch == NULL && n.arrays == NULL))
+    if (next_batch(self, &n) < 0 || (n.batch == NULL && n.arrays == NULL))
         return NULL; /* without an exception: the end */
     PyObject *made =
         self->arrays ? core_arrays_new(n.arrays) : core_samples_new(self->store, n.batch);

@@ -29,8 +29,8 @@ static PyObject *make(const rks_error *err)
     return error;
 }
 
-/* Takes the exception that is set, with its traceback. */
-static PyObject *take_exception(void)
+/* Clears the exception that is set and returns it, with its traceback. */
+static PyObject *fetch_exception(void)
 {
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
@@ -49,7 +49,7 @@ PyObject *core_raise(const rks_error *err)
     if (PyErr_Occurred() != NULL) {
         if (err->status == RKS_ERR_CANCELLED || !PyErr_ExceptionMatches(PyExc_Exception))
             return NULL;
-        cause = take_exception();
+        cause = fetch_exception();
     }
     PyObject *error = make(err);
     if (error == NULL) {

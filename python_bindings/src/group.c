@@ -129,7 +129,7 @@ static bool end_parked(group_object *self, rks_store *store, uint32_t wait_ms, b
     return gone;
 }
 
-static core_parked *take_parked(group_object *self)
+static core_parked *pop_parked(group_object *self)
 {
     core_parked *first = self->parked;
     if (first != NULL) {
@@ -139,7 +139,7 @@ static core_parked *take_parked(group_object *self)
     return first;
 }
 
-static void put_parked(group_object *self, core_parked *one)
+static void push_parked(group_object *self, core_parked *one)
 {
     one->next = self->parked;
     self->parked = one;
@@ -150,7 +150,7 @@ void core_group_reap(PyObject *object)
 {
     group_object *self = (group_object *)object;
     core_parked *left = NULL, *one;
-    while ((one = take_parked(self)) != NULL) {
+    while ((one = pop_parked(self)) != NULL) {
         if (end_parked(self, one->store, 0, false)) {
             PyMem_Free(one);
         } else {
@@ -160,7 +160,7 @@ void core_group_reap(PyObject *object)
     }
     while ((one = left) != NULL) {
         left = one->next;
-        put_parked(self, one);
+        push_parked(self, one);
     }
 }
 
@@ -173,7 +173,7 @@ void core_group_park(PyObject *object, rks_store *store)
         return;
     }
     one->store = store;
-    put_parked(self, one);
+    push_parked(self, one);
     core_group_reap(object);
 }
 
@@ -198,13 +198,13 @@ static int wait_for_parked(group_object *self, bool briefly)
     enum { SAY_MS = 60000 };
     uint64_t until_ms = clock_ms() + self->silence_ms;
     core_parked *one;
-    while ((one = take_parked(self)) != NULL) {
+    while ((one = pop_parked(self)) != NULL) {
         bool gone = false;
         while (!gone) {
             uint64_t now_ms = clock_ms(), left_ms = now_ms < until_ms ? until_ms - now_ms : 0;
             gone = end_parked(self, one->store, briefly ? (uint32_t)left_ms : SAY_MS, briefly);
             if (!gone && PyErr_Occurred() != NULL) {
-                put_parked(self, one);
+                push_parked(self, one);
                 return -1;
             }
             if (!gone && rks_group_must_stop(self->group, NULL) != RKS_OK)
@@ -228,7 +228,7 @@ static void end_group(group_object *self)
     self->closed = 1;
     if (group == NULL || core_is_foreign(self->owner))
         return;
-    for (core_parked *one; (one = take_parked(self)) != NULL;) {
+    for (core_parked *one; (one = pop_parked(self)) != NULL;) {
         end_parked(self, one->store, 0, true);
         PyMem_Free(one);
     }
@@ -251,8 +251,8 @@ static bool check_launcher(const group_object *self, const rks_bootstrap *own, b
 }
 
 /* Fills options and the launcher from the arguments; texts point into them. */
-static bool take_options(group_object *self, PyObject *arguments, PyObject *keywords,
-                         rks_group_options *options, rks_bootstrap *own)
+static bool parse_group_options(group_object *self, PyObject *arguments, PyObject *keywords,
+                                rks_group_options *options, rks_bootstrap *own)
 {
     static char *names[] = {"name",        "rank",       "size",        "allgather",
                             "check",       "silence_ms", "patience_ms", "listen",
@@ -304,7 +304,8 @@ static PyObject *group_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
     group_object *self = group_alloc(type);
     if (self == NULL)
         return NULL;
-    if (!take_options(self, arguments, keywords, &options, &own) || !open_group(self, &options)) {
+    if (!parse_group_options(self, arguments, keywords, &options, &own) ||
+        !open_group(self, &options)) {
         Py_DECREF(self);
         return NULL;
     }

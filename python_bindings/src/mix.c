@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 /* Reads a list of numbers. Returns NULL with an exception, or for None. */
-static double *take_doubles(PyObject *list, Py_ssize_t count)
+static double *read_doubles(PyObject *list, Py_ssize_t count)
 {
     double *made = PyMem_Malloc((size_t)(count > 0 ? count : 1) * sizeof(*made));
     if (made == NULL)
@@ -21,7 +21,7 @@ static double *take_doubles(PyObject *list, Py_ssize_t count)
     return made;
 }
 
-static bool take_bounds(PyObject *list, Py_ssize_t count, core_mix *mix)
+static bool read_bounds(PyObject *list, Py_ssize_t count, core_mix *mix)
 {
     if (!PyList_Check(list) || PyList_Size(list) != count) {
         PyErr_SetString(PyExc_ValueError, "mix: bounds are one more than sources");
@@ -37,7 +37,7 @@ static bool take_bounds(PyObject *list, Py_ssize_t count, core_mix *mix)
     return mix->bounds != NULL;
 }
 
-static bool take_names(PyObject *names, core_mix *mix)
+static bool read_names(PyObject *names, core_mix *mix)
 {
     Py_ssize_t count = PyList_Size(names);
     mix->options.sources = (size_t)count;
@@ -70,18 +70,18 @@ bool core_mix_take(PyObject *given, core_mix *mix)
         return false;
     mix->options.tokens = tokens;
     bool taken = core_number(samples, "samples", 0, UINT64_MAX, &mix->options.samples) &&
-                 take_names(names, mix);
+                 read_names(names, mix);
     if (taken && weights != Py_None) {
         Py_ssize_t count = PyList_Check(weights) ? PyList_Size(weights) : -1;
         if (count == PyList_Size(names))
-            mix->weights = take_doubles(weights, count);
+            mix->weights = read_doubles(weights, count);
         else
             PyErr_SetString(PyExc_ValueError, "mix: as many weights as sources");
         mix->options.weights = mix->weights;
         taken = mix->weights != NULL;
     }
     if (taken && bounds != Py_None)
-        taken = take_bounds(bounds, PyList_Size(names) + 1, mix);
+        taken = read_bounds(bounds, PyList_Size(names) + 1, mix);
     mix->options.source_of = bytes_or_null(source_of);
     mix->options.counts = bytes_or_null(counts);
     mix->options.odds = bytes_or_null(odds);
@@ -98,7 +98,7 @@ bool core_mix_weights(PyObject *list, core_mix *mix, size_t *count)
         return false;
     }
     *count = (size_t)PyList_Size(list);
-    mix->weights = take_doubles(list, PyList_Size(list));
+    mix->weights = read_doubles(list, PyList_Size(list));
     return mix->weights != NULL;
 }
 

@@ -123,7 +123,7 @@ static rks_status open_over_store(plan *self, PyObject *store, rks_store *handle
 }
 
 /* Puts the costs of `count` samples, if any, into the options. Returns -1 with an exception. */
-static int take_balance(plan *self, PyObject *balance, uint64_t count, rks_plan_options *options)
+static int set_balance(plan *self, PyObject *balance, uint64_t count, rks_plan_options *options)
 {
     if (balance == NULL || balance == Py_None)
         return 0;
@@ -149,7 +149,7 @@ static int open_plan(plan *self, PyObject *source, const char *dataset, rks_plan
     if (!core_is_store(source)) {
         self->lengths = copy_lengths(source);
         if (self->lengths == NULL ||
-            take_balance(self, balance, (uint64_t)PyBytes_Size(self->lengths) / 4, options) < 0)
+            set_balance(self, balance, (uint64_t)PyBytes_Size(self->lengths) / 4, options) < 0)
             return -1;
         status = open_over_lengths(self, dataset, options, &err);
     } else if (dataset != NULL) {
@@ -160,7 +160,7 @@ static int open_plan(plan *self, PyObject *source, const char *dataset, rks_plan
         if (store == NULL)
             return -1;
         self->lengths = Py_NewRef(core_store_index(source));
-        if (take_balance(self, balance, rks_store_count(store), options) < 0) {
+        if (set_balance(self, balance, rks_store_count(store), options) < 0) {
             core_store_leave(source);
             return -1;
         }

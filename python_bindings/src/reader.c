@@ -75,7 +75,7 @@ typedef struct reading {
     PyObject *take;
 } reading;
 
-static rks_status take_sample(void *user, const rks_sample *sample, uint64_t row, rks_error *err)
+static rks_status deliver_sample(void *user, const rks_sample *sample, uint64_t row, rks_error *err)
 {
     const reading *at = user;
     rks_status status = RKS_OK;
@@ -106,7 +106,7 @@ static PyObject *reader_read(reader_object *self, PyObject *arguments)
     reading at = {self, function};
     self->busy = true;
     Py_BEGIN_ALLOW_THREADS
-    status = rks_reader_read(self->reader, unit, take_sample, &at, &report, &err);
+    status = rks_reader_read(self->reader, unit, deliver_sample, &at, &report, &err);
     Py_END_ALLOW_THREADS
     self->busy = false;
     if (PyErr_Occurred() != NULL)

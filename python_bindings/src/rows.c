@@ -261,7 +261,7 @@ static PyObject *rows_many(PyObject *object, PyObject *samples)
 /* ---- the object ------------------------------------------------------------------------------ */
 
 /* False with an exception. */
-static bool take_column(PyObject *given, row_column *column)
+static bool parse_column(PyObject *given, row_column *column)
 {
     PyObject *name, *function, *dtype;
     int kind, dims;
@@ -282,7 +282,7 @@ static bool take_column(PyObject *given, row_column *column)
 }
 
 /* False with an exception. */
-static bool take_columns(rows *self, PyObject *columns)
+static bool parse_columns(rows *self, PyObject *columns)
 {
     size_t count = (size_t)PyTuple_Size(columns);
     self->columns = PyMem_Calloc(count + 1, sizeof(*self->columns));
@@ -296,14 +296,14 @@ static bool take_columns(rows *self, PyObject *columns)
     self->to = (uint8_t *)self->memory + (ALIGNED - place % ALIGNED);
     for (size_t i = 0; i < count; i++) {
         self->count++;
-        if (!take_column(PyTuple_GetItem(columns, (Py_ssize_t)i), &self->columns[i]))
+        if (!parse_column(PyTuple_GetItem(columns, (Py_ssize_t)i), &self->columns[i]))
             return false;
     }
     return true;
 }
 
-/* Takes a selection: the id of each place, which no other thread changes. */
-static bool take_ids(rows *self, PyObject *ids)
+/* Reads a selection: the id of each place, which no other thread changes. */
+static bool read_selection(rows *self, PyObject *ids)
 {
     uint64_t limit = self->samples;
     if (ids == Py_None)
@@ -334,7 +334,7 @@ static PyObject *rows_new(PyTypeObject *type, PyObject *arguments, PyObject *key
     self->store = Py_NewRef(store);
     self->samples = core_store_count(store);
     self->pid = core_pid();
-    if (!take_columns(self, columns) || !take_ids(self, ids))
+    if (!parse_columns(self, columns) || !read_selection(self, ids))
         Py_CLEAR(self);
     return (PyObject *)self;
 }

@@ -114,7 +114,7 @@ void core_store_add_epoch(PyObject *object, core_epoch *epoch)
     self->epochs = epoch;
 }
 
-static rks_epoch *take_epoch(core_epoch *epoch)
+static rks_epoch *detach_epoch(core_epoch *epoch)
 {
     rks_epoch *handle = epoch->handle;
     if (handle == NULL)
@@ -133,7 +133,7 @@ void core_store_close_epoch(PyObject *object, core_epoch *epoch)
         epoch->handle = NULL;
         return;
     }
-    rks_epoch *handle = take_epoch(epoch);
+    rks_epoch *handle = detach_epoch(epoch);
     self->users++; /* also while the store is being closed, which waits for this */
     Py_BEGIN_ALLOW_THREADS
     rks_epoch_close(handle);
@@ -224,7 +224,7 @@ typedef struct places {
     core_texts directories, names, columns;
 } places;
 
-static bool take_places(PyObject *directory, PyObject *names, PyObject *columns, places *to)
+static bool parse_places(PyObject *directory, PyObject *names, PyObject *columns, places *to)
 {
     PyObject *one = NULL;
     *to = (places){0};
@@ -319,7 +319,7 @@ static PyObject *store_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
     options.metrics_port = metrics;
     options.index_dir = index_dir;
     store *self = NULL;
-    if (take_places(directory, names, columns, &from)) {
+    if (parse_places(directory, names, columns, &from)) {
         bool many = !PyUnicode_Check(directory) || names != Py_None;
         options.columns = columns == Py_None ? NULL : from.columns.texts;
         options.column_count = from.columns.count;

@@ -64,7 +64,7 @@ PyObject *core_store_find(PyObject *object, PyObject *arguments)
 }
 
 /* Reads (name, weight) of each part. Free with PyMem_Free. Returns NULL with an exception. */
-static rks_split_part *take_parts(PyObject *tuple, size_t count)
+static rks_split_part *read_split_parts(PyObject *tuple, size_t count)
 {
     rks_split_part *parts = PyMem_Calloc(count + 1, sizeof(*parts));
     if (parts == NULL)
@@ -90,7 +90,7 @@ PyObject *core_store_split(PyObject *object, PyObject *arguments)
         !core_number(seed_object, "seed", 0, UINT64_MAX, &seed))
         return NULL;
     size_t count = (size_t)PyTuple_Size(tuple);
-    rks_split_part *parts = take_parts(tuple, count);
+    rks_split_part *parts = read_split_parts(tuple, count);
     rks_store *handle = parts == NULL ? NULL : core_store_enter(object);
     PyObject *bytes = NULL;
     if (handle != NULL) {

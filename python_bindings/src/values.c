@@ -171,7 +171,7 @@ static outcome shape_error(const core_column *column, const Py_buffer *view)
     return FAILED;
 }
 
-static outcome take_shape(const core_column *column, const Py_buffer *view, rks_value *value)
+static outcome read_shape(const core_column *column, const Py_buffer *view, rks_value *value)
 {
     bool flat = column->class == CORE_BYTES; /* only its size matters */
     if (view->ndim != (flat ? 1 : (int)column->dim_count))
@@ -185,7 +185,7 @@ static outcome take_shape(const core_column *column, const Py_buffer *view, rks_
     return TAKEN;
 }
 
-static outcome take_buffer(const core_column *column, slot *s, rks_value *value)
+static outcome read_buffer(const core_column *column, slot *s, rks_value *value)
 {
     if (PyObject_GetBuffer(s->object, &s->view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) < 0) {
         if (!PyErr_ExceptionMatches(PyExc_Exception))
@@ -201,7 +201,7 @@ static outcome take_buffer(const core_column *column, slot *s, rks_value *value)
     }
     value->data = s->view.buf != NULL ? s->view.buf : &s->scalar; /* NULL would mean missing */
     value->size = (uint64_t)s->view.len;
-    return take_shape(column, &s->view, value);
+    return read_shape(column, &s->view, value);
 }
 
 /* ---- scalars ------------------------------------------------------------------------------- */
@@ -214,7 +214,7 @@ static outcome range_error(const core_column *column, PyObject *object)
     return FAILED;
 }
 
-static outcome take_int(const core_column *column, slot *s)
+static outcome read_int(const core_column *column, slot *s)
 {
     uint32_t bits = column->item_size * 8;
     if (column->class == CORE_UINT) {
@@ -235,7 +235,7 @@ static outcome take_int(const core_column *column, slot *s)
 
 /* Reads a float. A float is rounded to the column's precision, since Python has only one; an int
  * must stay exact. */
-static outcome take_float(const core_column *column, slot *s)
+static outcome read_float(const core_column *column, slot *s)
 {
     bool whole = PyLong_Check(s->object);
     double number = PyFloat_AsDouble(s->object);
@@ -260,7 +260,7 @@ static outcome take_float(const core_column *column, slot *s)
     return TAKEN;
 }
 
-static outcome take_scalar(const core_column *column, slot *s, rks_value *value)
+static outcome read_scalar(const core_column *column, slot *s, rks_value *value)
 {
     outcome got = OTHER;
     s->scalar = 0;
@@ -271,10 +271,10 @@ static outcome take_scalar(const core_column *column, slot *s, rks_value *value)
         }
     } else if (PyLong_Check(s->object) &&
                (column->class == CORE_INT || column->class == CORE_UINT)) {
-        got = take_int(column, s);
+        got = read_int(column, s);
     } else if ((PyFloat_Check(s->object) || PyLong_Check(s->object)) &&
                column->class == CORE_FLOAT && column->item_size >= 4) {
-        got = take_float(column, s);
+        got = read_float(column, s);
     }
     if (got == TAKEN) {
         value->data = &s->scalar; /* little-endian: the low bytes come first */
@@ -285,7 +285,7 @@ static outcome take_scalar(const core_column *column, slot *s, rks_value *value)
 
 /* ---- one value ------------------------------------------------------------------------------- */
 
-static outcome take_text(const core_column *column, slot *s, rks_value *value)
+static outcome read_text(const core_column *column, slot *s, rks_value *value)
 {
     Py_ssize_t size = 0;
     value->data = PyUnicode_AsUTF8AndSize(s->object, &size);
@@ -300,7 +300,7 @@ static outcome take_text(const core_column *column, slot *s, rks_value *value)
     return FAILED;
 }
 
-static outcome take_value(const core_column *column, slot *s, rks_value *value)
+static outcome read_object(const core_column *column, slot *s, rks_value *value)
 {
     bool text = column->class == CORE_STR || column->class == CORE_JSON;
     *value = (rks_value){0};
@@ -312,13 +312,13 @@ static outcome take_value(const core_column *column, slot *s, rks_value *value)
         return TAKEN;
     }
     if (text)
-        return PyUnicode_Check(s->object) ? take_text(column, s, value) : OTHER;
+        return PyUnicode_Check(s->object) ? read_text(column, s, value) : OTHER;
     if (column->class != CORE_BYTES && column->dim_count == 0) {
-        outcome got = take_scalar(column, s, value);
+        outcome got = read_scalar(column, s, value);
         if (got != OTHER)
             return got;
     }
-    return PyObject_CheckBuffer(s->object) ? take_buffer(column, s, value) : OTHER;
+    return PyObject_CheckBuffer(s->object) ? read_buffer(column, s, value) : OTHER;
 }
 
 static bool find_convert(core_values *values)
@@ -345,7 +345,7 @@ static bool convert(core_values *values, uint32_t i)
         return false;
     Py_DECREF(s->object);
     s->object = made;
-    outcome got = take_value(column, s, &values->values[i]);
+    outcome got = read_object(column, s, &values->values[i]);
     if (got == OTHER)
         PyErr_Format(PyExc_TypeError, "column \"%s\": %R is not a value of %s", column->name,
                      Py_TYPE(made), column->type);
@@ -368,7 +368,7 @@ const rks_value *core_values_read(core_values *values, PyObject *sequence)
         slot *s = &values->slots[i];
         s->object = PySequence_GetItem(sequence, (Py_ssize_t)i);
         outcome got =
-            s->object == NULL ? FAILED : take_value(&values->columns[i], s, &values->values[i]);
+            s->object == NULL ? FAILED : read_object(&values->columns[i], s, &values->values[i]);
         if (got == FAILED || (got == OTHER && !convert(values, i))) {
             core_values_release(values);
             return NULL;

@@ -121,7 +121,7 @@ static rks_status inherit(build *b, const rks_agreed *agreed, rks_status status,
     return status;
 }
 
-static rks_status take_inferred(const build *b, rks_error *err)
+static rks_status inferred_status(const build *b, rks_error *err)
 {
     if (b->infer_status != RKS_OK && err != NULL)
         *err = b->infer_error;
@@ -157,7 +157,7 @@ static rks_status look_at_input(build *b, const char *const *sources, size_t sou
     if (o->schema == NULL && b->described.found == 0)
         b->infer_status = rks_input_infer(b->group, b->input, &b->inferred, &b->infer_error);
     if (!o->append) /* else another rank may know the schema */
-        status = take_inferred(b, err);
+        status = inferred_status(b, err);
     return status == RKS_OK ? rks_kept_collect(b->directory, o->replace, &b->kept, err) : status;
 }
 
@@ -215,7 +215,7 @@ static rks_status join_looks(build *b, const rks_agreed *agreed, rks_error *err)
     if (status != RKS_OK || b->options.schema != NULL ||
         !rks_store_none_found(b->group, agreed, FACT_FOUND))
         return status;
-    status = take_inferred(b, err);
+    status = inferred_status(b, err);
     return status == RKS_OK ? rks_input_join(b->input, agreed, FACT_INFERRED, &b->schema_text, err)
                             : status;
 }

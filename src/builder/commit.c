@@ -148,8 +148,8 @@ static rks_status copy_index_names(rks_dataset *dataset, const rks_shard_options
 }
 
 /* (*holders)[s]: the rank that brings shard s. The list grows with the list of shards. */
-static rks_status take_rank(rks_dataset *dataset, uint32_t rank, uint32_t **holders,
-                            const uint8_t *report, size_t size, rks_error *err)
+static rks_status add_rank_parts(rks_dataset *dataset, uint32_t rank, uint32_t **holders,
+                                 const uint8_t *report, size_t size, rks_error *err)
 {
     size_t before = dataset->shard_count;
     rks_status status = rks_reported_parts_take(dataset, report, size, err);
@@ -185,7 +185,7 @@ static rks_status make_dataset(const rks_parts *parts, const rks_agreed *agreed,
     for (uint32_t rank = 0; status == RKS_OK && rank < rks_group_size(parts->group); rank++) {
         size_t size = 0;
         const uint8_t *report = rks_agreed_get(agreed, rank, SEALED_PARTS, &size);
-        status = take_rank(made, rank, holders, report, size, err);
+        status = add_rank_parts(made, rank, holders, report, size, err);
     }
     if (status == RKS_OK)
         status = settle_units(made, *holders, err);

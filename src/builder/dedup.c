@@ -127,7 +127,7 @@ static bool is_charged(const dedup *d, const rks_pair *entry)
     return rank_in_charge(d, entry) == rks_group_rank(d->at->group);
 }
 
-static void take_charge(dedup *d, const rks_pair *entries, size_t count)
+static void keep_charged(dedup *d, const rks_pair *entries, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         if (is_charged(d, &entries[i]) && d->charged_count < d->charged_room)
@@ -192,7 +192,7 @@ static rks_status pick_share(dedup *d, rks_error *err)
             for (size_t i = 0; turn == 0 && status == RKS_OK && i < count; i++)
                 room += is_charged(d, &piece[i]);
             if (turn == 1 && status == RKS_OK)
-                take_charge(d, piece, count);
+                keep_charged(d, piece, count);
         }
         if (turn == 0 && status == RKS_OK)
             status = make_charged(d, room, err);
@@ -256,7 +256,7 @@ static rks_status write_entries(void *user, uint32_t sender, uint64_t offset, co
     for (size_t at = 0; at < size;) {
         size_t piece = size - at < sizeof(some) ? size - at : sizeof(some);
         memcpy(some, (const uint8_t *)bytes + at, piece);
-        take_charge(user, some, piece / ENTRY);
+        keep_charged(user, some, piece / ENTRY);
         at += piece;
     }
     return RKS_OK;
@@ -270,7 +270,7 @@ static rks_status gather_from_nodes(dedup *d, rks_status *own, rks_error *err)
     rks_status status = make_room(d, *own, err);
     if (status != RKS_OK)
         return status;
-    take_charge(d, d->own, d->own_count);
+    keep_charged(d, d->own, d->own_count);
     const rks_exchange_job job = {
         .size = d->own_count * ENTRY,
         .receives = true,

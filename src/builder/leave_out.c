@@ -164,7 +164,7 @@ rks_status rks_leaving_join(rks_leaving *at, const char *phase, rks_status *own,
 }
 
 /* Gives the dataset its list. */
-static rks_status take_list(rks_dataset *dataset, rks_error *err)
+static rks_status apply_list(rks_dataset *dataset, rks_error *err)
 {
     rks_buffer encoded = {0};
     rks_status status = rks_excluded_encode(&dataset->excluded, &encoded, err);
@@ -238,5 +238,5 @@ rks_status rks_leaving_run(rks_leaving *at, rks_status status, rks_dataset *data
         all = rks_leaving_rest(at, &own, err);
     if (all != RKS_OK)
         return all;
-    return own == RKS_OK && dataset->excluded.samples > 0 ? take_list(dataset, err) : own;
+    return own == RKS_OK && dataset->excluded.samples > 0 ? apply_list(dataset, err) : own;
 }

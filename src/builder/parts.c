@@ -56,7 +56,7 @@ rks_status rks_parts_seal(rks_parts *parts, rks_error *err)
 
 /* Takes over an unsealed part. This rank continues the first one; the others are sealed as they
  * are. */
-static rks_status take_unsealed(rks_parts *parts, const char *name, rks_error *err)
+static rks_status reopen_unsealed(rks_parts *parts, const char *name, rks_error *err)
 {
     rks_status status = rks_parts_seal(parts, err);
     if (status != RKS_OK)
@@ -70,7 +70,7 @@ static rks_status take_unsealed(rks_parts *parts, const char *name, rks_error *e
 
 /* Reads a sealed part whole, like an unsealed one: otherwise it would not be checked before the
  * dataset is used. */
-static rks_status take_sealed(rks_parts *parts, const char *name, rks_error *err)
+static rks_status adopt_sealed(rks_parts *parts, const char *name, rks_error *err)
 {
     rks_status status = add_sealed(parts, name, err);
     if (status != RKS_OK)
@@ -82,12 +82,12 @@ static rks_status take_sealed(rks_parts *parts, const char *name, rks_error *err
     return status;
 }
 
-static rks_status take_over(rks_parts *parts, const char *name, rks_error *err)
+static rks_status adopt_part(rks_parts *parts, const char *name, rks_error *err)
 {
     rks_error local;
-    rks_status status = take_sealed(parts, name, &local);
+    rks_status status = adopt_sealed(parts, name, &local);
     if (status == RKS_ERR_NOT_FOUND)
-        return take_unsealed(parts, name, err);
+        return reopen_unsealed(parts, name, err);
     if (status == RKS_ERR_CORRUPT) {
         rks_log("%s: this part of an unfinished build is damaged; its units are built again",
                 local.text);
@@ -164,13 +164,13 @@ static rks_status choose_parts(rks_group *group, const rks_agreed *agreed, rks_b
 }
 
 /* Skips those that belong to the dataset that is appended to. */
-static rks_status take_parts(rks_parts *parts, rks_buffer *chosen, rks_error *err)
+static rks_status adopt_parts(rks_parts *parts, rks_buffer *chosen, rks_error *err)
 {
     rks_status status = rks_buffer_add(chosen, "", 1, err);
     char *rest = (char *)chosen->data;
     for (char *name; status == RKS_OK && (name = strsep(&rest, "\n")) != NULL && *name != '\0';)
         if (!names_shard(parts->base, name))
-            status = take_over(parts, name, err);
+            status = adopt_part(parts, name, err);
     return status;
 }
 
@@ -398,7 +398,7 @@ static rks_status go_on(rks_parts *parts, const rks_agreed *agreed, sight *seen,
         return RKS_OK;
     parts->resumes = true;
     if (*own == RKS_OK)
-        *own = take_parts(parts, chosen, err);
+        *own = adopt_parts(parts, chosen, err);
     return agree_finished(parts, own, err);
 }
 

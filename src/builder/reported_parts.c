@@ -68,8 +68,8 @@ static const uint8_t *cut(const uint8_t **at, const uint8_t *end, size_t size)
     return piece;
 }
 
-static rks_status take_unit(rks_dataset *dataset, const uint8_t **at, const uint8_t *end,
-                            uint64_t *row, rks_error *err)
+static rks_status decode_unit(rks_dataset *dataset, const uint8_t **at, const uint8_t *end,
+                              uint64_t *row, rks_error *err)
 {
     rks_dataset_unit *units =
         rks_realloc(dataset->units, dataset->unit_count + 1, sizeof(*units), err);
@@ -95,8 +95,8 @@ static rks_status take_unit(rks_dataset *dataset, const uint8_t **at, const uint
     return RKS_OK;
 }
 
-static rks_status take_part(rks_dataset *dataset, const uint8_t **at, const uint8_t *end,
-                            rks_error *err)
+static rks_status decode_part(rks_dataset *dataset, const uint8_t **at, const uint8_t *end,
+                              rks_error *err)
 {
     rks_dataset_shard *shards =
         rks_realloc(dataset->shards, dataset->shard_count + 1, sizeof(*shards), err);
@@ -115,7 +115,7 @@ static rks_status take_part(rks_dataset *dataset, const uint8_t **at, const uint
     rks_status status = RKS_OK;
     uint64_t row = 0;
     for (uint64_t i = 0; status == RKS_OK && i < rks_load_u64(count); i++)
-        status = take_unit(dataset, at, end, &row, err);
+        status = decode_unit(dataset, at, end, &row, err);
     dataset->shard_count++;
     return status;
 }
@@ -126,6 +126,6 @@ rks_status rks_reported_parts_take(rks_dataset *dataset, const uint8_t *bytes, s
     rks_status status = RKS_OK;
     const uint8_t *at = bytes, *end = size == 0 ? bytes : bytes + size;
     while (status == RKS_OK && at < end)
-        status = take_part(dataset, &at, end, err);
+        status = decode_part(dataset, &at, end, err);
     return status;
 }
