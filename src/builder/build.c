@@ -15,7 +15,7 @@
  *   build: dataset made      or, if keys are a column, the opening of a store that finds equal ones
  *   build: commit            dataset.json is written
  *
- * That is ten at most, since such a store takes three. What the selection leaves out (leave_out.h)
+ * That is ten at most, since such a store takes three. What the selection leaves out (exclusions.h)
  * is known only after all rows. It takes two more agreements each, on one node:
  *
  *   build: contents, build: duplicates      all hashes are in the node's memory; which samples go
@@ -37,10 +37,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "builder/behind.h"
+#include "builder/page_cache.h"
 #include "builder/build.h"
 #include "builder/input.h"
-#include "builder/kept.h"
+#include "builder/resume_state.h"
 #include "builder/parts.h"
 #include "builder/read_units.h"
 #include "dataset/build_directory.h"
@@ -49,13 +49,13 @@
 #include "store/store.h"
 
 /* What a rank reports about the input, after the values that must be the same. */
-enum { FACT_INFERRED = RKS_BUILD_SAME, FACT_KEPT, FACT_FOUND, FACTS };
+enum { FACT_INFERRED = RKS_BUILD_SAME, FACT_RECORDED, FACT_FOUND, FACTS };
 
 typedef struct build {
     rks_group *group;
     rks_build_options options;
     rks_input *input;
-    rks_behind *behind; /* of the input */
+    rks_page_cache *page_cache; /* of the input */
     char *directory;
     char *inferred; /* from this rank's share */
     rks_status infer_status;
@@ -69,8 +69,8 @@ typedef struct build {
     rks_parts *parts;
     rks_found_dataset found; /* append: what this rank's directory holds */
     rks_dataset_description described;
-    rks_dataset *base; /* append: what the directories hold */
-    rks_buffer kept;   /* what this rank's directory holds, then what all ranks' hold (kept.h) */
+    rks_dataset *base;   /* append: what the directories hold */
+    rks_buffer recorded; /* what this rank's directory holds, then all ranks' (resume_state.h) */
     json_t *base_options;
     uint64_t *first_rows; /* by unit: number of its first row in its file */
     uint32_t *owners;     /* by unit: the rank that reads it; UINT32_MAX if it is finished */
@@ -142,7 +142,7 @@ static rks_status look_at_input(build *b, const char *const *sources, size_t sou
         status = rks_input_look(sources, source_count, &b->options, &b->input, err);
     if (status != RKS_OK)
         return status;
-    b->behind = rks_behind_look(b->input);
+    b->page_cache = rks_page_cache_look(b->input);
     status = rks_build_options_text(o, &b->options_text, err);
     if (status == RKS_OK && o->schema != NULL)
         status = rks_input_schema(o, o->schema, &b->schema, err);
@@ -158,7 +158,8 @@ static rks_status look_at_input(build *b, const char *const *sources, size_t sou
         b->infer_status = rks_input_infer(b->group, b->input, &b->inferred, &b->infer_error);
     if (!o->append) /* else another rank may know the schema */
         status = inferred_status(b, err);
-    return status == RKS_OK ? rks_kept_collect(b->directory, o->replace, &b->kept, err) : status;
+    return status == RKS_OK ? rks_resume_collect(b->directory, o->replace, &b->recorded, err)
+                            : status;
 }
 
 /* COLLECTIVE. Checks that all ranks have the same input and options. */
@@ -171,8 +172,8 @@ static rks_status agree_input(build *b, rks_status status, rks_agreed *agreed, r
     rks_build_same(facts, "the list of input files", &digest, b->schema, &b->options,
                    b->options_text);
     facts[FACT_INFERRED] = rks_input_inferred(b->group, b->inferred);
-    facts[FACT_KEPT] =
-        rks_fact_bytes(b->kept.data, b->kept.size, rks_group_size(b->group) * RKS_KEPT_MAX);
+    facts[FACT_RECORDED] = rks_fact_bytes(b->recorded.data, b->recorded.size,
+                                          rks_group_size(b->group) * RKS_RESUME_MAX);
     facts[FACT_FOUND] = rks_fact_fixed(&b->described, sizeof(b->described));
     return rks_group_agree_on(b->group, "build: input", status, facts, FACTS, agreed, err);
 }
@@ -183,21 +184,21 @@ static rks_status keep_own(build *b, rks_error *err)
 {
     rks_build_options *o = &b->options;
     rks_schema *schema = NULL;
-    const rks_kept_wish wish = {.input = b->input,
-                                .unit_size = o->unit_size,
-                                .schema = b->schema,
-                                /* a schema of all rows is preferred to one of some rows */
-                                .schema_given =
-                                    o->schema != NULL || b->base != NULL || b->input->infer_all,
-                                .options_text = b->options_text};
-    rks_status status = rks_kept_find(&wish, &b->kept, &schema, err);
+    const rks_resume_request request = {.input = b->input,
+                                        .unit_size = o->unit_size,
+                                        .schema = b->schema,
+                                        /* a schema of all rows is preferred to one of some rows */
+                                        .schema_given = o->schema != NULL || b->base != NULL ||
+                                                        b->input->infer_all,
+                                        .options_text = b->options_text};
+    rks_status status = rks_resume_find(&request, &b->recorded, &schema, err);
     if (status == RKS_OK && schema != NULL) {
         rks_schema_free(b->schema);
         b->schema = schema;
     } else if (status == RKS_OK && o->unit_size == 0) {
         uint64_t bytes = b->input->bytes;
         uint64_t size = b->base == NULL ? rks_unit_size_for(bytes)
-                                        : rks_kept_append_size(b->base->unit_size, bytes);
+                                        : rks_resume_append_size(b->base->unit_size, bytes);
         if (size != b->input->unit_size)
             status = rks_input_cut(b->input, size, err);
     } else if (status == RKS_OK && o->unit_size != b->input->unit_size) {
@@ -211,7 +212,7 @@ static rks_status keep_own(build *b, rks_error *err)
  * to. */
 static rks_status join_looks(build *b, const rks_agreed *agreed, rks_error *err)
 {
-    rks_status status = rks_kept_join(b->group, agreed, FACT_KEPT, &b->kept, err);
+    rks_status status = rks_resume_join(b->group, agreed, FACT_RECORDED, &b->recorded, err);
     if (status != RKS_OK || b->options.schema != NULL ||
         !rks_store_none_found(b->group, agreed, FACT_FOUND))
         return status;
@@ -404,7 +405,7 @@ static rks_status read_units(build *b, rks_error *err)
                                     .schema = b->schema,
                                     .options = &options,
                                     .bad = &b->bad,
-                                    .behind = b->behind,
+                                    .page_cache = b->page_cache,
                                     .tick = on_progress,
                                     .user = b};
     report_build_progress(b, 0, 0);
@@ -429,7 +430,7 @@ static rks_status read_and_commit(build *b, rks_status status, rks_build_report 
         status = rks_parts_seal(b->parts, err);
     if (rks_group_rank(b->group) == 0)
         rks_group_on_wait(b->group, while_others_read, b);
-    rks_behind_leave_all(b->behind, b->input);
+    rks_page_cache_drop_all(b->page_cache, b->input);
     return rks_parts_commit(b->parts, status, &b->bad, report, err);
 }
 
@@ -441,10 +442,10 @@ static void free_build(build *b)
     json_decref(b->base_options);
     rks_selector_free(b->selector);
     rks_schema_free(b->schema);
-    rks_behind_free(b->behind);
+    rks_page_cache_free(b->page_cache);
     rks_input_free(b->input);
     rks_buffer_free(&b->bad);
-    rks_buffer_free(&b->kept);
+    rks_buffer_free(&b->recorded);
     rks_free(b->directory);
     rks_free(b->inferred);
     rks_free(b->schema_text);

@@ -14,8 +14,8 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "builder/earlier_keys.h"
-#include "builder/leave_out.h"
-#include "builder/parts_internal.h"
+#include "builder/exclusions.h"
+#include "builder/parts_state.h"
 #include "builder/reported_parts.h"
 #include "dataset/key_description.h"
 #include "dataset/length_description.h"
@@ -78,7 +78,7 @@ static void choose_parts(const rks_dataset *dataset, bool *kept)
     }
 }
 
-static void leave_out(rks_dataset *dataset, uint32_t *holders, const bool *kept, uint32_t *place)
+static void drop_parts(rks_dataset *dataset, uint32_t *holders, const bool *kept, uint32_t *place)
 {
     size_t units = 0, shards = 0;
     for (size_t shard = 0; shard < dataset->shard_count; shard++) {
@@ -117,7 +117,7 @@ static rks_status settle_units(rks_dataset *dataset, uint32_t *holders, rks_erro
     if (status == RKS_OK) {
         memset(kept, true, dataset->shard_count * sizeof(*kept));
         choose_parts(dataset, kept);
-        leave_out(dataset, holders, kept, place);
+        drop_parts(dataset, holders, kept, place);
     }
     rks_free(kept);
     rks_free(place);
@@ -249,7 +249,7 @@ static void report_bad(const rks_parts *parts, const rks_agreed *agreed, rks_bui
 
 /* COLLECTIVE. `status`: the result of reading and sealing. Returns this rank's own. */
 static rks_status collect(rks_parts *parts, rks_status status, const rks_buffer *bad,
-                          rks_leaving *leaving, rks_dataset **dataset, uint32_t **holders,
+                          rks_exclusions *leaving, rks_dataset **dataset, uint32_t **holders,
                           rks_build_report *report, rks_error *err)
 {
     rks_buffer mine = {0};
@@ -271,7 +271,7 @@ static rks_status collect(rks_parts *parts, rks_status status, const rks_buffer 
     if (status != RKS_OK)
         return status;
     report_bad(parts, &agreed, report);
-    status = rks_leaving_take(leaving, &agreed, SEALED_OFFER, err);
+    status = rks_exclusions_receive(leaving, &agreed, SEALED_OFFER, err);
     if (status != RKS_OK)
         return status;
     return make_dataset(parts, &agreed, dataset, holders, err);
@@ -340,17 +340,17 @@ rks_status rks_parts_commit(rks_parts *parts, rks_status status, const rks_buffe
     rks_dataset *dataset = NULL;
     uint32_t *holders = NULL;
     rks_earlier_keys earlier = {0};
-    rks_leaving leaving = {.group = parts->group,
-                           .parts = parts,
-                           .selection = &parts->options.selection,
-                           .key = -1,
-                           .offered = -1,
-                           .memory = -1};
+    rks_exclusions leaving = {.group = parts->group,
+                              .parts = parts,
+                              .selection = &parts->options.selection,
+                              .key = -1,
+                              .offered = -1,
+                              .memory = -1};
     if (status == RKS_OK)
-        status = rks_leaving_begin(&leaving, err);
+        status = rks_exclusions_begin(&leaving, err);
     status = collect(parts, status, bad, &leaving, &dataset, &holders, report, err);
-    status = rks_leaving_run(&leaving, status, dataset, holders, err);
-    rks_leaving_end(&leaving);
+    status = rks_exclusions_run(&leaving, status, dataset, holders, err);
+    rks_exclusions_end(&leaving);
     if (status == RKS_OK && parts->base != NULL)
         status = append_to(parts->base, &dataset, &holders, err);
     if (parts->options.shard.derived_keys)

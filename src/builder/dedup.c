@@ -7,7 +7,7 @@
  * its entries. On one node all write their entries to one memory, and each picks its share.
  * Between nodes the exchange sends entries to all. That takes 32 bytes a sample, spread over the
  * ranks; large tables may be paged out. XXH3 does not resist deliberate collisions, so equal
- * hashes only make candidates: bytes decide (same_contents.c). Only candidates are read, and
+ * hashes only make candidates: bytes decide (duplicate_compare.c). Only candidates are read, and
  * nothing if there are none. */
 #include <errno.h>
 #include <inttypes.h>
@@ -18,22 +18,22 @@
 #include "base/memory.h"
 #include "base/sort_pairs.h"
 #include "base/scratch.h"
-#include "builder/leave_out.h"
+#include "builder/exclusions.h"
 #include "exchange/exchange.h"
 #include "store/duplicates.h"
 #include "store/store.h"
 
-enum { ENTRY = sizeof(rks_pair), PIECE = RKS_LEAVING_LOOK };
+enum { ENTRY = sizeof(rks_pair), AT_ONCE = RKS_EXCLUSIONS_LOOK };
 
 static uint64_t hash_bits = UINT64_MAX;
 
-void rks_leaving_hash_bits(uint64_t bits)
+void rks_exclusions_hash_bits(uint64_t bits)
 {
     hash_bits = bits;
 }
 
 typedef struct dedup {
-    rks_leaving *at;
+    rks_exclusions *at;
     rks_pair *own; /* entries of this rank: all of them, or on one node those not yet in the shared
                     * memory */
     uint64_t own_count;
@@ -55,7 +55,7 @@ static bool on_one_node(const dedup *d)
 static rks_status digest_content(dedup *d, const rks_record_view *view, rks_digest *digest,
                                  rks_error *err)
 {
-    rks_leaving *at = d->at;
+    rks_exclusions *at = d->at;
     if (at->key < 0) {
         *digest = rks_checksum128(view->payload, view->payload_size);
         return RKS_OK;
@@ -98,7 +98,7 @@ static rks_status flush_entries(dedup *d, rks_error *err)
     return RKS_OK;
 }
 
-static rks_status enter(rks_leaving *at, void *user, const rks_shard *shard, uint64_t row,
+static rks_status enter(rks_exclusions *at, void *user, const rks_shard *shard, uint64_t row,
                         const rks_unit_summary *unit, uint32_t position, rks_error *err)
 {
     (void)at, (void)unit;
@@ -109,12 +109,12 @@ static rks_status enter(rks_leaving *at, void *user, const rks_shard *shard, uin
     if (status != RKS_OK)
         return status;
     status = digest_content(d, &view, &digest, err);
-    status = rks_leaving_used(status, shard, row, &view, err);
+    status = rks_exclusions_check_read(status, shard, row, &view, err);
     if (status != RKS_OK)
         return status;
     d->own[d->own_count++] =
         (rks_pair){digest.high & hash_bits, (digest.low & hash_bits) << 32 | position};
-    return on_one_node(d) && d->own_count == PIECE ? flush_entries(d, err) : RKS_OK;
+    return on_one_node(d) && d->own_count == AT_ONCE ? flush_entries(d, err) : RKS_OK;
 }
 
 static uint32_t rank_in_charge(const dedup *d, const rks_pair *entry)
@@ -147,13 +147,13 @@ static rks_status make_entries(dedup *d, uint64_t room, rks_error *err)
 {
     rks_status status = rks_scratch_take(room, ENTRY, d->at->parts->directory, &d->own_memory, err);
     d->own = d->own_memory.bytes;
-    return status == RKS_OK ? rks_leaving_each(d->at, enter, d, err) : status;
+    return status == RKS_OK ? rks_exclusions_each(d->at, enter, d, err) : status;
 }
 
 /* ---- on one node ----------------------------------------------------------------------------- */
 
 /* Returns how many samples lower ranks hold: their entries come first. */
-static uint64_t held_below(const rks_leaving *at)
+static uint64_t held_below(const rks_exclusions *at)
 {
     const rks_dataset *dataset = at->dataset;
     uint64_t count = 0;
@@ -183,21 +183,21 @@ static rks_status get_entries(const dedup *d, uint64_t first, rks_pair *entries,
 static rks_status pick_share(dedup *d, rks_error *err)
 {
     uint64_t all = d->at->dataset->count, room = 0;
-    rks_pair *piece = rks_alloc_raw(PIECE, ENTRY, err);
-    rks_status status = piece == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    rks_pair *some = rks_alloc_raw(AT_ONCE, ENTRY, err);
+    rks_status status = some == NULL ? RKS_ERR_MEMORY : RKS_OK;
     for (int turn = 0; turn < 2 && status == RKS_OK; turn++) {
-        for (uint64_t first = 0; status == RKS_OK && first < all; first += PIECE) {
-            size_t count = all - first < PIECE ? (size_t)(all - first) : PIECE;
-            status = get_entries(d, first, piece, count, err);
+        for (uint64_t first = 0; status == RKS_OK && first < all; first += AT_ONCE) {
+            size_t count = all - first < AT_ONCE ? (size_t)(all - first) : AT_ONCE;
+            status = get_entries(d, first, some, count, err);
             for (size_t i = 0; turn == 0 && status == RKS_OK && i < count; i++)
-                room += is_charged(d, &piece[i]);
+                room += is_charged(d, &some[i]);
             if (turn == 1 && status == RKS_OK)
-                keep_charged(d, piece, count);
+                keep_charged(d, some, count);
         }
         if (turn == 0 && status == RKS_OK)
             status = make_charged(d, room, err);
     }
-    rks_free(piece);
+    rks_free(some);
     return status;
 }
 
@@ -206,7 +206,7 @@ static rks_status gather_on_node(dedup *d, rks_status *own, rks_error *err)
 {
     if (*own == RKS_OK) {
         d->place = held_below(d->at);
-        *own = make_entries(d, PIECE, err);
+        *own = make_entries(d, AT_ONCE, err);
     }
     if (*own == RKS_OK)
         *own = flush_entries(d, err);
@@ -250,14 +250,14 @@ static rks_status write_entries(void *user, uint32_t sender, uint64_t offset, co
                                 size_t size, rks_error *err)
 {
     (void)offset;
-    rks_pair some[RKS_LEAVING_LOOK];
+    rks_pair some[RKS_EXCLUSIONS_LOOK];
     if (size % ENTRY != 0) /* chunks and streams consist of whole entries */
         return rks_fail(err, RKS_ERR_PEER, 0, "rank %" PRIu32 " sent part of an entry", sender);
     for (size_t at = 0; at < size;) {
-        size_t piece = size - at < sizeof(some) ? size - at : sizeof(some);
-        memcpy(some, (const uint8_t *)bytes + at, piece);
-        keep_charged(user, some, piece / ENTRY);
-        at += piece;
+        size_t part = size - at < sizeof(some) ? size - at : sizeof(some);
+        memcpy(some, (const uint8_t *)bytes + at, part);
+        keep_charged(user, some, part / ENTRY);
+        at += part;
     }
     return RKS_OK;
 }
@@ -266,7 +266,7 @@ static rks_status write_entries(void *user, uint32_t sender, uint64_t offset, co
 static rks_status gather_from_nodes(dedup *d, rks_status *own, rks_error *err)
 {
     if (*own == RKS_OK)
-        *own = make_entries(d, rks_leaving_count(d->at), err);
+        *own = make_entries(d, rks_exclusions_held(d->at), err);
     rks_status status = make_room(d, *own, err);
     if (status != RKS_OK)
         return status;
@@ -292,13 +292,13 @@ static rks_status gather_from_nodes(dedup *d, rks_status *own, rks_error *err)
  * it needs, from a store whose ids are positions. */
 static rks_status compare_all(dedup *d, rks_status *own, rks_error *err)
 {
-    rks_leaving *at = d->at;
+    rks_exclusions *at = d->at;
     bool unseen = false;
     rks_store *store = NULL;
     if (*own == RKS_OK)
-        *own = rks_leaving_compare(at, d->charged, d->charged_count, &unseen, err);
+        *own = rks_exclusions_compare(at, d->charged, d->charged_count, &unseen, err);
     uint64_t undecided = unseen;
-    rks_status status = rks_leaving_join(at, "build: duplicates", own, &undecided, err);
+    rks_status status = rks_exclusions_join(at, "build: duplicates", own, &undecided, err);
     if (status != RKS_OK || undecided == 0)
         return status;
     status =
@@ -306,13 +306,13 @@ static rks_status compare_all(dedup *d, rks_status *own, rks_error *err)
     if (status != RKS_OK)
         return status;
     if (unseen)
-        *own = rks_leaving_compare_by_store(at, store, d->charged, d->charged_count, err);
-    status = rks_leaving_join(at, "build: contents compared", own, NULL, err);
+        *own = rks_exclusions_compare_by_store(at, store, d->charged, d->charged_count, err);
+    status = rks_exclusions_join(at, "build: contents compared", own, NULL, err);
     rks_store_close(store, 0);
     return status;
 }
 
-rks_status rks_leaving_duplicates(rks_leaving *at, rks_status *own, rks_error *err)
+rks_status rks_exclusions_dedup(rks_exclusions *at, rks_status *own, rks_error *err)
 {
     dedup d = {.at = at};
     rks_status status =

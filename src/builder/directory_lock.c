@@ -17,7 +17,7 @@
 #include "base/lock_file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "builder/parts_internal.h"
+#include "builder/parts_state.h"
 #include "group/agreement.h"
 
 enum { POLL_MS = 500, SLICE_MS = 50, LINE_MS = 60000 };

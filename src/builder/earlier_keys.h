@@ -8,7 +8,7 @@
 #ifndef RKS_BUILDER_EARLIER_KEYS_H
 #define RKS_BUILDER_EARLIER_KEYS_H
 
-#include "builder/parts_internal.h"
+#include "builder/parts_state.h"
 
 /* Begin with {0} and end with rks_earlier_keys_free. */
 typedef struct rks_earlier_keys {

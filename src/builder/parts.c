@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/secret.h"
-#include "builder/parts_internal.h"
+#include "builder/parts_state.h"
 #include "shard/manifest.h"
 #include "store/store.h"
 

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "builder/parts_internal.h"
+#include "builder/parts_state.h"
 
 #define SCHEMA_FRONT "schema-"
 #define SCHEMA_END ".txt"

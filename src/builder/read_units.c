@@ -161,7 +161,7 @@ static rks_status read_unit(reader *self, bool threaded, uint64_t first_row, rks
         rks_ingest_unit(r->input, unit, first_row, r->schema, r->options, self->selector, p->writer,
                         r->bad, &progress, threaded ? &turn : NULL, err);
     if (status == RKS_OK)
-        rks_behind_leave(r->behind, r->input, unit);
+        rks_page_cache_drop(r->page_cache, r->input, unit);
     return status;
 }
 

@@ -8,7 +8,7 @@
 #ifndef RKS_BUILDER_READ_UNITS_H
 #define RKS_BUILDER_READ_UNITS_H
 
-#include "builder/behind.h"
+#include "builder/page_cache.h"
 #include "builder/parts.h"
 #include "ingest/ingest.h"
 
@@ -24,7 +24,7 @@ typedef struct rks_read_units {
     const rks_schema *schema;
     const rks_ingest_options *options;
     rks_buffer *bad;
-    const rks_behind *behind;
+    const rks_page_cache *page_cache;
     /* Called by the caller's thread, about each MiB with one thread or each 100 ms with several:
      * input bytes and samples so far. An error ends the reading. */
     rks_status (*tick)(void *user, uint64_t bytes, uint64_t samples, rks_error *err);

@@ -63,9 +63,9 @@ static const uint8_t *cut(const uint8_t **at, const uint8_t *end, size_t size)
 {
     if ((size_t)(end - *at) < size)
         return NULL;
-    const uint8_t *piece = *at;
+    const uint8_t *front = *at;
     *at += size;
-    return piece;
+    return front;
 }
 
 static rks_status decode_unit(rks_dataset *dataset, const uint8_t **at, const uint8_t *end,

@@ -6,14 +6,14 @@
 
 #include <stdio.h>
 
-#include "builder/leave_out.h"
+#include "builder/exclusions.h"
 
 enum { PAGE = 4096, ROWS = 20000 };
 
-rks_status __real_rks_leaving_weigh(rks_leaving *at, const void *payload, size_t size,
-                                    size_t key_size, uint64_t *bytes, rks_error *err);
-rks_status __wrap_rks_leaving_weigh(rks_leaving *at, const void *payload, size_t size,
-                                    size_t key_size, uint64_t *bytes, rks_error *err);
+rks_status __real_rks_exclusions_weigh(rks_exclusions *at, const void *payload, size_t size,
+                                       size_t key_size, uint64_t *bytes, rks_error *err);
+rks_status __wrap_rks_exclusions_weigh(rks_exclusions *at, const void *payload, size_t size,
+                                       size_t key_size, uint64_t *bytes, rks_error *err);
 
 static bool cut;
 
@@ -32,12 +32,12 @@ static void cut_file(uintptr_t address)
 }
 
 /* A record whose header is the end of a page: after it there are zeros, which are no sample. */
-rks_status __wrap_rks_leaving_weigh(rks_leaving *at, const void *payload, size_t size,
-                                    size_t key_size, uint64_t *bytes, rks_error *err)
+rks_status __wrap_rks_exclusions_weigh(rks_exclusions *at, const void *payload, size_t size,
+                                       size_t key_size, uint64_t *bytes, rks_error *err)
 {
     if (!cut && (uintptr_t)payload % PAGE == 0)
         cut_file((uintptr_t)payload);
-    return __real_rks_leaving_weigh(at, payload, size, key_size, bytes, err);
+    return __real_rks_exclusions_weigh(at, payload, size, key_size, bytes, err);
 }
 
 static rks_status add_rows(rks_builder *builder, rks_error *err)

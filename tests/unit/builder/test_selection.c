@@ -8,7 +8,7 @@
 #include "base/checksum.h"
 #include "base/scratch.h"
 #include "ingest/row_sampling.h"
-#include "builder/leave_out.h"
+#include "builder/exclusions.h"
 #include "support/seed.h"
 
 enum { ROWS = 300, WORDS = 90, ALL = ROWS * UNITS };
@@ -190,9 +190,9 @@ static void contents_that_differ_under_one_hash_are_no_duplicates(void **state)
     job j = {.expected = kept, .count = keep_first_of_each_word(kept)};
     options_of(&j.options);
     j.options.dedup = true;
-    rks_leaving_hash_bits(3);
+    rks_exclusions_hash_bits(3);
     build_on_any_ranks(&j, ALL - j.count, 0);
-    rks_leaving_hash_bits(UINT64_MAX);
+    rks_exclusions_hash_bits(UINT64_MAX);
 }
 
 /* With one hash for all, words after the first 16 are compared with none, and all of them stay. */
@@ -212,9 +212,9 @@ static void nothing_is_lost_where_more_contents_share_a_hash_than_are_compared(v
     }
     options_of(&j.options);
     j.options.dedup = true;
-    rks_leaving_hash_bits(0);
+    rks_exclusions_hash_bits(0);
     build_on_any_ranks(&j, ALL - j.count, 0);
-    rks_leaving_hash_bits(UINT64_MAX);
+    rks_exclusions_hash_bits(UINT64_MAX);
 }
 
 static void a_sample_of_n_has_the_lowest_draws_on_any_ranks(void **state)
@@ -246,10 +246,10 @@ static void a_sample_of_n_is_the_same_however_many_draws_are_looked_at(void **st
         options_of(&j.options);
         j.options.sample = j.count;
         j.options.seed = 5;
-        rks_leaving_window(windows[i]);
+        rks_exclusions_window(windows[i]);
         snprintf(target, sizeof(target), "%s/store", place);
         on_threads(3, run_rank, &j);
-        rks_leaving_window(UINT64_MAX);
+        rks_exclusions_window(UINT64_MAX);
         world_remove(place);
         mkdir(place, 0777);
     }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * behind.c: asks mincore() before the input is read, and drops pages with POSIX_FADV_DONTNEED
+ * page_cache.c: asks mincore() before the input is read, and drops pages with POSIX_FADV_DONTNEED
  * afterwards. */
-#include "builder/behind.h"
+#include "builder/page_cache.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -12,19 +12,19 @@
 #include "base/memory.h"
 #include "ingest/format.h"
 
-enum { PIECE = 1 << 20, RUN = 64 << 20, RUN_PAGES = RUN / 4096 };
+enum { GRANULE = 1 << 20, RUN = 64 << 20, RUN_PAGES = RUN / 4096 };
 
 static const uint64_t MOST_BYTES = (uint64_t)64 << 30;
 
-/* By file, a bit for each piece: set if none of it was in memory. NULL: the file was not looked
+/* By file, a bit for each granule: set if none of it was in memory. NULL: the file was not looked
  * at. */
-struct rks_behind {
+struct rks_page_cache {
     size_t file_count;
     uint8_t *absent[];
 };
 
-/* Sets the bits of a run of pieces. The system reports all pages as resident that this process may
- * not ask about. */
+/* Sets the bits of a run of granules. The system reports all pages as resident that this process
+ * may not ask about. */
 static void look_at_run(int fd, uint64_t at, size_t size, uint8_t *absent)
 {
     unsigned char there[RUN_PAGES];
@@ -33,13 +33,13 @@ static void look_at_run(int fd, uint64_t at, size_t size, uint8_t *absent)
     if (map == MAP_FAILED)
         return;
     bool known = mincore(map, size, there) == 0;
-    for (size_t done = 0; known && done < size; done += PIECE) {
-        uint64_t piece = (at + done) / PIECE;
+    for (size_t done = 0; known && done < size; done += GRANULE) {
+        uint64_t granule = (at + done) / GRANULE;
         bool found = false;
-        for (size_t i = done; i < size && i < done + PIECE && !found; i += page)
+        for (size_t i = done; i < size && i < done + GRANULE && !found; i += page)
             found = there[i / page] & 1;
         if (!found)
-            absent[piece / 8] |= (uint8_t)(1 << piece % 8);
+            absent[granule / 8] |= (uint8_t)(1 << granule % 8);
     }
     munmap(map, size);
 }
@@ -48,19 +48,19 @@ static uint8_t *look_at_file(const rks_input_file *file)
 {
     int fd = -1;
     uint8_t *absent = NULL;
-    if (file->size < PIECE || rks_input_file_open(file, &fd, NULL) != RKS_OK)
+    if (file->size < GRANULE || rks_input_file_open(file, &fd, NULL) != RKS_OK)
         return NULL;
-    absent = rks_alloc((size_t)(file->size / PIECE / 8 + 1), 1, NULL);
+    absent = rks_alloc((size_t)(file->size / GRANULE / 8 + 1), 1, NULL);
     for (uint64_t at = 0; absent != NULL && at < file->size; at += RUN)
         look_at_run(fd, at, file->size - at < RUN ? (size_t)(file->size - at) : RUN, absent);
     close(fd);
     return absent;
 }
 
-rks_behind *rks_behind_look(const rks_input *input)
+rks_page_cache *rks_page_cache_look(const rks_input *input)
 {
     uint64_t looked = 0;
-    rks_behind *made =
+    rks_page_cache *made =
         rks_alloc(1, sizeof(*made) + input->file_count * sizeof(made->absent[0]), NULL);
     if (made == NULL)
         return NULL;
@@ -74,54 +74,53 @@ rks_behind *rks_behind_look(const rks_input *input)
     return made;
 }
 
-/* Lets go of neighbouring pieces in one call: the system may keep them in units larger than a
- * piece. */
-static void leave_range(const rks_input_file *file, const uint8_t *absent, uint64_t first,
-                        uint64_t end)
+/* Drops neighbouring granules in one call: its folios may be larger than a granule. */
+static void drop_range(const rks_input_file *file, const uint8_t *absent, uint64_t first,
+                       uint64_t end)
 {
     int fd = -1;
     if (first >= end || rks_input_file_open(file, &fd, NULL) != RKS_OK)
         return;
     while (first < end) {
         uint64_t at = first;
-        for (; at < end && (absent[at / PIECE / 8] >> at / PIECE % 8 & 1);
-             at = (at / PIECE + 1) * PIECE)
+        for (; at < end && (absent[at / GRANULE / 8] >> at / GRANULE % 8 & 1);
+             at = (at / GRANULE + 1) * GRANULE)
             ;
         uint64_t until = at < end ? at : end;
         if (until > first)
             posix_fadvise(fd, (off_t)first, (off_t)(until - first), POSIX_FADV_DONTNEED);
-        first = (until / PIECE + 1) * PIECE;
+        first = (until / GRANULE + 1) * GRANULE;
     }
     close(fd);
 }
 
-void rks_behind_leave(const rks_behind *behind, const rks_input *input, size_t unit)
+void rks_page_cache_drop(const rks_page_cache *cache, const rks_input *input, size_t unit)
 {
     const rks_input_unit *done = &input->units[unit];
-    if (behind == NULL || input->format == &rks_format_megatron) /* units of megatron count
-                                                                  * sequences, not bytes */
+    if (cache == NULL || input->format == &rks_format_megatron) /* units of megatron count
+                                                                 * sequences, not bytes */
         return;
     for (size_t i = done->first_file; i < done->first_file + done->file_count; i++) {
         const rks_input_file *file = &input->files[i];
         bool part = done->file_count == 1 && file->packing == RKS_PACKING_NONE;
         uint64_t first = part ? done->offset : 0;
         uint64_t end = part ? done->offset + done->size : file->size;
-        if (i < behind->file_count && behind->absent[i] != NULL)
-            leave_range(file, behind->absent[i], first < file->size ? first : file->size,
-                        end < file->size ? end : file->size);
+        if (i < cache->file_count && cache->absent[i] != NULL)
+            drop_range(file, cache->absent[i], first < file->size ? first : file->size,
+                       end < file->size ? end : file->size);
     }
 }
 
-void rks_behind_leave_all(const rks_behind *behind, const rks_input *input)
+void rks_page_cache_drop_all(const rks_page_cache *cache, const rks_input *input)
 {
-    for (size_t i = 0; behind != NULL && i < behind->file_count; i++)
-        if (behind->absent[i] != NULL)
-            leave_range(&input->files[i], behind->absent[i], 0, input->files[i].size);
+    for (size_t i = 0; cache != NULL && i < cache->file_count; i++)
+        if (cache->absent[i] != NULL)
+            drop_range(&input->files[i], cache->absent[i], 0, input->files[i].size);
 }
 
-void rks_behind_free(rks_behind *behind)
+void rks_page_cache_free(rks_page_cache *cache)
 {
-    for (size_t i = 0; behind != NULL && i < behind->file_count; i++)
-        rks_free(behind->absent[i]);
-    rks_free(behind);
+    for (size_t i = 0; cache != NULL && i < cache->file_count; i++)
+        rks_free(cache->absent[i]);
+    rks_free(cache);
 }

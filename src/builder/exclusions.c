@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * leave_out.c: what all ways of leaving out need: this rank's samples, and the list. */
-#include "builder/leave_out.h"
+ * exclusions.c: what all ways of leaving out need: this rank's samples, and the list. */
+#include "builder/exclusions.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 
 /* ---- this rank's samples --------------------------------------------------------------------- */
 
-static const rks_shard *sealed_shard(const rks_leaving *at, uint32_t number)
+static const rks_shard *sealed_shard(const rks_exclusions *at, uint32_t number)
 {
     for (size_t i = 0; i < at->parts->sealed_count; i++)
         if (rks_digest_equal(rks_shard_id(at->parts->sealed[i]), at->dataset->shards[number].id))
@@ -23,7 +23,8 @@ static const rks_shard *sealed_shard(const rks_leaving *at, uint32_t number)
     return NULL;
 }
 
-rks_status rks_leaving_each(rks_leaving *at, rks_leaving_fn visit, void *user, rks_error *err)
+rks_status rks_exclusions_each(rks_exclusions *at, rks_exclusions_fn visit, void *user,
+                               rks_error *err)
 {
     const rks_dataset *dataset = at->dataset;
     const rks_excluded *excluded = &dataset->excluded;
@@ -42,7 +43,7 @@ rks_status rks_leaving_each(rks_leaving *at, rks_leaving_fn visit, void *user, r
                 run++;
             if (run < excluded->run_count && excluded->runs[run].first <= p)
                 continue;
-            if ((p - begin) % RKS_LEAVING_LOOK == 0) {
+            if ((p - begin) % RKS_EXCLUSIONS_LOOK == 0) {
                 status = rks_group_must_stop(at->group, err);
                 if (status == RKS_OK)
                     status = rks_check_interrupt(err);
@@ -55,7 +56,7 @@ rks_status rks_leaving_each(rks_leaving *at, rks_leaving_fn visit, void *user, r
     return status;
 }
 
-uint64_t rks_leaving_count(const rks_leaving *at)
+uint64_t rks_exclusions_held(const rks_exclusions *at)
 {
     uint64_t count = 0;
     for (size_t i = 0; i < at->dataset->unit_count; i++)
@@ -64,7 +65,7 @@ uint64_t rks_leaving_count(const rks_leaving *at)
     return count;
 }
 
-rks_status rks_leaving_add(rks_leaving *at, uint32_t position, rks_error *err)
+rks_status rks_exclusions_add(rks_exclusions *at, uint32_t position, rks_error *err)
 {
     rks_excluded_run *last =
         at->runs.size == 0 ? NULL : (rks_excluded_run *)(void *)(at->runs.data + at->runs.size) - 1;
@@ -82,22 +83,22 @@ static int by_number(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-void rks_leaving_sort(uint32_t *positions, size_t count)
+void rks_exclusions_sort(uint32_t *positions, size_t count)
 {
     if (count > 0)
         qsort(positions, count, sizeof(*positions), by_number);
 }
 
-rks_status rks_leaving_used(rks_status status, const rks_shard *shard, uint64_t row,
-                            const rks_record_view *view, rks_error *err)
+rks_status rks_exclusions_check_read(rks_status status, const rks_shard *shard, uint64_t row,
+                                     const rks_record_view *view, rks_error *err)
 {
     return rks_shard_faulted(shard, view->record, view->record_size)
                ? rks_shard_read_failed(shard, row, view, err)
                : status;
 }
 
-rks_status rks_leaving_weigh(rks_leaving *at, const void *payload, size_t size, size_t key_size,
-                             uint64_t *bytes, rks_error *err)
+rks_status rks_exclusions_weigh(rks_exclusions *at, const void *payload, size_t size,
+                                size_t key_size, uint64_t *bytes, rks_error *err)
 {
     rks_status status = rks_record_decode(at->schema, payload, size, at->values, err);
     if (status != RKS_OK)
@@ -110,7 +111,7 @@ rks_status rks_leaving_weigh(rks_leaving *at, const void *payload, size_t size, 
 
 /* ---- the list ------------------------------------------------------------------------------ */
 
-static rks_status add_runs(rks_leaving *at, const rks_agreed *agreed, rks_error *err)
+static rks_status add_runs(rks_exclusions *at, const rks_agreed *agreed, rks_error *err)
 {
     rks_excluded *excluded = &at->dataset->excluded;
     uint64_t more = 0;
@@ -136,8 +137,8 @@ static rks_status add_runs(rks_leaving *at, const rks_agreed *agreed, rks_error 
     return rks_excluded_settle(runs, &excluded->run_count, err);
 }
 
-rks_status rks_leaving_join(rks_leaving *at, const char *phase, rks_status *own,
-                            uint64_t *undecided, rks_error *err)
+rks_status rks_exclusions_join(rks_exclusions *at, const char *phase, rks_status *own,
+                               uint64_t *undecided, rks_error *err)
 {
     uint64_t sums[2] = {at->bytes, undecided == NULL ? 0 : *undecided};
     rks_agreed agreed;
@@ -178,7 +179,7 @@ static rks_status apply_list(rks_dataset *dataset, rks_error *err)
 
 /* ---- the whole ----------------------------------------------------------------------------- */
 
-rks_status rks_leaving_begin(rks_leaving *at, rks_error *err)
+rks_status rks_exclusions_begin(rks_exclusions *at, rks_error *err)
 {
     if (!at->selection->dedup || rks_group_nodes(at->group) > 1)
         return RKS_OK;
@@ -190,13 +191,14 @@ rks_status rks_leaving_begin(rks_leaving *at, rks_error *err)
     return rks_fd_offer_open(at->group, at->offered, &at->offer, err);
 }
 
-rks_status rks_leaving_take(rks_leaving *at, const rks_agreed *agreed, size_t fact, rks_error *err)
+rks_status rks_exclusions_receive(rks_exclusions *at, const rks_agreed *agreed, size_t fact,
+                                  rks_error *err)
 {
     return at->offer == NULL ? RKS_OK
                              : rks_fd_offer_take(at->offer, agreed, fact, &at->memory, err);
 }
 
-void rks_leaving_end(rks_leaving *at)
+void rks_exclusions_end(rks_exclusions *at)
 {
     rks_fd_offer_close(at->offer);
     if (at->offered >= 0)
@@ -208,7 +210,7 @@ void rks_leaving_end(rks_leaving *at)
 }
 
 /* This rank's part, without the others. */
-static rks_status prepare_leaving(rks_leaving *at, rks_error *err)
+static rks_status prepare_exclusions(rks_exclusions *at, rks_error *err)
 {
     if (at->dataset->count > UINT32_MAX)
         return rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
@@ -222,8 +224,8 @@ static rks_status prepare_leaving(rks_leaving *at, rks_error *err)
     return at->values == NULL ? RKS_ERR_MEMORY : RKS_OK;
 }
 
-rks_status rks_leaving_run(rks_leaving *at, rks_status status, rks_dataset *dataset,
-                           const uint32_t *holders, rks_error *err)
+rks_status rks_exclusions_run(rks_exclusions *at, rks_status status, rks_dataset *dataset,
+                              const uint32_t *holders, rks_error *err)
 {
     if (!at->selection->dedup && at->selection->sample == 0)
         return status;
@@ -231,11 +233,11 @@ rks_status rks_leaving_run(rks_leaving *at, rks_status status, rks_dataset *data
     at->dataset = dataset;
     at->holders = holders;
     if (own == RKS_OK)
-        own = prepare_leaving(at, err);
+        own = prepare_exclusions(at, err);
     if (at->selection->dedup)
-        all = rks_leaving_duplicates(at, &own, err);
+        all = rks_exclusions_dedup(at, &own, err);
     if (all == RKS_OK && at->selection->sample > 0)
-        all = rks_leaving_rest(at, &own, err);
+        all = rks_exclusions_subset(at, &own, err);
     if (all != RKS_OK)
         return all;
     return own == RKS_OK && dataset->excluded.samples > 0 ? apply_list(dataset, err) : own;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lowest_draws.c: a sample of N consists of the N samples with the lowest draws
+ * random_subset.c: a sample of N consists of the N samples with the lowest draws
  * (ingest/row_sampling.h).
  *
  * Draws are even, so the N-th lowest of M is close to N / M of their range:
@@ -12,7 +12,7 @@
  * has eight standard deviations on each side, so one look is enough; if it is not, the next
  * window is 16 times as wide. It takes 8 bytes a sample, and 16 for each one in the window: 4 MB
  * for 10^9 samples. */
-#include "builder/leave_out.h"
+#include "builder/exclusions.h"
 
 #include <inttypes.h>
 
@@ -23,7 +23,7 @@
 
 static uint64_t window_draws = UINT64_MAX;
 
-void rks_leaving_window(uint64_t draws)
+void rks_exclusions_window(uint64_t draws)
 {
     window_draws = draws;
 }
@@ -37,7 +37,7 @@ typedef struct drawing {
     rks_pair last;      /* the last one that is drawn into the sample */
 } drawing;
 
-static rks_status draw_sample(rks_leaving *at, void *user, const rks_shard *shard, uint64_t row,
+static rks_status draw_sample(rks_exclusions *at, void *user, const rks_shard *shard, uint64_t row,
                               const rks_unit_summary *unit, uint32_t position, rks_error *err)
 {
     (void)position;
@@ -47,10 +47,10 @@ static rks_status draw_sample(rks_leaving *at, void *user, const rks_shard *shar
     if (status != RKS_OK)
         return status;
     d->draws[d->count++] = rks_draw(at->selection->seed, unit->unit, view.source_row);
-    return rks_leaving_used(RKS_OK, shard, row, &view, err);
+    return rks_exclusions_check_read(RKS_OK, shard, row, &view, err);
 }
 
-static rks_status look_at_draw(rks_leaving *at, void *user, const rks_shard *shard, uint64_t row,
+static rks_status look_at_draw(rks_exclusions *at, void *user, const rks_shard *shard, uint64_t row,
                                const rks_unit_summary *unit, uint32_t position, rks_error *err)
 {
     (void)at, (void)shard, (void)row, (void)unit;
@@ -62,7 +62,7 @@ static rks_status look_at_draw(rks_leaving *at, void *user, const rks_shard *sha
                : rks_buffer_add(&d->inside, &pair, sizeof(pair), err);
 }
 
-static rks_status drop_rest(rks_leaving *at, void *user, const rks_shard *shard, uint64_t row,
+static rks_status drop_rest(rks_exclusions *at, void *user, const rks_shard *shard, uint64_t row,
                             const rks_unit_summary *unit, uint32_t position, rks_error *err)
 {
     (void)unit;
@@ -74,9 +74,10 @@ static rks_status drop_rest(rks_leaving *at, void *user, const rks_shard *shard,
     rks_status status = rks_shard_locate(shard, row, &view, err);
     if (status != RKS_OK)
         return status;
-    status = rks_leaving_weigh(at, view.payload, view.payload_size, view.key_size, &at->bytes, err);
-    status = rks_leaving_used(status, shard, row, &view, err);
-    return status == RKS_OK ? rks_leaving_add(at, position, err) : status;
+    status =
+        rks_exclusions_weigh(at, view.payload, view.payload_size, view.key_size, &at->bytes, err);
+    status = rks_exclusions_check_read(status, shard, row, &view, err);
+    return status == RKS_OK ? rks_exclusions_add(at, position, err) : status;
 }
 
 static uint64_t root_of(uint64_t number)
@@ -144,7 +145,7 @@ static uint64_t shown_in_all(const rks_group *group, const rks_agreed *agreed)
 }
 
 /* COLLECTIVE. *found: something is to be left out, and d->last is known. */
-static rks_status look_for_last(rks_leaving *at, drawing *d, uint64_t samples, rks_status *own,
+static rks_status look_for_last(rks_exclusions *at, drawing *d, uint64_t samples, rks_status *own,
                                 bool *found, rks_error *err)
 {
     uint64_t take = at->selection->sample, reach = first_reach(samples);
@@ -153,7 +154,7 @@ static rks_status look_for_last(rks_leaving *at, drawing *d, uint64_t samples, r
         rks_agreed agreed;
         if (*own == RKS_OK && samples > take) {
             set_window(d, at->selection, samples, reach);
-            *own = rks_leaving_each(at, look_at_draw, d, err);
+            *own = rks_exclusions_each(at, look_at_draw, d, err);
         }
         const rks_fact facts[] = {
             rks_fact_bytes(d->inside.data, d->inside.size, samples * sizeof(rks_pair)),
@@ -175,21 +176,21 @@ static rks_status look_for_last(rks_leaving *at, drawing *d, uint64_t samples, r
     }
 }
 
-rks_status rks_leaving_rest(rks_leaving *at, rks_status *own, rks_error *err)
+rks_status rks_exclusions_subset(rks_exclusions *at, rks_status *own, rks_error *err)
 {
     drawing d = {0};
     bool found = false;
     uint64_t samples = *own == RKS_OK ? at->dataset->count - at->dataset->excluded.samples : 0;
     if (*own == RKS_OK && samples > at->selection->sample) {
-        d.draws = rks_alloc_raw(rks_leaving_count(at), sizeof(*d.draws), err);
-        *own = d.draws == NULL ? RKS_ERR_MEMORY : rks_leaving_each(at, draw_sample, &d, err);
+        d.draws = rks_alloc_raw(rks_exclusions_held(at), sizeof(*d.draws), err);
+        *own = d.draws == NULL ? RKS_ERR_MEMORY : rks_exclusions_each(at, draw_sample, &d, err);
     }
     rks_status status = look_for_last(at, &d, samples, own, &found, err);
     if (status == RKS_OK && found) {
         d.walked = 0;
         if (*own == RKS_OK)
-            *own = rks_leaving_each(at, drop_rest, &d, err);
-        status = rks_leaving_join(at, "build: sample taken", own, NULL, err);
+            *own = rks_exclusions_each(at, drop_rest, &d, err);
+        status = rks_exclusions_join(at, "build: sample taken", own, NULL, err);
     }
     rks_free(d.draws);
     rks_buffer_free(&d.inside);

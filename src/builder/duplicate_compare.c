@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * same_contents.c: decides which samples with one hash have the same content. A run of them is
+ * duplicate_compare.c: decides which samples with one hash have the same content. A run of them is
  * walked by position, and each one is compared with those before it whose contents differ. SEEDS of
  * these are kept; later samples with yet another content are not left out.
  *
  * The bytes are read from the shards if this rank sees all that it needs. Else a store of the
  * sealed parts fetches candidates in batches, run after run. A batch begins with the samples to
  * which those of the current run are compared. */
-#include "builder/leave_out.h"
+#include "builder/exclusions.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ enum {
 };
 
 typedef struct comparing {
-    rks_leaving *at;
+    rks_exclusions *at;
     rks_value *others; /* one for each column, as at->values */
     rks_buffer found;  /* uint32: positions of duplicates */
     size_t seeds;      /* in the current run: contents that all differ */
@@ -62,7 +62,7 @@ static rks_status compare_payloads(comparing *c, const uint8_t *one, size_t size
                                    const uint8_t *other, size_t other_size, bool *same,
                                    rks_error *err)
 {
-    rks_leaving *at = c->at;
+    rks_exclusions *at = c->at;
     if (at->key < 0) { /* if no column is a key, the payload itself is the content */
         *same = size == other_size && memcmp(one, other, size) == 0;
         return RKS_OK;
@@ -94,9 +94,9 @@ static rks_status list_found(comparing *c, rks_error *err)
     uint32_t *positions = (uint32_t *)(void *)c->found.data;
     size_t count = c->found.size / sizeof(*positions);
     rks_status status = RKS_OK;
-    rks_leaving_sort(positions, count);
+    rks_exclusions_sort(positions, count);
     for (size_t i = 0; status == RKS_OK && i < count; i++)
-        status = rks_leaving_add(c->at, positions[i], err);
+        status = rks_exclusions_add(c->at, positions[i], err);
     return status;
 }
 
@@ -113,7 +113,7 @@ static void free_comparing(comparing *c)
     rks_free(c);
 }
 
-static rks_status make_comparing(rks_leaving *at, comparing **made, rks_error *err)
+static rks_status make_comparing(rks_exclusions *at, comparing **made, rks_error *err)
 {
     const rks_dataset *dataset = at->dataset;
     comparing *c = rks_alloc(1, sizeof(*c), err);
@@ -175,7 +175,7 @@ static rks_status find_sample(comparing *c, uint32_t position, const rks_shard *
     return *shard == NULL ? RKS_OK : rks_shard_locate(*shard, *row, view, err);
 }
 
-/* *unseen: like *undecided in rks_leaving_compare. */
+/* *unseen: like *undecided in rks_exclusions_compare. */
 static rks_status judge_sample(comparing *c, uint32_t position, bool begins, bool *unseen,
                                rks_error *err)
 {
@@ -195,15 +195,15 @@ static rks_status judge_sample(comparing *c, uint32_t position, bool begins, boo
     for (size_t k = 0; !same && k < c->seeds; k++) {
         status = compare_payloads(c, c->views[k].payload, c->views[k].payload_size, view.payload,
                                   view.payload_size, &same, err);
-        status = rks_leaving_used(status, c->shards[k], c->rows[k], &c->views[k], err);
-        status = rks_leaving_used(status, shard, row, &view, err);
+        status = rks_exclusions_check_read(status, c->shards[k], c->rows[k], &c->views[k], err);
+        status = rks_exclusions_check_read(status, shard, row, &view, err);
         if (status != RKS_OK)
             return status;
     }
     if (same) {
-        status = rks_leaving_weigh(c->at, view.payload, view.payload_size, view.key_size,
-                                   &c->at->bytes, err);
-        status = rks_leaving_used(status, shard, row, &view, err);
+        status = rks_exclusions_weigh(c->at, view.payload, view.payload_size, view.key_size,
+                                      &c->at->bytes, err);
+        status = rks_exclusions_check_read(status, shard, row, &view, err);
         return status == RKS_OK ? rks_buffer_add(&c->found, &position, sizeof(position), err)
                                 : status;
     }
@@ -215,8 +215,8 @@ static rks_status judge_sample(comparing *c, uint32_t position, bool begins, boo
     return RKS_OK;
 }
 
-rks_status rks_leaving_compare(rks_leaving *at, const rks_pair *entries, size_t count,
-                               bool *undecided, rks_error *err)
+rks_status rks_exclusions_compare(rks_exclusions *at, const rks_pair *entries, size_t count,
+                                  bool *undecided, rks_error *err)
 {
     comparing *c = NULL;
     rks_status status = make_comparing(at, &c, err);
@@ -224,7 +224,7 @@ rks_status rks_leaving_compare(rks_leaving *at, const rks_pair *entries, size_t 
         return status;
     for (size_t i = 0; status == RKS_OK && !*undecided && i < count; i++) {
         bool begins;
-        if (i % RKS_LEAVING_LOOK == 0)
+        if (i % RKS_EXCLUSIONS_LOOK == 0)
             status = may_go_on(c, err);
         if (status == RKS_OK && is_candidate(entries, count, i, &begins))
             status = judge_sample(c, (uint32_t)entries[i].second, begins, undecided, err);
@@ -266,8 +266,8 @@ static rks_status judge_batch(comparing *c, rks_batch *batch, rks_error *err)
             return status;
         const uint32_t position = (uint32_t)c->ids[i];
         if (same) {
-            status = rks_leaving_weigh(c->at, payload, size, stored_key_size(c, batch, i),
-                                       &c->at->bytes, err);
+            status = rks_exclusions_weigh(c->at, payload, size, stored_key_size(c, batch, i),
+                                          &c->at->bytes, err);
             if (status == RKS_OK)
                 status = rks_buffer_add(&c->found, &position, sizeof(position), err);
         } else if (c->seeds < SEEDS && c->seeds + 1 < c->room) {
@@ -309,8 +309,8 @@ static size_t batch_room(const rks_dataset *dataset)
     return fit < 2 ? 2 : fit < BATCH_SAMPLES ? (size_t)fit : BATCH_SAMPLES;
 }
 
-rks_status rks_leaving_compare_by_store(rks_leaving *at, rks_store *store, const rks_pair *entries,
-                                        size_t count, rks_error *err)
+rks_status rks_exclusions_compare_by_store(rks_exclusions *at, rks_store *store,
+                                           const rks_pair *entries, size_t count, rks_error *err)
 {
     comparing *c = NULL;
     rks_status status = make_comparing(at, &c, err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_behind.c: what a build leaves of its input in memory. Ranks are threads. */
+ * test_page_cache.c: what a build leaves of its input in memory. Ranks are threads. */
 #include "unit/store/files.h"
 
 #include "support/pages.h"
@@ -90,5 +90,5 @@ int main(void)
         cmocka_unit_test(what_was_not_in_memory_leaves_it),
         cmocka_unit_test(what_was_in_memory_stays),
     };
-    return cmocka_run_group_tests_name("behind", tests, make_file, remove_file);
+    return cmocka_run_group_tests_name("page_cache", tests, make_file, remove_file);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * parts_internal.h: shared by parts.c and commit.c only. */
-#ifndef RKS_BUILDER_PARTS_INTERNAL_H
-#define RKS_BUILDER_PARTS_INTERNAL_H
+ * parts_state.h: what the parts of a build consist of, for the files that find, lock, commit and
+ * remove them. */
+#ifndef RKS_BUILDER_PARTS_STATE_H
+#define RKS_BUILDER_PARTS_STATE_H
 
 #include "builder/parts.h"
 #include "dataset/dataset.h"

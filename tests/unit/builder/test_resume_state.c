@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_kept.c: the unit size of a build: by the input, or as the directory has it. Ranks are
- * threads. */
+ * test_resume_state.c: the unit size of a build: by the input, or as the directory has it. Ranks
+ * are threads. */
 #include "jobs.h"
 
 #include "base/buffer.h"
 #include "base/error.h"
-#include "builder/kept.h"
+#include "builder/resume_state.h"
 #include "ingest/unit.h"
 
 enum { ROWS = 4000 }; /* about 330 KB */
@@ -83,11 +83,11 @@ static void an_append_keeps_the_dataset_s_unless_units_would_be_too_many(void **
 {
     (void)state;
     const uint64_t mib = 1 << 20;
-    assert_int_equal(rks_kept_append_size(0, 10), 64 * mib);
-    assert_int_equal(rks_kept_append_size(4096, 10), 4096);
-    assert_int_equal(rks_kept_append_size(mib, 4096 * mib), mib);
-    assert_int_equal(rks_kept_append_size(mib, 8192 * mib), 64 * mib);
-    assert_int_equal(rks_kept_append_size(128 * mib, UINT64_MAX), 128 * mib);
+    assert_int_equal(rks_resume_append_size(0, 10), 64 * mib);
+    assert_int_equal(rks_resume_append_size(4096, 10), 4096);
+    assert_int_equal(rks_resume_append_size(mib, 4096 * mib), mib);
+    assert_int_equal(rks_resume_append_size(mib, 8192 * mib), 64 * mib);
+    assert_int_equal(rks_resume_append_size(128 * mib, UINT64_MAX), 128 * mib);
 }
 
 static void parts_and_datasets_keep_their_own(void **state)
@@ -225,19 +225,19 @@ static void a_list_from_another_rank_is_not_trusted(void **state)
     job j = {0};
     file_options(&j.options);
     on_threads(1, build_rank, &j);
-    assert_ok(rks_kept_collect(target, false, &list, &err), &err);
+    assert_ok(rks_resume_collect(target, false, &list, &err), &err);
     assert_true(list.size > 28);
     assert_ok(rks_input_open(sources, 1, &options, &input, &err), &err);
-    const rks_kept_wish wish = {.input = input, .options_text = "{}"};
+    const rks_resume_request wish = {.input = input, .options_text = "{}"};
     for (size_t size = 0; size < list.size; size++) {
         rks_buffer cut = {.data = list.data, .size = size};
-        assert_ok(rks_kept_find(&wish, &cut, &schema, &err), &err);
+        assert_ok(rks_resume_find(&wish, &cut, &schema, &err), &err);
         assert_null(schema);
     }
     for (size_t at = 16; at < list.size; at++) {
         uint8_t byte = list.data[at];
         list.data[at] = (uint8_t)~byte;
-        assert_ok(rks_kept_find(&wish, &list, &schema, &err), &err);
+        assert_ok(rks_resume_find(&wish, &list, &schema, &err), &err);
         assert_null(schema);
         list.data[at] = byte;
     }
@@ -265,5 +265,5 @@ int main(void)
         cmocka_unit_test_setup(all_ranks_keep_or_none, set_target),
         cmocka_unit_test_setup(a_list_from_another_rank_is_not_trusted, set_target),
     };
-    return cmocka_run_group_tests_name("kept", tests, make_file, remove_file);
+    return cmocka_run_group_tests_name("resume_state", tests, make_file, remove_file);
 }
