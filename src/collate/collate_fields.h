@@ -33,6 +33,7 @@ typedef struct rks_collate_field {
     uint32_t dim_count;
     uint32_t dims[RKS_DIMS_MAX]; /* 0: variable */
     uint32_t cut_dim;            /* the first variable dimension; dim_count if there is none */
+    bool is_row;                 /* stacked, of one dimension, which varies, padded on the right */
     size_t from_size, to_size;   /* bytes of an item */
     rks_convert_fn convert;
     uint8_t pad[8], first[8];

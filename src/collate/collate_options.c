@@ -190,6 +190,8 @@ static rks_status add_array_column(rks_collate *collate, const rks_schema *schem
     }
     field->pack = (pack || field->text) && column->variable_dims != 0;
     field->rows = field->pack && collate->rows && !field->text && !asked->packed;
+    field->is_row = !field->pack && !field->text && field->dim_count == 1 && field->cut_dim == 0 &&
+                    !collate->left;
     if (field->pack && (field->cut_dim != 0 || column->variable_dims != 1))
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "collate: column \"%s\" (%s) cannot be packed: only its first dimension "

@@ -101,6 +101,19 @@ static bool make_box(const rks_collate *collate, const rks_collate_field *field,
     return true;
 }
 
+/* Writes what most samples are, a row of one dimension that is padded on the right: put_box in one
+ * step. */
+static bool put_row(const rks_collate_field *field, const rks_collate_span *extent, uint8_t *to,
+                    const rks_value *value)
+{
+    uint64_t items = extent->items, width = extent->widths[0];
+    if (items > width)
+        return false;
+    field->convert(to, value->data, (size_t)items);
+    fill_with_padding(field, to + items * field->to_size, width - items);
+    return true;
+}
+
 static bool put_stacked(const rks_collate_walk *r, const rks_collate_field *field,
                         rks_collate_span *extent, size_t i, const rks_value *value)
 {
@@ -110,6 +123,8 @@ static bool put_stacked(const rks_collate_walk *r, const rks_collate_field *fiel
         fill_with_padding(field, to, extent->inner);
     } else if (field->dim_count == 0) {
         field->convert(to, value->data, 1);
+    } else if (field->is_row && r->piece == NULL) {
+        return put_row(field, extent, to, value);
     } else {
         if (field->cut_dim < field->dim_count)
             b.skipped = skipped_of(r, i, field, value);
@@ -162,10 +177,12 @@ static bool put_mask(const rks_collate *collate, uint64_t items, rks_collate_spa
     uint64_t width = extent->inner;
     if (items > width)
         return false;
-    uint64_t before = collate->left ? width - items : 0;
+    uint64_t free = width - items, before = collate->left ? free : 0;
     uint8_t *to = extent->data + i * width * sizeof(int64_t);
-    rks_item_fill(to, zero, sizeof(int64_t), (size_t)width);
-    rks_item_fill(to + before * sizeof(int64_t), one, sizeof(int64_t), (size_t)items);
+    rks_item_fill(to, zero, sizeof(int64_t), (size_t)before);
+    to += before * sizeof(int64_t);
+    rks_item_fill(to, one, sizeof(int64_t), (size_t)items);
+    rks_item_fill(to + items * sizeof(int64_t), zero, sizeof(int64_t), (size_t)(free - before));
     return true;
 }
 
