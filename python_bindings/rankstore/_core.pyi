@@ -298,8 +298,8 @@ class Arrays:
     def lengths(self) -> Buffer:
         """Return uint32[samples]."""
 
-    def pieces(self) -> Buffer:
-        """Return uint32[pieces, 3]: place, start, count."""
+    def pieces(self) -> Buffer | None:
+        """Return uint32[pieces, 3], place, start, count, or None if all samples are whole."""
 
     def arrays(self) -> list[tuple[str, str, tuple[int, ...], Buffer, Buffer | None]]:
         """Return (name, type, dims, data, offsets) of each array; offsets is int64[samples + 1] or None."""

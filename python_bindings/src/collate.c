@@ -216,6 +216,8 @@ static PyObject *arrays_pieces(PyObject *object, PyObject *unused)
     (void)unused;
     size_t count;
     const rks_piece *pieces = rks_arrays_pieces(((arrays *)object)->handle, &count);
+    if (count == 0)
+        Py_RETURN_NONE;
     return core_buffer(object, (void *)(uintptr_t)pieces, count * sizeof(*pieces), false);
 }
 
@@ -279,7 +281,7 @@ static PyGetSetDef arrays_getters[] = {
 static PyMethodDef arrays_methods[] = {
     {"ids", arrays_ids, METH_NOARGS, "uint64[samples]"},
     {"lengths", arrays_lengths, METH_NOARGS, "uint32[samples]"},
-    {"pieces", arrays_pieces, METH_NOARGS, "uint32[pieces, 3]: place, start, count"},
+    {"pieces", arrays_pieces, METH_NOARGS, "uint32[pieces, 3]: place, start, count; None if all samples are whole"},
     {"arrays", arrays_list, METH_NOARGS,
      "A list of (name, type, dims, data, offsets: int64[samples + 1] or None)"},
     {0},

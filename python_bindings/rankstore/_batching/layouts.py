@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from .. import _core
-from .._schema.types import ITEMS, Column, as_array, describe, int_range, is_integer, numpy_dtype, torch_view
+from .._schema.types import BITS, ITEMS, Column, as_array, describe, int_range, is_integer, numpy_dtype, torch_view
 from ..errors import ArgumentError, DataError
 from .batch import Batch
 from .limits import Rule
@@ -435,6 +435,20 @@ class Collator:
         return {f"{name}.{mark}": (name, mark) for name, column in self.named.items() for mark in ("missing", "items")
                 if mark == "items" or column.nullable}
 
+    @functools.cached_property
+    def _special(self) -> set[str]:
+        """Return the names of arrays that need more than a view of their memory, see `_put`."""
+        bits = {name for name, column in self.named.items() if column.item in BITS or self.layout.item(column) in BITS}
+        return {*self._marks, *self.text, *self.narrowed, *bits}
+
+    @functools.cached_property
+    def _int64(self) -> Any:
+        return numpy_dtype("int64")
+
+    @functools.cached_property
+    def _uint32(self) -> Any:
+        return numpy_dtype("uint32")
+
     def planned(self, rule: Rule) -> Collator:
         """Return the collator for batches of a plan. ArgumentError if the layout contradicts it."""
         if rule in self._planned:
@@ -459,38 +473,53 @@ class Collator:
         """Return the batch of collated arrays, without a copy.
 
         This runs for each batch, between two steps of training: whatever can be computed once is."""
-        made, offsets, count, to_torch = Batch(), {}, (arrays.samples,), self._to_torch
+        made, array, count = Batch.unfilled(), self._array, (arrays.samples,)
+        offsets: dict[str, Any] = {}
         items: dict[str, Any] = {}
         absent: dict[str, Any] = {}
-        made._cut, made._cuts_lengths = self.layout.cut_to, self._cuts_lengths
-        pieces = as_array(arrays.pieces(), "uint32")
-        if len(pieces):
-            made._pieces = pieces.reshape(-1, 3)
-        made.indices = self._array(count, numpy_dtype("int64"), arrays.ids())
-        made.lengths = self._array(count, numpy_dtype("uint32"), arrays.lengths())
-        if made._cut and self._cuts_lengths:
-            made.lengths = made.lengths.clip(max=made._cut)
+        made.indices = array(count, self._int64, arrays.ids())
+        made.lengths = array(count, self._uint32, arrays.lengths())
+        if self.layout.cut_to:
+            made._cut, made._cuts_lengths = self.layout.cut_to, self._cuts_lengths
+            if made._cuts_lengths:
+                made.lengths = made.lengths.clip(max=made._cut)
+        pieces = arrays.pieces()
+        if pieces is not None:
+            made._pieces = as_array(pieces, "uint32").reshape(-1, 3)
+        to_torch, special, varying = self._to_torch, self._special, self.varying
         for name, item, dims, data, bounds in arrays.arrays():
-            if name in self._marks and name not in self.named:
-                of, mark = self._marks[name]
-                (items if mark == "items" else absent)[of] = self._array(dims, numpy_dtype(item), data)
+            if bounds is not None or name in special:
+                self._put(made, (name, item, dims, data, bounds), offsets, items, absent)
                 continue
-            edges = None if bounds is None else as_array(bounds, "int64")
-            if name in self.text:
-                made[name] = _text(self.text[name], memoryview(data), [] if edges is None else edges.tolist())
-                continue
-            array = self._array(dims, numpy_dtype(item), data)
-            made[name] = array if to_torch is None else torch_view(to_torch(array), item)
-            if name in self.narrowed:
-                made[name] = self._rounded(made[name], self.narrowed[name])
-            if edges is not None:
-                offsets[name] = edges
-            if name in self.varying and (edges is None or self.layout.layout == "rows" and len(dims) > 1):
+            values = array(dims, numpy_dtype(item), data)
+            made[name] = values if to_torch is None else to_torch(values)
+            if name in varying:
                 made._padded = max(made._padded, dims[0] * dims[1])
         for name, flags in absent.items():
             self._missing(made, name, flags)
         self.layout.finish(made, self.columns, self.rename, offsets, self.out, items, self.length)
         return made
+
+    def _put(self, made: Batch, described: tuple[str, str, tuple[int, ...], Any, Any], offsets: dict[str, Any],
+             items: dict[str, Any], absent: dict[str, Any]) -> None:
+        """Put an array that is no plain stack of numbers into the batch, or into the dict of what it describes."""
+        name, item, dims, data, bounds = described
+        if name in self._marks and name not in self.named:
+            of, mark = self._marks[name]
+            (items if mark == "items" else absent)[of] = self._array(dims, numpy_dtype(item), data)
+            return
+        edges = None if bounds is None else as_array(bounds, "int64")
+        if name in self.text:
+            made[name] = _text(self.text[name], memoryview(data), [] if edges is None else edges.tolist())
+            return
+        values = self._array(dims, numpy_dtype(item), data)
+        made[name] = values if self._to_torch is None else torch_view(self._to_torch(values), item)
+        if name in self.narrowed:
+            made[name] = self._rounded(made[name], self.narrowed[name])
+        if edges is not None:
+            offsets[name] = edges
+        if name in self.varying and (edges is None or self.layout.layout == "rows" and len(dims) > 1):
+            made._padded = max(made._padded, dims[0] * dims[1])
 
     def _rounded(self, array: Any, item: str) -> Any:
         if self._to_torch is not None:

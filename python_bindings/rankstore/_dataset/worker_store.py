@@ -199,7 +199,7 @@ class Service:
         whole, sizes = memoryview(data), header["parts"]
         ids, pieces = whole[:8 * sizes[0]], whole[8 * sizes[0]:8 * sizes[0] + sizes[1]]
         arrays = self._store.collate(ids.cast("q"), _core.Collate(**header["options"]), pieces, whole[8 * sizes[0] + sizes[1]:])
-        parts: list[Any] = [arrays.ids(), arrays.lengths(), arrays.pieces()]
+        parts: list[Any] = [arrays.ids(), arrays.lengths(), arrays.pieces() or b""]
         shapes = []
         for name, item, dims, values, offsets in arrays.arrays():
             shapes.append([name, item, dims, offsets is not None])
@@ -400,8 +400,8 @@ class ReceivedArrays:
     def lengths(self) -> bytearray:
         return self._parts[1]
 
-    def pieces(self) -> bytearray:
-        return self._parts[2]
+    def pieces(self) -> bytearray | None:
+        return self._parts[2] or None
 
     def arrays(self) -> list[Any]:
         found, parts = [], iter(self._parts[3:])

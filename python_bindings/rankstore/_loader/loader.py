@@ -310,7 +310,7 @@ def _pins(pin_memory: bool | str, device: Any, out: str) -> bool:
     return True
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(slots=True)
 class _Pulled:
     """A batch, or its future, before it is yielded; the bytes of its samples if they are bounded, and what a progress bar counts."""
 
@@ -465,6 +465,12 @@ class _Iteration(Iterator[Any]):
         except StopIteration as raised:  # transform raised it: it would end the loop as if the epoch were over
             raise callback_failed(raised, self._loader.dataset.group.rank, "transform", f"epoch {self._epoch}, step {step}") from raised
 
+    def _next_found(self) -> _Pulled | None:
+        """Return the next batch as it is to be yielded."""
+        if not self._calls and self._moving is None:  # no function and no device: this runs between two steps of training
+            return self._pull()
+        return self._next_made() if self._moving is None else self._next_moved(self._moving)
+
     def _next_made(self) -> _Pulled | None:
         """Return the next batch, finished."""
         found = self._next()
@@ -500,7 +506,7 @@ class _Iteration(Iterator[Any]):
                 self._begin()
             if self._changes != loader.plan.changes:
                 self.look_again()
-            found = self._next_made() if self._moving is None else self._next_moved(self._moving)
+            found = self._next_found()
             if found is None:
                 loader._epoch, loader._step = self._epoch, self._steps  # also if all remaining steps are skipped
                 self.close()
@@ -515,7 +521,7 @@ class _Iteration(Iterator[Any]):
             raise
         end = time.monotonic()
         loader._waits.append(end - begin)
-        self._after = loader.plan.core.next_step(self._epoch, step + 1)
+        self._after = loader.plan.core.next_step(self._epoch, step + 1) if loader.plan.skips else step + 1
         loader._epoch, loader._step = self._epoch, self._after
         if self._bar is not None:
             self._bar.step(samples, tokens, begin, end)
