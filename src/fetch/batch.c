@@ -107,7 +107,7 @@ void rks_batch_free(rks_batch *batch)
         return;
     rks_fetcher *fetcher = batch->fetcher;
     rks_blocks_count(fetcher->pool, -(int64_t)batch->own_bytes);
-    rks_ahead_release(batch->ahead);
+    rks_readahead_release(batch->ahead);
     while (batch->blocks != NULL) {
         rks_block *next = batch->blocks->next;
         rks_blocks_give(fetcher->pool, batch->blocks);

@@ -6,7 +6,7 @@
 #define RKS_FETCH_BATCH_H
 
 #include "base/blocks.h"
-#include "fetch/ahead.h"
+#include "fetch/readahead.h"
 #include "fetch/fetch.h"
 
 typedef struct rks_derived_key rks_derived_key;
@@ -22,7 +22,7 @@ struct rks_batch {
     size_t own_bytes;       /* of `bytes`: this struct and what follows it */
     rks_value *values;      /* columns of sample `decoded`; allocated on first use */
     bool asked;             /* the disk was asked for its local samples */
-    rks_ahead *ahead;       /* reads its samples ahead; holds a reference; NULL: none */
+    rks_readahead *ahead;   /* reads its samples ahead; holds a reference; NULL: none */
     uint64_t ahead_end;     /* end of its ids, counted from the first one pushed to `ahead` */
     size_t decoded;         /* SIZE_MAX: none */
     rks_piece *pieces;      /* pieces of its samples; NULL: all are whole */

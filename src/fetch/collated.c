@@ -74,7 +74,7 @@ static rks_status read_items(void *user, size_t i, rks_value *values, rks_error 
         status = rks_fetcher_check(fetcher, wanted, view, err);
     }
     if (status == RKS_OK) {
-        *s->bytes += rks_plain_bytes(fetcher->plains.of[wanted->shard], view);
+        *s->bytes += rks_payload_bytes(fetcher->layouts.of[wanted->shard], view);
         status = decode(s, i, view, values, err);
     }
     return status == RKS_OK ? status : blame_fault(s, i, status, err);

@@ -3,7 +3,7 @@
  * fetch.c: fetches from their start to their end.
  *
  * A synchronous fetch does all slow work in the caller's thread. A fetch that was started ahead
- * also gives its pieces to the workers, which start with the first such fetch. If a fetch is
+ * also gives its tasks to the workers, which start with the first such fetch. If a fetch is
  * cancelled, its sent requests stay with the engine. The last of them frees the fetch, and possibly
  * the fetcher after its close. */
 #include "fetch/fetcher.h"
@@ -16,7 +16,7 @@
 #include "base/memory.h"
 #include "base/trace.h"
 
-/* ---- pieces ---------------------------------------------------------------------------------- */
+/* ---- tasks ---------------------------------------------------------------------------------- */
 
 void rks_fetch_set_failed(rks_fetch *fetch, const rks_error *err)
 {
@@ -42,11 +42,11 @@ void rks_fetch_wake(rks_fetch *fetch)
     pthread_cond_broadcast(&fetch->changed);
 }
 
-/* Counts a finished piece. Returns true if it was the last one and a thread waits. The mutex must
+/* Counts a finished task. Returns true if it was the last one and a thread waits. The mutex must
  * be held. */
-static bool end_piece(rks_fetch *fetch)
+static bool end_task(rks_fetch *fetch)
 {
-    if (--fetch->pieces != 0 || rks_fetch_is_over(fetch))
+    if (--fetch->tasks != 0 || rks_fetch_is_over(fetch))
         return false;
     atomic_store_explicit(&fetch->memory,
                           fetch->arrays != NULL ? rks_arrays_memory(fetch->arrays)
@@ -66,7 +66,7 @@ bool rks_fetch_finish(rks_fetch *fetch, rks_block **block, uint64_t remote_bytes
     rks_batch_add(fetch->batch, *block);
     *block = NULL; /* the batch owns it now */
     fetch->remote_bytes += remote_bytes;
-    return end_piece(fetch);
+    return end_task(fetch);
 }
 
 static void do_local(rks_fetch *fetch)
@@ -84,7 +84,7 @@ static void do_local(rks_fetch *fetch)
         pthread_cond_broadcast(&fetch->changed);
 }
 
-/* Makes the arrays. All other pieces are done, so no other thread uses the batch. */
+/* Makes the arrays. All other tasks are done, so no other thread uses the batch. */
 static void do_arrays(rks_fetch *fetch)
 {
     rks_fetcher *fetcher = fetch->fetcher;
@@ -103,7 +103,7 @@ static void do_arrays(rks_fetch *fetch)
     fetch->arrays = arrays;
     if (status != RKS_OK)
         rks_fetch_set_failed(fetch, &err);
-    else if (end_piece(fetch))
+    else if (end_task(fetch))
         pthread_cond_broadcast(&fetch->changed);
 }
 
@@ -122,7 +122,7 @@ static void do_arrived(rks_fetch *fetch)
     rks_fetch_request_drop(request);
 }
 
-/* Takes a piece and works on it without the mutex. Returns false if there is none. The caller must
+/* Takes a task and works on it without the mutex. Returns false if there is none. The caller must
  * hold the mutex and a reference. */
 static bool work_on(rks_fetch *fetch)
 {
@@ -132,7 +132,7 @@ static bool work_on(rks_fetch *fetch)
         do_arrived(fetch);
     else if (fetch->local_waits && fetch->collate == NULL)
         do_local(fetch);
-    else if (fetch->local_waits && fetch->pieces == 1)
+    else if (fetch->local_waits && fetch->tasks == 1)
         do_arrays(fetch);
     else
         return false;
@@ -149,7 +149,7 @@ static bool release_shared(rks_fetch *fetch)
     return false;
 }
 
-/* Works on all pieces of the first fetch of the work list. */
+/* Works on all tasks of the first fetch of the work list. */
 bool rks_fetch_work_on_next(rks_fetcher *fetcher)
 {
     rks_fetch *fetch = fetcher->work;
@@ -234,8 +234,8 @@ static rks_status make_fetch(rks_batch *list, size_t remote, rks_collate *collat
         rks_fetch_release(made);
         return status;
     }
-    made->pieces = asked + made->local_waits;
-    atomic_store(&made->over, made->pieces == 0);
+    made->tasks = asked + made->local_waits;
+    atomic_store(&made->over, made->tasks == 0);
     *fetch = made;
     return RKS_OK;
 }
@@ -331,7 +331,8 @@ static rks_status wait_until_over(rks_fetch *fetch, rks_error *err)
     return status;
 }
 
-rks_status rks_fetch_take(rks_fetch **fetch, rks_batch **batch, rks_arrays **arrays, rks_error *err)
+rks_status rks_fetch_wait_either(rks_fetch **fetch, rks_batch **batch, rks_arrays **arrays,
+                                 rks_error *err)
 {
     rks_fetch *taken = *fetch;
     uint64_t begin = rks_now_ns();
@@ -358,7 +359,7 @@ rks_status rks_fetch_take(rks_fetch **fetch, rks_batch **batch, rks_arrays **arr
 rks_status rks_fetch_wait(rks_fetch *fetch, rks_batch **batch, rks_error *err)
 {
     rks_arrays *none;
-    rks_status status = rks_fetch_take(&fetch, batch, &none, err);
+    rks_status status = rks_fetch_wait_either(&fetch, batch, &none, err);
     rks_fetch_cancel(fetch);
     return status;
 }
@@ -366,7 +367,7 @@ rks_status rks_fetch_wait(rks_fetch *fetch, rks_batch **batch, rks_error *err)
 rks_status rks_fetch_wait_arrays(rks_fetch *fetch, rks_arrays **arrays, rks_error *err)
 {
     rks_batch *none;
-    rks_status status = rks_fetch_take(&fetch, &none, arrays, err);
+    rks_status status = rks_fetch_wait_either(&fetch, &none, arrays, err);
     rks_fetch_cancel(fetch);
     return status;
 }

@@ -121,8 +121,8 @@ rks_status rks_fetcher_start_arrays(rks_fetcher *fetcher, rks_batch *list, rks_c
 rks_status rks_fetch_wait_arrays(rks_fetch *fetch, rks_arrays **arrays, rks_error *err);
 /* Waits for either kind of fetch, and sets *batch or *arrays. After RKS_ERR_CANCELLED the fetch
  * continues and *fetch stays; otherwise *fetch becomes NULL. */
-rks_status rks_fetch_take(rks_fetch **fetch, rks_batch **batch, rks_arrays **arrays,
-                          rks_error *err);
+rks_status rks_fetch_wait_either(rks_fetch **fetch, rks_batch **batch, rks_arrays **arrays,
+                                 rks_error *err);
 /* Returns the bytes of a batch's memory, as in peak_batch_bytes. */
 uint64_t rks_batch_memory(const rks_batch *batch);
 /* Returns the bytes of the fetch's batch or arrays if all of it has arrived, else 0. */

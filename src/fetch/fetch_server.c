@@ -4,7 +4,7 @@
  *
  * An I/O thread of the engine serves a request: it asks the disk for all of its rows at once and
  * waits for cold pages. Requests that follow each other in a file are read as a stream, as in
- * ahead.c: the system reads ahead in large pages, which takes half of the processor time.
+ * readahead.c: the system reads ahead in large pages, which takes half of the processor time.
  *
  * If the rows of a request are known to be in memory, the engine's own thread answers it, which
  * saves two changes of threads. If pages were dropped from memory in between, that thread waits for
@@ -21,22 +21,22 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "fetch/fetch.h"
-#include "fetch/plain.h"
-#include "fetch/reads.h"
+#include "fetch/payload_size.h"
+#include "fetch/disk_reader.h"
 #include "fetch/wire.h"
 
 struct rks_fetch_server {
     rks_engine *engine;
     enum rks_service service;
     rks_shard **shards;
-    rks_reads reads;
+    rks_disk_reader disk;
     pthread_mutex_t stream_mutex;
-    rks_reads_stream stream; /* requests in the order of a file; guarded by stream_mutex */
-    uint32_t readers;        /* ranks that may take turns in the file of the stream */
-    atomic_bool streaming;   /* the last request followed the previous one */
-    atomic_bool stop;        /* ends the stream */
+    rks_disk_stream stream; /* requests in the order of a file; guarded by stream_mutex */
+    uint32_t readers;       /* ranks that may take turns in the file of the stream */
+    atomic_bool streaming;  /* the last request followed the previous one */
+    atomic_bool stop;       /* ends the stream */
     size_t count;
-    rks_plains plains;
+    rks_payload_layouts layouts;
     atomic_uint_least64_t bytes;
     atomic_size_t references; /* to this struct: its owner's, and one for each reply */
     atomic_size_t replies;    /* replies that use the maps */
@@ -48,7 +48,7 @@ struct rks_fetch_server {
 /* A reply being made or sent. Its table is after its parts. */
 typedef struct answer {
     rks_fetch_server *server;
-    const rks_plain *plain; /* of the shard whose records are being added */
+    const rks_payload_layout *layout; /* of the shard whose records are being added */
     uint8_t *table;
     size_t table_size;
     size_t served;
@@ -59,7 +59,7 @@ typedef struct answer {
 } answer;
 
 enum {
-    PIECE = 64,
+    LOCATE_MOST = 64,
     QUICK_ROWS = 1024,
     READERS_MAX = 8, /* so a stream reads at most eight times what one rank requests */
 };
@@ -70,15 +70,15 @@ static const uint8_t zeros[RKS_FETCH_ALIGN];
 
 /* Adds the rows of a checked request to the window. */
 static void find_rows(const rks_fetch_server *server, const uint8_t *body, uint32_t groups,
-                      rks_reads_window *window)
+                      rks_disk_window *window)
 {
     const uint8_t *at = body + RKS_FETCH_REQUEST_HEAD;
     for (uint32_t i = 0; i < groups; i++) {
         rks_fetch_group group;
         at = rks_fetch_get_group(at, &group);
         for (uint32_t k = 0; k < group.count; k++)
-            (void)rks_reads_add(&server->reads, window, group.shard,
-                                rks_load_u32(group.rows + 4 * (size_t)k));
+            (void)rks_disk_window_add(&server->disk, window, group.shard,
+                                      rks_load_u32(group.rows + 4 * (size_t)k));
     }
 }
 
@@ -92,7 +92,7 @@ static bool group_is_warm(const rks_fetch_server *server, const rks_fetch_group 
     for (uint32_t i = 0; i < group->count; i++) {
         uint64_t row = rks_load_u32(group->rows + 4 * (size_t)i);
         if (!rks_shard_place_in_memory(server->shards[group->shard], row) ||
-            rks_reads_range(&server->reads, group->shard, row, &range))
+            rks_disk_reader_range(&server->disk, group->shard, row, &range))
             return false;
     }
     return true;
@@ -102,7 +102,7 @@ static bool request_is_warm(rks_fetch_server *server, const uint8_t *body, uint3
 {
     const uint8_t *at = body + RKS_FETCH_REQUEST_HEAD;
     bool warm = true;
-    if (rks_reads_warm(&server->reads))
+    if (rks_disk_reader_is_warm(&server->disk))
         return true;
     if (atomic_load_explicit(&server->streaming, memory_order_relaxed))
         return false; /* the stream's read-ahead has read them, and continues only if they are
@@ -117,14 +117,14 @@ static bool request_is_warm(rks_fetch_server *server, const uint8_t *body, uint3
 
 /* Reads the rows as a stream if they follow those of the last request. Returns false if they do
  * not, or if another thread is reading; the caller then asks for the missing rows. */
-static bool read_stream(rks_fetch_server *server, rks_reads_window *window)
+static bool read_stream(rks_fetch_server *server, rks_disk_window *window)
 {
     if (pthread_mutex_trylock(&server->stream_mutex) != 0)
         return false;
-    bool follows = rks_reads_follows(&server->stream, window, server->readers);
+    bool follows = rks_disk_stream_follows(&server->stream, window, server->readers);
     atomic_store_explicit(&server->streaming, follows, memory_order_relaxed);
     if (follows)
-        rks_reads_stream_to(&server->reads, &server->stream, window->all, &server->stop);
+        rks_disk_reader_stream(&server->disk, &server->stream, window->all, &server->stop);
     pthread_mutex_unlock(&server->stream_mutex);
     return follows;
 }
@@ -132,15 +132,15 @@ static bool read_stream(rks_fetch_server *server, rks_reads_window *window)
 /* Reads all rows of a request at once: the disk serves many requests in the time of one. */
 static void ask_disk(rks_fetch_server *server, const uint8_t *body, uint32_t groups, uint32_t rows)
 {
-    if (rks_reads_warm(&server->reads))
+    if (rks_disk_reader_is_warm(&server->disk))
         return;
     rks_range *ranges = rks_alloc_raw(2 * (size_t)rows, sizeof(*ranges), NULL);
     if (ranges == NULL)
         return; /* answering then waits for each row */
-    rks_reads_window window = {.all = ranges, .missing = ranges + rows};
+    rks_disk_window window = {.all = ranges, .missing = ranges + rows};
     find_rows(server, body, groups, &window);
     if (!read_stream(server, &window))
-        rks_reads_ask(&server->reads, window.missing, window.missing_count, NULL);
+        rks_disk_reader_ask(&server->disk, window.missing, window.missing_count, NULL);
     rks_free(ranges);
 }
 
@@ -150,7 +150,7 @@ static void free_server(rks_fetch_server *server)
 {
     if (server == NULL)
         return;
-    rks_plains_free(&server->plains);
+    rks_payload_layouts_free(&server->layouts);
     rks_free(server->shards);
     rks_resident_stream_end(&server->stream.file);
     pthread_cond_destroy(&server->idle);
@@ -207,7 +207,7 @@ static bool add_record(answer *reply, const rks_record_view *view)
     add_part(reply, view->record, size);
     rks_store_u32(reply->table + RKS_FETCH_REPLY_HEAD + reply->served * 4, (uint32_t)(place / 8));
     reply->served++;
-    reply->bytes += rks_plain_bytes(reply->plain, view);
+    reply->bytes += rks_payload_bytes(reply->layout, view);
     return true;
 }
 
@@ -238,8 +238,8 @@ static rks_status fill_row(const rks_shard *shard, uint64_t row, const rks_recor
 static rks_status fill_rows(const rks_shard *shard, const uint8_t *rows, size_t count,
                             answer *reply, bool *full, rks_error *err)
 {
-    uint64_t numbers[PIECE];
-    rks_record_view views[PIECE];
+    uint64_t numbers[LOCATE_MOST];
+    rks_record_view views[LOCATE_MOST];
     for (size_t i = 0; i < count; i++)
         numbers[i] = rks_load_u32(rows + i * 4);
     bool found = rks_shard_locate_many(shard, numbers, count, views, NULL) == RKS_OK;
@@ -259,9 +259,9 @@ static rks_status fill_group(const rks_fetch_server *server, const rks_fetch_gro
     const rks_shard *shard = NULL;
     rks_status status = find_shard(server, group, &shard, err);
     if (status == RKS_OK)
-        reply->plain = server->plains.of[group->shard];
-    for (size_t i = 0; status == RKS_OK && i < group->count && !*full; i += PIECE) {
-        size_t many = group->count - i < PIECE ? group->count - i : PIECE;
+        reply->layout = server->layouts.of[group->shard];
+    for (size_t i = 0; status == RKS_OK && i < group->count && !*full; i += LOCATE_MOST) {
+        size_t many = group->count - i < LOCATE_MOST ? group->count - i : LOCATE_MOST;
         status = fill_rows(shard, group->rows + i * 4, many, reply, full, err);
     }
     return status;
@@ -340,9 +340,9 @@ static void serve(void *user, rks_request *request)
 /* Checks whether this thread waited for the disk when it answered the last request. */
 static void notice_faults(rks_fetch_server *server)
 {
-    long faults = rks_reads_faults(true);
-    if (faults > 0 && rks_reads_waited(&server->reads, faults) > 0)
-        rks_reads_forget_all(&server->reads);
+    long faults = rks_disk_faults(true);
+    if (faults > 0 && rks_disk_reader_waited(&server->disk, faults) > 0)
+        rks_disk_reader_forget(&server->disk);
 }
 
 static bool serve_quick(void *user, rks_request *request)
@@ -383,8 +383,8 @@ rks_status rks_fetch_server_open(rks_engine *engine, enum rks_service service,
             continue;
         schemas[i] = rks_shard_schema(shards[i]);
     }
-    rks_reads_begin(&made->reads, made->shards, count);
-    status = rks_plains_create(schemas, count, &made->plains, err);
+    rks_disk_reader_begin(&made->disk, made->shards, count);
+    status = rks_payload_layouts_create(schemas, count, &made->layouts, err);
     if (status != RKS_OK)
         goto out;
     made->engine = engine;
@@ -421,12 +421,12 @@ uint64_t rks_fetch_server_bytes(const rks_fetch_server *server)
 
 void rks_fetch_server_disk(const rks_fetch_server *server, uint64_t *reads, uint64_t *bytes)
 {
-    *reads = atomic_load(&server->reads.disk_reads);
-    *bytes = atomic_load(&server->reads.disk_bytes);
+    *reads = atomic_load(&server->disk.disk_reads);
+    *bytes = atomic_load(&server->disk.disk_bytes);
 }
 
 void rks_fetch_server_forget_cache(rks_fetch_server *server)
 {
-    rks_reads_look_again(&server->reads);
-    rks_reads_forget_all(&server->reads);
+    rks_disk_reader_rescan(&server->disk);
+    rks_disk_reader_forget(&server->disk);
 }

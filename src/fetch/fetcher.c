@@ -53,8 +53,8 @@ void rks_fetcher_gather(rks_fetcher *fetcher, bool on)
 
 void rks_fetcher_forget_cache(rks_fetcher *fetcher)
 {
-    rks_reads_look_again(&fetcher->reads);
-    rks_reads_forget_all(&fetcher->reads);
+    rks_disk_reader_rescan(&fetcher->disk);
+    rks_disk_reader_forget(&fetcher->disk);
 }
 
 void rks_fetcher_stats(rks_fetcher *fetcher, rks_fetch_stats *stats)
@@ -64,8 +64,8 @@ void rks_fetcher_stats(rks_fetcher *fetcher, rks_fetch_stats *stats)
     stats->remote_bytes = atomic_load(&fetcher->remote_bytes);
     stats->bytes = stats->local_bytes + stats->remote_bytes;
     stats->wait_ns = atomic_load(&fetcher->wait_ns);
-    stats->disk_reads = atomic_load(&fetcher->reads.disk_reads);
-    stats->disk_bytes = atomic_load(&fetcher->reads.disk_bytes);
+    stats->disk_reads = atomic_load(&fetcher->disk.disk_reads);
+    stats->disk_bytes = atomic_load(&fetcher->disk.disk_bytes);
     stats->peak_batch_bytes = rks_blocks_peak(fetcher->pool);
     stats->peak_inflight_bytes = atomic_load(&fetcher->peak_inflight);
 }
@@ -131,7 +131,7 @@ static rks_status copy_tables(rks_fetcher *fetcher, const rks_fetcher_options *o
         fetcher->largest[i] =
             options->largest[i] < LARGEST_RECORD ? options->largest[i] : LARGEST_RECORD;
     }
-    rks_reads_begin(&fetcher->reads, fetcher->shards, count);
+    rks_disk_reader_begin(&fetcher->disk, fetcher->shards, count);
     return RKS_OK;
 }
 
@@ -157,7 +157,7 @@ static rks_status make_heard(rks_fetcher *fetcher, rks_error *err)
     return fetcher->heard_ms == NULL ? RKS_ERR_MEMORY : RKS_OK;
 }
 
-static rks_status make_plains(rks_fetcher *fetcher, rks_error *err)
+static rks_status make_layouts(rks_fetcher *fetcher, rks_error *err)
 {
     const rks_fetcher_options *options = &fetcher->options;
     const rks_schema **schemas = rks_alloc(options->shard_count, sizeof(*schemas), err);
@@ -167,7 +167,8 @@ static rks_status make_plains(rks_fetcher *fetcher, rks_error *err)
         const rks_record_fit *fit = options->fits == NULL ? NULL : options->fits[i];
         schemas[i] = fit == NULL ? options->schema : fit->pick.schema;
     }
-    rks_status status = rks_plains_create(schemas, options->shard_count, &fetcher->plains, err);
+    rks_status status =
+        rks_payload_layouts_create(schemas, options->shard_count, &fetcher->layouts, err);
     rks_free(schemas);
     return status;
 }
@@ -211,7 +212,7 @@ rks_status rks_fetcher_open(const rks_fetcher_options *options, rks_fetcher **fe
     if (status == RKS_OK)
         status = rks_blocks_create(&made->pool, err);
     if (status == RKS_OK)
-        status = make_plains(made, err);
+        status = make_layouts(made, err);
     if (status != RKS_OK) {
         made->options.release = NULL;
         rks_fetcher_release(made);
@@ -229,7 +230,7 @@ void rks_fetcher_release(rks_fetcher *fetcher)
     pthread_cond_destroy(&fetcher->work_comes);
     pthread_mutex_destroy(&fetcher->mutex);
     rks_blocks_release(fetcher->pool);
-    rks_plains_free(&fetcher->plains);
+    rks_payload_layouts_free(&fetcher->layouts);
     rks_free(fetcher->heard_ms);
     rks_free(fetcher->largest);
     rks_free(fetcher->shard_ids);
@@ -293,7 +294,7 @@ static void *cold_worker_main(void *user)
 void rks_fetcher_wake_workers(rks_fetcher *fetcher)
 {
     pthread_cond_signal(&fetcher->work_comes);
-    if (!rks_reads_cold(&fetcher->reads) || !atomic_load(&fetcher->started) ||
+    if (!rks_disk_reader_is_cold(&fetcher->disk) || !atomic_load(&fetcher->started) ||
         atomic_load(&fetcher->closing)) /* the close joins only the threads that it sees */
         return;
     while (fetcher->worker_count < RKS_FETCH_COLD_WORKERS &&

@@ -2,14 +2,14 @@
  *
  * fetcher.h: the internals of the requester's side, shared by fetcher.c (life of the fetcher),
  * fetch.c (life of a fetch), local.c (copies from maps), collated.c (arrays), request.c (requests
- * to owners), deal.c (which requests), joint.c (small requests sent as one) and retry.c (failed
+ * to owners), deal.c (which requests), coalesce.c (small requests sent as one) and retry.c (failed
  * requests).
  *
- * A fetch consists of pieces: its local samples are one, and each request to an owner is one. A
+ * A fetch consists of tasks: its local samples are one, and each request to an owner is one. A
  * request with a large reply puts itself into the fetch's `arrived` list, to be checked. A fetch
- * with `collate` has the arrays as its last piece, which waits for all others and reads the local
- * samples from their maps. The thread that takes a piece first does the slow work (copying,
- * checking): the thread that waits for the fetch, or a worker. A fetch is over when no piece
+ * with `collate` has the arrays as its last task, which waits for all others and reads the local
+ * samples from their maps. The thread that takes a task first does the slow work (copying,
+ * checking): the thread that waits for the fetch, or a worker. A fetch is over when no task
  * remains, or with its first error. */
 #ifndef RKS_FETCH_FETCHER_H
 #define RKS_FETCH_FETCHER_H
@@ -18,8 +18,8 @@
 #include <stdatomic.h>
 
 #include "fetch/batch.h"
-#include "fetch/plain.h"
-#include "fetch/reads.h"
+#include "fetch/payload_size.h"
+#include "fetch/disk_reader.h"
 
 enum {
     RKS_FETCH_WORKERS = 2,
@@ -39,7 +39,7 @@ typedef struct rks_fetch_owners {
 enum {
     RKS_REQUEST_WAITS, /* in the queue, or in no list yet */
     RKS_REQUEST_SENT,
-    RKS_REQUEST_TAKEN,
+    RKS_REQUEST_CLAIMED,
     RKS_REQUEST_GIVEN_UP,
 };
 
@@ -51,8 +51,8 @@ typedef struct rks_fetch_request {
     struct rks_fetch_request *next_sent, **at_sent; /* in sent; guarded by fetcher->mutex */
     struct rks_fetch_request *next_silent;          /* in the waiter's list of requests to give
                                                      * up */
-    struct rks_fetch_request *next_joined;          /* in a list of requests sent as one: joint.c */
-    rks_fetch *fetch;                               /* holds a reference */
+    struct rks_fetch_request *next_joined; /* in a list of requests sent as one: coalesce.c */
+    rks_fetch *fetch;                      /* holds a reference */
     atomic_int holds; /* ours, and the engine's while it has the request; the last one frees it */
     atomic_int state; /* leaves RKS_REQUEST_SENT only once */
     uint64_t sent_ms; /* guarded by fetcher->mutex */
@@ -81,16 +81,16 @@ struct rks_fetch {
     size_t count;         /* number of samples */
     atomic_int references;
     pthread_cond_t changed;
-    atomic_bool over;     /* it has failed, was ended, or has no piece left; set under the mutex,
+    atomic_bool over;     /* it has failed, was ended, or has no task left; set under the mutex,
                            * after its results */
     atomic_size_t memory; /* bytes of its results; 0: not there yet */
     /* guarded by fetcher->mutex */
-    bool ahead;       /* workers may take its pieces */
+    bool ahead;       /* workers may take its tasks */
     bool queued;      /* in fetcher->work */
     bool waited_for;  /* a thread sleeps until something changes: it does the work, so no worker
                        * wakes */
-    bool local_waits; /* nobody has taken the local piece, or that of the arrays */
-    size_t pieces;    /* pieces that are not finished */
+    bool local_waits; /* nobody has taken the local task, or that of the arrays */
+    size_t tasks;     /* tasks that are not finished */
     uint64_t local_bytes, remote_bytes;
     rks_status status; /* the first failure */
     rks_error error;
@@ -109,8 +109,8 @@ struct rks_fetcher {
     uint64_t *largest;
     size_t ranks;                    /* one above the highest rank that is asked */
     atomic_uint_least64_t *heard_ms; /* by rank: when the last byte of a reply arrived */
-    rks_reads reads;                 /* of this node's disk */
-    rks_plains plains;               /* by shard */
+    rks_disk_reader disk;            /* of this node's disk */
+    rks_payload_layouts layouts;     /* by shard */
     atomic_int references;           /* the caller's, and one for each fetch, batch and view */
     atomic_bool closing;             /* set under the mutex */
     atomic_bool started;             /* all workers have started; set under the mutex */
@@ -176,17 +176,17 @@ rks_status rks_fetch_copy_checked(const rks_fetcher *fetcher, const rks_wanted *
 rks_status rks_fetch_copy_local(rks_batch *batch, rks_block **block, uint64_t *bytes,
                                 rks_error *err);
 
-/* ---- ahead.c ---- */
+/* ---- readahead.c ---- */
 /* Returns true if the `count` ids before `end` were not all asked for; the caller must then ask the
  * disk for them. If ids come in the order of a file, waits until they are read. */
-bool rks_ahead_take_over(rks_ahead *ahead, uint64_t end, size_t count);
+bool rks_readahead_claim(rks_readahead *ahead, uint64_t end, size_t count);
 /* Reports that pages read ahead were gone before their fetch: memory is short. From now on it reads
  * half as far ahead, but at least a window. Counts once for all pages asked for so far. */
-void rks_ahead_lost(rks_ahead *ahead);
-void rks_ahead_release(rks_ahead *ahead); /* NULL is accepted */
+void rks_readahead_lost(rks_readahead *ahead);
+void rks_readahead_release(rks_readahead *ahead); /* NULL is accepted */
 
 /* ---- collated.c ---- */
-/* Makes the arrays of all samples of the batch, the last piece of a fetch with `collate`. Reads
+/* Makes the arrays of all samples of the batch, the last task of a fetch with `collate`. Reads
  * local samples from their maps; the others have been received and checked. *bytes counts columns
  * and keys of local ones. */
 rks_status rks_fetch_make_arrays(rks_batch *batch, rks_collate *collate, rks_arrays **arrays,
@@ -218,7 +218,7 @@ void rks_fetch_request_drop(rks_fetch_request *request);
 void rks_fetch_request_free(rks_fetch_request *list);
 /* Tries to move the request from RKS_REQUEST_SENT to `state`. Returns true for the one thread that
  * succeeds, which then handles the request. */
-bool rks_fetch_request_take(rks_fetch_request *request, int state);
+bool rks_fetch_request_claim(rks_fetch_request *request, int state);
 /* Removes a request from its fetch's sent list, if it is there. The mutex must be held for these
  * four. */
 void rks_fetch_request_unlink(rks_fetch_request *request);
@@ -242,14 +242,15 @@ void rks_fetch_count_inflight(rks_fetcher *fetcher, const rks_block *reply);
 /* Parses and checks the records of a reply; *bytes counts columns and keys. */
 rks_status rks_fetch_check_reply(rks_fetch_request *request, uint64_t *bytes, rks_error *err);
 
-/* ---- joint.c ---- */
+/* ---- coalesce.c ---- */
 /* Makes the engine's calls, linked by `next`, for a list of requests to send. Each request gets a
  * hold for the engine. */
-rks_call *rks_fetch_join(rks_fetcher *fetcher, rks_fetch_request *list);
+rks_call *rks_fetch_coalesce(rks_fetcher *fetcher, rks_fetch_request *list);
 /* Ends a joint call that was not sent, and calls `each` for each of its requests. Returns false if
  * the call is of a single request. */
-bool rks_fetch_part(rks_call *call, void (*each)(rks_fetch_request *request, const rks_error *err),
-                    const rks_error *err);
+bool rks_fetch_separate(rks_call *call,
+                        void (*each)(rks_fetch_request *request, const rks_error *err),
+                        const rks_error *err);
 
 /* ---- retry.c ---- */
 /* Handles a failed request: asks the same owner again or another one, or fails the fetch. The
@@ -268,7 +269,7 @@ void rks_fetch_owner_answers(rks_fetcher *fetcher, uint32_t owner);
  * held. */
 bool rks_fetch_work_on_next(rks_fetcher *fetcher);
 /* Starts a fetch and sends its requests. Takes the list over on success. With `ahead`, workers may
- * take its pieces. */
+ * take its tasks. */
 rks_status rks_fetch_begin(rks_fetcher *fetcher, rks_batch *list, rks_collate *collate, bool ahead,
                            rks_fetch **fetch, rks_error *err);
 /* Counts the samples of the list whose shards are not mapped. RKS_ERR_ARGUMENT if one is out of
@@ -280,8 +281,8 @@ static inline bool rks_fetch_is_over(const rks_fetch *fetch)
 }
 /* The mutex must be held for these three. */
 void rks_fetch_set_failed(rks_fetch *fetch, const rks_error *err);
-void rks_fetch_wake(rks_fetch *fetch); /* a piece is ready to be worked on */
-/* Ends a piece. The batch takes *block over; if `block` is NULL, the fetch fails with `err`.
+void rks_fetch_wake(rks_fetch *fetch); /* a task is ready to be worked on */
+/* Ends a task. The batch takes *block over; if `block` is NULL, the fetch fails with `err`.
  * Returns true if a thread sleeps on `changed` and the caller must wake it, which needs no
  * mutex. */
 bool rks_fetch_finish(rks_fetch *fetch, rks_block **block, uint64_t remote_bytes,

@@ -13,7 +13,7 @@
 #include "base/trace.h"
 #include "fetch/wire.h"
 
-enum { AHEAD = 4, PREFETCH_RECORD = 1024, CACHE_LINE = 64, PIECE = 64 };
+enum { AHEAD = 4, PREFETCH_RECORD = 1024, CACHE_LINE = 64, LOCATE_MOST = 64 };
 /* MERGE_GAP: most bytes between records that are read from the disk together. FAULTS_MOST: if a
  * batch itself had to read more pages, all that was known to be in memory may be gone. */
 enum { MERGE_GAP = 4096, FAULTS_MOST = 4 };
@@ -32,43 +32,43 @@ void rks_fetch_prefetch_local(const rks_batch *batch, size_t i)
 
 void rks_fetch_ask_disk(rks_batch *batch)
 {
-    rks_reads *reads = &batch->fetcher->reads;
-    if (batch->asked || rks_reads_warm(reads) ||
+    rks_disk_reader *disk = &batch->fetcher->disk;
+    if (batch->asked || rks_disk_reader_is_warm(disk) ||
         (batch->ahead != NULL &&
-         !rks_ahead_take_over(batch->ahead, batch->ahead_end, batch->count)))
+         !rks_readahead_claim(batch->ahead, batch->ahead_end, batch->count)))
         return;
-    rks_range few[PIECE], *ranges = few;
-    size_t room = PIECE, count = 0;
+    rks_range few[LOCATE_MOST], *ranges = few;
+    size_t room = LOCATE_MOST, count = 0;
     batch->asked = true;
-    if (batch->count > PIECE) {
+    if (batch->count > LOCATE_MOST) {
         ranges = rks_alloc_raw(batch->count, sizeof(*ranges), NULL);
-        room = ranges == NULL ? PIECE : batch->count;
+        room = ranges == NULL ? LOCATE_MOST : batch->count;
     }
     ranges = ranges == NULL ? few : ranges;
     for (size_t i = 0; i < batch->count; i++) {
         const rks_wanted *wanted = &batch->wanted[i];
-        count += rks_reads_range(reads, wanted->shard, wanted->row, &ranges[count]);
+        count += rks_disk_reader_range(disk, wanted->shard, wanted->row, &ranges[count]);
         if (count == room && i + 1 < batch->count) {
-            rks_reads_ask(reads, ranges, count, NULL);
+            rks_disk_reader_ask(disk, ranges, count, NULL);
             count = 0;
         }
     }
     count = rks_ranges_merge(ranges, count, 1, MERGE_GAP);
     if (count == 1)
-        rks_reads_follow(reads, ranges);
+        rks_disk_reader_follow(disk, ranges);
     else
-        rks_reads_ask(reads, ranges, count, NULL);
+        rks_disk_reader_ask(disk, ranges, count, NULL);
     if (ranges != few)
         rks_free(ranges);
 }
 
 bool rks_fetch_notice_faults(rks_fetcher *fetcher, const rks_wanted *wanted, size_t count)
 {
-    rks_reads *reads = &fetcher->reads;
-    long faults = rks_reads_faults(false);
-    size_t pages = faults <= 0 ? 0 : rks_reads_waited(reads, faults);
+    rks_disk_reader *disk = &fetcher->disk;
+    long faults = rks_disk_faults(false);
+    size_t pages = faults <= 0 ? 0 : rks_disk_reader_waited(disk, faults);
     if (pages > FAULTS_MOST)
-        rks_reads_forget_all(reads);
+        rks_disk_reader_forget(disk);
     for (size_t i = 0; pages > 0 && pages <= FAULTS_MOST && i < count; i++) {
         uint64_t first = 0, end = 0;
         const rks_shard *shard = fetcher->shards[wanted[i].shard];
@@ -82,12 +82,12 @@ void rks_fetch_notice_batch_faults(const rks_batch *batch)
 {
     if (rks_fetch_notice_faults(batch->fetcher, batch->wanted, batch->count) &&
         batch->ahead != NULL && !batch->asked)
-        rks_ahead_lost(batch->ahead);
+        rks_readahead_lost(batch->ahead);
 }
 
 /* ---- samples ------------------------------------------------------------------------------- */
 
-/* Finds the sample of a piece that cannot be read, and its error. */
+/* Finds the sample of the group that cannot be read, and its error. */
 __attribute__((cold)) static rks_status find_culprit(const rks_batch *batch, size_t first,
                                                      uint64_t same, const rks_error *known,
                                                      rks_error *err)
@@ -105,12 +105,12 @@ __attribute__((cold)) static rks_status find_culprit(const rks_batch *batch, siz
     return (rks_status)known->status;
 }
 
-/* Locates the samples of [first, first + PIECE) whose bits are in `todo`, shard by shard. */
-static rks_status locate_piece(rks_batch *batch, size_t first, uint64_t todo, rks_error *err)
+/* Locates the samples of [first, first + LOCATE_MOST) whose bits are in `todo`, shard by shard. */
+static rks_status locate_some(rks_batch *batch, size_t first, uint64_t todo, rks_error *err)
 {
     while (todo != 0) {
-        uint64_t rows[PIECE], same = 0;
-        rks_record_view views[PIECE];
+        uint64_t rows[LOCATE_MOST], same = 0;
+        rks_record_view views[LOCATE_MOST];
         rks_error inner;
         size_t count = 0;
         uint32_t shard = batch->wanted[first + (size_t)__builtin_ctzll(todo)].shard;
@@ -140,12 +140,12 @@ rks_status rks_fetch_locate_local(rks_batch *batch, size_t *size, rks_error *err
 {
     rks_shard *const *shards = batch->fetcher->shards;
     size_t end = 0;
-    for (size_t first = 0; first < batch->count; first += PIECE) {
-        size_t many = batch->count - first < PIECE ? batch->count - first : PIECE;
+    for (size_t first = 0; first < batch->count; first += LOCATE_MOST) {
+        size_t many = batch->count - first < LOCATE_MOST ? batch->count - first : LOCATE_MOST;
         uint64_t local = 0;
         for (size_t i = 0; i < many; i++)
             local |= (uint64_t)(shards[batch->wanted[first + i].shard] != NULL) << i;
-        rks_status status = locate_piece(batch, first, local, err);
+        rks_status status = locate_some(batch, first, local, err);
         if (status != RKS_OK)
             return status;
         for (; local != 0; local &= local - 1) {
@@ -202,7 +202,7 @@ static rks_status copy_all(rks_batch *batch, uint8_t *data, uint64_t *bytes, rks
             rks_fetch_copy_checked(fetcher, wanted, &in_map, data + place, view, err);
         if (status != RKS_OK)
             return status;
-        sum += rks_plain_bytes(fetcher->plains.of[wanted->shard], view);
+        sum += rks_payload_bytes(fetcher->layouts.of[wanted->shard], view);
         end = place + in_map.record_size;
     }
     *bytes = sum;

@@ -174,8 +174,8 @@ static rks_status next(rks_prefetch *prefetch, bool collated, goods *arrived, ui
             skip_next(prefetch);
         return status;
     }
-    status = rks_fetch_take(&prefetch->ring[prefetch->first].fetch, &arrived->batch,
-                            &arrived->arrays, err);
+    status = rks_fetch_wait_either(&prefetch->ring[prefetch->first].fetch, &arrived->batch,
+                                   &arrived->arrays, err);
     if (status != RKS_OK) {
         if (status != RKS_ERR_CANCELLED)
             pop(prefetch);

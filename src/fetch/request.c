@@ -5,10 +5,9 @@
  *   make     makes a request for samples that deal.c has put together, and writes its bytes
  *   queue    reserves the largest possible reply in `inflight_bytes`; a request without room waits
  *            in the fetcher's queue
- *   send     passes the request, or one for several (joint.c), to the engine; the request is in its
- *            fetch's `sent` list
- *   reply    receives the reply into a block of the batch; checks a small one at once, and makes a
- *            large one a piece for the next free thread
+ *   send     passes the request, or one for several (coalesce.c), to the engine; the request is in
+ * its fetch's `sent` list reply    receives the reply into a block of the batch; checks a small one
+ * at once, and makes a large one a task for the next free thread
  *
  * Replies are bounded: samples that an owner did not serve become another request. retry.c handles
  * failed requests. */
@@ -214,7 +213,7 @@ void rks_fetch_request_unreserve(rks_fetch_request *request)
     atomic_fetch_sub(&request->fetch->fetcher->reserved, atomic_exchange(&request->reserve, 0));
 }
 
-bool rks_fetch_request_take(rks_fetch_request *request, int state)
+bool rks_fetch_request_claim(rks_fetch_request *request, int state)
 {
     int sent = RKS_REQUEST_SENT;
     return atomic_compare_exchange_strong(&request->state, &sent, state);
@@ -229,7 +228,7 @@ static void not_sent(rks_fetch_request *request, const rks_error *err)
     pthread_mutex_lock(&fetcher->mutex);
     rks_fetch_request_unlink(request);
     pthread_mutex_unlock(&fetcher->mutex);
-    if (rks_fetch_request_take(request, RKS_REQUEST_TAKEN))
+    if (rks_fetch_request_claim(request, RKS_REQUEST_CLAIMED))
         rks_fetch_request_failed(request, err);
     rks_fetch_request_drop(request);
 }
@@ -238,12 +237,12 @@ static void not_sent(rks_fetch_request *request, const rks_error *err)
 static bool send_all(rks_fetcher *fetcher, rks_fetch_request *list)
 {
     rks_error err;
-    rks_call *first = rks_fetch_join(fetcher, list);
+    rks_call *first = rks_fetch_coalesce(fetcher, list);
     if (rks_engine_call_all(fetcher->options.engine, first, &err) == RKS_OK)
         return true;
     while (first != NULL) {
         rks_call *next = first->next;
-        if (!rks_fetch_part(first, not_sent, &err))
+        if (!rks_fetch_separate(first, not_sent, &err))
             not_sent(of_call(first), &err);
         first = next;
     }
@@ -333,7 +332,7 @@ static void free_room(rks_fetch_request *request)
     rks_usage_sub(RKS_MEMORY_IN_FLIGHT, request->reply->size);
 }
 
-/* The outcome of a reply: a finished piece of the fetch, or one that a thread must check. */
+/* The outcome of a reply: a finished task of the fetch, or one that a thread must check. */
 typedef struct outcome {
     size_t served;
     uint64_t bytes;
@@ -370,21 +369,21 @@ static rks_status look_at_reply(rks_fetch_request *request, outcome *found, rks_
 
 /* Passes the reply to the fetch. Returns true if the request is in `arrived`. *wakes: the caller
  * must wake the waiter. The mutex must be held. */
-static bool take_reply(rks_fetch_request *request, outcome *found, bool *wakes)
+static bool deliver_reply(rks_fetch_request *request, outcome *found, bool *wakes)
 {
     rks_fetch *fetch = request->fetch;
     rks_fetch_owner_answers(fetch->fetcher, request->call.peer);
     if (atomic_load(&fetch->fetcher->closing) || rks_fetch_is_over(fetch))
         return false;
     if (found->rest != NULL) {
-        fetch->pieces++;
+        fetch->tasks++;
         rks_fetch_enqueue(fetch->fetcher, found->rest);
         found->rest = NULL;
     }
     if (found->checked) {
         *wakes = rks_fetch_finish(fetch, found->status == RKS_OK ? &request->reply : NULL,
                                   found->bytes, &found->error);
-        if (fetch->collate != NULL && fetch->pieces == 1)
+        if (fetch->collate != NULL && fetch->tasks == 1)
             rks_fetch_wake(fetch);
         return false;
     }
@@ -400,7 +399,7 @@ static void reply_good(rks_fetch_request *request, outcome *found)
     bool wakes = false;
     pthread_mutex_lock(&fetch->fetcher->mutex);
     rks_fetch_request_unlink(request);
-    bool arrived = take_reply(request, found, &wakes);
+    bool arrived = deliver_reply(request, found, &wakes);
     rks_fetch_request *list = rks_fetch_next_to_send(fetch->fetcher);
     pthread_mutex_unlock(&fetch->fetcher->mutex);
     if (wakes)
@@ -438,7 +437,7 @@ void rks_fetch_request_done(rks_fetch_request *request, const rks_error *err)
     rks_fetcher *fetcher = request->fetch->fetcher;
     outcome found = {.status = RKS_OK};
     rks_error why;
-    bool taken = rks_fetch_request_take(request, RKS_REQUEST_TAKEN);
+    bool taken = rks_fetch_request_claim(request, RKS_REQUEST_CLAIMED);
     atomic_fetch_add(&fetcher->references, 1); /* the fetch's reference may go with the request */
     free_room(request);
     rks_trace_end(request->traced, RKS_TRACE_FETCH, request->call.peer, request->count,
@@ -467,7 +466,7 @@ void rks_fetch_request_alone(rks_fetch_request *request)
     rks_fetch_request *again = NULL;
     rks_error err;
     rks_status status = RKS_OK;
-    bool taken = rks_fetch_request_take(request, RKS_REQUEST_TAKEN);
+    bool taken = rks_fetch_request_claim(request, RKS_REQUEST_CLAIMED);
     if (taken)
         status = rks_fetch_request_make(fetch, request->call.peer, request->first, request->count,
                                         &again, &err);
@@ -477,7 +476,7 @@ void rks_fetch_request_alone(rks_fetch_request *request)
         again->again = request->again;
         again->tried = request->tried;
         again->alone = true;
-        rks_fetch_enqueue(fetcher, again); /* replaces this piece of the fetch */
+        rks_fetch_enqueue(fetcher, again); /* replaces this task of the fetch */
         again = NULL;
     }
     pthread_mutex_unlock(&fetcher->mutex);
@@ -521,7 +520,7 @@ rks_status rks_fetch_check_reply(rks_fetch_request *request, uint64_t *bytes, rk
         if (status != RKS_OK)
             return status;
         const rks_wanted *wanted = rks_fetch_request_wanted(request, i);
-        sum += rks_plain_bytes(fetch->fetcher->plains.of[wanted->shard], view);
+        sum += rks_payload_bytes(fetch->fetcher->layouts.of[wanted->shard], view);
     }
     *bytes = sum;
     return RKS_OK;

@@ -72,7 +72,7 @@ static bool replace_request(rks_fetch_request *request, bool again)
         return false;
     pthread_mutex_lock(&fetch->fetcher->mutex);
     if (!atomic_load(&fetch->fetcher->closing) && !rks_fetch_is_over(fetch)) {
-        fetch->pieces += made - 1; /* they replace this one */
+        fetch->tasks += made - 1; /* they replace this one */
         rks_fetch_enqueue(fetch->fetcher, list);
         list = NULL;
     }
@@ -115,7 +115,7 @@ void rks_fetch_give_up_silent(rks_fetch *fetch)
     pthread_mutex_lock(&fetcher->mutex);
     for (rks_fetch_request *request = fetch->sent, *next; request != NULL; request = next) {
         next = request->next_sent;
-        if (!is_silent(request, now) || !rks_fetch_request_take(request, RKS_REQUEST_GIVEN_UP))
+        if (!is_silent(request, now) || !rks_fetch_request_claim(request, RKS_REQUEST_GIVEN_UP))
             continue;
         rks_fetch_request_unlink(request);
         rks_fetch_request_unreserve(request); /* their replacements need the room */

@@ -23,9 +23,9 @@ static rks_status find_in_map(rks_fetcher *fetcher, const rks_wanted *wanted,
     const rks_shard *shard = fetcher->shards[wanted->shard];
     rks_error inner;
     rks_range range;
-    if (!rks_reads_warm(&fetcher->reads) &&
-        rks_reads_range(&fetcher->reads, wanted->shard, wanted->row, &range))
-        rks_reads_follow(&fetcher->reads, &range);
+    if (!rks_disk_reader_is_warm(&fetcher->disk) &&
+        rks_disk_reader_range(&fetcher->disk, wanted->shard, wanted->row, &range))
+        rks_disk_reader_follow(&fetcher->disk, &range);
     if (rks_shard_locate_many(shard, &wanted->row, 1, record, &inner) != RKS_OK)
         return rks_fetcher_blame(fetcher, wanted, &inner, err);
     rks_status status =
@@ -61,7 +61,7 @@ static rks_status fill_view(rks_view *view, const rks_wanted *wanted, rks_error 
         return status;
     if (mapped)
         rks_fetcher_count_delivered(
-            fetcher, 1, rks_plain_bytes(fetcher->plains.of[wanted->shard], &record), 0, begin);
+            fetcher, 1, rks_payload_bytes(fetcher->layouts.of[wanted->shard], &record), 0, begin);
     else
         record = view->batch->views[0];
     return rks_fetcher_decode(fetcher, wanted, NULL, &record, view->values, err);
@@ -115,7 +115,7 @@ rks_status rks_fetcher_read_now(rks_fetcher *fetcher, const rks_wanted *wanted, 
     rks_record_view in_map, copy;
     *done = false;
     if (wanted->shard >= fetcher->options.shard_count || fetcher->shards[wanted->shard] == NULL ||
-        !rks_reads_warm(&fetcher->reads) || rks_trace_begin() != 0)
+        !rks_disk_reader_is_warm(&fetcher->disk) || rks_trace_begin() != 0)
         return RKS_OK;
     /* If it cannot be located, a fetch will report the error. */
     if (rks_shard_locate_many(fetcher->shards[wanted->shard], &wanted->row, 1, &in_map, NULL) !=
@@ -130,7 +130,7 @@ rks_status rks_fetcher_read_now(rks_fetcher *fetcher, const rks_wanted *wanted, 
         status = rks_fetcher_decode(fetcher, wanted, NULL, &copy, values, err);
     if (status != RKS_OK)
         return status;
-    uint64_t bytes = rks_plain_bytes(fetcher->plains.of[wanted->shard], &copy);
+    uint64_t bytes = rks_payload_bytes(fetcher->layouts.of[wanted->shard], &copy);
     atomic_fetch_add_explicit(&fetcher->samples, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&fetcher->local_bytes, bytes, memory_order_relaxed);
     *done = true;

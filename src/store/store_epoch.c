@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/trace.h"
-#include "fetch/ahead.h"
+#include "fetch/readahead.h"
 #include "fetch/prefetch.h"
 #include "group/group.h"
 #include "rankstore/epoch.h"
@@ -23,9 +23,9 @@ struct rks_epoch {
     uint64_t step; /* the next step to be listed */
     uint64_t steps;
     uint32_t rank;
-    rks_ahead *ahead;    /* reads this node's disk ahead; NULL: it cannot */
-    uint64_t ahead_step; /* the next step to be read ahead; those from `step` to here have been */
-    bool unlisted;       /* the samples of a step cannot be fetched: the step is left out */
+    rks_readahead *ahead; /* reads this node's disk ahead; NULL: it cannot */
+    uint64_t ahead_step;  /* the next step to be read ahead; those from `step` to here have been */
+    bool unlisted;        /* the samples of a step cannot be fetched: the step is left out */
     rks_prefetch *prefetch;
     rks_collate *collate; /* NULL: batches come as samples */
     uint64_t traced;      /* rks_trace_begin, when the last batch was returned */
@@ -78,7 +78,7 @@ static bool find_sample(void *user, uint32_t id, uint32_t *shard, uint64_t *row)
  * reported, when the batch is listed. */
 static void look_ahead(rks_epoch *e)
 {
-    while (e->ahead != NULL && rks_ahead_wants(e->ahead)) {
+    while (e->ahead != NULL && rks_readahead_wants(e->ahead)) {
         const uint32_t *ids = NULL;
         size_t count = 0;
         if (e->ahead_step < e->step)
@@ -89,8 +89,9 @@ static void look_ahead(rks_epoch *e)
              !rks_plan_is_computed(e->plan, e->epoch, e->ahead_step)) ||
             rks_plan_batch(e->plan, e->epoch, e->ahead_step, e->rank, &ids, &count, NULL) != RKS_OK)
             return;
-        if (!rks_ahead_push(e->ahead, ids, count, unskipped(e, e->ahead_step + 1) == e->steps)) {
-            rks_ahead_close(e->ahead);
+        if (!rks_readahead_push(e->ahead, ids, count,
+                                unskipped(e, e->ahead_step + 1) == e->steps)) {
+            rks_readahead_close(e->ahead);
             e->ahead = NULL;
             return;
         }
@@ -104,7 +105,7 @@ static void started(rks_epoch *e, uint64_t step)
     size_t count = 0;
     if (e->ahead != NULL && step < e->ahead_step &&
         rks_plan_batch(e->plan, e->epoch, step, e->rank, &ids, &count, NULL) == RKS_OK)
-        rks_ahead_started(e->ahead, count, NULL);
+        rks_readahead_started(e->ahead, count, NULL);
 }
 
 /* ---- batches -------------------------------------------------------------------------------- */
@@ -154,7 +155,7 @@ static rks_status next_list(void *user, rks_prefetch_list *list, rks_error *err)
         list->weight += wanted[i].length;
     list->count = count;
     if (e->ahead != NULL && e->step < e->ahead_step)
-        rks_ahead_started(e->ahead, count, list->samples);
+        rks_readahead_started(e->ahead, count, list->samples);
     e->step++;
     return RKS_OK;
 }
@@ -213,12 +214,12 @@ static rks_status prepare_epoch(rks_epoch *e, const rks_epoch_options *options, 
     if (status != RKS_OK)
         return status;
     e->step = options->first_step;
-    const rks_ahead_options disk = {
+    const rks_readahead_options disk = {
         .fetcher = e->store->fetcher,
         .locate = find_sample,
         .user = e,
         .readers = rks_group_node_size(e->store->group, rks_group_node(e->store->group))};
-    status = rks_ahead_open(&disk, &e->ahead, err);
+    status = rks_readahead_open(&disk, &e->ahead, err);
     if (status != RKS_OK)
         return status;
     rks_prefetch_options ahead = {
@@ -318,7 +319,7 @@ void rks_epoch_close(rks_epoch *epoch)
 {
     if (epoch == NULL)
         return;
-    rks_ahead_close(epoch->ahead);
+    rks_readahead_close(epoch->ahead);
     rks_prefetch_close(epoch->prefetch);
     if (epoch->collate != NULL)
         rks_arenas_end(rks_collate_arenas(epoch->collate));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * joint.c: sends small requests to one owner as one.
+ * coalesce.c: sends small requests to one owner as one.
  *
  * If there are as many ranks as samples in a batch, an owner has one or two samples of each batch,
  * and a frame for each request costs more than the sample. So requests that are sent together to
@@ -294,7 +294,7 @@ static rks_call **put_request(rks_fetch_request *request, lane *lanes, rks_call 
     return end;
 }
 
-rks_call *rks_fetch_join(rks_fetcher *fetcher, rks_fetch_request *list)
+rks_call *rks_fetch_coalesce(rks_fetcher *fetcher, rks_fetch_request *list)
 {
     rks_call *calls = NULL, **end = &calls;
     size_t least = LIST_LEAST;
@@ -315,8 +315,9 @@ rks_call *rks_fetch_join(rks_fetcher *fetcher, rks_fetch_request *list)
     return calls;
 }
 
-bool rks_fetch_part(rks_call *call, void (*each)(rks_fetch_request *request, const rks_error *err),
-                    const rks_error *err)
+bool rks_fetch_separate(rks_call *call,
+                        void (*each)(rks_fetch_request *request, const rks_error *err),
+                        const rks_error *err)
 {
     if (call->ops != &JOINT_OPS)
         return false;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_ahead.c: ids whose samples are read from the disk long before they are fetched. */
+ * test_readahead.c: ids whose samples are read from the disk long before they are fetched. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "fetch/ahead.h"
+#include "fetch/readahead.h"
 #include "fetch/fetcher.h"
 #include "shard/shard_state.h"
 #include "world.h"
@@ -33,14 +33,14 @@ static bool make_cold(rks_fetcher *fetcher)
         rks_resident_expect_random(w.shards[i]->resident, 0, UINT64_MAX, true);
     }
     rks_fetcher_forget_cache(fetcher);
-    return !rks_reads_warm(&fetcher->reads);
+    return !rks_disk_reader_is_warm(&fetcher->disk);
 }
 
-static rks_ahead *begin(rks_fetcher *fetcher, uint64_t max_bytes)
+static rks_readahead *begin(rks_fetcher *fetcher, uint64_t max_bytes)
 {
-    rks_ahead *ahead = NULL;
-    rks_ahead_options options = {.fetcher = fetcher, .locate = find_id, .max_bytes = max_bytes};
-    assert_ok(rks_ahead_open(&options, &ahead, &err), &err);
+    rks_readahead *ahead = NULL;
+    rks_readahead_options options = {.fetcher = fetcher, .locate = find_id, .max_bytes = max_bytes};
+    assert_ok(rks_readahead_open(&options, &ahead, &err), &err);
     for (uint32_t i = 0; i < IDS; i++)
         ids[i] = i * 7 % IDS;
     return ahead;
@@ -67,18 +67,18 @@ static void what_is_pushed_is_read_once(void **state)
     rks_fetcher *fetcher = world_fetcher(7, NULL);
     if (!make_cold(fetcher))
         skip();
-    rks_ahead *ahead = begin(fetcher, 0);
-    assert_true(rks_ahead_wants(ahead));
+    rks_readahead *ahead = begin(fetcher, 0);
+    assert_true(rks_readahead_wants(ahead));
     for (int twice = 0; twice < 2; twice++)
-        assert_true(rks_ahead_push(ahead, ids, IDS, twice == 1));
-    assert_true(rks_ahead_settle(ahead) > 0);
+        assert_true(rks_readahead_push(ahead, ids, IDS, twice == 1));
+    assert_true(rks_readahead_settle(ahead) > 0);
     rks_fetch_stats stats = stats_of(fetcher);
     assert_true(stats.disk_bytes > 0 &&
                 stats.disk_bytes <= whole_files() + WORLD_SHARDS * (64 << 10));
     assert_true(stats.disk_reads > 0 && stats.disk_reads < IDS); /* neighbours are one request */
-    rks_ahead_started(ahead, 2 * (size_t)IDS, NULL);
-    assert_int_equal(rks_ahead_settle(ahead), 0);
-    rks_ahead_close(ahead);
+    rks_readahead_started(ahead, 2 * (size_t)IDS, NULL);
+    assert_int_equal(rks_readahead_settle(ahead), 0);
+    rks_readahead_close(ahead);
     rks_fetcher_close(fetcher);
 }
 
@@ -88,24 +88,25 @@ static void bytes_bound_how_far_ahead_it_reads(void **state)
     rks_fetcher *fetcher = world_fetcher(7, NULL);
     if (!make_cold(fetcher))
         skip();
-    rks_ahead *ahead = begin(fetcher, 1); /* a window at a time */
-    assert_true(rks_ahead_push(ahead, ids, IDS, true));
-    uint64_t one = rks_ahead_settle(ahead);
+    rks_readahead *ahead = begin(fetcher, 1); /* a window at a time */
+    assert_true(rks_readahead_push(ahead, ids, IDS, true));
+    uint64_t one = rks_readahead_settle(ahead);
     assert_true(one > 0);
-    assert_int_equal(rks_ahead_settle(ahead), one);
-    rks_ahead_started(ahead, IDS, NULL); /* what is fetched now is asked for whatever the bound */
-    assert_int_equal(rks_ahead_settle(ahead), 0);
-    rks_ahead_close(ahead);
+    assert_int_equal(rks_readahead_settle(ahead), one);
+    rks_readahead_started(ahead, IDS,
+                          NULL); /* what is fetched now is asked for whatever the bound */
+    assert_int_equal(rks_readahead_settle(ahead), 0);
+    rks_readahead_close(ahead);
     rks_fetcher_close(fetcher);
 }
 
 /* Pushes and starts ids until more is asked for than `bytes`; returns how much that is. */
-static uint64_t ask_for_more_than(rks_ahead *ahead, uint64_t bytes)
+static uint64_t ask_for_more_than(rks_readahead *ahead, uint64_t bytes)
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), found = 0;
     for (uint64_t pages = 0; pages * page <= 2 * bytes; pages += IDS) /* a page a sample at least */
-        assert_true(rks_ahead_push(ahead, ids, IDS, false));
-    found = rks_ahead_settle(ahead);
+        assert_true(rks_readahead_push(ahead, ids, IDS, false));
+    found = rks_readahead_settle(ahead);
     assert_true(found > bytes);
     return found;
 }
@@ -117,19 +118,19 @@ static void lost_pages_halve_how_far_ahead_it_reads(void **state)
     rks_fetcher *fetcher = world_fetcher(7, NULL);
     if (!make_cold(fetcher))
         skip();
-    rks_ahead *ahead = begin(fetcher, BYTES);
+    rks_readahead *ahead = begin(fetcher, BYTES);
     uint64_t whole = ask_for_more_than(ahead, BYTES - 1), half = 0;
     assert_true(whole < BYTES + WINDOW);
-    rks_ahead_lost(ahead);
-    rks_ahead_lost(ahead); /* these pages were asked for before it was known */
-    for (int i = 0; i < 1000 && (half = rks_ahead_settle(ahead)) >= whole; i++)
-        rks_ahead_started(ahead, IDS, NULL);
+    rks_readahead_lost(ahead);
+    rks_readahead_lost(ahead); /* these pages were asked for before it was known */
+    for (int i = 0; i < 1000 && (half = rks_readahead_settle(ahead)) >= whole; i++)
+        rks_readahead_started(ahead, IDS, NULL);
     for (int i = 0; i < 1000 && half >= BYTES / 2 + WINDOW; i++) {
-        rks_ahead_started(ahead, IDS, NULL);
-        half = rks_ahead_settle(ahead);
+        rks_readahead_started(ahead, IDS, NULL);
+        half = rks_readahead_settle(ahead);
     }
     assert_true(half >= BYTES / 2 - WINDOW && half < BYTES / 2 + WINDOW);
-    rks_ahead_close(ahead);
+    rks_readahead_close(ahead);
     rks_fetcher_close(fetcher);
 }
 
@@ -138,17 +139,17 @@ static void what_was_asked_for_is_not_counted_twice(void **state)
     (void)state;
     uint64_t known = 0;
     rks_fetcher *fetcher = world_fetcher(7, NULL);
-    rks_ahead *ahead = NULL;
+    rks_readahead *ahead = NULL;
     rks_fetch_stats before = {0};
     /* The system keeps pages that it is just reading or writing: then there may be nothing to ask
      * for. */
     for (int i = 0; i < 20 && before.disk_bytes == 0; i++) {
-        rks_ahead_close(ahead);
+        rks_readahead_close(ahead);
         if (!make_cold(fetcher) || !rks_disk_bytes_of_thread(&known))
             skip();
         ahead = begin(fetcher, 0);
-        assert_true(rks_ahead_push(ahead, ids, IDS, true));
-        (void)rks_ahead_settle(ahead);
+        assert_true(rks_readahead_push(ahead, ids, IDS, true));
+        (void)rks_readahead_settle(ahead);
         before = stats_of(fetcher);
     }
     assert_true(before.disk_bytes > 0);
@@ -160,7 +161,7 @@ static void what_was_asked_for_is_not_counted_twice(void **state)
     }
     rks_fetch_stats after = stats_of(fetcher);
     assert_true(after.disk_bytes <= whole_files() + WORLD_SHARDS * (64 << 10));
-    rks_ahead_close(ahead);
+    rks_readahead_close(ahead);
     rks_fetcher_close(fetcher);
 }
 
@@ -171,11 +172,11 @@ static void close_ends_it_at_once(void **state)
     if (!make_cold(fetcher))
         skip();
     for (int turn = 0; turn < 50; turn++) {
-        rks_ahead *ahead = begin(fetcher, 1);
+        rks_readahead *ahead = begin(fetcher, 1);
         for (int i = 0; i < 20; i++)
-            assert_true(rks_ahead_push(ahead, ids, IDS, false));
+            assert_true(rks_readahead_push(ahead, ids, IDS, false));
         uint64_t begun = rks_now_ms();
-        rks_ahead_close(ahead);
+        rks_readahead_close(ahead);
         assert_true(rks_now_ms() - begun < 10000);
         if (!make_cold(fetcher))
             break;
@@ -190,16 +191,16 @@ static void a_fetch_that_comes_first_asks_for_itself(void **state)
     rks_batch *list = NULL;
     if (!make_cold(fetcher))
         skip();
-    rks_ahead *ahead = begin(fetcher, 1);
-    assert_true(rks_ahead_push(ahead, ids, 10, false));
+    rks_readahead *ahead = begin(fetcher, 1);
+    assert_true(rks_readahead_push(ahead, ids, 10, false));
     assert_ok(rks_fetcher_list(fetcher, 10, &list, &err), &err);
-    rks_ahead_started(ahead, 10, list);
-    (void)rks_ahead_settle(ahead);
-    assert_false(rks_ahead_take_over(ahead, 10, 10)); /* the thread has asked */
-    assert_true(rks_ahead_take_over(ahead, 30, 10));  /* but not for these, nor those before, */
-    assert_true(rks_ahead_take_over(ahead, 20, 10));
-    assert_false(rks_ahead_take_over(ahead, 20, 10)); /* which were taken now */
-    rks_ahead_close(ahead);                           /* the list holds what it needs */
+    rks_readahead_started(ahead, 10, list);
+    (void)rks_readahead_settle(ahead);
+    assert_false(rks_readahead_claim(ahead, 10, 10)); /* the thread has asked */
+    assert_true(rks_readahead_claim(ahead, 30, 10));  /* but not for these, nor those before, */
+    assert_true(rks_readahead_claim(ahead, 20, 10));
+    assert_false(rks_readahead_claim(ahead, 20, 10)); /* which were taken now */
+    rks_readahead_close(ahead);                       /* the list holds what it needs */
     for (uint32_t i = 0; i < 10; i++)
         rks_batch_wanted(list)[i] = world_wanted(ids[i]);
     rks_batch *batch = NULL;
@@ -220,30 +221,30 @@ static void ids_in_the_order_of_a_file_are_read_before_their_fetch(void **state)
     rks_fetcher *fetcher = world_fetcher(7, NULL);
     if (!make_cold(fetcher) || !rks_disk_bytes_of_thread(&known))
         skip();
-    rks_ahead *ahead = begin(fetcher, 0);
+    rks_readahead *ahead = begin(fetcher, 0);
     for (uint32_t i = 0; i < IDS; i++)
         ids[i] = i;
     for (uint32_t first = 0; first < IDS; first += WINDOW) {
         rks_batch *list = NULL, *batch = NULL;
-        assert_true(rks_ahead_push(ahead, ids + first, WINDOW, first + WINDOW == IDS));
+        assert_true(rks_readahead_push(ahead, ids + first, WINDOW, first + WINDOW == IDS));
         assert_ok(rks_fetcher_list(fetcher, WINDOW, &list, &err), &err);
         for (uint32_t i = 0; i < WINDOW; i++)
             rks_batch_wanted(list)[i] = world_wanted(first + i);
         bool early = first % WORLD_ROWS > WINDOW;
         if (!early)
-            (void)rks_ahead_settle(ahead);
-        rks_ahead_started(ahead, WINDOW, list);
+            (void)rks_readahead_settle(ahead);
+        rks_readahead_started(ahead, WINDOW, list);
         assert_ok(rks_fetcher_fetch(fetcher, list, &batch, &err), &err);
         for (uint32_t i = 0; i < WINDOW; i++)
             world_check_sample(batch, i, first + i);
         assert_false(batch->asked); /* it waited */
         rks_batch_free(batch);
     }
-    (void)rks_ahead_settle(ahead);
+    (void)rks_readahead_settle(ahead);
     rks_fetch_stats stats = stats_of(fetcher);
     assert_true(stats.disk_bytes > 0);
     assert_true(stats.disk_bytes <= whole_files() + WORLD_SHARDS * (64 << 10)); /* nothing twice */
-    rks_ahead_close(ahead);
+    rks_readahead_close(ahead);
     rks_fetcher_close(fetcher);
 }
 
@@ -251,12 +252,12 @@ static void ids_in_the_order_of_a_file_are_read_before_their_fetch(void **state)
 
 enum { P = 4096 };
 
-static bool follow(rks_reads_stream *stream, rks_range first, rks_range second, uint32_t readers,
+static bool follow(rks_disk_stream *stream, rks_range first, rks_range second, uint32_t readers,
                    rks_range *stretch)
 {
     rks_range ranges[] = {second, first};
-    rks_reads_window window = {.all = ranges, .count = 2, .missing_count = 2};
-    bool follows = rks_reads_follows(stream, &window, readers);
+    rks_disk_window window = {.all = ranges, .count = 2, .missing_count = 2};
+    bool follows = rks_disk_stream_follows(stream, &window, readers);
     *stretch = ranges[0];
     return follows && window.count == 1;
 }
@@ -264,7 +265,7 @@ static bool follow(rks_reads_stream *stream, rks_range first, rks_range second, 
 static void windows_that_follow_each_other_are_a_stream(void **state)
 {
     (void)state;
-    rks_reads_stream stream = {0};
+    rks_disk_stream stream = {0};
     rks_range found;
     /* of one reader: the first window follows nothing, and a gap ends it */
     assert_false(follow(&stream, (rks_range){0, P, 0}, (rks_range){P, 9 * P, 0}, 1, &found));
@@ -297,23 +298,23 @@ static void a_stream_goes_on_through_what_it_has_brought(void **state)
 {
     (void)state;
     enum { WINDOW = 1 << 20, MOST = 64 };
-    rks_reads_stream stream = {0};
+    rks_disk_stream stream = {0};
     uint64_t at = 0;
     int windows = 0;
     for (int i = 0; i < 4; i++, at += WINDOW) { /* in memory: nothing begins */
         rks_range range = {at, at + WINDOW, 0};
-        rks_reads_window window = {.all = &range, .count = 1};
-        assert_false(rks_reads_follows(&stream, &window, 1));
+        rks_disk_window window = {.all = &range, .count = 1};
+        assert_false(rks_disk_stream_follows(&stream, &window, 1));
     }
     for (int i = 0; i < 2; i++, at += WINDOW) {
         rks_range range = {at, at + WINDOW, 0};
-        rks_reads_window window = {.all = &range, .count = 1, .missing_count = 1};
-        assert_int_equal(rks_reads_follows(&stream, &window, 1), i == 1);
+        rks_disk_window window = {.all = &range, .count = 1, .missing_count = 1};
+        assert_int_equal(rks_disk_stream_follows(&stream, &window, 1), i == 1);
     }
     for (;; windows++, at += WINDOW) {
         rks_range range = {at, at + WINDOW, 0};
-        rks_reads_window window = {.all = &range, .count = 1};
-        if (!rks_reads_follows(&stream, &window, 1))
+        rks_disk_window window = {.all = &range, .count = 1};
+        if (!rks_disk_stream_follows(&stream, &window, 1))
             break;
         assert_true(windows <= MOST && range.first == at && range.end == at + WINDOW);
     }
@@ -330,26 +331,26 @@ static int read_what_was_cut(bool in_order)
     rks_guarded_map_close(any);
     close(fd);
     rks_fetcher *fetcher = world_fetcher(7, NULL);
-    rks_ahead *ahead = begin(fetcher, 0);
+    rks_readahead *ahead = begin(fetcher, 0);
     (void)make_cold(fetcher);
     for (uint32_t i = 0; i < IDS && in_order; i++)
         ids[i] = i;
-    (void)rks_ahead_push(ahead, ids, in_order ? WORLD_ROWS / 2 : IDS, true);
+    (void)rks_readahead_push(ahead, ids, in_order ? WORLD_ROWS / 2 : IDS, true);
     if (in_order)
-        (void)rks_ahead_settle(ahead);
+        (void)rks_readahead_settle(ahead);
     if (truncate(rks_shard_path(w.shards[0]), 4096) != 0)
         return 2;
     if (in_order)
-        (void)rks_ahead_push(ahead, ids + WORLD_ROWS / 2, WORLD_ROWS / 2, true);
+        (void)rks_readahead_push(ahead, ids + WORLD_ROWS / 2, WORLD_ROWS / 2, true);
     else
-        (void)rks_ahead_push(ahead, ids, IDS, true);
-    (void)rks_ahead_settle(ahead);
+        (void)rks_readahead_push(ahead, ids, IDS, true);
+    (void)rks_readahead_settle(ahead);
     rks_wanted wanted = world_wanted(WORLD_ROWS - 1);
     rks_batch *batch = NULL;
     rks_status status = world_fetch(fetcher, &wanted, 1, &batch, &err);
     bool named = strstr(err.text, "sample 399") != NULL &&
                  strstr(err.text, rks_shard_path(w.shards[0])) != NULL;
-    rks_ahead_close(ahead);
+    rks_readahead_close(ahead);
     rks_fetcher_close(fetcher);
     return (status == RKS_ERR_IO || status == RKS_ERR_CORRUPT) && named ? 0 : 3;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reads.c: asks the disk for records, and notices if it should have been asked. */
-#include "fetch/reads.h"
+ * disk_reader.c: asks the disk for records, and notices if it should have been asked. */
+#include "fetch/disk_reader.h"
 
 #include <sys/resource.h>
 #include <time.h>
@@ -10,103 +10,104 @@
 #include "base/clock.h"
 
 enum {
-    LOOK_A_CALL = 16,     /* pieces that a batch's own thread checks */
-    LOOK_AT_ONCE = 256,   /* pieces that a thread of its own checks before it reads `stop` */
-    LOOK_AGAIN_MS = 1000, /* after a piece was missing */
+    LOOK_A_CALL = 16,     /* granules that a batch's own thread checks */
+    LOOK_AT_ONCE = 256,   /* granules that a thread of its own checks before it reads `stop` */
+    LOOK_AGAIN_MS = 1000, /* after a granule was missing */
     MERGE_GAP = 4096,     /* bytes: reading one more page costs less than another request */
     IDLE_MOST = 64 << 20, /* bytes: more than the system reads ahead of a stream */
 };
 
-void rks_reads_begin(rks_reads *reads, rks_shard *const *shards, size_t count)
+void rks_disk_reader_begin(rks_disk_reader *disk, rks_shard *const *shards, size_t count)
 {
-    reads->shards = shards;
-    reads->count = count;
+    disk->shards = shards;
+    disk->count = count;
     for (size_t i = 0; i < count; i++)
         if (shards[i] != NULL)
             rks_shard_expect_random(shards[i]);
 }
 
-static rks_resident_state look(rks_reads *reads, size_t *budget)
+static rks_resident_state look(rks_disk_reader *disk, size_t *budget)
 {
-    for (size_t i = 0; i < reads->count; i++) {
-        if (reads->shards[i] == NULL)
+    for (size_t i = 0; i < disk->count; i++) {
+        if (disk->shards[i] == NULL)
             continue;
-        rks_resident_state found = rks_shard_scan(reads->shards[i], budget);
+        rks_resident_state found = rks_shard_scan(disk->shards[i], budget);
         if (found == RKS_RESIDENT_SOME)
-            atomic_store(&reads->scan_ms, rks_now_ms() + LOOK_AGAIN_MS);
+            atomic_store(&disk->scan_ms, rks_now_ms() + LOOK_AGAIN_MS);
         if (found != RKS_RESIDENT_ALL)
             return found;
     }
-    atomic_store(&reads->warm, true);
+    atomic_store(&disk->warm, true);
     return RKS_RESIDENT_ALL;
 }
 
-bool rks_reads_warm(rks_reads *reads)
+bool rks_disk_reader_is_warm(rks_disk_reader *disk)
 {
     size_t budget = LOOK_A_CALL;
-    if (atomic_load_explicit(&reads->warm, memory_order_relaxed))
+    if (atomic_load_explicit(&disk->warm, memory_order_relaxed))
         return true;
-    if (rks_now_ms() < atomic_load_explicit(&reads->scan_ms, memory_order_relaxed))
+    if (rks_now_ms() < atomic_load_explicit(&disk->scan_ms, memory_order_relaxed))
         return false;
-    return look(reads, &budget) == RKS_RESIDENT_ALL;
+    return look(disk, &budget) == RKS_RESIDENT_ALL;
 }
 
-bool rks_reads_look(rks_reads *reads, const atomic_bool *stop)
+bool rks_disk_reader_scan(rks_disk_reader *disk, const atomic_bool *stop)
 {
     rks_resident_state found = RKS_RESIDENT_UNKNOWN;
-    if (atomic_load_explicit(&reads->warm, memory_order_relaxed))
+    if (atomic_load_explicit(&disk->warm, memory_order_relaxed))
         return true;
-    if (rks_now_ms() < atomic_load_explicit(&reads->scan_ms, memory_order_relaxed))
+    if (rks_now_ms() < atomic_load_explicit(&disk->scan_ms, memory_order_relaxed))
         return false;
     while (found == RKS_RESIDENT_UNKNOWN && !atomic_load(stop)) {
         size_t budget = LOOK_AT_ONCE;
-        found = look(reads, &budget);
+        found = look(disk, &budget);
     }
     return found == RKS_RESIDENT_ALL;
 }
 
-bool rks_reads_cold(const rks_reads *reads)
+bool rks_disk_reader_is_cold(const rks_disk_reader *disk)
 {
-    return !atomic_load_explicit(&reads->warm, memory_order_relaxed) &&
-           atomic_load_explicit(&reads->scan_ms, memory_order_relaxed) != 0;
+    return !atomic_load_explicit(&disk->warm, memory_order_relaxed) &&
+           atomic_load_explicit(&disk->scan_ms, memory_order_relaxed) != 0;
 }
 
 /* Finds the range of a record. Returns false if it is not on this node or its place is unknown. */
-static bool find_extent(const rks_reads *reads, uint32_t shard, uint64_t row, rks_range *range)
+static bool find_extent(const rks_disk_reader *disk, uint32_t shard, uint64_t row, rks_range *range)
 {
-    if (shard >= reads->count || reads->shards[shard] == NULL ||
-        !rks_shard_extent(reads->shards[shard], row, &range->first, &range->end))
+    if (shard >= disk->count || disk->shards[shard] == NULL ||
+        !rks_shard_extent(disk->shards[shard], row, &range->first, &range->end))
         return false;
     range->file = shard;
     return true;
 }
 
-static bool in_memory(const rks_reads *reads, const rks_range *range)
+static bool in_memory(const rks_disk_reader *disk, const rks_range *range)
 {
-    return rks_shard_in_memory(reads->shards[range->file], range->first, range->end);
+    return rks_shard_in_memory(disk->shards[range->file], range->first, range->end);
 }
 
-bool rks_reads_range(const rks_reads *reads, uint32_t shard, uint64_t row, rks_range *range)
+bool rks_disk_reader_range(const rks_disk_reader *disk, uint32_t shard, uint64_t row,
+                           rks_range *range)
 {
-    return find_extent(reads, shard, row, range) && !in_memory(reads, range);
+    return find_extent(disk, shard, row, range) && !in_memory(disk, range);
 }
 
-const rks_range *rks_reads_add(const rks_reads *reads, rks_reads_window *window, uint32_t shard,
-                               uint64_t row)
+const rks_range *rks_disk_window_add(const rks_disk_reader *disk, rks_disk_window *window,
+                                     uint32_t shard, uint64_t row)
 {
     rks_range *range = &window->all[window->count];
-    if (!find_extent(reads, shard, row, range) || range->first >= range->end)
+    if (!find_extent(disk, shard, row, range) || range->first >= range->end)
         return NULL;
     window->count++;
-    if (!in_memory(reads, range))
+    if (!in_memory(disk, range))
         window->missing[window->missing_count++] = *range;
     return range;
 }
 
-static void count_reads(rks_reads *reads, uint64_t requests, uint64_t bytes)
+static void count_reads(rks_disk_reader *disk, uint64_t requests, uint64_t bytes)
 {
-    atomic_fetch_add_explicit(&reads->disk_reads, requests, memory_order_relaxed);
-    atomic_fetch_add_explicit(&reads->disk_bytes, bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&disk->disk_reads, requests, memory_order_relaxed);
+    atomic_fetch_add_explicit(&disk->disk_bytes, bytes, memory_order_relaxed);
 }
 
 /* Bytes that this thread has read from disks and counted, by asking or by faults. */
@@ -120,11 +121,11 @@ static void count_all_so_far(void)
     counted.known = rks_disk_bytes_of_thread(&counted.bytes);
 }
 
-void rks_reads_follow(rks_reads *reads, const rks_range *range)
+void rks_disk_reader_follow(rks_disk_reader *disk, const rks_range *range)
 {
     if (!counted.known)
         count_all_so_far();
-    uint64_t bytes = rks_shard_follow(reads->shards[range->file], range->first, range->end);
+    uint64_t bytes = rks_shard_follow(disk->shards[range->file], range->first, range->end);
     uint64_t now = 0;
     if (bytes == 0)
         return;
@@ -132,10 +133,10 @@ void rks_reads_follow(rks_reads *reads, const rks_range *range)
         bytes = now - counted.bytes;
         counted.bytes = now;
     }
-    count_reads(reads, bytes != 0, bytes);
+    count_reads(disk, bytes != 0, bytes);
 }
 
-bool rks_reads_follows(rks_reads_stream *stream, rks_reads_window *window, uint32_t readers)
+bool rks_disk_stream_follows(rks_disk_stream *stream, rks_disk_window *window, uint32_t readers)
 {
     rks_range last = stream->last, *ranges = window->all;
     bool missing = window->missing_count > 0;
@@ -164,14 +165,14 @@ bool rks_reads_follows(rks_reads_stream *stream, rks_reads_window *window, uint3
     return true;
 }
 
-void rks_reads_stream_to(rks_reads *reads, rks_reads_stream *stream, rks_range *stretch,
-                         const atomic_bool *stop)
+void rks_disk_reader_stream(rks_disk_reader *disk, rks_disk_stream *stream, rks_range *stretch,
+                            const atomic_bool *stop)
 {
     uint64_t before = 0, after = 0;
     bool known = rks_disk_bytes_of_thread(&before);
-    if (!rks_shard_stream_to(&stream->file, reads->shards[stretch->file], stretch->first,
+    if (!rks_shard_stream_to(&stream->file, disk->shards[stretch->file], stretch->first,
                              stretch->end, stop)) {
-        rks_reads_ask(reads, stretch, 1, stop);
+        rks_disk_reader_ask(disk, stretch, 1, stop);
         return;
     }
     uint64_t bytes = stretch->end - stretch->first;
@@ -179,10 +180,11 @@ void rks_reads_stream_to(rks_reads *reads, rks_reads_stream *stream, rks_range *
         bytes = after - before;
         counted.bytes += bytes;
     }
-    count_reads(reads, bytes != 0, bytes);
+    count_reads(disk, bytes != 0, bytes);
 }
 
-void rks_reads_ask(rks_reads *reads, rks_range *ranges, size_t count, const atomic_bool *stop)
+void rks_disk_reader_ask(rks_disk_reader *disk, rks_range *ranges, size_t count,
+                         const atomic_bool *stop)
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), before = 0, after = 0, bytes = 0, asked = 0;
     size_t merged = rks_ranges_merge(ranges, count, page, MERGE_GAP);
@@ -191,7 +193,7 @@ void rks_reads_ask(rks_reads *reads, rks_range *ranges, size_t count, const atom
     bool known = rks_disk_bytes_of_thread(&before);
     for (; asked < merged && (stop == NULL || !atomic_load(stop)); asked++) {
         const rks_range *range = &ranges[asked];
-        rks_shard_ask(reads->shards[range->file], range->first, range->end);
+        rks_shard_ask(disk->shards[range->file], range->first, range->end);
         bytes += range->end - range->first;
     }
     if (known && rks_disk_bytes_of_thread(&after)) {
@@ -200,10 +202,10 @@ void rks_reads_ask(rks_reads *reads, rks_range *ranges, size_t count, const atom
     }
     /* Ranges that were in memory needed no read. */
     uint64_t most = (bytes + page - 1) / page;
-    count_reads(reads, asked < most ? asked : most, bytes);
+    count_reads(disk, asked < most ? asked : most, bytes);
 }
 
-long rks_reads_faults(bool exact)
+long rks_disk_faults(bool exact)
 {
     static __thread struct {
         int64_t at_ns;
@@ -223,7 +225,7 @@ long rks_reads_faults(bool exact)
     return faults;
 }
 
-size_t rks_reads_waited(rks_reads *reads, long faults)
+size_t rks_disk_reader_waited(rks_disk_reader *disk, long faults)
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), now = 0;
     size_t pages = (size_t)faults;
@@ -233,20 +235,20 @@ size_t rks_reads_waited(rks_reads *reads, long faults)
     }
     if (pages == 0)
         return 0;
-    rks_reads_look_again(reads);
-    count_reads(reads, pages, pages * page);
+    rks_disk_reader_rescan(disk);
+    count_reads(disk, pages, pages * page);
     return pages;
 }
 
-void rks_reads_look_again(rks_reads *reads)
+void rks_disk_reader_rescan(rks_disk_reader *disk)
 {
-    atomic_store(&reads->warm, false);
-    atomic_store(&reads->scan_ms, 0);
+    atomic_store(&disk->warm, false);
+    atomic_store(&disk->scan_ms, 0);
 }
 
-void rks_reads_forget_all(const rks_reads *reads)
+void rks_disk_reader_forget(const rks_disk_reader *disk)
 {
-    for (size_t i = 0; i < reads->count; i++)
-        if (reads->shards[i] != NULL)
-            rks_shard_forget(reads->shards[i], 0, UINT64_MAX);
+    for (size_t i = 0; i < disk->count; i++)
+        if (disk->shards[i] != NULL)
+            rks_shard_forget(disk->shards[i], 0, UINT64_MAX);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ahead.c: a ring of ids, and the threads that read their records.
+ * readahead.c: a ring of ids, and the threads that read their records.
  *
  * Ids are counted from the first one pushed. Those in [0, started) are being fetched or were. For
  * those in [started, asked) the disk has been asked; for [asked, claimed) it is being asked;
@@ -12,7 +12,7 @@
  * Windows that follow each other in a file are a stream. One thread reads it, and the system itself
  * reads ahead of that thread, in large pages. A fetch that is too early waits for the thread. If it
  * asked for its own samples, they would come in small pages, at twice the processor time. */
-#include "fetch/ahead.h"
+#include "fetch/readahead.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -39,25 +39,25 @@ typedef struct window {
     uint64_t end, bytes;
 } window;
 
-typedef struct asker {
-    rks_ahead *ahead;
+typedef struct reader_thread {
+    rks_readahead *ahead;
     pthread_t thread;
     uint64_t from; /* first id of its window, or IDLE; guarded by mutex */
     rks_range all[WINDOW_IDS], missing[WINDOW_IDS];
-    rks_reads_window window;       /* uses these two arrays */
+    rks_disk_window window;        /* uses these two arrays */
     uint64_t bytes, missing_bytes; /* of the pages that hold the records */
-} asker;
+} reader_thread;
 
-struct rks_ahead {
-    rks_ahead_options options;
+struct rks_readahead {
+    rks_readahead_options options;
     uint64_t page;
     atomic_int references; /* its owner's, and one for each list */
-    asker *askers[THREADS];
+    reader_thread *threads[THREADS];
     size_t running; /* used only by the caller: number of threads */
     atomic_bool stop;
     pthread_mutex_t mutex;
     pthread_cond_t work; /* for the threads */
-    pthread_cond_t idle; /* for rks_ahead_settle */
+    pthread_cond_t idle; /* for rks_readahead_settle */
     pthread_cond_t read; /* for fetches that wait for a stream */
     /* guarded by mutex */
     uint32_t *ids; /* id number i at i % room */
@@ -72,16 +72,16 @@ struct rks_ahead {
     uint64_t bytes; /* of `windows` */
     /* used by the thread that has set `finding` */
     uint32_t taken[WINDOW_IDS];
-    rks_reads_stream stream;
+    rks_disk_stream stream;
 };
 
 /* Returns the end of the ids that have been asked for. The mutex must be held. */
-static uint64_t asked(const rks_ahead *ahead)
+static uint64_t asked(const rks_readahead *ahead)
 {
     uint64_t first = ahead->claimed;
     for (size_t i = 0; i < THREADS && ahead->asking > 0; i++)
-        if (ahead->askers[i] != NULL && ahead->askers[i]->from < first)
-            first = ahead->askers[i]->from;
+        if (ahead->threads[i] != NULL && ahead->threads[i]->from < first)
+            first = ahead->threads[i]->from;
     return first;
 }
 
@@ -89,7 +89,7 @@ static uint64_t asked(const rks_ahead *ahead)
 
 /* Returns true if a window is worth claiming: there are many ids, the last ones, or ids that are
  * already being fetched. The mutex must be held. */
-static bool has_work(const rks_ahead *ahead)
+static bool has_work(const rks_readahead *ahead)
 {
     uint64_t waiting = ahead->pushed - ahead->claimed;
     if (waiting == 0 || ahead->finding || ahead->window_count == WINDOWS)
@@ -103,9 +103,9 @@ static bool has_work(const rks_ahead *ahead)
 
 /* Finds the records of a window. Returns how many of the ids the window has. The mutex must not be
  * held. */
-static size_t find_window(rks_ahead *ahead, asker *by, size_t count)
+static size_t find_window(rks_readahead *ahead, reader_thread *by, size_t count)
 {
-    const rks_reads *reads = &ahead->options.fetcher->reads;
+    const rks_disk_reader *disk = &ahead->options.fetcher->disk;
     size_t i = 0;
     rks_guarded_map_renew(); /* locate reads the map */
     for (; i < count && by->bytes < WINDOW_BYTES; i++) {
@@ -114,7 +114,7 @@ static size_t find_window(rks_ahead *ahead, asker *by, size_t count)
         size_t missing = by->window.missing_count;
         if (!ahead->options.locate(ahead->options.user, ahead->taken[i], &shard, &row))
             continue;
-        const rks_range *range = rks_reads_add(reads, &by->window, shard, row);
+        const rks_range *range = rks_disk_window_add(disk, &by->window, shard, row);
         if (range == NULL)
             continue;
         uint64_t pages = (range->end - 1) / ahead->page - range->first / ahead->page + 1;
@@ -127,7 +127,8 @@ static size_t find_window(rks_ahead *ahead, asker *by, size_t count)
 
 /* Claims a window of `count` ids from `first` on, with this many bytes. Returns false if a fetch
  * has taken all of them over. The mutex must be held. */
-static bool claim_window(rks_ahead *ahead, asker *by, uint64_t first, size_t count, uint64_t bytes)
+static bool claim_window(rks_readahead *ahead, reader_thread *by, uint64_t first, size_t count,
+                         uint64_t bytes)
 {
     if (first + count <= ahead->claimed)
         return false;
@@ -143,21 +144,21 @@ static bool claim_window(rks_ahead *ahead, asker *by, uint64_t first, size_t cou
 }
 
 /* Finds and reads a window. The mutex must be held; it is released while reading. */
-static void read_window(rks_ahead *ahead, asker *by)
+static void read_window(rks_readahead *ahead, reader_thread *by)
 {
-    rks_reads *reads = &ahead->options.fetcher->reads;
+    rks_disk_reader *disk = &ahead->options.fetcher->disk;
     uint64_t first = ahead->claimed, waiting = ahead->pushed - first;
     bool follows = false;
     size_t count = waiting < WINDOW_IDS ? (size_t)waiting : WINDOW_IDS;
-    by->window = (rks_reads_window){.all = by->all, .missing = by->missing};
+    by->window = (rks_disk_window){.all = by->all, .missing = by->missing};
     by->bytes = by->missing_bytes = 0;
     for (size_t i = 0; i < count; i++)
         ahead->taken[i] = ahead->ids[(first + i) % ahead->room];
     ahead->finding = true;
     pthread_mutex_unlock(&ahead->mutex);
-    if (!rks_reads_look(reads, &ahead->stop)) {
+    if (!rks_disk_reader_scan(disk, &ahead->stop)) {
         count = find_window(ahead, by, count);
-        follows = rks_reads_follows(&ahead->stream, &by->window, ahead->options.readers);
+        follows = rks_disk_stream_follows(&ahead->stream, &by->window, ahead->options.readers);
     }
     pthread_mutex_lock(&ahead->mutex);
     ahead->finding = false;
@@ -169,9 +170,9 @@ static void read_window(rks_ahead *ahead, asker *by)
         pthread_cond_signal(&ahead->work);
     pthread_mutex_unlock(&ahead->mutex);
     if (follows)
-        rks_reads_stream_to(reads, &ahead->stream, by->all, &ahead->stop);
+        rks_disk_reader_stream(disk, &ahead->stream, by->all, &ahead->stop);
     else
-        rks_reads_ask(reads, by->missing, by->window.missing_count, &ahead->stop);
+        rks_disk_reader_ask(disk, by->missing, by->window.missing_count, &ahead->stop);
     pthread_mutex_lock(&ahead->mutex);
     if (follows)
         ahead->finding = false;
@@ -180,10 +181,10 @@ static void read_window(rks_ahead *ahead, asker *by)
     pthread_cond_broadcast(&ahead->read);
 }
 
-static void *asker_main(void *user)
+static void *reader_main(void *user)
 {
-    asker *by = user;
-    rks_ahead *ahead = by->ahead;
+    reader_thread *by = user;
+    rks_readahead *ahead = by->ahead;
     sigset_t mask; /* an unreadable page of a locator faults in this thread */
     sigfillset(&mask);
     sigdelset(&mask, SIGBUS);
@@ -204,9 +205,10 @@ static void *asker_main(void *user)
 
 /* ---- the caller ----------------------------------------------------------------------------- */
 
-rks_status rks_ahead_open(const rks_ahead_options *options, rks_ahead **ahead, rks_error *err)
+rks_status rks_readahead_open(const rks_readahead_options *options, rks_readahead **ahead,
+                              rks_error *err)
 {
-    rks_ahead *made = rks_alloc(1, sizeof(*made), err);
+    rks_readahead *made = rks_alloc(1, sizeof(*made), err);
     if (made == NULL)
         return RKS_ERR_MEMORY;
     made->options = *options;
@@ -224,7 +226,7 @@ rks_status rks_ahead_open(const rks_ahead_options *options, rks_ahead **ahead, r
     return RKS_OK;
 }
 
-void rks_ahead_release(rks_ahead *ahead)
+void rks_readahead_release(rks_readahead *ahead)
 {
     if (ahead == NULL || atomic_fetch_sub(&ahead->references, 1) != 1)
         return;
@@ -234,12 +236,12 @@ void rks_ahead_release(rks_ahead *ahead)
     pthread_mutex_destroy(&ahead->mutex);
     rks_resident_stream_end(&ahead->stream.file);
     for (size_t i = 0; i < THREADS; i++)
-        rks_free(ahead->askers[i]);
+        rks_free(ahead->threads[i]);
     rks_free(ahead->ids);
     rks_free(ahead);
 }
 
-void rks_ahead_close(rks_ahead *ahead)
+void rks_readahead_close(rks_readahead *ahead)
 {
     if (ahead == NULL)
         return;
@@ -249,11 +251,11 @@ void rks_ahead_close(rks_ahead *ahead)
     pthread_cond_broadcast(&ahead->read);
     pthread_mutex_unlock(&ahead->mutex);
     for (; ahead->running > 0; ahead->running--)
-        pthread_join(ahead->askers[ahead->running - 1]->thread, NULL);
-    rks_ahead_release(ahead);
+        pthread_join(ahead->threads[ahead->running - 1]->thread, NULL);
+    rks_readahead_release(ahead);
 }
 
-bool rks_ahead_take_over(rks_ahead *ahead, uint64_t end, size_t count)
+bool rks_readahead_claim(rks_readahead *ahead, uint64_t end, size_t count)
 {
     pthread_mutex_lock(&ahead->mutex);
     while (ahead->streaming && asked(ahead) < end && !atomic_load(&ahead->stop))
@@ -266,7 +268,7 @@ bool rks_ahead_take_over(rks_ahead *ahead, uint64_t end, size_t count)
     return taken;
 }
 
-void rks_ahead_lost(rks_ahead *ahead)
+void rks_readahead_lost(rks_readahead *ahead)
 {
     pthread_mutex_lock(&ahead->mutex);
     if (ahead->options.max_bytes > WINDOW_BYTES && ahead->started >= ahead->lost_until) {
@@ -276,9 +278,9 @@ void rks_ahead_lost(rks_ahead *ahead)
     pthread_mutex_unlock(&ahead->mutex);
 }
 
-bool rks_ahead_wants(rks_ahead *ahead)
+bool rks_readahead_wants(rks_readahead *ahead)
 {
-    if (rks_reads_warm(&ahead->options.fetcher->reads))
+    if (rks_disk_reader_is_warm(&ahead->options.fetcher->disk))
         return false;
     pthread_mutex_lock(&ahead->mutex);
     bool wants = ahead->room == 0 || ahead->pushed - ahead->started < ahead->room / 2;
@@ -287,7 +289,7 @@ bool rks_ahead_wants(rks_ahead *ahead)
 }
 
 /* Makes room for `count` more ids; moves those not claimed yet. The mutex must be held. */
-static bool make_ring(rks_ahead *ahead, size_t count)
+static bool make_ring(rks_readahead *ahead, size_t count)
 {
     uint64_t waiting = ahead->pushed - ahead->claimed;
     size_t room = ahead->room < RING_LEAST ? RING_LEAST : ahead->room;
@@ -308,25 +310,25 @@ static bool make_ring(rks_ahead *ahead, size_t count)
 
 /* Starts more threads if there are windows for them. Returns false if there is no thread at all.
  * The mutex must be held. */
-static bool have_threads(rks_ahead *ahead)
+static bool have_threads(rks_readahead *ahead)
 {
     uint64_t waiting = ahead->pushed - ahead->claimed;
     while (ahead->running < THREADS &&
            (ahead->running == 0 || waiting > ahead->running * WINDOW_IDS)) {
-        asker *made = rks_alloc(1, sizeof(*made), NULL);
+        reader_thread *made = rks_alloc(1, sizeof(*made), NULL);
         if (made == NULL)
             break;
-        *made = (asker){.ahead = ahead, .from = IDLE};
-        if (pthread_create(&made->thread, NULL, asker_main, made) != 0) {
+        *made = (reader_thread){.ahead = ahead, .from = IDLE};
+        if (pthread_create(&made->thread, NULL, reader_main, made) != 0) {
             rks_free(made);
             break;
         }
-        ahead->askers[ahead->running++] = made;
+        ahead->threads[ahead->running++] = made;
     }
     return ahead->running > 0;
 }
 
-bool rks_ahead_push(rks_ahead *ahead, const uint32_t *ids, size_t count, bool last)
+bool rks_readahead_push(rks_readahead *ahead, const uint32_t *ids, size_t count, bool last)
 {
     pthread_mutex_lock(&ahead->mutex);
     bool taken = make_ring(ahead, count);
@@ -345,7 +347,7 @@ bool rks_ahead_push(rks_ahead *ahead, const uint32_t *ids, size_t count, bool la
     return taken;
 }
 
-void rks_ahead_started(rks_ahead *ahead, size_t count, rks_batch *list)
+void rks_readahead_started(rks_readahead *ahead, size_t count, rks_batch *list)
 {
     pthread_mutex_lock(&ahead->mutex);
     ahead->started += count;
@@ -364,7 +366,7 @@ void rks_ahead_started(rks_ahead *ahead, size_t count, rks_batch *list)
     pthread_mutex_unlock(&ahead->mutex);
 }
 
-uint64_t rks_ahead_settle(rks_ahead *ahead)
+uint64_t rks_readahead_settle(rks_readahead *ahead)
 {
     pthread_mutex_lock(&ahead->mutex);
     while (ahead->running > 0 && (ahead->finding || ahead->asking > 0 || has_work(ahead)))

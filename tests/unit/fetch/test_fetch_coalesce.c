@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_fetch_joint.c: requests of many batches to one owner that go over the wire as one. Rank 0
+ * test_fetch_coalesce.c: requests of many batches to one owner that go over the wire as one. Rank 0
  * asks; ranks 1 and 2 own shards. What it is told of the largest record keeps the requests small.
  */
 #include "base/memory.h"
