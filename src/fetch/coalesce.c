@@ -12,7 +12,7 @@
  *             served is sent again, alone: an error of one sample must not fail other batches.
  *   given up  A request's waiter may give it up, and its fetch may end. The others go on. If there
  *             is no room for the reply, each of them is sent again, alone. */
-#include "fetch/fetcher.h"
+#include "fetch/coalesce.h"
 
 #include <string.h>
 
@@ -20,6 +20,8 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/memory_usage.h"
+#include "fetch/reply.h"
+#include "fetch/request_queue.h"
 #include "fetch/wire.h"
 
 enum {
@@ -48,8 +50,6 @@ typedef struct lane {
     size_t requests, rows;
     uint64_t need;
 } lane;
-
-static const rks_call_ops JOINT_OPS;
 
 static joint *of_call(rks_call *call)
 {
@@ -98,7 +98,7 @@ static void write_body(const rks_fetcher *fetcher, const rows *all, uint8_t *bod
 }
 
 /* Returns NULL if memory is short. */
-static joint *make_joint(const lane *from)
+static joint *make_joint(const lane *from, const rks_call_ops *ops)
 {
     rows all;
     list_rows(from, &all);
@@ -113,7 +113,7 @@ static joint *make_joint(const lane *from)
     made->count = all.count;
     made->limit = from->need + rks_fetch_reply_table(all.count) + 2 * RKS_FETCH_ALIGN;
     made->call = from->first->call;
-    made->call.ops = &JOINT_OPS;
+    made->call.ops = ops;
     made->call.body = made->body;
     made->call.size = size;
     write_body(made->fetcher, &all, made->body);
@@ -127,18 +127,18 @@ static bool is_wanted(const rks_fetch_request *request)
     return atomic_load(&request->state) == RKS_REQUEST_SENT && !rks_fetch_is_over(request->fetch);
 }
 
-static void joint_comes(rks_call *call)
+void rks_fetch_joint_comes(rks_call *call)
 {
     rks_fetch_owner_heard(of_call(call)->fetcher, call->peer);
 }
 
-static void *place_joint(rks_call *call, size_t size)
+void *rks_fetch_joint_place(rks_call *call, size_t size)
 {
     joint *one = of_call(call);
     rks_fetcher *fetcher = one->fetcher;
     uint64_t reserve = 0;
     bool wanted = false;
-    joint_comes(call);
+    rks_fetch_joint_comes(call);
     if (size > one->limit || atomic_load(&fetcher->closing))
         return NULL;
     for (rks_fetch_request *i = one->first; i != NULL; i = i->next_joined) {
@@ -211,9 +211,10 @@ static size_t count_served(joint *one)
     return served;
 }
 
-static void joint_done(rks_call *call, const rks_error *err)
+rks_fetch_request *rks_fetch_joint_done(rks_call *call, const rks_error *err)
 {
     joint *one = of_call(call);
+    rks_fetch_request *next = NULL, **end = &next;
     size_t at = 0, served = err == NULL ? count_served(one) : 0, count;
     uncount_reply(one);
     for (rks_fetch_request *i = one->first; i != NULL; i = i->next_joined, at += count) {
@@ -224,19 +225,22 @@ static void joint_done(rks_call *call, const rks_error *err)
         if (cut != NULL) {
             count_cut(one->fetcher, cut);
             i->reply = cut;
-            rks_fetch_request_done(i, NULL);
+            *end = rks_fetch_reply_done(i, NULL);
         } else if (err != NULL && !is_the_owners(err)) {
-            rks_fetch_request_done(i, err);
+            *end = rks_fetch_reply_done(i, err);
         } else {
             rks_fetch_request_unreserve(i);
             rks_fetch_request_alone(i);
         }
+        while (*end != NULL)
+            end = &(*end)->next;
     }
     atomic_fetch_sub(&one->fetcher->reserved, one->placed);
-    rks_fetch_send_queued(one->fetcher);
+    *end = rks_fetch_pop_queued(one->fetcher);
+    return next;
 }
 
-static void joint_over(rks_call *call)
+void rks_fetch_joint_over(rks_call *call)
 {
     joint *one = of_call(call);
     rks_fetcher *fetcher = one->fetcher;
@@ -249,8 +253,6 @@ static void joint_over(rks_call *call)
     rks_fetcher_release(fetcher);
 }
 
-static const rks_call_ops JOINT_OPS = {place_joint, joint_comes, joint_done, joint_over};
-
 /* ---- send ------------------------------------------------------------------------------------ */
 
 static rks_call **put_alone(rks_fetch_request *request, rks_call **end)
@@ -260,9 +262,9 @@ static rks_call **put_alone(rks_fetch_request *request, rks_call **end)
     return &request->call.next;
 }
 
-static rks_call **put_lane(lane *from, rks_call **end)
+static rks_call **put_lane(lane *from, const rks_call_ops *ops, rks_call **end)
 {
-    joint *made = from->requests < 2 ? NULL : make_joint(from);
+    joint *made = from->requests < 2 ? NULL : make_joint(from, ops);
     if (made != NULL) {
         made->call.next = NULL;
         *end = &made->call;
@@ -275,14 +277,15 @@ static rks_call **put_lane(lane *from, rks_call **end)
     return end;
 }
 
-static rks_call **put_request(rks_fetch_request *request, lane *lanes, rks_call **end)
+static rks_call **put_request(rks_fetch_request *request, lane *lanes, const rks_call_ops *ops,
+                              rks_call **end)
 {
     if (request->alone || request->need > SMALL)
         return put_alone(request, end);
     lane *own = &lanes[request->call.peer];
     if (own->requests != 0 &&
         (own->rows + request->count > ROWS || own->need + request->need > BYTES))
-        end = put_lane(own, end);
+        end = put_lane(own, ops, end);
     if (own->requests == 0)
         own->end = &own->first;
     request->next_joined = NULL;
@@ -294,7 +297,7 @@ static rks_call **put_request(rks_fetch_request *request, lane *lanes, rks_call 
     return end;
 }
 
-rks_call *rks_fetch_coalesce(rks_fetcher *fetcher, rks_fetch_request *list)
+rks_call *rks_fetch_coalesce(rks_fetcher *fetcher, rks_fetch_request *list, const rks_call_ops *ops)
 {
     rks_call *calls = NULL, **end = &calls;
     size_t least = LIST_LEAST;
@@ -305,22 +308,20 @@ rks_call *rks_fetch_coalesce(rks_fetcher *fetcher, rks_fetch_request *list)
         rks_fetch_request *next = list->next;
         atomic_fetch_add(&list->holds, 1); /* the engine's */
         list->next = NULL;
-        end = lanes == NULL ? put_alone(list, end) : put_request(list, lanes, end);
+        end = lanes == NULL ? put_alone(list, end) : put_request(list, lanes, ops, end);
         list = next;
     }
     for (size_t i = 0; lanes != NULL && i < fetcher->ranks; i++)
         if (lanes[i].requests != 0)
-            end = put_lane(&lanes[i], end);
+            end = put_lane(&lanes[i], ops, end);
     rks_free(lanes);
     return calls;
 }
 
-bool rks_fetch_separate(rks_call *call,
+void rks_fetch_separate(rks_call *call,
                         void (*each)(rks_fetch_request *request, const rks_error *err),
                         const rks_error *err)
 {
-    if (call->ops != &JOINT_OPS)
-        return false;
     joint *one = of_call(call);
     rks_fetcher *fetcher = one->fetcher;
     for (rks_fetch_request *i = one->first, *next; i != NULL; i = next) {
@@ -329,5 +330,4 @@ bool rks_fetch_separate(rks_call *call,
     }
     rks_free(one);
     rks_fetcher_release(fetcher);
-    return true;
 }

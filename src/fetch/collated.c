@@ -7,11 +7,10 @@
  * cache, and checks and converts it there. So the bytes that were checked are those that arrive, as
  * in local.c, whatever happens to the file in between. For a large sample the copy would cost
  * nearly as much as all the rest, so it is checked and converted in the map. */
-#include <inttypes.h>
+#include "fetch/collated.h"
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "fetch/fetcher.h"
+#include "fetch/local.h"
 
 enum { COPY_MOST = 64 << 10 }; /* largest record that is copied, in bytes */
 
@@ -170,30 +169,4 @@ rks_status rks_fetch_make_arrays(rks_batch *batch, rks_collate *collate, rks_arr
     rks_fetch_notice_batch_faults(batch);
     rks_blocks_give(fetcher->pool, block);
     return status;
-}
-
-rks_status rks_fetcher_collate(rks_fetcher *fetcher, rks_batch *list, rks_collate *collate,
-                               rks_arrays **arrays, rks_error *err)
-{
-    uint64_t begin = rks_now_ns(), bytes = 0;
-    rks_fetch *fetch = NULL;
-    size_t remote = 0, count = list->count;
-    rks_status status = rks_fetch_count_remote(list, &remote, err);
-    if (status == RKS_OK && remote != 0) {
-        status = rks_fetch_begin(fetcher, list, collate, false, &fetch, err);
-        if (status == RKS_OK)
-            return rks_fetch_wait_arrays(fetch, arrays, err);
-    } else if (status == RKS_OK) {
-        status = rks_fetch_make_arrays(list, collate, arrays, &bytes, err);
-    }
-    rks_batch_free(list);
-    if (status == RKS_OK)
-        rks_fetcher_count_delivered(fetcher, count, bytes, 0, begin);
-    return status;
-}
-
-rks_status rks_fetcher_start_arrays(rks_fetcher *fetcher, rks_batch *list, rks_collate *collate,
-                                    rks_fetch **fetch, rks_error *err)
-{
-    return rks_fetch_begin(fetcher, list, collate, true, fetch, err);
 }

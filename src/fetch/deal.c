@@ -2,7 +2,7 @@
  *
  * deal.c: turns the samples of a fetch into requests: at most 128 rows of one owner each, in order
  * of shard and row. An owner that failed is asked after others. */
-#include "fetch/fetcher.h"
+#include "fetch/deal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
  * also gives its tasks to the workers, which start with the first such fetch. If a fetch is
  * cancelled, its sent requests stay with the engine. The last of them frees the fetch, and possibly
  * the fetcher after its close. */
-#include "fetch/fetcher.h"
+#include "fetch/fetch.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -14,60 +14,17 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/trace.h"
+#include "fetch/collated.h"
+#include "fetch/deal.h"
+#include "fetch/fetch_tasks.h"
+#include "fetch/local.h"
+#include "fetch/reply.h"
+#include "fetch/request_queue.h"
+#include "fetch/request_sender.h"
+#include "fetch/retry.h"
+#include "fetch/workers.h"
 
 /* ---- tasks ---------------------------------------------------------------------------------- */
-
-void rks_fetch_set_failed(rks_fetch *fetch, const rks_error *err)
-{
-    if (rks_fetch_is_over(fetch))
-        return;
-    fetch->status = (rks_status)err->status;
-    fetch->error = *err;
-    atomic_store(&fetch->over, true);
-    pthread_cond_broadcast(&fetch->changed);
-}
-
-void rks_fetch_wake(rks_fetch *fetch)
-{
-    rks_fetcher *fetcher = fetch->fetcher;
-    if (fetch->ahead && !fetch->queued && !fetch->waited_for) {
-        fetch->queued = true;
-        fetch->next = NULL;
-        atomic_fetch_add(&fetch->references, 1);
-        *fetcher->work_end = fetch;
-        fetcher->work_end = &fetch->next;
-        rks_fetcher_wake_workers(fetcher);
-    }
-    pthread_cond_broadcast(&fetch->changed);
-}
-
-/* Counts a finished task. Returns true if it was the last one and a thread waits. The mutex must
- * be held. */
-static bool end_task(rks_fetch *fetch)
-{
-    if (--fetch->tasks != 0 || rks_fetch_is_over(fetch))
-        return false;
-    atomic_store_explicit(&fetch->memory,
-                          fetch->arrays != NULL ? rks_arrays_memory(fetch->arrays)
-                                                : fetch->batch->bytes,
-                          memory_order_relaxed);
-    atomic_store(&fetch->over, true);
-    return fetch->waited_for;
-}
-
-bool rks_fetch_finish(rks_fetch *fetch, rks_block **block, uint64_t remote_bytes,
-                      const rks_error *err)
-{
-    if (block == NULL) {
-        rks_fetch_set_failed(fetch, err);
-        return false;
-    }
-    rks_batch_add(fetch->batch, *block);
-    *block = NULL; /* the batch owns it now */
-    fetch->remote_bytes += remote_bytes;
-    return end_task(fetch);
-}
 
 static void do_local(rks_fetch *fetch)
 {
@@ -103,7 +60,7 @@ static void do_arrays(rks_fetch *fetch)
     fetch->arrays = arrays;
     if (status != RKS_OK)
         rks_fetch_set_failed(fetch, &err);
-    else if (end_task(fetch))
+    else if (rks_fetch_end_task(fetch))
         pthread_cond_broadcast(&fetch->changed);
 }
 
@@ -150,7 +107,7 @@ static bool release_shared(rks_fetch *fetch)
 }
 
 /* Works on all tasks of the first fetch of the work list. */
-bool rks_fetch_work_on_next(rks_fetcher *fetcher)
+static bool work_on_next(rks_fetcher *fetcher)
 {
     rks_fetch *fetch = fetcher->work;
     if (fetch == NULL)
@@ -176,7 +133,7 @@ bool rks_fetch_work_on_next(rks_fetcher *fetcher)
 
 /* ---- fetches --------------------------------------------------------------------------------- */
 
-rks_status rks_fetch_count_remote(const rks_batch *list, size_t *remote, rks_error *err)
+static rks_status count_remote(const rks_batch *list, size_t *remote, rks_error *err)
 {
     const rks_fetcher *fetcher = list->fetcher;
     size_t found = 0;
@@ -191,19 +148,6 @@ rks_status rks_fetch_count_remote(const rks_batch *list, size_t *remote, rks_err
     }
     *remote = found;
     return RKS_OK;
-}
-
-void rks_fetch_release(rks_fetch *fetch)
-{
-    if (atomic_fetch_sub(&fetch->references, 1) != 1)
-        return;
-    rks_fetcher *fetcher = fetch->fetcher;
-    rks_batch_free(fetch->batch);
-    rks_arrays_free(fetch->arrays);
-    rks_collate_release(fetch->collate);
-    pthread_cond_destroy(&fetch->changed);
-    rks_free(fetch);
-    rks_fetcher_release(fetcher);
 }
 
 /* Makes a fetch and its requests, without queueing them. */
@@ -240,15 +184,15 @@ static rks_status make_fetch(rks_batch *list, size_t remote, rks_collate *collat
     return RKS_OK;
 }
 
-rks_status rks_fetch_begin(rks_fetcher *fetcher, rks_batch *list, rks_collate *collate, bool ahead,
-                           rks_fetch **fetch, rks_error *err)
+static rks_status begin_fetch(rks_fetcher *fetcher, rks_batch *list, rks_collate *collate,
+                              bool ahead, rks_fetch **fetch, rks_error *err)
 {
     rks_fetch *made = NULL;
     rks_fetch_request *requests = NULL;
     size_t remote = 0;
-    rks_status status = rks_fetch_count_remote(list, &remote, err);
+    rks_status status = count_remote(list, &remote, err);
     if (status == RKS_OK && ahead && list->count != 0)
-        status = rks_fetcher_start_workers(fetcher, err);
+        status = rks_fetcher_start_workers(fetcher, work_on_next, err);
     if (status == RKS_OK && list->ahead == NULL)
         rks_fetch_ask_disk(list);
     if (status == RKS_OK)
@@ -272,7 +216,7 @@ rks_status rks_fetch_begin(rks_fetcher *fetcher, rks_batch *list, rks_collate *c
 rks_status rks_fetcher_start(rks_fetcher *fetcher, rks_batch *list, rks_fetch **fetch,
                              rks_error *err)
 {
-    return rks_fetch_begin(fetcher, list, NULL, true, fetch, err);
+    return begin_fetch(fetcher, list, NULL, true, fetch, err);
 }
 
 /* Ends a fetch that its caller no longer needs: drops its queued requests and unchecked replies,
@@ -309,7 +253,7 @@ static rks_status wait_until_over(rks_fetch *fetch, rks_error *err)
     uint64_t looked_ms = rks_now_ms();
     pthread_mutex_lock(&fetcher->mutex);
     while (status == RKS_OK && !rks_fetch_is_over(fetch)) {
-        bool worked = work_on(fetch) || (fetch->ahead && rks_fetch_work_on_next(fetcher));
+        bool worked = work_on(fetch) || (fetch->ahead && work_on_next(fetcher));
         if (!worked) {
             fetch->waited_for = true;
             rks_cond_wait_ms(&fetch->changed, &fetcher->mutex, RKS_WAIT_SLICE_MS);
@@ -323,8 +267,8 @@ static rks_status wait_until_over(rks_fetch *fetch, rks_error *err)
         looked_ms = now;
         pthread_mutex_unlock(&fetcher->mutex);
         status = rks_check_interrupt(err);
-        if (status == RKS_OK && fetcher->options.timeout_ms != 0)
-            rks_fetch_give_up_silent(fetch);
+        if (status == RKS_OK && fetcher->options.timeout_ms != 0 && rks_fetch_give_up_silent(fetch))
+            rks_fetch_send_queued(fetcher);
         pthread_mutex_lock(&fetcher->mutex);
     }
     pthread_mutex_unlock(&fetcher->mutex);
@@ -406,9 +350,9 @@ rks_status rks_fetcher_fetch(rks_fetcher *fetcher, rks_batch *list, rks_batch **
     uint64_t begin = rks_now_ns(), bytes = 0;
     rks_fetch *fetch = NULL;
     size_t remote = 0;
-    rks_status status = rks_fetch_count_remote(list, &remote, err);
+    rks_status status = count_remote(list, &remote, err);
     if (status == RKS_OK && remote != 0) {
-        status = rks_fetch_begin(fetcher, list, NULL, false, &fetch, err);
+        status = begin_fetch(fetcher, list, NULL, false, &fetch, err);
         if (status == RKS_OK)
             return rks_fetch_wait(fetch, batch, err);
     } else if (status == RKS_OK) {
@@ -421,4 +365,52 @@ rks_status rks_fetcher_fetch(rks_fetcher *fetcher, rks_batch *list, rks_batch **
     rks_fetcher_count_delivered(fetcher, list->count, bytes, 0, begin);
     *batch = list;
     return RKS_OK;
+}
+
+/* ---- arrays ---------------------------------------------------------------------------------- */
+
+rks_status rks_fetcher_collate(rks_fetcher *fetcher, rks_batch *list, rks_collate *collate,
+                               rks_arrays **arrays, rks_error *err)
+{
+    uint64_t begin = rks_now_ns(), bytes = 0;
+    rks_fetch *fetch = NULL;
+    size_t remote = 0, count = list->count;
+    rks_status status = count_remote(list, &remote, err);
+    if (status == RKS_OK && remote != 0) {
+        status = begin_fetch(fetcher, list, collate, false, &fetch, err);
+        if (status == RKS_OK)
+            return rks_fetch_wait_arrays(fetch, arrays, err);
+    } else if (status == RKS_OK) {
+        status = rks_fetch_make_arrays(list, collate, arrays, &bytes, err);
+    }
+    rks_batch_free(list);
+    if (status == RKS_OK)
+        rks_fetcher_count_delivered(fetcher, count, bytes, 0, begin);
+    return status;
+}
+
+rks_status rks_fetcher_start_arrays(rks_fetcher *fetcher, rks_batch *list, rks_collate *collate,
+                                    rks_fetch **fetch, rks_error *err)
+{
+    return begin_fetch(fetcher, list, collate, true, fetch, err);
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+void rks_fetcher_close(rks_fetcher *fetcher)
+{
+    if (fetcher == NULL)
+        return;
+    pthread_mutex_lock(&fetcher->mutex);
+    atomic_store(&fetcher->closing, true); /* nothing is queued after this */
+    rks_fetch_request *queued = rks_fetch_unqueue(fetcher, NULL);
+    pthread_mutex_unlock(&fetcher->mutex);
+    rks_fetcher_join_workers(fetcher);
+    rks_fetch_request_free(queued);
+    while (fetcher->work != NULL) {
+        rks_fetch *fetch = fetcher->work;
+        fetcher->work = fetch->next;
+        rks_fetch_release(fetch);
+    }
+    rks_fetcher_release(fetcher);
 }

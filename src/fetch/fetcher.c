@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fetcher.c: the requester's side: life of the fetcher, its workers and its counters. */
+ * fetcher.c: the requester's side: what a fetcher knows, its checks and its counters. */
 #include "fetch/fetcher.h"
 
 #include <inttypes.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -41,14 +39,6 @@ bool rks_fetcher_is_remote(const rks_fetcher *fetcher)
         if (fetcher->shards[i] == NULL)
             return true;
     return false;
-}
-
-void rks_fetcher_gather(rks_fetcher *fetcher, bool on)
-{
-    if (on)
-        atomic_fetch_add(&fetcher->gathering, 1);
-    else if (atomic_fetch_sub(&fetcher->gathering, 1) == 1)
-        rks_fetch_send_queued(fetcher);
 }
 
 void rks_fetcher_forget_cache(rks_fetcher *fetcher)
@@ -238,99 +228,4 @@ void rks_fetcher_release(rks_fetcher *fetcher)
     if (fetcher->options.release != NULL)
         fetcher->options.release(fetcher->options.user);
     rks_free(fetcher);
-}
-
-void rks_fetcher_close(rks_fetcher *fetcher)
-{
-    if (fetcher == NULL)
-        return;
-    pthread_mutex_lock(&fetcher->mutex);
-    atomic_store(&fetcher->closing, true); /* nothing is queued after this */
-    rks_fetch_request *queued = rks_fetch_unqueue(fetcher, NULL);
-    pthread_cond_broadcast(&fetcher->work_comes);
-    pthread_cond_broadcast(&fetcher->cold_work_comes);
-    pthread_mutex_unlock(&fetcher->mutex);
-    for (size_t i = 0; i < fetcher->worker_count; i++)
-        pthread_join(fetcher->workers[i], NULL);
-    rks_fetch_request_free(queued);
-    while (fetcher->work != NULL) {
-        rks_fetch *fetch = fetcher->work;
-        fetcher->work = fetch->next;
-        rks_fetch_release(fetch);
-    }
-    rks_fetcher_release(fetcher);
-}
-
-/* ---- workers --------------------------------------------------------------------------------- */
-
-static void work_until_closing(rks_fetcher *fetcher, pthread_cond_t *comes)
-{
-    sigset_t mask; /* the program's threads handle signals, but a map's fault is ours */
-    sigfillset(&mask);
-    sigdelset(&mask, SIGBUS);
-    sigdelset(&mask, SIGSEGV);
-    pthread_sigmask(SIG_SETMASK, &mask, NULL);
-    pthread_mutex_lock(&fetcher->mutex);
-    while (!atomic_load(&fetcher->closing))
-        if (!rks_fetch_work_on_next(fetcher))
-            pthread_cond_wait(comes, &fetcher->mutex);
-    pthread_mutex_unlock(&fetcher->mutex);
-}
-
-static void *worker_main(void *user)
-{
-    rks_fetcher *fetcher = user;
-    work_until_closing(fetcher, &fetcher->work_comes);
-    return NULL;
-}
-
-static void *cold_worker_main(void *user)
-{
-    rks_fetcher *fetcher = user;
-    work_until_closing(fetcher, &fetcher->cold_work_comes);
-    return NULL;
-}
-
-void rks_fetcher_wake_workers(rks_fetcher *fetcher)
-{
-    pthread_cond_signal(&fetcher->work_comes);
-    if (!rks_disk_reader_is_cold(&fetcher->disk) || !atomic_load(&fetcher->started) ||
-        atomic_load(&fetcher->closing)) /* the close joins only the threads that it sees */
-        return;
-    while (fetcher->worker_count < RKS_FETCH_COLD_WORKERS &&
-           pthread_create(&fetcher->workers[fetcher->worker_count], NULL, cold_worker_main,
-                          fetcher) == 0)
-        fetcher->worker_count++;
-    pthread_cond_signal(&fetcher->cold_work_comes);
-}
-
-/* Returns how many workers to start. The waiting thread works, too: with as many workers as cores
- * they would only take turns (measured on 2 cores: 1.2 G padded tokens/s with two, 1.5 G with
- * one). */
-static size_t workers_wanted(void)
-{
-    cpu_set_t cores;
-    int count = sched_getaffinity(0, sizeof(cores), &cores) == 0 ? CPU_COUNT(&cores) : 1;
-    return count - 1 < 1                   ? 1
-           : count - 1 > RKS_FETCH_WORKERS ? RKS_FETCH_WORKERS
-                                           : (size_t)count - 1;
-}
-
-rks_status rks_fetcher_start_workers(rks_fetcher *fetcher, rks_error *err)
-{
-    int error = 0;
-    if (atomic_load_explicit(&fetcher->started, memory_order_acquire))
-        return RKS_OK;
-    pthread_mutex_lock(&fetcher->mutex);
-    if (fetcher->workers_wanted == 0)
-        fetcher->workers_wanted = workers_wanted();
-    while (error == 0 && fetcher->worker_count < fetcher->workers_wanted) {
-        error =
-            pthread_create(&fetcher->workers[fetcher->worker_count], NULL, worker_main, fetcher);
-        fetcher->worker_count += error == 0;
-    }
-    bool none = fetcher->worker_count == 0;
-    atomic_store(&fetcher->started, error == 0);
-    pthread_mutex_unlock(&fetcher->mutex);
-    return none ? rks_fail_errno(err, error, "start a thread for fetching ahead") : RKS_OK;
 }

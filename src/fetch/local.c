@@ -4,13 +4,14 @@
  *
  * It reads the sizes of a record once, in the map. It checks and returns the copied bytes, so a
  * file that changes in between does no harm. */
-#include "fetch/fetcher.h"
+#include "fetch/local.h"
 
 #include <string.h>
 
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/trace.h"
+#include "fetch/readahead.h"
 #include "fetch/wire.h"
 
 enum { AHEAD = 4, PREFETCH_RECORD = 1024, CACHE_LINE = 64, LOCATE_MOST = 64 };

@@ -21,6 +21,7 @@
 
 #include "base/guarded_map.h"
 #include "base/memory.h"
+#include "fetch/batch.h"
 #include "fetch/fetcher.h"
 
 enum {

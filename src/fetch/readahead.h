@@ -42,6 +42,15 @@ bool rks_readahead_push(rks_readahead *ahead, const uint32_t *ids, size_t count,
  * fetch's list, or NULL. The list then holds `ahead`, and leaves the disk to it. */
 void rks_readahead_started(rks_readahead *ahead, size_t count, rks_batch *list);
 
+/* The fetch's side. Returns true if the `count` ids before `end` were not all asked for; the caller
+ * must then ask the disk for them. If ids come in the order of a file, waits until they are
+ * read. */
+bool rks_readahead_claim(rks_readahead *ahead, uint64_t end, size_t count);
+/* Reports that pages read ahead were gone before their fetch: memory is short. From now on it reads
+ * half as far ahead, but at least a window. Counts once for all pages asked for so far. */
+void rks_readahead_lost(rks_readahead *ahead);
+void rks_readahead_release(rks_readahead *ahead); /* NULL is accepted */
+
 /* For tests: waits until there is nothing to read, and returns the bytes asked for that have not
  * been started. */
 uint64_t rks_readahead_settle(rks_readahead *ahead);

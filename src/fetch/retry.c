@@ -6,13 +6,15 @@
  * then the fetch fails. If the user set a limit, the waiter gives up a request whose owner is alive
  * but sends no part of the reply, for example because its disk hangs. Others are asked then. The
  * request stays with the engine, and no longer uses the batch. A late reply is dropped. */
-#include "fetch/fetcher.h"
+#include "fetch/retry.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "fetch/deal.h"
+#include "fetch/request_queue.h"
 
 /* Adds an owner to the failed ones. Without room it drops the oldest. The mutex must be held. */
 static void note_owner_failed(rks_fetcher *fetcher, uint32_t owner)
@@ -106,7 +108,7 @@ static bool is_silent(const rks_fetch_request *request, uint64_t now)
     return now >= since + fetcher->options.timeout_ms;
 }
 
-void rks_fetch_give_up_silent(rks_fetch *fetch)
+bool rks_fetch_give_up_silent(rks_fetch *fetch)
 {
     rks_fetcher *fetcher = fetch->fetcher;
     rks_fetch_request *silent = NULL;
@@ -125,7 +127,7 @@ void rks_fetch_give_up_silent(rks_fetch *fetch)
     }
     pthread_mutex_unlock(&fetcher->mutex);
     if (silent == NULL)
-        return;
+        return false;
     rks_fail(&err, RKS_ERR_TIMEOUT, 0, "the owner is alive, but sent nothing for %" PRIu32 " ms",
              fetcher->options.timeout_ms);
     while (silent != NULL) {
@@ -134,5 +136,5 @@ void rks_fetch_give_up_silent(rks_fetch *fetch)
         rks_fetch_request_failed(request, &err);
         rks_fetch_request_drop(request);
     }
-    rks_fetch_send_queued(fetcher);
+    return true;
 }

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/trace.h"
-#include "fetch/fetcher.h"
+#include "fetch/local.h"
 #include "fetch/wire.h"
 
 struct rks_view {
@@ -106,8 +106,7 @@ void rks_view_free(rks_view *view)
     rks_fetcher_release(fetcher);
 }
 
-/* ---- at once -----------------------------------------------------------------------------------
- */
+/* ---- at once --------------------------------------------------------------------------------- */
 
 rks_status rks_fetcher_read_now(rks_fetcher *fetcher, const rks_wanted *wanted, uint8_t *to,
                                 size_t room, rks_value *values, bool *done, rks_error *err)

@@ -4,7 +4,8 @@
  * asks; ranks 1 and 2 own shards. What it is told of the largest record keeps the requests small.
  */
 #include "base/memory.h"
-#include "fetch/fetcher.h"
+#include "fetch/request_queue.h"
+#include "fetch/request_sender.h"
 #include "world.h"
 
 enum { FETCHES = 40, EACH = 6, SILENCE_MS = 15000 };

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "fetch/readahead.h"
+#include "fetch/batch.h"
 #include "fetch/fetcher.h"
 #include "shard/shard_state.h"
 #include "world.h"
