@@ -3,7 +3,7 @@
  * batch.c: samples that have arrived, and the public calls that read them.
  *
  * Samples stay where they were received or copied. A batch has one allocation for itself, one for
- * all samples from maps of this node, and one for each reply. */
+ * its list, one for all samples from maps of this node, and one for each reply. */
 #include "fetch/batch.h"
 
 #include <inttypes.h>
@@ -20,78 +20,31 @@ struct rks_derived_key {
     uint8_t key[RKS_KEY_MAX + 1];
 };
 
-rks_status rks_fetcher_list(rks_fetcher *fetcher, size_t count, rks_batch **list, rks_error *err)
+rks_status rks_batch_create(rks_request_list *list, rks_batch **batch, rks_error *err)
 {
-    size_t each = sizeof(rks_wanted) + sizeof(rks_record_view), bytes;
-    if (count > UINT32_MAX || __builtin_mul_overflow(count, each, &bytes) ||
-        __builtin_add_overflow(bytes, sizeof(rks_batch), &bytes))
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "a batch of %zu samples is too large", count);
+    size_t bytes = sizeof(rks_batch) + list->count * sizeof(rks_record_view);
     rks_batch *made = rks_alloc_raw(bytes, 1, err);
     if (made == NULL)
         return RKS_ERR_MEMORY;
     memset(made, 0, sizeof(*made));
-    made->fetcher = fetcher;
-    made->schema = fetcher->options.schema;
-    made->count = count;
-    made->wanted = (rks_wanted *)(made + 1);
-    made->views = (rks_record_view *)(made->wanted + count);
+    made->list = list;
+    made->fetcher = list->fetcher;
+    made->schema = list->fetcher->options.schema;
+    made->count = list->count;
+    made->wanted = list->wanted;
+    made->views = (rks_record_view *)(made + 1);
     made->decoded = SIZE_MAX;
-    made->bytes = bytes;
-    atomic_fetch_add(&fetcher->references, 1);
-    rks_blocks_count(fetcher->pool, (int64_t)bytes);
     made->own_bytes = bytes;
-    *list = made;
-    return RKS_OK;
-}
-
-rks_wanted *rks_batch_wanted(rks_batch *list)
-{
-    return list->wanted;
-}
-
-rks_status rks_batch_set_pieces(rks_batch *list, const rks_piece *pieces, size_t count,
-                                rks_error *err)
-{
-    if (count == 0)
-        return RKS_OK;
-    for (size_t i = 0; i < count; i++) {
-        const rks_piece *piece = &pieces[i];
-        uint32_t length = piece->place < list->count ? list->wanted[piece->place].length : 0;
-        if ((i > 0 && piece->place <= pieces[i - 1].place) || piece->start > length ||
-            piece->count > length - piece->start)
-            return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                            "piece %zu: items %" PRIu32 " to %" PRIu64
-                            " of the sample at place %" PRIu32 ", which has %" PRIu32
-                            "; pieces must fit their samples, and their places must ascend",
-                            i, piece->start, (uint64_t)piece->start + piece->count, piece->place,
-                            length);
-    }
-    list->pieces = rks_alloc_raw(count, sizeof(*pieces), err);
-    if (list->pieces == NULL)
-        return RKS_ERR_MEMORY;
-    memcpy(list->pieces, pieces, count * sizeof(*pieces));
-    list->piece_count = count;
-    return RKS_OK;
-}
-
-rks_status rks_batch_set_bins(rks_batch *list, const uint32_t *bounds, size_t bins, rks_error *err)
-{
-    if (bins == 0 || bounds[bins] - bounds[0] != list->count)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "bins: their bounds must cover the %zu samples of the batch", list->count);
-    list->bins = rks_alloc_raw(bins + 1, sizeof(*bounds), err);
-    if (list->bins == NULL)
-        return RKS_ERR_MEMORY;
-    for (size_t i = 0; i <= bins; i++)
-        list->bins[i] = bounds[i] - bounds[0];
-    list->bin_count = bins;
+    made->bytes = list->bytes + bytes;
+    rks_blocks_count(list->fetcher->pool, (int64_t)bytes);
+    *batch = made;
     return RKS_OK;
 }
 
 const rks_piece *rks_batch_pieces(const rks_batch *batch, size_t *count)
 {
-    *count = batch->piece_count;
-    return batch->pieces;
+    *count = batch->list->piece_count;
+    return batch->list->pieces;
 }
 
 void rks_batch_add(rks_batch *batch, rks_block *block)
@@ -101,13 +54,10 @@ void rks_batch_add(rks_batch *batch, rks_block *block)
     batch->bytes += block->bytes;
 }
 
-void rks_batch_free(rks_batch *batch)
+void rks_batch_discard(rks_batch *batch)
 {
-    if (batch == NULL)
-        return;
     rks_fetcher *fetcher = batch->fetcher;
     rks_blocks_count(fetcher->pool, -(int64_t)batch->own_bytes);
-    rks_readahead_release(batch->ahead);
     while (batch->blocks != NULL) {
         rks_block *next = batch->blocks->next;
         rks_blocks_give(fetcher->pool, batch->blocks);
@@ -117,10 +67,16 @@ void rks_batch_free(rks_batch *batch)
         rks_free(batch->keys[i]);
     rks_free(batch->keys);
     rks_free(batch->values);
-    rks_free(batch->pieces);
-    rks_free(batch->bins);
     rks_free(batch);
-    rks_fetcher_release(fetcher);
+}
+
+void rks_batch_free(rks_batch *batch)
+{
+    if (batch == NULL)
+        return;
+    rks_request_list *list = batch->list; /* holds the fetcher */
+    rks_batch_discard(batch);
+    rks_request_list_free(list);
 }
 
 size_t rks_batch_count(const rks_batch *batch)

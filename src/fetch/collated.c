@@ -100,10 +100,10 @@ static rks_status fill_arrays(samples *s, rks_collate *collate, rks_arrays **arr
         .sizes = read_sizes,
         .items = read_items,
         .length = read_length,
-        .pieces = batch->pieces,
-        .piece_count = batch->piece_count,
-        .bins = batch->bins,
-        .bin_count = batch->bin_count,
+        .pieces = batch->list->pieces,
+        .piece_count = batch->list->piece_count,
+        .bins = batch->list->bins,
+        .bin_count = batch->list->bin_count,
         .done = end_items,
         .user = s,
     };
@@ -116,8 +116,8 @@ static rks_status fill_arrays(samples *s, rks_collate *collate, rks_arrays **arr
         ids[i] = batch->wanted[i].id;
         lengths[i] = batch->wanted[i].length;
     }
-    for (size_t i = 0; i < batch->piece_count; i++)
-        lengths[batch->pieces[i].place] = batch->pieces[i].count;
+    for (size_t i = 0; i < batch->list->piece_count; i++)
+        lengths[batch->list->pieces[i].place] = batch->list->pieces[i].count;
     *arrays = made;
     return RKS_OK;
 }
@@ -153,7 +153,7 @@ rks_status rks_fetch_make_arrays(rks_batch *batch, rks_collate *collate, rks_arr
     rks_fetcher *fetcher = batch->fetcher;
     samples s = {.batch = batch, .pick = rks_collate_pick(collate), .maps = true, .bytes = bytes};
     size_t all = 0, largest = 0;
-    rks_fetch_ask_disk(batch);
+    rks_fetch_ask_disk(batch->list);
     rks_status status = rks_fetch_locate_local(batch, &all, err);
     if (status != RKS_OK)
         return status;

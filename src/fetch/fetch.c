@@ -133,7 +133,7 @@ static bool work_on_next(rks_fetcher *fetcher)
 
 /* ---- fetches --------------------------------------------------------------------------------- */
 
-static rks_status count_remote(const rks_batch *list, size_t *remote, rks_error *err)
+static rks_status count_remote(const rks_request_list *list, size_t *remote, rks_error *err)
 {
     const rks_fetcher *fetcher = list->fetcher;
     size_t found = 0;
@@ -151,15 +151,15 @@ static rks_status count_remote(const rks_batch *list, size_t *remote, rks_error 
 }
 
 /* Makes a fetch and its requests, without queueing them. */
-static rks_status make_fetch(rks_batch *list, size_t remote, rks_collate *collate, bool ahead,
-                             rks_fetch **fetch, rks_fetch_request **requests, rks_error *err)
+static rks_status make_fetch(rks_request_list *list, size_t remote, rks_collate *collate,
+                             bool ahead, rks_fetch **fetch, rks_fetch_request **requests,
+                             rks_error *err)
 {
     rks_fetch *made = rks_alloc_raw(sizeof(*made) + remote * sizeof(made->order[0]), 1, err);
     if (made == NULL)
         return RKS_ERR_MEMORY;
     memset(made, 0, sizeof(*made));
     made->fetcher = list->fetcher;
-    made->batch = list;
     made->count = list->count;
     made->ahead = ahead;
     atomic_init(&made->references, 1);
@@ -171,10 +171,13 @@ static rks_status make_fetch(rks_batch *list, size_t remote, rks_collate *collat
     }
     made->local_waits = remote < list->count || collate != NULL;
     size_t asked = 0;
-    rks_status status =
-        remote == 0 ? RKS_OK : rks_fetch_deal_all(made, remote, requests, &asked, err);
+    rks_status status = rks_batch_create(list, &made->batch, err);
+    if (status == RKS_OK && remote != 0)
+        status = rks_fetch_deal_all(made, remote, requests, &asked, err);
     if (status != RKS_OK) {
-        made->batch = NULL; /* the caller keeps it */
+        if (made->batch != NULL)
+            rks_batch_discard(made->batch); /* the caller keeps the list */
+        made->batch = NULL;
         rks_fetch_release(made);
         return status;
     }
@@ -184,7 +187,7 @@ static rks_status make_fetch(rks_batch *list, size_t remote, rks_collate *collat
     return RKS_OK;
 }
 
-static rks_status begin_fetch(rks_fetcher *fetcher, rks_batch *list, rks_collate *collate,
+static rks_status begin_fetch(rks_fetcher *fetcher, rks_request_list *list, rks_collate *collate,
                               bool ahead, rks_fetch **fetch, rks_error *err)
 {
     rks_fetch *made = NULL;
@@ -213,7 +216,7 @@ static rks_status begin_fetch(rks_fetcher *fetcher, rks_batch *list, rks_collate
     return RKS_OK;
 }
 
-rks_status rks_fetcher_start(rks_fetcher *fetcher, rks_batch *list, rks_fetch **fetch,
+rks_status rks_fetcher_start(rks_fetcher *fetcher, rks_request_list *list, rks_fetch **fetch,
                              rks_error *err)
 {
     return begin_fetch(fetcher, list, NULL, true, fetch, err);
@@ -333,64 +336,85 @@ void rks_fetch_cancel(rks_fetch *fetch)
 }
 
 /* Fetches without requests: all shards are mapped. */
-static rks_status fetch_local(rks_batch *batch, uint64_t *bytes, rks_error *err)
+static rks_status fetch_local(rks_request_list *list, rks_batch **batch, uint64_t *bytes,
+                              rks_error *err)
 {
+    rks_batch *made = NULL;
     rks_block *block = NULL;
-    if (batch->count == 0)
-        return RKS_OK;
-    rks_status status = rks_fetch_copy_local(batch, &block, bytes, err);
-    if (status == RKS_OK)
-        rks_batch_add(batch, block);
-    return status;
-}
-
-rks_status rks_fetcher_fetch(rks_fetcher *fetcher, rks_batch *list, rks_batch **batch,
-                             rks_error *err)
-{
-    uint64_t begin = rks_now_ns(), bytes = 0;
-    rks_fetch *fetch = NULL;
-    size_t remote = 0;
-    rks_status status = count_remote(list, &remote, err);
-    if (status == RKS_OK && remote != 0) {
-        status = begin_fetch(fetcher, list, NULL, false, &fetch, err);
-        if (status == RKS_OK)
-            return rks_fetch_wait(fetch, batch, err);
-    } else if (status == RKS_OK) {
-        status = fetch_local(list, &bytes, err);
-    }
+    rks_status status = rks_batch_create(list, &made, err);
+    if (status == RKS_OK && list->count > 0)
+        status = rks_fetch_copy_local(made, &block, bytes, err);
     if (status != RKS_OK) {
-        rks_batch_free(list);
+        if (made != NULL)
+            rks_batch_discard(made);
         return status;
     }
-    rks_fetcher_count_delivered(fetcher, list->count, bytes, 0, begin);
-    *batch = list;
+    if (block != NULL)
+        rks_batch_add(made, block);
+    *batch = made;
     return RKS_OK;
 }
 
-/* ---- arrays ---------------------------------------------------------------------------------- */
-
-rks_status rks_fetcher_collate(rks_fetcher *fetcher, rks_batch *list, rks_collate *collate,
-                               rks_arrays **arrays, rks_error *err)
+rks_status rks_fetcher_fetch(rks_fetcher *fetcher, rks_request_list *list, rks_batch **batch,
+                             rks_error *err)
 {
     uint64_t begin = rks_now_ns(), bytes = 0;
     rks_fetch *fetch = NULL;
     size_t remote = 0, count = list->count;
     rks_status status = count_remote(list, &remote, err);
     if (status == RKS_OK && remote != 0) {
-        status = begin_fetch(fetcher, list, collate, false, &fetch, err);
+        status = begin_fetch(fetcher, list, NULL, false, &fetch, err);
         if (status == RKS_OK)
-            return rks_fetch_wait_arrays(fetch, arrays, err);
+            return rks_fetch_wait(fetch, batch, err);
     } else if (status == RKS_OK) {
-        status = rks_fetch_make_arrays(list, collate, arrays, &bytes, err);
+        status = fetch_local(list, batch, &bytes, err);
     }
-    rks_batch_free(list);
     if (status == RKS_OK)
         rks_fetcher_count_delivered(fetcher, count, bytes, 0, begin);
+    else
+        rks_request_list_free(list);
     return status;
 }
 
-rks_status rks_fetcher_start_arrays(rks_fetcher *fetcher, rks_batch *list, rks_collate *collate,
-                                    rks_fetch **fetch, rks_error *err)
+/* ---- arrays ---------------------------------------------------------------------------------- */
+
+/* Makes arrays without requests. Frees the list in any case. */
+static rks_status collate_local(rks_request_list *list, rks_collate *collate, rks_arrays **arrays,
+                                uint64_t *bytes, rks_error *err)
+{
+    rks_batch *batch = NULL;
+    rks_status status = rks_batch_create(list, &batch, err);
+    if (status == RKS_OK)
+        status = rks_fetch_make_arrays(batch, collate, arrays, bytes, err);
+    if (batch == NULL)
+        rks_request_list_free(list);
+    rks_batch_free(batch);
+    return status;
+}
+
+rks_status rks_fetcher_collate(rks_fetcher *fetcher, rks_request_list *list, rks_collate *collate,
+                               rks_arrays **arrays, rks_error *err)
+{
+    uint64_t begin = rks_now_ns(), bytes = 0;
+    rks_fetch *fetch = NULL;
+    size_t remote = 0, count = list->count;
+    rks_status status = count_remote(list, &remote, err);
+    if (status == RKS_OK && remote == 0) {
+        status = collate_local(list, collate, arrays, &bytes, err);
+        if (status == RKS_OK)
+            rks_fetcher_count_delivered(fetcher, count, bytes, 0, begin);
+        return status;
+    }
+    if (status == RKS_OK)
+        status = begin_fetch(fetcher, list, collate, false, &fetch, err);
+    if (status == RKS_OK)
+        return rks_fetch_wait_arrays(fetch, arrays, err);
+    rks_request_list_free(list);
+    return status;
+}
+
+rks_status rks_fetcher_start_arrays(rks_fetcher *fetcher, rks_request_list *list,
+                                    rks_collate *collate, rks_fetch **fetch, rks_error *err)
 {
     return begin_fetch(fetcher, list, collate, true, fetch, err);
 }

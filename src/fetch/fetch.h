@@ -1,45 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * fetch.h: fetches samples by (shard, row), from the map of a shard on this node or from the rank
- * that owns it. The public calls (rks_store_fetch, rks_batch_...) are thin layers over this. */
+ * that owns it: the requester's side. The public calls (rks_store_fetch, rks_batch_...) are thin
+ * layers over this. */
 #ifndef RKS_FETCH_FETCH_H
 #define RKS_FETCH_FETCH_H
 
 #include "collate/collate.h"
+#include "fetch/request_list.h"
 #include "rankstore/batch.h"
 #include "shard/shard.h"
 #include "transport/engine.h"
-
-/* ---- owner's side --------------------------------------------------------------------- */
-
-typedef struct rks_fetch_server rks_fetch_server;
-/* Serves records of the shards, by shard and row, on `service`; each open store has a service of
- * its own. wire.c draws request and reply. `shards` is indexed as the dataset's list, with NULL for
- * shards that this rank does not have. Copies the array; the caller keeps the shards. `readers` is
- * the number of ranks of the job: if they read a file in order, each asks for every `readers`-th
- * batch of it, and the owner reads the file as one stream. */
-rks_status rks_fetch_server_open(rks_engine *engine, enum rks_service service,
-                                 rks_shard *const *shards, size_t count, uint32_t readers,
-                                 rks_fetch_server **server, rks_error *err);
-/* Stops serving and reading, and waits until no reply uses the maps. NULL is accepted. */
-void rks_fetch_server_close(rks_fetch_server *server);
-/* Returns the column and key bytes that it has sent. */
-uint64_t rks_fetch_server_bytes(const rks_fetch_server *server);
-/* Forgets which pages are in memory. */
-void rks_fetch_server_forget_cache(rks_fetch_server *server);
-/* Returns the disk requests and bytes that it has read for other ranks. */
-void rks_fetch_server_disk(const rks_fetch_server *server, uint64_t *reads, uint64_t *bytes);
-
-/* ---- requester's side ------------------------------------------------------------------ */
-
-/* A wanted sample, as the index describes it. */
-typedef struct rks_wanted {
-    uint64_t id; /* for messages and rks_batch_id */
-    uint64_t row;
-    uint64_t key_hash;
-    uint32_t shard; /* number in the dataset's list */
-    uint32_t length;
-} rks_wanted;
 
 typedef struct rks_fetcher_options {
     rks_engine *engine; /* may be NULL if all shards are mapped */
@@ -75,7 +46,6 @@ typedef struct rks_fetcher_options {
     void (*release)(void *user);
 } rks_fetcher_options;
 
-typedef struct rks_fetcher rks_fetcher;
 /* Opens a fetcher; copies the options. */
 rks_status rks_fetcher_open(const rks_fetcher_options *options, rks_fetcher **fetcher,
                             rks_error *err);
@@ -83,29 +53,17 @@ rks_status rks_fetcher_open(const rks_fetcher_options *options, rks_fetcher **fe
  * accepted. */
 void rks_fetcher_close(rks_fetcher *fetcher);
 
-/* Creates the list of a fetch: `count` samples, which the caller must all fill in. The fetch's
- * batch keeps the list, so nothing is copied. Free it with rks_batch_free unless a fetch takes it
- * over. */
-rks_status rks_fetcher_list(rks_fetcher *fetcher, size_t count, rks_batch **list, rks_error *err);
-rks_wanted *rks_batch_wanted(rks_batch *list);
-/* Sets which samples of the list are pieces, in ascending order of place; copies them. Returns
- * RKS_ERR_ARGUMENT if a piece exceeds its sample. */
-rks_status rks_batch_set_pieces(rks_batch *list, const rks_piece *pieces, size_t count,
-                                rks_error *err);
-/* Sets the bins of the list: bounds[0] to bounds[bins], in samples; copies them. Returns
- * RKS_ERR_ARGUMENT if they do not cover the list. */
-rks_status rks_batch_set_bins(rks_batch *list, const uint32_t *bounds, size_t bins, rks_error *err);
 /* Points `values`, one for each column of the schema, at the columns of sample i. */
 rks_status rks_batch_decode(const rks_batch *batch, size_t i, rks_value *values, rks_error *err);
 
 /* Fetches in the calling thread, and waits as rks_fetch_wait. Copies samples of maps in this
  * thread, so no other thread takes part if all are mapped. Takes the list over, also on failure. */
-rks_status rks_fetcher_fetch(rks_fetcher *fetcher, rks_batch *list, rks_batch **batch,
+rks_status rks_fetcher_fetch(rks_fetcher *fetcher, rks_request_list *list, rks_batch **batch,
                              rks_error *err);
 /* Starts a fetch ahead of its use. Threads of the fetcher copy and check samples, or the waiter
  * does if it comes first. Takes the list over on success. Use the public rks_fetch_ready,
  * rks_fetch_wait and rks_fetch_cancel on the fetch. */
-rks_status rks_fetcher_start(rks_fetcher *fetcher, rks_batch *list, rks_fetch **fetch,
+rks_status rks_fetcher_start(rks_fetcher *fetcher, rks_request_list *list, rks_fetch **fetch,
                              rks_error *err);
 /* Returns true if some samples come from other ranks. */
 bool rks_fetcher_is_remote(const rks_fetcher *fetcher);
@@ -113,10 +71,10 @@ bool rks_fetcher_is_remote(const rks_fetcher *fetcher);
  * write. Keep the time between the two short: fetches of other threads wait, too. */
 void rks_fetcher_gather(rks_fetcher *fetcher, bool on);
 /* The same two for arrays: a fetch with `collate` makes them when its last sample has arrived. */
-rks_status rks_fetcher_collate(rks_fetcher *fetcher, rks_batch *list, rks_collate *collate,
+rks_status rks_fetcher_collate(rks_fetcher *fetcher, rks_request_list *list, rks_collate *collate,
                                rks_arrays **arrays, rks_error *err);
-rks_status rks_fetcher_start_arrays(rks_fetcher *fetcher, rks_batch *list, rks_collate *collate,
-                                    rks_fetch **fetch, rks_error *err);
+rks_status rks_fetcher_start_arrays(rks_fetcher *fetcher, rks_request_list *list,
+                                    rks_collate *collate, rks_fetch **fetch, rks_error *err);
 /* Waits for a fetch that rks_fetcher_start_arrays started, as rks_fetch_wait. */
 rks_status rks_fetch_wait_arrays(rks_fetch *fetch, rks_arrays **arrays, rks_error *err);
 /* Waits for either kind of fetch, and sets *batch or *arrays. After RKS_ERR_CANCELLED the fetch

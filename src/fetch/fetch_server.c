@@ -20,7 +20,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "fetch/fetch.h"
+#include "fetch/fetch_server.h"
 #include "fetch/payload_size.h"
 #include "fetch/disk_reader.h"
 #include "fetch/wire.h"

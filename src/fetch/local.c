@@ -31,25 +31,24 @@ void rks_fetch_prefetch_local(const rks_batch *batch, size_t i)
 
 /* ---- the disk ------------------------------------------------------------------------------ */
 
-void rks_fetch_ask_disk(rks_batch *batch)
+void rks_fetch_ask_disk(rks_request_list *list)
 {
-    rks_disk_reader *disk = &batch->fetcher->disk;
-    if (batch->asked || rks_disk_reader_is_warm(disk) ||
-        (batch->ahead != NULL &&
-         !rks_readahead_claim(batch->ahead, batch->ahead_end, batch->count)))
+    rks_disk_reader *disk = &list->fetcher->disk;
+    if (list->asked || rks_disk_reader_is_warm(disk) ||
+        (list->ahead != NULL && !rks_readahead_claim(list->ahead, list->ahead_end, list->count)))
         return;
     rks_range few[LOCATE_MOST], *ranges = few;
     size_t room = LOCATE_MOST, count = 0;
-    batch->asked = true;
-    if (batch->count > LOCATE_MOST) {
-        ranges = rks_alloc_raw(batch->count, sizeof(*ranges), NULL);
-        room = ranges == NULL ? LOCATE_MOST : batch->count;
+    list->asked = true;
+    if (list->count > LOCATE_MOST) {
+        ranges = rks_alloc_raw(list->count, sizeof(*ranges), NULL);
+        room = ranges == NULL ? LOCATE_MOST : list->count;
     }
     ranges = ranges == NULL ? few : ranges;
-    for (size_t i = 0; i < batch->count; i++) {
-        const rks_wanted *wanted = &batch->wanted[i];
+    for (size_t i = 0; i < list->count; i++) {
+        const rks_wanted *wanted = &list->wanted[i];
         count += rks_disk_reader_range(disk, wanted->shard, wanted->row, &ranges[count]);
-        if (count == room && i + 1 < batch->count) {
+        if (count == room && i + 1 < list->count) {
             rks_disk_reader_ask(disk, ranges, count, NULL);
             count = 0;
         }
@@ -82,8 +81,8 @@ bool rks_fetch_notice_faults(rks_fetcher *fetcher, const rks_wanted *wanted, siz
 void rks_fetch_notice_batch_faults(const rks_batch *batch)
 {
     if (rks_fetch_notice_faults(batch->fetcher, batch->wanted, batch->count) &&
-        batch->ahead != NULL && !batch->asked)
-        rks_readahead_lost(batch->ahead);
+        batch->list->ahead != NULL && !batch->list->asked)
+        rks_readahead_lost(batch->list->ahead);
 }
 
 /* ---- samples ------------------------------------------------------------------------------- */
@@ -215,7 +214,7 @@ rks_status rks_fetch_copy_local(rks_batch *batch, rks_block **block, uint64_t *b
 {
     size_t size = 0;
     uint64_t begun = rks_trace_begin();
-    rks_fetch_ask_disk(batch);
+    rks_fetch_ask_disk(batch->list);
     rks_status status = rks_fetch_locate_local(batch, &size, err);
     if (status != RKS_OK)
         return status;

@@ -9,13 +9,13 @@
 
 /* Locates all samples of the batch whose shards are mapped. *size is the room for their copies. */
 rks_status rks_fetch_locate_local(rks_batch *batch, size_t *size, rks_error *err);
-/* Asks the disk for all samples of the batch whose shards are mapped, unless they are in memory or
+/* Asks the disk for all samples of the list whose shards are mapped, unless they are in memory or
  * were already asked for. Does not wait. */
-void rks_fetch_ask_disk(rks_batch *batch);
+void rks_fetch_ask_disk(rks_request_list *list);
 /* Checks whether this thread itself had to read pages of samples [0, count) from the disk. Returns
  * true if it read many pages. */
 bool rks_fetch_notice_faults(rks_fetcher *fetcher, const rks_wanted *wanted, size_t count);
-/* Does the same for a batch, and reports lost pages to its `ahead`. */
+/* Does the same for a batch, and reports lost pages to its list's `ahead`. */
 void rks_fetch_notice_batch_faults(const rks_batch *batch);
 /* Prefetches the bytes of a located local sample a little after the i-th. */
 void rks_fetch_prefetch_local(const rks_batch *batch, size_t i);

@@ -74,7 +74,7 @@ void rks_prefetch_close(rks_prefetch *prefetch)
     for (size_t i = 0; i < prefetch->count; i++)
         rks_fetch_cancel(prefetch->ring[(prefetch->first + i) % prefetch->room].fetch);
     if (prefetch->has_next)
-        rks_batch_free(prefetch->next.samples);
+        rks_request_list_free(prefetch->next.samples);
     rks_free(prefetch->ring);
     rks_free(prefetch);
 }
@@ -159,7 +159,7 @@ typedef struct goods {
 static void skip_next(rks_prefetch *prefetch)
 {
     if (prefetch->has_next)
-        rks_batch_free(prefetch->next.samples);
+        rks_request_list_free(prefetch->next.samples);
     else
         prefetch->options.skip_list(prefetch->options.user);
     prefetch->has_next = false;

@@ -14,7 +14,7 @@
 typedef struct rks_prefetch rks_prefetch;
 
 typedef struct rks_prefetch_list {
-    rks_batch *samples; /* the prefetcher takes it over */
+    rks_request_list *samples; /* the prefetcher takes it over */
     size_t count;
     uint64_t weight;
     uint64_t tag; /* the batch's step; returned with the batch */
@@ -28,7 +28,7 @@ typedef struct rks_prefetch_options {
      * would fail again. */
     void (*skip_list)(void *user);
     /* Starts a fetch as rks_fetcher_start does: takes the samples over on success. */
-    rks_status (*start)(void *user, rks_batch *samples, rks_fetch **fetch, rks_error *err);
+    rks_status (*start)(void *user, rks_request_list *samples, rks_fetch **fetch, rks_error *err);
     /* Called before and after the start of many batches, as rks_fetcher_gather; may be NULL. If it
      * is set and more than eight batches are ahead, none is started until half of them are used. So
      * the requests to one owner in a wave of batches are sent together. */

@@ -21,7 +21,6 @@
 
 #include "base/guarded_map.h"
 #include "base/memory.h"
-#include "fetch/batch.h"
 #include "fetch/fetcher.h"
 
 enum {
@@ -348,7 +347,7 @@ bool rks_readahead_push(rks_readahead *ahead, const uint32_t *ids, size_t count,
     return taken;
 }
 
-void rks_readahead_started(rks_readahead *ahead, size_t count, rks_batch *list)
+void rks_readahead_started(rks_readahead *ahead, size_t count, rks_request_list *list)
 {
     pthread_mutex_lock(&ahead->mutex);
     ahead->started += count;

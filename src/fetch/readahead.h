@@ -14,8 +14,6 @@
 
 #include "fetch/fetch.h"
 
-typedef struct rks_readahead rks_readahead;
-
 typedef struct rks_readahead_options {
     rks_fetcher *fetcher; /* must outlive it */
     /* Finds the record of sample `id`. Returns false if there is none. Runs on the reading
@@ -40,7 +38,7 @@ bool rks_readahead_wants(rks_readahead *ahead);
 bool rks_readahead_push(rks_readahead *ahead, const uint32_t *ids, size_t count, bool last);
 /* Reports that the next `count` pushed ids are being fetched now, or never will be. `list` is their
  * fetch's list, or NULL. The list then holds `ahead`, and leaves the disk to it. */
-void rks_readahead_started(rks_readahead *ahead, size_t count, rks_batch *list);
+void rks_readahead_started(rks_readahead *ahead, size_t count, rks_request_list *list);
 
 /* The fetch's side. Returns true if the `count` ids before `end` were not all asked for; the caller
  * must then ask the disk for them. If ids come in the order of a file, waits until they are

@@ -40,11 +40,11 @@ static rks_status find_in_map(rks_fetcher *fetcher, const rks_wanted *wanted,
 static rks_status fetch_one(rks_fetcher *fetcher, const rks_wanted *wanted, rks_batch **batch,
                             rks_error *err)
 {
-    rks_batch *list = NULL;
-    rks_status status = rks_fetcher_list(fetcher, 1, &list, err);
+    rks_request_list *list = NULL;
+    rks_status status = rks_request_list_create(fetcher, 1, &list, err);
     if (status != RKS_OK)
         return status;
-    *rks_batch_wanted(list) = *wanted;
+    list->wanted[0] = *wanted;
     return rks_fetcher_fetch(fetcher, list, batch, err);
 }
 

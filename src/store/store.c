@@ -199,33 +199,33 @@ static void prefetch_entry(const rks_store *store, uint64_t id)
 /* Lists samples by their ids, of 64 bits if `wide`, else of 32. Inline, so that each caller has a
  * loop without that question. */
 static inline rks_status list_samples(rks_store *store, const void *ids, bool wide, size_t count,
-                                      rks_batch **list, rks_error *err)
+                                      rks_request_list **list, rks_error *err)
 {
     const uint64_t *ids64 = ids;
     const uint32_t *ids32 = ids;
-    rks_batch *made = NULL;
-    rks_status status = rks_fetcher_list(store->fetcher, count, &made, err);
+    rks_request_list *made = NULL;
+    rks_status status = rks_request_list_create(store->fetcher, count, &made, err);
     for (size_t i = 0; status == RKS_OK && i < count; i++) {
         if (i + AHEAD < count)
             prefetch_entry(store, wide ? ids64[i + AHEAD] : ids32[i + AHEAD]);
-        status = want(store, wide ? ids64[i] : ids32[i], &rks_batch_wanted(made)[i], err);
+        status = want(store, wide ? ids64[i] : ids32[i], &made->wanted[i], err);
     }
     if (status != RKS_OK) {
-        rks_batch_free(made);
+        rks_request_list_free(made);
         return status;
     }
     *list = made;
     return RKS_OK;
 }
 
-rks_status rks_store_list32(rks_store *store, const uint32_t *ids, size_t count, rks_batch **list,
-                            rks_error *err)
+rks_status rks_store_list32(rks_store *store, const uint32_t *ids, size_t count,
+                            rks_request_list **list, rks_error *err)
 {
     return list_samples(store, ids, false, count, list, err);
 }
 
-static rks_status list64(rks_store *store, const uint64_t *ids, size_t count, rks_batch **list,
-                         rks_error *err)
+static rks_status list64(rks_store *store, const uint64_t *ids, size_t count,
+                         rks_request_list **list, rks_error *err)
 {
     if (count > 0 && ids == NULL)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "sample_ids is NULL");
@@ -237,20 +237,20 @@ static rks_status list64(rks_store *store, const uint64_t *ids, size_t count, rk
 rks_status rks_store_fetch_start(rks_store *store, const uint64_t *sample_ids, size_t count,
                                  rks_fetch **fetch, rks_error *err)
 {
-    rks_batch *list = NULL;
+    rks_request_list *list = NULL;
     rks_status status = list64(store, sample_ids, count, &list, err);
     if (status != RKS_OK)
         return status;
     status = rks_fetcher_start(store->fetcher, list, fetch, err);
     if (status != RKS_OK)
-        rks_batch_free(list);
+        rks_request_list_free(list);
     return status;
 }
 
 rks_status rks_store_fetch(rks_store *store, const uint64_t *sample_ids, size_t count,
                            rks_batch **batch, rks_error *err)
 {
-    rks_batch *list = NULL;
+    rks_request_list *list = NULL;
     rks_status status = list64(store, sample_ids, count, &list, err);
     if (status != RKS_OK)
         return status;
@@ -294,19 +294,19 @@ rks_status rks_store_collate_parts(rks_store *store, const uint64_t *sample_ids,
                                    rks_error *err)
 {
     rks_collate *collate = NULL;
-    rks_batch *list = NULL;
+    rks_request_list *list = NULL;
     rks_status status = rks_collate_create(rks_store_schema(store), options, &collate, err);
     if (status != RKS_OK)
         return status;
     status = list64(store, sample_ids, count, &list, err);
     if (status == RKS_OK)
-        status = rks_batch_set_pieces(list, pieces, piece_count, err);
+        status = rks_request_list_set_pieces(list, pieces, piece_count, err);
     if (status == RKS_OK && bounds != NULL)
-        status = rks_batch_set_bins(list, bounds, bins, err);
+        status = rks_request_list_set_bins(list, bounds, bins, err);
     if (status == RKS_OK)
         status = rks_fetcher_collate(store->fetcher, list, collate, arrays, err);
     else
-        rks_batch_free(list);
+        rks_request_list_free(list);
     rks_collate_release(collate);
     return status;
 }

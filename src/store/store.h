@@ -10,6 +10,7 @@
 #include "base/buffer.h"
 #include "dataset/dataset.h"
 #include "fetch/fetch.h"
+#include "fetch/fetch_server.h"
 #include "group/agreement.h"
 #include "index/index.h"
 #include "rankstore/store.h"
@@ -131,8 +132,8 @@ rks_status rks_store_open_dataset(rks_group *group, const char *directory, rks_s
 
 /* Makes the list of a fetch from ids as plans have them, for rks_fetcher_start and
  * _start_arrays. */
-rks_status rks_store_list32(rks_store *store, const uint32_t *ids, size_t count, rks_batch **list,
-                            rks_error *err);
+rks_status rks_store_list32(rks_store *store, const uint32_t *ids, size_t count,
+                            rks_request_list **list, rks_error *err);
 
 /* Holds what batches and views need of a store (schema, shards, names of samples) until the last of
  * them is gone. Any thread. */

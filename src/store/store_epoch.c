@@ -111,18 +111,18 @@ static void started(rks_epoch *e, uint64_t step)
 /* ---- batches -------------------------------------------------------------------------------- */
 
 /* Sets which of its samples are pieces, and for layout rows its bins. */
-static rks_status add_parts(rks_epoch *e, rks_batch *samples, rks_error *err)
+static rks_status add_parts(rks_epoch *e, rks_request_list *samples, rks_error *err)
 {
     const rks_piece *pieces;
     const uint32_t *bounds;
     size_t count = 0;
     rks_status status = rks_plan_pieces(e->plan, e->epoch, e->step, e->rank, &pieces, &count, err);
     if (status == RKS_OK)
-        status = rks_batch_set_pieces(samples, pieces, count, err);
+        status = rks_request_list_set_pieces(samples, pieces, count, err);
     if (status != RKS_OK || e->collate == NULL || !rks_collate_has_rows(e->collate))
         return status;
     status = rks_plan_bins(e->plan, e->epoch, e->step, e->rank, &bounds, &count, err);
-    return status == RKS_OK ? rks_batch_set_bins(samples, bounds, count, err) : status;
+    return status == RKS_OK ? rks_request_list_set_bins(samples, bounds, count, err) : status;
 }
 
 /* Copies the plan's ids into the list of the next batch: the plan's own are gone once it is asked
@@ -146,11 +146,11 @@ static rks_status next_list(void *user, rks_prefetch_list *list, rks_error *err)
         return status;
     status = add_parts(e, list->samples, err);
     if (status != RKS_OK) {
-        rks_batch_free(list->samples);
+        rks_request_list_free(list->samples);
         list->samples = NULL;
         return status;
     }
-    const rks_wanted *wanted = rks_batch_wanted(list->samples);
+    const rks_wanted *wanted = list->samples->wanted;
     for (size_t i = 0; i < count; i++)
         list->weight += wanted[i].length;
     list->count = count;
@@ -169,7 +169,7 @@ static void skip_list(void *user)
     e->unlisted = false;
 }
 
-static rks_status start(void *user, rks_batch *samples, rks_fetch **fetch, rks_error *err)
+static rks_status start(void *user, rks_request_list *samples, rks_fetch **fetch, rks_error *err)
 {
     const rks_epoch *e = user;
     return e->collate == NULL

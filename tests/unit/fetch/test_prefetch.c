@@ -34,11 +34,11 @@ static rks_status next_list(void *user, rks_prefetch_list *list, rks_error *prob
     if (s->next == LISTS)
         return RKS_OK;
     size_t count = s->counts[s->next];
-    rks_status status = rks_fetcher_list(s->fetcher, count, &list->samples, problem);
+    rks_status status = rks_request_list_create(s->fetcher, count, &list->samples, problem);
     s->unmade = status != RKS_OK;
     if (status != RKS_OK)
         return status;
-    rks_wanted *wanted = rks_batch_wanted(list->samples);
+    rks_wanted *wanted = list->samples->wanted;
     for (size_t i = 0; i < count; i++)
         wanted[i] = world_wanted(s->ids[s->next][i]);
     wanted[0].length += s->next == s->bad_list;
@@ -55,10 +55,11 @@ static void skip_list(void *user)
     s->unmade = false;
 }
 
-static rks_status start(void *user, rks_batch *samples, rks_fetch **fetch, rks_error *problem)
+static rks_status start(void *user, rks_request_list *samples, rks_fetch **fetch,
+                        rks_error *problem)
 {
     source *s = user;
-    if (s->fail_start != SIZE_MAX && rks_batch_id(samples, 0) == s->ids[s->fail_start][0])
+    if (s->fail_start != SIZE_MAX && samples->wanted[0].id == s->ids[s->fail_start][0])
         return rks_fail(problem, RKS_ERR_STATE, 0, "cannot start");
     assert_int_equal(s->gathering, s->gathers);
     s->started++;

@@ -189,12 +189,12 @@ static void a_fetch_that_comes_first_asks_for_itself(void **state)
 {
     (void)state;
     rks_fetcher *fetcher = world_fetcher(7, NULL);
-    rks_batch *list = NULL;
+    rks_request_list *list = NULL;
     if (!make_cold(fetcher))
         skip();
     rks_readahead *ahead = begin(fetcher, 1);
     assert_true(rks_readahead_push(ahead, ids, 10, false));
-    assert_ok(rks_fetcher_list(fetcher, 10, &list, &err), &err);
+    assert_ok(rks_request_list_create(fetcher, 10, &list, &err), &err);
     rks_readahead_started(ahead, 10, list);
     (void)rks_readahead_settle(ahead);
     assert_false(rks_readahead_claim(ahead, 10, 10)); /* the thread has asked */
@@ -203,7 +203,7 @@ static void a_fetch_that_comes_first_asks_for_itself(void **state)
     assert_false(rks_readahead_claim(ahead, 20, 10)); /* which were taken now */
     rks_readahead_close(ahead);                       /* the list holds what it needs */
     for (uint32_t i = 0; i < 10; i++)
-        rks_batch_wanted(list)[i] = world_wanted(ids[i]);
+        list->wanted[i] = world_wanted(ids[i]);
     rks_batch *batch = NULL;
     assert_ok(rks_fetcher_fetch(fetcher, list, &batch, &err), &err);
     for (uint32_t i = 0; i < 10; i++)
@@ -226,11 +226,12 @@ static void ids_in_the_order_of_a_file_are_read_before_their_fetch(void **state)
     for (uint32_t i = 0; i < IDS; i++)
         ids[i] = i;
     for (uint32_t first = 0; first < IDS; first += WINDOW) {
-        rks_batch *list = NULL, *batch = NULL;
+        rks_request_list *list = NULL;
+        rks_batch *batch = NULL;
         assert_true(rks_readahead_push(ahead, ids + first, WINDOW, first + WINDOW == IDS));
-        assert_ok(rks_fetcher_list(fetcher, WINDOW, &list, &err), &err);
+        assert_ok(rks_request_list_create(fetcher, WINDOW, &list, &err), &err);
         for (uint32_t i = 0; i < WINDOW; i++)
-            rks_batch_wanted(list)[i] = world_wanted(first + i);
+            list->wanted[i] = world_wanted(first + i);
         bool early = first % WORLD_ROWS > WINDOW;
         if (!early)
             (void)rks_readahead_settle(ahead);
@@ -238,7 +239,7 @@ static void ids_in_the_order_of_a_file_are_read_before_their_fetch(void **state)
         assert_ok(rks_fetcher_fetch(fetcher, list, &batch, &err), &err);
         for (uint32_t i = 0; i < WINDOW; i++)
             world_check_sample(batch, i, first + i);
-        assert_false(batch->asked); /* it waited */
+        assert_false(batch->list->asked); /* it waited */
         rks_batch_free(batch);
     }
     (void)rks_readahead_settle(ahead);

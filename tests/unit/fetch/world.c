@@ -278,18 +278,18 @@ void world_read_by_threads(rks_fetcher *fetcher, world_read_fn read, unsigned ro
 }
 
 static rks_status make_list(rks_fetcher *fetcher, const rks_wanted *wanted, size_t count,
-                            rks_batch **list, rks_error *why)
+                            rks_request_list **list, rks_error *why)
 {
-    rks_status status = rks_fetcher_list(fetcher, count, list, why);
+    rks_status status = rks_request_list_create(fetcher, count, list, why);
     if (status == RKS_OK && count > 0)
-        memcpy(rks_batch_wanted(*list), wanted, count * sizeof(*wanted));
+        memcpy((*list)->wanted, wanted, count * sizeof(*wanted));
     return status;
 }
 
 rks_status world_fetch(rks_fetcher *fetcher, const rks_wanted *wanted, size_t count,
                        rks_batch **batch, rks_error *why)
 {
-    rks_batch *list = NULL;
+    rks_request_list *list = NULL;
     rks_status status = make_list(fetcher, wanted, count, &list, why);
     return status == RKS_OK ? rks_fetcher_fetch(fetcher, list, batch, why) : status;
 }
@@ -297,19 +297,19 @@ rks_status world_fetch(rks_fetcher *fetcher, const rks_wanted *wanted, size_t co
 rks_status world_start(rks_fetcher *fetcher, const rks_wanted *wanted, size_t count,
                        rks_fetch **fetch, rks_error *why)
 {
-    rks_batch *list = NULL;
+    rks_request_list *list = NULL;
     rks_status status = make_list(fetcher, wanted, count, &list, why);
     if (status == RKS_OK)
         status = rks_fetcher_start(fetcher, list, fetch, why);
     if (status != RKS_OK)
-        rks_batch_free(list);
+        rks_request_list_free(list);
     return status;
 }
 
 rks_status world_collate(rks_fetcher *fetcher, const rks_wanted *wanted, size_t count,
                          rks_collate *collate, rks_arrays **arrays, rks_error *why)
 {
-    rks_batch *list = NULL;
+    rks_request_list *list = NULL;
     rks_status status = make_list(fetcher, wanted, count, &list, why);
     return status == RKS_OK ? rks_fetcher_collate(fetcher, list, collate, arrays, why) : status;
 }
@@ -317,12 +317,12 @@ rks_status world_collate(rks_fetcher *fetcher, const rks_wanted *wanted, size_t 
 rks_status world_start_arrays(rks_fetcher *fetcher, const rks_wanted *wanted, size_t count,
                               rks_collate *collate, rks_fetch **fetch, rks_error *why)
 {
-    rks_batch *list = NULL;
+    rks_request_list *list = NULL;
     rks_status status = make_list(fetcher, wanted, count, &list, why);
     if (status == RKS_OK)
         status = rks_fetcher_start_arrays(fetcher, list, collate, fetch, why);
     if (status != RKS_OK)
-        rks_batch_free(list);
+        rks_request_list_free(list);
     return status;
 }
 

@@ -6,6 +6,7 @@
 #define RKS_TESTS_FETCH_WORLD_H
 
 #include "fetch/fetch.h"
+#include "fetch/fetch_server.h"
 #include "support/check.h"
 
 enum { WORLD_SHARDS = 3, WORLD_ENGINES = 4, WORLD_ROWS = 400 };
