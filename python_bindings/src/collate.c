@@ -281,7 +281,8 @@ static PyGetSetDef arrays_getters[] = {
 static PyMethodDef arrays_methods[] = {
     {"ids", arrays_ids, METH_NOARGS, "uint64[samples]"},
     {"lengths", arrays_lengths, METH_NOARGS, "uint32[samples]"},
-    {"pieces", arrays_pieces, METH_NOARGS, "uint32[pieces, 3]: place, start, count; None if all samples are whole"},
+    {"pieces", arrays_pieces, METH_NOARGS,
+     "uint32[pieces, 3]: place, start, count; None if all samples are whole"},
     {"arrays", arrays_list, METH_NOARGS,
      "A list of (name, type, dims, data, offsets: int64[samples + 1] or None)"},
     {0},
