@@ -26,9 +26,10 @@ struct rks_prefetch {
     slot *ring;
     size_t room, first, count;
     uint64_t small_bytes;   /* limit for the batches after the first AUTO_BATCHES */
-    rks_prefetch_list next; /* the list after the ring, if has_next */
+    rks_prefetch_list next; /* the list that was pushed and is not started, if has_next */
     bool has_next;
-    bool at_end;
+    bool waves; /* batches come from other ranks: see rks_prefetch_start */
+    bool open;  /* batches are being started; with waves, requests are being gathered */
     size_t low; /* no batch is started while more are ahead */
     double seen_bytes, seen_weight;
 };
@@ -40,6 +41,7 @@ rks_status rks_prefetch_open(const rks_prefetch_options *options, rks_prefetch *
     if (made == NULL)
         return RKS_ERR_MEMORY;
     made->options = *options;
+    made->waves = rks_fetcher_is_remote(options->fetcher);
     made->small_bytes = made->options.max_bytes;
     made->room = options->max_batches == 0 ? MOST_BATCHES : options->max_batches;
     if (options->max_bytes == 0) {
@@ -101,47 +103,70 @@ static bool has_room(const rks_prefetch *prefetch, const rks_prefetch_list *list
                                                             : prefetch->small_bytes);
 }
 
-/* Starts fetches while there is room. A failure comes again with the next call. */
-static rks_status start_all(rks_prefetch *prefetch, rks_error *err)
+static rks_status start_next(rks_prefetch *prefetch, rks_error *err)
 {
-    while (!prefetch->at_end) {
-        if (!prefetch->has_next) {
-            rks_prefetch_list list = {0};
-            rks_status status = prefetch->options.next_list(prefetch->options.user, &list, err);
-            if (status != RKS_OK)
-                return status;
-            prefetch->at_end = list.count == 0;
-            prefetch->has_next = list.count != 0;
-            prefetch->next = list;
-            continue;
-        }
-        if (!has_room(prefetch, &prefetch->next))
-            return RKS_OK;
-        rks_fetch *fetch = NULL;
-        rks_status status =
-            prefetch->options.start(prefetch->options.user, prefetch->next.samples, &fetch, err);
-        if (status != RKS_OK)
-            return status;
-        prefetch->ring[(prefetch->first + prefetch->count++) % prefetch->room] =
-            (slot){prefetch->next, fetch, rks_trace_begin()};
-        prefetch->has_next = false;
-    }
+    const rks_prefetch_options *options = &prefetch->options;
+    rks_request_list *samples = prefetch->next.samples;
+    rks_fetch *fetch = NULL;
+    rks_status status =
+        options->collate == NULL
+            ? rks_fetcher_start(options->fetcher, samples, &fetch, err)
+            : rks_fetcher_start_arrays(options->fetcher, samples, options->collate, &fetch, err);
+    if (status != RKS_OK)
+        return status;
+    prefetch->ring[(prefetch->first + prefetch->count++) % prefetch->room] =
+        (slot){prefetch->next, fetch, rks_trace_begin()};
+    prefetch->has_next = false;
     return RKS_OK;
 }
 
-static rks_status top_up(rks_prefetch *prefetch, rks_error *err)
+rks_status rks_prefetch_start(rks_prefetch *prefetch, bool *wants, rks_error *err)
 {
-    const rks_prefetch_options *options = &prefetch->options;
-    if (options->gather == NULL)
-        return start_all(prefetch, err);
-    if (prefetch->count > prefetch->low)
-        return RKS_OK;
-    options->gather(options->user, true);
-    rks_status status = start_all(prefetch, err);
-    options->gather(options->user, false);
-    prefetch->low = prefetch->count > WAVE_FROM ? prefetch->count / 2 : prefetch->count;
-    return status;
+    *wants = false;
+    if (!prefetch->open) {
+        if (prefetch->waves && prefetch->count > prefetch->low)
+            return RKS_OK;
+        prefetch->open = true;
+        if (prefetch->waves)
+            rks_fetcher_gather(prefetch->options.fetcher, true);
+    }
+    if (prefetch->has_next) {
+        if (!has_room(prefetch, &prefetch->next))
+            return RKS_OK;
+        rks_status status = start_next(prefetch, err);
+        if (status != RKS_OK)
+            return status;
+    }
+    *wants = true;
+    return RKS_OK;
 }
+
+void rks_prefetch_push(rks_prefetch *prefetch, const rks_prefetch_list *list)
+{
+    prefetch->next = *list;
+    prefetch->has_next = true;
+}
+
+void rks_prefetch_send(rks_prefetch *prefetch)
+{
+    if (!prefetch->open)
+        return;
+    prefetch->open = false;
+    if (prefetch->waves)
+        rks_fetcher_gather(prefetch->options.fetcher, false);
+    prefetch->low = prefetch->count > WAVE_FROM ? prefetch->count / 2 : prefetch->count;
+}
+
+bool rks_prefetch_drop(rks_prefetch *prefetch)
+{
+    if (!prefetch->has_next)
+        return false;
+    rks_request_list_free(prefetch->next.samples);
+    prefetch->has_next = false;
+    return true;
+}
+
+/* ---- results ------------------------------------------------------------------------------- */
 
 static void pop(rks_prefetch *prefetch)
 {
@@ -149,70 +174,27 @@ static void pop(rks_prefetch *prefetch)
     prefetch->count--;
 }
 
-/* The result of a fetch: one of the two. */
-typedef struct goods {
-    rks_batch *batch;
-    rks_arrays *arrays;
-} goods;
-
-/* Skips the next list, which could not be made or started. */
-static void skip_next(rks_prefetch *prefetch)
+rks_status rks_prefetch_next(rks_prefetch *prefetch, rks_batch **batch, rks_arrays **arrays,
+                             uint64_t *tag, rks_error *err)
 {
-    if (prefetch->has_next)
-        rks_request_list_free(prefetch->next.samples);
-    else
-        prefetch->options.skip_list(prefetch->options.user);
-    prefetch->has_next = false;
-}
-
-static rks_status next(rks_prefetch *prefetch, bool collated, goods *arrived, uint64_t *tag,
-                       rks_error *err)
-{
-    rks_status status = top_up(prefetch, err);
     if (prefetch->count == 0) {
-        if (status != RKS_OK && status != RKS_ERR_CANCELLED)
-            skip_next(prefetch);
-        return status;
+        *batch = NULL;
+        *arrays = NULL;
+        return RKS_OK;
     }
-    status = rks_fetch_wait_either(&prefetch->ring[prefetch->first].fetch, &arrived->batch,
-                                   &arrived->arrays, err);
+    slot *oldest = &prefetch->ring[prefetch->first];
+    rks_status status = rks_fetch_wait_either(&oldest->fetch, batch, arrays, err);
     if (status != RKS_OK) {
         if (status != RKS_ERR_CANCELLED)
             pop(prefetch);
         return status;
     }
-    rks_prefetch_list list = prefetch->ring[prefetch->first].list;
-    uint64_t memory =
-        collated ? rks_arrays_memory(arrived->arrays) : rks_batch_memory(arrived->batch);
-    rks_trace_end(prefetch->ring[prefetch->first].traced, RKS_TRACE_PREFETCH, -1, list.count,
-                  memory);
-    pop(prefetch);
+    uint64_t memory = *arrays != NULL ? rks_arrays_memory(*arrays) : rks_batch_memory(*batch);
+    rks_trace_end(oldest->traced, RKS_TRACE_PREFETCH, -1, oldest->list.count, memory);
     prefetch->seen_bytes += (double)memory;
-    prefetch->seen_weight += (double)list.weight;
-    /* Start more fetches while the caller works on this batch. Their failures come again with the
-     * next call. */
-    (void)top_up(prefetch, NULL);
+    prefetch->seen_weight += (double)oldest->list.weight;
     if (tag != NULL)
-        *tag = list.tag;
+        *tag = oldest->list.tag;
+    pop(prefetch);
     return RKS_OK;
-}
-
-rks_status rks_prefetch_next(rks_prefetch *prefetch, rks_batch **batch, uint64_t *tag,
-                             rks_error *err)
-{
-    goods arrived = {0};
-    rks_status status = next(prefetch, false, &arrived, tag, err);
-    if (status == RKS_OK)
-        *batch = arrived.batch;
-    return status;
-}
-
-rks_status rks_prefetch_next_arrays(rks_prefetch *prefetch, rks_arrays **arrays, uint64_t *tag,
-                                    rks_error *err)
-{
-    goods arrived = {0};
-    rks_status status = next(prefetch, true, &arrived, tag, err);
-    if (status == RKS_OK)
-        *arrays = arrived.arrays;
-    return status;
 }

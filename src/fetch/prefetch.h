@@ -1,11 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * prefetch.h: fetches batches ahead, in a known order. One user at a time.
+ * prefetch.h: a ring of fetches that were started ahead, in a known order. One user at a time.
  *
- * It runs as many fetches ahead as `max_bytes` hold, and at most `max_batches`. The size of a batch
- * is known when it has arrived. Until then it is estimated as the batch's weight (the sum of its
+ * It holds as many fetches as `max_bytes` hold, and at most `max_batches`. The size of a batch is
+ * known when it has arrived. Until then it is estimated as the batch's weight (the sum of its
  * samples' lengths) times the mean bytes per unit of weight of all batches seen so far. A single
- * batch is always allowed, however large. The batch that the user has does not count. */
+ * batch is always allowed, however large. The batch that the user has does not count.
+ *
+ * The user fills the ring before and after each rks_prefetch_next:
+ *
+ *     while (rks_prefetch_start(ring, &wants, err) == RKS_OK && wants && there is another list)
+ *         rks_prefetch_push(ring, &list);
+ *     rks_prefetch_send(ring);
+ *
+ * If that fails, batches that are ahead still come. Once none is ahead, the failure counts: the
+ * user reports it, and drops the list. */
 #ifndef RKS_FETCH_PREFETCH_H
 #define RKS_FETCH_PREFETCH_H
 
@@ -14,26 +23,15 @@
 typedef struct rks_prefetch rks_prefetch;
 
 typedef struct rks_prefetch_list {
-    rks_request_list *samples; /* the prefetcher takes it over */
+    rks_request_list *samples;
     size_t count;
     uint64_t weight;
     uint64_t tag; /* the batch's step; returned with the batch */
 } rks_prefetch_list;
 
 typedef struct rks_prefetch_options {
-    /* Makes the next list, in order. Count 0 is the end; it is then not called again. If it fails,
-     * it is called again for the same list. */
-    rks_status (*next_list)(void *user, rks_prefetch_list *list, rks_error *err);
-    /* Called when the failure of the last next_list has been reported. It may skip a list that
-     * would fail again. */
-    void (*skip_list)(void *user);
-    /* Starts a fetch as rks_fetcher_start does: takes the samples over on success. */
-    rks_status (*start)(void *user, rks_request_list *samples, rks_fetch **fetch, rks_error *err);
-    /* Called before and after the start of many batches, as rks_fetcher_gather; may be NULL. If it
-     * is set and more than eight batches are ahead, none is started until half of them are used. So
-     * the requests to one owner in a wave of batches are sent together. */
-    void (*gather)(void *user, bool on);
-    void *user;
+    rks_fetcher *fetcher;
+    rks_collate *collate; /* makes arrays; NULL: batches */
     uint32_t max_batches; /* most fetches ahead; 0: as many as max_bytes hold */
     uint64_t max_bytes;   /* 0: 1 GiB. If max_batches is 0, too: four batches within 1 GiB, and up
                            * to 64 within 2 MiB; both grow with `ranks` above 64, up to 512 */
@@ -43,20 +41,28 @@ typedef struct rks_prefetch_options {
     uint64_t known_bytes, known_weight;
 } rks_prefetch_options;
 
-/* Opens a prefetcher, which starts nothing yet. */
+/* Opens a ring, which starts nothing yet. The fetcher and `collate` must outlive it. */
 rks_status rks_prefetch_open(const rks_prefetch_options *options, rks_prefetch **prefetch,
                              rks_error *err);
-/* Waits for the next batch, and starts later ones. *batch is NULL at the end. *tag may be NULL.
+/* Starts the fetch of the pushed list if there is room for it; on failure the list stays. *wants:
+ * the user may push another. If samples come from other ranks, requests are gathered until
+ * rks_prefetch_send, and if more than eight batches are ahead, none is started until half of them
+ * are used: so the requests to one owner in a wave of batches are sent together. */
+rks_status rks_prefetch_start(rks_prefetch *prefetch, bool *wants, rks_error *err);
+/* Takes over a list that the ring wants. rks_prefetch_start starts it. */
+void rks_prefetch_push(rks_prefetch *prefetch, const rks_prefetch_list *list);
+/* Sends the requests of what was started. */
+void rks_prefetch_send(rks_prefetch *prefetch);
+/* Frees the pushed list, which could not be started. Returns false if there is none. */
+bool rks_prefetch_drop(rks_prefetch *prefetch);
+/* Waits for the oldest fetch. Sets *batch or *arrays, to NULL if there is none. `tag` may be NULL.
  * After RKS_ERR_CANCELLED the next call returns the same batch. After another failure it continues
  * with the batch after the failed one. */
-rks_status rks_prefetch_next(rks_prefetch *prefetch, rks_batch **batch, uint64_t *tag,
-                             rks_error *err);
-/* Does the same if `start` starts arrays. */
-rks_status rks_prefetch_next_arrays(rks_prefetch *prefetch, rks_arrays **arrays, uint64_t *tag,
-                                    rks_error *err);
+rks_status rks_prefetch_next(rks_prefetch *prefetch, rks_batch **batch, rks_arrays **arrays,
+                             uint64_t *tag, rks_error *err);
 /* Returns how many batches after the user's are fetched or in progress. */
 size_t rks_prefetch_ahead(const rks_prefetch *prefetch);
-/* Cancels all fetches and frees the prefetcher. NULL is accepted. */
+/* Cancels all fetches and frees the ring. NULL is accepted. */
 void rks_prefetch_close(rks_prefetch *prefetch);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * store_epoch.c: the batches of this rank in step order, fetched ahead by plan: the lists of the
- * prefetcher are the plan's batches. */
+ * prefetch ring are the plan's batches. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -26,6 +26,7 @@ struct rks_epoch {
     rks_readahead *ahead; /* reads this node's disk ahead; NULL: it cannot */
     uint64_t ahead_step;  /* the next step to be read ahead; those from `step` to here have been */
     bool unlisted;        /* the samples of a step cannot be fetched: the step is left out */
+    bool at_end;          /* all steps are listed */
     rks_prefetch *prefetch;
     rks_collate *collate; /* NULL: batches come as samples */
     uint64_t traced;      /* rks_trace_begin, when the last batch was returned */
@@ -126,10 +127,9 @@ static rks_status add_parts(rks_epoch *e, rks_request_list *samples, rks_error *
 }
 
 /* Copies the plan's ids into the list of the next batch: the plan's own are gone once it is asked
- * about another epoch. */
-static rks_status next_list(void *user, rks_prefetch_list *list, rks_error *err)
+ * about another epoch. Count 0: the epoch has ended. */
+static rks_status next_list(rks_epoch *e, rks_prefetch_list *list, rks_error *err)
 {
-    rks_epoch *e = user;
     const uint32_t *ids = NULL;
     size_t count = 0;
     e->step = unskipped(e, e->step);
@@ -160,27 +160,50 @@ static rks_status next_list(void *user, rks_prefetch_list *list, rks_error *err)
     return RKS_OK;
 }
 
-static void skip_list(void *user)
+/* Starts fetches while the ring has room. */
+static rks_status start_ahead(rks_epoch *e, rks_error *err)
 {
-    rks_epoch *e = user;
+    bool wants = false;
+    rks_status status = rks_prefetch_start(e->prefetch, &wants, err);
+    while (status == RKS_OK && wants && !e->at_end) {
+        rks_prefetch_list list = {0};
+        status = next_list(e, &list, err);
+        e->at_end = status == RKS_OK && list.count == 0;
+        if (status != RKS_OK || e->at_end)
+            break;
+        rks_prefetch_push(e->prefetch, &list);
+        status = rks_prefetch_start(e->prefetch, &wants, err);
+    }
+    rks_prefetch_send(e->prefetch);
+    return status;
+}
+
+/* Skips a step whose list could not be made or started, and would fail again. */
+static void skip_failed(rks_epoch *e)
+{
+    if (rks_prefetch_drop(e->prefetch))
+        return;
     if (e->unlisted)
         started(e, e->step);
     e->step += e->unlisted;
     e->unlisted = false;
 }
 
-static rks_status start(void *user, rks_request_list *samples, rks_fetch **fetch, rks_error *err)
+/* Waits for the next batch, and starts later ones while the caller works on it. A failure to start
+ * them comes again with the next call. */
+static rks_status next_result(rks_epoch *e, rks_batch **batch, rks_arrays **arrays, uint64_t *step,
+                              rks_error *err)
 {
-    const rks_epoch *e = user;
-    return e->collate == NULL
-               ? rks_fetcher_start(e->store->fetcher, samples, fetch, err)
-               : rks_fetcher_start_arrays(e->store->fetcher, samples, e->collate, fetch, err);
-}
-
-static void gather_requests(void *user, bool on)
-{
-    const rks_epoch *e = user;
-    rks_fetcher_gather(e->store->fetcher, on);
+    rks_status status = start_ahead(e, err);
+    if (rks_prefetch_ahead(e->prefetch) == 0 && status != RKS_OK) {
+        if (status != RKS_ERR_CANCELLED)
+            skip_failed(e);
+        return status;
+    }
+    status = rks_prefetch_next(e->prefetch, batch, arrays, step, err);
+    if (status == RKS_OK)
+        (void)start_ahead(e, NULL);
+    return status;
 }
 
 static rks_status prepare_collate(rks_epoch *e, const rks_epoch_options *options, rks_error *err)
@@ -223,11 +246,8 @@ static rks_status prepare_epoch(rks_epoch *e, const rks_epoch_options *options, 
     if (status != RKS_OK)
         return status;
     rks_prefetch_options ahead = {
-        .next_list = next_list,
-        .skip_list = skip_list,
-        .start = start,
-        .gather = rks_fetcher_is_remote(e->store->fetcher) ? gather_requests : NULL,
-        .user = e,
+        .fetcher = e->store->fetcher,
+        .collate = e->collate,
         .max_batches = options->prefetch_batches,
         .max_bytes = options->prefetch_bytes,
         .ranks = ranks,
@@ -283,10 +303,11 @@ rks_status rks_epoch_next(rks_epoch *epoch, rks_batch **batch, uint64_t *step, r
                         "the epoch was opened with `collate`: its batches come as arrays, from "
                         "rks_epoch_next_arrays");
     uint64_t at = 0;
+    rks_arrays *none = NULL;
     rks_status status = look_up(epoch, err);
     if (status == RKS_OK)
-        status = rks_group_explain(epoch->store->group,
-                                   rks_prefetch_next(epoch->prefetch, batch, &at, err), err);
+        status =
+            rks_group_explain(epoch->store->group, next_result(epoch, batch, &none, &at, err), err);
     if (status == RKS_OK)
         show_place(epoch, *batch == NULL ? NULL : &at);
     if (status == RKS_OK && step != NULL && *batch != NULL)
@@ -303,10 +324,11 @@ rks_status rks_epoch_next_arrays(rks_epoch *epoch, rks_arrays **arrays, uint64_t
                         "the epoch was opened without `collate`: its batches come as samples, from "
                         "rks_epoch_next");
     uint64_t at = 0;
+    rks_batch *none = NULL;
     rks_status status = look_up(epoch, err);
     if (status == RKS_OK)
-        status = rks_group_explain(
-            epoch->store->group, rks_prefetch_next_arrays(epoch->prefetch, arrays, &at, err), err);
+        status = rks_group_explain(epoch->store->group, next_result(epoch, &none, arrays, &at, err),
+                                   err);
     if (status == RKS_OK)
         show_place(epoch, *arrays == NULL ? NULL : &at);
     if (status == RKS_OK && step != NULL && *arrays != NULL)

@@ -10,7 +10,7 @@
 
 enum { LISTS = 40, MOST = 50 };
 
-/* A plan of LISTS batches, and what the callbacks were asked for. */
+/* A plan of LISTS batches, and what the ring did with them. */
 typedef struct source {
     rks_fetcher *fetcher;
     uint32_t ids[LISTS][MOST];
@@ -20,19 +20,59 @@ typedef struct source {
     size_t fail_list;  /* next_list fails once when it is asked for this one */
     size_t fail_start; /* start fails for this one */
     bool unmade;       /* there was no memory for the next list */
-    bool gathers, gathering;
+    bool remote, gathering;
     size_t waves, wave_began; /* gatherings that have started something */
 } source;
 
-static rks_status next_list(void *user, rks_prefetch_list *list, rks_error *problem)
+static source the_source;
+
+/* The calls of the ring to the fetcher come here first. */
+bool __wrap_rks_fetcher_is_remote(const rks_fetcher *fetcher);
+void __real_rks_fetcher_gather(rks_fetcher *fetcher, bool on);
+void __wrap_rks_fetcher_gather(rks_fetcher *fetcher, bool on);
+rks_status __real_rks_fetcher_start(rks_fetcher *fetcher, rks_request_list *list, rks_fetch **fetch,
+                                    rks_error *problem);
+rks_status __wrap_rks_fetcher_start(rks_fetcher *fetcher, rks_request_list *list, rks_fetch **fetch,
+                                    rks_error *problem);
+
+bool __wrap_rks_fetcher_is_remote(const rks_fetcher *fetcher)
 {
-    source *s = user;
+    (void)fetcher;
+    return the_source.remote;
+}
+
+void __wrap_rks_fetcher_gather(rks_fetcher *fetcher, bool on)
+{
+    source *s = &the_source;
+    assert_int_equal(s->gathering, !on);
+    s->gathering = on;
+    __real_rks_fetcher_gather(fetcher, on);
+    if (on)
+        s->wave_began = s->started;
+    else
+        s->waves += s->started > s->wave_began;
+}
+
+rks_status __wrap_rks_fetcher_start(rks_fetcher *fetcher, rks_request_list *list, rks_fetch **fetch,
+                                    rks_error *problem)
+{
+    source *s = &the_source;
+    if (s->fail_start != SIZE_MAX && list->wanted[0].id == s->ids[s->fail_start][0])
+        return rks_fail(problem, RKS_ERR_STATE, 0, "cannot start");
+    assert_int_equal(s->gathering, s->remote);
+    s->started++;
+    if (s->started - s->delivered > s->most_ahead)
+        s->most_ahead = s->started - s->delivered;
+    return __real_rks_fetcher_start(fetcher, list, fetch, problem);
+}
+
+static rks_status next_list(rks_prefetch_list *list, rks_error *problem)
+{
+    source *s = &the_source;
     if (s->next == s->fail_list) {
         s->fail_list = SIZE_MAX;
         return rks_fail(problem, RKS_ERR_MEMORY, 0, "no list");
     }
-    if (s->next == LISTS)
-        return RKS_OK;
     size_t count = s->counts[s->next];
     rks_status status = rks_request_list_create(s->fetcher, count, &list->samples, problem);
     s->unmade = status != RKS_OK;
@@ -48,39 +88,41 @@ static rks_status next_list(void *user, rks_prefetch_list *list, rks_error *prob
     return RKS_OK;
 }
 
-static void skip_list(void *user)
+static rks_status fill(rks_prefetch *prefetch, rks_error *problem)
 {
-    source *s = user;
-    s->next += s->unmade;
-    s->unmade = false;
+    bool wants = false;
+    rks_status status = rks_prefetch_start(prefetch, &wants, problem);
+    while (status == RKS_OK && wants && the_source.next < LISTS) {
+        rks_prefetch_list list = {0};
+        status = next_list(&list, problem);
+        if (status != RKS_OK)
+            break;
+        rks_prefetch_push(prefetch, &list);
+        status = rks_prefetch_start(prefetch, &wants, problem);
+    }
+    rks_prefetch_send(prefetch);
+    return status;
 }
 
-static rks_status start(void *user, rks_request_list *samples, rks_fetch **fetch,
-                        rks_error *problem)
+/* Reads a batch as an epoch does. */
+static rks_status next_batch(rks_prefetch *prefetch, rks_batch **batch, uint64_t *tag,
+                             rks_error *problem)
 {
-    source *s = user;
-    if (s->fail_start != SIZE_MAX && samples->wanted[0].id == s->ids[s->fail_start][0])
-        return rks_fail(problem, RKS_ERR_STATE, 0, "cannot start");
-    assert_int_equal(s->gathering, s->gathers);
-    s->started++;
-    if (s->started - s->delivered > s->most_ahead)
-        s->most_ahead = s->started - s->delivered;
-    return rks_fetcher_start(s->fetcher, samples, fetch, problem);
+    source *s = &the_source;
+    rks_arrays *none = NULL;
+    rks_status status = fill(prefetch, problem);
+    if (rks_prefetch_ahead(prefetch) == 0 && status != RKS_OK) {
+        if (!rks_prefetch_drop(prefetch))
+            s->next += s->unmade;
+        s->unmade = false;
+        return status;
+    }
+    status = rks_prefetch_next(prefetch, batch, &none, tag, problem);
+    if (status == RKS_OK)
+        (void)fill(prefetch, NULL);
+    assert_null(none);
+    return status;
 }
-
-static void gather(void *user, bool on)
-{
-    source *s = user;
-    assert_int_equal(s->gathering, !on);
-    s->gathering = on;
-    rks_fetcher_gather(s->fetcher, on);
-    if (on)
-        s->wave_began = s->started;
-    else
-        s->waves += s->started > s->wave_began;
-}
-
-static source the_source;
 
 static rks_prefetch_options begin(uint32_t max_batches, uint64_t max_bytes)
 {
@@ -92,10 +134,7 @@ static rks_prefetch_options begin(uint32_t max_batches, uint64_t max_bytes)
         for (uint32_t k = 0; k < s->counts[i]; k++)
             s->ids[i][k] = (i * 31 + k * 17) % (WORLD_SHARDS * WORLD_ROWS);
     }
-    return (rks_prefetch_options){.next_list = next_list,
-                                  .skip_list = skip_list,
-                                  .start = start,
-                                  .user = s,
+    return (rks_prefetch_options){.fetcher = s->fetcher,
                                   .max_batches = max_batches,
                                   .max_bytes = max_bytes,
                                   .known_bytes = 400,
@@ -114,7 +153,7 @@ static void read_rest(rks_prefetch *prefetch, size_t first)
     rks_batch *batch = NULL;
     for (size_t list = first; list < LISTS; list++) {
         uint64_t tag = 0;
-        assert_ok(rks_prefetch_next(prefetch, &batch, &tag, &err), &err);
+        assert_ok(next_batch(prefetch, &batch, &tag, &err), &err);
         the_source.delivered++;
         assert_non_null(batch);
         assert_int_equal(tag, list);
@@ -122,7 +161,7 @@ static void read_rest(rks_prefetch *prefetch, size_t first)
         rks_batch_free(batch);
     }
     for (int again = 0; again < 2; again++) {
-        assert_ok(rks_prefetch_next(prefetch, &batch, NULL, &err), &err);
+        assert_ok(next_batch(prefetch, &batch, NULL, &err), &err);
         assert_null(batch);
     }
 }
@@ -171,8 +210,7 @@ static void what_comes_from_other_ranks_is_asked_for_in_waves(void **state)
     for (size_t i = 0; i < 2; i++) {
         rks_prefetch *prefetch = NULL;
         rks_prefetch_options options = begin(ahead[i], 1 << 30);
-        options.gather = gather;
-        the_source.gathers = true;
+        the_source.remote = true;
         assert_ok(rks_prefetch_open(&options, &prefetch, &err), &err);
         read_rest(prefetch, 0);
         if (ahead[i] == 20)
@@ -222,10 +260,10 @@ static void a_corrupt_batch_is_reported_and_the_next_one_comes(void **state)
     rks_prefetch_options options = begin(4, 0);
     the_source.bad_list = 1;
     assert_ok(rks_prefetch_open(&options, &prefetch, &err), &err);
-    assert_ok(rks_prefetch_next(prefetch, &batch, &tag, &err), &err);
+    assert_ok(next_batch(prefetch, &batch, &tag, &err), &err);
     assert_int_equal(tag, 0);
     rks_batch_free(batch);
-    assert_fails(RKS_ERR_CORRUPT, rks_prefetch_next(prefetch, &batch, &tag, &err));
+    assert_fails(RKS_ERR_CORRUPT, next_batch(prefetch, &batch, &tag, &err));
     assert_contains(err.text, "sample 31 (key key/31)");
     assert_int_equal(tag, 0);
     read_rest(prefetch, 2);
@@ -241,7 +279,7 @@ static void a_batch_that_cannot_be_started_is_reported_and_the_next_one_comes(vo
     rks_prefetch_options options = begin(4, 0);
     the_source.fail_start = 0;
     assert_ok(rks_prefetch_open(&options, &prefetch, &err), &err);
-    assert_fails(RKS_ERR_STATE, rks_prefetch_next(prefetch, &batch, NULL, &err));
+    assert_fails(RKS_ERR_STATE, next_batch(prefetch, &batch, NULL, &err));
     read_rest(prefetch, 1);
     rks_prefetch_close(prefetch);
     rks_fetcher_close(the_source.fetcher);
@@ -255,7 +293,7 @@ static void a_list_that_fails_is_asked_for_again(void **state)
     rks_prefetch_options options = begin(4, 0);
     the_source.fail_list = 0;
     assert_ok(rks_prefetch_open(&options, &prefetch, &err), &err);
-    assert_fails(RKS_ERR_MEMORY, rks_prefetch_next(prefetch, &batch, NULL, &err));
+    assert_fails(RKS_ERR_MEMORY, next_batch(prefetch, &batch, NULL, &err));
     the_source.fail_list = 7; /* found while others are ahead: nothing is lost */
     read_rest(prefetch, 0);
     rks_prefetch_close(prefetch);
@@ -280,7 +318,7 @@ static void a_cancelled_batch_comes_again(void **state)
     rks_status status = RKS_OK;
     size_t first = 0;
     while (status == RKS_OK && first < LISTS) {
-        status = rks_prefetch_next(prefetch, &batch, NULL, &err);
+        status = next_batch(prefetch, &batch, NULL, &err);
         if (status == RKS_OK) {
             check_list(batch, first++);
             rks_batch_free(batch);
@@ -303,7 +341,7 @@ static void close_cancels_what_is_ahead(void **state)
         assert_ok(rks_prefetch_open(&options, &prefetch, &err), &err);
         for (size_t i = 0; i < read; i++) {
             rks_batch *batch = NULL;
-            assert_ok(rks_prefetch_next(prefetch, &batch, NULL, &err), &err);
+            assert_ok(next_batch(prefetch, &batch, NULL, &err), &err);
             rks_batch_free(batch);
         }
         rks_prefetch_close(prefetch);
@@ -315,7 +353,7 @@ static void close_cancels_what_is_ahead(void **state)
 static void survives_each_failing_allocation(void **state)
 {
     (void)state;
-    for (long n = 1; n < 3 * LISTS + 20; n++) { /* three a batch */
+    for (long n = 1; n < 4 * LISTS + 20; n++) { /* four a batch */
         size_t failures = 0, batches = 0;
         rks_prefetch *prefetch = NULL;
         rks_prefetch_options options = begin(3, 0);
@@ -324,7 +362,7 @@ static void survives_each_failing_allocation(void **state)
         bool more = status == RKS_OK;
         while (more) {
             rks_batch *batch = NULL;
-            status = rks_prefetch_next(prefetch, &batch, NULL, &err);
+            status = next_batch(prefetch, &batch, NULL, &err);
             failures += status != RKS_OK;
             batches += batch != NULL;
             more = status != RKS_OK || batch != NULL;
