@@ -19,7 +19,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
-#include "codec/json_simdjson.h"
+#include "base/simdjson.h"
 
 #define RKS_NAN_TEXT "NaN"
 

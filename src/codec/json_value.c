@@ -13,10 +13,10 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/secret.h"
+#include "base/utf8.h"
 #include "codec/json.h"
 #include "codec/number.h"
 #include "shard/small_float.h"
-#include "shard/utf8.h"
 
 static rks_status put_real(double number, bool narrow, rks_buffer *text, rks_error *err)
 {

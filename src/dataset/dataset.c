@@ -14,10 +14,10 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/utf8.h"
 #include "dataset/dataset_json.h"
 #include "shard/block.h"
 #include "shard/manifest.h"
-#include "shard/utf8.h"
 
 static const char PART_END[] = ".rks";
 

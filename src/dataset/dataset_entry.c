@@ -10,8 +10,8 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/utf8.h"
 #include "shard/json_text.h"
-#include "shard/utf8.h"
 
 /* ---- writing ---- */
 

@@ -15,9 +15,9 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/utf8.h"
 #include "rankstore/verify.h"
 #include "shard/json_text.h"
-#include "shard/utf8.h"
 
 static rks_status encode(const rks_dataset *dataset, const uint64_t *ids, const size_t *order,
                          const char *const *reasons, size_t count, rks_buffer *json, rks_error *err)

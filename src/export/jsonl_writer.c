@@ -11,10 +11,10 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/utf8.h"
 #include "codec/json.h"
 #include "codec/json_value.h"
 #include "export/export.h"
-#include "shard/utf8.h"
 
 enum { FLUSH = 1 << 20 };
 

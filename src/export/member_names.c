@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/checksum.h"
+#include "base/utf8.h"
 #include "export/export.h"
-#include "shard/utf8.h"
 
 enum { PART_MOST = 180, PART_KEPT = 150, WHOLE_MOST = 230, WHOLE_KEPT = 200 };
 

@@ -20,13 +20,13 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/utf8.h"
 #include "codec/archive_writer.h"
 #include "codec/input_file.h"
 #include "codec/member_suffix.h"
 #include "codec/npy.h"
 #include "codec/number.h"
 #include "export/export.h"
-#include "shard/utf8.h"
 
 typedef struct members {
     const rks_export_job *job;

@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "shard/utf8.h"
+#include "base/utf8.h"
 
 typedef struct todo {
     char **names; /* below the source; "" is the source itself */

@@ -9,8 +9,8 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/utf8.h"
 #include "ingest/unpack.h"
-#include "shard/utf8.h"
 
 /* Places are part of a build's identity: only append. If two formats accept a file, the first one
  * gets it. */

@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/utf8.h"
 #include "ingest/unpack.h"
-#include "shard/utf8.h"
 
 enum { STEP = 1 << 20 };
 

@@ -27,13 +27,13 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/secret.h"
+#include "base/simdjson.h"
+#include "base/utf8.h"
 #include "codec/archive.h"
-#include "codec/json_simdjson.h"
 #include "exchange/exchange.h"
 #include "group/group.h"
 #include "rankstore/verify.h"
 #include "shard/lmdb_env.h"
-#include "shard/utf8.h"
 #include "transport/tcp.h"
 
 typedef struct visit {

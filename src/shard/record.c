@@ -18,8 +18,8 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/utf8.h"
 #include "shard/block.h"
-#include "shard/utf8.h"
 
 enum { WIDE_COLUMN = 4096, WIDE_ALIGN = 64 };
 

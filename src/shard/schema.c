@@ -16,8 +16,8 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/utf8.h"
 #include "shard/json_parse.h"
-#include "shard/utf8.h"
 
 struct rks_schema {
     rks_column *columns;

@@ -13,8 +13,8 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "base/simdjson.h"
 #include "bench.h"
-#include "codec/json_simdjson.h"
 
 static void fail(const char *what)
 {

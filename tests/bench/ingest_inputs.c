@@ -15,8 +15,8 @@
 #include <zlib.h>
 
 #include "base/bytes.h"
+#include "base/simdjson.h"
 #include "bench.h"
-#include "codec/json_simdjson.h"
 
 enum { TOTAL = 32 << 20, ROOM = 1 << 20, LINE = 300, LARGE = 100 << 10, SMALL = 8 << 10 };
 enum { ROW = 1 << 10, TOKENS = 512, SHARDS = 4, SAMPLES = 4096 };

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_json_text.c: strings and values of columns as JSON text, and UTF-8, whatever stands where.
- */
+ * test_json_text.c: strings and values of columns as JSON text, whatever stands where. */
 #include "codec/json.h"
 #include "rankstore.h"
-#include "shard/utf8.h"
 #include "support/check.h"
 
 #include <math.h>
@@ -52,35 +50,6 @@ static void every_byte_at_every_place_is_escaped_where_it_must_be(void **state)
                 assert_memory_equal(made.data, expected, wanted);
             }
     rks_buffer_free(&made);
-}
-
-static void what_is_no_utf8_is_found_at_every_place(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *bytes;
-        bool good;
-    } pieces[] = {{"\xc3\xa4", true},
-                  {"\xe2\x82\xac", true},
-                  {"\xf0\x9f\x98\x80", true},
-                  {"\x80", false},
-                  {"\xc3", false},
-                  {"\xc0\x80", false},
-                  {"\xed\xa0\x80", false},
-                  {"\xff", false},
-                  {"\xe2\x82", false},
-                  {"\xf4\x90\x80\x80", false},
-                  {"\x7f", true}};
-    char text[120];
-    for (size_t p = 0; p < sizeof(pieces) / sizeof(pieces[0]); p++)
-        for (size_t at = 0; at < 100; at++)
-            for (size_t size = at + strlen(pieces[p].bytes); size < at + 12; size += 3) {
-                size_t bad = 1000;
-                memset(text, 'a', sizeof(text));
-                memcpy(text + at, pieces[p].bytes, strlen(pieces[p].bytes));
-                assert_int_equal(rks_utf8_valid(text, size, &bad), pieces[p].good);
-                assert_int_equal(bad, pieces[p].good ? 1000 : at);
-            }
 }
 
 /* A value of the one column, as JSON. */
@@ -148,7 +117,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_byte_at_every_place_is_escaped_where_it_must_be),
-        cmocka_unit_test(what_is_no_utf8_is_found_at_every_place),
         cmocka_unit_test(values_of_columns_are_json),
         cmocka_unit_test(what_does_not_fit_is_refused),
     };

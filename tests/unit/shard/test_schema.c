@@ -7,7 +7,6 @@
 
 #include "base/memory.h"
 #include "shard/schema.h"
-#include "shard/utf8.h"
 
 static rks_error err;
 
@@ -282,41 +281,6 @@ static void survives_each_failing_allocation(void **state)
     }
 }
 
-static void utf8_is_told_from_what_is_not(void **state)
-{
-    (void)state;
-    static const char *const good[] = {"",
-                                       "plain ascii, longer than 8 bytes",
-                                       "\xc3\xa4",
-                                       "\xe2\x82\xac",
-                                       "\xf0\x9f\x98\x80",
-                                       "\xf4\x8f\xbf\xbf",
-                                       "\xed\x9f\xbf",
-                                       "\xee\x80\x80",
-                                       "1234567\xc3\xa4"};
-    static const char *const bad[] = {"\x80",
-                                      "\xc3",
-                                      "\xc0\x80",
-                                      "\xc1\xbf",
-                                      "\xe0\x9f\xbf",
-                                      "\xed\xa0\x80",
-                                      "\xf0\x8f\xbf\xbf",
-                                      "\xf4\x90\x80\x80",
-                                      "\xf5\x80\x80\x80",
-                                      "\xe2\x82",
-                                      "\xff",
-                                      "\xe2\x28\xa1"};
-    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
-        assert_true(rks_utf8_valid(good[i], strlen(good[i]), NULL));
-    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-        char text[32] = "twelve bytes";
-        size_t at = 0;
-        strcat(text, bad[i]);
-        assert_false(rks_utf8_valid(text, strlen(text), &at));
-        assert_int_equal(at, 12);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -332,7 +296,6 @@ int main(void)
         cmocka_unit_test(what_is_no_schema_is_refused_naming_the_column),
         cmocka_unit_test(names_and_columns_have_limits),
         cmocka_unit_test(survives_each_failing_allocation),
-        cmocka_unit_test(utf8_is_told_from_what_is_not),
     };
     return cmocka_run_group_tests_name("schema", tests, NULL, NULL);
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// json_simdjson.cc: simdjson's DOM parser, whose code is chosen at run time for the processor.
+// simdjson.cc: simdjson's DOM parser and its check of UTF-8, whose code is chosen at run time for
+// the processor.
 //
 // Built without exceptions and run-time types; allocation is checked. The room grows by doubling,
 // so that lines of growing size do not allocate each time, and shrinks after a very long line.
-#include "codec/json_simdjson.h"
+#include "base/simdjson.h"
 
 #include <new>
 
@@ -64,6 +65,11 @@ rks_simdjson_result rks_simdjson_parse(rks_simdjson *parser, const uint8_t *text
     *tape = parser->parser.doc.tape.get();
     *strings = parser->parser.doc.string_buf.get();
     return RKS_SIMDJSON_OK;
+}
+
+bool rks_simdjson_utf8(const void *text, size_t size)
+{
+    return simdjson::validate_utf8(static_cast<const char *>(text), size);
 }
 
 const char *rks_simdjson_version(void)

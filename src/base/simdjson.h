@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * json_simdjson.h: the C interface of simdjson, which is C++; json_simdjson.cc is the only C++
- * here. It throws nothing and needs no exceptions. Other files use json.h. */
-#ifndef RKS_CODEC_JSON_SIMDJSON_H
-#define RKS_CODEC_JSON_SIMDJSON_H
+ * simdjson.h: the C interface of simdjson, which is C++; simdjson.cc is the only C++ here. It
+ * throws nothing and needs no exceptions. Other files use codec/json.h and utf8.h. */
+#ifndef RKS_BASE_SIMDJSON_H
+#define RKS_BASE_SIMDJSON_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -32,6 +33,9 @@ typedef enum rks_simdjson_result {
 rks_simdjson_result rks_simdjson_parse(rks_simdjson *parser, const uint8_t *text, size_t size,
                                        const uint64_t **tape, const uint8_t **strings,
                                        const char **why);
+
+/* Returns true if the text is well-formed UTF-8; see utf8.h. */
+bool rks_simdjson_utf8(const void *text, size_t size);
 
 /* Returns the version of the library's headers. */
 const char *rks_simdjson_version(void);

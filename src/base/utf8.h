@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * utf8.h: checks UTF-8. */
-#ifndef RKS_SHARD_UTF8_H
-#define RKS_SHARD_UTF8_H
+#ifndef RKS_BASE_UTF8_H
+#define RKS_BASE_UTF8_H
 
 #include <stdbool.h>
 #include <stddef.h>
