@@ -72,9 +72,13 @@ static rks_status records_add(void *state, const rks_sample *sample, rks_error *
                         rks_schema_name(r->job->schema, r->job->columns[0]));
     rks_status status = alone != NULL ? RKS_OK : rks_export_object(r->job, sample, &r->value, err);
     if (status == RKS_OK)
-        status = rks_lmdb_put(r->env, RKS_LMDB_PLAIN, sample->key, sample->key_size,
-                              alone != NULL ? alone->data : r->value.data,
-                              alone != NULL ? (size_t)alone->size : r->value.size, false, err);
+        status = rks_lmdb_put(
+            r->env, RKS_LMDB_PLAIN,
+            &(rks_lmdb_entry){.key = sample->key,
+                              .key_size = sample->key_size,
+                              .value = alone != NULL ? alone->data : r->value.data,
+                              .size = alone != NULL ? (size_t)alone->size : r->value.size},
+            false, err);
     if (status == RKS_OK && rks_lmdb_pending(r->env) >= COMMIT_EACH)
         status = rks_lmdb_commit(r->env, err);
     return status;

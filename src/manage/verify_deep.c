@@ -116,11 +116,10 @@ static rks_status visit_unit(void *user, const rks_lmdb_entry *entry, bool *stop
 {
     deep_walk *deep = user;
     const rks_unit_list *sealed = rks_shard_unit_list(deep->shard);
-    size_t used = 0;
+    rks_unit_stored stored = {0};
     (void)stop;
-    rks_status status =
-        rks_unit_decode(entry->value, entry->size, true, rks_shard_path(deep->shard), &deep->units,
-                        &used, NULL, err);
+    rks_status status = rks_unit_decode(entry->value, entry->size, true,
+                                        rks_shard_path(deep->shard), &deep->units, &stored, err);
     if (status != RKS_OK)
         return status;
     size_t at = deep->units.count - 1;

@@ -60,19 +60,26 @@ static buffer_head *head_of(uint8_t *buffer)
     return (buffer_head *)(void *)(buffer - HEAD_SIZE);
 }
 
+static rks_status put_numbered(rks_lmdb *env, rks_lmdb_db db, uint64_t number, const uint8_t *value,
+                               size_t size, rks_error *err)
+{
+    uint64_t key = htobe64(number);
+    const rks_lmdb_entry entry = {.key = (const uint8_t *)(const void *)&key,
+                                  .key_size = sizeof(key),
+                                  .value = value,
+                                  .size = size};
+    return rks_lmdb_put(env, db, &entry, true, err);
+}
+
 static rks_status put_job(rks_committer *committer, const job *work, rks_error *err)
 {
     rks_status status = RKS_OK;
-    if (work->block != NULL) {
-        uint64_t key = htobe64(work->block_number);
-        status = rks_lmdb_put(committer->env, RKS_LMDB_BLOCKS, &key, sizeof(key), work->block,
-                              work->size, true, err);
-    }
-    if (status == RKS_OK && work->unit_size > 0) {
-        uint64_t key = htobe64(work->unit_position);
-        status = rks_lmdb_put(committer->env, RKS_LMDB_UNITS, &key, sizeof(key), work->unit,
-                              work->unit_size, true, err);
-    }
+    if (work->block != NULL)
+        status = put_numbered(committer->env, RKS_LMDB_BLOCKS, work->block_number, work->block,
+                              work->size, err);
+    if (status == RKS_OK && work->unit_size > 0)
+        status = put_numbered(committer->env, RKS_LMDB_UNITS, work->unit_position, work->unit,
+                              work->unit_size, err);
     return status;
 }
 

@@ -246,10 +246,10 @@ static rks_status begin_write(rks_lmdb *env, uint64_t needed, rks_error *err)
     return code == 0 ? RKS_OK : lmdb_error(env, code, "beginning a transaction", needed, err);
 }
 
-rks_status rks_lmdb_put(rks_lmdb *env, rks_lmdb_db db, const void *key, size_t key_size,
-                        const void *value, size_t size, bool append, rks_error *err)
+rks_status rks_lmdb_put(rks_lmdb *env, rks_lmdb_db db, const rks_lmdb_entry *entry, bool append,
+                        rks_error *err)
 {
-    uint64_t room = rks_round_up(size + PAGE_HEADER, env->page_size) + env->page_size;
+    uint64_t room = rks_round_up(entry->size + PAGE_HEADER, env->page_size) + env->page_size;
     rks_status status = RKS_OK;
     /* A unit's record may use more of the slack, so that it stays in the transaction of its last
      * block. */
@@ -260,14 +260,22 @@ rks_status rks_lmdb_put(rks_lmdb *env, rks_lmdb_db db, const void *key, size_t k
         status = begin_write(env, room, err);
     if (status != RKS_OK)
         return status;
-    MDB_val mdb_key = {key_size, (void *)key};
-    MDB_val mdb_value = {size, (void *)value};
+    MDB_val mdb_key = {entry->key_size, (void *)(uintptr_t)entry->key};
+    MDB_val mdb_value = {entry->size, (void *)(uintptr_t)entry->value};
     int code = mdb_put(env->txn, env->dbi[db], &mdb_key, &mdb_value,
                        append       ? MDB_APPEND
                        : env->plain ? MDB_NOOVERWRITE
                                     : 0);
     env->pending += room;
     return code == 0 ? RKS_OK : lmdb_error(env, code, "putting a value", env->pending, err);
+}
+
+rks_status rks_lmdb_put_text(rks_lmdb *env, rks_lmdb_db db, const char *key, const void *value,
+                             size_t size, rks_error *err)
+{
+    const rks_lmdb_entry entry = {
+        .key = (const uint8_t *)key, .key_size = strlen(key), .value = value, .size = size};
+    return rks_lmdb_put(env, db, &entry, false, err);
 }
 
 rks_status rks_lmdb_commit(rks_lmdb *env, rks_error *err)

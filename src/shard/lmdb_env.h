@@ -48,10 +48,14 @@ uint32_t rks_lmdb_page_size(const rks_lmdb *env);
 uint64_t rks_lmdb_file_size(const rks_lmdb *env);
 uint64_t rks_lmdb_count(rks_lmdb *env, rks_lmdb_db db);
 
-/* Puts one entry into the open write transaction, or begins one. Commits by itself only if the map
- * must grow first. `append` means that the key is above all others of the database. */
-rks_status rks_lmdb_put(rks_lmdb *env, rks_lmdb_db db, const void *key, size_t key_size,
-                        const void *value, size_t size, bool append, rks_error *err);
+/* Puts one entry, whose offset is not used, into the open write transaction, or begins one. Commits
+ * by itself only if the map must grow first. `append` means that the key is above all others of the
+ * database. */
+rks_status rks_lmdb_put(rks_lmdb *env, rks_lmdb_db db, const rks_lmdb_entry *entry, bool append,
+                        rks_error *err);
+/* The same for a key that is text, in any order of keys. */
+rks_status rks_lmdb_put_text(rks_lmdb *env, rks_lmdb_db db, const char *key, const void *value,
+                             size_t size, rks_error *err);
 uint64_t rks_lmdb_pending(const rks_lmdb *env); /* bytes put and not committed */
 /* Commits; the data is durable when it returns. Does nothing without an open transaction. */
 rks_status rks_lmdb_commit(rks_lmdb *env, rks_error *err);

@@ -89,16 +89,24 @@ void rks_unit_stamp(uint8_t *bytes, size_t size);
 /* Reads the numbers of one stored unit, of which at least 96 bytes are there, without a check.
  * Returns its first row. */
 uint64_t rks_unit_load(const uint8_t *bytes, rks_unit_summary *summary);
-/* Reads one unit at `bytes` and appends it; *used is its stored size. Checks the unit itself, and
- * that it starts where the one before it ends. `stamped`: it is from the database `units`.
- * `end_block` may be NULL. */
+/* A unit's stored form, beside its summary. */
+typedef struct rks_unit_stored {
+    size_t size;
+    uint64_t end_block; /* the block after its last one */
+} rks_unit_stored;
+/* Reads one unit at `bytes` and appends it. Checks the unit itself, and that it starts where the
+ * one before it ends. `stamped`: it is from the database `units`. */
 rks_status rks_unit_decode(const uint8_t *bytes, size_t size, bool stamped, const char *path,
-                           rks_unit_list *list, size_t *used, uint64_t *end_block, rks_error *err);
-/* Reads the whole segment: `count` units that hold `samples` rows and `total_bytes` bytes in
- * all. */
-rks_status rks_unit_list_decode(const uint8_t *bytes, size_t size, size_t count, uint64_t samples,
-                                uint64_t total_bytes, const char *path, rks_unit_list *list,
-                                rks_error *err);
+                           rks_unit_list *list, rks_unit_stored *stored, rks_error *err);
+/* What a manifest says of all units of its shard. */
+typedef struct rks_unit_totals {
+    size_t count;
+    uint64_t samples;
+    uint64_t bytes;
+} rks_unit_totals;
+/* Reads the whole segment, whose units must be as the manifest says. */
+rks_status rks_unit_list_decode(const uint8_t *bytes, size_t size, const rks_unit_totals *expected,
+                                const char *path, rks_unit_list *list, rks_error *err);
 /* Frees the contents; leaves {0}. {0} is accepted. */
 void rks_unit_list_free(rks_unit_list *list);
 

@@ -113,27 +113,28 @@ static rks_status load_value(const part_check *check, const rks_lmdb_found *foun
 
 static rks_status check_unit_entry(part_check *check, const rks_lmdb_found *found, rks_error *err)
 {
-    size_t used = 0, at = check->units.count;
-    uint64_t end = 0, position = 0, before = at == 0 ? 0 : check->unit_ends[at - 1];
+    rks_unit_stored stored = {0};
+    size_t at = check->units.count;
+    uint64_t position = 0, before = at == 0 ? 0 : check->unit_ends[at - 1];
     uint8_t *value = NULL;
     rks_status status = load_value(check, found, UNIT_RECORD_MOST, &value, err);
     if (status != RKS_OK)
         return status;
-    status =
-        rks_unit_decode(value, found->size, true, check->path, &check->units, &used, &end, err);
+    status = rks_unit_decode(value, found->size, true, check->path, &check->units, &stored, err);
     rks_free(value);
     if (status != RKS_OK)
         return status;
     memcpy(&position, found->key, sizeof(position));
-    if (found->key_size != sizeof(position) || be64toh(position) != at || used != found->size ||
-        end < before || end > check->block_count)
+    if (found->key_size != sizeof(position) || be64toh(position) != at ||
+        stored.size != found->size || stored.end_block < before ||
+        stored.end_block > check->block_count)
         return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: entry %zu of its units is out of order",
                         check->path, at);
     uint64_t *ends = rks_realloc(check->unit_ends, at + 1, sizeof(*ends), err);
     if (ends == NULL)
         return RKS_ERR_MEMORY;
     check->unit_ends = ends;
-    ends[at] = end;
+    ends[at] = stored.end_block;
     return RKS_OK;
 }
 

@@ -38,18 +38,26 @@ static rks_status report_damage(rks_shard_damage_fn damage, void *user, uint64_t
     return RKS_OK;
 }
 
-/* Reads `size` bytes at `offset` and compares them with the manifest's digest. Free *bytes with
- * rks_free, also after an error. `what` is for the message. */
-static rks_status read_pages(const rks_shard *shard, int fd, uint64_t offset, size_t size,
-                             rks_digest expected, const char *what, uint8_t **bytes, rks_error *err)
+/* Pages of the file that the manifest has a digest of. */
+typedef struct page_range {
+    uint64_t offset;
+    size_t size;
+    rks_digest digest;
+    const char *what; /* for the message */
+} page_range;
+
+/* Reads pages and compares them with their digest. Free *bytes with rks_free, also after an
+ * error. */
+static rks_status read_pages(const rks_shard *shard, int fd, const page_range *range,
+                             uint8_t **bytes, rks_error *err)
 {
-    *bytes = rks_alloc_raw(size, 1, err);
+    *bytes = rks_alloc_raw(range->size, 1, err);
     if (*bytes == NULL)
         return RKS_ERR_MEMORY;
-    rks_status status = rks_file_read_at(fd, shard->path, offset, *bytes, size, err);
-    if (status == RKS_OK && !rks_digest_equal(rks_checksum128(*bytes, size), expected))
+    rks_status status = rks_file_read_at(fd, shard->path, range->offset, *bytes, range->size, err);
+    if (status == RKS_OK && !rks_digest_equal(rks_checksum128(*bytes, range->size), range->digest))
         status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: %s changed since it was sealed",
-                          shard->path, what);
+                          shard->path, range->what);
     return status;
 }
 
@@ -60,14 +68,15 @@ static rks_status check_pages(const rks_shard *shard, int fd, uint64_t *at, rks_
     const rks_manifest *manifest = shard->manifest;
     uint8_t *pages = NULL;
     size_t size = manifest->page_size;
-    rks_status status =
-        read_pages(shard, fd, 0, 2 * size, manifest->head, "its first two pages have", &pages, err);
+    const page_range head = {0, 2 * size, manifest->head, "its first two pages have"};
+    const page_range last = {manifest->main_page, size, manifest->main,
+                             "the page with its main database has"};
+    rks_status status = read_pages(shard, fd, &head, &pages, err);
     rks_free(pages);
     *at = status == RKS_OK ? manifest->main_page : 0;
     if (status != RKS_OK)
         return status;
-    status = read_pages(shard, fd, manifest->main_page, size, manifest->main,
-                        "the page with its main database has", &pages, err);
+    status = read_pages(shard, fd, &last, &pages, err);
     const uint8_t *id = status == RKS_OK
                             ? rks_lmdb_leaf_find(pages, size, RKS_MAIN_SHARD_KEY, RKS_DIGEST_SIZE)
                             : NULL;
@@ -178,9 +187,11 @@ static rks_status read_units(rks_shard *shard, rks_shard_damage_fn damage, void 
     const uint8_t *bytes = shard->map->bytes + segment->offset;
     rks_status status = rks_shard_check_segment(shard, manifest->segment_count - 1, err);
     if (status == RKS_OK)
-        status = rks_unit_list_decode(bytes, segment->size, (size_t)manifest->unit_count,
-                                      manifest->samples, manifest->bytes, shard->path,
-                                      &shard->units, err);
+        status = rks_unit_list_decode(bytes, segment->size,
+                                      &(rks_unit_totals){.count = (size_t)manifest->unit_count,
+                                                         .samples = manifest->samples,
+                                                         .bytes = manifest->bytes},
+                                      shard->path, &shard->units, err);
     if (status == RKS_OK && rks_guarded_map_faulted(shard->map, bytes, segment->size)) {
         rks_unit_list_free(&shard->units);
         status = rks_fail(err, RKS_ERR_IO, EIO, "%s: the unit list cannot be read", shard->path);

@@ -192,8 +192,8 @@ static rks_status put_segment(rks_shard_writer *writer, rks_manifest *manifest, 
         memset(bytes + size, 0, (size_t)(least - size));
         size = least;
     }
-    rks_status status = rks_lmdb_put(writer->env, RKS_LMDB_INDEX, key, strlen(key), bytes,
-                                     (size_t)size, false, err);
+    rks_status status =
+        rks_lmdb_put_text(writer->env, RKS_LMDB_INDEX, key, bytes, (size_t)size, err);
     if (status != RKS_OK)
         return status;
     rks_segment *grown = rks_realloc(manifest->segments, manifest->segment_count + 1,
@@ -308,8 +308,7 @@ static rks_status put_owner(rks_shard_writer *writer, rks_error *err)
     uint8_t id[RKS_DIGEST_SIZE];
     rks_store_u64(id, writer->shard_id.low);
     rks_store_u64(id + 8, writer->shard_id.high);
-    return rks_lmdb_put(writer->env, RKS_LMDB_MAIN, RKS_MAIN_SHARD_KEY, strlen(RKS_MAIN_SHARD_KEY),
-                        id, sizeof(id), false, err);
+    return rks_lmdb_put_text(writer->env, RKS_LMDB_MAIN, RKS_MAIN_SHARD_KEY, id, sizeof(id), err);
 }
 
 static rks_status put_units(rks_shard_writer *writer, rks_manifest *manifest, rks_error *err)

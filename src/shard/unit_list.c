@@ -135,7 +135,7 @@ uint64_t rks_unit_load(const uint8_t *bytes, rks_unit_summary *summary)
 }
 
 rks_status rks_unit_decode(const uint8_t *bytes, size_t size, bool stamped, const char *path,
-                           rks_unit_list *list, size_t *used, uint64_t *end_block, rks_error *err)
+                           rks_unit_list *list, rks_unit_stored *stored, rks_error *err)
 {
     uint32_t name_size = size < UNIT_HEADER ? 0 : rks_load_u32(bytes + 88);
     size_t whole = (size_t)rks_round_up(UNIT_HEADER + (uint64_t)name_size, 8);
@@ -161,35 +161,32 @@ rks_status rks_unit_decode(const uint8_t *bytes, size_t size, bool stamped, cons
         rks_unit_list_add(list, &summary, first_row, name_size == 0 ? NULL : name, err);
     if (status != RKS_OK)
         return status;
-    *used = whole;
-    if (end_block != NULL)
-        *end_block = rks_load_u64(bytes + 80);
+    *stored = (rks_unit_stored){whole, rks_load_u64(bytes + 80)};
     return RKS_OK;
 }
 
-rks_status rks_unit_list_decode(const uint8_t *bytes, size_t size, size_t count, uint64_t samples,
-                                uint64_t total_bytes, const char *path, rks_unit_list *list,
-                                rks_error *err)
+rks_status rks_unit_list_decode(const uint8_t *bytes, size_t size, const rks_unit_totals *expected,
+                                const char *path, rks_unit_list *list, rks_error *err)
 {
     rks_unit_list units = {0};
     rks_status status = RKS_OK;
     uint64_t rows = 0, sum = 0;
     size_t at = 0;
-    for (size_t i = 0; i < count && status == RKS_OK; i++) {
-        size_t used = 0;
-        status = rks_unit_decode(bytes + at, size - at, false, path, &units, &used, NULL, err);
+    for (size_t i = 0; i < expected->count && status == RKS_OK; i++) {
+        rks_unit_stored stored = {0};
+        status = rks_unit_decode(bytes + at, size - at, false, path, &units, &stored, err);
         if (status != RKS_OK)
             break;
-        at += used;
+        at += stored.size;
         rows += units.summaries[i].samples;
         if (__builtin_add_overflow(sum, units.summaries[i].bytes, &sum))
             sum = UINT64_MAX;
     }
-    if (status == RKS_OK && (at != size || rows != samples || sum != total_bytes))
+    if (status == RKS_OK && (at != size || rows != expected->samples || sum != expected->bytes))
         status = rks_fail(err, RKS_ERR_CORRUPT, 0,
                           "%s: the unit list holds %" PRIu64 " samples and %" PRIu64
                           " bytes, the manifest says %" PRIu64 " and %" PRIu64,
-                          path, rows, sum, samples, total_bytes);
+                          path, rows, sum, expected->samples, expected->bytes);
     if (status == RKS_OK) {
         *list = units;
         units = (rks_unit_list){0};

@@ -98,8 +98,8 @@ static rks_status put_unit_size(rks_shard_writer *writer, rks_error *err)
     uint8_t bytes[RKS_PART_UNIT_SIZE];
     rks_store_u64(bytes, writer->unit_size);
     rks_store_u64(bytes + 8, rks_checksum64(bytes, 8));
-    return rks_lmdb_put(writer->env, RKS_LMDB_INDEX, RKS_PART_UNIT_SIZE_KEY,
-                        strlen(RKS_PART_UNIT_SIZE_KEY), bytes, sizeof(bytes), false, err);
+    return rks_lmdb_put_text(writer->env, RKS_LMDB_INDEX, RKS_PART_UNIT_SIZE_KEY, bytes,
+                             sizeof(bytes), err);
 }
 
 static rks_status begin_part(rks_shard_writer *writer, rks_error *err)
@@ -114,8 +114,8 @@ static rks_status begin_part(rks_shard_writer *writer, rks_error *err)
     if (status == RKS_OK)
         status = encode_part(writer, &part, err);
     if (status == RKS_OK)
-        status = rks_lmdb_put(writer->env, RKS_LMDB_INDEX, RKS_PART_KEY, strlen(RKS_PART_KEY),
-                              part.data, part.size, false, err);
+        status =
+            rks_lmdb_put_text(writer->env, RKS_LMDB_INDEX, RKS_PART_KEY, part.data, part.size, err);
     if (status == RKS_OK && writer->unit_size > 0)
         status = put_unit_size(writer, err);
     if (status == RKS_OK)
@@ -130,19 +130,19 @@ static rks_status visit_unit(void *user, const rks_lmdb_entry *entry, bool *stop
 {
     (void)stop;
     rks_shard_writer *writer = user;
-    size_t used = 0;
-    uint64_t end = 0, position = 0;
+    rks_unit_stored stored = {0};
+    uint64_t position = 0;
     if (entry->key_size == sizeof(position))
         memcpy(&position, entry->key, sizeof(position));
     rks_status status = rks_unit_decode(entry->value, entry->size, true, writer->data_path,
-                                        &writer->units, &used, &end, err);
+                                        &writer->units, &stored, err);
     if (status != RKS_OK)
         return status;
     if (entry->key_size != 8 || be64toh(position) != writer->units.count - 1 ||
-        used != entry->size || end < writer->next_block)
+        stored.size != entry->size || stored.end_block < writer->next_block)
         return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: entry %zu of its units is out of order",
                         writer->data_path, writer->units.count - 1);
-    writer->next_block = end;
+    writer->next_block = stored.end_block;
     return RKS_OK;
 }
 

@@ -97,9 +97,10 @@ static inline void sealed_load(const char *name, sealed *shard)
     }
     if (shard->manifest->unit_count > 0) {
         const rks_segment *segment = segment_of(shard, RKS_SEGMENT_UNITS, 0);
+        const rks_unit_totals expected = {segment->rows, shard->manifest->samples,
+                                          shard->manifest->bytes};
         assert_ok(rks_unit_list_decode((const uint8_t *)shard->bytes + segment->offset,
-                                       segment->size, segment->rows, shard->manifest->samples,
-                                       shard->manifest->bytes, file, &shard->units, &err),
+                                       segment->size, &expected, file, &shard->units, &err),
                   &err);
     }
 }

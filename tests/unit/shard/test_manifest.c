@@ -313,7 +313,9 @@ static void a_unit_list_comes_back_and_damage_is_refused(void **state)
     (void)state;
     rks_buffer bytes = good_units();
     rks_unit_list list = {0};
-    assert_ok(rks_unit_list_decode(bytes.data, bytes.size, 2, 11, 99, "f", &list, &err), &err);
+    assert_ok(rks_unit_list_decode(bytes.data, bytes.size, &(rks_unit_totals){2, 11, 99}, "f",
+                                   &list, &err),
+              &err);
     assert_int_equal(list.count, 2);
     assert_int_equal(list.first_rows[1], 5);
     assert_string_equal(list.key_names[0], "a/b");
@@ -322,24 +324,30 @@ static void a_unit_list_comes_back_and_damage_is_refused(void **state)
     assert_int_equal(list.summaries[0].digest.high, 22);
     rks_unit_list_free(&list);
     assert_fails(RKS_ERR_CORRUPT,
-                 rks_unit_list_decode(bytes.data, bytes.size, 2, 12, 99, "f", &list, &err));
+                 rks_unit_list_decode(bytes.data, bytes.size, &(rks_unit_totals){2, 12, 99}, "f",
+                                      &list, &err));
     assert_fails(RKS_ERR_CORRUPT,
-                 rks_unit_list_decode(bytes.data, bytes.size, 2, 11, 98, "f", &list, &err));
+                 rks_unit_list_decode(bytes.data, bytes.size, &(rks_unit_totals){2, 11, 98}, "f",
+                                      &list, &err));
     assert_fails(RKS_ERR_CORRUPT,
-                 rks_unit_list_decode(bytes.data, bytes.size, 1, 11, 99, "f", &list, &err));
+                 rks_unit_list_decode(bytes.data, bytes.size, &(rks_unit_totals){1, 11, 99}, "f",
+                                      &list, &err));
     assert_fails(RKS_ERR_CORRUPT,
-                 rks_unit_list_decode(bytes.data, bytes.size, 3, 11, 99, "f", &list, &err));
+                 rks_unit_list_decode(bytes.data, bytes.size, &(rks_unit_totals){3, 11, 99}, "f",
+                                      &list, &err));
     for (size_t size = 0; size < bytes.size; size++) {
         uint8_t *exact = malloc(size + 1);
         memcpy(exact, bytes.data, size);
-        assert_fails(RKS_ERR_CORRUPT,
-                     rks_unit_list_decode(exact, size, 2, 11, 99, "f", &list, &err));
+        assert_fails(
+            RKS_ERR_CORRUPT,
+            rks_unit_list_decode(exact, size, &(rks_unit_totals){2, 11, 99}, "f", &list, &err));
         free(exact);
     }
     /* flips may go unseen here (the segment has a check), but never make harm */
     for (size_t bit = 0; bit < 8 * bytes.size; bit++) {
         bytes.data[bit / 8] ^= (uint8_t)(1u << bit % 8);
-        rks_unit_list_decode(bytes.data, bytes.size, 2, 11, 99, "f", &list, &err);
+        rks_unit_list_decode(bytes.data, bytes.size, &(rks_unit_totals){2, 11, 99}, "f", &list,
+                             &err);
         rks_unit_list_free(&list);
         bytes.data[bit / 8] ^= (uint8_t)(1u << bit % 8);
     }

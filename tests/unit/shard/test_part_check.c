@@ -155,21 +155,21 @@ static void a_units_record_is_covered_by_its_own_checksum(void **state)
     rks_buffer bytes = {0};
     rks_unit_summary unit = {.unit = 3, .samples = 4, .seen = 6, .filtered = 1, .bad = 1};
     rks_unit_list list = {0};
-    size_t used = 0;
+    rks_unit_stored stored = {0};
     assert_ok(rks_unit_encode(&unit, 0, 1, "name", &bytes, &err), &err);
-    assert_ok(rks_unit_decode(bytes.data, bytes.size, false, "p", &list, &used, NULL, &err), &err);
+    assert_ok(rks_unit_decode(bytes.data, bytes.size, false, "p", &list, &stored, &err), &err);
     rks_unit_list_free(&list);
     assert_fails(RKS_ERR_CORRUPT,
-                 rks_unit_decode(bytes.data, bytes.size, true, "p", &list, &used, NULL, &err));
+                 rks_unit_decode(bytes.data, bytes.size, true, "p", &list, &stored, &err));
     rks_unit_stamp(bytes.data, bytes.size);
     assert_fails(RKS_ERR_CORRUPT,
-                 rks_unit_decode(bytes.data, bytes.size, false, "p", &list, &used, NULL, &err));
-    assert_ok(rks_unit_decode(bytes.data, bytes.size, true, "p", &list, &used, NULL, &err), &err);
+                 rks_unit_decode(bytes.data, bytes.size, false, "p", &list, &stored, &err));
+    assert_ok(rks_unit_decode(bytes.data, bytes.size, true, "p", &list, &stored, &err), &err);
     rks_unit_list_free(&list);
     for (size_t at = 0; at < bytes.size; at++) {
         bytes.data[at] ^= 0x10;
         assert_fails(RKS_ERR_CORRUPT,
-                     rks_unit_decode(bytes.data, bytes.size, true, "p", &list, &used, NULL, &err));
+                     rks_unit_decode(bytes.data, bytes.size, true, "p", &list, &stored, &err));
         bytes.data[at] ^= 0x10;
     }
     rks_buffer_free(&bytes);
