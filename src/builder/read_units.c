@@ -157,9 +157,9 @@ static rks_status read_unit(reader *self, bool threaded, uint64_t first_row, rks
     const rks_ingest_progress progress = {threaded ? tick_of_thread : tick_of_caller, self,
                                           keep_schema};
     const rks_ingest_turn turn = {wait_for_turn, turn_has_come, self};
+    const rks_ingest_reading with = {r->input, r->schema, r->options, self->selector, r->bad};
     rks_status status =
-        rks_ingest_unit(r->input, unit, first_row, r->schema, r->options, self->selector, p->writer,
-                        r->bad, &progress, threaded ? &turn : NULL, err);
+        rks_ingest_unit(&with, unit, first_row, p->writer, &progress, threaded ? &turn : NULL, err);
     if (status == RKS_OK)
         rks_page_cache_drop(r->page_cache, r->input, unit);
     return status;

@@ -134,10 +134,11 @@ rks_status rks_reader_read(rks_reader *reader, uint64_t unit, rks_read_fn take, 
     rks_read_report made = {.struct_size = sizeof(made)};
     const rks_ingest_taker taker = {take, user};
     const rks_ingest_options reading = rks_build_ingest_options(&reader->options);
+    const rks_ingest_reading with = {reader->input, reader->schema, &reading, reader->selector,
+                                     &bad};
     rks_status status = check_unit(reader, unit, err);
     if (status == RKS_OK)
-        status = rks_ingest_read(reader->input, (size_t)unit, reader->first_rows[unit],
-                                 reader->schema, &reading, reader->selector, &taker, &bad,
+        status = rks_ingest_read(&with, (size_t)unit, reader->first_rows[unit], &taker,
                                  &made.filtered, &made.bad, err);
     if (status == RKS_OK && report != NULL) {
         size_t size = report->struct_size;

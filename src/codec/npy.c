@@ -117,42 +117,61 @@ static rks_status parse_npy_shape(text *from, rks_npy *npy, rks_error *err)
     return more ? RKS_OK : rks_fail(err, RKS_ERR_DATA, 0, "npy: the header has no shape");
 }
 
+/* What the header's dictionary has said so far. */
+typedef struct dictionary {
+    rks_npy *npy;
+    char descr[64];
+    bool order, shape;
+} dictionary;
+
+static rks_status fail_malformed(rks_error *err)
+{
+    return rks_fail(err, RKS_ERR_DATA, 0, "npy: the header is malformed");
+}
+
+/* Parses the value after `name` and its colon. */
+static rks_status parse_entry(text *from, const char *name, dictionary *found, rks_error *err)
+{
+    if (strcmp(name, "descr") == 0) {
+        if (parse_quoted(from, found->descr, sizeof(found->descr)))
+            return RKS_OK;
+        /* A list, which describes a structure. */
+        return rks_fail(err, RKS_ERR_DATA, 0, "npy: structured items are not supported");
+    }
+    if (strcmp(name, "fortran_order") == 0) {
+        while (accept(from, ' '))
+            continue;
+        found->npy->fortran = accept_word(from, "True");
+        found->order = found->npy->fortran || accept_word(from, "False");
+        return found->order ? RKS_OK : fail_malformed(err);
+    }
+    if (strcmp(name, "shape") != 0 || found->shape)
+        return fail_malformed(err);
+    found->shape = true;
+    return parse_npy_shape(from, found->npy, err);
+}
+
 static rks_status parse_dictionary(text from, rks_npy *npy, rks_error *err)
 {
-    char name[32], descr[64] = "";
-    bool order = false, shape = false;
-    rks_status status = RKS_OK;
-    bool good = accept(&from, '{');
-    while (good && status == RKS_OK && !accept(&from, '}')) {
-        good = parse_quoted(&from, name, sizeof(name)) && accept(&from, ':');
+    char name[32];
+    dictionary found = {.npy = npy};
+    bool more = accept(&from, '{');
+    if (!more)
+        return fail_malformed(err);
+    while (more && !accept(&from, '}')) {
+        if (!parse_quoted(&from, name, sizeof(name)) || !accept(&from, ':'))
+            return fail_malformed(err);
         accept(&from, ' ');
-        if (!good)
-            break;
-        if (strcmp(name, "descr") == 0) {
-            /* A list would describe a structure. */
-            if (!parse_quoted(&from, descr, sizeof(descr)))
-                status = rks_fail(err, RKS_ERR_DATA, 0, "npy: structured items are not supported");
-        } else if (strcmp(name, "fortran_order") == 0) {
-            while (accept(&from, ' '))
-                continue;
-            npy->fortran = accept_word(&from, "True");
-            good = order = npy->fortran || accept_word(&from, "False");
-        } else if (strcmp(name, "shape") == 0 && !shape) {
-            shape = true;
-            status = parse_npy_shape(&from, npy, err);
-        } else {
-            good = false;
-        }
-        if (good && status == RKS_OK && !accept(&from, ',')) {
-            good = accept(&from, '}');
-            break;
-        }
+        rks_status status = parse_entry(&from, name, &found, err);
+        if (status != RKS_OK)
+            return status;
+        more = accept(&from, ',');
+        if (!more && !accept(&from, '}'))
+            return fail_malformed(err);
     }
-    if (status != RKS_OK)
-        return status;
-    if (!good || !order || !shape || descr[0] == '\0')
-        return rks_fail(err, RKS_ERR_DATA, 0, "npy: the header is malformed");
-    return set_item(descr, npy, err);
+    if (!found.order || !found.shape || found.descr[0] == '\0')
+        return fail_malformed(err);
+    return set_item(found.descr, npy, err);
 }
 
 rks_status rks_npy_parse(const uint8_t *bytes, size_t size, rks_npy *npy, rks_error *err)

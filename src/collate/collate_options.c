@@ -157,6 +157,37 @@ static rks_status add_field(rks_collate *collate, const char *name, rks_collate_
     return RKS_OK;
 }
 
+static void set_shape(rks_collate_field *field, const rks_column *column)
+{
+    field->dim_count = field->cut_dim = column->dim_count;
+    for (uint32_t d = column->dim_count; d-- > 0;) {
+        field->dims[d] = column->dims[d];
+        if (column->dims[d] == 0)
+            field->cut_dim = d;
+    }
+    field->text = rks_kind_is_text(column->kind);
+}
+
+/* Decides whether the field is packed, in rows or stacked. *pack: the layout packs; also set if the
+ * column alone is packed. */
+static void set_placing(const rks_collate *collate, rks_collate_field *field,
+                        const rks_column *column, const rks_collate_column *asked, bool *pack)
+{
+    if (field->text) {
+        field->to_multiple = 1;
+        field->max_length = UINT32_MAX;
+        field->each = 1;
+    }
+    if (asked->packed && (!*pack || collate->rows)) {
+        field->to_multiple = field->each = 1;
+        *pack = true;
+    }
+    field->pack = (*pack || field->text) && column->variable_dims != 0;
+    field->rows = field->pack && collate->rows && !field->text && !asked->packed;
+    field->is_row = !field->pack && !field->text && field->dim_count == 1 && field->cut_dim == 0 &&
+                    !collate->left;
+}
+
 static rks_status add_array_column(rks_collate *collate, const rks_schema *schema, bool pack,
                                    const rks_collate_column *asked, rks_error *err)
 {
@@ -172,26 +203,8 @@ static rks_status add_array_column(rks_collate *collate, const rks_schema *schem
     if (status != RKS_OK)
         return status;
     field->column = (uint32_t)number;
-    field->dim_count = field->cut_dim = column->dim_count;
-    for (uint32_t d = column->dim_count; d-- > 0;) {
-        field->dims[d] = column->dims[d];
-        if (column->dims[d] == 0)
-            field->cut_dim = d;
-    }
-    field->text = rks_kind_is_text(column->kind);
-    if (field->text) {
-        field->to_multiple = 1;
-        field->max_length = UINT32_MAX;
-        field->each = 1;
-    }
-    if (asked->packed && (!pack || collate->rows)) {
-        field->to_multiple = field->each = 1;
-        pack = true;
-    }
-    field->pack = (pack || field->text) && column->variable_dims != 0;
-    field->rows = field->pack && collate->rows && !field->text && !asked->packed;
-    field->is_row = !field->pack && !field->text && field->dim_count == 1 && field->cut_dim == 0 &&
-                    !collate->left;
+    set_shape(field, column);
+    set_placing(collate, field, column, asked, &pack);
     if (field->pack && (field->cut_dim != 0 || column->variable_dims != 1))
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "collate: column \"%s\" (%s) cannot be packed: only its first dimension "

@@ -205,30 +205,32 @@ rks_status rks_ingest_infer(const rks_input *input, size_t unit, char **schema_t
 }
 
 /* Sets up a job, without the receiver of its samples. */
-static rks_status begin_job(rks_job *at, const rks_input *input, size_t unit, uint64_t first_row,
-                            const rks_schema *schema, const rks_ingest_options *options,
-                            rks_selector *selector, rks_buffer *bad, rks_error *err)
+static rks_status begin_job(rks_job *at, const rks_ingest_reading *with, size_t unit,
+                            uint64_t first_row, rks_error *err)
 {
+    const rks_input *input = with->input;
+    const rks_ingest_options *options = with->options;
     if (unit >= input->unit_count)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "unit %zu of %zu", unit, input->unit_count);
     *at = (rks_job){
         .input = input,
         .unit = &input->units[unit],
-        .schema = schema,
+        .schema = with->schema,
         .schema_from = options->schema != NULL ? RKS_SCHEMA_GIVEN
                        : input->keeps_schema   ? RKS_SCHEMA_KEPT
                                                : RKS_SCHEMA_INFERRED,
         .options = options,
-        .selector = selector,
-        .bad_list = bad,
+        .selector = with->selector,
+        .bad_list = with->bad,
         .skip_bad = options->skip_bad,
         .max_sample = options->max_sample != 0 ? options->max_sample : input->max_sample,
         .draw_limit = rks_draw_limit(options->sample_rate),
         .first_row = first_row,
     };
     const rks_input_format *format = input->format;
-    rks_status status = format->check_schema == NULL ? RKS_OK : format->check_schema(schema, err);
-    if (status == RKS_OK && format->named_only && rks_selector_derived_keys(selector))
+    rks_status status =
+        format->check_schema == NULL ? RKS_OK : format->check_schema(with->schema, err);
+    if (status == RKS_OK && format->named_only && rks_selector_derived_keys(with->selector))
         status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "key: samples of %s input need a key column",
                           format->name);
     return status;
@@ -249,40 +251,37 @@ static rks_status read_into(rks_job *at, rks_shard_writer *shard, bool derived, 
                             : status;
 }
 
-rks_status rks_ingest_unit(const rks_input *input, size_t unit, uint64_t first_row,
-                           const rks_schema *schema, const rks_ingest_options *options,
-                           rks_selector *selector, rks_shard_writer *writer, rks_buffer *bad,
-                           const rks_ingest_progress *progress, const rks_ingest_turn *turn,
-                           rks_error *err)
+rks_status rks_ingest_unit(const rks_ingest_reading *with, size_t unit, uint64_t first_row,
+                           rks_shard_writer *writer, const rks_ingest_progress *progress,
+                           const rks_ingest_turn *turn, rks_error *err)
 {
     rks_job at;
     rks_error unseen = {0};
     if (err == NULL)
         err = &unseen; /* a row's error decides what happens to it */
-    rks_status status = begin_job(&at, input, unit, first_row, schema, options, selector, bad, err);
+    rks_status status = begin_job(&at, with, unit, first_row, err);
     if (status != RKS_OK)
         return status;
     at.progress = progress;
     at.turn = turn;
-    status = read_into(&at, writer, rks_selector_derived_keys(selector), err);
+    status = read_into(&at, writer, rks_selector_derived_keys(with->selector), err);
     rks_unit_writer_free(at.writer);
     return status == RKS_OK ? rks_job_report(&at, at.unit->size, err) : status;
 }
 
-rks_status rks_ingest_read(const rks_input *input, size_t unit, uint64_t first_row,
-                           const rks_schema *schema, const rks_ingest_options *options,
-                           rks_selector *selector, const rks_ingest_taker *taker, rks_buffer *bad,
-                           uint64_t *left_out, uint64_t *bad_rows, rks_error *err)
+rks_status rks_ingest_read(const rks_ingest_reading *with, size_t unit, uint64_t first_row,
+                           const rks_ingest_taker *taker, uint64_t *left_out, uint64_t *bad_rows,
+                           rks_error *err)
 {
     rks_job at;
     rks_error unseen = {0};
     if (err == NULL)
         err = &unseen;
-    rks_status status = begin_job(&at, input, unit, first_row, schema, options, selector, bad, err);
+    rks_status status = begin_job(&at, with, unit, first_row, err);
     if (status != RKS_OK)
         return status;
     at.taker = taker;
-    status = input->format->read(&at, err);
+    status = at.input->format->read(&at, err);
     if (status == RKS_OK) {
         *left_out = at.filtered;
         *bad_rows = at.bad;

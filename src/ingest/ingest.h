@@ -65,18 +65,25 @@ typedef struct rks_ingest_turn {
     void *user;
 } rks_ingest_turn;
 
+/* What units are read with. */
+typedef struct rks_ingest_reading {
+    const rks_input *input;
+    const rks_schema *schema;
+    const rks_ingest_options *options; /* they come from rks_input_options() */
+    rks_selector *selector;
+    rks_buffer *bad; /* lines that name malformed rows */
+} rks_ingest_reading;
+
 /* Reads one unit into the shard. Rows count in their file from `first_row`, or from what `turn`
  * says if it is not NULL. With a turn, `bad`, the shard's units and `progress->keep_schema` are
  * used only during the unit's turn, and the selector and the tick must belong to this thread.
- * `options` come from rks_input_options(). Malformed rows are RKS_ERR_DATA naming file and line
- * (counted from 1), or with skip_bad a line in *bad (kept under 64 KiB) and a count. A row whose
+ * Malformed rows are RKS_ERR_DATA naming file and line (counted from 1), or with skip_bad a line in
+ * *bad (kept under 64 KiB) and a count. A row whose
  * type does not fit the schema is malformed; the error names the column. Checks for interrupts.
  * `progress` may be NULL. */
-rks_status rks_ingest_unit(const rks_input *input, size_t unit, uint64_t first_row,
-                           const rks_schema *schema, const rks_ingest_options *options,
-                           rks_selector *selector, rks_shard_writer *writer, rks_buffer *bad,
-                           const rks_ingest_progress *progress, const rks_ingest_turn *turn,
-                           rks_error *err);
+rks_status rks_ingest_unit(const rks_ingest_reading *with, size_t unit, uint64_t first_row,
+                           rks_shard_writer *writer, const rks_ingest_progress *progress,
+                           const rks_ingest_turn *turn, rks_error *err);
 
 /* Receives the samples of a unit instead of a writer. */
 typedef struct rks_ingest_taker {
@@ -87,9 +94,8 @@ typedef struct rks_ingest_taker {
 /* Like rks_ingest_unit, but without a shard: passes what the selector keeps to the taker, with its
  * key, stored or derived. *left_out counts what the selector did not keep, *bad_rows what skip_bad
  * skipped. */
-rks_status rks_ingest_read(const rks_input *input, size_t unit, uint64_t first_row,
-                           const rks_schema *schema, const rks_ingest_options *options,
-                           rks_selector *selector, const rks_ingest_taker *taker, rks_buffer *bad,
-                           uint64_t *left_out, uint64_t *bad_rows, rks_error *err);
+rks_status rks_ingest_read(const rks_ingest_reading *with, size_t unit, uint64_t first_row,
+                           const rks_ingest_taker *taker, uint64_t *left_out, uint64_t *bad_rows,
+                           rks_error *err);
 
 #endif

@@ -124,29 +124,55 @@ static shape join_sizes(shape a, shape b)
     return a;
 }
 
+/* Returns whether b says all that a says: a is null, or an empty list where b is a list or JSON. */
+static bool says_less(shape a, shape b)
+{
+    return a.base == BASE_NULL || (a.base == BASE_EMPTY && (is_list(b) || b.base == BASE_JSON));
+}
+
+/* Returns whether only JSON holds both: a list and JSON, or lists of different depths. */
+static bool need_json(shape a, shape b)
+{
+    if (is_list(a) && is_list(b))
+        return a.dims != b.dims;
+    return (a.base == BASE_JSON && is_list(b)) || (b.base == BASE_JSON && is_list(a));
+}
+
+static shape join_numbers(shape a, shape b)
+{
+    return (shape){.base = a.base == b.base ? a.base : BASE_REAL,
+                   .dims = a.dims,
+                   .width = a.width == b.width ? a.width : 0};
+}
+
+/* Joins two shapes of as many dimensions. Returns false if they conflict. */
+static bool join_equals(shape a, shape b, shape *joined)
+{
+    if (is_number(a) && is_number(b))
+        *joined = join_numbers(a, b);
+    else if (a.base != b.base)
+        return false;
+    else if (a.base != BASE_TYPED)
+        *joined = a;
+    else if (strcmp(a.item, b.item) == 0)
+        *joined = join_sizes(a, b);
+    else
+        return false;
+    return true;
+}
+
 /* Joins two shapes. Returns false if they conflict. */
 static bool join_shapes(shape a, shape b, shape *joined)
 {
-    bool nullable = a.nullable || b.nullable;
-    if (a.base == BASE_NULL || (a.base == BASE_EMPTY && (is_list(b) || b.base == BASE_JSON)))
+    if (says_less(a, b))
         *joined = b;
-    else if (b.base == BASE_NULL || (b.base == BASE_EMPTY && (is_list(a) || a.base == BASE_JSON)))
+    else if (says_less(b, a))
         *joined = a;
-    else if ((a.base == BASE_JSON && is_list(b)) || (b.base == BASE_JSON && is_list(a)) ||
-             (is_list(a) && is_list(b) && a.dims != b.dims))
+    else if (need_json(a, b))
         *joined = (shape){.base = BASE_JSON};
-    else if (is_number(a) && is_number(b) && a.dims == b.dims)
-        *joined = (shape){.base = a.base == b.base ? a.base : BASE_REAL,
-                          .dims = a.dims,
-                          .width = a.width == b.width ? a.width : 0};
-    else if (a.base == BASE_TYPED && b.base == BASE_TYPED && a.dims == b.dims &&
-             strcmp(a.item, b.item) == 0)
-        *joined = join_sizes(a, b);
-    else if (a.base == b.base && a.dims == b.dims && a.base != BASE_TYPED)
-        *joined = a;
-    else
+    else if (a.dims != b.dims || !join_equals(a, b, joined))
         return false;
-    joined->nullable = nullable;
+    joined->nullable = a.nullable || b.nullable;
     return true;
 }
 

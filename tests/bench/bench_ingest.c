@@ -55,10 +55,9 @@ static void read_by_us(const char *path, const plan *with)
     bench_must(rks_input_open(&path, 1, &options, &opened, &err), &err);
     rks_input_options(opened, &options);
     bench_must(rks_selector_create(with->schema, &options, &selector, &err), &err);
+    const rks_ingest_reading reading = {opened, with->schema, &options, selector, &bad};
     for (size_t unit = 0; unit < opened->unit_count; unit++)
-        bench_must(rks_ingest_unit(opened, unit, 0, with->schema, &options, selector, NULL, &bad,
-                                   NULL, NULL, &err),
-                   &err);
+        bench_must(rks_ingest_unit(&reading, unit, 0, NULL, NULL, NULL, &err), &err);
     rks_selector_free(selector);
     rks_buffer_free(&bad);
     rks_input_free(opened);

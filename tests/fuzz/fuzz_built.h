@@ -22,8 +22,8 @@ static bool read_units(const rks_input *input, const char *schema_text)
     rks_status status = rks_selector_create(parsed, &options, &selector, NULL);
     for (size_t unit = 0; status == RKS_OK && unit < input->unit_count; unit++) {
         uint64_t rows = 0, before = counted.samples;
-        status = rks_ingest_unit(input, unit, 0, parsed, &options, selector, NULL, &bad, NULL, NULL,
-                                 NULL);
+        const rks_ingest_reading with = {input, parsed, &options, selector, &bad};
+        status = rks_ingest_unit(&with, unit, 0, NULL, NULL, NULL, NULL);
         bool whole = unit + 1 < input->unit_count && !input->units[unit + 1].first_of_file;
         if (status == RKS_OK && whole)
             FUZZ_CHECK(rks_unit_count_rows(input, unit, &rows, NULL) == RKS_OK &&

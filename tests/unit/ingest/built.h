@@ -49,13 +49,13 @@ static inline rks_status write_units(const rks_input *input, const rks_schema *s
                                      rks_selector *selector, built *out)
 {
     const rks_ingest_progress progress = {.tick = tick, .user = out};
+    const rks_ingest_reading with = {input, schema, options, selector, &out->bad_list};
     rks_status status = RKS_OK;
     uint64_t first = 0;
     for (size_t u = 0; status == RKS_OK && u < input->unit_count; u++) {
         status = count_first_rows(input, u, &first);
         if (status == RKS_OK)
-            status = rks_ingest_unit(input, u, first, schema, options, selector, writer,
-                                     &out->bad_list, &progress, NULL, &err);
+            status = rks_ingest_unit(&with, u, first, writer, &progress, NULL, &err);
     }
     if (status != RKS_OK)
         return status;

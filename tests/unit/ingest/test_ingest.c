@@ -265,11 +265,9 @@ static void a_turn_that_fails_at_a_bad_row_says_why(void **state)
         assert_ok(rks_selector_create(schema, &chosen, &selector, &err), &err);
         shard.schema = schema;
         assert_ok(rks_shard_writer_open(scratch_dir, names[i], &shard, &writer, &err), &err);
-        assert_ok(rks_ingest_unit(input, 0, 0, schema, &chosen, selector, writer, &bad, NULL, &turn,
-                                  &err),
-                  &err);
-        assert_fails(RKS_ERR_STATE, rks_ingest_unit(input, 0, 0, schema, &chosen, selector, writer,
-                                                    &bad, NULL, &turn, &err));
+        const rks_ingest_reading with = {input, schema, &chosen, selector, &bad};
+        assert_ok(rks_ingest_unit(&with, 0, 0, writer, NULL, &turn, &err), &err);
+        assert_fails(RKS_ERR_STATE, rks_ingest_unit(&with, 0, 0, writer, NULL, &turn, &err));
         assert_contains(err.text, "unit 0 is already in the shard");
         rks_shard_writer_close(writer);
         rks_buffer_free(&bad);
