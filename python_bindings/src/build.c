@@ -92,33 +92,38 @@ static rks_status own_length(void *user, const rks_sample *sample, uint64_t *len
 
 /* ---- arguments and report -------------------------------------------------------------------- */
 
-bool core_build_options(core_build_given *from, core_callbacks *calls, rks_build_options *options)
+/* Reads the numbers. Those that the library counts in 32 bits have that limit. */
+static bool read_numbers(const core_build_given *from, rks_build_options *options)
 {
-    uint64_t unit = 1, threads = 0;
+    uint64_t unit = 1, threads = 0, least = 0, most = 0;
     if (!core_number(from->length_unit, "length_unit", 1, UINT32_MAX, &unit) ||
         !core_number(from->max_sample, "max_sample", 1, UINT64_MAX, &options->max_sample) ||
         !core_number(from->max_total, "max_total", 1, UINT64_MAX, &options->max_total) ||
         !core_number(from->unit_size, "unit_size", 1, UINT64_MAX, &options->unit_size) ||
         !core_number(from->block_size, "block_size", 1, UINT64_MAX, &options->block_size) ||
         !core_number(from->threads, "threads", 1, UINT32_MAX, &threads) ||
-        !core_texts_take(from->index, "index", &from->names) ||
+        !core_number(from->min_length, "min_length", 0, UINT32_MAX, &least) ||
+        !core_number(from->max_length, "max_length", 1, UINT32_MAX, &most) ||
+        !core_number(from->sample, "sample", 1, UINT32_MAX, &options->sample) ||
+        !core_number(from->seed, "seed", 0, INT64_MAX, &options->seed))
+        return false;
+    options->length_unit = (uint32_t)unit;
+    options->threads = (uint32_t)threads;
+    options->min_length = (uint32_t)least;
+    options->max_length = (uint32_t)most;
+    return true;
+}
+
+bool core_build_options(core_build_given *from, core_callbacks *calls, rks_build_options *options)
+{
+    if (!read_numbers(from, options) || !core_texts_take(from->index, "index", &from->names) ||
         (from->filter != NULL && !core_callable(from->filter, "filter", &calls->filter)) ||
         (from->length_fn != NULL &&
          !core_callable(from->length_fn, "length_fn", &calls->length_fn)) ||
         (from->progress != NULL && !core_callable(from->progress, "progress", &calls->progress)))
         return false;
-    uint64_t least = 0, most = 0;
-    if (!core_number(from->min_length, "min_length", 0, UINT32_MAX, &least) ||
-        !core_number(from->max_length, "max_length", 1, UINT32_MAX, &most) ||
-        !core_number(from->sample, "sample", 1, UINT32_MAX, &options->sample) ||
-        !core_number(from->seed, "seed", 0, INT64_MAX, &options->seed))
-        return false;
-    options->threads = (uint32_t)threads;
-    options->min_length = (uint32_t)least;
-    options->max_length = (uint32_t)most;
     options->dedup = from->dedup != 0;
     options->flatten = from->flatten != 0;
-    options->length_unit = (uint32_t)unit;
     options->index = from->names.texts;
     options->index_count = from->names.count;
     options->skip_bad = from->skip_bad != 0;

@@ -83,19 +83,32 @@ static uint64_t unit_of(const char *text)
     return UINT64_C(1) << 10 * (found - letters + 1);
 }
 
-/* Digits only: no sign, no space, no 0x; with `units` also as sizes are printed: "195.3 KiB". */
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* Reads digits from *at on: no sign, no space, no 0x. Returns false if there are none, or the
+ * number is above 2^64 - 1. */
+static bool parse_digits(const char **at, uint64_t *value)
+{
+    const char *begin = *at;
+    for (*value = 0; is_digit(**at); ++*at)
+        if (__builtin_mul_overflow(*value, 10u, value) ||
+            __builtin_add_overflow(*value, (uint64_t)(**at - '0'), value))
+            return false;
+    return *at != begin;
+}
+
+/* Reads digits; with `units` also as sizes are printed: "195.3 KiB". */
 static bool parse_number(const char *text, uint64_t max, bool units, uint64_t *number)
 {
     uint64_t value = 0, part = 0, parts = 1, unit = 1;
     const char *at = text;
-    for (; *at >= '0' && *at <= '9'; at++)
-        if (__builtin_mul_overflow(value, 10u, &value) ||
-            __builtin_add_overflow(value, (uint64_t)(*at - '0'), &value))
-            return false;
-    if (at == text)
+    if (!parse_digits(&at, &value))
         return false;
-    if (units && *at == '.' && at[1] >= '0' && at[1] <= '9')
-        for (at++; *at >= '0' && *at <= '9' && parts < 1000; at++, parts *= 10)
+    if (units && *at == '.' && is_digit(at[1]))
+        for (at++; is_digit(*at) && parts < 1000; at++, parts *= 10)
             part = 10 * part + (uint64_t)(*at - '0');
     if (units && *at != '\0')
         unit = unit_of(at + (*at == ' '));

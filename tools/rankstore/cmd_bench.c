@@ -69,20 +69,15 @@ static void watch_memory(tally *t)
         t->figures.peak_anon_bytes = bytes;
 }
 
-static rks_status read_epoch(rks_store *store, rks_plan *plan, const args *a, uint64_t epoch,
+static rks_status read_epoch(rks_store *store, rks_plan *plan, const rks_epoch_options *options,
                              cli_bar *bar, cli_cold_run *cold, tally *t, rks_error *err)
 {
     rks_epoch *reading = NULL;
-    rks_epoch_options options;
-    rks_epoch_options_default(&options);
-    options.epoch = epoch;
-    options.prefetch_batches = a->prefetch_batches;
-    options.prefetch_bytes = a->prefetch_bytes;
     uint64_t steps = 0, step = 0;
     double looked = 0;
-    rks_status status = rks_plan_steps(plan, epoch, &steps, err);
+    rks_status status = rks_plan_steps(plan, options->epoch, &steps, err);
     if (status == RKS_OK)
-        status = rks_epoch_open(store, plan, &options, &reading, err);
+        status = rks_epoch_open(store, plan, options, &reading, err);
     while (status == RKS_OK) {
         rks_batch *batch = NULL;
         status = rks_epoch_next(reading, &batch, &step, err);
@@ -170,6 +165,11 @@ static rks_status bench_epoch(rks_group *group, rks_store *store, rks_plan *plan
     rks_plan_report report = {.struct_size = sizeof(report)};
     t->delivered = t->planned = (cli_ledger){0};
     cli_cold_run *cold = NULL;
+    rks_epoch_options options;
+    rks_epoch_options_default(&options);
+    options.epoch = epoch;
+    options.prefetch_batches = a->prefetch_batches;
+    options.prefetch_bytes = a->prefetch_bytes;
     rks_status status = RKS_OK;
     if (a->cold && epoch == a->plan.epoch)
         status = cli_cold_begin(store, plan, epoch, &cold, err);
@@ -179,7 +179,7 @@ static rks_status bench_epoch(rks_group *group, rks_store *store, rks_plan *plan
     double begun = now();
     if (cold != NULL)
         cli_cold_start(cold);
-    status = read_epoch(store, plan, a, epoch, &bar, cold, t, err);
+    status = read_epoch(store, plan, &options, &bar, cold, t, err);
     t->figures.seconds += now() - begun;
     cli_bar_end(&bar);
     if (cold != NULL)

@@ -206,6 +206,36 @@ static int read_state(args *a)
     return -1;
 }
 
+/* Refuses what --compare cannot show. Returns -1 if it can show all, else the exit code. */
+static int check_compare(const args *a)
+{
+    if (a->plan.options.strategy != NULL && strcmp(a->plan.options.strategy, "pack") == 0)
+        return cli_usage(&cli_plan, "--compare: padded batches of one budget are compared; show "
+                                    "--strategy pack alone");
+    if (a->output != NULL)
+        return cli_usage(&cli_plan, "-o writes one plan, --compare shows all");
+    if (a->skip != NULL)
+        return cli_usage(&cli_plan, "--compare shows plans of different steps; show what --skip "
+                                    "leaves of one");
+    if (a->plan.stages.count + a->plan.remixes.count > 0)
+        return cli_usage(&cli_plan,
+                         "--compare shows plans of different steps; show what %s makes "
+                         "of one",
+                         a->plan.stages.count > 0 ? "--curriculum" : "--remix");
+    return -1;
+}
+
+/* The same for --step and what goes with it. */
+static int check_step(const args *a)
+{
+    bool asked = a->step != UINT64_MAX;
+    if (!asked && (a->place.rank != UINT32_MAX || a->place.path != NULL))
+        return cli_usage(&cli_plan, "--rank and --state need --step");
+    if (asked && (a->compare || a->output != NULL))
+        return cli_usage(&cli_plan, "--step lists one step; --compare and -o are of an epoch");
+    return -1;
+}
+
 static int plan(void *user)
 {
     args *a = user;
@@ -217,27 +247,13 @@ static int plan(void *user)
         code = cli_skip_take(&cli_plan, a->skip, &a->plan.options, a->skipped);
     if (code < 0)
         code = read_state(a);
+    if (code < 0 && a->compare)
+        code = check_compare(a);
+    if (code < 0)
+        code = check_step(a);
     if (code >= 0)
         return code;
-    if (a->compare && a->plan.options.strategy != NULL &&
-        strcmp(a->plan.options.strategy, "pack") == 0)
-        return cli_usage(&cli_plan, "--compare: padded batches of one budget are compared; show "
-                                    "--strategy pack alone");
-    if (a->compare && a->output != NULL)
-        return cli_usage(&cli_plan, "-o writes one plan, --compare shows all");
-    if (a->compare && a->skip != NULL)
-        return cli_usage(&cli_plan, "--compare shows plans of different steps; show what --skip "
-                                    "leaves of one");
-    if (a->compare && a->plan.stages.count + a->plan.remixes.count > 0)
-        return cli_usage(&cli_plan,
-                         "--compare shows plans of different steps; show what %s makes "
-                         "of one",
-                         a->plan.stages.count > 0 ? "--curriculum" : "--remix");
     a->place.step = a->step;
-    if (a->step == UINT64_MAX && (a->place.rank != UINT32_MAX || a->place.path != NULL))
-        return cli_usage(&cli_plan, "--rank and --state need --step");
-    if (a->step != UINT64_MAX && (a->compare || a->output != NULL))
-        return cli_usage(&cli_plan, "--step lists one step; --compare and -o are of an epoch");
     if ((a->words.count == 0) == (a->lengths == NULL))
         return cli_usage(&cli_plan, "one dataset or --lengths FILE is needed");
     if (!a->compare && cli_steps_misfit(&a->plan))

@@ -92,8 +92,9 @@ static rks_status read_array(reading *r, uint64_t count, size_t size, bool is_si
     return getc(r->in) == EOF ? RKS_OK : refuse_file(r, RKS_ERR_DATA, "goes on after its array");
 }
 
-/* After the magic: version, size of the header, header, items. */
-static rks_status read_npy(reading *r)
+/* Reads what comes after the magic: version, size of the header, header. Free *header, also after
+ * an error. */
+static rks_status read_header(reading *r, char **header)
 {
     uint8_t head[6];
     if (fread(head, 4, 1, r->in) != 1 || (head[0] > 1 && fread(head + 4, 2, 1, r->in) != 1))
@@ -102,14 +103,24 @@ static rks_status read_npy(reading *r)
     if (head[0] < 1 || head[0] > 3 || size > HEADER_MOST)
         return refuse_file(r, RKS_ERR_DATA, "a .npy header of version %u and %" PRIu64 " bytes",
                            head[0], size);
-    char *header = calloc(1, size + 1);
-    if (header == NULL)
+    *header = calloc(1, size + 1);
+    if (*header == NULL)
         return refuse_file(r, RKS_ERR_MEMORY, "no memory for its header");
-    rks_status status = RKS_OK;
-    char kind = 0, *end = NULL;
+    if (fread(*header, 1, size, r->in) != size)
+        return refuse_file(r, RKS_ERR_DATA, "ends in the header of a .npy file");
+    return RKS_OK;
+}
+
+/* Reads header and items. */
+static rks_status read_npy(reading *r)
+{
+    char *header = NULL, kind = 0, *end = NULL;
     unsigned bytes = 0;
-    if (fread(header, 1, size, r->in) != size)
-        status = refuse_file(r, RKS_ERR_DATA, "ends in the header of a .npy file");
+    rks_status status = read_header(r, &header);
+    if (status != RKS_OK) {
+        free(header);
+        return status;
+    }
     const char *type = header_value(header, "'descr'"), *shape = header_value(header, "'shape'");
     bool integer = sscanf(type, "'%*1[<|]%c%u'", &kind, &bytes) == 2 &&
                    (kind == 'i' || kind == 'u') &&
@@ -117,7 +128,7 @@ static rks_status read_npy(reading *r)
     uint64_t count =
         *shape == '(' && isdigit((unsigned char)shape[1]) ? strtoull(shape + 1, &end, 10) : 0;
     bool line = end != NULL && *end == ',' && end[1 + strspn(end + 1, " ")] == ')';
-    if (status == RKS_OK && (!integer || !line))
+    if (!integer || !line)
         status = refuse_file(r, RKS_ERR_DATA,
                              "type %.*s, shape %.*s); little-endian integers in one dimension are "
                              "needed",

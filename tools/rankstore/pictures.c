@@ -282,10 +282,16 @@ static double fetched(const cli_rank_figures *rank)
     return rank->fetched_bytes;
 }
 
-/* Bar `part` of `parts` of a bin. */
+/* Which of a bin's bars is drawn, and its class. */
+typedef struct bar {
+    int part, parts;
+    const char *kind;
+} bar;
+
 static void draw_rank_bar(const svg_picture *picture, const cli_figures *plan, const svg_scale *y,
-                          size_t bin, double number, int part, int parts, const char *kind)
+                          size_t bin, double number, bar of)
 {
+    int part = of.part, parts = of.parts;
     double from = picture_rank_x(picture, plan, (double)bin + 0.12);
     double width = picture_rank_x(picture, plan, (double)bin + 0.88) - from;
     double most = 56.0 * parts; /* a few ranks make no walls */
@@ -297,7 +303,7 @@ static void draw_rank_bar(const svg_picture *picture, const cli_figures *plan, c
     if (number > 0)
         svg_bar(picture, from + width * part / parts + (part > 0 ? 0.5 : 0),
                 picture->bottom - top < 1 ? picture->bottom - 1 : top, width / parts - 0.5,
-                picture->bottom - top < 1 ? 1 : picture->bottom - top, kind);
+                picture->bottom - top < 1 ? 1 : picture->bottom - top, of.kind);
 }
 
 static uint32_t rank_of_largest(const cli_figures *plan)
@@ -328,8 +334,8 @@ void picture_largest(FILE *out, const cli_figures *plan, uint64_t max_tokens)
     svg_begin(&picture, heading, text);
     svg_axis_y(&picture, &y, SVG_COUNT, true, "padded tokens");
     for (size_t bin = 0; bin < plan->rank_bins; bin++)
-        draw_rank_bar(&picture, plan, &y, bin, of_ranks(plan, bin, largest_batch, true), 0, 1,
-                      "mark one");
+        draw_rank_bar(&picture, plan, &y, bin, of_ranks(plan, bin, largest_batch, true),
+                      (bar){0, 1, "mark one"});
     if (max_tokens > 0 && (double)max_tokens <= top) {
         double at = svg_at(&y, (double)max_tokens);
         snprintf(words, sizeof(words), "budget %s", cli_count(max_tokens));
@@ -375,9 +381,10 @@ void picture_bytes(FILE *out, const cli_figures *plan)
               "batches' samples that other ranks own, estimated.");
     svg_axis_y(&picture, &y, SVG_BYTES, true, "bytes");
     for (size_t bin = 0; bin < plan->rank_bins; bin++) {
-        draw_rank_bar(&picture, plan, &y, bin, of_ranks(plan, bin, owned, false), 0, 2, "mark one");
-        draw_rank_bar(&picture, plan, &y, bin, of_ranks(plan, bin, fetched, false), 1, 2,
-                      "mark two");
+        draw_rank_bar(&picture, plan, &y, bin, of_ranks(plan, bin, owned, false),
+                      (bar){0, 2, "mark one"});
+        draw_rank_bar(&picture, plan, &y, bin, of_ranks(plan, bin, fetched, false),
+                      (bar){1, 2, "mark two"});
     }
     picture_axis_ranks(&picture, plan);
     double at = picture_key(&picture, picture.right, 12, "key two", "fetched from others");
