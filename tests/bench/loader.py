@@ -155,8 +155,8 @@ def report(mode, names, found, tokens, as_json):
         if not as_json:
             print(f"{mode:5} {name:40} {row['tokens_per_wall_s'] / 1e6:7.1f} M tokens/s, "
                   f"{row['tokens_per_cpu_s'] / 1e6:7.1f} a CPU second, {row['cpu_us_a_batch']:6.1f} us CPU a batch; "
-                  f"of plain: wall {row['wall_to_plain']:5.2f} CPU {row['cpu_to_plain']:5.2f}; of last: wall {row['wall_to_last']:5.3f} CPU {row['cpu_to_last']:5.3f}",
-                  flush=True)
+                  f"of plain: wall {row['wall_to_plain']:5.2f} CPU {row['cpu_to_plain']:5.2f}; "
+                  f"of last: wall {row['wall_to_last']:5.3f} CPU {row['cpu_to_last']:5.3f}", flush=True)
     return rows
 
 
