@@ -300,9 +300,23 @@ static outcome read_text(const core_column *column, slot *s, rks_value *value)
     return FAILED;
 }
 
+/* Returns true for numpy's masked arrays, whose buffer has what stands below the mask. Remembers
+ * the last type that has none, since nearly all values are of one type. */
+static bool may_have_mask(PyObject *object)
+{
+    static PyTypeObject *plain;
+    PyTypeObject *type = Py_TYPE(object);
+    if (type == plain)
+        return false;
+    if (PyObject_HasAttrString((PyObject *)type, "mask"))
+        return true;
+    Py_XDECREF((PyObject *)plain);
+    plain = (PyTypeObject *)Py_NewRef((PyObject *)type);
+    return false;
+}
+
 static outcome read_object(const core_column *column, slot *s, rks_value *value)
 {
-    bool text = column->class == CORE_STR || column->class == CORE_JSON;
     *value = (rks_value){0};
     if (s->object == Py_None) {
         if (strcmp(column->type, "json") == 0) { /* JSON has its own null */
@@ -311,14 +325,18 @@ static outcome read_object(const core_column *column, slot *s, rks_value *value)
         }
         return TAKEN;
     }
-    if (text)
+    if (column->class == CORE_JSON)
+        return OTHER; /* convert() makes JSON of it: a str is a value, and no JSON text */
+    if (column->class == CORE_STR)
         return PyUnicode_Check(s->object) ? read_text(column, s, value) : OTHER;
     if (column->class != CORE_BYTES && column->dim_count == 0) {
         outcome got = read_scalar(column, s, value);
         if (got != OTHER)
             return got;
     }
-    return PyObject_CheckBuffer(s->object) ? read_buffer(column, s, value) : OTHER;
+    return PyObject_CheckBuffer(s->object) && !may_have_mask(s->object)
+               ? read_buffer(column, s, value)
+               : OTHER;
 }
 
 static bool find_convert(core_values *values)
@@ -345,7 +363,9 @@ static bool convert(core_values *values, uint32_t i)
         return false;
     Py_DECREF(s->object);
     s->object = made;
-    outcome got = read_object(column, s, &values->values[i]);
+    bool text = column->class == CORE_JSON && PyUnicode_Check(made);
+    outcome got = text ? read_text(column, s, &values->values[i])
+                       : read_object(column, s, &values->values[i]);
     if (got == OTHER)
         PyErr_Format(PyExc_TypeError, "column \"%s\": %R is not a value of %s", column->name,
                      Py_TYPE(made), column->type);

@@ -193,6 +193,7 @@ def test_json_values_are_what_json_dumps_makes_of_them_and_say_why_not(tmp_path:
         plain = {"n": [0, 1, 2]} if isinstance(value, dict) and "n" in value else value
         with rankstore.open(tmp_path / "out") as ds:
             assert json.dumps(ds[0]["x"]) == json.dumps(plain)
-    for value, why in ((loop, "Circular reference"), ({"x": float("nan")}, "not JSON compliant"), ([{1}], "set cannot be stored as JSON")):
+    for value, why in ((loop, "Circular reference"), ({"x": float("nan")}, "NaN and infinity, which JSON lacks"),
+                       ([{1}], "set cannot be stored as JSON")):
         with pytest.raises(rankstore.DataError, match=f'column "x": not a JSON value: .*{why}'):
             build([{"x": value}], tmp_path / "bad", schema={"x": "json"})

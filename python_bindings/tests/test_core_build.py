@@ -54,7 +54,7 @@ def test_arrays_make_the_same_dataset_as_samples(
     one = _core.Builder(group, str(base / "one"), SCHEMA, own_keys=own_keys)
     one.unit(0, "u")
     for i, (ids, n, t, raw) in enumerate(rows):
-        one.add([ids, boxes[i], n, t, raw, json.dumps(t)], *([keys[i]] if own_keys else []))
+        one.add([ids, boxes[i], n, t, raw, t], *([keys[i]] if own_keys else []))
     wanted = one.commit()
     one.close()
 
@@ -72,7 +72,7 @@ def test_arrays_make_the_same_dataset_as_samples(
             (np.array([row[1] for row in rows], "int64"), None),
             ragged([row[2].encode() for row in rows]),
             ragged([row[3] for row in rows]),
-            ragged([json.dumps(row[2]).encode() for row in rows]),
+            ragged([json.dumps(row[2], ensure_ascii=False).encode() for row in rows]),
         ],
         len(rows),
         keys if own_keys else None,

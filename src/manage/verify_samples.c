@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "codec/json.h"
 
 enum { TUPLE_SIZE = 24, INTERRUPT_ROWS = 4096 };
 
@@ -24,6 +25,7 @@ typedef struct sample_walk {
     rks_verify_job *job;
     rks_shard *shard;
     rks_value *values; /* the values of one sample */
+    rks_json_parser json;
     uint64_t row;
     uint64_t record_budget; /* bytes that the remaining records may have */
     uint64_t block_budget;
@@ -214,6 +216,26 @@ static void diagnose(sample_walk *walk, const rks_record_view *view, const index
     report_sample(walk, offset, key, key_size, what);
 }
 
+/* Returns false with an error if a column of JSON holds something else. */
+static bool check_json(sample_walk *walk, rks_error *what)
+{
+    const rks_schema *schema = rks_shard_manifest(walk->shard)->schema;
+    for (uint32_t i = 0; i < rks_schema_columns(schema); i++) {
+        const rks_value *value = &walk->values[i];
+        rks_error why;
+        rks_json root;
+        if (rks_schema_column(schema, i)->kind != RKS_KIND_JSON || value->data == NULL)
+            continue;
+        if (rks_json_read(&walk->json, value->data, (size_t)value->size, (size_t)value->size, &root,
+                          &why) == RKS_OK)
+            continue;
+        rks_fail(what, RKS_ERR_CORRUPT, 0, "column \"%s\": %s", rks_schema_name(schema, i),
+                 why.text);
+        return false;
+    }
+    return true;
+}
+
 static void check_contents(sample_walk *walk, const rks_record_view *view, uint64_t payload_hash,
                            uint64_t key_hash, const uint8_t *key, size_t key_size)
 {
@@ -221,7 +243,8 @@ static void check_contents(sample_walk *walk, const rks_record_view *view, uint6
     uint8_t tuple[TUPLE_SIZE];
     rks_error what;
     if (rks_record_decode(schema, view->payload, view->payload_size, walk->values, &what) !=
-        RKS_OK) {
+            RKS_OK ||
+        !check_json(walk, &what)) {
         report_sample(walk, (uint64_t)(view->record - rks_shard_map(walk->shard)->bytes), key,
                       key_size, what.text);
         return;
@@ -360,6 +383,7 @@ rks_status rks_verify_samples(rks_verify_job *job, rks_shard *shard, rks_error *
                           walk.largest, manifest->largest);
 out:
     rks_digester_free(walk.digester);
+    rks_json_parser_free(&walk.json);
     rks_free(walk.values);
     return status;
 }

@@ -18,7 +18,7 @@ from typing import Any
 from .. import _core
 from .._distributed.collectives import check_others, together
 from .._distributed.group import Group, current
-from .._schema.types import BITS, ITEMS
+from .._schema.types import BITS, ITEMS, missing_items
 from ..errors import ArgumentError, DataError
 from .entries import Entry, Result, name_bytes, name_text, plan_entries
 from .writers import Directory, File, Npz, Safetensors
@@ -131,6 +131,10 @@ def _host(name: str, index: int, value: Any) -> tuple[Result, Any]:
     if not isinstance(value, (bool, int, float, complex)) and not hasattr(value, "__array__"):
         raise DataError(f'results["{name}"], index {index}: {type(value).__name__} cannot be gathered; give numpy '
                         'arrays, tensors, numbers')
+    missing = missing_items(value)
+    if missing is not None:
+        raise DataError(f'results["{name}"], index {index}: an array with {missing} items; fill them, or give the mask '
+                        'as a result of its own')
     array = numpy.asarray(value)
     if array.dtype.name not in _DTYPES:
         raise DataError(f'results["{name}"], index {index}: an array of {array.dtype} cannot be gathered; only numbers '

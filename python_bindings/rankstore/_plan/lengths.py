@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _core
 from .._batching.limits import rule_of
+from .._schema.types import missing_items
 from ..errors import ArgumentError
 from .cost import sample_costs, shown
 from .mixture import Groups, core_mix, groups_of, shown_options, stages_of
@@ -40,6 +41,9 @@ def _array(lengths: Any) -> numpy.ndarray[Any, Any]:
         lengths = list(lengths)
         if not all(isinstance(one, (int, numpy.integer)) for one in lengths):
             lengths = numpy.concatenate([_array(part) for part in lengths])
+    missing = missing_items(lengths)
+    if missing is not None:
+        raise ArgumentError(f"lengths: an array with {missing} items; each sample needs a length")
     array = numpy.asarray(lengths.numpy(force=True) if hasattr(lengths, "numpy") else lengths)
     if array.size == 0:
         array = array.astype("uint32")

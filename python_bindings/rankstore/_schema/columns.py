@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from ..errors import DataError
-from .types import BITS, ITEMS, describe
+from .types import BITS, ITEMS, describe, missing_items
 
 _BLOBS = ("str", "bytes", "json")
 
@@ -18,7 +18,7 @@ class Columns:
 
     columns: dict. For each name one of
         - (values, offsets): samples of different sizes. Sample i is values[offsets[i]:offsets[i + 1]] along the first dimension. values is
-          an array, or bytes for a str, bytes or json column; offsets holds count + 1 integers.
+          an array, or bytes for a str or bytes column; offsets holds count + 1 integers.
         - an array whose first dimension is the sample: scalars (count,) or a fixed shape (count, 80).
         - a list of str or of bytes.
         Arrays are numpy arrays or torch tensors.
@@ -36,6 +36,9 @@ class Columns:
         self.keys = keys
         self.count = -1 if keys is None else len(keys)
         for name, value in columns.items():
+            missing = missing_items(value[0] if isinstance(value, tuple) else value)
+            if missing is not None:
+                raise DataError(f'column "{name}": an array with {missing} items; fill them, or give each sample as a dict, with None')
             values, offsets, kind, count = _take(name, value)
             if self.count >= 0 and count != self.count:
                 raise DataError(f'column "{name}": {count} samples, others have {self.count}')
@@ -57,15 +60,19 @@ class Columns:
             yield dict(zip(names, row, strict=True))
 
     def arrays(self, schema: Sequence[tuple[str, str]], loose: bool = False) -> list[tuple[Any, Any]] | None:
-        """Return the columns as Builder.add_arrays takes them; None if a column is absent or has missing values (use rows() then).
+        """Return the columns as Builder.add_arrays takes them; None if a column is absent, has missing values, or must become JSON (use
+        rows() then).
 
         loose: ignore columns that the schema lacks. Raises DataError if a type differs from the schema's.
         """
-        if any(name not in self.columns or name in self.missing for name, _ in schema):
+        if any(name not in self.columns or name in self.missing or self._becomes_json(name, kind) for name, kind in schema):
             return None
         if not loose:
             check_names(self.columns, schema)
         return [_fit(name, kind, *self.columns[name]) for name, kind in schema]
+
+    def _becomes_json(self, name: str, kind: str) -> bool:
+        return describe(kind).item == "json" and self.types[name] != "json"
 
 
 def check_names(given: Mapping[str, Any], schema: Sequence[tuple[str, str]]) -> None:
@@ -149,6 +156,9 @@ def _fit(name: str, kind: str, values: Any, offsets: Any) -> tuple[Any, Any]:
                 raise DataError(f'column "{name}" is {kind}; converting {values.dtype.name} to it would lose digits: '
                                 'cast it')
             values = values.astype(wanted)
+        if offsets is None and values.ndim > 1 and describe(kind).dims[0] is None:  # equal sizes in a column of variable size
+            offsets = numpy.arange(len(values) + 1, dtype=numpy.int64) * values.shape[1]
+            values = values.reshape(-1, *values.shape[2:])
     if offsets is not None and offsets[0] != 0:
         values = values[offsets[0]:]
         offsets = offsets - offsets[0]

@@ -86,6 +86,19 @@ def numpy_dtype(item: str) -> Any:
     return numpy.dtype(describe(item).numpy)
 
 
+def missing_items(value: Any) -> str | None:
+    """Return what a numpy, pandas or Arrow array calls its missing items, "masked", "NA" or "null", if it has some; else None.
+
+    Converted to a plain array, these items would become numbers: what stands below the mask, 0 or NaN."""
+    if hasattr(value, "mask") and hasattr(value, "filled"):  # numpy.ma
+        import numpy
+        return "masked" if numpy.ma.is_masked(value) else None
+    if getattr(value, "null_count", 0):  # Arrow
+        return "null"
+    na = getattr(getattr(value, "dtype", None), "na_value", None)  # pandas' own types have one; the NaN of floats is a value
+    return "NA" if type(na).__name__ == "NAType" and bool(value.isna().any()) else None
+
+
 def as_array(data: Any, item: str) -> Any:
     """Return the items of a buffer without a copy; for bfloat16 and float8, the bits."""
     import numpy

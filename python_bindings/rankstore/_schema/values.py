@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
-from .types import BITS, ITEMS, describe
+from .types import BITS, ITEMS, describe, missing_items
 
 # Every integer from -N to N is exact in the float type.
 _EXACT = {"float16": 2**11, "float32": 2**24, "float64": 2**53, "bfloat16": 2**8, "complex64": 2**24}
@@ -60,13 +60,13 @@ def convert(name: str, type: str, value: Any) -> Any:
     - whole numbers among Python's floats, if float64 holds them exactly: numpy makes the list float64
     - bool for bool only; complex for complex64, with Python's rounded (`check_complex` guards an inferred type)
     - torch tensors, also on a GPU (copied here), also of bfloat16 and float8
-    - for JSON any value that json.dumps takes, also with numpy and torch inside; a str is JSON text and stays as it is
+    - for JSON any value that json.dumps takes, also with numpy and torch inside. A str is a JSON string, and no JSON text
 
     Raises TypeError for another kind of value, ValueError for a value out of range. Both name the column.
     """
     item, dims, _ = parse(type)
     if item == "json":
-        return _json_text(name, value)
+        return json_text(name, value)
     if item == "str":
         raise _refused(name, type, value, "a str")
     if item == "bytes" and not _is_array(value):
@@ -127,6 +127,7 @@ def _array(name: str, type: str, value: Any) -> tuple[Any, str, bool]:
     if _is_tensor(value):
         return *_from_torch(name, value), False
     numpy = _numpy()
+    refuse_missing(f'column "{name}"', value)
     python = not _is_array(value)
     if python and not isinstance(value, (list, tuple, range, int, float, complex)):
         value = value.__index__()
@@ -139,10 +140,20 @@ def _array(name: str, type: str, value: Any) -> tuple[Any, str, bool]:
         kind = ValueError if array.dtype.kind == "O" and python and _whole(array) else TypeError
         raise kind(f'column "{name}": an array of {array.dtype}{detail} is not a value of {type}')
     if python and array.dtype.kind in "fc" and not isinstance(value, (float, complex)):
+        if "int" in parse(type)[0] and _whole(numpy.asarray(value, dtype=object)):  # numpy makes floats of [2**64 - 1, 5]
+            return _integers(name, type, value), "uint64", True
         _check_whole(name, value, array)
     if array.dtype.name in BITS:  # a package such as ml_dtypes adds them to numpy
         return array.view(BITS[array.dtype.name]), array.dtype.name, False
     return array, array.dtype.name, python
+
+
+def refuse_missing(what: str, value: Any) -> None:
+    """Raise ValueError if an array has missing items, which no array of a column holds."""
+    kind = missing_items(value)
+    if kind is not None:
+        raise ValueError(f"{what}: an array with {kind} items, and a column's arrays have none; fill them, or give None for the "
+                         "whole value")
 
 
 def _check_whole(name: str, value: Any, array: Any) -> None:
@@ -168,6 +179,15 @@ def check_complex(name: str, value: Any) -> None:
         if kept != part and part == part:
             raise ValueError(f'column "{name}": {value} is not exact in complex64, the only complex type; give its '
                              f'parts as float64[2], or schema={{"{name}": "complex64", ...}} to have it rounded')
+
+
+def _integers(name: str, type: str, value: Any) -> Any:
+    """Return an array of Python's integers, of which one is 2^63 or more."""
+    try:
+        return _numpy().asarray(value, dtype="uint64")
+    except OverflowError:
+        raise ValueError(f'column "{name}": numbers below 0 stand beside numbers of 2^63 and more, which no value of {type} '
+                         'holds') from None
 
 
 def _whole(array: Any) -> bool:
@@ -276,7 +296,8 @@ def _quick_encoder() -> Callable[[Any], str]:
 _json_quick = _quick_encoder()
 
 
-def _json_text(name: str, value: Any) -> str:
+def json_text(name: str, value: Any) -> str:
+    """Return a value of a json column as JSON. TypeError or ValueError, which name the column, if it is no JSON value, as NaN is none."""
     try:
         try:
             return _json_quick(value)
@@ -284,7 +305,8 @@ def _json_text(name: str, value: Any) -> str:
             return _json_encode(value)
     except (TypeError, ValueError, RecursionError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f'column "{name}": not a JSON value: {error}') from None
+        text = "NaN and infinity, which JSON lacks" if "JSON compliant" in str(error) else error
+        raise kind(f'column "{name}": not a JSON value: {text}') from None
 
 
 # ---- a schema from samples ---------------------------------------------------------------------
@@ -344,7 +366,7 @@ def _infer(name: str, value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return _infer_list(name, value)
     if isinstance(value, dict):
-        _json_text(name, value)
+        json_text(name, value)
         return "json"
     kind_name = f"{value.__class__.__module__}.{value.__class__.__qualname__}"
     raise TypeError(f'column "{name}": {kind_name} cannot be stored; accepted are {_ACCEPTED}')
@@ -359,7 +381,7 @@ def _scalar(name: str, value: Any, type: str) -> str:
 def _infer_list(name: str, value: Any) -> str:
     shape: list[int] = []
     level: list[Any] = [value]
-    while all(isinstance(one, (list, tuple)) for one in level) and len({len(one) for one in level}) == 1:
+    while len(shape) <= 8 and all(isinstance(one, (list, tuple)) for one in level) and len({len(one) for one in level}) == 1:
         shape.append(len(level[0]))
         level = [item for one in level for item in one]
         if not level:
@@ -370,7 +392,7 @@ def _infer_list(name: str, value: Any) -> str:
             if item != "bool" and any(isinstance(one, int) and not -(2**63) <= one < 2**63 for one in level):
                 raise ValueError(f'column "{name}": a number is beyond int64')
             return _typed(name, item, tuple(shape))
-    _json_text(name, value)
+    json_text(name, value)
     return "json"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .._schema.types import ITEMS
+from .._schema.types import ITEMS, missing_items
 from ..errors import ArgumentError
 
 
@@ -60,7 +60,9 @@ def _check_type(name: str, column: Any) -> None:
 
 
 def _one(value: Any) -> Any:
-    """Return a row; for one number Python's, if it has the same type."""
+    """Return a row; for one number Python's, if it has the same type, and None if it is masked or pandas' NA."""
+    if type(value).__name__ == "NAType" or getattr(value, "shape", None) == () and missing_items(value):
+        return None
     if not hasattr(value, "shape") or value.shape:
         return value
     kind = str(value.dtype).removeprefix("torch.")

@@ -15,12 +15,12 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from collections.abc import Iterator
 from typing import Any
 
 from .._schema.columns import Columns
+from .._schema.values import json_text
 from ..errors import DataError, UnsupportedError
 from . import digest, sample_digest
 from .base import Piece, Unit
@@ -130,7 +130,10 @@ def to_columns(batch: Any) -> Columns:
 def _take(pa: Any, numpy: Any, name: str, kind: str, array: Any) -> tuple[Any, Any]:
     """Return (values, offsets) of an Arrow array, as views if Arrow's memory has the layout of Columns."""
     if kind == "json":
-        parts = [json.dumps(value).encode() for value in array.to_pylist()]
+        try:
+            parts = [json_text(name, value).encode() for value in array.to_pylist()]
+        except ValueError as refused:
+            raise DataError(f"{refused}; leave the column out by schema= or columns=, or change the value in map=") from None
         offsets = numpy.zeros(len(parts) + 1, dtype=numpy.int64)
         numpy.cumsum([len(part) for part in parts], out=offsets[1:])
         return b"".join(parts), offsets

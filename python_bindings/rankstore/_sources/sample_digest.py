@@ -65,7 +65,7 @@ def _look_array(value: Any, seen: list[Any]) -> None:
     device = getattr(value, "device", None)
     if 0 in shape or (device is not None and str(getattr(device, "type", device)) != "cpu"):
         return
-    while len(value.shape) > 1:
+    for _ in shape[1:]:  # not until one dimension is left: a row of numpy.matrix has two
         value = value[0]
     numbers = value[:SCALARS].tolist() if len(shape) else value.item()
     if "object" not in str(value.dtype):

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes in comes out: no source changes a value without a word. Each value is refused, or is the same from every source that has it."""
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+from built import build, command, read
+
+import rankstore
+from rankstore import _core
+from rankstore.errors import ArgumentError, DataError
+
+JSON_VALUES: list[Any] = [{"a": 1}, "42", "null", "true", "hello", '{"b": 2}', 42, None, True, [1, "x"]]
+
+
+def arrow() -> Any:
+    return pytest.importorskip("pyarrow")
+
+
+# ---- a column of JSON holds values, not texts of JSON
+
+def sources_of_json(folder: Path) -> dict[str, Callable[[], dict[str, Any]]]:
+    lines = folder / "lines.jsonl"
+    lines.write_text("".join(json.dumps({"c": one}) + "\n" for one in JSON_VALUES))
+    samples = [{"c": one} for one in JSON_VALUES]
+    return {"list": lambda: {"source": samples}, "generator": lambda: {"source": iter(samples)}, "lines": lambda: {"source": str(lines)},
+            "map": lambda: {"source": str(lines), "map": dict}}
+
+
+@pytest.mark.parametrize("name", ["list", "generator", "lines", "map"])
+def test_a_value_of_a_json_column_is_the_value(name: str, tmp_path: Path) -> None:
+    options = sources_of_json(tmp_path)[name]()
+    build(options.pop("source"), tmp_path / "out", schema="c:json", **options)
+    assert [one["c"] for one in read(tmp_path / "out")] == JSON_VALUES
+
+
+def test_a_text_after_lists_in_an_inferred_json_column_stays_a_text(tmp_path: Path) -> None:
+    samples = [{"content": [{"type": "text", "text": "a"}]}] * 3 + [{"content": "5"}, {"content": "hello"}]
+    build(samples, tmp_path / "out", schema={"content": "json"})
+    assert read(tmp_path / "out") == samples
+
+
+def test_texts_of_arrow_become_json_strings(tmp_path: Path) -> None:
+    pa = arrow()
+    build(pa.table({"c": ["42", "hello", None]}), tmp_path / "out", schema="c:json")
+    assert [one["c"] for one in read(tmp_path / "out")] == ["42", "hello", None]
+    shown = [json.loads(line)["columns"]["c"] for line in command("cat", tmp_path / "out", "#0", "#1", "#2", "--json").splitlines()]
+    assert shown == ["42", "hello", None]
+
+
+def test_verify_full_parses_stored_json(tmp_path: Path) -> None:
+    group = _core.Group(solo=True)
+    builder = _core.Builder(group, str(tmp_path / "out"), "n:int64,c:json")
+    builder.unit(0, "u")
+    texts = [b'{"a": 1}', b"hello", b"[1, NaN]"]  # the core takes texts of JSON in arrays as they are
+    builder.add_arrays([(numpy.arange(3), None), (b"".join(texts), numpy.cumsum([0, *map(len, texts)]))], 3, None)
+    builder.commit()
+    builder.close()
+    found = command("verify", tmp_path / "out", "--full", code=1)
+    assert 'u:1' in found and 'u:2' in found and 'u:0' not in found and found.count('column "c": invalid JSON') == 2, found
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_arrow_structs_and_nested_lists_refuse_what_json_lacks(value: float, tmp_path: Path) -> None:
+    pa = arrow()
+    for column in ([{"x": value}], [[[1.0, value]]]):
+        with pytest.raises(DataError, match='column "m": not a JSON value: NaN and infinity, which JSON lacks'):
+            build(pa.table({"m": pa.array(column)}), tmp_path / "out")
+
+
+# ---- Arrow files join as JSON lines do
+
+@pytest.mark.parametrize(("first", "second"), [
+    ([[1]], [["x"]]), ([[[1]]], [[1]]), ([[1]], [{"q": 1}]), ([[]], [[2]]),
+])
+def test_parquet_files_join_as_json_lines_do(first: list[Any], second: list[Any], tmp_path: Path) -> None:
+    pa = arrow()
+    import pyarrow.parquet as parquet
+    (tmp_path / "parquet").mkdir()
+    (tmp_path / "lines").mkdir()
+    for name, values in (("a", first), ("b", second)):
+        parquet.write_table(pa.table({"x": pa.array(values)}), tmp_path / "parquet" / f"{name}.parquet")
+        (tmp_path / "lines" / f"{name}.jsonl").write_text("".join(json.dumps({"x": one}) + "\n" for one in values))
+    found = []
+    for kind in ("parquet", "lines"):
+        build([str(one) for one in sorted((tmp_path / kind).iterdir())], tmp_path / f"{kind}.out")
+        found.append([one["x"].tolist() if hasattr(one["x"], "tolist") else one["x"] for one in read(tmp_path / f"{kind}.out")])
+    assert found[0] == found[1] == [*first, *second]
+
+
+@pytest.mark.parametrize("sizes", [(2, 3), (2, -1), (-1, 2)])
+def test_lists_of_fixed_and_variable_size_join(sizes: tuple[int, int], tmp_path: Path) -> None:
+    pa = arrow()
+    import pyarrow.parquet as parquet
+    (tmp_path / "in").mkdir()
+    for name, size in zip("ab", sizes):
+        values = [[1, 2], [3, 4]] if size != 3 else [[1, 2, 3], [4, 5, 6]]
+        parquet.write_table(pa.table({"x": pa.array(values, pa.list_(pa.int64(), size))}), tmp_path / "in" / f"{name}.parquet")
+    build(str(tmp_path / "in"), tmp_path / "out")
+    second = [[1, 2, 3], [4, 5, 6]] if sizes[1] == 3 else [[1, 2], [3, 4]]
+    assert [one["x"].tolist() for one in read(tmp_path / "out")] == [[1, 2], [3, 4], *second]
+
+
+# ---- masks
+
+def masked() -> Any:
+    return numpy.ma.masked_equal(numpy.array([1, -999, 3]), -999)
+
+
+def test_a_masked_array_is_refused_wherever_it_stands(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match='sample 0: column "x": an array with masked items'):
+        build([{"x": masked()}], tmp_path / "a")
+    with pytest.raises(DataError, match='column "x": an array with masked items'):
+        build([rankstore.Columns({"x": masked()})], tmp_path / "b")
+    with pytest.raises(DataError, match='column "x": an array with masked items'):
+        rankstore.Columns({"x": (masked(), [0, 3])})
+    with pytest.raises(DataError, match=r'results\["r"\], index 0: an array with masked items'):
+        rankstore.gather({"r": (0, masked())})
+    with pytest.raises(ArgumentError, match="lengths: an array with masked items"):
+        rankstore.plan(masked(), "sequential", batch_size=3)
+
+
+def test_a_masked_array_as_the_source_has_missing_values(tmp_path: Path) -> None:
+    build(masked(), tmp_path / "out")
+    assert [one["data"] for one in read(tmp_path / "out")] == [1, None, 3]
+
+
+def test_an_array_whose_mask_hides_nothing_is_an_array(tmp_path: Path) -> None:
+    build([{"x": numpy.ma.array([1, 2], mask=[False, False])}, {"x": numpy.arange(3)}], tmp_path / "out")
+    assert [one["x"].tolist() for one in read(tmp_path / "out")] == [[1, 2], [0, 1, 2]]
+
+
+def test_missing_items_of_pandas_and_arrow_are_refused(tmp_path: Path) -> None:
+    pandas, pa = pytest.importorskip("pandas"), arrow()
+    for value, kind in ((pandas.Series([1, None], dtype="Int64"), "NA"), (pa.array([1, None]), "null")):
+        with pytest.raises(DataError, match=f'column "x": an array with {kind} items'):
+            build([{"x": value}], tmp_path / "out")
+    build([{"x": pandas.Series([1.5, float("nan")])}], tmp_path / "floats")  # NaN is a value of floats
+    assert numpy.isnan(read(tmp_path / "floats")[0]["x"][1])
+
+
+def test_missing_numbers_of_pandas_columns_are_missing_values(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    build({"x": pandas.Series([1, None, 3], dtype="Int64")}, tmp_path / "out")
+    assert [one["x"] for one in read(tmp_path / "out")] == [1, None, 3]
+
+
+# ---- numbers, and values without an end
+
+def test_unsigned_numbers_beyond_int64_stay_exact_in_lists(tmp_path: Path) -> None:
+    build([{"x": [2**64 - 1, 5]}, {"x": [7]}], tmp_path / "out", schema="x:uint64[*]")
+    assert [one["x"].tolist() for one in read(tmp_path / "out")] == [[2**64 - 1, 5], [7]]
+    with pytest.raises(DataError, match="numbers below 0 stand beside numbers of 2\\^63 and more"):
+        build([{"x": [2**64 - 1, -5]}], tmp_path / "bad", schema="x:uint64[*]")
+
+
+def test_a_matrix_is_an_array_of_two_dimensions(tmp_path: Path) -> None:
+    with pytest.warns(PendingDeprecationWarning):
+        matrix = numpy.matrix([[1, 2]])
+    build([{"x": matrix, "y": {"a": matrix}}], tmp_path / "out")
+    (found,) = read(tmp_path / "out")
+    assert found["x"].tolist() == [[1, 2]] and found["y"] == {"a": [[1, 2]]}
+    build(matrix, tmp_path / "rows")
+    assert [one["data"].tolist() for one in read(tmp_path / "rows")] == [[[1, 2]]]
+
+
+def test_a_list_in_itself_is_refused(tmp_path: Path) -> None:
+    for loop in ([], [1]):
+        loop.append(loop)
+        with pytest.raises(DataError, match='column "x": not a JSON value: Circular reference'):
+            build([{"x": loop}], tmp_path / "out")
