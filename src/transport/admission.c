@@ -16,7 +16,7 @@
  * Each connection has a fresh nonce, so the admission remembers the last nonces of each rank and
  * counts a hello once. It also limits the connections of a rank that have said hello: one more
  * replaces the oldest of the same rank. */
-#include "transport/engine_state.h"
+#include "transport/admission.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -26,6 +26,7 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "transport/peer.h"
 
 enum {
     GRACE_SILENT_MS = 50,  /* time for which a silent newcomer is safe */

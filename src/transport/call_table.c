@@ -2,9 +2,10 @@
  *
  * call_table.c: ids of requests that wait for a reply. An id is {turn, entry}. A entry gets a new
  * turn with each use, so a late reply finds no request instead of a wrong one. */
-#include "transport/engine_state.h"
+#include "transport/call_table.h"
 
 #include "base/memory.h"
+#include "transport/peer.h"
 
 static bool grow_entries(rks_engine *engine)
 {

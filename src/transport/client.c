@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * client.c: the callers' side: puts requests, notes and other commands into the mailbox. */
-#include "transport/engine_state.h"
+#include "transport/engine.h"
 
 #include <inttypes.h>
 #include <stddef.h>
@@ -10,6 +10,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "transport/mailbox.h"
+#include "transport/peer.h"
 
 static rks_status check_call(rks_engine *engine, uint32_t peer, rks_error *err)
 {

@@ -2,7 +2,7 @@
  *
  * connection.c: one stream: its opening, its handshake and its end. Until the peer has proved the
  * secret, a connection accepts only a hello and a proof, and allocates nothing for them. */
-#include "transport/engine_state.h"
+#include "transport/connection.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -13,6 +13,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "transport/listener.h"
+#include "transport/peer.h"
 
 enum { REFUSALS_LOGGED_EACH_MS = 60000 };
 
@@ -64,18 +66,11 @@ static void forget_frame_in(rks_connection *connection)
 /* Stops counting a connection as unproven: it is proven, or over before that. */
 static void proven(rks_connection *connection)
 {
-    rks_engine *engine = connection->engine;
     if (!connection->unproven)
         return;
     connection->unproven = false;
     rks_wipe(connection->hello.key, sizeof(connection->hello.key));
-    if (!connection->initiator) {
-        rks_admission_leave(connection);
-        rks_engine_admit(engine);
-    } else {
-        engine->opening--;
-        rks_peer_next(engine);
-    }
+    connection->engine->events->settled(connection);
 }
 
 /* Returns true if the peer abandoned this connection because it took the one that this side
@@ -98,13 +93,20 @@ void rks_connection_lose(rks_connection *connection, const rks_error *why)
     forget_frame_in(connection);
     rks_connection_forget_parked(connection);
     if (connection->initiator || was_open || connection->held)
-        rks_peer_ended(connection, why);
+        engine->events->ended(connection, why);
     else if (!engine->ending && !connection->ending && !connection->crossed &&
              !left_by_peer(connection))
         log_refusal(connection, why);
     if (connection->stream_open)
         rks_stream_close(connection->stream);
     proven(connection);
+}
+
+void rks_connection_lose_all(rks_engine *engine)
+{
+    rks_error over = {.status = RKS_OK, .rank = -1};
+    for (rks_connection *c = engine->connections; c != NULL; c = c->next)
+        rks_connection_lose(c, &over);
 }
 
 void rks_connection_fail(rks_connection *connection, rks_status status, int64_t cause,
@@ -153,7 +155,7 @@ void rks_connection_receive_hello(rks_connection *connection)
     bool is_hello = status == RKS_OK || status == RKS_ERR_UNSUPPORTED;
     if (is_hello && !connection->initiator) {
         connection->rank = hello->peer_rank;
-        if (rks_peer_bind(connection->engine, hello, &err) != RKS_OK)
+        if (connection->engine->events->bind(connection->engine, hello, &err) != RKS_OK)
             status = (rks_status)err.status;
     }
     if (status == RKS_OK && !rks_hello_trusted(hello))
@@ -171,7 +173,7 @@ void rks_connection_receive_hello(rks_connection *connection)
     else if (connection->initiator)
         say_proof(connection);
     else if (connection->unproven)
-        rks_admission_heard(connection);
+        connection->engine->events->heard(connection);
 }
 
 static void refusal_sent(rks_frame *frame)
@@ -200,11 +202,12 @@ static void refuse_proven(rks_connection *connection, rks_error *why)
 static void open_proven(rks_connection *connection)
 {
     rks_error err;
-    if (rks_record_layer_begin(connection, &err) != RKS_OK) {
+    const rks_connection_events *events = connection->engine->events;
+    if (rks_record_layer_create(&connection->hello, &connection->layer, &err) != RKS_OK) {
         rks_connection_lose(connection, &err);
         return;
     }
-    if (!connection->initiator && rks_peer_accepted(connection, &err) != RKS_OK) {
+    if (!connection->initiator && events->accepted(connection, &err) != RKS_OK) {
         refuse_proven(connection, &err);
         return;
     }
@@ -214,7 +217,7 @@ static void open_proven(rks_connection *connection)
     if (!connection->initiator)
         say_proof(connection);
     proven(connection);
-    rks_peer_opened(connection);
+    events->opened(connection);
 }
 
 void rks_connection_use_held(rks_connection *connection)
@@ -232,7 +235,7 @@ void rks_connection_receive_proof(rks_connection *connection)
                                                   : "did not prove the job's secret");
     else if (connection->crossed)
         rks_connection_fail(connection, RKS_OK, 0, "crossed");
-    else if (connection->initiator || !rks_peer_holds(connection))
+    else if (connection->initiator || !connection->engine->events->holds(connection))
         open_proven(connection);
 }
 
@@ -312,7 +315,7 @@ static void on_closed(void *user)
     rks_connection_forget_frames(connection);
     if (connection->references == 0)
         connection_free(connection);
-    rks_engine_stream_closed(engine);
+    engine->events->closed(engine);
 }
 
 static const rks_stream_events STREAM_EVENTS = {
@@ -342,7 +345,7 @@ static rks_connection *connection_new(rks_engine *engine, bool initiator, uint32
                                     .own_rank = engine->options.rank,
                                     .peer_rank = rank,
                                     .connected = initiator};
-    if ((initiator && rks_peer_bind(engine, &connection->hello, err) != RKS_OK) ||
+    if ((initiator && engine->events->bind(engine, &connection->hello, err) != RKS_OK) ||
         rks_hello_start(&connection->hello, err) != RKS_OK) {
         connection_discard(connection);
         return NULL;
@@ -392,7 +395,7 @@ static void accepted(rks_connection *connection)
 {
     connection_link(connection);
     connection->unproven = true;
-    rks_admission_enter(connection);
+    connection->engine->events->entered(connection);
     uint32_t silence_ms = connection->engine->options.silence_ms;
     rks_engine_alarm_at(connection->engine,
                         connection->opened_ms +

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * engine.c: opens, joins and closes an engine, and runs its thread. */
-#include "transport/engine_state.h"
+#include "transport/engine.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -11,9 +11,12 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "transport/heartbeat.h"
+#include "transport/mailbox.h"
+#include "transport/peer.h"
 #include "transport/tcp.h"
 
-enum { NEWCOMERS_LEAST = 2048 };
+enum { NEWCOMERS_LEAST = 2048, MAILBOX_ROUNDS = 8 /* then sockets get their turn */ };
 
 void rks_engine_options_default(rks_engine_options *options)
 {
@@ -27,25 +30,34 @@ void rks_engine_options_default(rks_engine_options *options)
     };
 }
 
-const char *rks_engine_host(const rks_engine *engine, uint32_t rank)
+/* ---- the loop -------------------------------------------------------------------------------- */
+
+/* Runs commands and sends frames before the loop may sleep. From then on a thread that posts must
+ * wake the loop, until the loop's next callback; the loop calls this function again after that
+ * callback, before it sleeps. */
+static void on_rest(void *user)
 {
-    return engine->addresses[rank].host;
+    rks_engine *engine = user;
+    rks_pool_flush(engine);
+    for (int round = 0; round < MAILBOX_ROUNDS && rks_mailbox_run(engine, false); round++)
+        ; /* commands may post more */
+    if (engine->turn) {
+        engine->turn = false;
+        rks_peer_retry(engine, rks_net_now_ms(engine->net));
+    }
+    do {
+        rks_engine_flush(engine);
+        rks_pool_flush(engine); /* requests that have just got room */
+    } while (engine->full != NULL);
+    atomic_store(&engine->resting, true);
+    if (engine->own != NULL || engine->turn || atomic_load(&engine->mail))
+        rks_net_wake(engine->net);
 }
 
 static void on_nudge(void *user)
 {
     rks_engine *engine = user;
     rks_pool_hurry(engine);
-}
-
-void rks_engine_release(rks_engine *engine)
-{
-    if (atomic_fetch_sub(&engine->references, 1) != 1)
-        return;
-    pthread_cond_destroy(&engine->handlers_idle);
-    pthread_mutex_destroy(&engine->handlers_mutex);
-    pthread_mutex_destroy(&engine->mutex);
-    rks_free(engine);
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */
@@ -56,19 +68,12 @@ static void run_abort(rks_engine *engine, rks_command *command)
     rks_peer_abort_all(engine);
 }
 
-void rks_engine_close_all(rks_engine *engine)
-{
-    rks_error over = {.status = RKS_OK, .rank = -1};
-    for (rks_connection *c = engine->connections; c != NULL; c = c->next)
-        rks_connection_lose(c, &over);
-}
-
 static bool wants_flush(const rks_engine *engine, const rks_connection *connection)
 {
     return engine->linger_ms > 0 && rks_peer_waits_for(connection);
 }
 
-void rks_engine_stream_closed(rks_engine *engine)
+static void stream_closed(rks_engine *engine)
 {
     engine->streams--;
     if (!engine->ending || engine->streams > 0)
@@ -77,6 +82,32 @@ void rks_engine_stream_closed(rks_engine *engine)
     rks_mailbox_run(engine, true);
     rks_net_stop(engine->net);
 }
+
+/* Counts a connection that is proven, or over before that, and goes on with others. */
+static void connection_settled(rks_connection *connection)
+{
+    rks_engine *engine = connection->engine;
+    if (!connection->initiator) {
+        rks_admission_leave(connection);
+        rks_engine_admit(engine);
+    } else {
+        engine->opening--;
+        rks_peer_next(engine);
+    }
+}
+
+static const rks_connection_events CONNECTION_EVENTS = {
+    .entered = rks_admission_enter,
+    .heard = rks_admission_heard,
+    .settled = connection_settled,
+    .bind = rks_peer_bind,
+    .holds = rks_peer_holds,
+    .accepted = rks_peer_accepted,
+    .opened = rks_peer_opened,
+    .ended = rks_peer_ended,
+    .closed = stream_closed,
+    .call_done = rks_call_done,
+};
 
 /* Ends the engine. On its first run it posts itself again, so that everything posted before runs
  * first, also by callbacks during the close. */
@@ -99,10 +130,10 @@ static void run_finish(rks_engine *engine, rks_command *command)
             rks_connection_lose(c, &over);
     }
     if (engine->linger_ms == 0)
-        rks_engine_close_all(engine);
+        rks_connection_lose_all(engine);
     else
         rks_engine_alarm_at(engine, engine->deadline_ms);
-    rks_engine_stream_closed(engine);
+    stream_closed(engine);
 }
 
 static void *engine_thread(void *argument)
@@ -217,7 +248,7 @@ static uint32_t wanted_newcomers(const rks_engine_options *options)
 
 rks_status rks_engine_open(const rks_engine_options *options, rks_engine **engine, rks_error *err)
 {
-    static const rks_net_events events = {rks_mailbox_rest, rks_heartbeat_alarm, on_nudge,
+    static const rks_net_events events = {on_rest, rks_heartbeat_alarm, on_nudge,
                                           rks_admission_incoming};
     rks_status status = check_options(options, err);
     if (status != RKS_OK)
@@ -227,6 +258,7 @@ rks_status rks_engine_open(const rks_engine_options *options, rks_engine **engin
         return RKS_ERR_MEMORY;
     made->options = *options;
     made->options.listen = NULL; /* the string is the caller's */
+    made->events = &CONNECTION_EVENTS;
     atomic_store(&made->references, 1);
     pthread_mutex_init(&made->mutex, NULL);
     pthread_mutex_init(&made->handlers_mutex, NULL);

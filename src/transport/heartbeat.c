@@ -2,27 +2,12 @@
  *
  * heartbeat.c: the engine's alarm: pings peers, ends connections that are silent for too long, and
  * sets the time of the next look. */
-#include "transport/engine_state.h"
+#include "transport/heartbeat.h"
 
 #include <inttypes.h>
 
 #include "base/error.h"
-
-void rks_engine_alarm_at(rks_engine *engine, uint64_t at_ms)
-{
-    if (engine->alarm_ms != 0 && engine->alarm_ms <= at_ms)
-        return;
-    uint64_t now = rks_net_now_ms(engine->net);
-    engine->alarm_ms = at_ms > now ? at_ms : now;
-    rks_net_alarm(engine->net, engine->alarm_ms - now);
-}
-
-void rks_engine_beat(rks_engine *engine)
-{
-    if (engine->beat_ms == 0)
-        engine->beat_ms = rks_net_now_ms(engine->net) + engine->options.silence_ms / 3;
-    rks_engine_alarm_at(engine, engine->beat_ms);
-}
+#include "transport/peer.h"
 
 static void lose_silent(rks_connection *connection, const char *what, uint64_t ms)
 {
@@ -111,7 +96,7 @@ void rks_heartbeat_alarm(void *user)
     forgive(engine, now);
     engine->alarm_ms = 0;
     if (engine->ending && now >= engine->deadline_ms) {
-        rks_engine_close_all(engine);
+        rks_connection_lose_all(engine);
         return;
     }
     /* rks_connection_lose never frees the connection here. The stream's last callback does. */

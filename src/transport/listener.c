@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * listener.c: opens the listening socket, on one address or interface, never on all of them. */
-#include "transport/engine_state.h"
+#include "transport/listener.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -5,11 +5,10 @@
  * A thread that posts sets `mail`, then reads `resting`. The engine thread sets `resting`, then
  * reads `mail`. So at least one of the two sees the other's change, and the engine thread takes the
  * mutex only if there is mail. */
+#include "transport/mailbox.h"
 #include "transport/engine_state.h"
 
 #include <stddef.h>
-
-enum { MAILBOX_ROUNDS = 8 }; /* then sockets get their turn */
 
 static _Thread_local const rks_engine *entered;
 
@@ -82,23 +81,4 @@ bool rks_mailbox_run(rks_engine *engine, bool last)
     run_all(engine, posted);
     run_all(engine, own);
     return posted != NULL || own != NULL;
-}
-
-void rks_mailbox_rest(void *user)
-{
-    rks_engine *engine = user;
-    rks_pool_flush(engine);
-    for (int round = 0; round < MAILBOX_ROUNDS && rks_mailbox_run(engine, false); round++)
-        ; /* commands may post more */
-    if (engine->turn) {
-        engine->turn = false;
-        rks_peer_retry(engine, rks_net_now_ms(engine->net));
-    }
-    do {
-        rks_engine_flush(engine);
-        rks_pool_flush(engine); /* requests that have just got room */
-    } while (engine->full != NULL);
-    atomic_store(&engine->resting, true);
-    if (engine->own != NULL || engine->turn || atomic_load(&engine->mail))
-        rks_net_wake(engine->net);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * peer.c: sends requests and notes to a peer, and ends them when the peer is lost. */
-#include "transport/engine_state.h"
+#include "transport/peer.h"
 
 #include <inttypes.h>
 #include <stddef.h>

@@ -2,7 +2,7 @@
  *
  * receiver.c: receives frames. Headers and small frames are read into the engine's stage. The body
  * of a larger frame is read directly into its place. */
-#include "transport/engine_state.h"
+#include "transport/connection.h"
 
 #include <string.h>
 
@@ -50,7 +50,7 @@ static void begin_reply(rks_connection *connection)
         rks_fail(&err, RKS_ERR_MEMORY, 0, "no memory for a reply of %zu bytes from rank %u", size,
                  connection->rank);
         connection->receiving = NULL;
-        rks_call_done(engine, call, &err);
+        engine->events->call_done(engine, call, &err);
     }
 }
 
@@ -122,7 +122,7 @@ static void handle_error(rks_connection *connection)
     if (call == NULL)
         atomic_fetch_add(&connection->engine->strays, 1);
     else
-        rks_call_done(connection->engine, call, &err);
+        connection->engine->events->call_done(connection->engine, call, &err);
 }
 
 static void handle_bye(rks_connection *connection)
@@ -140,7 +140,7 @@ static void handle_reply(rks_connection *connection)
     connection->receiving = NULL;
     connection->body = NULL;
     if (call != NULL)
-        rks_call_done(connection->engine, call, NULL);
+        connection->engine->events->call_done(connection->engine, call, NULL);
 }
 
 static void handle_note(rks_connection *connection)
@@ -218,13 +218,15 @@ static void on_body(rks_connection *connection, size_t size)
         call->ops->come(call);
 }
 
+static void feed_records(rks_connection *connection, const uint8_t *bytes, size_t size);
+
 /* Reads bytes in the stage or a record: headers, small bodies, and bytes to drop. */
-void rks_connection_consume(rks_connection *connection, const uint8_t *bytes, size_t size)
+static void consume(rks_connection *connection, const uint8_t *bytes, size_t size)
 {
     bool plain = connection->layer == NULL;
     while (size > 0 && connection->state != RKS_CONNECTION_OVER) {
         if (plain && connection->layer != NULL) { /* that was the proof: the rest is records */
-            rks_record_layer_read(connection, bytes, size);
+            feed_records(connection, bytes, size);
             return;
         }
         size_t taken;
@@ -244,6 +246,39 @@ void rks_connection_consume(rks_connection *connection, const uint8_t *bytes, si
                 memcpy(connection->body + connection->body_got, bytes, taken);
             on_body(connection, taken);
         }
+        bytes += taken;
+        size -= taken;
+    }
+}
+
+/* Reads the frames of the records that are complete, after `size` bytes more of them. */
+static void receive_records(rks_connection *connection, size_t size)
+{
+    rks_record_layer *layer = connection->layer;
+    const uint8_t *bytes;
+    rks_error why;
+    rks_record_layer_received(layer, size);
+    while (connection->state != RKS_CONNECTION_OVER) {
+        if (rks_record_layer_next(layer, &bytes, &size, &why) != RKS_OK) {
+            rks_connection_lose(connection, &why);
+            return;
+        }
+        if (bytes == NULL)
+            return;
+        connection->heard_ms = rks_net_now_ms(connection->engine->net);
+        consume(connection, bytes, size);
+    }
+}
+
+/* Reads records from bytes that were received elsewhere. */
+static void feed_records(rks_connection *connection, const uint8_t *bytes, size_t size)
+{
+    while (size > 0 && connection->state != RKS_CONNECTION_OVER) {
+        size_t taken;
+        void *room = rks_record_layer_room(connection->layer, &taken);
+        taken = taken < size ? taken : size;
+        memcpy(room, bytes, taken);
+        receive_records(connection, taken);
         bytes += taken;
         size -= taken;
     }
@@ -280,9 +315,9 @@ void rks_connection_received(void *user, size_t size)
     atomic_store_explicit(&connection->engine->resting, false, memory_order_relaxed);
     atomic_fetch_add_explicit(&connection->engine->bytes_received, size, memory_order_relaxed);
     if (connection->layer != NULL)
-        rks_record_layer_received(connection, size);
+        receive_records(connection, size);
     else if (connection->direct)
         on_body(connection, size);
     else
-        rks_connection_consume(connection, connection->engine->stage, size);
+        consume(connection, connection->engine->stage, size);
 }

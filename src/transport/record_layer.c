@@ -12,7 +12,7 @@
  * Each direction has a key of its own, from the handshake, and counts its records. A record that is
  * changed, repeated, removed or moved has a wrong tag, and ends the connection. No byte is used
  * before its record's tag is checked. */
-#include "transport/engine_state.h"
+#include "transport/record_layer.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -20,6 +20,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "transport/engine_state.h"
 
 enum {
     HEAD = 4,
@@ -40,6 +41,7 @@ struct rks_record_layer {
     uint8_t *out; /* encrypted bytes; NULL if the layer does not encrypt */
     /* received records; a record may be followed by one more head */
     size_t got;
+    size_t opened; /* bytes of the record that was returned last */
     uint8_t in[RECORD_ROOM + HEAD];
 };
 
@@ -64,9 +66,9 @@ uint32_t rks_record_layer_features(const rks_engine *engine, uint32_t rank)
     return features;
 }
 
-rks_status rks_record_layer_begin(rks_connection *connection, rks_error *err)
+rks_status rks_record_layer_create(const rks_hello *hello, rks_record_layer **made, rks_error *err)
 {
-    const rks_hello *hello = &connection->hello;
+    *made = NULL;
     uint32_t features = hello->own_features | hello->peer_features;
     if ((features & (RKS_FEATURE_AUTHENTICATE | RKS_FEATURE_ENCRYPT)) == 0)
         return RKS_OK;
@@ -83,7 +85,7 @@ rks_status rks_record_layer_begin(rks_connection *connection, rks_error *err)
         }
     }
     rks_hello_frame_keys(hello, layer->out_key, layer->in_key);
-    connection->layer = layer;
+    *made = layer;
     return RKS_OK;
 }
 
@@ -198,43 +200,33 @@ static bool open_record(rks_record_layer *layer, size_t size)
     return rks_tag_equal(expected, tag);
 }
 
-void rks_record_layer_received(rks_connection *connection, size_t size)
+void rks_record_layer_received(rks_record_layer *layer, size_t size)
 {
-    rks_record_layer *layer = connection->layer;
     layer->got += size;
-    while (connection->state != RKS_CONNECTION_OVER) {
-        size_t whole = record_size(layer);
-        if (whole == 0)
-            return;
-        size_t bytes = whole - HEAD - RKS_TAG_BYTES;
-        if (bytes == 0 || bytes > RKS_RECORD_BYTES) {
-            rks_connection_fail(connection, RKS_ERR_PEER, 0, "record of %zu bytes, not 1 to %d",
-                                bytes, RKS_RECORD_BYTES);
-            return;
-        }
-        if (layer->got < whole)
-            return;
-        if (!open_record(layer, bytes)) {
-            rks_connection_fail(connection, RKS_ERR_PEER, 0,
-                                "bytes were changed in transit (wrong tag)");
-            return;
-        }
-        connection->heard_ms = rks_net_now_ms(connection->engine->net);
-        rks_connection_consume(connection, layer->in + HEAD, bytes);
-        layer->got -= whole;
-        memmove(layer->in, layer->in + whole, layer->got);
-    }
 }
 
-void rks_record_layer_read(rks_connection *connection, const uint8_t *bytes, size_t size)
+rks_status rks_record_layer_next(rks_record_layer *layer, const uint8_t **bytes, size_t *size,
+                                 rks_error *err)
 {
-    while (size > 0 && connection->state != RKS_CONNECTION_OVER) {
-        size_t taken;
-        void *room = rks_record_layer_room(connection->layer, &taken);
-        taken = taken < size ? taken : size;
-        memcpy(room, bytes, taken);
-        rks_record_layer_received(connection, taken);
-        bytes += taken;
-        size -= taken;
+    if (layer->opened != 0) {
+        layer->got -= layer->opened;
+        memmove(layer->in, layer->in + layer->opened, layer->got);
+        layer->opened = 0;
     }
+    *bytes = NULL;
+    size_t whole = record_size(layer);
+    if (whole == 0)
+        return RKS_OK;
+    size_t inside = whole - HEAD - RKS_TAG_BYTES;
+    if (inside == 0 || inside > RKS_RECORD_BYTES)
+        return rks_fail(err, RKS_ERR_PEER, 0, "record of %zu bytes, not 1 to %d", inside,
+                        RKS_RECORD_BYTES);
+    if (layer->got < whole)
+        return RKS_OK;
+    if (!open_record(layer, inside))
+        return rks_fail(err, RKS_ERR_PEER, 0, "bytes were changed in transit (wrong tag)");
+    layer->opened = whole;
+    *bytes = layer->in + HEAD;
+    *size = inside;
+    return RKS_OK;
 }

@@ -2,7 +2,7 @@
  *
  * sender.c: sends frames. One write at a time, gathered from as many frames as fit a slice. The
  * bytes of a frame stay together. */
-#include "transport/engine_state.h"
+#include "transport/connection.h"
 
 #include <errno.h>
 #include <string.h>
@@ -18,35 +18,6 @@ enum {
     QUEUED_MAX = 2 * RKS_ASKED_MAX, /* bytes of replies and requests of one peer; then others
                                      * wait */
 };
-
-void rks_frame_queue_add(rks_frame_queue *queue, rks_frame *frame)
-{
-    frame->next = NULL;
-    if (queue->first == NULL)
-        queue->last = &queue->first;
-    *queue->last = frame;
-    queue->last = &frame->next;
-}
-
-rks_frame *rks_frame_queue_take(rks_frame_queue *queue)
-{
-    rks_frame *frame = queue->first;
-    if (frame != NULL)
-        queue->first = frame->next;
-    return frame;
-}
-
-void rks_frame_set(rks_frame *frame, enum rks_frame_type type, uint64_t id, uint16_t service,
-                   const void *body, size_t size)
-{
-    rks_frame_header header = {.size = size, .id = id, .type = (uint16_t)type, .service = service};
-    rks_frame_encode(&header, body, frame->header);
-    frame->few[0] = (struct iovec){frame->header, sizeof(frame->header)};
-    frame->few[1] = (struct iovec){(void *)(uintptr_t)body, size};
-    frame->parts = frame->few;
-    frame->count = size > 0 ? 2 : 1;
-    frame->total = sizeof(frame->header) + size;
-}
 
 /* Returns true if bytes are sent in records. While this side's proof is being sent, they are
  * not. */

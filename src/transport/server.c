@@ -7,7 +7,7 @@
  * engine wakes one thread, which serves all requests that it finds. If requests still wait after a
  * millisecond, because the disk is slow or there are many, the engine wakes or starts as many
  * threads as there are requests. Idle threads stay and sleep. */
-#include "transport/engine_state.h"
+#include "transport/server.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -17,6 +17,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "transport/connection.h"
+#include "transport/mailbox.h"
 
 enum { HURRY_MS = 1 };
 

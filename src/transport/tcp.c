@@ -17,7 +17,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "transport/engine_state.h"
+#include "transport/listener.h"
 
 typedef struct tcp_net {
     rks_net net; /* first */

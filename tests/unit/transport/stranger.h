@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 
 #include "mesh.h"
-#include "transport/engine_state.h"
+#include "transport/listener.h"
 
 /* From 127.0.0.`host`. */
 static inline int stranger_connect_from(uint8_t host, const rks_address *address)

@@ -4,6 +4,7 @@
  * those with hellos that were made up or recorded. Ranks come in all the same. */
 #include <errno.h>
 
+#include "transport/connection.h"
 #include "stranger_pair.h"
 
 enum { FLOOD = 1200, AT_ONCE_MS = 10000 };
