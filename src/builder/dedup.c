@@ -236,9 +236,10 @@ static rks_status make_room(dedup *d, rks_status own, rks_error *err)
     return rks_group_agree(d->at->group, "build: room for contents", status, err);
 }
 
-static rks_status read_entries(void *user, uint64_t offset, void *bytes, size_t size,
-                               rks_error *err)
+static rks_status read_entries(void *user, uint32_t sender, uint64_t offset, void *bytes,
+                               size_t size, rks_error *err)
 {
+    (void)sender;
     const dedup *d = user;
     if (offset > d->own_count * ENTRY || size > d->own_count * ENTRY - offset)
         return rks_fail(err, RKS_ERR_PEER, 0, "a rank asked beyond the end of the contents");

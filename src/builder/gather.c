@@ -203,8 +203,10 @@ typedef struct intake {
     bool receives;
 } intake;
 
-static rks_status keys_read(void *user, uint64_t offset, void *bytes, size_t size, rks_error *err)
+static rks_status keys_read(void *user, uint32_t sender, uint64_t offset, void *bytes, size_t size,
+                            rks_error *err)
 {
+    (void)sender;
     const rks_buffer *keys = &((intake *)user)->gather->keys;
     if (offset > keys->size || size > keys->size - offset)
         return rks_fail(err, RKS_ERR_PEER, 0, "a rank asked for keys that are not there");
@@ -217,12 +219,6 @@ static rks_status keys_write(void *user, uint32_t sender, uint64_t offset, const
 {
     (void)offset; /* bytes come in order */
     return rks_buffer_add(&((intake *)user)->keys[sender], bytes, size, err);
-}
-
-static bool keys_skip(void *user, uint32_t sender)
-{
-    (void)sender;
-    return !((intake *)user)->receives;
 }
 
 static int by_name_and_index(const void *a, const void *b)
@@ -379,7 +375,6 @@ static rks_status collect_keys(rks_gather *gather, uint32_t dst, rks_buffer *key
         .receives = in.receives,
         .read = keys_read,
         .write = keys_write,
-        .skip = keys_skip,
         .user = &in,
     };
     rks_status status = rks_exchange_run(gather->group, "auto", &job, &stats, &used, err);

@@ -100,7 +100,7 @@ static rks_status fill_record(rks_exchange_plan *plan, const char *backend, uint
                                 ? backends[i]->can(plan->group, &why)
                                 : rks_fail(&why, RKS_ERR_UNSUPPORTED, 0,
                                            "RKS_ENCRYPT=1: %s does not encrypt", in_clear);
-        if (backends[i]->reads_others && answer == RKS_OK && job->read_of == NULL)
+        if (backends[i]->reads_others && answer == RKS_OK && !job->reads_node)
             answer = rks_fail(&why, RKS_ERR_UNSUPPORTED, 0, "it does not carry these streams");
         if (answer == RKS_OK)
             can |= 1u << i;
@@ -115,7 +115,7 @@ static rks_status fill_record(rks_exchange_plan *plan, const char *backend, uint
     rks_store_u32(record + 20, (job->receives ? RECEIVES : 0u) | (job->shares ? SHARES : 0u) |
                                    (job->checks ? CHECKS : 0u));
     for (uint32_t sender = 0; sender < plan->size && job->receives; sender++)
-        if (sender != plan->rank && (job->skip == NULL || !job->skip(job->user, sender)))
+        if (sender != plan->rank && (job->has == NULL || !job->has[sender]))
             record[RECORD_SIZE + sender / 8] |= (uint8_t)(1u << (sender % 8));
     return status;
 }
@@ -263,13 +263,13 @@ uint32_t rks_exchange_chunk(const rks_exchange_plan *plan, uint32_t sender, uint
 {
     const rks_exchange_job *job = plan->job;
     uint64_t left = plan->parts[sender].end - offset;
-    if (left <= plan->chunk || job->boundary == NULL)
+    if (left <= plan->chunk || job->segments == NULL)
         return (uint32_t)(left < plan->chunk ? left : plan->chunk);
     /* Ends the chunk at the last boundary in it, if all boundaries are equally far apart. */
-    uint64_t step = job->boundary(job->user, sender, offset + 1) - offset;
+    uint64_t step = rks_exchange_boundary(job->segments, sender, offset + 1) - offset;
     if (step >= plan->chunk)
         return plan->chunk;
-    uint64_t end = job->boundary(job->user, sender, offset + plan->chunk - step + 1);
+    uint64_t end = rks_exchange_boundary(job->segments, sender, offset + plan->chunk - step + 1);
     return end - offset <= plan->chunk ? (uint32_t)(end - offset) : plan->chunk;
 }
 

@@ -27,6 +27,28 @@
 
 #include "group/group.h"
 
+/* A run of a rank's stream. The stream may be divided between two receivers at its ends, and at
+ * multiples of `step` bytes from its begin. */
+typedef struct rks_exchange_segment {
+    uint64_t begin; /* in the stream */
+    uint64_t size;  /* at least 1 */
+    uint64_t step;
+} rks_exchange_segment;
+
+/* The segments of all streams, rank by rank, in order and without gaps; the same on all ranks. */
+typedef struct rks_exchange_segments {
+    const rks_exchange_segment *all;
+    const size_t *first; /* by rank: its first segment; then the number of all */
+} rks_exchange_segments;
+
+/* Returns the segment that holds byte `offset` of a rank's stream; NULL beyond the end. */
+const rks_exchange_segment *rks_exchange_segment_at(const rks_exchange_segments *segments,
+                                                    uint32_t rank, uint64_t offset);
+/* Returns the first offset, at or after `offset`, at which a rank's stream may be divided; beyond
+ * the last segment its end. */
+uint64_t rks_exchange_boundary(const rks_exchange_segments *segments, uint32_t rank,
+                               uint64_t offset);
+
 typedef struct rks_exchange_job {
     uint64_t size; /* bytes of this rank's stream; 0: it sends nothing */
     bool receives; /* this rank receives all streams but its own (node leaders) */
@@ -38,27 +60,26 @@ typedef struct rks_exchange_job {
      * checks; then pull and mpi add none. nccl always adds its own, so that an error of NCCL is not
      * taken for one of `write`. */
     bool checks;
-    /* Reads bytes of this rank's stream. Any thread may call it, several at once, several times for
-     * a range. For at most 256 KiB the engine's thread calls it, too, so it must not wait for other
-     * ranks. */
-    rks_status (*read)(void *user, uint64_t offset, void *bytes, size_t size, rks_error *err);
-    /* Receives bytes, in the calling thread, for each sender in order of offset; from a boundary on
-     * if the job shares. Never called for this rank's own stream. */
+    /* Where streams may be divided: for shares, and for the ends of chunks. NULL: anywhere. */
+    const rks_exchange_segments *segments;
+    /* By rank: this rank's node has its stream, so that this rank does not need it. NULL: it has
+     * none. */
+    const bool *has;
+    /* `read` serves the streams of all ranks of this node, and the sink takes streams, or parts of
+     * them, for its node's receiver, even its own. nccl needs this. */
+    bool reads_node;
+    /* Reads bytes of this rank's stream, which is `sender`. Any thread may call it, several at
+     * once, several times for a range. For at most 256 KiB the engine's thread calls it, too, so it
+     * must not wait for other ranks. */
+    rks_status (*read)(void *user, uint32_t sender, uint64_t offset, void *bytes, size_t size,
+                       rks_error *err);
+    /* Receives bytes, in the calling thread, for each sender in order of offset; from where a
+     * stream may be divided if the job shares, or with nccl. Never called for this rank's own
+     * stream, but see reads_node. */
     rks_status (*write)(void *user, uint32_t sender, uint64_t offset, const void *bytes,
                         size_t size, rks_error *err);
-    /* Returns true if this rank does not need that sender's stream, since its node has it. The
-     * answer must not change. */
-    bool (*skip)(void *user, uint32_t sender);
-    /* nccl needs these three, with the same answers on all ranks. There a rank may be asked for the
-     * stream of another rank of its node. It may also receive streams, or parts of them, for its
-     * node's receiver, even its own, from a boundary on and in order of offset. The other backends
-     * use only `boundary`, if it is set: for shares, and for the ends of chunks. read_of: like
-     * read, for any rank of this node. boundary: the first offset from `offset` on (0 < offset <
-     * the stream's size) at which a stream may be divided between two receivers; at most its size.
-     * restart: forget what was received, since it comes again by another backend. */
-    rks_status (*read_of)(void *user, uint32_t sender, uint64_t offset, void *bytes, size_t size,
-                          rks_error *err);
-    uint64_t (*boundary)(void *user, uint32_t sender, uint64_t offset);
+    /* Forgets what was received, since it comes again by another backend. NULL: it cannot, so none
+     * takes the place of nccl. */
     void (*restart)(void *user);
     void *user;
     uint32_t chunk; /* bytes of a chunk; 0: 4 MiB. The smallest of all ranks counts, at most 1

@@ -47,7 +47,7 @@ typedef struct rks_exchange_backend {
     const char *why_auto; /* why auto chose it; may be NULL */
     bool tells_size;      /* the reason also says how many bytes are to be moved */
     bool takes_options;   /* options may follow its name */
-    bool reads_others;    /* needs the job's read_of, boundary and restart */
+    bool reads_others;    /* needs the job's reads_node */
     const char *in_clear; /* who carries the bytes without encrypting them; NULL: our own
                            * connections */
     bool slow_start;      /* auto chooses it for many bytes only, and another one if it fails */

@@ -93,7 +93,8 @@ static rks_status copy_chunk(rks_exchange_plan *plan, local_state *state, uint32
         rks_error_place(err, sender, rks_group_host(plan->group, sender));
         return RKS_ERR_PEER;
     }
-    rks_status status = source->job->read(source->job->user, offset, state->staging, size, err);
+    rks_status status =
+        source->job->read(source->job->user, sender, offset, state->staging, size, err);
     leave(source, size);
     if (status != RKS_OK) {
         rks_error_place(err, sender, rks_group_host(plan->group, sender));

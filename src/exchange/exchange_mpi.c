@@ -251,8 +251,8 @@ static rks_status peer_answer(rks_exchange_plan *plan, mpi_state *state, mpi_pee
     uint64_t offset = rks_load_u64(peer->head + 8), size = rks_load_u64(peer->head + 16);
     if (!state->ending) {
         rks_error why;
-        rks_status status =
-            plan->job->read(plan->job->user, offset, buffer->message + HEAD_SIZE, size, &why);
+        rks_status status = plan->job->read(plan->job->user, plan->rank, offset,
+                                            buffer->message + HEAD_SIZE, size, &why);
         note_error(state, status, &why);
         state->ending |= status != RKS_OK;
     }

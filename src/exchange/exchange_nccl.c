@@ -139,10 +139,8 @@ static rks_status read_stretch(void *user, const rks_stretch *stretch, uint64_t 
         uint8_t *to;
     } *where = user;
     const rks_exchange_job *job = where->state->plan->job;
-    if (stretch->sender == where->state->plan->rank)
-        return job->read(job->user, stretch->offset, where->to + at, stretch->size, err);
-    return job->read_of(job->user, stretch->sender, stretch->offset, where->to + at, stretch->size,
-                        err);
+    return job->read(job->user, stretch->sender, stretch->offset, where->to + at, stretch->size,
+                     err);
 }
 
 static uint64_t fill_chunk(nccl_state *state, nccl_buffer *buffer, uint64_t round, uint64_t payload)

@@ -160,7 +160,8 @@ static rks_status read_reply(pull_server *server, uint64_t offset, uint64_t size
     if (*reply == NULL)
         return RKS_ERR_MEMORY;
     uint8_t *bytes = (*reply)->bytes;
-    rks_status status = job->read(job->user, offset, bytes + REPLY_HEAD, size, err);
+    rks_status status =
+        job->read(job->user, server->plan->rank, offset, bytes + REPLY_HEAD, size, err);
     if (status != RKS_OK)
         return status;
     (*reply)->size = REPLY_HEAD + size;

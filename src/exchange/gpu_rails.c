@@ -74,13 +74,13 @@ static uint64_t slice_begin(const rks_rails_input *in, uint32_t node, uint32_t i
         if (in->nodes[rank] == node)
             total += in->sizes[rank];
     uint64_t at = total / rails * i + total % rails * i / rails, before = 0;
-    if (i == 0 || i == rails || in->boundary == NULL)
+    if (i == 0 || i == rails || in->segments == NULL)
         return at;
     for (uint32_t rank = 0; rank < in->ranks; rank++) {
         if (in->nodes[rank] != node)
             continue;
         if (at - before < in->sizes[rank])
-            return before + in->boundary(in->user, rank, at - before);
+            return before + rks_exchange_boundary(in->segments, rank, at - before);
         before += in->sizes[rank];
     }
     return total;

@@ -15,7 +15,7 @@
 #ifndef RKS_EXCHANGE_GPU_RAILS_H
 #define RKS_EXCHANGE_GPU_RAILS_H
 
-#include "rankstore/base.h"
+#include "exchange/exchange.h"
 
 enum { RKS_ROUND_HEAD = 64 };
 
@@ -57,10 +57,7 @@ typedef struct rks_rails_input {
     bool flat;
     uint64_t buffer; /* bytes of GPU memory for one round */
     uint64_t chunk;  /* most payload of a chunk; 0: as much as the buffer allows */
-    /* Returns the first offset from `offset` on at which a stream may be divided between two
-     * receivers; at most its size. NULL: anywhere. */
-    uint64_t (*boundary)(void *user, uint32_t sender, uint64_t offset);
-    void *user;
+    const rks_exchange_segments *segments; /* where streams may be divided; NULL: anywhere */
 } rks_rails_input;
 
 enum { RKS_GPU_RECORD = 17 };

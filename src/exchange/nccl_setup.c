@@ -216,8 +216,7 @@ static rks_status choose_carriers(nccl_state *state, const rks_agreed *all, uint
         .flat = state->options.flat,
         .buffer = state->options.buffer,
         .chunk = plan->chunk,
-        .boundary = plan->job->boundary,
-        .user = plan->job->user,
+        .segments = plan->job->segments,
     };
     rks_status status = rks_rails_make(&input, &state->rails, err);
     if (status == RKS_ERR_UNSUPPORTED && err->rank >= 0) {

@@ -29,7 +29,8 @@ static uint64_t cut_in(const shared *s, uint32_t i, uint32_t sender, uint64_t be
         return 0;
     if (at - before >= s->plan->sizes[sender])
         return s->plan->sizes[sender];
-    return job->boundary == NULL ? at - before : job->boundary(job->user, sender, at - before);
+    return job->segments == NULL ? at - before
+                                 : rks_exchange_boundary(job->segments, sender, at - before);
 }
 
 static rks_exchange_part part_of(const shared *s, uint32_t i, uint32_t sender, uint64_t before)

@@ -88,21 +88,21 @@ rks_status rks_index_equal_hashes(const rks_index *index, uint32_t part, uint32_
 void rks_index_entries_max(size_t entries);
 
 /* The stream in which a shard's part of the index is sent: its samples in id order, across spans,
- * in pieces of 64 Ki samples (the last one may be smaller). index_stream.c draws the format. Each
- * piece is complete in itself: a head of 24 bytes with a checksum, then lengths, key hashes and
- * columns. So the stream takes 12 bytes a sample, the columns, and 24 bytes a piece. */
+ * in sections of 64 Ki samples (the last one may be smaller). index_stream.c draws the format. Each
+ * section is complete in itself: a head of 24 bytes with a checksum, then lengths, key hashes and
+ * columns. So the stream takes 12 bytes a sample, the columns, and 24 bytes a section. */
 uint64_t rks_index_stream_size(const rks_index *index, uint32_t shard);
 /* Writes [offset, offset + size) of the stream of a filled index. Any thread, several at once. The
- * checksum of a piece is computed when it is first read, and kept (8 bytes a piece), so the shard's
- * samples must not change from then on. */
+ * checksum of a section is computed when it is first read, and kept (8 bytes a section), so the
+ * shard's samples must not change from then on. */
 rks_status rks_index_stream_read(rks_index *index, uint32_t shard, uint64_t offset, void *bytes,
                                  size_t size, rks_error *err);
-/* Returns the first offset, at or after `offset`, at which a piece begins or the stream ends. The
- * stream may be divided there between two receivers. */
-uint64_t rks_index_stream_boundary(const rks_index *index, uint32_t shard, uint64_t offset);
-/* Reads a stream into the index, from `offset`, where a piece must begin. The bytes come in order,
- * in parts of any size. An intake holds at most one piece beside the index. The bytes may be
- * hostile: each piece must be the next one of this shard and match its checksum, else
+/* Returns the bytes of a full section. A stream may be divided between two receivers at multiples
+ * of that. */
+uint64_t rks_index_section_size(const rks_index *index);
+/* Reads a stream into the index, from `offset`, where a section must begin. The bytes come in
+ * order, in parts of any size. An intake holds at most one section beside the index. The bytes may
+ * be hostile: each section must be the next one of this shard and match its checksum, else
  * RKS_ERR_CORRUPT; only then is it copied into the index. After an error an intake accepts nothing.
  * Intakes of different shards, or of different parts of one, may be written to at once. */
 typedef struct rks_index_intake rks_index_intake;
@@ -110,7 +110,7 @@ rks_status rks_index_intake_create(rks_index *index, uint32_t shard, uint64_t of
                                    rks_index_intake **intake, rks_error *err);
 rks_status rks_index_intake_write(rks_index_intake *intake, const void *bytes, size_t size,
                                   rks_error *err);
-/* Fails with RKS_ERR_CORRUPT if the stream ended inside a piece. *taken (may be NULL) becomes the
+/* Fails with RKS_ERR_CORRUPT if the stream ended inside a section. *taken (may be NULL) becomes the
  * bytes received; the caller knows how many there must be. */
 rks_status rks_index_intake_end(rks_index_intake *intake, uint64_t *taken, rks_error *err);
 void rks_index_intake_free(rks_index_intake *intake); /* NULL is accepted */

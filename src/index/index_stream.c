@@ -62,7 +62,7 @@ static uint64_t stream_size(const stream *s)
     return sections_of(s) * HEAD_SIZE + s->samples * s->index->row_size;
 }
 
-static uint64_t full_piece_size(const rks_index *index)
+uint64_t rks_index_section_size(const rks_index *index)
 {
     return HEAD_SIZE + SECTION_SAMPLES * index->row_size;
 }
@@ -211,13 +211,6 @@ uint64_t rks_index_stream_size(const rks_index *index, uint32_t shard)
     return stream_size(&s);
 }
 
-uint64_t rks_index_stream_boundary(const rks_index *index, uint32_t shard, uint64_t offset)
-{
-    uint64_t section = full_piece_size(index), total = rks_index_stream_size(index, shard);
-    uint64_t sections = offset / section + (offset % section != 0);
-    return sections > total / section ? total : sections * section;
-}
-
 rks_status rks_index_stream_read(rks_index *index, uint32_t shard, uint64_t offset, void *bytes,
                                  size_t size, rks_error *err)
 {
@@ -232,7 +225,8 @@ rks_status rks_index_stream_read(rks_index *index, uint32_t shard, uint64_t offs
         return RKS_ERR_MEMORY;
     uint8_t *out = bytes, *whole = NULL;
     while (size > 0) {
-        uint64_t section = offset / full_piece_size(index), skip = offset % full_piece_size(index);
+        uint64_t section = offset / rks_index_section_size(index),
+                 skip = offset % rks_index_section_size(index);
         uint64_t section_bytes = section_size(&s, section);
         size_t part = (size_t)(section_bytes - skip < size ? section_bytes - skip : size);
         if (part == section_bytes) {
@@ -240,7 +234,7 @@ rks_status rks_index_stream_read(rks_index *index, uint32_t shard, uint64_t offs
         } else {
             /* The checksum needs the whole section, and only a part of it is asked for. */
             if (whole == NULL)
-                whole = rks_alloc_raw(full_piece_size(index), 1, err);
+                whole = rks_alloc_raw(rks_index_section_size(index), 1, err);
             if (whole == NULL)
                 return RKS_ERR_MEMORY;
             encode_section(&s, sums, section, whole);
@@ -269,14 +263,16 @@ struct rks_index_intake {
 rks_status rks_index_intake_create(rks_index *index, uint32_t shard, uint64_t offset,
                                    rks_index_intake **intake, rks_error *err)
 {
-    if (rks_index_stream_boundary(index, shard, offset) != offset)
+    stream s = stream_of(index, shard);
+    uint64_t section = rks_index_section_size(index), total = stream_size(&s);
+    if (offset > total || (offset < total && offset % section != 0))
         return rks_fail(err, RKS_ERR_CORRUPT, 0,
                         "index of shard %" PRIu32 ": no section begins at %" PRIu64, shard, offset);
     rks_index_intake *created = rks_alloc(1, sizeof(*created), err);
     if (created == NULL)
         return RKS_ERR_MEMORY;
-    created->s = stream_of(index, shard);
-    created->first = created->section = offset / full_piece_size(index);
+    created->s = s;
+    created->first = created->section = offset / section;
     *intake = created;
     return RKS_OK;
 }
@@ -389,7 +385,7 @@ rks_status rks_index_intake_end(rks_index_intake *intake, uint64_t *taken, rks_e
                         intake->s.shard);
     if (intake->held > 0)
         return damaged_stream(intake, "the stream ends inside it", err);
-    uint64_t section = full_piece_size(intake->s.index), total = stream_size(&intake->s);
+    uint64_t section = rks_index_section_size(intake->s.index), total = stream_size(&intake->s);
     uint64_t end = intake->section * section < total ? intake->section * section : total;
     if (taken != NULL)
         *taken = end - intake->first * section;

@@ -91,6 +91,83 @@ static rks_status make_columns(const rks_dataset *dataset, rks_index_column **co
     return RKS_OK;
 }
 
+/* ---- streams -------------------------------------------------------------------------- */
+
+/* The streams of all ranks: a segment for each shard that is not empty. */
+struct rks_index_streams {
+    rks_exchange_segment *all;
+    size_t *first;    /* see rks_exchange_segments */
+    uint32_t *shards; /* of each segment */
+    bool *has;        /* by rank: the node has all shards of its stream */
+    rks_exchange_segments segments;
+};
+
+static void free_streams(rks_index_streams *streams)
+{
+    if (streams == NULL)
+        return;
+    rks_free(streams->all);
+    rks_free(streams->first);
+    rks_free(streams->shards);
+    rks_free(streams->has);
+    rks_free(streams);
+}
+
+/* Adds a shard to its owner's stream, of which `next` segments are there. */
+static void add_segment(const rks_store *store, uint32_t shard, rks_index_streams *to, size_t *next)
+{
+    int32_t owner = store->owners[shard][0];
+    uint64_t size = rks_index_stream_size(store->index, shard), begin = 0;
+    if (owner < 0)
+        return;
+    if (rks_store_first_to_see(store, rks_group_node(store->group), shard) < 0)
+        to->has[owner] = false;
+    if (size == 0)
+        return;
+    if (next[owner] > to->first[owner])
+        begin = to->all[next[owner] - 1].begin + to->all[next[owner] - 1].size;
+    to->shards[next[owner]] = shard;
+    to->all[next[owner]++] =
+        (rks_exchange_segment){begin, size, rks_index_section_size(store->index)};
+}
+
+static rks_status make_streams(const rks_store *store, rks_index_streams **streams, rks_error *err)
+{
+    size_t shards = store->dataset->shard_count, ranks = rks_group_size(store->group);
+    rks_index_streams *made = rks_alloc(1, sizeof(*made), err);
+    if (made == NULL)
+        return RKS_ERR_MEMORY;
+    *streams = made; /* freed by its owner, also after a failure */
+    made->all = rks_alloc(shards, sizeof(*made->all), err);
+    made->shards = made->all == NULL ? NULL : rks_alloc(shards, sizeof(*made->shards), err);
+    made->has = made->shards == NULL ? NULL : rks_alloc(ranks, sizeof(*made->has), err);
+    made->first = made->has == NULL ? NULL : rks_alloc(ranks + 1, sizeof(*made->first), err);
+    size_t *next = made->first == NULL ? NULL : rks_alloc(ranks, sizeof(*next), err);
+    if (next == NULL)
+        return RKS_ERR_MEMORY;
+    for (size_t i = 0; i < shards; i++)
+        if (store->owners[i][0] >= 0 && rks_index_stream_size(store->index, (uint32_t)i) > 0)
+            made->first[store->owners[i][0] + 1]++;
+    for (size_t rank = 0; rank < ranks; rank++) {
+        made->first[rank + 1] += made->first[rank];
+        next[rank] = made->first[rank];
+        made->has[rank] = true;
+    }
+    for (size_t i = 0; i < shards; i++)
+        add_segment(store, (uint32_t)i, made, next);
+    rks_free(next);
+    made->segments = (rks_exchange_segments){made->all, made->first};
+    return RKS_OK;
+}
+
+static uint64_t stream_size(const rks_index_streams *streams, uint32_t rank)
+{
+    size_t end = streams->first[rank + 1];
+    if (end == streams->first[rank])
+        return 0;
+    return streams->all[end - 1].begin + streams->all[end - 1].size;
+}
+
 static rks_index_layout layout_of(const rks_index_gather *f, const rks_store *store)
 {
     return (rks_index_layout){.count = store->dataset->count,
@@ -150,6 +227,7 @@ void rks_filling_end(rks_index_gather *f, const rks_store *store)
     for (size_t i = 0; f->intakes != NULL && i < store->dataset->shard_count; i++)
         rks_index_intake_free(f->intakes[i]);
     rks_free(f->intakes);
+    free_streams(f->streams);
     rks_free(f->spans);
     rks_free(f->columns);
 }
@@ -254,7 +332,7 @@ rks_status rks_filling_copy(rks_index_gather *f, rks_store *store, rks_error *er
     rks_free(fillers);
     if (status == RKS_OK && rks_filling_travels(store)) {
         f->intakes = rks_alloc(dataset->shard_count, sizeof(*f->intakes), err);
-        status = f->intakes == NULL ? RKS_ERR_MEMORY : RKS_OK;
+        status = f->intakes == NULL ? RKS_ERR_MEMORY : make_streams(store, &f->streams, err);
     }
     return status;
 }
@@ -263,23 +341,9 @@ rks_status rks_filling_copy(rks_index_gather *f, rks_store *store, rks_error *er
 
 typedef struct stream {
     rks_store *store;
+    const rks_index_streams *streams;
     rks_index_intake **intakes; /* one a shard, made when its first byte arrives */
-    bool always;                /* receive also what the node has */
 } stream;
-
-static bool owns(const rks_store *store, uint32_t rank, size_t shard)
-{
-    return store->owners[shard][0] == (int32_t)rank;
-}
-
-static uint64_t stream_size(const rks_store *store, uint32_t rank)
-{
-    uint64_t size = 0;
-    for (size_t i = 0; i < store->dataset->shard_count; i++)
-        if (owns(store, rank, i))
-            size += rks_index_stream_size(store->index, (uint32_t)i);
-    return size;
-}
 
 /* The part of a rank's stream that lies in one shard. */
 typedef struct section {
@@ -290,69 +354,32 @@ typedef struct section {
 
 /* Finds the section at `offset` of the sender's stream, of at most `size` bytes. Returns false
  * after the end. */
-static bool find_section(const rks_store *store, uint32_t sender, uint64_t offset, size_t size,
-                         section *found)
+static bool find_section(const rks_index_streams *streams, uint32_t sender, uint64_t offset,
+                         size_t size, section *found)
 {
-    for (uint32_t i = 0; i < store->dataset->shard_count; i++) {
-        uint64_t length = owns(store, sender, i) ? rks_index_stream_size(store->index, i) : 0;
-        if (offset < length) {
-            *found =
-                (section){i, offset, size < length - offset ? size : (size_t)(length - offset)};
-            return true;
-        }
-        offset -= length;
-    }
-    return false;
+    const rks_exchange_segment *in = rks_exchange_segment_at(&streams->segments, sender, offset);
+    if (in == NULL)
+        return false;
+    uint64_t within = offset - in->begin, left = in->size - within;
+    *found =
+        (section){streams->shards[in - streams->all], within, size < left ? size : (size_t)left};
+    return true;
 }
 
 /* Reads the stream of a rank of this node. Its shards are in the node's index. */
-static rks_status stream_read_of(void *user, uint32_t sender, uint64_t offset, void *bytes,
-                                 size_t size, rks_error *err)
+static rks_status stream_read(void *user, uint32_t sender, uint64_t offset, void *bytes,
+                              size_t size, rks_error *err)
 {
-    rks_store *store = ((stream *)user)->store;
+    const stream *s = user;
     rks_status status = RKS_OK;
     section one;
     for (size_t at = 0; status == RKS_OK && at < size; at += one.size) {
-        if (!find_section(store, sender, offset + at, size - at, &one))
+        if (!find_section(s->streams, sender, offset + at, size - at, &one))
             return rks_fail(err, RKS_ERR_PEER, 0, "a rank asked beyond the index's end");
-        status = rks_index_stream_read(store->index, one.shard, one.offset, (uint8_t *)bytes + at,
-                                       one.size, err);
+        status = rks_index_stream_read(s->store->index, one.shard, one.offset,
+                                       (uint8_t *)bytes + at, one.size, err);
     }
     return status;
-}
-
-static rks_status stream_read(void *user, uint64_t offset, void *bytes, size_t size, rks_error *err)
-{
-    const rks_store *store = ((stream *)user)->store;
-    return stream_read_of(user, rks_group_rank(store->group), offset, bytes, size, err);
-}
-
-/* Returns the end of a section, so that no two ranks write to the same section of the index. */
-static uint64_t stream_boundary(void *user, uint32_t sender, uint64_t offset)
-{
-    const rks_store *store = ((stream *)user)->store;
-    uint64_t before = 0;
-    for (size_t i = 0; i < store->dataset->shard_count; i++) {
-        if (!owns(store, sender, i))
-            continue;
-        uint64_t length = rks_index_stream_size(store->index, (uint32_t)i);
-        if (offset - before <= length)
-            return before + rks_index_stream_boundary(store->index, (uint32_t)i, offset - before);
-        before += length;
-    }
-    return before;
-}
-
-static bool stream_skip(void *user, uint32_t sender)
-{
-    const stream *s = user;
-    if (s->always)
-        return false;
-    for (size_t i = 0; i < s->store->dataset->shard_count; i++)
-        if (owns(s->store, sender, i) &&
-            rks_store_first_to_see(s->store, rks_group_node(s->store->group), i) < 0)
-            return false;
-    return true;
 }
 
 static rks_status stream_write(void *user, uint32_t sender, uint64_t offset, const void *bytes,
@@ -362,7 +389,7 @@ static rks_status stream_write(void *user, uint32_t sender, uint64_t offset, con
     rks_status status = RKS_OK;
     section one;
     for (size_t at = 0; status == RKS_OK && at < size; at += one.size) {
-        if (!find_section(s->store, sender, offset + at, size - at, &one))
+        if (!find_section(s->streams, sender, offset + at, size - at, &one))
             return rks_fail(err, RKS_ERR_PEER, 0, "rank %u sent more index than it has", sender);
         rks_index_intake **intake = &s->intakes[one.shard];
         if (*intake == NULL)
@@ -422,15 +449,6 @@ rks_status rks_filling_check(rks_store *store, const rks_agreed *agreed, size_t 
     return RKS_OK;
 }
 
-static uint64_t wanted_bytes(stream *s)
-{
-    uint64_t bytes = 0;
-    for (uint32_t rank = 0; rank < rks_group_size(s->store->group); rank++)
-        if (rank != rks_group_rank(s->store->group) && !stream_skip(s, rank))
-            bytes += stream_size(s->store, rank);
-    return bytes;
-}
-
 static const char *backend_of(const rks_store *store)
 {
     return store->options.exchange == NULL ? "auto" : store->options.exchange;
@@ -447,24 +465,33 @@ bool rks_filling_travels(const rks_store *store)
     return is_named(store) || rks_group_nodes(store->group) > 1;
 }
 
+static uint64_t wanted_bytes(const rks_store *store, const rks_index_streams *streams)
+{
+    uint64_t bytes = 0;
+    for (uint32_t rank = 0; rank < rks_group_size(store->group); rank++)
+        if (rank != rks_group_rank(store->group) && (is_named(store) || !streams->has[rank]))
+            bytes += stream_size(streams, rank);
+    return bytes;
+}
+
 rks_status rks_filling_exchange(rks_index_gather *f, rks_store *store, rks_error *err)
 {
-    stream s = {.store = store, .intakes = f->intakes, .always = is_named(store)};
+    stream s = {.store = store, .streams = f->streams, .intakes = f->intakes};
     rks_exchange_stats stats = {0};
     rks_exchange_job job = {
-        .size = stream_size(store, rks_group_rank(store->group)),
+        .size = stream_size(f->streams, rks_group_rank(store->group)),
         .receives = rks_group_is_leader(store->group),
         .shares = true,
         .checks = true, /* a section of an index stream has a checksum in its head */
+        .segments = &f->streams->segments,
+        .has = is_named(store) ? NULL : f->streams->has,
+        .reads_node = true,
         .read = stream_read,
         .write = stream_write,
-        .skip = stream_skip,
-        .read_of = stream_read_of,
-        .boundary = stream_boundary,
         .restart = free_intakes,
         .user = &s,
     };
-    f->wanted = job.receives ? wanted_bytes(&s) : 0;
+    f->wanted = job.receives ? wanted_bytes(store, f->streams) : 0;
     rks_status status =
         rks_exchange_run(store->group, backend_of(store), &job, &stats, &store->exchange_name, err);
     f->received = stats.bytes_received;

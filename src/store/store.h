@@ -158,6 +158,7 @@ bool rks_store_serves_node(const rks_store *store);
 void rks_store_choose_rails(rks_store *store, const rks_agreed *agreed, size_t fact);
 
 /* node_index.c: the node's index while it is filled, from the ids' places to the copied shards. */
+typedef struct rks_index_streams rks_index_streams;
 typedef struct rks_index_gather {
     rks_span *spans;
     size_t span_count;
@@ -165,6 +166,7 @@ typedef struct rks_index_gather {
     int fd; /* the leader's descriptor, which it offers */
     rks_fd_offer *offer;
     rks_index_intake **intakes; /* for shards that come from other nodes: one a shard, or NULL */
+    rks_index_streams *streams; /* what ranks send: node_index.c; NULL: nothing travels */
     uint64_t taken, wanted;     /* bytes of the index: stored by this rank, needed by its node */
     uint64_t received;          /* by this rank, with headers */
 } rks_index_gather;

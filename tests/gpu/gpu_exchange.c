@@ -72,10 +72,14 @@ static void fill(uint32_t rank, uint64_t offset, uint8_t *bytes, size_t size)
     }
 }
 
-static rks_status read_stream(void *user, uint64_t offset, void *bytes, size_t size, rks_error *err)
+/* No two of these processes share a node. */
+static rks_status read_stream(void *user, uint32_t sender, uint64_t offset, void *bytes,
+                              size_t size, rks_error *err)
 {
     rank_job *me = user;
     job *all = me->all;
+    if (sender != me->rank)
+        return rks_fail(err, RKS_ERR_STATE, 0, "the stream of rank %u was asked for", sender);
     if (me->rank == all->fault_rank && offset + size > size_of(all, me->rank) / 2 &&
         (all->fails || all->kills || all->stops)) {
         all->fault_ns = rks_now_ns();
@@ -86,17 +90,6 @@ static rks_status read_stream(void *user, uint64_t offset, void *bytes, size_t s
     }
     fill(me->rank, offset, bytes, size);
     return RKS_OK;
-}
-
-/* No two of these processes share a node. */
-static rks_status read_other(void *user, uint32_t sender, uint64_t offset, void *bytes, size_t size,
-                             rks_error *err)
-{
-    (void)user;
-    (void)offset;
-    (void)bytes;
-    (void)size;
-    return rks_fail(err, RKS_ERR_STATE, 0, "the stream of rank %u was asked for", sender);
 }
 
 static rks_status write_stream(void *user, uint32_t sender, uint64_t offset, const void *bytes,
@@ -112,13 +105,6 @@ static rks_status write_stream(void *user, uint32_t sender, uint64_t offset, con
         me->all->results[me->rank].wrong = true;
     me->all->results[me->rank].bytes += size;
     return RKS_OK;
-}
-
-static uint64_t boundary(void *user, uint32_t sender, uint64_t offset)
-{
-    (void)user;
-    (void)sender;
-    return offset;
 }
 
 static uint32_t count_entries(const char *path)
@@ -142,8 +128,7 @@ static void exchange_once(rks_group *group, rank_job *me, uint32_t turn)
                              .receives = true,
                              .read = read_stream,
                              .write = write_stream,
-                             .read_of = read_other,
-                             .boundary = boundary,
+                             .reads_node = true,
                              .user = me,
                              .chunk = all->chunk};
     const char *used = "";

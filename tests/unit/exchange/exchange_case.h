@@ -67,10 +67,12 @@ static inline uint8_t case_byte(uint32_t sender, uint64_t offset)
     return (uint8_t)((offset * 2654435761u >> 13) + offset + sender * 37);
 }
 
-static inline rks_status case_read(void *user, uint64_t offset, void *bytes, size_t size,
-                                   rks_error *err)
+static inline rks_status case_read(void *user, uint32_t sender, uint64_t offset, void *bytes,
+                                   size_t size, rks_error *err)
 {
     case_rank *me = user;
+    if (sender != me->rank)
+        return rks_fail(err, RKS_ERR_STATE, 0, "a read of the stream of rank %u", sender);
     uint64_t have = me->all->sizes[me->rank];
     if (offset > have || size > have - offset || size == 0)
         return rks_fail(err, RKS_ERR_STATE, 0, "a read outside the stream");
@@ -87,23 +89,11 @@ static inline rks_status case_read(void *user, uint64_t offset, void *bytes, siz
     return RKS_OK;
 }
 
-static inline bool case_skip(void *user, uint32_t sender)
+static inline bool case_has(const case_rank *me, uint32_t sender)
 {
-    case_rank *me = user;
     uint32_t of = me->all->of_a_node;
     return (me->all->skips[me->rank] >> sender & 1) != 0 ||
            (of != 0 && sender / of == me->rank / of);
-}
-
-static inline uint64_t case_boundary(void *user, uint32_t sender, uint64_t offset)
-{
-    case_rank *me = user;
-    uint64_t size = me->all->sizes[sender], grain = me->all->grain;
-    uint64_t at = (offset + grain - 1) / grain * grain;
-    if (offset == 0 || offset >= size)
-        snprintf(me->result->wrong, sizeof(me->result->wrong), "boundary at %llu",
-                 (unsigned long long)offset);
-    return at < size ? at : size;
 }
 
 /* A place where chunks and parts may end. */
@@ -124,7 +114,7 @@ static inline rks_status case_write(void *user, uint32_t sender, uint64_t offset
         return rks_fail(err, RKS_ERR_IO, 5, "the sink is full");
     if (me->all->of_a_node != 0 && sender < CASE_RANKS && me->result->ends[sender] == 0)
         me->result->begins[sender] = me->next[sender] = offset;
-    if (sender >= CASE_RANKS || sender == me->rank || case_skip(me, sender))
+    if (sender >= CASE_RANKS || sender == me->rank || case_has(me, sender))
         snprintf(wrong, room, "a chunk of sender %u", sender);
     else if (me->next[sender] != offset)
         snprintf(wrong, room, "offset %llu of sender %u", (unsigned long long)offset, sender);
@@ -148,19 +138,29 @@ static inline int case_run(rks_group *group, exchange_case *all)
     uint32_t ranks = rks_group_size(group), rank = rks_group_rank(group);
     case_rank me = {.all = all, .rank = rank, .result = &all->results[rank]};
     *me.result = (case_result){0};
+    bool has[CASE_RANKS] = {false};
+    rks_exchange_segment all_segments[CASE_RANKS];
+    size_t first[CASE_RANKS + 1] = {0};
+    const rks_exchange_segments segments = {all_segments, first};
+    for (uint32_t sender = 0; sender < ranks; sender++) {
+        has[sender] = case_has(&me, sender);
+        first[sender + 1] = first[sender] + (all->sizes[sender] > 0);
+        if (all->sizes[sender] > 0)
+            all_segments[first[sender]] = (rks_exchange_segment){0, all->sizes[sender], all->grain};
+    }
     rks_exchange_job job = {.size = all->sizes[me.rank],
                             .receives = (all->receivers >> me.rank & 1) != 0,
                             .read = case_read,
                             .write = case_write,
-                            .skip = case_skip,
+                            .has = has,
                             .shares = all->of_a_node != 0,
-                            .boundary = all->grain != 0 ? case_boundary : NULL,
+                            .segments = all->grain != 0 ? &segments : NULL,
                             .user = &me,
                             .chunk = all->chunk};
     if (all->of_a_node != 0)
         job.receives = rank % all->of_a_node == 0;
     for (uint32_t sender = 0; sender < ranks && job.receives && all->of_a_node == 0; sender++)
-        if (sender != me.rank && !case_skip(&me, sender))
+        if (sender != me.rank && !case_has(&me, sender))
             me.due += all->sizes[sender];
     if (all->other_chunk != 0)
         job.chunk = rank == 1 ? all->other_chunk : all->other_chunk + (1 << 20);

@@ -103,8 +103,8 @@ static inline uint8_t nccl_byte(uint32_t sender, uint64_t offset)
     return (uint8_t)((offset * 2654435761u >> 13) + offset + sender * 37);
 }
 
-static inline rks_status nccl_read_of(void *user, uint32_t sender, uint64_t offset, void *bytes,
-                                      size_t size, rks_error *err)
+static inline rks_status nccl_read(void *user, uint32_t sender, uint64_t offset, void *bytes,
+                                   size_t size, rks_error *err)
 {
     nccl_rank *me = user;
     const nccl_case *all = me->all;
@@ -118,23 +118,15 @@ static inline rks_status nccl_read_of(void *user, uint32_t sender, uint64_t offs
     return RKS_OK;
 }
 
-static inline rks_status nccl_read(void *user, uint64_t offset, void *bytes, size_t size,
-                                   rks_error *err)
+static inline uint64_t nccl_boundary(const nccl_case *all, uint32_t sender, uint64_t offset)
 {
-    return nccl_read_of(user, ((nccl_rank *)user)->rank, offset, bytes, size, err);
-}
-
-static inline uint64_t nccl_boundary(void *user, uint32_t sender, uint64_t offset)
-{
-    const nccl_case *all = ((nccl_rank *)user)->all;
     uint64_t piece = all->piece != 0 ? all->piece : 1;
     uint64_t at = (offset + piece - 1) / piece * piece;
     return at < all->sizes[sender] ? at : all->sizes[sender];
 }
 
-static inline bool nccl_skip(void *user, uint32_t sender)
+static inline bool nccl_has(const nccl_rank *me, uint32_t sender)
 {
-    const nccl_rank *me = user;
     return !me->all->always && me->all->node[sender] == me->all->node[me->rank];
 }
 
@@ -153,9 +145,9 @@ static inline rks_status nccl_write(void *user, uint32_t sender, uint64_t offset
     nccl_result *result = me->result;
     if (me->all->sink_fails == (int)me->rank && ++me->writes > 1)
         return rks_fail(err, RKS_ERR_IO, 5, "the sink is full");
-    if (sender >= me->all->ranks || nccl_skip(me, sender))
+    if (sender >= me->all->ranks || nccl_has(me, sender))
         snprintf(result->wrong, sizeof(result->wrong), "a chunk of sender %u", sender);
-    else if (result->end[sender] == 0 && nccl_boundary(me, sender, offset) != offset)
+    else if (result->end[sender] == 0 && nccl_boundary(me->all, sender, offset) != offset)
         snprintf(result->wrong, sizeof(result->wrong), "sender %u begins at %llu", sender,
                  (unsigned long long)offset);
     else if (result->end[sender] != 0 && result->end[sender] != offset)
@@ -177,13 +169,24 @@ static inline rks_status nccl_exchange(rks_group *group, nccl_case *all, const c
     nccl_rank me = {.all = all, .rank = rks_group_rank(group)};
     me.result = &all->results[me.rank];
     *me.result = (nccl_result){0};
+    bool has[NCCL_RANKS] = {false};
+    rks_exchange_segment all_segments[NCCL_RANKS];
+    size_t first[NCCL_RANKS + 1] = {0};
+    const rks_exchange_segments segments = {all_segments, first};
+    for (uint32_t sender = 0; sender < all->ranks; sender++) {
+        has[sender] = nccl_has(&me, sender);
+        first[sender + 1] = first[sender] + (all->sizes[sender] > 0);
+        if (all->sizes[sender] > 0)
+            all_segments[first[sender]] =
+                (rks_exchange_segment){0, all->sizes[sender], all->piece != 0 ? all->piece : 1};
+    }
     rks_exchange_job job = {.size = all->sizes[me.rank],
                             .receives = true,
+                            .segments = &segments,
+                            .has = has,
+                            .reads_node = true,
                             .read = nccl_read,
                             .write = nccl_write,
-                            .skip = nccl_skip,
-                            .read_of = nccl_read_of,
-                            .boundary = nccl_boundary,
                             .restart = all->no_restart ? NULL : nccl_restart,
                             .user = &me,
                             .chunk = all->chunk};

@@ -31,10 +31,11 @@ typedef struct index_case {
 
 static index_case the_case;
 
-static rks_status read_stream(void *user, uint64_t offset, void *bytes, size_t size, rks_error *err)
+static rks_status read_stream(void *user, uint32_t sender, uint64_t offset, void *bytes,
+                              size_t size, rks_error *err)
 {
     index_rank *me = user;
-    rks_status status = rks_index_stream_read(me->index, me->rank, offset, bytes, size, err);
+    rks_status status = rks_index_stream_read(me->index, sender, offset, bytes, size, err);
     if (the_case.damage && me->rank == 1 && offset == 0)
         ((uint8_t *)bytes)[size / 2] ^= 4;
     return status;

@@ -16,6 +16,9 @@ typedef struct world {
     uint8_t gpus[MOST * RKS_GPU_RECORD];
     uint64_t sizes[MOST];
     uint64_t piece;
+    rks_exchange_segment all_segments[MOST];
+    size_t first[MOST + 1];
+    rks_exchange_segments segments; /* of one a rank */
 } world;
 
 static rks_error err;
@@ -34,15 +37,14 @@ static void give_gpu(world *w, uint32_t rank, uint8_t number)
     gpu[1] = number;
 }
 
-static uint64_t boundary(void *user, uint32_t sender, uint64_t offset)
-{
-    const world *w = user;
-    uint64_t at = (offset + w->piece - 1) / w->piece * w->piece;
-    return at < w->sizes[sender] ? at : w->sizes[sender];
-}
-
 static rks_rails_input input_of(world *w, uint32_t rank, bool flat)
 {
+    w->segments = (rks_exchange_segments){w->all_segments, w->first};
+    for (uint32_t i = 0; i < w->ranks; i++) {
+        w->first[i + 1] = w->first[i] + (w->sizes[i] > 0);
+        if (w->sizes[i] > 0)
+            w->all_segments[w->first[i]] = (rks_exchange_segment){0, w->sizes[i], w->piece};
+    }
     return (rks_rails_input){.ranks = w->ranks,
                              .rank = rank,
                              .nodes = w->nodes,
@@ -51,8 +53,7 @@ static rks_rails_input input_of(world *w, uint32_t rank, bool flat)
                              .flat = flat,
                              .buffer = 16 << 20,
                              .chunk = 4 << 20,
-                             .boundary = w->piece > 0 ? boundary : NULL,
-                             .user = w};
+                             .segments = w->piece > 0 ? &w->segments : NULL};
 }
 
 /* Adds up what is carried of each stream, in order. */
@@ -177,9 +178,30 @@ static void slots_that_are_too_small_are_refused(void **state)
     rks_rails_free(&rails);
 }
 
+/* Two ranks; the first has no stream, the second one of 10 bytes in steps of 4 and one of 8 in
+ * steps of 8. */
+static void streams_divide_at_steps_and_ends_of_segments(void **state)
+{
+    (void)state;
+    static const rks_exchange_segment all[] = {{0, 10, 4}, {10, 8, 8}};
+    static const size_t first[] = {0, 0, 2};
+    static const uint64_t boundaries[] = {0,  4,  4,  4,  4,  8,  8,  8,  8, 10,
+                                          10, 18, 18, 18, 18, 18, 18, 18, 18};
+    const rks_exchange_segments segments = {all, first};
+    assert_null(rks_exchange_segment_at(&segments, 0, 0));
+    assert_int_equal(rks_exchange_boundary(&segments, 0, 0), 0);
+    for (uint64_t offset = 0; offset < 20; offset++) {
+        const rks_exchange_segment *in = rks_exchange_segment_at(&segments, 1, offset);
+        assert_ptr_equal(in, offset < 10 ? &all[0] : offset < 18 ? &all[1] : NULL);
+        if (offset < 19)
+            assert_int_equal(rks_exchange_boundary(&segments, 1, offset), boundaries[offset]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(streams_divide_at_steps_and_ends_of_segments),
         cmocka_unit_test(every_byte_is_carried_once),
         cmocka_unit_test(sizes_above_32_bits_are_counted),
         cmocka_unit_test(slots_that_are_too_small_are_refused),
