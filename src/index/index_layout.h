@@ -19,9 +19,9 @@ typedef struct rks_index_run {
 /* Ids by hash, from a counting sort by the hash's top bits (index_find.c). */
 typedef struct rks_index_table rks_index_table;
 
-/* Checksums of the pieces of all streams, each from its first read on; 0 before. */
+/* Checksums of the sections of all streams, each from its first read on; 0 before. */
 typedef struct rks_index_sums {
-    uint64_t *first; /* of each shard: the place of its first piece in `of` */
+    uint64_t *first; /* of each shard: the place of its first section in `of` */
     _Atomic(uint64_t) *of;
     uint64_t bytes; /* what is counted as used */
 } rks_index_sums;
