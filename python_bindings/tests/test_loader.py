@@ -24,7 +24,7 @@ from built import build
 
 import rankstore
 from rankstore import Lists, Nested, Pack, Pad
-from rankstore._dataset.worker_store import Service, Ticket, WorkerStore, _receive, _send
+from rankstore._dataset.worker_store import Service, WorkerStore, WorkerStoreSpec, _receive, _send
 
 COUNT = 307
 
@@ -360,11 +360,11 @@ def test_a_loop_that_is_left_early_stays_in_its_epoch(ds: Any, capsys: pytest.Ca
 SERVICE = """
 import ctypes, json, os, resource, signal, subprocess, sys, time
 import rankstore
-from rankstore._dataset.worker_store import Service, Ticket, WorkerStore
+from rankstore._dataset.worker_store import Service, WorkerStoreSpec, WorkerStore
 how, out = sys.argv[1], sys.argv[2]
 if how == "worker":
-    ticket = Ticket(**json.loads(sys.stdin.readline()))
-    store = WorkerStore(ticket)
+    spec = WorkerStoreSpec(**json.loads(sys.stdin.readline()))
+    store = WorkerStore(spec)
     sys.stdout.write("up\\n"); sys.stdout.flush()
     sys.stdin.readline()
     try:
@@ -381,11 +381,11 @@ with rankstore.init("solo", silence=1) as group, rankstore.build([{"n": i} for i
             return ds.store.key(sample)
     service = Service(Slow() if how == "slow" else ds.store)
     worker = subprocess.Popen([sys.executable, __file__, "worker", out], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    ticket = dict(directories=[], dataset=ds.id, schema=ds.store.schema, count=9, no_check=False, socket=service.name,
-                  token=service.token, rank=0, world=2, silence=1.0, pid=os.getpid())
+    spec = dict(directories=[], dataset=ds.id, schema=ds.store.schema, count=9, no_check=False, socket=service.name,
+                token=service.token, rank=0, world=2, silence=1.0, pid=os.getpid())
     def tell(line):
         worker.stdin.write(line + "\\n"); worker.stdin.flush()
-    tell(json.dumps(ticket))
+    tell(json.dumps(spec))
     assert worker.stdout.readline() == "up\\n"
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if how == "no descriptors":  # the listener's accept() fails while the worker's connection waits
@@ -419,8 +419,8 @@ def test_workers_wait_for_a_slow_parent_and_not_for_a_silent_one(how: str, told:
 
 def worker_store(ds: Any, name: str, token: str = "", silence: float = 5.0) -> WorkerStore:
     """What a worker process has, here in this process."""
-    return WorkerStore(Ticket(directories=(), dataset=ds.id, schema=ds.store.schema, count=len(ds), no_check=False, socket=name,
-                              token=token, rank=0, world=2, silence=silence))
+    return WorkerStore(WorkerStoreSpec(directories=(), dataset=ds.id, schema=ds.store.schema, count=len(ds), no_check=False, socket=name,
+                                       token=token, rank=0, world=2, silence=silence))
 
 
 def test_an_interrupted_request_leaves_no_reply_to_the_next_one(ds: Any) -> None:

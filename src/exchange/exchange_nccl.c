@@ -361,7 +361,7 @@ static void tell_gpu_memory(nccl_state *state)
 static void nccl_close(rks_exchange_plan *plan, void *user)
 {
     nccl_state *state = user;
-    nccl_held *held = state->held;
+    nccl_resources *held = state->held;
     state->plan = plan;
     rks_nccl_patience waits = patience(state);
     if (!plan->failed && state->options.memory == NCCL_KEEPS) {
@@ -390,7 +390,7 @@ static rks_status warm_up(nccl_state *state, rks_error *err)
 
 static rks_status make_buffers(nccl_state *state, rks_error *err)
 {
-    nccl_held *held = state->held;
+    nccl_resources *held = state->held;
     uint64_t chunk = rks_rails_round(&state->rails, 0); /* no later round is longer */
     rks_status status = rks_nccl_make_buffers(held, chunk, chunk * state->rails.member_count, err);
     state->plan->stats.gpu_buffer_bytes = held->buffer_bytes;
@@ -400,7 +400,7 @@ static rks_status make_buffers(nccl_state *state, rks_error *err)
 
 static rks_status connect(nccl_state *state, const uint8_t *id, rks_error *err)
 {
-    nccl_held *held = state->held;
+    nccl_resources *held = state->held;
     uint64_t limit_ms = 10 * (uint64_t)state->options.timeout_ms;
     rks_nccl_patience waits = {limit_ms < NCCL_MAKE_MS ? (uint32_t)limit_ms : NCCL_MAKE_MS,
                                look_around_early, state};

@@ -19,11 +19,11 @@ enum { DRAIN_MS = 10000, POLL_NS = 50 * 1000 };
 static atomic_bool lost;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static nccl_held *kept; /* guarded by mutex; one a group at most */
+static nccl_resources *kept; /* guarded by mutex; one a group at most */
 
 /* ---- buffers ------------------------------------------------------------------------------ */
 
-static rks_status pin(nccl_held *held, uint64_t bytes, uint8_t **memory, rks_error *err)
+static rks_status pin(nccl_resources *held, uint64_t bytes, uint8_t **memory, rks_error *err)
 {
     rks_status status = rks_gpu_pin(held->gpu, bytes, (void **)memory, err);
     if (status == RKS_OK) {
@@ -33,8 +33,8 @@ static rks_status pin(nccl_held *held, uint64_t bytes, uint8_t **memory, rks_err
     return status;
 }
 
-static rks_status make_buffer(nccl_held *held, nccl_buffer *buffer, uint64_t chunk, uint64_t round,
-                              rks_error *err)
+static rks_status make_buffer(nccl_resources *held, nccl_buffer *buffer, uint64_t chunk,
+                              uint64_t round, rks_error *err)
 {
     rks_gpu *gpu = held->gpu;
     rks_status status = rks_gpu_alloc(gpu, round, &buffer->gpu, err);
@@ -51,7 +51,7 @@ static rks_status make_buffer(nccl_held *held, nccl_buffer *buffer, uint64_t chu
 }
 
 /* None of them may be in use. */
-static void free_buffers(nccl_held *held)
+static void free_buffers(nccl_resources *held)
 {
     rks_gpu *gpu = held->gpu;
     for (int i = 0; i < NCCL_BUFFERS; i++) {
@@ -73,7 +73,8 @@ static void free_buffers(nccl_held *held)
     held->pinned_bytes = held->buffer_bytes = held->chunk_room = held->round_room = 0;
 }
 
-rks_status rks_nccl_make_buffers(nccl_held *held, uint64_t chunk, uint64_t round, rks_error *err)
+rks_status rks_nccl_make_buffers(nccl_resources *held, uint64_t chunk, uint64_t round,
+                                 rks_error *err)
 {
     if (held->chunk_room >= chunk && held->round_room >= round)
         return RKS_OK;
@@ -96,7 +97,7 @@ rks_status rks_nccl_make_buffers(nccl_held *held, uint64_t chunk, uint64_t round
 
 /* Waits for copies on the streams, which may still run after the communicator's end. A stream that
  * failed runs nothing. */
-static bool drain(nccl_held *held)
+static bool drain(nccl_resources *held)
 {
     rks_gpu_stream streams[] = {held->up, held->net, held->down};
     uint64_t until = rks_now_ms() + DRAIN_MS;
@@ -111,7 +112,7 @@ static bool drain(nccl_held *held)
     return true;
 }
 
-static void end_communicator(nccl_held *held, const rks_nccl_patience *patience)
+static void end_communicator(nccl_resources *held, const rks_nccl_patience *patience)
 {
     rks_error err;
     bool ended = true;
@@ -136,7 +137,7 @@ rks_status rks_nccl_refuse_lost(rks_error *err)
                     "or use another exchange");
 }
 
-void rks_nccl_drop(nccl_held *held, const rks_nccl_patience *patience)
+void rks_nccl_drop(nccl_resources *held, const rks_nccl_patience *patience)
 {
     bool holds = held->communicator != NULL || held->up != NULL;
     bool entered = held->entered;
@@ -160,7 +161,7 @@ void rks_nccl_drop(nccl_held *held, const rks_nccl_patience *patience)
                 "process ends");
 }
 
-void rks_nccl_release(nccl_held *held, const rks_nccl_patience *patience)
+void rks_nccl_release(nccl_resources *held, const rks_nccl_patience *patience)
 {
     rks_nccl_drop(held, patience);
     if (held->entered)
@@ -173,22 +174,22 @@ void rks_nccl_release(nccl_held *held, const rks_nccl_patience *patience)
 /* ---- from one exchange to the next ----------------------------------------------------------- */
 
 /* A forked child sees its parent's, and leaves them alone. */
-static nccl_held *pop_kept(const rks_group *group)
+static nccl_resources *pop_kept(const rks_group *group)
 {
     pthread_mutex_lock(&mutex);
-    nccl_held **at = &kept;
+    nccl_resources **at = &kept;
     while (*at != NULL && ((*at)->group != group || (*at)->pid != getpid()))
         at = &(*at)->next;
-    nccl_held *found = *at;
+    nccl_resources *found = *at;
     if (found != NULL)
         *at = found->next;
     pthread_mutex_unlock(&mutex);
     return found;
 }
 
-nccl_held *rks_nccl_take(rks_group *group, rks_error *err)
+nccl_resources *rks_nccl_take(rks_group *group, rks_error *err)
 {
-    nccl_held *held = pop_kept(group);
+    nccl_resources *held = pop_kept(group);
     if (held == NULL && (held = rks_alloc(1, sizeof(*held), err)) != NULL)
         held->group = group;
     return held;
@@ -202,7 +203,7 @@ static rks_status wait_on(void *user, rks_error *err)
 }
 
 /* Frees buffers and NCCL's memory. NCCL's code stays, so only now the two can be distinguished. */
-static void release_and_judge(nccl_held *held, const rks_nccl_patience *patience)
+static void release_and_judge(nccl_resources *held, const rks_nccl_patience *patience)
 {
     uint64_t before = 0, after = 0;
     held->entered = held->communicator != NULL && rks_gpu_enter(held->gpu, NULL) == RKS_OK;
@@ -218,12 +219,12 @@ static void release_and_judge(nccl_held *held, const rks_nccl_patience *patience
 static void on_group_close(rks_group *group)
 {
     const rks_nccl_patience patience = {NCCL_END_MS, wait_on, NULL};
-    nccl_held *held = pop_kept(group);
+    nccl_resources *held = pop_kept(group);
     if (held != NULL)
         release_and_judge(held, rks_group_failed(group) ? NULL : &patience);
 }
 
-void rks_nccl_keep(nccl_held *held, bool flat)
+void rks_nccl_keep(nccl_resources *held, bool flat)
 {
     if (held->entered)
         rks_gpu_leave(held->gpu);

@@ -39,8 +39,8 @@ typedef struct nccl_buffer {
 } nccl_buffer;
 
 /* What a rank holds on a GPU. It may be kept for the group's next exchange. */
-typedef struct nccl_held {
-    struct nccl_held *next; /* the next one in the list of those kept */
+typedef struct nccl_resources {
+    struct nccl_resources *next; /* the next one in the list of those kept */
     rks_group *group;
     pid_t pid;
     uint64_t serial; /* number of the exchange that kept it, equal on all ranks; 0: it is new */
@@ -53,12 +53,12 @@ typedef struct nccl_held {
     uint64_t chunk_room, round_room; /* bytes in a buffer */
     uint64_t buffer_bytes, pinned_bytes, nccl_bytes;
     bool left_behind; /* NCCL did not return: its memory must not be touched */
-} nccl_held;
+} nccl_resources;
 
 typedef struct nccl_state {
     rks_exchange_plan *plan;
     nccl_options options;
-    nccl_held *held;
+    nccl_resources *held;
     bool reuses; /* all ranks have kept this from the same exchange, with the same rails */
     rks_rails rails;
     uint64_t *chunk_sizes; /* of each member, in a round */
@@ -72,20 +72,21 @@ typedef struct nccl_state {
 /* nccl_resources.c */
 
 /* Returns what this process kept for the group, or a new one; NULL if memory is short. */
-nccl_held *rks_nccl_take(rks_group *group, rks_error *err);
+nccl_resources *rks_nccl_take(rks_group *group, rks_error *err);
 /* Makes two buffers for rounds of `round` bytes, with chunks of `chunk`; buffers that are large
  * enough stay. Within the GPU's context. */
-rks_status rks_nccl_make_buffers(nccl_held *held, uint64_t chunk, uint64_t round, rks_error *err);
+rks_status rks_nccl_make_buffers(nccl_resources *held, uint64_t chunk, uint64_t round,
+                                 rks_error *err);
 /* Fails with RKS_ERR_UNSUPPORTED if this process had to leave work of an earlier exchange on a
  * GPU. */
 rks_status rks_nccl_refuse_lost(rks_error *err);
 /* Ends the communicator: in order, with `patience`, or by abort if that is NULL. Then frees buffers
  * and streams. The GPU stays open. */
-void rks_nccl_drop(nccl_held *held, const rks_nccl_patience *patience);
+void rks_nccl_drop(nccl_resources *held, const rks_nccl_patience *patience);
 /* Keeps it for the group's next exchange, and frees it when the group is closed. */
-void rks_nccl_keep(nccl_held *held, bool flat);
+void rks_nccl_keep(nccl_resources *held, bool flat);
 /* Does what rks_nccl_drop does, and frees the rest. */
-void rks_nccl_release(nccl_held *held, const rks_nccl_patience *patience);
+void rks_nccl_release(nccl_resources *held, const rks_nccl_patience *patience);
 
 /* nccl_setup.c */
 

@@ -63,23 +63,23 @@ def _build_once(group: Group, source: Any, directory: str, options: Options, beg
 
     looks = together(group, "build: looking at the source", look)
     _check_alike(looks)
-    asked = _Asked(group, directory, looks)
+    request = _BuildRequest(group, directory, looks)
     found = held[0]
-    base = next((one for one in asked.there if one["dataset"] is not None), None)
+    base = next((one for one in request.there if one["dataset"] is not None), None)
     comparable = not _is_own(found, options)
     if base is not None and options.replace is not True:
-        same = comparable and asked.is_there()
+        same = comparable and request.is_there()
         if options.replace and not same:
-            asked.say(f"replacing the finished dataset: {asked.why(comparable)}")
+            request.say(f"replacing the finished dataset: {request.why(comparable)}")
             options = replaced(options, replace=True)
         elif not options.append or same:
-            return _reuse(asked, comparable, same, options, begun)
+            return _reuse(request, comparable, same, options, begun)
         else:
             options = options.as_there(base["shape"])
     elif options.wait and options.replace == "if_changed":
         options = replaced(options, replace=False)  # compare with the other build's dataset first
-    made_from = asked.made_from
-    if isinstance(found, list) and (base is None or options.append or asked.is_there()):
+    made_from = request.made_from
+    if isinstance(found, list) and (base is None or options.append or request.is_there()):
         options = _with_unit_size(options, found, next((look["unit_size"] for look in looks if look["unit_size"]), 0))
     note = fingerprint.note(made_from) if comparable else None
     report = progress.make(options.progress, group.rank)
@@ -89,16 +89,16 @@ def _build_once(group: Group, source: Any, directory: str, options: Options, beg
             made = _build_core(group, files, directory, options, note, report)
         else:
             made = build_python(group, found, directory, options, base if options.append else None, made_from, note,
-                                report, functools.partial(_look_again, group, own, asked.there, found) if options.wait else None)
+                                report, functools.partial(_look_again, group, own, request.there, found) if options.wait else None)
     finally:
         progress.close(report)
     if comparable:
         together(group, "build: python.json", lambda: fingerprint.write(own, made["dataset"], made_from))
     if made.get("json_columns"):
-        asked.say(f"json columns: {made['json_columns']} (objects and lists as they stand; flatten=True makes columns of "
-                  "objects)")
+        request.say(f"json columns: {made['json_columns']} (objects and lists as they stand; flatten=True makes columns of "
+                    "objects)")
     if made.get("object_columns"):
-        asked.say(f"columns of objects: {made['object_columns']}")
+        request.say(f"columns of objects: {made['object_columns']}")
     if made["samples"] == 0 and group.rank == 0:
         warnings.warn(f"{directory}: no sample was kept: {made['filtered']} were filtered out, {made['bad']} were bad",
                       stacklevel=4)
@@ -132,7 +132,7 @@ def _with_unit_size(options: Options, pieces: list[Piece], kept: int) -> Options
     return options if kept == 0 or many else replaced(options, unit_size=kept)
 
 
-class _Asked:
+class _BuildRequest:
     """What a build is asked to make, and what exists on each rank. The same on all ranks."""
 
     def __init__(self, group: Group, directory: str, looks: Sequence[dict[str, Any]]) -> None:
@@ -220,33 +220,33 @@ def _check_alike(looks: Sequence[dict[str, Any]]) -> None:
             raise ArgumentError(f"{differs[0]}: rank 0 and rank {rank} have different values; give all ranks the same")
 
 
-def _reuse(asked: _Asked, comparable: bool, same: bool, options: Options, begun: float) -> BuildReport:
+def _reuse(request: _BuildRequest, comparable: bool, same: bool, options: Options, begun: float) -> BuildReport:
     """Return the report of an existing dataset. ArgumentError, on all ranks, if it is not the one asked for."""
-    group, directory = asked.group, asked.directory
-    dataset = next(one["dataset"] for one in asked.there if one["dataset"] is not None)
+    group, directory = request.group, request.directory
+    dataset = next(one["dataset"] for one in request.there if one["dataset"] is not None)
     if not options.reuse and not same:
-        raise ArgumentError(f'{directory}: a finished dataset is here, and {asked.why(comparable)}; replace=True or '
+        raise ArgumentError(f'{directory}: a finished dataset is here, and {request.why(comparable)}; replace=True or '
                             '"if_changed" builds anew, append=True adds to it, reuse=True opens what is there')
 
     def figures() -> dict[str, Any]:
         own = dataset_json.expand(directory, group.rank, group.node)
         if same:  # the build that made it may have been killed after its commit
-            fingerprint.settle(own, asked.there[group.rank], asked.made_from)
+            fingerprint.settle(own, request.there[group.rank], request.made_from)
         return dataset_json.figures(own)
 
     made = together(group, "build: what is there", figures)[0]
-    asked.say(f"opening the finished dataset of {made['samples']:,} samples; nothing is built "
-              f"({_compared(asked, comparable, same)})")
+    request.say(f"opening the finished dataset of {made['samples']:,} samples; nothing is built "
+                f"({_compared(request, comparable, same)})")
     return BuildReport(made["samples"], made["filtered"], made["bad"], made["bytes"], made["units"], made["units"],
                        time.monotonic() - begun, dataset or "", "", 0, made["duplicates"], made["sampled_out"], kept=True,
                        length=made["length"])
 
 
-def _compared(asked: _Asked, comparable: bool, same: bool) -> str:
+def _compared(request: _BuildRequest, comparable: bool, same: bool) -> str:
     """Return how much is known of a dataset that is opened."""
     if not same:
-        return f"reuse=True, although {asked.why(comparable)}"
-    left = [f"{name}: {one}" for name, unfollowed in asked.unfollowed.items() for one in unfollowed]
+        return f"reuse=True, although {request.why(comparable)}"
+    left = [f"{name}: {one}" for name, unfollowed in request.unfollowed.items() for one in unfollowed]
     if left:
         return f"source, options and code are the same; not compared: {', '.join(left[:4])}{', ...' * (len(left) > 4)}"
     return "source, options and code are the same"

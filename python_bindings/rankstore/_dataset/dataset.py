@@ -26,7 +26,7 @@ from .index import Index, Keys
 from .indexing import agree_on, places_of
 from .reader import ABSENT, OpenSamples, WorkerGroup
 from .windows import Windows
-from .worker_store import Handle, Ticket, WorkerStore
+from .worker_store import Handle, WorkerStore, WorkerStoreSpec
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -426,14 +426,14 @@ class Dataset(OpenSamples):
         return bool(self.store.closed)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"ticket": self._handle.ticket(), "directory": self.directory, "chosen": self._chosen,
+        return {"spec": self._handle.spec(), "directory": self.directory, "chosen": self._chosen,
                 "collator": self._collator, "is_collating": self._is_collating}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        ticket: Ticket = state["ticket"]
-        handle = Handle(WorkerStore(ticket), ticket.directories, ticket.rank, ticket.world, ticket.no_check, ticket.names,
-                        ticket.columns, ticket.counted, ticket.index_dir)
-        self.__init__(handle, state["directory"], WorkerGroup(ticket.rank, ticket.world))  # type: ignore[misc]
+        spec: WorkerStoreSpec = state["spec"]
+        handle = Handle(WorkerStore(spec), spec.directories, spec.rank, spec.world, spec.no_check, spec.names,
+                        spec.columns, spec.counted, spec.index_dir)
+        self.__init__(handle, state["directory"], WorkerGroup(spec.rank, spec.world))  # type: ignore[misc]
         self._chosen, self._collator, self._is_collating = state["chosen"], state["collator"], state["is_collating"]
 
     def __copy__(self) -> Dataset:

@@ -39,7 +39,7 @@ _NAP = 0.05  # seconds
 
 
 @dataclass(frozen=True)
-class Ticket:
+class WorkerStoreSpec:
     """What a worker needs to know. Picklable, without handles."""
 
     directories: tuple[str | tuple[str, ...], ...]  # one entry per rank of this node: a directory, or several
@@ -56,7 +56,7 @@ class Ticket:
     names: tuple[str, ...] | None = None  # names of several datasets
     columns: tuple[str, ...] | None = None
     counted: tuple[tuple[str | None, int, str] | None, ...] = ()  # for each source, what its lengths count
-    pid: int = 0  # the process that made the ticket; 0: not known
+    pid: int = 0  # the process that made the spec; 0: not known
     index_dir: str | None = None
 
 
@@ -74,14 +74,14 @@ def _head(header: dict[str, Any], sizes: list[int]) -> bytes:
     return struct.pack("<I", len(text)) + text
 
 
-def _send(connection: socket.socket | _Patient, header: dict[str, Any], parts: Sequence[Any] = ()) -> None:
+def _send(connection: socket.socket | _DeadlineConnection, header: dict[str, Any], parts: Sequence[Any] = ()) -> None:
     views = [memoryview(part).cast("B") for part in parts]
     connection.sendall(_head(header, [len(view) for view in views]))
     for view in views:
         connection.sendall(view)
 
 
-def _receive_exactly(connection: socket.socket | _Patient, size: int) -> bytearray:
+def _receive_exactly(connection: socket.socket | _DeadlineConnection, size: int) -> bytearray:
     data = bytearray(size)
     view, have = memoryview(data), 0
     while have < size:
@@ -92,7 +92,7 @@ def _receive_exactly(connection: socket.socket | _Patient, size: int) -> bytearr
     return data
 
 
-def _receive(connection: socket.socket | _Patient, limit: int | None) -> tuple[dict[str, Any], list[bytearray]]:
+def _receive(connection: socket.socket | _DeadlineConnection, limit: int | None) -> tuple[dict[str, Any], list[bytearray]]:
     """`limit` bounds what a stranger may make us allocate; None for the parent's own replies."""
     (size,) = struct.unpack("<I", _receive_exactly(connection, 4))
     if size > (_HEADER_MAX if limit is None else 1 << 20):
@@ -247,23 +247,23 @@ class Handle:
     def is_worker(self) -> bool:
         return isinstance(self.store, WorkerStore)
 
-    def ticket(self) -> Ticket:
-        """Return the ticket, and start the service if a worker may need it: if a shard is in another directory than the first."""
+    def spec(self) -> WorkerStoreSpec:
+        """Return the spec, and start the service if a worker may need it: if a shard is in another directory than the first."""
         store = self.store
         if isinstance(store, WorkerStore):
-            return store.ticket
+            return store.spec
         alone = self._world == 1 or (store.group.nodes == 1 and len(self.directories) == 1)
         if not alone and self._service is None and not store.closed:
             self._service = Service(store)
         service = self._service
-        return Ticket(self.directories, store.dataset, store.schema, store.count, self.no_check,
-                      service.name if service else "", service.token if service else "", self._rank, self._world,
-                      store.group.silence_ms / 1000, tuple(store.sources()), self.names, self.columns, self.counted,
-                      os.getpid(), self.index_dir)
+        return WorkerStoreSpec(self.directories, store.dataset, store.schema, store.count, self.no_check,
+                               service.name if service else "", service.token if service else "", self._rank, self._world,
+                               store.group.silence_ms / 1000, tuple(store.sources()), self.names, self.columns, self.counted,
+                               os.getpid(), self.index_dir)
 
     def before_fork(self) -> None:
         if _core.pid() == self._pid and not self._store.closed:
-            self._child_ticket = self.ticket()
+            self._child_spec = self.spec()
 
     def after_fork(self) -> None:
         """The child lets go of the socket: it would be there, with nobody to accept, when the parent is gone."""
@@ -274,7 +274,7 @@ class Handle:
     def _become_worker(self) -> None:
         parents = self._store
         _abandoned.append(parents)  # its threads and connections belong to the parent, so it is never freed here
-        self._store, self._pid = WorkerStore(self._child_ticket), _core.pid()
+        self._store, self._pid = WorkerStore(self._child_spec), _core.pid()
 
     def close(self, timeout_ms: int) -> None:
         if self._service is not None:
@@ -311,7 +311,7 @@ def _is_running(pid: int) -> bool:
         return False
 
 
-class _Patience:
+class _Deadline:
     """How long to wait for the other process: at most `silence` seconds without a sign of life."""
 
     def __init__(self, pid: int, silence: float) -> None:
@@ -328,7 +328,7 @@ class _Patience:
             raise TimeoutError
 
 
-class _Patient:
+class _DeadlineConnection:
     """A connection to a process that may be slow."""
 
     def __init__(self, connection: socket.socket, pid: int, silence: float) -> None:
@@ -339,9 +339,9 @@ class _Patient:
         import select
         poll = select.poll()
         poll.register(self._connection, event)
-        patience = _Patience(self._pid, self._silence)
-        while not poll.poll(patience.nap * 1000):
-            patience.look()
+        deadline = _Deadline(self._pid, self._silence)
+        while not poll.poll(deadline.nap * 1000):
+            deadline.look()
 
     def recv_into(self, view: memoryview) -> int:
         import select
@@ -416,12 +416,12 @@ class WorkerStore:
 
     closed = False
 
-    def __init__(self, ticket: Ticket) -> None:
-        self.ticket = ticket
-        self.count, self.dataset, self.schema = ticket.count, ticket.dataset, ticket.schema
-        self._columns = len(_core.parse_schema(ticket.schema)[1])
+    def __init__(self, spec: WorkerStoreSpec) -> None:
+        self.spec = spec
+        self.count, self.dataset, self.schema = spec.count, spec.dataset, spec.schema
+        self._columns = len(_core.parse_schema(spec.schema)[1])
         self._lock = threading.Lock()
-        self._connection: _Patient | None = None
+        self._connection: _DeadlineConnection | None = None
         self._group: _core.Group | None = None
         self._stores: list[_core.Store] = []
 
@@ -429,14 +429,14 @@ class WorkerStore:
         with self._lock:
             if self._group is None:
                 self._group = _core.Group(solo=True)
-                for directory in self.ticket.directories:
+                for directory in self.spec.directories:
                     try:
-                        store = _core.Store(self._group, directory, partial=True, no_check=self.ticket.no_check,
-                                            names=self.ticket.names, columns=self.ticket.columns,
-                                            index_dir=self.ticket.index_dir)
+                        store = _core.Store(self._group, directory, partial=True, no_check=self.spec.no_check,
+                                            names=self.spec.names, columns=self.spec.columns,
+                                            index_dir=self.spec.index_dir)
                     except RankStoreError:
                         continue  # the parent serves that directory
-                    if store.dataset == self.ticket.dataset:
+                    if store.dataset == self.spec.dataset:
                         self._stores.append(store)
         return self._stores
 
@@ -450,26 +450,26 @@ class WorkerStore:
                 return store
         return None
 
-    def _connect(self) -> _Patient:
+    def _connect(self) -> _DeadlineConnection:
         """Connect to the parent. A full backlog is waited for like a slow reply, because all workers connect together."""
         import socket
-        patience = _Patience(self.ticket.pid, self.ticket.silence)
+        deadline = _Deadline(self.spec.pid, self.spec.silence)
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            patient = _Patient(connection, self.ticket.pid, self.ticket.silence)
+            opened = _DeadlineConnection(connection, self.spec.pid, self.spec.silence)
             while True:
                 try:
-                    connection.connect("\0" + self.ticket.socket)
+                    connection.connect("\0" + self.spec.socket)
                     break
                 except BlockingIOError:
                     time.sleep(_NAP)
-                    patience.look()
+                    deadline.look()
             if not _is_own_user(connection):
                 raise EOFError
         except BaseException:
             connection.close()
             raise
-        return patient
+        return opened
 
     def _exchange(self, header: dict[str, Any], parts: Sequence[Any]) -> tuple[dict[str, Any], list[bytearray]]:
         """Send a request and return its reply.
@@ -478,7 +478,7 @@ class WorkerStore:
         try:
             if self._connection is None:
                 self._connection = self._connect()
-            _send(self._connection, {**header, "token": self.ticket.token}, parts)
+            _send(self._connection, {**header, "token": self.spec.token}, parts)
             reply, data = _receive(self._connection, None)
             while "beat" in reply:
                 reply, data = _receive(self._connection, None)
@@ -490,14 +490,14 @@ class WorkerStore:
         return reply, data
 
     def _ask(self, header: dict[str, Any], parts: Sequence[Any] = ()) -> tuple[dict[str, Any], list[bytearray]]:
-        if not self.ticket.socket:
-            raise StateError(f"{self.ticket.directories[0]}: a shard cannot be opened in this worker process")
+        if not self.spec.socket:
+            raise StateError(f"{self.spec.directories[0]}: a shard cannot be opened in this worker process")
         with self._lock:
             try:
                 reply, data = self._exchange(header, parts)
             except TimeoutError as silent:
-                raise make(-6, self.ticket.rank, 0, "", "the process that opened the dataset was silent for "
-                           f"{self.ticket.silence:g} s, and this worker process asks it for samples") from silent
+                raise make(-6, self.spec.rank, 0, "", "the process that opened the dataset was silent for "
+                           f"{self.spec.silence:g} s, and this worker process asks it for samples") from silent
             except (OSError, EOFError) as gone:
                 raise StateError("the process that opened the dataset has closed it or ended; a worker asks it for "
                                  "samples of other "
@@ -539,13 +539,13 @@ class WorkerStore:
         return bytes(self._ask({"op": "key", "sample": sample})[1][0])
 
     def find(self, key: str | bytes, source: int | None = None) -> int:
-        if not self.ticket.socket:
+        if not self.spec.socket:
             return self._open()[0].find(key, source)
         whole = key.encode() if isinstance(key, str) else bytes(key)
         return int(self._ask({"op": "find", "source": source}, [whole])[0]["sample"])
 
     def sources(self) -> list[tuple[str, str, str, int, int, int]]:
-        return list(self.ticket.sources)
+        return list(self.spec.sources)
 
     def close(self, timeout_ms: int = 0) -> None:
         if self._connection is not None:

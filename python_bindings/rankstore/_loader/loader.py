@@ -361,7 +361,7 @@ class _Iteration(Iterator[Any]):
         self._bar: bars.StepBar | None = None
         self._over = False
         self._superseded = ""  # why it ended before its last step
-        self._hold: _GradientHold | None = None
+        self._hold: _AccelerateHook | None = None
         self._moving: OnDevice | None = None
 
     def _begin(self) -> None:
@@ -379,7 +379,7 @@ class _Iteration(Iterator[Any]):
         if calls:
             from concurrent.futures import ThreadPoolExecutor
             self._pool = ThreadPoolExecutor(loader.threads, "rankstore-loader")
-        self._hold = _GradientHold(loader)
+        self._hold = _AccelerateHook(loader)
         if loader.device is not None and _is_gpu(loader.device):
             self._moving = loader._on_device = OnDevice(loader.device, loader.prefetch_device)
         if loader.progress and loader.dataset.group.rank == 0:
@@ -559,7 +559,7 @@ class _Iteration(Iterator[Any]):
             self.close()
 
 
-class _GradientHold:
+class _AccelerateHook:
     """Accelerate syncs gradients on the last batch of loaders that it knows: this one makes itself known while it is
     iterated."""
 
