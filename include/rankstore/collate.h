@@ -18,7 +18,8 @@ extern "C" {
  *        with `pad`
  * pack   one array a column, [total, sizes...]: samples one after another along the first
  *        dimension (the only one that may vary), rounded up to a multiple of `to_multiple` and
- *        filled with `pad`; `offsets` tells where each begins
+ *        filled with `pad`; `offsets` tells where each begins. With `positions`, all columns have
+ *        as many items in a sample as the column `follows`: else RKS_ERR_DATA names the sample
  *
  * rows   [rows, row_items, sizes...]: samples one after another in rows of `row_items`, each row
  *        filled with `pad`. A batch of a plan of strategy pack has a row for each bin; without bins
@@ -43,7 +44,9 @@ typedef struct rks_collate_column {
     bool mark_first;
     bool mark_missing; /* one more array "NAME.missing", bool [count]: 1 where the value is missing
                         */
-    bool packed;       /* layouts pad and rows: this column is packed instead, and not rounded up */
+    bool packed;       /* layouts pad and rows: this column is packed instead, and not rounded up;
+                        * layout pack with `positions`: its samples may have other numbers of items
+                        * than the column that positions follow */
     bool mark_items;   /* one more array "NAME.items", int64 [count]: items along the first variable
                         * dimension, after the cut */
     uint8_t reserved[28]; /* zero */

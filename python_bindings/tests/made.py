@@ -34,9 +34,7 @@ def build(directory: Path, count: int, group: rankstore.Group | None = None, uni
             continue
         for i in range(bounds[unit], bounds[unit + 1]):
             one = sample(i)
-            note = one["note"]
-            builder.add([one["input_ids"], one["labels"], one["text"], one["blob"], one["score"],
-                         None if note is None else f'{{"i": {note["i"]}}}'])
+            builder.add([one["input_ids"], one["labels"], one["text"], one["blob"], one["score"], one["note"]])
     builder.commit()
     builder.close()
 

@@ -120,7 +120,7 @@ def test_the_mask_is_of_the_column_that_lengths_are_of(speech: Any) -> None:
     assert made.padding_ratio == pytest.approx(1 - 33 / 48)
     ds = speech.collating(Pad(to_multiple=1))
     assert ds.__getitems__([0, 1])["attention_mask"].sum(1).tolist() == [3, 4]
-    packed = batch(speech, Pack("flash"), columns=["frames", "targets"])
+    packed = batch(speech, Pack("flash", layouts={"targets": "concat"}), columns=["frames", "targets"])
     assert packed["max_length_q"] == 8 and packed["position_ids"].shape == (1, 33)
 
 

@@ -223,7 +223,8 @@ def test_flash_has_both_sums_of_lengths(ds: Any) -> None:
             assert (batch["input_ids"][0, begin + count:edges[place + 1]] == 0).all()
             size = int(edges[place + 1]) - begin
             assert batch["position_ids"][0, begin:begin + size].tolist() == list(range(size))
-    assert "cu_seqlens" not in next(iter(ds.loader(ds.plan("pack", capacity=64, too_long="split"), collate=Pack("flash"))))
+    plan = ds.plan("pack", capacity=64, too_long="split")
+    assert "cu_seqlens" not in next(iter(ds.loader(plan, collate=Pack("flash"), columns=["input_ids"])))
 
 
 def test_columns_of_other_sizes_lie_apart(ds: Any) -> None:
@@ -233,6 +234,25 @@ def test_columns_of_other_sizes_lie_apart(ds: Any) -> None:
     assert batch["name"] == ["x" * LENGTHS[i] for i in batch.indices.tolist()]  # text is not cut
     with pytest.raises(rankstore.DataError, match='items in "tags" and [0-9]+ in "input_ids", and rows hold as many of both'):
         next(iter(ds.loader(plan, collate=Pack("rows"))))
+
+
+@pytest.mark.parametrize("style", ["hf", "flash", "titan"])
+def test_labels_never_move_into_another_document(style: str, tmp_path: Path) -> None:
+    samples = [{"input_ids": [11, 12], "labels": [1, 2, 3]}, {"input_ids": [1, 2, 3], "labels": [4, 5]}]
+    rankstore.build(samples, tmp_path / "out", progress=False).close()
+    with rankstore.open(tmp_path / "out") as ds:
+        plan = ds.plan("sequential", batch_size=2)
+        with pytest.raises(rankstore.DataError, match='3 items in "labels" and 2 in "input_ids", and positions count as many of both'):
+            next(iter(ds.loader(plan, collate=Pack(style))))
+        apart = next(iter(ds.loader(plan, collate=Pack(style, layouts={"labels": "concat"}))))
+        assert apart["labels"].tolist() == [1, 2, 3, 4, 5] and apart["input_ids"].tolist() == [[11, 12, 1, 2, 3]]
+
+
+def test_a_label_of_a_whole_sample_is_packed_as_it_is(tmp_path: Path) -> None:
+    rankstore.build([{"input_ids": [11, 12], "labels": 1}, {"input_ids": [1], "labels": 0}], tmp_path / "out", progress=False).close()
+    with rankstore.open(tmp_path / "out") as ds:
+        batch = next(iter(ds.loader(ds.plan("sequential", batch_size=2), collate=Pack("flash"))))
+        assert batch["labels"].tolist() == [1, 0] and batch["cu_seq_lens_q"].tolist() == [0, 2, 3]
 
 
 # ---- what contradicts

@@ -22,9 +22,10 @@ typedef struct rks_collate_field {
         RKS_FIELD_ITEMS,
         RKS_FIELD_DOCUMENTS
     } what;
-    bool pack; /* samples lie one after another; false: stacked */
-    bool rows; /* one after another in rows; then `pack` is set, too */
-    bool text; /* str, bytes, json: always packed, never rounded up or cut */
+    bool pack;  /* samples lie one after another; false: stacked */
+    bool rows;  /* one after another in rows; then `pack` is set, too */
+    bool apart; /* packed without regard to the items of other fields */
+    bool text;  /* str, bytes, json: always packed, never rounded up or cut */
     uint32_t to_multiple;
     uint32_t max_length; /* UINT32_MAX: none */
     uint32_t each;       /* packed: a sample's items are rounded up to a multiple of it */
@@ -54,7 +55,8 @@ struct rks_collate {
     bool rows;
     uint32_t row_items; /* layout rows */
     uint32_t each;
-    uint32_t follows; /* rows: the field that decides how many items samples have */
+    bool has_positions; /* packed, with positions that count the items of all fields alike */
+    uint32_t follows;   /* rows, positions: the field that decides how many items samples have */
 };
 
 /* The size of an array, and how far it is filled. */
@@ -80,7 +82,7 @@ typedef struct rks_collate_walk {
     /* Layout rows: the current sample. Places count over all rows. */
     uint64_t begin, end, at; /* its place, and the place of the next one */
     size_t row;              /* its row */
-    uint64_t items;          /* its items, the same in all columns of rows */
+    uint64_t items;          /* its items, the same in all columns of rows; with positions, too */
     uint32_t document;       /* its number in its row */
 } rks_collate_walk;
 

@@ -178,6 +178,7 @@ static void set_placing(const rks_collate *collate, rks_collate_field *field,
         field->max_length = UINT32_MAX;
         field->each = 1;
     }
+    field->apart = asked->packed;
     if (asked->packed && (!*pack || collate->rows)) {
         field->to_multiple = field->each = 1;
         *pack = true;
@@ -314,6 +315,10 @@ static rks_status add_helper(rks_collate *collate, const rks_schema *schema, boo
     field->what = pack ? RKS_FIELD_POSITIONS : RKS_FIELD_MASK;
     field->pack = pack;
     field->follows = follows;
+    if (pack) {
+        collate->has_positions = true;
+        collate->follows = follows;
+    }
     field->dim_count = 1;
     field->to_size = sizeof(int64_t);
     snprintf(field->type, sizeof(field->type), "int64");

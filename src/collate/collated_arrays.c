@@ -73,6 +73,23 @@ static rks_status find_row_place(rks_collate_walk *r, size_t i, rks_error *err)
     return RKS_OK;
 }
 
+/* Packed columns whose sample has other numbers of items would lie below another sample's
+ * positions; rows leave the place of a missing value free. */
+static rks_status check_items(const rks_collate_walk *r, size_t i, const rks_collate_field *field,
+                              uint64_t items, rks_error *err)
+{
+    bool in_rows = field->rows && items != 0;
+    bool in_line = r->collate->has_positions && field->pack && !field->text && !field->apart;
+    if ((!in_rows && !in_line) || items == r->items)
+        return RKS_OK;
+    return rks_fail(err, RKS_ERR_DATA, 0,
+                    "collate: sample %zu of the batch has %" PRIu64 " items in \"%s\" and "
+                    "%" PRIu64 " in \"%s\", and %s as many of both; leave one out, or "
+                    "let it be packed apart",
+                    i, items, field->name, r->items, r->collate->fields[r->collate->follows].name,
+                    in_rows ? "rows hold" : "positions count");
+}
+
 static rks_status measure_sample(rks_collate_walk *r, size_t i, rks_error *err)
 {
     const rks_collate *collate = r->collate;
@@ -82,19 +99,19 @@ static rks_status measure_sample(rks_collate_walk *r, size_t i, rks_error *err)
         status = find_row_place(r, i, err);
     if (status != RKS_OK)
         return status;
+    if (collate->has_positions) {
+        const rks_collate_field *lead = &collate->fields[collate->follows];
+        r->items = rks_collate_items(r, i, lead, &r->values[lead->column]);
+    }
     for (uint32_t f = 0; f < collate->count; f++) {
         const rks_collate_field *field = &collate->fields[f];
         const rks_value *value = &r->values[field->column];
         if (field->what != RKS_FIELD_COLUMN || field->cut_dim == field->dim_count)
             continue;
         uint64_t items = rks_collate_items(r, i, field, value);
-        if (field->rows && items != 0 && items != r->items)
-            return rks_fail(
-                err, RKS_ERR_DATA, 0,
-                "collate: sample %zu of the batch has %" PRIu64 " items in \"%s\" and "
-                "%" PRIu64 " in \"%s\", and rows hold as many of both; leave one out, or "
-                "let it be packed apart",
-                i, items, field->name, r->items, collate->fields[collate->follows].name);
+        status = check_items(r, i, field, items, err);
+        if (status != RKS_OK)
+            return status;
         r->extents[f].total += rks_collate_round(items, field->each); /* fewer than 2^32 samples of
                                                                        * less than 2^32 each */
         for (uint32_t d = field->cut_dim; items != 0 && d < field->dim_count; d++) {

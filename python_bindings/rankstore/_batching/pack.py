@@ -30,8 +30,8 @@ class Pack(Layout):
         sample before would learn it. False for labels that are already shifted. Default: True.
     mask: str. For "rows": add attention_mask, bool[bins, 1, capacity, capacity], in which items see those of their own sample: "full" all
         of them, "causal" no later ones. Padding sees itself. Default: none.
-    layouts: dict by column. For "rows": {"tags": "concat"} lays a column with other numbers of items than the length's column end to end,
-        [total, ...], apart from the rows. Default: none.
+    layouts: dict by column. {"tags": "concat"} lays a column with other numbers of items than the length's column end to end, [total, ...],
+        apart from the others. Default: none: a sample whose columns differ in their numbers of items is a DataError.
     pad_value: number. The padding. Default: 0.
     labels_pad: number. The padding of labels. Default: -100.
     dtype, missing, fill: as for Layout.
@@ -55,9 +55,8 @@ class Pack(Layout):
             raise ArgumentError(f"style: {style!r} is not 'hf', 'flash', 'titan' or 'rows'")
         if mask not in (None, "full", "causal"):
             raise ArgumentError(f"mask: {mask!r}; it is 'full', 'causal' or None")
-        for name, given in (("mask", mask), ("layouts", layouts)):
-            if given is not None and style != "rows":
-                raise ArgumentError(f"{name}: it is for Pack('rows') only")
+        if mask is not None and style != "rows":
+            raise ArgumentError("mask: it is for Pack('rows') only")
         for name, value in (layouts or {}).items():
             if value != "concat":
                 raise ArgumentError(f"layouts: {value!r} of {name!r} is not 'concat'")
@@ -77,7 +76,7 @@ class Pack(Layout):
         named = [rename.get(column.name, column.name) for column in columns]
         first_label = self.labels_pad if self.mask_first else None
         for column, name in zip(columns, named):
-            is_label = self.labels and name == "labels" and not self._is_apart(column)
+            is_label = self.labels and name == "labels" and column.varies and not self._is_apart(column)
             pad = self.labels_pad if is_label else self.pad_value if column.varies or column.nullable else 0
             specs.append((column.name, name, self.item_with(column, pad), pad, first_label if is_label else None, column.nullable,
                           self._is_apart(column), column is first and self._has_documents()))
@@ -94,8 +93,9 @@ class Pack(Layout):
                out: str, items: dict[str, Any], length: str | None = None) -> None:
         first = self._first(columns, length)
         if self.style != "rows":
+            apart = {rename.get(column.name, column.name) for column in columns if self._is_apart(column)}
             for name in offsets:
-                batch[name] = batch[name][None]
+                batch[name] = batch[name] if name in apart else batch[name][None]
         elif self.mask is not None:
             batch["attention_mask"] = self._row_mask(batch["document_ids"], out)
         if first is None:
