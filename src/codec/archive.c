@@ -120,7 +120,12 @@ static int choose_archive_format(rks_archive *at, rks_archive_kind kind)
     archive_read_support_format_empty(reader);
     if (kind == RKS_ARCHIVE_RAW)
         return archive_read_support_format_raw(reader);
-    return archive_read_support_format_tar(reader);
+    code = archive_read_support_format_tar(reader);
+    /* Also what comes after the end of a tar, as `cat a.tar b.tar` and `tar -i` have it: the stream
+     * is then read to its end, where gzip, xz and zstd have their checksums. */
+    return code != ARCHIVE_OK
+               ? code
+               : archive_read_set_option(reader, "tar", "read_concatenated_archives", "1");
 }
 
 static rks_status open_reader(rks_archive *at, rks_archive_kind kind, rks_error *err)
