@@ -2,7 +2,10 @@
 """What goes in comes out: no source changes a value without a word. Each value is refused, or is the same from every source that has it."""
 from __future__ import annotations
 
+import gzip
+import io
 import json
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -174,3 +177,54 @@ def test_a_list_in_itself_is_refused(tmp_path: Path) -> None:
         loop.append(loop)
         with pytest.raises(DataError, match='column "x": not a JSON value: Circular reference'):
             build([{"x": loop}], tmp_path / "out")
+
+
+# ---- tar files
+
+def tar_of(*names: str) -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        for name in names:
+            info = tarfile.TarInfo(name)
+            info.size = len(name)
+            archive.addfile(info, io.BytesIO(name.encode()))
+    return made.getvalue()
+
+
+@pytest.mark.parametrize("name", ["two.tar", "two.tar.gz", "members.tar.gz"])
+def test_tars_one_after_another_in_one_file_are_read(name: str, tmp_path: Path) -> None:
+    first, second = tar_of("a.txt", "b.txt"), tar_of("c.txt")
+    whole = {"two.tar": first + second, "two.tar.gz": gzip.compress(first + second),
+             "members.tar.gz": gzip.compress(first) + gzip.compress(second)}[name]
+    (tmp_path / name).write_bytes(whole)
+    build(str(tmp_path / name), tmp_path / "out")
+    assert [one["txt"] for one in read(tmp_path / "out")] == ["a.txt", "b.txt", "c.txt"]
+
+
+@pytest.mark.parametrize("damage", ["cut", "sum"])
+def test_damage_after_the_end_of_a_packed_tar_is_found(damage: str, tmp_path: Path) -> None:
+    packed = bytearray(gzip.compress(tar_of("a.txt", "b.txt")))
+    if damage == "cut":
+        del packed[-8:]
+    else:
+        packed[-6] ^= 1
+    (tmp_path / "a.tar.gz").write_bytes(packed)
+    with pytest.raises(DataError, match="a.tar.gz: damaged at about byte .* gzip: (cut, the end is missing|incorrect data check)"):
+        build(str(tmp_path / "a.tar.gz"), tmp_path / "out")
+
+
+# ---- a replaced dataset is inferred anew
+
+@pytest.mark.parametrize(("old", "new", "columns"), [
+    ('{"y":"cat"}\n', '{"y":12345}\n', {"y": 12345}), ('{"y":1.5}\n', '{"y":123}\n', {"y": 123}), ('{"x":1}\n', '{"z":2}\n', {"z": 2}),
+])
+@pytest.mark.parametrize("by", ["command", "python"])
+def test_a_replacement_infers_its_schema_anew(by: str, old: str, new: str, columns: dict[str, int], tmp_path: Path) -> None:
+    for text in (old, new):
+        (tmp_path / "a.jsonl").write_text(text)
+        if by == "command":
+            command("build", tmp_path / "a.jsonl", "-o", tmp_path / "out", "--replace")
+        else:
+            build(str(tmp_path / "a.jsonl"), tmp_path / "out", replace=True)
+    (found,) = read(tmp_path / "out")
+    assert found == columns and all(type(found[name]) is int for name in columns)

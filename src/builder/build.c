@@ -178,8 +178,8 @@ static rks_status agree_input(build *b, rks_status status, rks_agreed *agreed, r
     return rks_group_agree_on(b->group, "build: input", status, facts, FACTS, agreed, err);
 }
 
-/* Takes unit size and inferred schema from this build's work in a directory, if there is some;
- * else, for an append, the unit size of the dataset. Cuts the input by it. */
+/* Sets unit size and inferred schema to those of this build's work in a directory, if there is
+ * some; else, for an append, the unit size of the dataset. Cuts the input by it. */
 static rks_status keep_own(build *b, rks_error *err)
 {
     rks_build_options *o = &b->options;
@@ -192,7 +192,9 @@ static rks_status keep_own(build *b, rks_error *err)
                                                         b->input->infer_all,
                                         .options_text = b->options_text};
     rks_status status = rks_resume_find(&request, &b->recorded, &schema, err);
-    if (status == RKS_OK && schema != NULL) {
+    if (status == RKS_OK && schema != NULL && o->replace) {
+        rks_schema_free(schema); /* of what the files held before, which may be something else */
+    } else if (status == RKS_OK && schema != NULL) {
         rks_schema_free(b->schema);
         b->schema = schema;
     } else if (status == RKS_OK && o->unit_size == 0) {
