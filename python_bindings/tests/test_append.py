@@ -262,3 +262,16 @@ def test_an_append_repeats_a_function_for_lengths(tmp_path: Path) -> None:
 def test_an_append_infers_no_schema(tmp_path: Path) -> None:
     with pytest.raises(rankstore.ArgumentError, match='append: new samples take the dataset.s schema; leave schema="auto:all" out'):
         rankstore.build(numbers(0, 10), tmp_path / "out", append=True, schema="auto:all")
+
+
+def test_a_first_append_records_the_length_as_the_command_line_does(tmp_path: Path) -> None:
+    samples, source = [{"x": numpy.full(3, i, numpy.int32)} for i in range(10)], tmp_path / "a.jsonl"
+    source.write_text("".join(json.dumps({"x": [i] * 3}) + "\n" for i in range(10)))
+    build(samples, tmp_path / "plain", schema="x:int32[3]")
+    build(samples, tmp_path / "appended", schema="x:int32[3]", append=True)
+    build(str(source), tmp_path / "files", schema="x:int32[3]", append=True)
+    made = [json.loads((tmp_path / name / "dataset.json").read_text())["options"] for name in ("plain", "appended", "files")]
+    assert [(one["length"], one["length_unit"]) for one in made] == [("x", 1)] * 3
+    build([{"x": numpy.full(3, 1, numpy.int32)}], tmp_path / "appended", append=True)
+    with rankstore.open(tmp_path / "appended") as dataset:
+        assert dataset.lengths.tolist() == [3] * 11

@@ -44,6 +44,7 @@
 #include "builder/parts.h"
 #include "builder/read_units.h"
 #include "dataset/build_directory.h"
+#include "dataset/length_description.h"
 #include "ingest/format.h"
 #include "ingest/ingest.h"
 #include "store/store.h"
@@ -98,8 +99,7 @@ static rks_status inherit(build *b, const rks_agreed *agreed, rks_status status,
     }
     b->base_options = json_loads(b->base->build_options, 0, NULL);
     const char *key = json_string_value(json_object_get(b->base_options, "key"));
-    const char *length = json_string_value(json_object_get(b->base_options, "length"));
-    json_int_t unit = json_integer_value(json_object_get(b->base_options, "length_unit"));
+    const rks_recorded_length recorded = rks_recorded_length_read(b->base_options);
     if (key != NULL && key[0] != '\0' && b->given_key != NULL && b->given_key[0] == '\0')
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "key: the dataset's keys are those of its column \"%s\"; keys of path and "
@@ -107,8 +107,8 @@ static rks_status inherit(build *b, const rks_agreed *agreed, rks_status status,
                         key);
     o->key = o->key != NULL ? o->key : key;
     if (o->length == NULL && o->length_fn == NULL) {
-        o->length = length;
-        o->length_unit = unit > 0 && unit <= UINT32_MAX ? (uint32_t)unit : o->length_unit;
+        o->length = recorded.name;
+        o->length_unit = recorded.unit != 0 ? recorded.unit : o->length_unit;
     }
     if (o->schema == NULL) {
         b->input->keeps_schema = true;

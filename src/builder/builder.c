@@ -11,6 +11,7 @@
 #include "builder/input.h"
 #include "builder/parts.h"
 #include "dataset/build_directory.h"
+#include "dataset/length_description.h"
 #include "ingest/row_sampling.h"
 #include "ingest/sample_selection.h"
 
@@ -22,6 +23,7 @@ struct rks_builder {
     char *made_from;
     char **index; /* copies of the names in the options */
     rks_schema *schema;
+    bool measures_by_default; /* neither length nor length_fn was given */
     rks_selector *selector;
     rks_parts *parts;
     rks_shard_writer *writer;
@@ -65,8 +67,9 @@ static rks_status prepare_builder(rks_builder *builder, const char *directory,
         status = rks_schema_parse(o->schema, &builder->schema, err);
     if (status != RKS_OK)
         return status;
-    const char *length = o->append ? NULL : rks_build_default_length(builder->schema, o);
-    o->length = length != NULL ? length : o->length;
+    builder->measures_by_default = o->length == NULL && o->length_fn == NULL;
+    if (builder->measures_by_default)
+        o->length = rks_build_default_length(builder->schema, o);
     status = rks_build_options_text(o, &builder->options_text, err);
     const rks_ingest_options reading = rks_build_ingest_options(o);
     if (status == RKS_OK)
@@ -83,7 +86,7 @@ static rks_status prepare_builder(rks_builder *builder, const char *directory,
 static bool inherits_length(const rks_builder *builder)
 {
     const rks_dataset *base = rks_parts_base(builder->parts);
-    return base != NULL && builder->options.length == NULL && builder->options.length_fn == NULL &&
+    return base != NULL && builder->measures_by_default &&
            strcmp(rks_schema_text(base->schema), rks_schema_text(builder->schema)) == 0;
 }
 
@@ -93,10 +96,9 @@ static rks_status inherit_length(rks_builder *builder, rks_error *err)
     rks_selector *made = NULL;
     rks_ingest_options reading = rks_build_ingest_options(&builder->options);
     json_t *options = json_loads(rks_parts_base(builder->parts)->build_options, 0, NULL);
-    json_int_t unit = json_integer_value(json_object_get(options, "length_unit"));
-    reading.length = json_string_value(json_object_get(options, "length"));
-    if (unit > 0 && unit <= UINT32_MAX)
-        reading.length_unit = (uint32_t)unit;
+    const rks_recorded_length recorded = rks_recorded_length_read(options);
+    reading.length = recorded.name;
+    reading.length_unit = recorded.unit != 0 ? recorded.unit : reading.length_unit;
     rks_status status = rks_selector_create(builder->schema, &reading, &made, err);
     json_decref(options);
     if (status != RKS_OK)

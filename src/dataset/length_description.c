@@ -5,7 +5,6 @@
 #include "dataset/length_description.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -50,6 +49,16 @@ static void name_rule(const rks_schema *schema, const char *name, char *text, si
     snprintf(text, room, "%s %.*s%s%s", what, size, name, name[size] == '\0' ? "" : "...", each);
 }
 
+rks_recorded_length rks_recorded_length_read(const json_t *options)
+{
+    json_int_t unit = json_integer_value(json_object_get(options, "length_unit"));
+    return (rks_recorded_length){
+        .name = json_string_value(json_object_get(options, "length")),
+        .unit = unit > 0 && unit <= UINT32_MAX ? (uint32_t)unit : 0,
+        .by_function = json_is_true(json_object_get(options, "length_fn")),
+    };
+}
+
 bool rks_dataset_length_rule(const rks_dataset *dataset, rks_length_rule *rule)
 {
     *rule = (rks_length_rule){.unit = 1};
@@ -58,11 +67,11 @@ bool rks_dataset_length_rule(const rks_dataset *dataset, rks_length_rule *rule)
     json_t *options = json_loads(dataset->build_options, 0, NULL);
     if (options == NULL)
         return false;
-    const char *name = json_string_value(json_object_get(options, "length"));
     const char *key = json_string_value(json_object_get(options, "key"));
-    json_int_t unit = json_integer_value(json_object_get(options, "length_unit"));
-    rule->by_function = json_is_true(json_object_get(options, "length_fn"));
-    rule->unit = unit > 1 && unit <= UINT32_MAX ? (uint32_t)unit : 1;
+    const rks_recorded_length recorded = rks_recorded_length_read(options);
+    const char *name = recorded.name;
+    rule->by_function = recorded.by_function;
+    rule->unit = recorded.unit == 0 ? 1 : recorded.unit;
     const rks_column *usual = name == NULL ? rks_schema_length(dataset->schema, key) : NULL;
     if (usual != NULL)
         name = usual->name;

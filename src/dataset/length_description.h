@@ -4,9 +4,21 @@
 #ifndef RKS_DATASET_LENGTH_DESCRIPTION_H
 #define RKS_DATASET_LENGTH_DESCRIPTION_H
 
+#include <jansson.h>
+
 #include "dataset/dataset.h"
 
 enum { RKS_LENGTH_WORDS = 160 }; /* bytes with NUL; a long column name is cut */
+
+/* What the options that a build recorded say about lengths. */
+typedef struct rks_recorded_length {
+    const char
+        *name;     /* as rks_length_rule.name; NULL: not recorded. Lives as long as the options */
+    uint32_t unit; /* 0: not recorded */
+    bool by_function;
+} rks_recorded_length;
+/* `options` may be NULL: then nothing is recorded. */
+rks_recorded_length rks_recorded_length_read(const json_t *options);
 
 /* How a build measured samples. */
 typedef struct rks_length_rule {

@@ -22,6 +22,7 @@
 #include "base/stream.h"
 #include "dataset/build_directory.h"
 #include "dataset/key_description.h"
+#include "dataset/length_description.h"
 #include "rankstore/manage.h"
 #include "store/duplicates.h"
 #include "store/store.h"
@@ -291,7 +292,7 @@ static void remove_all(const merge *m)
 typedef struct length_words {
     json_t *options; /* the object that holds `column` */
     const char *column;
-    json_int_t unit;
+    uint32_t unit;
     char by[24]; /* " / 4" */
 } length_words;
 
@@ -301,12 +302,11 @@ static void read_length(const rks_dataset *dataset, length_words *words)
     *words = (length_words){.unit = 1};
     words->options =
         dataset->build_options == NULL ? NULL : json_loads(dataset->build_options, 0, NULL);
-    if (!json_is_true(json_object_get(words->options, "length_fn")))
-        words->column = json_string_value(json_object_get(words->options, "length"));
-    json_int_t unit = json_integer_value(json_object_get(words->options, "length_unit"));
-    if (unit > 1) {
-        words->unit = unit;
-        snprintf(words->by, sizeof(words->by), " / %" JSON_INTEGER_FORMAT, unit);
+    const rks_recorded_length recorded = rks_recorded_length_read(words->options);
+    words->column = recorded.by_function ? NULL : recorded.name;
+    if (recorded.unit > 1) {
+        words->unit = recorded.unit;
+        snprintf(words->by, sizeof(words->by), " / %" PRIu32, recorded.unit);
     }
 }
 
