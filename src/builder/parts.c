@@ -498,11 +498,6 @@ const rks_unit_summary *rks_parts_finished(const rks_parts *parts, uint64_t unit
                : bsearch(&key, parts->finished, parts->finished_count, sizeof(key), by_unit);
 }
 
-size_t rks_parts_finished_count(const rks_parts *parts)
-{
-    return parts->finished_count;
-}
-
 rks_status rks_parts_writer(rks_parts *parts, rks_shard_writer **writer, rks_error *err)
 {
     rks_status status = RKS_OK;

@@ -46,8 +46,6 @@ void rks_parts_close(rks_parts *parts);
 
 /* Returns the unit's summary if some rank's part holds it already, else NULL. */
 const rks_unit_summary *rks_parts_finished(const rks_parts *parts, uint64_t unit);
-/* Returns how many units were taken over. */
-size_t rks_parts_finished_count(const rks_parts *parts);
 
 /* Returns this rank's writer, and opens it in the first call. */
 rks_status rks_parts_writer(rks_parts *parts, rks_shard_writer **writer, rks_error *err);

@@ -20,11 +20,6 @@ static const rks_input_format *const FORMATS[] = {
     &rks_format_npz,   &rks_format_json, &rks_format_raw};
 enum { FORMAT_COUNT = sizeof(FORMATS) / sizeof(FORMATS[0]) };
 
-const rks_input_format *rks_format_at(size_t number)
-{
-    return number < FORMAT_COUNT ? FORMATS[number] : NULL;
-}
-
 size_t rks_format_number(const rks_input_format *format)
 {
     size_t number = 0;

@@ -64,8 +64,7 @@ extern const rks_input_format rks_format_jsonl, rks_format_text, rks_format_fold
     rks_format_zip, rks_format_csv, rks_format_tsv, rks_format_npy, rks_format_megatron,
     rks_format_mds, rks_format_npz, rks_format_json, rks_format_raw;
 
-/* Returns the format at place `number` of the table; places never change. NULL if there is none. */
-const rks_input_format *rks_format_at(size_t number);
+/* Returns the format's place in the table; places never change. */
 size_t rks_format_number(const rks_input_format *format);
 
 /* Returns the path that a missing source stands for, in any format or in the one `asked` for; the

@@ -97,11 +97,6 @@ const rks_unit_summary *rks_shard_units(const rks_shard *shard, size_t *count)
     return shard->units.summaries;
 }
 
-uint64_t rks_shard_unit_size(const rks_shard *shard)
-{
-    return shard->manifest->unit_size;
-}
-
 bool rks_shard_derived_keys(const rks_shard *shard)
 {
     return shard->manifest->derived_keys;
@@ -491,19 +486,6 @@ static rks_status derive(const rks_shard *shard, uint64_t row, uint32_t source_r
     *name = shard->units.key_names[unit];
     *file_row = first + source_row;
     return RKS_OK;
-}
-
-rks_status rks_shard_derived_key(const rks_shard *shard, uint64_t row, const char **name,
-                                 uint64_t *file_row, rks_error *err)
-{
-    rks_record_view view = {0};
-    ask_for(shard, row);
-    rks_status status = rks_shard_locate(shard, row, &view, err);
-    if (status != RKS_OK)
-        return status;
-    if (rks_shard_faulted(shard, view.record, RKS_RECORD_HEADER))
-        return rks_shard_read_failed(shard, row, &view, err);
-    return derive(shard, row, view.source_row, name, file_row, err);
 }
 
 rks_status rks_shard_key(const rks_shard *shard, uint64_t row, uint8_t *key, size_t *key_size,

@@ -36,7 +36,6 @@ rks_status rks_shard_check_sums(const rks_shard *shard, uint32_t threads, rks_er
  * shard. */
 const char *rks_shard_unit_name(const rks_shard *shard, size_t unit);
 bool rks_shard_derived_keys(const rks_shard *shard);
-uint64_t rks_shard_unit_size(const rks_shard *shard); /* of its build; 0: from memory */
 size_t rks_shard_index_columns(const rks_shard *shard);
 const rks_column *rks_shard_index_column(const rks_shard *shard, size_t column);
 
@@ -89,9 +88,6 @@ bool rks_shard_faulted(const rks_shard *shard, const void *at, size_t size);
 rks_status rks_shard_read_failed(const rks_shard *shard, uint64_t row, const rks_record_view *view,
                                  rks_error *err);
 
-/* Gets the parts of a derived key: the unit's key name and the row in its file. */
-rks_status rks_shard_derived_key(const rks_shard *shard, uint64_t row, const char **name,
-                                 uint64_t *file_row, rks_error *err);
 /* Copies a row's key, stored or derived, into key[RKS_KEY_MAX]. */
 rks_status rks_shard_key(const rks_shard *shard, uint64_t row, uint8_t *key, size_t *key_size,
                          rks_error *err);

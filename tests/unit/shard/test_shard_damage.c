@@ -230,8 +230,6 @@ static void an_index_that_is_cut_while_open_gives_errors(void **state)
     assert_int_equal(truncate(shards_path("a.rks"), 0), 0);
     static uint64_t hashes[2000];
     rks_record_view view;
-    const char *name = NULL;
-    uint64_t file_row = 0;
     uint8_t key[RKS_KEY_MAX];
     size_t key_size = 0;
     assert_fails(RKS_ERR_IO, rks_shard_copy_lengths(shard, 0, 2000, (uint32_t *)hashes, &err));
@@ -240,7 +238,6 @@ static void an_index_that_is_cut_while_open_gives_errors(void **state)
     assert_contains(err.text, "row 1000");
     uint64_t row = 7;
     assert_fails(RKS_ERR_IO, rks_shard_locate_many(shard, &row, 1, &view, &err));
-    assert_fails(RKS_ERR_IO, rks_shard_derived_key(shard, 7, &name, &file_row, &err));
     assert_fails(RKS_ERR_IO, rks_shard_key(shard, 7, key, &key_size, &err));
     rks_shard_close(shard);
 }
