@@ -330,9 +330,9 @@ static rks_status lane_ask(rks_exchange_plan *plan, pull_lane *lane, rks_error *
     lane->box->users++;
     pthread_mutex_unlock(&lane->box->mutex);
     rks_reply_sink sink = {.place = lane_place, .done = lane_done, .user = lane};
-    rks_status status =
-        rks_engine_request(rks_group_engine(plan->group), lane->sender, RKS_SERVICE_INDEX, body,
-                           sizeof(body), "exchange", &sink, err);
+    rks_status status = rks_engine_request(
+        rks_group_engine(plan->group), lane->sender,
+        &(rks_outgoing){RKS_SERVICE_INDEX, body, sizeof(body), "exchange"}, &sink, err);
     if (status == RKS_OK) {
         plan->stats.bytes_sent += sizeof(body);
         return RKS_OK;

@@ -58,9 +58,10 @@ static rks_status ask_key(rks_store *store, uint32_t owner, uint64_t id, const u
 {
     uint8_t *reply = NULL;
     size_t size = 0;
-    rks_status status = rks_engine_ask(
-        rks_group_engine(store->group), owner, rks_store_service(store, RKS_SERVICE_KEYS), request,
-        REQUEST_SIZE, RKS_KEY_MAX, "asking for a key", &reply, &size, err);
+    rks_status status = rks_engine_ask(rks_group_engine(store->group), owner,
+                                       &(rks_outgoing){rks_store_service(store, RKS_SERVICE_KEYS),
+                                                       request, REQUEST_SIZE, "asking for a key"},
+                                       RKS_KEY_MAX, &reply, &size, err);
     if (status != RKS_OK)
         return status;
     status = check_read_key(store, id, reply, size, err);

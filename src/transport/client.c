@@ -121,27 +121,27 @@ static void own_over(rks_call *call)
     rks_free(call); /* the call is its first member */
 }
 
-rks_status rks_engine_request(rks_engine *engine, uint32_t peer, enum rks_service service,
-                              const void *body, size_t size, const char *phase,
+rks_status rks_engine_request(rks_engine *engine, uint32_t peer, const rks_outgoing *request,
                               const rks_reply_sink *sink, rks_error *err)
 {
     static const rks_call_ops ops = {own_place, own_come, own_done, own_over};
-    rks_status status = check_frame(engine, RKS_FRAME_REQUEST, peer, (int)service, size, err);
+    rks_status status =
+        check_frame(engine, RKS_FRAME_REQUEST, peer, (int)request->service, request->size, err);
     if (status != RKS_OK)
         return status;
-    own_call *own = rks_alloc_raw(1, sizeof(*own) + size, err);
+    own_call *own = rks_alloc_raw(1, sizeof(*own) + request->size, err);
     if (own == NULL)
         return RKS_ERR_MEMORY;
     memset(own, 0, sizeof(*own));
     own->sink = *sink;
-    if (size > 0)
-        memcpy(own->body, body, size);
+    if (request->size > 0)
+        memcpy(own->body, request->body, request->size);
     own->call.ops = &ops;
-    own->call.phase = phase;
+    own->call.phase = request->phase;
     own->call.body = own->body;
-    own->call.size = size;
+    own->call.size = request->size;
     own->call.peer = peer;
-    own->call.service = (uint16_t)service;
+    own->call.service = (uint16_t)request->service;
     status = rks_engine_call(engine, &own->call, err);
     if (status != RKS_OK)
         rks_free(own);
@@ -309,15 +309,14 @@ static void waiter_done(void *user, const rks_error *err)
     waiter_leave(w);
 }
 
-rks_status rks_engine_ask(rks_engine *engine, uint32_t peer, enum rks_service service,
-                          const void *body, size_t size, size_t max_reply, const char *phase,
-                          uint8_t **reply, size_t *reply_size, rks_error *err)
+rks_status rks_engine_ask(rks_engine *engine, uint32_t peer, const rks_outgoing *request,
+                          size_t max_reply, uint8_t **reply, size_t *reply_size, rks_error *err)
 {
     waiter *w = waiter_new(max_reply, err);
     if (w == NULL)
         return RKS_ERR_MEMORY;
     rks_reply_sink sink = {.place = waiter_place, .done = waiter_done, .user = w};
-    rks_status status = rks_engine_request(engine, peer, service, body, size, phase, &sink, err);
+    rks_status status = rks_engine_request(engine, peer, request, &sink, err);
     if (status != RKS_OK) {
         w->users = 1; /* the engine has not seen it */
         waiter_leave(w);

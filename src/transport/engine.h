@@ -165,18 +165,24 @@ rks_status rks_engine_call(rks_engine *engine, rks_call *call, rks_error *err);
  * write. On failure the caller keeps all of them. */
 rks_status rks_engine_call_all(rks_engine *engine, rks_call *first, rks_error *err);
 
+/* A request before it is sent. */
+typedef struct rks_outgoing {
+    enum rks_service service;
+    const void *body;
+    size_t size;
+    const char *phase; /* for messages; must outlive the call */
+} rks_outgoing;
+
 /* Sends a request from memory that the engine allocates; copies the body. On failure calls no
  * function of the sink. */
-rks_status rks_engine_request(rks_engine *engine, uint32_t peer, enum rks_service service,
-                              const void *body, size_t size, const char *phase,
+rks_status rks_engine_request(rks_engine *engine, uint32_t peer, const rks_outgoing *request,
                               const rks_reply_sink *sink, rks_error *err);
 
 /* Sends a request and waits for its reply. On success *reply is allocated; free it with rks_free. A
  * reply above `max_reply` bytes is RKS_ERR_PEER. Checks for interrupts. Do not call it on the
  * engine thread. */
-rks_status rks_engine_ask(rks_engine *engine, uint32_t peer, enum rks_service service,
-                          const void *body, size_t size, size_t max_reply, const char *phase,
-                          uint8_t **reply, size_t *reply_size, rks_error *err);
+rks_status rks_engine_ask(rks_engine *engine, uint32_t peer, const rks_outgoing *request,
+                          size_t max_reply, uint8_t **reply, size_t *reply_size, rks_error *err);
 
 /* Queues a note; copies the body. Does not report a lost peer; rks_engine_watch does. Notes to a
  * peer that is not kept may be lost with their connection. */

@@ -214,7 +214,8 @@ static void start(flight *f)
         body[2 + i] = r->next++ * 2654435761u % (SOURCE_SIZE / 1024);
     rks_reply_sink sink = {.place = place, .done = done, .user = f};
     rks_error err;
-    if (rks_engine_request(r->engine, 1, RKS_SERVICE_FETCH, body, 8 + 4 * r->s->parts, "a bench",
+    if (rks_engine_request(r->engine, 1,
+                           &(rks_outgoing){RKS_SERVICE_FETCH, body, 8 + 4 * r->s->parts, "a bench"},
                            &sink, &err) != RKS_OK)
         die("request", &err);
 }

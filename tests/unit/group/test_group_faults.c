@@ -158,8 +158,8 @@ static void crowd_rank(member *m)
     EXPECT(rks_group_agree(m->group, "serving", RKS_OK, &m->err) == RKS_OK);
     rks_reply_sink sink = {.place = place_none, .done = count_answer, .user = c};
     for (int i = 0; m->rank == 1 && i < REQUESTS; i++)
-        EXPECT(rks_engine_request(engine, 0, RKS_SERVICE_FETCH, "?", 1, "test", &sink, &m->err) ==
-               RKS_OK);
+        EXPECT(rks_engine_request(engine, 0, &(rks_outgoing){RKS_SERVICE_FETCH, "?", 1, "test"},
+                                  &sink, &m->err) == RKS_OK);
     pthread_mutex_lock(&c->mutex);
     for (int i = 0; i < 300 && c->answered < REQUESTS; i++)
         rks_cond_wait_ms(&c->changed, &c->mutex, 100);

@@ -70,7 +70,8 @@ static inline rks_status fly(rks_engine *engine, uint32_t peer, uint32_t service
                              size_t size, flight *f)
 {
     rks_reply_sink sink = {.place = flight_place, .done = flight_done, .user = f};
-    return rks_engine_request(engine, peer, service, body, size, "a flight", &sink, &err);
+    return rks_engine_request(engine, peer, &(rks_outgoing){service, body, size, "a flight"}, &sink,
+                              &err);
 }
 
 /* Keeps requests instead of answering. The engine's threads bring them at the same time. */

@@ -185,8 +185,9 @@ static inline rks_status ask_echo(rks_engine *engine, uint32_t peer, uint32_t ti
         body[4 + i] = (uint8_t)(i * 7 + i / 251);
     uint8_t *reply = NULL;
     size_t got = 0;
-    rks_status status = rks_engine_ask(engine, peer, RKS_SERVICE_FETCH, body, size + 4,
-                                       (size_t)64 << 20, "an echo", &reply, &got, err);
+    rks_status status =
+        rks_engine_ask(engine, peer, &(rks_outgoing){RKS_SERVICE_FETCH, body, size + 4, "an echo"},
+                       (size_t)64 << 20, &reply, &got, err);
     if (status == RKS_OK) {
         bool same = got == times * size;
         for (uint32_t i = 0; i < times && same; i++)

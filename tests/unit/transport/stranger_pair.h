@@ -114,9 +114,10 @@ static inline void request_of(mesh *m, answer *a)
     memset(a, 0, sizeof(*a));
     event_init(&a->done);
     rks_reply_sink sink = {.place = answer_place, .done = answer_done, .user = a};
-    assert_ok(
-        rks_engine_request(m->engines[0], 2, RKS_SERVICE_FETCH, "ids", 3, "a fetch", &sink, &err),
-        &err);
+    assert_ok(rks_engine_request(m->engines[0], 2,
+                                 &(rks_outgoing){RKS_SERVICE_FETCH, "ids", 3, "a fetch"}, &sink,
+                                 &err),
+              &err);
 }
 
 static inline uint64_t take_request(int fd)

@@ -83,8 +83,9 @@ static void each_kind_of_frame_has_its_limit(void **state)
     uint8_t *reply = NULL, *body = calloc(1, (4 << 20) + 1);
     size_t got;
     assert_fails(RKS_ERR_ARGUMENT,
-                 rks_engine_ask(m.engines[0], 1, RKS_SERVICE_FETCH, body, (4 << 20) + 1, 100,
-                                "a fetch", &reply, &got, &why));
+                 rks_engine_ask(m.engines[0], 1,
+                                &(rks_outgoing){RKS_SERVICE_FETCH, body, (4 << 20) + 1, "a fetch"},
+                                100, &reply, &got, &why));
     assert_contains(why.text, "above the limit of 4194304");
     assert_fails(RKS_ERR_ARGUMENT,
                  rks_engine_note(m.engines[0], 1, RKS_SERVICE_GROUP, body, RKS_NOTE_MAX + 1, &why));

@@ -157,7 +157,8 @@ static void a_note_sent_just_before_closing_comes_before_the_news_of_it(void **s
     rks_engine_watch(m.engines[1], on_lost, &l);
     assert_ok(rks_engine_keep(m.engines[1], 0, &err), &err);
     rks_reply_sink sink = {.place = place_nothing, .done = done_at_leisure, .user = &gate};
-    assert_ok(rks_engine_request(m.engines[1], 0, RKS_SERVICE_FETCH, "\0\0\0\0", 4, "a test", &sink,
+    assert_ok(rks_engine_request(m.engines[1], 0,
+                                 &(rks_outgoing){RKS_SERVICE_FETCH, "\0\0\0\0", 4, "a test"}, &sink,
                                  &err),
               &err);
     event_wait(&gate, 1);
@@ -208,7 +209,8 @@ static void a_note_of_a_callback_during_the_close_still_goes_out(void **state)
     rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, keep_request, NULL, &s);
     rks_engine_serve(m.engines[1], RKS_SERVICE_GROUP, NULL, on_numbered_note, &log);
     rks_reply_sink sink = {.place = place_nothing, .done = say_last_word, .user = &p};
-    assert_ok(rks_engine_request(m.engines[0], 1, RKS_SERVICE_FETCH, "x", 1, "a test", &sink, &err),
+    assert_ok(rks_engine_request(m.engines[0], 1,
+                                 &(rks_outgoing){RKS_SERVICE_FETCH, "x", 1, "a test"}, &sink, &err),
               &err);
     event_wait(&s.kept, 1);
     pthread_create(&closer, NULL, close_engine, m.engines[0]);

@@ -39,14 +39,16 @@ static void an_error_reply_says_where_it_happened(void **state)
     rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, echo, NULL, NULL);
     uint8_t *reply = NULL;
     size_t size;
-    assert_fails(RKS_ERR_DATA, rks_engine_ask(m.engines[0], 1, RKS_SERVICE_FETCH, "xy", 2, 100,
-                                              "a test", &reply, &size, &err));
+    assert_fails(RKS_ERR_DATA, rks_engine_ask(m.engines[0], 1,
+                                              &(rks_outgoing){RKS_SERVICE_FETCH, "xy", 2, "a test"},
+                                              100, &reply, &size, &err));
     assert_string_equal(err.text, "too short: 2 bytes");
     assert_int_equal(err.rank, 1);
     assert_int_equal(err.cause, 77);
     assert_true(err.host[0] != '\0');
-    assert_fails(RKS_ERR_PEER, rks_engine_ask(m.engines[0], 1, RKS_SERVICE_KEYS, "xy", 2, 100,
-                                              "a test", &reply, &size, &err));
+    assert_fails(RKS_ERR_PEER, rks_engine_ask(m.engines[0], 1,
+                                              &(rks_outgoing){RKS_SERVICE_KEYS, "xy", 2, "a test"},
+                                              100, &reply, &size, &err));
     assert_contains(err.text, "not open");
     assert_null(reply);
     mesh_close(&m);
@@ -60,10 +62,13 @@ static void a_reply_above_the_limit_is_refused_and_the_connection_lives(void **s
     uint8_t *reply = NULL;
     size_t size;
     uint8_t body[104] = {50};
-    assert_fails(RKS_ERR_PEER, rks_engine_ask(m.engines[0], 1, RKS_SERVICE_FETCH, body, 104, 4999,
-                                              "a test", &reply, &size, &err));
+    assert_fails(RKS_ERR_PEER,
+                 rks_engine_ask(m.engines[0], 1,
+                                &(rks_outgoing){RKS_SERVICE_FETCH, body, 104, "a test"}, 4999,
+                                &reply, &size, &err));
     assert_contains(err.text, "5000");
-    assert_ok(rks_engine_ask(m.engines[0], 1, RKS_SERVICE_FETCH, body, 104, 5000, "a test", &reply,
+    assert_ok(rks_engine_ask(m.engines[0], 1,
+                             &(rks_outgoing){RKS_SERVICE_FETCH, body, 104, "a test"}, 5000, &reply,
                              &size, &err),
               &err);
     rks_free(reply);
@@ -225,7 +230,8 @@ static void a_request_that_waited_for_room_is_served_at_once(void **state)
     rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, keep_request, NULL, &kept);
     uint8_t *reply = NULL;
     size_t size = 0;
-    assert_ok(rks_engine_ask(m.engines[0], 1, RKS_SERVICE_KEYS, "\1\0\0\0x", 5, 100, "a test",
+    assert_ok(rks_engine_ask(m.engines[0], 1,
+                             &(rks_outgoing){RKS_SERVICE_KEYS, "\1\0\0\0x", 5, "a test"}, 100,
                              &reply, &size, &err),
               &err);
     rks_free(reply);
@@ -271,7 +277,8 @@ static void *fly_many(void *argument)
         uint8_t body[204] = {(uint8_t)(1 + i % 5)};
         body[4] = (uint8_t)i;
         rks_reply_sink sink = {.place = flight_place, .done = flight_done, .user = &p->flights[i]};
-        rks_engine_request(p->m->engines[0], 1, RKS_SERVICE_FETCH, body, sizeof(body), "a flight",
+        rks_engine_request(p->m->engines[0], 1,
+                           &(rks_outgoing){RKS_SERVICE_FETCH, body, sizeof(body), "a flight"},
                            &sink, NULL);
     }
     return NULL;

@@ -173,8 +173,9 @@ static void a_killed_peer_fails_requests_at_once(void **state)
     siginfo_t end;
     assert_ok(ask_echo(c.engine, 1, 1, 100, &err), &err);
     kill(c.pid, SIGKILL);
-    assert_fails(RKS_ERR_PEER, rks_engine_ask(c.engine, 1, RKS_SERVICE_INDEX, "x", 1, 10, "a test",
-                                              &reply, &size, &err));
+    assert_fails(RKS_ERR_PEER,
+                 rks_engine_ask(c.engine, 1, &(rks_outgoing){RKS_SERVICE_INDEX, "x", 1, "a test"},
+                                10, &reply, &size, &err));
     assert_contains(err.text, "rank 1 (childhost): ");
     assert_contains(err.text, " during a test");
     assert_int_equal(waitid(P_PID, (id_t)c.pid, &end, WEXITED | WNOWAIT), 0);
@@ -229,8 +230,9 @@ static void a_slow_peer_is_waited_for(void **state)
     rks_engine_watch(c.engine, on_lost, &l);
     uint8_t *reply = NULL;
     size_t size;
-    assert_ok(rks_engine_ask(c.engine, 1, RKS_SERVICE_KEYS, "\1\0\0\0slow", 8, 10, "a test", &reply,
-                             &size, &err),
+    assert_ok(rks_engine_ask(c.engine, 1,
+                             &(rks_outgoing){RKS_SERVICE_KEYS, "\1\0\0\0slow", 8, "a test"}, 10,
+                             &reply, &size, &err),
               &err);
     assert_memory_equal(reply, "slow", 4);
     rks_free(reply);
