@@ -24,13 +24,9 @@ void(rks_build_options_default)(rks_build_options *options)
     };
 }
 
-rks_status rks_build_options_take(const rks_build_options *given, rks_build_options *options,
-                                  rks_error *err)
+/* Replaces values that stand for a default. */
+static void fill_in_defaults(rks_build_options *options)
 {
-    rks_build_options_default(options);
-    if (given != NULL)
-        memcpy(options, given,
-               given->struct_size < sizeof(*options) ? given->struct_size : sizeof(*options));
     if (options->length_unit == 0)
         options->length_unit = 1;
     if (options->max_sample == 0)
@@ -41,13 +37,30 @@ rks_status rks_build_options_take(const rks_build_options *given, rks_build_opti
         options->unit_size = INT64_MAX;
     if (options->block_size == 0)
         options->block_size = UINT64_C(1) << 20;
+}
+
+/* Checks the options that say how samples are stored. */
+static rks_status check_sizes(const rks_build_options *options, rks_error *err)
+{
     if (options->max_sample > UINT64_C(3) << 30)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "max_sample: %" PRIu64 " is above 3 GiB",
                         options->max_sample);
-    if (options->extra != NULL && strcmp(options->extra, "error") != 0 &&
-        strcmp(options->extra, "drop") != 0 && strcmp(options->extra, "json") != 0)
+    if (options->block_size < 64 << 10 || options->block_size > 64 << 20)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "extra: \"%.40s\" is not \"error\", \"drop\" or \"json\"", options->extra);
+                        "block_size: %" PRIu64 " is not from 64 KiB to 64 MiB",
+                        options->block_size);
+    if (options->threads > RKS_BUILD_THREADS_MOST)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "threads: %" PRIu32 " is above %d",
+                        options->threads, RKS_BUILD_THREADS_MOST);
+    if (options->unit_size != 0 && options->unit_size < 4 << 10)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "unit_size: %" PRIu64 " is below 4 KiB",
+                        options->unit_size);
+    return RKS_OK;
+}
+
+/* Checks the options that say which samples are stored. */
+static rks_status check_selection(const rks_build_options *options, rks_error *err)
+{
     if (!(options->sample_rate >= 0 && options->sample_rate < 1)) /* also NaN */
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "sample_rate: %g is not at least 0 and below 1",
                         options->sample_rate);
@@ -60,22 +73,35 @@ rks_status rks_build_options_take(const rks_build_options *given, rks_build_opti
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "min_length: %" PRIu32 " is above max_length: %" PRIu32,
                         options->min_length, options->max_length);
-    if (options->block_size < 64 << 10 || options->block_size > 64 << 20)
+    return RKS_OK;
+}
+
+static rks_status check_texts(const rks_build_options *options, rks_error *err)
+{
+    if (options->extra != NULL && strcmp(options->extra, "error") != 0 &&
+        strcmp(options->extra, "drop") != 0 && strcmp(options->extra, "json") != 0)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "block_size: %" PRIu64 " is not from 64 KiB to 64 MiB",
-                        options->block_size);
+                        "extra: \"%.40s\" is not \"error\", \"drop\" or \"json\"", options->extra);
     const char *made_from = options->made_from;
     for (size_t i = 0; made_from != NULL && made_from[i] != '\0'; i++)
         if (i == RKS_MADE_FROM_MAX || made_from[i] < ' ' || made_from[i] > '~')
             return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                             "made_from: at most %d printable ASCII characters", RKS_MADE_FROM_MAX);
-    if (options->threads > RKS_BUILD_THREADS_MOST)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "threads: %" PRIu32 " is above %d",
-                        options->threads, RKS_BUILD_THREADS_MOST);
-    if (options->unit_size != 0 && options->unit_size < 4 << 10)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "unit_size: %" PRIu64 " is below 4 KiB",
-                        options->unit_size);
     return RKS_OK;
+}
+
+rks_status rks_build_options_take(const rks_build_options *given, rks_build_options *options,
+                                  rks_error *err)
+{
+    rks_build_options_default(options);
+    if (given != NULL)
+        memcpy(options, given,
+               given->struct_size < sizeof(*options) ? given->struct_size : sizeof(*options));
+    fill_in_defaults(options);
+    rks_status status = check_sizes(options, err);
+    if (status == RKS_OK)
+        status = check_texts(options, err);
+    return status == RKS_OK ? check_selection(options, err) : status;
 }
 
 uint32_t rks_build_threads(const rks_group *group, const rks_build_options *options)

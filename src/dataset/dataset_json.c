@@ -99,15 +99,13 @@ static rks_status put_lists(const rks_dataset *dataset, const rks_dataset_layout
     return status == RKS_OK ? rks_buffer_add(json, "]", 1, err) : status;
 }
 
-/* `layout` NULL: writes everything into one text. */
-static rks_status put_top(const rks_dataset *dataset, const rks_dataset_layout *layout,
-                          rks_buffer *json, rks_error *err)
+/* Writes what every dataset has, up to the columns of its index. */
+static rks_status put_head(const rks_dataset *dataset, bool lists, rks_buffer *json, rks_error *err)
 {
     char id[RKS_DIGEST_TEXT], build[RKS_DIGEST_TEXT];
     rks_digest_format(dataset->id, id);
     rks_digest_format(dataset->build_id, build);
     bool excludes = dataset->excluded.samples > 0;
-    bool lists = layout != NULL && layout->list_count > 0;
     const char *features[4] = {NULL};
     features[0] = excludes ? EXCLUDED : NULL;
     features[excludes] = has_builds(dataset) ? BUILDS : NULL;
@@ -125,9 +123,16 @@ static rks_status put_top(const rks_dataset *dataset, const rks_dataset_layout *
         if (status == RKS_OK)
             status = rks_json_put_string(json, dataset->index[i], err);
     }
-    if (status == RKS_OK)
-        status = rks_buffer_print(json, err, "]");
-    if (status == RKS_OK && excludes)
+    return status == RKS_OK ? rks_buffer_print(json, err, "]") : status;
+}
+
+/* `layout` NULL: writes everything into one text. */
+static rks_status put_top(const rks_dataset *dataset, const rks_dataset_layout *layout,
+                          rks_buffer *json, rks_error *err)
+{
+    bool lists = layout != NULL && layout->list_count > 0;
+    rks_status status = put_head(dataset, lists, json, err);
+    if (status == RKS_OK && dataset->excluded.samples > 0)
         status = put_excluded(&dataset->excluded, json, err);
     if (status == RKS_OK && dataset->generation > 1)
         status = rks_buffer_print(json, err, ",\"generation\":%" PRIu64, dataset->generation);

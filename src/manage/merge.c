@@ -84,69 +84,73 @@ static ssize_t copy_range(int from, int to, size_t size, uint8_t *room)
     return got;
 }
 
-static rks_status copy_ranges(merge *m, int from, int to, const char *path, uint64_t size,
-                              rks_stream *source, uint8_t **room, rks_error *err)
+/* A file that is being copied. */
+typedef struct file_copy {
+    int from, to;
+    const char *path; /* of `to` */
+    uint64_t size;
+    rks_stream source;
+    uint8_t *room; /* if the kernel cannot copy between the two; else NULL */
+} file_copy;
+
+static rks_status copy_ranges(merge *m, file_copy *c, rks_error *err)
 {
-    for (uint64_t at = 0; at < size;) {
-        rks_stream_reach(source, at);
+    for (uint64_t at = 0; at < c->size;) {
+        rks_stream_reach(&c->source, at);
         rks_status status = rks_group_must_stop(m->group, err);
         if (status == RKS_OK)
             status = rks_check_interrupt(err);
         if (status != RKS_OK)
             return status;
-        ssize_t put = copy_range(from, to, size - at < COPY ? size - at : COPY, *room);
+        ssize_t put =
+            copy_range(c->from, c->to, c->size - at < COPY ? c->size - at : COPY, c->room);
         if (put < 0 && errno == EINTR)
             continue;
-        if (put < 0 && *room == NULL && at == 0 &&
+        if (put < 0 && c->room == NULL && at == 0 &&
             (errno == EXDEV || errno == EINVAL || errno == EOPNOTSUPP || errno == ENOSYS)) {
-            if ((*room = rks_alloc_raw(COPY, 1, err)) == NULL)
+            if ((c->room = rks_alloc_raw(COPY, 1, err)) == NULL)
                 return RKS_ERR_MEMORY;
             continue;
         }
         if (put < 0)
-            return rks_fail_write(err, errno, path, size - at);
+            return rks_fail_write(err, errno, c->path, c->size - at);
         if (put == 0)
             return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: its source was cut while it was copied",
-                            path);
+                            c->path);
         at += (uint64_t)put;
         count_merge_progress(m, (uint64_t)put);
     }
     return RKS_OK;
 }
 
-static rks_status copy_bytes(merge *m, int from, int to, const char *path, uint64_t size,
-                             rks_stream *source, rks_error *err)
+static rks_status copy_bytes(merge *m, file_copy *c, rks_error *err)
 {
-    uint8_t *room = NULL;                /* if the kernel cannot copy between the two */
-    if (ioctl(to, FICLONE, from) == 0) { /* shares the blocks if the file system can */
-        count_merge_progress(m, size);
+    if (ioctl(c->to, FICLONE, c->from) == 0) { /* shares the blocks if the file system can */
+        count_merge_progress(m, c->size);
         return RKS_OK;
     }
-    rks_status status = copy_ranges(m, from, to, path, size, source, &room, err);
-    rks_free(room);
+    rks_status status = copy_ranges(m, c, err);
+    rks_free(c->room);
     return status;
 }
 
 static rks_status copy_file(merge *m, const char *from, const char *to, rks_error *err)
 {
-    int in = -1, out = -1;
-    uint64_t size = 0;
-    rks_stream source = {.fd = -1};
-    rks_status status = rks_file_open(from, &in, &size, err);
+    file_copy c = {.from = -1, .to = -1, .path = to, .source = {.fd = -1}};
+    rks_status status = rks_file_open(from, &c.from, &c.size, err);
     if (status == RKS_OK) {
-        rks_stream_begin(&source, from, size);
-        out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
-        status = out < 0 ? rks_fail_write(err, errno, to, size)
-                         : copy_bytes(m, in, out, to, size, &source, err);
+        rks_stream_begin(&c.source, from, c.size);
+        c.to = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+        status = c.to < 0 ? rks_fail_write(err, errno, to, c.size) : copy_bytes(m, &c, err);
     }
-    if (status == RKS_OK && fsync(out) != 0)
-        status = rks_fail_write(err, errno, to, size);
-    rks_stream_end(&source);
-    m->report.copied_bytes += status == RKS_OK ? size : 0;
-    if (in >= 0)
-        close(in);
-    if (out >= 0)
-        close(out);
+    if (status == RKS_OK && fsync(c.to) != 0)
+        status = rks_fail_write(err, errno, to, c.size);
+    rks_stream_end(&c.source);
+    m->report.copied_bytes += status == RKS_OK ? c.size : 0;
+    if (c.from >= 0)
+        close(c.from);
+    if (c.to >= 0)
+        close(c.to);
     return status;
 }
 

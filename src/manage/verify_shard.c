@@ -50,37 +50,45 @@ static rks_status name_files(const char *stem, shard_files *files, rks_error *er
 }
 
 /* Makes one finding of neighbouring granules of the file whose checksums are wrong. */
-static void report_span(rks_verify_job *job, const shard_files *files, uint64_t from, uint64_t to)
+static void report_span(rks_verify_job *job, const char *path, uint64_t from, uint64_t to)
 {
     if (from < to)
-        rks_verify_report(job, files->data, from, NULL, 0,
+        rks_verify_report(job, path, from, NULL, 0,
                           "bytes %" PRIu64 " to %" PRIu64 " have changed since it was sealed", from,
                           to - 1);
 }
 
-static rks_status compare_sums(rks_verify_job *job, const shard_files *files, int fd,
-                               rks_stream *stream, uint64_t file_size, const rks_digest *sums,
-                               uint8_t *granule, rks_error *err)
+/* A data file and its checksums. */
+typedef struct summed_file {
+    const char *path;
+    int fd;
+    uint64_t size;
+    const rks_digest *sums;
+    uint8_t *granule; /* room for one */
+} summed_file;
+
+static rks_status compare_sums(rks_verify_job *job, const summed_file *file, rks_stream *stream,
+                               rks_error *err)
 {
     uint64_t bad_from = 0;
     uint64_t bad_to = 0;
     rks_status status = RKS_OK;
-    for (uint64_t at = 0; at < file_size && status == RKS_OK; at += RKS_SUMS_CHUNK) {
-        size_t size = file_size - at < RKS_SUMS_CHUNK ? (size_t)(file_size - at) : RKS_SUMS_CHUNK;
+    for (uint64_t at = 0; at < file->size && status == RKS_OK; at += RKS_SUMS_CHUNK) {
+        size_t size = file->size - at < RKS_SUMS_CHUNK ? (size_t)(file->size - at) : RKS_SUMS_CHUNK;
         rks_error what;
         rks_stream_reach(stream, at);
-        rks_status got = rks_file_read_at(fd, files->data, at, granule, size, &what);
-        bool right = got == RKS_OK &&
-                     rks_digest_equal(rks_checksum128(granule, size), sums[at / RKS_SUMS_CHUNK]);
+        rks_status got = rks_file_read_at(file->fd, file->path, at, file->granule, size, &what);
+        bool right = got == RKS_OK && rks_digest_equal(rks_checksum128(file->granule, size),
+                                                       file->sums[at / RKS_SUMS_CHUNK]);
         if (!right) {
             bad_from = bad_from == bad_to ? at : bad_from;
             bad_to = at + size;
         } else if (bad_from < bad_to) {
-            report_span(job, files, bad_from, bad_to);
+            report_span(job, file->path, bad_from, bad_to);
             bad_from = bad_to = 0;
         }
         if (got != RKS_OK) {
-            status = rks_verify_absorb(job, files->data, at, got, &what);
+            status = rks_verify_absorb(job, file->path, at, got, &what);
             if (status != RKS_OK && err != NULL)
                 *err = what;
             if (got == RKS_ERR_CORRUPT)
@@ -89,7 +97,7 @@ static rks_status compare_sums(rks_verify_job *job, const shard_files *files, in
         if (status == RKS_OK)
             status = rks_check_interrupt(err);
     }
-    report_span(job, files, bad_from, bad_to);
+    report_span(job, file->path, bad_from, bad_to);
     return status;
 }
 
@@ -112,9 +120,13 @@ static rks_status check_sums(rks_verify_job *job, const shard_files *files,
         goto out;
     }
     granule = rks_alloc_raw(RKS_SUMS_CHUNK + RKS_FILE_PAGE, 1, &what);
-    status = granule == NULL ? RKS_ERR_MEMORY
-                             : compare_sums(job, files, fd, stream, manifest->file_size, sums,
-                                            rks_file_place(granule, 0), &what);
+    if (granule == NULL) {
+        status = RKS_ERR_MEMORY;
+        goto out;
+    }
+    const summed_file file = {files->data, fd, manifest->file_size, sums,
+                              rks_file_place(granule, 0)};
+    status = compare_sums(job, &file, stream, &what);
 out:
     if (status != RKS_OK && err != NULL)
         *err = what;
