@@ -100,7 +100,8 @@ static rks_status put_lists(const rks_dataset *dataset, const rks_dataset_layout
 }
 
 /* Writes what every dataset has, up to the columns of its index. */
-static rks_status put_head(const rks_dataset *dataset, bool lists, rks_buffer *json, rks_error *err)
+static rks_status put_common(const rks_dataset *dataset, bool lists, rks_buffer *json,
+                             rks_error *err)
 {
     char id[RKS_DIGEST_TEXT], build[RKS_DIGEST_TEXT];
     rks_digest_format(dataset->id, id);
@@ -131,7 +132,7 @@ static rks_status put_top(const rks_dataset *dataset, const rks_dataset_layout *
                           rks_buffer *json, rks_error *err)
 {
     bool lists = layout != NULL && layout->list_count > 0;
-    rks_status status = put_head(dataset, lists, json, err);
+    rks_status status = put_common(dataset, lists, json, err);
     if (status == RKS_OK && dataset->excluded.samples > 0)
         status = put_excluded(&dataset->excluded, json, err);
     if (status == RKS_OK && dataset->generation > 1)
