@@ -228,3 +228,53 @@ def test_a_replacement_infers_its_schema_anew(by: str, old: str, new: str, colum
             build(str(tmp_path / "a.jsonl"), tmp_path / "out", replace=True)
     (found,) = read(tmp_path / "out")
     assert found == columns and all(type(found[name]) is int for name in columns)
+
+
+# ---- folders
+
+def parquet_folder(folder: Path, *names: str) -> Path:
+    pa = arrow()
+    import pyarrow.parquet as parquet
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        parquet.write_table(pa.table({"a": [1, 2]}), folder / name)
+    return folder
+
+
+@pytest.mark.parametrize("name", [".ipynb_checkpoints/x-checkpoint.parquet", "_temporary/0/x.parquet", ".x.parquet", ".gitattributes",
+                                  ".DS_Store", ".x.parquet.crc", "_SUCCESS", "_metadata", "README.md", "x.parquet.sha256", "LICENSE"])
+def test_what_tools_leave_beside_data_is_not_read(name: str, tmp_path: Path) -> None:
+    folder = parquet_folder(tmp_path / "in", "x.parquet", "sub/Y.PARQUET")
+    if name.endswith(".parquet"):
+        parquet_folder(folder, name)
+    else:
+        (folder / name).write_text("{}")
+    build(str(folder), tmp_path / "out")
+    assert [one["a"] for one in read(tmp_path / "out")] == [1, 2, 1, 2]
+
+
+def test_a_folder_of_datasets_and_other_files_is_refused(tmp_path: Path) -> None:
+    folder = parquet_folder(tmp_path / "in", "x.parquet")
+    (folder / "notes.txt").write_text("a")
+    with pytest.raises(ArgumentError, match='holds x.parquet, a dataset, and notes.txt, which is none; .* format="folder"'):
+        build(str(folder), tmp_path / "out")
+    build(str(folder), tmp_path / "out", format="folder")
+    assert sorted(one["path"] for one in read(tmp_path / "out")) == ["notes.txt", "x.parquet"]
+
+
+def test_folders_with_values_of_a_column_are_refused(tmp_path: Path) -> None:
+    folder = parquet_folder(tmp_path / "in", "lang=en/x.parquet", "lang=de/x.parquet")
+    with pytest.raises(ArgumentError, match=r"have values of a column \(lang=de\), which is not read"):
+        build(str(folder), tmp_path / "out")
+
+
+def test_what_save_to_disk_wrote_is_read(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    datasets.disable_progress_bars()
+    one = datasets.Dataset.from_dict({"a": [1, 2]})
+    one.save_to_disk(str(tmp_path / "one"))
+    build(str(tmp_path / "one"), tmp_path / "out")
+    assert [sample["a"] for sample in read(tmp_path / "out")] == [1, 2]
+    datasets.DatasetDict({"train": one, "test": one}).save_to_disk(str(tmp_path / "both"))
+    with pytest.raises(ArgumentError, match="DatasetDict; give one of its splits: .*both/test, .*both/train"):
+        build(str(tmp_path / "both"), tmp_path / "out2")

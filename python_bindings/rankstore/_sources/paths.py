@@ -13,8 +13,11 @@ from .native import CoreFiles
 
 _ARROW = {".parquet": "parquet", ".pq": "parquet", ".arrow": "arrow", ".feather": "arrow"}
 _PIECES: dict[str, type[Parquet] | type[ArrowFile]] = {"parquet": Parquet, "arrow": ArrowFile}
-# A folder with only such files becomes these files. The core reads any other folder.
+# A folder of such files becomes these files. The core reads any other folder.
 _DATASETS = (*_ARROW, ".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.xz", ".tar.bz2", ".zip", ".idx", ".bin")
+# Files that tools leave beside data: checksums, descriptions, and what Hugging Face's save_to_disk writes.
+_BESIDE_ENDINGS = (".md", ".crc", ".md5", ".sha1", ".sha256", ".sha512")
+_BESIDE = {"readme", "readme.txt", "license", "license.txt", "dataset_info.json", "dataset_infos.json", "state.json"}
 
 
 def pieces(paths: Sequence[str], format: str | None) -> list[Piece]:  # noqa: A002
@@ -22,7 +25,7 @@ def pieces(paths: Sequence[str], format: str | None) -> list[Piece]:  # noqa: A0
     found = [inner for path in _expand(paths) for inner in _inside(path, format)]
     if not found:
         raise ArgumentError("source: no file was found in the given folders")
-    kinds = [format or _ARROW.get(os.path.splitext(path)[1]) for path in found]
+    kinds = [format or _ARROW.get(os.path.splitext(path)[1].lower()) for path in found]
     names = _short_names([path for path, kind in zip(found, kinds, strict=True) if kind in _PIECES])
     made: list[Piece] = []
     core: list[str] = []
@@ -58,14 +61,35 @@ def _expand(paths: Sequence[str]) -> list[str]:
 def _inside(path: str, format: str | None) -> list[str]:  # noqa: A002
     if not os.path.isdir(path) or (format is not None and format not in _PIECES):
         return [path]
-    files = sorted(os.path.join(top, file) for top, _, names in os.walk(path) for file in names)
-    if format is not None or (files and all(_is_dataset(file) for file in files)):
-        return files
-    return [path]
+    if os.path.exists(os.path.join(path, "dataset_dict.json")):
+        splits = sorted(one.name for one in os.scandir(path) if one.is_dir())
+        raise ArgumentError(f"source: {path} holds a Hugging Face DatasetDict; give one of its splits: "
+                            + ", ".join(os.path.join(path, split) for split in splits))
+    files = sorted(os.path.relpath(os.path.join(top, file), path) for top, _, names in os.walk(path) for file in names)
+    data = [file for file in files if not _is_beside(file)]
+    datasets = [file for file in data if format is not None or _is_dataset(os.path.join(path, file))]
+    if not datasets:
+        return [path]
+    if len(datasets) < len(data):
+        other = next(file for file in data if file not in datasets)
+        raise ArgumentError(f'source: {path} holds {datasets[0]}, a dataset, and {other}, which is none; give the files to read, or '
+                            'format="folder" to make a sample of each file')
+    partition = next((part for file in datasets for part in file.split(os.sep)[:-1] if "=" in part), None)
+    if partition is not None:
+        raise ArgumentError(f"source: the folders of {path} have values of a column ({partition}), which is not read; read it as "
+                            "pyarrow.dataset.dataset(..., partitioning=\"hive\").to_table(), or give the files of one folder")
+    return [os.path.join(path, file) for file in datasets]
+
+
+def _is_beside(file: str) -> bool:
+    """Return True for what is no data of its folder: hidden and temporary files (a name with `.` or `_` first), and those about data."""
+    parts = file.lower().split(os.sep)
+    return any(part[0] in "._" for part in parts) or parts[-1] in _BESIDE or parts[-1].endswith(_BESIDE_ENDINGS)
 
 
 def _is_dataset(file: str) -> bool:
-    return file.endswith(_DATASETS) and (not file.endswith(".bin") or os.path.exists(file[:-4] + ".idx"))
+    name = file.lower()
+    return name.endswith(_DATASETS) and (not name.endswith(".bin") or os.path.exists(file[:-4] + ".idx"))
 
 
 def _short_names(paths: Sequence[str]) -> list[str]:
