@@ -142,12 +142,13 @@ static void begin_next(rks_plan *plan, uint64_t epoch)
     if (cache->has_thread && !atomic_load(&cache->done))
         return;
     end_thread(cache);
-    enum rks_cache_claim claim;
-    if (rks_cache_claim(&cache->area, cache->making, key, 0, CACHE_EPOCHS, false, &claim,
-                        &cache->place, NULL, NULL) != RKS_OK ||
-        claim == CACHE_NONE)
+    const rks_cache_want want = {.key = key, .count = CACHE_EPOCHS};
+    rks_cache_claimed claimed;
+    if (rks_cache_claim(&cache->area, cache->making, &want, &claimed, NULL) != RKS_OK ||
+        claimed.how == CACHE_NONE)
         return;
-    if (claim == CACHE_THERE) {
+    cache->place = claimed.place;
+    if (claimed.how == CACHE_THERE) {
         rks_cache_lock(cache->making, cache->place, F_UNLCK);
         return;
     }
@@ -217,23 +218,23 @@ static rks_status make_here(rks_plan *plan, uint64_t epoch, int place, bool *lac
 rks_status rks_cache_show(rks_plan *plan, uint64_t epoch, bool *shown, rks_error *err)
 {
     rks_epoch_cache *cache = plan->cache;
-    enum rks_cache_claim claim;
-    int place;
+    const rks_cache_want want = {
+        .key = key_of(&plan->progress, epoch), .count = CACHE_EPOCHS, .waits = true};
+    rks_cache_claimed claimed;
     *shown = false;
     let_go(plan);
-    rks_status status =
-        rks_cache_claim(&cache->area, cache->area.options.fd, key_of(&plan->progress, epoch), 0,
-                        CACHE_EPOCHS, true, &claim, &place, &plan->image.rest_over, err);
-    if (status != RKS_OK || claim == CACHE_NONE)
+    rks_status status = rks_cache_claim(&cache->area, cache->area.options.fd, &want, &claimed, err);
+    plan->image.rest_over = claimed.rest_over;
+    if (status != RKS_OK || claimed.how == CACHE_NONE)
         return status;
-    if (claim == CACHE_MAKE) {
+    if (claimed.how == CACHE_MAKE) {
         bool lacks = false;
-        status = make_here(plan, epoch, place, &lacks, err);
+        status = make_here(plan, epoch, claimed.place, &lacks, err);
         if (lacks)
             return RKS_OK;
     }
     if (status == RKS_OK)
-        status = take_place(plan, epoch, place, err);
+        status = take_place(plan, epoch, claimed.place, err);
     *shown = status == RKS_OK;
     return status;
 }
@@ -280,55 +281,53 @@ static rks_status look_for_all(rks_plan *plan, int place, bool *lacks, rks_error
 rks_status rks_cache_lay_out(rks_plan *plan, rks_error *err)
 {
     rks_epoch_cache *cache = plan->cache;
-    const rks_cache_key all = {0};
-    enum rks_cache_claim claim = CACHE_NONE;
-    int place;
+    const rks_cache_want want = {.first = CACHE_FACTS, .count = 1, .waits = true};
+    rks_cache_claimed claimed = {.how = CACHE_NONE};
     bool lacks = false;
     rks_status status = rks_cache_check(plan, err);
     int fd = cache->area.options.fd; /* a child's own from here on */
     if (status == RKS_OK)
-        status =
-            rks_cache_claim(&cache->area, fd, all, CACHE_FACTS, 1, true, &claim, &place, NULL, err);
-    if (status == RKS_OK && claim == CACHE_MAKE)
-        status = look_for_all(plan, place, &lacks, err);
-    if (lacks || (status == RKS_OK && claim == CACHE_NONE))
+        status = rks_cache_claim(&cache->area, fd, &want, &claimed, err);
+    if (status == RKS_OK && claimed.how == CACHE_MAKE)
+        status = look_for_all(plan, claimed.place, &lacks, err);
+    if (lacks || (status == RKS_OK && claimed.how == CACHE_NONE))
         return rks_plan_lay_out(&plan->in, &plan->image, err);
     if (status != RKS_OK)
         return status;
-    const rks_cache_facts *facts = &cache->area.control->places[place].facts;
+    const rks_cache_place *there = &cache->area.control->places[claimed.place];
+    const rks_cache_facts *facts = &there->facts;
     plan->in.fill_most = facts->fill_most;
     plan->in.fill_least = facts->fill_least;
     plan->in.window_most = facts->window_most;
     plan->in.window_least = facts->window_least;
     plan->in.window_all = facts->window_all;
-    status = rks_cache_read_layout(&plan->in, fd, &cache->area.control->places[place].image, err);
-    rks_cache_lock(fd, place, F_UNLCK);
+    status = rks_cache_read_layout(&plan->in, fd, &there->image, err);
+    rks_cache_lock(fd, claimed.place, F_UNLCK);
     return status;
 }
 
 uint64_t rks_cache_digest(rks_plan *plan)
 {
     rks_epoch_cache *cache = plan->cache;
-    const rks_cache_key all = {0};
-    enum rks_cache_claim claim = CACHE_NONE;
-    int place;
+    const rks_cache_want want = {.first = CACHE_DIGEST, .count = 1, .waits = true};
+    rks_cache_claimed claimed = {.how = CACHE_NONE};
     bool own_locks = rks_cache_check(plan, NULL) == RKS_OK;
     int fd = cache->area.options.fd; /* a child's own from here on */
     rks_cache_area area = cache->area;
     area.deaf = true; /* this call cannot return an interrupt */
-    if (!own_locks || rks_cache_claim(&area, fd, all, CACHE_DIGEST, 1, true, &claim, &place, NULL,
-                                      NULL) != RKS_OK)
-        claim = CACHE_NONE; /* the next call returns the error */
-    rks_cache_facts *facts = claim == CACHE_NONE ? NULL : &cache->area.control->places[place].facts;
-    if (claim == CACHE_THERE) {
+    if (!own_locks || rks_cache_claim(&area, fd, &want, &claimed, NULL) != RKS_OK)
+        claimed.how = CACHE_NONE; /* the next call returns the error */
+    rks_cache_facts *facts =
+        claimed.how == CACHE_NONE ? NULL : &cache->area.control->places[claimed.place].facts;
+    if (claimed.how == CACHE_THERE) {
         uint64_t digest = facts->digest;
-        rks_cache_lock(fd, place, F_UNLCK);
+        rks_cache_lock(fd, claimed.place, F_UNLCK);
         return digest;
     }
     uint64_t digest = rks_checksum64(plan->in.lengths, plan->in.count * sizeof(*plan->in.lengths));
-    if (claim == CACHE_MAKE) {
+    if (claimed.how == CACHE_MAKE) {
         facts->digest = digest;
-        rks_cache_settle(&cache->area, fd, place, CACHE_READY, F_UNLCK);
+        rks_cache_settle(&cache->area, fd, claimed.place, CACHE_READY, F_UNLCK);
     }
     return digest;
 }

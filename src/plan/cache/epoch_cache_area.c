@@ -211,11 +211,11 @@ static void mark_dead(rks_cache_control *control, rks_cache_place *place)
 
 /* Chooses a place that no rank uses: an empty one, or that of the oldest epoch. Returns -1 if there
  * is none. */
-static int choose(const rks_cache_area *area, int fd, int first, int count)
+static int choose(const rks_cache_area *area, int fd, const rks_cache_want *want)
 {
     rks_cache_place *places = area->control->places;
     int best = -1;
-    for (int i = first; i < first + count; i++) {
+    for (int i = want->first; i < want->first + want->count; i++) {
         bool is_free = places[i].state == CACHE_EMPTY || places[i].state == CACHE_FAILED;
         if (places[i].state == CACHE_MAKING)
             continue;
@@ -232,71 +232,107 @@ static int choose(const rks_cache_area *area, int fd, int first, int count)
 }
 
 /* Returns the place of the key, or -1. */
-static int find_place(const rks_cache_control *control, rks_cache_key key, int first, int count)
+static int find_place(const rks_cache_control *control, const rks_cache_want *want)
 {
-    for (int i = first; i < first + count; i++)
-        if (control->places[i].state != CACHE_EMPTY && control->places[i].key.epoch == key.epoch &&
-            control->places[i].key.rest == key.rest)
+    for (int i = want->first; i < want->first + want->count; i++)
+        if (control->places[i].state != CACHE_EMPTY &&
+            control->places[i].key.epoch == want->key.epoch &&
+            control->places[i].key.rest == want->key.rest)
             return i;
     return -1;
+}
+
+/* Frees the places of makers that died. Fails if the job cannot go on without such a maker. */
+static rks_status check_makers(rks_cache_control *control, int fd, const rks_cache_want *want,
+                               rks_error *err)
+{
+    for (int i = want->first; i < want->first + want->count; i++) {
+        rks_cache_place *place = &control->places[i];
+        if (place->state != CACHE_MAKING || !rks_cache_lock(fd, i, F_RDLCK))
+            continue;
+        rks_cache_lock(fd, i, F_UNLCK);
+        if (place->spare == 0) {
+            mark_dead(control, place);
+            return say_dead(control, err);
+        }
+        place->state = CACHE_EMPTY;
+        wake(place);
+    }
+    return RKS_OK;
 }
 
 /* Returns the status that the maker left in the place, and its error in *err. */
 static rks_status pass_on(const rks_cache_place *place, bool *rest_over, rks_error *err)
 {
-    if (rest_over != NULL)
-        *rest_over = place->rest_over;
+    *rest_over = place->rest_over;
     if (err != NULL)
         *err = place->error;
     return place->status;
 }
 
-/* Looks once for the key, under the control lock. *wait is true if there is a maker to wait for. */
-static rks_status look_once(const rks_cache_area *area, int fd, rks_cache_key key, int first,
-                            int count, enum rks_cache_claim *claim, int *place, bool *wait,
-                            bool *rest_over, rks_error *err)
+static void begin_making(const rks_cache_area *area, rks_cache_place *place,
+                         const rks_cache_want *want)
+{
+    place->state = CACHE_MAKING;
+    place->key = want->key;
+    place->maker = area->options.rank;
+    place->spare = area->child || !want->waits;
+    place->generation++;
+    place->rest_over = false;
+    wake(place);
+}
+
+/* A place that another rank makes, NULL if there is none; and its turn when this rank looked. */
+typedef struct awaited {
+    rks_cache_place *place;
+    unsigned turn;
+} awaited;
+
+/* Looks once for the key, under the control lock. */
+static rks_status look_locked(const rks_cache_area *area, int fd, const rks_cache_want *want,
+                              rks_cache_claimed *claimed, awaited *other, rks_error *err)
 {
     rks_cache_control *control = area->control;
-    *wait = false;
-    *claim = CACHE_NONE;
     if (control->has_dead)
         return say_dead(control, err);
-    if (control->off && first < CACHE_EPOCHS)
+    if (control->off && want->first < CACHE_EPOCHS)
         return RKS_OK;
-    for (int i = first; i < first + count; i++) {
-        if (control->places[i].state != CACHE_MAKING || !rks_cache_lock(fd, i, F_RDLCK))
-            continue;
-        rks_cache_lock(fd, i, F_UNLCK);
-        if (control->places[i].spare != 0) {
-            control->places[i].state = CACHE_EMPTY;
-            wake(&control->places[i]);
-            continue;
-        }
-        mark_dead(control, &control->places[i]);
-        return say_dead(control, err);
-    }
-    *place = find_place(control, key, first, count);
-    if (*place >= 0) {
-        rks_cache_place *there = &control->places[*place];
+    rks_status status = check_makers(control, fd, want, err);
+    if (status != RKS_OK)
+        return status;
+    int place = find_place(control, want);
+    if (place >= 0) {
+        rks_cache_place *there = &control->places[place];
         if (there->state == CACHE_FAILED)
-            return pass_on(there, rest_over, err);
-        *wait = there->state == CACHE_MAKING;
-        if (there->state == CACHE_READY && rks_cache_lock(fd, *place, F_RDLCK))
-            *claim = CACHE_THERE;
-        return RKS_OK;
+            return pass_on(there, &claimed->rest_over, err);
+        if (there->state == CACHE_MAKING) {
+            other->place = there;
+            other->turn = atomic_load(&there->turn);
+        }
+        if (there->state == CACHE_READY && rks_cache_lock(fd, place, F_RDLCK))
+            claimed->how = CACHE_THERE;
+    } else {
+        place = choose(area, fd, want);
+        if (place >= 0) {
+            begin_making(area, &control->places[place], want);
+            claimed->how = CACHE_MAKE;
+        }
     }
-    *place = choose(area, fd, first, count);
-    if (*place < 0)
-        return RKS_OK;
-    rks_cache_place *made = &control->places[*place];
-    made->state = CACHE_MAKING;
-    made->key = key;
-    made->maker = area->options.rank;
-    made->generation++;
-    made->rest_over = false;
-    *claim = CACHE_MAKE;
-    wake(made);
+    claimed->place = place;
     return RKS_OK;
+}
+
+static rks_status look_once(const rks_cache_area *area, int fd, const rks_cache_want *want,
+                            rks_cache_claimed *claimed, awaited *other, rks_error *err)
+{
+    *claimed = (rks_cache_claimed){.how = CACHE_NONE, .place = -1};
+    *other = (awaited){0};
+    rks_status status = rks_cache_enter(area, fd, want->waits, err);
+    if (status != RKS_OK)
+        return status;
+    status = look_locked(area, fd, want, claimed, other, err);
+    rks_cache_leave(area, fd);
+    return status;
 }
 
 static rks_status say_silent(const rks_cache_area *area, const rks_cache_place *place,
@@ -311,33 +347,24 @@ static rks_status say_silent(const rks_cache_area *area, const rks_cache_place *
     return status;
 }
 
-rks_status rks_cache_claim(const rks_cache_area *area, int fd, rks_cache_key key, int first,
-                           int count, bool waits, enum rks_cache_claim *claim, int *place,
-                           bool *rest_over, rks_error *err)
+rks_status rks_cache_claim(const rks_cache_area *area, int fd, const rks_cache_want *want,
+                           rks_cache_claimed *claimed, rks_error *err)
 {
     uint64_t heard = rks_now_ms(), progress = UINT64_MAX;
     for (;;) {
-        bool wait;
-        rks_status status = rks_cache_enter(area, fd, waits, err);
-        if (status != RKS_OK)
+        awaited other;
+        rks_status status = look_once(area, fd, want, claimed, &other, err);
+        if (status != RKS_OK || other.place == NULL || !want->waits)
             return status;
-        status = look_once(area, fd, key, first, count, claim, place, &wait, rest_over, err);
-        if (status == RKS_OK && *claim == CACHE_MAKE)
-            area->control->places[*place].spare = area->child || !waits;
-        rks_cache_place *there = wait ? &area->control->places[*place] : NULL;
-        unsigned turn = wait ? atomic_load(&there->turn) : 0;
-        rks_cache_leave(area, fd);
-        if (status != RKS_OK || !wait || !waits)
-            return status;
-        sleep_until_change(there, turn);
+        sleep_until_change(other.place, other.turn);
         status = is_stopped(area, true, err);
         if (status != RKS_OK)
             return status;
-        uint64_t now = rks_now_ms(), gone = atomic_load(&there->progress);
-        heard = gone != progress || atomic_load(&there->turn) != turn ? now : heard;
+        uint64_t now = rks_now_ms(), gone = atomic_load(&other.place->progress);
+        heard = gone != progress || atomic_load(&other.place->turn) != other.turn ? now : heard;
         progress = gone;
         if (area->options.silence_ms > 0 && now - heard >= area->options.silence_ms)
-            return say_silent(area, there, err);
+            return say_silent(area, other.place, err);
     }
 }
 

@@ -122,13 +122,24 @@ enum rks_cache_claim {
     CACHE_MAKE,  /* write-locked, CACHE_MAKING: the caller makes it, then calls settle */
     CACHE_NONE   /* the caller makes it alone */
 };
-/* Claims one of the places [first, first + count) for `key`. `waits` false: nobody needs it yet, so
- * *claim is CACHE_NONE if another rank is making it. If there is no such plan, returns the maker's
- * status and sets *rest_over. RKS_ERR_PEER if a maker died. RKS_ERR_TIMEOUT if a maker makes no
- * progress for the silence limit. */
-rks_status rks_cache_claim(const rks_cache_area *area, int fd, rks_cache_key key, int first,
-                           int count, bool waits, enum rks_cache_claim *claim, int *place,
-                           bool *rest_over, rks_error *err);
+/* One of the places [first, first + count) for `key`. */
+typedef struct rks_cache_want {
+    rks_cache_key key;
+    int first, count;
+    bool waits; /* false: nobody needs it yet, so CACHE_NONE if another rank is making it */
+} rks_cache_want;
+
+typedef struct rks_cache_claimed {
+    enum rks_cache_claim how;
+    int place;      /* not with CACHE_NONE */
+    bool rest_over; /* the maker's image->rest_over, if it failed */
+} rks_cache_claimed;
+
+/* Claims a place. If there is no such plan, returns the maker's status and sets
+ * claimed->rest_over. RKS_ERR_PEER if a maker died. RKS_ERR_TIMEOUT if a maker makes no progress
+ * for the silence limit. */
+rks_status rks_cache_claim(const rks_cache_area *area, int fd, const rks_cache_want *want,
+                           rks_cache_claimed *claimed, rks_error *err);
 /* Sets the state of a place that the maker is done with, and its lock to `lock` (F_RDLCK or
  * F_UNLCK). */
 void rks_cache_settle(const rks_cache_area *area, int fd, int place, enum rks_cache_state state,

@@ -392,14 +392,12 @@ static void another_rank_takes_the_place_of_one_that_ended_at_the_next_epoch(voi
     pid_t child = fork();
     if (child == 0) {
         const rks_plan_share_options share = {.fd = memory, .rank = 7};
-        const rks_cache_key next = {.epoch = 1};
-        enum rks_cache_claim claim;
+        const rks_cache_want next = {.key = {.epoch = 1}, .count = CACHE_EPOCHS};
+        rks_cache_claimed claimed;
         rks_cache_area area;
-        int place;
         bool makes = rks_cache_area_open(&share, &area, &err) == RKS_OK &&
-                     rks_cache_claim(&area, area.options.fd, next, 0, CACHE_EPOCHS, false, &claim,
-                                     &place, NULL, &err) == RKS_OK &&
-                     claim == CACHE_MAKE;
+                     rks_cache_claim(&area, area.options.fd, &next, &claimed, &err) == RKS_OK &&
+                     claimed.how == CACHE_MAKE;
         _exit(makes ? 0 : 2);
     }
     int status = 0;
