@@ -171,11 +171,22 @@ static void report_drawn(const rks_plan_input *in, const rks_epoch_image *image,
     report->dropped += last->base - (image->samples - image->repeated);
 }
 
+/* An epoch that is reported. */
+typedef struct rks_plan_reporting {
+    rks_plan *plan;
+    uint64_t epoch;
+    rks_digester *digester;
+    rks_plan_report *report;
+    rks_plan_balance *balance;
+} rks_plan_reporting;
+
 /* Reports a batch, which is number `at` of those that are not skipped. */
-static rks_status report_one(rks_plan *plan, uint64_t epoch, uint64_t step, uint32_t rank,
-                             uint64_t at, rks_digester *digester, rks_plan_report *report,
-                             rks_plan_balance *balance, rks_error *err)
+static rks_status report_one(const rks_plan_reporting *reporting, uint64_t step, uint32_t rank,
+                             uint64_t at, rks_error *err)
 {
+    rks_plan *plan = reporting->plan;
+    rks_plan_balance *balance = reporting->balance;
+    uint64_t epoch = reporting->epoch;
     const uint32_t *ids;
     size_t count;
     rks_status status = rks_plan_batch(plan, epoch, step, rank, &ids, &count, err);
@@ -186,31 +197,30 @@ static rks_status report_one(rks_plan *plan, uint64_t epoch, uint64_t step, uint
         count_drawn(&plan->in, &plan->image, ids, count, balance);
     status = count_bins(plan, epoch, step, rank, balance, err);
     rks_plan_load load =
-        report_batch(&plan->in, &plan->image, ids, count, report, &balance->padded[at]);
+        report_batch(&plan->in, &plan->image, ids, count, reporting->report, &balance->padded[at]);
     balance->loads[rank].cost += load.cost;
     balance->loads[rank].tokens += load.tokens;
-    digest_batch(&plan->image, digester, step, rank, ids, count);
+    digest_batch(&plan->image, reporting->digester, step, rank, ids, count);
     return status == RKS_OK ? rks_plan_pause(&balance->unasked, count, err) : status;
 }
 
-/* Reports an epoch. `steps` counts all of its steps, also those that are skipped. */
-static rks_status report_epoch(rks_plan *plan, uint64_t epoch, uint64_t steps,
-                               rks_digester *digester, rks_plan_report *report,
-                               rks_plan_balance *balance, rks_error *err)
+/* Reports all steps of an epoch. `steps` also counts those that are skipped. */
+static rks_status report_steps(const rks_plan_reporting *reporting, uint64_t steps, rks_error *err)
 {
+    const rks_plan *plan = reporting->plan;
     uint32_t world = plan->in.config.world;
-    uint64_t at = 0, segment = rks_plan_segment_of(&plan->progress, epoch);
+    uint64_t at = 0, epoch = reporting->epoch;
+    uint64_t segment = rks_plan_segment_of(&plan->progress, epoch);
     for (uint64_t step = 0; step < steps; step++) {
         if (rks_plan_unskipped(&plan->progress, epoch, segment, step) != step)
             continue;
         for (uint32_t rank = 0; rank < world; rank++) {
-            rks_status status =
-                report_one(plan, epoch, step, rank, at++, digester, report, balance, err);
+            rks_status status = report_one(reporting, step, rank, at++, err);
             if (status != RKS_OK)
                 return status;
         }
         if ((step + 1) % plan->in.config.micro_batches == 0)
-            end_step(balance, world);
+            end_step(reporting->balance, world);
     }
     return RKS_OK;
 }
@@ -288,7 +298,8 @@ rks_status rks_plan_report_get(rks_plan *plan, uint64_t epoch, rks_plan_report *
     made.dropped = layout->base - (plan->image.samples - plan->image.repeated);
     made.dropped +=
         plan->in.absent + (plan->in.config.too_long == TOO_LONG_DROP ? plan->in.too_long : 0);
-    status = report_epoch(plan, epoch, steps, digester, &made, &balance, err);
+    const rks_plan_reporting reporting = {plan, epoch, digester, &made, &balance};
+    status = report_steps(&reporting, steps, err);
     made.samples = balance.samples;
     if (status == RKS_OK && plan->in.mix != NULL)
         report_drawn(&plan->in, &plan->image, &balance, &made);

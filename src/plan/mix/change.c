@@ -119,67 +119,85 @@ static bool has_weights(const rks_mix *mix, rks_error *err)
     return has;
 }
 
-static rks_status check_place(const rks_plan_input *in, uint64_t epoch, uint64_t step,
-                              rks_error *err)
+/* A call that changes a mix from step `step` of `epoch` on. */
+typedef struct change_call {
+    uint64_t epoch, step;
+    const double *weights; /* one for each of `sources`; NULL: those before it */
+    size_t sources;
+    uint32_t longest; /* 0: no limit */
+    bool counted;
+} change_call;
+
+static rks_status check_call(const rks_plan_input *in, const change_call *call, rks_error *err)
 {
-    if (epoch > INT64_MAX || step > UINT32_MAX)
+    if (!has_weights(in->mix, err))
+        return RKS_ERR_STATE;
+    if (call->weights != NULL && call->sources != in->mix->sources)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "change: %zu weights for %zu sources",
+                        call->sources, in->mix->sources);
+    if (call->epoch > INT64_MAX || call->step > UINT32_MAX)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "change at step %" PRIu64 " of epoch %" PRIu64
                         ": steps are below 2^32, and epochs below 2^63",
-                        step, epoch);
-    if (step % in->config.micro_batches != 0)
+                        call->step, call->epoch);
+    if (call->step % in->config.micro_batches != 0)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "change at step %" PRIu64 " of epoch %" PRIu64
                         ": an optimizer step has %" PRIu32
                         " micro-batches; change at a multiple of that",
-                        step, epoch, in->config.micro_batches);
+                        call->step, call->epoch, in->config.micro_batches);
     return RKS_OK;
 }
 
-static rks_status change_at(const rks_plan_input *in, rks_epoch_image *image,
-                            rks_epoch_progress *progress, uint64_t epoch, uint64_t step,
-                            const double *weights, size_t sources, uint32_t longest, bool counted,
-                            rks_error *err)
+/* Gives `change` the weights of the call, or those before it. The caller owns them, also after a
+ * failure. */
+static rks_status read_weights(const rks_plan_input *in, const change_call *call,
+                               rks_mix_change *change, rks_error *err)
 {
-    rks_mix *mix = in->mix;
-    if (!has_weights(mix, err))
-        return RKS_ERR_STATE;
-    if (weights != NULL && sources != mix->sources)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "change: %zu weights for %zu sources", sources,
-                        mix->sources);
-    if (check_place(in, epoch, step, err) != RKS_OK)
-        return RKS_ERR_ARGUMENT;
-    uint64_t number = rks_mix_number(progress, epoch, step);
-    rks_mix_change change = {
-        .epoch = epoch, .step = number, .keeps = weights == NULL, .counted = counted};
-    change.force.longest = longest == 0 ? UINT32_MAX : longest;
-    const uint64_t *before = rks_mix_force_at(mix, epoch, number)->weights;
-    if (weights != NULL || before != NULL) {
-        change.force.weights = rks_alloc_raw(mix->sources, sizeof(uint64_t), err);
-        if (change.force.weights == NULL)
+    const rks_mix *mix = in->mix;
+    const uint64_t *before = rks_mix_force_at(mix, change->epoch, change->step)->weights;
+    rks_status status = RKS_OK;
+    if (call->weights != NULL || before != NULL) {
+        change->force.weights = rks_alloc_raw(mix->sources, sizeof(uint64_t), err);
+        if (change->force.weights == NULL)
             return RKS_ERR_MEMORY;
     }
-    rks_status status = RKS_OK;
-    if (weights != NULL)
-        status = rks_mix_weights_read(mix, weights, "change", change.force.weights, err);
+    if (call->weights != NULL)
+        status = rks_mix_weights_read(mix, call->weights, "change", change->force.weights, err);
     else if (before != NULL)
-        memcpy(change.force.weights, before, mix->sources * sizeof(*before));
-    if (status == RKS_OK)
-        status = rks_mix_check_force(in, &change.force, err);
+        memcpy(change->force.weights, before, mix->sources * sizeof(*before));
+    return status == RKS_OK ? rks_mix_check_force(in, &change->force, err) : status;
+}
+
+static rks_status change_at(rks_plan *plan, const change_call *call, rks_error *err)
+{
+    const rks_plan_input *in = &plan->in;
+    rks_mix *mix = in->mix;
+    rks_status status = check_call(in, call, err);
+    if (status != RKS_OK)
+        return status;
+    uint64_t number = rks_mix_number(&plan->progress, call->epoch, call->step);
+    rks_mix_change change = {.epoch = call->epoch,
+                             .step = number,
+                             .keeps = call->weights == NULL,
+                             .counted = call->counted};
+    change.force.longest = call->longest == 0 ? UINT32_MAX : call->longest;
     uint64_t *spare[RKS_PLAN_CHANGES_MAX + 1] = {NULL};
+    status = read_weights(in, call, &change, err);
     if (status == RKS_OK)
         status = make_spare(in, &change, spare, err);
     if (status == RKS_OK)
-        status = add_change(in, progress, &change, spare, err);
+        status = add_change(in, &plan->progress, &change, spare, err);
     for (size_t i = 0; i < RKS_PLAN_CHANGES_MAX; i++)
         rks_free(spare[i]);
     if (status != RKS_OK) {
         rks_free(change.force.weights);
         return status;
     }
-    if (image->epoch > epoch || (image->epoch == epoch && mix->end > number))
+    rks_epoch_image *image = &plan->image;
+    if (image->epoch > call->epoch || (image->epoch == call->epoch && mix->end > number))
         image->ready = false;
-    mix->last_epoch = epoch;
+    mix->last_epoch = call->epoch;
     mix->last_step = number;
     mix->was_changed = true;
     mix->steps_known = false;
@@ -189,8 +207,8 @@ static rks_status change_at(const rks_plan_input *in, rks_epoch_image *image,
 rks_status rks_plan_change(rks_plan *plan, uint64_t epoch, uint64_t step, const double *weights,
                            size_t sources, uint32_t longest, rks_error *err)
 {
-    return change_at(&plan->in, &plan->image, &plan->progress, epoch, step, weights, sources,
-                     longest, false, err);
+    const change_call call = {epoch, step, weights, sources, longest, .counted = false};
+    return change_at(plan, &call, err);
 }
 
 /* Returns true if all epochs without a change have the same number of steps: batches are counted,
@@ -251,7 +269,8 @@ static rks_status find_step(rks_plan *plan, uint64_t step, uint64_t *epoch, uint
 rks_status rks_plan_change_after(rks_plan *plan, uint64_t steps, const double *weights,
                                  size_t sources, uint32_t longest, rks_error *err)
 {
-    uint64_t epoch, number;
+    change_call call = {
+        .weights = weights, .sources = sources, .longest = longest, .counted = true};
     if (!has_weights(plan->in.mix, err))
         return RKS_ERR_STATE;
     if (plan->progress.done_count > 0)
@@ -260,10 +279,8 @@ rks_status rks_plan_change_after(rks_plan *plan, uint64_t steps, const double *w
                         " steps: other ranks did some of them; name the epoch "
                         "and its step",
                         steps);
-    rks_status status = find_step(plan, steps, &epoch, &number, err);
-    return status == RKS_OK ? change_at(&plan->in, &plan->image, &plan->progress, epoch, number,
-                                        weights, sources, longest, true, err)
-                            : status;
+    rks_status status = find_step(plan, steps, &call.epoch, &call.step, err);
+    return status == RKS_OK ? change_at(plan, &call, err) : status;
 }
 
 rks_status rks_plan_last_change(const rks_plan *plan, uint64_t *epoch, uint64_t *step,

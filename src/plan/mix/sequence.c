@@ -149,19 +149,25 @@ static uint64_t count_more(const rks_mix *mix, uint64_t level, const uint32_t *f
     return more;
 }
 
-/* Writes the rounds before the one of `size` samples at `first`, backwards to the first round: the
- * samples that occur more than `times` times. Shuffles each round once it is copied. */
-static rks_status write_before(const rks_plan_input *in, uint64_t level, uint64_t key,
-                               uint64_t begin, uint64_t first, uint64_t size, uint32_t *ids,
-                               rks_error *err)
+/* A round of a source whose samples occur at most `level` times: `size` samples at `first`. The
+ * first round lies at `begin`. */
+typedef struct source_round {
+    uint64_t level, begin, first, size;
+} source_round;
+
+/* Writes the rounds before `last`, backwards to the first round: the samples that occur more than
+ * `times` times. Shuffles each round once it is copied. */
+static rks_status write_before(const rks_plan_input *in, const source_round *last, uint64_t key,
+                               uint32_t *ids, rks_error *err)
 {
     const rks_mix *mix = in->mix;
+    uint64_t level = last->level, first = last->first, size = last->size;
     bool shuffles = in->config.strategy->order == RKS_ORDER_ANY;
     rks_status status = RKS_OK;
     uint64_t done = 0;
     for (uint64_t times = 1; size > 0 && status == RKS_OK; times++) {
         const uint32_t *from = ids + first;
-        uint64_t fewer = first > begin ? count_more(mix, level, from, size, times) : 0;
+        uint64_t fewer = first > last->begin ? count_more(mix, level, from, size, times) : 0;
         uint64_t to = first - fewer;
         if (fewer == size) /* the rounds do not overlap */
             memcpy(ids + to, from, size * sizeof(*ids));
@@ -210,12 +216,15 @@ static rks_status write_lists(const rks_plan_input *in, uint64_t key, list *list
     for (size_t i = 0; i < in->mix->sources && status == RKS_OK; i++) {
         const list *l = &lists[i];
         uint64_t end = begin + l->draws, of = rks_random_key(key, i);
-        uint64_t first = end - l->once_more - l->all;
+        const source_round last = {.level = in->mix->levels[i],
+                                   .begin = begin,
+                                   .first = end - l->once_more - l->all,
+                                   .size = l->all};
         if (shuffles)
             status = rks_plan_shuffle(rks_random_key(of, 0), ids + end - l->once_more, l->once_more,
                                       err);
         if (status == RKS_OK)
-            status = write_before(in, in->mix->levels[i], of, begin, first, l->all, ids, err);
+            status = write_before(in, &last, of, ids, err);
         begin = end;
     }
     return status;
