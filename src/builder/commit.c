@@ -247,34 +247,27 @@ static void report_bad(const rks_parts *parts, const rks_agreed *agreed, rks_bui
     rks_text_lines(lines, used, report->bad_first, sizeof(report->bad_first));
 }
 
-/* COLLECTIVE. `status`: the result of reading and sealing. Returns this rank's own. */
-static rks_status collect(rks_parts *parts, rks_status status, const rks_buffer *bad,
-                          rks_exclusions *leaving, rks_dataset **dataset, uint32_t **holders,
-                          rks_build_report *report, rks_error *err)
+/* COLLECTIVE. Makes *agreed what all ranks sealed, until the next agreement. `status`: the result
+ * of reading and sealing. */
+static rks_status agree_on_sealed(rks_parts *parts, rks_status status, const rks_buffer *bad,
+                                  const rks_fd_offer *offer, rks_agreed *agreed, rks_error *err)
 {
     rks_buffer mine = {0};
-    rks_agreed agreed;
-    size_t room = sizeof(report->bad_first);
+    size_t room = sizeof(((rks_build_report *)NULL)->bad_first);
     for (size_t i = 0; status == RKS_OK && i < parts->sealed_count; i++)
         status = rks_reported_parts_put(&mine, parts->sealed[i], err);
     const rks_fact facts[] = {
         [SEALED_PARTS] = rks_fact_bytes(mine.data, mine.size, RKS_PARTS_REPORTED_MAX),
         [SEALED_BAD] = rks_fact_bytes(bad->data, bad->size < room ? bad->size : room,
                                       rks_group_size(parts->group) * room),
-        [SEALED_OFFER] = rks_fd_offer_fact(leaving->offer),
+        [SEALED_OFFER] = rks_fd_offer_fact(offer),
     };
     status = rks_group_agree_on(parts->group, "build: rows read", status, facts, SEALED_FACTS,
-                                &agreed, err);
+                                agreed, err);
     rks_buffer_free(&mine);
     rks_group_on_wait(parts->group, NULL, NULL); /* the reading is over */
     rks_group_tell_progress(parts->group, NULL, "");
-    if (status != RKS_OK)
-        return status;
-    report_bad(parts, &agreed, report);
-    status = rks_exclusions_receive(leaving, &agreed, SEALED_OFFER, err);
-    if (status != RKS_OK)
-        return status;
-    return make_dataset(parts, &agreed, dataset, holders, err);
+    return status;
 }
 
 /* Counts rows that sample_rate left out: they follow from the unit's number and rows. */
@@ -340,17 +333,24 @@ rks_status rks_parts_commit(rks_parts *parts, rks_status status, const rks_buffe
     rks_dataset *dataset = NULL;
     uint32_t *holders = NULL;
     rks_earlier_keys earlier = {0};
-    rks_exclusions leaving = {.group = parts->group,
-                              .parts = parts,
-                              .selection = &parts->options.selection,
-                              .key = -1,
-                              .offered = -1,
-                              .memory = -1};
+    rks_agreed agreed;
+    rks_exclusions exclusions = {.group = parts->group,
+                                 .parts = parts,
+                                 .selection = &parts->options.selection,
+                                 .key = -1,
+                                 .offered = -1,
+                                 .memory = -1};
     if (status == RKS_OK)
-        status = rks_exclusions_begin(&leaving, err);
-    status = collect(parts, status, bad, &leaving, &dataset, &holders, report, err);
-    status = rks_exclusions_run(&leaving, status, dataset, holders, err);
-    rks_exclusions_end(&leaving);
+        status = rks_exclusions_begin(&exclusions, err);
+    status = agree_on_sealed(parts, status, bad, exclusions.offer, &agreed, err);
+    if (status == RKS_OK) {
+        report_bad(parts, &agreed, report);
+        status = rks_exclusions_receive(&exclusions, &agreed, SEALED_OFFER, err);
+        if (status == RKS_OK)
+            status = make_dataset(parts, &agreed, &dataset, &holders, err);
+    }
+    status = rks_exclusions_run(&exclusions, status, dataset, holders, err);
+    rks_exclusions_end(&exclusions);
     if (status == RKS_OK && parts->base != NULL)
         status = append_to(parts->base, &dataset, &holders, err);
     if (parts->options.shard.derived_keys)

@@ -9,19 +9,24 @@
 #include "dataset/dataset_json.h"
 #include "store/store.h"
 
-/* Checks that all ranks that found dataset `number` of the fact's list found the same one. *root
- * becomes the lowest rank that has it, and *of_root its fact. */
+/* What the ranks found of one dataset. */
+typedef struct found_by_all {
+    uint32_t root;                     /* the lowest rank that has it, which sends it */
+    rks_dataset_description described; /* by that rank */
+    bool lacking;                      /* some rank found none */
+} found_by_all;
+
+/* Checks that all ranks that found dataset `number` of the fact's list found the same one. */
 static rks_status compare_found(const rks_agreed *agreed, size_t fact, size_t number,
-                                const rks_found_dataset *mine, uint32_t *root,
-                                rks_dataset_description *of_root, bool *lacking, rks_error *err)
+                                const rks_found_dataset *mine, found_by_all *found, rks_error *err)
 {
     int64_t first = -1;
     rks_dataset_description one = {0}, other;
-    *lacking = false;
+    bool lacking = false;
     for (uint32_t rank = 0; rank < rks_group_size(agreed->group); rank++) {
         const uint8_t *theirs = rks_agreed_get(agreed, rank, fact, NULL);
         memcpy(&other, theirs + number * sizeof(other), sizeof(other));
-        *lacking = *lacking || other.found == 0;
+        lacking = lacking || other.found == 0;
         if (other.found == 0)
             continue;
         if (first < 0) {
@@ -37,8 +42,7 @@ static rks_status compare_found(const rks_agreed *agreed, size_t fact, size_t nu
             *err = mine->error;
         return RKS_ERR_NOT_FOUND;
     }
-    *root = (uint32_t)first;
-    *of_root = one;
+    *found = (found_by_all){(uint32_t)first, one, lacking};
     return RKS_OK;
 }
 
@@ -57,10 +61,11 @@ static rks_status decode_sent(const rks_agreed *agreed, uint32_t root, rks_found
 
 /* COLLECTIVE. Sends the dataset, and the list of samples that it excludes, to ranks whose directory
  * holds none. */
-static rks_status send_dataset(rks_group *group, uint32_t root,
-                               const rks_dataset_description *described, rks_found_dataset *mine,
+static rks_status send_dataset(rks_group *group, const found_by_all *found, rks_found_dataset *mine,
                                rks_error *err)
 {
+    const rks_dataset_description *described = &found->described;
+    const uint32_t root = found->root;
     bool sends = rks_group_rank(group) == root;
     char *text = NULL;
     size_t size = 0;
@@ -108,26 +113,18 @@ rks_status rks_store_dataset_description(const rks_found_dataset *looked,
     return status;
 }
 
-/* Memory for the agreement's result, allocated before it, since after it a rank must not fail
- * alone. */
-typedef struct settled {
-    uint32_t *roots; /* the rank that sends a dataset.json which others lack */
-    rks_dataset_description *described;
-    bool *lacking;
-} settled;
-
-/* COLLECTIVE, after the agreement. */
+/* COLLECTIVE, after the agreement. `found`: room for `count`, allocated before the agreement, since
+ * after it a rank must not fail alone. */
 static rks_status settle_found(rks_group *group, const rks_agreed *agreed,
-                               rks_found_dataset *looked, size_t count, const settled *to,
+                               rks_found_dataset *looked, size_t count, found_by_all *found,
                                rks_error *err)
 {
     rks_status status = RKS_OK;
     for (size_t i = 0; status == RKS_OK && i < count; i++)
-        status = compare_found(agreed, 0, i, &looked[i], &to->roots[i], &to->described[i],
-                               &to->lacking[i], err);
+        status = compare_found(agreed, 0, i, &looked[i], &found[i], err);
     for (size_t i = 0; status == RKS_OK && i < count; i++)
-        if (to->lacking[i])
-            status = send_dataset(group, to->roots[i], &to->described[i], &looked[i], err);
+        if (found[i].lacking)
+            status = send_dataset(group, &found[i], &looked[i], err);
     return status;
 }
 
@@ -145,12 +142,10 @@ bool rks_store_none_found(const rks_group *group, const rks_agreed *agreed, size
 rks_status rks_store_settle_found(rks_group *group, const rks_agreed *agreed, size_t fact,
                                   rks_found_dataset *looked, rks_dataset **dataset, rks_error *err)
 {
-    uint32_t root = 0;
-    bool lacking = false;
-    rks_dataset_description described;
-    rks_status status = compare_found(agreed, fact, 0, looked, &root, &described, &lacking, err);
-    if (status == RKS_OK && lacking)
-        status = send_dataset(group, root, &described, looked, err);
+    found_by_all found = {0};
+    rks_status status = compare_found(agreed, fact, 0, looked, &found, err);
+    if (status == RKS_OK && found.lacking)
+        status = send_dataset(group, &found, looked, err);
     if (status == RKS_OK)
         *dataset = looked->dataset;
     else
@@ -165,27 +160,22 @@ rks_status rks_store_agree_datasets(rks_group *group, const char *exchange,
 {
     rks_agreed agreed;
     rks_dataset_description *mine = rks_alloc(count, sizeof(*mine), err);
-    settled to = {rks_alloc(count, sizeof(*to.roots), err),
-                  rks_alloc(count, sizeof(*to.described), err),
-                  rks_alloc(count, sizeof(*to.lacking), err)};
-    bool room = mine != NULL && to.roots != NULL && to.described != NULL && to.lacking != NULL;
-    rks_status status = room ? RKS_OK : RKS_ERR_MEMORY;
+    found_by_all *found = rks_alloc(count, sizeof(*found), err);
+    rks_status status = mine != NULL && found != NULL ? RKS_OK : RKS_ERR_MEMORY;
     for (size_t i = 0; status == RKS_OK && i < count; i++)
         status = rks_store_dataset_description(&looked[i], &mine[i], err);
     const rks_fact facts[] = {rks_fact_fixed(mine, count * sizeof(*mine)),
                               rks_fact_same_shown("exchange", exchange)};
     status = rks_group_agree_on(group, "open: dataset", status, facts, 2, &agreed, err);
     if (status == RKS_OK)
-        status = settle_found(group, &agreed, looked, count, &to, err);
+        status = settle_found(group, &agreed, looked, count, found, err);
     for (size_t i = 0; i < count; i++) {
         datasets[i] = status == RKS_OK ? looked[i].dataset : NULL;
         if (status != RKS_OK)
             rks_dataset_free(looked[i].dataset);
         looked[i].dataset = NULL;
     }
-    rks_free(to.roots);
-    rks_free(to.described);
-    rks_free(to.lacking);
+    rks_free(found);
     rks_free(mine);
     return status;
 }
