@@ -113,8 +113,7 @@ RKS_API const uint32_t *rks_arrays_lengths(const rks_arrays *arrays);
 RKS_API const rks_piece *rks_arrays_pieces(const rks_arrays *arrays, size_t *count);
 RKS_API void rks_arrays_free(rks_arrays *arrays); /* NULL is accepted */
 
-/* ---- arenas: the caller's memory for arrays ---------------------------------------------------
- */
+/* ---- arenas: the caller's memory for arrays -------------------------------------------------- */
 
 /* Arenas let the caller provide memory, such as memory that is pinned for a GPU, which takes long
  * to make. The batches of an epoch use a few arenas in turn. Any thread.

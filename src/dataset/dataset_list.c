@@ -42,8 +42,7 @@
 enum { HEAD = 24, ENTRY = 96, VERSION = 1 };
 static const uint32_t MAGIC = 0x55534b52; /* "RKSU" */
 
-/* ---- writing -----------------------------------------------------------------------------------
- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static int by_id(const void *a, const void *b)
 {
@@ -139,8 +138,7 @@ rks_status rks_dataset_list_encode(const rks_dataset *dataset, const bool *chose
     return RKS_OK;
 }
 
-/* ---- reading -----------------------------------------------------------------------------------
- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static rks_status check_list(const rks_dataset_list *list, const uint8_t *bytes, size_t size,
                              const char *path, rks_error *err)
@@ -275,8 +273,7 @@ rks_status rks_dataset_list_load(const char *directory, const rks_dataset_list *
     return status;
 }
 
-/* ---- how a dataset is laid out ------------------------------------------------------------------
- */
+/* ---- how a dataset is laid out --------------------------------------------------------------- */
 
 static bool same_lists(const rks_dataset *dataset, const rks_dataset_summary *before)
 {

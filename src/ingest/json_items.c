@@ -10,8 +10,7 @@
 
 enum { NAME_MOST = 64 << 10, NAMES_SHOWN = 8, NAME_SHOWN = 40, NO_BYTE = -1 };
 
-/* ---- the end of a value ----------------------------------------------------------------------
- */
+/* ---- the end of a value ---------------------------------------------------------------------- */
 
 typedef struct scan {
     uint64_t depth; /* depth of brackets */
@@ -77,8 +76,7 @@ static size_t scan_value(scan *s, const uint8_t *at, size_t size)
     return i;
 }
 
-/* ---- bytes -----------------------------------------------------------------------------------
- */
+/* ---- bytes ----------------------------------------------------------------------------------- */
 
 static rks_status wrong(const rks_json_items *items, const char *what, rks_error *err)
 {
@@ -155,8 +153,7 @@ static rks_status expect(rks_json_items *items, uint8_t wanted, const char *what
     return RKS_OK;
 }
 
-/* ---- the path --------------------------------------------------------------------------------
- */
+/* ---- the path -------------------------------------------------------------------------------- */
 
 /* Reads a member's name and its colon. *name is valid until the next one. */
 static rks_status read_name(rks_json_items *items, const char **name, size_t *size, rks_error *err)
@@ -370,8 +367,7 @@ static rks_status leave_array(rks_json_items *items, rks_error *err)
     return status;
 }
 
-/* ---- items -----------------------------------------------------------------------------------
- */
+/* ---- items ----------------------------------------------------------------------------------- */
 
 /* Returns true if an object spans lines. In JSON lines an object ends in its line; after a line
  * that lacks a bracket comes another object, whereas an object over many lines goes on with a name

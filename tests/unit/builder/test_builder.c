@@ -389,8 +389,7 @@ static void wrong_calls_are_refused_and_leave_the_builder_usable(void **state)
     with_ranks(1, wrong_calls, 0);
 }
 
-/* ---- appends ----------------------------------------------------------------------------------
- */
+/* ---- appends --------------------------------------------------------------------------------- */
 
 static rks_status build_tokens(const member *m, const char *directory, const char *length,
                                bool append, rks_error *err)

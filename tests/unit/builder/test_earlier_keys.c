@@ -126,8 +126,7 @@ static void find_listed(member *m, const char *ending, char path[256])
     rks_dataset_free(dataset);
 }
 
-/* ---- what is opened ----------------------------------------------------------------------------
- */
+/* ---- what is opened -------------------------------------------------------------------------- */
 
 static void append_beside_a_damaged_shard(member *m)
 {

@@ -276,8 +276,7 @@ static void random_pieces_are_cut_in_every_layout(void **state)
     assert_int_equal(rks_memory_in_use(), 0);
 }
 
-/* ---- corners -----------------------------------------------------------------------------------
- */
+/* ---- corners --------------------------------------------------------------------------------- */
 
 static uint16_t numbers[] = {1, 2, 3, 4, 5, 6, 7, 8};
 

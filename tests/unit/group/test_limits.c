@@ -9,8 +9,7 @@
 
 enum { T = 15000, NOTE_HEAD = 16, HEAD = 344, AT_ENTRIES = 336, MIB = 1 << 20 };
 
-/* ---- contributions of many sizes ---------------------------------------------------------------
- */
+/* ---- contributions of many sizes ------------------------------------------------------------- */
 
 static uint32_t per_node;
 

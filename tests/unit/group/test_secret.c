@@ -52,8 +52,7 @@ static rks_status open_heard(member *m, listener *l, const char *secret_file)
     return status;
 }
 
-/* ---- one who reads the store ------------------------------------------------------------------
- */
+/* ---- one who reads the store ----------------------------------------------------------------- */
 
 /* The session lies in rank 0's record alone: the first 16 bytes that other ranks leave empty. */
 static const uint8_t *find_session(const listener *l)
@@ -104,8 +103,7 @@ static void who_reads_all_that_ranks_publish_cannot_pose_as_a_rank(void **state)
     assert_int_equal(on_processes(3, read_the_store, NULL), 0);
 }
 
-/* ---- one who writes ---------------------------------------------------------------------------
- */
+/* ---- one who writes -------------------------------------------------------------------------- */
 
 /* The version of rank 1 has no end: it must not be read on into what follows. */
 static void bring_endless_version(member *m)
@@ -122,8 +120,7 @@ static void a_version_without_an_end_is_cut(void **state)
     assert_int_equal(on_processes(2, bring_endless_version, NULL), 0);
 }
 
-/* ---- the job's directory ----------------------------------------------------------------------
- */
+/* ---- the job's directory --------------------------------------------------------------------- */
 
 static size_t files_in(const char *directory)
 {

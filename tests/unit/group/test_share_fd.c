@@ -111,8 +111,7 @@ static void share_badly(member *m)
     EXPECT(rks_group_share_fd(m->group, fd, &got, &m->err) == RKS_OK && got >= 0);
 }
 
-/* ---- a rank that is gone when its descriptor is sent
- * --------------------------------------------- */
+/* ---- a rank that is gone when its descriptor is sent ----------------------------------------- */
 
 static bool send_late;      /* the leader sends when the rank has gone */
 static bool is_interrupted; /* of a process's own: it is connected to the leader */
