@@ -278,3 +278,67 @@ def test_what_save_to_disk_wrote_is_read(tmp_path: Path) -> None:
     datasets.DatasetDict({"train": one, "test": one}).save_to_disk(str(tmp_path / "both"))
     with pytest.raises(ArgumentError, match="DatasetDict; give one of its splits: .*both/test, .*both/train"):
         build(str(tmp_path / "both"), tmp_path / "out2")
+
+
+# ---- tables, arrays and dicts as people have them
+
+def test_a_data_frame_and_a_structured_array_are_columns(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    build(pandas.DataFrame({"a": [1, 2], "t": ["x", "y"]}, index=[7, 8]), tmp_path / "frame")
+    assert read(tmp_path / "frame") == [{"a": 1, "t": "x"}, {"a": 2, "t": "y"}]
+    build(numpy.array([(1, 0.5), (2, 1.5)], dtype=[("a", "i4"), ("b", "f4")]), tmp_path / "fields")
+    assert read(tmp_path / "fields") == [{"a": 1, "b": 0.5}, {"a": 2, "b": 1.5}]
+
+
+def test_a_list_of_numpy_numbers_is_an_array(tmp_path: Path) -> None:
+    for dtype in ("int64", "uint16", "float32", "bool"):
+        build([{"x": list(numpy.ones(3, dtype))}], tmp_path / dtype)
+        (found,) = read(tmp_path / dtype)
+        assert found["x"].dtype == dtype and found["x"].tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("value", [{1: 2, "1": 3}, [{"a": {True: 1, "true": 2}}], {None: 1, "null": 2}, {0.5: 1, "0.5": 2}])
+def test_a_dict_whose_names_are_the_same_in_json_is_refused(value: Any, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="names of a dict are the same in JSON"):
+        build([{"x": value}], tmp_path / "out")
+    build([{"x": {1: 2, "2": 3}}], tmp_path / "good")
+    assert read(tmp_path / "good") == [{"x": {"1": 2, "2": 3}}]
+
+
+def test_tensors_of_arrow_keep_their_shape(tmp_path: Path) -> None:
+    pa = arrow()
+    values = numpy.arange(18, dtype="float32").reshape(3, 2, 3)
+    table = pa.table({"x": pa.FixedShapeTensorArray.from_numpy_ndarray(values)})
+    build(table, tmp_path / "out")
+    build(table.slice(1), tmp_path / "sliced")
+    assert [one["x"].tolist() for one in read(tmp_path / "out")] == values.tolist()
+    assert [one["x"].tolist() for one in read(tmp_path / "sliced")] == values[1:].tolist()
+
+
+def test_arrays_of_hugging_face_keep_their_shape(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    values = [[[0.5, 1, 2], [3, 4, 5]], None, [[6, 7, 8], [9, 10, 11]]]
+    for shape, given in (((2, 3), values), ((None, 3), [values[0], [[1, 2, 3]], [[4, 5, 6]] * 3])):
+        features = datasets.Features({"x": datasets.Array2D(shape, "float32")})
+        build(datasets.Dataset.from_dict({"x": given}, features=features), tmp_path / str(shape[0]))
+        found = [None if one["x"] is None else one["x"].tolist() for one in read(tmp_path / str(shape[0]))]
+        assert found == given
+
+
+def test_columns_that_a_format_hides_are_not_read(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    both = datasets.Dataset.from_dict({"x": [1], "y": [2]})
+    build(both.with_format("numpy", columns=["y"]), tmp_path / "out")
+    assert read(tmp_path / "out") == [{"y": 2}]
+    with pytest.raises(ArgumentError, match=r"DatasetDict has several splits; give one of them: source\['train'\]"):
+        build(datasets.DatasetDict({"train": both}), tmp_path / "splits")
+
+
+def test_a_mask_that_samples_have_is_named(tmp_path: Path) -> None:
+    build([{"input_ids": [1, 2], "attention_mask": [1, 1]}], tmp_path / "out")
+    with rankstore.open(tmp_path / "out") as ds:
+        plan = ds.plan("sequential", batch_size=1)
+        with pytest.raises(ArgumentError, match=r"have a column 'attention_mask', which is the mask's name; Pad\(mask=None\)"):
+            ds.loader(plan, collate=rankstore.Pad())
+        batch = next(iter(ds.loader(plan, collate=rankstore.Pad(mask=None, to_multiple=1))))
+        assert batch["attention_mask"].tolist() == [[1, 1]]

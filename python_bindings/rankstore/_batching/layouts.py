@@ -298,6 +298,9 @@ class Pad(Layout):
         mask, follows = None, None
         if isinstance(self.mask, str) and padded:
             mask, follows = self.mask, length if length in padded else padded[0]
+            if any(rename.get(column.name, column.name) == mask for column in columns):
+                raise ArgumentError(f"Pad(): the samples have a column {mask!r}, which is the mask's name; Pad(mask=None) delivers the "
+                                    "column, columns= leaves it out, Pad(mask=NAME) calls the mask otherwise")
         asked = {*(self.lengths or ()), *(self.mask if isinstance(self.mask, Mapping) else ())}
         packed = [column.name for column in columns if self._is_concat(column.name)]
         return {"layout": "pad", "columns": self.specs(columns, rename, pads, default, packed, asked),

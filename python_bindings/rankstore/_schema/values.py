@@ -296,17 +296,39 @@ def _quick_encoder() -> Callable[[Any], str]:
 _json_quick = _quick_encoder()
 
 
+def _check_names(value: Any) -> None:
+    """Raise ValueError if two names of a dict are the same in JSON, as 1 and "1" are: one of the values would be lost."""
+    if isinstance(value, dict):
+        if not all(isinstance(one, str) for one in value) and len({_json_name(one) for one in value}) < len(value):
+            raise ValueError(f"names of a dict are the same in JSON: {', '.join(map(repr, list(value)[:8]))}")
+        value = value.values()
+    elif not isinstance(value, (list, tuple)):
+        return
+    for one in value:
+        if isinstance(one, (dict, list, tuple)):
+            _check_names(one)
+
+
+def _json_name(name: Any) -> Any:
+    """Return the name that the encoder makes of a dict's key."""
+    if isinstance(name, str) or name is None or not isinstance(name, (bool, int, float)):
+        return "null" if name is None else name
+    return {True: "true", False: "false"}[name] if isinstance(name, bool) else int.__repr__(name) if isinstance(name, int) else repr(name)
+
+
 def json_text(name: str, value: Any) -> str:
     """Return a value of a json column as JSON. TypeError or ValueError, which name the column, if it is no JSON value, as NaN is none."""
     try:
         try:
-            return _json_quick(value)
+            text = _json_quick(value)
         except (TypeError, ValueError, RecursionError):
-            return _json_encode(value)
+            text = _json_encode(value)
+        _check_names(value)  # after it: the encoder refuses a value in itself
+        return text
     except (TypeError, ValueError, RecursionError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        text = "NaN and infinity, which JSON lacks" if "JSON compliant" in str(error) else error
-        raise kind(f'column "{name}": not a JSON value: {text}') from None
+        why = "NaN and infinity, which JSON lacks" if "JSON compliant" in str(error) else error
+        raise kind(f'column "{name}": not a JSON value: {why}') from None
 
 
 # ---- a schema from samples ---------------------------------------------------------------------
@@ -379,6 +401,10 @@ def _scalar(name: str, value: Any, type: str) -> str:
 
 
 def _infer_list(name: str, value: Any) -> str:
+    if all(hasattr(one, "dtype") and hasattr(one, "shape") and one.shape == () and not _is_tensor(one) for one in value):
+        array = _numpy().asarray(value)  # numpy's scalars: their types are known
+        if array.dtype.name in ITEMS:
+            return _typed(name, array.dtype.name, array.shape)
     shape: list[int] = []
     level: list[Any] = [value]
     while len(shape) <= 8 and all(isinstance(one, (list, tuple)) for one in level) and len({len(one) for one in level}) == 1:

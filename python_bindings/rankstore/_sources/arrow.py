@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .._schema.columns import Columns
+from .._schema.types import ITEMS, describe
 from .._schema.values import json_text
 from ..errors import DataError, UnsupportedError
 from . import digest, sample_digest
@@ -71,6 +72,9 @@ def column_type(name: str, kind: Any) -> str:
     """Return the column type of an Arrow column. Raises UnsupportedError naming the column if there is none."""
     pa = import_pyarrow("an Arrow table")
     types = pa.types
+    tensor = _tensor(pa, kind)
+    if tensor is not None:
+        return tensor
     while isinstance(kind, pa.BaseExtensionType) or types.is_dictionary(kind):
         kind = kind.value_type if types.is_dictionary(kind) else kind.storage_type
     number = _number(pa, kind)
@@ -88,6 +92,37 @@ def column_type(name: str, kind: Any) -> str:
         return "json"
     raise UnsupportedError(f'column "{name}": no column type stores Arrow\'s {kind}; cast it, or convert it in '
                            'map=')
+
+
+def _tensor(pa: Any, kind: Any) -> str | None:
+    """Return the type of a column of tensors: Arrow's fixed shapes, and Hugging Face's Array2D to Array5D. None for anything else."""
+    shape, order = getattr(kind, "shape", None), getattr(kind, "permutation", None)
+    if not isinstance(kind, pa.BaseExtensionType) or not shape or list(order or ()) != list(range(len(order or ()))):
+        return None
+    item = kind.value_type if isinstance(kind.value_type, str) else _number(pa, kind.value_type)
+    if item not in ITEMS or any(size is None for size in shape[1:]):
+        return None
+    return f"{item}[{','.join('*' if size is None else str(size) for size in shape)}]"
+
+
+def _take_tensors(pa: Any, numpy: Any, name: str, kind: str, array: Any) -> tuple[Any, Any]:
+    """Return (values, offsets) of a column of tensors, whose lists are nested, or one list of a fixed size. Missing ones are zeros."""
+    dims, flat, absent = describe(kind).dims, array, numpy.asarray(array.is_null().to_numpy(zero_copy_only=False))
+    while pa.types.is_nested(flat.type):
+        flat = flat.flatten()
+    numbers = _numbers(pa, numpy, flat, name)
+    try:
+        if dims[0] is None:
+            sizes = array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+            return numbers.reshape(-1, *dims[1:]), numpy.concatenate([[0], numpy.cumsum(sizes)]).astype(numpy.int64)
+        given = numbers.reshape(len(array) - int(absent.sum()), *dims)
+    except ValueError:
+        raise DataError(f'column "{name}": tensors of other shapes than {kind}') from None
+    if not absent.any():
+        return given, None
+    whole = numpy.zeros((len(array), *dims), given.dtype)
+    whole[~absent] = given
+    return whole, None
 
 
 def _is_json(pa: Any, kind: Any) -> bool:
@@ -144,6 +179,8 @@ def _take(pa: Any, numpy: Any, name: str, kind: str, array: Any) -> tuple[Any, A
         wide = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
         _, ends, data = array.buffers()
         return (b"" if data is None else data), _offsets(numpy, ends, array.offset, len(array), wide)
+    if "," in kind:
+        return _take_tensors(pa, numpy, name, kind, array)
     if "[" in kind:
         values = array.values if not pa.types.is_fixed_size_list(array.type) else \
             array.values.slice(array.offset * array.type.list_size, len(array) * array.type.list_size)
@@ -340,7 +377,7 @@ class HuggingFace(ArrowPiece):
     in_memory = True
 
     def __init__(self, dataset: Any, name: str = "dataset") -> None:
-        self.dataset = dataset.with_format("arrow")
+        self.dataset = dataset.with_format("arrow", columns=dataset.format["columns"])
         self.name = name
         self.origin = dataset
 
@@ -352,8 +389,10 @@ class HuggingFace(ArrowPiece):
         units = [Unit(f"{self.name}@{start}", min(self.ROWS, rows - start), (start, min(start + self.ROWS, rows)))
                  for start in range(0, rows, self.ROWS)]
         table = self.dataset.data.table  # all rows, also those that the indices skip
-        missing = {name for name in self.dataset.column_names if table.column(name).null_count}
-        return units, table_schema(self.dataset.features.arrow_schema, missing)
+        shown = self.dataset.format["columns"]  # a format may hide columns
+        missing = {name for name in shown if table.column(name).null_count}
+        schema = self.dataset.features.arrow_schema
+        return units, table_schema([field for field in schema if field.name in shown], missing)
 
     def batches(self, unit: Unit) -> Iterator[Any]:
         start, stop = unit.at

@@ -34,6 +34,13 @@ def resolve(source: Any, *, format: str | None, unit_samples: int | None, each_r
         raise ArgumentError("format: only for paths")
     if isinstance(source, bytes):
         raise ArgumentError("source: bytes are not a dataset; give paths, a dataset, a table or an iterable of samples")
+    if isinstance(source, dict) and type(source).__module__.startswith("datasets."):
+        raise ArgumentError(f"source: {type(source).__name__} has several splits; give one of them: "
+                            + ", ".join(f"source[{name!r}]" for name in source))
+    if type(source).__name__ == "DataFrame" and hasattr(source, "columns"):
+        source = {str(name): source[name] for name in source.columns}
+    elif getattr(getattr(source, "dtype", None), "names", None):  # a structured array of numpy
+        source = {name: source[name] for name in source.dtype.names}
     rows = rows_of(source)
     source = source if rows is None else rows
     found = _object(source, unit_samples)
