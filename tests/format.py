@@ -61,7 +61,7 @@ def ruff(cwd="."):
 def the_tools_are_those_that_are_pinned():
     with open("tools/requirements-lint.txt", encoding="utf-8") as file:
         pinned = dict(re.findall(r"^([\w-]+)==(\S+)$", file.read(), re.M))
-    assert set(pinned) == {"clang-format", "ruff"}, pinned
+    pinned.pop("lizard")  # tests/structure.py
     for name, version in pinned.items():
         said = run(name, "--version").stdout if shutil.which(name) else "nothing"
         assert version in said.split(), f"{name} {version} is needed, not {said.strip()}: pip install -r tools/requirements-lint.txt"

@@ -32,6 +32,7 @@ SLOW = {"quick": False}
 STEPS = [
     Step("format", "", "script", "tests/format.py", 7, 2),
     Step("layers", "", "script", "tests/layers.py", 1),
+    Step("structure", "", "script", "tests/structure.py", 4),
     Step("workflows", "", "script", "tests/workflows.py", 1),
     Step("release", "release", "script", "tests/release.py", 8),
     Step("runner", "", "script", "tests/runner.py", 5),
