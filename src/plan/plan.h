@@ -45,12 +45,19 @@ rks_status rks_plan_create_sorted(const uint32_t *lengths, uint64_t count, const
                                   const char *dataset, const rks_plan_options *options,
                                   rks_plan **plan, rks_error *err);
 
+/* The samples of a plan. */
+typedef struct rks_plan_samples {
+    const uint32_t *lengths; /* borrowed */
+    uint64_t count;
+    const void *order;   /* as of rks_plan_create_sorted */
+    const char *dataset; /* its id; NULL if unknown */
+} rks_plan_samples;
+
 struct rks_plan_share_options; /* plan/cache/epoch_cache.h */
 /* Makes a plan like rks_plan_create_sorted, and shares its epochs with the other ranks of the node
  * (plan/cache/epoch_cache.h). If `share` is NULL or the options have a mix, each rank makes its own
  * epochs. */
-rks_status rks_plan_create_shared(const uint32_t *lengths, uint64_t count, const void *order,
-                                  const char *dataset, const rks_plan_options *options,
+rks_status rks_plan_create_shared(const rks_plan_samples *samples, const rks_plan_options *options,
                                   const struct rks_plan_share_options *share, rks_plan **plan,
                                   rks_error *err);
 

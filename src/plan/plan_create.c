@@ -79,10 +79,10 @@ static void digest_balance(rks_plan_config *config, uint64_t count)
              used > 0 ? " " : "", costs);
 }
 
-static rks_status take_arguments(rks_plan *plan, const uint32_t *lengths, uint64_t count,
-                                 const char *dataset, const rks_plan_options *options,
-                                 rks_error *err)
+static rks_status read_arguments(rks_plan *plan, const rks_plan_samples *samples,
+                                 const rks_plan_options *options, rks_error *err)
 {
+    const char *dataset = samples->dataset;
     rks_status status = rks_plan_config_read(options, &plan->in.config, err);
     if (status != RKS_OK)
         return status;
@@ -90,21 +90,21 @@ static rks_status take_arguments(rks_plan *plan, const uint32_t *lengths, uint64
     if (dataset != NULL && !rks_digest_parse(dataset, &digest))
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "dataset \"%.40s\": not 32 hexadecimal digits",
                         dataset);
-    if (lengths == NULL && count > 0)
+    if (samples->lengths == NULL && samples->count > 0)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "lengths is NULL");
-    if (count > UINT32_MAX)
+    if (samples->count > UINT32_MAX)
         return rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
-                        "plan: %" PRIu64 " samples; it is made for less than 2^32", count);
+                        "plan: %" PRIu64 " samples; it is made for less than 2^32", samples->count);
     if (dataset != NULL)
         memcpy(plan->dataset, dataset, sizeof(plan->dataset));
-    plan->in.lengths = lengths;
-    plan->in.count = count;
+    plan->in.lengths = samples->lengths;
+    plan->in.count = samples->count;
     if (plan->in.config.balance != NULL)
-        digest_balance(&plan->in.config, count);
+        digest_balance(&plan->in.config, samples->count);
     return RKS_OK;
 }
 
-static rks_status take_order(rks_plan *plan, const void *order, rks_error *err)
+static rks_status set_order(rks_plan *plan, const void *order, rks_error *err)
 {
     if (!rks_plan_sorts(&plan->in.config))
         return RKS_OK;
@@ -126,50 +126,65 @@ static bool is_laid_out_once(const rks_plan_config *config)
     return !config->strategy->packs || rks_plan_windows(config);
 }
 
-rks_status rks_plan_create_shared(const uint32_t *lengths, uint64_t count, const void *order,
-                                  const char *dataset, const rks_plan_options *options,
+/* Splits the samples that are too long, and estimates how many batches there are. */
+static rks_status set_samples(rks_plan_input *in, rks_error *err)
+{
+    rks_plan_facts facts = {0};
+    rks_status status = look_at_lengths(in, &facts, err);
+    if (status != RKS_OK)
+        return status;
+    in->absent = facts.absent;
+    in->too_long = facts.too_long;
+    in->longest = facts.longest;
+    status = rks_plan_split(in, &facts.tokens, err);
+    if (status != RKS_OK)
+        return status;
+    uint64_t by_tokens = facts.tokens / in->config.max_tokens;
+    uint64_t by_count =
+        (in->count - facts.absent - in->cut_count + in->piece_count) / in->config.batch_size;
+    in->batches_like = by_tokens > by_count ? by_tokens : by_count;
+    return RKS_OK;
+}
+
+static rks_status set_mix(rks_plan_input *in, rks_error *err)
+{
+    if (in->config.mix == NULL)
+        return RKS_OK;
+    rks_status status = rks_mix_create(in, in->config.mix, err);
+    in->config.mix = NULL; /* the caller may free it now */
+    if (status == RKS_OK)
+        in->batches_like = rks_mix_batches_like(in, err);
+    return status;
+}
+
+/* Lays out or makes the first epoch, so that an impossible plan fails here. */
+static rks_status make_first(rks_plan *plan, rks_error *err)
+{
+    if (plan->in.config.per_epoch || plan->in.mix != NULL)
+        return rks_plan_prepare(plan, 0, err);
+    if (plan->cache != NULL && is_laid_out_once(&plan->in.config))
+        return rks_cache_lay_out(plan, err);
+    return rks_plan_lay_out(&plan->in, &plan->image, err);
+}
+
+rks_status rks_plan_create_shared(const rks_plan_samples *samples, const rks_plan_options *options,
                                   const rks_plan_share_options *share, rks_plan **plan,
                                   rks_error *err)
 {
     rks_plan *made = rks_alloc(1, sizeof(*made), err);
     if (made == NULL)
         return RKS_ERR_MEMORY;
-    rks_plan_facts facts = {0};
-    rks_status status = take_arguments(made, lengths, count, dataset, options, err);
+    rks_status status = read_arguments(made, samples, options, err);
     if (status == RKS_OK)
-        status = look_at_lengths(&made->in, &facts, err);
-    if (status != RKS_OK)
-        goto out;
-
-    made->in.absent = facts.absent;
-    made->in.too_long = facts.too_long;
-    made->in.longest = facts.longest;
-    status = rks_plan_split(&made->in, &facts.tokens, err);
-    if (status != RKS_OK)
-        goto out;
-    uint64_t by_tokens = facts.tokens / made->in.config.max_tokens;
-    uint64_t by_count = (count - facts.absent - made->in.cut_count + made->in.piece_count) /
-                        made->in.config.batch_size;
-    made->in.batches_like = by_tokens > by_count ? by_tokens : by_count;
-    if (made->in.config.mix != NULL) {
-        status = rks_mix_create(&made->in, made->in.config.mix, err);
-        made->in.config.mix = NULL; /* the caller may free it now */
-        if (status == RKS_OK)
-            made->in.batches_like = rks_mix_batches_like(&made->in, err);
-    }
+        status = set_samples(&made->in, err);
     if (status == RKS_OK)
-        status = take_order(made, order, err);
+        status = set_mix(&made->in, err);
+    if (status == RKS_OK)
+        status = set_order(made, samples->order, err);
     if (status == RKS_OK && share != NULL && made->in.mix == NULL)
         status = rks_cache_open(made, share, err);
-    if (status != RKS_OK)
-        goto out;
-    /* Lays out or makes the first epoch, so that an impossible plan fails here. */
-    if (made->in.config.per_epoch || made->in.mix != NULL)
-        status = rks_plan_prepare(made, 0, err);
-    else if (made->cache != NULL && is_laid_out_once(&made->in.config))
-        status = rks_cache_lay_out(made, err);
-    else
-        status = rks_plan_lay_out(&made->in, &made->image, err);
+    if (status == RKS_OK)
+        status = make_first(made, err);
     if (status == RKS_OK)
         status = rks_plan_skip_all(made, made->in.config.skip, made->in.config.skips, err);
     made->in.config.skip = NULL; /* the caller may free it now */
@@ -189,7 +204,8 @@ rks_status rks_plan_create_sorted(const uint32_t *lengths, uint64_t count, const
                                   const char *dataset, const rks_plan_options *options,
                                   rks_plan **plan, rks_error *err)
 {
-    return rks_plan_create_shared(lengths, count, order, dataset, options, NULL, plan, err);
+    const rks_plan_samples samples = {lengths, count, order, dataset};
+    return rks_plan_create_shared(&samples, options, NULL, plan, err);
 }
 
 rks_status rks_plan_create(const uint32_t *lengths, uint64_t count, const char *dataset,

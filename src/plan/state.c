@@ -23,6 +23,7 @@
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -51,6 +52,64 @@ static const char *lengths_digest(rks_plan *plan)
     return plan->lengths_digest;
 }
 
+/* A state while it is written. Its segments are at most 64 times 33 bytes. */
+typedef struct state_text {
+    char text[4096 + RKS_STATE_MAX];
+    size_t size;
+} state_text;
+
+__attribute__((format(printf, 2, 3))) static void add_text(state_text *made, const char *format,
+                                                           ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    made->size += (size_t)vsnprintf(made->text + made->size, sizeof(made->text) - made->size,
+                                    format, arguments);
+    va_end(arguments);
+}
+
+static void write_identity(rks_plan *plan, uint64_t epoch, state_text *made)
+{
+    const char *quote = plan->dataset[0] == '\0' ? "" : "\"";
+    add_text(made,
+             "{\"format\": %d, \"planner\": %d, \"dataset\": %s%s%s, \"samples\": %" PRIu64
+             ", \"lengths\": \"%s\", \"options\": \"%s\", \"seed\": \"%" PRIu64
+             "\", \"epoch\": %" PRIu64 ", ",
+             plan->progress.skip_count > 0 ? STATE_FORMAT_SKIPS : STATE_FORMAT,
+             plan->in.mix == NULL ? RKS_PLAN_VERSION : RKS_PLAN_VERSION_MIX, quote,
+             plan->dataset[0] == '\0' ? "null" : plan->dataset, quote, plan->in.count,
+             lengths_digest(plan), plan->in.config.digest, plan->in.config.seed, epoch);
+}
+
+/* Writes the segments of earlier worlds, if `resumed`, and that of this one. */
+static void write_segments(const rks_plan *plan, bool resumed, uint64_t step, state_text *made)
+{
+    add_text(made, "\"segments\": [");
+    for (size_t i = 0; resumed && i < plan->progress.done_count; i++)
+        add_text(made, "[%" PRIu32 ", %" PRIu64 "], ", plan->progress.done[i].world,
+                 plan->progress.done[i].steps);
+    add_text(made, "[%" PRIu32 ", %" PRIu64 "]]", plan->in.config.world, step);
+}
+
+static void write_schedule(const rks_plan *plan, state_text *made)
+{
+    const rks_mix *mix = plan->in.mix;
+    if (mix != NULL)
+        add_text(made, ", \"mix\": \"%s\"", mix->digest);
+    if (mix != NULL && mix->change_count > 0) {
+        add_text(made, ", \"changes\": [");
+        made->size +=
+            rks_mix_write_changes(mix, made->text + made->size, sizeof(made->text) - made->size);
+        add_text(made, "]");
+    }
+    if (plan->progress.skip_count > 0) {
+        add_text(made, ", \"skip\": [");
+        made->size += rks_plan_write_skips(&plan->progress, made->text + made->size,
+                                           sizeof(made->text) - made->size);
+        add_text(made, "]");
+    }
+}
+
 rks_status rks_plan_state(rks_plan *plan, uint64_t epoch, uint64_t step, char *text,
                           size_t text_size, rks_error *err)
 {
@@ -67,49 +126,24 @@ rks_status rks_plan_state(rks_plan *plan, uint64_t epoch, uint64_t step, char *t
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "epoch %" PRIu64 " is above 2^63 - 1", epoch);
 
     bool resumed = plan->progress.done_count > 0 && plan->progress.resumed_epoch == epoch;
-    const char *quote = plan->dataset[0] == '\0' ? "" : "\"";
-    char made[4096 + RKS_STATE_MAX]; /* segments are at most 64 times 33 bytes */
-    size_t size = (size_t)snprintf(
-        made, sizeof(made),
-        "{\"format\": %d, \"planner\": %d, \"dataset\": %s%s%s, \"samples\": %" PRIu64
-        ", \"lengths\": \"%s\", \"options\": \"%s\", \"seed\": \"%" PRIu64 "\", \"epoch\": %" PRIu64
-        ", \"segments\": [",
-        plan->progress.skip_count > 0 ? STATE_FORMAT_SKIPS : STATE_FORMAT,
-        plan->in.mix == NULL ? RKS_PLAN_VERSION : RKS_PLAN_VERSION_MIX, quote,
-        plan->dataset[0] == '\0' ? "null" : plan->dataset, quote, plan->in.count,
-        lengths_digest(plan), plan->in.config.digest, plan->in.config.seed, epoch);
-    for (size_t i = 0; resumed && i < plan->progress.done_count; i++)
-        size += (size_t)snprintf(made + size, sizeof(made) - size, "[%" PRIu32 ", %" PRIu64 "], ",
-                                 plan->progress.done[i].world, plan->progress.done[i].steps);
-    size += (size_t)snprintf(made + size, sizeof(made) - size, "[%" PRIu32 ", %" PRIu64 "]]",
-                             plan->in.config.world, step);
-    if (plan->in.mix != NULL)
-        size += (size_t)snprintf(made + size, sizeof(made) - size, ", \"mix\": \"%s\"",
-                                 plan->in.mix->digest);
-    if (plan->in.mix != NULL && plan->in.mix->change_count > 0) {
-        size += (size_t)snprintf(made + size, sizeof(made) - size, ", \"changes\": [");
-        size += rks_mix_write_changes(plan->in.mix, made + size, sizeof(made) - size);
-        size += (size_t)snprintf(made + size, sizeof(made) - size, "]");
-    }
-    if (plan->progress.skip_count > 0) {
-        size += (size_t)snprintf(made + size, sizeof(made) - size, ", \"skip\": [");
-        size += rks_plan_write_skips(&plan->progress, made + size, sizeof(made) - size);
-        size += (size_t)snprintf(made + size, sizeof(made) - size, "]");
-    }
+    state_text made = {.size = 0};
+    write_identity(plan, epoch, &made);
+    write_segments(plan, resumed, step, &made);
+    write_schedule(plan, &made);
     size_t room = text_size < RKS_STATE_MAX ? text_size : RKS_STATE_MAX;
     size_t more = strlen(plan->in.config.words) + sizeof(", \"given\": \"\"}");
-    if (size + more <= room)
-        size += (size_t)snprintf(made + size, sizeof(made) - size, ", \"given\": \"%s\"",
-                                 plan->in.config.words);
-    size += (size_t)snprintf(made + size, sizeof(made) - size, "}");
-    if (size >= RKS_STATE_MAX || (resumed && plan->progress.done_count == RKS_PLAN_SEGMENTS_MAX))
+    if (made.size + more <= room)
+        add_text(&made, ", \"given\": \"%s\"", plan->in.config.words);
+    add_text(&made, "}");
+    if (made.size >= RKS_STATE_MAX ||
+        (resumed && plan->progress.done_count == RKS_PLAN_SEGMENTS_MAX))
         return rks_fail(err, RKS_ERR_STATE, 0,
                         "state of epoch %" PRIu64 ": the world changed too often in it (%zu times)",
                         epoch, plan->progress.done_count);
-    if (size >= text_size)
+    if (made.size >= text_size)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "a state of %zu bytes does not fit into %zu",
-                        size + 1, text_size);
-    memcpy(text, made, size + 1);
+                        made.size + 1, text_size);
+    memcpy(text, made.text, made.size + 1);
     return RKS_OK;
 }
 
@@ -259,26 +293,16 @@ static rks_status read_segments(const json_t *object, rks_plan_place *place, rks
     return RKS_OK;
 }
 
-static rks_status read_state(rks_plan *plan, const char *state, rks_plan_place *place,
-                             rks_error *err)
+/* Checks that the state is one of this plan, or of its like for another world. */
+static rks_status compare_plan(const json_t *object, rks_plan *plan, rks_error *err)
 {
-    size_t size = state == NULL ? 0 : strnlen(state, RKS_STATE_MAX);
-    if (size == 0 || size == RKS_STATE_MAX)
-        return rks_fail(err, RKS_ERR_STATE, 0, "state: empty, or longer than %d bytes",
-                        RKS_STATE_MAX - 1);
-    json_error_t where;
-    json_t *object = json_loadb(state, size, JSON_REJECT_DUPLICATES, &where);
-    if (object == NULL)
-        return rks_fail(err, RKS_ERR_STATE, 0, "state: not JSON: %s", where.text);
-    rks_status status = RKS_OK;
+    bool skips = json_object_get(object, "skip") != NULL;
     char seed[24];
     snprintf(seed, sizeof(seed), "%" PRIu64, plan->in.config.seed);
     if (!json_is_object(object))
-        status = wrong(err, "text", "not a JSON object");
-    if (status == RKS_OK)
-        status = compare_number(
-            object, "format",
-            json_object_get(object, "skip") == NULL ? STATE_FORMAT : STATE_FORMAT_SKIPS, err);
+        return wrong(err, "text", "not a JSON object");
+    rks_status status =
+        compare_number(object, "format", skips ? STATE_FORMAT_SKIPS : STATE_FORMAT, err);
     if (status == RKS_OK)
         status = compare_version(object, err);
     if (status == RKS_OK)
@@ -291,21 +315,41 @@ static rks_status read_state(rks_plan *plan, const char *state, rks_plan_place *
         status = compare_options(object, &plan->in.config, err);
     if (status == RKS_OK)
         status = compare_mix(object, &plan->in, err);
-    if (status == RKS_OK)
-        status = compare_text(object, "seed", seed, err);
-    if (status == RKS_OK)
-        status = read_number(object, "epoch", &place->epoch, err);
+    return status == RKS_OK ? compare_text(object, "seed", seed, err) : status;
+}
+
+/* Reads where the job is, and adds the state's skips to those of the plan. */
+static rks_status read_place(const json_t *object, rks_plan *plan, rks_plan_place *place,
+                             rks_error *err)
+{
+    rks_status status = read_number(object, "epoch", &place->epoch, err);
     if (status == RKS_OK)
         status = read_segments(object, place, err);
     if (status == RKS_OK && plan->in.mix != NULL)
         status = rks_mix_read_changes(&plan->in, json_object_get(object, "changes"), place->changes,
                                       &place->change_count, err);
-    if (status == RKS_OK) {
-        status =
-            rks_plan_read_skips(&plan->in, &plan->progress, json_object_get(object, "skip"), err);
-        if (status != RKS_OK)
-            rks_mix_free_changes(place->changes, place->change_count);
-    }
+    if (status != RKS_OK)
+        return status;
+    status = rks_plan_read_skips(&plan->in, &plan->progress, json_object_get(object, "skip"), err);
+    if (status != RKS_OK)
+        rks_mix_free_changes(place->changes, place->change_count);
+    return status;
+}
+
+static rks_status read_state(rks_plan *plan, const char *state, rks_plan_place *place,
+                             rks_error *err)
+{
+    size_t size = state == NULL ? 0 : strnlen(state, RKS_STATE_MAX);
+    if (size == 0 || size == RKS_STATE_MAX)
+        return rks_fail(err, RKS_ERR_STATE, 0, "state: empty, or longer than %d bytes",
+                        RKS_STATE_MAX - 1);
+    json_error_t where;
+    json_t *object = json_loadb(state, size, JSON_REJECT_DUPLICATES, &where);
+    if (object == NULL)
+        return rks_fail(err, RKS_ERR_STATE, 0, "state: not JSON: %s", where.text);
+    rks_status status = compare_plan(object, plan, err);
+    if (status == RKS_OK)
+        status = read_place(object, plan, place, err);
     json_decref(object);
     return status;
 }

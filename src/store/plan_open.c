@@ -246,8 +246,9 @@ static rks_status make_plan(rks_store *store, const rks_plan_options *chosen,
         .release = rks_group_link_release,
     };
     bool shares = share->shared >= 0 && !store->options.no_share;
-    return rks_plan_create_shared(rks_store_lengths(store), rks_store_count(store), sorted,
-                                  store->id_text, chosen, shares ? &shared : NULL, plan, err);
+    const rks_plan_samples samples = {rks_store_lengths(store), rks_store_count(store), sorted,
+                                      store->id_text};
+    return rks_plan_create_shared(&samples, chosen, shares ? &shared : NULL, plan, err);
 }
 
 rks_status rks_plan_open(rks_store *store, const rks_plan_options *options, rks_plan **plan,

@@ -87,8 +87,8 @@ static rks_plan *create(uint64_t count, uint32_t rank, int memory)
     rks_error err;
     rks_plan *plan = NULL;
     const rks_plan_share_options share = {.fd = memory, .rank = rank, .silence_ms = 60000};
-    check(rks_plan_create_shared(lengths, count, order, NULL, &options, memory < 0 ? NULL : &share,
-                                 &plan, &err),
+    const rks_plan_samples samples = {.lengths = lengths, .count = count, .order = order};
+    check(rks_plan_create_shared(&samples, &options, memory < 0 ? NULL : &share, &plan, &err),
           &err);
     return plan;
 }

@@ -69,8 +69,8 @@ static void close_memory(void)
 static rks_status create(const rks_plan_options *options, uint32_t rank, rks_plan **plan)
 {
     const rks_plan_share_options share = {.fd = memory, .rank = rank, .silence_ms = silence_ms};
-    return rks_plan_create_shared(lengths, COUNT, NULL, NULL, options, memory < 0 ? NULL : &share,
-                                  plan, &err);
+    const rks_plan_samples samples = {.lengths = lengths, .count = COUNT};
+    return rks_plan_create_shared(&samples, options, memory < 0 ? NULL : &share, plan, &err);
 }
 
 static rks_plan_options simple(const char *strategy)
