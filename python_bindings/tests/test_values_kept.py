@@ -342,3 +342,12 @@ def test_a_mask_that_samples_have_is_named(tmp_path: Path) -> None:
             ds.loader(plan, collate=rankstore.Pad())
         batch = next(iter(ds.loader(plan, collate=rankstore.Pad(mask=None, to_multiple=1))))
         assert batch["attention_mask"].tolist() == [[1, 1]]
+
+
+def test_an_empty_json_array_is_a_file_without_samples(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('[{"a":1}]')
+    (tmp_path / "b.json").write_text("[ ]\n")
+    build([str(tmp_path / "a.json"), str(tmp_path / "b.json")], tmp_path / "out")
+    assert read(tmp_path / "out") == [{"a": 1}]
+    with pytest.raises(DataError, match="b.json: empty: no row to infer a schema from"):
+        build(str(tmp_path / "b.json"), tmp_path / "alone")

@@ -398,7 +398,12 @@ bool rks_bytes_are_json_items(const uint8_t *bytes, size_t size)
     do
         at++;
     while (at < size && is_space(bytes[at]));
-    return at < size && bytes[at] == '{';
+    if (at == size || bytes[at] != ']')
+        return at < size && bytes[at] == '{';
+    do /* an empty array, and nothing after it */
+        at++;
+    while (at < size && is_space(bytes[at]));
+    return at == size;
 }
 
 rks_status rks_json_items_open(rks_json_items *items, const rks_input_file *file, uint64_t offset,
