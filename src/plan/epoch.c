@@ -103,54 +103,116 @@ static rks_status cut_epoch(const rks_plan_input *in, rks_epoch_image *image,
     return status;
 }
 
-/* Makes the epoch, without the ids in `struck`, for `world` ranks. */
-static rks_status compute(const rks_plan_input *in, rks_epoch_image *image, uint64_t epoch,
-                          uint32_t world, uint64_t segment, const uint8_t *struck, rks_error *err)
+enum shuffle_time { SHUFFLE_NEVER, SHUFFLE_BASE, SHUFFLE_CUT };
+
+static enum shuffle_time shuffle_time(const rks_plan_input *in, const rks_epoch_image *image,
+                                      bool anew)
 {
     const rks_strategy *strategy = in->config.strategy;
-    const rks_epoch_task task = {.world = world,
-                                 .whole = struck == NULL && in->mix == NULL,
-                                 .keys = rks_epoch_keys_of(in, epoch, segment)};
-    bool anew = strategy->cuts_anew != NULL && strategy->cuts_anew(&in->config);
-    bool whole = task.whole && world == in->config.world && !anew;
+    bool any = strategy->order == RKS_ORDER_ANY;
     /* The draws of a mix are in an order in which the sources are even; and a base may be shuffled
      * already. */
-    bool keeps = image->is_shuffled || (in->mix != NULL && strategy->order == RKS_ORDER_ANY);
-    bool shuffles = strategy->shuffle != NULL && !keeps;
-    bool shuffles_first = anew && strategy->order == RKS_ORDER_ANY;
+    if (strategy->shuffle == NULL || image->is_shuffled || (in->mix != NULL && any))
+        return SHUFFLE_NEVER;
+    return anew && any ? SHUFFLE_BASE : SHUFFLE_CUT;
+}
+
+/* An epoch while it is made. */
+typedef struct making {
+    const rks_plan_input *in;
+    const rks_epoch_progress *progress;
+    rks_epoch_image *image;
+    uint64_t epoch;
+} making;
+
+/* Fills the base, without the ids in `struck`, shuffles it and cuts it. */
+static rks_status order_and_cut(const making *m, const rks_epoch_task *task, const uint8_t *struck,
+                                rks_error *err)
+{
+    const rks_plan_input *in = m->in;
+    rks_epoch_image *image = m->image;
+    const rks_strategy *strategy = in->config.strategy;
+    uint64_t key = task->keys.members;
+    bool anew = strategy->cuts_anew != NULL && strategy->cuts_anew(&in->config);
+    bool whole = task->whole && task->world == in->config.world && !anew;
+    enum shuffle_time when = shuffle_time(in, image, anew);
     uint64_t room =
         in->mix != NULL ? in->mix->rest : rks_plan_kept(in) + (whole ? in->whole.repeated : 0);
     rks_plan_base base;
-    rks_status status = fill_base(in, image, struck, room, task.keys.members, &base, err);
-    if (status == RKS_OK && shuffles && shuffles_first)
-        status = strategy->shuffle(in, image, &base, NULL, task.keys.members, err);
+    rks_status status = fill_base(in, image, struck, room, key, &base, err);
+    if (status == RKS_OK && when == SHUFFLE_BASE)
+        status = strategy->shuffle(in, image, &base, NULL, key, err);
     if (status == RKS_OK)
-        status = cut_epoch(in, image, &base, &task, whole, err);
-    if (status == RKS_OK && shuffles && !shuffles_first)
-        status = strategy->shuffle(in, image, &base, image->layout, task.keys.members, err);
-    if (status == RKS_OK)
-        status = repeat_members(image, err);
-    image->slotted = false;
+        status = cut_epoch(in, image, &base, task, whole, err);
+    if (status == RKS_OK && when == SHUFFLE_CUT)
+        status = strategy->shuffle(in, image, &base, image->layout, key, err);
+    return status == RKS_OK ? repeat_members(image, err) : status;
+}
+
+/* Makes the epoch, without the ids in `struck`, for `world` ranks. */
+static rks_status compute(const making *m, uint32_t world, uint64_t segment, const uint8_t *struck,
+                          rks_error *err)
+{
+    const rks_plan_input *in = m->in;
+    const rks_strategy *strategy = in->config.strategy;
+    const rks_epoch_task task = {.world = world,
+                                 .whole = struck == NULL && in->mix == NULL,
+                                 .keys = rks_epoch_keys_of(in, m->epoch, segment)};
+    rks_status status = order_and_cut(m, &task, struck, err);
+    m->image->slotted = false;
     if (status == RKS_OK && strategy->place != NULL)
-        status = strategy->place(in, image, &task, err);
-    rks_plan_fill_forget(image);
-    return status == RKS_OK && in->config.longest_first ? rks_plan_longest_first(in, image, err)
+        status = strategy->place(in, m->image, &task, err);
+    rks_plan_fill_forget(m->image);
+    return status == RKS_OK && in->config.longest_first ? rks_plan_longest_first(in, m->image, err)
                                                         : status;
+}
+
+/* Returns true if other worlds did steps of the epoch. */
+static bool is_resumed(const making *m)
+{
+    return m->progress->done_count > 0 && m->progress->resumed_epoch == m->epoch;
+}
+
+/* Returns the error of a resumed epoch that could not be planned for `world`, which `is_done` with
+ * its steps or is to do the rest. */
+static rks_status no_plan(const making *m, rks_status status, uint32_t world, bool is_done,
+                          rks_error *err)
+{
+    if (status != RKS_ERR_DATA || !is_resumed(m))
+        return status;
+    if (is_done)
+        return rks_fail(err, RKS_ERR_STATE, 0,
+                        "state: segments: epoch %" PRIu64 " has no plan for %" PRIu32 " ranks",
+                        m->epoch, world);
+    return rks_fail(err, RKS_ERR_DATA, 0,
+                    "what is left of epoch %" PRIu64 " does not make equal steps for %" PRIu32
+                    " ranks without empty batches: %" PRIu64
+                    " samples; go on with fewer ranks, or with epoch %" PRIu64,
+                    m->epoch, world, m->in->mix != NULL ? m->in->mix->rest : m->image->part.base,
+                    m->epoch + 1);
+}
+
+static rks_status leaves_nothing(uint64_t step, uint64_t steps, uint32_t world, rks_error *err)
+{
+    return rks_fail(err, RKS_ERR_STATE, 0,
+                    "state: segments: step %" PRIu64 " of %" PRIu64 " on %" PRIu32
+                    " ranks leaves nothing",
+                    step, steps, world);
 }
 
 /* Strikes out the samples of steps [first, end) of the layout: in `struck`, or if NULL, in the
  * mix. */
-static rks_status strike_steps(const rks_plan_input *in, rks_epoch_image *image, uint32_t world,
-                               uint64_t first, uint64_t end, uint8_t *struck, rks_error *err)
+static rks_status strike_steps(const making *m, uint32_t world, uint64_t first, uint64_t end,
+                               uint8_t *struck, rks_error *err)
 {
     rks_status status = RKS_OK;
     uint64_t done = 0;
     for (uint64_t slot = first * world; slot < end * world && status == RKS_OK; slot++) {
         const uint32_t *ids;
         size_t count;
-        rks_plan_at(in, image, slot, &ids, &count);
+        rks_plan_at(m->in, m->image, slot, &ids, &count);
         if (struck == NULL)
-            rks_mix_strike(in->mix, ids, count);
+            rks_mix_strike(m->in->mix, ids, count);
         for (size_t i = 0; struck != NULL && i < count; i++)
             struck[ids[i] / 8] |= (uint8_t)(1u << (ids[i] % 8));
         status = rks_plan_pause(&done, count, err);
@@ -159,170 +221,163 @@ static rks_status strike_steps(const rks_plan_input *in, rks_epoch_image *image,
 }
 
 /* Strikes out what segment `index` of the resumed epoch delivered, and what it was to skip. */
-static rks_status strike(const rks_plan_input *in, rks_epoch_image *image,
-                         const rks_epoch_progress *progress, size_t index, uint8_t *struck,
-                         rks_error *err)
+static rks_status strike(const making *m, size_t index, uint8_t *struck, rks_error *err)
 {
+    const rks_epoch_progress *progress = m->progress;
     const rks_plan_segment *segment = &progress->done[index];
-    uint64_t steps = image->layout->batches / segment->world, first, end;
-    uint64_t past = rks_plan_unskipped(progress, progress->resumed_epoch, index, segment->steps);
-    image->rest_over =
+    uint64_t steps = m->image->layout->batches / segment->world, first, end;
+    uint64_t past = rks_plan_unskipped(progress, m->epoch, index, segment->steps);
+    m->image->rest_over =
         past >= steps && segment->steps <= steps && index + 1 == progress->done_count;
     if (past >= steps)
-        return rks_fail(err, RKS_ERR_STATE, 0,
-                        "state: segments: step %" PRIu64 " of %" PRIu64 " on %" PRIu32
-                        " ranks leaves nothing",
-                        segment->steps, steps, segment->world);
-    rks_status status = strike_steps(in, image, segment->world, 0, segment->steps, struck, err);
+        return leaves_nothing(segment->steps, steps, segment->world, err);
+    rks_status status = strike_steps(m, segment->world, 0, segment->steps, struck, err);
     for (uint64_t at = segment->steps;
-         status == RKS_OK &&
-         rks_plan_next_skip(progress, progress->resumed_epoch, index, at, steps, &first, &end);
+         status == RKS_OK && rks_plan_next_skip(progress, m->epoch, index, at, steps, &first, &end);
          at = end)
-        status = strike_steps(in, image, segment->world, first, end, struck, err);
+        status = strike_steps(m, segment->world, first, end, struck, err);
     return status;
 }
 
-static rks_status compute_rest(const rks_plan_input *in, rks_epoch_image *image,
-                               const rks_epoch_progress *progress, uint8_t *struck, rks_error *err)
+static rks_status compute_rest(const making *m, uint8_t *struck, rks_error *err)
 {
-    uint64_t epoch = progress->resumed_epoch;
-    uint32_t world = in->config.world;
-    rks_status status = RKS_OK;
-    image->rest_over = false;
-    for (size_t i = 0; i < progress->done_count && status == RKS_OK; i++) {
-        status = compute(in, image, epoch, progress->done[i].world, i, i == 0 ? NULL : struck, err);
-        if (status == RKS_ERR_DATA)
-            return rks_fail(err, RKS_ERR_STATE, 0,
-                            "state: segments: epoch %" PRIu64 " has no plan for %" PRIu32 " ranks",
-                            epoch, progress->done[i].world);
-        if (status == RKS_OK)
-            status = strike(in, image, progress, i, struck, err);
+    const rks_epoch_progress *progress = m->progress;
+    uint32_t world = m->in->config.world;
+    m->image->rest_over = false;
+    for (size_t i = 0; i < progress->done_count; i++) {
+        uint32_t before = progress->done[i].world;
+        rks_status status = compute(m, before, i, i == 0 ? NULL : struck, err);
+        if (status != RKS_OK)
+            return no_plan(m, status, before, true, err);
+        status = strike(m, i, struck, err);
+        if (status != RKS_OK)
+            return status;
     }
-    if (status != RKS_OK)
-        return status;
-    status = compute(in, image, epoch, world, progress->done_count, struck, err);
-    if (status == RKS_ERR_DATA)
-        return rks_fail(err, RKS_ERR_DATA, 0,
-                        "what is left of epoch %" PRIu64 " does not make equal steps for %" PRIu32
-                        " ranks without empty batches: %" PRIu64
-                        " samples; go on with fewer ranks, or with epoch %" PRIu64,
-                        epoch, world, image->part.base, epoch + 1);
-    return status;
+    rks_status status = compute(m, world, progress->done_count, struck, err);
+    return no_plan(m, status, world, false, err);
 }
 
-/* Strikes out what segment `segment` was to skip after its end, which is the end of the current
- * stretch. The stretch's steps end at `past`. Steps count from the segment's first step,
- * `begun`. */
-static rks_status strike_skips(const rks_plan_input *in, rks_epoch_image *image,
-                               const rks_epoch_progress *progress, uint32_t world, size_t segment,
-                               uint64_t begun, uint64_t past, rks_error *err)
+/* Steps of an epoch with a mix that one world does with one choice of weights. They count from the
+ * first step of the epoch. */
+typedef struct stretch {
+    uint64_t number;
+    size_t segments;      /* of earlier worlds */
+    size_t segment;       /* the stretch is in it */
+    uint64_t begun;       /* where the segment begins */
+    uint64_t segment_end; /* UINT64_MAX: it is the last */
+    uint32_t world;
+    uint64_t change;  /* the next change of weights */
+    uint64_t planned; /* the end of the steps that are planned */
+} stretch;
+
+/* Strikes out what the stretch's segment was to skip after its end, which is also that of the
+ * stretch. */
+static rks_status strike_skips(const making *m, const stretch *s, rks_error *err)
 {
-    rks_mix *mix = in->mix;
-    uint64_t first, end, at = mix->end - begun, epoch = progress->resumed_epoch;
-    uint64_t change = rks_mix_next_change(mix, epoch, mix->end);
-    past = change < past ? change : past;
+    rks_mix *mix = m->in->mix;
+    uint64_t first, end, at = mix->end - s->begun;
+    uint64_t change = rks_mix_next_change(mix, m->epoch, mix->end);
+    uint64_t past = change < s->planned ? change : s->planned;
     rks_status status = RKS_OK;
     while (status == RKS_OK &&
-           rks_plan_next_skip(progress, epoch, segment, at, UINT64_MAX, &first, &end)) {
-        if (begun + end > past)
+           rks_plan_next_skip(m->progress, m->epoch, s->segment, at, UINT64_MAX, &first, &end)) {
+        if (s->begun + end > past)
             return rks_fail(err, RKS_ERR_STATE, 0,
                             "state: skip: steps %" PRIu64 " to %" PRIu64 " of epoch %" PRIu64
                             " come after a change of weights; go on with %" PRIu32
                             " ranks until that",
-                            first, end - 1, epoch, world);
-        status = strike_steps(in, image, world, begun + first - mix->begin,
-                              begun + end - mix->begin, NULL, err);
+                            first, end - 1, m->epoch, s->world);
+        status = strike_steps(m, s->world, s->begun + first - mix->begin,
+                              s->begun + end - mix->begin, NULL, err);
         at = end;
     }
     return status;
 }
 
-static rks_status no_plan(const rks_plan_input *in, const rks_epoch_progress *progress,
-                          rks_status status, uint64_t epoch, uint32_t world, bool is_done,
-                          rks_error *err)
+/* Plans the stretch that begins at mix->begin for the draws that remain after those before, with
+ * the world and the weights of its time. */
+static rks_status compute_stretch(const making *m, stretch *s, rks_error *err)
 {
-    if (status != RKS_ERR_DATA || progress->done_count == 0 || progress->resumed_epoch != epoch)
-        return status;
-    if (is_done)
-        return rks_fail(err, RKS_ERR_STATE, 0,
-                        "state: segments: epoch %" PRIu64 " has no plan for %" PRIu32 " ranks",
-                        epoch, world);
-    return rks_fail(err, RKS_ERR_DATA, 0,
-                    "what is left of epoch %" PRIu64 " does not make equal steps for %" PRIu32
-                    " ranks without empty batches: %" PRIu64
-                    " samples; go on with fewer ranks, or with epoch %" PRIu64,
-                    epoch, world, in->mix->rest, epoch + 1);
+    rks_mix *mix = m->in->mix;
+    bool is_done = s->segment < s->segments;
+    s->world = is_done ? m->progress->done[s->segment].world : m->in->config.world;
+    s->change = rks_mix_next_change(mix, m->epoch, mix->begin);
+    mix->end = s->change < s->segment_end ? s->change : s->segment_end;
+    rks_status status = compute(m, s->world, s->number, NULL, err);
+    if (status != RKS_OK)
+        return no_plan(m, status, s->world, is_done, err);
+    s->planned = mix->begin + m->image->layout->batches / s->world;
+    mix->is_last = mix->end >= s->planned;
+    return RKS_OK;
 }
 
-/* Plans the stretches of an epoch up to that of step `number`. Each is planned for the draws that
- * remain after those before, with the world and the weights of its time. */
-static rks_status compute_stretches(const rks_plan_input *in, rks_epoch_image *image,
-                                    const rks_epoch_progress *progress, uint64_t epoch,
-                                    uint64_t number, rks_error *err)
+/* Strikes out what the stretch delivered, and draws anew if the weights change at its end. */
+static rks_status end_stretch(const making *m, const stretch *s, rks_error *err)
 {
-    rks_mix *mix = in->mix;
-    size_t segments = progress->resumed_epoch == epoch ? progress->done_count : 0, segment = 0;
-    uint64_t begun = 0; /* where the current segment begins */
-    uint64_t segment_end = segments == 0 ? UINT64_MAX : progress->done[0].steps;
+    rks_mix *mix = m->in->mix;
+    bool ends = s->segment < s->segments && mix->end == s->segment_end;
+    uint64_t past = mix->end;
+    if (ends)
+        past = s->begun + rks_plan_unskipped(m->progress, m->epoch, s->segment, past - s->begun);
+    m->image->rest_over =
+        past >= s->planned && mix->end <= s->planned && s->segment + 1 == s->segments && ends;
+    if (past >= s->planned)
+        return leaves_nothing(mix->end, s->planned, s->world, err);
+    rks_status status = strike_steps(m, s->world, 0, mix->end - mix->begin, NULL, err);
+    if (status == RKS_OK && ends)
+        status = strike_skips(m, s, err);
+    if (status == RKS_OK && mix->end == s->change)
+        status = rks_mix_choose(
+            m->in, rks_mix_force_at(mix, m->epoch, s->change), rks_mix_unbegun(m->in),
+            rks_epoch_keys_of(m->in, m->epoch, s->number + 1).draws, false, err);
+    return status;
+}
+
+static void begin_segment(const making *m, size_t segment, uint64_t begun, stretch *s)
+{
+    s->segment = segment;
+    s->begun = begun;
+    s->segment_end = segment < s->segments ? begun + m->progress->done[segment].steps : UINT64_MAX;
+}
+
+/* Plans the stretches of an epoch up to that of step `number`. */
+static rks_status compute_stretches(const making *m, uint64_t number, rks_error *err)
+{
+    rks_mix *mix = m->in->mix;
+    stretch s = {.segments = is_resumed(m) ? m->progress->done_count : 0};
+    begin_segment(m, 0, 0, &s);
     mix->begin = 0;
-    for (uint64_t stretch = 0;; stretch++) {
-        uint32_t world = segment < segments ? progress->done[segment].world : in->config.world;
-        uint64_t change = rks_mix_next_change(mix, epoch, mix->begin);
-        mix->end = change < segment_end ? change : segment_end;
-        rks_status status = compute(in, image, epoch, world, stretch, NULL, err);
+    for (;; s.number++) {
+        rks_status status = compute_stretch(m, &s, err);
         if (status != RKS_OK)
-            return no_plan(in, progress, status, epoch, world, segment < segments, err);
-        uint64_t there = mix->begin + image->layout->batches / world;
-        mix->is_last = mix->end >= there;
-        if (segment == segments && (mix->is_last || number < mix->end)) {
-            mix->end = mix->is_last ? there : mix->end;
+            return status;
+        if (s.segment == s.segments && (mix->is_last || number < mix->end)) {
+            mix->end = mix->is_last ? s.planned : mix->end;
             return RKS_OK;
         }
-        bool ends = segment < segments && mix->end == segment_end;
-        uint64_t past = ends
-                            ? begun + rks_plan_unskipped(progress, epoch, segment, mix->end - begun)
-                            : mix->end;
-        image->rest_over = past >= there && mix->end <= there && segment + 1 == segments && ends;
-        if (past >= there)
-            return rks_fail(err, RKS_ERR_STATE, 0,
-                            "state: segments: step %" PRIu64 " of %" PRIu64 " on %" PRIu32
-                            " ranks leaves nothing",
-                            mix->end, there, world);
-        status = strike_steps(in, image, world, 0, mix->end - mix->begin, NULL, err);
-        if (status == RKS_OK && ends)
-            status = strike_skips(in, image, progress, world, segment, begun, there, err);
-        if (status == RKS_OK && mix->end == change)
-            status = rks_mix_choose(in, rks_mix_force_at(mix, epoch, change), rks_mix_unbegun(in),
-                                    rks_epoch_keys_of(in, epoch, stretch + 1).draws, false, err);
+        status = end_stretch(m, &s, err);
         if (status != RKS_OK)
             return status;
         mix->begin = mix->end;
-        if (mix->end == segment_end) {
-            segment++;
-            begun = segment_end;
-            segment_end =
-                segment < segments ? segment_end + progress->done[segment].steps : UINT64_MAX;
-        }
+        if (mix->end == s.segment_end)
+            begin_segment(m, s.segment + 1, s.segment_end, &s);
     }
 }
 
 /* Makes an epoch of a plan with a mix, or the rest of it. */
-static rks_status compute_drawn(const rks_plan_input *in, rks_epoch_image *image,
-                                const rks_epoch_progress *progress, uint64_t epoch, uint64_t step,
-                                rks_error *err)
+static rks_status compute_drawn(const making *m, uint64_t step, rks_error *err)
 {
+    const rks_plan_input *in = m->in;
     rks_mix *mix = in->mix;
-    uint64_t key = rks_epoch_keys_of(in, epoch, 0).draws;
-    bool resumed = progress->done_count > 0 && progress->resumed_epoch == epoch;
-    image->rest_over = false;
-    bool once = !resumed && rks_mix_next_change(mix, epoch, 0) == UINT64_MAX;
+    uint64_t key = rks_epoch_keys_of(in, m->epoch, 0).draws;
+    m->image->rest_over = false;
+    bool once = !is_resumed(m) && rks_mix_next_change(mix, m->epoch, 0) == UINT64_MAX;
     rks_status status =
-        rks_mix_choose(in, rks_mix_force_at(mix, epoch, 0), mix->draws, key, once, err);
+        rks_mix_choose(in, rks_mix_force_at(mix, m->epoch, 0), mix->draws, key, once, err);
     mix->whole = mix->rest;
     if (status == RKS_OK && !once)
         status = rks_mix_begin_rest(in, err);
-    return status == RKS_OK ? compute_stretches(in, image, progress, epoch,
-                                                rks_mix_number(progress, epoch, step), err)
+    return status == RKS_OK ? compute_stretches(m, rks_mix_number(m->progress, m->epoch, step), err)
                             : status;
 }
 
@@ -330,18 +385,19 @@ rks_status rks_epoch_make(const rks_plan_input *in, const rks_epoch_progress *pr
                           uint64_t epoch, uint64_t step, rks_epoch_image *image, rks_error *err)
 {
     uint64_t begun = rks_trace_begin();
+    const making m = {in, progress, image, epoch};
     rks_status status;
     if (in->mix != NULL) {
-        status = compute_drawn(in, image, progress, epoch, step, err);
+        status = compute_drawn(&m, step, err);
         rks_mix_end(in);
-    } else if (progress->done_count > 0 && progress->resumed_epoch == epoch) {
+    } else if (is_resumed(&m)) {
         uint8_t *struck = rks_alloc((in->count + in->piece_count) / 8 + 1, 1, err);
         if (struck == NULL)
             return RKS_ERR_MEMORY;
-        status = compute_rest(in, image, progress, struck, err);
+        status = compute_rest(&m, struck, err);
         rks_free(struck);
     } else {
-        status = compute(in, image, epoch, in->config.world, 0, NULL, err);
+        status = compute(&m, in->config.world, 0, NULL, err);
     }
     if (status == RKS_OK)
         status = rks_plan_show_pieces(in, image, err);
