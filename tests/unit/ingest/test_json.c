@@ -213,7 +213,8 @@ static void lines_are_told_from_one_value(void **state)
         {"{\n \"data\": [", true}, {"{\"a\": [\n{", true},
         {"{\"a\": \"\n", false},   {"{\"a\": 1}\n{\"a\": 2}\n", false},
         {"{\"a\": 1}", false},     {"{\"a\": 1\n{\"a\"", false},
-        {"[1, 2]", false},         {"[]", false},
+        {"[1, 2]", false},         {"[]", true}, /* an array without items */
+        {" [ ]\n", true},          {"[]\n[]\n", false},
         {"text", false},           {"", false},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
