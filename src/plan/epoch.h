@@ -7,7 +7,7 @@
 #ifndef RKS_PLAN_EPOCH_H
 #define RKS_PLAN_EPOCH_H
 
-#include "plan/input.h"
+#include "plan/plan_input.h"
 
 typedef struct rks_plan_segment {
     uint32_t world;

@@ -5,7 +5,7 @@
 
 #include "base/memory.h"
 #include "base/memory_usage.h"
-#include "plan/batch/batch.h"
+#include "plan/batch/layout.h"
 #include "plan/pack/packing.h"
 
 rks_status rks_epoch_grow(uint32_t **items, uint64_t *room, uint64_t count, rks_error *err)

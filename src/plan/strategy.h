@@ -16,7 +16,7 @@
 #ifndef RKS_PLAN_STRATEGY_H
 #define RKS_PLAN_STRATEGY_H
 
-#include "plan/batch/batch.h"
+#include "plan/batch/layout.h"
 #include "plan/order/order.h"
 
 /* The keys of random numbers for the parts of an epoch. */

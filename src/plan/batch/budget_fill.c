@@ -11,7 +11,7 @@
  *
  * With tail "drop" the number is the least that these epochs have, and batches above it are
  * dropped. Lengths are read in units of length_multiple. */
-#include "plan/batch/batch.h"
+#include "plan/batch/layout.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * layout.c: a layout: groups of batches are added, and freed. */
-#include "plan/batch/batch.h"
+#include "plan/batch/layout.h"
 
 #include <string.h>
 

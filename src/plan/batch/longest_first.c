@@ -2,7 +2,7 @@
  *
  * longest_first.c: order "longest_first": sorts the samples of each batch of an epoch by length,
  * longest first; for pack, those of each bin. Equal lengths keep the plan's order. */
-#include "plan/batch/batch.h"
+#include "plan/batch/layout.h"
 
 #include <stdlib.h>
 

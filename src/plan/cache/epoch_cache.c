@@ -15,7 +15,7 @@
 #include "base/thread.h"
 #include "plan/plan_state.h"
 #include "plan/cancellation.h"
-#include "plan/batch/batch.h"
+#include "plan/batch/layout.h"
 
 enum { AHEAD_FROM = 1 << 20, LOWER_PRIORITY = 10 };
 

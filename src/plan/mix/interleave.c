@@ -16,7 +16,7 @@
 #include "base/memory.h"
 #include "plan/cancellation.h"
 #include "plan/order/random.h"
-#include "plan/batch/batch.h"
+#include "plan/batch/layout.h"
 
 enum {
     KINDS = 64,         /* of steps, by their sources */

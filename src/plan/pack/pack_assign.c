@@ -16,7 +16,7 @@
 #include "base/memory_usage.h"
 #include "plan/cancellation.h"
 #include "plan/order/order.h"
-#include "plan/batch/batch.h"
+#include "plan/batch/layout.h"
 #include "plan/mix/mix.h"
 
 /* A rank while the bins of a step are dealt. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * batch.h: layouts of batches, and where batches go. */
-#ifndef RKS_PLAN_BATCH_BATCH_H
-#define RKS_PLAN_BATCH_BATCH_H
+ * layout.h: layouts of batches, and where batches go. */
+#ifndef RKS_PLAN_BATCH_LAYOUT_H
+#define RKS_PLAN_BATCH_LAYOUT_H
 
 #include "plan/epoch.h"
 

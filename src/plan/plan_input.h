@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * input.h: what the epochs of a plan are made from.
+ * plan_input.h: what the epochs of a plan are made from.
  *
  *   options ──► config
  *   lengths ──► base: the ids to plan, in the strategy's order (sorted, or by id)
@@ -11,8 +11,8 @@
  * After a change of world within an epoch, the base is the rest of the epoch. The planner plans the
  * epoch again for each segment [world, steps] that is done, and strikes out the samples of those
  * steps. */
-#ifndef RKS_PLAN_INPUT_H
-#define RKS_PLAN_INPUT_H
+#ifndef RKS_PLAN_PLAN_INPUT_H
+#define RKS_PLAN_PLAN_INPUT_H
 
 #include "base/checksum.h"
 #include "plan/plan.h"
