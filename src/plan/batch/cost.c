@@ -13,7 +13,7 @@ enum { FACTOR_BITS = 39, MANTISSA_BITS = 52, EXPONENT_MAX = 0x7ff };
 
 /* Splits a value into *mantissa and *exponent. Bit 52 of the mantissa is set unless the value is 0.
  * Returns false if the value is negative, subnormal or not finite. */
-static bool take_apart(double value, uint64_t *mantissa, int *exponent)
+static bool split_double(double value, uint64_t *mantissa, int *exponent)
 {
     uint64_t bits;
     memcpy(&bits, &value, sizeof(bits));
@@ -38,8 +38,8 @@ rks_status rks_plan_cost_read(double linear, double quadratic, rks_plan_config *
 {
     uint64_t one, other;
     int one_exponent, other_exponent;
-    if (!take_apart(linear, &one, &one_exponent) ||
-        !take_apart(quadratic, &other, &other_exponent) || (one == 0 && other == 0))
+    if (!split_double(linear, &one, &one_exponent) ||
+        !split_double(quadratic, &other, &other_exponent) || (one == 0 && other == 0))
         return rks_fail(
             err, RKS_ERR_ARGUMENT, 0,
             "cost: %g per token and %g per token squared; both must be at least 0, and one above 0",

@@ -160,11 +160,11 @@ static void begin_next(rks_plan *plan, uint64_t epoch)
 
 /* ---- showing --------------------------------------------------------------------------------- */
 
-static rks_status take_place(rks_plan *plan, uint64_t epoch, int place, rks_error *err)
+static rks_status show_place(rks_plan *plan, uint64_t epoch, int place, rks_error *err)
 {
     rks_epoch_cache *cache = plan->cache;
-    rks_status status = rks_cache_take(&plan->in, &plan->image, &cache->area, place, &cache->layout,
-                                       &cache->pack, err);
+    rks_status status = rks_cache_map(&plan->in, &plan->image, &cache->area, place, &cache->layout,
+                                      &cache->pack, err);
     if (status != RKS_OK) {
         rks_cache_lock(cache->area.options.fd, place, F_UNLCK);
         return status;
@@ -234,7 +234,7 @@ rks_status rks_cache_show(rks_plan *plan, uint64_t epoch, bool *shown, rks_error
             return RKS_OK;
     }
     if (status == RKS_OK)
-        status = take_place(plan, epoch, claimed.place, err);
+        status = show_place(plan, epoch, claimed.place, err);
     *shown = status == RKS_OK;
     return status;
 }

@@ -176,8 +176,8 @@ rks_status rks_cache_read_layout(rks_plan_input *in, int fd, const rks_cache_ima
                                  rks_error *err);
 void rks_cache_unmap(rks_cache_area *area, int number);
 /* Makes the epoch in the place the plan's current epoch. The plan must have none. */
-rks_status rks_cache_take(const rks_plan_input *in, rks_epoch_image *image, rks_cache_area *area,
-                          int number, rks_plan_layout *layout, rks_pack *pack, rks_error *err);
+rks_status rks_cache_map(const rks_plan_input *in, rks_epoch_image *image, rks_cache_area *area,
+                         int number, rks_plan_layout *layout, rks_pack *pack, rks_error *err);
 
 /* ---- a plan's share: epoch_cache.c
  * ----------------------------------------------------------------- */

@@ -237,8 +237,8 @@ static rks_status map_place(rks_cache_area *area, int number, uint64_t bytes, rk
     return RKS_OK;
 }
 
-rks_status rks_cache_take(const rks_plan_input *in, rks_epoch_image *image, rks_cache_area *area,
-                          int number, rks_plan_layout *layout, rks_pack *pack, rks_error *err)
+rks_status rks_cache_map(const rks_plan_input *in, rks_epoch_image *image, rks_cache_area *area,
+                         int number, rks_plan_layout *layout, rks_pack *pack, rks_error *err)
 {
     const rks_cache_image *there = &area->control->places[number].image;
     rks_status status = map_place(area, number, there->bytes + 1, err);

@@ -38,8 +38,7 @@ static inline bool is_once_more(const rks_mix *mix, uint32_t id, uint64_t level)
 
 /* Counts a sample or piece (ids NULL), or writes it to the last round and to those once more. Which
  * of these holds is random, so no branch tests it. */
-static inline void take_last(const rks_mix *mix, uint32_t id, uint64_t level, list *l,
-                             uint32_t *ids)
+static inline void add_last(const rks_mix *mix, uint32_t id, uint64_t level, list *l, uint32_t *ids)
 {
     uint32_t left = mix->left[id], nowhere;
     bool once_more = is_once_more(mix, id, level), all = left > once_more;
@@ -56,12 +55,12 @@ static inline void take_last(const rks_mix *mix, uint32_t id, uint64_t level, li
 }
 
 /* Does the same for the pieces of a cut sample. */
-static void take_last_pieces(const rks_plan_input *in, size_t cut, uint64_t level, list *l,
-                             uint32_t *ids)
+static void add_last_pieces(const rks_plan_input *in, size_t cut, uint64_t level, list *l,
+                            uint32_t *ids)
 {
     uint32_t first, pieces = rks_plan_pieces_of(in, cut, &first);
     for (uint32_t i = 0; i < pieces; i++)
-        take_last(in->mix, first + i, level, l, ids);
+        add_last(in->mix, first + i, level, l, ids);
 }
 
 /* Counts (ids NULL), or writes the last round of all samples, and those once more. Pieces take the
@@ -78,9 +77,9 @@ static rks_status write_last(const rks_plan_input *in, list *lists, uint32_t *id
             size_t source = rks_mix_next_source(mix, (uint32_t)i, &at);
             bool is_cut = cut < in->cut_count && in->cuts[cut].id == i;
             if (is_cut && source < mix->sources) /* its pieces have `left` */
-                take_last_pieces(in, cut, mix->levels[source], &lists[source], ids);
+                add_last_pieces(in, cut, mix->levels[source], &lists[source], ids);
             else if (source < mix->sources) /* else it is in no source */
-                take_last(mix, (uint32_t)i, mix->levels[source], &lists[source], ids);
+                add_last(mix, (uint32_t)i, mix->levels[source], &lists[source], ids);
             cut += is_cut;
         }
     }

@@ -129,8 +129,8 @@ static inline size_t first_line(const ring *r, uint64_t now)
     return word * 64 + (size_t)__builtin_ctzll(bits);
 }
 
-static rks_status take_turns(merge *m, turn *turns, const uint32_t **next_ids, uint64_t all,
-                             uint32_t *merged, rks_error *err)
+static rks_status merge_turns(merge *m, turn *turns, const uint32_t **next_ids, uint64_t all,
+                              uint32_t *merged, rks_error *err)
 {
     ring *waiting = &m->waiting, *ready = &m->ready;
     for (uint64_t now = 0, end; now < all;) {
@@ -189,7 +189,7 @@ rks_status rks_mix_merge_turns(const rks_mix_list *lists, size_t sources, uint32
         join(m, &m->ready, 0, turns[i].to, (uint16_t)i);
     }
     if (status == RKS_OK)
-        status = take_turns(m, turns, next_ids, all, merged, err);
+        status = merge_turns(m, turns, next_ids, all, merged, err);
     rks_free(m);
     rks_free(turns);
     rks_free(next_ids);
@@ -363,7 +363,7 @@ typedef struct frontier {
 } frontier;
 
 /* Takes the first free position from `from` on. It is far ahead, since there are many sources. */
-static size_t take_far(blocks *b, const frontier *f, uint64_t from)
+static size_t pop_far(blocks *b, const frontier *f, uint64_t from)
 {
     size_t word = from / 64;
     uint64_t far = word < f->word + 2 ? 0 : b->free[word] >> (from % 64) << (from % 64);
@@ -382,7 +382,7 @@ static inline uint64_t mask(bool all)
 
 /* Takes the first free position from `from` on, counted from b->origin. There is one. Each position
  * waits for the one before it, so this is short, and has no branch that cannot be predicted. */
-static inline size_t take_free(blocks *b, frontier *f, uint64_t from)
+static inline size_t pop_first(blocks *b, frontier *f, uint64_t from)
 {
     uint64_t here = f->word * 64, off = (from - here) & mask(from > here);
     uint64_t behind = UINT64_MAX << (off % 64), far = mask(off >= 64), farther = mask(off >= 128);
@@ -390,7 +390,7 @@ static inline size_t take_free(blocks *b, frontier *f, uint64_t from)
     uint64_t none = mask(low == 0);
     uint64_t bits = low | (f->high & (behind | ~far) & ~farther & none);
     if (bits == 0)
-        return take_far(b, f, from);
+        return pop_far(b, f, from);
     uint64_t bit = bits & -bits;
     f->low ^= bit & ~none;
     f->high ^= bit & none;
@@ -417,7 +417,7 @@ static bool place_block(blocks *b, size_t count, uint32_t *merged)
                 close++;
         }
         uint64_t draw = b->draws[i], from = behind + beginning_of(draw);
-        size_t at = take_free(b, &f, from > RING ? from - RING : 0);
+        size_t at = pop_first(b, &f, from > RING ? from - RING : 0);
         if (at > behind + line)
             return false;
         b->after[source_of(draw)] = origin + at + 1;

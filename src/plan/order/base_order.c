@@ -16,7 +16,7 @@ static bool is_struck(const uint8_t *struck, uint32_t id)
 
 /* Appends the ids that are too long, those that are not, or all. */
 static rks_status fill_by_id(const rks_plan_input *in, const rks_epoch_image *image,
-                             const uint8_t *struck, bool take_short, bool take_long, uint64_t *at,
+                             const uint8_t *struck, bool with_short, bool with_long, uint64_t *at,
                              rks_error *err)
 {
     uint32_t limit = in->config.limit;
@@ -26,7 +26,7 @@ static rks_status fill_by_id(const rks_plan_input *in, const rks_epoch_image *im
             return status;
         for (; i < end; i++) {
             uint32_t id = (uint32_t)i;
-            bool take = in->lengths[id] > limit ? take_long : take_short;
+            bool take = in->lengths[id] > limit ? with_long : with_short;
             take = take && in->lengths[id] != RKS_LENGTH_ABSENT;
             if (take && !is_struck(struck, id))
                 image->ids[(*at)++] = id;

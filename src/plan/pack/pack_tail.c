@@ -85,7 +85,7 @@ static uint64_t samples_of(const rks_pack *pack, uint64_t bins)
 
 /* Removes the last `bins` bins. Writes the run of each sample to `runs`, and a piece for each bin
  * to `heap`. */
-static void take_last(rks_pack *pack, uint64_t bins, uint32_t *runs, piece *heap)
+static void pop_bins(rks_pack *pack, uint64_t bins, uint32_t *runs, piece *heap)
 {
     uint32_t at = 0;
     size_t pieces = 0;
@@ -146,7 +146,7 @@ static rks_status split_last(const rks_plan_config *config, rks_pack *pack, uint
     heap = rks_alloc_raw(pieces, sizeof(*heap), err);
     if (heap == NULL)
         goto out;
-    take_last(pack, bins, runs, heap);
+    pop_bins(pack, bins, runs, heap);
     while (count < pieces)
         cut_first(config, pack, runs, heap, &count);
     status = add_pieces(config, pack, runs, heap, count, err);
