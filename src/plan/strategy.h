@@ -88,6 +88,13 @@ static inline bool rks_plan_fills(const rks_plan_config *config)
            !config->per_epoch && !config->alone_in_order;
 }
 
+/* Returns how many of the first epochs are looked at to know what all of them need. */
+static inline uint64_t rks_plan_looks(const rks_plan_input *in)
+{
+    enum { LOOKS = 4, LOOKS_OF_LARGE = 2, LARGE = 1 << 20 };
+    return in->config.no_shuffle ? 1 : in->count < LARGE ? LOOKS : LOOKS_OF_LARGE;
+}
+
 extern const rks_strategy rks_strategy_bucket, rks_strategy_sorted, rks_strategy_random,
     rks_strategy_sequential, rks_strategy_pack;
 

@@ -27,8 +27,7 @@ static rks_status pack_cut(const rks_plan_input *in, rks_epoch_image *image,
 /* Counts the bins that the first epochs need. Then makes epoch 0. */
 static rks_status lay_out_windows(rks_plan_input *in, rks_epoch_image *image, rks_error *err)
 {
-    enum { LOOKS = 4, LOOKS_OF_LARGE = 2, LARGE = 1 << 20 };
-    uint64_t looks = in->config.no_shuffle ? 1 : in->count < LARGE ? LOOKS : LOOKS_OF_LARGE;
+    uint64_t looks = rks_plan_looks(in);
     rks_plan_base base = {
         .ids = rks_plan_base_sorted(in), .count = rks_plan_kept(in), .longest = in->longest};
     uint32_t *merged = NULL;

@@ -74,8 +74,8 @@ static rks_status look_at_sorted(rks_plan_input *in, rks_epoch_image *image,
 /* Counts the batches of the first epochs, then makes epoch 0 from ids and lengths in memory. */
 static rks_status lay_out_filled(rks_plan_input *in, rks_epoch_image *image, rks_error *err)
 {
-    enum { LOOKS = 4, LOOKS_OF_LARGE = 2, LARGE = 1 << 20, DIRECT_LENGTHS = 1 << 16 };
-    uint64_t looks = in->config.no_shuffle ? 1 : in->count < LARGE ? LOOKS : LOOKS_OF_LARGE;
+    enum { DIRECT_LENGTHS = 1 << 16 };
+    uint64_t looks = rks_plan_looks(in);
     rks_plan_base base = {0};
     rks_status status = rks_epoch_grow_ids(image, rks_plan_kept(in), err);
     in->fill_least = UINT64_MAX;
