@@ -33,7 +33,8 @@ rks_epoch_keys rks_epoch_keys_of(const rks_plan_input *in, uint64_t epoch, uint6
 rks_status rks_plan_lay_out_once(rks_plan_input *in, rks_epoch_image *image, rks_error *err)
 {
     const rks_strategy *strategy = in->config.strategy;
-    const rks_epoch_task task = {.world = in->config.world, .whole = true};
+    rks_epoch_work work = {0};
+    const rks_epoch_task task = {.world = in->config.world, .whole = true, .work = &work};
     rks_plan_base base = {.count = rks_plan_kept(in), .longest = in->longest};
     rks_status status = RKS_OK;
     if (in->config.too_long == TOO_LONG_ALONE && strategy->order != RKS_ORDER_BY_ID)
@@ -45,7 +46,10 @@ rks_status rks_plan_lay_out_once(rks_plan_input *in, rks_epoch_image *image, rks
         if (status == RKS_OK)
             status = rks_plan_base_fill(in, image, NULL, &base, err);
     }
-    return status == RKS_OK ? strategy->cut(in, image, &base, &task, &in->whole, err) : status;
+    if (status == RKS_OK)
+        status = strategy->cut(in, image, &base, &task, &in->whole, err);
+    rks_plan_fill_forget(&work);
+    return status;
 }
 
 rks_status rks_plan_lay_out(rks_plan_input *in, rks_epoch_image *image, rks_error *err)
@@ -72,24 +76,6 @@ static rks_status repeat_members(rks_epoch_image *image, rks_error *err)
     return RKS_OK;
 }
 
-/* Fills the base of an epoch: without the ids in `struck`, or what is left of the draws of a mix.
- */
-static rks_status fill_base(const rks_plan_input *in, rks_epoch_image *image, const uint8_t *struck,
-                            uint64_t room, uint64_t key, rks_plan_base *base, rks_error *err)
-{
-    rks_status status = rks_epoch_grow_ids(image, room, err);
-    if (status != RKS_OK || image->is_shuffled) {
-        *base = image->shuffled;
-        return status;
-    }
-    if (in->mix == NULL)
-        return rks_plan_base_fill(in, image, struck, base, err);
-    status = rks_mix_fill(in, image, key, base, err);
-    if (status == RKS_OK && in->mix->drawn == NULL) /* no stretch comes after this one */
-        rks_mix_end(in);
-    return status;
-}
-
 /* Cuts the base for an epoch that has a layout of its own, or takes that of whole epochs. */
 static rks_status cut_epoch(const rks_plan_input *in, rks_epoch_image *image,
                             const rks_plan_base *base, const rks_epoch_task *task, bool whole,
@@ -105,14 +91,14 @@ static rks_status cut_epoch(const rks_plan_input *in, rks_epoch_image *image,
 
 enum shuffle_time { SHUFFLE_NEVER, SHUFFLE_BASE, SHUFFLE_CUT };
 
-static enum shuffle_time shuffle_time(const rks_plan_input *in, const rks_epoch_image *image,
+static enum shuffle_time shuffle_time(const rks_plan_input *in, const rks_epoch_work *work,
                                       bool anew)
 {
     const rks_strategy *strategy = in->config.strategy;
     bool any = strategy->order == RKS_ORDER_ANY;
     /* The draws of a mix are in an order in which the sources are even; and a base may be shuffled
      * already. */
-    if (strategy->shuffle == NULL || image->is_shuffled || (in->mix != NULL && any))
+    if (strategy->shuffle == NULL || work->is_shuffled || (in->mix != NULL && any))
         return SHUFFLE_NEVER;
     return anew && any ? SHUFFLE_BASE : SHUFFLE_CUT;
 }
@@ -121,9 +107,29 @@ static enum shuffle_time shuffle_time(const rks_plan_input *in, const rks_epoch_
 typedef struct making {
     const rks_plan_input *in;
     const rks_epoch_progress *progress;
+    rks_epoch_work *work;
     rks_epoch_image *image;
     uint64_t epoch;
 } making;
+
+/* Fills the base of an epoch: without the ids in `struck`, or what is left of the draws of a mix.
+ */
+static rks_status fill_base(const making *m, const uint8_t *struck, uint64_t room, uint64_t key,
+                            rks_plan_base *base, rks_error *err)
+{
+    const rks_plan_input *in = m->in;
+    rks_status status = rks_epoch_grow_ids(m->image, room, err);
+    if (status != RKS_OK || m->work->is_shuffled) {
+        *base = m->work->shuffled;
+        return status;
+    }
+    if (in->mix == NULL)
+        return rks_plan_base_fill(in, m->image, struck, base, err);
+    status = rks_mix_fill(in, m->image, key, base, err);
+    if (status == RKS_OK && in->mix->drawn == NULL) /* no stretch comes after this one */
+        rks_mix_end(in);
+    return status;
+}
 
 /* Fills the base, without the ids in `struck`, shuffles it and cuts it. */
 static rks_status order_and_cut(const making *m, const rks_epoch_task *task, const uint8_t *struck,
@@ -135,11 +141,11 @@ static rks_status order_and_cut(const making *m, const rks_epoch_task *task, con
     uint64_t key = task->keys.members;
     bool anew = strategy->cuts_anew != NULL && strategy->cuts_anew(&in->config);
     bool whole = task->whole && task->world == in->config.world && !anew;
-    enum shuffle_time when = shuffle_time(in, image, anew);
+    enum shuffle_time when = shuffle_time(in, task->work, anew);
     uint64_t room =
         in->mix != NULL ? in->mix->rest : rks_plan_kept(in) + (whole ? in->whole.repeated : 0);
     rks_plan_base base;
-    rks_status status = fill_base(in, image, struck, room, key, &base, err);
+    rks_status status = fill_base(m, struck, room, key, &base, err);
     if (status == RKS_OK && when == SHUFFLE_BASE)
         status = strategy->shuffle(in, image, &base, NULL, key, err);
     if (status == RKS_OK)
@@ -157,12 +163,13 @@ static rks_status compute(const making *m, uint32_t world, uint64_t segment, con
     const rks_strategy *strategy = in->config.strategy;
     const rks_epoch_task task = {.world = world,
                                  .whole = struck == NULL && in->mix == NULL,
-                                 .keys = rks_epoch_keys_of(in, m->epoch, segment)};
+                                 .keys = rks_epoch_keys_of(in, m->epoch, segment),
+                                 .work = m->work};
     rks_status status = order_and_cut(m, &task, struck, err);
     m->image->slotted = false;
     if (status == RKS_OK && strategy->place != NULL)
         status = strategy->place(in, m->image, &task, err);
-    rks_plan_fill_forget(m->image);
+    rks_plan_fill_forget(m->work);
     return status == RKS_OK && in->config.longest_first ? rks_plan_longest_first(in, m->image, err)
                                                         : status;
 }
@@ -381,34 +388,43 @@ static rks_status compute_drawn(const making *m, uint64_t step, rks_error *err)
                             : status;
 }
 
-rks_status rks_epoch_make(const rks_plan_input *in, const rks_epoch_progress *progress,
-                          uint64_t epoch, uint64_t step, rks_epoch_image *image, rks_error *err)
+static rks_status make_epoch(const making *m, uint64_t step, rks_error *err)
 {
+    const rks_plan_input *in = m->in;
     uint64_t begun = rks_trace_begin();
-    const making m = {in, progress, image, epoch};
     rks_status status;
     if (in->mix != NULL) {
-        status = compute_drawn(&m, step, err);
+        status = compute_drawn(m, step, err);
         rks_mix_end(in);
-    } else if (is_resumed(&m)) {
+    } else if (is_resumed(m)) {
         uint8_t *struck = rks_alloc((in->count + in->piece_count) / 8 + 1, 1, err);
         if (struck == NULL)
             return RKS_ERR_MEMORY;
-        status = compute_rest(&m, struck, err);
+        status = compute_rest(m, struck, err);
         rks_free(struck);
     } else {
-        status = compute(&m, in->config.world, 0, NULL, err);
+        status = compute(m, in->config.world, 0, NULL, err);
     }
     if (status == RKS_OK)
-        status = rks_plan_show_pieces(in, image, err);
-    image->ready = status == RKS_OK;
-    image->epoch = epoch;
+        status = rks_plan_show_pieces(in, m->image, err);
+    m->image->ready = status == RKS_OK;
+    m->image->epoch = m->epoch;
     rks_trace_end(begun, RKS_TRACE_PLAN, -1, in->count, 0);
     return status;
 }
 
-rks_status rks_epoch_make_first(rks_plan_input *in, rks_epoch_image *image, rks_error *err)
+rks_status rks_epoch_make(const rks_plan_input *in, const rks_epoch_progress *progress,
+                          uint64_t epoch, uint64_t step, rks_epoch_image *image, rks_error *err)
+{
+    rks_epoch_work work = {0};
+    const making m = {in, progress, &work, image, epoch};
+    return make_epoch(&m, step, err);
+}
+
+rks_status rks_epoch_make_first(rks_plan_input *in, rks_epoch_work *work, rks_epoch_image *image,
+                                rks_error *err)
 {
     static const rks_epoch_progress nothing_done = {0};
-    return rks_epoch_make(in, &nothing_done, 0, 0, image, err);
+    const making m = {in, &nothing_done, work, image, 0};
+    return make_epoch(&m, 0, err);
 }

@@ -53,16 +53,36 @@ typedef struct rks_epoch_image {
     bool rest_over; /* of a resumed epoch: no step is left after its segments */
 
     struct rks_epoch_room *room; /* NULL: the image owns the memory of its ids */
-
-    /* Only while it is made. */
-    bool is_shuffled;       /* ids hold the shuffled base of epoch 0; only while a plan is made */
-    rks_plan_base shuffled; /* the shuffled base */
-    /* Lengths of the base from place units_first on, in units of length_multiple, at least 1. NULL
-     * if unknown. */
-    uint32_t *units;
-    uint64_t units_first, units_count;
-    bool units_exact; /* true if no length is 0 */
 } rks_epoch_image;
+
+/* The keys of random numbers for the parts of an epoch. */
+typedef struct rks_epoch_keys {
+    uint64_t members; /* which ids share a batch */
+    uint64_t places;  /* which batches share a step */
+    uint64_t bins;
+    uint64_t windows;
+    uint64_t draws; /* of a mix */
+} rks_epoch_keys;
+
+/* What is known of an epoch's base while the epoch is made. It begins zeroed, and ends with
+ * rks_plan_fill_forget. */
+typedef struct rks_epoch_work {
+    bool is_shuffled;       /* image->ids hold the shuffled base of epoch 0 */
+    rks_plan_base shuffled; /* that base */
+    /* Widths of the base's samples from place `first` on, in multiples of length_multiple, at least
+     * 1. NULL if unknown. */
+    uint32_t *widths;
+    uint64_t first, count;
+    bool exact; /* no length is 0 */
+} rks_epoch_work;
+
+/* What an epoch is cut for. */
+typedef struct rks_epoch_task {
+    uint32_t world;
+    bool whole; /* a whole epoch of each sample once: all of these have the same number of steps */
+    rks_epoch_keys keys;
+    rks_epoch_work *work;
+} rks_epoch_task;
 
 /* What was done of epochs, and what is to be skipped. A resume and a skip are filters over an
  * epoch's order. */

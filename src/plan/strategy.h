@@ -19,22 +19,6 @@
 #include "plan/batch/layout.h"
 #include "plan/order/order.h"
 
-/* The keys of random numbers for the parts of an epoch. */
-typedef struct rks_epoch_keys {
-    uint64_t members; /* which ids share a batch */
-    uint64_t places;  /* which batches share a step */
-    uint64_t bins;
-    uint64_t windows;
-    uint64_t draws; /* of a mix */
-} rks_epoch_keys;
-
-/* What an epoch is cut for. */
-typedef struct rks_epoch_task {
-    uint32_t world;
-    bool whole; /* a whole epoch of each sample once: all of these have the same number of steps */
-    rks_epoch_keys keys;
-} rks_epoch_task;
-
 enum rks_plan_order {
     RKS_ORDER_BY_LENGTH, /* longest first, equal lengths by id */
     RKS_ORDER_BY_ID,
@@ -108,8 +92,9 @@ void rks_strategy_add(const rks_strategy *strategy);
 rks_epoch_keys rks_epoch_keys_of(const rks_plan_input *in, uint64_t epoch, uint64_t segment);
 /* Cuts the layout of all whole epochs, in->whole. */
 rks_status rks_plan_lay_out_once(rks_plan_input *in, rks_epoch_image *image, rks_error *err);
-/* Makes epoch 0 of a plan of which nothing was done. */
-rks_status rks_epoch_make_first(rks_plan_input *in, rks_epoch_image *image, rks_error *err);
+/* Makes epoch 0 of a plan of which nothing was done, from what `work` knows of its base. */
+rks_status rks_epoch_make_first(rks_plan_input *in, rks_epoch_work *work, rks_epoch_image *image,
+                                rks_error *err);
 
 /* cut.c: ways to cut that strategies share. Each cuts the ids after those that are alone. */
 typedef rks_status (*rks_cut_fn)(const rks_plan_input *in, const rks_plan_base *base,

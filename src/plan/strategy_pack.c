@@ -49,7 +49,8 @@ static rks_status lay_out_windows(rks_plan_input *in, rks_epoch_image *image, rk
     uint64_t apart = in->window_most > in->window_least ? in->window_most - in->window_least : 0;
     in->window_most += apart;
     in->window_least -= apart < in->window_least ? apart : in->window_least;
-    status = rks_epoch_make_first(in, image, err);
+    rks_epoch_work work = {0};
+    status = rks_epoch_make_first(in, &work, image, err);
     in->whole.batches = image->part.batches;
     return status;
 }

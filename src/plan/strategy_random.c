@@ -25,7 +25,7 @@ static rks_status random_cut(const rks_plan_input *in, rks_epoch_image *image,
 {
     /* Fewer samples than ranks fail, or repeat. */
     if (rks_plan_fills(&in->config) && base->count >= task->world)
-        return rks_plan_fill(in, image, base, task->world, task->whole, layout, err);
+        return rks_plan_fill(in, image, base, task, layout, err);
     return rks_plan_cut(in, base, task->world,
                         random_is_greedy(&in->config) ? rks_cut_greedy : rks_cut_uniform, layout,
                         err);
@@ -45,7 +45,7 @@ static rks_status random_shuffle(const rks_plan_input *in, rks_epoch_image *imag
 }
 
 /* Counts the batches that the lengths need, longest first. */
-static rks_status look_at_sorted(rks_plan_input *in, rks_epoch_image *image,
+static rks_status look_at_sorted(rks_plan_input *in, rks_epoch_work *work,
                                  const rks_plan_base *shuffled, rks_error *err)
 {
     uint64_t count = shuffled->count - shuffled->alone - in->piece_count;
@@ -63,7 +63,7 @@ static rks_status look_at_sorted(rks_plan_input *in, rks_epoch_image *image,
             rks_plan_merge_pieces(in, base.ids, count, order + in->count);
             base.ids = order + in->count;
         }
-        status = rks_plan_fill_look(in, image, &base, false, err);
+        status = rks_plan_fill_look(in, work, &base, false, err);
         in->fill_least = least; /* no epoch is in this order */
     }
     rks_usage_sub(RKS_MEMORY_PLAN, room * sizeof(*order));
@@ -77,27 +77,27 @@ static rks_status lay_out_filled(rks_plan_input *in, rks_epoch_image *image, rks
     enum { DIRECT_LENGTHS = 1 << 16 };
     uint64_t looks = rks_plan_looks(in);
     rks_plan_base base = {0};
+    rks_epoch_work work = {0};
     rks_status status = rks_epoch_grow_ids(image, rks_plan_kept(in), err);
     in->fill_least = UINT64_MAX;
     if (status == RKS_OK)
         status = rks_plan_base_fill(in, image, NULL, &base, err);
     for (uint64_t epoch = looks - 1; epoch > 0 && status == RKS_OK; epoch--)
-        status = rks_plan_fill_look_shuffled(in, image, &base,
+        status = rks_plan_fill_look_shuffled(in, &work, &base,
                                              rks_epoch_keys_of(in, epoch, 0).members, err);
     if (looks > 1 && status == RKS_OK)
-        status = in->longest < DIRECT_LENGTHS ? rks_plan_fill_look_sorted(in, image, &base, err)
-                                              : look_at_sorted(in, image, &base, err);
+        status = in->longest < DIRECT_LENGTHS ? rks_plan_fill_look_sorted(in, &work, &base, err)
+                                              : look_at_sorted(in, &work, &base, err);
     if (status == RKS_OK)
         status = random_shuffle(in, image, &base, NULL, rks_epoch_keys_of(in, 0, 0).members, err);
     if (status == RKS_OK)
-        status = rks_plan_fill_look(in, image, &base, true, err);
+        status = rks_plan_fill_look(in, &work, &base, true, err);
     if (status == RKS_OK) {
-        image->is_shuffled = true;
-        image->shuffled = base;
-        status = rks_epoch_make_first(in, image, err);
+        work.is_shuffled = true;
+        work.shuffled = base;
+        status = rks_epoch_make_first(in, &work, image, err);
     }
-    image->is_shuffled = false;
-    rks_plan_fill_forget(image);
+    rks_plan_fill_forget(&work);
     in->whole.batches = image->part.batches;
     return status;
 }
@@ -113,8 +113,7 @@ static rks_status random_place(const rks_plan_input *in, rks_epoch_image *image,
 {
     if (in->mix == NULL)
         return rks_place_by_cost(in, image, task, err);
-    return task->world == 1 ? RKS_OK
-                            : rks_mix_arrange(in, image, task->world, task->keys.places, err);
+    return task->world == 1 ? RKS_OK : rks_mix_arrange(in, image, task, err);
 }
 
 const rks_strategy rks_strategy_random = {

@@ -23,15 +23,14 @@ static uint16_t class_of(rks_u128 cost)
     return (uint16_t)((top - RKS_BATCH_CLASS_BITS + 1) * RKS_BATCH_CLASS_WIDTH + mantissa);
 }
 
-/* Returns the lengths of a batch in units that budget_fill.c keeps, which saves reading them; or
- * NULL. */
-static const uint32_t *units_of(const rks_epoch_image *image, const rks_plan_group *group,
-                                uint64_t first, uint64_t end)
+/* Returns the widths of a batch that budget_fill.c keeps, which saves reading lengths; or NULL. */
+static const uint32_t *widths_of(const rks_epoch_work *work, const rks_plan_group *group,
+                                 uint64_t first, uint64_t end)
 {
     uint64_t from = group->first + first, to = group->first + end;
-    bool known = image->units != NULL && image->units_exact && from >= image->units_first &&
-                 to <= image->units_first + image->units_count;
-    return known ? image->units + (from - image->units_first) : NULL;
+    bool known = work->widths != NULL && work->exact && from >= work->first &&
+                 to <= work->first + work->count;
+    return known ? work->widths + (from - work->first) : NULL;
 }
 
 /* Returns the cost of a batch of `count` samples, if it depends only on the longest length. */
@@ -47,19 +46,20 @@ static rks_u128 cost_of_longest(const rks_plan_input *in, uint64_t longest, uint
 }
 
 static rks_u128 cost_of(const rks_plan_input *in, const rks_epoch_image *image,
-                        const rks_plan_group *group, uint64_t first, uint64_t end)
+                        const rks_epoch_work *work, const rks_plan_group *group, uint64_t first,
+                        uint64_t end)
 {
     enum cost kind = in->config.cost;
     if (in->config.balance != NULL)
         return rks_plan_balance_of(in, image->ids + group->first + first, end - first);
     uint64_t longest = group->longest;
-    const uint32_t *units = units_of(image, group, first, end);
-    if (units != NULL) {
+    const uint32_t *widths = widths_of(work, group, first, end);
+    if (widths != NULL) {
         uint64_t sum = 0;
         longest = 0;
         for (uint64_t i = 0; i < end - first; i++) {
-            longest = units[i] > longest ? units[i] : longest;
-            sum += units[i];
+            longest = widths[i] > longest ? widths[i] : longest;
+            sum += widths[i];
         }
         longest *= in->config.length_multiple;
         if (kind == COST_TOKENS)
@@ -80,19 +80,19 @@ static rks_u128 cost_of(const rks_plan_input *in, const rks_epoch_image *image,
 }
 
 /* Returns true if lengths are read in random order. */
-static bool looks_anywhere(const rks_plan_input *in, const rks_epoch_image *image)
+static bool looks_anywhere(const rks_plan_input *in, const rks_epoch_work *work)
 {
     return in->config.strategy->order == RKS_ORDER_ANY && in->config.balance == NULL &&
-           image->units == NULL;
+           work->widths == NULL;
 }
 
 /* Copies lengths to a table of 16 bits each, if they are read in random order. Half of the memory
  * is in a cache twice as often, and it has huge pages, which a caller's array may lack. *table
  * stays NULL if some lengths do not fit. */
-static rks_status make_table(const rks_plan_input *in, const rks_epoch_image *image,
-                             uint16_t **table, rks_error *err)
+static rks_status make_table(const rks_plan_input *in, const rks_epoch_work *work, uint16_t **table,
+                             rks_error *err)
 {
-    if (!looks_anywhere(in, image) || in->longest > UINT16_MAX || in->piece_count > 0 ||
+    if (!looks_anywhere(in, work) || in->longest > UINT16_MAX || in->piece_count > 0 ||
         in->config.too_long == TOO_LONG_ALONE)
         return RKS_OK;
     *table = rks_alloc_raw(in->count, sizeof(**table), err);
@@ -143,13 +143,13 @@ static rks_u128 cost_by_table(const rks_plan_input *in, const rks_epoch_image *i
 }
 
 rks_status rks_plan_classify(const rks_plan_input *in, const rks_epoch_image *image,
-                             uint16_t *classes, rks_error *err)
+                             const rks_epoch_work *work, uint16_t *classes, rks_error *err)
 {
     const rks_plan_layout *layout = image->layout;
     uint64_t done = 0;
     uint16_t *table = NULL;
-    bool anywhere = looks_anywhere(in, image);
-    rks_status status = make_table(in, image, &table, err);
+    bool anywhere = looks_anywhere(in, work);
+    rks_status status = make_table(in, work, &table, err);
     for (size_t i = 0; i < layout->count && status == RKS_OK; i++) {
         const rks_plan_group *group = &layout->groups[i];
         for (uint32_t j = 0; j < group->batches && status == RKS_OK; j++) {
@@ -158,7 +158,7 @@ rks_status rks_plan_classify(const rks_plan_input *in, const rks_epoch_image *im
             if (anywhere)
                 prefetch_behind(in, image, group, first, end, table);
             classes[group->first_batch + j] =
-                class_of(table == NULL ? cost_of(in, image, group, first, end)
+                class_of(table == NULL ? cost_of(in, image, work, group, first, end)
                                        : cost_by_table(in, image, group, first, end, table));
             status = rks_plan_pause(&done, end - first, err);
         }

@@ -10,7 +10,7 @@
  *                       sorted, the number is enough
  *
  * With tail "drop" the number is the least that these epochs have, and batches above it are
- * dropped. Lengths are read in units of length_multiple. */
+ * dropped. Lengths are read as widths, in multiples of length_multiple. */
 #include "plan/batch/layout.h"
 
 #include <inttypes.h>
@@ -28,18 +28,18 @@ enum { WINDOW_FIRST = 64, SEARCHES = 3, NEAR = 256, AHEAD = 32 };
 /* A base that is cut into batches. */
 typedef struct filling {
     const rks_plan_input *in;
-    rks_epoch_image *image;
     const rks_plan_base *base;
-    uint32_t *units; /* of each sample after those that are alone */
-    uint64_t count;  /* number of `units` */
-    uint64_t budget; /* in units */
-    uint32_t *sizes; /* sizes of the first `room` batches, if kept */
+    uint32_t *widths; /* of each sample after those that are alone, in multiples of
+                       * length_multiple */
+    uint64_t count;   /* number of `widths` */
+    uint64_t budget;  /* in such multiples, too */
+    uint32_t *sizes;  /* sizes of the first `room` batches, if kept */
     uint64_t room;
     uint64_t cut_by, made; /* budget of the last cut, and its batches */
     bool has_empty;        /* a length is 0 */
 } filling;
 
-static rks_status gather_units(filling *f, rks_error *err)
+static rks_status gather_widths(filling *f, rks_error *err)
 {
     const uint32_t *ids = f->base->ids + f->base->alone;
     uint32_t multiple = f->in->config.length_multiple;
@@ -53,64 +53,63 @@ static rks_status gather_units(filling *f, rks_error *err)
             __builtin_prefetch(&f->in->lengths[next < f->in->count ? next : 0]);
             uint32_t length = rks_plan_length(f->in, ids[i]), rest = length == 0 ? 0 : length - 1;
             f->has_empty |= length == 0;
-            f->units[i] = 1 + (shifts ? rest >> shift : rest / multiple);
+            f->widths[i] = 1 + (shifts ? rest >> shift : rest / multiple);
         }
     }
     return status;
 }
 
-/* Makes a filling with room for the units, which are not known yet. */
-static rks_status make_units(filling *f, const rks_plan_input *in, rks_epoch_image *image,
-                             const rks_plan_base *base, rks_error *err)
+/* Makes a filling with room for the widths, which are not known yet. */
+static rks_status make_widths(filling *f, const rks_plan_input *in, rks_epoch_work *work,
+                              const rks_plan_base *base, rks_error *err)
 {
-    *f = (filling){.in = in, .image = image, .base = base, .count = base->count - base->alone};
+    *f = (filling){.in = in, .base = base, .count = base->count - base->alone};
     f->budget = in->config.max_tokens / in->config.length_multiple;
-    if (image->units != NULL) {
-        f->units = image->units;
-        f->has_empty = !image->units_exact;
-        image->units = NULL;
+    if (work->widths != NULL) {
+        f->widths = work->widths;
+        f->has_empty = !work->exact;
+        work->widths = NULL;
         return RKS_OK;
     }
-    f->units = rks_alloc_raw(f->count + 1, sizeof(*f->units), err);
-    if (f->units == NULL)
+    f->widths = rks_alloc_raw(f->count + 1, sizeof(*f->widths), err);
+    if (f->widths == NULL)
         return RKS_ERR_MEMORY;
-    rks_plan_advise(f->units, f->count * sizeof(*f->units));
-    rks_usage_add(RKS_MEMORY_PLAN, f->count * sizeof(*f->units));
+    rks_plan_advise(f->widths, f->count * sizeof(*f->widths));
+    rks_usage_add(RKS_MEMORY_PLAN, f->count * sizeof(*f->widths));
     return RKS_OK;
 }
 
-static rks_status begin(filling *f, const rks_plan_input *in, rks_epoch_image *image,
+static rks_status begin(filling *f, const rks_plan_input *in, rks_epoch_work *work,
                         const rks_plan_base *base, rks_error *err)
 {
-    bool is_known = image->units != NULL;
-    rks_status status = make_units(f, in, image, base, err);
-    return status == RKS_OK && !is_known ? gather_units(f, err) : status;
+    bool is_known = work->widths != NULL;
+    rks_status status = make_widths(f, in, work, base, err);
+    return status == RKS_OK && !is_known ? gather_widths(f, err) : status;
 }
 
 static void end(filling *f)
 {
-    if (f->units != NULL)
-        rks_usage_sub(RKS_MEMORY_PLAN, f->count * sizeof(*f->units));
-    rks_free(f->units);
+    if (f->widths != NULL)
+        rks_usage_sub(RKS_MEMORY_PLAN, f->count * sizeof(*f->widths));
+    rks_free(f->widths);
     rks_free(f->sizes);
 }
 
-/* Ends a filling, but its units become the plan's. */
-static void end_and_keep(filling *f)
+/* Ends a filling, but its widths stay known. */
+static void end_and_keep(filling *f, rks_epoch_work *work)
 {
-    rks_epoch_image *image = f->image;
-    image->units = f->units;
-    image->units_first = f->base->alone;
-    image->units_count = f->count;
-    image->units_exact = !f->has_empty;
-    f->units = NULL;
+    work->widths = f->widths;
+    work->first = f->base->alone;
+    work->count = f->count;
+    work->exact = !f->has_empty;
+    f->widths = NULL;
     end(f);
 }
 
-void rks_plan_fill_forget(rks_epoch_image *image)
+void rks_plan_fill_forget(rks_epoch_work *work)
 {
-    filling f = {.units = image->units, .count = image->units_count};
-    image->units = NULL;
+    filling f = {.widths = work->widths, .count = work->count};
+    work->widths = NULL;
     end(&f);
 }
 
@@ -124,9 +123,9 @@ static rks_status cut(filling *f, uint64_t budget, uint64_t *batches, rks_error 
     for (uint64_t i = 0; i < f->count; made++) {
         uint64_t longest = 0, sum = 0, size = 0;
         for (; i + size < f->count && size < config->batch_size; size++) {
-            uint64_t unit = f->units[i + size];
-            longest = unit > longest ? unit : longest;
-            sum += unit;
+            uint64_t width = f->widths[i + size];
+            longest = width > longest ? width : longest;
+            sum += width;
             if (size > 0 && (sums ? sum : longest * (size + 1)) > budget)
                 break;
         }
@@ -150,10 +149,10 @@ static int longest_first(const void *a, const void *b)
     return left > right ? -1 : left < right;
 }
 
-/* Sorts windows of the base by length, then by id. */
-static rks_status sort_windows(filling *f, uint64_t window, rks_error *err)
+/* Sorts windows of the base, which is `ids`, by length, then by id. */
+static rks_status sort_windows(filling *f, uint32_t *ids, uint64_t window, rks_error *err)
 {
-    uint32_t *ids = f->image->ids + f->base->alone;
+    ids += f->base->alone;
     uint64_t done = 0;
     rks_status status = RKS_OK;
     uint64_t *keys = rks_alloc_raw(window < f->count ? window : f->count, sizeof(*keys), err);
@@ -162,11 +161,11 @@ static rks_status sort_windows(filling *f, uint64_t window, rks_error *err)
     for (uint64_t first = 0; first < f->count && status == RKS_OK; first += window) {
         uint64_t size = f->count - first < window ? f->count - first : window;
         for (uint64_t i = 0; i < size; i++)
-            keys[i] = (uint64_t)f->units[first + i] << 32 | ids[first + i];
+            keys[i] = (uint64_t)f->widths[first + i] << 32 | ids[first + i];
         qsort(keys, size, sizeof(*keys), longest_first);
         for (uint64_t i = 0; i < size; i++) {
             ids[first + i] = (uint32_t)keys[i];
-            f->units[first + i] = (uint32_t)(keys[i] >> 32);
+            f->widths[first + i] = (uint32_t)(keys[i] >> 32);
         }
         status = rks_plan_pause(&done, size, err);
     }
@@ -278,9 +277,9 @@ static uint64_t target_of(const rks_plan_input *in, uint64_t needed, uint64_t co
     return target < needed ? 0 : target;
 }
 
-/* Cuts the base into *batches batches, `target` in all with those that are alone, and keeps their
- * sizes. */
-static rks_status fit(filling *f, uint64_t target, uint64_t *batches, rks_error *err)
+/* Cuts the base, which is `ids`, into *batches batches, `target` in all with those that are alone,
+ * and keeps their sizes. */
+static rks_status fit(filling *f, uint32_t *ids, uint64_t target, uint64_t *batches, rks_error *err)
 {
     uint64_t wanted = target - f->base->alone, budget = f->budget;
     bool drops = f->in->config.tail == TAIL_DROP;
@@ -290,7 +289,7 @@ static rks_status fit(filling *f, uint64_t target, uint64_t *batches, rks_error 
     f->room = wanted;
     rks_status status = cut(f, budget, batches, err);
     for (uint64_t window = WINDOW_FIRST; status == RKS_OK && *batches > wanted && !drops;) {
-        status = sort_windows(f, window, err);
+        status = sort_windows(f, ids, window, err);
         if (status == RKS_OK)
             status = cut(f, budget, batches, err);
         if (window >= f->count)
@@ -314,14 +313,15 @@ static rks_status fit(filling *f, uint64_t target, uint64_t *batches, rks_error 
 }
 
 rks_status rks_plan_fill(const rks_plan_input *in, rks_epoch_image *image,
-                         const rks_plan_base *base, uint32_t world, bool whole,
+                         const rks_plan_base *base, const rks_epoch_task *task,
                          rks_plan_layout *layout, rks_error *err)
 {
+    uint32_t world = task->world;
     bool drops = in->config.tail == TAIL_DROP;
     filling f;
     uint64_t batches = 0, needed = drops ? in->fill_least : in->fill_most;
-    rks_status status = begin(&f, in, image, base, err);
-    if (status == RKS_OK && !whole) {
+    rks_status status = begin(&f, in, task->work, base, err);
+    if (status == RKS_OK && !task->whole) {
         status = cut(&f, f.budget, &needed, err);
         needed += base->alone;
     }
@@ -337,7 +337,7 @@ rks_status rks_plan_fill(const rks_plan_input *in, rks_epoch_image *image,
     if (status == RKS_OK && target < base->alone) /* tail drop */
         target = base->alone;
     if (status == RKS_OK)
-        status = fit(&f, target, &batches, err);
+        status = fit(&f, image->ids, target, &batches, err);
     if (status == RKS_OK && batches < target - base->alone)
         status = cannot_split(batches, world, err);
     if (status == RKS_OK)
@@ -345,7 +345,7 @@ rks_status rks_plan_fill(const rks_plan_input *in, rks_epoch_image *image,
     if (status == RKS_OK)
         status = rks_plan_even(in, base, world, layout, err);
     if (status == RKS_OK)
-        end_and_keep(&f);
+        end_and_keep(&f, task->work);
     else
         end(&f);
     return status;
@@ -374,7 +374,7 @@ static rks_status count_lengths(const rks_plan_input *in, uint32_t *counts, rks_
     return RKS_OK;
 }
 
-rks_status rks_plan_fill_look_sorted(rks_plan_input *in, rks_epoch_image *image,
+rks_status rks_plan_fill_look_sorted(rks_plan_input *in, rks_epoch_work *work,
                                      const rks_plan_base *base, rks_error *err)
 {
     filling f;
@@ -382,13 +382,13 @@ rks_status rks_plan_fill_look_sorted(rks_plan_input *in, rks_epoch_image *image,
     uint32_t *counts = rks_alloc((uint64_t)in->longest + 1, sizeof(*counts), err);
     if (counts == NULL)
         return RKS_ERR_MEMORY;
-    rks_status status = make_units(&f, in, image, base, err);
+    rks_status status = make_widths(&f, in, work, base, err);
     if (status == RKS_OK)
         status = count_lengths(in, counts, err);
     for (uint32_t length = in->longest + 1; length-- > 0 && status == RKS_OK;) {
         uint32_t rest = length == 0 ? 0 : length - 1;
         for (uint32_t i = 0; i < counts[length]; i++)
-            f.units[at++] = 1 + rest / in->config.length_multiple;
+            f.widths[at++] = 1 + rest / in->config.length_multiple;
     }
     if (status == RKS_OK)
         status = cut(&f, f.budget, &batches, err);
@@ -410,28 +410,28 @@ static rks_status note_need(rks_plan_input *in, filling *f, rks_error *err)
     return status;
 }
 
-rks_status rks_plan_fill_look_shuffled(rks_plan_input *in, rks_epoch_image *image,
+rks_status rks_plan_fill_look_shuffled(rks_plan_input *in, rks_epoch_work *work,
                                        const rks_plan_base *base, uint64_t members, rks_error *err)
 {
     filling f;
-    rks_status status = begin(&f, in, image, base, err);
+    rks_status status = begin(&f, in, work, base, err);
     if (status == RKS_OK)
-        status = rks_plan_shuffle(rks_random_key(members, 1), f.units, f.count, err);
+        status = rks_plan_shuffle(rks_random_key(members, 1), f.widths, f.count, err);
     if (status == RKS_OK)
         status = note_need(in, &f, err);
     end(&f);
     return status;
 }
 
-rks_status rks_plan_fill_look(rks_plan_input *in, rks_epoch_image *image, const rks_plan_base *base,
+rks_status rks_plan_fill_look(rks_plan_input *in, rks_epoch_work *work, const rks_plan_base *base,
                               bool keeps, rks_error *err)
 {
     filling f;
-    rks_status status = begin(&f, in, image, base, err);
+    rks_status status = begin(&f, in, work, base, err);
     if (status == RKS_OK)
         status = note_need(in, &f, err);
     if (keeps && status == RKS_OK)
-        end_and_keep(&f);
+        end_and_keep(&f, work);
     else
         end(&f);
     return status;

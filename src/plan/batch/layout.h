@@ -21,24 +21,24 @@ void rks_plan_layout_free(rks_plan_layout *layout);
  * rks_plan_fills returns true. Below, `base` is image->ids, shuffled, unless a comment says
  * otherwise. */
 /* Counts the batches that the base needs, and updates fill_most and fill_least. If `keeps` is true,
- * image->units keeps the base's lengths for rks_plan_fill. */
-rks_status rks_plan_fill_look(rks_plan_input *in, rks_epoch_image *image, const rks_plan_base *base,
+ * `work` keeps the base's widths for rks_plan_fill. */
+rks_status rks_plan_fill_look(rks_plan_input *in, rks_epoch_work *work, const rks_plan_base *base,
                               bool keeps, rks_error *err);
 /* Does the same for a base by id, as an epoch with the key `members` shuffles it. A shuffle does
  * not depend on what it shuffles. So this shuffles lengths, read in the order of ids, and looks
  * none up. */
-rks_status rks_plan_fill_look_shuffled(rks_plan_input *in, rks_epoch_image *image,
+rks_status rks_plan_fill_look_shuffled(rks_plan_input *in, rks_epoch_work *work,
                                        const rks_plan_base *base, uint64_t members, rks_error *err);
-/* Frees image->units. */
-void rks_plan_fill_forget(rks_epoch_image *image);
+/* Frees work->widths. */
+void rks_plan_fill_forget(rks_epoch_work *work);
 /* Counts the batches that the samples need longest first, and updates only fill_most. */
-rks_status rks_plan_fill_look_sorted(rks_plan_input *in, rks_epoch_image *image,
+rks_status rks_plan_fill_look_sorted(rks_plan_input *in, rks_epoch_work *work,
                                      const rks_plan_base *base, rks_error *err);
 /* Fills `layout`; the counts set its number of batches if the epoch is whole. Afterwards
- * image->units holds the lengths of the base, until rks_plan_fill_forget. RKS_ERR_DATA if the
+ * task->work holds the widths of the base, until rks_plan_fill_forget. RKS_ERR_DATA if the
  * batches cannot make equal steps. */
 rks_status rks_plan_fill(const rks_plan_input *in, rks_epoch_image *image,
-                         const rks_plan_base *base, uint32_t world, bool whole,
+                         const rks_plan_base *base, const rks_epoch_task *task,
                          rks_plan_layout *layout, rks_error *err);
 
 /* tail.c: makes the number of batches a multiple of world, as the option `tail` says. RKS_ERR_DATA
@@ -72,7 +72,7 @@ enum {
 /* Sets the class of each batch of the epoch. Batches of like cost have one class, which grows with
  * cost. */
 rks_status rks_plan_classify(const rks_plan_input *in, const rks_epoch_image *image,
-                             uint16_t *classes, rks_error *err);
+                             const rks_epoch_work *work, uint16_t *classes, rks_error *err);
 
 /* step_balance.c */
 /* Shuffles the runs of `row` slots among each other. */

@@ -71,7 +71,7 @@ rks_status rks_place_by_cost(const rks_plan_input *in, rks_epoch_image *image,
     if (counts == NULL)
         goto out;
 
-    status = rks_plan_classify(in, image, classes, err);
+    status = rks_plan_classify(in, image, task->work, classes, err);
     if (status == RKS_OK)
         status = sort_by_class(image, classes, counts, err);
     uint32_t first = 0;

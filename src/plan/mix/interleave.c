@@ -393,8 +393,8 @@ static void arrange_near(rks_epoch_image *image, uint32_t world, uint64_t first,
     }
 }
 
-rks_status rks_mix_arrange(const rks_plan_input *in, rks_epoch_image *image, uint32_t world,
-                           uint64_t key, rks_error *err)
+rks_status rks_mix_arrange(const rks_plan_input *in, rks_epoch_image *image,
+                           const rks_epoch_task *task, rks_error *err)
 {
     enum { NEAR = 64, DRAWS = 4 };
     rks_status grown = rks_epoch_grow_slots(image, err);
@@ -404,12 +404,14 @@ rks_status rks_mix_arrange(const rks_plan_input *in, rks_epoch_image *image, uin
     /* A batch's sources are even to two draws, so more of them may change places if it is large. */
     uint64_t near = image->samples / batches / DRAWS;
     near = near < 1 ? 1 : near > NEAR ? NEAR : near;
-    rks_random random = {key};
+    uint32_t world = task->world;
+    rks_random random = {task->keys.places};
     uint64_t *order = NULL;
     uint16_t *classes = rks_alloc_raw(batches, sizeof(*classes), err);
     if (classes != NULL)
         order = rks_alloc_raw(near * world, sizeof(*order), err);
-    rks_status status = order == NULL ? RKS_ERR_MEMORY : rks_plan_classify(in, image, classes, err);
+    rks_status status =
+        order == NULL ? RKS_ERR_MEMORY : rks_plan_classify(in, image, task->work, classes, err);
     for (uint64_t first = 0; first < batches && status == RKS_OK; first += near * world) {
         uint64_t count = batches - first < near * world ? batches - first : near * world;
         arrange_near(image, world, first, count, classes, order, &random);

@@ -222,8 +222,8 @@ rks_status rks_mix_even(const rks_plan_input *in, rks_epoch_image *image, uint64
                         rks_error *err);
 /* Fills image->slots for a base that keeps its order: near batches of like cost share a step.
  */
-rks_status rks_mix_arrange(const rks_plan_input *in, rks_epoch_image *image, uint32_t world,
-                           uint64_t key, rks_error *err);
+rks_status rks_mix_arrange(const rks_plan_input *in, rks_epoch_image *image,
+                           const rks_epoch_task *task, rks_error *err);
 /* Fills an entry for each source. */
 rks_status rks_mix_report(rks_plan *plan, uint64_t epoch, rks_plan_source *list, rks_error *err);
 
