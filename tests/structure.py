@@ -14,7 +14,7 @@ from support.report import run_all
 MOST_FILES = 5
 COMPLEXITY, PARAMETERS = 20, 7
 # Functions above it that are still to be divided: none may be added, and one that is divided leaves the list.
-LARGE = {"rks_group_allgather", "rks_store_collate_parts", "rks_store_open_dataset"}
+LARGE = {"rks_group_allgather", "rks_store_collate_parts"}
 MEASURED = ("src", "tools/rankstore", "python_bindings/src")
 NOISE = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.S)
 FUNCTION = re.compile(r"^(?!static\b|typedef\b|struct\b[^;()]*\{|enum\b)[A-Za-z_][\w \*]*?[ \*]\(?(\w+)\)?\((?:[^;{}]*)\)\n\{", re.M)

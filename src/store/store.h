@@ -122,13 +122,18 @@ const char *rks_store_directory_of(const rks_store *store, size_t shard);
 /* Takes the caller's options (NULL: none), and defaults for those that are not set. */
 void rks_store_take_options(const rks_store_options *options, rks_store_options *chosen);
 
+/* What this rank has loaded. */
+typedef struct rks_loaded_dataset {
+    const char *directory;
+    rks_status status;    /* this rank's result so far, as in rks_group_agree */
+    rks_dataset *dataset; /* may be NULL unless status is RKS_OK */
+} rks_loaded_dataset;
 /* COLLECTIVE. rks_store_open for a dataset in memory. The store owns it, also after a failure.
- * `status` and *err: this rank's result so far, as in rks_group_agree; `dataset` may be NULL unless
- * it is RKS_OK. `pairs`: NULL, or becomes the number of pairs of samples with equal key hashes;
- * UINT64_MAX if the index came by an exchange, which does not count them. */
-rks_status rks_store_open_dataset(rks_group *group, const char *directory, rks_status status,
-                                  rks_dataset *dataset, const rks_store_options *options,
-                                  uint64_t *pairs, rks_store **store, rks_error *err);
+ * *err goes with the status. `pairs`: NULL, or becomes the number of pairs of samples with equal
+ * key hashes; UINT64_MAX if the index came by an exchange, which does not count them. */
+rks_status rks_store_open_dataset(rks_group *group, const rks_loaded_dataset *loaded,
+                                  const rks_store_options *options, uint64_t *pairs,
+                                  rks_store **store, rks_error *err);
 
 /* Makes the list of a fetch from ids as plans have them, for rks_fetcher_start and
  * _start_arrays. */

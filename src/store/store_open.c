@@ -407,16 +407,17 @@ static rks_status fill_and_serve(rks_store *store, rks_group *group, rks_status 
     return status;
 }
 
-rks_status rks_store_open_dataset(rks_group *group, const char *directory, rks_status status,
-                                  rks_dataset *dataset, const rks_store_options *options,
-                                  uint64_t *pairs, rks_store **store, rks_error *err)
+rks_status rks_store_open_dataset(rks_group *group, const rks_loaded_dataset *loaded,
+                                  const rks_store_options *options, uint64_t *pairs,
+                                  rks_store **store, rks_error *err)
 {
+    rks_status status = loaded->status;
     rks_store *opened = NULL;
     rks_index_gather filling = {.fd = -1};
     if (status == RKS_OK)
-        status = create_store(group, directory, dataset, options, &opened, err);
+        status = create_store(group, loaded->directory, loaded->dataset, options, &opened, err);
     else
-        rks_dataset_free(dataset);
+        rks_dataset_free(loaded->dataset);
     status = tell_shards(opened, group, status, options->quarantine, &filling, err);
     status = fill_and_serve(opened, group, status, &filling, pairs, err);
     rks_filling_end(&filling, opened);
@@ -446,8 +447,8 @@ rks_status rks_store_open(rks_group *group, const char *directory, const rks_sto
         rks_store_look(expanded, rks_dataset_take_generation(expanded), &looked);
     rks_status status = rks_store_agree_dataset(group, chosen.exchange, &looked, &dataset, err);
     if (status == RKS_OK)
-        status =
-            rks_store_open_dataset(group, expanded, RKS_OK, dataset, &chosen, NULL, store, err);
+        status = rks_store_open_dataset(group, &(rks_loaded_dataset){expanded, RKS_OK, dataset},
+                                        &chosen, NULL, store, err);
     rks_free(expanded);
     return status;
 }

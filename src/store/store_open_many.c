@@ -139,7 +139,8 @@ static rks_status open_united(rks_group *group, opening *o, const rks_store_opti
         return status; /* the same on all ranks */
     directory = rks_strdup(o->directories[0], err);
     status = directory == NULL ? RKS_ERR_MEMORY : unite(o, options, &united, err);
-    status = rks_store_open_dataset(group, directory, status, united, options, NULL, store, err);
+    status = rks_store_open_dataset(group, &(rks_loaded_dataset){directory, status, united},
+                                    options, NULL, store, err);
     rks_free(directory);
     return status;
 }
