@@ -109,8 +109,9 @@ typedef struct rks_plan_group {
     uint32_t first_batch;
     uint32_t cap;     /* samples of a full batch */
     uint32_t longest; /* length of the longest sample, if the strategy needs it */
-    uint32_t unit;    /* samples are dealt in multiples of it: batch_multiple if possible, else 1 */
-    bool alone;       /* samples that are too long: one a batch */
+    uint32_t
+        multiple; /* samples are dealt in multiples of it: batch_multiple if possible, else 1 */
+    bool alone;   /* samples that are too long: one a batch */
 } rks_plan_group;
 
 typedef struct rks_pack rks_pack; /* packing.h */

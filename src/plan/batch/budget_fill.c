@@ -207,11 +207,11 @@ static uint64_t count_from(const uint32_t *sizes, uint64_t batches, uint64_t siz
     return count;
 }
 
-/* Cuts the `extra` largest batches in two, or as many of them as hold 2 * unit samples. */
-static rks_status cut_largest(filling *f, uint64_t *batches, uint64_t extra, uint32_t unit,
+/* Cuts the `extra` largest batches in two, or as many of them as hold 2 * multiple samples. */
+static rks_status cut_largest(filling *f, uint64_t *batches, uint64_t extra, uint32_t multiple,
                               rks_error *err)
 {
-    uint64_t low = 2 * (uint64_t)unit, high = UINT32_MAX, at = 0;
+    uint64_t low = 2 * (uint64_t)multiple, high = UINT32_MAX, at = 0;
     uint64_t found = count_from(f->sizes, *batches, low);
     extra = extra < found ? extra : found;
     while (low < high) { /* the largest size that enough batches have */
@@ -227,7 +227,7 @@ static rks_status cut_largest(filling *f, uint64_t *batches, uint64_t extra, uin
     for (uint64_t i = 0; i < *batches; i++) {
         uint32_t size = f->sizes[i];
         if (extra > 0 && size >= low) {
-            uint32_t half = size / 2 - size / 2 % unit;
+            uint32_t half = size / 2 - size / 2 % multiple;
             sizes[at++] = size - half;
             size = half;
             extra--;
@@ -301,13 +301,13 @@ static rks_status fit(filling *f, uint32_t *ids, uint64_t target, uint64_t *batc
     if (status == RKS_OK && budget != f->cut_by)
         status = cut(f, budget, batches, err);
     *batches = f->made;
-    uint32_t unit = f->in->config.multiple;
+    uint32_t multiple = f->in->config.multiple;
     while (status == RKS_OK && *batches < wanted) {
         uint64_t before = *batches;
-        status = cut_largest(f, batches, wanted - before, unit, err);
-        if (*batches == before && unit == 1)
+        status = cut_largest(f, batches, wanted - before, multiple, err);
+        if (*batches == before && multiple == 1)
             break;
-        unit = *batches == before ? 1 : unit;
+        multiple = *batches == before ? 1 : multiple;
     }
     return status;
 }

@@ -51,11 +51,11 @@ rks_status rks_plan_even(const rks_plan_input *in, const rks_plan_base *base, ui
 static inline void rks_plan_deal(const rks_plan_group *group, uint32_t index, uint64_t *first,
                                  uint64_t *end)
 {
-    uint64_t units = ((uint64_t)group->count + group->unit - 1) / group->unit;
-    uint64_t each = units / group->batches;
-    uint64_t more = units % group->batches; /* the first batches have one unit more */
-    *first = (index * each + (index < more ? index : more)) * group->unit;
-    *end = *first + (each + (index < more ? 1 : 0)) * group->unit;
+    uint64_t multiples = ((uint64_t)group->count + group->multiple - 1) / group->multiple;
+    uint64_t each = multiples / group->batches;
+    uint64_t more = multiples % group->batches; /* the first batches have one multiple more */
+    *first = (index * each + (index < more ? index : more)) * group->multiple;
+    *end = *first + (each + (index < more ? 1 : 0)) * group->multiple;
     if (*end > group->count)
         *end = group->count;
 }

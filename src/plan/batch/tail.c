@@ -33,10 +33,10 @@ static bool is_greedy(const rks_plan_config *config)
 }
 
 /* Returns into how many batches, at most, `count` samples of a group can be dealt, in multiples of
- * `unit`; 0 if its batches are smaller than `unit`, which leaves the group as it is. */
-static uint64_t units_of(const rks_plan_group *group, uint64_t count, uint32_t unit)
+ * `multiple`; 0 if its batches are smaller than `multiple`, which leaves the group as it is. */
+static uint64_t multiples_of(const rks_plan_group *group, uint64_t count, uint32_t multiple)
 {
-    return group->alone || group->cap < unit ? 0 : (count + unit - 1) / unit;
+    return group->alone || group->cap < multiple ? 0 : (count + multiple - 1) / multiple;
 }
 
 /* Makes the last `batches` batches of group `index` a group of their own, after it. */
@@ -66,7 +66,7 @@ static rks_status carve(rks_plan_layout *layout, size_t index, uint32_t batches,
 /* Returns how many more batches the last `back` batches could make. *from is the group where they
  * begin, *inside how many of them that group has. Neighbourhoods count whole. */
 static uint64_t capacity(const rks_plan_input *in, const rks_plan_layout *layout, uint64_t back,
-                         uint32_t unit, size_t *from, uint32_t *inside)
+                         uint32_t multiple, size_t *from, uint32_t *inside)
 {
     uint64_t more = 0;
     size_t i = layout->count;
@@ -76,9 +76,9 @@ static uint64_t capacity(const rks_plan_input *in, const rks_plan_layout *layout
         if (back < batches && !in->config.strategy->neighbourhoods)
             batches = (uint32_t)back;
         uint64_t count = group->count - (uint64_t)(group->batches - batches) * group->cap;
-        uint64_t units = units_of(group, count, unit);
-        if (units > batches)
-            more += units - batches;
+        uint64_t multiples = multiples_of(group, count, multiple);
+        if (multiples > batches)
+            more += multiples - batches;
         *inside = batches;
         back = back < batches ? 0 : back - batches;
     }
@@ -88,16 +88,16 @@ static uint64_t capacity(const rks_plan_input *in, const rks_plan_layout *layout
 
 /* Returns how many more batches a group gets if each of its batches is cut into at most `level`
  * pieces. */
-static uint64_t more_at(const rks_plan_group *group, uint64_t level, uint32_t unit)
+static uint64_t more_at(const rks_plan_group *group, uint64_t level, uint32_t multiple)
 {
-    uint64_t units = units_of(group, group->count, unit);
-    uint64_t most = level * group->batches < units ? level * group->batches : units;
+    uint64_t multiples = multiples_of(group, group->count, multiple);
+    uint64_t most = level * group->batches < multiples ? level * group->batches : multiples;
     return most < group->batches ? 0 : most - group->batches;
 }
 
 /* Adds `extra` batches to the groups from `from` on, which have room for them, so that batches are
  * cut into as few pieces as possible. */
-static void spread(rks_plan_layout *layout, size_t from, uint64_t extra, uint32_t unit)
+static void spread(rks_plan_layout *layout, size_t from, uint64_t extra, uint32_t multiple)
 {
     uint64_t low = 2;
     uint64_t high = extra + 1; /* enough, since there is room */
@@ -105,14 +105,14 @@ static void spread(rks_plan_layout *layout, size_t from, uint64_t extra, uint32_
         uint64_t middle = low + (high - low) / 2;
         uint64_t more = 0;
         for (size_t i = from; i < layout->count; i++)
-            more += more_at(&layout->groups[i], middle, unit);
+            more += more_at(&layout->groups[i], middle, multiple);
         if (more >= extra)
             high = middle;
         else
             low = middle + 1;
     }
     for (size_t i = layout->count; i > from && extra > 0; i--) {
-        uint64_t more = more_at(&layout->groups[i - 1], low, unit);
+        uint64_t more = more_at(&layout->groups[i - 1], low, multiple);
         more = more < extra ? more : extra;
         layout->groups[i - 1].batches += (uint32_t)more;
         extra -= more;
@@ -144,12 +144,12 @@ static rks_status split_tail(const rks_plan_input *in, uint32_t world, rks_plan_
     if (extra == 0 && !is_partial(&layout->groups[layout->count - 1]))
         return RKS_OK;
     /* Tries whole multiples first, then single samples. */
-    for (uint32_t unit = config->multiple;; unit = 1) {
+    for (uint32_t multiple = config->multiple;; multiple = 1) {
         for (uint64_t back = first_back;; back = 2 * back + world) {
             back = back < batches ? back : batches;
             size_t from;
             uint32_t inside = 0;
-            if (capacity(in, layout, back, unit, &from, &inside) >= extra) {
+            if (capacity(in, layout, back, multiple, &from, &inside) >= extra) {
                 rks_status status = RKS_OK;
                 if (!config->strategy->neighbourhoods) {
                     bool whole = layout->groups[from].batches == inside;
@@ -159,13 +159,13 @@ static rks_status split_tail(const rks_plan_input *in, uint32_t world, rks_plan_
                 if (status == RKS_OK && is_greedy(config))
                     status = single_out(layout, from, err);
                 if (status == RKS_OK && extra > 0)
-                    spread(layout, from, extra, unit);
+                    spread(layout, from, extra, multiple);
                 return status;
             }
             if (back == batches)
                 break;
         }
-        if (unit == 1)
+        if (multiple == 1)
             break;
     }
     return rks_fail(err, RKS_ERR_DATA, 0,
@@ -225,9 +225,9 @@ static rks_status repeat_tail(const rks_plan_input *in, uint32_t world, rks_plan
     bool one_step = batches <= world && (layout->count == 1 || last[-1].alone);
     if (one_step && (!is_greedy(config) || last->batches == 1)) {
         /* Less than a full step in all: repeats as few samples as possible. */
-        uint64_t unit = last->cap >= config->multiple ? config->multiple : 1;
+        uint64_t multiple = last->cap >= config->multiple ? config->multiple : 1;
         each = (last->count + batches - 1) / batches;
-        each = (each + unit - 1) / unit * unit;
+        each = (each + multiple - 1) / multiple * multiple;
         each = each < last->cap ? each : last->cap;
     }
     if (last->first + batches * each > UINT32_MAX)
@@ -273,9 +273,9 @@ static void finish(const rks_plan_config *config, rks_plan_layout *layout)
         rks_plan_group *group = &layout->groups[i];
         uint32_t multiple = config->multiple;
         group->first_batch = (uint32_t)layout->batches;
-        bool multiples = !group->alone && group->cap >= multiple &&
-                         ((uint64_t)group->count + multiple - 1) / multiple >= group->batches;
-        group->unit = multiples ? multiple : 1;
+        bool fits = !group->alone && group->cap >= multiple &&
+                    ((uint64_t)group->count + multiple - 1) / multiple >= group->batches;
+        group->multiple = fits ? multiple : 1;
         layout->batches += group->batches;
         layout->samples += group->count;
         if (group->count > group->span)
