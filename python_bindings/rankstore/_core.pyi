@@ -108,6 +108,9 @@ def launch(ranks: int, main: Callable[[Group], int], *, silence_ms: int | None =
 def unit_size_kept(directory: str) -> int:
     """rks_unit_size_kept."""
 
+def has_other_names(value: Any) -> bool:
+    """Return whether a dict in a value of dicts, lists and tuples has a name that is no str."""
+
 def source_format(sources: Sequence[str], format: str | None) -> str:
     """rks_source_format."""
 

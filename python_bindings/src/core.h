@@ -119,6 +119,8 @@ bool core_column_fits(const core_column *column, const Py_buffer *view);
 /* Returns (bytes, dims) with a copy of a value, or None; dims are () for scalars, str, bytes and
  * json. */
 PyObject *core_value_copy(const core_column *column, const rks_value *value);
+/* _core.has_other_names. */
+PyObject *core_has_other_names(PyObject *module, PyObject *value);
 /* Returns a list of these, one a column. */
 PyObject *core_values_copy(const core_values *values, const rks_value *list);
 

@@ -397,6 +397,37 @@ const rks_value *core_values_read(core_values *values, PyObject *sequence)
     return values->values;
 }
 
+/* ---- JSON --------------------------------------------------------------------------------- */
+
+/* Returns 1 if a dict in the value has a name that is no str, 0 if none has, -1 with an exception
+ * if the value is too deep. */
+static int has_other_names(PyObject *value)
+{
+    PyObject *name, *one;
+    Py_ssize_t at = 0;
+    int found = 0;
+    bool list = PyList_Check(value), tuple = PyTuple_Check(value);
+    if (!list && !tuple && !PyDict_Check(value))
+        return 0;
+    if (Py_EnterRecursiveCall(" in a value of JSON") != 0)
+        return -1;
+    if (list || tuple)
+        for (; found == 0 && at < (list ? PyList_Size(value) : PyTuple_Size(value)); at++)
+            found = has_other_names(list ? PyList_GetItem(value, at) : PyTuple_GetItem(value, at));
+    else
+        while (found == 0 && PyDict_Next(value, &at, &name, &one))
+            found = PyUnicode_Check(name) ? has_other_names(one) : 1;
+    Py_LeaveRecursiveCall();
+    return found;
+}
+
+PyObject *core_has_other_names(PyObject *module, PyObject *value)
+{
+    (void)module;
+    int found = has_other_names(value);
+    return found < 0 ? NULL : PyBool_FromLong(found);
+}
+
 /* ---- values for Python --------------------------------------------------------------------- */
 
 PyObject *core_value_copy(const core_column *column, const rks_value *value)

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
+from .. import _core
 from .types import BITS, ITEMS, describe, missing_items
 
 # Every integer from -N to N is exact in the float type.
@@ -323,7 +324,8 @@ def json_text(name: str, value: Any) -> str:
             text = _json_quick(value)
         except (TypeError, ValueError, RecursionError):
             text = _json_encode(value)
-        _check_names(value)  # after it: the encoder refuses a value in itself
+        if _core.has_other_names(value):  # after the encoder, which refuses a value in itself
+            _check_names(value)
         return text
     except (TypeError, ValueError, RecursionError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
