@@ -351,3 +351,15 @@ def test_an_empty_json_array_is_a_file_without_samples(tmp_path: Path) -> None:
     assert read(tmp_path / "out") == [{"a": 1}]
     with pytest.raises(DataError, match="b.json: empty: no row to infer a schema from"):
         build(str(tmp_path / "b.json"), tmp_path / "alone")
+
+
+def test_a_missing_row_of_a_list_of_fixed_size_is_a_missing_value(tmp_path: Path) -> None:
+    pa = arrow()
+    values = [[1.5, 2.5], None, [3.5, 4.5], None]
+    table = pa.table({"e": pa.array(values, pa.list_(pa.float32(), 2))})
+    build(table, tmp_path / "out")
+    build(table.slice(1, 2), tmp_path / "sliced")
+    for name, wanted in (("out", values), ("sliced", values[1:3])):
+        assert [None if one["e"] is None else one["e"].tolist() for one in read(tmp_path / name)] == wanted
+    with pytest.raises(DataError, match='column "e": a null inside a list'):
+        build(pa.table({"e": pa.array([[1.5, None]], pa.list_(pa.float32(), 2))}), tmp_path / "inside")

@@ -179,7 +179,7 @@ def _take(pa: Any, numpy: Any, name: str, kind: str, array: Any) -> tuple[Any, A
         wide = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
         _, ends, data = array.buffers()
         return (b"" if data is None else data), _offsets(numpy, ends, array.offset, len(array), wide)
-    if "," in kind:
+    if "," in kind or pa.types.is_fixed_size_list(array.type) and array.null_count:
         return _take_tensors(pa, numpy, name, kind, array)
     if "[" in kind:
         values = array.values if not pa.types.is_fixed_size_list(array.type) else \
