@@ -48,13 +48,16 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
     source: what to read, one of
         - paths (str, Path, a list; globs) of .jsonl, .json (an array of objects, or one object a line), .txt (lines), .csv, .tsv, .npy,
           .npz, folders (one sample a file), .tar (WebDataset), .zip, Megatron's .bin with .idx, MDS folders, .parquet, .arrow, .feather;
-          lines and tar also compressed (.gz, .zst, .xz, .bz2);
+          lines and tar also compressed (.gz, .zst, .xz, .bz2). A folder of .parquet, .arrow, .tar or .zip is these files: hidden ones,
+          names that begin with `_`, checksums and READMEs are no data, and other files beside them are an ArgumentError;
         - a pyarrow Table; a Hugging Face dataset;
-        - an array or tensor (its rows become the column "data"); a dict of arrays of one length;
+        - an array or tensor (its rows become the column "data"); a dict of arrays of one length; a pandas DataFrame without its index; a
+          structured array of numpy;
         - any dataset with __len__ and __getitem__, the same on all ranks (such as a list of dicts; ranks compare 16 samples of lists and
           tables to find differences);
         - an iterable or generator of samples; a list of Columns.
-        A sample is a dict of columns. An item Columns(...) holds many samples.
+        A sample is a dict of columns. A str in a json column is a JSON string, and no JSON text. Arrays with masked or missing items are a
+        DataError. An item Columns(...) holds many samples.
         Ranks share the work of paths, lists and datasets with __len__ and __getitem__, which must be the same on all ranks. An iterable is
         each rank's own part. If the parts of two ranks look equal (same count, first and last samples), the build fails and asks for
         each_rank or same_on_all.
