@@ -109,7 +109,7 @@ def unit_size_kept(directory: str) -> int:
     """rks_unit_size_kept."""
 
 def has_other_names(value: Any) -> bool:
-    """Return whether a dict in a value of dicts, lists and tuples has a name that is no str."""
+    """Return whether a dict in a value of dicts, lists and tuples has a name that is not a str."""
 
 def source_format(sources: Sequence[str], format: str | None) -> str:
     """rks_source_format."""

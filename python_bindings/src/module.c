@@ -234,7 +234,7 @@ static PyObject *pid(PyObject *self, PyObject *unused)
 static PyMethodDef functions[] = {
     {"pid", pid, METH_NOARGS, "os.getpid() without a system call."},
     {"has_other_names", core_has_other_names, METH_O,
-     "has_other_names(value): whether a dict in it has a name that is no str"},
+     "has_other_names(value): whether a dict in it has a name that is not a str"},
     {"status_name", status_name, METH_O, "The name of a status of librankstore: \"corrupt\"."},
     {"parse_schema", parse_schema, METH_VARARGS, "parse_schema(text): (text, [(name, type), ...])"},
     {"describe_type", describe_type, METH_VARARGS,

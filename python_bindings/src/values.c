@@ -399,8 +399,8 @@ const rks_value *core_values_read(core_values *values, PyObject *sequence)
 
 /* ---- JSON --------------------------------------------------------------------------------- */
 
-/* Returns 1 if a dict in the value has a name that is no str, 0 if none has, -1 with an exception
- * if the value is too deep. */
+/* Returns 1 if a dict in the value has a name that is not a str, 0 if none has, -1 with an
+ * exception if the value is too deep. */
 static int has_other_names(PyObject *value)
 {
     PyObject *name, *one;
