@@ -300,7 +300,7 @@ _json_quick = _quick_encoder()
 def _check_names(value: Any) -> None:
     """Raise ValueError if two names of a dict are the same in JSON, as 1 and "1" are: one of the values would be lost."""
     if isinstance(value, dict):
-        if not all(isinstance(one, str) for one in value) and len({_json_name(one) for one in value}) < len(value):
+        if len({_json_encode({one: None}) for one in value}) < len(value):
             raise ValueError(f"names of a dict are the same in JSON: {', '.join(map(repr, list(value)[:8]))}")
         value = value.values()
     elif not isinstance(value, (list, tuple)):
@@ -308,13 +308,6 @@ def _check_names(value: Any) -> None:
     for one in value:
         if isinstance(one, (dict, list, tuple)):
             _check_names(one)
-
-
-def _json_name(name: Any) -> Any:
-    """Return the name that the encoder makes of a dict's key."""
-    if isinstance(name, str) or name is None or not isinstance(name, (bool, int, float)):
-        return "null" if name is None else name
-    return {True: "true", False: "false"}[name] if isinstance(name, bool) else int.__repr__(name) if isinstance(name, int) else repr(name)
 
 
 def json_text(name: str, value: Any) -> str:

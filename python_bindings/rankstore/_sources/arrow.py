@@ -107,7 +107,7 @@ def _tensor(pa: Any, kind: Any) -> str | None:
 
 def _take_tensors(pa: Any, numpy: Any, name: str, kind: str, array: Any) -> tuple[Any, Any]:
     """Return (values, offsets) of a column of tensors, whose lists are nested, or one list of a fixed size. Missing ones are zeros."""
-    dims, flat, absent = describe(kind).dims, array, numpy.asarray(array.is_null().to_numpy(zero_copy_only=False))
+    dims, flat = describe(kind).dims, array
     while pa.types.is_nested(flat.type):
         flat = flat.flatten()
     numbers = _numbers(pa, numpy, flat, name)
@@ -115,13 +115,13 @@ def _take_tensors(pa: Any, numpy: Any, name: str, kind: str, array: Any) -> tupl
         if dims[0] is None:
             sizes = array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
             return numbers.reshape(-1, *dims[1:]), numpy.concatenate([[0], numpy.cumsum(sizes)]).astype(numpy.int64)
-        given = numbers.reshape(len(array) - int(absent.sum()), *dims)
+        given = numbers.reshape(len(array) - array.null_count, *dims)
     except ValueError:
         raise DataError(f'column "{name}": tensors of other shapes than {kind}') from None
-    if not absent.any():
+    if not array.null_count:
         return given, None
     whole = numpy.zeros((len(array), *dims), given.dtype)
-    whole[~absent] = given
+    whole[array.is_valid().to_numpy(zero_copy_only=False)] = given
     return whole, None
 
 
@@ -179,16 +179,11 @@ def _take(pa: Any, numpy: Any, name: str, kind: str, array: Any) -> tuple[Any, A
         wide = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
         _, ends, data = array.buffers()
         return (b"" if data is None else data), _offsets(numpy, ends, array.offset, len(array), wide)
-    if "," in kind or pa.types.is_fixed_size_list(array.type) and array.null_count:
+    if "," in kind or pa.types.is_fixed_size_list(array.type):
         return _take_tensors(pa, numpy, name, kind, array)
     if "[" in kind:
-        values = array.values if not pa.types.is_fixed_size_list(array.type) else \
-            array.values.slice(array.offset * array.type.list_size, len(array) * array.type.list_size)
-        flat = _numbers(pa, numpy, values, name)
-        if pa.types.is_fixed_size_list(array.type):
-            return flat.reshape(len(array), array.type.list_size), None
         wide = pa.types.is_large_list(array.type)
-        return flat, _offsets(numpy, array.buffers()[1], array.offset, len(array), wide)
+        return _numbers(pa, numpy, array.values, name), _offsets(numpy, array.buffers()[1], array.offset, len(array), wide)
     return _numbers(pa, numpy, array.fill_null(False if kind == "bool" else 0) if array.null_count else array,
                     name), None
 
