@@ -363,3 +363,21 @@ def test_a_missing_row_of_a_list_of_fixed_size_is_a_missing_value(tmp_path: Path
         assert [None if one["e"] is None else one["e"].tolist() for one in read(tmp_path / name)] == wanted
     with pytest.raises(DataError, match='column "e": a null inside a list'):
         build(pa.table({"e": pa.array([[1.5, None]], pa.list_(pa.float32(), 2))}), tmp_path / "inside")
+
+
+# ---- NaN and infinity that JSON lines have bare, as json.dumps writes them
+
+def test_bare_nan_is_a_number_of_a_float_column_on_every_way(tmp_path: Path) -> None:
+    values = [1.5, float("nan"), float("inf"), float("-inf")]
+    lines = tmp_path / "in.jsonl"
+    lines.write_text("".join(json.dumps({"s": "t", "loss": one, "all": [one, 1]}) + "\n" for one in values))
+    for i, options in enumerate([{}, {"schema": "s:str,loss:float64,all:float64[*]"}, {"map": dict}]):
+        build(str(lines), tmp_path / f"out{i}", **options)
+        found = read(tmp_path / f"out{i}")
+        numpy.testing.assert_equal([one["loss"] for one in found], values)
+        numpy.testing.assert_equal([one["all"].tolist() for one in found], [[one, 1.0] for one in values])
+    build(str(lines), tmp_path / "dropped", schema="s:str")
+    assert read(tmp_path / "dropped") == [{"s": "t"}] * 4
+    lines.write_text('{"loss": 1}\n{"loss": NaN}\n')
+    with pytest.raises(DataError, match='in.jsonl:2: column "loss": NaN does not fit int64'):
+        build(str(lines), tmp_path / "refused", schema="loss:int64")

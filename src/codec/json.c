@@ -7,6 +7,7 @@
 
 #include "base/checksum.h"
 #include "base/error.h"
+#include "codec/json_tokens.h"
 
 enum {
     FEW = 8,        /* most names of an object that are compared with each other */
@@ -18,6 +19,7 @@ void rks_json_parser_free(rks_json_parser *parser)
     rks_simdjson_free(parser->parser);
     rks_buffer_free(&parser->padded);
     rks_buffer_free(&parser->cells);
+    rks_buffer_free(&parser->specials);
     *parser = (rks_json_parser){0};
 }
 
@@ -47,7 +49,10 @@ const char *rks_json_kind(rks_json value)
     case RKS_JSON_INTEGER:
         return "an integer";
     case RKS_JSON_REAL:
-        return "a real number";
+        return !rks_json_is_special(value)   ? "a real number"
+               : isnan(rks_json_real(value)) ? "NaN"
+               : rks_json_real(value) > 0    ? "Infinity"
+                                             : "-Infinity";
     case RKS_JSON_TRUE:
         return "true";
     case RKS_JSON_FALSE:
@@ -235,9 +240,11 @@ static rks_status explain(const uint8_t *text, size_t size, const char *why, rks
     return status == RKS_OK ? rks_fail(err, RKS_ERR_DATA, 0, "invalid JSON: %.100s", why) : status;
 }
 
-/* Copies the text to a buffer with padding. */
+/* Copies the text to a buffer with padding, unless it lies there. */
 static rks_status pad(rks_json_parser *parser, const uint8_t **text, size_t size, rks_error *err)
 {
+    if (*text == parser->padded.data && size > 0)
+        return RKS_OK;
     parser->padded.size = 0;
     rks_status status = rks_buffer_reserve(&parser->padded, size + RKS_SIMDJSON_PADDING, err);
     if (status != RKS_OK)
@@ -249,30 +256,53 @@ static rks_status pad(rks_json_parser *parser, const uint8_t **text, size_t size
     return RKS_OK;
 }
 
+/* Parses a text with padding. A refused one is parsed again without its NaN and infinities, which
+ * go to the tape afterwards; *text is what was parsed last. */
+static rks_status parse(rks_json_parser *parser, const uint8_t **text, size_t size, rks_json *made,
+                        rks_error *err)
+{
+    const char *why = NULL;
+    uint64_t *tape = NULL;
+    rks_simdjson_result result =
+        rks_simdjson_parse(parser->parser, *text, size, &tape, &made->strings, &why);
+    parser->specials.size = 0;
+    if (result == RKS_SIMDJSON_REFUSED && parser->takes_specials) {
+        rks_status status = pad(parser, text, size, err);
+        if (status == RKS_OK)
+            status = rks_json_hide_specials(parser->padded.data, size, &parser->specials, err);
+        if (status != RKS_OK)
+            return status;
+        if (parser->specials.size > 0)
+            result = rks_simdjson_parse(parser->parser, *text, size, &tape, &made->strings, &why);
+    }
+    if (result == RKS_SIMDJSON_NO_MEMORY)
+        return rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory for JSON of %zu bytes", size);
+    if (result == RKS_SIMDJSON_REFUSED)
+        return explain(*text, size, why, err);
+    rks_json_restore_specials(tape, &parser->specials);
+    made->tape = tape;
+    return RKS_OK;
+}
+
 rks_status rks_json_read(rks_json_parser *parser, const uint8_t *text, size_t size, size_t readable,
                          rks_json *root, rks_error *err)
 {
     rks_json made = {.at = 1}; /* after the root's word */
-    const char *why = NULL;
+    rks_status status = RKS_OK;
     bool good = true;
     if (parser->parser == NULL)
         parser->parser = rks_simdjson_create();
     if (parser->parser == NULL)
         return rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory for a parser of JSON");
-    if (readable < size || readable - size < RKS_SIMDJSON_PADDING) {
-        rks_status status = pad(parser, &text, size, err);
-        if (status != RKS_OK)
-            return status;
-    }
-    rks_simdjson_result result =
-        rks_simdjson_parse(parser->parser, text, size, &made.tape, &made.strings, &why);
-    if (result == RKS_SIMDJSON_NO_MEMORY)
-        return rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory for JSON of %zu bytes", size);
-    if (result == RKS_SIMDJSON_REFUSED)
-        return explain(text, size, why, err);
+    if (readable < size || readable - size < RKS_SIMDJSON_PADDING)
+        status = pad(parser, &text, size, err);
+    if (status == RKS_OK)
+        status = parse(parser, &text, size, &made, err);
+    if (status != RKS_OK)
+        return status;
     if (has_lone_surrogate(text, size))
         return explain(text, size, "half a surrogate pair", err);
-    rks_status status = check_values(parser, made, &good, err);
+    status = check_values(parser, made, &good, err);
     if (status != RKS_OK)
         return status;
     if (!good)

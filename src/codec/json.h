@@ -16,6 +16,7 @@
 #define RKS_CODEC_JSON_H
 
 #include <jansson.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/buffer.h"
@@ -40,6 +41,8 @@ typedef struct rks_json_parser {
     rks_simdjson *parser;
     rks_buffer padded; /* a copy of a text without padding */
     rks_buffer cells;  /* hash table of names, to find duplicates */
+    rks_buffer specials;
+    bool takes_specials; /* bare NaN, Infinity and -Infinity are reals */
 } rks_json_parser;
 
 typedef struct rks_json {
@@ -50,21 +53,23 @@ typedef struct rks_json {
 
 void rks_json_parser_free(rks_json_parser *parser);
 
-/* Parses one JSON value (RFC 8259) in UTF-8: integers of int64 and finite reals, no name twice in
- * an object, no NUL in a name, at most 2,048 levels. `readable` is the number of bytes from `text`
- * on that may be read, at least `size`; with RKS_SIMDJSON_PADDING more than `size` the text is not
- * copied. RKS_ERR_DATA says what is wrong at which byte. */
+/* Parses one JSON value (RFC 8259) in UTF-8: integers of int64 and finite reals (unless
+ * the parser takes others), no name twice in an object, no NUL in a name, at most 2,048 levels.
+ * `readable` is the number of bytes from `text` on that may be read, at least `size`; with
+ * RKS_SIMDJSON_PADDING more than `size` the text is not copied. RKS_ERR_DATA says what is wrong at
+ * which byte. */
 rks_status rks_json_read(rks_json_parser *parser, const uint8_t *text, size_t size, size_t readable,
                          rks_json *root, rks_error *err);
 
 /* Parses a small text into a tree; the caller owns *root. */
 rks_status rks_json_parse(const uint8_t *text, size_t size, json_t **root, rks_error *err);
 
-/* Returns "a string", "an integer", ...; "nothing" if there is no value. */
+/* Returns "a string", "an integer", ..., the name of a real that is not finite, or "nothing" if
+ * there is no value. */
 const char *rks_json_kind(rks_json value);
 
 /* Appends the value without spaces, names in their order, and real numbers in 15 to 17 digits, as
- * few as give the same double. */
+ * few as give the same double. RKS_ERR_DATA: a real is not finite, which JSON lacks. */
 rks_status rks_json_print(rks_json value, rks_buffer *text, rks_error *err);
 /* Appends UTF-8 text, which may hold NULs, as a JSON string with its quotes. */
 rks_status rks_json_print_string(const char *at, size_t size, rks_buffer *text, rks_error *err);
@@ -140,6 +145,12 @@ static inline double rks_json_real(rks_json value)
     double real;
     memcpy(&real, &value.tape[value.at + 1], sizeof(real));
     return real;
+}
+
+/* Returns true for NaN and infinities, which only a parser that takes them gives. */
+static inline bool rks_json_is_special(rks_json value)
+{
+    return rks_json_is(value, RKS_JSON_REAL) && !isfinite(rks_json_real(value));
 }
 
 #endif

@@ -4,6 +4,7 @@
 #include "codec/json.h"
 
 #include <locale.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,6 +44,9 @@ static rks_status print_real(double real, rks_buffer *text, rks_error *err)
     int size = 0;
     if (known > 0)
         return rks_buffer_add(text, digits, known, err);
+    if (!isfinite(real))
+        return rks_fail(err, RKS_ERR_DATA, 0,
+                        "not a JSON value: NaN and infinity, which JSON lacks");
     for (int precision = SHORTEST; precision <= LONGEST; precision++) {
         size = snprintf(digits, sizeof(digits), "%.*g", precision, real);
         if (precision == LONGEST || strtod(digits, NULL) == real)

@@ -114,6 +114,7 @@ static rks_status put_json(taker *t, const rks_column *column, const rks_csv_fie
     size_t begin = t->store.size;
     rks_json json = {0};
     rks_error why = {0};
+    t->parser.takes_specials = true;
     rks_status status =
         rks_json_read(&t->parser, (const uint8_t *)f->text, f->size, f->size, &json, &why);
     if (status == RKS_ERR_DATA)
@@ -122,7 +123,7 @@ static rks_status put_json(taker *t, const rks_column *column, const rks_csv_fie
         return rks_fail(err, status, why.cause, "%s", why.text);
     if (column->kind != RKS_KIND_JSON)
         return rks_json_convert(column, json, f->size, &t->store, value, err);
-    status = rks_json_print(json, &t->store, err);
+    status = rks_json_print_column(column, json, &t->store, err);
     value->size = t->store.size - begin;
     value->dims[0] = (uint32_t)value->size;
     return status;

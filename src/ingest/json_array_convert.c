@@ -63,11 +63,21 @@ static rks_status unfit(const rks_column *column, rks_json json, rks_error *err)
         int size = snprintf(text, sizeof(text), "%" PRId64, integer);
         return rks_fail_rounded(column, text, (size_t)size, (double)integer, err);
     }
-    if (rks_json_is(json, RKS_JSON_REAL))
+    if (rks_json_is(json, RKS_JSON_REAL) && !rks_json_is_special(json))
         return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\": %.17g does not fit %s", column->name,
                         rks_json_real(json), column->type);
     return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\": %s does not fit %s", column->name,
                     rks_json_kind(json), column->type);
+}
+
+rks_status rks_json_print_column(const rks_column *column, rks_json json, rks_buffer *text,
+                                 rks_error *err)
+{
+    rks_error why = {0};
+    rks_status status = rks_json_print(json, text, &why);
+    if (status == RKS_OK)
+        return RKS_OK;
+    return rks_fail(err, status, why.cause, "column \"%s\": %s", column->name, why.text);
 }
 
 rks_status rks_fail_rounded(const rks_column *column, const char *text, size_t size, double number,

@@ -84,6 +84,7 @@ rks_status rks_json_line(rks_json_parser *parser, const uint8_t *line, size_t si
 {
     rks_json parsed = {0};
     rks_error why = {0};
+    parser->takes_specials = true;
     rks_status status = rks_json_read(parser, line, size, readable, &parsed, &why);
     if (status != RKS_OK) {
         const char *advice = status == RKS_ERR_DATA ? lines_advice(line, size) : NULL;
@@ -186,7 +187,7 @@ static rks_status read_json_value(rks_row *row, uint32_t at, rks_json json, rks_
     row->places[at] = place;
     if (column->kind != RKS_KIND_JSON)
         return rks_json_convert(column, json, row->line_size, &row->store, value, err);
-    status = rks_json_print(json, &row->store, err);
+    status = rks_json_print_column(column, json, &row->store, err);
     value->size = row->store.size - place;
     value->dims[0] = (uint32_t)value->size;
     return status;
@@ -227,7 +228,8 @@ static rks_status add_extra(rks_row *row, const char *name, rks_json json, rks_e
         status = rks_buffer_add(&row->extra_names, place, sizeof(place), err);
     if (status == RKS_OK)
         status = rks_buffer_add(&row->extra, ":", 1, err);
-    return status == RKS_OK ? rks_json_print(json, &row->extra, err) : status;
+    const rks_column *column = rks_schema_column(row->schema, (uint32_t)row->extra_column);
+    return status == RKS_OK ? rks_json_print_column(column, json, &row->extra, err) : status;
 }
 
 /* Compares names by their bytes; they lie in `text`. */

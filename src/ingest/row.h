@@ -9,8 +9,9 @@
  *   float*, bfloat16 a number, rounded to nearest, ties to even. A number that would round to
  *                    infinity is refused. So is, in a float64 column, an integer (without point
  *                    and exponent) that float64 cannot hold, like 2^53 + 1, since the type may be
- *                    only a guess. "NaN", "Infinity" and "-Infinity" if the type has them;
- *                    "NaN(ffc00000)" for a NaN with other bits than the usual one
+ *                    only a guess. NaN, Infinity and -Infinity if the type has them, bare (as
+ *                    Python's json writes them) or as strings; "NaN(ffc00000)" for a NaN with
+ *                    other bits than the usual one
  *   complex64        [real, imaginary]
  *   arrays           nested lists of the sizes that the type requires; `*` is the same size in
  *                    the whole value
@@ -102,6 +103,10 @@ bool rks_line_is_blank(const uint8_t *line, size_t size);
  * items that the line can hold (its size in bytes). */
 rks_status rks_json_convert(const rks_column *column, rks_json json, size_t limit,
                             rks_buffer *bytes, rks_value *value, rks_error *err);
+
+/* Appends the value as JSON. RKS_ERR_DATA names the column if the value holds NaN or infinity. */
+rks_status rks_json_print_column(const rks_column *column, rks_json json, rks_buffer *text,
+                                 rks_error *err);
 
 /* Fails with RKS_ERR_DATA: the integer in the text would be rounded to `number`. */
 rks_status rks_fail_rounded(const rks_column *column, const char *text, size_t size, double number,

@@ -42,7 +42,7 @@ static void parse(const char *path)
         uint8_t *at = bytes, *end = bytes + filled;
         for (uint8_t *newline; (newline = memchr(at, '\n', (size_t)(end - at))) != NULL;
              at = newline + 1) {
-            const uint64_t *tape;
+            uint64_t *tape;
             const uint8_t *strings;
             const char *why;
             if (rks_simdjson_parse(parser, at, (size_t)(newline - at), &tape, &strings, &why) !=

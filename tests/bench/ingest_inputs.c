@@ -313,7 +313,7 @@ static char room[ROOM + 8 * LINE + RKS_SIMDJSON_PADDING];
 static size_t look_at_lines(size_t filled, bool json)
 {
     static rks_simdjson *parser;
-    const uint64_t *tape;
+    uint64_t *tape;
     const uint8_t *strings;
     const char *why;
     char *at = room, *end = room + filled, *newline;

@@ -3,6 +3,8 @@
  * test_row.c: lines of JSON to values. */
 #include "scratch.h"
 
+#include <math.h>
+
 #include "base/memory.h"
 #include "ingest/row.h"
 
@@ -50,6 +52,10 @@ static void every_type_takes_what_fits_it(void **state)
         {"float64", "-9223372036854775808", "\0\0\0\0\0\0\xe0\xc3", 8, {0}},
         {"float32", "16777217", "\0\0\x80\x4b", 4, {0}}, /* asked for, so rounded */
         {"float64", "3", "\0\0\0\0\0\0\x08\x40", 8, {0}},
+        {"float64", "NaN", "\0\0\0\0\0\0\xf8\x7f", 8, {0}},
+        {"float32", "-Infinity", "\0\0\x80\xff", 4, {0}},
+        {"float16?", "Infinity", "\0\x7c", 2, {0}},
+        {"float32[*]", "[1, NaN,Infinity]", "\0\0\x80\x3f\0\0\xc0\x7f\0\0\x80\x7f", 12, {3}},
         {"complex64", "[1, -2.0]", "\0\0\x80\x3f\0\0\0\xc0", 8, {0}},
         {"str", "\"a\\u0000\\u00e9\"", "a\0\xc3\xa9", 4, {4}},
         {"str", "\"\"", "", 0, {0}},
@@ -104,6 +110,11 @@ static void what_does_not_fit_is_named(void **state)
     (void)state;
     const char *const cases[][3] = {
         {"bool", "1", "column \"v\": 1 does not fit bool"},
+        {"int8", "NaN", "column \"v\": NaN does not fit int8"},
+        {"bool", "-Infinity", "column \"v\": -Infinity does not fit bool"},
+        {"str", "NaN", "column \"v\": NaN does not fit str"},
+        {"float8_e4m3fn", "Infinity", "column \"v\": Infinity does not fit float8_e4m3fn"},
+        {"json", "{\"a\": [NaN]}", "column \"v\": not a JSON value: NaN and infinity"},
         {"int8", "128", "column \"v\": 128 does not fit int8"},
         {"uint8", "-1", "-1 does not fit uint8"},
         {"uint32", "4294967296", "does not fit uint32"},
@@ -167,7 +178,11 @@ static void malformed_lines_are_refused(void **state)
         {"{\"v\": \"\\ud800\"}", "invalid JSON at byte"},
         {"{\"v\": \"\\ud800\\u0041\"}", "invalid JSON at byte"},
         {"{\"v\": \"\\ud800\\ud800\"}", "invalid JSON at byte"},
-        {"{\"v\": NaN}", "invalid JSON at byte"},
+        {"{\"v\": NaN, \"v\": 1}", "duplicate object key"},
+        {"{\"v\": NaN, \"w\": nan}", "invalid JSON at byte"},
+        {"{\"v\": NaNNaN}", "invalid JSON at byte"},
+        {"{\"v\": +Infinity}", "invalid JSON at byte"},
+        {"{NaN: 1}", "invalid JSON at byte"},
         {"{\"ab\": 1, \"v\": 1, \"ab\": 1}", "invalid JSON at byte"},
         {"{\"abcde\": 1, \"v\": 1, \"abcdf\": 1, \"abcde\": 1}", "invalid JSON at byte"},
         {"{\"abcde\": 1, \"abcdf\": 1, \"abc\": 1}", "column \"v\" (int64) is missing"},
@@ -219,6 +234,34 @@ static void malformed_lines_are_refused(void **state)
     rks_row_free(row);
     rks_schema_free(schema);
     free(deep);
+}
+
+static void bare_specials_are_found_wherever_they_stand(void **state)
+{
+    (void)state;
+    const char *const lines[] = {
+        "{\"v\": NaN}",
+        "{\"w\": Infinity, \"v\": NaN}",
+        "{\"v\":NaN,\"w\":[NaN,{\"v\":-Infinity}]}",
+        "{\"\\\"NaN, \": [[], {}, \"NaN\", 1, -2.5, 7, true], \"v\": NaN }",
+        "{\"NaN\": \"\\\\\", \"v\"\t:\tNaN\t, \"x\": null}",
+    };
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+        rks_schema *schema = NULL;
+        rks_row *row = NULL;
+        double real = 0;
+        assert_ok(parse("v:float64", false, lines[i], strlen(lines[i]), &schema, &row), &err);
+        memcpy(&real, row->values[0].data, sizeof(real));
+        assert_true(isnan(real));
+        const char *plain = "{\"v\": \"x\", \"v\": 1}"; /* nothing of the line before stays */
+        assert_fails(RKS_ERR_DATA, rks_row_parse(row, (const uint8_t *)plain, strlen(plain), &err));
+        plain = "{\"v\": 2.5}";
+        assert_ok(rks_row_parse(row, (const uint8_t *)plain, strlen(plain), &err), &err);
+        memcpy(&real, row->values[0].data, sizeof(real));
+        assert_true(real == 2.5);
+        rks_row_free(row);
+        rks_schema_free(schema);
+    }
 }
 
 static void members_come_in_any_order_and_strange_ones_only_with_a_given_schema(void **state)
@@ -292,14 +335,14 @@ static void json_is_printed_short_and_reads_back(void **state)
 static void survives_each_failing_allocation(void **state)
 {
     (void)state;
-    const char *line = "{\"a\": [1, 2, 3], \"j\": {\"x\": [0.1, \"y\"]}, \"s\": \"text\"}";
+    const char *line = "{\"a\": [1, 2, NaN], \"j\": {\"x\": [0.1, \"y\"]}, \"s\": \"text\"}";
     long before = rks_memory_in_use();
     for (long nth = 1;; nth++) {
         rks_schema *schema = NULL;
         rks_row *row = NULL;
         rks_memory_fail_at(nth);
         rks_status status =
-            parse("a:int64[*],j:json,s:str", true, line, strlen(line), &schema, &row);
+            parse("a:float64[*],j:json,s:str", true, line, strlen(line), &schema, &row);
         rks_memory_fail_at(0);
         rks_row_free(row);
         rks_schema_free(schema);
@@ -314,11 +357,11 @@ static void damaged_lines_never_do_harm(void **state)
 {
     (void)state;
     scratch_seed_print();
-    const char good[] = "{\"a\": [[1, 2], [3, 4]], \"f\": 1.5e3, \"s\": \"\\u20ac x\", \"j\": "
-                        "{\"k\": [null, true]}, \"b\": false, \"z\": [1, 2]}";
+    const char good[] = "{\"a\": [[1, 2], [3, 4]], \"f\": 1.5e3, \"s\": \"\\u20ac x\", \"n\": "
+                        "NaN, \"j\": {\"k\": [null, true]}, \"b\": false, \"z\": [1, 2]}";
     rks_schema *schema = NULL;
     rks_row *row = NULL;
-    assert_ok(parse("a:int8[*,*],f:float16,s:str,j:json,b:bool?,z:complex64", true, good,
+    assert_ok(parse("a:int8[*,*],f:float16,s:str,n:float32,j:json,b:bool?,z:complex64", true, good,
                     strlen(good), &schema, &row),
               &err);
     for (size_t size = 0; size < strlen(good); size++)
@@ -341,6 +384,7 @@ int main(void)
         cmocka_unit_test(every_type_takes_what_fits_it),
         cmocka_unit_test(what_does_not_fit_is_named),
         cmocka_unit_test(malformed_lines_are_refused),
+        cmocka_unit_test(bare_specials_are_found_wherever_they_stand),
         cmocka_unit_test(members_come_in_any_order_and_strange_ones_only_with_a_given_schema),
         cmocka_unit_test(json_is_printed_short_and_reads_back),
         cmocka_unit_test(survives_each_failing_allocation),
