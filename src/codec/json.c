@@ -258,8 +258,8 @@ static rks_status pad(rks_json_parser *parser, const uint8_t **text, size_t size
 
 /* Parses a text with padding. A refused one is parsed again without its NaN and infinities, which
  * go to the tape afterwards; *text is what was parsed last. */
-static rks_status parse(rks_json_parser *parser, const uint8_t **text, size_t size, rks_json *made,
-                        rks_error *err)
+static rks_status parse_padded(rks_json_parser *parser, const uint8_t **text, size_t size,
+                               rks_json *made, rks_error *err)
 {
     const char *why = NULL;
     uint64_t *tape = NULL;
@@ -297,7 +297,7 @@ rks_status rks_json_read(rks_json_parser *parser, const uint8_t *text, size_t si
     if (readable < size || readable - size < RKS_SIMDJSON_PADDING)
         status = pad(parser, &text, size, err);
     if (status == RKS_OK)
-        status = parse(parser, &text, size, &made, err);
+        status = parse_padded(parser, &text, size, &made, err);
     if (status != RKS_OK)
         return status;
     if (has_lone_surrogate(text, size))
