@@ -363,7 +363,8 @@ def test_infer_wants_a_dict_and_64_bits() -> None:
         infer([1])  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="name"):
         infer({1: 1})  # type: ignore[dict-item]
-    for value in (2**64, [2**63]):
+    assert infer({"x": [2**63]}) == {"x": "uint64[*]"}
+    for value in (2**64, [2**64], [2**63, -1], -(2**63) - 1):
         with pytest.raises(ValueError, match='column "x"'):
             infer({"x": value})
 
@@ -379,11 +380,12 @@ def test_merge() -> None:
     assert join("int64[*]", "json") == join("json", "int64[*]") == "json"
     assert join("int64[*]", "int64[*,2]", "json") == "json"
     assert join("int64", "uint64", "float64") == "float64"
+    assert join("int64", "uint64") == join("uint64?", "int64").rstrip("?") == "uint64"
     assert join("json?", "int64[*]") == join("int64[*]", "json?") == "int64[*]?"
     assert join("json?", "json?") == "json?"
     assert join("json", "json?") == "json"
     assert merge({"a": "int64", "b": "str"}, {"c": "json", "a": "int64"}) == {"a": "int64", "b": "str?", "c": "json"}
-    for one, other in (("int64", "str"), ("json", "str"), ("int64", "uint64"), ("int64", "int64[*]"), ("bool", "int64"),
+    for one, other in (("int64", "str"), ("json", "str"), ("int64", "int64[*]"), ("bool", "int64"),
                        ("int64[*]", "int64[*,2]"), ("float64[*]", "float64[*,4]"), ("bool[*]", "int64[*]")):
         with pytest.raises(ValueError, match=f'column "x": {re.escape(one)} in one sample, {re.escape(other)} in'):
             join(one, other)

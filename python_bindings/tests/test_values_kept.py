@@ -381,3 +381,69 @@ def test_bare_nan_is_a_number_of_a_float_column_on_every_way(tmp_path: Path) -> 
     lines.write_text('{"loss": 1}\n{"loss": NaN}\n')
     with pytest.raises(DataError, match='in.jsonl:2: column "loss": NaN does not fit int64'):
         build(str(lines), tmp_path / "refused", schema="loss:int64")
+
+
+# ---- integers of 2^63 and more
+
+LARGE = 2**64 - 1
+
+
+@pytest.mark.parametrize("kind", ["list", "generator", "lines", "map", "csv", "arrow"])
+def test_integers_from_2_to_the_63_are_exact_from_every_source(kind: str, tmp_path: Path) -> None:
+    samples = [{"id": LARGE, "t": "x"}, {"id": 5, "t": "y"}]
+    lines, table = tmp_path / "in.jsonl", tmp_path / "in.csv"
+    lines.write_text("".join(json.dumps(one) + "\n" for one in samples))
+    table.write_text(f"id,t\n{LARGE},x\n5,y\n")
+    source: Any = {"list": samples, "generator": iter(samples), "csv": str(table)}.get(kind, str(lines))
+    if kind == "arrow":
+        source = arrow().table({"id": arrow().array([LARGE, 5], "uint64"), "t": ["x", "y"]})
+    build(source, tmp_path / "out", **({"map": dict} if kind == "map" else {}))
+    assert read(tmp_path / "out") == samples
+
+
+def test_lists_and_json_hold_integers_from_2_to_the_63(tmp_path: Path) -> None:
+    samples = [{"a": [LARGE, 5], "m": {"h": LARGE}}, {"a": [], "m": {}}, {"a": [1], "m": [LARGE]}]
+    lines = tmp_path / "in.jsonl"
+    lines.write_text("".join(json.dumps(one) + "\n" for one in samples))
+    for i, source in enumerate((samples, str(lines))):
+        build(source, tmp_path / str(i))
+        found = read(tmp_path / str(i))
+        assert [{"a": one["a"].tolist(), "m": one["m"]} for one in found] == samples
+        assert found[0]["a"].dtype == "uint64"
+
+
+def test_integers_that_no_type_holds_together_are_named(tmp_path: Path) -> None:
+    both = f"has -5 and {LARGE}, which no integer type holds together"
+    for source in ([{"a": -5}, {"a": LARGE}], [{"a": [LARGE, -5]}]):
+        with pytest.raises(DataError, match=both):
+            build(source, tmp_path / "out")
+    with pytest.raises(DataError, match=f"{2**64} is beyond 64 bits"):
+        build([{"a": [2**64]}], tmp_path / "out")
+    with pytest.raises(DataError, match="-5 does not fit uint64|-5 is not a value of uint64"):
+        build([{"a": numpy.uint64(LARGE)}, {"a": numpy.int64(-5)}], tmp_path / "out")
+    build([{"a": -5}, {"a": 2**63}, {"a": 0.5}], tmp_path / "floats")
+    assert [one["a"] for one in read(tmp_path / "floats")] == [-5.0, 2.0**63, 0.5]
+
+
+def test_arrow_files_of_int64_and_uint64_join(tmp_path: Path) -> None:
+    pa = arrow()
+    import pyarrow.parquet as parquet
+    for name, values, kind in (("a", [5], "int64"), ("b", [LARGE], "uint64"), ("c", [-5], "int64")):
+        parquet.write_table(pa.table({"x": pa.array(values, kind)}), tmp_path / f"{name}.parquet")
+    build([str(tmp_path / "a.parquet"), str(tmp_path / "b.parquet")], tmp_path / "out")
+    assert [one["x"] for one in read(tmp_path / "out")] == [5, LARGE]
+    with pytest.raises(DataError, match='column "x": -5 does not fit uint64'):
+        build([str(tmp_path / "c.parquet"), str(tmp_path / "b.parquet")], tmp_path / "refused")
+
+
+def test_integers_beside_floats_of_arrow_are_exact_or_refused(tmp_path: Path) -> None:
+    pa = arrow()
+    import pyarrow.parquet as parquet
+    files = (("a", [2**53, 2**60], "int64"), ("b", [0.5], "float64"), ("c", [2**53 + 1], "int64"), ("d", [LARGE], "uint64"))
+    for name, values, kind in files:
+        parquet.write_table(pa.table({"x": pa.array(values, kind)}), tmp_path / f"{name}.parquet")
+    build([str(tmp_path / "a.parquet"), str(tmp_path / "b.parquet")], tmp_path / "out")
+    assert [one["x"] for one in read(tmp_path / "out")] == [2.0**53, 2.0**60, 0.5]
+    for name, value in (("c", 2**53 + 1), ("d", LARGE)):
+        with pytest.raises(DataError, match=f'column "x": {value} does not fit float64'):
+            build([str(tmp_path / f"{name}.parquet"), str(tmp_path / "b.parquet")], tmp_path / "refused")

@@ -51,8 +51,7 @@ void rks_simdjson_free(rks_simdjson *parser)
 }
 
 rks_simdjson_result rks_simdjson_parse(rks_simdjson *parser, const uint8_t *text, size_t size,
-                                       uint64_t **tape, const uint8_t **strings,
-                                       const char **why)
+                                       uint64_t **tape, const uint8_t **strings, const char **why)
 {
     simdjson::error_code code = simdjson::MEMALLOC;
     if (provide(parser->parser, size))

@@ -31,8 +31,7 @@ typedef enum rks_simdjson_result {
 /* Parses a text. The tape and the strings (simdjson's tape format) belong to the parser and are
  * valid until its next call. *why is always set and says in a few words what is wrong. */
 rks_simdjson_result rks_simdjson_parse(rks_simdjson *parser, const uint8_t *text, size_t size,
-                                       uint64_t **tape, const uint8_t **strings,
-                                       const char **why);
+                                       uint64_t **tape, const uint8_t **strings, const char **why);
 
 /* Returns true if the text is well-formed UTF-8; see utf8.h. */
 bool rks_simdjson_utf8(const void *text, size_t size);

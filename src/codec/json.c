@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * json.c: refuses what simdjson accepts but a line may not have: a name twice or with NUL, half a
- * surrogate pair, integers above int64. For a refused text, jansson finds the reason and its place,
+ * surrogate pair. For a refused text, jansson finds the reason and its place,
  * which simdjson does not know. */
 #include "codec/json.h"
 
@@ -10,8 +10,9 @@
 #include "codec/json_tokens.h"
 
 enum {
-    FEW = 8,        /* most names of an object that are compared with each other */
-    SHORT_NAME = 16 /* bytes: a loop is faster than a call */
+    FEW = 8,         /* most names of an object that are compared with each other */
+    SHORT_NAME = 16, /* bytes: a loop is faster than a call */
+    LARGE_SHOWN = 40
 };
 
 void rks_json_parser_free(rks_json_parser *parser)
@@ -47,6 +48,7 @@ const char *rks_json_kind(rks_json value)
     case RKS_JSON_STRING:
         return "a string";
     case RKS_JSON_INTEGER:
+    case RKS_JSON_UNSIGNED:
         return "an integer";
     case RKS_JSON_REAL:
         return !rks_json_is_special(value)   ? "a real number"
@@ -175,8 +177,9 @@ static rks_status check_member_names(rks_json_parser *parser, rks_json object, b
     return RKS_OK;
 }
 
-/* Checks the names of all objects at any depth, and all integers. */
-static rks_status check_values(rks_json_parser *parser, rks_json root, bool *good, rks_error *err)
+/* Checks the names of all objects at any depth. */
+static rks_status check_all_names(rks_json_parser *parser, rks_json root, bool *good,
+                                  rks_error *err)
 {
     rks_status status = RKS_OK;
     size_t end = rks_json_end(root);
@@ -187,10 +190,8 @@ static rks_status check_values(rks_json_parser *parser, rks_json root, bool *goo
             status = check_member_names(parser, at, good, err);
             at.at++;
             break;
-        case 'u':
-            *good = false;
-            break;
         case 'l':
+        case 'u':
         case 'd':
             at.at += 2;
             break;
@@ -200,24 +201,32 @@ static rks_status check_values(rks_json_parser *parser, rks_json root, bool *goo
     return status;
 }
 
-rks_status rks_json_parse(const uint8_t *text, size_t size, json_t **root, rks_error *err)
+/* `flags` are more of jansson's. */
+static rks_status load_tree(const uint8_t *text, size_t size, size_t flags, json_t **root,
+                            rks_error *err)
 {
     json_error_t wrong;
-    json_t *parsed = json_loadb((const char *)text, size,
-                                JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &wrong);
+    json_t *parsed =
+        json_loadb((const char *)text, size,
+                   JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY | flags, &wrong);
     if (parsed == NULL) {
         enum json_error_code code = json_error_code(&wrong);
         if (code == json_error_out_of_memory)
             return rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory for JSON of %zu bytes", size);
         if (code == json_error_numeric_overflow)
             return rks_fail(err, RKS_ERR_DATA, 0,
-                            "%.80s: integers from -2^63 to 2^63 - 1 and 64-bit floats are possible",
+                            "%.80s: integers from -2^63 to 2^64 - 1 and 64-bit floats are possible",
                             wrong.text);
         return rks_fail(err, RKS_ERR_DATA, 0, "invalid JSON at byte %d: %.100s", wrong.position,
                         wrong.text);
     }
     *root = parsed;
     return RKS_OK;
+}
+
+rks_status rks_json_parse(const uint8_t *text, size_t size, json_t **root, rks_error *err)
+{
+    return load_tree(text, size, 0, root, err);
 }
 
 /* jansson's tree takes many times the text's size: a larger text is refused without the place. */
@@ -228,11 +237,21 @@ static const size_t EXPLAINED_MOST = (size_t)16 << 20;
 static rks_status explain(const uint8_t *text, size_t size, const char *why, rks_error *err)
 {
     json_t *tree = NULL;
+    size_t digits = 0;
     if (size > EXPLAINED_MOST)
         return rks_fail(err, RKS_ERR_DATA, 0, "invalid JSON in a text of %zu bytes: %.100s", size,
                         why);
-    rks_status status = rks_json_parse(text, size, &tree, err);
+    const uint8_t *large = rks_json_large_integer(text, size, &digits);
+    /* jansson refuses integers above int64, which are none of the text's faults. */
+    rks_status status = load_tree(text, size, JSON_DECODE_INT_AS_REAL, &tree, err);
     json_decref(tree);
+    if (status == RKS_OK && large != NULL)
+        return rks_fail(err, RKS_ERR_DATA, 0,
+                        "too big integer at byte %zu, %.*s%s: integers from -2^63 to 2^64 - 1 and "
+                        "64-bit floats are possible",
+                        (size_t)(large - text) + 1,
+                        (int)(digits < LARGE_SHOWN ? digits : LARGE_SHOWN), (const char *)large,
+                        digits > LARGE_SHOWN ? "..." : "");
     const uint8_t *nul = memchr(text, '\0', size);
     if (status == RKS_OK && nul != NULL)
         return rks_fail(err, RKS_ERR_DATA, 0, "invalid JSON at byte %zu: a NUL byte",
@@ -302,11 +321,11 @@ rks_status rks_json_read(rks_json_parser *parser, const uint8_t *text, size_t si
         return status;
     if (has_lone_surrogate(text, size))
         return explain(text, size, "half a surrogate pair", err);
-    status = check_values(parser, made, &good, err);
+    status = check_all_names(parser, made, &good, err);
     if (status != RKS_OK)
         return status;
     if (!good)
-        return explain(text, size, "a name twice, or with a NUL, or an integer out of range", err);
+        return explain(text, size, "a name twice, or with a NUL", err);
     *root = made;
     return RKS_OK;
 }

@@ -29,7 +29,8 @@ typedef enum rks_json_type {
     RKS_JSON_OBJECT = '{',
     RKS_JSON_LIST = '[',
     RKS_JSON_STRING = '"',
-    RKS_JSON_INTEGER = 'l',
+    RKS_JSON_INTEGER = 'l',  /* of int64 */
+    RKS_JSON_UNSIGNED = 'u', /* 2^63 and more */
     RKS_JSON_REAL = 'd',
     RKS_JSON_TRUE = 't',
     RKS_JSON_FALSE = 'f',
@@ -53,15 +54,15 @@ typedef struct rks_json {
 
 void rks_json_parser_free(rks_json_parser *parser);
 
-/* Parses one JSON value (RFC 8259) in UTF-8: integers of int64 and finite reals (unless
- * the parser takes others), no name twice in an object, no NUL in a name, at most 2,048 levels.
- * `readable` is the number of bytes from `text` on that may be read, at least `size`; with
+/* Parses one JSON value (RFC 8259) in UTF-8: integers from -2^63 to 2^64 - 1 and finite reals
+ * (unless the parser takes others), no name twice in an object, no NUL in a name, at most 2,048
+ * levels. `readable` is the number of bytes from `text` on that may be read, at least `size`; with
  * RKS_SIMDJSON_PADDING more than `size` the text is not copied. RKS_ERR_DATA says what is wrong at
  * which byte. */
 rks_status rks_json_read(rks_json_parser *parser, const uint8_t *text, size_t size, size_t readable,
                          rks_json *root, rks_error *err);
 
-/* Parses a small text into a tree; the caller owns *root. */
+/* Parses a small text, whose integers are int64, into a tree; the caller owns *root. */
 rks_status rks_json_parse(const uint8_t *text, size_t size, json_t **root, rks_error *err);
 
 /* Returns "a string", "an integer", ..., the name of a real that is not finite, or "nothing" if
@@ -138,6 +139,17 @@ static inline const char *rks_json_text(rks_json value, size_t *size)
 static inline int64_t rks_json_int(rks_json value)
 {
     return (int64_t)value.tape[value.at + 1];
+}
+
+static inline uint64_t rks_json_uint(rks_json value)
+{
+    return value.tape[value.at + 1];
+}
+
+/* Returns true for an integer, of int64 or not. */
+static inline bool rks_json_is_whole(rks_json value)
+{
+    return rks_json_is(value, RKS_JSON_INTEGER) || rks_json_is(value, RKS_JSON_UNSIGNED);
 }
 
 static inline double rks_json_real(rks_json value)

@@ -55,15 +55,16 @@ static rks_status print_real(double real, rks_buffer *text, rks_error *err)
     return rks_buffer_add(text, digits, spell(digits, size), err);
 }
 
-static rks_status print_integer(int64_t value, rks_buffer *text, rks_error *err)
+static rks_status print_integer(rks_json value, rks_buffer *text, rks_error *err)
 {
     char digits[INTEGER_ROOM];
     size_t at = sizeof(digits);
-    uint64_t left = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+    bool minus = rks_json_is(value, RKS_JSON_INTEGER) && rks_json_int(value) < 0;
+    uint64_t left = minus ? 0 - rks_json_uint(value) : rks_json_uint(value);
     do
         digits[--at] = (char)('0' + left % 10);
     while ((left /= 10) != 0);
-    if (value < 0)
+    if (minus)
         digits[--at] = '-';
     return rks_buffer_add(text, digits + at, sizeof(digits) - at, err);
 }
@@ -176,7 +177,8 @@ rks_status rks_json_print(rks_json value, rks_buffer *text, rks_error *err)
         string = rks_json_text(value, &size);
         return rks_json_print_string(string, size, text, err);
     case RKS_JSON_INTEGER:
-        return print_integer(rks_json_int(value), text, err);
+    case RKS_JSON_UNSIGNED:
+        return print_integer(value, text, err);
     case RKS_JSON_REAL:
         return print_real(rks_json_real(value), text, err);
     case RKS_JSON_TRUE:

@@ -85,3 +85,28 @@ void rks_json_restore_specials(uint64_t *tape, const rks_buffer *found)
         memcpy(&tape[at + 1], &specials[i].value, sizeof(tape[at + 1]));
     }
 }
+
+/* Returns true for digits, with or without a minus, whose number 64 bits do not hold. */
+static bool is_large_integer(const uint8_t *word, size_t size)
+{
+    bool minus = word[0] == '-', large = false;
+    uint64_t value = 0;
+    for (size_t i = minus; i < size; i++) {
+        if (word[i] < '0' || word[i] > '9')
+            return false;
+        large = large || __builtin_mul_overflow(value, 10u, &value) ||
+                __builtin_add_overflow(value, (uint64_t)(word[i] - '0'), &value);
+    }
+    return large || (minus && value > (uint64_t)INT64_MAX + 1);
+}
+
+const uint8_t *rks_json_large_integer(const uint8_t *text, size_t size, size_t *digits)
+{
+    token at = {0};
+    while (next_token(text, size, &at))
+        if (at.plain && is_large_integer(text + at.at, at.size)) {
+            *digits = at.size;
+            return text + at.at;
+        }
+    return NULL;
+}

@@ -17,11 +17,14 @@
 
 typedef struct guess {
     bool missing, any, not_integer, not_real, not_bool;
+    int64_t least;  /* the least integer below 0, or 0 */
+    uint64_t large; /* an integer above int64, or 0 */
 } guess;
 
 static void look_at_field(guess *g, const rks_csv_field *f)
 {
-    int64_t integer;
+    int64_t integer = 0;
+    uint64_t large = 0;
     double real;
     bool truth;
     if (f->size == 0 && !f->quoted) {
@@ -29,7 +32,10 @@ static void look_at_field(guess *g, const rks_csv_field *f)
         return;
     }
     g->any = true;
-    g->not_integer = g->not_integer || !rks_csv_integer(f, &integer);
+    g->not_integer =
+        g->not_integer || (!rks_csv_integer(f, &integer) && !rks_csv_large_integer(f, &large));
+    g->least = integer < g->least ? integer : g->least;
+    g->large = large > g->large ? large : g->large;
     g->not_real = g->not_real || !rks_csv_real(f, &real);
     g->not_bool = g->not_bool || !rks_csv_truth(f, &truth);
 }
@@ -40,6 +46,8 @@ static const char *guessed_type(const guess *g)
 {
     if (!g->any)
         return "json?";
+    if (!g->not_integer && g->large > 0)
+        return g->missing ? "uint64?" : "uint64";
     return !g->not_integer ? (g->missing ? "int64?" : "int64")
            : !g->not_real  ? (g->missing ? "float64?" : "float64")
            : !g->not_bool  ? (g->missing ? "bool?" : "bool")
@@ -66,7 +74,13 @@ static rks_status write_schema(const rks_csv_header *h, const guess *guesses, co
     rks_buffer json = {0};
     rks_status status = RKS_OK;
     for (size_t i = 0; status == RKS_OK && i < h->count; i++) {
-        status = rks_buffer_print(&json, err, i == 0 ? "{" : ",");
+        if (!guesses[i].not_integer && guesses[i].least < 0 && guesses[i].large > 0)
+            status = rks_fail(err, RKS_ERR_DATA, 0,
+                              "%s: column \"%.64s\" has %" PRId64 " and %" PRIu64
+                              ", which no integer type holds together; give schema with str",
+                              path, h->names[i], guesses[i].least, guesses[i].large);
+        if (status == RKS_OK)
+            status = rks_buffer_print(&json, err, i == 0 ? "{" : ",");
         if (status == RKS_OK)
             status = rks_json_put_string(&json, h->names[i], err);
         if (status == RKS_OK)

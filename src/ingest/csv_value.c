@@ -49,6 +49,22 @@ bool rks_csv_integer(const rks_csv_field *field, int64_t *number)
     return true;
 }
 
+bool rks_csv_large_integer(const rks_csv_field *field, uint64_t *number)
+{
+    enum { DIGITS = 19, MOST_DIGITS = 20 };
+    uint64_t value = 0;
+    if (field->size < DIGITS || field->size > MOST_DIGITS || field->text[0] == '0')
+        return false;
+    for (size_t at = 0; at < field->size; at++) {
+        int digit = field->text[at] - '0';
+        if (digit < 0 || digit > 9 || __builtin_mul_overflow(value, 10u, &value) ||
+            __builtin_add_overflow(value, (uint64_t)digit, &value))
+            return false;
+    }
+    *number = value;
+    return value > INT64_MAX;
+}
+
 typedef struct digits {
     const char *at, *end;
     uint64_t value; /* of the first EXACT_DIGITS */

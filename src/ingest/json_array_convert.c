@@ -14,60 +14,50 @@
 #include "codec/number.h"
 #include "shard/small_float.h"
 
-typedef struct range {
-    int64_t low;
-    int64_t high;
-} range;
-
-static range range_of(rks_kind kind)
+/* Returns the largest number of an integer column. */
+static uint64_t most_of(const rks_column *column)
 {
-    switch (kind) {
-    case RKS_KIND_INT8:
-        return (range){INT8_MIN, INT8_MAX};
-    case RKS_KIND_INT16:
-        return (range){INT16_MIN, INT16_MAX};
-    case RKS_KIND_INT32:
-        return (range){INT32_MIN, INT32_MAX};
-    case RKS_KIND_UINT8:
-        return (range){0, UINT8_MAX};
-    case RKS_KIND_UINT16:
-        return (range){0, UINT16_MAX};
-    case RKS_KIND_UINT32:
-        return (range){0, UINT32_MAX};
-    case RKS_KIND_UINT64:
-        return (range){0, INT64_MAX};
-    default:
-        return (range){INT64_MIN, INT64_MAX};
-    }
+    bool has_sign = rks_kinds[column->kind].item_class == RKS_CLASS_INT;
+    return UINT64_MAX >> (64 - 8 * column->item_size + has_sign);
 }
 
-/* Returns true if float64 holds the integer exactly. Correct also for 2^63, which cannot be cast
- * back. */
-static bool double_holds(int64_t integer)
+/* Returns an integer's value as float64, rounded. */
+static double rounded(rks_json json)
+{
+    return rks_json_is(json, RKS_JSON_UNSIGNED) ? (double)rks_json_uint(json)
+                                                : (double)rks_json_int(json);
+}
+
+/* Returns true if float64 holds the integer exactly. Correct also for those that it rounds to 2^63
+ * or 2^64, which cannot be cast back. */
+static bool double_holds(rks_json json)
 {
     const int64_t most = INT64_C(1) << 53; /* float64 holds every integer up to this */
-    if (integer >= -most && integer <= most)
+    bool large = rks_json_is(json, RKS_JSON_UNSIGNED);
+    if (!large && rks_json_int(json) >= -most && rks_json_int(json) <= most)
         return true;
-    return rks_number_compare((rks_number){.kind = RKS_NUMBER_INT, .as.i = integer},
-                              (rks_number){.kind = RKS_NUMBER_REAL, .as.d = (double)integer}) == 0;
+    rks_number exact = {.kind = large ? RKS_NUMBER_UINT : RKS_NUMBER_INT,
+                        .as.u = rks_json_uint(json)};
+    rks_number real = {.kind = RKS_NUMBER_REAL, .as.d = rounded(json)};
+    return rks_number_compare(exact, real) == 0;
 }
 
 static rks_status unfit(const rks_column *column, rks_json json, rks_error *err)
 {
-    if (rks_json_is(json, RKS_JSON_INTEGER)) {
-        int64_t integer = rks_json_int(json);
-        if (column->kind != RKS_KIND_FLOAT64 || double_holds(integer))
-            return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\": %" PRId64 " does not fit %s",
-                            column->name, integer, column->type);
-        char text[32];
-        int size = snprintf(text, sizeof(text), "%" PRId64, integer);
-        return rks_fail_rounded(column, text, (size_t)size, (double)integer, err);
-    }
-    if (rks_json_is(json, RKS_JSON_REAL) && !rks_json_is_special(json))
-        return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\": %.17g does not fit %s", column->name,
-                        rks_json_real(json), column->type);
-    return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\": %s does not fit %s", column->name,
-                    rks_json_kind(json), column->type);
+    rks_buffer text = {0};
+    const char *kind = rks_json_kind(json);
+    bool number =
+        rks_json_is_whole(json) || (rks_json_is(json, RKS_JSON_REAL) && !rks_json_is_special(json));
+    rks_status status = number ? rks_json_print(json, &text, err) : RKS_OK;
+    if (status == RKS_OK && rks_json_is_whole(json) && column->kind == RKS_KIND_FLOAT64 &&
+        !double_holds(json))
+        status = rks_fail_rounded(column, (const char *)text.data, text.size, rounded(json), err);
+    else if (status == RKS_OK)
+        status = rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\": %.*s does not fit %s", column->name,
+                          (int)(number ? text.size : strlen(kind)),
+                          number ? (const char *)text.data : kind, column->type);
+    rks_buffer_free(&text);
+    return status;
 }
 
 rks_status rks_json_print_column(const rks_column *column, rks_json json, rks_buffer *text,
@@ -134,8 +124,8 @@ static bool read_float(rks_json json, double *number)
         *number = rks_json_real(json);
         return true;
     }
-    if (rks_json_is(json, RKS_JSON_INTEGER)) {
-        *number = (double)rks_json_int(json);
+    if (rks_json_is_whole(json)) {
+        *number = rounded(json);
         return true;
     }
     const char *text = string_of(json);
@@ -176,8 +166,7 @@ static bool put_nan(rks_kind kind, uint32_t size, const char *text, uint8_t *int
 static bool put_real(rks_kind kind, uint32_t size, rks_json json, uint8_t *into)
 {
     double real;
-    if (kind == RKS_KIND_FLOAT64 && rks_json_is(json, RKS_JSON_INTEGER) &&
-        !double_holds(rks_json_int(json)))
+    if (kind == RKS_KIND_FLOAT64 && rks_json_is_whole(json) && !double_holds(json))
         return false;
     if (read_float(json, &real))
         return put_float(kind, real, into);
@@ -185,7 +174,7 @@ static bool put_real(rks_kind kind, uint32_t size, rks_json json, uint8_t *into)
     return text != NULL && put_nan(kind, size, text, into);
 }
 
-/* Reads the digits of a uint64, which may be above what JSON integers hold here. */
+/* Reads the digits of a uint64, which exports write as a string above 2^63 - 1. */
 static bool put_large(const char *text, uint8_t *into)
 {
     uint64_t number = 0;
@@ -220,12 +209,16 @@ static bool put_item(const rks_column *column, rks_json json, uint8_t *into)
         return put_real(column->kind, column->item_size, json, into);
     if (column->kind == RKS_KIND_UINT64 && rks_json_is(json, RKS_JSON_STRING))
         return put_large(string_of(json), into);
-    if (!rks_json_is(json, RKS_JSON_INTEGER))
+    if (!rks_json_is_whole(json))
         return false;
-    int64_t number = rks_json_int(json);
-    range fits = range_of(column->kind);
-    if (number < fits.low || number > fits.high)
+    uint64_t number = rks_json_uint(json), most = most_of(column);
+    if (rks_json_is(json, RKS_JSON_INTEGER) && rks_json_int(json) < 0) {
+        if (rks_kinds[column->kind].item_class == RKS_CLASS_UINT ||
+            rks_json_int(json) < -(int64_t)most - 1)
+            return false;
+    } else if (number > most) {
         return false;
+    }
     memcpy(into, &number, column->item_size); /* little-endian: the low bytes are first */
     return true;
 }

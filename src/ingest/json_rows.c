@@ -42,8 +42,12 @@ rks_status rks_json_look(rks_json_looking *at, const rks_line *line, uint64_t ro
 rks_status rks_json_looked(rks_json_looking *at, uint64_t samples, const char *path,
                            char **schema_text, rks_error *err)
 {
-    if (at->all.count > 0)
-        return rks_guesses_text(&at->all, samples, schema_text, err);
+    rks_error why = {0};
+    if (at->all.count > 0) {
+        rks_status status = rks_guesses_text(&at->all, samples, schema_text, &why);
+        return status == RKS_OK ? status
+                                : rks_fail(err, status, why.cause, "%s: %s", path, why.text);
+    }
     return samples == 0
                ? RKS_OK
                : rks_fail(err, RKS_ERR_DATA, 0, "%s: objects without a member; give schema", path);

@@ -5,7 +5,7 @@
  * A line is one JSON object (RFC 8259) in UTF-8, at most 2,048 levels deep, without duplicate names
  * in an object. Strings may contain NUL (\u0000), names may not.
  *   bool             true or false
- *   int*, uint*      an integer in the type's range (uint64 above 2^63 - 1: its digits as a string)
+ *   int*, uint*      an integer in the type's range (uint64: its digits as a string, too)
  *   float*, bfloat16 a number, rounded to nearest, ties to even. A number that would round to
  *                    infinity is refused. So is, in a float64 column, an integer (without point
  *                    and exponent) that float64 cannot hold, like 2^53 + 1, since the type may be

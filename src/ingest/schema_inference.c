@@ -6,10 +6,11 @@
  * not depend on how units are grouped:
  *
  *   unknown (only null, only empty lists so far)  ->  everything
- *   int64 -> float64                              alone, in [*], in [*,n] -> [*,*]
+ *   int64 -> uint64 -> float64                    alone, in [*], in [*,n] -> [*,*]
  *   lists of numbers                              ->  json
  *
- * Shapes without a common upper bound (a string and a number) conflict. In a schema's text unknown
+ * Shapes without a common upper bound (a string and a number) conflict; so do integers below 0 and
+ * above int64, which no integer type holds together. In a schema's text unknown
  * is "json?", which no other shape is: json itself holds null, so it is never nullable. */
 #include "ingest/schema_inference.h"
 
@@ -40,6 +41,8 @@ typedef struct shape {
     uint32_t dims;  /* 0, 1 or 2, of BASE_INT and BASE_REAL */
     uint32_t width; /* of [*,n]; 0 if it differs */
     bool nullable;
+    int64_t least;                /* BASE_INT: the least one below 0, or 0 */
+    uint64_t large;               /* BASE_INT: one above int64, or 0 */
     char item[16];                /* BASE_TYPED: "float32" */
     uint32_t sizes[RKS_DIMS_MAX]; /* BASE_TYPED: of its dims dimensions; 0 if they differ */
 } shape;
@@ -60,6 +63,23 @@ void rks_guesses_free(rks_guesses *all)
     *all = (rks_guesses){0};
 }
 
+static shape shape_of_number(rks_json value)
+{
+    shape made = {.base = rks_json_is_whole(value) ? BASE_INT : BASE_REAL};
+    if (rks_json_is(value, RKS_JSON_UNSIGNED))
+        made.large = rks_json_uint(value);
+    else if (made.base == BASE_INT && rks_json_int(value) < 0)
+        made.least = rks_json_int(value);
+    return made;
+}
+
+/* Widens the range of integers. */
+static void join_ranges(shape *into, shape other)
+{
+    into->least = other.least < into->least ? other.least : into->least;
+    into->large = other.large > into->large ? other.large : into->large;
+}
+
 static shape shape_of_list(rks_json list)
 {
     size_t count = rks_json_count(list);
@@ -72,8 +92,8 @@ static shape shape_of_list(rks_json list)
     for (size_t i = 0; i < count; i++, item = rks_json_next(item)) {
         shape inner = {0};
         rks_json_type type = rks_json_type_of(item);
-        if (made.dims == 1 && (type == RKS_JSON_INTEGER || type == RKS_JSON_REAL))
-            inner.base = type == RKS_JSON_REAL ? BASE_REAL : BASE_INT;
+        if (made.dims == 1 && (rks_json_is_whole(item) || type == RKS_JSON_REAL))
+            inner = shape_of_number(item);
         else if (made.dims == 2 && type == RKS_JSON_LIST && rks_json_count(item) == made.width &&
                  (made.width == 0 || !rks_json_is(rks_json_inside(item), RKS_JSON_LIST)))
             inner = shape_of_list(item); /* never deeper than this */
@@ -81,6 +101,7 @@ static shape shape_of_list(rks_json list)
             return (shape){.base = BASE_JSON};
         if (inner.base == BASE_REAL)
             made.base = BASE_REAL;
+        join_ranges(&made, inner);
     }
     return made;
 }
@@ -94,9 +115,9 @@ static shape shape_of(rks_json value)
     case RKS_JSON_FALSE:
         return (shape){.base = BASE_BOOL};
     case RKS_JSON_INTEGER:
-        return (shape){.base = BASE_INT};
+    case RKS_JSON_UNSIGNED:
     case RKS_JSON_REAL:
-        return (shape){.base = BASE_REAL};
+        return shape_of_number(value);
     case RKS_JSON_STRING:
         return (shape){.base = BASE_STR};
     case RKS_JSON_LIST:
@@ -140,9 +161,13 @@ static bool need_json(shape a, shape b)
 
 static shape join_numbers(shape a, shape b)
 {
-    return (shape){.base = a.base == b.base ? a.base : BASE_REAL,
-                   .dims = a.dims,
-                   .width = a.width == b.width ? a.width : 0};
+    shape joined = {.base = a.base == b.base ? a.base : BASE_REAL,
+                    .dims = a.dims,
+                    .width = a.width == b.width ? a.width : 0,
+                    .least = a.least,
+                    .large = a.large};
+    join_ranges(&joined, b);
+    return joined;
 }
 
 /* Joins two shapes of as many dimensions. Returns false if they conflict. */
@@ -210,7 +235,8 @@ static void print_shape(shape of, char text[TYPE_ROOM])
     }
     bool unknown = of.base == BASE_NULL || of.base == BASE_EMPTY;
     bool nullable = unknown || (of.nullable && of.base != BASE_JSON);
-    snprintf(text, TYPE_ROOM, "%s%s%s", NAMES[of.base], dims, nullable ? "?" : "");
+    const char *name = of.base == BASE_INT && of.large > 0 ? "uint64" : NAMES[of.base];
+    snprintf(text, TYPE_ROOM, "%s%s%s", name, dims, nullable ? "?" : "");
 }
 
 /* Finds the guess of this name, or makes one. */
@@ -338,8 +364,15 @@ static rks_status print_guesses(const rks_guesses *all, char **text, rks_error *
 
 rks_status rks_guesses_text(rks_guesses *all, uint64_t samples, char **text, rks_error *err)
 {
-    for (size_t i = 0; i < all->count; i++)
+    for (size_t i = 0; i < all->count; i++) {
+        const shape *seen = &all->items[i].shape;
+        if (seen->base == BASE_INT && seen->least < 0 && seen->large > 0)
+            return rks_fail(err, RKS_ERR_DATA, 0,
+                            "column \"%s\" has %" PRId64 " and %" PRIu64
+                            ", which no integer type holds together; give schema with json",
+                            all->items[i].name, seen->least, seen->large);
         all->items[i].shape.nullable |= all->items[i].rows < samples;
+    }
     return print_guesses(all, text, err);
 }
 
@@ -363,8 +396,10 @@ static void shape_of_column(const rks_column *column, shape *of)
             *of = typed(column);
         return;
     case RKS_KIND_INT64:
+    case RKS_KIND_UINT64:
     case RKS_KIND_FLOAT64:
-        of->base = column->kind == RKS_KIND_INT64 ? BASE_INT : BASE_REAL;
+        of->base = column->kind == RKS_KIND_FLOAT64 ? BASE_REAL : BASE_INT;
+        of->large = column->kind == RKS_KIND_UINT64 ? UINT64_MAX : 0;
         of->width = of->dims == 2 ? column->dims[1] : 0;
         if (of->dims > 2 || (of->dims > 0 && column->dims[0] != 0))
             *of = typed(column);

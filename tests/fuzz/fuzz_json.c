@@ -74,6 +74,25 @@ static bool same(rks_json ours, json_t *theirs)
     }
 }
 
+/* Returns true if a value is above what jansson's integers hold. */
+static bool has_large(rks_json value)
+{
+    rks_json at = value;
+    bool found = false;
+    while (!found && at.at < rks_json_end(value)) {
+        found = rks_json_is(at, RKS_JSON_UNSIGNED);
+        bool inside = rks_json_is(at, RKS_JSON_OBJECT) || rks_json_is(at, RKS_JSON_LIST);
+        at = inside ? rks_json_inside(at) : rks_json_next(at);
+    }
+    return found;
+}
+
+/* Returns true if both give the same error, or theirs is about an integer that ours reads. */
+static bool same_error(const rks_error *ours, const rks_error *theirs)
+{
+    return strcmp(ours->text, theirs->text) == 0 || strncmp(theirs->text, "too big", 7) == 0;
+}
+
 static void print_and_read(rks_json_parser *parser, rks_json value, json_t *theirs)
 {
     rks_buffer text = {0}, again = {0};
@@ -111,16 +130,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         free(room);
         return 0;
     }
-    FUZZ_CHECK(status == expected);
-    FUZZ_CHECK(strcmp(our_error.text, their_error.text) == 0);
-    if (status == RKS_OK) {
+    bool large = status == RKS_OK && has_large(ours);
+    FUZZ_CHECK(large || status == expected);
+    FUZZ_CHECK(same_error(&our_error, &their_error));
+    if (status == RKS_OK && !large) {
         FUZZ_CHECK(same(ours, theirs));
         print_and_read(&parser, ours, theirs);
     }
     FUZZ_CHECK(rks_json_read(&parser, room, size, size + RKS_SIMDJSON_PADDING, &padded,
-                             &padded_error) == expected);
-    FUZZ_CHECK(strcmp(padded_error.text, their_error.text) == 0);
-    if (status == RKS_OK)
+                             &padded_error) == status);
+    FUZZ_CHECK(strcmp(padded_error.text, our_error.text) == 0);
+    if (status == RKS_OK && !large)
         FUZZ_CHECK(same(padded, theirs));
     json_decref(theirs);
     free(room);

@@ -152,7 +152,7 @@ def _fit(name: str, kind: str, values: Any, offsets: Any) -> tuple[Any, Any]:
             raise DataError(f'column "{name}" is {kind}; give an array of numbers, not bytes')
         wanted = numpy.dtype(BITS.get(base, base))
         if values.dtype != wanted:
-            if base in BITS or not numpy.can_cast(values.dtype, wanted, "safe"):
+            if base in BITS or not _holds_all(name, kind, values, wanted):
                 raise DataError(f'column "{name}" is {kind}; converting {values.dtype.name} to it would lose digits: '
                                 'cast it')
             values = values.astype(wanted)
@@ -165,6 +165,21 @@ def _fit(name: str, kind: str, values: Any, offsets: Any) -> tuple[Any, Any]:
     if offsets is not None and 0 <= offsets[-1] < len(values):
         values = values[:offsets[-1]]
     return values, offsets
+
+
+def _holds_all(name: str, kind: str, values: Any, wanted: Any) -> bool:
+    """Return True if a dtype holds what another one may hold, or if uint64 and float64 hold the integers that there are.
+
+    DataError names an integer that they don't hold."""
+    import numpy
+    if values.dtype.kind not in "iu" or wanted.name not in ("uint64", "float64"):
+        return bool(numpy.can_cast(values.dtype, wanted, "safe"))
+    if values.dtype.itemsize == 8 or wanted.name == "uint64":
+        least, most = (0, 2**64 - 1) if wanted.name == "uint64" else (-(2**53), 2**53)
+        for one in values[(values < least) | (values > most)].flat:
+            if wanted.name == "uint64" or int(float(one)) != int(one):
+                raise DataError(f'column "{name}": {one} does not fit {kind}; give schema= with a type that holds it')
+    return True
 
 
 def _each(kind: str, values: Any, offsets: Any, missing: Any) -> Iterator[Any]:

@@ -12,7 +12,7 @@ from .. import _core
 from ..errors import ArgumentError, DataError
 from . import values
 from .columns import Columns
-from .types import EXTRA
+from .types import EXTRA, is_integer
 
 Schema = list[tuple[str, str]]
 
@@ -58,9 +58,18 @@ def with_extra(text: str) -> str:
     return json.dumps(columns, ensure_ascii=False)
 
 
+def _widen(ranges: dict[str, tuple[int, int]], sample: Mapping[str, Any]) -> None:
+    """Note the sample's ints."""
+    for name, value in sample.items():
+        if isinstance(value, int):
+            least, most = ranges.get(name, (0, 0))
+            ranges[name] = min(least, value), max(most, value)
+
+
 def infer(samples: Iterable[Any], first: int) -> dict[str, str] | None:
     """Return the schema of the first samples (dicts and Columns), `first` of them; None if there are none. Raises DataError."""
     found: list[Mapping[str, str]] = []
+    ranges: dict[str, tuple[int, int]] = {}  # the least and the largest int of each column
     try:
         for sample in itertools.islice(samples, first):
             if isinstance(sample, Columns):
@@ -68,7 +77,14 @@ def infer(samples: Iterable[Any], first: int) -> dict[str, str] | None:
                               for name, kind in sample.types.items()})
             else:
                 found.append(values.infer(sample))
-        return values.merge(*found) if found else None
+                _widen(ranges, sample)
+        if not found:
+            return None
+        merged = values.merge(*found)
+        for name, (least, most) in ranges.items():
+            if is_integer(values.parse(merged[name])[0]):
+                values.check_signs(name, least, most)
+        return merged
     except (TypeError, ValueError) as refused:
         text = getattr(refused, "text", "") or refused
         raise DataError(f"{text}; give schema=, or leave it out in map=") from refused

@@ -333,7 +333,7 @@ def infer(sample: Mapping[str, Any]) -> dict[str, str]:
     """Return the type of each column of one sample, a dict.
 
     - bool, str, bytes: the same; int: int64, or uint64 above its range; float: float64; complex: complex64, if that holds it exactly
-    - lists of numbers: int64[*], float64[*] or bool[*], with more dimensions if they are rectangular
+    - lists of numbers: int64[*], uint64[*], float64[*] or bool[*], with more dimensions if they are rectangular
     - numpy arrays and torch tensors: by their dtype
     - other lists, and dicts, if they are JSON: json
     - None and []: "json?", which no other value gives, because their type is not known yet
@@ -389,6 +389,12 @@ def _infer(name: str, value: Any) -> str:
     raise TypeError(f'column "{name}": {kind_name} cannot be stored; accepted are {_ACCEPTED}')
 
 
+def check_signs(name: str, least: int, most: int) -> None:
+    """Raise ValueError if no integer type holds both numbers."""
+    if least < 0 and most >= 2**63:
+        raise ValueError(f'column "{name}" has {least} and {most}, which no integer type holds together; give schema= with json')
+
+
 def _scalar(name: str, value: Any, type: str) -> str:
     """Return the type of a scalar. numpy's scalars may be Python's, too (numpy.float64 is a float): their dtype decides."""
     dtype = getattr(value, "dtype", None)
@@ -410,8 +416,12 @@ def _infer_list(name: str, value: Any) -> str:
     kinds = {item.__class__ for item in level}
     for item, of in (("bool", {bool}), ("int64", {int}), ("float64", {int, float})):
         if kinds and kinds <= of and len(shape) <= 8:
-            if item != "bool" and any(isinstance(one, int) and not -(2**63) <= one < 2**63 for one in level):
-                raise ValueError(f'column "{name}": a number is beyond int64')
+            whole = [one for one in level if isinstance(one, int)]
+            if item != "bool" and whole and not -(2**63) <= min(whole) <= max(whole) < 2**64:
+                raise ValueError(f'column "{name}": {min(whole) if min(whole) < -(2**63) else max(whole)} is beyond 64 bits')
+            if item == "int64" and max(whole) >= 2**63:
+                check_signs(name, min(whole), max(whole))
+                item = "uint64"
             return _typed(name, item, tuple(shape))
     json_text(name, value)
     return "json"
@@ -431,7 +441,7 @@ def merge(*schemas: Mapping[str, str]) -> dict[str, str]:
 
     - A dimension that differs becomes `*`.
     - Integers and floats of several widths become the narrowest type that holds them all: int32 and int64 become int64, int64 and float64
-      become float64.
+      become float64. Signed integers and uint64 become uint64, which holds all but those below 0.
     - Lists of numbers and json become json. Arrays with different numbers of dimensions do not.
     - A column that some schemas lack becomes nullable (`?`).
 
@@ -491,7 +501,9 @@ def _wider(a: str, b: str) -> str | None:
         return max(a, b, key=floats.__getitem__) if floats[a] != floats[b] else "float32"
     if kinds[0] and kinds[1]:
         bits = [int(one[2]) * (2 if one[1] and kinds[0][1] != kinds[1][1] else 1) for one in kinds if one]
-        return f"{kinds[0][1] and kinds[1][1]}int{max(bits)}" if max(bits) <= 64 else None
+        if max(bits) > 64:  # int64 and uint64: a number below 0 is refused later, by its value
+            return "uint64"
+        return f"{kinds[0][1] and kinds[1][1]}int{max(bits)}"
     whole = kinds[0] or kinds[1]
     other = b if kinds[0] else a
     if whole is None or other not in floats:
@@ -501,7 +513,7 @@ def _wider(a: str, b: str) -> str | None:
 
 def _listed(item: str, dims: tuple[int | None, ...] | None) -> bool:
     """Return True if a JSON list or object may have been inferred as this type."""
-    return item == "json" or item in ("int64", "float64", "bool") and dims is not None
+    return item == "json" or item in ("int64", "uint64", "float64", "bool") and dims is not None
 
 
 def _join_dims(a: tuple[int | None, ...] | None, b: tuple[int | None, ...] | None) -> str:

@@ -284,8 +284,16 @@ static void types_are_what_all_fields_are(void **state)
                   "{\"i\":\"int64?\",\"x\":\"float64?\",\"b\":\"bool?\",\"s\":\"str?\"}");
     expect_schema("9223372036854775807,9223372036854775808,-9223372036854775808,1.,nan,+1\n",
                   "a,b,c,d,e,f",
-                  "{\"a\":\"int64\",\"b\":\"float64\",\"c\":\"int64\",\"d\":\"str\",\"e\":\"str\","
+                  "{\"a\":\"int64\",\"b\":\"uint64\",\"c\":\"int64\",\"d\":\"str\",\"e\":\"str\","
                   "\"f\":\"str\"}");
+    expect_schema("a,b,c,d\n18446744073709551615,18446744073709551616,09223372036854775808,1\n"
+                  "5,1,2,18446744073709551615\n,,,\n",
+                  NULL, "{\"a\":\"uint64?\",\"b\":\"float64?\",\"c\":\"str?\",\"d\":\"uint64?\"}");
+    expect_schema(
+        "a\n18446744073709551615\n-5\n-7\n", NULL,
+        "/a.csv: column \"a\" has -7 and 18446744073709551615, which no integer type holds "
+        "together; give schema with str");
+    expect_schema("a\n18446744073709551615\n-5\n1.5\n", NULL, "{\"a\":\"float64\"}");
 }
 
 static void headers_are_checked(void **state)

@@ -26,6 +26,12 @@ static void rows_make_a_schema(void **state)
     const char *const cases[][2] = {
         {"{\"a\": 1, \"b\": \"x\"}\n", "{\"a\":\"int64\",\"b\":\"str\"}"},
         {"{\"a\": 1}\n{\"a\": 2.5}\n{\"a\": 3}", "{\"a\":\"float64\"}"},
+        {"{\"a\": 18446744073709551615}\n{\"a\": 5}\n", "{\"a\":\"uint64\"}"},
+        {"{\"a\": [1]}\n{\"a\": [5, 9223372036854775808]}\n{}\n", "{\"a\":\"uint64[*]?\"}"},
+        {"{\"a\": [[1], [9223372036854775808]]}\n{\"a\": [[5]]}\n", "{\"a\":\"uint64[*,1]\"}"},
+        {"{\"a\": 18446744073709551615}\n{\"a\": -5}\n{\"a\": 0.5}\n", "{\"a\":\"float64\"}"},
+        {"{\"a\": NaN}\n{\"a\": 1}\n{\"b\": [-Infinity, 1]}\n",
+         "{\"a\":\"float64?\",\"b\":\"float64[*]?\"}"},
         {"{\"a\": true}\n{\"a\": null}\n", "{\"a\":\"bool?\"}"},
         {"{\"a\": 1}\n{}\n", "{\"a\":\"int64?\"}"},
         {"{}\n{\"a\": 1}\n", "{\"a\":\"int64?\"}"},
@@ -72,6 +78,9 @@ static void what_cannot_be_inferred_says_where(void **state)
         {"{\"a\": null}\n{\"a\": true}\n{\"a\": 1}\n", ":3: column \"a\" is int64 here and bool"},
         {"{\"a\": [1]}\n{\"a\": 1}\n", "e.jsonl:2: column \"a\" is int64 here and int64[*] 1"},
         {"{\"a\": 1}\n{\"a\": {}}\n", "e.jsonl:2: column \"a\" is json here and int64 1"},
+        {"{\"a\": [-5]}\n{\"a\": [18446744073709551615]}\n",
+         "column \"a\" has -5 and 18446744073709551615, which no integer type holds together; give "
+         "schema with json"},
         {"{\"a\": 1}\n{\"a\": 1\n", "e.jsonl:2: invalid JSON at byte"},
         {"{}\n{}\n", "objects without a member"},
         {"{\"\": 1}\n", "a name is 1 to 255 bytes"},
@@ -214,6 +223,7 @@ static void merging_does_not_depend_on_grouping(void **state)
         "a:bool",      "a:bool?",      "a:int64",        "a:int64?",     "a:float64",
         "a:str",       "a:json",       "a:json?",        "a:int64[*]",   "a:float64[*]",
         "a:int64[*]?", "a:int64[*,2]", "a:float64[*,3]", "a:int64[*,*]", "b:int64",
+        "a:uint64",    "a:uint64[*]",
     };
     enum { COUNT = sizeof(types) / sizeof(types[0]) };
     for (size_t i = 0; i < COUNT * COUNT * COUNT; i++) {
