@@ -5,6 +5,9 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
+import subprocess
+import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -447,3 +450,38 @@ def test_integers_beside_floats_of_arrow_are_exact_or_refused(tmp_path: Path) ->
     for name, value in (("c", 2**53 + 1), ("d", LARGE)):
         with pytest.raises(DataError, match=f'column "x": {value} does not fit float64'):
             build([str(tmp_path / f"{name}.parquet"), str(tmp_path / "b.parquet")], tmp_path / "refused")
+
+
+# ---- a locale whose point is a comma
+
+LOCALE_SCRIPT = """
+import json, locale, struct, sys
+from built import build, read
+import rankstore
+assert locale.setlocale(locale.LC_ALL, "de_DE.UTF-8") and locale.localeconv()["decimal_point"] == ","
+number, out = 0.12345678901234567, sys.argv[1]
+open(f"{out}/a.csv", "w").write(f"x\\n{number!r}\\n")
+open(f"{out}/a.jsonl", "w").write(json.dumps({"x": number}) + "\\n")
+text = repr(number).encode()
+sample = struct.pack("<I", len(text)) + text
+import os
+os.mkdir(f"{out}/mds")
+open(f"{out}/mds/shard.00000.mds", "wb").write(struct.pack("<III", 1, 12, 12 + len(sample)) + sample)
+json.dump({"version": 2, "shards": [{"format": "mds", "version": 2, "samples": 1, "column_names": ["x"], "column_encodings": ["str_float"],
+           "column_sizes": [None], "compression": None, "hashes": [], "zip_data": None, "size_limit": 1 << 26,
+           "raw_data": {"basename": "shard.00000.mds", "bytes": 12 + len(sample), "hashes": {}}}]}, open(f"{out}/mds/index.json", "w"))
+for name in ("a.csv", "a.jsonl", "mds"):
+    build(f"{out}/{name}", f"{out}/{name}.out", where="x > 0.1 and x < 1.5e-1")
+    assert read(f"{out}/{name}.out") == [{"x": number}], name
+    rankstore.export(f"{out}/{name}.out", f"{out}/{name}.lines", to="jsonl")
+    assert json.loads(open(f"{out}/{name}.lines").read())["x"] == number, name
+"""
+
+
+def test_numbers_have_a_point_whatever_the_locale(tmp_path: Path) -> None:
+    made = subprocess.run(["localedef", "--no-archive", "-i", "de_DE", "-f", "UTF-8", str(tmp_path / "de_DE.UTF-8")], capture_output=True)
+    assert made.returncode == 0, made.stderr
+    places = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run([sys.executable, "-c", LOCALE_SCRIPT, str(tmp_path)], text=True, capture_output=True, timeout=400,
+                          env={**os.environ, "LOCPATH": str(tmp_path), "PYTHONPATH": places})
+    assert done.returncode == 0, done.stderr

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/c_locale.h"
 #include "base/error.h"
 #include "base/memory.h"
 
@@ -35,11 +36,11 @@ rks_status rks_buffer_print(rks_buffer *buffer, rks_error *err, const char *form
     va_list arguments, again;
     va_start(arguments, format);
     va_copy(again, arguments);
-    int size = vsnprintf(NULL, 0, format, arguments);
+    int size = rks_vsnprintf(NULL, 0, format, arguments);
     va_end(arguments);
     rks_status status = rks_buffer_reserve(buffer, size < 0 ? 0 : (size_t)size + 1, err);
     if (status == RKS_OK && size > 0) {
-        vsnprintf((char *)buffer->data + buffer->size, (size_t)size + 1, format, again);
+        rks_vsnprintf((char *)buffer->data + buffer->size, (size_t)size + 1, format, again);
         buffer->size += (size_t)size;
     }
     va_end(again);

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/c_locale.h"
+
 /* Returns how many bytes the control character at `text` has; 0 if it is none. */
 static size_t control_size(const char *text)
 {
@@ -140,7 +142,7 @@ static rks_status fill_error(rks_error *err, rks_status status, int64_t cause, c
     if (err == NULL)
         return status;
     char text[TEXT_ROOM];
-    int size = vsnprintf(text, sizeof(text), format, arguments);
+    int size = rks_vsnprintf(text, sizeof(text), format, arguments);
     if (size < 0)
         size = 0;
     size_t used = (size_t)size < sizeof(text) ? (size_t)size : sizeof(text) - 1;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/c_locale.h"
 #include "base/error.h"
 
 static atomic_long fail_at;
@@ -89,11 +90,11 @@ char *rks_format(rks_error *err, const char *format, ...)
     va_list arguments, again;
     va_start(arguments, format);
     va_copy(again, arguments);
-    int size = vsnprintf(NULL, 0, format, arguments);
+    int size = rks_vsnprintf(NULL, 0, format, arguments);
     va_end(arguments);
     char *text = size < 0 ? NULL : rks_alloc_raw((size_t)size + 1, 1, err);
     if (text != NULL)
-        vsnprintf(text, (size_t)size + 1, format, again);
+        rks_vsnprintf(text, (size_t)size + 1, format, again);
     va_end(again);
     return text;
 }

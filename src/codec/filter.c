@@ -4,15 +4,16 @@
 #include "codec/filter.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/buffer.h"
+#include "base/c_locale.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "codec/json.h"
 #include "codec/number.h"
 
 typedef enum operation { OP_EQ, OP_NE, OP_LT, OP_LE, OP_GT, OP_GE } operation;
@@ -113,26 +114,33 @@ static rks_status read_operation(parser *parse, operation *op, rks_error *err)
 }
 
 /* Parses a 64-bit integer, signed or unsigned, or a real number as in JSON. */
-static bool parse_number(const char *text, rks_number *number)
+static rks_status parse_number(const char *text, rks_number *number, bool *good, rks_error *err)
 {
     size_t digits = strspn(text, "0123456789");
-    if (digits > 0 && text[digits] == '\0') {
+    *good = true;
+    if (digits > 0 && text[digits] == '\0') { /* leading zeros, which JSON has not, are taken */
         uint64_t value = 0;
-        bool fits = true;
         for (size_t i = 0; i < digits; i++)
-            fits = fits && !__builtin_mul_overflow(value, 10u, &value) &&
-                   !__builtin_add_overflow(value, (uint64_t)(text[i] - '0'), &value);
+            *good = *good && !__builtin_mul_overflow(value, 10u, &value) &&
+                    !__builtin_add_overflow(value, (uint64_t)(text[i] - '0'), &value);
         *number = (rks_number){.kind = RKS_NUMBER_UINT, .as.u = value};
-        return fits;
+        return RKS_OK;
     }
-    json_t *value = json_loadb(text, strlen(text), JSON_DECODE_ANY, NULL);
-    bool good = json_is_number(value);
-    if (json_is_integer(value))
-        *number = (rks_number){.kind = RKS_NUMBER_INT, .as.i = json_integer_value(value)};
-    else if (good)
-        *number = (rks_number){.kind = RKS_NUMBER_REAL, .as.d = json_real_value(value)};
-    json_decref(value);
-    return good;
+    rks_json_parser json = {0};
+    rks_json value = {0};
+    rks_error why = {0};
+    rks_status status =
+        rks_json_read(&json, (const uint8_t *)text, strlen(text), strlen(text), &value, &why);
+    if (rks_json_is(value, RKS_JSON_INTEGER))
+        *number = (rks_number){.kind = RKS_NUMBER_INT, .as.i = rks_json_int(value)};
+    else if (rks_json_is(value, RKS_JSON_REAL))
+        *number = (rks_number){.kind = RKS_NUMBER_REAL, .as.d = rks_json_real(value)};
+    else
+        *good = false;
+    rks_json_parser_free(&json);
+    return status == RKS_OK || status == RKS_ERR_DATA
+               ? RKS_OK
+               : rks_fail(err, status, why.cause, "%s", why.text);
 }
 
 static rks_status wrong_value(const parser *parse, const rks_column *column, const char *expected,
@@ -152,7 +160,7 @@ static bool looks_like_a_number(const char *text)
     char *end;
     if (text[0] == '\0' || strchr("+-.0123456789", text[0]) == NULL)
         return false;
-    (void)strtod(text, &end);
+    (void)rks_strtod(text, &end);
     return end != text && *end == '\0';
 }
 
@@ -202,9 +210,12 @@ static rks_status read_value(parser *parse, condition *into, rks_error *err)
             return wrong_value(parse, column, "say == true or == false", err);
         return RKS_OK;
     }
-    if (parse->quoted || !parse_number(text, &into->number))
-        return wrong_value(parse, column, "a number is expected", err);
-    return RKS_OK;
+    bool good = false;
+    if (!parse->quoted)
+        status = parse_number(text, &into->number, &good, err);
+    return status != RKS_OK ? status
+           : good           ? RKS_OK
+                            : wrong_value(parse, column, "a number is expected", err);
 }
 
 static rks_status read_condition(parser *parse, rks_where *where, rks_error *err)

@@ -3,25 +3,21 @@
  * json_print.c: prints JSON as text. The parser bounds the depth of the recursion. */
 #include "codec/json.h"
 
-#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/c_locale.h"
 #include "base/error.h"
 #include "codec/number.h"
 
 enum { NUMBER_ROOM = 64, SHORTEST = 15, LONGEST = 17, INTEGER_ROOM = 24 };
 
-/* Normalises what printf("%g") wrote: a point in every locale, at least a point or an exponent, and
- * no "+" or zeros before the exponent (1e+05 becomes 1e5). Returns the size. */
+/* Normalises what printf("%g") wrote: at least a point or an exponent, and no "+" or zeros before
+ * the exponent (1e+05 becomes 1e5). Returns the size. */
 static size_t spell(char digits[NUMBER_ROOM], int size)
 {
-    const char *point = localeconv()->decimal_point;
-    char *at = *point == '.' ? NULL : strchr(digits, *point);
-    if (at != NULL)
-        *at = '.';
     char *exponent = strchr(digits, 'e');
     if (exponent == NULL && strchr(digits, '.') == NULL) {
         memcpy(digits + size, ".0", 3);
@@ -48,8 +44,8 @@ static rks_status print_real(double real, rks_buffer *text, rks_error *err)
         return rks_fail(err, RKS_ERR_DATA, 0,
                         "not a JSON value: NaN and infinity, which JSON lacks");
     for (int precision = SHORTEST; precision <= LONGEST; precision++) {
-        size = snprintf(digits, sizeof(digits), "%.*g", precision, real);
-        if (precision == LONGEST || strtod(digits, NULL) == real)
+        size = rks_snprintf(digits, sizeof(digits), "%.*g", precision, real);
+        if (precision == LONGEST || rks_strtod(digits, NULL) == real)
             break;
     }
     return rks_buffer_add(text, digits, spell(digits, size), err);

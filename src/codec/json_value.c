@@ -5,11 +5,11 @@
 #include "codec/json_value.h"
 
 #include <inttypes.h>
-#include <locale.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/c_locale.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/secret.h"
@@ -29,14 +29,11 @@ static rks_status put_real(double number, bool narrow, rks_buffer *text, rks_err
     if (isinf(number))
         return rks_buffer_print(text, err, number > 0 ? "\"Infinity\"" : "\"-Infinity\"");
     for (int precision = narrow ? 6 : 15; precision <= (narrow ? 9 : 17); precision++) {
-        snprintf(digits, sizeof(digits), "%.*g", precision, number);
-        double back = strtod(digits, NULL);
+        rks_snprintf(digits, sizeof(digits), "%.*g", precision, number);
+        double back = rks_strtod(digits, NULL);
         if (narrow ? (float)back == (float)number : back == number)
             break;
     }
-    char *point = strchr(digits, *localeconv()->decimal_point);
-    if (point != NULL)
-        *point = '.';
     bool whole = strpbrk(digits, ".e") == NULL;
     return rks_buffer_print(text, err, "%s%s", digits, whole ? ".0" : "");
 }

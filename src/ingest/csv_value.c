@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/c_locale.h"
+
 enum { EXACT_DIGITS = 15, EXACT_POWER = 22, EXPONENT_MOST = 9999 };
 
 static const double POWERS[EXACT_POWER + 1] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
@@ -124,7 +126,7 @@ bool rks_csv_real(const rks_csv_field *field, double *number)
     if (d.at != d.end)
         return false;
     if (d.count > EXACT_DIGITS || exponent < -EXACT_POWER || exponent > EXACT_POWER) {
-        *number = strtod(field->text, NULL); /* the number ends where the field does */
+        *number = rks_strtod(field->text, NULL); /* the number ends where the field does */
         return *number - *number == 0;
     }
     double value = (double)d.value;
@@ -141,6 +143,6 @@ bool rks_csv_holds(const rks_csv_field *field, double number)
     for (size_t i = 0; i < field->size; i++)
         if ((field->text[i] < '0' || field->text[i] > '9') && (i > 0 || field->text[i] != '-'))
             return true; /* a point or an exponent asks for rounding */
-    int size = snprintf(exact, sizeof(exact), "%.0f", number);
+    int size = rks_snprintf(exact, sizeof(exact), "%.0f", number);
     return (size_t)size == field->size && memcmp(exact, field->text, field->size) == 0;
 }

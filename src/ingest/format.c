@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "base/buffer.h"
+#include "base/c_locale.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/utf8.h"
@@ -31,7 +32,7 @@ size_t rks_format_number(const rks_input_format *format)
 bool rks_name_ends(const char *name, const char *ending)
 {
     size_t size = strlen(name), tail = strlen(ending);
-    return size > tail && strcasecmp(name + size - tail, ending) == 0;
+    return size > tail && rks_same_ascii(name + size - tail, ending);
 }
 
 bool rks_bytes_are_text(const uint8_t *bytes, size_t size, bool all)

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/c_locale.h"
 #include "base/error.h"
 #include "codec/member_suffix.h"
 
@@ -209,7 +210,7 @@ static rks_status read_decimal(const rks_mds_type *type, const uint8_t *bytes, s
         if (is_integer)
             integer = strtoll(text, &end, 10);
         else
-            real = strtod(text, &end);
+            real = rks_strtod(text, &end);
     }
     if (end == text || *end != '\0' || (is_integer && errno != 0))
         return rks_fail(err, RKS_ERR_DATA, 0, "no decimal %s",

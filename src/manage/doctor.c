@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/available_memory.h"
+#include "base/c_locale.h"
 #include "base/checksum.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -50,7 +51,7 @@ static void add(visit *v, const char *name, bool ok, const char *advice, const c
     char value[512];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(value, sizeof(value), format, arguments);
+    rks_vsnprintf(value, sizeof(value), format, arguments);
     va_end(arguments);
     /* Names of files may hold any bytes, and a cut may divide a character. */
     for (size_t bad; !rks_utf8_valid(value, strlen(value), &bad);)

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/c_locale.h"
 #include "base/checksum.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -53,7 +54,8 @@ void rks_mix_describe(const rks_plan_mix *mix, uint64_t count, char *text, size_
     size_t size = 0;
     uint64_t made = digest_of(mix, count);
     for (size_t i = 0; mix->weights != NULL && i < mix->sources && size < room / 2; i++)
-        size += (size_t)snprintf(text + size, room - size, "%s%.40s=%g", i == 0 ? "" : " ",
+        size +=
+            (size_t)rks_snprintf(text + size, room - size, "%s%.40s=%g", i == 0 ? "" : " ",
                                  mix->names == NULL ? "source" : mix->names[i], mix->weights[i]);
     snprintf(text + size, room - size, "%s%s samples=%" PRIu64 " unit=%s (%016" PRIx64 ")",
              size > 0              ? ""
