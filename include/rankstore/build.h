@@ -122,7 +122,8 @@ typedef struct rks_build_report {
     uint64_t units_resumed;  /* of them, units that an interrupted build had finished */
     double seconds;          /* this rank */
     char dataset[33];        /* the dataset id, 32 hexadecimal digits */
-    char bad_first[512];     /* the first that this call skipped, a whole line each, all ranks */
+    char bad_first[512];     /* the first that this call skipped, a whole line each, all ranks; and
+                              * how many members of archives only macOS reads */
     uint64_t sampled_out;    /* not chosen by sample_rate or sample, all ranks */
     uint64_t duplicates;     /* that dedup dropped, all ranks */
     uint64_t hidden;         /* not read, of folders: names with a dot in front, */

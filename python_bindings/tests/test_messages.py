@@ -347,7 +347,7 @@ IN_FULL: list[tuple[type[Exception], Any, str]] = [
     (rankstore.StateError, lambda ds, at: (ds.close(), ds[0]), "store: this dataset is closed; open it again"),
     (rankstore.DataError, lambda ds, at: rankstore.build([a_tar(at / "a.tar"), a_tar(at / "b.tar")], at / "out"),
      "key 'k' appears twice: row 0 of a.tar (rank 0) and row 0 of b.tar (rank 0); an empty name as key (key='') makes keys of path and "
-     "row"),
+     "row; if a sample's members lie apart: tar --sort=name"),
     (rankstore.NotFoundError, lambda ds, at: rankstore.open(at / "none"), "none: no dataset here"),
     (rankstore.NotFoundError, lambda ds, at: rankstore.build(at / "none.jsonl", at / "out"), "none.jsonl: no such file"),
 ]

@@ -298,7 +298,8 @@ static rks_status open_parts(build *b, rks_status *own, rks_error *err)
                                  .user = b->input,
                                  .advice = by_default
                                                ? "an empty name as key (key='') makes keys of "
-                                                 "path and row"
+                                                 "path and row; if a sample's members lie apart: "
+                                                 "tar --sort=name"
                                                : NULL};
     if (status == RKS_OK)
         rks_parts_describe_keys(b->parts, &words);

@@ -123,6 +123,13 @@ static void say_place(const rks_job *at, const rks_place *place, rks_error *err)
         rks_fail(err, (rks_status)inner.status, inner.cause, "%s: %s", place->path, inner.text);
 }
 
+rks_status rks_job_list(rks_job *job, const char *line, rks_error *err)
+{
+    if (job->bad_list->size + strlen(line) + 1 > BAD_ROOM)
+        return RKS_OK;
+    return rks_buffer_print(job->bad_list, err, "%s\n", line);
+}
+
 /* Handles a row that ended with `status` and *err: lists and skips it, or ends the unit. Puts the
  * row's place before the error if the row, or a callback that saw it, is to blame; not for a full
  * disk. */
@@ -141,10 +148,8 @@ static rks_status settle(rks_job *at, const rks_place *place, rks_status status,
     if (callback || !at->skip_bad)
         return status;
     at->bad++;
-    if (at->bad_list->size + strlen(err->text) + 1 > BAD_ROOM)
-        return RKS_OK;
     rks_error full;
-    rks_status added = rks_buffer_print(at->bad_list, &full, "%s\n", err->text);
+    rks_status added = rks_job_list(at, err->text, &full);
     if (added != RKS_OK)
         *err = full;
     return added;

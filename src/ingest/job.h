@@ -77,6 +77,9 @@ static inline rks_status rks_job_row(rks_job *job, const rks_place *place, rks_s
     return RKS_OK;
 }
 
+/* Adds a line to those about what was skipped, if there is room. The unit must have its turn. */
+rks_status rks_job_list(rks_job *job, const char *line, rks_error *err);
+
 /* Call it when `bytes` of the unit are read. Reports about every MiB; does not check for
  * interrupts. */
 static inline rks_status rks_job_tick(rks_job *job, uint64_t bytes, rks_error *err)

@@ -39,6 +39,16 @@ static size_t base_size(const char *name)
     return (size_t)(last - name) + strcspn(last, ".");
 }
 
+/* Returns true for what macOS puts beside the members that were meant: attributes of a file
+ * (__MACOSX/, ._NAME) and how a window shows a folder. */
+static bool is_for_macos(const char *name)
+{
+    const char *slash = strrchr(name, '/');
+    const char *last = slash == NULL ? name : slash + 1;
+    return strncmp(name, "__MACOSX/", strlen("__MACOSX/")) == 0 || strncmp(last, "._", 2) == 0 ||
+           strcmp(last, ".DS_Store") == 0;
+}
+
 static rks_status set_current(rks_members *members, rks_error *err)
 {
     if (members->base >= members->current_room) {
@@ -57,14 +67,17 @@ static rks_status set_current(rks_members *members, rks_error *err)
 
 rks_status rks_members_next(rks_members *members, rks_error *err)
 {
-    bool begun = members->current != NULL;
+    bool begun = members->current != NULL, skipped;
     do {
         rks_status status =
             rks_archive_next(members->archive, &members->member, &members->end, err);
         if (status != RKS_OK)
             return status;
         members->end |= members->member.position >= members->stop;
-    } while (!members->end && members->member.folder);
+        bool macos = !members->end && !members->member.folder && is_for_macos(members->member.name);
+        members->macos += macos;
+        skipped = macos || members->member.folder;
+    } while (!members->end && skipped);
     if (members->end)
         return RKS_OK;
     rks_status status = rks_unpack_check(members->file, rks_archive_taken(members->archive),

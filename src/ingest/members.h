@@ -29,6 +29,7 @@ typedef struct rks_members {
     const rks_input_file *file;
     rks_archive *archive;
     uint64_t stop;  /* UINT64_MAX for all members */
+    uint64_t macos; /* members that only macOS reads, which were skipped so far */
     uint64_t total; /* total size of the members so far, as their headers say */
     rks_member member;
     size_t base;   /* bytes of the name that are the sample's name */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * members_read.c: collects the members of a sample and makes them the values of a row. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -194,6 +195,21 @@ static rks_status read_all(sample *at, rks_members *members, rks_error *err)
     }
 }
 
+/* Notes what was skipped beside the lines about malformed rows. */
+static rks_status note_macos(rks_job *job, const rks_members *members, rks_error *err)
+{
+    if (members->macos == 0)
+        return RKS_OK;
+    rks_error note;
+    rks_status turn = rks_job_wait_turn(job, err); /* lines come in the order of units */
+    if (turn != RKS_OK)
+        return turn;
+    rks_fail(&note, RKS_ERR_DATA, 0,
+             "%s: not read, for macOS alone (__MACOSX/, ._NAME, .DS_Store): %" PRIu64,
+             members->file->path, members->macos);
+    return rks_job_list(job, note.text, err);
+}
+
 static rks_status spell_endings(sample *at, rks_error *err)
 {
     uint32_t columns = rks_schema_columns(at->job->schema);
@@ -232,6 +248,8 @@ rks_status rks_members_read(rks_job *job, rks_error *err)
         status = rks_members_open(&members, job->input, job->unit, err);
     if (status == RKS_OK)
         status = read_all(&at, &members, err);
+    if (status == RKS_OK)
+        status = note_macos(job, &members, err);
     rks_members_close(&members);
     free_endings(&at);
     rks_free(at.made);

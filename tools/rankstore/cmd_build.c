@@ -111,7 +111,7 @@ static void print_skipped(const char *lines)
 /* Words about a result that may not be what was meant. */
 static void print_hints(const rks_build_report *report, uint32_t ranks)
 {
-    if (report->bad > 0)
+    if (report->bad_first[0] != '\0')
         print_skipped(report->bad_first);
     if (report->samples == 0 && report->filtered > 0)
         fprintf(stderr, "rankstore build: no sample is left; check --where, --min-length and "

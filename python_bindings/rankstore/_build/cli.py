@@ -45,7 +45,7 @@ def _run(group: Group, given: Mapping[str, Any]) -> int:
         return _INTERRUPTED
     if group.rank == 0:
         print(_as_json(report, given["directory"]) if given["json"] else _as_text(report, given["directory"]))
-        if report.bad:
+        if report.bad_first:
             print(f"skipped:\n{report.bad_first.rstrip()}", file=sys.stderr)
     return 0
 
