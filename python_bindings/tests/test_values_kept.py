@@ -485,3 +485,18 @@ def test_numbers_have_a_point_whatever_the_locale(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", LOCALE_SCRIPT, str(tmp_path)], text=True, capture_output=True, timeout=400,
                           env={**os.environ, "LOCPATH": str(tmp_path), "PYTHONPATH": places})
     assert done.returncode == 0, done.stderr
+
+
+# ---- CSV
+
+def test_the_index_of_pandas_in_csv_is_left_out_by_a_schema_and_named_without(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    for name in ("a", "b"):
+        pandas.DataFrame({"a": [5, 6], "t": ["x", None]}, index=[7, 8]).to_csv(tmp_path / f"{name}.csv")
+    sources = [str(tmp_path / "a.csv"), str(tmp_path / "b.csv")]
+    with pytest.raises(DataError, match=r"a.csv: column 1 has no name; if pandas wrote it: to_csv\(index=False\), or give schema"):
+        build(sources, tmp_path / "out")
+    build(sources, tmp_path / "out", schema="a:int64,t:str?")
+    assert read(tmp_path / "out") == [{"a": 5, "t": "x"}, {"a": 6, "t": None}] * 2
+    with pytest.raises(DataError, match='column "" is not in the schema'):
+        build(sources, tmp_path / "strict", schema="a:int64,t:str?", extra="error")

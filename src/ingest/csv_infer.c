@@ -182,6 +182,12 @@ static rks_status check_header(const rks_input *input, const rks_input_unit *uni
     const rks_input_file *file = &input->files[unit->first_file];
     const rks_input_file *first = &input->files[input->units[0].first_file];
     rks_csv_header other = {0};
+    if (h->names[0][0] == '\0')
+        return rks_fail(
+            err, RKS_ERR_DATA, 0,
+            "%s: column 1 has no name; if pandas wrote it: to_csv(index=False), or give "
+            "schema without it; if there is no header: columns",
+            file->path);
     if (input->columns != NULL || !unit->first_of_file)
         return RKS_OK;
     rks_status status = check_separator(h, file->path, err);

@@ -23,9 +23,12 @@ void rks_csv_header_free(rks_csv_header *h)
     *h = (rks_csv_header){0};
 }
 
+/* The first column of a file may lack a name, as pandas writes its index. */
 static rks_status check_header_name(const rks_csv_header *h, size_t at, const char *path,
-                                    rks_error *err)
+                                    bool in_file, rks_error *err)
 {
+    if (h->names[at][0] == '\0' && in_file && at == 0 && h->count > 1)
+        return RKS_OK;
     if (h->names[at][0] == '\0')
         return rks_fail(err, RKS_ERR_DATA, 0,
                         "%s: column %zu has no name; if the first record holds values, give "
@@ -40,7 +43,7 @@ static rks_status check_header_name(const rks_csv_header *h, size_t at, const ch
 
 /* Makes a header from a record whose fields are the names. */
 static rks_status make_header(rks_csv_header *h, rks_csv_record *record, char separator,
-                              const char *path, rks_error *err)
+                              const char *path, bool in_file, rks_error *err)
 {
     rks_csv_field *fields = rks_alloc(RKS_COLUMNS_MAX, sizeof(*fields), err);
     size_t size = 0;
@@ -72,7 +75,7 @@ static rks_status make_header(rks_csv_header *h, rks_csv_record *record, char se
         h->names[i] = at;
         at += fields[i].size + 1;
         if (status == RKS_OK)
-            status = check_header_name(h, i, path, err);
+            status = check_header_name(h, i, path, in_file, err);
     }
     rks_free(fields);
     return status;
@@ -89,7 +92,7 @@ rks_status rks_csv_header_read(const rks_input *input, const rks_input_file *fil
         if (copy == NULL)
             return RKS_ERR_MEMORY;
         record = (rks_csv_record){.text = (uint8_t *)copy, .size = strlen(copy), .quoted = true};
-        status = make_header(h, &record, ',', "columns", err);
+        status = make_header(h, &record, ',', "columns", false, err);
         rks_free(copy);
         return status;
     }
@@ -101,7 +104,7 @@ rks_status rks_csv_header_read(const rks_input *input, const rks_input_file *fil
     if (status == RKS_OK && (record.text == NULL || record.too_long))
         status = rks_fail(err, RKS_ERR_DATA, 0, "%s: its first record is not a header", file->path);
     if (status == RKS_OK)
-        status = make_header(h, &record, separator_of(input), file->path, err);
+        status = make_header(h, &record, separator_of(input), file->path, true, err);
     rks_csv_close(&csv);
     return status;
 }

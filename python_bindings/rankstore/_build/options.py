@@ -18,11 +18,12 @@ class BuildReport:
     Attributes: samples (kept), filtered (dropped by where, filter, or a map that returned None) and bad (skip_bad), both including units
         that an interrupted build had finished; bytes (of columns and keys), input_bytes (of files that the core read), units, units_resumed
         (those that were already there), seconds (of this rank), dataset (its id), bad_first (the first bad samples that this call met, a
-        line each; and how many members of archives only macOS reads), duplicates (that dedup dropped), sampled_out (that `sample` dropped), not_read (how many names of folders were not read:
-        hidden, linked_folders, special_files), collectives (the core's collective calls), json_columns (for JSON files with an inferred
-        schema, the columns that hold objects or lists as JSON, "a, b"), object_columns (those that flatten made of objects), unit_size
-        (bytes of files in a unit; 0 if the core read none), kept (True if a finished dataset was there and nothing was built), length (what
-        lengths count, in words: "items of tokens", "bytes of text", "1 each").
+        line each; and how many members of archives only macOS reads), duplicates (that dedup dropped), sampled_out (that `sample` dropped),
+        not_read (how many names of folders were not read: hidden, linked_folders, special_files), collectives (the core's collective
+        calls), json_columns (for JSON files with an inferred schema, the columns that hold objects or lists as JSON, "a, b"),
+        object_columns (those that flatten made of objects), unit_size (bytes of files in a unit; 0 if the core read none), kept (True if a
+        finished dataset was there and nothing was built), length (what lengths count, in words: "items of tokens", "bytes of text", "1
+        each").
     """
 
     samples: int

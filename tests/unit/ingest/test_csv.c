@@ -303,6 +303,10 @@ static void headers_are_checked(void **state)
     expect_schema("a,,b\n1,2,3\n", NULL,
                   "/a.csv: column 2 has no name; if the first record holds values, give the "
                   "names by columns");
+    expect_schema(
+        ",b\n1,2\n", NULL,
+        "/a.csv: column 1 has no name; if pandas wrote it: to_csv(index=False), or give schema "
+        "without it; if there is no header: columns");
     expect_schema("\"a\n1,2\n", NULL, "/a.csv: header: field 1: its quote is not closed");
     expect_schema("a,b\n1,2\n1,2,3\n", NULL, "/a.csv: row 1: 3 fields, there are 2 columns");
 }
