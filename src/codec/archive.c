@@ -14,6 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/buffer.h"
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -24,12 +26,29 @@
 
 enum { FIRST_READ = 4 << 10, ROOM = 256 << 10 };
 
+/* A zip's local header: its size without a name, usual and largest sizes, and where its fields are.
+ */
+enum {
+    ZIP_HEADER = 30,
+    ZIP_HEADER_USUAL = 512,
+    ZIP_HEADER_MOST = ZIP_HEADER + 2 * UINT16_MAX,
+    ZIP_FLAGS = 6,
+    ZIP_NAME_SIZE = 26,
+    ZIP_EXTRA_SIZE = 28,
+    ZIP_IS_UTF8 = 1 << 11
+};
+
 struct rks_archive {
     struct archive *reader;
     const rks_input_file *file;
     rks_gunzip *gunzip; /* used instead of fd for gzip */
     int fd;
-    locale_t utf8; /* libarchive converts names to the thread's locale; this one keeps UTF-8 */
+    /* libarchive converts UTF-8 names to the thread's locale. To C.UTF-8 it composes characters
+     * ("e" and an accent become one); to C it cannot, and keeps the bytes of a tar's names. A zip's
+     * are lost then, so they are read again. */
+    locale_t locale;
+    bool is_zip;
+    rks_buffer name; /* the header of a zip's member */
     uint64_t offset;
     uint64_t read_to;
     size_t next_read;
@@ -130,9 +149,10 @@ static int choose_archive_format(rks_archive *at, rks_archive_kind kind)
 
 static rks_status open_reader(rks_archive *at, rks_archive_kind kind, rks_error *err)
 {
-    at->utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
-    if (at->utf8 == (locale_t)0)
-        return rks_fail(err, RKS_ERR_UNSUPPORTED, errno, "the locale C.UTF-8 is missing");
+    const char *name = kind == RKS_ARCHIVE_ZIP ? "C.UTF-8" : "C";
+    at->locale = newlocale(LC_CTYPE_MASK, name, (locale_t)0);
+    if (at->locale == (locale_t)0)
+        return rks_fail(err, RKS_ERR_UNSUPPORTED, errno, "the locale %s is missing", name);
     at->reader = archive_read_new();
     if (at->reader == NULL)
         return rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory for reading %s", at->file->path);
@@ -153,7 +173,7 @@ static rks_status open_reader(rks_archive *at, rks_archive_kind kind, rks_error 
         archive_read_set_skip_callback(at->reader, skip_bytes);
     if (kind == RKS_ARCHIVE_ZIP)
         archive_read_set_seek_callback(at->reader, seek_to);
-    locale_t before = uselocale(at->utf8);
+    locale_t before = uselocale(at->locale);
     int code = archive_read_open1(at->reader);
     uselocale(before);
     return code < ARCHIVE_WARN ? archive_error(at, err) : RKS_OK;
@@ -168,6 +188,7 @@ rks_status rks_archive_open(rks_archive_kind kind, const rks_input_file *file, u
         return RKS_ERR_MEMORY;
     made->file = file;
     made->fd = -1;
+    made->is_zip = kind == RKS_ARCHIVE_ZIP;
     made->offset = made->read_to = offset;
     made->next_read = kind == RKS_ARCHIVE_ZIP ? FIRST_READ : ROOM;
     rks_status status = open_reader(made, kind, err == NULL ? &unseen : err);
@@ -195,6 +216,60 @@ static const char *to_refuse(struct archive_entry *entry)
                                                   : "not a regular file";
 }
 
+/* Finds the local header of a zip that ends at `end`: its place in `bytes`, which end there, too.
+ * Returns `size` if there is none. */
+static size_t find_zip_header(const uint8_t *bytes, size_t size)
+{
+    for (size_t at = size; at-- > 0;)
+        if (size - at >= ZIP_HEADER && memcmp(bytes + at, "PK\3\4", 4) == 0 &&
+            (size_t)ZIP_HEADER + rks_load_u16(bytes + at + ZIP_NAME_SIZE) +
+                    rks_load_u16(bytes + at + ZIP_EXTRA_SIZE) ==
+                size - at)
+            return at;
+    return size;
+}
+
+/* Reads the local header that ends at `end`. *header is its place in at->name; at->name.size if it
+ * was not found. */
+static rks_status read_zip_header(rks_archive *at, uint64_t end, size_t *header, rks_error *err)
+{
+    static const size_t most[] = {ZIP_HEADER_USUAL, ZIP_HEADER_MOST};
+    rks_buffer *bytes = &at->name;
+    *header = bytes->size = 0;
+    for (size_t i = 0; i < 2 && *header == bytes->size; i++) {
+        size_t size = end < most[i] ? (size_t)end : most[i];
+        bytes->size = 0;
+        rks_status status = rks_buffer_reserve(bytes, size + 1, err);
+        if (status == RKS_OK)
+            status = rks_input_file_read_all(at->file, at->fd, end - size, bytes->data, size, err);
+        if (status != RKS_OK)
+            return status;
+        bytes->size = size;
+        *header = find_zip_header(bytes->data, size);
+    }
+    return RKS_OK;
+}
+
+/* Reads a zip's member's name as it is in the header that was read last. *name stays as it is if
+ * the header does not say that its name is UTF-8, or if it has the separators of Windows. */
+static rks_status read_zip_name(rks_archive *at, const char **name, rks_error *err)
+{
+    size_t header = 0;
+    uint64_t end = (uint64_t)archive_filter_bytes(at->reader, 0);
+    rks_status status = read_zip_header(at, end, &header, err);
+    uint8_t *bytes = at->name.data + header;
+    if (status != RKS_OK || header == at->name.size ||
+        (rks_load_u16(bytes + ZIP_FLAGS) & ZIP_IS_UTF8) == 0)
+        return status;
+    size_t length = rks_load_u16(bytes + ZIP_NAME_SIZE);
+    char *found = (char *)bytes + ZIP_HEADER;
+    if (length == 0 || memchr(found, '\\', length) != NULL || memchr(found, '\0', length) != NULL)
+        return RKS_OK;
+    found[length] = '\0'; /* there is room for it */
+    *name = found;
+    return RKS_OK;
+}
+
 rks_status rks_archive_next(rks_archive *archive, rks_member *member, bool *end, rks_error *err)
 {
     struct archive_entry *entry = NULL;
@@ -204,7 +279,7 @@ rks_status rks_archive_next(rks_archive *archive, rks_member *member, bool *end,
     rks_status status = rks_check_interrupt(err);
     if (status != RKS_OK)
         return status;
-    locale_t before = uselocale(archive->utf8);
+    locale_t before = uselocale(archive->locale);
     int code = archive_read_next_header(archive->reader, &entry);
     const char *name = entry == NULL || code < ARCHIVE_WARN ? NULL : archive_entry_pathname(entry);
     uselocale(before);
@@ -215,6 +290,8 @@ rks_status rks_archive_next(rks_archive *archive, rks_member *member, bool *end,
         return RKS_OK;
     if (code != ARCHIVE_OK && code != ARCHIVE_WARN)
         return archive_error(archive, err); /* ARCHIVE_RETRY: a header with a wrong checksum */
+    if (archive->is_zip && name != NULL && (status = read_zip_name(archive, &name, err)) != RKS_OK)
+        return status;
     int64_t size = archive_entry_size(entry);
     *member = (rks_member){
         .name = name == NULL ? "" : name,
@@ -258,9 +335,10 @@ void rks_archive_close(rks_archive *archive)
         return;
     if (archive->reader != NULL)
         archive_read_free(archive->reader);
-    if (archive->utf8 != (locale_t)0)
-        freelocale(archive->utf8);
+    if (archive->locale != (locale_t)0)
+        freelocale(archive->locale);
     rks_gunzip_close(archive->gunzip);
+    rks_buffer_free(&archive->name);
     if (archive->fd >= 0)
         close(archive->fd);
     rks_free(archive);
