@@ -500,3 +500,24 @@ def test_the_index_of_pandas_in_csv_is_left_out_by_a_schema_and_named_without(tm
     assert read(tmp_path / "out") == [{"a": 5, "t": "x"}, {"a": 6, "t": None}] * 2
     with pytest.raises(DataError, match='column "" is not in the schema'):
         build(sources, tmp_path / "strict", schema="a:int64,t:str?", extra="error")
+
+
+# ---- names of columns
+
+@pytest.mark.parametrize("kind", ["table", "parquet", "arrow", "stream", "frame"])
+def test_two_columns_of_one_name_are_refused(kind: str, tmp_path: Path) -> None:
+    pa = arrow()
+    import pyarrow.parquet as parquet
+    table = pa.Table.from_arrays([pa.array([1]), pa.array(["x"]), pa.array([2])], names=["a", "b", "a"])
+    source: Any = table
+    if kind == "parquet":
+        source = str(tmp_path / "in.parquet")
+        parquet.write_table(table, source)
+    elif kind in ("arrow", "stream"):
+        source = str(tmp_path / "in.arrow")
+        with pa.OSFile(source, "wb") as file, (pa.ipc.new_file if kind == "arrow" else pa.ipc.new_stream)(file, table.schema) as writer:
+            writer.write_table(table)
+    elif kind == "frame":
+        source = pytest.importorskip("pandas").DataFrame([[1, "x", 2]], columns=["1", "b", 1])
+    with pytest.raises((DataError, ArgumentError), match='two columns are called "[a1]"'):
+        build(source, tmp_path / "out")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -73,6 +73,15 @@ class Columns:
 
     def _becomes_json(self, name: str, kind: str) -> bool:
         return describe(kind).item == "json" and self.types[name] != "json"
+
+
+def check_column_names(names: Iterable[str]) -> None:
+    """Raise DataError if two columns of a table have one name: one of them would be lost."""
+    known: set[str] = set()
+    for name in names:
+        if name in known:
+            raise DataError(f'two columns are called "{name}"')
+        known.add(name)
 
 
 def check_names(given: Mapping[str, Any], schema: Sequence[tuple[str, str]]) -> None:

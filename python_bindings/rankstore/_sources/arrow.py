@@ -19,7 +19,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from .._schema.columns import Columns
+from .._schema.columns import Columns, check_column_names
 from .._schema.types import ITEMS, describe
 from .._schema.values import json_text
 from ..errors import DataError, UnsupportedError
@@ -136,6 +136,7 @@ def _is_json(pa: Any, kind: Any) -> bool:
 
 def table_schema(schema: Any, missing: set[str]) -> dict[str, str]:
     """Return the schema for an Arrow schema. Columns in `missing` hold nulls."""
+    check_column_names(field.name for field in schema)
     return {field.name: column_type(field.name, field.type) + ("?" if field.name in missing else "")
             for field in schema}
 
@@ -337,6 +338,7 @@ class Parquet(ArrowPiece):
             footer = file.metadata
             units = [Unit(f"{self.name}#{i}", footer.row_group(i).total_byte_size, (i,))
                      for i in range(footer.num_row_groups)]
+            check_column_names(file.schema_arrow.names)
             return units, table_schema(file.schema_arrow, self._missing(file))
 
     def _missing(self, file: Any) -> set[str]:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from .._schema.columns import Columns
+from .._schema.columns import Columns, check_column_names
 from ..errors import ArgumentError
 from .arrays import rows_of
 from .base import Piece, Stream
@@ -38,6 +38,7 @@ def resolve(source: Any, *, format: str | None, unit_samples: int | None, each_r
         raise ArgumentError(f"source: {type(source).__name__} has several splits; give one of them: "
                             + ", ".join(f"source[{name!r}]" for name in source))
     if type(source).__name__ == "DataFrame" and hasattr(source, "columns"):
+        check_column_names(map(str, source.columns))
         source = {str(name): source[name] for name in source.columns}
     elif getattr(getattr(source, "dtype", None), "names", None):  # a structured array of numpy
         source = {name: source[name] for name in source.dtype.names}
