@@ -96,7 +96,7 @@ def made(way: str, value: int, monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.parametrize("way", WAYS)
 def test_a_changed_value_is_named(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     rankstore.build(ROWS, tmp_path / "out", map=made(way, 400, monkeypatch)).close()
-    assert capsys.readouterr().err == ""
+    assert capsys.readouterr().err == f"rankstore: {tmp_path / 'out'}: length: items of x\n"
     with rankstore.build(ROWS, tmp_path / "out", map=made(way, 400, monkeypatch)) as ds:  # the same text, run anew
         before = ds.id
     assert "opening the finished dataset of 20 samples; nothing is built" in capsys.readouterr().err
@@ -134,6 +134,7 @@ def test_what_cannot_be_followed_is_said(tmp_path: Path, capsys: pytest.CaptureF
     for _ in range(2):
         rankstore.build(ROWS, tmp_path / "out", map=guarded).close()
     assert capsys.readouterr().err == (
+        f"rankstore: {tmp_path / 'out'}: length: items of x\n"
         f"rankstore: {tmp_path / 'out'}: opening the finished dataset of 20 samples; nothing is built (source, options and "
         "code are the same; not compared: map: lock (lock))\n")
 

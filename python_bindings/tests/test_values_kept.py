@@ -521,3 +521,35 @@ def test_two_columns_of_one_name_are_refused(kind: str, tmp_path: Path) -> None:
         source = pytest.importorskip("pandas").DataFrame([[1, "x", 2]], columns=["1", "b", 1])
     with pytest.raises((DataError, ArgumentError), match='two columns are called "[a1]"'):
         build(source, tmp_path / "out")
+
+
+# ---- lengths
+
+def test_lengths_count_an_array_rather_than_a_text(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    samples = [{"text": "a", "meta": {"x": 1}, "ids": list(range(1500)), "mask": [True] * 1500},
+               {"text": "bb", "meta": {}, "ids": [1], "mask": [True]}]
+    lines = tmp_path / "in.jsonl"
+    lines.write_text("".join(json.dumps({name: one for name, one in sample.items() if name != "mask"}) + "\n" for sample in samples))
+    for i, source in enumerate((samples, str(lines))):
+        build(source, tmp_path / str(i))
+        assert f"rankstore: {tmp_path / str(i)}: length: items of ids" in capfd.readouterr().err
+        with rankstore.open(tmp_path / str(i)) as ds:
+            assert ds.lengths.tolist() == [1500, 1] and ds.length_column == "ids"
+        assert json.loads((tmp_path / str(i) / "dataset.json").read_text())["options"]["length"] == "ids"
+    build([{"n": 1, "text": "abc"}], tmp_path / "text")
+    assert json.loads((tmp_path / "text" / "dataset.json").read_text())["options"]["length"] == "text"
+
+
+@pytest.mark.parametrize("options", [{"length": "text"}, {"length": "n"}, {"length": "ids", "length_unit": 4}])
+def test_a_padded_column_that_is_longer_than_what_is_counted_is_refused(options: dict[str, Any], tmp_path: Path) -> None:
+    ids, x = (20, 90) if "length_unit" in options else (1500, 5)
+    build([{"text": "a" * 5, "n": 2, "ids": list(range(ids)), "x": [1] * x} for _ in range(4)], tmp_path / "out", **options)
+    with rankstore.open(tmp_path / "out") as ds:
+        plan = ds.plan("sequential", max_tokens=8192)
+        wide = "x" if "length_unit" in options else "ids"
+        with pytest.raises(ArgumentError, match=rf"counts '{options['length']}', at most \d+ in this batch, and '{wide}' is padded to .*"
+                                                rf"length='{wide}'"):
+            list(ds.loader(plan, collate=rankstore.Pad(to_multiple=1)))
+        list(ds.loader(plan, collate=rankstore.Lists()))
+        list(ds.loader(ds.plan("sequential", batch_size=2)))  # bounds no tokens
+        assert len(list(ds.loader(plan, columns=["text", "n", "ids"] if wide == "x" else ["text", "x"]))) == 1

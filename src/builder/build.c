@@ -64,7 +64,7 @@ typedef struct build {
     char *schema_text; /* inferred from the shares of all ranks */
     char *options_text;
     const char *given_key; /* the key in the caller's options */
-    char *length;          /* options.length if none was given: a column after "__key__" */
+    char *length;          /* options.length if none was given */
     rks_schema *schema;
     rks_selector *selector;
     rks_parts *parts;
@@ -252,7 +252,11 @@ static rks_status settle_options(build *b, rks_error *err)
         status = keep_own(b, err);
     if (status != RKS_OK)
         return status;
-    const rks_ingest_options reading = rks_build_ingest_options(&b->options);
+    rks_ingest_options reading = rks_build_ingest_options(&b->options);
+    if (b->base != NULL && reading.length == NULL && reading.length_fn == NULL) {
+        const rks_recorded_length none = {0};
+        reading.length = rks_recorded_length_name(&none, b->schema, b->options.key);
+    }
     return rks_selector_create(b->schema, &reading, &b->selector, err);
 }
 

@@ -29,8 +29,7 @@ enum { RKS_BUILD_THREADS = 4, RKS_BUILD_THREADS_MOST = 64 };
 uint32_t rks_build_threads(const rks_group *group, const rks_build_options *options);
 
 /* Returns the `length` to record if none is given: that of rks_schema_length. NULL if a length is
- * given, or if that is no column or the first one of variable size: then none is recorded. Lives as
- * long as the schema. */
+ * given, or if that is no column. Lives as long as the schema. */
 const char *rks_build_default_length(const rks_schema *schema, const rks_build_options *options);
 /* Writes the options that decide the result, as JSON for dataset.json and the build id. Free with
  * rks_free. */

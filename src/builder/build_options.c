@@ -117,12 +117,6 @@ const char *rks_build_default_length(const rks_schema *schema, const rks_build_o
     if (options->length != NULL || options->length_fn != NULL)
         return NULL;
     const rks_column *column = rks_schema_length(schema, options->key);
-    for (uint32_t i = 0; column != NULL && i < rks_schema_columns(schema); i++) {
-        const rks_column *first = rks_schema_column(schema, i);
-        bool is_key = options->key != NULL && strcmp(first->name, options->key) == 0;
-        if (first->variable_dims > 0 && !is_key)
-            return first == column ? NULL : column->name;
-    }
     return column == NULL ? NULL : column->name;
 }
 

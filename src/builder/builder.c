@@ -97,7 +97,7 @@ static rks_status inherit_length(rks_builder *builder, rks_error *err)
     rks_ingest_options reading = rks_build_ingest_options(&builder->options);
     json_t *options = json_loads(rks_parts_base(builder->parts)->build_options, 0, NULL);
     const rks_recorded_length recorded = rks_recorded_length_read(options);
-    reading.length = recorded.name;
+    reading.length = rks_recorded_length_name(&recorded, builder->schema, builder->options.key);
     reading.length_unit = recorded.unit != 0 ? recorded.unit : reading.length_unit;
     rks_status status = rks_selector_create(builder->schema, &reading, &made, err);
     json_decref(options);

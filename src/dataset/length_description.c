@@ -59,6 +59,15 @@ rks_recorded_length rks_recorded_length_read(const json_t *options)
     };
 }
 
+const char *rks_recorded_length_name(const rks_recorded_length *recorded, const rks_schema *schema,
+                                     const char *key)
+{
+    if (recorded->by_function || recorded->name != NULL)
+        return recorded->by_function ? NULL : recorded->name;
+    const rks_column *column = rks_schema_unrecorded_length(schema, key);
+    return column == NULL ? NULL : column->name;
+}
+
 bool rks_dataset_length_rule(const rks_dataset *dataset, rks_length_rule *rule)
 {
     *rule = (rks_length_rule){.unit = 1};
@@ -69,13 +78,10 @@ bool rks_dataset_length_rule(const rks_dataset *dataset, rks_length_rule *rule)
         return false;
     const char *key = json_string_value(json_object_get(options, "key"));
     const rks_recorded_length recorded = rks_recorded_length_read(options);
-    const char *name = recorded.name;
+    const char *name = rks_recorded_length_name(&recorded, dataset->schema, key);
     rule->by_function = recorded.by_function;
     rule->unit = recorded.unit == 0 ? 1 : recorded.unit;
-    const rks_column *usual = name == NULL ? rks_schema_length(dataset->schema, key) : NULL;
-    if (usual != NULL)
-        name = usual->name;
-    if (name != NULL && !rule->by_function)
+    if (name != NULL)
         snprintf(rule->name, sizeof(rule->name), "%s", name);
     json_decref(options);
     return true;

@@ -20,6 +20,12 @@ typedef struct rks_recorded_length {
 /* `options` may be NULL: then nothing is recorded. */
 rks_recorded_length rks_recorded_length_read(const json_t *options);
 
+/* Returns what lengths of a dataset count, as rks_length_rule.name, whether it was recorded or not;
+ * NULL if a function measured samples, or each has length 1. `key` is the dataset's key column, or
+ * NULL. Lives as long as the options and the schema. */
+const char *rks_recorded_length_name(const rks_recorded_length *recorded, const rks_schema *schema,
+                                     const char *key);
+
 /* How a build measured samples. */
 typedef struct rks_length_rule {
     bool by_function;

@@ -300,7 +300,8 @@ typedef struct length_words {
     char by[24]; /* " / 4" */
 } length_words;
 
-/* `column` becomes NULL if the build named none, or used a function. */
+/* `column` becomes NULL if the build used a function, or counts what it counts by default: builds
+ * record that, too, so nobody may have asked for it. */
 static void read_length(const rks_dataset *dataset, length_words *words)
 {
     *words = (length_words){.unit = 1};
@@ -308,6 +309,10 @@ static void read_length(const rks_dataset *dataset, length_words *words)
         dataset->build_options == NULL ? NULL : json_loads(dataset->build_options, 0, NULL);
     const rks_recorded_length recorded = rks_recorded_length_read(words->options);
     words->column = recorded.by_function ? NULL : recorded.name;
+    const char *key = json_string_value(json_object_get(words->options, "key"));
+    const rks_column *usual = rks_schema_length(dataset->schema, key);
+    if (words->column != NULL && usual != NULL && strcmp(words->column, usual->name) == 0)
+        words->column = NULL;
     if (recorded.unit > 1) {
         words->unit = recorded.unit;
         snprintf(words->by, sizeof(words->by), " / %" PRIu32, recorded.unit);

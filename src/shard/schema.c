@@ -370,21 +370,36 @@ bool rks_column_indexable(const rks_column *column)
     return number && column->dim_count == 0 && !column->nullable;
 }
 
-const rks_column *rks_schema_length(const rks_schema *schema, const char *key)
+/* `prefers_arrays`: arrays of variable size come before str, bytes and json. */
+static const rks_column *find_length(const rks_schema *schema, const char *key, bool prefers_arrays)
 {
-    const rks_column *fixed = NULL, *name = NULL;
+    enum { ARRAY, TEXT, FIXED, NAME, RANKS };
+    const rks_column *first[RANKS] = {NULL};
     for (uint32_t i = 0; i < schema->count; i++) {
         const rks_column *column = &schema->columns[i];
         if (column->dim_count == 0 || (key != NULL && strcmp(column->name, key) == 0))
             continue;
-        if (column->variable_dims == 0)
-            fixed = fixed != NULL ? fixed : column;
-        else if (strcmp(column->name, "__key__") == 0)
-            name = column;
-        else
-            return column;
+        int rank = column->variable_dims == 0                         ? FIXED
+                   : strcmp(column->name, "__key__") == 0             ? NAME
+                   : prefers_arrays && rks_kind_is_text(column->kind) ? TEXT
+                                                                      : ARRAY;
+        if (first[rank] == NULL)
+            first[rank] = column;
     }
-    return fixed != NULL ? fixed : name;
+    for (int rank = 0; rank < RANKS; rank++)
+        if (first[rank] != NULL)
+            return first[rank];
+    return NULL;
+}
+
+const rks_column *rks_schema_length(const rks_schema *schema, const char *key)
+{
+    return find_length(schema, key, true);
+}
+
+const rks_column *rks_schema_unrecorded_length(const rks_schema *schema, const char *key)
+{
+    return find_length(schema, key, false);
 }
 
 rks_status rks_schema_index(const rks_schema *schema, const char *const *names, size_t count,

@@ -84,11 +84,14 @@ const rks_column *rks_schema_column(const rks_schema *schema, uint32_t column);
 /* Returns true if the column may be in the index: a scalar integer or float that is never missing.
  */
 bool rks_column_indexable(const rks_column *column);
-/* Returns the column that lengths count if a build does not say: the first one of variable size
- * except "__key__", which names a sample and measures nothing; else the first array of fixed size;
- * else "__key__", if it has a variable size. Never the column `key` (NULL: none is the key). NULL
- * if there is none: then each sample has length 1. */
+/* Returns the column that lengths count if a build does not say: the first array of variable size;
+ * else the first str, bytes or json except "__key__", which names a sample and measures nothing;
+ * else the first array of fixed size; else "__key__". Never the column `key` (NULL: none is the
+ * key). NULL if there is none: then each sample has length 1. */
 const rks_column *rks_schema_length(const rks_schema *schema, const char *key);
+/* Returns the one of datasets that do not record it: the same, but arrays, str, bytes and json of
+ * variable size are all alike. */
+const rks_column *rks_schema_unrecorded_length(const rks_schema *schema, const char *key);
 /* Finds the columns that are to be in the index; `columns` may be NULL. RKS_ERR_ARGUMENT names one
  * that is not in the schema, cannot be in the index, or appears twice. */
 rks_status rks_schema_index(const rks_schema *schema, const char *const *names, size_t count,

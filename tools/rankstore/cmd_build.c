@@ -231,7 +231,8 @@ static const cli_option options[] = {
     {"--length", "COLUMN", CLI_TEXT, offsetof(args, options.length),
      .help = "what plans sort by: the items of a list, the bytes of a string, or a number itself; "
              "chars:COLUMN counts characters, wav:COLUMN the sample frames of a WAV file",
-     .normal = "the first column of variable size, else the first array of fixed size, else 1"},
+     .normal = "the first array of variable size, else the first text, bytes or JSON, else the "
+               "first array of fixed size, else 1"},
     {"--length-unit", "N", CLI_U32, offsetof(args, options.length_unit),
      .help = "divide lengths by N, rounded up", .normal = "1", .least = 1},
     {"--index", "COLUMN", CLI_LIST, offsetof(args, index),

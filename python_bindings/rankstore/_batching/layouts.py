@@ -385,6 +385,39 @@ def _text(item: str, data: memoryview, edges: list[int]) -> list[Any]:
     return texts if item == "str" else [json.loads(text) if text else None for text in texts]
 
 
+class _Widths:
+    """How wide a plan's budget lets the padded columns of a batch be: as the lengths say that it counts."""
+
+    def __init__(self, length: str, counted: tuple[str, int] | None, others: Mapping[str, int], unit: int, multiple: int) -> None:
+        self._length, self._counted, self._others = length, counted, others  # name in a batch and the axis of its width
+        self._unit, self._multiple = unit, multiple
+
+    @staticmethod
+    def of(layout: Layout, rule: Rule, length: str | None, columns: Sequence[Column], rename: Rename) -> _Widths | None:
+        """Return what a layout must keep to in a plan's batches; None if it pads nothing, or the plan bounds nothing."""
+        if not isinstance(layout, Pad) or not rule.budget or rule.split or length is None:
+            return None
+        axes = {rename.get(column.name, column.name): 1 + column.dims.index(None) for column in columns
+                if column.varies and not column.is_text and not layout._is_concat(column.name)}
+        shown = rename.get(length, length)
+        counted = (shown, axes.pop(shown)) if rule.unit == 1 and shown in axes else None
+        multiple = 8 if layout.to_multiple is None else layout.to_multiple
+        return _Widths(length, counted, axes, rule.unit, multiple) if axes else None
+
+    def check(self, batch: Batch) -> None:
+        """Raise ArgumentError if a column is wider than the longest sample of the batch."""
+        if self._counted is not None:
+            most = batch[self._counted[0]].shape[self._counted[1]]
+        else:
+            longest = int(batch.lengths.max(initial=0)) * self._unit
+            most = -(-longest // self._multiple) * self._multiple
+        for name, axis in self._others.items():
+            width = batch[name].shape[axis]
+            if width > most:
+                raise ArgumentError(f"Pad(): the plan's budget counts {self._length!r}, at most {most} in this batch, and {name!r} is "
+                                    f"padded to {width:,}; build the dataset with length={name!r}, or leave the column out by columns=")
+
+
 class Collator:
     """A layout over chosen columns of a schema: makes a Batch of what the library collated. Picklable.
 
@@ -415,6 +448,7 @@ class Collator:
         self.narrowed = {self.rename.get(column.name, column.name): item for column in self.columns
                          if (item := layout.narrowed(column)) is not None}
         self.core = _core.Collate(**self.options)
+        self._widths: _Widths | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         names = [column.name for column in self.columns]
@@ -461,6 +495,7 @@ class Collator:
         length = self.length if counts else None
         names = [one.name for one in self.columns]
         made = Collator(self.layout.planned(rule, length, names), self._schema, names, self.rename, self.out, self.length)
+        made._widths = _Widths.of(made.layout, rule, self.length, made.columns, made.rename)
         self._planned[rule] = made
         return made
 
@@ -500,6 +535,8 @@ class Collator:
                 made._padded = max(made._padded, dims[0] * dims[1])
         for name, flags in absent.items():
             self._missing(made, name, flags)
+        if self._widths is not None:
+            self._widths.check(made)
         self.layout.finish(made, self.columns, self.rename, offsets, self.out, items, self.length)
         return made
 

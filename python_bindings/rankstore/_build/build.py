@@ -66,8 +66,8 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
         first samples decide the schema. Default: none.
     filter: callable. filter(sample) runs after map and drops the sample if it returns false. Default: none.
     length: str or callable. What lengths count: a column (items of an array, bytes of a str, the value of an integer), "chars:COLUMN", or
-        length(sample) -> int. Default: the first column of variable size that is neither the key nor "__key__"; else the first array of
-        fixed size ("uint16[257]" has length 257); else 1.
+        length(sample) -> int. Default: the first array of variable size that is not the key; else the first str, bytes or json but
+        "__key__"; else the first array of fixed size ("uint16[257]" has length 257); else 1. A line says which. dataset.json records it.
     key: str or callable. A column, or key(sample) -> str or bytes. Keys must be unique (DataError). "" derives keys from unit and row.
         Default: "__key__" of a tar or zip, else derived.
     index: list of str. Columns of single numbers that every rank keeps in memory. Default: none.

@@ -99,6 +99,8 @@ def _build_once(group: Group, source: Any, directory: str, options: Options, beg
                     "objects)")
     if made.get("object_columns"):
         request.say(f"columns of objects: {made['object_columns']}")
+    if options.length is None:
+        request.say(f"length: {made['length']}")
     if made["samples"] == 0 and group.rank == 0:
         warnings.warn(f"{directory}: no sample was kept: {made['filtered']} were filtered out, {made['bad']} were bad",
                       stacklevel=4)

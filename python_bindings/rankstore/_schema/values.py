@@ -392,7 +392,7 @@ def _infer(name: str, value: Any) -> str:
 def check_signs(name: str, least: int, most: int) -> None:
     """Raise ValueError if no integer type holds both numbers."""
     if least < 0 and most >= 2**63:
-        raise ValueError(f'column "{name}" has {least} and {most}, which no integer type holds together; give schema= with json')
+        raise ValueError(f'column "{name}" has {least} and {most}, which no integer type holds together')
 
 
 def _scalar(name: str, value: Any, type: str) -> str:

@@ -187,7 +187,7 @@ static void lengths_are_items_bytes_characters_or_values(void **state)
         const char *length;
         uint32_t unit, expected;
     } cases[] = {
-        {NULL, 0, 10}, /* s: the first with a variable dimension */
+        {NULL, 0, 5}, /* ids: the first array with a variable dimension */
         {"s", 0, 10},  {"chars:s", 0, 7}, {"chars:s", 2, 4}, {"raw", 1, 3},
         {"j", 0, 11},  {"ids", 0, 5},     {"ids", 2, 3},     {"ids", 5, 1},
         {"ids", 6, 1}, {"mel", 0, 3}, /* not the fixed 2 */
@@ -251,7 +251,7 @@ static void the_default_length_is_not_the_keys(void **state)
         const char *schema, *key;
         uint32_t expected;
     } cases[] = {
-        {"name:str,ids:int32[*]", NULL, 5},     {"name:str,ids:int32[*]", "name", 2},
+        {"name:str,ids:int32[*]", NULL, 2},     {"name:str,ids:int32[*]", "name", 2},
         {"ids:int32[*],name:str", "name", 2},   {"name:str,n:int32[2]", "name", 2},
         {"name:bytes,ids:int32[*]", "name", 2}, {"name:str,n:int32[2]", NULL, 5},
         {"__key__:str,ids:int32[*]", NULL, 2},  {"__key__:str,n:int32[2]", NULL, 2},

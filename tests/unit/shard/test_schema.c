@@ -140,14 +140,22 @@ static void lengths_count_a_column_that_varies_if_there_is_one(void **state)
 {
     (void)state;
     static const struct {
-        const char *schema, *key, *column;
+        const char *schema, *key, *column, *unrecorded;
     } cases[] = {
-        {"a:int32,b:str,c:int8[*]", NULL, "b"},     {"a:int32,b:str,c:int8[*]", "b", "c"},
-        {"f:int8[3],g:int8[4],v:json?", NULL, "v"}, {"f:int8[3],g:int8[4]", NULL, "f"},
-        {"f:int8[3],g:int8[4]", "f", "g"},          {"__key__:str,v:bytes", NULL, "v"},
-        {"__key__:str,f:int8[3]", NULL, "f"},       {"n:int8,__key__:str", NULL, "__key__"},
-        {"n:int8,__key__:str", "__key__", NULL},    {"n:int8", NULL, NULL},
-        {"__key__:int8,f:float16[2,*]", NULL, "f"}, {"f:int8[2],v:float16[2,*]", "x", "v"},
+        {"a:int32,b:str,c:int8[*]", NULL, "c", "b"},
+        {"a:int32,b:str,c:int8[*]", "b", "c", "c"},
+        {"a:int32,b:str,c:int8[*]", "c", "b", "b"},
+        {"j:json,b:bytes,s:str,m:bool[*],c:int8[*]", NULL, "m", "j"},
+        {"f:int8[3],g:int8[4],v:json?", NULL, "v", "v"},
+        {"f:int8[3],g:int8[4]", NULL, "f", "f"},
+        {"f:int8[3],g:int8[4]", "f", "g", "g"},
+        {"__key__:str,v:bytes", NULL, "v", "v"},
+        {"__key__:str,f:int8[3]", NULL, "f", "f"},
+        {"n:int8,__key__:str", NULL, "__key__", "__key__"},
+        {"n:int8,__key__:str", "__key__", NULL, NULL},
+        {"n:int8", NULL, NULL, NULL},
+        {"__key__:int8,f:float16[2,*]", NULL, "f", "f"},
+        {"f:int8[2],v:float16[2,*]", "x", "v", "v"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         rks_schema *schema = NULL;
@@ -156,6 +164,10 @@ static void lengths_count_a_column_that_varies_if_there_is_one(void **state)
         assert_int_equal(column == NULL, cases[i].column == NULL);
         if (column != NULL)
             assert_string_equal(column->name, cases[i].column);
+        column = rks_schema_unrecorded_length(schema, cases[i].key);
+        assert_int_equal(column == NULL, cases[i].unrecorded == NULL);
+        if (column != NULL)
+            assert_string_equal(column->name, cases[i].unrecorded);
         rks_schema_free(schema);
     }
 }

@@ -112,6 +112,7 @@ static inline void world_build_options(rks_build_options *options)
 {
     rks_build_options_default(options);
     options->schema = WORLD_SCHEMA;
+    options->length = "text";
     options->index = WORLD_INDEX;
     options->index_count = 1;
     options->own_keys = true;
