@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from .. import _core
-from .._schema.types import BITS, ITEMS, Column, as_array, describe, int_range, is_integer, numpy_dtype, torch_view
+from .._schema.types import BITS, ITEMS, Column, as_array, describe, int_range, is_integer, numpy_dtype, torch_view, typed_numpy
 from ..errors import ArgumentError, DataError
 from .batch import Batch
 from .limits import Rule
@@ -553,7 +553,7 @@ class Collator:
             made[name] = _text(self.text[name], memoryview(data), [] if edges is None else edges.tolist())
             return
         values = self._array(dims, numpy_dtype(item), data)
-        made[name] = values if self._to_torch is None else torch_view(self._to_torch(values), item)
+        made[name] = typed_numpy(values, item) if self._to_torch is None else torch_view(self._to_torch(values), item)
         if name in self.narrowed:
             made[name] = self._rounded(made[name], self.narrowed[name])
         if edges is not None:
@@ -581,6 +581,8 @@ class Collator:
             value = layout.fill[column.name] if layout.fill is not None and has_fill else None
             made[name] = [value if is_missing else one for one, is_missing in zip(made[name], flags.tolist(), strict=True)]
         elif layout.fill is not None and has_fill:
+            if getattr(made[name], "rankstore_type", None):
+                raise ArgumentError(f'fill: numpy has no {column.item}, the type of {column.name!r}; use out="torch"')
             made[name][flags if self._to_torch is None else self._to_torch(flags)] = layout.fill[column.name]
         elif layout.missing is None:
             sample = int(made.indices[flags.argmax()])

@@ -53,7 +53,7 @@ class Index(Mapping[str, "Array"]):
         if found is None:
             there = ", ".join(self._names) or "none"
             raise KeyError(f'"{name}" is not an index column (there are: {there}); build with index=["{name}"]')
-        return self._dataset.chosen(types.as_array(found[0], types.parse(name, found[1]).item))
+        return self._dataset.chosen(types.as_numbers(found[0], types.parse(name, found[1]).item))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)

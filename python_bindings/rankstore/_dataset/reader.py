@@ -170,7 +170,8 @@ class OpenSamples(_core.Indexed):
         """Return a sample without a copy, as read-only arrays, and memoryviews for bytes.
 
         They are in the map of its shard if that is on this node, and stay valid as long as you hold them. Writing to them raises
-        ValueError. The checksum is checked once, here; if the file is cut off later, the lost part reads as zeros."""
+        ValueError. Tensors of bfloat16 and float8 are copies. The checksum is checked once, here; if the file is cut off later, the lost
+        part reads as zeros."""
         return values_of(self._viewers, self.store.view(self.sample_id(place)))
 
     def _list(self, ids: list[int]) -> list[dict[str, Any]]:
@@ -277,7 +278,7 @@ class OpenSamples(_core.Indexed):
     def index_of(self, name: str) -> Any:
         """Return an index column of the whole dataset, by sample id; None if it is not an index column."""
         found = self.store.column(name)
-        return None if found is None else types.as_array(found[0], types.parse(name, found[1]).item)
+        return None if found is None else types.as_numbers(found[0], types.parse(name, found[1]).item)
 
     @property
     def all_lengths(self) -> Any:

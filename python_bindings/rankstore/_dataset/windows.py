@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from .._schema.types import Column
+from .._schema.types import BITS, Column, typed
 from ..errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -95,10 +96,10 @@ class Windows:
                                 "batch_size); use a smaller batch_size, length or stride")
         for first in range(group.rank * batch_size, len(self) - group.world * batch_size + group.rank * batch_size + 1,
                            group.world * batch_size):
-            yield torch.from_numpy(self[range(first, first + batch_size)])
+            yield torch.as_tensor(self[range(first, first + batch_size)])
         self.epoch += 1
 
-    def _read(self, starts: Array) -> Array:
+    def _read(self, starts: Array) -> Any:
         import numpy
         first = numpy.searchsorted(self._ends, starts, "right")
         last = numpy.searchsorted(self._ends, starts + self.length - 1, "right")
@@ -106,7 +107,7 @@ class Windows:
             if len(starts) else numpy.zeros(0, numpy.int64)
         samples = self.dataset[needed.tolist()]
         name = self.column.name
-        values = {place: numpy.zeros(0) if sample[name] is None else sample[name]
+        values = {place: numpy.zeros(0) if sample[name] is None else self._plain(sample[name])
                   for place, sample in zip(needed.tolist(), samples, strict=True)}
         kind = numpy.int64 if self.column.is_integer else values[int(first[0])].dtype if len(starts) else numpy.int64
         made = numpy.empty((len(starts), self.length), kind)
@@ -117,7 +118,15 @@ class Windows:
                 part = values[place][begin:begin + self.length - at]
                 row[at:at + len(part)] = part
                 at += len(part)
-        return made
+        return typed(made, self.column.item)
+
+    def _plain(self, value: Any) -> Any:
+        """Return a sample's items as a numpy array; bfloat16 and float8 as their bits."""
+        bits = BITS.get(self.column.item)
+        if bits is None:
+            return value
+        import numpy
+        return (value.view(getattr(sys.modules["torch"], bits)).numpy() if hasattr(value, "detach") else numpy.asarray(value)).view(bits)
 
     def __repr__(self) -> str:
         how = "" if self.random is None else f", random={self.random}"

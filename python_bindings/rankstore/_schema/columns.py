@@ -102,6 +102,8 @@ def _array(value: Any) -> Any:
             import torch
             return tensor.view(getattr(torch, BITS[kind])).numpy(), kind
         return tensor.numpy(), kind
+    if getattr(value, "rankstore_type", None) in BITS:  # bits that name their type
+        return numpy.ascontiguousarray(numpy.asarray(value)), value.rankstore_type
     array = numpy.ascontiguousarray(value) if getattr(value, "ndim", 1) else numpy.asarray(value)
     if array.dtype.byteorder == ">":
         array = array.astype(array.dtype.newbyteorder("<"))

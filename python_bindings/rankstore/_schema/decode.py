@@ -29,6 +29,8 @@ def _how(column: types.Column) -> tuple[str, Callable[..., Any] | None, Any]:
         return column.item.replace("bytes", "y")[0], None, None
     if column.item == "json":
         return "j", json.loads, None
+    if column.item in types.BITS:
+        return "O", reader_of(column, copy=True), None
     if column.is_scalar:
         kind = _NUMBERS.get(column.item)
         return ("O", reader_of(column, copy=True), None) if kind is None else (kind, None, None)
@@ -52,7 +54,11 @@ def reader_of(column: types.Column, copy: bool) -> Reader:
         return lambda data, dims: json.loads(str(data, "utf-8"))
     import numpy
     array: Any = numpy.frombuffer
-    dtype = types.numpy_dtype(column.item)
+    dtype, item = types.numpy_dtype(column.item), column.item
+    if item in types.BITS:
+        if copy:
+            return lambda data, dims: types.typed(array(data, dtype).reshape(dims).copy(), item)
+        return lambda data, dims: types.typed(array(data, dtype).reshape(dims), item)
     if column.is_scalar:
         return lambda data, dims: array(data, dtype).item()
     if len(column.dims) == 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -103,6 +104,34 @@ def as_array(data: Any, item: str) -> Any:
     """Return the items of a buffer without a copy; for bfloat16 and float8, the bits."""
     import numpy
     return numpy.frombuffer(data, numpy_dtype(item))
+
+
+def typed(array: Any, item: str) -> Any:
+    """Return a numpy array of a column's items as users get it: bfloat16 and float8, which numpy lacks, as a torch tensor if torch is
+    loaded; else as `typed_numpy` does. A tensor of read-only memory is a copy."""
+    torch = sys.modules.get("torch") if item in BITS else None
+    if torch is None:
+        return typed_numpy(array, item)
+    return torch_view(torch.from_numpy(array if array.flags.writeable else array.copy()), item)
+
+
+def typed_numpy(array: Any, item: str) -> Any:
+    """Return an array of bfloat16 or float8 as one of ml_dtypes if that is loaded, else of bits that name their type (bits.py)."""
+    if item not in BITS:
+        return array
+    if "ml_dtypes" in sys.modules:
+        return array.view(getattr(sys.modules["ml_dtypes"], item))
+    from .bits import CLASSES
+    return array.view(CLASSES[item])
+
+
+def as_numbers(data: Any, item: str) -> Any:
+    """Return the items of a buffer as an array of numbers: bfloat16 and float8 as float32, all others without a copy."""
+    array = as_array(data, item)
+    if item not in BITS:
+        return array
+    from .bits import as_float32
+    return as_float32(array, item)
 
 
 def torch_view(tensor: Any, item: str) -> Any:

@@ -146,6 +146,8 @@ def _array(name: str, type: str, value: Any) -> tuple[Any, str, bool]:
         _check_whole(name, value, array)
     if array.dtype.name in BITS:  # a package such as ml_dtypes adds them to numpy
         return array.view(BITS[array.dtype.name]), array.dtype.name, False
+    if getattr(value, "rankstore_type", None) in BITS:  # bits that name their type
+        return array, value.rankstore_type, False
     return array, array.dtype.name, python
 
 
@@ -207,7 +209,8 @@ def _cast(name: str, type: str, array: Any, of: str, rounded: bool, item: str) -
     elif kind == "f" and of not in BITS and _widens(of, item, rounded):
         pass
     elif of in BITS and item in ("float32", "float64"):
-        array = _from_bits(name, array, of)
+        from .bits import as_float32
+        array = as_float32(array, of)
     elif not (kind == "c" and item == "complex64" and rounded):
         hint = (
             f': it would lose digits; convert it yourself, as with .astype("{item}")'
@@ -222,16 +225,6 @@ def _widens(of: str, item: str, rounded: bool) -> bool:
     """Return True if `item` holds every float of type `of`, or if these may be rounded to it."""
     wider = {"float16": ("float32", "float64", "complex64"), "float32": ("float64", "complex64")}
     return item in wider.get(of, ()) or rounded and item in _EXACT
-
-
-def _from_bits(name: str, array: Any, of: str) -> Any:
-    numpy = _numpy()
-    if of == "bfloat16":
-        return (array.astype("uint32") << 16).view("float32")
-    torch = sys.modules.get("torch")
-    if torch is None:
-        raise TypeError(f'column "{name}": {of} is converted by torch, which is not imported')
-    return torch.from_numpy(numpy.array(array)).view(getattr(torch, of)).to(torch.float32).numpy()
 
 
 def _check_range(name: str, type: str, array: Any, item: str) -> None:
@@ -379,7 +372,7 @@ def _infer(name: str, value: Any) -> str:
         return "int64" if value < 2**63 else "uint64"
     if _is_array(value):
         array = _numpy().asarray(value)
-        return _typed(name, array.dtype.name, array.shape)
+        return _typed(name, getattr(value, "rankstore_type", None) or array.dtype.name, array.shape)
     if isinstance(value, (list, tuple)):
         return _infer_list(name, value)
     if isinstance(value, dict):

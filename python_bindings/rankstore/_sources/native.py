@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from .. import _core
-from .._schema.types import EXTRA, as_array, describe
+from .._schema.types import BITS, EXTRA, as_array, describe, typed
 from .base import Piece, Unit
 
 Value = tuple[bytes, tuple[int, ...], str] | None
@@ -131,4 +131,6 @@ def plain(value: Value) -> Any:
     if item in ("str", "json"):
         return str(data, "utf-8") if item == "str" else json.loads(data)
     array = as_array(data, item)
+    if item in BITS:
+        return typed(array.reshape(dims).copy(), item)
     return array.reshape(dims) if "[" in kind else array[0].item()
