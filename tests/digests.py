@@ -139,7 +139,7 @@ def write_inputs(folder):
     import numpy
     draw = random.Random(7)
     made = rows(draw, 700)
-    inputs = {"list": (made, {"key": "id", "index": ["score"]}), "generator": ((one for one in made), {}),
+    inputs = {"list": (made, {"key": "id", "index": ["score"]}), "generator": ((one for one in made), {"length": "tokens"}),
               "map": (made, {"map": lambda row: {"tokens": row["tokens"][:9], "n": len(row["tokens"])}, "length": "n"}),
               "arrays": ({"x": numpy.arange(600, dtype="float32").reshape(200, 3), "y": numpy.arange(200)}, {}),
               "filter": (made, {"filter": lambda row: row["flag"], "length": "tokens"})}
@@ -159,9 +159,9 @@ def write_inputs(folder):
             file.write(draw.randbytes(draw.randrange(400)))
     subprocess.run(["tar", "--sort=name", "-cf", "files.tar", "files"], cwd=folder, check=True, timeout=60)
     for name in ("rows.jsonl", "rows.json", "rows.csv", "lines.txt", "rows.npy", "rows.npz", "files", "files.tar"):
-        inputs[name] = (os.path.join(folder, name), {})
-    inputs["small units"] = (os.path.join(folder, "rows.jsonl"), {"unit_size": 65536, "key": "id", "index": ["score"]})
-    inputs["where"] = (os.path.join(folder, "rows.jsonl"), {"where": "score > 0.25", "dedup": True, "max_length": 40})
+        inputs[name] = (os.path.join(folder, name), {"length": "tokens"} if name in ("rows.jsonl", "rows.json") else {})
+    inputs["small units"] = (os.path.join(folder, "rows.jsonl"), {"unit_size": 65536, "key": "id", "index": ["score"], "length": "tokens"})
+    inputs["where"] = (os.path.join(folder, "rows.jsonl"), {"where": "score > 0.25", "dedup": True, "max_length": 40, "length": "tokens"})
     inputs["sampled"] = (os.path.join(folder, "lines.txt"), {"sample": 0.5, "seed": 3, "max_total": 2000})
     return inputs
 

@@ -187,7 +187,8 @@ def test_dtypes_of_torch_and_numpy(tmp_path: Path) -> None:
             assert batch(ds, Pad(dtype=dtype), columns=["x"])["x"].dtype == torch.int32
         made = batch(ds, Pad(to_multiple=1))
         assert made["labels"].dtype == torch.int64 and made["labels"][0].tolist() == [0, -100, -100, -100]  # uint8 has no -100
-        assert batch(ds, Pad(labels_pad=255))["labels"].dtype == torch.uint8
+        assert batch(ds, Pad(labels_pad=255))["labels"].dtype == torch.int64
+        assert batch(ds, Pad(labels_pad=255, dtype={"labels": "uint8"}))["labels"].dtype == torch.uint8
     assert Pad(dtype=numpy.int64).dtype == Pad(dtype=torch.int64).dtype == "int64"
     with pytest.raises(rankstore.ArgumentError, match="dtype: 'int46' is not an item type; did you mean 'int64'"):
         Pad(dtype="int46")
@@ -247,9 +248,28 @@ def test_labels_of_small_integers_widen_for_their_padding(labelled: Any) -> None
     for layout, columns in ((Pad(), ["labels"]), (Pack(pad_to=8), ["labels"]), (Pack(), ["x"])):
         made = batch(labelled, layout, columns=columns)
         assert made["labels"].dtype == torch.int64 and -100 in made["labels"].flatten().tolist()
-    assert batch(labelled, Pack(), columns=["x"])["x"].dtype == torch.uint8
+    for layout in (Pack(), Pad()):  # what lengths count: bytes as tokens
+        assert batch(labelled, layout, columns=["x"])["x"].dtype == torch.int64
+    assert batch(labelled, Pad(), columns=["x"], rename={"x": "y"})["y"].dtype == torch.int64
+    assert [one.dtype for one in batch(labelled, Lists(), columns=["x"])["x"]] == [torch.uint8] * 3
+    assert batch(labelled, Pad(dtype={"x": "uint8"}), columns=["x"])["x"].dtype == torch.uint8
     assert batch(labelled, Pack(pad_to=8, pad_value=-1), columns=["x"])["x"].tolist() == [[0, 0, 1, 0, 1, 2, -1, -1]]
     assert batch(labelled, Pad(), columns=["u"], out="numpy")["u"].tolist() == [2**64 - 1] * 3
+
+
+def test_small_integers_that_are_no_tokens_keep_their_type(tmp_path: Path) -> None:
+    import torch
+    rows = [{"ids": numpy.arange(i + 1), "image": numpy.zeros((2, i + 1), numpy.uint8), "flags": numpy.zeros(i + 1, numpy.int8),
+             "n": numpy.uint8(i), "y": numpy.int8(i), "labels": numpy.uint8(i)} for i in range(3)]
+    with rankstore.build(rows, tmp_path / "counts-ids", length="ids", schema={
+            "ids": "int64[*]", "image": "uint8[2,*]", "flags": "int8[*]", "n": "uint8", "y": "int8", "labels": "uint8"}) as opened:
+        made = batch(opened, Pad())
+        assert {name: value.dtype for name, value in made.items()} == {
+            "ids": torch.int64, "attention_mask": torch.int64, "image": torch.uint8, "flags": torch.int8, "n": torch.uint8, "y": torch.int8,
+            "labels": torch.int64}
+        assert batch(opened, Pad(), columns=["y"], rename={"y": "labels"})["labels"].dtype == torch.int64
+    with rankstore.build(rows, tmp_path / "counts-image", length="image", schema={"image": "uint8[2,*]"}) as opened:
+        assert batch(opened, Pad())["image"].dtype == torch.uint8
 
 
 @pytest.mark.parametrize("layout, says", [
@@ -259,8 +279,8 @@ def test_labels_of_small_integers_widen_for_their_padding(labelled: Any) -> None
     (Pack(dtype={"labels": numpy.uint8}),
      "Pack: column 'labels' is filled with -100, which does not fit into uint8; leave uint8 out of dtype=, which "
                                           "gives int64, or give another labels_pad"),
-    (Pad(pad_value=1.5), "Pad: column 'x' is filled with 1.5, which does not fit into uint8; give another pad_value"),
-    (Pad(pad_value={"x": "none"}), "Pad: column 'x' is filled with 'none', which does not fit into uint8; give another pad_value"),  # type: ignore
+    (Pad(pad_value=1.5), "Pad: column 'x' is filled with 1.5, which does not fit into int64; give another pad_value"),
+    (Pad(pad_value={"x": "none"}), "Pad: column 'x' is filled with 'none', which does not fit into int64; give another pad_value"),  # type: ignore
     (Pad(dtype={"x": "float8_e5m2"}), "Pad(dtype=...): float8_e5m2 does not hold every value of uint8, column 'x'; leave it out of dtype="),
     (Pad(dtype="int64"), "Pad(dtype=...): int64 does not hold every value of uint64, column 'u'; dtype='int64' is for all integer "
                          "columns, and dtype={\"COLUMN\": 'int64'} for one")])

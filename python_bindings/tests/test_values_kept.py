@@ -540,19 +540,25 @@ def test_lengths_count_an_array_rather_than_a_text(tmp_path: Path, capfd: pytest
     assert json.loads((tmp_path / "text" / "dataset.json").read_text())["options"]["length"] == "text"
 
 
-@pytest.mark.parametrize("options", [{"length": "text"}, {"length": "n"}, {"length": "ids", "length_unit": 4}])
-def test_a_padded_column_that_is_longer_than_what_is_counted_is_refused(options: dict[str, Any], tmp_path: Path) -> None:
-    ids, x = (20, 90) if "length_unit" in options else (1500, 5)
-    build([{"text": "a" * 5, "n": 2, "ids": list(range(ids)), "x": [1] * x} for _ in range(4)], tmp_path / "out", **options)
+@pytest.mark.parametrize("length", ["text", "n"])
+def test_a_padded_column_that_is_longer_than_what_is_counted_is_refused(length: str, tmp_path: Path) -> None:
+    build([{"text": "a" * 5, "n": 2, "ids": list(range(1500)), "x": [1] * 5} for _ in range(4)], tmp_path / "out", length=length)
     with rankstore.open(tmp_path / "out") as ds:
         plan = ds.plan("sequential", max_tokens=8192)
-        wide = "x" if "length_unit" in options else "ids"
-        with pytest.raises(ArgumentError, match=rf"counts '{options['length']}', at most \d+ in this batch, and '{wide}' is padded to .*"
-                                                rf"length='{wide}'"):
-            list(ds.loader(plan, collate=rankstore.Pad(to_multiple=1)))
+        with pytest.raises(ArgumentError, match=rf"counts '{length}', at most \d+ a sample of this batch, and 'ids' is padded to 1,50.*"
+                                                r"length='ids'"):
+            list(ds.loader(plan, collate=rankstore.Pad()))
         list(ds.loader(plan, collate=rankstore.Lists()))
         list(ds.loader(ds.plan("sequential", batch_size=2)))  # bounds no tokens
-        assert len(list(ds.loader(plan, columns=["text", "n", "ids"] if wide == "x" else ["text", "x"]))) == 1
+        assert len(list(ds.loader(plan, columns=["text", "n", "x"], collate=rankstore.Pad()))) == 1
+
+
+def test_a_padded_column_that_is_longer_than_the_whole_budget_is_refused(tmp_path: Path) -> None:
+    build([{"ids": [1] * 5, "x": [1] * 90} for _ in range(4)], tmp_path / "out", length="ids")
+    with rankstore.open(tmp_path / "out") as ds:
+        with pytest.raises(ArgumentError, match="counts 'ids', at most 64 in all, and 'x' is padded to 96 a sample; .* length='x'"):
+            list(ds.loader(ds.plan("sequential", max_tokens=64), collate=rankstore.Pad()))
+        assert len(list(ds.loader(ds.plan("sequential", max_tokens=128), collate=rankstore.Pad()))) == 1
 
 
 # ---- bfloat16 and float8

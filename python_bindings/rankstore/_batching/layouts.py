@@ -3,8 +3,9 @@
 
 The library's threads do the work; these classes hold options and the names that models expect.
 
-Integer columns of variable size become int64 (token ids, labels), except uint8, int8 and uint64, which keep their type, as do floats;
-`dtype` overrides this. str columns become lists of str, bytes columns lists of memoryviews, and json columns lists of objects.
+Integer columns become int64 (token ids, labels), but uint64 keeps its type. So do uint8 and int8, unless lengths count the column, whose
+one dimension varies (bytes as tokens), or it is "labels". Floats keep theirs. `dtype` overrides this. str columns become lists of str,
+bytes columns lists of memoryviews, and json columns lists of objects.
 """
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ class Layout:
 
     dtype: str, torch or numpy dtype, or a dict of them by column. The item type of all integer columns, or of columns by name. Only a float
         column that a dict names may get a type that does not hold all its values: {"audio": torch.float32}. Default: int64 for integer
-        columns except uint8, int8 and uint64; else as stored.
+        columns; but uint64 keeps its type, and so do uint8 and int8 unless they are "labels", or the tokens that lengths count; else as
+        stored.
     missing: "mask". Accept missing values (None); `batch.missing["y"]` (bool[samples]) marks them. Missing texts and bytes are None then.
         json has a null of its own and always gives None. Default: none, and a missing value is a DataError that names the sample, unless
         `fill` has the column.
@@ -39,6 +41,7 @@ class Layout:
     cut_name = "max_length"  # the option that sets cut_to
     cut_to = 0  # longer samples are cut to this many items; 0: no cut
     cut_by_length = False  # cut only values with as many items as the index says: for the plan's cut, not for one of the layout's own
+    tokens: frozenset[str] = frozenset()  # columns of uint8 and int8 that become int64
     cut_lengths: bool | None = None  # the cut applies to lengths too, because they count items; None: the length's column decides
 
     def __init__(self, dtype: Any = None, *, missing: str | None = None,
@@ -126,7 +129,16 @@ class Layout:
                 return self.dtype[column.name]
         elif self.dtype is not None and column.is_integer:
             return self.dtype
-        return "int64" if column.is_integer and column.item not in ("uint8", "int8", "uint64") else None
+        keeps = column.item == "uint64" or column.item in ("uint8", "int8") and column.name not in self.tokens
+        return "int64" if column.is_integer and not keeps else None
+
+    def of_tokens(self, schema: Mapping[str, Column], rename: Rename, length: str | None) -> Layout:
+        """Return the layout for columns of which lengths count `length`."""
+        made = copy.copy(self)
+        counted = schema.get(length or "")
+        tokens = {counted.name} if counted is not None and counted.varies and len(counted.dims) == 1 else set()
+        made.tokens = frozenset(tokens | {name for name in schema if rename.get(name, name) == "labels"})
+        return made
 
     def narrowed(self, column: Column) -> str | None:
         """Return the type to round a float column to after collating, if `dtype` names the column and that type; else None."""
@@ -171,7 +183,7 @@ class Layout:
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if value is not None and not name.startswith("cut_")
-                          and name not in ("layout", "row", "each"))
+                          and name not in ("layout", "row", "each", "tokens"))
         return f"{type(self).__name__}({shown})"
 
 
@@ -386,36 +398,38 @@ def _text(item: str, data: memoryview, edges: list[int]) -> list[Any]:
 
 
 class _Widths:
-    """How wide a plan's budget lets the padded columns of a batch be: as the lengths say that it counts."""
+    """How wide a plan's budget lets the padded columns of a batch be.
 
-    def __init__(self, length: str, counted: tuple[str, int] | None, others: Mapping[str, int], unit: int, multiple: int) -> None:
-        self._length, self._counted, self._others = length, counted, others  # name in a batch and the axis of its width
-        self._unit, self._multiple = unit, multiple
+    If the column that lengths count is not padded beside them (a text, a number, a column left out), that is what lengths say. If it is,
+    others may be longer, but no value above the whole budget."""
+
+    def __init__(self, length: str, axes: Mapping[str, int], rule: Rule, multiple: int, counted: bool) -> None:
+        self._length, self._axes = length, axes  # the axis of each column's width, by its name in a batch
+        self._rule, self._multiple, self._counted = rule, multiple, counted
 
     @staticmethod
     def of(layout: Layout, rule: Rule, length: str | None, columns: Sequence[Column], rename: Rename) -> _Widths | None:
-        """Return what a layout must keep to in a plan's batches; None if it pads nothing, or the plan bounds nothing."""
-        if not isinstance(layout, Pad) or not rule.budget or rule.split or length is None:
+        """Return what a layout must keep to in a plan's batches; None if it pads nothing, or the plan bounds nothing.
+
+        A plan that cuts or splits samples does so with the columns that are as long as these; the others are whole."""
+        if not isinstance(layout, Pad) or not rule.budget or rule.cut or rule.split or length is None:
             return None
         axes = {rename.get(column.name, column.name): 1 + column.dims.index(None) for column in columns
                 if column.varies and not column.is_text and not layout._is_concat(column.name)}
-        shown = rename.get(length, length)
-        counted = (shown, axes.pop(shown)) if rule.unit == 1 and shown in axes else None
-        multiple = 8 if layout.to_multiple is None else layout.to_multiple
-        return _Widths(length, counted, axes, rule.unit, multiple) if axes else None
+        counted = axes.pop(rename.get(length, length), None) is not None
+        return _Widths(length, axes, rule, 8 if layout.to_multiple is None else layout.to_multiple, counted) if axes else None
 
     def check(self, batch: Batch) -> None:
-        """Raise ArgumentError if a column is wider than the longest sample of the batch."""
-        if self._counted is not None:
-            most = batch[self._counted[0]].shape[self._counted[1]]
-        else:
-            longest = int(batch.lengths.max(initial=0)) * self._unit
-            most = -(-longest // self._multiple) * self._multiple
-        for name, axis in self._others.items():
+        """Raise ArgumentError if a column is too wide."""
+        most, what = self._rule.budget * self._rule.unit, "in all"
+        if not self._counted:
+            longest = int(batch.lengths.max(initial=0)) * self._rule.unit
+            most, what = -(-longest // self._multiple) * self._multiple, "a sample of this batch"
+        for name, axis in self._axes.items():
             width = batch[name].shape[axis]
             if width > most:
-                raise ArgumentError(f"Pad(): the plan's budget counts {self._length!r}, at most {most} in this batch, and {name!r} is "
-                                    f"padded to {width:,}; build the dataset with length={name!r}, or leave the column out by columns=")
+                raise ArgumentError(f"Pad(): the plan's budget counts {self._length!r}, at most {most:,} {what}, and {name!r} is padded to "
+                                    f"{width:,} a sample; build the dataset with length={name!r}, or leave the column out by columns=")
 
 
 class Collator:
@@ -433,6 +447,7 @@ class Collator:
         for option, names in (("columns", columns), ("rename", rename)):
             for name in names or ():
                 check_name(option, name, schema, {})
+        layout = layout.of_tokens(schema, rename or {}, length)
         self.layout, self.out, self.rename, self.length = layout, out, dict(rename or {}), length
         layout.check(schema, self.rename)
         self._schema, self._planned = dict(schema), dict[Rule, Collator]()
