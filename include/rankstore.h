@@ -6,7 +6,7 @@
  * shards on its local disk. Every rank knows the index (length, key hash and owner of
  * every sample) and fetches a sample's bytes from its owner only when asked.
  *
- *   group ──► builder ──► dataset on disk          (once)
+ *   group ──► input ──► dataset on disk            (once)
  *   group ──► store ──► plan ──► epoch ──► batch   (each job)
  *
  * Errors     A call that can fail returns rks_status and, if err is not NULL, fills
@@ -18,8 +18,8 @@
  *            the others with RKS_ERR_PEER or RKS_ERR_TIMEOUT, naming it; a rank that
  *            is slow but alive is waited for.
  * Threads    A group, store or plan may be shared by threads, but collective calls of one
- *            group come from one thread at a time. A batch, a builder and an epoch have
- *            one user at a time.
+ *            group come from one thread at a time. A batch and an epoch have one user at a
+ *            time.
  * Fork       A child must not use its parent's handles; it opens its own.
  * Units      Sizes are bytes, times are milliseconds, unless a name says otherwise.
  * Options    Structs that begin with `struct_size` are filled by their _default call
@@ -46,10 +46,10 @@
 #include "rankstore/gather.h"
 #include "rankstore/group.h"
 #include "rankstore/index.h"
+#include "rankstore/input.h"
 #include "rankstore/manage.h"
 #include "rankstore/mix.h"
 #include "rankstore/plan.h"
-#include "rankstore/reader.h"
 #include "rankstore/schema.h"
 #include "rankstore/store.h"
 #include "rankstore/verify.h"

@@ -151,6 +151,16 @@ def main():
         out = run("the_c_example_runs_as_printed", ["./example"], work, environment)
         ok = sum(int(n) for n in re.findall(r"^(\d+) samples", out, re.M)) == 2
         print(("ok" if ok else "FAIL") + " the_c_example_delivers_every_sample" + ("" if ok else f": {out!r}"))
+        with open(os.path.join(work, "rows.c"), "w", encoding="utf-8") as file:
+            file.write(blocks("docs/c.md", "c")[1])
+        run("the_c_example_of_rows_compiles_without_warnings",
+            ["cc", "-Wall", "-Wextra", "-Werror", "rows.c", "-o", "rows", f"-I{source}/include", f"-L{build}/src", "-lrankstore"],
+            work, environment)
+        out = run("the_c_example_of_rows_builds", ["./rows"], work, environment)
+        out += run("and_its_dataset_is_whole", ["rankstore", "verify", "numbers", "--full"], work, environment)
+        out += run("with_the_keys_that_the_page_names", ["rankstore", "cat", "numbers", "part 0:1"], work, environment)
+        ok = out.startswith("8 samples in 4 units\n")
+        print(("ok" if ok else "FAIL") + " the_c_example_of_rows_builds_every_row" + ("" if ok else f": {out!r}"))
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ def commit(clone):
 
 
 class Clone:
-    """One that can be released: version 0.1.0, unless a newer one is in meson.build."""
+    """One that can be released: version 0.2.0, unless a newer one is in meson.build."""
 
     def __enter__(self):
         self.folder = tempfile.TemporaryDirectory(prefix="rankstore-release-")

@@ -51,7 +51,7 @@ typedef struct rks_piece {
     uint32_t count;
 } rks_piece;
 
-/* "0.1.0". Static. */
+/* "0.2.0". Static. */
 RKS_API const char *rks_version(void);
 
 /* "corrupt", "peer failed", ... one or two words. Static; "unknown" for other numbers. */

@@ -5,6 +5,7 @@
 #define RANKSTORE_BUILD_H
 
 #include "rankstore/group.h"
+#include "rankstore/input.h"
 #include "rankstore/schema.h"
 
 #ifdef __cplusplus
@@ -43,7 +44,7 @@ typedef struct rks_build_options {
     uint64_t max_sample; /* bytes of one sample, larger is an error; default 1 GiB */
     bool skip_bad;       /* count and list malformed samples instead of failing. If the schema is
                           * inferred, first rows that disagree about a type are still an error */
-    bool own_keys;       /* from memory: each rks_builder_add passes a key */
+    bool own_keys;       /* rks_build_input: each row has its own key, and `key` is not set */
     bool replace;        /* replace a finished dataset at the commit; reuse no part of an
                           * interrupted build */
     uint64_t unit_size;  /* bytes of input in a unit. Default 0: that of the directory's dataset or
@@ -52,7 +53,7 @@ typedef struct rks_build_options {
     uint64_t block_size; /* default 1 MiB, 64 KiB to 64 MiB */
     rks_progress_fn progress;
     void *progress_user;
-    const char *source;  /* from memory: a name for the samples' origin, equal on all ranks. An
+    const char *source;  /* rks_build_input: a name for the samples' origin, equal on all ranks. An
                           * interrupted build is resumed only if it has the same name */
     uint32_t min_length; /* drops samples that are shorter; default 0 */
     uint32_t max_length; /* drops samples that are longer; default 0: no limit */
@@ -105,6 +106,8 @@ typedef struct rks_build_options {
                        * does not depend on it. Each thread beyond the first may hold 64 MiB, or two
                        * samples if they are larger. Default 0: the cores that this process may
                        * use, divided by the node's ranks, at most 4. With filter or length_fn: 1 */
+    bool own_lengths; /* rks_build_input: each row has its own length. Not with length, length_fn or
+                       * filter */
 } rks_build_options;
 
 RKS_API void rks_build_options_default(rks_build_options *options);
@@ -150,47 +153,48 @@ RKS_API rks_status rks_build(rks_group *group, const char *const *sources, size_
                              rks_build_report *report, rks_error *err);
 
 /* Returns the unit size of the dataset in a directory, or else of its unfinished parts: 64 MiB if
- * their samples came from memory; 0 if there are none. For callers that read an input in units
- * themselves (rks_reader). RKS_ERR_UNSUPPORTED if another version of the library began a part. */
+ * their samples came from memory; 0 if there are none. For callers that open files as an input
+ * (rks_files_open). RKS_ERR_UNSUPPORTED if another version of the library began a part. */
 RKS_API rks_status rks_unit_size_kept(const char *directory, uint64_t *unit_size, rks_error *err);
 
-/* Builds from memory: each rank adds samples in units of its own. A resume skips whole units. The
- * number of a unit is unique over all ranks. Samples are numbered in (unit, row) order, whichever
- * rank added them. */
-typedef struct rks_builder rks_builder;
+/* ---- rows that a program makes --------------------------------------------------------------- */
 
-/* COLLECTIVE. Begins such a build. `options->schema` is required; format and skip_bad are not used.
- * unit_size is only recorded: that of the input which the caller's units come from
- * (rks_reader_unit_size), or 0. The caller owns *builder. */
-RKS_API rks_status rks_builder_open(rks_group *group, const char *directory,
-                                    const rks_build_options *options, rks_builder **builder,
-                                    rks_error *err);
+/* COLLECTIVE. Builds `directory` of an input, divided among the ranks. options->schema is required;
+ * options->source distinguishes this input from others: equal on all ranks, and an interrupted
+ * build is resumed only if it has the same. Options about files (format, columns, skip_bad, ...)
+ * are not used; unit_size is only recorded: rks_files_unit_size() of files that the input wraps, or
+ * 0. Samples are numbered in the order of units and rows, for any number of ranks. Errors, report
+ * and resume are as in rks_build. */
+RKS_API rks_status rks_build_input(rks_group *group, const rks_input_ops *ops, void *input,
+                                   const char *directory, const rks_build_options *options,
+                                   rks_build_report *report, rks_error *err);
 
-/* Begins a unit and ends the one before it. `name` ("part 3") must be unique; derived keys are
- * "name:row". If *skip is true, an interrupted build has finished the unit: add nothing to it. */
-RKS_API rks_status rks_builder_unit(rks_builder *builder, uint64_t unit, const char *name,
-                                    bool *skip, rks_error *err);
+/* ---- files as an input ----------------------------------------------------------------------- */
 
-/* Adds a sample to the current unit; `values` has one entry for each column. Give `key` if and only
- * if `own_keys` is set; else it comes from the `key` option, or is derived. The filter and length
- * options apply. The builder stays usable if a sample is refused: wrong type, key empty or above
- * 511 bytes, sample above max_sample. */
-RKS_API rks_status rks_builder_add(rks_builder *builder, const rks_value *values, const void *key,
-                                   size_t key_size, rks_error *err);
+/* Files and folders, found, divided and read as rks_build does, for an input that wraps them. */
+typedef struct rks_files rks_files;
 
-/* Counts samples of the current unit that the caller dropped, as `filtered` or as `bad`. The unit
- * stores the counts, so reports have them also if a later build resumes the unit. Rows of derived
- * keys do not count them. In a unit to be skipped the call has no effect. */
-RKS_API rks_status rks_builder_left_out(rks_builder *builder, uint64_t filtered, uint64_t bad,
-                                        rks_error *err);
+/* COLLECTIVE. Looks at the files and agrees on a schema, like rks_build. Options about the target
+ * (replace, append, dedup, sample, index) are not used. The strings and callbacks of `options` must
+ * outlive the files. The group is not needed later. Errors are those of rks_build. The caller owns
+ * *files. */
+RKS_API rks_status rks_files_open(rks_group *group, const char *const *sources, size_t source_count,
+                                  const rks_build_options *options, rks_files **files,
+                                  rks_error *err);
+RKS_API const rks_schema *rks_files_schema(const rks_files *files); /* valid as the files */
+RKS_API uint64_t rks_files_unit_size(const rks_files *files);       /* bytes of input */
+/* Returns the functions of an rks_files as an input. Its units have the name of their first file,
+ * which is not unique, and their bytes as weight. Rows have the key that rks_build would store or
+ * derive. If the sink refuses a row, the row's place is put before the error. One thread at a
+ * time. */
+RKS_API const rks_input_ops *rks_files_input(void);
+RKS_API void rks_files_close(rks_files *files); /* NULL is accepted */
 
-/* COLLECTIVE. Seals the shards and commits the dataset. Pass RKS_OK, or the status that
- * `rks_builder_add` or the caller's own work ended with: then all ranks fail with that error. */
-RKS_API rks_status rks_builder_commit(rks_builder *builder, rks_status status,
-                                      rks_build_report *report, rks_error *err);
-
-/* Frees the builder. Units that were not committed stay for a resume. NULL is accepted. */
-RKS_API void rks_builder_close(rks_builder *builder);
+/* Returns the format that rks_build would read the sources as, such as "jsonl". *format is static.
+ */
+RKS_API rks_status rks_source_format(const char *const *sources, size_t source_count,
+                                     const rks_build_options *options, const char **format,
+                                     rks_error *err);
 
 #ifdef __cplusplus
 }

@@ -47,7 +47,8 @@ RKS_API rks_status rks_gather_add_named(rks_gather *gather, const void *name, si
 RKS_API rks_status rks_gather_add(rks_gather *gather, const char *name, uint64_t index,
                                   const rks_value *values, rks_error *err);
 /* COLLECTIVE. Sends all results to rank `dst`, which alone calls `receive`. RKS_ERR_DATA names both
- * ranks if a (name, index) was added twice. `status` is as in rks_builder_commit. */
+ * ranks if a (name, index) was added twice. Pass RKS_OK, or the status
+ * that the caller's own work ended with: then all ranks fail with it and *err. */
 RKS_API rks_status rks_gather_run(rks_gather *gather, rks_status status, uint32_t dst,
                                   rks_gather_fn receive, void *user, rks_gather_report *report,
                                   rks_error *err);

@@ -104,12 +104,6 @@ typedef int (*rks_filter_fn)(void *user, const rks_sample *sample, rks_error *er
 typedef rks_status (*rks_length_fn)(void *user, const rks_sample *sample, uint64_t *length,
                                     rks_error *err);
 
-/* Takes a sample of a reader. `sample` is valid during the call. Its key, stored or derived, is the
- * one that rks_build would use. `row` counts from 0 in the sample's file. An error ends the unit;
- * its text gets the row's place in front. */
-typedef rks_status (*rks_read_fn)(void *user, const rks_sample *sample, uint64_t row,
-                                  rks_error *err);
-
 /* ---- where: conditions on a sample's columns ------------------------------------------------- */
 
 /* Parses a condition like a build's `where`: "COLUMN OP VALUE [and ...]", OP one of == != < <= >

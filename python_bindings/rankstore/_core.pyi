@@ -114,8 +114,8 @@ def has_other_names(value: Any) -> bool:
 def source_format(sources: Sequence[str], format: str | None) -> str:
     """rks_source_format."""
 
-class Reader:
-    """COLLECTIVE. rks_reader_open."""
+class Files:
+    """COLLECTIVE. rks_files_open."""
 
     def __init__(self, group: Group, sources: Sequence[str], *, schema: str | None = None, format: str | None = None,
                  max_sample: int | None = None, skip_bad: bool = False, max_total: int | None = None,
@@ -126,7 +126,7 @@ class Reader:
     def unit_size(self) -> int: ...
     def schema(self) -> str: ...
     def read(self, unit: int, take: Callable[[dict[str, Any], bytes, int], Any]) -> dict[str, Any]:
-        """rks_reader_read: call take(values, key, row) for each sample. Return {filtered, bad, bad_first}. What `take` raises is
+        """Call take(values, key, row) for each sample. Return {filtered, bad, bad_first}. What `take` raises is
         raised."""
 
 # ---- build.c ----
@@ -147,31 +147,24 @@ def build(group: Group, sources: Sequence[str], directory: str, *, schema: str |
     sample's columns, each (bytes, dims, type) or None, copied; a true result keeps the sample. What it raises is raised as DataError on
     all ranks, and is the cause of this rank's error. What `progress` raises ends the build on this rank."""
 
-class Builder:
-    """COLLECTIVE. Builds from memory."""
+# ---- input.c ----
+STREAM_NONE: int
+STREAM_OWN: int
+STREAM_SAME: int
+RAISED: str
+"""Stands before the text of an error that is an exception of an input."""
 
-    def __init__(self, group: Group, directory: str, schema: str, *, key: str | None = None, length: str | None = None,
-                 length_unit: int = 1, where: str | None = None, index: Sequence[str] = (),
-                 max_sample: int | None = None,
-                 own_keys: bool = False, replace: bool = False, block_size: int | None = None,
-                 progress: Callable[[str, int, int, int], None] | None = None, own_lengths: bool = False,
-                 source: str | None = None, min_length: int | None = None, max_length: int | None = None,
-                 sample: int | None = None, sample_rate: float = 0, seed: int = 0, dedup: bool = False,
-                 append: bool = False, no_lock: bool = False, unit_size: int | None = None,
-                 made_from: str | None = None, wait: bool = False) -> None:
-        """`own_lengths`: each sample is added with its length. `source`: rks_build_options.source."""
+class Sink:
+    """Takes the samples of a unit, during `read` of an input."""
 
-    def unit(self, number: int, name: str) -> bool:
-        """Begin a unit. Return True if an interrupted build has finished it; then add nothing."""
-
-    def left_out(self, filtered: int, bad: int) -> None:
-        """rks_builder_left_out: samples of the current unit that were not added, for the report."""
+    drops: bool
+    """The unit is finished, or another rank's: its samples are dropped, and need not be made."""
 
     def add(self, values: Sequence[Any], key: bytes | str | None = None, length: int | None = None) -> None:
         """Add a sample: one value a column, in the schema's order. A value is None (missing); an object with the buffer protocol,
         C-contiguous, with the column's item type (bfloat16 and float8 as their unsigned integers); str for str and json columns; bytes;
         bool, int or float for scalars. Convert anything else with `rankstore._schema.values.convert(name, type, value)`, which returns
-        one of these or raises TypeError. TypeError or ValueError for a wrong type, shape or range names the column; the builder stays
+        one of these or raises TypeError. TypeError or ValueError for a wrong type, shape or range names the column; the sink stays
         usable."""
 
     def add_arrays(self, columns: Sequence[tuple[Readable, Readable | None]], count: int,
@@ -181,10 +174,28 @@ class Builder:
         values come one after another. Only the first dimension may vary. Offsets are checked. An error names the sample; those before it
         are added. `lengths`: uint64[count], with own_lengths."""
 
-    def commit(self, status: int = 0, text: str = "") -> dict[str, Any]:
-        """COLLECTIVE. Return a report as build() does."""
+    def left_out(self, filtered: int, bad: int, lines: str | None = None) -> None:
+        """Count samples of the unit that were not added, for the report. `lines` names bad ones."""
 
-    def close(self) -> None: ...
+class Source(Protocol):
+    """What build_input builds from."""
+
+    def scan(self, base: str | None, generation: int, /) -> tuple[Sequence[tuple[str, int]], int, str | None]:
+        """Return the units as (name, weight), the kind of stream, and the stream's identity: rks_scan."""
+
+    def read(self, unit: int, sink: Sink, /) -> Any:
+        """rks_input_ops.read."""
+
+def build_input(group: Group, input: Source, directory: str, *, schema: str | None = None, key: str | None = None,
+                length: str | None = None, length_unit: int = 1, where: str | None = None, index: Sequence[str] = (),
+                max_sample: int | None = None,
+                own_keys: bool = False, replace: bool = False, block_size: int | None = None,
+                progress: Callable[[str, int, int, int], None] | None = None, own_lengths: bool = False,
+                source: str | None = None, min_length: int | None = None, max_length: int | None = None,
+                sample: int | None = None, sample_rate: float = 0, seed: int = 0, dedup: bool = False,
+                append: bool = False, no_lock: bool = False, unit_size: int | None = None,
+                made_from: str | None = None, wait: bool = False) -> dict[str, Any]:
+    """COLLECTIVE. rks_build_input. Return a report as build() does. `own_lengths`: each sample is added with its length."""
 
 class Gather:
     """COLLECTIVE. rks_gather: `schema` describes one result."""

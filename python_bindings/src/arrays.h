@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * arrays.h: checks the arguments of Builder.add_arrays. */
+ * arrays.h: checks the arguments of Sink.add_arrays. */
 #ifndef RANKSTORE_PYTHON_ARRAYS_H
 #define RANKSTORE_PYTHON_ARRAYS_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * build.c: builds a dataset from files; and what Builder shares with that. */
+ * build.c: builds a dataset from files; and what build_input shares with that. */
 #include <string.h>
 
 #include "build.h"
@@ -80,16 +80,6 @@ void core_call_progress(void *user, const char *phase, uint64_t done, uint64_t t
     PyGILState_Release(state);
 }
 
-/* Returns the length that was passed with the sample. */
-static rks_status own_length(void *user, const rks_sample *sample, uint64_t *length, rks_error *err)
-{
-    const core_callbacks *calls = user;
-    (void)sample;
-    (void)err;
-    *length = calls->length;
-    return RKS_OK;
-}
-
 /* ---- arguments and report -------------------------------------------------------------------- */
 
 /* Reads the numbers. Those that the library counts in 32 bits have that limit. */
@@ -132,9 +122,8 @@ bool core_build_options(core_build_given *from, core_callbacks *calls, rks_build
     options->append = from->append != 0;
     options->no_lock = from->no_lock != 0;
     options->wait = from->wait != 0;
-    options->length_fn = from->own_lengths          ? own_length
-                         : calls->length_fn != NULL ? call_length
-                                                    : NULL;
+    options->own_lengths = from->own_lengths != 0;
+    options->length_fn = calls->length_fn == NULL ? NULL : call_length;
     options->callback_user = options->progress_user = calls;
     options->filter = calls->filter == NULL ? NULL : call_filter;
     options->progress = calls->progress == NULL ? NULL : core_call_progress;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * build.h: what build, Builder and the operations on whole datasets share: options, callbacks, the
- * report. */
+ * build.h: what build, build_input and the operations on whole datasets share: options, callbacks,
+ * the report. */
 #ifndef RANKSTORE_PYTHON_BUILD_H
 #define RANKSTORE_PYTHON_BUILD_H
 
@@ -10,7 +10,6 @@
 typedef struct core_callbacks {
     PyObject *filter, *length_fn, *progress; /* NULL if not given */
     core_values *columns; /* columns that callbacks see; made with the first sample */
-    uint64_t length;      /* own_lengths: length of the sample that is being added */
 } core_callbacks;
 
 /* Options as Python objects; NULL if not given. */

@@ -2,6 +2,7 @@
 """Made data: token samples of uneven length whose contents say which they are."""
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,19 +25,60 @@ def sample(i: int) -> dict[str, Any]:
             "note": None if i % 3 == 0 else {"i": i}}
 
 
+Unit = Sequence[Sequence[Any]] | Callable[[_core.Sink], Any]
+
+
+class Units:
+    """An input for the core: units by name, each a list of rows or a function of the sink.
+
+    It remembers the units that were read, and what one of them raised."""
+
+    def __init__(self, units: dict[str, Unit]) -> None:
+        self.units = units
+        self.read_units: list[int] = []
+        self.failure: BaseException | None = None
+
+    def scan(self, base: str | None, generation: int) -> tuple[list[tuple[str, int]], int, str | None]:
+        return [(name, 1) for name in self.units], _core.STREAM_NONE, None
+
+    def read(self, number: int, sink: _core.Sink) -> None:
+        self.read_units.append(number)
+        unit = list(self.units.values())[number]
+        try:
+            if callable(unit):
+                unit(sink)
+            else:
+                for row in unit:
+                    sink.add(row)
+        except BaseException as raised:
+            self.failure = raised
+            raise
+
+
+def build_units(group: _core.Group, directory: Path, schema: str, units: dict[str, Unit], **options: Any) -> dict[str, Any]:
+    """Build a dataset of units; raise what one of them raised."""
+    source = Units(units)
+    try:
+        return _core.build_input(group, source, str(directory), schema=schema, **options)
+    except rankstore.RankStoreError:
+        if source.failure is not None:
+            raise source.failure from None
+        raise
+
+
 def build(directory: Path, count: int, group: rankstore.Group | None = None, units: int = 7) -> None:
     """Samples 0..count-1 in `units` units dealt out over the group's ranks; keys "u<unit>:<row>"."""
     chosen = group or rankstore.init("solo")
-    builder = _core.Builder(chosen.core, str(directory), SCHEMA, length="input_ids", index=["score"])
     bounds = [count * unit // units for unit in range(units + 1)]
-    for unit in range(units):
-        if unit % chosen.world != chosen.rank or builder.unit(unit, f"u{unit}"):
-            continue
-        for i in range(bounds[unit], bounds[unit + 1]):
-            one = sample(i)
-            builder.add([one["input_ids"], one["labels"], one["text"], one["blob"], one["score"], one["note"]])
-    builder.commit()
-    builder.close()
+
+    def rows(unit: int) -> Callable[[_core.Sink], Any]:
+        def add(sink: _core.Sink) -> None:
+            for i in range(bounds[unit], bounds[unit + 1]):
+                one = sample(i)
+                sink.add([one["input_ids"], one["labels"], one["text"], one["blob"], one["score"], one["note"]])
+        return add
+
+    build_units(chosen.core, directory, SCHEMA, {f"u{unit}": rows(unit) for unit in range(units)}, length="input_ids", index=["score"])
 
 
 def same(found: dict[str, Any], i: int) -> bool:

@@ -15,9 +15,7 @@ from hypothesis.extra import numpy as hn
 
 import rankstore
 from rankstore import Columns
-from rankstore._build.units import Task, deal
 from rankstore._schema import infer
-from rankstore._sources.base import Unit
 
 NUMBERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64", "complex64")
 
@@ -62,16 +60,6 @@ def test_schema_is_the_same_however_samples_are_dealt(samples: list[dict[str, An
     bounds = [0, *sorted(min(cut, len(samples)) for cut in cuts), len(samples)]
     parts = [(rank, infer.infer(samples[start:stop], 100)) for rank, (start, stop) in enumerate(zip(bounds, bounds[1:], strict=False))]
     assert infer.merge(parts) == infer.infer(samples, 100)
-
-
-@settings(max_examples=100, deadline=None)
-@given(weights=st.lists(st.integers(0, 1000), max_size=60), world=st.integers(1, 9))
-def test_units_are_dealt_evenly(weights: list[int], world: int) -> None:
-    tasks = [Task(i, None, Unit(str(i), weight)) for i, weight in enumerate(weights)]  # type: ignore[arg-type]
-    dealt = deal(tasks, world)
-    assert sorted(task.number for mine in dealt for task in mine) == list(range(len(weights)))
-    loads = [sum(max(1, task.unit.weight) for task in mine) for mine in dealt]
-    assert max(loads) - min(loads) <= max([1, *weights])
 
 
 @settings(max_examples=40, deadline=None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""build and Builder on one rank: what is written, resumed, refused; what callbacks raise; what is closed."""
+"""build and build_input on one rank: what is written, resumed, refused; what callbacks raise."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from made import Units, build_units
 
 from rankstore import _core, errors
 
@@ -27,7 +28,7 @@ def lines(path: Path, rows: int) -> str:
     return str(path)
 
 
-# ---- Builder ------------------------------------------------------------------------------------
+# ---- build_input --------------------------------------------------------------------------------
 
 
 @settings(max_examples=25, deadline=None)
@@ -51,63 +52,48 @@ def test_arrays_make_the_same_dataset_as_samples(
     group = _core.Group(solo=True)
     keys = [f"k{i}".encode() if i % 2 else f"k{i}" for i in range(len(rows))]
     boxes = np.arange(6 * len(rows), dtype="float32").reshape(-1, 2, 3)
-    one = _core.Builder(group, str(base / "one"), SCHEMA, own_keys=own_keys)
-    one.unit(0, "u")
-    for i, (ids, n, t, raw) in enumerate(rows):
-        one.add([ids, boxes[i], n, t, raw, t], *([keys[i]] if own_keys else []))
-    wanted = one.commit()
-    one.close()
+
+    def samples(sink: _core.Sink) -> None:
+        for i, (ids, n, t, raw) in enumerate(rows):
+            sink.add([ids, boxes[i], n, t, raw, t], *([keys[i]] if own_keys else []))
+
+    wanted = build_units(group, base / "one", SCHEMA, {"u": samples}, own_keys=own_keys)
 
     def ragged(parts: list[bytes], item: int = 1) -> tuple[bytes, np.ndarray[Any, Any]]:
         offsets = np.cumsum([skip] + [len(part) // item for part in parts], dtype="int64")
         return b"\xff" * skip * item + b"".join(parts), offsets  # what lies before the first offset is not looked at
 
     ids_data, ids_offsets = ragged([np.array(row[0], "int32").tobytes() for row in rows], 4)
-    other = _core.Builder(group, str(base / "other"), SCHEMA, own_keys=own_keys)
-    other.unit(0, "u")
-    other.add_arrays(
-        [
-            (np.frombuffer(ids_data, "int32"), ids_offsets),
-            (boxes, None),
-            (np.array([row[1] for row in rows], "int64"), None),
-            ragged([row[2].encode() for row in rows]),
-            ragged([row[3] for row in rows]),
-            ragged([json.dumps(row[2], ensure_ascii=False).encode() for row in rows]),
-        ],
-        len(rows),
-        keys if own_keys else None,
+    arrays: list[Any] = [
+        (np.frombuffer(ids_data, "int32"), ids_offsets),
+        (boxes, None),
+        (np.array([row[1] for row in rows], "int64"), None),
+        ragged([row[2].encode() for row in rows]),
+        ragged([row[3] for row in rows]),
+        ragged([json.dumps(row[2], ensure_ascii=False).encode() for row in rows]),
+    ]
+    given_keys = keys if own_keys else None
+    got = build_units(
+        group, base / "other", SCHEMA, {"u": lambda sink: sink.add_arrays(arrays, len(rows), given_keys)}, own_keys=own_keys
     )
-    got = other.commit()
-    other.close()
     group.close()
     assert got["dataset"] == wanted["dataset"] and got["samples"] == len(rows)
     assert _core.verify(str(base / "other"), 2) == (len(rows), [])
 
 
-def test_a_unit_that_is_finished_is_skipped_after_an_interrupted_build(group: _core.Group, tmp_path: Path) -> None:
-    whole = _core.Builder(group, str(tmp_path / "whole"), "n:int64")
-    for unit in range(3):
-        assert whole.unit(unit, f"part {unit}") is False
-        whole.add([unit])
-    wanted = whole.commit()
-    whole.close()
-    first = _core.Builder(group, str(tmp_path / "cut"), "n:int64")
-    for unit in range(2):
-        first.unit(unit, f"part {unit}")
-        first.add([unit])
-    first.unit(2, "part 2")  # ends unit 1; this one stays open
-    first.close()
-    again = _core.Builder(group, str(tmp_path / "cut"), "n:int64")
-    skipped = []
-    for unit in range(3):
-        if again.unit(unit, f"part {unit}"):
-            skipped.append(unit)
-            again.add([99])  # not taken
-        else:
-            again.add([unit])
-    report = again.commit()
-    again.close()
-    assert skipped == [0, 1] and report["units_resumed"] == 2
+def test_a_unit_that_is_finished_is_not_read_after_an_interrupted_build(group: _core.Group, tmp_path: Path) -> None:
+    units: dict[str, Any] = {f"part {unit}": [[unit]] for unit in range(3)}
+    wanted = build_units(group, tmp_path / "whole", "n:int64", units)
+
+    def fail(sink: _core.Sink) -> None:
+        sink.add([2])
+        raise Boom("here")
+
+    with pytest.raises(Boom, match="here"):
+        build_units(group, tmp_path / "cut", "n:int64", {**units, "part 2": fail})
+    again = Units(units)
+    report = _core.build_input(group, again, str(tmp_path / "cut"), schema="n:int64")
+    assert again.read_units == [2] and report["units_resumed"] == 2
     assert report["dataset"] == wanted["dataset"] and report["samples"] == 3
 
 
@@ -115,14 +101,14 @@ def test_a_unit_that_is_finished_is_skipped_after_an_interrupted_build(group: _c
 def test_parts_are_taken_over_from_the_same_source_alone(
     group: _core.Group, tmp_path: Path, second: str | None, finished: bool
 ) -> None:
-    builder = _core.Builder(group, str(tmp_path), "n:int64", source="tokens of a")
-    assert not builder.unit(0, "u")
-    builder.add([7])
-    builder.unit(1, "v")  # which ends the unit before
-    builder.close()
-    builder = _core.Builder(group, str(tmp_path), "n:int64", source=second)
-    assert builder.unit(0, "u") is finished
-    builder.close()
+    def fail(sink: _core.Sink) -> None:
+        raise Boom
+
+    with pytest.raises(Boom):
+        build_units(group, tmp_path, "n:int64", {"u": [[7]], "v": fail}, source="tokens of a")
+    again = Units({"u": [[7]], "v": [[8]]})
+    _core.build_input(group, again, str(tmp_path), schema="n:int64", source=second)
+    assert again.read_units == ([1] if finished else [0, 1])
 
 
 def test_ranks_build_from_one_source(tmp_path: Path) -> None:
@@ -131,7 +117,7 @@ def test_ranks_build_from_one_source(tmp_path: Path) -> None:
         from rankstore import _core, errors
         def main(group):
             try:
-                _core.Builder(group, sys.argv[1], "n:int64", source=f"part {group.rank}")
+                _core.build_input(group, None, sys.argv[1], schema="n:int64", source=f"part {group.rank}")
             except errors.ArgumentError as error:
                 os.write(1, f"{error.text}\\n".encode())
         sys.exit(_core.launch(2, lambda group: main(group) or 0))
@@ -140,18 +126,54 @@ def test_ranks_build_from_one_source(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout.splitlines()) == (0, ["source differs between rank 0 and rank 1"] * 2), done.stderr
 
 
+@pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("place", ["scan", "read"])
+def test_what_an_input_raises_is_told_to_all_and_kept_by_nobody(
+    group: _core.Group, tmp_path: Path, kind: type[BaseException], place: str
+) -> None:
+    class Failing(Units):
+        def scan(self, base: str | None, generation: int) -> Any:
+            if place == "scan":
+                raise kind("now")
+            return super().scan(base, generation)
+
+        def read(self, number: int, sink: _core.Sink) -> None:
+            raise kind("now")
+
+    with pytest.raises(errors.RankStoreError, match=f"{_core.RAISED}: {kind.__name__}: now") as caught:
+        _core.build_input(group, Failing({"u": []}), str(tmp_path / "d"), schema="n:int64")
+    assert caught.value.rank == 0
+    assert build_units(group, tmp_path / "d", "n:int64", {"u": [[1]]})["samples"] == 1
+
+
+@pytest.mark.parametrize("found", [None, ([], 0), ([("u",)], 0, None), ([("u", 1)], 0, 7), ([("", 1)], 0, None), ([("u", -1)], 0, None)])
+def test_what_scan_returns_is_checked(group: _core.Group, tmp_path: Path, found: Any) -> None:
+    class Wrong(Units):
+        def scan(self, base: str | None, generation: int) -> Any:
+            return found
+
+    with pytest.raises(errors.RankStoreError):
+        _core.build_input(group, Wrong({"u": []}), str(tmp_path / "d"), schema="n:int64")
+
+
+def test_a_sink_ends_with_its_unit(group: _core.Group, tmp_path: Path) -> None:
+    kept: list[_core.Sink] = []
+    build_units(group, tmp_path / "d", "n:int64", {"u": kept.append})
+    for call in (lambda: kept[0].add([1]), lambda: kept[0].left_out(1, 0), lambda: kept[0].drops, lambda: kept[0].add_arrays([], 0)):
+        with pytest.raises(errors.StateError, match="has ended"):
+            call()
+
+
 def test_samples_bring_their_lengths(group: _core.Group, tmp_path: Path) -> None:
     def build(directory: Path, **of: Any) -> str:
-        builder = _core.Builder(group, str(directory), "t:uint8[*]", own_lengths=True, length_unit=10)
-        builder.unit(0, "u")
-        if "lengths" in of:
-            builder.add_arrays([(np.arange(3, dtype=np.uint8), np.array([0, 1, 3, 3]))], 3, lengths=of["lengths"])
-        else:
+        def add(sink: _core.Sink) -> None:
+            if "lengths" in of:
+                sink.add_arrays([(np.arange(3, dtype=np.uint8), np.array([0, 1, 3, 3]))], 3, lengths=of["lengths"])
+                return
             for values, length in zip(([0], [1, 2], []), of["each"], strict=True):
-                builder.add([np.array(values, np.uint8)], length=length)
-        made = builder.commit()
-        builder.close()
-        return str(made["dataset"])
+                sink.add([np.array(values, np.uint8)], length=length)
+
+        return str(build_units(group, directory, "t:uint8[*]", {"u": add}, own_lengths=True, length_unit=10)["dataset"])
 
     one = build(tmp_path / "one", each=[0, 41, 2**31])
     assert build(tmp_path / "arrays", lengths=np.array([0, 41, 2**31], np.uint64)) == one
@@ -165,38 +187,30 @@ def test_samples_bring_their_lengths(group: _core.Group, tmp_path: Path) -> None
         build(tmp_path / "short", lengths=np.zeros(2, np.uint64))
     with pytest.raises(ValueError, match="no length is given"):
         build(tmp_path / "none", each=[None, 1, 2])
-    builder = _core.Builder(group, str(tmp_path / "without"), "t:uint8[*]")
-    builder.unit(0, "u")
     with pytest.raises(ValueError, match="own_lengths is not set"):
-        builder.add([np.zeros(1, np.uint8)], length=3)
-    builder.close()
+        build_units(group, tmp_path / "without", "t:uint8[*]", {"u": lambda sink: sink.add([np.zeros(1, np.uint8)], length=3)})
 
 
-def test_a_refused_sample_leaves_the_builder_usable(group: _core.Group, tmp_path: Path) -> None:
-    builder = _core.Builder(group, str(tmp_path / "d"), "n:int64,t:str", own_keys=True)
-    with pytest.raises(errors.StateError, match="no unit"):
-        builder.add([1, "a"], "k")
-    builder.unit(0, "u")
-    for values, key, kind in (
-        ([1.5, "a"], "k", TypeError),
-        ([2**63, "a"], "k", ValueError),
-        ([1, "a"], None, errors.ArgumentError),
-        ([1, "a"], b"", errors.DataError),
-        ([1, "a"], b"k" * 512, errors.DataError),
-        ([1, "a"], 7, TypeError),
-        ([None, "a"], "k", errors.DataError),
-        ([1], "k", ValueError),
-    ):
-        with pytest.raises(kind):
-            builder.add(values, key)  # type: ignore[arg-type]
-    builder.add([1, "a"], "k")
-    assert builder.commit()["samples"] == 1
-    builder.close()
+def test_a_refused_sample_leaves_the_sink_usable(group: _core.Group, tmp_path: Path) -> None:
+    def add(sink: _core.Sink) -> None:
+        for values, key, kind in (
+            ([1.5, "a"], "k", TypeError),
+            ([2**63, "a"], "k", ValueError),
+            ([1, "a"], None, errors.ArgumentError),
+            ([1, "a"], b"", errors.DataError),
+            ([1, "a"], b"k" * 512, errors.DataError),
+            ([1, "a"], 7, TypeError),
+            ([None, "a"], "k", errors.DataError),
+            ([1], "k", ValueError),
+        ):
+            with pytest.raises(kind):
+                sink.add(values, key)  # type: ignore[arg-type]
+        sink.add([1, "a"], "k")
+
+    assert build_units(group, tmp_path / "d", "n:int64,t:str", {"u": add}, own_keys=True)["samples"] == 1
 
 
 def test_arrays_are_checked(group: _core.Group, tmp_path: Path) -> None:
-    builder = _core.Builder(group, str(tmp_path / "d"), "a:int32[*],m:float32[*,2],f:int64,t:str")
-    builder.unit(0, "u")
     good: list[Any] = [
         (np.zeros(3, "int32"), np.array([0, 1, 3])),
         (np.zeros((2, 2), "float32"), np.array([0, 1, 2])),
@@ -220,47 +234,32 @@ def test_arrays_are_checked(group: _core.Group, tmp_path: Path) -> None:
         (2, (np.zeros(2, "int64"), np.array([0, 1, 2])), ValueError, "fixed"),
         (3, (np.zeros(3, "int16"), np.array([0, 1, 3])), TypeError, "another type"),
     ]
-    for column, arrays, kind, text in bad:
-        with pytest.raises(kind, match=text):
-            builder.add_arrays([arrays if i == column else one for i, one in enumerate(good)], 2)
-    with pytest.raises(ValueError, match="3 arrays for 4 columns"):
-        builder.add_arrays(good[:3], 2)
-    with pytest.raises(ValueError, match="keys: 1 for 2 samples"):
-        builder.add_arrays(good, 2, ["k"])
-    with pytest.raises(errors.ArgumentError, match="sample 0 of the arrays.*own_keys"):
-        builder.add_arrays(good, 2, ["k", "l"])
-    with pytest.raises(errors.DataError, match='sample 1 of the arrays: column "t"'):
-        builder.add_arrays([*good[:3], (b"a\xff\xff", np.array([0, 1, 3]))], 2)
-    builder.add_arrays(good, 2)
-    assert builder.commit()["samples"] == 3  # and the one before the text that is not UTF-8
-    builder.close()
+
+    def add(sink: _core.Sink) -> None:
+        for column, arrays, kind, text in bad:
+            with pytest.raises(kind, match=text):
+                sink.add_arrays([arrays if i == column else one for i, one in enumerate(good)], 2)
+        with pytest.raises(ValueError, match="3 arrays for 4 columns"):
+            sink.add_arrays(good[:3], 2)
+        with pytest.raises(ValueError, match="keys: 1 for 2 samples"):
+            sink.add_arrays(good, 2, ["k"])
+        with pytest.raises(errors.ArgumentError, match="sample 0 of the arrays.*own_keys"):
+            sink.add_arrays(good, 2, ["k", "l"])
+        with pytest.raises(errors.DataError, match='sample 1 of the arrays: column "t"'):
+            sink.add_arrays([*good[:3], (b"a\xff\xff", np.array([0, 1, 3]))], 2)
+        sink.add_arrays(good, 2)
+
+    made = build_units(group, tmp_path / "d", "a:int32[*],m:float32[*,2],f:int64,t:str", {"u": add})
+    assert made["samples"] == 3  # and the one before the text that is not UTF-8
 
 
 @pytest.mark.parametrize("type", ["int32[2,*]", "int32[*,*]"])
 def test_only_a_first_dimension_varies_in_arrays(group: _core.Group, tmp_path: Path, type: str) -> None:
-    builder = _core.Builder(group, str(tmp_path / "d"), f"a:{type}")
-    builder.unit(0, "u")
-    with pytest.raises(ValueError, match='column "a".*first dimension'):
-        builder.add_arrays([(np.zeros(4, "int32"), np.array([0, 2]))], 1)
-    builder.close()
+    def add(sink: _core.Sink) -> None:
+        with pytest.raises(ValueError, match='column "a".*first dimension'):
+            sink.add_arrays([(np.zeros(4, "int32"), np.array([0, 2]))], 1)
 
-
-def test_a_rank_that_brings_a_failure_fails_the_commit(group: _core.Group, tmp_path: Path) -> None:
-    builder = _core.Builder(group, str(tmp_path / "d"), "n:int64")
-    with pytest.raises(errors.DataError, match="row 7 is odd"):
-        builder.commit(-9, "row 7 is odd")
-    builder.close()
-    builder.close()
-    for call in (
-        lambda: builder.add([1]),
-        lambda: builder.unit(0, "u"),
-        lambda: builder.commit(),
-        lambda: builder.add_arrays([], 0),
-    ):
-        with pytest.raises(errors.StateError, match="closed"):
-            call()
-    with pytest.raises(ValueError, match="status"):
-        _core.Builder(group, str(tmp_path / "e"), "n:int64").commit(5)
+    build_units(group, tmp_path / "d", f"a:{type}", {"u": add})
 
 
 def test_options_are_checked(group: _core.Group, tmp_path: Path) -> None:
@@ -277,14 +276,14 @@ def test_options_are_checked(group: _core.Group, tmp_path: Path) -> None:
         (TypeError, {"nonsense": 1}),
     ):
         with pytest.raises(kind):
-            _core.Builder(group, str(tmp_path / "d"), "n:int64", **options)  # type: ignore[arg-type]
+            build_units(group, tmp_path / "d", "n:int64", {}, **options)
     with pytest.raises(TypeError, match="Group"):
-        _core.Builder(1, str(tmp_path / "d"), "n:int64")  # type: ignore[arg-type]
+        build_units(1, tmp_path / "d", "n:int64", {})  # type: ignore[arg-type]
     group.close()  # nothing is left open
 
 
 class Calls:
-    """A value whose conversion calls the builder that converts it."""
+    """A value whose conversion calls the sink that converts it."""
 
     def __init__(self, call: Any) -> None:
         self.call = call
@@ -295,37 +294,35 @@ class Calls:
 
 
 def test_a_call_within_a_call_is_refused(group: _core.Group, tmp_path: Path) -> None:
-    builder = _core.Builder(group, str(tmp_path / "d"), "n:int64")
-    builder.unit(0, "u")
-    for call in (lambda: builder.add([1]), builder.close, builder.commit):
-        with pytest.raises(RuntimeError, match="in use"):
-            builder.add([Calls(call)])
-    builder.add([Calls(lambda: None)])
-    assert builder.commit()["samples"] == 1
-    builder.close()
+    def add(sink: _core.Sink) -> None:
+        for call in (lambda: sink.add([1]), lambda: sink.left_out(0, 0)):
+            with pytest.raises(RuntimeError, match="in use"):
+                sink.add([Calls(call)])
+        sink.add([Calls(lambda: None)])
+
+    assert build_units(group, tmp_path / "d", "n:int64", {"u": add})["samples"] == 1
 
 
-def test_threads_that_share_a_builder_harm_nothing(group: _core.Group, tmp_path: Path) -> None:
-    builder = _core.Builder(group, str(tmp_path / "d"), "a:int64[*]")
-    builder.unit(0, "u")
+def test_threads_that_share_a_sink_harm_nothing(group: _core.Group, tmp_path: Path) -> None:
     added = [0] * 4
     data = np.zeros(20000, "int64")
 
-    def work(me: int) -> None:
-        for _ in range(50):
-            try:
-                builder.add([data])
-                added[me] += 1
-            except RuntimeError:
-                pass
+    def add(sink: _core.Sink) -> None:
+        def work(me: int) -> None:
+            for _ in range(50):
+                try:
+                    sink.add([data])
+                    added[me] += 1
+                except RuntimeError:
+                    pass
 
-    threads = [threading.Thread(target=work, args=(me,)) for me in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(200)
-    assert builder.commit()["samples"] == sum(added) > 0
-    builder.close()
+        threads = [threading.Thread(target=work, args=(me,)) for me in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(200)
+
+    assert build_units(group, tmp_path / "d", "a:int64[*]", {"u": add})["samples"] == sum(added) > 0
 
 
 # ---- build ---------------------------------------------------------------------------------------
@@ -441,23 +438,18 @@ def test_no_reference_is_kept(group: _core.Group, tmp_path: Path) -> None:
     text, key, callback = "a text" * 10, "a key" * 3, lambda *item: None
     watched = [value, wide, text, key, callback, group]
 
-    def once(i: int) -> None:
-        builder = _core.Builder(
-            group, str(tmp_path / f"d{i}"), "a:int64[*],b:int64[*],t:str", own_keys=True, progress=callback
-        )
-        builder.unit(0, "u")
-        builder.add([value, wide, text], key)
+    def add(sink: _core.Sink) -> None:
+        sink.add([value, wide, text], key)
         for values, of in (([value, 1.5, text], key), ([value, wide], key), ([value, wide, text], 3)):
             with pytest.raises((TypeError, ValueError)):
-                builder.add(values, of)  # type: ignore[arg-type]
+                sink.add(values, of)  # type: ignore[arg-type]
         offsets = np.array([0, 10])
-        builder.add_arrays([(value, offsets), (value, offsets), (text.encode(), offsets)], 1, [key + "2"])
+        sink.add_arrays([(value, offsets), (value, offsets), (text.encode(), offsets)], 1, [key + "2"])
         with pytest.raises(TypeError):
-            builder.add_arrays([(value, offsets), (wide, offsets), (text.encode(), offsets)], 1, [key])
-        builder.commit()
-        if i % 2:
-            builder.close()
-        del builder
+            sink.add_arrays([(value, offsets), (wide, offsets), (text.encode(), offsets)], 1, [key])
+
+    def once(i: int) -> None:
+        build_units(group, tmp_path / f"d{i}", "a:int64[*],b:int64[*],t:str", {"u": add}, own_keys=True, progress=callback)
         gather = _core.Gather(group, "a:int64[*]")
         gather.add("n", 0, [value])
         gather.run(0, callback)
@@ -470,64 +462,46 @@ def test_no_reference_is_kept(group: _core.Group, tmp_path: Path) -> None:
         once(i)
     gc.collect()
     assert [sys.getrefcount(one) for one in watched] == before
-    group.close()  # all builders are gone, closed or not
 
 
 def test_memory_does_not_grow(group: _core.Group, tmp_path: Path) -> None:
-    builder = _core.Builder(group, str(tmp_path / "d"), "a:int64[*],t:str")
-    builder.unit(0, "u")
     array = np.zeros(4, "int64")
+    grown: list[int] = []
 
-    def work() -> None:
+    def work(sink: _core.Sink) -> None:
         for _ in range(500):
-            builder.add([array, "x"])
-            builder.add([[1, 2], "y"])
+            sink.add([array, "x"])
+            sink.add([[1, 2], "y"])
             for values in ([["x"], "y"], [array, 3], [array]):
                 try:
-                    builder.add(values)
+                    sink.add(values)
                 except (TypeError, ValueError):
                     pass
 
-    work()
-    gc.collect()
-    tracemalloc.start()
-    work()
-    gc.collect()
-    before = tracemalloc.get_traced_memory()[0]
-    work()
-    gc.collect()
-    grown = tracemalloc.get_traced_memory()[0] - before
-    tracemalloc.stop()
-    builder.close()
-    assert grown < 16 << 10, f"{grown} bytes more after 2500 calls"
+    def measure(sink: _core.Sink) -> None:
+        work(sink)
+        gc.collect()
+        tracemalloc.start()
+        work(sink)
+        gc.collect()
+        before = tracemalloc.get_traced_memory()[0]
+        work(sink)
+        gc.collect()
+        grown.append(tracemalloc.get_traced_memory()[0] - before)
+        tracemalloc.stop()
 
-
-def test_a_cycle_through_a_callback_is_collected(group: _core.Group, tmp_path: Path) -> None:
-    class Holder:
-        builder: Any
-
-        def progress(self, *_: Any) -> None: ...
-
-    holder = Holder()
-    holder.builder = _core.Builder(group, str(tmp_path / "d"), "n:int64", progress=holder.progress)
-    del holder
-    gc.collect()
-    group.close()  # RuntimeError where the builder were still there
+    build_units(group, tmp_path / "d", "a:int64[*],t:str", {"u": measure})
+    assert grown[0] < 16 << 10, f"{grown} bytes more after 2500 calls"
 
 
 def test_a_forked_child_is_told_and_harms_nothing(group: _core.Group, tmp_path: Path) -> None:
-    builder = _core.Builder(group, str(tmp_path / "d"), "n:int64")
     gather = _core.Gather(group, "n:int64")
-    builder.unit(0, "u")
-    builder.add([1])
     gather.add("a", 0, [1])
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         told = []
         for call in (
-            lambda: builder.add([2]),
-            builder.commit,
             lambda: gather.add("a", 1, [2]),
             lambda: group.agree("x"),
         ):
@@ -535,7 +509,6 @@ def test_a_forked_child_is_told_and_harms_nothing(group: _core.Group, tmp_path: 
                 call()  # type: ignore[operator]
             except errors.StateError as error:
                 told.append("fork" in str(error))
-        builder.close()
         gather.close()
         group.close()
         own = _core.Group(solo=True)  # the library works here
@@ -544,10 +517,7 @@ def test_a_forked_child_is_told_and_harms_nothing(group: _core.Group, tmp_path: 
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader, "rb") as pipe:
-        assert pipe.read() == bytes([True] * 5)
+        assert pipe.read() == bytes([True] * 3)
     assert os.waitpid(child, 0)[1] == 0
-    builder.add([3])
-    assert builder.commit()["samples"] == 2
     assert gather.run(0, lambda *item: None)["items"] == 1
-    builder.close()
     gather.close()

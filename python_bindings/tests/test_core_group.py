@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made import build_units
 
 from rankstore import _core, errors
 
@@ -197,11 +198,11 @@ def test_a_closed_group_says_so() -> None:
 
 def test_a_group_in_use_is_not_closed(tmp_path: Path) -> None:
     group = _core.Group(solo=True)
-    builder = _core.Builder(group, str(tmp_path / "d"), "n:int64")
+    gather = _core.Gather(group, "n:int64")
     with pytest.raises(errors.StateError, match="in use"):
         group.close()
     assert not group.closed
-    builder.close()
+    gather.close()
     group.close()
 
 
@@ -210,12 +211,8 @@ def test_a_group_in_use_is_not_closed(tmp_path: Path) -> None:
 
 def test_launched_ranks_build_and_gather(tmp_path: Path) -> None:
     def main(group: _core.Group) -> int:
-        builder = _core.Builder(group, str(tmp_path / "d"), "n:int64")
-        builder.unit(group.rank, f"rank {group.rank}")
-        for i in range(10):
-            builder.add([group.rank * 10 + i])
-        report = builder.commit()
-        builder.close()
+        units = {f"rank {rank}": [[rank * 10 + i] for i in range(10)] for rank in range(2)}
+        report = build_units(group, tmp_path / "d", "n:int64", units)
         gather = _core.Gather(group, "n:int64")
         gather.add("r", group.rank, [group.rank])
         got: list[Any] = []
@@ -429,17 +426,19 @@ def test_ctrl_c_ends_long_work(tmp_path: Path) -> None:
         """
         import os, signal, sys, threading, numpy as np, rankstore._core as core
         group = core.Group(solo=True)
-        builder = core.Builder(group, sys.argv[1], "n:int64,t:str")
-        builder.unit(0, "u")
         count = 20_000_000
         columns = [(np.zeros(count, "int64"), None), (b"", np.zeros(count + 1, "int64"))]
-        try:
-            threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
-            builder.add_arrays(columns, count)
-            print("too fast")
-        except KeyboardInterrupt:
-            print("interrupted")
-        builder.close()
+        class Input:
+            def scan(self, base, generation):
+                return [("u", 1)], 0, None
+            def read(self, unit, sink):
+                try:
+                    threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+                    sink.add_arrays(columns, count)
+                    print("too fast")
+                except KeyboardInterrupt:
+                    print("interrupted")
+        core.build_input(group, Input(), sys.argv[1], schema="n:int64,t:str")
         group.close()
     """,
         str(tmp_path / "d"),

@@ -13,7 +13,6 @@ import numpy
 import pytest
 
 import rankstore
-from rankstore import _core
 from rankstore._schema.decode import reader_of, values_of
 from rankstore._schema.types import BITS, ITEMS, numpy_dtype
 
@@ -43,8 +42,7 @@ def test_single_reads_give_what_the_readers_of_columns_give(tmp_path: Path) -> N
     random = numpy.random.default_rng(5)
     schema = {"text": "str", "blob": "bytes", "note": "json", "none": "str?"}
     schema |= {f"{item}{form}": item + form for item in ITEMS for form in ("", "?", "[*]", "[2,*]", "[3]")}
-    builder = _core.Builder(rankstore.init("solo").core, str(tmp_path / "all"), json.dumps(schema), length="int32[*]")
-    builder.unit(0, "u")
+    rows: list[list[Any]] = []
     for i in range(40):
         values: list[Any] = ["täxt" * i, bytes(range(i)), json.dumps({"i": [i, None]}), None if i % 2 else "there"]
         for item in ITEMS:
@@ -52,9 +50,8 @@ def test_single_reads_give_what_the_readers_of_columns_give(tmp_path: Path) -> N
             for form in ((), None if i % 3 == 0 else (), (i,), (2, i), (3,)):
                 bits = None if form is None else random.integers(0, 2 if item == "bool" else 256, (*form, dtype.itemsize), numpy.uint8)
                 values.append(None if bits is None else bits.view(dtype)[..., 0].copy())
-        builder.add(values)
-    builder.commit()
-    builder.close()
+        rows.append(values)
+    made.build_units(rankstore.init("solo").core, tmp_path / "all", json.dumps(schema), {"u": rows}, length="int32[*]")
     with rankstore.open(tmp_path / "all") as ds:
         readers = [(name, reader_of(column, copy=True)) for name, column in ds.schema.items()]
         for i in range(40):

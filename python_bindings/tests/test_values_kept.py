@@ -16,6 +16,7 @@ from typing import Any
 import numpy
 import pytest
 from built import build, command, read
+from made import build_units
 
 import rankstore
 from rankstore import _core
@@ -61,12 +62,9 @@ def test_texts_of_arrow_become_json_strings(tmp_path: Path) -> None:
 
 def test_verify_full_parses_stored_json(tmp_path: Path) -> None:
     group = _core.Group(solo=True)
-    builder = _core.Builder(group, str(tmp_path / "out"), "n:int64,c:json")
-    builder.unit(0, "u")
     texts = [b'{"a": 1}', b"hello", b"[1, NaN]"]  # the core takes texts of JSON in arrays as they are
-    builder.add_arrays([(numpy.arange(3), None), (b"".join(texts), numpy.cumsum([0, *map(len, texts)]))], 3, None)
-    builder.commit()
-    builder.close()
+    arrays: list[Any] = [(numpy.arange(3), None), (b"".join(texts), numpy.cumsum([0, *map(len, texts)]))]
+    build_units(group, tmp_path / "out", "n:int64,c:json", {"u": lambda sink: sink.add_arrays(arrays, 3, None)})
     found = command("verify", tmp_path / "out", "--full", code=1)
     assert 'u:1' in found and 'u:2' in found and 'u:0' not in found and found.count('column "c": invalid JSON') == 2, found
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * build.c: rks_build: builds shards and a dataset of files and folders, shared among the ranks.
+ * build.c: rks_build and rks_build_input: build shards and a dataset of files, or of the rows that
+ * a program makes, shared among the ranks.
  *
  *   look at the input ─► agree a schema ─► take over parts ─► count rows ─► deal ─► read ─► commit
  *
@@ -11,6 +12,8 @@
  *   build: parts             what the directories hold, once they are locked
  *   build: finished units    if there are parts: what they hold
  *   build: counting rows     if units begin inside a file; not if one rank reads them all, in order
+ *   build: units             of rows: what the input lists
+ *   build: streams           of streams: whether two ranks brought the same
  *   build: rows read         the sealed parts; which rows were skipped
  *   build: dataset made      or, if keys are a column, the opening of a store that finds equal ones
  *   build: commit            dataset.json is written
@@ -42,20 +45,33 @@
 #include "builder/input.h"
 #include "builder/resume_state.h"
 #include "builder/parts.h"
+#include "builder/row_units.h"
 #include "builder/read_units.h"
 #include "dataset/build_directory.h"
 #include "dataset/length_description.h"
 #include "ingest/format.h"
 #include "ingest/ingest.h"
+#include "ingest/rows.h"
 #include "store/store.h"
 
 /* What a rank reports about the input, after the values that must be the same. */
 enum { FACT_INFERRED = RKS_BUILD_SAME, FACT_RECORDED, FACT_FOUND, FACTS };
 
+/* What to build from: files, or the rows of `ops`. */
+typedef struct source {
+    const char *const *paths;
+    size_t path_count;
+    const rks_input_ops *ops; /* NULL: files */
+    void *object;
+} source;
+
 typedef struct build {
     rks_group *group;
+    const source *source;
     rks_build_options options;
     rks_input *input;
+    rks_digest input_digest;
+    bool more;                  /* of a stream: there is a unit */
     rks_page_cache *page_cache; /* of the input */
     char *directory;
     char *inferred; /* from this rank's share */
@@ -105,8 +121,11 @@ static rks_status inherit(build *b, const rks_agreed *agreed, rks_status status,
                         "key: the dataset's keys are those of its column \"%s\"; keys of path and "
                         "row (key='') cannot be appended to it: leave the option out",
                         key);
-    o->key = o->key != NULL ? o->key : key;
-    if (o->length == NULL && o->length_fn == NULL) {
+    o->key = o->key != NULL || o->own_keys ? o->key : key;
+    /* The commit refuses another schema; its columns may not hold what is measured. */
+    bool other = b->schema != NULL &&
+                 strcmp(rks_schema_text(b->schema), rks_schema_text(b->base->schema)) != 0;
+    if (o->length == NULL && o->length_fn == NULL && !other) {
         o->length = recorded.name;
         o->length_unit = recorded.unit != 0 ? recorded.unit : o->length_unit;
     }
@@ -128,21 +147,49 @@ static rks_status inferred_status(const build *b, rks_error *err)
     return b->infer_status;
 }
 
+static rks_status look_at_files(build *b, rks_error *err)
+{
+    if (b->source->path_count == 0)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "no source given");
+    rks_status status =
+        rks_input_look(b->source->paths, b->source->path_count, &b->options, &b->input, err);
+    if (status != RKS_OK)
+        return status;
+    b->input_digest = rks_input_digest(b->input);
+    b->page_cache = rks_page_cache_look(b->input);
+    return RKS_OK;
+}
+
+static rks_status look_at_rows(build *b, rks_error *err)
+{
+    rks_build_options *o = &b->options;
+    if (o->schema == NULL)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "schema: an input of rows needs one");
+    if (o->own_keys && o->key != NULL)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "key: column \"%s\" is named, but own_keys is set", o->key);
+    if (o->own_lengths && (o->length != NULL || o->length_fn != NULL || o->filter != NULL))
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "own_lengths cannot be used together with length, length_fn or filter");
+    rks_status status = rks_rows_open(b->source->ops, b->source->object, &b->input, err);
+    if (status == RKS_OK && o->own_lengths)
+        rks_rows_own_lengths(b->input, &o->length_fn, &o->callback_user);
+    if (o->source != NULL)
+        b->input_digest = rks_checksum128(o->source, strlen(o->source));
+    return status;
+}
+
 /* This rank's own part, before ranks compare. */
-static rks_status look_at_input(build *b, const char *const *sources, size_t source_count,
-                                const char *directory, rks_error *err)
+static rks_status look_at_input(build *b, const char *directory, rks_error *err)
 {
     const rks_build_options *o = &b->options;
-    if (source_count == 0)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "no source given");
     if (o->append && o->replace)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "append and replace cannot be used together");
     rks_status status = rks_directory_expand_target(b->group, directory, &b->directory, err);
     if (status == RKS_OK)
-        status = rks_input_look(sources, source_count, &b->options, &b->input, err);
+        status = b->source->ops != NULL ? look_at_rows(b, err) : look_at_files(b, err);
     if (status != RKS_OK)
         return status;
-    b->page_cache = rks_page_cache_look(b->input);
     status = rks_build_options_text(o, &b->options_text, err);
     if (status == RKS_OK && o->schema != NULL)
         status = rks_input_schema(o, o->schema, &b->schema, err);
@@ -158,19 +205,17 @@ static rks_status look_at_input(build *b, const char *const *sources, size_t sou
         b->infer_status = rks_input_infer(b->group, b->input, &b->inferred, &b->infer_error);
     if (!o->append) /* else another rank may know the schema */
         status = inferred_status(b, err);
-    return status == RKS_OK ? rks_resume_collect(b->directory, o->replace, &b->recorded, err)
-                            : status;
+    return status == RKS_OK && b->source->ops == NULL
+               ? rks_resume_collect(b->directory, o->replace, &b->recorded, err)
+               : status;
 }
 
 /* COLLECTIVE. Checks that all ranks have the same input and options. */
 static rks_status agree_input(build *b, rks_status status, rks_agreed *agreed, rks_error *err)
 {
     rks_fact facts[FACTS];
-    rks_digest digest = {0};
-    if (status == RKS_OK)
-        digest = rks_input_digest(b->input);
-    rks_build_same(facts, "the list of input files", &digest, b->schema, &b->options,
-                   b->options_text);
+    const char *what = b->source->ops != NULL ? "source" : "the list of input files";
+    rks_build_same(facts, what, &b->input_digest, b->schema, &b->options, b->options_text);
     facts[FACT_INFERRED] = rks_input_inferred(b->group, b->inferred);
     facts[FACT_RECORDED] = rks_fact_bytes(b->recorded.data, b->recorded.size,
                                           rks_group_size(b->group) * RKS_RESUME_MAX);
@@ -248,7 +293,7 @@ static rks_status settle_options(build *b, rks_error *err)
     rks_free(b->options_text);
     b->options_text = NULL;
     status = rks_build_options_text(&b->options, &b->options_text, err);
-    if (status == RKS_OK)
+    if (status == RKS_OK && b->source->ops == NULL)
         status = keep_own(b, err);
     if (status != RKS_OK)
         return status;
@@ -271,6 +316,27 @@ static rks_status choose_schema(build *b, const rks_agreed *agreed, rks_error *e
 
 /* ---- parts --------------------------------------------------------------------------------- */
 
+/* The digest of files follows from how they are cut, which may have changed since the first look.
+ */
+static rks_digest input_of(const build *b)
+{
+    return b->source->ops != NULL ? b->input_digest : rks_input_digest(b->input);
+}
+
+static void describe_keys(build *b)
+{
+    bool by_default = b->given_key == NULL && b->base == NULL && b->options.key != NULL &&
+                      !b->input->format->named_only;
+    const rks_key_words words = {.place = rks_input_describe_row,
+                                 .user = b->input,
+                                 .advice = by_default
+                                               ? "an empty name as key (key='') makes keys of "
+                                                 "path and row; if a sample's members lie apart: "
+                                                 "tar --sort=name"
+                                               : NULL};
+    rks_parts_describe_keys(b->parts, &words);
+}
+
 /* COLLECTIVE. *own: as in rks_parts_open. */
 static rks_status open_parts(build *b, rks_status *own, rks_error *err)
 {
@@ -281,8 +347,8 @@ static rks_status open_parts(build *b, rks_status *own, rks_error *err)
                                  .wait = b->options.wait,
                                  .keep = b->options.keep};
     if (*own == RKS_OK)
-        *own = rks_build_id("files", rks_input_digest(b->input), b->schema, b->options_text,
-                            &options.shard.build_id, err);
+        *own = rks_build_id(b->source->ops != NULL ? "memory" : "files", input_of(b), b->schema,
+                            b->options_text, &options.shard.build_id, err);
     if (*own == RKS_OK) {
         options.build_options = b->options_text;
         options.selection = rks_build_selection(&b->options);
@@ -293,20 +359,11 @@ static rks_status open_parts(build *b, rks_status *own, rks_error *err)
         options.shard.index_count = b->options.index_count;
         options.shard.unit_size = b->options.unit_size;
         options.shard.threads = b->threads;
-        options.shard.derived_keys = rks_selector_derived_keys(b->selector);
+        options.shard.derived_keys = !b->options.own_keys && rks_selector_derived_keys(b->selector);
     }
     rks_status status = rks_parts_open(b->group, b->directory, own, &options, &b->parts, err);
-    bool by_default = b->given_key == NULL && b->base == NULL && b->options.key != NULL &&
-                      !b->input->format->named_only;
-    const rks_key_words words = {.place = rks_input_describe_row,
-                                 .user = b->input,
-                                 .advice = by_default
-                                               ? "an empty name as key (key='') makes keys of "
-                                                 "path and row; if a sample's members lie apart: "
-                                                 "tar --sort=name"
-                                               : NULL};
-    if (status == RKS_OK)
-        rks_parts_describe_keys(b->parts, &words);
+    if (status == RKS_OK && b->source->ops == NULL)
+        describe_keys(b);
     return status;
 }
 
@@ -317,6 +374,11 @@ static rks_status open_parts(build *b, rks_status *own, rks_error *err)
 static bool learns_rows(const build *b)
 {
     return rks_group_size(b->group) == 1;
+}
+
+static bool is_stream(const build *b)
+{
+    return b->source->ops != NULL && rks_rows_stream(b->input) != RKS_STREAM_NONE;
 }
 
 /* COLLECTIVE, if units begin inside a file. Counts the rows of units, except those of parts that
@@ -368,14 +430,19 @@ static void report_build_progress(const build *b, uint64_t done, uint64_t sample
 {
     const rks_work work = {.done = done, .total = b->total, .samples = samples};
     char text[96];
-    snprintf(text, sizeof(text), "%" PRIu64 " of %" PRIu64 " MiB read", done >> 20, b->total >> 20);
+    if (b->source->ops != NULL)
+        snprintf(text, sizeof(text), "%" PRIu64 " samples read", samples);
+    else
+        snprintf(text, sizeof(text), "%" PRIu64 " of %" PRIu64 " MiB read", done >> 20,
+                 b->total >> 20);
     rks_group_tell_progress(b->group, &work, text);
 }
 
 static void show(const build *b, uint64_t done, uint64_t samples)
 {
+    const char *phase = b->source->ops != NULL ? "reading" : "build";
     if (b->options.progress != NULL)
-        b->options.progress(b->options.progress_user, "build", done, b->total, samples);
+        b->options.progress(b->options.progress_user, phase, done, b->total, samples);
 }
 
 static rks_status on_progress(void *user, uint64_t bytes, uint64_t samples, rks_error *err)
@@ -416,23 +483,45 @@ static rks_status read_units(build *b, rks_error *err)
                                     .tick = on_progress,
                                     .user = b};
     report_build_progress(b, 0, 0);
-    rks_status status = rks_read_units_run(&reading, &b->samples, err);
+    rks_status status = is_stream(b)
+                            ? rks_row_units_read(&reading, b->input, rks_group_size(b->group),
+                                                 b->more, &b->samples, err)
+                            : rks_read_units_run(&reading, &b->samples, err);
     if (status != RKS_OK)
         return status;
     b->done = b->total;
     report_build_progress(b, b->done, b->samples);
+    if (b->source->ops != NULL)
+        show(b, b->done, b->samples);
     return RKS_OK;
 }
 
-/* COLLECTIVE. `status` is this rank's own. */
-static rks_status read_and_commit(build *b, rks_status status, rks_build_report *report,
-                                  rks_error *err)
+/* Reads this rank's share. `status` is its own. COLLECTIVE, if units begin inside a file. */
+static rks_status read_share(build *b, rks_status status, rks_error *err)
 {
     status = count_rows(b, status, err);
     if (status == RKS_OK)
         status = deal(b, err);
     if (status == RKS_OK)
         status = read_units(b, err);
+    return status;
+}
+
+/* COLLECTIVE. `status` is this rank's own. */
+static rks_status read_and_commit(build *b, rks_status status, rks_build_report *report,
+                                  rks_error *err)
+{
+    if (b->source->ops != NULL) {
+        status = rks_row_units_list(b->group, status, b->input, b->parts, &b->more, err);
+        if (status != RKS_OK)
+            return status;
+    }
+    status = read_share(b, status, err);
+    if (is_stream(b) && rks_group_size(b->group) > 1) {
+        status = rks_row_units_compare(b->group, status, b->input, err);
+        if (status != RKS_OK)
+            return status;
+    }
     if (status == RKS_OK)
         status = rks_parts_seal(b->parts, err);
     if (rks_group_rank(b->group) == 0)
@@ -469,11 +558,24 @@ static bool base_is_new(const build *b)
     return b->options.append && b->base == NULL && rks_parts_base(b->parts) != NULL;
 }
 
-rks_status rks_build(rks_group *group, const char *const *sources, size_t source_count,
-                     const char *directory, const rks_build_options *options,
-                     rks_build_report *report, rks_error *err)
+static void fill_report(const build *b, const rks_build_report *made, rks_build_report *report)
 {
-    build b = {.group = group};
+    rks_build_report whole = *made;
+    if (b->schema_text != NULL && b->input->format->has_objects)
+        rks_build_report_columns(b->schema, b->input->flatten, &whole);
+    whole.input_bytes = b->input->bytes;
+    whole.hidden = b->input->not_read.hidden;
+    whole.linked_folders = b->input->not_read.linked_folders;
+    whole.special_files = b->input->not_read.special_files;
+    size_t room = report->struct_size;
+    memcpy(report, &whole, room < sizeof(whole) ? room : sizeof(whole));
+    report->struct_size = room;
+}
+
+static rks_status run(rks_group *group, const source *from, const char *directory,
+                      const rks_build_options *options, rks_build_report *report, rks_error *err)
+{
+    build b = {.group = group, .source = from};
     rks_agreed agreed;
     rks_build_report made = {.struct_size = sizeof(made)};
     uint64_t begun = rks_now_ns(), begun_in = rks_group_collectives(group);
@@ -481,7 +583,7 @@ rks_status rks_build(rks_group *group, const char *const *sources, size_t source
     b.given_key = b.options.key;
     b.threads = rks_build_threads(group, &b.options);
     if (status == RKS_OK)
-        status = look_at_input(&b, sources, source_count, directory, err);
+        status = look_at_input(&b, directory, err);
     status = agree_input(&b, status, &agreed, err);
     rks_status own = status;
     if (status == RKS_OK) {
@@ -490,7 +592,7 @@ rks_status rks_build(rks_group *group, const char *const *sources, size_t source
     }
     if (status == RKS_OK && base_is_new(&b)) {
         free_build(&b);
-        return rks_build(group, sources, source_count, directory, options, report, err);
+        return run(group, from, directory, options, report, err);
     }
     const rks_dataset *kept = status == RKS_OK ? rks_parts_kept(b.parts) : NULL;
     if (kept != NULL) {
@@ -500,18 +602,30 @@ rks_status rks_build(rks_group *group, const char *const *sources, size_t source
         status = read_and_commit(&b, own, &made, err); /* nothing can fail after this */
     }
     made.collectives = rks_group_collectives(group) - begun_in;
-    if (status == RKS_OK && report != NULL) {
-        if (b.schema_text != NULL && b.input->format->has_objects)
-            rks_build_report_columns(b.schema, b.input->flatten, &made);
-        made.input_bytes = b.input->bytes;
-        made.hidden = b.input->not_read.hidden;
-        made.linked_folders = b.input->not_read.linked_folders;
-        made.special_files = b.input->not_read.special_files;
-        made.seconds = (double)(rks_now_ns() - begun) / 1e9;
-        size_t room = report->struct_size;
-        memcpy(report, &made, room < sizeof(made) ? room : sizeof(made));
-        report->struct_size = room;
-    }
+    made.seconds = (double)(rks_now_ns() - begun) / 1e9;
+    if (status == RKS_OK && report != NULL)
+        fill_report(&b, &made, report);
     free_build(&b);
+    return status;
+}
+
+rks_status rks_build(rks_group *group, const char *const *sources, size_t source_count,
+                     const char *directory, const rks_build_options *options,
+                     rks_build_report *report, rks_error *err)
+{
+    const source files = {.paths = sources, .path_count = source_count};
+    return run(group, &files, directory, options, report, err);
+}
+
+rks_status rks_build_input(rks_group *group, const rks_input_ops *ops, void *input,
+                           const char *directory, const rks_build_options *options,
+                           rks_build_report *report, rks_error *err)
+{
+    rks_input_ops known = {.struct_size = sizeof(known)};
+    memcpy(&known, ops, ops->struct_size < sizeof(known) ? ops->struct_size : sizeof(known));
+    const source rows = {.ops = &known, .object = input};
+    rks_status status = run(group, &rows, directory, options, report, err);
+    if (known.close != NULL)
+        known.close(input);
     return status;
 }

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * build.h: what building from files and building from memory share. */
+ * build.h: the options of a build and what follows from them. */
 #ifndef RKS_BUILDER_BUILD_H
 #define RKS_BUILDER_BUILD_H
 
 #include "base/checksum.h"
 #include "dataset/dataset.h"
-#include "dataset/key_description.h"
 #include "group/agreement.h"
 #include "rankstore/build.h"
 
@@ -47,13 +46,5 @@ void rks_build_same(rks_fact facts[RKS_BUILD_SAME], const char *what, const rks_
 /* Reports what the user may not have meant: columns of an inferred schema that are objects or
  * lists, and, with `flatten`, columns that were made from objects. */
 void rks_build_report_columns(const rks_schema *schema, bool flatten, rks_build_report *report);
-
-/* COLLECTIVE. rks_builder_open, with `status` and *err as this rank's result so far, as in
- * rks_group_agree. The other arguments are used only if it is RKS_OK. */
-rks_status rks_builder_begin(rks_group *group, rks_status status, const char *directory,
-                             const rks_build_options *options, rks_builder **builder,
-                             rks_error *err);
-uint32_t rks_builder_columns(const rks_builder *builder);
-void rks_builder_describe_keys(rks_builder *builder, const rks_key_words *words);
 
 #endif

@@ -24,7 +24,7 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "builder/build.h"
+#include "builder/row_writer.h"
 #include "dataset/build_directory.h"
 #include "exchange/exchange.h"
 #include "rankstore/gather.h"
@@ -41,7 +41,7 @@ enum {
 
 struct rks_gather {
     rks_group *group;
-    rks_builder *builder;
+    rks_row_writer *writer;
     char *directory;
     rks_buffer keys; /* names and indexes of this rank's results, in the order of adding, which is
                       * row order */
@@ -135,29 +135,19 @@ static void remove_directory(rks_gather *gather)
 rks_status rks_gather_open(rks_group *group, const char *schema, const char *directory,
                            rks_gather **gather, rks_error *err)
 {
-    rks_build_options options;
-    rks_build_options_default(&options);
-    options.schema = schema;
-    options.own_keys = true;
-    options.max_sample = UINT64_C(3) << 30; /* the most that a block can hold */
-    options.no_lock = true;                 /* no other rank uses the directory */
+    const rks_key_words words = {.key = describe_key, .place = describe_no_place};
+    rks_row_writer *writer = NULL;
     rks_gather *opened = rks_alloc(1, sizeof(*opened), err);
     rks_status status = RKS_ERR_MEMORY;
     if (opened != NULL) {
         opened->group = group;
         status = make_directory(opened, directory, err);
     }
-    rks_builder **builder = opened == NULL ? NULL : &opened->builder;
-    status = rks_builder_begin(group, status, status == RKS_OK ? opened->directory : NULL, &options,
-                               builder, err);
+    status = rks_row_writer_open(group, status, opened == NULL ? NULL : opened->directory, schema,
+                                 &words, &writer, err);
     if (status == RKS_OK) {
-        opened->columns = rks_builder_columns(opened->builder);
-        char name[32];
-        snprintf(name, sizeof(name), "rank %u", rks_group_rank(group));
-        const rks_key_words words = {.key = describe_key, .place = describe_no_place};
-        rks_builder_describe_keys(opened->builder, &words);
-        status = rks_builder_unit(opened->builder, rks_group_rank(group), name, NULL, err);
-        status = rks_group_agree(group, "gather: begin", status, err);
+        opened->writer = writer;
+        opened->columns = rks_row_writer_columns(writer);
     }
     if (status != RKS_OK) {
         rks_gather_close(opened);
@@ -182,8 +172,8 @@ rks_status rks_gather_add_named(rks_gather *gather, const void *name, size_t nam
     rks_store_u64(head + 10, index);
     rks_status status = rks_buffer_reserve(&gather->keys, HEAD + name_size, err);
     if (status == RKS_OK)
-        status = rks_builder_add(gather->builder, values, key,
-                                 result_key(name, name_size, index, key), err);
+        status = rks_row_writer_add(gather->writer, values, key,
+                                    result_key(name, name_size, index, key), err);
     if (status == RKS_OK)
         status = rks_buffer_add(&gather->keys, head, HEAD, err); /* room is reserved */
     return status == RKS_OK ? rks_buffer_add(&gather->keys, name, name_size, err) : status;
@@ -430,7 +420,7 @@ rks_status rks_gather_run(rks_gather *gather, rks_status status, uint32_t dst,
         status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "dst: there is no rank %u", dst);
     if (status == RKS_OK && rks_group_rank(gather->group) == dst && receive == NULL)
         status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "receive: rank %u needs a callback", dst);
-    status = rks_builder_commit(gather->builder, status, NULL, err);
+    status = rks_row_writer_commit(gather->writer, status, err);
     if (status == RKS_OK)
         status = rks_store_open(gather->group, gather->directory, NULL, &store, err);
     if (status == RKS_OK) {
@@ -452,7 +442,7 @@ void rks_gather_close(rks_gather *gather)
 {
     if (gather == NULL)
         return;
-    rks_builder_close(gather->builder);
+    rks_row_writer_close(gather->writer);
     remove_directory(gather);
     rks_buffer_free(&gather->keys);
     rks_free(gather);

@@ -14,6 +14,7 @@
 #include "base/memory.h"
 #include "builder/build.h"
 #include "dataset/dataset.h"
+#include "dataset/key_description.h"
 #include "ingest/format.h"
 #include "ingest/ingest.h"
 #include "ingest/row.h"
@@ -70,6 +71,7 @@ rks_ingest_options rks_build_ingest_options(const rks_build_options *options)
         .filter = options->filter,
         .length_fn = options->length_fn,
         .callback_user = options->callback_user,
+        .own_keys = options->own_keys,
     };
 }
 

@@ -9,6 +9,7 @@
 #define RKS_BUILDER_PARTS_H
 
 #include "builder/build.h"
+#include "dataset/key_description.h"
 #include "group/group.h"
 #include "shard/shard_writer.h"
 

@@ -16,6 +16,7 @@
 #include "base/memory.h"
 #include "base/thread.h"
 #include "builder/input.h"
+#include "ingest/rows.h"
 
 typedef struct pool pool;
 
@@ -270,7 +271,8 @@ static rks_status list_units(pool *p, rks_error *err)
 static rks_status make_readers(pool *p, rks_error *err)
 {
     const rks_read_units *r = p->reading;
-    bool callbacks = r->options->filter != NULL || r->options->length_fn != NULL;
+    bool callbacks =
+        r->options->filter != NULL || r->options->length_fn != NULL || rks_input_is_rows(r->input);
     p->count = callbacks || r->threads == 0 ? 1
                : p->unit_count < r->threads ? (uint32_t)p->unit_count
                                             : r->threads;

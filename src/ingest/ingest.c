@@ -59,10 +59,14 @@ static rks_status hand_over(rks_job *at, const rks_value *values, const void *ke
         key_size = rks_key_derive(name, strlen(name), row, derived);
         key = derived;
     }
-    const rks_sample sample = {
-        .schema = at->schema, .values = values, .key = key, .key_size = key_size, .length = length};
-    rks_status status = at->taker->take(at->taker->user, &sample, row, err);
-    at->taker_failed = status != RKS_OK;
+    const rks_input_row given = {.struct_size = sizeof(given),
+                                 .values = values,
+                                 .key = key,
+                                 .key_size = key_size,
+                                 .length = length,
+                                 .number = row};
+    rks_status status = at->sink->row(at->sink, &given, err);
+    at->sink_failed = status != RKS_OK;
     return status;
 }
 
@@ -86,10 +90,14 @@ static rks_status write_sample(rks_job *at, const rks_value *values, const void 
 
 rks_status rks_job_emit(rks_job *at, const rks_value *values, rks_error *err)
 {
+    return rks_job_emit_keyed(at, values, NULL, 0, err);
+}
+
+rks_status rks_job_emit_keyed(rks_job *at, const rks_value *values, const void *key,
+                              size_t key_size, rks_error *err)
+{
     bool keep = false;
     uint32_t length = 0;
-    const void *key = NULL;
-    size_t key_size = 0;
     rks_status status =
         rks_selector_apply(at->selector, values, &keep, &length, &key, &key_size, err);
     if (status != RKS_OK)
@@ -98,7 +106,7 @@ rks_status rks_job_emit(rks_job *at, const rks_value *values, rks_error *err)
         at->filtered++;
         return RKS_OK;
     }
-    if (at->taker != NULL)
+    if (at->sink != NULL)
         status = hand_over(at, values, key, key_size, length, err);
     else
         status = write_sample(at, values, key, key_size, length, err);
@@ -135,7 +143,7 @@ rks_status rks_job_list(rks_job *job, const char *line, rks_error *err)
  * disk. */
 static rks_status settle(rks_job *at, const rks_place *place, rks_status status, rks_error *err)
 {
-    bool callback = rks_selector_callback_failed(at->selector) || at->taker_failed;
+    bool callback = rks_selector_callback_failed(at->selector) || at->sink_failed;
     if (status == RKS_OK || (status != RKS_ERR_DATA && !callback))
         return status;
     rks_error turn_failed;
@@ -275,8 +283,7 @@ rks_status rks_ingest_unit(const rks_ingest_reading *with, size_t unit, uint64_t
 }
 
 rks_status rks_ingest_read(const rks_ingest_reading *with, size_t unit, uint64_t first_row,
-                           const rks_ingest_taker *taker, uint64_t *left_out, uint64_t *bad_rows,
-                           rks_error *err)
+                           rks_sink *sink, uint64_t *left_out, uint64_t *bad_rows, rks_error *err)
 {
     rks_job at;
     rks_error unseen = {0};
@@ -285,7 +292,7 @@ rks_status rks_ingest_read(const rks_ingest_reading *with, size_t unit, uint64_t
     rks_status status = begin_job(&at, with, unit, first_row, err);
     if (status != RKS_OK)
         return status;
-    at.taker = taker;
+    at.sink = sink;
     status = at.input->format->read(&at, err);
     if (status == RKS_OK) {
         *left_out = at.filtered;

@@ -20,6 +20,7 @@
 #include "base/buffer.h"
 #include "ingest/sample_selection.h"
 #include "ingest/unit.h"
+#include "rankstore/input.h"
 #include "shard/shard_writer.h"
 
 /* Infers a schema from a unit's first rows (1,000 rows or 8 MiB), as JSON; *schema_text is
@@ -85,17 +86,10 @@ rks_status rks_ingest_unit(const rks_ingest_reading *with, size_t unit, uint64_t
                            rks_shard_writer *writer, const rks_ingest_progress *progress,
                            const rks_ingest_turn *turn, rks_error *err);
 
-/* Receives the samples of a unit instead of a writer. */
-typedef struct rks_ingest_taker {
-    rks_read_fn take; /* a failure ends the unit; the row's place is put before its text */
-    void *user;
-} rks_ingest_taker;
-
-/* Like rks_ingest_unit, but without a shard: passes what the selector keeps to the taker, with its
- * key, stored or derived. *left_out counts what the selector did not keep, *bad_rows what skip_bad
- * skipped. */
+/* Like rks_ingest_unit, but without a shard: passes what the selector keeps to the sink, with its
+ * key, stored or derived, and its number in the file. *left_out counts what the selector did not
+ * keep, *bad_rows what skip_bad skipped. */
 rks_status rks_ingest_read(const rks_ingest_reading *with, size_t unit, uint64_t first_row,
-                           const rks_ingest_taker *taker, uint64_t *left_out, uint64_t *bad_rows,
-                           rks_error *err);
+                           rks_sink *sink, uint64_t *left_out, uint64_t *bad_rows, rks_error *err);
 
 #endif

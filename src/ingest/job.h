@@ -22,8 +22,8 @@ typedef struct rks_job {
     const rks_ingest_options *options;
     rks_selector *selector;
     rks_unit_writer *writer; /* the target: a writer or */
-    const rks_ingest_taker *taker;
-    bool taker_failed; /* it failed on the last sample */
+    rks_sink *sink;
+    bool sink_failed; /* on the last sample */
     rks_buffer *bad_list;
     const rks_ingest_progress *progress;
     bool skip_bad;
@@ -66,6 +66,10 @@ static inline bool rks_job_is_sampled(rks_job *job)
 
 /* Applies the selector to one sample and writes it. `values` has one entry a column. */
 rks_status rks_job_emit(rks_job *job, const rks_value *values, rks_error *err);
+/* Does the same with a key of the row's own (NULL: none), which counts if no column holds the key.
+ */
+rks_status rks_job_emit_keyed(rks_job *job, const rks_value *values, const void *key,
+                              size_t key_size, rks_error *err);
 /* Ends the row, whose outcome is `status` with *err. With skip_bad a malformed one (RKS_ERR_DATA)
  * is listed and skipped. Otherwise the row's place is put before the error, which ends the unit. */
 static inline rks_status rks_job_row(rks_job *job, const rks_place *place, rks_status status,

@@ -35,6 +35,7 @@ typedef struct rks_ingest_options {
     rks_filter_fn filter;
     rks_length_fn length_fn;
     void *callback_user;
+    bool own_keys; /* rows of a program have their own */
 } rks_ingest_options;
 
 #endif

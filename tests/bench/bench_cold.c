@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "bench.h"
+#include "support/rows.h"
 #include "dataset/build_directory.h"
 
 enum { THREADS = 16, TURNS = 5 };
@@ -313,26 +314,31 @@ static void measure(rks_group *group, const work *w, bool no_share)
     rks_store_close(store, 0);
 }
 
+static rks_status make_rows(void *user, uint64_t unit, rks_sink *sink, rks_error *err)
+{
+    const uint32_t *size = user;
+    uint8_t *bytes = malloc(*size);
+    rks_status status = RKS_OK;
+    (void)unit;
+    for (uint64_t i = 0; status == RKS_OK && i < dataset_bytes / *size; i++) {
+        memset(bytes, (int)i, *size);
+        rks_value value = {.data = bytes, .size = *size};
+        status = rows_add(sink, &value, NULL, 0, err);
+    }
+    free(bytes);
+    return status;
+}
+
 static void build(rks_group *group, uint32_t size)
 {
     rks_error err;
-    rks_builder *builder = NULL;
+    const made_rows rows = {.make = make_rows, .user = &size, .units = 1};
     rks_build_options options;
     char name[4096];
     snprintf(name, sizeof(name), "%s/%u", directory, size);
     rks_build_options_default(&options);
     options.schema = "data:bytes";
-    bench_must(rks_builder_open(group, name, &options, &builder, &err), &err);
-    uint8_t *bytes = malloc(size);
-    bench_must(rks_builder_unit(builder, 0, "unit", NULL, &err), &err);
-    for (uint64_t i = 0; i < dataset_bytes / size; i++) {
-        memset(bytes, (int)i, size);
-        rks_value value = {.data = bytes, .size = size};
-        bench_must(rks_builder_add(builder, &value, NULL, 0, &err), &err);
-    }
-    bench_must(rks_builder_commit(builder, RKS_OK, NULL, &err), &err);
-    rks_builder_close(builder);
-    free(bytes);
+    bench_must(rows_build(group, name, &options, &rows, NULL, &err), &err);
 }
 
 static int run(const rks_bootstrap *bootstrap, void *user)

@@ -12,6 +12,7 @@
 
 #include "base/checksum.h"
 #include "bench.h"
+#include "support/rows.h"
 #include "dataset/build_directory.h"
 #include "store/store.h"
 
@@ -46,27 +47,33 @@ typedef struct world {
     size_t room_size;
 } world;
 
-static void build(rks_group *group, const char *name, const work *w)
+static rks_status make_rows(void *user, uint64_t unit, rks_sink *sink, rks_error *err)
 {
-    rks_error err;
-    rks_builder *builder = NULL;
-    rks_build_options options;
-    rks_build_options_default(&options);
-    options.schema = w->schema;
-    bench_must(rks_builder_open(group, name, &options, &builder, &err), &err);
-    bench_must(rks_builder_unit(builder, 0, "unit", NULL, &err), &err);
     static uint8_t bytes[BLOB];
+    const work *w = user;
     uint64_t state = 7;
-    for (uint32_t i = 0; i < w->samples; i++) {
+    rks_status status = RKS_OK;
+    (void)unit;
+    for (uint32_t i = 0; status == RKS_OK && i < w->samples; i++) {
         uint32_t count = w->item == 1 ? BLOB : bench_size(&state, 300, 0.8);
         if (w->item != 1)
             count = count < 8 ? 8 : count > MOST ? MOST : count;
         memset(bytes, (int)i, (size_t)count * w->item);
         rks_value value = {.data = bytes, .size = (uint64_t)count * w->item};
-        bench_must(rks_builder_add(builder, &value, NULL, 0, &err), &err);
+        status = rows_add(sink, &value, NULL, 0, err);
     }
-    bench_must(rks_builder_commit(builder, RKS_OK, NULL, &err), &err);
-    rks_builder_close(builder);
+    return status;
+}
+
+static void build(rks_group *group, const char *name, const work *w)
+{
+    rks_error err;
+    work copy = *w;
+    const made_rows rows = {.make = make_rows, .user = &copy, .units = 1};
+    rks_build_options options;
+    rks_build_options_default(&options);
+    options.schema = w->schema;
+    bench_must(rows_build(group, name, &options, &rows, NULL, &err), &err);
 }
 
 /* ---- the floors ------------------------------------------------------------------------------ */

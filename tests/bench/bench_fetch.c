@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "bench.h"
+#include "support/rows.h"
 #include "dataset/build_directory.h"
 
 enum { DEPTH = 4 };
@@ -92,26 +93,31 @@ static double copy_plain(uint64_t total, size_t piece, double *cpu)
 
 /* ---- ours: rank 0 owns everything, rank 1 asks ----------------------------------------------- */
 
+static rks_status make_rows(void *user, uint64_t unit, rks_sink *sink, rks_error *err)
+{
+    const work *w = user;
+    uint8_t *bytes = malloc(w->size);
+    rks_status status = RKS_OK;
+    (void)unit;
+    for (uint32_t i = 0; status == RKS_OK && i < w->samples; i++) {
+        memset(bytes, (int)i, w->size);
+        rks_value value = {.data = bytes, .size = w->size};
+        status = rows_add(sink, &value, NULL, 0, err);
+    }
+    free(bytes);
+    return status;
+}
+
+/* Rank 0 reads the only unit. */
 static void build(rks_group *group, const char *name, const work *w)
 {
     rks_error err;
-    rks_builder *builder = NULL;
+    work copy = *w;
+    const made_rows rows = {.make = make_rows, .user = &copy, .units = 1};
     rks_build_options options;
     rks_build_options_default(&options);
     options.schema = "data:bytes";
-    bench_must(rks_builder_open(group, name, &options, &builder, &err), &err);
-    uint8_t *bytes = malloc(w->size);
-    if (rks_group_rank(group) == 0) {
-        bench_must(rks_builder_unit(builder, 0, "unit", NULL, &err), &err);
-        for (uint32_t i = 0; i < w->samples; i++) {
-            memset(bytes, (int)i, w->size);
-            rks_value value = {.data = bytes, .size = w->size};
-            bench_must(rks_builder_add(builder, &value, NULL, 0, &err), &err);
-        }
-    }
-    bench_must(rks_builder_commit(builder, RKS_OK, NULL, &err), &err);
-    rks_builder_close(builder);
-    free(bytes);
+    bench_must(rows_build(group, name, &options, &rows, NULL, &err), &err);
 }
 
 static double fetch_all(rks_store *store, const work *w, double *cpu)

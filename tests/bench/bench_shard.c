@@ -10,11 +10,20 @@
 
 #include "base/checksum.h"
 #include "bench.h"
+#include "support/rows.h"
 #include "dataset/dataset.h"
 #include "shard/shard.h"
 #include "dataset/build_directory.h"
 
-enum { SAMPLES = 400000, BATCH = 64, READS = 8000, MANY = 10000000, KEY = 14 };
+enum {
+    SAMPLES = 400000,
+    BATCH = 64,
+    READS = 8000,
+    MANY = 10000000,
+    KEY = 14,
+    UNIT = 100000,
+    MANY_UNIT = 1000000
+};
 
 typedef struct data {
     uint8_t *bytes;
@@ -42,28 +51,32 @@ static data make_data(void)
     return d;
 }
 
+static rks_status make_unit(void *user, uint64_t unit, rks_sink *sink, rks_error *err)
+{
+    const data *d = user;
+    uint64_t at = 0;
+    rks_status status = RKS_OK;
+    int first = (int)unit * UNIT;
+    for (int i = 0; i < first; i++)
+        at += d->sizes[i];
+    for (int i = first; status == RKS_OK && i < first + UNIT && i < SAMPLES; i++) {
+        rks_value value = {.data = d->bytes + at, .size = d->sizes[i]};
+        status = rows_add(sink, &value, d->keys[i], KEY, err);
+        at += d->sizes[i];
+    }
+    return status;
+}
+
 static void build(const char *name, const data *d, rks_build_report *report)
 {
     rks_error err;
-    rks_builder *builder = NULL;
     rks_build_options options;
-    uint64_t at = 0;
+    data own = *d;
+    const made_rows rows = {.make = make_unit, .user = &own, .units = (SAMPLES + UNIT - 1) / UNIT};
     rks_build_options_default(&options);
     options.schema = "data:bytes";
     options.own_keys = true;
-    bench_must(rks_builder_open(group, name, &options, &builder, &err), &err);
-    for (int i = 0; i < SAMPLES; i++) {
-        if (i % 100000 == 0) {
-            char unit[24];
-            snprintf(unit, sizeof(unit), "unit %d", i / 100000);
-            bench_must(rks_builder_unit(builder, (uint64_t)(i / 100000), unit, NULL, &err), &err);
-        }
-        rks_value value = {.data = d->bytes + at, .size = d->sizes[i]};
-        bench_must(rks_builder_add(builder, &value, d->keys[i], KEY, &err), &err);
-        at += d->sizes[i];
-    }
-    bench_must(rks_builder_commit(builder, RKS_OK, report, &err), &err);
-    rks_builder_close(builder);
+    bench_must(rows_build(group, name, &options, &rows, report, &err), &err);
 }
 
 static void write_plain(const char *path, const data *d)
@@ -265,10 +278,22 @@ static void measure_reads(void)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
+static rks_status make_numbers(void *user, uint64_t unit, rks_sink *sink, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    (void)user;
+    uint32_t first = (uint32_t)unit * MANY_UNIT;
+    for (uint32_t i = first; status == RKS_OK && i < first + MANY_UNIT && i < MANY; i++) {
+        rks_value value = {.data = &i, .size = sizeof(i)};
+        status = rows_add(sink, &value, NULL, 0, err);
+    }
+    return status;
+}
+
 static void measure_open(void)
 {
     rks_error err;
-    rks_builder *builder = NULL;
+    const made_rows rows = {.make = make_numbers, .units = (MANY + MANY_UNIT - 1) / MANY_UNIT};
     rks_build_options options;
     rks_dataset *dataset = NULL;
     double seconds[ROUNDS];
@@ -276,18 +301,7 @@ static void measure_open(void)
     snprintf(name, sizeof(name), "%s/many", directory);
     rks_build_options_default(&options);
     options.schema = "n:uint32";
-    bench_must(rks_builder_open(group, name, &options, &builder, &err), &err);
-    for (uint32_t i = 0; i < MANY; i++) {
-        char unit[24];
-        if (i % 1000000 == 0) {
-            snprintf(unit, sizeof(unit), "unit %u", i);
-            bench_must(rks_builder_unit(builder, i, unit, NULL, &err), &err);
-        }
-        rks_value value = {.data = &i, .size = sizeof(i)};
-        bench_must(rks_builder_add(builder, &value, NULL, 0, &err), &err);
-    }
-    bench_must(rks_builder_commit(builder, RKS_OK, NULL, &err), &err);
-    rks_builder_close(builder);
+    bench_must(rows_build(group, name, &options, &rows, NULL, &err), &err);
     bench_must(rks_dataset_load(name, &dataset, &err), &err);
     snprintf(path, sizeof(path), "%s/%s.json", name, dataset->shards[0].name);
     for (int round = 0; round < ROUNDS; round++) {

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "bench.h"
+#include "support/rows.h"
 #include "dataset/build_directory.h"
 
 static const char USAGE[] =
@@ -83,26 +84,26 @@ static void name_part(uint32_t rank, char name[4096])
     snprintf(name, 4096, "%s/rank-%u", directory, rank);
 }
 
-static void add_samples(rks_builder *builder, uint32_t rank, uint32_t size)
+static rks_status make_part(void *user, uint64_t rank, rks_sink *sink, rks_error *err)
 {
-    rks_error err;
-    uint64_t begin = wanted.samples * rank / size, end = wanted.samples * (rank + 1) / size;
-    char name[32];
-    snprintf(name, sizeof(name), "unit-%u", rank);
-    bench_must(rks_builder_unit(builder, rank, name, NULL, &err), &err);
-    for (uint64_t i = begin; i < end; i++) {
+    const uint32_t *size = user;
+    uint64_t begin = wanted.samples * rank / *size, end = wanted.samples * (rank + 1) / *size;
+    rks_status status = RKS_OK;
+    for (uint64_t i = begin; status == RKS_OK && i < end; i++) {
         uint8_t bytes[15];
         memset(bytes, (int)i, sizeof(bytes));
         rks_value value = {.data = bytes, .size = 1 + i % sizeof(bytes)};
-        bench_must(rks_builder_add(builder, &value, NULL, 0, &err), &err);
+        status = rows_add(sink, &value, NULL, 0, err);
     }
+    return status;
 }
 
 static int build(const rks_bootstrap *bootstrap, void *user)
 {
     rks_error err;
     rks_group *group = NULL;
-    rks_builder *builder = NULL;
+    uint32_t size = bootstrap->size;
+    const made_rows rows = {.make = make_part, .user = &size, .units = size};
     rks_group_options options;
     rks_build_options how;
     char name[4096];
@@ -113,10 +114,7 @@ static int build(const rks_bootstrap *bootstrap, void *user)
     rks_build_options_default(&how);
     how.schema = "data:bytes";
     name_part(bootstrap->rank, name);
-    bench_must(rks_builder_open(group, name, &how, &builder, &err), &err);
-    add_samples(builder, bootstrap->rank, bootstrap->size);
-    bench_must(rks_builder_commit(builder, RKS_OK, NULL, &err), &err);
-    rks_builder_close(builder);
+    bench_must(rows_build(group, name, &how, &rows, NULL, &err), &err);
     rks_group_close(group);
     return 0;
 }

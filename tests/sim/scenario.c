@@ -209,22 +209,24 @@ static rks_status own_error(uint32_t rank, uint32_t phase, rks_error *err)
     return rks_fail(err, RKS_ERR_DATA, 4711, "planted in '%s'", PHASE_NAMES[phase]);
 }
 
+/* After its last unit, the rank brings its error. */
+static rks_status make_unit(void *user, uint64_t unit, rks_sink *sink, rks_error *err)
+{
+    const rks_group *group = user;
+    bool own_keys = true;
+    rks_status status = world_make_unit(&own_keys, unit, sink, err);
+    return status == RKS_OK && unit + rks_group_size(group) >= UNITS
+               ? own_error(rks_group_rank(group), 1, err)
+               : status;
+}
+
 static rks_status build(rks_group *group, rks_error *err)
 {
     rks_build_options options;
     rks_build_report report = {.struct_size = sizeof(report)};
-    rks_builder *builder = NULL;
+    const made_rows rows = {.make = make_unit, .user = group, .units = UNITS, .name = "part"};
     world_build_options(&options);
-    rks_status status = rks_builder_open(group, run.directory, &options, &builder, err);
-    if (status != RKS_OK)
-        return status;
-    for (uint64_t unit = 0; status == RKS_OK && unit < UNITS; unit++)
-        if (unit % rks_group_size(group) == rks_group_rank(group))
-            status = world_add_unit(builder, true, unit, err);
-    if (status == RKS_OK)
-        status = own_error(rks_group_rank(group), 1, err);
-    status = rks_builder_commit(builder, status, &report, err);
-    rks_builder_close(builder);
+    rks_status status = rows_build(group, run.directory, &options, &rows, &report, err);
     if (status == RKS_OK && report.samples != SAMPLES)
         sim_fail("the build reports %" PRIu64 " samples", report.samples);
     return status;

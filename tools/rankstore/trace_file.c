@@ -7,7 +7,7 @@
  *    {"name":"wait","cat":"wait","ph":"X","ts":12.345,"dur":6.789,"pid":0,"tid":1,
  *     "args":{"samples":64,"bytes":4096}},
  *    {"name":"fetch from rank 3","cat":"fetch","ph":"b","id":"0.17",...},{...,"ph":"e",...}],
- *    "displayTimeUnit":"ms","otherData":{"rankstore":"0.1.0","events":..,"dropped":..}} */
+ *    "displayTimeUnit":"ms","otherData":{"rankstore":"0.2.0","events":..,"dropped":..}} */
 #include "trace_file.h"
 
 #include <errno.h>

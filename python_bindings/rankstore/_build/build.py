@@ -2,9 +2,9 @@
 """Build datasets: `build` turns any source into a dataset on disk.
 
     files that the core reads ─────► _core.build, which calls filter and length
-    the same, with map or key() ─► _core.Reader ┐
-    pieces (Parquet, lists, ...) ───────────────┴► units, dealt to ranks ─► map, filter ─► _core.Builder
-    an iterable on each rank ────────────────────► units of its own      ─► map, filter ─► _core.Builder"""
+    the same, with map or key() ─► _core.Files ┐
+    pieces (Parquet, lists, ...) ──────────────┴► units, the same on all ranks ─► map, filter ┐
+    an iterable on each rank ───────────────────► units of its own             ─► map, filter ┴► _core.build_input"""
 from __future__ import annotations
 
 import os

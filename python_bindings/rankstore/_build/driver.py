@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import functools
 import re
 import sys
 import time
@@ -22,15 +21,12 @@ from .._sources.base import Piece, Stream
 from .._sources.native import CoreFiles, plain
 from .._sources.resolver import Source, resolve
 from ..errors import ArgumentError, CallbackError, DataError, RankStoreError, StateError
+from .inputs import BaseChanged
 from .options import BuildReport, Options
 from .pipeline import length_of
 from .units import build_python
 
 APPEND_UNITS = 4096  # most units of an append by the dataset's unit size: more would make dataset.json too large
-
-
-class _Changed(Exception):
-    """Another build ended while this one waited, so the directory must be read again."""
 
 
 def build_here(group: Group, source: Any, directory: str, options: Options) -> BuildReport:
@@ -39,7 +35,7 @@ def build_here(group: Group, source: Any, directory: str, options: Options) -> B
     while True:
         try:
             return _build_once(group, source, directory, options, begun)
-        except _Changed:
+        except BaseChanged:
             pass  # the same on all ranks; the lock was released, so this build may now wait for a third one
         except ArgumentError as refused:
             if not (options.wait and refused.cause == errno.EEXIST):
@@ -89,7 +85,12 @@ def _build_once(group: Group, source: Any, directory: str, options: Options, beg
             made = _build_core(group, files, directory, options, note, report)
         else:
             made = build_python(group, found, directory, options, base if options.append else None, made_from, note,
-                                report, functools.partial(_look_again, group, own, request.there, found) if options.wait else None)
+                                report)
+    except BaseChanged:
+        if isinstance(found, Stream):
+            raise StateError(f"{own}: another build changed the dataset while this one waited, and samples of the iterable were "
+                             "read already; call build again with a new one") from None
+        raise
     finally:
         progress.close(report)
     if comparable:
@@ -109,17 +110,6 @@ def _build_once(group: Group, source: Any, directory: str, options: Options, beg
                        time.monotonic() - begun, made["dataset"], made["bad_first"], made["input_bytes"],
                        made["duplicates"], made["sampled_out"], made["not_read"], made["collectives"],
                        made.get("json_columns", ""), made.get("object_columns", ""), made["unit_size"], length=made["length"])
-
-
-def _look_again(group: Group, own: str, there: Sequence[dict[str, Any]], source: Source) -> None:
-    """Raise _Changed if the dataset differs from the one that the build saw before it held the lock (collective)."""
-    now = together(group, "build: after the wait", lambda: dataset_json.finished(own)["dataset"])
-    if now == [one["dataset"] for one in there]:
-        return
-    if isinstance(source, Stream):
-        raise StateError(f"{own}: another build changed the dataset while this one waited, and samples of the iterable were "
-                         "read already; call build again with a new one")
-    raise _Changed
 
 
 def _with_unit_size(options: Options, pieces: list[Piece], kept: int) -> Options:

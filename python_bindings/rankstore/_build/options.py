@@ -8,6 +8,7 @@ from typing import Any
 
 from .._distributed import progress
 from .._provenance import code
+from .._schema import infer
 from ..errors import ArgumentError
 
 
@@ -150,7 +151,7 @@ class Options:
         return {name: value for name, value in every.items() if value}
 
     def for_core(self) -> dict[str, Any]:
-        """As _core.Builder and _core.build name them."""
+        """As _core.build_input and _core.build name them."""
         return {"key": self.key if isinstance(self.key, str) else None,
                 "length": self.length if isinstance(self.length, str) else None, "length_unit": self.length_unit,
                 "where": self.where, "index": self.index,
@@ -158,7 +159,7 @@ class Options:
                 "no_lock": self.no_lock, "wait": self.wait, **self.selection()}
 
     def for_reading(self) -> dict[str, Any]:
-        """As _core.Reader and _core.build name them."""
+        """As _core.Files and _core.build name them."""
         return {"max_sample": self.max_sample, "skip_bad": self.skip_bad, "max_total": self.max_total,
                 "unit_size": self.unit_size, "columns": self.columns, "json_path": self.json_path,
                 "extra": self.extra, "dtype": self.dtype}
@@ -169,7 +170,8 @@ class Options:
             return self
         if self.length is None and shape["own_lengths"]:
             raise ArgumentError("append: the dataset's lengths came from a function; give length= again")
-        length = {} if self.length is not None else {"length": shape["length"], "length_unit": shape["length_unit"]}
+        other = self.schema is not None and infer.parse(self.schema) != infer.parse(shape["schema"])  # the core refuses it
+        length = {} if self.length is not None or other else {"length": shape["length"], "length_unit": shape["length_unit"]}
         return replaced(self, key=self.key or shape["key"], schema=self.schema or shape["schema"],
                         keeps_schema=self.schema is None, index=self.index or tuple(shape["index"]), **length)
 

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the items of a source to the samples of a builder: decode, map, filter, key, length, add."""
+"""From the items of a source to the samples of a sink: decode, map, filter, key, length, add."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, Protocol
+from typing import Any
 
+from .. import _core
 from .._distributed.collectives import Stopped, callback_failed, check_others
 from .._distributed.group import Group
 from .._schema import values
@@ -16,17 +17,6 @@ from .._sources.native import CoreFiles
 from ..errors import DataError, RankStoreError
 
 BAD_SHOWN = 16
-
-
-class Sink(Protocol):
-    """What receives samples: _core.Builder."""
-
-    def add(self, values: Sequence[Any], key: bytes | str | None = None, length: int | None = None) -> None: ...
-
-    def add_arrays(self, columns: Sequence[tuple[Any, Any]], count: int,
-                   keys: Sequence[bytes | str] | None = None) -> None: ...
-
-    def left_out(self, filtered: int, bad: int) -> None: ...
 
 
 class Steps:
@@ -40,6 +30,11 @@ class Steps:
         self.filtered = self.bad = self.row = 0
         self.bad_first: list[str] = []
         self.label: Callable[[int], str] = lambda row: f"sample {row}"
+
+    def begin(self) -> None:
+        """Begin to count for another unit."""
+        self.filtered = self.bad = 0
+        self.bad_first = []
 
     def samples(self, items: Iterable[Any], decode: Callable[[Any], Any] | None) -> Iterator[Any]:
         """Yield samples (dicts) after map and filter, and Columns if there is neither."""
@@ -192,7 +187,7 @@ def length_of(function: Callable[[Any], Any]) -> Callable[[Any], int]:
 
 
 class Feeder:
-    """Adds samples to a builder in the schema's order.
+    """Adds samples to a sink in the schema's order.
 
     `loose`: columns that the schema lacks are passed over, as the user gave it; else they are an error. `rest`: they go to
     the column EXTRA, as an object. `given`: the user gave the schema; else a json column takes null for what is missing.
@@ -201,16 +196,16 @@ class Feeder:
     have ":1", ":2" after it.
     """
 
-    def __init__(self, sink: Sink, schema: Sequence[tuple[str, str]], steps: Steps, *, loose: bool,
+    def __init__(self, schema: Sequence[tuple[str, str]], steps: Steps, *, loose: bool,
                  key: Callable[[Any], Any] | None, length: Callable[[Any], Any] | None, derives: bool = False,
                  rest: bool = False, given: bool = True) -> None:
-        self.sink, self.schema, self.steps, self.loose, self.key = sink, schema, steps, loose, key
+        self.schema, self.steps, self.loose, self.key = schema, steps, loose, key
         self.rest, self.given = rest, given
         self.length = None if length is None else length_of(length)
         self.derives = derives
         self._row_key: bytes | None = None  # key of the current row, if the core reads the files
         self._unit, self._given = "", 0  # how many keys were made from the row's key, or from the unit
-        self.samples = 0
+        self.sink: _core.Sink  # of the unit that is read
         self._names = {name for name, _ in schema}
         # an inferred complex64 must not round, so these columns are checked
         self._complex = [] if loose else [name for name, kind in schema if kind.rstrip("?") == "complex64"]
@@ -218,9 +213,10 @@ class Feeder:
         self._row: Callable[[Any], Sequence[Any]] = itemgetter(*[name for name, _ in schema]) if len(schema) > 1 else \
             lambda sample: (sample[first],)
 
-    def feed_rows(self, files: CoreFiles, unit: Unit, tick: Callable[[int], None]) -> None:
+    def feed_rows(self, sink: _core.Sink, files: CoreFiles, unit: Unit) -> None:
         """Add the samples that the core reads in a unit."""
-        steps, filtered, bad = self.steps, self.steps.filtered, self.steps.bad
+        self.sink, steps = sink, self.steps
+        steps.begin()
         decode = steps.of(files, unit)
 
         def take_each(values: dict[str, Any], key: bytes, row: int) -> None:
@@ -230,22 +226,15 @@ class Feeder:
                     self._add_one(sample)
                 except (TypeError, ValueError) as refused:
                     self._refused(refused)
-                    continue
-                self.samples += 1
-                if not self.samples & 0xff:
-                    tick(self.samples)
 
         take: Callable[[dict[str, Any], bytes, int], None] = take_each
         if steps.map is not None and steps.filter is None and self.key is None and self.length is None and \
                 not self.rest and not self._complex:
-            take = self._take_mapped(files, unit, steps.map, tick)
-        left_out = files.hand_over(unit, take)
-        steps.passed_over(left_out)
-        self.sink.left_out(steps.filtered - filtered, steps.bad - bad)
-        tick(self.samples)
+            take = self._take_mapped(files, unit, steps.map)
+        steps.passed_over(files.hand_over(unit, take))
+        self._end()
 
-    def _take_mapped(self, files: CoreFiles, unit: Unit, mapped: Callable[[Any], Any],
-                     tick: Callable[[int], None]) -> Callable[[dict[str, Any], bytes, int], None]:
+    def _take_mapped(self, files: CoreFiles, unit: Unit, mapped: Callable[[Any], Any]) -> Callable[[dict[str, Any], bytes, int], None]:
         """Do what `take_each` does, in one function: calls and generators took as long as a small map."""
         steps, add, row_of, count = self.steps, self.sink.add, self._row, len(self.schema)
         decode, must_stop, derives = files.decode, steps.group.core.must_stop, self.derives
@@ -283,24 +272,19 @@ class Feeder:
                         add(fields, key if derives else None, None)
                 except (TypeError, ValueError) as refused:
                     self._refused(refused)
-                    continue
-                self.samples += 1
-                if not self.samples & 0xff:
-                    tick(self.samples)
 
         return take
 
-    def feed(self, items: Iterable[Any], decode: Callable[[Any], Any] | None, name: str = "") -> Iterator[int]:
-        """Add the samples of a unit's items; yield the count of samples so far, now and then."""
-        self._row_key, self._unit, self._given = None, name, 0
-        filtered, bad = self.steps.filtered, self.steps.bad
+    def feed(self, sink: _core.Sink, items: Iterable[Any], decode: Callable[[Any], Any] | None, name: str = "") -> None:
+        """Add the samples of a unit's items."""
+        self.sink, self._row_key, self._unit, self._given = sink, None, name, 0
+        self.steps.begin()
         add, row_of, count, columns = self.sink.add, self._row, len(self.schema), Columns
         simple = self.key is None and self.length is None and not self.derives and not self.rest and \
             not self._complex
         for sample in self.steps.samples(items, decode):
             if isinstance(sample, columns):
                 self._add_columns(sample)
-                yield self.samples
                 continue
             try:
                 if simple and sample.__class__ is dict and len(sample) == count:
@@ -313,12 +297,11 @@ class Feeder:
                     self._add_one(sample)
             except (TypeError, ValueError) as refused:  # DataError is a ValueError
                 self._refused(refused)
-                continue
-            self.samples += 1
-            if not self.samples & 0xff:
-                yield self.samples
-        self.sink.left_out(self.steps.filtered - filtered, self.steps.bad - bad)
-        yield self.samples
+        self._end()
+
+    def _end(self) -> None:
+        steps = self.steps
+        self.sink.left_out(steps.filtered, steps.bad, "\n".join(steps.bad_first))
 
     def _refused(self, refused: Exception) -> None:
         text = getattr(refused, "text", "") or str(refused)
@@ -393,7 +376,6 @@ class Feeder:
             self.sink.add_arrays(arrays, columns.count, columns.keys)
         except (TypeError, ValueError) as refused:  # no retry by rows: some samples may have been added already
             self._refused_columns(refused)
-        self.samples += columns.count
 
     def _add_rows(self, columns: Columns) -> None:
         for i, sample in enumerate(columns.rows()):
@@ -404,7 +386,6 @@ class Feeder:
                     self.sink.add(self._slow_row(sample), columns.keys[i])
                 else:
                     self._add_one(sample)
-                self.samples += 1
             except (TypeError, ValueError) as refused:
                 self._refused(refused)
         self.steps.row -= max(0, len(columns) - 1)  # the caller's samples() counts the rows

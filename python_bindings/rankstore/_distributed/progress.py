@@ -102,22 +102,6 @@ def step_bar(epoch: int, first: int, steps: int, world: int) -> StepBar | None:
         return None
 
 
-class Ticker:
-    """Calls `report` at most each 100 ms."""
-
-    def __init__(self, report: Report | None) -> None:
-        self._report = report
-        self._next = 0.0
-
-    def __call__(self, phase: str, done: int, total: int, samples: int, last: bool = False) -> None:
-        if self._report is None:
-            return
-        now = time.monotonic()
-        if last or now >= self._next:
-            self._next = now + 0.1
-            self._report(phase, done, total, samples)
-
-
 def make(progress: Report | bool | None, rank: int) -> Report | None:
     """Return what a `progress` argument means on this rank.
 

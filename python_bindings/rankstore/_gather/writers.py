@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import queue
 import re
 import secrets
 import shutil
+import threading
 import zipfile
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import IO, Any
 from urllib.parse import quote
 
@@ -20,6 +22,7 @@ from .entries import Entry, Result
 from .safetensors import SafetensorsWriter, Tensor
 
 _KEY_MOST = 511  # bytes of a dataset's key
+_BATCH = 1 << 20  # bytes of results that are passed on at once, or one result
 
 
 class File(ABC):
@@ -160,6 +163,7 @@ class Npz(_OneFile):
 class Directory(File):
     """A Rankstore dataset of one rank: each result is a sample, with columns name, index, dtype, shape, and data as bytes."""
 
+    given_up = ended = False
     SCHEMA = json.dumps({"name": "str", "index": "uint64", "dtype": "str", "shape": "int64[*]", "data": "bytes"})
 
     def __init__(self, path: str, entries: Sequence[Entry]) -> None:
@@ -171,41 +175,85 @@ class Directory(File):
         folder = os.path.dirname(os.path.abspath(path))
         self.temporary = _temporary(folder, os.path.normpath(path))
         os.mkdir(self.temporary, 0o777)
-        self.group: _core.Group | None = _core.Group(solo=True)
-        self.builder: _core.Builder | None = _core.Builder(self.group, self.temporary, self.SCHEMA, own_keys=True,
-                                                           length="data",
-                                                           index=("index",))
-        self.builder.unit(0, "results")
+        self.failure: BaseException | None = None
+        self.queue: queue.Queue[list[tuple[Any, str]] | None] = queue.Queue(1)
+        self.batch: list[tuple[Any, str]] = []
+        self.bytes = 0
+        self.thread: threading.Thread | None = threading.Thread(target=self._build, name="rankstore-gather", daemon=True)
+        self.thread.start()
+
+    def _build(self) -> None:
+        """Build in a thread of its own: the core asks for rows, and results come when they come."""
+        group = _core.Group(solo=True)
+        try:
+            _core.build_input(group, self, self.temporary, schema=self.SCHEMA, own_keys=True, length="data", index=("index",))
+        except BaseException as raised:
+            self.failure = self.failure or raised
+        finally:
+            group.close()
+            for _ in self._batches():
+                pass  # the other thread must not wait for room
+
+    def _batches(self) -> Iterator[list[tuple[Any, str]]]:
+        while not self.ended:
+            batch = self.queue.get()
+            if batch is None:
+                self.ended = True
+            else:
+                yield batch
+
+    def scan(self, base: str | None, generation: int) -> tuple[list[tuple[str, int]], int, str | None]:
+        return [("results", 1)], _core.STREAM_NONE, None
+
+    def read(self, unit: int, sink: _core.Sink) -> None:
+        try:
+            for batch in self._batches():
+                for row, key in batch:
+                    sink.add(row, key)
+            if self.given_up:
+                raise RuntimeError("given up")
+        except BaseException as raised:
+            self.failure = raised
+            raise
 
     def add(self, head: Result, data: bytes) -> None:
         import numpy
-        assert self.builder is not None
         shape = numpy.array(head.shape, dtype=numpy.int64)
         name = self.text(head.name)
         key = f"{name}/{head.index}"
         if len(key.encode()) > _KEY_MOST:
             key = f"{hashlib.sha256(name.encode()).hexdigest()}/{head.index}"
-        self.builder.add((name, head.index, head.dtype, shape, data), key)
+        self.batch.append(((name, head.index, head.dtype, shape, data), key))
+        self.bytes += len(data)
+        if self.bytes > _BATCH or len(self.batch) == 256:
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+        self.queue.put(self.batch)
+        self.batch, self.bytes = [], 0
 
     def end(self) -> None:
-        assert self.builder is not None
-        self.builder.commit()
-        self._release()
+        self._pass_on()
+        self._stop()
+        if self.failure is not None:
+            raise self.failure
         if os.path.isdir(self.path):
             os.rmdir(self.path)
         os.rename(self.temporary, self.path)
         self.temporary = ""
         _sync(os.path.dirname(os.path.abspath(self.path)))
 
-    def _release(self) -> None:
-        if self.builder is not None:
-            self.builder.close()
-        if self.group is not None:
-            self.group.close()
-        self.builder = self.group = None
+    def _stop(self) -> None:
+        thread, self.thread = self.thread, None
+        if thread is not None:
+            self.queue.put(None)
+            thread.join()
 
     def close(self) -> None:
-        self._release()
+        self.given_up = True
+        self._stop()
         if self.temporary:
             shutil.rmtree(self.temporary, ignore_errors=True)
             self.temporary = ""

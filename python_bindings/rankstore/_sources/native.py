@@ -39,7 +39,7 @@ class CoreFiles(Piece):
 
     def __init__(self, paths: Sequence[str], format: str | None) -> None:  # noqa: A002
         self.paths, self.format, self.name = list(paths), format, "files"
-        self._reader: _core.Reader | None = None
+        self._files: _core.Files | None = None
         self._units: list[tuple[str, int]] = []
         self._raw = self._has_lines = self._has_extra = False
 
@@ -70,18 +70,18 @@ class CoreFiles(Piece):
         if self._raw:
             options.pop("extra", None)  # a map gets objects with all their members
         self._has_extra = options.get("extra") == "json"
-        self._reader = _core.Reader(core, self.paths, format="text" if self._raw and not items else kind,
+        self._files = _core.Files(core, self.paths, format="text" if self._raw and not items else kind,
                                     schema=f"{ITEM}:str" if items else None if mapped else schema, **options)
-        self._units = self._reader.units()
+        self._units = self._files.units()
 
     @property
-    def reader(self) -> _core.Reader:
-        assert self._reader is not None, "open() comes first"
-        return self._reader
+    def files(self) -> _core.Files:
+        assert self._files is not None, "open() comes first"
+        return self._files
 
     def scan(self) -> tuple[list[Unit], dict[str, str] | None]:
         units = [Unit(f"{name}#{i}", bytes_, (i,)) for i, (name, bytes_) in enumerate(self._units)]
-        return units, None if self._raw else dict(_core.parse_schema(self.reader.schema())[1])
+        return units, None if self._raw else dict(_core.parse_schema(self.files.schema())[1])
 
     def read(self, unit: Unit) -> Iterator[Any]:
         raise NotImplementedError("the core passes samples on: use hand_over()")
@@ -91,7 +91,7 @@ class CoreFiles(Piece):
 
         Return what the core itself skipped (filtered, bad, bad_first).
         """
-        return self.reader.read(unit.at[0], take)
+        return self.files.read(unit.at[0], take)
 
     def decode(self, raw: dict[str, Value]) -> Any:
         """Return a sample; None for a blank line."""

@@ -40,13 +40,13 @@ rks_status __wrap_rks_exclusions_weigh(rks_exclusions *at, const void *payload, 
     return __real_rks_exclusions_weigh(at, payload, size, key_size, bytes, err);
 }
 
-static rks_status add_rows(rks_builder *builder, rks_error *err)
+static rks_status make_rows(void *user, uint64_t unit, rks_sink *sink, rks_error *err)
 {
-    bool skip = false;
-    rks_status status = rks_builder_unit(builder, 0, "unit", &skip, err);
+    rks_status status = RKS_OK;
+    (void)user, (void)unit;
     for (int64_t row = 0; status == RKS_OK && row < ROWS; row++) {
         const rks_value values[2] = {{.data = &row, .size = 8}, {.data = "words", .size = 5}};
-        status = rks_builder_add(builder, values, NULL, 0, err);
+        status = rows_add(sink, values, NULL, 0, err);
     }
     return status;
 }
@@ -55,7 +55,7 @@ static void build_with(rks_build_options *options)
 {
     char directory[FOLDER_PATH], target[FOLDER_PATH + 8];
     rks_group *group = NULL;
-    rks_builder *builder = NULL;
+    const made_rows rows = {.make = make_rows, .units = 1};
     rks_build_report report = {.struct_size = sizeof(report)};
     rks_error err = {0};
     world_directory(directory);
@@ -64,12 +64,9 @@ static void build_with(rks_build_options *options)
     options->key = "id";
     cut = false;
     assert_ok(rks_group_open(NULL, &group, &err), &err);
-    assert_ok(rks_builder_open(group, target, options, &builder, &err), &err);
-    rks_status status = add_rows(builder, &err);
-    assert_fails(RKS_ERR_IO, rks_builder_commit(builder, status, &report, &err));
+    assert_fails(RKS_ERR_IO, rows_build(group, target, options, &rows, &report, &err));
     assert_true(cut);
     assert_contains(err.text, "cannot be read");
-    rks_builder_close(builder);
     rks_group_close(group);
     world_remove(directory);
 }

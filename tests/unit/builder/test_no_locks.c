@@ -136,21 +136,23 @@ static void keep_rank(member *m)
     rks_store_close(store, CLOSE_MS);
 }
 
-/* A dataset of one sample, whose key no other has. */
+/* A sample whose key no other has. */
+static rks_status make_other(void *user, uint64_t unit, rks_sink *sink, rks_error *err)
+{
+    world_sample sample;
+    (void)user, (void)unit;
+    world_make(SAMPLES, &sample);
+    return rows_add(sink, sample.values, sample.key, strlen(sample.key), err);
+}
+
 static void build_other_rank(member *m)
 {
+    const made_rows rows = {.make = make_other, .units = 1};
     rks_build_options options;
-    rks_builder *builder = NULL;
-    world_sample sample;
     if (!world_enter(m, false))
         return;
     world_build_options(&options);
-    world_make(SAMPLES, &sample);
-    EXPECT_OK(rks_builder_open(m->group, other, &options, &builder, &m->err));
-    EXPECT_OK(rks_builder_unit(builder, 0, "other", NULL, &m->err));
-    EXPECT_OK(rks_builder_add(builder, sample.values, sample.key, strlen(sample.key), &m->err));
-    EXPECT_OK(rks_builder_commit(builder, RKS_OK, NULL, &m->err));
-    rks_builder_close(builder);
+    EXPECT_OK(rows_build(m->group, other, &options, &rows, NULL, &m->err));
 }
 
 static void merge_prune_and_export_do_as_a_build_does(void **state)

@@ -32,24 +32,19 @@ typedef struct job {
     uint32_t builders;       /* ranks that build; the others only open */
 } job;
 
-static rks_status add_units(rks_builder *builder, uint32_t rank, uint32_t ranks, rks_error *err)
+static rks_status make_unit(void *user, uint64_t unit, rks_sink *sink, rks_error *err)
 {
     rks_status status = RKS_OK;
-    for (uint64_t unit = rank; status == RKS_OK && unit < UNITS; unit += ranks) {
-        char name[32];
-        bool skip = false;
-        snprintf(name, sizeof(name), "part %llu", (unsigned long long)unit);
-        status = rks_builder_unit(builder, unit, name, &skip, err);
-        for (uint64_t row = 0; status == RKS_OK && !skip && row < ROWS; row++) {
-            char text[32];
-            int64_t id = (int64_t)(unit * ROWS + row);
-            uint64_t word = word_of((uint64_t)id);
-            int size = snprintf(text, sizeof(text), "%llu%.*s", (unsigned long long)word,
-                                (int)(word % 9), "abcdefghi");
-            const rks_value values[2] = {{.data = &id, .size = 8},
-                                         {.data = text, .size = (uint64_t)size}};
-            status = rks_builder_add(builder, values, NULL, 0, err);
-        }
+    (void)user;
+    for (uint64_t row = 0; status == RKS_OK && row < ROWS; row++) {
+        char text[32];
+        int64_t id = (int64_t)(unit * ROWS + row);
+        uint64_t word = word_of((uint64_t)id);
+        int size = snprintf(text, sizeof(text), "%llu%.*s", (unsigned long long)word,
+                            (int)(word % 9), "abcdefghi");
+        const rks_value values[2] = {{.data = &id, .size = 8},
+                                     {.data = text, .size = (uint64_t)size}};
+        status = rows_add(sink, values, NULL, 0, err);
     }
     return status;
 }
@@ -83,16 +78,13 @@ static void look(member *m, rks_store *store, const job *j)
 static void run_rank(member *m)
 {
     job *j = m->user;
-    rks_builder *builder = NULL;
+    const made_rows rows = {.make = make_unit, .units = UNITS, .name = "part"};
     rks_store *store = NULL;
     rks_build_report report = {.struct_size = sizeof(report)};
     if (!world_enter(m, j->own_nodes))
         return;
     if (j->builders > 0) {
-        EXPECT_OK(rks_builder_open(m->group, target, &j->options, &builder, &m->err));
-        rks_status status = add_units(builder, m->rank, m->size, &m->err);
-        EXPECT_OK(rks_builder_commit(builder, status, &report, &m->err));
-        rks_builder_close(builder);
+        EXPECT_OK(rows_build(m->group, target, &j->options, &rows, &report, &m->err));
         if (m->rank == 0)
             j->report = report;
     }

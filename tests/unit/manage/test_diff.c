@@ -28,7 +28,7 @@ typedef struct job {
     char keys[3][256]; /* by kind, a line each */
 } job;
 
-static rks_status add(rks_builder *builder, const variant *v, uint64_t number, rks_error *err)
+static rks_status add(rks_sink *sink, const variant *v, uint64_t number, rks_error *err)
 {
     world_sample sample;
     world_make(number, &sample);
@@ -45,35 +45,38 @@ static rks_status add(rks_builder *builder, const variant *v, uint64_t number, r
         values[1] = sample.values[0];
         values[2] = sample.values[1];
     }
-    return rks_builder_add(builder, values, sample.key, strlen(sample.key), err);
+    return rows_add(sink, values, sample.key, strlen(sample.key), err);
+}
+
+typedef struct variant_rows {
+    const variant *v;
+    uint64_t samples, units;
+} variant_rows;
+
+static rks_status make_unit(void *user, uint64_t place, rks_sink *sink, rks_error *err)
+{
+    const variant_rows *rows = user;
+    uint64_t unit = rows->v->backwards ? rows->units - 1 - place : place;
+    rks_status status = RKS_OK;
+    for (uint64_t row = 0; status == RKS_OK && row < UNIT_ROWS; row++)
+        if (unit * UNIT_ROWS + row < rows->samples)
+            status = add(sink, rows->v, unit * UNIT_ROWS + row, err);
+    return status;
 }
 
 static rks_status build_variant(rks_group *group, const job *j, rks_error *err)
 {
     const variant *v = &j->v;
-    rks_builder *builder = NULL;
     rks_build_options options;
-    uint64_t samples = SAMPLES + v->further, units = (samples + UNIT_ROWS - 1) / UNIT_ROWS;
+    uint64_t samples = SAMPLES + v->further;
+    variant_rows all = {.v = v, .samples = samples, .units = (samples + UNIT_ROWS - 1) / UNIT_ROWS};
+    const made_rows rows = {.make = make_unit, .user = &all, .units = all.units};
     world_build_options(&options);
     if (v->schema != NULL) {
         options.schema = v->schema;
         options.length = "text";
     }
-    rks_status status = rks_builder_open(group, j->b, &options, &builder, err);
-    if (status != RKS_OK)
-        return status;
-    for (uint64_t unit = rks_group_rank(group); status == RKS_OK && unit < units;
-         unit += rks_group_size(group)) {
-        char name[32];
-        snprintf(name, sizeof(name), "u %llu", (unsigned long long)unit);
-        status = rks_builder_unit(builder, v->backwards ? units - unit : unit, name, NULL, err);
-        for (uint64_t row = 0; status == RKS_OK && row < UNIT_ROWS; row++)
-            if (unit * UNIT_ROWS + row < samples)
-                status = add(builder, v, unit * UNIT_ROWS + row, err);
-    }
-    status = rks_builder_commit(builder, status, NULL, err);
-    rks_builder_close(builder);
-    return status;
+    return rows_build(group, j->b, &options, &rows, NULL, err);
 }
 
 static void on_difference(void *user, rks_difference kind, const void *key, size_t key_size,

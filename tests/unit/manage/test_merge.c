@@ -16,20 +16,11 @@ static char place[64], left[96], right[96], merged[96];
 static rks_status build_units(rks_group *group, const char *directory, uint64_t first,
                               uint64_t count, bool append, rks_error *err)
 {
-    rks_builder *builder = NULL;
     rks_build_options options;
     world_build_options(&options);
     options.append = append;
     options.source = append ? "more" : "first";
-    rks_status status = rks_builder_open(group, directory, &options, &builder, err);
-    if (status != RKS_OK)
-        return status;
-    for (uint64_t unit = first; status == RKS_OK && unit < first + count; unit++)
-        if (unit % rks_group_size(group) == rks_group_rank(group))
-            status = world_add_unit(builder, true, unit, err);
-    status = rks_builder_commit(builder, status, NULL, err);
-    rks_builder_close(builder);
-    return status;
+    return world_build_units(group, directory, &options, first, count, NULL, err);
 }
 
 static void build_both(member *m)

@@ -22,24 +22,27 @@ int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex)
     return __real_pthread_mutex_lock(mutex);
 }
 
-/* Rank 0 adds all samples, so it owns them. */
-static void build(member *m, const char *directory, const char *schema)
+static rks_status make_samples(void *user, uint64_t unit, rks_sink *sink, rks_error *err)
 {
     static uint8_t bytes[SAMPLE];
-    rks_builder *builder = NULL;
+    rks_status status = RKS_OK;
+    (void)user, (void)unit;
+    for (uint32_t i = 0; status == RKS_OK && i < 2 * BATCH * (WARM_UP + COUNTED + 10); i++) {
+        memset(bytes, (int)i, sizeof(bytes));
+        rks_value value = {.data = bytes, .size = sizeof(bytes)};
+        status = rows_add(sink, &value, NULL, 0, err);
+    }
+    return status;
+}
+
+/* Rank 0 reads the only unit, so it owns all samples. */
+static void build(member *m, const char *directory, const char *schema)
+{
+    const made_rows rows = {.make = make_samples, .units = 1};
     rks_build_options options;
     rks_build_options_default(&options);
     options.schema = schema;
-    EXPECT_OK(rks_builder_open(m->group, directory, &options, &builder, &m->err));
-    if (m->rank == 0)
-        EXPECT_OK(rks_builder_unit(builder, 0, "unit", NULL, &m->err));
-    for (uint32_t i = 0; m->rank == 0 && i < 2 * BATCH * (WARM_UP + COUNTED + 10); i++) {
-        memset(bytes, (int)i, sizeof(bytes));
-        rks_value value = {.data = bytes, .size = sizeof(bytes)};
-        EXPECT_OK(rks_builder_add(builder, &value, NULL, 0, &m->err));
-    }
-    EXPECT_OK(rks_builder_commit(builder, RKS_OK, NULL, &m->err));
-    rks_builder_close(builder);
+    EXPECT_OK(rows_build(m->group, directory, &options, &rows, NULL, &m->err));
 }
 
 static void read_batches(member *m, rks_epoch *epoch, size_t count)

@@ -15,21 +15,12 @@ typedef struct job {
 
 static const char MORE_SCHEMA[] = "label:int32,text:str,id:int64";
 
-static void build_more(member *m)
+static rks_status make_more(void *user, uint64_t unit, rks_sink *sink, rks_error *err)
 {
-    const job *j = m->user;
-    rks_build_options options;
-    rks_build_report report = {.struct_size = sizeof(report)};
-    rks_builder *builder = NULL;
-    bool skip = false;
-    if (!world_enter(m, false))
-        return;
-    world_build_options(&options);
-    options.schema = j->schema;
-    options.own_keys = false;
-    EXPECT_OK(rks_builder_open(m->group, j->other, &options, &builder, &m->err));
-    EXPECT_OK(rks_builder_unit(builder, 0, "more", &skip, &m->err));
-    for (int64_t i = 0; i < MORE && m->failures == 0; i++) {
+    const job *j = user;
+    rks_status status = RKS_OK;
+    (void)unit;
+    for (int64_t i = 0; status == RKS_OK && i < MORE; i++) {
         int32_t label = (int32_t)(100 + i);
         float wide = (float)i;
         const bool same = j->schema == MORE_SCHEMA;
@@ -37,10 +28,23 @@ static void build_more(member *m)
                                          : (rks_value){.data = &wide, .size = 4},
                                     {.data = "more text", .size = (uint64_t)(i % 9)},
                                     {.data = &i, .size = 8}};
-        EXPECT_OK(rks_builder_add(builder, values, NULL, 0, &m->err));
+        status = rows_add(sink, values, NULL, 0, err);
     }
-    EXPECT_OK(rks_builder_commit(builder, RKS_OK, &report, &m->err));
-    rks_builder_close(builder);
+    return status;
+}
+
+static void build_more(member *m)
+{
+    const job *j = m->user;
+    const made_rows rows = {
+        .make = make_more, .user = m->user, .units = 1, .name = "more", .one_name = true};
+    rks_build_options options;
+    if (!world_enter(m, false))
+        return;
+    world_build_options(&options);
+    options.schema = j->schema;
+    options.own_keys = false;
+    EXPECT_OK(rows_build(m->group, j->other, &options, &rows, NULL, &m->err));
 }
 
 static void make(job *j, uint32_t ranks, const char *schema)

@@ -272,15 +272,11 @@ static void overwrite(const char *path, long at, const char *text)
 static void build_less(member *m)
 {
     const char *directory = m->user;
-    rks_builder *builder = NULL;
     rks_build_options options;
     world_build_options(&options);
     if (!world_enter(m, false))
         return;
-    EXPECT_OK(rks_builder_open(m->group, directory, &options, &builder, &m->err));
-    EXPECT_OK(world_add_unit(builder, true, 3, &m->err));
-    EXPECT_OK(rks_builder_commit(builder, RKS_OK, NULL, &m->err));
-    rks_builder_close(builder);
+    EXPECT_OK(world_build_units(m->group, directory, &options, 3, 1, NULL, &m->err));
 }
 
 static void what_is_wrong_on_one_rank_ends_the_open_on_all(void **state)

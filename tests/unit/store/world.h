@@ -7,6 +7,7 @@
 
 #include "support/folder.h"
 #include "support/ranks.h"
+#include "support/rows.h"
 
 #include <dirent.h>
 #include <stdlib.h>
@@ -119,37 +120,37 @@ static inline void world_build_options(rks_build_options *options)
     options->block_size = 64 << 10;
 }
 
-static inline rks_status world_add_unit(rks_builder *builder, bool own_keys, uint64_t unit,
-                                        rks_error *err)
+/* A rows_fn; *user: whether rows have their own keys. */
+static inline rks_status world_make_unit(void *user, uint64_t unit, rks_sink *sink, rks_error *err)
 {
+    const bool *own_keys = user;
     world_sample sample;
-    char name[32];
-    bool skip = false;
-    snprintf(name, sizeof(name), "part %llu", (unsigned long long)unit);
-    rks_status status = rks_builder_unit(builder, unit, name, &skip, err);
-    for (uint64_t row = 0; status == RKS_OK && !skip && row < UNIT_ROWS; row++) {
+    rks_status status = RKS_OK;
+    for (uint64_t row = 0; status == RKS_OK && row < UNIT_ROWS; row++) {
         world_make(unit * UNIT_ROWS + row, &sample);
-        status = rks_builder_add(builder, sample.values, own_keys ? sample.key : NULL,
-                                 own_keys ? strlen(sample.key) : 0, err);
+        status = rows_add(sink, sample.values, *own_keys ? sample.key : NULL,
+                          *own_keys ? strlen(sample.key) : 0, err);
     }
     return status;
 }
 
-/* All UNITS units, dealt over the ranks. */
+/* Some units, dealt over the ranks. */
+static inline rks_status world_build_units(rks_group *group, const char *directory,
+                                           const rks_build_options *options, uint64_t first,
+                                           uint64_t units, rks_build_report *report, rks_error *err)
+{
+    bool own_keys = options->own_keys;
+    const made_rows rows = {
+        .make = world_make_unit, .user = &own_keys, .units = units, .first = first, .name = "part"};
+    return rows_build(group, directory, options, &rows, report, err);
+}
+
+/* All UNITS units. */
 static inline rks_status world_build(rks_group *group, const char *directory,
                                      const rks_build_options *options, rks_build_report *report,
                                      rks_error *err)
 {
-    rks_builder *builder = NULL;
-    rks_status status = rks_builder_open(group, directory, options, &builder, err);
-    if (status != RKS_OK)
-        return status;
-    for (uint64_t unit = 0; status == RKS_OK && unit < UNITS; unit++)
-        if (unit % rks_group_size(group) == rks_group_rank(group))
-            status = world_add_unit(builder, options->own_keys, unit, err);
-    status = rks_builder_commit(builder, status, report, err);
-    rks_builder_close(builder);
-    return status;
+    return world_build_units(group, directory, options, 0, UNITS, report, err);
 }
 
 typedef struct world_job {

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_builder.c: building from memory: units, keys, callbacks, resume, and ranks that disagree. */
+ * test_rows.c: builds of rows that a program makes: units, streams, keys, lengths, callbacks,
+ * resume, and ranks that disagree. */
 #include "unit/store/world.h"
 
+#include <stdatomic.h>
+
+#include "builder/build.h"
 #include "dataset/dataset.h"
+#include "shard/shard_writer.h"
 
 typedef struct job {
     const char *directory;
@@ -11,6 +16,7 @@ typedef struct job {
     int step;
     char dataset[33];
     uint64_t resumed;
+    atomic_uint failing; /* ranks that are about to fail */
 } job;
 
 static void with_ranks(uint32_t ranks, member_fn body, int step)
@@ -45,23 +51,31 @@ static void the_dataset_does_not_depend_on_the_number_of_ranks(void **state)
     }
 }
 
+/* Both ranks fail at once, so that neither stops because the other failed: rank 0 in unit 4, its
+ * third one, and rank 1 in unit 1, its first one. */
+static rks_status make_some(void *user, uint64_t unit, rks_sink *sink, rks_error *err)
+{
+    bool own_keys = true;
+    const member *m = user;
+    job *j = m->user;
+    rks_status status = world_make_unit(&own_keys, unit, sink, err);
+    if (status != RKS_OK || (unit != 1 && unit != 4))
+        return status;
+    atomic_fetch_add(&j->failing, 1);
+    for (int ms = 0; atomic_load(&j->failing) < 2 && ms < 20000; ms++)
+        usleep(1000);
+    return rks_fail(err, RKS_ERR_IO, 28, "the disk of rank %u", m->rank);
+}
+
 static void leave_half_done(member *m)
 {
     job *j = m->user;
-    rks_builder *builder = NULL;
+    const made_rows rows = {.make = make_some, .user = m, .units = UNITS, .name = "part"};
     if (!world_enter(m, false))
         return;
-    EXPECT_OK(rks_builder_open(m->group, j->directory, &j->options, &builder, &m->err));
-    for (uint64_t unit = 0; unit < 3; unit++)
-        if (unit % m->size == m->rank)
-            EXPECT_OK(world_add_unit(builder, true, unit, &m->err));
-    rks_status status =
-        m->rank == 1 ? rks_fail(&m->err, RKS_ERR_IO, 28, "the disk of rank 1") : RKS_OK;
-    status = rks_builder_commit(builder, status, NULL, &m->err);
-    EXPECT(status == RKS_ERR_IO && m->err.rank == 1);
-    EXPECT_TEXT("the disk of rank 1");
-    EXPECT(rks_builder_commit(builder, RKS_OK, NULL, &m->err) == RKS_ERR_STATE);
-    rks_builder_close(builder);
+    rks_status status = rows_build(m->group, j->directory, &j->options, &rows, NULL, &m->err);
+    EXPECT(status == RKS_ERR_IO && m->err.rank == 0 && m->err.cause == 28);
+    EXPECT_TEXT("the disk of rank 0");
 }
 
 static void a_failed_build_goes_on_with_another_number_of_ranks(void **state)
@@ -81,7 +95,7 @@ static void a_failed_build_goes_on_with_another_number_of_ranks(void **state)
         rks_build_report report = world_dataset(directory, next[i], false);
         assert_string_equal(report.dataset, whole.dataset);
         assert_int_equal(report.units_resumed,
-                         2); /* 0 and 2; rank 1 was in unit 1 when it failed */
+                         2); /* 0 and 2; the ranks were in 4 and 1 when they failed */
         assert_int_equal(report.samples, SAMPLES);
         world_remove(directory);
     }
@@ -90,29 +104,33 @@ static void a_failed_build_goes_on_with_another_number_of_ranks(void **state)
 
 /* Each unit leaves out as many as its number says, and twice as many as bad. Step 0: it ends early.
  */
+static rks_status make_with_gaps(void *user, uint64_t unit, rks_sink *sink, rks_error *err)
+{
+    const job *j = user;
+    bool own_keys = true;
+    if (j->step == 0 && unit >= 4)
+        return rks_fail(err, RKS_ERR_IO, 28, "the disk");
+    rks_status status = world_make_unit(&own_keys, unit, sink, err);
+    if (status == RKS_OK)
+        status = sink->left_out(sink, unit, unit, NULL, err);
+    return status == RKS_OK ? sink->left_out(sink, 0, unit, unit > 0 ? "a bad row" : NULL, err)
+                            : status;
+}
+
 static void leave_out(member *m)
 {
     job *j = m->user;
-    rks_builder *builder = NULL;
+    const made_rows rows = {.make = make_with_gaps, .user = j, .units = UNITS, .name = "part"};
     rks_build_report report = {.struct_size = sizeof(report)};
     if (!world_enter(m, false))
         return;
-    EXPECT_OK(rks_builder_open(m->group, j->directory, &j->options, &builder, &m->err));
-    EXPECT(rks_builder_left_out(builder, 1, 1, &m->err) == RKS_ERR_STATE);
-    for (uint64_t unit = 0; unit < (j->step == 0 ? 4 : UNITS); unit++) {
-        if (unit % m->size != m->rank)
-            continue;
-        EXPECT_OK(world_add_unit(builder, true, unit, &m->err));
-        EXPECT_OK(rks_builder_left_out(builder, unit, unit, &m->err));
-        EXPECT_OK(rks_builder_left_out(builder, 0, unit, &m->err));
-    }
-    rks_status status = j->step == 0 ? rks_fail(&m->err, RKS_ERR_IO, 28, "the disk") : RKS_OK;
-    EXPECT(rks_builder_commit(builder, status, &report, &m->err) == status);
+    rks_status status = rows_build(m->group, j->directory, &j->options, &rows, &report, &m->err);
+    EXPECT(status == (j->step == 0 ? RKS_ERR_IO : RKS_OK));
     if (j->step == 1) {
         EXPECT(report.units_resumed > 0 && report.samples == SAMPLES);
         EXPECT(report.filtered == UNITS * (UNITS - 1) / 2 && report.bad == UNITS * (UNITS - 1));
+        EXPECT(strstr(report.bad_first, "a bad row") != NULL);
     }
-    rks_builder_close(builder);
 }
 
 static void what_the_caller_left_out_is_counted_also_in_units_taken_over(void **state)
@@ -177,46 +195,43 @@ static void keys_are_given_or_a_column_or_derived(void **state)
         with_ranks(2, keys_of_three_kinds, kind);
 }
 
-/* Steps: 0 short keys, 1 long keys, 2 equal unit names, 3 equal units with other contents. */
+/* Steps: 0 short keys, 1 long keys, 2 equal names of units. */
+static rks_status make_twice(void *user, uint64_t unit, rks_sink *sink, rks_error *err)
+{
+    const job *j = user;
+    char key[RKS_KEY_MAX];
+    memset(key, 'x', sizeof(key));
+    world_sample sample;
+    world_make(unit, &sample);
+    if (j->step == 2)
+        return rows_add(sink, sample.values, NULL, 0, err);
+    return unit == 0 ? RKS_OK /* rank 0 has nothing to do with it */
+                     : rows_add(sink, sample.values, key, j->step == 1 ? sizeof(key) : 5, err);
+}
+
 static void twice(member *m)
 {
     job *j = m->user;
-    rks_builder *builder = NULL;
+    const made_rows rows = {
+        .make = make_twice, .user = j, .units = 3, .name = "u7", .one_name = j->step == 2};
     if (!world_enter(m, false))
         return;
-    char key[RKS_KEY_MAX], name[16];
-    memset(key, 'x', sizeof(key));
-    snprintf(name, sizeof(name), "u%u", j->step == 2 ? 7 : m->rank);
     rks_build_options options = j->options;
     options.own_keys = j->step != 2;
-    EXPECT_OK(rks_builder_open(m->group, j->directory, &options, &builder, &m->err));
-    uint64_t unit = j->step == 3 ? 5 : 10 - m->rank;
-    world_sample sample;
-    EXPECT_OK(rks_builder_unit(builder, unit, name, NULL, &m->err));
-    world_make(m->rank, &sample);
-    size_t size = j->step == 1 ? sizeof(key) : 5;
-    if (j->step == 3)
-        key[0] = (char)('a' + m->rank);
-    bool own = options.own_keys && m->rank > 0; /* rank 0 has nothing to do with it */
-    if (own || !options.own_keys || j->step == 3)
-        EXPECT_OK(rks_builder_add(builder, sample.values, options.own_keys ? key : NULL,
-                                  options.own_keys ? size : 0, &m->err));
-    rks_status status = rks_builder_commit(builder, RKS_OK, NULL, &m->err);
-    EXPECT(status == RKS_ERR_DATA);
+    EXPECT(rows_build(m->group, j->directory, &options, &rows, NULL, &m->err) == RKS_ERR_DATA);
     if (j->step < 2) {
         EXPECT_TEXT("rank 1");
         EXPECT_TEXT("rank 2");
     } else {
-        EXPECT_TEXT(j->step == 2 ? "u7" : "unit 5");
+        EXPECT_TEXT("u7");
     }
-    rks_builder_close(builder);
     EXPECT(world_files(j->directory, "dataset.json") == 0);
 }
 
 static void what_is_there_twice_is_an_error_that_names_both(void **state)
 {
     (void)state;
-    for (int step = 0; step < 4; step++)
+    for (int step = 0; step < 3; step++)
         with_ranks(3, twice, step);
 }
 
@@ -233,10 +248,23 @@ static int drop_all_zero_masks(void *user, const rks_sample *sample, rks_error *
     return 0;
 }
 
+static rks_status make_masks(void *user, uint64_t unit, rks_sink *sink, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    (void)user, (void)unit;
+    for (int i = 0; status == RKS_OK && i < 10; i++) {
+        const int32_t ids[4] = {i, i, i, i};
+        const uint8_t mask[4] = {0, 0, i % 3 == 0, 0};
+        const rks_value values[2] = {{.data = ids, .size = 16}, {.data = mask, .size = 4}};
+        status = rows_add(sink, values, NULL, 0, err);
+    }
+    return status;
+}
+
 static void train_on_masks(member *m)
 {
     job *j = m->user;
-    rks_builder *builder = NULL;
+    const made_rows rows = {.make = make_masks, .units = 2, .name = "a"};
     if (!world_enter(m, false))
         return;
     rks_build_options options;
@@ -244,19 +272,10 @@ static void train_on_masks(member *m)
     rks_build_options_default(&options);
     options.schema = "input_ids:int32[*],loss_mask:bool[*]";
     options.filter = drop_all_zero_masks;
-    EXPECT_OK(rks_builder_open(m->group, j->directory, &options, &builder, &m->err));
-    EXPECT_OK(rks_builder_unit(builder, m->rank, m->rank == 0 ? "a" : "b", NULL, &m->err));
-    for (int i = 0; i < 10; i++) {
-        const int32_t ids[4] = {i, i, i, i};
-        const uint8_t mask[4] = {0, 0, i % 3 == 0, 0};
-        const rks_value values[2] = {{.data = ids, .size = 16}, {.data = mask, .size = 4}};
-        EXPECT_OK(rks_builder_add(builder, values, NULL, 0, &m->err));
-    }
-    EXPECT_OK(rks_builder_commit(builder, RKS_OK, &report, &m->err));
+    EXPECT_OK(rows_build(m->group, j->directory, &options, &rows, &report, &m->err));
     EXPECT(report.samples == 8 && report.filtered == 12);
-    rks_builder_close(builder);
     /* Keys go by the row that was added, not by what was kept. */
-    expect_key(m, j->directory, 1, "a:3");
+    expect_key(m, j->directory, 1, "a 0:3");
 }
 
 static void samples_with_nothing_to_learn_are_dropped(void **state)
@@ -304,13 +323,148 @@ static void a_callback_that_fails_on_one_rank_fails_on_all(void **state)
     with_ranks(3, failing_callback, 1);
 }
 
+/* ---- streams and lengths --------------------------------------------------------------------- */
+
+/* Rank r has r + 2 units of its own; as one list they would be in the order of turns. */
+static void own_streams(member *m)
+{
+    job *j = m->user;
+    bool own_keys = true;
+    const made_rows rows = {.make = world_make_unit,
+                            .user = &own_keys,
+                            .units = m->rank + 2,
+                            .first = m->rank * 10,
+                            .name = "part",
+                            .stream = RKS_STREAM_OWN};
+    rks_build_report report = {.struct_size = sizeof(report)};
+    if (!world_enter(m, false))
+        return;
+    EXPECT_OK(rows_build(m->group, j->directory, &j->options, &rows, &report, &m->err));
+    EXPECT(report.units == 5 && report.samples == 5 * UNIT_ROWS);
+    expect_key(m, j->directory, 0, "key 00000");
+    expect_key(m, j->directory, UNIT_ROWS, "key 00400");
+    expect_key(m, j->directory, 2 * UNIT_ROWS, "key 00040");
+    expect_key(m, j->directory, 4 * UNIT_ROWS, "key 00480");
+}
+
+/* All ranks have the same units: the dataset is that of a list. */
+static void same_streams(member *m)
+{
+    job *j = m->user;
+    bool own_keys = true;
+    const made_rows rows = {.make = world_make_unit,
+                            .user = &own_keys,
+                            .units = UNITS,
+                            .name = "part",
+                            .stream = RKS_STREAM_SAME};
+    rks_build_report report = {.struct_size = sizeof(report)};
+    if (!world_enter(m, false))
+        return;
+    EXPECT_OK(rows_build(m->group, j->directory, &j->options, &rows, &report, &m->err));
+    EXPECT(report.units == UNITS && report.samples == SAMPLES);
+    if (m->rank == 0)
+        memcpy(j->dataset, report.dataset, sizeof(j->dataset));
+}
+
+static void a_stream_is_read_to_its_end(void **state)
+{
+    (void)state;
+    char plain[64], directory[64];
+    job j = {.directory = directory};
+    with_ranks(2, own_streams, 0);
+    world_directory(plain);
+    world_directory(directory);
+    world_build_options(&j.options);
+    on_threads(3, same_streams, &j);
+    assert_string_equal(j.dataset, world_dataset(plain, 1, false).dataset);
+    world_remove(plain);
+    world_remove(directory);
+}
+
+/* Step 0: ranks 1 and 2 say that their rows are the same; 1: nobody says anything. */
+static void equal_streams(member *m)
+{
+    job *j = m->user;
+    bool own_keys = true;
+    const made_rows rows = {.make = world_make_unit,
+                            .user = &own_keys,
+                            .units = 1,
+                            .first = m->rank,
+                            .name = "part",
+                            .stream = RKS_STREAM_OWN,
+                            .identity = j->step == 1   ? NULL
+                                        : m->rank == 0 ? "one"
+                                                       : "two"};
+    if (!world_enter(m, false))
+        return;
+    rks_status status = rows_build(m->group, j->directory, &j->options, &rows, NULL, &m->err);
+    if (j->step == 1) {
+        EXPECT_OK(status);
+        return;
+    }
+    EXPECT(status == RKS_ERR_ARGUMENT);
+    EXPECT_TEXT("the streams of rank 1 and rank 2 are equal (two)");
+    EXPECT(world_files(j->directory, "dataset.json") == 0);
+}
+
+static void streams_that_say_that_they_are_equal_are_refused(void **state)
+{
+    (void)state;
+    with_ranks(3, equal_streams, 0);
+    with_ranks(3, equal_streams, 1);
+}
+
+static rks_status make_long(void *user, uint64_t unit, rks_sink *sink, rks_error *err)
+{
+    world_sample sample;
+    rks_status status = RKS_OK;
+    (void)user;
+    for (uint64_t row = 0; status == RKS_OK && row < 10; row++) {
+        world_make(unit * 10 + row, &sample);
+        const rks_input_row one = {.struct_size = sizeof(one),
+                                   .values = sample.values,
+                                   .key = sample.key,
+                                   .key_size = strlen(sample.key),
+                                   .length = 1000 + unit * 10 + row};
+        status = sink->row(sink, &one, err);
+    }
+    return status;
+}
+
+static void own_lengths(member *m)
+{
+    job *j = m->user;
+    const made_rows rows = {.make = make_long, .units = 4};
+    rks_store *store = NULL;
+    rks_build_options options = j->options;
+    if (!world_enter(m, false))
+        return;
+    options.own_lengths = true;
+    options.length = NULL;
+    options.max_length = 1037;
+    EXPECT_OK(rows_build(m->group, j->directory, &options, &rows, NULL, &m->err));
+    EXPECT_OK(rks_store_open(m->group, j->directory, NULL, &store, &m->err));
+    if (store == NULL)
+        return;
+    EXPECT(rks_store_count(store) == 38);
+    for (uint64_t i = 0; i < rks_store_count(store); i++)
+        EXPECT(rks_store_lengths(store)[i] == 1000 + i);
+    rks_store_close(store, CLOSE_MS);
+}
+
+static void rows_may_bring_their_lengths(void **state)
+{
+    (void)state;
+    with_ranks(2, own_lengths, 0);
+}
+
 /* ---- wrong calls ----------------------------------------------------------------------------- */
 
 static void different_options(member *m)
 {
     static const char *const names[] = {"schema", "length_unit", "own_keys", "where", "index"};
     job *j = m->user;
-    rks_builder *builder = NULL;
+    const made_rows none = {0};
     if (!world_enter(m, false))
         return;
     rks_build_options options = j->options;
@@ -324,11 +478,9 @@ static void different_options(member *m)
         options.where = "id > 3";
     else if (m->rank == 1)
         options.index_count = 0;
-    EXPECT(rks_builder_open(m->group, j->directory, &options, &builder, &m->err) ==
-           RKS_ERR_ARGUMENT);
+    EXPECT(rows_build(m->group, j->directory, &options, &none, NULL, &m->err) == RKS_ERR_ARGUMENT);
     EXPECT_TEXT(names[j->step]);
     EXPECT_TEXT("rank 1");
-    EXPECT(builder == NULL);
 }
 
 static void options_that_differ_are_named_with_two_ranks(void **state)
@@ -338,52 +490,59 @@ static void options_that_differ_are_named_with_two_ranks(void **state)
         with_ranks(3, different_options, step);
 }
 
+/* Rows that are refused leave the sink usable. */
+static rks_status make_wrong_rows(void *user, uint64_t unit, rks_sink *sink, rks_error *err)
+{
+    member *m = user;
+    char big[RKS_KEY_MAX + 1] = {0};
+    world_sample sample;
+    (void)unit;
+    world_make(1, &sample);
+    EXPECT(rows_add(sink, sample.values, NULL, 0, err) == RKS_ERR_ARGUMENT);
+    EXPECT(rows_add(sink, sample.values, "", 0, err) == RKS_ERR_DATA);
+    EXPECT(rows_add(sink, sample.values, big, sizeof(big), err) == RKS_ERR_DATA);
+    sample.values[0].size = 7;
+    EXPECT(rows_add(sink, sample.values, "k", 1, err) == RKS_ERR_DATA);
+    sample.values[0].size = 8;
+    EXPECT(sink->left_out(sink, 0, UINT64_MAX, NULL, err) == RKS_ERR_ARGUMENT);
+    return rows_add(sink, sample.values, "k", 1, err);
+}
+
+static void expect_refused(member *m, const rks_build_options *options, const made_rows *rows,
+                           const char *word)
+{
+    job *j = m->user;
+    EXPECT(rows_build(m->group, j->directory, options, rows, NULL, &m->err) == RKS_ERR_ARGUMENT);
+    EXPECT_TEXT(word);
+}
+
 static void wrong_calls(member *m)
 {
     job *j = m->user;
-    bool skip = true;
-    char big[RKS_KEY_MAX + 1] = {0};
-    rks_builder *builder = NULL;
+    made_rows rows = {.make = make_wrong_rows, .user = m, .units = 1};
+    rks_build_report report = {.struct_size = sizeof(report)};
     if (!world_enter(m, false))
         return;
-    world_sample sample;
-    world_make(1, &sample);
     rks_build_options options = j->options;
     options.key = "id";
-    EXPECT(rks_builder_open(m->group, j->directory, &options, &builder, &m->err) ==
-           RKS_ERR_ARGUMENT);
+    expect_refused(m, &options, &rows, "own_keys");
     options = j->options;
     options.schema = NULL;
-    EXPECT(rks_builder_open(m->group, j->directory, &options, &builder, &m->err) ==
-           RKS_ERR_ARGUMENT);
+    expect_refused(m, &options, &rows, "schema");
     options = j->options;
-    EXPECT_OK(rks_builder_open(m->group, j->directory, &options, &builder, &m->err));
-    EXPECT(rks_builder_add(builder, sample.values, "k", 1, &m->err) == RKS_ERR_STATE);
-    EXPECT(rks_builder_unit(builder, 1, "", NULL, &m->err) == RKS_ERR_ARGUMENT);
-    EXPECT(rks_builder_unit(builder, UINT64_MAX, "x", NULL, &m->err) == RKS_ERR_ARGUMENT);
-    EXPECT_OK(rks_builder_unit(builder, 4, "x", &skip, &m->err));
-    EXPECT(!skip);
-    EXPECT(rks_builder_add(builder, sample.values, NULL, 0, &m->err) == RKS_ERR_ARGUMENT);
-    EXPECT(rks_builder_add(builder, sample.values, "", 0, &m->err) != RKS_OK);
-    EXPECT(rks_builder_add(builder, sample.values, big, sizeof(big), &m->err) != RKS_OK);
-    sample.values[0].size = 7;
-    EXPECT(rks_builder_add(builder, sample.values, "k", 1, &m->err) != RKS_OK);
-    sample.values[0].size = 8;
-    EXPECT_OK(rks_builder_add(builder, sample.values, "k", 1, &m->err));
-    EXPECT_OK(rks_builder_unit(builder, 5, "y", &skip, &m->err));
-    EXPECT(rks_builder_unit(builder, 4, "x", &skip, &m->err) == RKS_ERR_STATE);
-    EXPECT_OK(rks_builder_commit(builder, RKS_OK, NULL, &m->err));
-    EXPECT(rks_builder_unit(builder, 6, "z", NULL, &m->err) == RKS_ERR_STATE);
-    EXPECT(rks_builder_add(builder, sample.values, "l", 1, &m->err) == RKS_ERR_STATE);
-    rks_builder_close(builder);
-    builder = NULL;
-    EXPECT(rks_builder_open(m->group, j->directory, &options, &builder, &m->err) ==
-           RKS_ERR_ARGUMENT);
-    EXPECT_TEXT("use replace");
-    rks_builder_close(NULL);
+    options.own_lengths = true;
+    options.length = "text";
+    expect_refused(m, &options, &rows, "own_lengths");
+    rows.name = "";
+    rows.one_name = true;
+    expect_refused(m, &j->options, &rows, "the name is empty");
+    rows.name = NULL;
+    EXPECT_OK(rows_build(m->group, j->directory, &j->options, &rows, &report, &m->err));
+    EXPECT(report.samples == 1 && report.filtered == 0 && report.bad == 0);
+    expect_refused(m, &j->options, &rows, "use replace");
 }
 
-static void wrong_calls_are_refused_and_leave_the_builder_usable(void **state)
+static void wrong_calls_and_rows_are_refused(void **state)
 {
     (void)state;
     with_ranks(1, wrong_calls, 0);
@@ -391,31 +550,30 @@ static void wrong_calls_are_refused_and_leave_the_builder_usable(void **state)
 
 /* ---- appends --------------------------------------------------------------------------------- */
 
+static rks_status make_tokens(void *user, uint64_t unit, rks_sink *sink, rks_error *err)
+{
+    uint16_t tokens[6] = {0};
+    const rks_value value = {.data = tokens, .size = sizeof(tokens)};
+    rks_status status = RKS_OK;
+    (void)user, (void)unit;
+    for (int i = 0; status == RKS_OK && i < 3; i++)
+        status = rows_add(sink, &value, NULL, 0, err);
+    return status;
+}
+
 static rks_status build_tokens(const member *m, const char *directory, const char *length,
                                bool append, rks_error *err)
 {
-    rks_builder *builder = NULL;
+    const made_rows rows = {
+        .make = make_tokens, .units = m->size, .name = append ? "more" : "unit"};
     rks_build_options options;
-    uint16_t tokens[6] = {0};
-    const rks_value value = {.data = tokens, .size = sizeof(tokens)};
-    bool skip;
-    char name[32];
-    snprintf(name, sizeof(name), "%s %u", append ? "more" : "unit", m->rank);
     rks_build_options_default(&options);
     options.schema = "{\"tokens\": \"uint16[6]\"}";
     options.source = append ? "more" : "first";
     options.length = length;
     options.length_unit = length == NULL ? 1 : 2;
     options.append = append;
-    rks_status status = rks_builder_open(m->group, directory, &options, &builder, err);
-    if (status != RKS_OK)
-        return status;
-    status = rks_builder_unit(builder, m->rank, name, &skip, err);
-    for (int i = 0; status == RKS_OK && i < 3; i++)
-        status = rks_builder_add(builder, &value, NULL, 0, err);
-    status = rks_builder_commit(builder, status, NULL, err);
-    rks_builder_close(builder);
-    return status;
+    return rows_build(m->group, directory, &options, &rows, NULL, err);
 }
 
 /* Step 0: by default 6 each; 1: by a column that is named, 6 / 2. */
@@ -460,25 +618,57 @@ static void move_parts(const char *from, const char *to)
     closedir(stream);
 }
 
-/* Seals parts with units first .. end, and no dataset: what a build leaves whose commit failed. */
+/* Seals a part with units first .. end, and no dataset: what a build leaves whose commit failed. */
 typedef struct range {
     const char *directory;
     uint64_t first, end;
 } range;
 
-static void build_range(member *m)
+static rks_status add_row(rks_sink *sink, const rks_input_row *row, rks_error *err)
 {
-    const range *r = m->user;
-    rks_builder *builder = NULL;
+    static uint32_t rows; /* of the units, which are all as long */
+    size_t text = row->values[1].size;
+    return rks_shard_writer_add(sink->user, row->values, row->key, row->key_size, (uint32_t)text,
+                                rows++ % UNIT_ROWS, err);
+}
+
+static void seal_range(const range *r, const rks_shard_options *options)
+{
+    char build[RKS_DIGEST_TEXT], name[64], unit_name[32];
+    bool own_keys = true;
+    rks_shard_writer *writer = NULL;
+    rks_error err;
+    rks_digest_format(options->build_id, build);
+    snprintf(name, sizeof(name), "part-%.16s-%016llx", build, (unsigned long long)r->first);
+    assert_ok(rks_shard_writer_open(r->directory, name, options, &writer, &err), &err);
+    for (uint64_t unit = r->first; unit < r->end; unit++) {
+        rks_sink sink = {.struct_size = sizeof(sink), .row = add_row, .user = writer};
+        snprintf(unit_name, sizeof(unit_name), "part %llu", (unsigned long long)unit);
+        assert_ok(rks_shard_writer_begin(writer, unit, unit_name, 0, &err), &err);
+        assert_ok(world_make_unit(&own_keys, unit, &sink, &err), &err);
+        assert_ok(rks_shard_writer_end(writer, UNIT_ROWS, 0, 0, &err), &err);
+    }
+    assert_ok(rks_shard_writer_seal(writer, &err), &err);
+    rks_shard_writer_close(writer);
+}
+
+static void build_range(const range *r)
+{
+    const rks_digest none = {0};
+    rks_shard_options shard = {.block_size = 64 << 10, .index = WORLD_INDEX, .index_count = 1};
     rks_build_options options;
-    if (!world_enter(m, false))
-        return;
+    rks_schema *schema = NULL;
+    char *text = NULL;
+    rks_error err;
     world_build_options(&options);
-    EXPECT_OK(rks_builder_open(m->group, r->directory, &options, &builder, &m->err));
-    for (uint64_t unit = r->first; unit < r->end; unit++)
-        EXPECT_OK(world_add_unit(builder, true, unit, &m->err));
-    EXPECT_OK(rks_builder_commit(builder, RKS_OK, NULL, &m->err));
-    rks_builder_close(builder);
+    assert_ok(rks_schema_parse(options.schema, &schema, &err), &err);
+    assert_ok(rks_build_options_text(&options, &text, &err), &err);
+    assert_ok(rks_build_id("memory", none, schema, text, &shard.build_id, &err), &err);
+    shard.schema = schema;
+    shard.max_sample = options.max_sample;
+    seal_range(r, &shard);
+    rks_free(text);
+    rks_schema_free(schema);
 }
 
 static void finish_build(member *m)
@@ -520,7 +710,7 @@ static void parts_that_hold_the_same_units_count_once_or_are_named(void **state)
             range r = cases[i][k];
             world_directory(side);
             r.directory = side;
-            on_threads(1, build_range, &r);
+            build_range(&r);
             move_parts(side, directory);
             world_remove(side);
         }
@@ -545,9 +735,12 @@ int main(void)
         cmocka_unit_test(samples_with_nothing_to_learn_are_dropped),
         cmocka_unit_test(a_callback_that_fails_on_one_rank_fails_on_all),
         cmocka_unit_test(options_that_differ_are_named_with_two_ranks),
-        cmocka_unit_test(wrong_calls_are_refused_and_leave_the_builder_usable),
+        cmocka_unit_test(a_stream_is_read_to_its_end),
+        cmocka_unit_test(streams_that_say_that_they_are_equal_are_refused),
+        cmocka_unit_test(rows_may_bring_their_lengths),
+        cmocka_unit_test(wrong_calls_and_rows_are_refused),
         cmocka_unit_test(an_append_counts_lengths_as_the_dataset_does),
         cmocka_unit_test(parts_that_hold_the_same_units_count_once_or_are_named),
     };
-    return cmocka_run_group_tests_name("builder", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("rows", tests, NULL, NULL);
 }
