@@ -118,14 +118,18 @@ RKS_API rks_status rks_group_must_stop(rks_group *group, rks_error *err);
 /* Most bytes of all ranks together in an all-gather: 1 GiB. */
 enum { RKS_ALLGATHER_MAX = 1 << 30 };
 
+/* What all ranks passed. */
+typedef struct rks_gathered {
+    uint8_t *bytes;    /* in rank order */
+    uint64_t *offsets; /* those of rank r are offsets[r] to offsets[r + 1] */
+} rks_gathered;
+
 /* COLLECTIVE. Every rank passes its status and `size` bytes; sizes may differ, and may be 0. On
- * success *all holds the bytes in rank order: those of rank r are (*offsets)[r] to (*offsets)[r +
- * 1]. *offsets has an entry more than there are ranks. Free both with rks_release. If a rank passes
- * an error, the call fails on all, as with agree; also if all bytes together exceed
- * RKS_ALLGATHER_MAX. */
+ * success *all holds them; free both fields with rks_release. If a rank passes an error, the call
+ * fails on all, as with agree; also if all bytes together exceed RKS_ALLGATHER_MAX. */
 RKS_API rks_status rks_group_allgather(rks_group *group, const char *phase, rks_status mine,
-                                       const void *bytes, size_t size, uint8_t **all,
-                                       uint64_t **offsets, rks_error *err);
+                                       const void *bytes, size_t size, rks_gathered *all,
+                                       rks_error *err);
 
 /* Runs `main_fn` in `ranks` new processes of this machine and supervises them. If one fails, the
  * others get an error with its rank and how it ended. *exit_code becomes that of the first rank

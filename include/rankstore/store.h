@@ -246,14 +246,22 @@ RKS_API rks_status rks_store_collate(rks_store *store, const uint64_t *sample_id
                                      const rks_collate_options *options, rks_arrays **arrays,
                                      rks_error *err);
 
-/* The same for a batch of a plan that has pieces or bins: `pieces` as rks_plan_pieces gives them
- * (RKS_ERR_ARGUMENT for one that does not lie in its sample), and for layout "rows" the bounds of
- * rks_plan_bins; NULL: rows are filled in order. */
-RKS_API rks_status rks_store_collate_parts(rks_store *store, const uint64_t *sample_ids,
-                                           size_t count, const rks_piece *pieces,
-                                           size_t piece_count, const uint32_t *bounds, size_t bins,
-                                           const rks_collate_options *options, rks_arrays **arrays,
-                                           rks_error *err);
+/* The samples of a batch of a plan, with its pieces and bins. Borrowed. */
+typedef struct rks_planned_batch {
+    size_t struct_size;
+    const uint64_t *sample_ids;
+    size_t count;
+    const rks_piece *pieces; /* as rks_plan_pieces gives them; NULL: whole samples */
+    size_t piece_count;
+    const uint32_t *bounds; /* for layout "rows", as rks_plan_bins gives them; NULL: rows are filled
+                             * in order */
+    size_t bins;
+} rks_planned_batch;
+
+/* Does the same for a batch of a plan. RKS_ERR_ARGUMENT if a piece does not lie in its sample. */
+RKS_API rks_status rks_store_collate_planned(rks_store *store, const rks_planned_batch *batch,
+                                             const rks_collate_options *options,
+                                             rks_arrays **arrays, rks_error *err);
 
 #ifdef __cplusplus
 }

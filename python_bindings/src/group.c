@@ -489,22 +489,22 @@ static PyObject *group_allgather(group_object *self, PyObject *arguments, PyObje
         PyBuffer_Release(&data);
         return NULL;
     }
-    uint8_t *all = NULL;
-    uint64_t *offsets = NULL;
+    rks_gathered all = {0};
     rks_error err;
     rks_status status;
     core_set_error(&err, given, text);
     Py_BEGIN_ALLOW_THREADS
     status = rks_group_allgather(group, phase, (rks_status)given, data.buf, (size_t)data.len, &all,
-                                 &offsets, &err);
+                                 &err);
     Py_END_ALLOW_THREADS
     core_group_leave((PyObject *)self);
     PyBuffer_Release(&data);
     if (status != RKS_OK)
         return core_raise(&err);
-    PyObject *list = PyErr_Occurred() != NULL ? NULL : list_of_bytes(all, offsets, self->size);
-    rks_release(all);
-    rks_release(offsets);
+    PyObject *list =
+        PyErr_Occurred() != NULL ? NULL : list_of_bytes(all.bytes, all.offsets, self->size);
+    rks_release(all.bytes);
+    rks_release(all.offsets);
     return list;
 }
 

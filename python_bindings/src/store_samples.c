@@ -168,10 +168,15 @@ PyObject *core_store_collate(PyObject *object, PyObject *arguments, PyObject *ke
         handle = core_store_enter(object);
     if (handle != NULL) {
         size_t bounds = (size_t)bins.len / sizeof(uint32_t);
+        const rks_planned_batch batch = {.struct_size = sizeof(batch),
+                                         .sample_ids = ids,
+                                         .count = count,
+                                         .pieces = pieces.buf,
+                                         .piece_count = (size_t)pieces.len / sizeof(rks_piece),
+                                         .bounds = bounds == 0 ? NULL : bins.buf,
+                                         .bins = bounds == 0 ? 0 : bounds - 1};
         Py_BEGIN_ALLOW_THREADS
-        status = rks_store_collate_parts(
-            handle, ids, count, pieces.buf, (size_t)pieces.len / sizeof(rks_piece),
-            bounds == 0 ? NULL : bins.buf, bounds == 0 ? 0 : bounds - 1, options, &arrays, &err);
+        status = rks_store_collate_planned(handle, &batch, options, &arrays, &err);
         Py_END_ALLOW_THREADS
         core_store_leave(object);
         made = status == RKS_OK ? core_arrays_new(arrays) : core_raise(&err);

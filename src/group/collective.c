@@ -435,8 +435,7 @@ rks_status rks_group_agree(rks_group *group, const char *phase, rks_status statu
 }
 
 rks_status rks_group_allgather(rks_group *group, const char *phase, rks_status mine,
-                               const void *bytes, size_t size, uint8_t **all, uint64_t **offsets,
-                               rks_error *err)
+                               const void *bytes, size_t size, rks_gathered *all, rks_error *err)
 {
     const rks_fact fact = rks_fact_bytes(bytes, size, RKS_ALLGATHER_MAX);
     collective_round r = {
@@ -444,8 +443,7 @@ rks_status rks_group_allgather(rks_group *group, const char *phase, rks_status m
     rks_status status = collective(&r, phase, mine, err);
     if (status != RKS_OK)
         return status;
-    *all = r.all;
-    *offsets = r.offsets;
+    *all = (rks_gathered){.bytes = r.all, .offsets = r.offsets};
     return RKS_OK;
 }
 

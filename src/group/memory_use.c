@@ -49,8 +49,8 @@ static void note_most(rks_memory_most *most, const rks_memory_use *use, uint32_t
 rks_status rks_memory_use_all(rks_group *group, size_t struct_size, rks_memory_use **ranks,
                               rks_memory_most *most, rks_error *err)
 {
-    uint8_t record[RECORD], *all = NULL;
-    uint64_t *offsets = NULL;
+    uint8_t record[RECORD];
+    rks_gathered all = {0};
     uint32_t size = rks_group_size(group);
     rks_memory_use mine = {.struct_size = sizeof(mine)}, *table = NULL;
     rks_memory_most extremes = {0};
@@ -63,18 +63,18 @@ rks_status rks_memory_use_all(rks_group *group, size_t struct_size, rks_memory_u
         status = RKS_ERR_MEMORY;
     rks_memory_use_get(&mine);
     encode(&mine, record);
-    status =
-        rks_group_allgather(group, "memory", status, record, sizeof(record), &all, &offsets, err);
+    status = rks_group_allgather(group, "memory", status, record, sizeof(record), &all, err);
     for (uint32_t rank = 0; status == RKS_OK && rank < size; rank++) {
         rks_memory_use use = {.struct_size = struct_size};
-        decode_memory_use(all + offsets[rank], offsets[rank + 1] - offsets[rank], &use);
+        decode_memory_use(all.bytes + all.offsets[rank], all.offsets[rank + 1] - all.offsets[rank],
+                          &use);
         note_most(&extremes, &use, rank);
         if (table != NULL)
             memcpy((uint8_t *)table + rank * struct_size, &use,
                    struct_size < sizeof(use) ? struct_size : sizeof(use));
     }
-    rks_free(all);
-    rks_free(offsets);
+    rks_free(all.bytes);
+    rks_free(all.offsets);
     if (status != RKS_OK) {
         rks_free(table);
         return status;

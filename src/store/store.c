@@ -283,26 +283,28 @@ rks_status rks_store_collate(rks_store *store, const uint64_t *sample_ids, size_
                              const rks_collate_options *options, rks_arrays **arrays,
                              rks_error *err)
 {
-    return rks_store_collate_parts(store, sample_ids, count, NULL, 0, NULL, 0, options, arrays,
-                                   err);
+    const rks_planned_batch batch = {
+        .struct_size = sizeof(batch), .sample_ids = sample_ids, .count = count};
+    return rks_store_collate_planned(store, &batch, options, arrays, err);
 }
 
-rks_status rks_store_collate_parts(rks_store *store, const uint64_t *sample_ids, size_t count,
-                                   const rks_piece *pieces, size_t piece_count,
-                                   const uint32_t *bounds, size_t bins,
-                                   const rks_collate_options *options, rks_arrays **arrays,
-                                   rks_error *err)
+rks_status rks_store_collate_planned(rks_store *store, const rks_planned_batch *given,
+                                     const rks_collate_options *options, rks_arrays **arrays,
+                                     rks_error *err)
 {
+    rks_planned_batch batch = {0};
+    size_t known = given->struct_size;
+    memcpy(&batch, given, known < sizeof(batch) ? known : sizeof(batch));
     rks_collate *collate = NULL;
     rks_request_list *list = NULL;
     rks_status status = rks_collate_create(rks_store_schema(store), options, &collate, err);
     if (status != RKS_OK)
         return status;
-    status = list64(store, sample_ids, count, &list, err);
+    status = list64(store, batch.sample_ids, batch.count, &list, err);
     if (status == RKS_OK)
-        status = rks_request_list_set_pieces(list, pieces, piece_count, err);
-    if (status == RKS_OK && bounds != NULL)
-        status = rks_request_list_set_bins(list, bounds, bins, err);
+        status = rks_request_list_set_pieces(list, batch.pieces, batch.piece_count, err);
+    if (status == RKS_OK && batch.bounds != NULL)
+        status = rks_request_list_set_bins(list, batch.bounds, batch.bins, err);
     if (status == RKS_OK)
         status = rks_fetcher_collate(store->fetcher, list, collate, arrays, err);
     else

@@ -215,19 +215,17 @@ static void drop(rks_store *store)
 static double of_all(rks_group *group, double value, bool sum)
 {
     rks_error err;
-    uint8_t *bytes = NULL;
-    uint64_t *offsets = NULL;
+    rks_gathered all = {0};
     double found = 0;
-    bench_must(
-        rks_group_allgather(group, "figure", RKS_OK, &value, sizeof(value), &bytes, &offsets, &err),
-        &err);
+    bench_must(rks_group_allgather(group, "figure", RKS_OK, &value, sizeof(value), &all, &err),
+               &err);
     for (uint32_t rank = 0; rank < rks_group_size(group); rank++) {
         double other;
-        memcpy(&other, bytes + offsets[rank], sizeof(other));
+        memcpy(&other, all.bytes + all.offsets[rank], sizeof(other));
         found = sum ? found + other : other > found ? other : found;
     }
-    rks_release(bytes);
-    rks_release(offsets);
+    rks_release(all.bytes);
+    rks_release(all.offsets);
     return found;
 }
 

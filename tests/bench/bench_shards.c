@@ -66,20 +66,17 @@ static uint64_t count_maps(void)
 static void report(rks_group *group, const figures *own)
 {
     rks_error err;
-    uint8_t *all = NULL;
-    uint64_t *offsets = NULL;
+    rks_gathered all = {0};
     figures sum = {0}, one;
-    bench_must(
-        rks_group_allgather(group, "figures", RKS_OK, own, sizeof(*own), &all, &offsets, &err),
-        &err);
+    bench_must(rks_group_allgather(group, "figures", RKS_OK, own, sizeof(*own), &all, &err), &err);
     for (uint32_t rank = 0; rank < rks_group_size(group); rank++) {
-        memcpy(&one, all + offsets[rank], sizeof(one));
+        memcpy(&one, all.bytes + all.offsets[rank], sizeof(one));
         sum.seconds = one.seconds > sum.seconds ? one.seconds : sum.seconds;
         sum.maps = one.maps > sum.maps ? one.maps : sum.maps;
         sum.cpu += one.cpu;
     }
-    rks_release(all);
-    rks_release(offsets);
+    rks_release(all.bytes);
+    rks_release(all.offsets);
     if (rks_group_rank(group) == 0 && write(results, &sum, sizeof(sum)) != sizeof(sum))
         exit(3);
 }

@@ -186,14 +186,11 @@ static void larger(double *value, double other)
 static void report(rks_group *group, const figures *own)
 {
     rks_error err;
-    uint8_t *all = NULL;
-    uint64_t *offsets = NULL;
+    rks_gathered all = {0};
     figures sum = {0}, one;
-    bench_must(
-        rks_group_allgather(group, "figures", RKS_OK, own, sizeof(*own), &all, &offsets, &err),
-        &err);
+    bench_must(rks_group_allgather(group, "figures", RKS_OK, own, sizeof(*own), &all, &err), &err);
     for (uint32_t rank = 0; rank < rks_group_size(group); rank++) {
-        memcpy(&one, all + offsets[rank], sizeof(one));
+        memcpy(&one, all.bytes + all.offsets[rank], sizeof(one));
         larger(&sum.group_s, one.group_s);
         larger(&sum.open_s, one.open_s);
         larger(&sum.epoch_s, one.epoch_s);
@@ -204,8 +201,8 @@ static void report(rks_group *group, const figures *own)
         sum.later_samples += one.later_samples;
         sum.sockets = one.sockets > sum.sockets ? one.sockets : sum.sockets;
     }
-    rks_release(all);
-    rks_release(offsets);
+    rks_release(all.bytes);
+    rks_release(all.offsets);
     if (rks_group_rank(group) == 0 && write(results, &sum, sizeof(sum)) != sizeof(sum))
         exit(3);
 }

@@ -32,16 +32,15 @@ static rks_error err;
 
 static void gather(rks_group *group)
 {
-    uint8_t *all = NULL, mine[4096];
-    uint64_t *offsets = NULL;
+    uint8_t mine[4096];
+    rks_gathered all = {0};
     memset(mine, (int)rank, sizeof(mine));
-    EXPECT(rks_group_allgather(group, "uneven", RKS_OK, mine, 1000 * rank, &all, &offsets, &err) ==
-           RKS_OK);
-    for (uint32_t other = 0; all != NULL && other < size; other++)
-        EXPECT(offsets[other + 1] - offsets[other] == 1000 * other &&
-               (other == 0 || all[offsets[other]] == other));
-    rks_free(all);
-    rks_free(offsets);
+    EXPECT(rks_group_allgather(group, "uneven", RKS_OK, mine, 1000 * rank, &all, &err) == RKS_OK);
+    for (uint32_t other = 0; all.bytes != NULL && other < size; other++)
+        EXPECT(all.offsets[other + 1] - all.offsets[other] == 1000 * other &&
+               (other == 0 || all.bytes[all.offsets[other]] == other));
+    rks_free(all.bytes);
+    rks_free(all.offsets);
     uint32_t word = rank;
     EXPECT(rks_group_broadcast(group, "word", 3, &word, sizeof(word), &err) == RKS_OK && word == 3);
 }

@@ -119,7 +119,7 @@ static rks_status walk_plan(rks_plan *plan, uint64_t epoch, uint32_t rank, cli_l
 static rks_status combine(rks_group *group, rks_status status, const tally *mine, tally *all,
                           cli_measured **ranks, rks_error *err)
 {
-    cli_gathered brought;
+    rks_gathered brought;
     uint32_t size = rks_group_size(group);
     cli_measured *each = ranks == NULL ? NULL : calloc(size, sizeof(*each));
     memset(all, 0, sizeof(*all));

@@ -59,7 +59,7 @@ static void report(const args *a, json_t *all, bool ok)
 }
 
 /* Prints what each rank found, if this one talks. The exit code. */
-static int judge(const args *a, const cli_gathered *found, uint32_t ranks, bool talks)
+static int judge(const args *a, const rks_gathered *found, uint32_t ranks, bool talks)
 {
     json_t *all = json_array(), *list, *finding;
     bool ok = true;
@@ -87,7 +87,7 @@ static int run_doctor(rks_group *group, void *user)
     a->met = true;
     rks_error err = {0};
     char *text = NULL;
-    cli_gathered found;
+    rks_gathered found;
     rks_status status = rks_doctor_json(group, directory_of(a), &text, &err);
     status =
         cli_gather(group, "doctor", status, text, text == NULL ? 0 : strlen(text), &found, &err);
@@ -108,7 +108,7 @@ static int look_alone(const args *a)
     if (status != RKS_OK)
         return cli_fail(NULL, status, &err);
     uint64_t offsets[] = {0, strlen(text)};
-    const cli_gathered found = {(uint8_t *)text, offsets};
+    const rks_gathered found = {(uint8_t *)text, offsets};
     int code = judge(a, &found, 1, true);
     rks_release(text);
     return cli_finish(code);

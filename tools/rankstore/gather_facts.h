@@ -6,28 +6,23 @@
 
 #include "rankstore.h"
 
-typedef struct cli_gathered {
-    uint8_t *bytes;
-    uint64_t *offsets; /* of each rank's, and after the last */
-} cli_gathered;
-
 /* COLLECTIVE. `size` bytes of this rank; `status` with *err is what became of them, and the first
  * failing rank's is returned on all. To be freed also if it fails. */
 static inline rks_status cli_gather(rks_group *group, const char *phase, rks_status status,
-                                    const void *mine, size_t size, cli_gathered *all,
+                                    const void *mine, size_t size, rks_gathered *all,
                                     rks_error *err)
 {
-    *all = (cli_gathered){0};
-    return rks_group_allgather(group, phase, status, mine, size, &all->bytes, &all->offsets, err);
+    *all = (rks_gathered){0};
+    return rks_group_allgather(group, phase, status, mine, size, all, err);
 }
 
-static inline const void *cli_gathered_of(const cli_gathered *all, uint32_t rank, size_t *size)
+static inline const void *cli_gathered_of(const rks_gathered *all, uint32_t rank, size_t *size)
 {
     *size = (size_t)(all->offsets[rank + 1] - all->offsets[rank]);
     return all->bytes + all->offsets[rank];
 }
 
-static inline void cli_gathered_free(cli_gathered *all)
+static inline void cli_gathered_free(rks_gathered *all)
 {
     rks_release(all->bytes);
     rks_release(all->offsets);

@@ -53,21 +53,20 @@ typedef struct sweep {
 
 static bool same_error(rks_group *group, nccl_result *result)
 {
-    uint8_t *all = NULL;
-    uint64_t *offsets = NULL;
+    rks_gathered all = {0};
     rks_error err, mine = result->err;
     if (result->status == RKS_OK)
         memset(&mine, 0, sizeof(mine));
     bool same = rks_group_allgather(group, "test: errors", RKS_OK, &mine, sizeof(mine), &all,
-                                    &offsets, &err) == RKS_OK;
+                                    &err) == RKS_OK;
     for (uint32_t rank = 0; same && rank < rks_group_size(group); rank++) {
         rks_error theirs;
-        memcpy(&theirs, all + offsets[rank], sizeof(theirs));
+        memcpy(&theirs, all.bytes + all.offsets[rank], sizeof(theirs));
         same = theirs.status == mine.status && theirs.rank == mine.rank &&
                strcmp(theirs.text, mine.text) == 0;
     }
-    rks_release(all);
-    rks_release(offsets);
+    rks_release(all.bytes);
+    rks_release(all.offsets);
     return same;
 }
 
@@ -103,15 +102,13 @@ static void sweep_step(sweep *s, rks_group *group, const nccl_double *gpu, bool 
     if (nccl_exchange(group, all, s->steps % 2 == 0 ? "nccl" : "pull") != RKS_OK)
         snprintf(s->wrong, sizeof(s->wrong), "after step %llu: %.150s",
                  (unsigned long long)s->steps, result->err.text);
-    uint8_t *told = NULL;
-    uint64_t *offsets = NULL;
+    rks_gathered told = {0};
     rks_error err;
     *more = false;
-    if (rks_group_allgather(group, "test: more", RKS_OK, &happened, 1, &told, &offsets, &err) ==
-        RKS_OK)
-        *more = told[1] != 0;
-    rks_release(told);
-    rks_release(offsets);
+    if (rks_group_allgather(group, "test: more", RKS_OK, &happened, 1, &told, &err) == RKS_OK)
+        *more = told.bytes[1] != 0;
+    rks_release(told.bytes);
+    rks_release(told.offsets);
 }
 
 static int sweep_main(const rks_bootstrap *bootstrap, void *user)

@@ -10,20 +10,20 @@ static uint32_t per_node;
 
 static void gather_uneven(member *m)
 {
-    uint8_t *all = NULL, mine[64];
-    uint64_t *offsets = NULL;
+    uint8_t mine[64];
+    rks_gathered all = {0};
     if (!open_group(m, T, per_node))
         return;
     memset(mine, (int)m->rank, sizeof(mine));
-    EXPECT(rks_group_allgather(m->group, "uneven", RKS_OK, mine, m->rank % 7, &all, &offsets,
-                               &m->err) == RKS_OK);
-    for (uint32_t other = 0; all != NULL && other < m->size; other++) {
-        EXPECT(offsets[other + 1] - offsets[other] == other % 7);
-        for (uint64_t at = offsets[other]; at < offsets[other + 1]; at++)
-            EXPECT(all[at] == (uint8_t)other);
+    EXPECT(rks_group_allgather(m->group, "uneven", RKS_OK, mine, m->rank % 7, &all, &m->err) ==
+           RKS_OK);
+    for (uint32_t other = 0; all.bytes != NULL && other < m->size; other++) {
+        EXPECT(all.offsets[other + 1] - all.offsets[other] == other % 7);
+        for (uint64_t at = all.offsets[other]; at < all.offsets[other + 1]; at++)
+            EXPECT(all.bytes[at] == (uint8_t)other);
     }
-    rks_free(all);
-    rks_free(offsets);
+    rks_free(all.bytes);
+    rks_free(all.offsets);
     uint32_t word = m->rank;
     EXPECT(rks_group_broadcast(m->group, "word", m->size - 1, &word, sizeof(word), &m->err) ==
            RKS_OK);
@@ -45,16 +45,17 @@ static void uneven_bytes_reach_every_rank_in_rank_order(void **state)
 static void gather_large(member *m)
 {
     enum { SIZE = 3 << 20 };
-    uint8_t *all = NULL, *mine = calloc(SIZE, 1);
-    uint64_t *offsets = NULL;
+    uint8_t *mine = calloc(SIZE, 1);
+    rks_gathered all = {0};
     memset(mine, (int)m->rank + 1, SIZE);
     if (!open_group(m, T, per_node))
         return;
-    EXPECT(rks_group_allgather(m->group, "large", RKS_OK, mine, SIZE - m->rank, &all, &offsets,
-                               &m->err) == RKS_OK);
-    EXPECT(all != NULL && all[0] == 1 && all[offsets[1]] == 2 && all[offsets[3] - 1] == 3);
-    rks_free(all);
-    rks_free(offsets);
+    EXPECT(rks_group_allgather(m->group, "large", RKS_OK, mine, SIZE - m->rank, &all, &m->err) ==
+           RKS_OK);
+    EXPECT(all.bytes != NULL && all.bytes[0] == 1 && all.bytes[all.offsets[1]] == 2 &&
+           all.bytes[all.offsets[3] - 1] == 3);
+    rks_free(all.bytes);
+    rks_free(all.offsets);
     free(mine);
 }
 
@@ -176,20 +177,19 @@ static void an_option_that_differs_is_named_with_two_ranks(void **state)
 
 static void agree_many(member *m)
 {
-    uint8_t *all = NULL;
-    uint64_t *offsets = NULL;
+    rks_gathered all = {0};
     if (!open_group(m, T, *(const uint32_t *)m->user))
         return;
     uint32_t words[3] = {m->rank, m->rank * m->rank, ~m->rank};
     EXPECT(rks_group_allgather(m->group, "words", RKS_OK, words, sizeof(uint32_t) * (m->rank % 4),
-                               &all, &offsets, &m->err) == RKS_OK);
-    for (uint32_t other = 0; all != NULL && other < m->size; other++) {
+                               &all, &m->err) == RKS_OK);
+    for (uint32_t other = 0; all.bytes != NULL && other < m->size; other++) {
         uint32_t theirs[3] = {other, other * other, ~other};
-        EXPECT(offsets[other + 1] - offsets[other] == sizeof(uint32_t) * (other % 4));
-        EXPECT(memcmp(all + offsets[other], theirs, sizeof(uint32_t) * (other % 4)) == 0);
+        EXPECT(all.offsets[other + 1] - all.offsets[other] == sizeof(uint32_t) * (other % 4));
+        EXPECT(memcmp(all.bytes + all.offsets[other], theirs, sizeof(uint32_t) * (other % 4)) == 0);
     }
-    rks_free(all);
-    rks_free(offsets);
+    rks_free(all.bytes);
+    rks_free(all.offsets);
     rks_status mine = RKS_OK;
     if (m->rank >= m->size / 2)
         mine = rks_fail(&m->err, RKS_ERR_DATA, m->rank, "rank %u has had enough", m->rank);
@@ -249,13 +249,13 @@ static void a_broadcast_from_outside_of_the_group_is_refused(void **state)
 static void call_differently(member *m)
 {
     int what = *(const int *)m->user;
-    uint8_t bytes[8] = {0}, *all = NULL;
-    uint64_t *offsets = NULL;
+    uint8_t bytes[8] = {0};
+    rks_gathered all = {0};
     rks_status status;
     if (!open_group(m, T, 2))
         return;
     if (what == 0 && m->rank == 3) /* the same name, another call */
-        status = rks_group_allgather(m->group, "step", RKS_OK, bytes, 8, &all, &offsets, &m->err);
+        status = rks_group_allgather(m->group, "step", RKS_OK, bytes, 8, &all, &m->err);
     else if (what == 0)
         status = rks_group_agree(m->group, "step", RKS_OK, &m->err);
     else

@@ -18,13 +18,12 @@ enum { MOST = 2000 };
 static void open_and_gather(member *m)
 {
     pthread_barrier_t *gathered = m->user;
-    uint8_t *all = NULL;
-    uint64_t *offsets = NULL;
+    rks_gathered all = {0};
     rks_status status = try_to_open(m, m->bootstrap, 200, 1);
     if (status == RKS_OK)
-        status = rks_group_allgather(m->group, "bytes", RKS_OK, "abc", 3, &all, &offsets, &m->err);
-    rks_free(all);
-    rks_free(offsets);
+        status = rks_group_allgather(m->group, "bytes", RKS_OK, "abc", 3, &all, &m->err);
+    rks_free(all.bytes);
+    rks_free(all.offsets);
     pthread_barrier_wait(gathered);
     if (m->rank == 0) {
         shared->ready = rks_memory_fail_left() > 0;
