@@ -661,3 +661,25 @@ assert "torch" not in sys.modules
     done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], text=True, capture_output=True, timeout=400,
                           env={**os.environ, "PYTHONPATH": places})
     assert done.returncode == 0, done.stderr
+
+
+# ---- messages
+
+def test_messages_show_keys_with_nul_whole(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"key 'a\\x00b' appears twice"):
+        build([{"x": 1}, {"x": 2}], tmp_path / "twice", key=lambda sample: b"a\0b")
+    with pytest.raises(DataError, match=r'sample "a\\x00b": \d+ bytes, at most 100 are allowed \(max_sample\)'):
+        build([{"x": b"y" * 200}], tmp_path / "large", key=lambda sample: b"a\0b", max_sample=100)
+    build([{"x": 1}], tmp_path / "out", key=lambda sample: b"a\0b")
+    with rankstore.open(tmp_path / "out") as ds:
+        assert ds.get(b"a\0b") == {"x": 1}
+        with pytest.raises(KeyError, match=r"a\\x00c"):
+            ds.get(b"a\0c")
+
+
+@pytest.mark.parametrize(("number", "shown"), [
+    ("1.0", "1.0"), ("0.1", "0.1"), ("9223372036854775808", "9223372036854775808"), ("1e300", "1e300"), ("-Infinity", "-Infinity")])
+def test_messages_quote_numbers_with_all_digits(number: str, shown: str, tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text(f'{{"x": {number}}}\n')
+    with pytest.raises(DataError, match=rf'in.jsonl:1: column "x": {shown} does not fit int64'):
+        build(str(tmp_path / "in.jsonl"), tmp_path / "out", schema="x:int64")

@@ -27,6 +27,21 @@ void rks_text_clean(char *text)
     }
 }
 
+const char *rks_text_shown(const void *bytes, size_t size, char text[RKS_SHOWN_ROOM])
+{
+    const unsigned char *from = bytes;
+    size_t most = size, at = 0;
+    if (size > RKS_SHOWN_MAX)
+        for (most = RKS_SHOWN_MAX; most > 0 && (from[most] & 0xc0) == 0x80;)
+            most--; /* whole characters of UTF-8 */
+    for (size_t i = 0; i < most; i++) {
+        memcpy(text + at, from[i] == 0 ? "\\x00" : (const char *)from + i, from[i] == 0 ? 4 : 1);
+        at += from[i] == 0 ? 4 : 1;
+    }
+    memcpy(text + at, most < size ? "..." : "", most < size ? 4 : 1);
+    return text;
+}
+
 const char *rks_text_end(const char *text, size_t most)
 {
     size_t size = strlen(text);

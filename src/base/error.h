@@ -20,6 +20,10 @@ rks_status rks_fail_errno(rks_error *err, int error, const char *format, ...)
 /* Replaces control characters (C0, DEL, and C1 in UTF-8) by '?'. Use it on text from other
  * processes before it goes to a terminal. */
 void rks_text_clean(char *text);
+enum { RKS_SHOWN_MAX = 40, RKS_SHOWN_ROOM = 4 * RKS_SHOWN_MAX + 4 };
+/* Writes bytes that may hold NULs, such as a key, as text for a message: NULs as \x00, and "..."
+ * after the first RKS_SHOWN_MAX bytes if there are more. Returns `text`. */
+const char *rks_text_shown(const void *bytes, size_t size, char text[RKS_SHOWN_ROOM]);
 /* Returns the end of `text`: at most its last `most` bytes, starting at a whole UTF-8 character. */
 const char *rks_text_end(const char *text, size_t most);
 /* Copies as many whole lines of `lines` as fit into `room` bytes, with a NUL. If even the first

@@ -102,9 +102,9 @@ static rks_status no_value(const rks_column *column, const rks_csv_field *f, rks
     if (f->size == 0)
         return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\": empty, and %s is never missing",
                         column->name, column->type);
-    return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\": '%.*s%s' does not fit %s", column->name,
-                    f->size < 40 ? (int)f->size : 40, f->text, f->size < 40 ? "" : "...",
-                    column->type);
+    char shown[RKS_SHOWN_ROOM];
+    return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\": '%s' does not fit %s", column->name,
+                    rks_text_shown(f->text, f->size, shown), column->type);
 }
 
 /* Reads a field as JSON: lists, json, and numbers of the rarer types. */

@@ -12,8 +12,6 @@
 #include "base/memory.h"
 #include "shard/writer_state.h"
 
-enum { SHOWN_KEY = 64 };
-
 /* A block that waits until the unit has its place. */
 typedef struct kept_block {
     uint8_t *bytes;
@@ -276,6 +274,7 @@ static rks_status place_record(rks_unit_writer *unit, uint64_t size, uint32_t al
 static rks_status check_new_key(const rks_shard_writer *shard, const void *key, size_t key_size,
                                 rks_error *err)
 {
+    char shown[RKS_SHOWN_ROOM];
     if (shard->derived_keys && key != NULL)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "a key is given, but this shard derives its keys");
@@ -283,25 +282,24 @@ static rks_status check_new_key(const rks_shard_writer *shard, const void *key, 
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "no key is given, but this shard stores its keys");
     if (!shard->derived_keys && (key_size == 0 || key_size > RKS_KEY_MAX))
-        return rks_fail(err, RKS_ERR_DATA, 0, "key \"%.*s\" of %zu bytes: must have 1 to %d",
-                        (int)(key_size < SHOWN_KEY ? key_size : SHOWN_KEY), (const char *)key,
-                        key_size, RKS_KEY_MAX);
+        return rks_fail(err, RKS_ERR_DATA, 0, "key \"%s\" of %zu bytes: must have 1 to %d",
+                        rks_text_shown(key, key_size, shown), key_size, RKS_KEY_MAX);
     return RKS_OK;
 }
 
 static rks_status too_large(const rks_unit_writer *unit, const void *key, size_t key_size,
                             uint32_t source_row, uint64_t size, rks_error *err)
 {
-    char derived[RKS_KEY_MAX + 1];
+    char derived[RKS_KEY_MAX + 1], shown[RKS_SHOWN_ROOM];
     if (unit->shard->derived_keys) {
         key_size = rks_key_derive(unit->key_name, unit->key_name_size,
                                   unit->summary.first_source_row + source_row, derived);
         key = derived;
     }
     return rks_fail(err, RKS_ERR_DATA, 0,
-                    "sample \"%.*s\": %" PRIu64 " bytes, at most %" PRIu64 " are allowed",
-                    (int)(key_size < SHOWN_KEY ? key_size : SHOWN_KEY), (const char *)key, size,
-                    unit->shard->max_sample);
+                    "sample \"%s\": %" PRIu64 " bytes, at most %" PRIu64
+                    " are allowed (max_sample)",
+                    rks_text_shown(key, key_size, shown), size, unit->shard->max_sample);
 }
 
 rks_status rks_unit_writer_add(rks_unit_writer *unit, const rks_value *values, const void *key,

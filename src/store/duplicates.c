@@ -14,7 +14,7 @@
 #include "fetch/batch.h"
 #include "store/store.h"
 
-enum { SHOWN_MAX = 40, PLACE_SIZE = 80 };
+enum { PLACE_SIZE = 80 };
 
 typedef struct comparison {
     rks_store *store;
@@ -24,12 +24,10 @@ typedef struct comparison {
     rks_key_words words;
 } comparison;
 
-/* Kept short: the ranks' numbers follow it, and an error has one line. */
 static void describe_text(const void *key, size_t size, char *text, size_t room)
 {
-    bool all = size <= SHOWN_MAX;
-    snprintf(text, room, "key '%.*s%s'", all ? (int)size : SHOWN_MAX, (const char *)key,
-             all ? "" : "...");
+    char shown[RKS_SHOWN_ROOM];
+    snprintf(text, room, "key '%s'", rks_text_shown(key, size, shown));
 }
 
 /* Returns the rank that wrote the sample, or took over the part with it. In a directory that ranks

@@ -12,7 +12,7 @@
 #include "base/memory.h"
 #include "store/store.h"
 
-enum { REQUEST_SIZE = 16, KEY_SHOWN = 40 };
+enum { REQUEST_SIZE = 16 };
 
 static void serve_key(void *user, rks_request *request)
 {
@@ -161,14 +161,14 @@ const char *rks_store_describe(void *user, uint64_t id, char *text, size_t size)
     uint32_t shard;
     uint64_t row;
     uint8_t key[RKS_KEY_MAX];
+    char shown[RKS_SHOWN_ROOM];
     size_t key_size = 0;
     rks_index_locate(store->index, id, &shard, &row);
     const char *name = store->dataset->shards[shard].name;
     if (store->shards[shard] != NULL &&
         rks_shard_key(store->shards[shard], row, key, &key_size, NULL) == RKS_OK) {
-        bool all = key_size <= KEY_SHOWN;
-        snprintf(text, size, "sample %" PRIu64 " (key %.*s%s in %s.rks)", id,
-                 all ? (int)key_size : KEY_SHOWN, (char *)key, all ? "" : "...", name);
+        snprintf(text, size, "sample %" PRIu64 " (key %s in %s.rks)", id,
+                 rks_text_shown(key, key_size, shown), name);
     } else {
         snprintf(text, size, "sample %" PRIu64 " (in %s.rks)", id, name);
     }
@@ -199,6 +199,7 @@ static bool try_candidate(void *user, uint64_t id)
 {
     search *s = user;
     uint8_t key[RKS_KEY_MAX];
+    char shown[RKS_SHOWN_ROOM];
     size_t size = 0;
     if (id < s->first || id >= s->end)
         return true;
@@ -209,9 +210,9 @@ static bool try_candidate(void *user, uint64_t id)
         return true;
     if (s->found) {
         s->status = rks_fail(s->err, RKS_ERR_ARGUMENT, 0,
-                             "the key '%.*s' is in several sources, %s and %s; name one of them "
+                             "the key '%s' is in several sources, %s and %s; name one of them "
                              "with `source`",
-                             (int)s->key_size, (const char *)s->key, source_name(s, s->id),
+                             rks_text_shown(s->key, s->key_size, shown), source_name(s, s->id),
                              source_name(s, id));
         return false;
     }
@@ -222,6 +223,7 @@ static bool try_candidate(void *user, uint64_t id)
 
 static rks_status find_key(search *s, uint64_t *sample_id, rks_error *err)
 {
+    char shown[RKS_SHOWN_ROOM];
     if (s->key == NULL || s->key_size == 0 || s->key_size > RKS_KEY_MAX)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "a key has 1 to %d bytes, not %zu", RKS_KEY_MAX,
                         s->key_size);
@@ -232,8 +234,8 @@ static rks_status find_key(search *s, uint64_t *sample_id, rks_error *err)
     if (status != RKS_OK)
         return status;
     if (!s->found)
-        return rks_fail(err, RKS_ERR_NOT_FOUND, 0, "%s: no sample has the key '%.*s'",
-                        s->store->directory, (int)s->key_size, (const char *)s->key);
+        return rks_fail(err, RKS_ERR_NOT_FOUND, 0, "%s: no sample has the key '%s'",
+                        s->store->directory, rks_text_shown(s->key, s->key_size, shown));
     *sample_id = s->id;
     return RKS_OK;
 }

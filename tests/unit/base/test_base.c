@@ -81,6 +81,22 @@ static void error_shows_control_characters(void **state)
     assert_string_equal(err.text, "\\xc2\\x9b2J \302\240 \303\233");
 }
 
+static void bytes_of_a_message_are_shown_whole_or_cut_between_characters(void **state)
+{
+    (void)state;
+    char text[RKS_SHOWN_ROOM], bytes[RKS_SHOWN_MAX + 2];
+    assert_string_equal(rks_text_shown("", 0, text), "");
+    assert_string_equal(rks_text_shown("a\0b", 3, text), "a\\x00b");
+    memset(bytes, '\0', sizeof(bytes));
+    assert_int_equal(strlen(rks_text_shown(bytes, RKS_SHOWN_MAX, text)), 4 * RKS_SHOWN_MAX);
+    assert_int_equal(strlen(rks_text_shown(bytes, sizeof(bytes), text)), 4 * RKS_SHOWN_MAX + 3);
+    memset(bytes, 'x', sizeof(bytes));
+    memcpy(bytes + RKS_SHOWN_MAX - 1, "\xc3\xa4", 2);
+    rks_text_shown(bytes, sizeof(bytes), text);
+    assert_int_equal(strlen(text), RKS_SHOWN_MAX - 1 + 3);
+    assert_string_equal(text + RKS_SHOWN_MAX - 2, "x...");
+}
+
 static void a_strange_error_from_a_peer_is_made_harmless(void **state)
 {
     (void)state;
@@ -278,6 +294,7 @@ int main(void)
         cmocka_unit_test(error_shortens_paths_before_words),
         cmocka_unit_test(error_has_its_reason_behind_the_longest_path),
         cmocka_unit_test(error_shows_control_characters),
+        cmocka_unit_test(bytes_of_a_message_are_shown_whole_or_cut_between_characters),
         cmocka_unit_test(a_strange_error_from_a_peer_is_made_harmless),
         cmocka_unit_test(an_overflowing_allocation_is_refused),
         cmocka_unit_test(the_nth_allocation_fails_once),
