@@ -41,7 +41,8 @@ typedef struct rks_build_options {
     rks_filter_fn filter;
     rks_length_fn length_fn; /* instead of `length` */
     void *callback_user;
-    uint64_t max_sample; /* bytes of one sample, larger is an error; default 1 GiB */
+    uint64_t max_sample; /* bytes of one sample, larger is an error; default 1 GiB,
+                          * at most RKS_SAMPLE_MAX */
     bool skip_bad;       /* count and list malformed samples instead of failing. If the schema is
                           * inferred, first rows that disagree about a type are still an error */
     bool own_keys;       /* rks_build_input: each row has its own key, and `key` is not set */

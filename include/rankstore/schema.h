@@ -22,6 +22,8 @@ extern "C" {
 typedef struct rks_schema rks_schema;
 
 enum { RKS_DIMS_MAX = 8, RKS_COLUMNS_MAX = 1024, RKS_KEY_MAX = 511 };
+/* The most bytes of a sample's columns: 64 KiB less than 2 GiB, which is what one write can be. */
+#define RKS_SAMPLE_MAX UINT64_C(2147418112)
 
 /* `text`: a JSON object {"name": "type", ...} or the short form "name:type,name:type".
  * The order is kept. Names: 1 to 255 bytes of UTF-8 without control characters.

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy
 import pytest
-from built import build, command, read
+from built import COMMAND, build, command, read
 from made import build_units
 
 import rankstore
@@ -683,3 +683,11 @@ def test_messages_quote_numbers_with_all_digits(number: str, shown: str, tmp_pat
     (tmp_path / "in.jsonl").write_text(f'{{"x": {number}}}\n')
     with pytest.raises(DataError, match=rf'in.jsonl:1: column "x": {shown} does not fit int64'):
         build(str(tmp_path / "in.jsonl"), tmp_path / "out", schema="x:int64")
+
+
+def test_no_larger_sample_is_allowed_than_one_write_holds(tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match="max_sample: 2147418113 is above 2147418112, the most that a sample can have"):
+        build([{"x": 1}], tmp_path / "out", max_sample=2147418113)
+    build([{"x": 1}], tmp_path / "out", max_sample=2147418112)
+    assert "2G" in subprocess.run([str(COMMAND), "build", "-o", str(tmp_path / "no"), "--max-sample", "2G", "x.jsonl"],
+                                  capture_output=True, text=True).stderr

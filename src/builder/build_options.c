@@ -42,9 +42,11 @@ static void fill_in_defaults(rks_build_options *options)
 /* Checks the options that say how samples are stored. */
 static rks_status check_sizes(const rks_build_options *options, rks_error *err)
 {
-    if (options->max_sample > UINT64_C(3) << 30)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "max_sample: %" PRIu64 " is above 3 GiB",
-                        options->max_sample);
+    if (options->max_sample > RKS_SAMPLE_MAX)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "max_sample: %" PRIu64 " is above %" PRIu64
+                        ", the most that a sample can have",
+                        options->max_sample, RKS_SAMPLE_MAX);
     if (options->block_size < 64 << 10 || options->block_size > 64 << 20)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "block_size: %" PRIu64 " is not from 64 KiB to 64 MiB",

@@ -30,7 +30,7 @@ static rks_status prepare(rks_row_writer *writer, const char *schema, rks_error 
     rks_build_options *o = &writer->options;
     rks_build_options_default(o);
     o->own_keys = true;
-    o->max_sample = UINT64_C(3) << 30; /* the most that a block can hold */
+    o->max_sample = RKS_SAMPLE_MAX;
     rks_status status = rks_schema_parse(schema, &writer->schema, err);
     if (status != RKS_OK)
         return status;

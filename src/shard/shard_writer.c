@@ -18,6 +18,10 @@
 static const uint64_t BLOCK_DEFAULT = UINT64_C(1) << 20, BLOCK_LEAST = UINT64_C(4) << 10,
                       BLOCK_MOST = UINT64_C(64) << 20, SAMPLE_DEFAULT = UINT64_C(1) << 30;
 
+/* LMDB writes a block in one call, which Linux ends at 2^31 - 4096 bytes, and puts 16 bytes before
+ * it. A block of one sample has its record's header and key besides. */
+_Static_assert(RKS_SAMPLE_MAX + (32 << 10) < (UINT64_C(1) << 31) - 4096, "a block is one write");
+
 /* ---- opening ---- */
 
 static rks_status set_index(rks_shard_writer *writer, const rks_shard_options *options,
@@ -35,10 +39,10 @@ static rks_status set_shard_options(rks_shard_writer *writer, const rks_shard_op
                                     rks_error *err)
 {
     writer->max_sample = options->max_sample == 0 ? SAMPLE_DEFAULT : options->max_sample;
-    if (writer->max_sample > RKS_PAYLOAD_LIMIT)
+    if (writer->max_sample > RKS_SAMPLE_MAX)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "largest sample %" PRIu64 ": at most %" PRIu64 " bytes can be stored",
-                        writer->max_sample, RKS_PAYLOAD_LIMIT);
+                        writer->max_sample, RKS_SAMPLE_MAX);
     uint64_t block = options->block_size == 0 ? BLOCK_DEFAULT : options->block_size;
     if (block < BLOCK_LEAST || block > BLOCK_MOST)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,

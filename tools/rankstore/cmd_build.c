@@ -254,7 +254,7 @@ static const cli_option options[] = {
              "tar's or zip's key is __key__, unless --key names another"},
     {"--max-sample", "BYTES", CLI_SIZE, offsetof(args, options.max_sample),
      .help = "largest sample; a larger one is an error", .normal = "1G", .least = 1,
-     .most = UINT64_C(3) << 30},
+     .most = RKS_SAMPLE_MAX},
     {"--max-total", "BYTES", CLI_SIZE, offsetof(args, options.max_total),
      .help = "most bytes that a compressed file or an archive may unpack to", .normal = "1024G",
      .least = 1},

@@ -78,7 +78,7 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
         Default: none.
     workers: int. Processes of this machine to build with, if the group is one rank. Default: 0, build in this process.
     length_unit: int, at least 1. Lengths are divided by it and rounded up. Default: 1.
-    max_sample: int or str, in bytes. The largest sample to accept; a larger one is a DataError. Default: 1 GiB.
+    max_sample: int or str, in bytes. The largest sample to accept; a larger one is a DataError. Default: 1 GiB, at most 2 GiB less 64 KiB.
     skip_bad: bool. Count and list bad samples in the BuildReport instead of failing. If the first rows disagree about a type, that is still
         an error unless schema gives the type. Default: False.
     replace: bool or "if_changed". Replace a finished dataset in `out`; with "if_changed" only if source, options or code differ. Default:
