@@ -303,6 +303,14 @@ def _check_names(value: Any) -> None:
             _check_names(one)
 
 
+def _check_nul(value: Any) -> None:
+    """Raise ValueError if a name of a dict has a NUL, which the library's names have not."""
+    for one in value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ():
+        _check_nul(one)
+    if isinstance(value, dict) and any(isinstance(one, str) and "\0" in one for one in value):
+        raise ValueError(f"a name of a dict has a NUL: {next(one for one in value if chr(0) in str(one))!r}")
+
+
 def json_text(name: str, value: Any) -> str:
     """Return a value of a json column as JSON. TypeError or ValueError, which name the column, if it is no JSON value, as NaN is none."""
     try:
@@ -312,6 +320,8 @@ def json_text(name: str, value: Any) -> str:
             text = _json_encode(value)
         if _core.has_other_names(value):  # after the encoder, which refuses a value in itself
             _check_names(value)
+        if "\\u0000" in text:
+            _check_nul(value)
         return text
     except (TypeError, ValueError, RecursionError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
