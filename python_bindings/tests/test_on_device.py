@@ -191,7 +191,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def pins(gpu: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pinned]:
     """The same where memory can be pinned."""
     one = Pinned()
-    monkeypatch.setattr(loaders, "_pins",
+    monkeypatch.setattr(loaders, "pins_batches",
                         lambda pin_memory, device, out: pin_memory is True or (pin_memory == "auto" and device is not None))
     monkeypatch.setattr(on_device, "pinned_memory", one.make)
     monkeypatch.setattr(loaders, "pinned", one.pin)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -67,16 +66,20 @@ def warn_out_of_order(loader: Any) -> None:
                       stacklevel=4)
 
 
-def by_default_collate(caller: FrameType, own: Callable[[Any], Any]) -> bool:
-    """Return True if the caller is a DataLoader that gives samples to torch's default collate, or to `own`.
+def collate_fn_of(caller: FrameType) -> Any:
+    """Return the collate_fn that a DataLoader is about to call with what it asks for; None if the caller is something else."""
+    return getattr(caller.f_locals.get("self"), "collate_fn", None)
 
-    From now on the default one passes on a Batch that stands alone in a list, as its registry of types allows."""
-    collate = getattr(caller.f_locals.get("self"), "collate_fn", None)
+
+def is_default_collate(collate: Any) -> bool:
+    """Return True for torch's default collate.
+
+    From now on it passes on a Batch that stands alone in a list, as its registry of types allows."""
     if collate is None:
         return False
     from torch.utils.data import default_collate
     if collate is not default_collate:
-        return collate is own
+        return False
     from torch.utils.data._utils.collate import default_collate_fn_map
     default_collate_fn_map.setdefault(Batch, _only)
     return True

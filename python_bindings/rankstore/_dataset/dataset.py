@@ -15,6 +15,7 @@ from .._batching.layouts import Collator, Layout, Pad
 from .._batching.limits import rule_of
 from .._distributed.collectives import on_all, together
 from .._distributed.group import Group
+from .._loader.collate_fn import CollateFn
 from .._loader.loader import OF_DATALOADER, Loader
 from .._loader.prefetch import Ahead
 from .._plan.cost import costs_of, digest_of, shown
@@ -345,15 +346,16 @@ class Dataset(OpenSamples):
         A plan's batch gives a finished Batch, as does any list if the dataset is `collating`; otherwise the result is a list of samples. If
         torch's default collate is going to be called and cannot stack them (values of different sizes, json, values that may be missing),
         it is a list of one Batch, made by Pad(to_multiple=1)."""
+        collate = torch_checks.collate_fn_of(sys._getframe(1))
         if isinstance(places, PlanBatch):
-            return self._planned(places)
+            return places if isinstance(collate, CollateFn) else self._planned(places)
         if len(places) > 0 and isinstance(places[0], PlanBatch):
             raise ArgumentError("DataLoader(sampler=plan.sampler()): a plan's sampler yields whole batches; use DataLoader(ds, "
                                 "batch_sampler=plan.sampler(), collate_fn=ds.collate), or ds.loader(plan)")
         if self._is_collating:
             self.collator.layout.check_unplanned()
             return self._collated(places, self.collator)
-        if torch_checks.by_default_collate(sys._getframe(1), _pass_batch) and not self._stacks:
+        if (collate is _pass_batch or torch_checks.is_default_collate(collate)) and not self._stacks:
             return [self._collated(places, self._narrow)]
         return self[places]
 

@@ -20,8 +20,10 @@ from .._distributed import progress as bars
 from .._distributed.collectives import callback_failed
 from .._plan.plan import Plan, PlanSampler, batch_parts
 from .._schema.sizes import parse_bytes
-from ..errors import ArgumentError, StateError, UnsupportedError
+from ..errors import ArgumentError, StateError
+from .collate_fn import CollateFn
 from .device import OnDevice, PinnedArenas
+from .options import check_device, check_functions, need_torch, pins_batches
 from .user_functions import Own
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ class Loader:
     batch_size = None
     drop_last = False
     num_workers = 0
+    pin_memory = False  # by a DataLoader; the loader pins its batches itself
     prefetch_factor = None
     timeout = 0
     worker_init_fn = None
@@ -82,12 +85,12 @@ class Loader:
                 raise ArgumentError(f"{name}: {number!r}; it must be an int of at least 1")
         if not isinstance(progress, bool):
             raise ArgumentError(f"progress: {progress!r}; it is True or False")
-        _check_functions(collate, map, transform)
+        check_functions(collate, map, transform)
         if out == "torch" and (collate is None or isinstance(collate, Layout)):
-            _need_torch()
+            need_torch()
         if device is not None and out != "torch":
             raise ArgumentError("device: only tensors go to a device; use out='torch'")
-        _check_device(device)
+        check_device(device)
         self.dataset, self.plan, self.transform, self.device = dataset, plan, transform, device
         rule = dataclasses.replace(plan.rule, unit=dataset.length_unit)  # a plan over lengths alone has no unit
         self.own: Own | None = None
@@ -99,9 +102,9 @@ class Loader:
                 raise ArgumentError(f"out: {out!r} is neither 'torch' nor 'numpy'")
             self.own = Own(collate, map, dataset, columns, rename, rule, int(plan.options.get("seed", 0)))
         may_pin = self.own is None or device is not None or pin_memory is True or "torch" in sys.modules
-        self.pin_memory = _pins(pin_memory, device, out if may_pin else "numpy")
+        self.pins = pins_batches(pin_memory, device, out if may_pin else "numpy")
         # Collate in pinned memory if only the copies of device.py read it: see its laws.
-        self._in_arenas = self.pin_memory and self.own is None and transform is None and device is not None and _is_gpu(device)
+        self._in_arenas = self.pins and self.own is None and transform is None and device is not None and _is_gpu(device)
         self.prefetch_batches: int | None = counts.get("prefetch_batches")  # None: automatic
         self.prefetch_bytes = None if prefetch_bytes == "auto" else parse_bytes("prefetch_bytes", prefetch_bytes)
         self.threads, self.progress, self.prefetch_device = threads, progress, prefetch_device
@@ -111,6 +114,7 @@ class Loader:
         self._first = 0  # first step of the next iteration: 0 except after load_state_dict
         self._epoch_set = False  # set_epoch was called since the last iteration began
         self._last: weakref.ref[_Iteration] | None = None  # weak: a loop that is left early ends it
+        self._through: _Iteration | None = None  # the one that a DataLoader's collate_fn drives
         self._waits: deque[float] = deque(maxlen=100_000)  # seconds
         dataset.follow_epoch(self)
         if start is not None:
@@ -122,9 +126,9 @@ class Loader:
         return self.sampler
 
     @property
-    def collate_fn(self) -> Callable[[Any], Any]:
-        """Return the dataset's collate_fn, for trainers that look for one here."""
-        return self.dataset.collate
+    def collate_fn(self) -> CollateFn:
+        """Return the collate_fn that, in a DataLoader over `dataset` with `batch_sampler`, makes this loader's batches."""
+        return CollateFn(self)
 
     @property
     def epoch(self) -> int:
@@ -163,12 +167,31 @@ class Loader:
                   file=sys.stderr, flush=True)
         self._epoch_set = False
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> _Iteration:
         self._end_last("another iteration over this loader began, and it has one at a time; to iterate twice at a time "
                        "(zip, nested loops) make two loaders")
         iteration = _Iteration(self)
         self._last = weakref.ref(iteration)
         return iteration
+
+    def next_at(self, epoch: int, step: int) -> Any:
+        """Return the batch of a step, as an iteration from there on yields it; one that is there goes on. For CollateFn."""
+        through = self._through
+        if through is None or not through.is_at(epoch, step):
+            self._epoch, self._step, self._first, self._epoch_set = epoch, step, step, True
+            self._through = through = iter(self)
+        return next(through)
+
+    def end_through(self) -> None:
+        """End the iteration of next_at: its sampler has come to its end."""
+        if self._through is not None:
+            self._through.close()
+            self._through = None
+
+    def next_place(self) -> tuple[int, int]:
+        """Return the (epoch, step) that the next iteration begins at."""
+        epoch = self._epoch if self._epoch_set else self.epoch
+        return epoch, self._first if epoch == self._epoch else 0
 
     def _end_last(self, why: str) -> None:
         last = self._last() if self._last is not None else None
@@ -254,60 +277,22 @@ class _LoaderSampler(PlanSampler):
             loader._enter(int(epoch))
 
 
+    def choose_place(self) -> None:
+        loader = self._loader()
+        if loader is not None:
+            self._epoch, self._step = loader.next_place()
+        else:
+            super().choose_place()
+
+    def ended(self, epoch: int) -> None:
+        super().ended(epoch)
+        loader = self._loader()
+        if loader is not None:
+            loader.end_through()
+
+
 def _no_loader() -> None:
     return None
-
-
-def _check_functions(collate: Any, mapped: Any, transform: Any) -> None:
-    if isinstance(collate, type) and issubclass(collate, Layout):
-        raise ArgumentError(f"collate: {collate.__name__} is the class; call it, collate={collate.__name__}()")
-    is_own = collate is not None and not isinstance(collate, Layout)
-    if is_own and not callable(collate):
-        raise ArgumentError(f"collate: Pad(), Pack(), Nested(), Lists(), a function of a list of samples, or None, not {collate!r}")
-    if mapped is not None and not callable(mapped):
-        raise ArgumentError(f"map: a function of a sample, or of a sample and rng, not {type(mapped).__name__}")
-    if mapped is not None and not is_own:
-        raise ArgumentError(f"map: {'Lists()' if collate is None else repr(collate)} collates stored columns, in C, and not what map "
-                            "returns; give collate=function too, a function of a list of samples, or use transform=function, "
-                            "a function of the batch")
-    if transform is not None and not callable(transform):
-        raise ArgumentError(f"transform: a function of a batch, not {type(transform).__name__}")
-
-
-def _check_device(device: Any) -> None:
-    """Raise ArgumentError if `device` is not a device, or one that this process does not have."""
-    if device is None:
-        return
-    import torch
-    try:
-        chosen = torch.device(device)
-    except (RuntimeError, TypeError) as refused:
-        raise ArgumentError(f"device: {device!r}: {str(refused).splitlines()[0][:120]}") from refused
-    if chosen.type == "cuda":
-        there = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        if (chosen.index or 0) >= there:
-            raise ArgumentError(f"device: {device!r}: torch sees {there} CUDA devices here; leave device out for tensors of "
-                                "main memory")
-
-
-def _need_torch() -> None:
-    try:
-        import torch  # noqa: F401
-    except ImportError as missing:
-        raise UnsupportedError(f'out="torch" needs torch ({missing}): pip install torch, or ask for out="numpy"') from None
-
-
-def _pins(pin_memory: bool | str, device: Any, out: str) -> bool:
-    if pin_memory not in (True, False, "auto"):
-        raise ArgumentError(f"pin_memory: {pin_memory!r} is not True, False or 'auto'")
-    if out != "torch" or pin_memory is False:
-        return False
-    import torch
-    if not torch.cuda.is_available():
-        if pin_memory is True:
-            raise ArgumentError("pin_memory: there is no GPU; leave it at 'auto'")
-        return False
-    return True
 
 
 @dataclasses.dataclass(slots=True)
@@ -337,7 +322,7 @@ def _finished(loader: Loader, batch: Any, arenas: PinnedArenas | None = None) ->
         batch.leave_arena()
     if loader.transform is not None:
         batch = loader.transform(batch)
-    return pinned(batch) if loader.pin_memory else batch
+    return pinned(batch) if loader.pins else batch
 
 
 def _is_gpu(device: Any) -> bool:
@@ -372,7 +357,7 @@ class _Iteration(Iterator[Any]):
         loader._step, loader._first = loader._first, 0
         self._steps, self._changes = loader.plan.core.steps(self._epoch), loader.plan.changes
         # Batches that threads work on count as prefetched, so the core gets what remains of the bounds.
-        self._calls = calls = loader.own is not None or loader.transform is not None or loader.pin_memory
+        self._calls = calls = loader.own is not None or loader.transform is not None or loader.pins
         self._depth = min(loader.threads + 1, loader.prefetch_batches or loader.threads + 1) if calls else 1
         self._room = max(1, loader.prefetch_bytes // 2) if loader.own is not None and loader.prefetch_bytes else 0
         self._open_source()
@@ -528,6 +513,10 @@ class _Iteration(Iterator[Any]):
         if self._hold is not None:
             self._hold.about_to_yield(self._after == self._steps)
         return batch
+
+    def is_at(self, epoch: int, step: int) -> bool:
+        """Return whether the next batch is that of this step."""
+        return not self._over and self._epoch == epoch and self._after == step
 
     def supersede(self, why: str) -> None:
         """End this iteration in favour of another; do nothing if it is over."""

@@ -534,6 +534,15 @@ class PlanSampler:
         place = {} if last is None or last._epoch < 0 else {"_epoch": last._epoch, "_step": last._step}
         return {**self.__dict__, "_last": None, **place}
 
+    def choose_place(self) -> None:
+        """Choose the epoch of an iteration that begins: the next one, if this one was seen to its end and none was set."""
+        if not self._epoch_set and self._is_seen():
+            self._epoch, self._step = self._epoch + 1, 0
+
+    def ended(self, epoch: int) -> None:
+        """Note that an iteration has come to the end of an epoch."""
+        self._seen = epoch
+
     def _is_seen(self) -> bool:
         """Return True if the epoch was seen to its end, here or before a state was loaded."""
         return self._seen == self._epoch and self._step == 0 or self._step >= len(self.plan.epoch(self._epoch))
@@ -557,8 +566,8 @@ class _SamplerIterator(Iterator[PlanBatch]):
         torch_checks.check_prepared(sampler)
         if self._state is not None:
             sampler._epoch, sampler._step = sampler.plan.resume(self._state)
-        elif not sampler._epoch_set and sampler._is_seen():
-            sampler._epoch, sampler._step = sampler._epoch + 1, 0
+        else:
+            sampler.choose_place()
         sampler._epoch_set = False
         self._epoch, self._step = sampler._epoch, sampler._step
         sampler._step = 0  # the next iteration is a whole epoch
@@ -576,7 +585,7 @@ class _SamplerIterator(Iterator[PlanBatch]):
         if self._changes != self._sampler.plan.changes:
             self._look_at_steps()
         if self._step >= self._steps:
-            self._sampler._seen = self._epoch
+            self._sampler.ended(self._epoch)
             raise StopIteration
         plan, is_global = self._sampler.plan, self._sampler.view == "global"
         rank = self._place if is_global else plan.rank

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of a loader's options."""
+from __future__ import annotations
+
+from typing import Any
+
+from .._batching.layouts import Layout
+from ..errors import ArgumentError, UnsupportedError
+
+
+def check_functions(collate: Any, mapped: Any, transform: Any) -> None:
+    if isinstance(collate, type) and issubclass(collate, Layout):
+        raise ArgumentError(f"collate: {collate.__name__} is the class; call it, collate={collate.__name__}()")
+    is_own = collate is not None and not isinstance(collate, Layout)
+    if is_own and not callable(collate):
+        raise ArgumentError(f"collate: Pad(), Pack(), Nested(), Lists(), a function of a list of samples, or None, not {collate!r}")
+    if mapped is not None and not callable(mapped):
+        raise ArgumentError(f"map: a function of a sample, or of a sample and rng, not {type(mapped).__name__}")
+    if mapped is not None and not is_own:
+        raise ArgumentError(f"map: {'Lists()' if collate is None else repr(collate)} collates stored columns, in C, and not what map "
+                            "returns; give collate=function too, a function of a list of samples, or use transform=function, "
+                            "a function of the batch")
+    if transform is not None and not callable(transform):
+        raise ArgumentError(f"transform: a function of a batch, not {type(transform).__name__}")
+
+
+def check_device(device: Any) -> None:
+    """Raise ArgumentError if `device` is not a device, or one that this process does not have."""
+    if device is None:
+        return
+    import torch
+    try:
+        chosen = torch.device(device)
+    except (RuntimeError, TypeError) as refused:
+        raise ArgumentError(f"device: {device!r}: {str(refused).splitlines()[0][:120]}") from refused
+    if chosen.type == "cuda":
+        there = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if (chosen.index or 0) >= there:
+            raise ArgumentError(f"device: {device!r}: torch sees {there} CUDA devices here; leave device out for tensors of "
+                                "main memory")
+
+
+def need_torch() -> None:
+    try:
+        import torch  # noqa: F401
+    except ImportError as missing:
+        raise UnsupportedError(f'out="torch" needs torch ({missing}): pip install torch, or ask for out="numpy"') from None
+
+
+def pins_batches(pin_memory: bool | str, device: Any, out: str) -> bool:
+    if pin_memory not in (True, False, "auto"):
+        raise ArgumentError(f"pin_memory: {pin_memory!r} is not True, False or 'auto'")
+    if out != "torch" or pin_memory is False:
+        return False
+    import torch
+    if not torch.cuda.is_available():
+        if pin_memory is True:
+            raise ArgumentError("pin_memory: there is no GPU; leave it at 'auto'")
+        return False
+    return True
