@@ -64,11 +64,11 @@ def test_places_of_views_and_owners_are_ints(ds: rankstore.Dataset, place: Any) 
 
 @pytest.mark.parametrize("options", [
     {"batch_size": 0}, {"batch_size": -1}, {"batch_size": 10**9}, {"batch_size": 2**40}, {"max_tokens": 0}, {"max_tokens": -1},
-    {"max_length": 0}, {"num_replicas": 0}, {"num_replicas": -1}, {"num_replicas": 2**32}, {"rank": 5}, {"rank": -1},
-    {"num_replicas": 2, "rank": 2}, {"seed": -1}, {"seed": 2**64}, {"batch_multiple": 0}, {"strategy": "sort"}, {"tail": ""},
+    {"max_length": 0}, {"world": 0}, {"world": -1}, {"world": 2**32}, {"rank": 5}, {"rank": -1},
+    {"world": 2, "rank": 2}, {"seed": -1}, {"seed": 2**64}, {"batch_multiple": 0}, {"strategy": "sort"}, {"tail": ""},
     {"steps": "x"}, {"cost": "free"}, {"too_long": "?"}])
 def test_plan_options_that_are_none(ds: rankstore.Dataset, options: dict[str, Any]) -> None:
-    named = "world" if options.get("num_replicas", 0) not in (0, 2) else list(options)[-1]
+    named = "world" if options.get("world", 0) not in (0, 2) else list(options)[-1]
     with pytest.raises(ArgumentError, match=named):
         ds.plan(**options)
 

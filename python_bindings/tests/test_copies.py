@@ -41,7 +41,7 @@ def texts(samples: list[dict[str, Any]]) -> dict[str, Any]:
 @pytest.mark.parametrize("made_of", COPIES)
 @pytest.mark.parametrize("options", [
     {"strategy": "bucket", "max_tokens": 300, "seed": 3}, {"strategy": "pack", "capacity": 128, "micro_batches": 2},
-    {"strategy": "random", "batch_size": 8, "shuffle": False}, {"batch_size": 8, "num_replicas": 4, "rank": 2, "tail": "drop"},
+    {"strategy": "random", "batch_size": 8, "shuffle": False}, {"batch_size": 8, "world": 4, "rank": 2, "tail": "drop"},
     {"strategy": "sorted", "batch_size": 8, "cost": (3.0, 0.5), "max_length": 20, "too_long": "truncate"}])
 def test_a_copy_of_a_plan_has_the_same_batches(ds: rankstore.Dataset, options: dict[str, Any], made_of: Callable[[Any], Any]) -> None:
     for whole in (ds, ds.select(numpy.arange(COUNT) % 2 == 0)):
@@ -62,7 +62,7 @@ def test_a_copy_of_a_plan_has_the_same_batches(ds: rankstore.Dataset, options: d
 def test_a_copy_of_a_plan_over_lengths_and_of_a_resumed_one(ds: rankstore.Dataset, made_of: Callable[[Any], Any]) -> None:
     alone = rankstore.plan([5, 3, 8, 1, 9, 4] * 10, "bucket", batch_size=4, world=2, rank=1)
     assert [list(one) for one in made_of(alone).sampler()] == [list(one) for one in alone.sampler()]
-    state = ds.plan(batch_size=4, num_replicas=3, rank=0).state(2, 5)
+    state = ds.plan(batch_size=4, world=3, rank=0).state(2, 5)
     plan = ds.plan(batch_size=4)
     plan.resume(state)  # the rest of an epoch of three ranks, by one
     other = made_of(plan)

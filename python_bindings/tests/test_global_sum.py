@@ -31,7 +31,7 @@ def ds(tmp_path: Path) -> Iterator[Any]:
 @pytest.mark.parametrize("strategy", ["bucket", "random"])
 def test_it_is_what_all_ranks_learn_from(ds: Any, strategy: str) -> None:
     world = 3
-    plans = [ds.plan(strategy, max_tokens=40, num_replicas=world, rank=rank) for rank in range(world)]
+    plans = [ds.plan(strategy, max_tokens=40, world=world, rank=rank) for rank in range(world)]
     loaders = [iter(ds.loader(plan, collate=Pad())) for plan in plans]
     seen = []
     for batches in zip(*loaders, strict=True):

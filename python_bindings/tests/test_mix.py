@@ -41,7 +41,7 @@ def draws_of(plan: rankstore.Plan, epoch: int) -> collections.Counter[int]:
 @pytest.mark.parametrize("strategy, options", STRATEGIES)
 def test_sources_have_their_shares(three: list[Path], strategy: str, options: dict[str, Any]) -> None:
     with rankstore.open(three) as ds:
-        plan = ds.plan(strategy, mix={"web": 0.5, "code": 0.3, "math": 0.2}, samples=200, num_replicas=2, **options)
+        plan = ds.plan(strategy, mix={"web": 0.5, "code": 0.3, "math": 0.2}, samples=200, world=2, **options)
         for epoch in (0, 1):
             seen = draws_of(plan, epoch)
             shares = [sum(seen[i] for i in range(*ends)) for ends in ((0, 60), (60, 80), (80, 90))]

@@ -545,7 +545,7 @@ def test_bytes_that_stay_in_main_memory_are_in_no_arena(tmp_path: Path, pins: Pi
 
 def test_lists_of_another_world_are_pinned_without_arenas(dataset: Any, pins: Pinned) -> None:
     """What is not the library's own epoch is collated elsewhere, and pinned all the same."""
-    plan = dataset.plan("sequential", batch_size=8, shuffle=False, num_replicas=2, rank=1)
+    plan = dataset.plan("sequential", batch_size=8, shuffle=False, world=2, rank=1)
     found: list[list[int]] = []
     for moved in dataset.loader(plan, collate=Pad(), device="cpu"):
         drain(made[0])

@@ -238,7 +238,7 @@ def test_draws_depend_on_seed_epoch_and_sample_alone(ds: rankstore.Dataset) -> N
     assert len(first) == COUNT and len({repr(one) for one in (*first.values(), *second.values())}) == 2 * COUNT
     ranks: dict[str, Any] = {}
     for rank in range(3):  # other batches, on other ranks, by other threads
-        other = ds.plan("random", batch_size=5, seed=7, num_replicas=3, rank=rank)
+        other = ds.plan("random", batch_size=5, seed=7, world=3, rank=rank)
         ranks.update(epoch_of(ds.loader(other, collate=draws, map=drawn, threads=3)))
     assert ranks == first
     assert epoch_of(ds.loader(ds.plan("bucket", max_tokens=300, seed=8), collate=draws, map=drawn)) != first

@@ -293,7 +293,7 @@ def test_errors_say_what_to_change(ds: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_data_loader_gets_the_same_pieces_and_rows(ds: Any, workers: int) -> None:
     data = pytest.importorskip("torch.utils.data")
-    plan = ds.plan("pack", capacity=50, batch_size=2, too_long="split", num_replicas=2, rank=1)
+    plan = ds.plan("pack", capacity=50, batch_size=2, too_long="split", world=2, rank=1)
     columns = ["input_ids", "labels"]
     loaded = list(ds.loader(plan, collate=Pack("rows"), columns=columns))
     loader = data.DataLoader(ds.collating(Pack("rows"), columns=columns), batch_sampler=plan.sampler(), collate_fn=ds.collate,
@@ -348,7 +348,7 @@ def test_each_token_comes_once_if_the_world_changes_within_an_epoch(ds: Any) -> 
     options: dict[str, Any] = {"strategy": "pack", "capacity": 32, "too_long": "split", "seed": 5}
     seen, state, changes = Counter[int](), None, 0
     for world in (3, 2, 5, 1):
-        ranks = [ds.plan(**options, num_replicas=world, rank=rank) for rank in range(world)]
+        ranks = [ds.plan(**options, world=world, rank=rank) for rank in range(world)]
         loaders = [ds.loader(plan, collate=Pack("rows"), columns=["input_ids", "labels"], start=state) for plan in ranks]
         changes += state is not None and loaders[0].epoch == 0
         for step, batches in enumerate(zip(*loaders, strict=True)):
@@ -362,7 +362,7 @@ def test_each_token_comes_once_if_the_world_changes_within_an_epoch(ds: Any) -> 
 
 
 def test_a_plan_tells_what_a_step_has(ds: Any) -> None:
-    plan = ds.plan("pack", capacity=32, too_long="split", num_replicas=2, rank=0)
+    plan = ds.plan("pack", capacity=32, too_long="split", world=2, rank=0)
     seen = Counter[tuple[int, int]]()
     for step in range(plan.steps):
         ids, parts = plan.samples(3, step), plan.samples(3, step, pieces=True)

@@ -110,7 +110,7 @@ def test_index_columns_weigh_in_the_balance(tmp_path: Path) -> None:
     with rankstore.open(tmp_path / "store") as ds:
         vision, some = ds.index["vision"], ds.select(range(0, 800, 2))
         weights = {"length": 1.0, "vision": 2.5}
-        plan = ds.plan("pack", capacity=400, num_replicas=2, rank=0, balance=weights)
+        plan = ds.plan("pack", capacity=400, world=2, rank=0, balance=weights)
         alone = rankstore.plan(ds.lengths, "pack", capacity=400, world=2, balance=ds.lengths + 2.5 * vision)
         assert plan.report()["digest"] == alone.report()["digest"] and plan.report()["balance"] > 0.98
         assert "balance={'length': 1.0, 'vision': 2.5}" in repr(plan)
@@ -131,9 +131,9 @@ def test_the_command_line_balances_by_the_same_costs(options: dict[str, Any], tm
     with rankstore.open(tmp_path / "store") as ds:
         for balance, text in (({"length": 1.0, "vision": 2.5, "rate": -0.01}, "length=1,vision=2.5,rate=-0.01"),
                               ((3.0, 0.1), "polynomial:3,0.1")):
-            made = ds.plan(**options, num_replicas=2, rank=0, balance=balance).report(0)["digest"]
+            made = ds.plan(**options, world=2, rank=0, balance=balance).report(0)["digest"]
             shown = json.loads(command("plan", tmp_path / "store", "--world", 2, "--json", "--balance", text, *given))
-            assert shown["digest"] == made != ds.plan(**options, num_replicas=2, rank=0).report(0)["digest"]
+            assert shown["digest"] == made != ds.plan(**options, world=2, rank=0).report(0)["digest"]
     rankstore.current().close()
 
 
@@ -321,3 +321,47 @@ def test_steps_are_told_by_epoch(tmp_path: Path) -> None:
             sampler.set_epoch(epoch)
             assert len(loader) == len(list(loader)) == len(sampler) == counts[epoch]
     rankstore.current().close()
+
+
+# ---- the ranks of a plan over lengths alone ---------------------------------------------------------------------------
+
+OF_THE_JOB = '''
+import os, sys
+import rankstore
+how = sys.argv[1]
+if how == "torch":
+    import torch.distributed as dist
+    dist.init_process_group("gloo")
+    rank, world = dist.get_rank(), dist.get_world_size()
+    for name in ("RANK", "WORLD_SIZE"):
+        del os.environ[name]
+if how == "group":
+    group = rankstore.init()
+    for name in ("RANK", "WORLD_SIZE"):
+        del os.environ[name]
+if how == "mpi":
+    os.environ["OMPI_COMM_WORLD_RANK"], os.environ["OMPI_COMM_WORLD_SIZE"] = os.environ.pop("RANK"), os.environ.pop("WORLD_SIZE")
+lengths = [1 + i % 9 for i in range(100)]
+plan = rankstore.plan(lengths, "random", batch_size=5)
+print(*(i for batch in plan.sampler() for i in batch))
+alone = rankstore.plan(lengths, "random", batch_size=5, world=1, rank=0)
+assert sorted(i for batch in alone.sampler() for i in batch) == list(range(100))
+other, mine = rankstore.plan(lengths, world=5), rankstore.plan(lengths, world=2)
+assert (other.world, other.rank, mine.world, mine.rank) == (5, 0, 2, plan.rank)
+'''
+
+
+@pytest.mark.parametrize("how", ["torchrun", "torch", "group", "mpi"])
+def test_a_plan_over_lengths_is_of_the_job_s_ranks(ranks: Any, how: str) -> None:
+    parts = [[int(i) for i in one.stdout.split()] for one in ranks(2, OF_THE_JOB, how)]
+    assert sorted(parts[0] + parts[1]) == list(range(100)) and len(parts[0]) == len(parts[1]) == 50
+
+
+@pytest.mark.parametrize("name, says", [("num_replicas", "it is world= here"), ("world_size", "it is world= here"),
+                                        ("shard_id", "it is rank= here"),
+                                        ("nonsense", "unexpected keyword argument 'nonsense'")])
+def test_names_that_others_have_for_options(tmp_path: Path, name: str, says: str) -> None:
+    with pytest.raises(TypeError, match=says):
+        rankstore.plan(LENGTHS, **{name: 2})
+    with rankstore.build([{"x": 1}] * 8, tmp_path / "store") as ds, pytest.raises(TypeError, match=says):
+        ds.plan(**{name: 2})

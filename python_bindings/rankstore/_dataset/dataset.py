@@ -20,7 +20,7 @@ from .._loader.loader import OF_DATALOADER, Loader
 from .._loader.prefetch import Ahead
 from .._plan.cost import costs_of, digest_of, shown
 from .._plan.mixture import Groups, core_mix, groups_of, shown_options, stages_of
-from .._plan.options import core_options, plan_options, plan_rank
+from .._plan.options import core_options, names_synonyms, plan_options, plan_rank
 from .._plan.plan import Plan, PlanBatch
 from ..errors import ArgumentError, StateError
 from .index import Index, Keys
@@ -131,10 +131,11 @@ class Dataset(OpenSamples):
 
     # ---- batches
 
+    @names_synonyms
     def plan(self, strategy: str = "bucket", *, batch_size: int | None = None, max_tokens: int | None = None,
              cost: str | tuple[float, float] = "padded", max_length: int | None = None, too_long: str = "error",
              shuffle: bool = True, seed: int = 0, tail: str = "split", batch_multiple: int = 1, steps: str = "constant",
-             num_replicas: int | None = None, rank: int | None = None, capacity: int | None = None,
+             world: int | None = None, rank: int | None = None, capacity: int | None = None,
              length_multiple: int | None = None, micro_batches: int = 1, mixed: bool = False, pack_window: int = 0,
              order: str = "plan", balance: Any = None,
              mix: Mapping[Any, float] | None = None, samples: int | None = None, mix_by: str | None = None,
@@ -162,8 +163,8 @@ class Dataset(OpenSamples):
         batch_multiple: int, at least 1. Batches hold a multiple of it if possible. Default: 1.
         steps: str. "constant" over all epochs, or "per_epoch" (only "random" with max_tokens: batches are filled, and their number varies).
             Default: "constant".
-        num_replicas: int, at least 1. How many (data-parallel) ranks to plan for. Default: the group's.
-        rank: int, from 0 to num_replicas - 1. The rank whose batches loaders and samplers yield. Default: the group's.
+        world: int, at least 1. How many (data-parallel) ranks to plan for. Default: the group's.
+        rank: int, from 0 to world - 1. The rank whose batches loaders and samplers yield. Default: the group's.
         capacity: int, from 1 to 2^24, in units of `length`. Size of a bin of "pack", which requires it. Default: none.
         length_multiple: int, from 1 to 65536. Round lengths up to it in budgets, bins and reports; Pad rounds its widths up to it. Default:
             1 with "pack" or cost "tokens", else 8, or what divides 8 and max_tokens.
@@ -203,12 +204,12 @@ class Dataset(OpenSamples):
         """
         if isinstance(self.group, WorkerGroup):
             raise StateError("plan: make it in the process that opened the dataset; a worker process only reads samples")
-        world = self.group.world if num_replicas is None else num_replicas
+        planned = self.group.world if world is None else world
 
         def asked() -> tuple[dict[str, Any], tuple[Any, ...] | None, Any]:
             options = plan_options(
                 strategy, batch_size=batch_size, max_tokens=max_tokens, cost=cost, max_length=max_length, too_long=too_long,
-                shuffle=shuffle, seed=seed, tail=tail, batch_multiple=batch_multiple, steps=steps, world=world,
+                shuffle=shuffle, seed=seed, tail=tail, batch_multiple=batch_multiple, steps=steps, world=planned,
                 capacity=capacity, length_multiple=length_multiple, micro_batches=micro_batches, mixed=mixed,
                 pack_window=pack_window, order=order, skip=skip)
             drawn = self._mix_option(mix, samples, mix_by, mix_unit, weights, bool(curriculum))
@@ -225,7 +226,7 @@ class Dataset(OpenSamples):
                               **core_options(options))
         stages = [] if drawn is None else _agreed_stages(self.group, curriculum or (), drawn[0])
         # raised only now, when the other ranks are in the same call
-        made = Plan(self, core, plan_rank(self.group.rank if rank is None else rank, world), {**options, **shown(balance)})
+        made = Plan(self, core, plan_rank(self.group.rank if rank is None else rank, planned), {**options, **shown(balance)})
         made.follow(stages)
         return made
 

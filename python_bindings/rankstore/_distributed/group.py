@@ -205,6 +205,19 @@ def current() -> Group:
     return init()
 
 
+def ranks_here() -> tuple[int, int]:
+    """Return (world, rank) of this process's job, without opening a group: (1, 0) if it is alone."""
+    if _current is not None and not _current.closed:
+        return _current.world, _current.rank
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return distributed.get_world_size(), distributed.get_rank()
+    for world, rank in (("WORLD_SIZE", "RANK"), ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"), ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID")):
+        if world in os.environ and rank in os.environ:
+            return _number(world, 1), _number(rank, 0)
+    return 1, 0
+
+
 @dataclass(frozen=True)
 class _Setting:
     """What every way of opening a group needs: the number of this init call, how late ranks may be (seconds), options of _core.Group."""

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _core
 from .._batching.limits import rule_of
+from .._distributed.group import ranks_here
 from .._schema.types import missing_items
 from ..errors import ArgumentError
 from .cost import sample_costs, shown
 from .mixture import Groups, core_mix, groups_of, shown_options, stages_of
-from .options import plan_options, plan_rank
+from .options import names_synonyms, plan_options, plan_rank
 from .plan import Plan
 
 if TYPE_CHECKING:
@@ -54,11 +55,12 @@ def _array(lengths: Any) -> numpy.ndarray[Any, Any]:
     return numpy.ascontiguousarray(array, "uint32")
 
 
+@names_synonyms
 def plan(lengths: Iterable[Any], strategy: str = "bucket", *, batch_size: int | None = None,
          max_tokens: int | None = None, cost: str | tuple[float, float] = "padded", max_length: int | None = None,
          too_long: str = "error", shuffle: bool = True, seed: int = 0, tail: str = "split", batch_multiple: int = 1,
-         steps: str = "constant", world: int = 1, rank: int = 0, capacity: int | None = None, length_multiple: int | None = None,
-         micro_batches: int = 1, mixed: bool = False, pack_window: int = 0,
+         steps: str = "constant", world: int | None = None, rank: int | None = None, capacity: int | None = None,
+         length_multiple: int | None = None, micro_batches: int = 1, mixed: bool = False, pack_window: int = 0,
          order: str = "plan", balance: Any = None,
          mix: Mapping[Any, float] | None = None, samples: int | None = None,
          sources: Any = None, mix_unit: str = "samples", weights: Any = None,
@@ -66,8 +68,8 @@ def plan(lengths: Iterable[Any], strategy: str = "bucket", *, batch_size: int | 
          skip: Sequence[tuple[int, int, int]] | None = None) -> Plan:
     """Plan batches from lengths alone, without a dataset or a group.
 
-    A plan decides which samples form which batch, at which step, on which rank. Ranks need not communicate: the same arguments give the
-    same plan on every rank. Its samplers work with any dataset.
+    A plan decides which samples form which batch, at which step, on which rank. Ranks need not communicate: the same lengths and options
+    give the same plan on every rank, and its samplers yield this rank's batches. They work with any dataset.
 
     lengths: Iterable. One integer a sample, from 0 to 2^32 - 2: a numpy array, a tensor, a list, or an iterator of those or of integers.
     strategy: str. As for Dataset.plan. Default: "bucket".
@@ -81,8 +83,9 @@ def plan(lengths: Iterable[Any], strategy: str = "bucket", *, batch_size: int | 
     tail: str. As for Dataset.plan. Default: "split".
     batch_multiple: int. As for Dataset.plan. Default: 1.
     steps: str. As for Dataset.plan. Default: "constant".
-    world: int, at least 1. How many ranks to plan for. Default: 1.
-    rank: int, from 0 to world - 1. The rank whose batches samplers yield. Default: 0.
+    world: int, at least 1. How many ranks to plan for. Default: the job's: of an open group, torch's process group or the launcher's
+        variables (WORLD_SIZE); else 1.
+    rank: int, from 0 to world - 1. The rank whose batches samplers yield. Default: the job's; 0 if you give another world than the job's.
     capacity: int. As for Dataset.plan. Default: none.
     length_multiple: int. As for Dataset.plan. Default: 1 for "pack" or cost "tokens", else 8, or what divides 8 and max_tokens.
     micro_batches: int. As for Dataset.plan. Default: 1.
@@ -101,12 +104,15 @@ def plan(lengths: Iterable[Any], strategy: str = "bucket", *, batch_size: int | 
     Returns a Plan, which keeps a copy of the lengths.
     Raises ArgumentError naming the option, or DataError if no plan exists.
     """
+    job, number = ranks_here()
+    if world is None:
+        world = job
     options = plan_options(
         strategy, batch_size=batch_size, max_tokens=max_tokens, cost=cost, max_length=max_length, too_long=too_long,
         shuffle=shuffle, seed=seed, tail=tail, batch_multiple=batch_multiple, steps=steps, world=world, capacity=capacity,
         length_multiple=length_multiple, micro_batches=micro_batches, mixed=mixed,
-        pack_window=pack_window, order=order, skip=skip, world_name="world")
-    number = plan_rank(rank, world)
+        pack_window=pack_window, order=order, skip=skip)
+    number = plan_rank((number if world == job else 0) if rank is None else rank, world)
     kept: Any = Lengths(_array(lengths))  # stands for a dataset: all that such a plan and its samplers use of one
     count = len(kept.all_lengths)
     groups = Groups(["0"], bounds=[0, count]) if sources is None else groups_of(sources, "sources")

@@ -2,24 +2,42 @@
 """The options of a plan, as users give them and as the core takes them."""
 from __future__ import annotations
 
+import functools
 import operator
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
 
 from .._batching.limits import default_multiple
 from ..errors import ArgumentError
 
+# what others call an option of a plan
+SYNONYMS = {"num_replicas": "world", "world_size": "world", "num_shards": "world", "shard_id": "rank"}
 
-def plan_options(strategy: str, *, cost: str | tuple[float, float], shuffle: bool, world_name: str = "num_replicas",
-                 **numbers: Any) -> dict[str, Any]:
+
+Given = ParamSpec("Given")
+Made = TypeVar("Made")
+
+
+def names_synonyms(make: Callable[Given, Made]) -> Callable[Given, Made]:
+    """Return a function that makes a plan, and whose TypeError for another library's name of an option says ours."""
+    @functools.wraps(make)
+    def plan(*given: Given.args, **named: Given.kwargs) -> Made:
+        for name, ours in SYNONYMS.items():
+            if name in named:
+                raise TypeError(f"plan() got an unexpected keyword argument {name!r}; it is {ours}= here")
+        return make(*given, **named)
+
+    return plan
+
+
+def plan_options(strategy: str, *, cost: str | tuple[float, float], shuffle: bool, **numbers: Any) -> dict[str, Any]:
     """Return the options of _core.Plan.
 
-    world_name: what the caller calls the option `world`. Raises ArgumentError if a number that may be None is 0, or a cost is not a pair;
-        TypeError if a cost has another type.
+    Raises ArgumentError if a number that may be None is 0, or a cost is not a pair; TypeError if a cost has another type.
     """
     for name in ("batch_size", "max_tokens", "max_length", "capacity", "world"):
         if numbers[name] == 0:
-            shown = world_name if name == "world" else name
-            raise ArgumentError(f"{shown}: 0; it must be at least 1, or None")
+            raise ArgumentError(f"{name}: 0; it must be at least 1, or None")
         numbers[name] = numbers[name] or 0
     if numbers["micro_batches"] == 1:
         del numbers["micro_batches"]
