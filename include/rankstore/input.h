@@ -32,8 +32,8 @@ typedef struct rks_input_row {
 typedef struct rks_sink {
     size_t struct_size;
     const rks_schema *schema; /* the columns of rows */
-    bool drops;               /* rows are dropped, so the input need not make them: a stream's unit
-                               * that is finished, or another rank's */
+    bool drops;               /* rows are dropped, so the input need not make them: another rank's
+                               * unit of RKS_STREAM_SAME */
     /* Takes a row; the row and what it points to are needed during the call only. Of a build:
      * options about lengths, keys, `where` and `sample_rate` apply. A row that is refused (wrong
      * type, key empty or above 511 bytes, sample above max_sample) is RKS_ERR_DATA and was not
@@ -81,7 +81,9 @@ typedef struct rks_input_ops {
     /* Reads a unit, counted from 0 in the order of `scan`: passes each row to the sink. An error,
      * its own or the sink's, ends the build on all ranks. A rank reads its units in ascending
      * order, in the thread that called rks_build_input. A resumed build does not read the units
-     * that it finds finished. A stream is read to its end (see rks_sink.drops). */
+     * that it finds finished. A stream is read to its end: units that are finished
+     * are compared with what it has now, by counts and digest; if they differ, RKS_ERR_DATA with
+     * cause ESTALE, and what is left of the interrupted build is removed. */
     rks_status (*read)(void *input, uint64_t unit, rks_sink *sink, rks_error *err);
     /* Called once at the end of rks_build_input, also after an error. NULL: nothing to do. */
     void (*close)(void *input);

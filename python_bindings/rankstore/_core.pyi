@@ -158,7 +158,7 @@ class Sink:
     """Takes the samples of a unit, during `read` of an input."""
 
     drops: bool
-    """The unit is finished, or another rank's: its samples are dropped, and need not be made."""
+    """The unit is another rank's: its samples are dropped, and need not be made."""
 
     def add(self, values: Sequence[Any], key: bytes | str | None = None, length: int | None = None) -> None:
         """Add a sample: one value a column, in the schema's order. A value is None (missing); an object with the buffer protocol,
@@ -194,7 +194,7 @@ def build_input(group: Group, input: Source, directory: str, *, schema: str | No
                 source: str | None = None, min_length: int | None = None, max_length: int | None = None,
                 sample: int | None = None, sample_rate: float = 0, seed: int = 0, dedup: bool = False,
                 append: bool = False, no_lock: bool = False, unit_size: int | None = None,
-                made_from: str | None = None, wait: bool = False) -> dict[str, Any]:
+                made_from: str | None = None, wait: bool = False, keep: bool = False) -> dict[str, Any]:
     """COLLECTIVE. rks_build_input. Return a report as build() does. `own_lengths`: each sample is added with its length."""
 
 class Gather:

@@ -122,6 +122,7 @@ bool core_build_options(core_build_given *from, core_callbacks *calls, rks_build
     options->append = from->append != 0;
     options->no_lock = from->no_lock != 0;
     options->wait = from->wait != 0;
+    options->keep = from->keep != 0;
     options->own_lengths = from->own_lengths != 0;
     options->length_fn = calls->length_fn == NULL ? NULL : call_length;
     options->callback_user = options->progress_user = calls;

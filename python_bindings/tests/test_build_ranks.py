@@ -415,7 +415,7 @@ def test_finished_datasets(tmp_path: Path) -> None:
     assert build(squares(), tmp_path / "out").units_resumed == first.units
     with pytest.raises(rankstore.ArgumentError, match="replace=True"):
         build(squares()[:200], tmp_path / "out")
-    with pytest.raises(rankstore.ArgumentError, match="iterable cannot be compared"):
+    with pytest.raises(rankstore.ArgumentError, match="its source, options, code or number of ranks were others"):
         build(iter(squares()), tmp_path / "out")
     assert build(iter([]), tmp_path / "out", reuse=True).samples == 300
     assert build(squares()[:200], tmp_path / "out", replace=True).samples == 200

@@ -30,6 +30,7 @@
  *
  * What decides the result (units, schema, options) is the same for any number of ranks, so the
  * dataset id is, too. */
+#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -507,7 +508,15 @@ static rks_status read_share(build *b, rks_status status, rks_error *err)
     return status;
 }
 
-/* COLLECTIVE. `status` is this rank's own. */
+/* A stream that is refused will be another one when it is mended: none of its units stays. */
+static rks_status discard_if_refused(build *b, rks_status status, bool refused)
+{
+    if (refused)
+        rks_parts_discard(b->parts);
+    return status;
+}
+
+/* COLLECTIVE. `status` is this rank's own. *err is never NULL. */
 static rks_status read_and_commit(build *b, rks_status status, rks_build_report *report,
                                   rks_error *err)
 {
@@ -517,17 +526,30 @@ static rks_status read_and_commit(build *b, rks_status status, rks_build_report 
             return status;
     }
     status = read_share(b, status, err);
-    if (is_stream(b) && rks_group_size(b->group) > 1) {
+    if (is_stream(b)) {
         status = rks_row_units_compare(b->group, status, b->input, err);
         if (status != RKS_OK)
-            return status;
+            return discard_if_refused(b, status, err->cause == ENOTUNIQ || err->cause == ESTALE);
     }
     if (status == RKS_OK)
         status = rks_parts_seal(b->parts, err);
     if (rks_group_rank(b->group) == 0)
         rks_group_on_wait(b->group, while_others_read, b);
     rks_page_cache_drop_all(b->page_cache, b->input);
-    return rks_parts_commit(b->parts, status, &b->bad, report, err);
+    status = rks_parts_commit(b->parts, status, &b->bad, report, err);
+    return discard_if_refused(b, status, is_stream(b) && status == RKS_ERR_DATA);
+}
+
+/* COLLECTIVE. Reads a stream once more, to find whether the finished dataset is the one that it
+ * makes. Any other input is known by its names, or by options->source. */
+static rks_status check_kept(build *b, rks_status status, rks_error *err)
+{
+    if (b->source->ops == NULL)
+        return rks_group_agree(b->group, "build: kept", status, err);
+    status = rks_row_units_list(b->group, status, b->input, b->parts, &b->more, err);
+    if (status != RKS_OK || !is_stream(b))
+        return status;
+    return rks_row_units_compare(b->group, read_units(b, err), b->input, err);
 }
 
 static void free_build(build *b)
@@ -576,6 +598,9 @@ static rks_status run(rks_group *group, const source *from, const char *director
                       const rks_build_options *options, rks_build_report *report, rks_error *err)
 {
     build b = {.group = group, .source = from};
+    rks_error unseen = {0};
+    if (err == NULL)
+        err = &unseen;
     rks_agreed agreed;
     rks_build_report made = {.struct_size = sizeof(made)};
     uint64_t begun = rks_now_ns(), begun_in = rks_group_collectives(group);
@@ -596,6 +621,7 @@ static rks_status run(rks_group *group, const source *from, const char *director
     }
     const rks_dataset *kept = status == RKS_OK ? rks_parts_kept(b.parts) : NULL;
     if (kept != NULL) {
+        status = check_kept(&b, own, err);
         rks_parts_report(b.parts, kept, &made);
         made.kept = true;
     } else if (status == RKS_OK) {

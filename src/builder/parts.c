@@ -373,6 +373,19 @@ static rks_status settle_base(rks_parts *parts, const rks_agreed *agreed, sight 
     return status == RKS_ERR_NOT_FOUND ? RKS_OK : status; /* it was the first generation */
 }
 
+/* The units of the dataset that is kept are finished. */
+static rks_status list_kept(rks_parts *parts, rks_error *err)
+{
+    const rks_dataset *kept = parts->kept;
+    parts->finished = rks_alloc(kept->unit_count, sizeof(*parts->finished), err);
+    if (parts->finished == NULL)
+        return RKS_ERR_MEMORY;
+    for (size_t i = 0; i < kept->unit_count; i++)
+        parts->finished[i] = kept->units[i].summary;
+    parts->finished_count = kept->unit_count;
+    return RKS_OK;
+}
+
 /* COLLECTIVE. Decides what is continued, from what all have seen. *own: as in look_around. */
 static rks_status go_on(rks_parts *parts, const rks_agreed *agreed, sight *seen, rks_buffer *chosen,
                         rks_status *own, rks_error *err)
@@ -385,6 +398,7 @@ static rks_status go_on(rks_parts *parts, const rks_agreed *agreed, sight *seen,
         all.same == rks_group_size(parts->group)) {
         parts->kept = seen->found;
         seen->found = NULL;
+        *own = list_kept(parts, err);
         return RKS_OK;
     }
     if (all.any_parts) /* before the next agreement replaces this one */
@@ -496,6 +510,32 @@ const rks_unit_summary *rks_parts_finished(const rks_parts *parts, uint64_t unit
     return parts->finished_count == 0
                ? NULL
                : bsearch(&key, parts->finished, parts->finished_count, sizeof(key), by_unit);
+}
+
+uint64_t rks_parts_finished_last(const rks_parts *parts)
+{
+    return parts->finished_count == 0 ? 0 : parts->finished[parts->finished_count - 1].unit;
+}
+
+void rks_parts_discard(rks_parts *parts)
+{
+    char **names = NULL;
+    size_t count = 0;
+    rks_dataset *finished =
+        NULL; /* its shards may be of this very build, which was to replace it */
+    rks_shard_writer_close(parts->writer);
+    parts->writer = NULL;
+    rks_status status = rks_dataset_load(parts->directory, &finished, NULL);
+    if (status != RKS_OK && status != RKS_ERR_NOT_FOUND)
+        return;
+    if (rks_dataset_parts(parts->directory, &names, &count, NULL) == RKS_OK) {
+        for (size_t i = 0; i < count; i++)
+            if (strncmp(names[i], parts->prefix, strlen(parts->prefix)) == 0 &&
+                !names_shard(finished, names[i]))
+                rks_parts_remove(parts, names[i]);
+        rks_dataset_parts_free(names, count);
+    }
+    rks_dataset_free(finished);
 }
 
 rks_status rks_parts_writer(rks_parts *parts, rks_shard_writer **writer, rks_error *err)

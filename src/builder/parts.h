@@ -48,6 +48,12 @@ void rks_parts_close(rks_parts *parts);
 /* Returns the unit's summary if some rank's part holds it already, else NULL. */
 const rks_unit_summary *rks_parts_finished(const rks_parts *parts, uint64_t unit);
 
+/* Returns the highest number of a finished unit; 0 if there is none. */
+uint64_t rks_parts_finished_last(const rks_parts *parts);
+/* Removes what this build and interrupted ones before it left in the directory. After that only
+ * close the parts. */
+void rks_parts_discard(rks_parts *parts);
+
 /* Returns this rank's writer, and opens it in the first call. */
 rks_status rks_parts_writer(rks_parts *parts, rks_shard_writer **writer, rks_error *err);
 

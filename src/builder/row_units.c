@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * row_units.c: a stream is read to its end: units that are finished, or another rank's, are read
- * past. */
+ * row_units.c: a stream is read to its end. Units that are finished are read, too, and compared:
+ * nothing else tells whether it is the stream that an interrupted build read. */
 #include "builder/row_units.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -60,23 +61,76 @@ static rks_status read_one(walk *w, rks_selector *selector, rks_error *err)
     return RKS_OK;
 }
 
+static rks_status fail_other(const rks_read_units *reading, rks_error *err)
+{
+    const char *name = reading->input->files[reading->input->units[0].first_file].name;
+    if (rks_parts_kept(reading->parts) != NULL)
+        return rks_fail(err, RKS_ERR_ARGUMENT, ESTALE,
+                        "source: \"%s\" has other samples than the finished dataset", name);
+    return rks_fail(err, RKS_ERR_DATA, ESTALE,
+                    "source: \"%s\" has other samples than an interrupted build stored of it; what "
+                    "that build left is removed, and the same call builds anew",
+                    name);
+}
+
+/* Compares a unit that is finished with what the stream holds now. */
+static rks_status check_one(walk *w, rks_selector *selector, const rks_unit_summary *wanted,
+                            rks_error *err)
+{
+    const rks_read_units *r = w->reading;
+    const rks_ingest_progress progress = {.tick = tick, .user = w};
+    const rks_ingest_reading with = {r->input, r->schema, r->options, selector, r->bad};
+    bool same = false;
+    rks_status status =
+        rks_ingest_check(&with, 0, r->options->max_sample, &progress, wanted, &same, err);
+    return status == RKS_OK && !same ? fail_other(r, err) : status;
+}
+
+/* Fails if an interrupted build stored units that come after the stream's end. */
+static rks_status check_stream_end(const rks_read_units *reading, uint64_t number, uint64_t step,
+                                   rks_error *err)
+{
+    uint64_t last = rks_parts_finished_last(reading->parts);
+    for (; number <= last; number += step) {
+        if (rks_parts_finished(reading->parts, number) == NULL)
+            continue;
+        if (rks_parts_kept(reading->parts) != NULL)
+            return rks_fail(err, RKS_ERR_ARGUMENT, ESTALE,
+                            "source: it ends before unit %" PRIu64 " of the finished dataset",
+                            number);
+        return rks_fail(err, RKS_ERR_DATA, ESTALE,
+                        "source: it ends before unit %" PRIu64
+                        ", which an interrupted build stored; what that build left is "
+                        "removed, and the same call builds anew",
+                        number);
+    }
+    return RKS_OK;
+}
+
 rks_status rks_row_units_read(const rks_read_units *reading, rks_input *input, uint32_t ranks,
                               bool more, uint64_t *samples, rks_error *err)
 {
     walk w = {.reading = reading};
     rks_selector *selector = NULL;
     bool same = rks_rows_stream(input) == RKS_STREAM_SAME;
+    uint64_t number = same ? 0 : reading->rank, step = same ? 1 : ranks;
     rks_status status = rks_selector_create(reading->schema, reading->options, &selector, err);
-    for (uint64_t turn = 0; status == RKS_OK && more; turn++) {
-        uint64_t number = input->units[0].number;
-        bool mine = !same || turn % ranks == reading->rank;
-        if (mine && rks_parts_finished(reading->parts, number) == NULL)
-            status = read_one(&w, selector, err);
-        else
+    while (status == RKS_OK && more) {
+        const rks_unit_summary *finished = rks_parts_finished(reading->parts, number);
+        if (same && number % ranks != reading->rank)
             status = rks_rows_pass(input, reading->schema, err);
+        else if (finished != NULL)
+            status = check_one(&w, selector, finished, err);
+        else if (rks_parts_kept(reading->parts) != NULL)
+            status = fail_other(reading, err);
+        else
+            status = read_one(&w, selector, err);
+        number += step;
         if (status == RKS_OK)
-            status = rks_rows_scan(input, number + (same ? 1 : ranks), &more, err);
+            status = rks_rows_scan(input, number, &more, err);
     }
+    if (status == RKS_OK)
+        status = check_stream_end(reading, number, step, err);
     *samples = w.samples;
     rks_selector_free(selector);
     return status;

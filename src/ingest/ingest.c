@@ -108,6 +108,9 @@ rks_status rks_job_emit_keyed(rks_job *at, const rks_value *values, const void *
     }
     if (at->sink != NULL)
         status = hand_over(at, values, key, key_size, length, err);
+    else if (at->check != NULL)
+        status =
+            rks_unit_check_add(at->check, values, key, key_size, length, (uint32_t)at->rows, err);
     else
         status = write_sample(at, values, key, key_size, length, err);
     if (status == RKS_OK)
@@ -280,6 +283,30 @@ rks_status rks_ingest_unit(const rks_ingest_reading *with, size_t unit, uint64_t
     status = read_into(&at, writer, rks_selector_derived_keys(with->selector), err);
     rks_unit_writer_free(at.writer);
     return status == RKS_OK ? rks_job_report(&at, at.unit->size, err) : status;
+}
+
+rks_status rks_ingest_check(const rks_ingest_reading *with, size_t unit, uint64_t max_sample,
+                            const rks_ingest_progress *progress, const rks_unit_summary *wanted,
+                            bool *same, rks_error *err)
+{
+    rks_job at;
+    rks_error unseen = {0};
+    if (err == NULL)
+        err = &unseen;
+    rks_status status = begin_job(&at, with, unit, 0, err);
+    if (status != RKS_OK)
+        return status;
+    bool derived = rks_selector_derived_keys(with->selector) && !with->options->own_keys;
+    at.progress = progress;
+    status = rks_unit_check_create(with->schema,
+                                   derived ? with->input->files[at.unit->first_file].name : NULL,
+                                   max_sample, &at.check, err);
+    if (status == RKS_OK)
+        status = at.input->format->read(&at, err);
+    *same = status == RKS_OK && at.rows == wanted->seen && at.filtered == wanted->filtered &&
+            at.bad == wanted->bad && rks_unit_check_is(at.check, wanted);
+    rks_unit_check_free(at.check);
+    return status;
 }
 
 rks_status rks_ingest_read(const rks_ingest_reading *with, size_t unit, uint64_t first_row,

@@ -86,6 +86,12 @@ rks_status rks_ingest_unit(const rks_ingest_reading *with, size_t unit, uint64_t
                            rks_shard_writer *writer, const rks_ingest_progress *progress,
                            const rks_ingest_turn *turn, rks_error *err);
 
+/* Reads a unit and compares it with one that is there, by counts and digest. Nothing is written.
+ * `max_sample` as in rks_shard_options, but not 0. */
+rks_status rks_ingest_check(const rks_ingest_reading *with, size_t unit, uint64_t max_sample,
+                            const rks_ingest_progress *progress, const rks_unit_summary *wanted,
+                            bool *same, rks_error *err);
+
 /* Like rks_ingest_unit, but without a shard: passes what the selector keeps to the sink, with its
  * key, stored or derived, and its number in the file. *left_out counts what the selector did not
  * keep, *bad_rows what skip_bad skipped. */

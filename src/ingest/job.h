@@ -11,6 +11,7 @@
 #include "ingest/ingest.h"
 #include "ingest/row.h"
 #include "ingest/file_walk.h"
+#include "shard/unit_digest.h"
 
 enum { RKS_JOB_TICK = 1 << 20 }; /* bytes */
 
@@ -22,6 +23,7 @@ typedef struct rks_job {
     const rks_ingest_options *options;
     rks_selector *selector;
     rks_unit_writer *writer; /* the target: a writer or */
+    rks_unit_check *check;   /* a check or */
     rks_sink *sink;
     bool sink_failed; /* on the last sample */
     rks_buffer *bad_list;

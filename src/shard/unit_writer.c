@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "shard/unit_digest.h"
 #include "shard/writer_state.h"
 
 /* A block that waits until the unit has its place. */
@@ -27,9 +28,7 @@ struct rks_unit_writer {
     rks_unit_summary summary;
     char *key_name;
     size_t key_name_size;
-    rks_digester *digester;
-    uint8_t tuples[RKS_DIGEST_TUPLE * RKS_DIGEST_TUPLES]; /* not in the digest yet */
-    size_t tuple_count;
+    rks_unit_digest digest;
 
     kept_block block; /* the one being filled; bytes is NULL if none */
     kept_block *kept;
@@ -65,12 +64,12 @@ rks_status rks_unit_writer_create(rks_shard_writer *shard, uint64_t unit, const 
         return RKS_ERR_MEMORY;
     made->shard = shard;
     made->summary.unit = unit;
-    made->digester = rks_digester_create(err);
-    if (made->digester != NULL && shard->derived_keys) {
+    status = rks_unit_digest_begin(&made->digest, err);
+    if (status == RKS_OK && shard->derived_keys) {
         made->key_name = rks_strdup(key_name, err);
         made->key_name_size = strlen(key_name);
     }
-    if (made->digester == NULL || (shard->derived_keys && made->key_name == NULL)) {
+    if (status != RKS_OK || (shard->derived_keys && made->key_name == NULL)) {
         rks_unit_writer_free(made);
         return RKS_ERR_MEMORY;
     }
@@ -85,7 +84,7 @@ void rks_unit_writer_free(rks_unit_writer *unit)
     rks_committer_drop(unit->shard->committer, unit->block.bytes);
     for (size_t i = 0; i < unit->kept_count; i++)
         rks_committer_drop(unit->shard->committer, unit->kept[i].bytes);
-    rks_digester_free(unit->digester);
+    rks_unit_digest_free(&unit->digest);
     rks_free(unit->kept);
     rks_free(unit->key_name);
     rks_free(unit);
@@ -97,20 +96,6 @@ uint64_t rks_unit_writer_kept(const rks_unit_writer *unit)
 }
 
 /* ---- blocks with a place ---- */
-
-static void digest_tuple(rks_unit_writer *unit, uint64_t payload_hash, uint64_t key_hash,
-                         uint32_t length, uint32_t size)
-{
-    uint8_t *tuple = unit->tuples + RKS_DIGEST_TUPLE * unit->tuple_count++;
-    rks_store_u64(tuple, payload_hash);
-    rks_store_u64(tuple + 8, key_hash);
-    rks_store_u32(tuple + 16, length);
-    rks_store_u32(tuple + 20, size);
-    if (unit->tuple_count == RKS_DIGEST_TUPLES) {
-        rks_digester_update(unit->digester, unit->tuples, sizeof(unit->tuples));
-        unit->tuple_count = 0;
-    }
-}
 
 static uint64_t hash_of_key(const rks_unit_writer *unit, const rks_record_view *view)
 {
@@ -140,7 +125,8 @@ static rks_status check_records(rks_unit_writer *unit, const kept_block *block, 
         uint64_t payload_hash = rks_load_u64(check), key_hash = hash_of_key(unit, &view);
         rks_store_u64(check, rks_record_digest(payload_hash, unit->shard->shard_id, row, key_hash,
                                                view.length, (uint32_t)view.payload_size));
-        digest_tuple(unit, payload_hash, key_hash, view.length, (uint32_t)view.payload_size);
+        rks_unit_digest_add(&unit->digest, payload_hash, key_hash, view.length,
+                            (uint32_t)view.payload_size);
         rks_row_log_add(
             log, (rks_logged_row){key_hash, view.length, (uint32_t)(place / RKS_RECORD_STEP)},
             view.record_size);
@@ -349,9 +335,7 @@ static rks_status put_last(rks_unit_writer *unit, rks_error *err)
         pad_block(unit);
         status = check_records(unit, &unit->block, err);
     }
-    rks_digester_update(unit->digester, unit->tuples, RKS_DIGEST_TUPLE * unit->tuple_count);
-    unit->tuple_count = 0;
-    unit->summary.digest = rks_digester_result(unit->digester);
+    unit->summary.digest = rks_unit_digest_end(&unit->digest);
     if (status == RKS_OK)
         status = rks_unit_encode(&unit->summary, shard->rows,
                                  shard->next_block + (unit->block.bytes != NULL ? 1 : 0),

@@ -12,8 +12,6 @@
 #include "base/lock_file.h"
 #include "shard/shard_writer.h"
 
-enum { RKS_DIGEST_TUPLE = 24, RKS_DIGEST_TUPLES = 128 };
-
 struct rks_shard_writer {
     char *data_path; /* NAME.rks */
     char *sums_path;

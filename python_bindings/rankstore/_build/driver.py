@@ -69,7 +69,10 @@ def _build_once(group: Group, source: Any, directory: str, options: Options, beg
             request.say(f"replacing the finished dataset: {request.why(comparable)}")
             options = replaced(options, replace=True)
         elif not options.append or same:
-            return _reuse(request, comparable, same, options, begun)
+            read = isinstance(found, Stream) and not options.reuse
+            if isinstance(found, Stream) and read:
+                _compare(request, found, options)
+            return _reuse(request, comparable, same, options, begun, read)
         else:
             options = options.as_there(base["shape"])
     elif options.wait and options.replace == "if_changed":
@@ -95,6 +98,8 @@ def _build_once(group: Group, source: Any, directory: str, options: Options, beg
         progress.close(report)
     if comparable:
         together(group, "build: python.json", lambda: fingerprint.write(own, made["dataset"], made_from))
+    if made["units_resumed"]:
+        request.say(f"resumed: {made['units_resumed']:,} of {made['units']:,} units were there")
     if made.get("json_columns"):
         request.say(f"json columns: {made['json_columns']} (objects and lists as they stand; flatten=True makes columns of "
                     "objects)")
@@ -212,13 +217,34 @@ def _check_alike(looks: Sequence[dict[str, Any]]) -> None:
             raise ArgumentError(f"{differs[0]}: rank 0 and rank {rank} have different values; give all ranks the same")
 
 
-def _reuse(request: _BuildRequest, comparable: bool, same: bool, options: Options, begun: float) -> BuildReport:
-    """Return the report of an existing dataset. ArgumentError, on all ranks, if it is not the one asked for."""
+def _refused(directory: str, why: str) -> ArgumentError:
+    return ArgumentError(f'{directory}: a finished dataset is here, and {why}; replace=True or "if_changed" builds anew, '
+                         "append=True adds to it, reuse=True opens what is there")
+
+
+def _compare(request: _BuildRequest, stream: Stream, options: Options) -> None:
+    """Read an iterable, and compare its samples with those of the finished dataset (collective). ArgumentError if they differ."""
+    report = progress.make(options.progress, request.group.rank)
+    try:
+        build_python(request.group, stream, request.directory, options, None, request.made_from, None, report, keep=True)
+    except ArgumentError as failed:
+        if failed.cause == errno.ESTALE:
+            raise _refused(request.directory, f"the iterable has other samples now ({failed.text})") from None
+        if failed.cause == errno.EEXIST:
+            raise _refused(request.directory, "its source, options, code or number of ranks were others") from None
+        raise
+    finally:
+        progress.close(report)
+
+
+def _reuse(request: _BuildRequest, comparable: bool, same: bool, options: Options, begun: float, read: bool) -> BuildReport:
+    """Return the report of an existing dataset. ArgumentError, on all ranks, if it is not the one asked for.
+
+    read: the samples of an iterable were compared with it."""
     group, directory = request.group, request.directory
     dataset = next(one["dataset"] for one in request.there if one["dataset"] is not None)
-    if not options.reuse and not same:
-        raise ArgumentError(f'{directory}: a finished dataset is here, and {request.why(comparable)}; replace=True or '
-                            '"if_changed" builds anew, append=True adds to it, reuse=True opens what is there')
+    if not options.reuse and not same and not read:
+        raise _refused(directory, request.why(comparable))
 
     def figures() -> dict[str, Any]:
         own = dataset_json.expand(directory, group.rank, group.node)
@@ -228,7 +254,7 @@ def _reuse(request: _BuildRequest, comparable: bool, same: bool, options: Option
 
     made = together(group, "build: what is there", figures)[0]
     request.say(f"opening the finished dataset of {made['samples']:,} samples; nothing is built "
-                f"({_compared(request, comparable, same)})")
+                f"({'the iterable was read, and its samples are the same' if read else _compared(request, comparable, same)})")
     return BuildReport(made["samples"], made["filtered"], made["bad"], made["bytes"], made["units"], made["units"],
                        time.monotonic() - begun, dataset or "", "", 0, made["duplicates"], made["sampled_out"], kept=True,
                        length=made["length"])

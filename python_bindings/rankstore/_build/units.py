@@ -7,13 +7,13 @@ from typing import Any
 
 from .. import _core
 from .._distributed import progress
-from .._distributed.collectives import together
+from .._distributed.collectives import Stopped, together
 from .._distributed.group import Group
 from .._provenance import fingerprint
 from .._schema import infer
 from .._sources.base import Piece, Stream
 from .._sources.native import CoreFiles
-from ..errors import ArgumentError, RankStoreError
+from ..errors import ArgumentError, PeerError, RankStoreError
 from .inputs import BaseChanged, Input, Items, Pieces
 from .options import Options
 from .pipeline import Feeder, Steps
@@ -22,10 +22,11 @@ from .scan import probe, scan, stream_schema, together_parse
 
 def build_python(group: Group, source: Stream | list[Piece], directory: str, options: Options,
                  base: dict[str, Any] | None, made_from: dict[str, Any], note: str | None,
-                 report: progress.Report | None) -> dict[str, Any]:
+                 report: progress.Report | None, keep: bool = False) -> dict[str, Any]:
     """Build from units that Python reads (collective).
 
-    base: the dataset that is appended to. note: what the commit writes into dataset.json. Raises BaseChanged, on all ranks, if another
+    base: the dataset that is appended to. keep: rks_build_options.keep. note: what the commit writes into dataset.json. Raises BaseChanged,
+    on all ranks, if another
     build changed the dataset meanwhile."""
     steps = Steps(group, options.map, options.filter, options.skip_bad)
     key: Any = options.key if callable(options.key) else None
@@ -60,7 +61,7 @@ def build_python(group: Group, source: Stream | list[Piece], directory: str, opt
     core["key"] = core["key"] or None
     return build_input(group, made, directory, schema=canonical, own_keys=own_keys or key is not None,
                        own_lengths=callable(options.length), source=fingerprint.digest(origin), progress=report,
-                       unit_size=unit_size, made_from=note, **core)
+                       unit_size=unit_size, made_from=note, keep=keep, **core)
 
 
 def build_input(group: Group, made: Input, directory: str, **options: Any) -> dict[str, Any]:
@@ -76,6 +77,8 @@ def build_input(group: Group, made: Input, directory: str, **options: Any) -> di
         error = failed
 
     def own() -> bool:
+        if isinstance(made.failure, PeerError):  # the sink stopped this rank because another one failed
+            raise Stopped
         if made.failure is not None and not isinstance(made.failure, BaseChanged):
             raise made.failure
         return made.failure is not None

@@ -4,6 +4,7 @@
  * resume, and ranks that disagree. */
 #include "unit/store/world.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 
 #include "builder/build.h"
@@ -381,6 +382,68 @@ static void a_stream_is_read_to_its_end(void **state)
     world_remove(directory);
 }
 
+/* Rank r has 3 units. Step 0: fails in the last one; 1: the same again; 2: another text in the
+ * first; 3: only one unit. */
+static rks_status make_changing(void *user, uint64_t unit, rks_sink *sink, rks_error *err)
+{
+    const job *j = user;
+    rks_status status = RKS_OK;
+    for (uint64_t row = 0; status == RKS_OK && row < UNIT_ROWS; row++) {
+        world_sample sample;
+        world_make(unit * UNIT_ROWS + row, &sample);
+        if (j->step == 2 && unit % 10 == 0 && row == 7)
+            sample.text[0] = '!';
+        status = rows_add(sink, sample.values, sample.key, strlen(sample.key), err);
+    }
+    if (status == RKS_OK && j->step == 0 && unit % 10 == 2)
+        status = rks_fail(err, RKS_ERR_IO, 5, "the generator");
+    return status;
+}
+
+static void changing_stream(member *m)
+{
+    job *j = m->user;
+    const made_rows rows = {.make = make_changing,
+                            .user = j,
+                            .units = j->step == 3 ? 1 : 3,
+                            .first = m->rank * 10,
+                            .name = "part",
+                            .stream = RKS_STREAM_OWN};
+    rks_build_report report = {.struct_size = sizeof(report)};
+    if (!world_enter(m, false))
+        return;
+    rks_status status = rows_build(m->group, j->directory, &j->options, &rows, &report, &m->err);
+    if (j->step == 0) {
+        EXPECT(status == RKS_ERR_IO);
+    } else if (j->step == 1) {
+        EXPECT_OK(status);
+        EXPECT(report.units_resumed > 0 && report.samples == m->size * 3 * UNIT_ROWS);
+    } else {
+        EXPECT(status == RKS_ERR_DATA && m->err.cause == ESTALE);
+        EXPECT_TEXT(j->step == 2 ? "has other samples than an interrupted build"
+                                 : "it ends before");
+    }
+}
+
+static void a_resumed_stream_is_compared_with_what_is_there(void **state)
+{
+    (void)state;
+    for (uint32_t ranks = 1; ranks <= 2; ranks++)
+        for (int step = 1; step <= 3; step++) {
+            char directory[64];
+            job j = {.directory = directory};
+            world_directory(directory);
+            world_build_options(&j.options);
+            on_threads(ranks, changing_stream, &j);
+            assert_true(world_files(directory, ".rks") > 0);
+            j.step = step;
+            on_threads(ranks, changing_stream, &j);
+            if (step > 1)
+                assert_int_equal(world_files(directory, ".rks"), 0);
+            world_remove(directory);
+        }
+}
+
 /* Step 0: ranks 1 and 2 say that their rows are the same; 1: nobody says anything. */
 static void equal_streams(member *m)
 {
@@ -404,7 +467,8 @@ static void equal_streams(member *m)
     }
     EXPECT(status == RKS_ERR_ARGUMENT);
     EXPECT_TEXT("the streams of rank 1 and rank 2 are equal (two)");
-    EXPECT(world_files(j->directory, "dataset.json") == 0);
+    EXPECT_OK(rks_group_agree(m->group, "all are back", RKS_OK, &m->err));
+    EXPECT(world_files(j->directory, ".rks") == 0 && world_files(j->directory, ".json") == 0);
 }
 
 static void streams_that_say_that_they_are_equal_are_refused(void **state)
@@ -736,6 +800,7 @@ int main(void)
         cmocka_unit_test(a_callback_that_fails_on_one_rank_fails_on_all),
         cmocka_unit_test(options_that_differ_are_named_with_two_ranks),
         cmocka_unit_test(a_stream_is_read_to_its_end),
+        cmocka_unit_test(a_resumed_stream_is_compared_with_what_is_there),
         cmocka_unit_test(streams_that_say_that_they_are_equal_are_refused),
         cmocka_unit_test(rows_may_bring_their_lengths),
         cmocka_unit_test(wrong_calls_and_rows_are_refused),
