@@ -32,299 +32,27 @@
  * dataset id is, too. */
 #include <errno.h>
 #include <inttypes.h>
-#include <jansson.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "base/buffer.h"
-#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "builder/page_cache.h"
-#include "builder/build.h"
-#include "builder/input.h"
-#include "builder/resume_state.h"
-#include "builder/parts.h"
+#include "builder/build_state.h"
 #include "builder/row_units.h"
-#include "builder/read_units.h"
-#include "dataset/build_directory.h"
-#include "dataset/length_description.h"
 #include "ingest/format.h"
-#include "ingest/ingest.h"
 #include "ingest/rows.h"
-#include "store/store.h"
-
-/* What a rank reports about the input, after the values that must be the same. */
-enum { FACT_INFERRED = RKS_BUILD_SAME, FACT_RECORDED, FACT_FOUND, FACTS };
-
-/* What to build from: files, or the rows of `ops`. */
-typedef struct source {
-    const char *const *paths;
-    size_t path_count;
-    const rks_input_ops *ops; /* NULL: files */
-    void *object;
-} source;
-
-typedef struct build {
-    rks_group *group;
-    const source *source;
-    rks_build_options options;
-    rks_input *input;
-    rks_digest input_digest;
-    bool more;                  /* of a stream: there is a unit */
-    rks_page_cache *page_cache; /* of the input */
-    char *directory;
-    char *inferred; /* from this rank's share */
-    rks_status infer_status;
-    rks_error infer_error;
-    char *schema_text; /* inferred from the shares of all ranks */
-    char *options_text;
-    const char *given_key; /* the key in the caller's options */
-    char *length;          /* options.length if none was given */
-    rks_schema *schema;
-    rks_selector *selector;
-    rks_parts *parts;
-    rks_found_dataset found; /* append: what this rank's directory holds */
-    rks_dataset_description described;
-    rks_dataset *base;   /* append: what the directories hold */
-    rks_buffer recorded; /* what this rank's directory holds, then all ranks' (resume_state.h) */
-    json_t *base_options;
-    uint64_t *first_rows; /* by unit: number of its first row in its file */
-    uint32_t *owners;     /* by unit: the rank that reads it; UINT32_MAX if it is finished */
-    rks_buffer bad;
-    /* Progress of this rank. */
-    uint64_t done, total, samples, last_tick_ms;
-    uint32_t threads; /* threads of this rank */
-} build;
-
-/* ---- schema ----------------------------------------------------------------------------- */
-
-/* COLLECTIVE. Options of an append default to the dataset's. Returns this rank's own status. */
-static rks_status inherit(build *b, const rks_agreed *agreed, rks_status status, rks_error *err)
-{
-    rks_build_options *o = &b->options;
-    rks_error none = {0};
-    rks_status found =
-        rks_store_settle_found(b->group, agreed, FACT_FOUND, &b->found, &b->base, &none);
-    if (found == RKS_ERR_NOT_FOUND || status != RKS_OK)
-        return status;
-    if (found != RKS_OK) {
-        if (err != NULL)
-            *err = none;
-        return found;
-    }
-    b->base_options = json_loads(b->base->build_options, 0, NULL);
-    const char *key = json_string_value(json_object_get(b->base_options, "key"));
-    const rks_recorded_length recorded = rks_recorded_length_read(b->base_options);
-    if (key != NULL && key[0] != '\0' && b->given_key != NULL && b->given_key[0] == '\0')
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "key: the dataset's keys are those of its column \"%s\"; keys of path and "
-                        "row (key='') cannot be appended to it: leave the option out",
-                        key);
-    o->key = o->key != NULL || o->own_keys ? o->key : key;
-    /* The commit refuses another schema; its columns may not hold what is measured. */
-    bool other = b->schema != NULL &&
-                 strcmp(rks_schema_text(b->schema), rks_schema_text(b->base->schema)) != 0;
-    if (o->length == NULL && o->length_fn == NULL && !other) {
-        o->length = recorded.name;
-        o->length_unit = recorded.unit != 0 ? recorded.unit : o->length_unit;
-    }
-    if (o->schema == NULL) {
-        b->input->keeps_schema = true;
-        status = rks_schema_parse(rks_schema_text(b->base->schema), &b->schema, err);
-    }
-    if (o->index_count == 0) {
-        o->index = (const char *const *)b->base->index;
-        o->index_count = b->base->index_count;
-    }
-    return status;
-}
-
-static rks_status inferred_status(const build *b, rks_error *err)
-{
-    if (b->infer_status != RKS_OK && err != NULL)
-        *err = b->infer_error;
-    return b->infer_status;
-}
-
-static rks_status look_at_files(build *b, rks_error *err)
-{
-    if (b->source->path_count == 0)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "no source given");
-    rks_status status =
-        rks_input_look(b->source->paths, b->source->path_count, &b->options, &b->input, err);
-    if (status != RKS_OK)
-        return status;
-    b->input_digest = rks_input_digest(b->input);
-    b->page_cache = rks_page_cache_look(b->input);
-    return RKS_OK;
-}
-
-static rks_status look_at_rows(build *b, rks_error *err)
-{
-    rks_build_options *o = &b->options;
-    if (o->schema == NULL)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "schema: an input of rows needs one");
-    if (o->own_keys && o->key != NULL)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "key: column \"%s\" is named, but own_keys is set", o->key);
-    if (o->own_lengths && (o->length != NULL || o->length_fn != NULL || o->filter != NULL))
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "own_lengths cannot be used together with length, length_fn or filter");
-    rks_status status = rks_rows_open(b->source->ops, b->source->object, &b->input, err);
-    if (status == RKS_OK && o->own_lengths)
-        rks_rows_own_lengths(b->input, &o->length_fn, &o->callback_user);
-    if (o->source != NULL)
-        b->input_digest = rks_checksum128(o->source, strlen(o->source));
-    return status;
-}
-
-/* This rank's own part, before ranks compare. */
-static rks_status look_at_input(build *b, const char *directory, rks_error *err)
-{
-    const rks_build_options *o = &b->options;
-    if (o->append && o->replace)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "append and replace cannot be used together");
-    rks_status status = rks_directory_expand_target(b->group, directory, &b->directory, err);
-    if (status == RKS_OK)
-        status = b->source->ops != NULL ? look_at_rows(b, err) : look_at_files(b, err);
-    if (status != RKS_OK)
-        return status;
-    status = rks_build_options_text(o, &b->options_text, err);
-    if (status == RKS_OK && o->schema != NULL)
-        status = rks_input_schema(o, o->schema, &b->schema, err);
-    if (status != RKS_OK)
-        return status;
-    if (o->append) {
-        rks_store_look(b->directory, 0, &b->found);
-        status = rks_store_dataset_description(&b->found, &b->described, err);
-        if (status != RKS_OK)
-            return status;
-    }
-    if (o->schema == NULL && b->described.found == 0)
-        b->infer_status = rks_input_infer(b->group, b->input, &b->inferred, &b->infer_error);
-    if (!o->append) /* else another rank may know the schema */
-        status = inferred_status(b, err);
-    return status == RKS_OK && b->source->ops == NULL
-               ? rks_resume_collect(b->directory, o->replace, &b->recorded, err)
-               : status;
-}
-
-/* COLLECTIVE. Checks that all ranks have the same input and options. */
-static rks_status agree_input(build *b, rks_status status, rks_agreed *agreed, rks_error *err)
-{
-    rks_fact facts[FACTS];
-    const char *what = b->source->ops != NULL ? "source" : "the list of input files";
-    rks_build_same(facts, what, &b->input_digest, b->schema, &b->options, b->options_text);
-    facts[FACT_INFERRED] = rks_input_inferred(b->group, b->inferred);
-    facts[FACT_RECORDED] = rks_fact_bytes(b->recorded.data, b->recorded.size,
-                                          rks_group_size(b->group) * RKS_RESUME_MAX);
-    facts[FACT_FOUND] = rks_fact_fixed(&b->described, sizeof(b->described));
-    return rks_group_agree_on(b->group, "build: input", status, facts, FACTS, agreed, err);
-}
-
-/* Sets unit size and inferred schema to those of this build's work in a directory, if there is
- * some; else, for an append, the unit size of the dataset. Cuts the input by it. */
-static rks_status keep_own(build *b, rks_error *err)
-{
-    rks_build_options *o = &b->options;
-    rks_schema *schema = NULL;
-    const rks_resume_request request = {.input = b->input,
-                                        .unit_size = o->unit_size,
-                                        .schema = b->schema,
-                                        /* a schema of all rows is preferred to one of some rows */
-                                        .schema_given = o->schema != NULL || b->base != NULL ||
-                                                        b->input->infer_all,
-                                        .options_text = b->options_text};
-    rks_status status = rks_resume_find(&request, &b->recorded, &schema, err);
-    if (status == RKS_OK && schema != NULL && o->replace) {
-        rks_schema_free(schema); /* of what the files held before, which may be something else */
-    } else if (status == RKS_OK && schema != NULL) {
-        rks_schema_free(b->schema);
-        b->schema = schema;
-    } else if (status == RKS_OK && o->unit_size == 0) {
-        uint64_t bytes = b->input->bytes;
-        uint64_t size = b->base == NULL ? rks_unit_size_for(bytes)
-                                        : rks_resume_append_size(b->base->unit_size, bytes);
-        if (size != b->input->unit_size)
-            status = rks_input_cut(b->input, size, err);
-    } else if (status == RKS_OK && o->unit_size != b->input->unit_size) {
-        status = rks_input_cut(b->input, o->unit_size, err);
-    }
-    o->unit_size = b->input->unit_size;
-    return status;
-}
-
-/* Joins what all directories hold, and the ranks' schemas if none is given and nothing is appended
- * to. */
-static rks_status join_looks(build *b, const rks_agreed *agreed, rks_error *err)
-{
-    rks_status status = rks_resume_join(b->group, agreed, FACT_RECORDED, &b->recorded, err);
-    if (status != RKS_OK || b->options.schema != NULL ||
-        !rks_store_none_found(b->group, agreed, FACT_FOUND))
-        return status;
-    status = inferred_status(b, err);
-    return status == RKS_OK ? rks_input_join(b->input, agreed, FACT_INFERRED, &b->schema_text, err)
-                            : status;
-}
-
-/* For a build that appends to nothing. */
-static rks_status choose_key_and_length(build *b, rks_error *err)
-{
-    rks_input_key(b->input, b->given_key, b->schema, &b->options);
-    const char *length = rks_build_default_length(b->schema, &b->options);
-    if (length == NULL)
-        return RKS_OK;
-    b->length = rks_strdup(length, err); /* keep_own frees the schema */
-    b->options.length = b->length;
-    return b->length == NULL ? RKS_ERR_MEMORY : RKS_OK;
-}
-
-/* Completes the options with what was inherited or inferred. */
-static rks_status settle_options(build *b, rks_error *err)
-{
-    rks_status status = RKS_OK;
-    if (b->schema == NULL)
-        status = rks_input_schema(&b->options, b->schema_text, &b->schema, err);
-    if (status == RKS_OK && b->base == NULL)
-        status = choose_key_and_length(b, err);
-    if (status != RKS_OK)
-        return status;
-    rks_free(b->options_text);
-    b->options_text = NULL;
-    status = rks_build_options_text(&b->options, &b->options_text, err);
-    if (status == RKS_OK && b->source->ops == NULL)
-        status = keep_own(b, err);
-    if (status != RKS_OK)
-        return status;
-    rks_ingest_options reading = rks_build_ingest_options(&b->options);
-    if (b->base != NULL && reading.length == NULL && reading.length_fn == NULL) {
-        const rks_recorded_length none = {0};
-        reading.length = rks_recorded_length_name(&none, b->schema, b->options.key);
-    }
-    return rks_selector_create(b->schema, &reading, &b->selector, err);
-}
-
-/* COLLECTIVE. Returns this rank's own status. */
-static rks_status choose_schema(build *b, const rks_agreed *agreed, rks_error *err)
-{
-    rks_status status = join_looks(b, agreed, err);
-    if (b->options.append) /* it may make agreements, so every rank calls it */
-        status = inherit(b, agreed, status, err);
-    return status == RKS_OK ? settle_options(b, err) : status;
-}
 
 /* ---- parts --------------------------------------------------------------------------------- */
 
 /* The digest of files follows from how they are cut, which may have changed since the first look.
  */
-static rks_digest input_of(const build *b)
+static rks_digest input_of(const rks_build_state *b)
 {
     return b->source->ops != NULL ? b->input_digest : rks_input_digest(b->input);
 }
 
-static void describe_keys(build *b)
+static void describe_keys(rks_build_state *b)
 {
     bool by_default = b->given_key == NULL && b->base == NULL && b->options.key != NULL &&
                       !b->input->format->named_only;
@@ -339,7 +67,7 @@ static void describe_keys(build *b)
 }
 
 /* COLLECTIVE. *own: as in rks_parts_open. */
-static rks_status open_parts(build *b, rks_status *own, rks_error *err)
+static rks_status open_parts(rks_build_state *b, rks_status *own, rks_error *err)
 {
     rks_parts_options options = {.replace = b->options.replace,
                                  .append = b->options.append,
@@ -372,19 +100,19 @@ static rks_status open_parts(build *b, rks_status *own, rks_error *err)
 
 /* Returns true if one rank alone reads the units in order: it learns each unit's first row by
  * itself. */
-static bool learns_rows(const build *b)
+static bool learns_rows(const rks_build_state *b)
 {
     return rks_group_size(b->group) == 1;
 }
 
-static bool is_stream(const build *b)
+static bool is_stream(const rks_build_state *b)
 {
     return b->source->ops != NULL && rks_rows_stream(b->input) != RKS_STREAM_NONE;
 }
 
 /* COLLECTIVE, if units begin inside a file. Counts the rows of units, except those of parts that
  * were taken over. `status`, and what is returned, are this rank's own. */
-static rks_status count_rows(build *b, rks_status status, rks_error *err)
+static rks_status count_rows(rks_build_state *b, rks_status status, rks_error *err)
 {
     size_t units = b->input->unit_count;
     uint64_t *known = NULL;
@@ -407,7 +135,7 @@ static rks_status count_rows(build *b, rks_status status, rks_error *err)
     return status;
 }
 
-static rks_status deal(build *b, rks_error *err)
+static rks_status deal(rks_build_state *b, rks_error *err)
 {
     size_t units = b->input->unit_count;
     bool *done = rks_alloc(units, sizeof(*done), err);
@@ -427,7 +155,7 @@ static rks_status deal(build *b, rks_error *err)
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
-static void report_build_progress(const build *b, uint64_t done, uint64_t samples)
+static void report_build_progress(const rks_build_state *b, uint64_t done, uint64_t samples)
 {
     const rks_work work = {.done = done, .total = b->total, .samples = samples};
     char text[96];
@@ -439,7 +167,7 @@ static void report_build_progress(const build *b, uint64_t done, uint64_t sample
     rks_group_tell_progress(b->group, &work, text);
 }
 
-static void show(const build *b, uint64_t done, uint64_t samples)
+static void show(const rks_build_state *b, uint64_t done, uint64_t samples)
 {
     const char *phase = b->source->ops != NULL ? "reading" : "build";
     if (b->options.progress != NULL)
@@ -448,7 +176,7 @@ static void show(const build *b, uint64_t done, uint64_t samples)
 
 static rks_status on_progress(void *user, uint64_t bytes, uint64_t samples, rks_error *err)
 {
-    build *b = user;
+    rks_build_state *b = user;
     uint64_t now = rks_now_ms();
     b->done = bytes;
     b->samples = samples;
@@ -463,11 +191,11 @@ static rks_status on_progress(void *user, uint64_t bytes, uint64_t samples, rks_
 /* Called while rank 0 has read its share and others have not. */
 static void while_others_read(void *user)
 {
-    const build *b = user;
+    const rks_build_state *b = user;
     show(b, b->done, b->samples);
 }
 
-static rks_status read_units(build *b, rks_error *err)
+static rks_status read_units(rks_build_state *b, rks_error *err)
 {
     const rks_ingest_options options = rks_build_ingest_options(&b->options);
     const rks_read_units reading = {.input = b->input,
@@ -498,7 +226,7 @@ static rks_status read_units(build *b, rks_error *err)
 }
 
 /* Reads this rank's share. `status` is its own. COLLECTIVE, if units begin inside a file. */
-static rks_status read_share(build *b, rks_status status, rks_error *err)
+static rks_status read_share(rks_build_state *b, rks_status status, rks_error *err)
 {
     status = count_rows(b, status, err);
     if (status == RKS_OK)
@@ -509,7 +237,7 @@ static rks_status read_share(build *b, rks_status status, rks_error *err)
 }
 
 /* A stream that is refused will be another one when it is mended: none of its units stays. */
-static rks_status discard_if_refused(build *b, rks_status status, bool refused)
+static rks_status discard_if_refused(rks_build_state *b, rks_status status, bool refused)
 {
     if (refused)
         rks_parts_discard(b->parts);
@@ -517,7 +245,7 @@ static rks_status discard_if_refused(build *b, rks_status status, bool refused)
 }
 
 /* COLLECTIVE. `status` is this rank's own. *err is never NULL. */
-static rks_status read_and_commit(build *b, rks_status status, rks_build_report *report,
+static rks_status read_and_commit(rks_build_state *b, rks_status status, rks_build_report *report,
                                   rks_error *err)
 {
     if (b->source->ops != NULL) {
@@ -542,7 +270,7 @@ static rks_status read_and_commit(build *b, rks_status status, rks_build_report 
 
 /* COLLECTIVE. Reads a stream once more, to find whether the finished dataset is the one that it
  * makes. Any other input is known by its names, or by options->source. */
-static rks_status check_kept(build *b, rks_status status, rks_error *err)
+static rks_status check_kept(rks_build_state *b, rks_status status, rks_error *err)
 {
     if (b->source->ops == NULL)
         return rks_group_agree(b->group, "build: kept", status, err);
@@ -552,7 +280,7 @@ static rks_status check_kept(build *b, rks_status status, rks_error *err)
     return rks_row_units_compare(b->group, read_units(b, err), b->input, err);
 }
 
-static void free_build(build *b)
+static void free_build(rks_build_state *b)
 {
     rks_parts_close(b->parts);
     rks_dataset_free(b->found.dataset);
@@ -575,12 +303,13 @@ static void free_build(build *b)
 
 /* Returns true, on all ranks, if a dataset was made since `inherit` looked, for example by the
  * build that was waited for. The caller then begins anew and inherits from that dataset. */
-static bool base_is_new(const build *b)
+static bool base_is_new(const rks_build_state *b)
 {
     return b->options.append && b->base == NULL && rks_parts_base(b->parts) != NULL;
 }
 
-static void fill_report(const build *b, const rks_build_report *made, rks_build_report *report)
+static void fill_report(const rks_build_state *b, const rks_build_report *made,
+                        rks_build_report *report)
 {
     rks_build_report whole = *made;
     if (b->schema_text != NULL && b->input->format->has_objects)
@@ -594,10 +323,10 @@ static void fill_report(const build *b, const rks_build_report *made, rks_build_
     report->struct_size = room;
 }
 
-static rks_status run(rks_group *group, const source *from, const char *directory,
+static rks_status run(rks_group *group, const rks_build_source *from, const char *directory,
                       const rks_build_options *options, rks_build_report *report, rks_error *err)
 {
-    build b = {.group = group, .source = from};
+    rks_build_state b = {.group = group, .source = from};
     rks_error unseen = {0};
     if (err == NULL)
         err = &unseen;
@@ -608,11 +337,11 @@ static rks_status run(rks_group *group, const source *from, const char *director
     b.given_key = b.options.key;
     b.threads = rks_build_threads(group, &b.options);
     if (status == RKS_OK)
-        status = look_at_input(&b, directory, err);
-    status = agree_input(&b, status, &agreed, err);
+        status = rks_build_look(&b, directory, err);
+    status = rks_build_agree(&b, status, &agreed, err);
     rks_status own = status;
     if (status == RKS_OK) {
-        own = choose_schema(&b, &agreed, err);
+        own = rks_build_choose(&b, &agreed, err);
         status = open_parts(&b, &own, err);
     }
     if (status == RKS_OK && base_is_new(&b)) {
@@ -639,7 +368,7 @@ rks_status rks_build(rks_group *group, const char *const *sources, size_t source
                      const char *directory, const rks_build_options *options,
                      rks_build_report *report, rks_error *err)
 {
-    const source files = {.paths = sources, .path_count = source_count};
+    const rks_build_source files = {.paths = sources, .path_count = source_count};
     return run(group, &files, directory, options, report, err);
 }
 
@@ -649,7 +378,7 @@ rks_status rks_build_input(rks_group *group, const rks_input_ops *ops, void *inp
 {
     rks_input_ops known = {.struct_size = sizeof(known)};
     memcpy(&known, ops, ops->struct_size < sizeof(known) ? ops->struct_size : sizeof(known));
-    const source rows = {.ops = &known, .object = input};
+    const rks_build_source rows = {.ops = &known, .object = input};
     rks_status status = run(group, &rows, directory, options, report, err);
     if (known.close != NULL)
         known.close(input);
