@@ -226,3 +226,43 @@ def json_order(sample: dict[str, Any]) -> Any:
     return listed(sample)
 
 
+
+
+# ---- Arrow's types
+
+@strategies.composite
+def arrow_columns(draw: Any) -> Any:
+    """A column of a random type with random nulls, and the values that it holds."""
+    pa = pytest.importorskip("pyarrow")
+    numbers = {"int8": 8, "int32": 32, "uint16": -16, "int64": 64, "uint64": -64}
+    item = draw(strategies.sampled_from([*numbers, "float64", "bool_", "string", "large_string", "binary"]))
+    bits = abs(numbers.get(item, 0))
+    one = (strategies.integers(0, 2**bits - 1) if numbers.get(item, 0) < 0 else strategies.integers(-2**(bits - 1), 2**(bits - 1) - 1)) \
+        if bits else {"float64": reals, "bool_": strategies.booleans(), "binary": strategies.binary(max_size=5)}.get(item, texts)
+    kind = getattr(pa, item)()
+    shape = draw(strategies.sampled_from(["one", "list", "large", "fixed", "struct"] if item != "binary" else ["one"]))
+    if shape in ("list", "large"):
+        kind, one = (pa.list_ if shape == "list" else pa.large_list)(kind), strategies.lists(one, max_size=3)
+    elif shape == "fixed":
+        kind, one = pa.list_(kind, 2), strategies.lists(one, min_size=2, max_size=2)
+    elif shape == "struct":
+        kind, one = pa.struct([("a", kind), ("b", pa.string())]), strategies.fixed_dictionaries({"a": strategies.none() | one, "b": texts})
+    values = draw(strategies.lists(strategies.none() | one, min_size=1, max_size=7))
+    return pa.array(values, kind), values
+
+
+@hypothesis.given(column=arrow_columns(), begin=strategies.integers(0, 3), file=strategies.booleans())
+@hypothesis.settings(max_examples=40, deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
+def test_arrow_columns_of_any_type_hold_what_they_held(column: Any, begin: int, file: bool) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+    array, values = column
+    begin = min(begin, len(values) - 1)
+    table = pa.table({"x": array}).slice(begin)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if file:
+            parquet.write_table(table, folder / "in.parquet", row_group_size=2)
+        build(str(folder / "in.parquet") if file else table, folder / "out")
+        found = [plain(sample["x"]) for sample in read(folder / "out")]
+    assert all(same(json_order({"x": one}), json_order({"x": given})) for one, given in zip(found, values[begin:], strict=True)), (found, values)

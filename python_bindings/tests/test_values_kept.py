@@ -691,3 +691,16 @@ def test_no_larger_sample_is_allowed_than_one_write_holds(tmp_path: Path) -> Non
     build([{"x": 1}], tmp_path / "out", max_sample=2147418112)
     assert "2G" in subprocess.run([str(COMMAND), "build", "-o", str(tmp_path / "no"), "--max-sample", "2G", "x.jsonl"],
                                   capture_output=True, text=True).stderr
+
+
+def test_a_changed_byte_of_parquet_is_found_by_the_checksum_of_its_page(tmp_path: Path) -> None:
+    pa = arrow()
+    import pyarrow.parquet as parquet
+    path = tmp_path / "in.parquet"
+    parquet.write_table(pa.table({"x": numpy.arange(1000)}), path, compression="none", use_dictionary=False, write_page_checksum=True)
+    build(str(path), tmp_path / "good")
+    data = bytearray(path.read_bytes())
+    data[data.index(numpy.int64(500).tobytes())] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(DataError, match="in.parquet: .*checksum"):
+        build(str(path), tmp_path / "bad")

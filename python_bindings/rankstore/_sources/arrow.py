@@ -331,7 +331,7 @@ class Parquet(ArrowPiece):
     def _open(self) -> Any:
         import_pyarrow(self.path)
         import pyarrow.parquet
-        return pyarrow.parquet.ParquetFile(self.path, memory_map=True)
+        return pyarrow.parquet.ParquetFile(self.path, memory_map=True, page_checksum_verification=True)
 
     def scan(self) -> tuple[list[Unit], dict[str, str] | None]:
         with _named(self.path), self._open() as file:
