@@ -265,4 +265,5 @@ def test_arrow_columns_of_any_type_hold_what_they_held(column: Any, begin: int, 
             parquet.write_table(table, folder / "in.parquet", row_group_size=2)
         build(str(folder / "in.parquet") if file else table, folder / "out")
         found = [plain(sample["x"]) for sample in read(folder / "out")]
-    assert all(same(json_order({"x": one}), json_order({"x": given})) for one, given in zip(found, values[begin:], strict=True)), (found, values)
+    pairs = zip(found, values[begin:], strict=True)
+    assert all(same(json_order({"x": one}), json_order({"x": given})) for one, given in pairs), (found, values)
