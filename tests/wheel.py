@@ -35,7 +35,7 @@ RANKS = """import rankstore, sys
 def main(group):
     ds = rankstore.build([{"x": [i] * (i % 9 + 1)} for i in range(500)], "ranks", group=group)
     plan = ds.plan("bucket", max_tokens=64)
-    seen = sum(len(batch.indices) for batch in ds.loader(plan, collate=rankstore.Lists(), out="numpy"))
+    seen = sum(len(batch.ids) for batch in ds.loader(plan, collate=rankstore.Lists(), out="numpy"))
     with open("seen", "a") as file:
         print(seen, file=file)
     ds.close()

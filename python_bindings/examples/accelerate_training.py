@@ -75,7 +75,7 @@ def main() -> None:
                     optimizer.zero_grad()
                 steps += 1
                 if record:
-                    print(epoch, batch.step, int(accelerator.sync_gradients), *batch.indices.tolist(), file=record, flush=True)
+                    print(epoch, batch.step, int(accelerator.sync_gradients), *batch.ids.tolist(), file=record, flush=True)
                 if steps == arguments.stop_after:
                     if accelerator.is_main_process:
                         with open(checkpoint, "w", encoding="utf-8") as file:

@@ -72,7 +72,7 @@ def train(arguments: argparse.Namespace) -> None:
                 optimizer.zero_grad()
                 steps += 1
                 if record:
-                    print(epoch, batch.step, *batch.indices.tolist(), file=record, flush=True)
+                    print(epoch, batch.step, *batch.ids.tolist(), file=record, flush=True)
                 if steps == arguments.stop_after:
                     dcp.save({"training": training}, checkpoint_id=arguments.out + ".checkpoint")
                     break

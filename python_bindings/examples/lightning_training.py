@@ -61,7 +61,7 @@ class Model(lightning.LightningModule):
         loss = functional.cross_entropy(logits.transpose(1, 2), targets, reduction="sum")
         if self.record:
             with open(f"{self.record}.{self.global_rank}", "a", encoding="utf-8") as file:
-                print(batch.epoch, batch.step, *batch.indices.tolist(), file=file)
+                print(batch.epoch, batch.step, *batch.ids.tolist(), file=file)
         self.log("loss", loss.item() / int(batch.lengths.sum()))
         return loss * self.trainer.world_size / batch.global_sum("learned")  # the mean of the step, over all ranks
 

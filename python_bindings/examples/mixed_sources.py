@@ -49,7 +49,7 @@ def main() -> None:
         for steps, batch in enumerate(loader, 1):
             group.allgather("step", b"")  # ranks meet at each step, as they do for gradients
             if record:
-                print(epoch, batch.step, *batch.indices.tolist(), file=record, flush=True)
+                print(epoch, batch.step, *batch.ids.tolist(), file=record, flush=True)
             if steps % 8 == 0 and group.rank == 0:
                 (out / "new.json").write_text(json.dumps(loader.state_dict()), "utf-8")
                 (out / "new.json").rename(out / "saved.json")

@@ -72,10 +72,10 @@ def main() -> None:
             mine: list[int] = []
             for batch in loader:
                 assert batch["input_ids"].numel() <= arguments.max_tokens
-                mine += batch.indices.tolist()
+                mine += batch.ids.tolist()
                 steps += 1
                 if record:
-                    print(epoch, batch.step, *batch.indices.tolist(), file=record, flush=True)
+                    print(epoch, batch.step, *batch.ids.tolist(), file=record, flush=True)
                 if steps == arguments.stop_after:
                     break
             seen += everyones(group, mine)

@@ -62,7 +62,7 @@ def train(arguments: argparse.Namespace) -> None:
                 optimizer.zero_grad()
                 steps += 1
                 if record:
-                    print(epoch, batch.step, *batch.indices.tolist(), file=record, flush=True)
+                    print(epoch, batch.step, *batch.ids.tolist(), file=record, flush=True)
                 if steps == arguments.stop_after:
                     with open(checkpoint, "w", encoding="utf-8") as file:
                         json.dump({"epoch": epoch, "loader": loader.state_dict()}, file)

@@ -55,7 +55,7 @@ def train(arguments: argparse.Namespace) -> None:
                 optimizer.step()
                 optimizer.zero_grad()
                 if record:
-                    print(epoch, batch.step, *batch.indices.tolist(), file=record, flush=True)
+                    print(epoch, batch.step, *batch.ids.tolist(), file=record, flush=True)
             if dist.get_rank() == 0:
                 print(f"epoch {epoch}: {len(loader)} steps, loss {loss.item() / int(batch.lengths.sum()):.3f}")
 

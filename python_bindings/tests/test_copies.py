@@ -121,7 +121,7 @@ def test_a_copy_of_a_loaders_sampler_drives_no_loader(ds: rankstore.Dataset, mad
     loader = ds.loader(ds.plan(batch_size=8, seed=3), collate=Lists())
     other = made_of(loader.sampler)
     other.set_epoch(4)
-    assert loader.epoch == 0 and [list(batch) for batch in other] == [batch.indices.tolist() for batch in of_epoch(loader, 4)]
+    assert loader.epoch == 0 and [list(batch) for batch in other] == [batch.ids.tolist() for batch in of_epoch(loader, 4)]
     loader.sampler.set_epoch(5)
     assert loader.epoch == 5 and other.state_dict()["plan"] != loader.sampler.state_dict()["plan"]
 

@@ -236,3 +236,27 @@ def test_to_open_and_read_imports_no_builder() -> None:
               "print(all(hasattr(rankstore, name) for name in rankstore.__all__), callable(rankstore.build), hasattr(rankstore, 'nobody'))")
     done = subprocess.run([sys.executable, "-c", script], text=True, capture_output=True, timeout=400)
     assert done.stdout.split("\n")[:2] == ["[] True", "True True False"], done.stdout + done.stderr
+
+
+def test_places_of_a_batch_are_those_of_the_part(tmp_path: Path) -> None:
+    with rankstore.build([{"x": numpy.full(3 + i % 9, i)} for i in range(200)], tmp_path / "store") as ds:
+        part = ds.split({"train": 0.9, "val": 0.1})[0]
+        twice = ds.select([7, 150, 3, 7, 99, 3])
+        for chosen in (ds, part, twice, ds.select([])):
+            if not len(chosen):
+                assert chosen.places_of([]).tolist() == []
+                continue
+            for batch in chosen.loader(chosen.plan(batch_size=4), collate=rankstore.Pad()):
+                held = batch["x"][:, 0].tolist()
+                assert [int(one["x"][0]) for one in chosen[batch.places]] == held == [int(ds[int(i)]["x"][0]) for i in batch.ids]
+                assert batch.places.dtype == numpy.int64 and batch.places.tolist() == [chosen.place(int(i)) for i in batch.ids]
+        assert twice.places_of([3, 7, 150]).tolist() == [2, 0, 1]
+        for missing in (8, 199):
+            with pytest.raises(KeyError, match=f"sample {missing} is not in the selection"):
+                twice.places_of([3, missing])
+        with pytest.raises(AttributeError, match=r"indices: a batch has ids, .* and places, which ds\[...\]"):
+            batch.indices
+        with pytest.raises(rankstore.StateError, match=r"use ds.places_of\(batch.ids\)"):
+            made = rankstore.Batch()
+            made.ids = numpy.arange(3)
+            made.places

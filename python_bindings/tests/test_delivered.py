@@ -97,7 +97,7 @@ def test_batches_are_those_of_the_plan(ds: Any, options: dict[str, Any], kind: s
         of_steps[step], told[step] = of_steps.get(step, 0) + real, batch.global_tokens
         if sums and kind in ("lists", "nested"):
             items = sum(-(-int(one) // multiple) * multiple for one in batch.lengths)
-        tokens, padded, largest, samples = tokens + real, padded + items, max(largest, items), samples + len(batch.indices)
+        tokens, padded, largest, samples = tokens + real, padded + items, max(largest, items), samples + len(batch.ids)
         sizes.append(items)
         assert items <= budget and (not options["max_length"] or int(batch.lengths.max()) <= options["max_length"])
     assert of_steps == told

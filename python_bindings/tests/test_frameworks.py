@@ -37,7 +37,7 @@ def ds(tmp_path: Path) -> Iterator[rankstore.Dataset]:
 
 def check(batch: rankstore.Batch) -> list[int]:
     """The ids of a batch, after a look at each of its samples."""
-    ids: list[int] = batch.indices.tolist()
+    ids: list[int] = batch.ids.tolist()
     for row, i in enumerate(ids):
         size = made.length_of(i)
         assert batch.lengths[row] == size and batch["input_ids"][row, :size].tolist() == [(i + k) % 65536 for k in range(size)]
@@ -174,12 +174,12 @@ def main():
     for epoch in range(2):
         sampler.set_epoch(epoch)
         for batch in loader:
-            for row, i in enumerate(batch.indices.tolist()):
+            for row, i in enumerate(batch.ids.tolist()):
                 size = made.length_of(i)
                 assert batch["input_ids"][row, :size].tolist() == [(i + k) % 65536 for k in range(size)]
                 assert batch["text"][row] == f"sample {i}" and bytes(batch["blob"][row]) == bytes([i % 256]) * (i % 5)
             assert batch.global_tokens >= batch.lengths.sum()
-            print(epoch, *batch.indices.tolist(), flush=True)
+            print(epoch, *batch.ids.tolist(), flush=True)
     loader = DataLoader(ds, sampler=range(ds.group.rank, 211, 2), batch_size=None, num_workers=1, timeout=400,
                         multiprocessing_context=sys.argv[1])
     assert [one["text"] for one in loader] == [f"sample {i}" for i in range(ds.group.rank, 211, 2)]
@@ -267,7 +267,7 @@ try:
             accelerator.backward(model(batch["input_ids"]).sum())
             optimizer.step()
             optimizer.zero_grad()
-        print(*batch.indices.tolist(), flush=True)
+        print(*batch.ids.tolist(), flush=True)
 except (rankstore.RankStoreError, ValueError) as error:
     print("refused:", error, flush=True)
     os._exit(0)
@@ -355,7 +355,7 @@ def test_a_batch_that_is_made_anew_knows_its_place(ds: rankstore.Dataset, layout
     for batch in ds.loader(plan, collate=layout, columns=["input_ids"]):
         other = remake(batch, "cpu")
         assert other is not batch and list(other) == list(batch) and other.step == batch.step and other.epoch == 0
-        assert other.indices.tolist() == batch.indices.tolist() and other.global_tokens == batch.global_tokens
+        assert other.ids.tolist() == batch.ids.tolist() and other.global_tokens == batch.global_tokens
         assert other.sample_keys == batch.sample_keys and other.padding_ratio == batch.padding_ratio
     assert batch.step == plan.steps - 1
 
@@ -365,13 +365,13 @@ def test_a_batch_whose_tensors_were_copied_says_what_to_do(ds: rankstore.Dataset
     for batch in ds.loader(ds.plan(batch_size=16, seed=5), collate=Pad(), columns=["input_ids"]):
         lost, moved = remake(batch, "meta"), remake(batch.to("meta"), "meta")
         assert lost["input_ids"].device.type == moved["input_ids"].device.type == "meta"
-        for name in ("indices", "lengths", "step", "epoch", "micro", "global_tokens", "padding_ratio", "pieces"):
+        for name in ("ids", "lengths", "step", "epoch", "micro", "global_tokens", "padding_ratio", "pieces"):
             with pytest.raises(AttributeError, match=r"made of columns alone.*ds.loader\(plan, device=...\)"):
                 getattr(lost, name)
         with pytest.raises(rankstore.StateError, match=r"or batch.to\(device\)"):
             lost.global_sum("learned")
-        assert not hasattr(lost, "indices") and not hasattr(lost, "no_such_name")
-        assert moved.indices.tolist() == batch.indices.tolist() and moved.step == batch.step
+        assert not hasattr(lost, "ids") and not hasattr(lost, "no_such_name")
+        assert moved.ids.tolist() == batch.ids.tolist() and moved.step == batch.step
 
 
 def test_a_tensor_that_all_batches_share_does_not_tell_them_apart(ds: rankstore.Dataset) -> None:
@@ -382,10 +382,10 @@ def test_a_tensor_that_all_batches_share_does_not_tell_them_apart(ds: rankstore.
 
     one, other = list(ds.loader(ds.plan(batch_size=16, seed=5), collate=collate))[:2]
     pairs = list(one.items()), list(other.items())
-    assert not hasattr(rankstore.Batch(pairs[0]), "indices"), "the other one was asked last"
-    assert rankstore.Batch(pairs[1]).indices.tolist() == other.indices.tolist()
-    assert by_ddp(one, "cpu").indices.tolist() == one.indices.tolist() == by_items(one, "cpu").indices.tolist()
-    assert not hasattr(rankstore.Batch(mask=shared), "indices")
+    assert not hasattr(rankstore.Batch(pairs[0]), "ids"), "the other one was asked last"
+    assert rankstore.Batch(pairs[1]).ids.tolist() == other.ids.tolist()
+    assert by_ddp(one, "cpu").ids.tolist() == one.ids.tolist() == by_items(one, "cpu").ids.tolist()
+    assert not hasattr(rankstore.Batch(mask=shared), "ids")
 
 
 def test_a_batch_of_no_plan_has_no_step(ds: rankstore.Dataset) -> None:
@@ -396,8 +396,8 @@ def test_a_batch_of_no_plan_has_no_step(ds: rankstore.Dataset) -> None:
 def test_a_batch_of_a_user_s_own_tensors_has_no_origin(ds: rankstore.Dataset) -> None:
     for batch in ds.loader(ds.plan(batch_size=16, seed=5), collate=Pad(), columns=["input_ids"]):
         assert batch.items() == dict(batch).items()
-        assert not hasattr(rankstore.Batch({"input_ids": batch["input_ids"].clone()}), "indices")
-        assert not hasattr(rankstore.Batch(text=["a"], number=5), "indices") and not hasattr(rankstore.Batch(), "indices")
+        assert not hasattr(rankstore.Batch({"input_ids": batch["input_ids"].clone()}), "ids")
+        assert not hasattr(rankstore.Batch(text=["a"], number=5), "ids") and not hasattr(rankstore.Batch(), "ids")
 
 
 # ---- how a run ends -------------------------------------------------------------------------------------------------

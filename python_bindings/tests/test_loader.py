@@ -40,7 +40,7 @@ def ds(tmp_path: Path) -> Iterator[rankstore.Dataset]:
 def check_padded(batch: rankstore.Batch) -> None:
     width = batch["input_ids"].shape[1]
     assert width % 8 == 0
-    for row, i in enumerate(batch.indices.tolist()):
+    for row, i in enumerate(batch.ids.tolist()):
         size = made.length_of(i)
         assert batch.lengths[row] == size
         assert batch["input_ids"][row, :size].tolist() == [(i + k) % 65536 for k in range(size)]
@@ -59,9 +59,9 @@ def test_an_epoch_of_padded_batches_has_each_sample_once(ds: rankstore.Dataset) 
         assert batch.step == step and batch.epoch == 0
         assert batch["input_ids"].dtype == torch.int64
         check_padded(batch)
-        seen += batch.indices.tolist()
+        seen += batch.ids.tolist()
         assert batch.global_tokens == batch.lengths.sum()
-        assert batch.sample_keys == [ds.keys[i] for i in batch.indices.tolist()]
+        assert batch.sample_keys == [ds.keys[i] for i in batch.ids.tolist()]
     assert sorted(seen) == list(range(COUNT)) and len(loader) == step + 1
 
 
@@ -81,7 +81,7 @@ def test_batches_that_are_held_are_never_written_again(ds: rankstore.Dataset) ->
 def test_packed_batches(ds: rankstore.Dataset) -> None:
     plan = ds.plan("sorted", batch_size=5)
     for batch in ds.loader(plan, collate=Pack("flash", pad_to=64), columns=["input_ids"]):
-        ids, total = batch.indices.tolist(), int(batch.lengths.sum())
+        ids, total = batch.ids.tolist(), int(batch.lengths.sum())
         wanted = [(i + k) % 65536 for i in ids for k in range(made.length_of(i))]
         assert batch["input_ids"].shape == (1, (total + 63) // 64 * 64)
         assert batch["input_ids"][0, :total].tolist() == wanted
@@ -97,10 +97,10 @@ def test_packed_batches(ds: rankstore.Dataset) -> None:
 def test_nested_and_lists(ds: rankstore.Dataset) -> None:
     plan = ds.plan("sequential", batch_size=6)
     for batch in ds.loader(plan, collate=Nested(), columns=["input_ids", "score"]):
-        for i, one in zip(batch.indices.tolist(), batch["input_ids"].unbind()):
+        for i, one in zip(batch.ids.tolist(), batch["input_ids"].unbind()):
             assert one.tolist() == [(i + k) % 65536 for k in range(made.length_of(i))]
     for batch in ds.loader(plan, collate=Lists(), out="numpy"):
-        for row, i in enumerate(batch.indices.tolist()):
+        for row, i in enumerate(batch.ids.tolist()):
             one = {name: batch[name][row] for name in ds.schema}
             assert made.same({**one, "blob": bytes(one["blob"])}, i)
             assert one["input_ids"].dtype == numpy.uint16
@@ -110,7 +110,7 @@ def test_columns_renamed_and_left_padding(ds: rankstore.Dataset) -> None:
     layout = Pad(side="left", mask=None, to_multiple=1, pad_value={"input_ids": 7}, dtype="int32")
     for batch in ds.loader(ds.plan(batch_size=4), collate=layout, columns=["input_ids"], rename={"input_ids": "tokens"}):
         assert set(batch) == {"tokens"} and batch["tokens"].dtype == torch.int32
-        for row, i in enumerate(batch.indices.tolist()):
+        for row, i in enumerate(batch.ids.tolist()):
             size, width = made.length_of(i), batch["tokens"].shape[1]
             assert batch["tokens"][row].tolist() == [7] * (width - size) + [(i + k) % 65536 for k in range(size)]
 
@@ -122,14 +122,14 @@ def test_resume_at_any_step_is_exact(ds: rankstore.Dataset, stop: int) -> None:
     whole = {epoch: [] for epoch in range(2)}  # type: dict[int, list[list[int]]]
     for epoch in range(2):
         loader.set_epoch(epoch)
-        whole[epoch] = [batch.indices.tolist() for batch in loader]
+        whole[epoch] = [batch.ids.tolist() for batch in loader]
     assert whole[0] != whole[1]
     loader.set_epoch(0)
     seen = []
     for batch in loader:
         if len(seen) == stop:
             break
-        seen.append(batch.indices.tolist())
+        seen.append(batch.ids.tolist())
         state = json.loads(json.dumps(loader.state_dict()))
     else:
         stop = len(seen)
@@ -139,7 +139,7 @@ def test_resume_at_any_step_is_exact(ds: rankstore.Dataset, stop: int) -> None:
     other = ds.loader(ds.plan(batch_size=16, seed=9), collate=Pad(), start=state)
     for epoch in range(state["epoch"], 2):
         other.set_epoch(epoch)
-        rest = [batch.indices.tolist() for batch in other]
+        rest = [batch.ids.tolist() for batch in other]
         assert rest == (whole[0][stop:] if epoch == 0 else whole[1])
 
 
@@ -239,8 +239,8 @@ def test_workers_of_a_foreign_loader_hand_over_whole_batches(ds: rankstore.Datas
         assert (batch.step, batch.epoch) == (step, 0)
         check_padded(batch)
         assert batch.global_tokens == batch.lengths.sum() and batch._plan is plan
-        assert batch.sample_keys == [ds.keys[i] for i in batch.indices.tolist()]
-        seen += batch.indices.tolist()
+        assert batch.sample_keys == [ds.keys[i] for i in batch.ids.tolist()]
+        seen += batch.ids.tolist()
     assert sorted(seen) == list(range(COUNT))
 
 
@@ -267,7 +267,7 @@ def test_bytes_alone_bound_what_is_made_ahead(ds: rankstore.Dataset) -> None:
                                                       {"prefetch_batches": 1}, {"prefetch_bytes": "auto"})]
     assert [loader.prefetch_batches for loader in made] == [None, None, None, 1, None]
     assert [loader.prefetch_bytes for loader in made] == [None, 1, 1 << 20, None, None]
-    read = [[batch.indices.tolist() for batch in loader] for loader in made]
+    read = [[batch.ids.tolist() for batch in loader] for loader in made]
     assert read[0] and all(each == read[0] for each in read)
 
 
@@ -286,10 +286,10 @@ def test_stats_count_what_is_read_from_the_disk(tmp_path: Path) -> None:
         os.close(fd)
     with rankstore.open(tmp_path / "out") as ds:
         loader = ds.loader(ds.plan("random", batch_size=8), out="numpy")
-        assert sum(len(batch.indices) for batch in loader) == 2000
+        assert sum(len(batch.ids) for batch in loader) == 2000
         cold = ds.stats()
         assert 2000 * 5000 // 2 < cold["disk_bytes"] < 2 * shard.stat().st_size and 0 < cold["disk_reads"] <= 3000
-        assert sum(len(batch.indices) for batch in loader) == 2000
+        assert sum(len(batch.ids) for batch in loader) == 2000
         assert ds.stats()["disk_bytes"] - cold["disk_bytes"] < shard.stat().st_size // 10
 
 
@@ -310,9 +310,9 @@ def test_epochs_go_on_without_set_epoch(ds: Any, capsys: pytest.CaptureFixture[s
     assert orders[0] != orders[1] != orders[2]
     loader = ds.loader(plan)
     for epoch in range(3):
-        assert [int(i) for batch in loader for i in batch.indices] == orders[epoch]
+        assert [int(i) for batch in loader for i in batch.ids] == orders[epoch]
     loader.set_epoch(2)  # what it says is done, also if it is the epoch that has just been seen
-    assert [int(i) for batch in loader for i in batch.indices] == orders[2]
+    assert [int(i) for batch in loader for i in batch.ids] == orders[2]
     sampler = plan.sampler()
     for epoch in range(3):
         assert [i for batch in sampler for i in batch] == orders[epoch]

@@ -62,12 +62,12 @@ def test_a_loader_delivers_the_draws_and_goes_on(three: list[Path]) -> None:
         loader = ds.loader(plan, collate=rankstore.Lists(), out="numpy")
         first, state = [], {}
         for step, batch in enumerate(loader):
-            first.append(batch.indices.tolist())
+            first.append(batch.ids.tolist())
             if step == 20:
                 state = loader.state_dict()
         assert len(first) == len(loader) == plan.steps_of(0)
         other = ds.plan("random", batch_size=4, mix={"math": 3, "web": 1}, seed=5)
-        rest = [batch.indices.tolist() for batch in ds.loader(other, collate=rankstore.Lists(), out="numpy", start=state)]
+        rest = [batch.ids.tolist() for batch in ds.loader(other, collate=rankstore.Lists(), out="numpy", start=state)]
         assert first[21:] == rest
         with pytest.raises(StateError, match="mix differs: it was saved with another one, and this plan has one; make the plan with"):
             ds.plan("random", batch_size=4, mix={"math": 3, "web": 2}, seed=5).resume(state)
@@ -93,7 +93,7 @@ def test_samples_have_weights(three: list[Path]) -> None:
         twice = ds.select([4, 4, 4, 1])
         assert draws_of(twice.plan(), 0) == {4: 3, 1: 1} and draws_of(twice.plan(weights=[1, 0, 1, 5]), 0) == {4: 2, 1: 5}
         batches = ds.select([4, 4, 4, 1]).loader(twice.plan(batch_size=4), collate=rankstore.Lists(), out="numpy")
-        assert sorted(batch.indices.tolist() for batch in batches)[0].count(4) == 3
+        assert sorted(batch.ids.tolist() for batch in batches)[0].count(4) == 3
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
@@ -138,7 +138,7 @@ def test_a_remix_holds_from_the_next_step_on(three: list[Path]) -> None:
         loader = ds.loader(plan, collate=rankstore.Lists(), out="numpy")
         seen, states = [], []
         for step, batch in enumerate(loader):
-            seen.append(batch.indices.tolist())
+            seen.append(batch.ids.tolist())
             if step == 9:
                 loader.remix({"math": 1})
             states.append(loader.state_dict())
@@ -147,7 +147,7 @@ def test_a_remix_holds_from_the_next_step_on(three: list[Path]) -> None:
         assert seen[:10] == [made().core.batch(0, step, 0) for step in range(10)]
         for stop in (3, 9, 25):
             other = made()
-            rest = [batch.indices.tolist() for batch in ds.loader(other, collate=rankstore.Lists(), out="numpy", start=states[stop])]
+            rest = [batch.ids.tolist() for batch in ds.loader(other, collate=rankstore.Lists(), out="numpy", start=states[stop])]
             if stop < 9:  # before the change was made
                 other.remix({"math": 1}, at=(0, 10))
                 rest = [other.core.batch(0, step, 0) for step in range(stop + 1, other.steps_of(0))]

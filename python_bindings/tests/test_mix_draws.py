@@ -154,7 +154,7 @@ def test_a_source_with_one_sample_and_one_without(tmp_path: Any) -> None:
                         schema='{"text": "str"}', filter=(lambda sample: False) if count == 0 else None).close()
     with rankstore.open([tmp_path / name for name in ("many", "one", "none")]) as ds:
         plan = ds.plan("random", batch_size=4, mix={"many": 1, "one": 1}, samples=80)
-        seen = Counter(i for batch in ds.loader(plan) for i in batch.indices.tolist())
+        seen = Counter(i for batch in ds.loader(plan) for i in batch.ids.tolist())
         assert seen[40] == 40 and all(seen[i] == 1 for i in range(40)) and seen.total() == 80
         sources = Counter(int(one) for batch in ds.loader(plan) for one in batch.source)
         assert sources == {0: 40, 1: 40}
@@ -168,10 +168,10 @@ def test_a_selection_with_repeats_has_them_in_its_plan(tmp_path: Any) -> None:
     with rankstore.open(tmp_path / "store") as ds:
         some = ds.select([7, 2, 2, 9, 7, 2, *range(10, 20)])
         plan = some.plan("random", batch_size=2)
-        seen = [i for batch in some.loader(plan) for i in batch.indices.tolist()]
+        seen = [i for batch in some.loader(plan) for i in batch.ids.tolist()]
         assert sorted(seen) == some.sorted_ids.tolist() and Counter(seen)[2] == 3
         assert plan.hash == ds.select(sorted(some.ids)).plan("random", batch_size=2).hash
         loader = some.loader(plan)
-        first = [next(iterator).indices.tolist() for iterator in [iter(loader)] for _ in range(3)]
+        first = [next(iterator).ids.tolist() for iterator in [iter(loader)] for _ in range(3)]
         again = some.loader(some.plan("random", batch_size=2), start=loader.state_dict())
-        assert sorted(sum(first, []) + [i for batch in again for i in batch.indices.tolist()]) == some.sorted_ids.tolist()
+        assert sorted(sum(first, []) + [i for batch in again for i in batch.ids.tolist()]) == some.sorted_ids.tolist()

@@ -26,7 +26,7 @@ loader = ds.loader(plan, collate=Pad(), progress=True)
 ds
 """
 LOOP = """
-seen = sorted(i for batch in loader for i in batch.indices.tolist())
+seen = sorted(i for batch in loader for i in batch.ids.tolist())
 print(loader.epoch, seen == list(range(400)), loader.plan is plan)
 """
 EARLY = """

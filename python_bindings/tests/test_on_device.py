@@ -398,7 +398,7 @@ def test_the_library_collates_into_arenas_that_serve_again(dataset: Any, pins: P
         kept: list[Any] = []
         for batch in loader:
             consume(made[-1], batch, found)
-            kept.append((batch.indices, batch.lengths))
+            kept.append((batch.ids, batch.lengths))
             del batch
         assert loader.stats()["memory"]["pinned"]["peak"] > 0
         drain(made[-1])
@@ -494,7 +494,7 @@ def test_batches_that_are_kept_stay_as_they_are(dataset: Any, pins: Pinned) -> N
     for batch, into in zip(kept, found, strict=True):
         sums(batch, into)
     assert found == without(dataset, plan, Pad())
-    assert sorted(int(one) for batch in kept for one in batch.indices) == list(range(240))
+    assert sorted(int(one) for batch in kept for one in batch.ids) == list(range(240))
 
 
 @pytest.mark.parametrize("layout", [Pack("flash"), Pack("titan"), Nested(), Lists(), Pad(mask={"tokens": "seen"})],
@@ -534,7 +534,7 @@ def test_bytes_that_stay_in_main_memory_are_in_no_arena(tmp_path: Path, pins: Pi
         kept: list[tuple[Any, Any]] = []
         for batch in ds.loader(ds.plan("sequential", batch_size=6, shuffle=False), collate=layout, device="cpu", prefetch_batches=2):
             drain(made[-1])
-            kept += zip(batch.indices.tolist(), batch["raw"], strict=True)
+            kept += zip(batch.ids.tolist(), batch["raw"], strict=True)
             for value in batch["raw"]:
                 place = np.frombuffer(value, np.uint8)
                 assert place.size == 0 or pins.find(place.ctypes.data, place.size) is None
@@ -662,12 +662,12 @@ def test_a_loop_that_is_left_early_and_one_that_goes_on(dataset: Any, gpu: None)
     loader = dataset.loader(plan, collate=Pad(), device="cpu")
     seen = []
     for batch in loader:
-        seen.append(batch.indices.tolist())
+        seen.append(batch.ids.tolist())
         if len(seen) == 3:
             break
     state = loader.state_dict()
     for batch in dataset.loader(plan, collate=Pad(), device="cpu", start=state):
-        seen.append(batch.indices.tolist())
+        seen.append(batch.ids.tolist())
     assert sorted(sum(seen, [])) == list(range(240)), "batches that were copied and not yielded come again"
 
 
@@ -681,7 +681,7 @@ def test_a_remix_holds_from_the_next_step_on(tmp_path: Path, gpu: None) -> None:
         loader = ds.loader(ds.plan("random", batch_size=5, mix={"a": 1}, samples=100), collate=Pad(), device="cpu")
         seen = []
         for step, batch in enumerate(loader):
-            seen.append(batch.indices.tolist())
+            seen.append(batch.ids.tolist())
             if step == 9:
                 assert made[0].sent == 12
                 loader.remix({"b": 1})

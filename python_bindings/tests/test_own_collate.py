@@ -55,10 +55,10 @@ def test_a_function_gets_samples_as_the_dataset_gives_them(ds: rankstore.Dataset
 
 def test_a_dict_becomes_a_batch_of_the_plan(ds: rankstore.Dataset) -> None:
     plan = ds.plan(batch_size=8, seed=5)
-    wanted = [batch.indices.tolist() for batch in ds.loader(plan, collate=Pad())]
+    wanted = [batch.ids.tolist() for batch in ds.loader(plan, collate=Pad())]
     for step, batch in enumerate(ds.loader(plan, collate=tokens, threads=4)):
         assert isinstance(batch, rankstore.Batch) and (batch.epoch, batch.step) == (0, step)
-        assert batch.indices.tolist() == wanted[step] and batch.lengths.tolist() == [made.length_of(i) for i in wanted[step]]
+        assert batch.ids.tolist() == wanted[step] and batch.lengths.tolist() == [made.length_of(i) for i in wanted[step]]
         assert batch["text"] == [f"sample {i}" for i in wanted[step]]
         assert batch.global_tokens == batch.lengths.sum() and batch.sample_keys == [ds.keys[i] for i in wanted[step]]
 
@@ -67,7 +67,7 @@ def test_columns_and_names_and_torchs_own_collate(ds: rankstore.Dataset) -> None
     from torch.utils.data import default_collate
     loader = ds.loader(ds.plan(batch_size=8), collate=default_collate, columns=["score"], rename={"score": "y"})
     for batch in loader:
-        assert list(batch) == ["y"] and torch.equal(batch["y"], torch.tensor([i / 4 for i in batch.indices], dtype=batch["y"].dtype))
+        assert list(batch) == ["y"] and torch.equal(batch["y"], torch.tensor([i / 4 for i in batch.ids], dtype=batch["y"].dtype))
 
 
 def test_two_columns_of_one_name_are_refused(ds: rankstore.Dataset) -> None:
@@ -86,7 +86,7 @@ def test_two_columns_of_one_name_are_refused(ds: rankstore.Dataset) -> None:
 def test_samples_are_cut_as_the_plan_says(ds: rankstore.Dataset) -> None:
     plan = ds.plan(batch_size=8, max_length=20, too_long="truncate")
     for batch in ds.loader(plan, collate=tokens):
-        assert [len(ids) for ids in batch["ids"]] == [min(20, made.length_of(i)) for i in batch.indices.tolist()]
+        assert [len(ids) for ids in batch["ids"]] == [min(20, made.length_of(i)) for i in batch.ids.tolist()]
         assert batch.lengths.tolist() == [len(ids) for ids in batch["ids"]]
 
 

@@ -79,8 +79,8 @@ def test_every_token_comes_once_within_the_budget(ds: Any, options: dict[str, An
         seen.update(ids)
         assert len(ids) == int(batch.lengths.sum()) == batch.global_tokens
         assert (batch.pieces[:, 1] == batch.lengths).all() and len(batch["x"]) == len(batch.lengths)
-        pieces += int((batch.lengths != ds.all_lengths[batch.indices]).sum())
-        expected = [1000 * i + 1 + k for i, (start, count) in zip(batch.indices.tolist(), batch.pieces.tolist(), strict=True)
+        pieces += int((batch.lengths != ds.all_lengths[batch.ids]).sum())
+        expected = [1000 * i + 1 + k for i, (start, count) in zip(batch.ids.tolist(), batch.pieces.tolist(), strict=True)
                     for k in range(start, start + count)]
         assert ids == expected
         assert items <= budget
@@ -175,7 +175,7 @@ def test_rows_are_the_bins_of_the_plan(ds: Any, multiple: int) -> None:
         assert [end - begin for _, begin, end in documents] == batch.lengths.tolist()
         for place, (number, begin, end) in enumerate(documents):
             start = int(batch.pieces[place, 0])
-            first = 1000 * int(batch.indices[place]) + 1 + start
+            first = 1000 * int(batch.ids[place]) + 1 + start
             assert ids[number, begin:end].tolist() == list(range(first, first + end - begin))
             assert labels[number, begin:end].tolist() == [-100, *range(first + 1, first + end - begin)]
             assert begin % multiple == 0
@@ -230,8 +230,8 @@ def test_flash_has_both_sums_of_lengths(ds: Any) -> None:
 def test_columns_of_other_sizes_lie_apart(ds: Any) -> None:
     plan = ds.plan("pack", capacity=64, too_long="split")
     batch = next(iter(ds.loader(plan, collate=Pack("rows", layouts={"tags": "concat"}))))
-    assert batch["tags"].shape == (sum(LENGTHS[i] + 3 for i in batch.indices.tolist()),)
-    assert batch["name"] == ["x" * LENGTHS[i] for i in batch.indices.tolist()]  # text is not cut
+    assert batch["tags"].shape == (sum(LENGTHS[i] + 3 for i in batch.ids.tolist()),)
+    assert batch["name"] == ["x" * LENGTHS[i] for i in batch.ids.tolist()]  # text is not cut
     with pytest.raises(rankstore.DataError, match='items in "tags" and [0-9]+ in "input_ids", and rows hold as many of both'):
         next(iter(ds.loader(plan, collate=Pack("rows"))))
 
@@ -317,10 +317,10 @@ rows = [{"input_ids": 1000 * i + 1 + numpy.arange(1 + i * 7919 % (9 if i % 3 els
 with rankstore.build(rows, sys.argv[1] + "/store-{rank}", length="input_ids", unit_samples=10) as ds:
     owners = {ds.store.owner(i) for i in range(len(ds))}
     plan = ds.plan("pack", capacity=40, too_long="split", seed=3)
-    here = [(batch.step, batch.indices.tolist(), batch.pieces.tolist(), batch["input_ids"].tolist())
+    here = [(batch.step, batch.ids.tolist(), batch.pieces.tolist(), batch["input_ids"].tolist())
             for batch in ds.loader(plan, collate=Pack("rows"))]
     loader = torch.utils.data.DataLoader(ds.collating(Pack("rows")), batch_sampler=plan.sampler(), collate_fn=ds.collate, num_workers=1)
-    there = [(batch.step, batch.indices.tolist(), batch.pieces.tolist(), batch["input_ids"].tolist()) for batch in loader]
+    there = [(batch.step, batch.ids.tolist(), batch.pieces.tolist(), batch["input_ids"].tolist()) for batch in loader]
     cut = sum(count < ds.all_lengths[i] for _, ids, pieces, _ in here for i, (_, count) in zip(ids, pieces))
     print(sorted(owners), here == there, len(here) == plan.steps, cut > 10)
 """
@@ -338,7 +338,7 @@ def test_functions_of_the_user_get_pieces(ds: Any) -> None:
     plan, seen = ds.plan("pack", capacity=32, too_long="split"), Counter[int]()
     for batch in ds.loader(plan, collate=collate):
         assert [len(one) for one in batch["parts"]] == batch.lengths.tolist() == batch.pieces[:, 1].tolist()
-        assert batch["tags"] == [LENGTHS[i] + 3 for i in batch.indices.tolist()]
+        assert batch["tags"] == [LENGTHS[i] + 3 for i in batch.ids.tolist()]
         assert batch.global_tokens == int(batch.lengths.sum())
         seen.update(int(one) for part in batch["parts"] for one in part)
     assert seen == Counter(1000 * i + 1 + k for i, n in enumerate(LENGTHS) for k in range(n))
@@ -381,7 +381,7 @@ def test_a_sum_of_the_index_is_exact_or_an_error(ds: Any) -> None:
     plan = ds.plan("pack", capacity=32, too_long="split")
     exact = 0
     for batch in ds.loader(plan, columns=["labels"]):
-        whole = set(batch.indices[batch.lengths != ds.all_lengths[batch.indices]].tolist())
+        whole = set(batch.ids[batch.lengths != ds.all_lengths[batch.ids]].tolist())
         if not whole:
             exact += 1
             assert batch.global_sum("learned") == int(batch.lengths.sum())

@@ -225,9 +225,9 @@ def test_a_loader_delivers_packed_bins(tmp_path: Path) -> None:
         seen: list[int] = []
         for batch in ds.loader(plan, collate=Pack("flash", pad_to=256)):
             assert batch["input_ids"].shape == (1, 256)
-            sizes = [made.length_of(i) for i in batch.indices.tolist()]
+            sizes = [made.length_of(i) for i in batch.ids.tolist()]
             assert batch["cu_seq_lens_q"].diff().tolist()[:len(sizes)] == sizes
-            seen += batch.indices.tolist()
+            seen += batch.ids.tolist()
         assert sorted(seen) == list(range(307))
     rankstore.current().close()
 
@@ -236,7 +236,7 @@ def test_a_plan_over_lengths_alone_serves_a_dataset_with_as_many_samples(tmp_pat
     made.build(tmp_path / "store", 307)
     with rankstore.open(tmp_path / "store") as ds:
         alone = rankstore.plan(ds.lengths, "sorted", max_tokens=304)
-        seen = [i for batch in ds.loader(alone, collate=Pad()) for i in batch.indices.tolist()]
+        seen = [i for batch in ds.loader(alone, collate=Pad()) for i in batch.ids.tolist()]
         assert sorted(seen) == list(range(307))
         loader = torch.utils.data.DataLoader(ds, batch_sampler=alone.sampler(), collate_fn=ds.collate)
         assert sum(len(batch.lengths) for batch in loader) == 307
@@ -256,7 +256,7 @@ def test_a_plan_goes_with_its_own_selection_alone(tmp_path: Path) -> None:
             with pytest.raises(rankstore.ArgumentError, match="use the plan\\(\\) of the selection"):
                 next(iter(torch.utils.data.DataLoader(wrong, batch_sampler=plan.sampler(), collate_fn=wrong.collate)))
         again = ds.select(train.ids)  # the same samples, chosen once more
-        seen = [i for batch in again.loader(train.plan()) for i in batch.indices.tolist()]
+        seen = [i for batch in again.loader(train.plan()) for i in batch.ids.tolist()]
         assert sorted(seen) == train.ids.tolist()
         with pytest.raises(rankstore.ArgumentError, match=f"over 307 lengths alone, .* a selection of {len(val)} samples; use ds.plan"):
             val.loader(rankstore.plan(ds.lengths))

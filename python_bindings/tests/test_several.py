@@ -54,9 +54,9 @@ def test_a_batch_names_its_samples_sources(two: list[Path]) -> None:
         seen = []
         for batch in ds.loader(plan, collate=rankstore.Lists(missing="mask"), out="numpy"):
             assert batch.source.dtype == numpy.uint16
-            assert [int(s) for s in batch.source] == [int(i >= 30) for i in batch.indices]
-            assert [bool(gone) for gone in batch.missing["url"]] == [int(i) >= 30 for i in batch.indices]
-            seen += batch.indices.tolist()
+            assert [int(s) for s in batch.source] == [int(i >= 30) for i in batch.ids]
+            assert [bool(gone) for gone in batch.missing["url"]] == [int(i) >= 30 for i in batch.ids]
+            seen += batch.ids.tolist()
         assert sorted(seen) == list(range(50))
         assert list(ds.collating(columns=["score"]).__getitems__([0, 45]).source) == [0, 1]
     with pytest.raises(StateError):
@@ -186,7 +186,7 @@ def test_order_changes_no_plan(two: list[Path]) -> None:
         up, down = ds.select([3, 8, 20, 21]), ds.select([21, 3, 20, 8])
         plan, other = up.plan("random", batch_size=2, seed=5), down.plan("random", batch_size=2, seed=5)
         assert plan.hash == other.hash and plan.report()["digest"] == other.report()["digest"]
-        assert sorted(i for batch in down.loader(plan) for i in batch.indices.tolist()) == [3, 8, 20, 21]
+        assert sorted(i for batch in down.loader(plan) for i in batch.ids.tolist()) == [3, 8, 20, 21]
         assert other.resume(plan.state(0, 1)) == (0, 1)
         assert ds.select([8, 3, 20, 21]).windows is not None
         with pytest.raises(ArgumentError, match="this is a selection of others"):
@@ -234,7 +234,7 @@ def test_parts_of_random_split_are_datasets(two: list[Path]) -> None:
         train, val = map(rankstore.from_torch, parts)
         assert (len(train), len(val)) == (20, 10) and sorted(train.ids.tolist() + val.ids.tolist()) == list(range(30))
         assert [train[i] for i in range(20)] == [parts[0][i] for i in range(20)]  # in their order, too
-        seen = [i for batch in train.loader(train.plan(batch_size=4)) for i in batch.indices.tolist()]
+        seen = [i for batch in train.loader(train.plan(batch_size=4)) for i in batch.ids.tolist()]
         assert sorted(seen) == sorted(train.ids.tolist())
         listed = [row for rows in data.DataLoader(parts[1], batch_size=4, collate_fn=list) for row in rows]
         assert listed == list(val)  # a Subset itself goes on giving samples
@@ -315,8 +315,8 @@ def test_worker_processes_read_all_sources(two: list[Path]) -> None:
         seen = []
         for batch in torch.utils.data.DataLoader(ds.collating(rankstore.Lists(), columns=["id"]), batch_sampler=plan.sampler(),
                                                  collate_fn=ds.collate, num_workers=1):
-            seen += batch.indices.tolist()
-            assert [int(s) for s in batch.source] == [int(i >= 30) for i in batch.indices]
+            seen += batch.ids.tolist()
+            assert [int(s) for s in batch.source] == [int(i >= 30) for i in batch.ids]
         assert sorted(seen) == list(range(50))
 
 
@@ -372,7 +372,7 @@ def test_a_split_has_its_shares_and_keeps_samples_when_the_dataset_grows(tmp_pat
         before = small.split({"val": 0.1, "train": 0.9})  # the order of the parts does not matter
         assert {*before[0].keys} == {*val.keys} & {*small.keys} and len(before[0]) + len(before[1]) == 2000
         assert {*large.split({"train": 0.9, "val": 0.1}, seed=1)[1].keys} != {*val.keys}
-        seen = [i for batch in train.loader(train.plan("bucket", batch_size=64)) for i in batch.indices.tolist()]
+        seen = [i for batch in train.loader(train.plan("bucket", batch_size=64)) for i in batch.ids.tolist()]
         assert sorted(seen) == train.ids.tolist() and val[0]["id"].encode() == val.keys[0]
         again = val.split({"a": 1, "b": 1}, seed=3)  # a part of a part
         assert sorted(again[0].ids.tolist() + again[1].ids.tolist()) == val.ids.tolist()

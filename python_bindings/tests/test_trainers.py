@@ -249,7 +249,7 @@ class Model(lightning.LightningModule):
         self.w = torch.nn.Linear(1, 1)
     def training_step(self, batch, place):
         with open(f"{self.name}.{stage}.{self.global_rank}", "a") as file:
-            print(json.dumps([batch.epoch, batch.indices.tolist()]), file=file)
+            print(json.dumps([batch.epoch, batch.ids.tolist()]), file=file)
         return self.w(torch.ones(1)).sum()
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), lr=0.01)
@@ -403,6 +403,6 @@ def test_trl_goes_on_on_another_number_of_ranks(ranks: Ranks, tmp_path: Path) ->
 
 RECORDING = '''    def training_step(self, model, inputs, *more, **options):
         with open(f"rows.{sys.argv[2]}.{self.args.process_index}", "a") as file:
-            print(sorted(inputs.indices.tolist()), file=file)
+            print(sorted(inputs.ids.tolist()), file=file)
         return super().training_step(model, inputs, *more, **options)
 '''

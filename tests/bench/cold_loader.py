@@ -45,7 +45,7 @@ def read(path, batch_size, most):
         plan = ds.plan("random", batch_size=batch_size)
         begun, samples = time.perf_counter(), 0
         for batch in ds.loader(plan, out="numpy"):
-            samples += len(batch.indices)
+            samples += len(batch.ids)
             if samples >= most:
                 break
         print(json.dumps({"rate": samples / (time.perf_counter() - begun), "disk": ds.stats()["disk_bytes"] / samples}))

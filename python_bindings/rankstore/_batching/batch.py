@@ -72,11 +72,12 @@ class Batch(dict[str, Any]):
     survive DistributedDataParallel, Lightning and the Trainer, which rebuild a dict. Only if these copy the tensors to a device are the
     attributes lost: move the batch before, by `ds.loader(device=...)` or `batch.to(device)`.
 
-    Attributes: indices (sample ids, int64[n]), lengths (uint32[n]; of pieces, the piece's length), step and epoch (-1 if no plan made the
-        batch), missing (with missing="mask": for each column a bool[n] that marks missing values).
+    Attributes: ids (of the samples in the whole dataset, int64[n]), places (of them in the dataset or selection: `ds[batch.places]`),
+        lengths (uint32[n]; of pieces, the piece's length), step and epoch (-1 if no plan made the batch), missing (with missing="mask": for
+        each column a bool[n] that marks missing values).
     """
 
-    indices: Any
+    ids: Any
     lengths: Any
     step: int
     epoch: int
@@ -113,9 +114,12 @@ class Batch(dict[str, Any]):
 
     def __getattr__(self, name: str) -> Any:
         """Return step and epoch of a batch that no plan made. Explain a missing attribute: only what made the batch knows its samples."""
-        if name in ("step", "epoch") and "indices" in self.__dict__:
+        if name in ("step", "epoch") and "ids" in self.__dict__:
             return -1
-        if name in ("indices", "lengths", "step", "epoch") or hasattr(type(self), name):  # a property that needs one of them
+        if name == "indices":
+            raise AttributeError("indices: a batch has ids, those of its samples in the whole dataset, as gather's index and ds.source_of "
+                                 "take them, and places, which ds[...] of this dataset or selection takes")
+        if name in ("ids", "lengths", "step", "epoch") or hasattr(type(self), name):  # a property that needs one of them
             raise AttributeError(f"{name}: this batch was made of columns alone, so it does not know its samples. {_MOVE_BEFORE}")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
@@ -136,14 +140,22 @@ class Batch(dict[str, Any]):
         """Return the keys of the samples (list of bytes). They are read now, from their owners if another rank has them."""
         if self._dataset is None:
             return []
-        return [self._dataset.store.key(int(index)) for index in self.indices]
+        return [self._dataset.store.key(int(index)) for index in self.ids]
+
+    @property
+    def places(self) -> Any:
+        """Return the places of the samples in their dataset or selection (int64[n]), for `ds[batch.places]`. One that a selection has
+        several times is at its first place."""
+        if self._dataset is None:
+            raise StateError("places: this batch does not know its dataset; use ds.places_of(batch.ids)")
+        return self._dataset.places_of(self.ids)
 
     @property
     def source(self) -> Any:
         """Return each sample's source as its number in `Dataset.sources` (uint16[n])."""
         if self._dataset is None:
-            raise StateError("source: this batch does not know its dataset; use ds.source_of(batch.indices)")
-        return self._dataset.source_of(self.indices)
+            raise StateError("source: this batch does not know its dataset; use ds.source_of(batch.ids)")
+        return self._dataset.source_of(self.ids)
 
     @property
     def global_tokens(self) -> int:
@@ -219,8 +231,8 @@ class Batch(dict[str, Any]):
         return made
 
     def leave_arena(self) -> None:
-        """Copy indices, lengths, pieces and bytes, which stay in main memory while the tensors are copied to a device."""
-        self.indices, self.lengths = self.indices.copy(), self.lengths.copy()
+        """Copy ids, lengths, pieces and bytes, which stay in main memory while the tensors are copied to a device."""
+        self.ids, self.lengths = self.ids.copy(), self.lengths.copy()
         self._pieces = None if self._pieces is None else self._pieces.copy()
         for name, values in self.items():
             if isinstance(values, list) and any(isinstance(one, memoryview) for one in values):

@@ -530,7 +530,7 @@ class Collator:
         offsets: dict[str, Any] = {}
         items: dict[str, Any] = {}
         absent: dict[str, Any] = {}
-        made.indices = array(count, self._int64, arrays.ids())
+        made.ids = array(count, self._int64, arrays.ids())
         made.lengths = array(count, self._uint32, arrays.lengths())
         if self.layout.cut_to:
             made._cut, made._cuts_lengths = self.layout.cut_to, self._cuts_lengths
@@ -600,7 +600,7 @@ class Collator:
                 raise ArgumentError(f'fill: numpy has no {column.item}, the type of {column.name!r}; use out="torch"')
             made[name][flags if self._to_torch is None else self._to_torch(flags)] = layout.fill[column.name]
         elif layout.missing is None:
-            sample = int(made.indices[flags.argmax()])
+            sample = int(made.ids[flags.argmax()])
             kind = type(layout).__name__
             filled = "" if column.varies else f', or {kind}(fill={{"{column.name}": VALUE}})'
             raise DataError(f'sample {sample}: column "{column.name}" ({column.text}) is missing; use {kind}(missing="mask"), '

@@ -83,7 +83,7 @@ class Dataset(OpenSamples):
             keeps the order of the dataset. The selection takes 4 bytes a sample.
 
         The order matters for `sel[i]`, iteration, `keys`, `lengths` and `windows`. Plans treat the samples as a set with repeats, so equal
-        samples in another order make the same plan, and "sequential" goes by sample id. Sample ids (`ids`, `batch.indices`) stay those of
+        samples in another order make the same plan, and "sequential" goes by sample id. Sample ids (`ids`, `batch.ids`) stay those of
         the whole dataset.
 
         Raises IndexError for a place out of range, ArgumentError for anything that is neither places nor a mask.

@@ -98,6 +98,20 @@ class OpenSamples(_core.Indexed):
                     return found
         raise KeyError(f"sample {sample_id} is not in the selection")
 
+    def places_of(self, ids: Any) -> Array:
+        """Return the first place of each sample id in this dataset or selection: int64[n]. KeyError if one is not chosen."""
+        import numpy
+        wanted = numpy.asarray(ids, numpy.int64)
+        if self._chosen is None:
+            return wanted.copy()
+        found = numpy.searchsorted(self._chosen, wanted, sorter=self._order).clip(max=max(0, len(self._chosen) - 1))
+        places = (found if self._order is None else self._order[found]).astype(numpy.int64)
+        other = self._chosen[places] != wanted if len(self._chosen) else numpy.ones(len(wanted), bool)
+        if other.any():
+            raise KeyError(f"sample {int(wanted[other.argmax()])} is not in the selection")
+        made: Array = places
+        return made
+
     @functools.cached_property
     def _order(self) -> Array | None:
         """Return the places of a selection in the order of their sample ids; None if they are in that order."""
@@ -209,7 +223,7 @@ class OpenSamples(_core.Indexed):
         raise ArgumentError(f"source: there is no {source!r}; the sources are {', '.join(names)}")
 
     def source_of(self, ids: Any) -> Any:
-        """Return each sample id's source as its number in `sources`: uint16[n]. ids: as in `Batch.indices`."""
+        """Return each sample id's source as its number in `sources`: uint16[n]. ids: as in `Batch.ids`."""
         import numpy
         firsts = [one.first for one in self.sources]
         return (numpy.searchsorted(firsts, numpy.asarray(ids, numpy.int64), side="right") - 1).astype(numpy.uint16)

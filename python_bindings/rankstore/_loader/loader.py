@@ -423,7 +423,7 @@ class _Iteration(Iterator[Any]):
             return _Pulled(step, self._pool.submit(_make_own, loader, self._epoch, step, arrays, pieces), size)
         batch = loader.collator.batch(arrays)
         batch.planned(loader.dataset, loader.plan, loader.plan.token, self._epoch, step)
-        samples, tokens = (len(batch.indices), int(batch.lengths.sum())) if loader.progress else (0, 0)
+        samples, tokens = (len(batch.ids), int(batch.lengths.sum())) if loader.progress else (0, 0)
         if self._pool is not None:
             return _Pulled(step, self._pool.submit(_finished, loader, batch, self._arenas), 0, samples, tokens)
         return _Pulled(step, batch, 0, samples, tokens)

@@ -90,7 +90,7 @@ class Own:
         if isinstance(made, Batch):
             import numpy
             counts = lengths if not (self.cut or pieces) else [count for _, count in parts]
-            made.indices, made.lengths = numpy.array(ids, numpy.int64), numpy.array(counts, numpy.uint32)
+            made.ids, made.lengths = numpy.array(ids, numpy.int64), numpy.array(counts, numpy.uint32)
             made._cut = self.cut
             made._pieces = numpy.array(pieces, numpy.uint32).reshape(-1, 3) if pieces else None
         return made
