@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import made
+import numpy
 import pytest
 import torch
 from torch.utils.data import DataLoader
@@ -87,6 +88,39 @@ def test_dataloaders_own_batches(ds: rankstore.Dataset, workers: int) -> None:
 def _numpy(one: dict[str, Any]) -> dict[str, Any]:
     """DataLoader without batches makes tensors of arrays."""
     return {name: value.numpy() if hasattr(value, "numpy") else value for name, value in one.items()}
+
+
+def as_they_are(samples: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    assert type(samples) is list and all(type(one) is dict for one in samples)
+    return samples
+
+
+@pytest.mark.parametrize("workers, start", [(0, None), (2, "fork"), (2, "spawn")])
+@pytest.mark.parametrize("options", [{}, {"max_length": 9, "too_long": "truncate"}, {"max_length": 9, "too_long": "split"},
+                                     {"strategy": "pack"}, {"world": 3, "rank": 1}], ids=["whole", "truncate", "split", "pack", "rank"])
+def test_an_own_collate_fn_gets_samples(ds: rankstore.Dataset, workers: int, start: str | None, options: dict[str, Any]) -> None:
+    plan = ds.plan(**{**({"capacity": 300} if "strategy" in options else {"batch_size": 16}), "seed": 5, **options})
+    collate = list if start == "spawn" else as_they_are  # a spawned worker cannot import this file
+    loader: Any = DataLoader(ds, batch_sampler=plan.sampler(), collate_fn=collate, num_workers=workers, multiprocessing_context=start,
+                             timeout=400 if workers else 0)
+    for epoch in range(2):
+        loader.batch_sampler.set_epoch(epoch)
+        wanted = list(ds.loader(plan, collate=lambda samples: samples, start=plan.state(epoch, 0)))
+        found = list(loader)
+        assert len(found) == len(wanted) == plan.steps
+        for batch, other in zip(found, wanted):
+            assert [set(one) == set(ds.schema) for one in batch] == [True] * len(other)
+            for one, same in zip(batch, other):
+                assert one["text"] == same["text"] and numpy.array_equal(one["input_ids"], same["input_ids"])
+
+
+def test_ds_collate_gives_layouts_and_collating_gives_them_to_own_functions(ds: rankstore.Dataset) -> None:
+    plan = ds.plan(batch_size=16, seed=5)
+    for loader in (DataLoader(ds, batch_sampler=plan.sampler(), collate_fn=ds.collate),  # type: ignore[arg-type]
+                   DataLoader(ds.collating(Pad()), batch_sampler=plan.sampler(), collate_fn=lambda batch: batch)):  # type: ignore[arg-type]
+        assert sorted(i for batch in loader for i in check(batch)) == list(range(COUNT))
+    with pytest.raises(rankstore.ArgumentError, match=r"ds.collate: .* cannot be stacked .*ds.collating\(Pad\(\)\)"):
+        next(iter(DataLoader(ds, batch_sampler=plan.sampler(), collate_fn=lambda samples: ds.collate(samples))))  # type: ignore[arg-type]
 
 
 def test_batches_out_of_order_are_warned_of(ds: rankstore.Dataset) -> None:

@@ -173,7 +173,7 @@ def test_what_a_dataloader_is_given(dataset: rankstore.Dataset) -> None:
              "batch_sampler=plan.sampler(), collate_fn=ds.collate), or ds.loader(plan)"),
             (DataLoader(dataset, batch_sampler=plan.sampler()),  # type: ignore[arg-type]
              "a batch's columns have names, and this asks for item 0; a DataLoader over a plan's sampler needs collate_fn=ds.collate, and "
-             "a function of samples goes into ds.loader(plan, collate=function)"),
+             "a function of samples goes into ds.loader(plan, collate=function), or a DataLoader over ds, not ds.collating(...)"),
             (DataLoader(dataset.loader(plan)),  # type: ignore[arg-type]
              "a Loader yields ready batches, so it needs no DataLoader around it: `for batch in loader`; torch's own is DataLoader(ds, "
              "batch_sampler=plan.sampler(), collate_fn=ds.collate)")):

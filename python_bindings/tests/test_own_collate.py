@@ -206,12 +206,13 @@ def test_where_a_function_does_not_belong(ds: rankstore.Dataset) -> None:
         ds.collating(len)  # type: ignore[arg-type]
     assert str(refused.value) == ("collating: Pad(), Pack(), Nested() or Lists(), not <built-in function len>; a function of a list of "
                                   "samples goes into ds.loader(plan, collate=function)")
-    foreign: Any = torch.utils.data.DataLoader(ds, batch_sampler=ds.plan(batch_size=8).sampler(),  # type: ignore[arg-type]
+    foreign: Any = torch.utils.data.DataLoader(ds.collating(Pad()), batch_sampler=ds.plan(batch_size=8).sampler(),  # type: ignore[arg-type]
                                                collate_fn=lambda samples: samples[0]["text"])
     with pytest.raises(rankstore.ArgumentError) as refused:
         next(iter(foreign))
     assert str(refused.value) == ("a batch's columns have names, and this asks for item 0; a DataLoader over a plan's sampler needs "
-                                  "collate_fn=ds.collate, and a function of samples goes into ds.loader(plan, collate=function)")
+                                  "collate_fn=ds.collate, and a function of samples goes into ds.loader(plan, collate=function), or a "
+                                  "DataLoader over ds, not ds.collating(...)")
 
 
 # ---- map -------------------------------------------------------------------------------------------------------------

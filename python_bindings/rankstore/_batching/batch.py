@@ -128,7 +128,7 @@ class Batch(dict[str, Any]):
         if isinstance(name, int):
             raise ArgumentError("a batch's columns have names, and this asks for item "
                                 f"{name}; a DataLoader over a plan's sampler needs collate_fn=ds.collate, and a function of "
-                                "samples goes into ds.loader(plan, collate=function)")
+                                "samples goes into ds.loader(plan, collate=function), or a DataLoader over ds, not ds.collating(...)")
         raise KeyError(f"{name!r}: the batch has {', '.join(map(str, self))}")
 
     def planned(self, dataset: Samples, plan: Planned | None, token: int, epoch: int, step: int) -> None:

@@ -344,12 +344,16 @@ class Dataset(OpenSamples):
     def __getitems__(self, places: Sequence[int]) -> Any:
         """Return what DataLoader asks for.
 
-        A plan's batch gives a finished Batch, as does any list if the dataset is `collating`; otherwise the result is a list of samples. If
-        torch's default collate is going to be called and cannot stack them (values of different sizes, json, values that may be missing),
+        A plan's batch gives a finished Batch, as does any list if the dataset is `collating`; otherwise, or if a function of the user's is
+        going to be called with it, the result is a list of samples, which a plan's are cut for. If torch's default collate is going to be
+        called and cannot stack them (values of different sizes, json, values that may be missing),
         it is a list of one Batch, made by Pad(to_multiple=1)."""
         collate = torch_checks.collate_fn_of(sys._getframe(1))
         if isinstance(places, PlanBatch):
-            return places if isinstance(collate, CollateFn) else self._planned(places)
+            if isinstance(collate, CollateFn):
+                return places
+            own = not (self._is_collating or collate is None or collate is _pass_batch or torch_checks.is_default_collate(collate))
+            return self._planned(places, own)
         if len(places) > 0 and isinstance(places[0], PlanBatch):
             raise ArgumentError("DataLoader(sampler=plan.sampler()): a plan's sampler yields whole batches; use DataLoader(ds, "
                                 "batch_sampler=plan.sampler(), collate_fn=ds.collate), or ds.loader(plan)")
@@ -381,16 +385,18 @@ class Dataset(OpenSamples):
         """Return the collator that replaces torch's default collate: as wide as the longest sample."""
         return Collator(Pad(to_multiple=1), self.schema, length=self.length_column)
 
-    def _planned(self, places: PlanBatch) -> Batch:
+    def _planned(self, places: PlanBatch, uncollated: bool = False) -> Any:
+        """Return a plan's batch, or the list of its samples."""
         plan = live.get(places.token)
         if plan is not None:
             plan.check_dataset(self)
-        if self._ahead is None or not self._ahead.fits(places):
+        if self._ahead is None or not self._ahead.fits(places, uncollated):
             if self._ahead is not None:
                 self._ahead.close()
-            self._ahead = Ahead(self, places)
+            self._ahead = Ahead(self, places, uncollated)
         made = self._ahead.take(places)
-        made.planned(self, plan, places.token, places.epoch, places.step)
+        if not uncollated:
+            made.planned(self, plan, places.token, places.epoch, places.step)
         return made
 
     def collate_ids(self, ids: Sequence[int], collator: Collator, pieces: bytes = b"", bins: bytes = b"") -> Any:
@@ -484,7 +490,12 @@ def _pass_batch(batch: Any) -> Any:
     if len(batch) == 1 and isinstance(batch[0], Batch):
         return batch[0]
     from torch.utils.data import default_collate
-    return default_collate(batch)
+    try:
+        return default_collate(batch)
+    except (RuntimeError, TypeError) as refused:
+        raise ArgumentError(f"ds.collate: these samples cannot be stacked ({str(refused).splitlines()[0][:120]}); for a function of a "
+                            "whole batch use DataLoader(ds.collating(Pad()), batch_sampler=plan.sampler(), "
+                            "collate_fn=function)") from refused
 
 
 def _agreed_stages(group: Group, curriculum: Sequence[tuple[Any, Any, Any]], names: list[str]) -> list[list[Any]]:
