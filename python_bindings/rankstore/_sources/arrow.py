@@ -10,13 +10,15 @@
     struct of bytes and path (a file, as datasets does)   bytes
     other lists and structs                               json
     dictionary                                            that of its values
-    anything else                                         refused; the error names the column
-"""
+    anything else                                         refused; the error names the column. Not if schema= leaves it out; and `map`
+                                                          and other functions get it, as Python's value
+
+A column that schema= leaves out is not read, unless functions get the samples."""
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .._schema.columns import Columns, check_column_names
@@ -134,33 +136,59 @@ def _is_json(pa: Any, kind: Any) -> bool:
                 or pa.types.is_null(kind))
 
 
-def table_schema(schema: Any, missing: set[str]) -> dict[str, str]:
-    """Return the schema for an Arrow schema. Columns in `missing` hold nulls."""
-    check_column_names(field.name for field in schema)
-    return {field.name: column_type(field.name, field.type) + ("?" if field.name in missing else "")
-            for field in schema}
+def _is_stored(field: Any) -> bool:
+    try:
+        column_type(field.name, field.type)
+    except UnsupportedError:
+        return False
+    return True
 
 
-def to_columns(batch: Any) -> Columns:
-    """Return a RecordBatch as Columns."""
+class _Rows(Columns):
+    """Columns whose rows have more: values of Python that no column type stores."""
+
+    values: dict[str, list[Any]]
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        stored = super().rows() if self.columns else ({} for _ in range(self.count))
+        for i, sample in enumerate(stored):
+            yield {**sample, **{name: each[i] for name, each in self.values.items()}}
+
+
+def to_columns(batch: Any, rows: bool = False) -> Columns:
+    """Return a RecordBatch as Columns. rows: columns that no type stores are values in its rows; else they are an UnsupportedError."""
     import numpy
     pa = import_pyarrow("an Arrow table")
-    made = Columns.__new__(Columns)
+    made = _Rows.__new__(_Rows) if rows else Columns.__new__(Columns)
     made.columns, made.types, made.missing, made.keys, made.count = {}, {}, {}, None, batch.num_rows
+    if not isinstance(made, _Rows):
+        for field, array in zip(batch.schema, batch.columns, strict=True):
+            _add_column(pa, numpy, made, field, array)
+        return made
+    made.values = {}
     for field, array in zip(batch.schema, batch.columns, strict=True):
-        kind = column_type(field.name, field.type)
-        while isinstance(array, pa.ExtensionArray) or pa.types.is_dictionary(array.type):
-            array = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array.storage
-        if array.null_count > 0 and kind != "json":
-            made.missing[field.name] = numpy.asarray(array.is_null().to_numpy(zero_copy_only=False))
-        if _is_file(pa, array.type):
-            array = array.field("bytes")
-            if array.null_count > 0:
-                raise DataError(f'column "{field.name}": a file holds a path but no bytes; embed the files (datasets: '
-                                'embed_external_files)')
-        made.columns[field.name] = _take(pa, numpy, field.name, kind, array)
-        made.types[field.name] = kind
+        try:
+            _add_column(pa, numpy, made, field, array)
+        except (DataError, UnsupportedError):
+            made.values[field.name] = array.to_pylist()
+            made.missing.pop(field.name, None)
     return made
+
+
+def _add_column(pa: Any, numpy: Any, made: Columns, field: Any, array: Any) -> None:
+    """Add a column of a RecordBatch."""
+    kind = column_type(field.name, field.type)
+    while isinstance(array, pa.ExtensionArray) or pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array.storage
+    if array.null_count > 0 and kind != "json":
+        made.missing[field.name] = numpy.asarray(array.is_null().to_numpy(zero_copy_only=False))
+    if _is_file(pa, array.type):
+        array = array.field("bytes")
+        if array.null_count > 0:
+            raise DataError(f'column "{field.name}": a file holds a path but no bytes; embed the files (datasets: '
+                            'embed_external_files)')
+    made.columns[field.name] = _take(pa, numpy, field.name, kind, array)
+    made.types[field.name] = kind
 
 
 def _take(pa: Any, numpy: Any, name: str, kind: str, array: Any) -> tuple[Any, Any]:
@@ -227,16 +255,36 @@ def _stored(table: Any) -> list[Any]:
 class ArrowPiece(Piece):
     """A source of record batches."""
 
+    wanted: frozenset[str] | None = None
+    rows = False
+
+    def choose(self, columns: frozenset[str] | None, *, rows: bool) -> None:
+        self.wanted, self.rows = columns, rows
+
+    def chosen(self, names: Iterable[str]) -> list[str]:
+        """Return the names of columns that are read, of those that there are."""
+        return [name for name in names if self.wanted is None or name in self.wanted]
+
+    def table_schema(self, schema: Any, missing: set[str]) -> dict[str, str] | None:
+        """Return the schema for an Arrow schema; None if functions make the samples. Columns in `missing` hold nulls."""
+        check_column_names(field.name for field in schema)
+        fields = [field for field in schema if self.wanted is None or field.name in self.wanted]
+        if self.rows and not all(map(_is_stored, fields)):
+            return None
+        return {field.name: column_type(field.name, field.type) + ("?" if field.name in missing else "") for field in fields}
+
     def batches(self, unit: Unit) -> Iterator[Any]:
         raise NotImplementedError
 
     def read(self, unit: Unit) -> Iterator[Any]:
         for batch in self.batches(unit):
+            names = self.chosen(batch.schema.names)
+            batch = batch if len(names) == batch.num_columns else batch.select(names)
             for start in range(0, batch.num_rows, BATCH):
                 yield batch.slice(start, BATCH)
 
     def decode(self, raw: Any) -> Any:
-        return to_columns(raw)
+        return to_columns(raw, self.rows)
 
 
 class Table(ArrowPiece):
@@ -270,7 +318,7 @@ class Table(ArrowPiece):
                    if column.null_count}
         units = [Unit(f"{self.name}@{start}", min(self.ROWS, rows - start), (start, min(self.ROWS, rows - start)))
                  for start in range(0, rows, self.ROWS)]
-        return units, table_schema(self.table.schema, missing)
+        return units, self.table_schema(self.table.schema, missing)
 
     def batches(self, unit: Unit) -> Iterator[Any]:
         yield from self.table.slice(*unit.at).to_batches(max_chunksize=BATCH)
@@ -307,7 +355,7 @@ class ArrowFile(ArrowPiece):
             missing.update(name for name, column in zip(batch.schema.names, batch.columns, strict=True)
                            if column.null_count)
             units.append(Unit(f"{self.name}#{i}", batch.nbytes, (i,)))
-        schema = table_schema(reader.schema, missing)
+        schema = self.table_schema(reader.schema, missing)
         return units if is_file else [Unit(self.name, sum(unit.weight for unit in units), (-1,))], schema
 
     def batches(self, unit: Unit) -> Iterator[Any]:
@@ -339,7 +387,7 @@ class Parquet(ArrowPiece):
             units = [Unit(f"{self.name}#{i}", footer.row_group(i).total_byte_size, (i,))
                      for i in range(footer.num_row_groups)]
             check_column_names(file.schema_arrow.names)
-            return units, table_schema(file.schema_arrow, self._missing(file))
+            return units, self.table_schema(file.schema_arrow, self._missing(file))
 
     def _missing(self, file: Any) -> set[str]:
         """Return the columns with nulls. Reads a column only if its statistics are missing or unclear (they count empty lists as nulls)."""
@@ -348,6 +396,8 @@ class Parquet(ArrowPiece):
             for leaf in range(footer.num_columns):
                 chunk = footer.row_group(group).column(leaf)
                 name = chunk.path_in_schema.partition(".")[0]
+                if self.wanted is not None and name not in self.wanted:
+                    continue
                 nested = chunk.path_in_schema != name
                 known = chunk.statistics is not None and chunk.statistics.has_null_count
                 if known and chunk.statistics.null_count == 0:
@@ -364,7 +414,8 @@ class Parquet(ArrowPiece):
 
     def batches(self, unit: Unit) -> Iterator[Any]:
         with _named(self.path), self._open() as file:
-            yield from file.iter_batches(batch_size=BATCH, row_groups=[unit.at[0]])
+            names = None if self.wanted is None else self.chosen(file.schema_arrow.names)
+            yield from file.iter_batches(batch_size=BATCH, row_groups=[unit.at[0]], columns=names)
 
 
 class HuggingFace(ArrowPiece):
@@ -389,7 +440,7 @@ class HuggingFace(ArrowPiece):
         shown = self.dataset.format["columns"]  # a format may hide columns
         missing = {name for name in shown if table.column(name).null_count}
         schema = self.dataset.features.arrow_schema
-        return units, table_schema([field for field in schema if field.name in shown], missing)
+        return units, self.table_schema([field for field in schema if field.name in shown], missing)
 
     def batches(self, unit: Unit) -> Iterator[Any]:
         start, stop = unit.at

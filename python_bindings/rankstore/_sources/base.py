@@ -48,6 +48,12 @@ class Piece(ABC):
         """Return a digest of all that this part holds, the same in every process."""
         raise NotImplementedError
 
+    def choose(self, columns: frozenset[str] | None, *, rows: bool) -> None:
+        """Say what `read` is for, before `scan`. Sources that read columns one by one override it.
+
+        columns: all that is stored; the others need not be read. None: every column. rows: functions get each sample, so columns that no
+        type stores are values of Python in it, and no error."""
+
     @abstractmethod
     def scan(self) -> tuple[list[Unit], dict[str, str] | None]:
         """Return the units, and the schema if it is known without looking at samples. Called on one rank for all."""
