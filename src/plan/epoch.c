@@ -35,7 +35,8 @@ rks_status rks_plan_lay_out_once(rks_plan_input *in, rks_epoch_image *image, rks
     const rks_strategy *strategy = in->config.strategy;
     rks_epoch_work work = {0};
     const rks_epoch_task task = {.world = in->config.world, .whole = true, .work = &work};
-    rks_plan_base base = {.count = rks_plan_kept(in), .longest = in->longest};
+    const uint64_t kept = rks_plan_kept(in);
+    rks_plan_base base = {.count = kept, .longest = in->longest, .whole = kept};
     rks_status status = RKS_OK;
     if (in->config.too_long == TOO_LONG_ALONE && strategy->order != RKS_ORDER_BY_ID)
         base.alone = in->too_long;
@@ -109,6 +110,7 @@ typedef struct making {
     const rks_epoch_progress *progress;
     rks_epoch_work *work;
     rks_epoch_image *image;
+    rks_mix_draws *draws; /* of a mix */
     uint64_t epoch;
 } making;
 
@@ -125,9 +127,9 @@ static rks_status fill_base(const making *m, const uint8_t *struck, uint64_t roo
     }
     if (in->mix == NULL)
         return rks_plan_base_fill(in, m->image, struck, base, err);
-    status = rks_mix_fill(in, m->image, key, base, err);
-    if (status == RKS_OK && in->mix->drawn == NULL) /* no stretch comes after this one */
-        rks_mix_end(in);
+    status = rks_mix_fill(in, m->draws, m->image, key, base, err);
+    if (status == RKS_OK && m->draws->drawn == NULL) /* no stretch comes after this one */
+        rks_mix_draws_forget(in, m->draws);
     return status;
 }
 
@@ -143,7 +145,7 @@ static rks_status order_and_cut(const making *m, const rks_epoch_task *task, con
     bool whole = task->whole && task->world == in->config.world && !anew;
     enum shuffle_time when = shuffle_time(in, task->work, anew);
     uint64_t room =
-        in->mix != NULL ? in->mix->rest : rks_plan_kept(in) + (whole ? in->whole.repeated : 0);
+        in->mix != NULL ? m->draws->rest : rks_plan_kept(in) + (whole ? in->whole.repeated : 0);
     rks_plan_base base;
     rks_status status = fill_base(m, struck, room, key, &base, err);
     if (status == RKS_OK && when == SHUFFLE_BASE)
@@ -195,7 +197,7 @@ static rks_status no_plan(const making *m, rks_status status, uint32_t world, bo
                     "what is left of epoch %" PRIu64 " does not make equal steps for %" PRIu32
                     " ranks without empty batches: %" PRIu64
                     " samples; go on with fewer ranks, or with epoch %" PRIu64,
-                    m->epoch, world, m->in->mix != NULL ? m->in->mix->rest : m->image->part.base,
+                    m->epoch, world, m->in->mix != NULL ? m->draws->rest : m->image->part.base,
                     m->epoch + 1);
 }
 
@@ -219,7 +221,7 @@ static rks_status strike_steps(const making *m, uint32_t world, uint64_t first, 
         size_t count;
         rks_plan_at(m->in, m->image, slot, &ids, &count);
         if (struck == NULL)
-            rks_mix_strike(m->in->mix, ids, count);
+            rks_mix_strike(m->draws, ids, count);
         for (size_t i = 0; struck != NULL && i < count; i++)
             struck[ids[i] / 8] |= (uint8_t)(1u << (ids[i] % 8));
         status = rks_plan_pause(&done, count, err);
@@ -334,9 +336,10 @@ static rks_status end_stretch(const making *m, const stretch *s, rks_error *err)
     if (status == RKS_OK && ends)
         status = strike_skips(m, s, err);
     if (status == RKS_OK && mix->end == s->change)
-        status = rks_mix_choose(
-            m->in, rks_mix_force_at(mix, m->epoch, s->change), rks_mix_unbegun(m->in),
-            rks_epoch_keys_of(m->in, m->epoch, s->number + 1).draws, false, err);
+        status =
+            rks_mix_choose(m->in, m->draws, rks_mix_force_at(mix, m->epoch, s->change),
+                           rks_mix_unbegun(m->in, m->draws),
+                           rks_epoch_keys_of(m->in, m->epoch, s->number + 1).draws, false, err);
     return status;
 }
 
@@ -379,11 +382,14 @@ static rks_status compute_drawn(const making *m, uint64_t step, rks_error *err)
     uint64_t key = rks_epoch_keys_of(in, m->epoch, 0).draws;
     m->image->rest_over = false;
     bool once = !is_resumed(m) && rks_mix_next_change(mix, m->epoch, 0) == UINT64_MAX;
-    rks_status status =
-        rks_mix_choose(in, rks_mix_force_at(mix, m->epoch, 0), mix->draws, key, once, err);
-    mix->whole = mix->rest;
+    rks_mix_draws *draws = m->draws;
+    rks_status status = rks_mix_draws_begin(in, m->image, draws, err);
+    if (status == RKS_OK)
+        status = rks_mix_choose(in, draws, rks_mix_force_at(mix, m->epoch, 0), mix->draws, key,
+                                once, err);
+    draws->whole = draws->rest;
     if (status == RKS_OK && !once)
-        status = rks_mix_begin_rest(in, err);
+        status = rks_mix_begin_rest(in, draws, err);
     return status == RKS_OK ? compute_stretches(m, rks_mix_number(m->progress, m->epoch, step), err)
                             : status;
 }
@@ -395,7 +401,7 @@ static rks_status make_epoch(const making *m, uint64_t step, rks_error *err)
     rks_status status;
     if (in->mix != NULL) {
         status = compute_drawn(m, step, err);
-        rks_mix_end(in);
+        rks_mix_draws_end(in, m->draws);
     } else if (is_resumed(m)) {
         uint8_t *struck = rks_alloc((in->count + in->piece_count) / 8 + 1, 1, err);
         if (struck == NULL)
@@ -417,7 +423,8 @@ rks_status rks_epoch_make(const rks_plan_input *in, const rks_epoch_progress *pr
                           uint64_t epoch, uint64_t step, rks_epoch_image *image, rks_error *err)
 {
     rks_epoch_work work = {0};
-    const making m = {in, progress, &work, image, epoch};
+    rks_mix_draws draws = {0};
+    const making m = {in, progress, &work, image, &draws, epoch};
     return make_epoch(&m, step, err);
 }
 
@@ -425,6 +432,6 @@ rks_status rks_epoch_make_first(rks_plan_input *in, rks_epoch_work *work, rks_ep
                                 rks_error *err)
 {
     static const rks_epoch_progress nothing_done = {0};
-    const making m = {in, &nothing_done, work, image, 0};
+    const making m = {in, &nothing_done, work, image, NULL, 0};
     return make_epoch(&m, 0, err);
 }

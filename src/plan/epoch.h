@@ -50,7 +50,8 @@ typedef struct rks_epoch_image {
     uint32_t *piece_places;
     size_t pieces_shown;
     uint64_t pieces_room;
-    bool rest_over; /* of a resumed epoch: no step is left after its segments */
+    uint64_t *quotas; /* of a mix: the draws that were chosen of each source */
+    bool rest_over;   /* of a resumed epoch: no step is left after its segments */
 
     struct rks_epoch_room *room; /* NULL: the image owns the memory of its ids */
 } rks_epoch_image;

@@ -85,8 +85,10 @@ void rks_epoch_image_clear(rks_epoch_image *image)
     rks_free(image->ids);
     rks_free(image->pieces);
     rks_free(image->piece_places);
+    rks_free(image->quotas);
     image->slots = image->starts = image->ids = image->piece_places = NULL;
     image->pieces = NULL;
+    image->quotas = NULL;
     image->slots_room = image->starts_room = image->ids_room = image->pieces_room = 0;
     image->pieces_shown = 0;
     image->layout = NULL;

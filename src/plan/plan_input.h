@@ -135,6 +135,7 @@ typedef struct rks_plan_base {
     uint64_t count;
     uint64_t alone; /* how many ids at the front are batches of their own; 0 for sequential */
     uint32_t longest;
+    uint64_t whole; /* ids of the whole epoch */
 } rks_plan_base;
 
 /* A sample that is cut into pieces (pieces.c). */

@@ -4,7 +4,6 @@
  * least `mixing` batches; with batch_size alone, as many as cost little padding. */
 #include "plan/strategy.h"
 #include "plan/cancellation.h"
-#include "plan/mix/mix.h"
 
 /* Returns the first position from `first` on with a length below `low`. The base is sorted. */
 static uint64_t find_below(const rks_plan_input *in, const rks_plan_base *base, uint64_t first,
@@ -25,10 +24,9 @@ static uint64_t find_below(const rks_plan_input *in, const rks_plan_base *base, 
  * padding. */
 static uint64_t mixing_of(const rks_plan_input *in, const rks_plan_base *base)
 {
-    uint64_t all = in->mix == NULL ? rks_plan_kept(in) : in->mix->whole;
     uint64_t batches = in->batches_like;
-    if (base->count < all) /* both factors are below 2^32 */
-        batches = (batches < UINT32_MAX ? batches : UINT32_MAX) * base->count / all;
+    if (base->count < base->whole) /* both factors are below 2^32 */
+        batches = (batches < UINT32_MAX ? batches : UINT32_MAX) * base->count / base->whole;
     if (batches < 200) /* small sets: less padding comes first */
         return batches < 100 ? 2 : 3;
     batches /= 200;

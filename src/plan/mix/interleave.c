@@ -66,8 +66,8 @@ static rks_status count_sources(const rks_plan_input *in, const rks_epoch_image 
     const rks_plan_layout *layout = image->layout;
     uint64_t quotas = 0, done = 0;
     for (size_t i = 0; i < mix->sources; i++) {
-        sources[i] = (ranked){mix->quotas[i], i};
-        quotas += mix->quotas[i];
+        sources[i] = (ranked){image->quotas[i], i};
+        quotas += image->quotas[i];
     }
     if (mix->counts == NULL && mix->odds == NULL && in->cut_count == 0 && image->repeated == 0 &&
         image->samples == quotas)

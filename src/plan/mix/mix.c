@@ -144,11 +144,7 @@ static rks_status copy_options(rks_mix *mix, const rks_plan_mix *o, rks_error *e
     mix->first.longest = UINT32_MAX;
     mix->sizes = rks_alloc(sources, sizeof(*mix->sizes), err);
     mix->token_sums = rks_alloc(sources, sizeof(*mix->token_sums), err);
-    mix->quotas = rks_alloc(sources, sizeof(*mix->quotas), err);
-    mix->levels = rks_alloc(sources, sizeof(*mix->levels), err);
-    mix->extras = rks_alloc(sources, sizeof(*mix->extras), err);
-    if (mix->sizes == NULL || mix->token_sums == NULL || mix->quotas == NULL ||
-        mix->levels == NULL || mix->extras == NULL)
+    if (mix->sizes == NULL || mix->token_sums == NULL)
         return RKS_ERR_MEMORY;
     if (o->bounds != NULL) {
         mix->bounds = rks_alloc_raw(sources + 1, sizeof(*mix->bounds), err);
@@ -174,7 +170,7 @@ rks_status rks_mix_sizes(const rks_plan_input *in, uint32_t longest, uint64_t *s
             return status;
         for (; i < end; i++) {
             size_t source = rks_mix_next_source(mix, (uint32_t)i, &at);
-            if (!rks_mix_draws(in, (uint32_t)i, longest))
+            if (!rks_mix_can_draw(in, (uint32_t)i, longest))
                 continue;
             sizes[source]++;
             token_sums[source] += rks_plan_length(in, (uint32_t)i);
@@ -199,7 +195,7 @@ static rks_status most_odds(const rks_plan_input *in, double *most, rks_error *e
                             "weights: sample %" PRIu64
                             " has the weight %g; weights are finite numbers from 0",
                             i, odds[i]);
-        if (rks_mix_draws(in, (uint32_t)i, UINT32_MAX))
+        if (rks_mix_can_draw(in, (uint32_t)i, UINT32_MAX))
             *most = odds[i] > *most ? odds[i] : *most;
     }
     if (*most == 0)
@@ -215,7 +211,7 @@ static rks_status set_draws(const rks_plan_input *in, const rks_plan_mix *o, rks
     mix->draws = o->samples;
     if (mix->counts != NULL) {
         for (uint64_t i = 0; i < in->count; i++)
-            if (rks_mix_draws(in, (uint32_t)i, UINT32_MAX))
+            if (rks_mix_can_draw(in, (uint32_t)i, UINT32_MAX))
                 mix->draws += mix->counts[i];
         if (mix->draws == 0)
             return rks_fail(err, RKS_ERR_ARGUMENT, 0,
@@ -275,7 +271,6 @@ void rks_mix_free(rks_plan_input *in)
     rks_mix *mix = in->mix;
     if (mix == NULL)
         return;
-    rks_mix_end(in);
     for (size_t i = 0; mix->names != NULL && i < mix->sources; i++)
         rks_free(mix->names[i]);
     rks_free(mix->names);
@@ -285,43 +280,59 @@ void rks_mix_free(rks_plan_input *in)
     rks_free(mix->token_sums);
     rks_free(mix->first.weights);
     rks_mix_free_changes(mix->changes, mix->change_count);
-    rks_free(mix->quotas);
-    rks_free(mix->levels);
-    rks_free(mix->extras);
     rks_free(mix);
     in->mix = NULL;
 }
 
 /* ---- what is drawn --------------------------------------------------------------------------- */
 
-void rks_mix_end(const rks_plan_input *in)
+rks_status rks_mix_draws_begin(const rks_plan_input *in, rks_epoch_image *image,
+                               rks_mix_draws *draws, rks_error *err)
 {
-    rks_mix *mix = in->mix;
-    uint64_t bytes = rks_mix_items(in) * sizeof(uint32_t);
-    rks_usage_sub(RKS_MEMORY_PLAN,
-                  (mix->left == NULL ? 0 : bytes) + (mix->drawn == NULL ? 0 : bytes));
-    rks_free(mix->left);
-    rks_free(mix->drawn);
-    mix->left = mix->drawn = NULL;
+    size_t sources = in->mix->sources;
+    if (image->quotas == NULL)
+        image->quotas = rks_alloc(sources, sizeof(*image->quotas), err);
+    draws->quotas = image->quotas;
+    draws->levels = rks_alloc(sources, sizeof(*draws->levels), err);
+    draws->extras = rks_alloc(sources, sizeof(*draws->extras), err);
+    return draws->quotas == NULL || draws->levels == NULL || draws->extras == NULL ? RKS_ERR_MEMORY
+                                                                                   : RKS_OK;
 }
 
-rks_status rks_mix_begin_rest(const rks_plan_input *in, rks_error *err)
+void rks_mix_draws_forget(const rks_plan_input *in, rks_mix_draws *draws)
+{
+    uint64_t bytes = rks_mix_items(in) * sizeof(uint32_t);
+    rks_usage_sub(RKS_MEMORY_PLAN,
+                  (draws->left == NULL ? 0 : bytes) + (draws->drawn == NULL ? 0 : bytes));
+    rks_free(draws->left);
+    rks_free(draws->drawn);
+    draws->left = draws->drawn = NULL;
+}
+
+void rks_mix_draws_end(const rks_plan_input *in, rks_mix_draws *draws)
+{
+    rks_mix_draws_forget(in, draws);
+    rks_free(draws->levels);
+    rks_free(draws->extras);
+}
+
+rks_status rks_mix_begin_rest(const rks_plan_input *in, rks_mix_draws *draws, rks_error *err)
 {
     uint64_t items = rks_mix_items(in);
-    in->mix->drawn = rks_alloc(items, sizeof(*in->mix->drawn), err);
-    if (in->mix->drawn == NULL)
+    draws->drawn = rks_alloc(items, sizeof(*draws->drawn), err);
+    if (draws->drawn == NULL)
         return RKS_ERR_MEMORY;
-    rks_usage_add(RKS_MEMORY_PLAN, items * sizeof(*in->mix->drawn));
+    rks_usage_add(RKS_MEMORY_PLAN, items * sizeof(*draws->drawn));
     return RKS_OK;
 }
 
-void rks_mix_strike(rks_mix *mix, const uint32_t *ids, size_t count)
+void rks_mix_strike(rks_mix_draws *draws, const uint32_t *ids, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        mix->drawn[ids[i]]++;
-        if (mix->left[ids[i]] > 0) { /* 0: the option `tail` repeats it */
-            mix->left[ids[i]]--;
-            mix->rest--;
+        draws->drawn[ids[i]]++;
+        if (draws->left[ids[i]] > 0) { /* 0: the option `tail` repeats it */
+            draws->left[ids[i]]--;
+            draws->rest--;
         }
     }
 }
@@ -337,15 +348,15 @@ typedef struct choice {
     rks_random random;
 } choice;
 
-static uint32_t drawn_of(const rks_mix *mix, uint32_t id)
+static uint32_t drawn_of(const rks_mix_draws *draws, uint32_t id)
 {
-    return mix->drawn == NULL ? 0 : mix->drawn[id];
+    return draws->drawn == NULL ? 0 : draws->drawn[id];
 }
 
 /* Counts, for the level in the middle of low and high, the draws that it needs and the samples at
  * most at it. */
-static rks_status look_at_levels(const rks_plan_input *in, uint32_t longest, choice *choices,
-                                 rks_error *err)
+static rks_status look_at_levels(const rks_plan_input *in, const rks_mix_draws *draws,
+                                 uint32_t longest, choice *choices, rks_error *err)
 {
     const rks_mix *mix = in->mix;
     size_t at = 0;
@@ -357,10 +368,10 @@ static rks_status look_at_levels(const rks_plan_input *in, uint32_t longest, cho
             return status;
         for (; i < end; i++) {
             size_t source = rks_mix_next_source(mix, (uint32_t)i, &at);
-            if (!rks_mix_draws(in, (uint32_t)i, longest))
+            if (!rks_mix_can_draw(in, (uint32_t)i, longest))
                 continue;
             choice *c = &choices[source];
-            uint64_t level = c->high - (c->high - c->low) / 2, drawn = drawn_of(mix, (uint32_t)i);
+            uint64_t level = c->high - (c->high - c->low) / 2, drawn = drawn_of(draws, (uint32_t)i);
             c->needed += drawn < level ? level - drawn : 0;
             c->among += drawn <= level;
         }
@@ -369,16 +380,16 @@ static rks_status look_at_levels(const rks_plan_input *in, uint32_t longest, cho
 }
 
 /* Finds the highest level to which each source's quota brings all of its samples. */
-static rks_status find_levels(const rks_plan_input *in, uint32_t longest, choice *choices,
-                              rks_error *err)
+static rks_status find_levels(const rks_plan_input *in, const rks_mix_draws *draws,
+                              uint32_t longest, choice *choices, rks_error *err)
 {
     const rks_mix *mix = in->mix;
     bool found = false;
     rks_status status = RKS_OK;
-    if (mix->drawn == NULL) { /* all samples are alike */
+    if (draws->drawn == NULL) { /* all samples are alike */
         for (size_t i = 0; i < mix->sources; i++) {
             choice *c = &choices[i];
-            c->low = c->size == 0 ? 0 : mix->quotas[i] / c->size;
+            c->low = c->size == 0 ? 0 : draws->quotas[i] / c->size;
             c->high = c->low;
             c->needed = c->low * c->size;
             c->among = c->size;
@@ -387,13 +398,13 @@ static rks_status find_levels(const rks_plan_input *in, uint32_t longest, choice
     }
     while (!found && status == RKS_OK) {
         found = true;
-        status = look_at_levels(in, longest, choices, err);
+        status = look_at_levels(in, draws, longest, choices, err);
         for (size_t i = 0; i < mix->sources && status == RKS_OK; i++) {
             choice *c = &choices[i];
             if (c->low == c->high)
                 continue;
             uint64_t level = c->high - (c->high - c->low) / 2;
-            if (c->needed <= mix->quotas[i])
+            if (c->needed <= draws->quotas[i])
                 c->low = level;
             else
                 c->high = level - 1;
@@ -405,10 +416,10 @@ static rks_status find_levels(const rks_plan_input *in, uint32_t longest, choice
 
 /* Brings all samples of a source to its level, and some of those at the level once more. Each has
  * the chance that keeps their number exact. */
-static rks_status set_left(const rks_plan_input *in, uint32_t longest, choice *choices,
-                           rks_error *err)
+static rks_status set_left(const rks_plan_input *in, rks_mix_draws *draws, uint32_t longest,
+                           choice *choices, rks_error *err)
 {
-    rks_mix *mix = in->mix;
+    const rks_mix *mix = in->mix;
     size_t at = 0;
     for (uint64_t i = 0, end; i < in->count;) {
         rks_status status = rks_plan_stretch(i, in->count, &end, err);
@@ -416,28 +427,28 @@ static rks_status set_left(const rks_plan_input *in, uint32_t longest, choice *c
             return status;
         for (; i < end; i++) {
             size_t source = rks_mix_next_source(mix, (uint32_t)i, &at);
-            mix->left[i] = 0;
-            if (!rks_mix_draws(in, (uint32_t)i, longest))
+            draws->left[i] = 0;
+            if (!rks_mix_can_draw(in, (uint32_t)i, longest))
                 continue;
             choice *c = &choices[source];
-            uint64_t drawn = drawn_of(mix, (uint32_t)i);
+            uint64_t drawn = drawn_of(draws, (uint32_t)i);
             if (drawn > c->low)
                 continue;
             uint64_t again = 0; /* as a number: a branch could not be predicted */
             if (c->once_more > 0)
                 again = rks_random_below(&c->random, c->among--) < c->once_more;
             c->once_more -= again;
-            mix->left[i] = (uint32_t)(c->low - drawn + again);
+            draws->left[i] = (uint32_t)(c->low - drawn + again);
         }
     }
     return RKS_OK;
 }
 
-static rks_status choose_by_sources(const rks_plan_input *in, const rks_mix_force *force,
-                                    uint64_t draws, uint64_t key, choice *choices, uint64_t *sizes,
+static rks_status choose_by_sources(const rks_plan_input *in, rks_mix_draws *draws,
+                                    const rks_mix_force *force, choice *choices, uint64_t *sizes,
                                     rks_error *err)
 {
-    rks_mix *mix = in->mix;
+    const rks_mix *mix = in->mix;
     uint64_t *token_sums = sizes + mix->sources;
     rks_status status = RKS_OK;
     if (force->longest == UINT32_MAX) { /* known */
@@ -447,50 +458,51 @@ static rks_status choose_by_sources(const rks_plan_input *in, const rks_mix_forc
         status = rks_mix_sizes(in, force->longest, sizes, token_sums, err);
     }
     if (status == RKS_OK)
-        status = rks_mix_quotas(mix, force->weights, sizes, token_sums, draws, mix->quotas, err);
+        status =
+            rks_mix_quotas(mix, force->weights, sizes, token_sums, draws->rest, draws->quotas, err);
     uint64_t delivered = 0;
-    for (uint64_t i = 0; mix->drawn != NULL && i < in->count; i++)
-        delivered += mix->drawn[i];
+    for (uint64_t i = 0; draws->drawn != NULL && i < in->count; i++)
+        delivered += draws->drawn[i];
     for (size_t i = 0; i < mix->sources && status == RKS_OK; i++) {
-        if (mix->quotas[i] > 0 && sizes[i] == 0)
+        if (draws->quotas[i] > 0 && sizes[i] == 0)
             status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
                               "mix: \"%.60s\" has a weight and no samples of at most %" PRIu32,
                               mix->names[i], force->longest);
-        choices[i] = (choice){.size = sizes[i], .random = {rks_random_key(key, i)}};
-        choices[i].high = sizes[i] == 0 ? 0 : (mix->quotas[i] + delivered) / sizes[i];
+        choices[i] = (choice){.size = sizes[i], .random = {rks_random_key(draws->key, i)}};
+        choices[i].high = sizes[i] == 0 ? 0 : (draws->quotas[i] + delivered) / sizes[i];
     }
     if (status == RKS_OK)
-        status = find_levels(in, force->longest, choices, err);
+        status = find_levels(in, draws, force->longest, choices, err);
     for (size_t i = 0; i < mix->sources && status == RKS_OK; i++) {
-        choices[i].once_more = mix->quotas[i] - choices[i].needed;
-        mix->levels[i] = choices[i].low;
-        mix->extras[i] = choices[i].once_more;
+        choices[i].once_more = draws->quotas[i] - choices[i].needed;
+        draws->levels[i] = choices[i].low;
+        draws->extras[i] = choices[i].once_more;
     }
-    return status == RKS_OK && !mix->listed ? set_left(in, force->longest, choices, err) : status;
+    return status == RKS_OK && !draws->listed ? set_left(in, draws, force->longest, choices, err)
+                                              : status;
 }
 
 /* Chooses draws * odds / sum occurrences of each sample. Of two samples in turn whose numbers are
  * not whole, one takes over what the other has, so that the sum stays exact (the ordered pivotal
  * method of Deville and Tille, "Unequal probability sampling without replacement through a
  * splitting method", 1998). */
-static rks_status choose_by_odds(const rks_plan_input *in, uint64_t draws, uint64_t key,
-                                 rks_error *err)
+static rks_status choose_by_odds(const rks_plan_input *in, rks_mix_draws *draws, rks_error *err)
 {
-    rks_mix *mix = in->mix;
-    rks_random random = {key};
+    const rks_mix *mix = in->mix;
+    rks_random random = {draws->key};
     double most;
     uint64_t all = 0, held = 0, keeper = 0;
     rks_status status = most_odds(in, &most, err);
     for (uint64_t i = 0; i < in->count && status == RKS_OK; i++)
-        if (rks_mix_draws(in, (uint32_t)i, UINT32_MAX))
+        if (rks_mix_can_draw(in, (uint32_t)i, UINT32_MAX))
             all += whole_odds(mix->odds[i], most);
     for (uint64_t i = 0; i < in->count && status == RKS_OK; i++) {
-        mix->left[i] = 0;
-        if (!rks_mix_draws(in, (uint32_t)i, UINT32_MAX))
+        draws->left[i] = 0;
+        if (!rks_mix_can_draw(in, (uint32_t)i, UINT32_MAX))
             continue;
-        rks_u128 exact = (rks_u128)whole_odds(mix->odds[i], most) * draws;
+        rks_u128 exact = (rks_u128)whole_odds(mix->odds[i], most) * draws->rest;
         uint64_t part = (uint64_t)(exact % all);
-        mix->left[i] = (uint32_t)(exact / all);
+        draws->left[i] = (uint32_t)(exact / all);
         if (part == 0)
             continue;
         if (held + part < all) { /* one of the two keeps what both have */
@@ -499,7 +511,7 @@ static rks_status choose_by_odds(const rks_plan_input *in, uint64_t draws, uint6
             held += part;
         } else { /* one of the two is drawn once more, the other keeps the rest */
             bool is_keeper = rks_random_below(&random, 2 * all - held - part) < all - part;
-            mix->left[is_keeper ? keeper : i]++;
+            draws->left[is_keeper ? keeper : i]++;
             keeper = is_keeper ? i : keeper;
             held = held + part - all;
         }
@@ -508,54 +520,55 @@ static rks_status choose_by_odds(const rks_plan_input *in, uint64_t draws, uint6
 }
 
 /* Fills `left` of samples. */
-static rks_status choose_samples(const rks_plan_input *in, const rks_mix_force *force,
-                                 uint64_t draws, uint64_t key, rks_error *err)
+static rks_status choose_samples(const rks_plan_input *in, rks_mix_draws *draws,
+                                 const rks_mix_force *force, rks_error *err)
 {
-    rks_mix *mix = in->mix;
+    const rks_mix *mix = in->mix;
     if (mix->odds != NULL)
-        return choose_by_odds(in, draws, key, err);
+        return choose_by_odds(in, draws, err);
     if (mix->counts != NULL) {
         for (uint64_t i = 0; i < in->count; i++)
-            mix->left[i] = rks_mix_draws(in, (uint32_t)i, UINT32_MAX) ? mix->counts[i] : 0;
+            draws->left[i] = rks_mix_can_draw(in, (uint32_t)i, UINT32_MAX) ? mix->counts[i] : 0;
         return RKS_OK;
     }
     choice *choices = rks_alloc(mix->sources, sizeof(*choices), err);
     uint64_t *sizes = rks_alloc(2 * mix->sources, sizeof(*sizes), err);
     rks_status status = choices == NULL || sizes == NULL
                             ? RKS_ERR_MEMORY
-                            : choose_by_sources(in, force, draws, key, choices, sizes, err);
+                            : choose_by_sources(in, draws, force, choices, sizes, err);
     rks_free(choices);
     rks_free(sizes);
     return status;
 }
 
-static rks_status make_left(const rks_plan_input *in, rks_error *err)
+static rks_status make_left(const rks_plan_input *in, rks_mix_draws *draws, rks_error *err)
 {
     uint64_t items = rks_mix_items(in);
-    in->mix->left = rks_alloc_raw(items, sizeof(*in->mix->left), err);
-    if (in->mix->left == NULL)
+    draws->left = rks_alloc_raw(items, sizeof(*draws->left), err);
+    if (draws->left == NULL)
         return RKS_ERR_MEMORY;
-    rks_plan_advise(in->mix->left, items * sizeof(*in->mix->left));
-    rks_usage_add(RKS_MEMORY_PLAN, items * sizeof(*in->mix->left));
+    rks_plan_advise(draws->left, items * sizeof(*draws->left));
+    rks_usage_add(RKS_MEMORY_PLAN, items * sizeof(*draws->left));
     return RKS_OK;
 }
 
-rks_status rks_mix_choose(const rks_plan_input *in, const rks_mix_force *force, uint64_t draws,
-                          uint64_t key, bool once, rks_error *err)
+rks_status rks_mix_choose(const rks_plan_input *in, rks_mix_draws *draws,
+                          const rks_mix_force *force, uint64_t count, uint64_t key, bool once,
+                          rks_error *err)
 {
-    rks_mix *mix = in->mix;
-    bool is_new = mix->left == NULL;
-    mix->rest = draws;
-    mix->key = key;
-    mix->listed = once && is_new && !rks_plan_sorts(&in->config) && in->cut_count == 0 &&
-                  mix->counts == NULL && mix->odds == NULL && force->longest == UINT32_MAX;
-    if (mix->listed)
-        return choose_samples(in, force, draws, key, err);
-    if (is_new && make_left(in, err) != RKS_OK)
+    const rks_mix *mix = in->mix;
+    bool is_new = draws->left == NULL;
+    draws->rest = count;
+    draws->key = key;
+    draws->listed = once && is_new && !rks_plan_sorts(&in->config) && in->cut_count == 0 &&
+                    mix->counts == NULL && mix->odds == NULL && force->longest == UINT32_MAX;
+    if (draws->listed)
+        return choose_samples(in, draws, force, err);
+    if (is_new && make_left(in, draws, err) != RKS_OK)
         return RKS_ERR_MEMORY;
-    rks_mix_join_pieces(in, is_new);
-    rks_status status = choose_samples(in, force, draws, key, err);
-    return status == RKS_OK ? rks_mix_part_pieces(in, err) : status;
+    rks_mix_join_pieces(in, draws, is_new);
+    rks_status status = choose_samples(in, draws, force, err);
+    return status == RKS_OK ? rks_mix_part_pieces(in, draws, err) : status;
 }
 
 /* ---- batches --------------------------------------------------------------------------------- */
@@ -567,13 +580,17 @@ uint64_t rks_mix_batches_like(const rks_plan_input *in, rks_error *err)
     uint64_t by_tokens = 0, by_count = mix->draws / config->batch_size;
     if (config->max_tokens == UINT64_MAX || mix->counts != NULL || mix->odds != NULL)
         return by_count > in->batches_like ? by_count : in->batches_like;
-    if (rks_mix_quotas(mix, mix->first.weights, mix->sizes, mix->token_sums, mix->draws,
-                       mix->quotas, err) != RKS_OK)
+    uint64_t *quotas = rks_alloc(mix->sources, sizeof(*quotas), err);
+    if (quotas == NULL || rks_mix_quotas(mix, mix->first.weights, mix->sizes, mix->token_sums,
+                                         mix->draws, quotas, err) != RKS_OK) {
+        rks_free(quotas);
         return in->batches_like;
+    }
     rks_u128 tokens = 0;
     for (size_t i = 0; i < mix->sources; i++)
         if (mix->sizes[i] > 0)
-            tokens += (rks_u128)mix->token_sums[i] * mix->quotas[i] / mix->sizes[i];
+            tokens += (rks_u128)mix->token_sums[i] * quotas[i] / mix->sizes[i];
+    rks_free(quotas);
     by_tokens = (uint64_t)(tokens / config->max_tokens);
     return by_tokens > by_count ? by_tokens : by_count;
 }

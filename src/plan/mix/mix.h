@@ -62,18 +62,20 @@ typedef struct rks_mix {
     bool steps_known; /* `steps` is valid, for epoch `steps_epoch` */
     uint64_t steps_epoch, steps;
 
-    /* The current draws. */
-    uint64_t *quotas; /* draws of each source */
+} rks_mix;
+
+/* The draws of an epoch while it is made. */
+typedef struct rks_mix_draws {
+    uint64_t *quotas; /* draws of each source: image->quotas */
     uint64_t *levels; /* the least times that each of its samples is drawn in the epoch */
     uint64_t *extras; /* how many of its samples are drawn once more */
-    uint32_t *left;   /* of each sample and piece: draws that remain; NULL between epochs, and if
-                       * `listed` */
-    bool listed;      /* the current draws are listed without `left` (sequence.c) */
+    uint32_t *left;   /* of each sample and piece: draws that remain; NULL if `listed` */
+    bool listed;      /* the draws are listed without `left` (sequence.c) */
     uint64_t key;     /* key that decides which samples are drawn once more */
     uint32_t *drawn;  /* of each sample and piece: draws delivered; NULL: none */
     uint64_t rest;    /* sum of `left` */
     uint64_t whole;   /* `rest` at the beginning of the epoch */
-} rks_mix;
+} rks_mix_draws;
 
 /* Returns the source of a sample. Ask for ids in ascending order; *at is 0 at first. */
 static inline size_t rks_mix_next_source(const rks_mix *mix, uint32_t id, size_t *at)
@@ -120,14 +122,22 @@ rks_status rks_mix_fewest(const rks_mix *mix, uint64_t *draws, rks_error *err);
 /* Makes in->mix from the options. in->lengths and config must be set. */
 rks_status rks_mix_create(rks_plan_input *in, const rks_plan_mix *options, rks_error *err);
 void rks_mix_free(rks_plan_input *in);
-/* Chooses the `draws` draws that remain of an epoch: fills mix->left, quotas and levels. `key`
- * decides which samples occur once more. `once`: nothing else is chosen in this epoch, so `left` is
- * not made if the draws can be listed without it. */
-rks_status rks_mix_choose(const rks_plan_input *in, const rks_mix_force *force, uint64_t draws,
-                          uint64_t key, bool once, rks_error *err);
+/* Begins the draws of an epoch, with the quotas of its image. The caller ends them with
+ * rks_mix_draws_end, also after a failure. */
+rks_status rks_mix_draws_begin(const rks_plan_input *in, rks_epoch_image *image,
+                               rks_mix_draws *draws, rks_error *err);
+void rks_mix_draws_end(const rks_plan_input *in, rks_mix_draws *draws);
+/* Frees `left` and `drawn`, once nothing is chosen any more. */
+void rks_mix_draws_forget(const rks_plan_input *in, rks_mix_draws *draws);
+/* Chooses the `count` draws that remain of an epoch: fills left, quotas and levels. `key` decides
+ * which samples occur once more. `once`: nothing else is chosen in this epoch, so `left` is not
+ * made if the draws can be listed without it. */
+rks_status rks_mix_choose(const rks_plan_input *in, rks_mix_draws *draws,
+                          const rks_mix_force *force, uint64_t count, uint64_t key, bool once,
+                          rks_error *err);
 /* Returns true if an epoch may draw sample `id`: it is present, at most `longest`, in a source and
  * not dropped. */
-static inline bool rks_mix_draws(const rks_plan_input *in, uint32_t id, uint32_t longest)
+static inline bool rks_mix_can_draw(const rks_plan_input *in, uint32_t id, uint32_t longest)
 {
     const rks_mix *mix = in->mix;
     uint32_t length = in->lengths[id];
@@ -137,32 +147,31 @@ static inline bool rks_mix_draws(const rks_plan_input *in, uint32_t id, uint32_t
         return false;
     return in->config.too_long != TOO_LONG_DROP || length <= in->config.limit;
 }
-void rks_mix_end(const rks_plan_input *in); /* frees `left` and `drawn` */
 /* Starts to count deliveries, for an epoch whose rest is planned later. */
-rks_status rks_mix_begin_rest(const rks_plan_input *in, rks_error *err);
-void rks_mix_strike(rks_mix *mix, const uint32_t *ids, size_t count);
-/* mix_base.c: writes the base into image->ids, which has room for mix->rest ids. */
-rks_status rks_mix_fill(const rks_plan_input *in, rks_epoch_image *image, uint64_t key,
-                        rks_plan_base *base, rks_error *err);
+rks_status rks_mix_begin_rest(const rks_plan_input *in, rks_mix_draws *draws, rks_error *err);
+void rks_mix_strike(rks_mix_draws *draws, const uint32_t *ids, size_t count);
+/* mix_base.c: writes the base into image->ids, which has room for draws->rest ids. */
+rks_status rks_mix_fill(const rks_plan_input *in, const rks_mix_draws *draws,
+                        rks_epoch_image *image, uint64_t key, rks_plan_base *base, rks_error *err);
 /* mix_pieces.c */
 /* Returns the number of samples and pieces: the length of `left` and `drawn`. */
 uint64_t rks_mix_items(const rks_plan_input *in);
 /* Returns the draws of samples of which no piece was delivered yet. A change can give these to
  * other samples. */
-uint64_t rks_mix_unbegun(const rks_plan_input *in);
+uint64_t rks_mix_unbegun(const rks_plan_input *in, const rks_mix_draws *draws);
 /* Prepares pieces before draws are chosen. `left` of each piece becomes what it lacks of the draws
  * that were begun. `drawn` of each cut sample becomes the number of draws that were begun.
  * `is_new`: `left` is new, so it is set to 0 for all pieces. */
-void rks_mix_join_pieces(const rks_plan_input *in, bool is_new);
+void rks_mix_join_pieces(const rks_plan_input *in, rks_mix_draws *draws, bool is_new);
 /* Turns each draw of a cut sample into a draw of each of its pieces, after draws are chosen. Sets
- * mix->rest. RKS_ERR_UNSUPPORTED if that is 2^32 or more. */
-rks_status rks_mix_part_pieces(const rks_plan_input *in, rks_error *err);
+ * draws->rest. RKS_ERR_UNSUPPORTED if that is 2^32 or more. */
+rks_status rks_mix_part_pieces(const rks_plan_input *in, rks_mix_draws *draws, rks_error *err);
 /* Writes the multiset in the order of lengths into image->ids, if samples are in pieces. */
-rks_status rks_mix_fill_sorted_pieces(const rks_plan_input *in, rks_epoch_image *image,
-                                      rks_plan_base *base, rks_error *err);
+rks_status rks_mix_fill_sorted_pieces(const rks_plan_input *in, const rks_mix_draws *draws,
+                                      rks_epoch_image *image, rks_plan_base *base, rks_error *err);
 /* Writes the draws of cut sample number `cut` to image->ids[*at], draw by draw. */
-void rks_mix_copy_pieces(const rks_plan_input *in, rks_epoch_image *image, size_t cut,
-                         uint64_t *at);
+void rks_mix_copy_pieces(const rks_plan_input *in, const rks_mix_draws *draws,
+                         rks_epoch_image *image, size_t cut, uint64_t *at);
 
 /* Returns about how many batches all draws of an epoch make. */
 uint64_t rks_mix_batches_like(const rks_plan_input *in, rks_error *err);
@@ -195,8 +204,8 @@ void rks_mix_free_changes(rks_mix_change *changes, size_t count);
 
 /* sequence.c: fills image->ids in the order of draws, with the sources even, for strategies
  * that keep that order. */
-rks_status rks_mix_sequence(const rks_plan_input *in, rks_epoch_image *image, uint64_t key,
-                            rks_error *err);
+rks_status rks_mix_sequence(const rks_plan_input *in, const rks_mix_draws *draws,
+                            rks_epoch_image *image, uint64_t key, rks_error *err);
 
 /* source_merge.c: merges the lists of sources into `merged`. After any number of entries each list
  * has had its share of them, give or take one, or two if it has fewer than one of 4,096 entries. */

@@ -7,12 +7,12 @@
 #include "plan/strategy.h"
 
 /* Fills the base with the multiset in the order of lengths. */
-static rks_status fill_sorted(const rks_plan_input *in, rks_epoch_image *image, rks_plan_base *base,
-                              rks_error *err)
+static rks_status fill_sorted(const rks_plan_input *in, const rks_mix_draws *draws,
+                              rks_epoch_image *image, rks_plan_base *base, rks_error *err)
 {
     enum { AHEAD = 32, COPIES = 4 }; /* the next samples overwrite surplus copies */
-    const uint32_t *left = in->mix->left;
-    uint64_t room = in->mix->rest;
+    const uint32_t *left = draws->left;
+    uint64_t room = draws->rest;
     bool alone = in->config.too_long == TOO_LONG_ALONE;
     uint64_t at = 0;
     for (uint64_t i = 0, end; i < in->count;) {
@@ -37,13 +37,13 @@ static rks_status fill_sorted(const rks_plan_input *in, rks_epoch_image *image, 
     return RKS_OK;
 }
 
-rks_status rks_mix_fill(const rks_plan_input *in, rks_epoch_image *image, uint64_t key,
-                        rks_plan_base *base, rks_error *err)
+rks_status rks_mix_fill(const rks_plan_input *in, const rks_mix_draws *draws,
+                        rks_epoch_image *image, uint64_t key, rks_plan_base *base, rks_error *err)
 {
-    *base = (rks_plan_base){.ids = image->ids, .longest = in->longest};
+    *base = (rks_plan_base){.ids = image->ids, .longest = in->longest, .whole = draws->whole};
     if (rks_plan_sorts(&in->config))
-        return in->cut_count == 0 ? fill_sorted(in, image, base, err)
-                                  : rks_mix_fill_sorted_pieces(in, image, base, err);
-    base->count = in->mix->rest;
-    return rks_mix_sequence(in, image, key, err);
+        return in->cut_count == 0 ? fill_sorted(in, draws, image, base, err)
+                                  : rks_mix_fill_sorted_pieces(in, draws, image, base, err);
+    base->count = draws->rest;
+    return rks_mix_sequence(in, draws, image, key, err);
 }

@@ -38,62 +38,59 @@ static uint32_t most_of(const rks_plan_input *in, size_t cut, const uint32_t *co
     return most;
 }
 
-uint64_t rks_mix_unbegun(const rks_plan_input *in)
+uint64_t rks_mix_unbegun(const rks_plan_input *in, const rks_mix_draws *draws)
 {
-    const rks_mix *mix = in->mix;
-    uint64_t draws = mix->rest;
+    uint64_t unbegun = draws->rest;
     for (size_t cut = 0; cut < in->cut_count; cut++) {
         uint32_t first, pieces = rks_plan_pieces_of(in, cut, &first);
         for (uint32_t i = 0; i < pieces; i++)
-            draws -= mix->left[first + i];
-        draws += fewest_of(in, cut, mix->left);
+            unbegun -= draws->left[first + i];
+        unbegun += fewest_of(in, cut, draws->left);
     }
-    return draws;
+    return unbegun;
 }
 
-void rks_mix_join_pieces(const rks_plan_input *in, bool is_new)
+void rks_mix_join_pieces(const rks_plan_input *in, rks_mix_draws *draws, bool is_new)
 {
-    rks_mix *mix = in->mix;
     for (size_t cut = 0; cut < in->cut_count; cut++) {
         uint32_t first, pieces = rks_plan_pieces_of(in, cut, &first);
-        uint32_t unbegun = is_new ? 0 : fewest_of(in, cut, mix->left);
+        uint32_t unbegun = is_new ? 0 : fewest_of(in, cut, draws->left);
         for (uint32_t i = 0; i < pieces; i++)
-            mix->left[first + i] = is_new ? 0 : mix->left[first + i] - unbegun;
-        if (mix->drawn != NULL)
-            mix->drawn[in->cuts[cut].id] = most_of(in, cut, mix->drawn);
+            draws->left[first + i] = is_new ? 0 : draws->left[first + i] - unbegun;
+        if (draws->drawn != NULL)
+            draws->drawn[in->cuts[cut].id] = most_of(in, cut, draws->drawn);
     }
 }
 
-rks_status rks_mix_part_pieces(const rks_plan_input *in, rks_error *err)
+rks_status rks_mix_part_pieces(const rks_plan_input *in, rks_mix_draws *draws, rks_error *err)
 {
-    rks_mix *mix = in->mix;
-    uint64_t draws = mix->rest, done = 0;
+    uint64_t count = draws->rest, done = 0;
     for (size_t cut = 0; cut < in->cut_count; cut++) {
         uint32_t first, pieces = rks_plan_pieces_of(in, cut, &first);
-        uint32_t *times = &mix->left[in->cuts[cut].id];
-        mix->rest -= *times;
+        uint32_t *times = &draws->left[in->cuts[cut].id];
+        draws->rest -= *times;
         for (uint32_t i = 0; i < pieces; i++) {
-            mix->left[first + i] += *times;
-            mix->rest += mix->left[first + i];
+            draws->left[first + i] += *times;
+            draws->rest += draws->left[first + i];
         }
         *times = 0;
         rks_status status = rks_plan_pause(&done, pieces, err);
         if (status != RKS_OK)
             return status;
     }
-    return mix->rest <= UINT32_MAX
+    return draws->rest <= UINT32_MAX
                ? RKS_OK
                : rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
                           "mix: %" PRIu64 " draws are %" PRIu64 " samples and pieces of %s %" PRIu32
                           "; an epoch has at most 2^32 - 1: set samples lower, or %s higher",
-                          draws, mix->rest, in->config.limit_by, in->config.limit,
+                          count, draws->rest, in->config.limit_by, in->config.limit,
                           in->config.limit_by);
 }
 
-rks_status rks_mix_fill_sorted_pieces(const rks_plan_input *in, rks_epoch_image *image,
-                                      rks_plan_base *base, rks_error *err)
+rks_status rks_mix_fill_sorted_pieces(const rks_plan_input *in, const rks_mix_draws *draws,
+                                      rks_epoch_image *image, rks_plan_base *base, rks_error *err)
 {
-    const uint32_t *order = rks_plan_base_sorted(in), *left = in->mix->left;
+    const uint32_t *order = rks_plan_base_sorted(in), *left = draws->left;
     uint64_t uncut = rks_plan_uncut(in), piece = 0, done = 0, at = 0;
     for (uint64_t i = 0; i < uncut || piece < in->piece_count;) {
         /* As in rks_plan_merge_pieces, of equal lengths whole samples come first. */
@@ -111,9 +108,10 @@ rks_status rks_mix_fill_sorted_pieces(const rks_plan_input *in, rks_epoch_image 
     return RKS_OK;
 }
 
-void rks_mix_copy_pieces(const rks_plan_input *in, rks_epoch_image *image, size_t cut, uint64_t *at)
+void rks_mix_copy_pieces(const rks_plan_input *in, const rks_mix_draws *draws,
+                         rks_epoch_image *image, size_t cut, uint64_t *at)
 {
-    const uint32_t *left = in->mix->left;
+    const uint32_t *left = draws->left;
     uint32_t first, pieces = rks_plan_pieces_of(in, cut, &first);
     for (uint32_t times = most_of(in, cut, left); times > 0; times--)
         for (uint32_t i = 0; i < pieces; i++)

@@ -103,11 +103,12 @@ rks_status rks_mix_report(rks_plan *plan, uint64_t epoch, rks_plan_source *list,
         status = count_epoch(plan, epoch, &w, list, again, err);
     uint64_t all = 0;
     for (size_t i = 0; i < mix->sources && status == RKS_OK; i++)
-        all += mix->quotas[i];
+        all += plan->image.quotas[i];
     for (size_t i = 0; i < mix->sources && status == RKS_OK; i++) {
         list[i].name = mix->names[i];
         list[i].samples = mix->sizes[i];
-        list[i].share = all == 0 ? 0 : (double)mix->quotas[i] / (double)all; /* counts, odds */
+        list[i].share =
+            all == 0 ? 0 : (double)plan->image.quotas[i] / (double)all; /* counts, odds */
     }
     rks_free(w.steps);
     rks_free(again);

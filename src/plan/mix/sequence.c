@@ -7,7 +7,7 @@
  *   lists  ──► merged: each source has its share of any number of draws (source_merge.c)
  *
  * If an epoch chooses draws only once, all samples of a source occur equally often, and some once
- * more. Its lists are then made without `left` (mix->listed). */
+ * more. Its lists are then made without `left` (draws->listed). */
 #include "plan/mix/mix.h"
 
 #include <string.h>
@@ -25,23 +25,24 @@ typedef struct list {
     uint64_t all;       /* samples of the last round in which all of them occur */
     uint64_t once_more; /* after these */
     uint64_t next_all, next_once_more;
-    /* If mix->listed: */
+    /* If draws->listed: */
     rks_random random;
     uint64_t among, more; /* samples that had no turn yet, and how many of them occur once more */
 } list;
 
-static inline bool is_once_more(const rks_mix *mix, uint32_t id, uint64_t level)
+static inline bool is_once_more(const rks_mix_draws *draws, uint32_t id, uint64_t level)
 {
-    uint64_t drawn = mix->drawn == NULL ? 0 : mix->drawn[id], left = mix->left[id];
+    uint64_t drawn = draws->drawn == NULL ? 0 : draws->drawn[id], left = draws->left[id];
     return (left > 0) & (drawn + left > level);
 }
 
 /* Counts a sample or piece (ids NULL), or writes it to the last round and to those once more. Which
  * of these holds is random, so no branch tests it. */
-static inline void add_last(const rks_mix *mix, uint32_t id, uint64_t level, list *l, uint32_t *ids)
+static inline void add_last(const rks_mix_draws *draws, uint32_t id, uint64_t level, list *l,
+                            uint32_t *ids)
 {
-    uint32_t left = mix->left[id], nowhere;
-    bool once_more = is_once_more(mix, id, level), all = left > once_more;
+    uint32_t left = draws->left[id], nowhere;
+    bool once_more = is_once_more(draws, id, level), all = left > once_more;
     if (ids == NULL) {
         l->draws += left;
         l->all += all;
@@ -55,17 +56,18 @@ static inline void add_last(const rks_mix *mix, uint32_t id, uint64_t level, lis
 }
 
 /* Does the same for the pieces of a cut sample. */
-static void add_last_pieces(const rks_plan_input *in, size_t cut, uint64_t level, list *l,
-                            uint32_t *ids)
+static void add_last_pieces(const rks_plan_input *in, const rks_mix_draws *draws, size_t cut,
+                            uint64_t level, list *l, uint32_t *ids)
 {
     uint32_t first, pieces = rks_plan_pieces_of(in, cut, &first);
     for (uint32_t i = 0; i < pieces; i++)
-        add_last(in->mix, first + i, level, l, ids);
+        add_last(draws, first + i, level, l, ids);
 }
 
 /* Counts (ids NULL), or writes the last round of all samples, and those once more. Pieces take the
  * places of their samples. */
-static rks_status write_last(const rks_plan_input *in, list *lists, uint32_t *ids, rks_error *err)
+static rks_status write_last(const rks_plan_input *in, const rks_mix_draws *draws, list *lists,
+                             uint32_t *ids, rks_error *err)
 {
     const rks_mix *mix = in->mix;
     size_t at = 0, cut = 0;
@@ -77,9 +79,9 @@ static rks_status write_last(const rks_plan_input *in, list *lists, uint32_t *id
             size_t source = rks_mix_next_source(mix, (uint32_t)i, &at);
             bool is_cut = cut < in->cut_count && in->cuts[cut].id == i;
             if (is_cut && source < mix->sources) /* its pieces have `left` */
-                add_last_pieces(in, cut, mix->levels[source], &lists[source], ids);
+                add_last_pieces(in, draws, cut, draws->levels[source], &lists[source], ids);
             else if (source < mix->sources) /* else it is in no source */
-                add_last(mix, (uint32_t)i, mix->levels[source], &lists[source], ids);
+                add_last(draws, (uint32_t)i, draws->levels[source], &lists[source], ids);
             cut += is_cut;
         }
     }
@@ -95,7 +97,7 @@ static void list_run(const rks_plan_input *in, uint64_t i, uint64_t end, uint64_
     list l = *of;
     for (; i < end; i++) {
         uint32_t id = (uint32_t)i, nowhere;
-        if (!rks_mix_draws(in, id, UINT32_MAX))
+        if (!rks_mix_can_draw(in, id, UINT32_MAX))
             continue;
         bool again = false; /* as a number: a branch could not be predicted */
         if (l.more > 0)
@@ -110,14 +112,15 @@ static void list_run(const rks_plan_input *in, uint64_t i, uint64_t end, uint64_
 }
 
 /* Does for all what write_last does by `left`. */
-static rks_status list_last(const rks_plan_input *in, list *lists, uint32_t *ids, rks_error *err)
+static rks_status list_last(const rks_plan_input *in, const rks_mix_draws *draws, list *lists,
+                            uint32_t *ids, rks_error *err)
 {
     const rks_mix *mix = in->mix;
     size_t at = 0;
     for (size_t i = 0; i < mix->sources; i++) {
-        lists[i].random = (rks_random){rks_random_key(mix->key, i)};
+        lists[i].random = (rks_random){rks_random_key(draws->key, i)};
         lists[i].among = mix->sizes[i];
-        lists[i].more = mix->extras[i];
+        lists[i].more = draws->extras[i];
     }
     for (uint64_t i = 0, end; i < in->count;) {
         rks_status status = rks_plan_stretch(i, in->count, &end, err);
@@ -129,7 +132,7 @@ static rks_status list_last(const rks_plan_input *in, list *lists, uint32_t *ids
             if (mix->source_of == NULL)
                 run = mix->bounds[source + 1] < end ? mix->bounds[source + 1] : end;
             if (source < mix->sources) /* else it is in no source */
-                list_run(in, i, run, mix->levels[source], &lists[source], ids);
+                list_run(in, i, run, draws->levels[source], &lists[source], ids);
         }
     }
     return RKS_OK;
@@ -137,14 +140,14 @@ static rks_status list_last(const rks_plan_input *in, list *lists, uint32_t *ids
 
 /* Returns how many of the samples in `from` occur more than `times` times, not counting once
  * more. */
-static uint64_t count_more(const rks_mix *mix, uint64_t level, const uint32_t *from, uint64_t size,
-                           uint64_t times)
+static uint64_t count_more(const rks_mix_draws *draws, uint64_t level, const uint32_t *from,
+                           uint64_t size, uint64_t times)
 {
     uint64_t more = 0;
-    if (mix->listed)
+    if (draws->listed)
         return times < level ? size : 0;
     for (uint64_t i = 0; i < size; i++)
-        more += mix->left[from[i]] - is_once_more(mix, from[i], level) > times;
+        more += draws->left[from[i]] - is_once_more(draws, from[i], level) > times;
     return more;
 }
 
@@ -156,22 +159,22 @@ typedef struct source_round {
 
 /* Writes the rounds before `last`, backwards to the first round: the samples that occur more than
  * `times` times. Shuffles each round once it is copied. */
-static rks_status write_before(const rks_plan_input *in, const source_round *last, uint64_t key,
-                               uint32_t *ids, rks_error *err)
+static rks_status write_before(const rks_plan_input *in, const rks_mix_draws *draws,
+                               const source_round *last, uint64_t key, uint32_t *ids,
+                               rks_error *err)
 {
-    const rks_mix *mix = in->mix;
     uint64_t level = last->level, first = last->first, size = last->size;
     bool shuffles = in->config.strategy->order == RKS_ORDER_ANY;
     rks_status status = RKS_OK;
     uint64_t done = 0;
     for (uint64_t times = 1; size > 0 && status == RKS_OK; times++) {
         const uint32_t *from = ids + first;
-        uint64_t fewer = first > last->begin ? count_more(mix, level, from, size, times) : 0;
+        uint64_t fewer = first > last->begin ? count_more(draws, level, from, size, times) : 0;
         uint64_t to = first - fewer;
         if (fewer == size) /* the rounds do not overlap */
             memcpy(ids + to, from, size * sizeof(*ids));
         for (uint64_t i = 0; fewer > 0 && fewer < size && i < size; i++)
-            if (mix->left[from[i]] - is_once_more(mix, from[i], level) > times)
+            if (draws->left[from[i]] - is_once_more(draws, from[i], level) > times)
                 ids[to++] = from[i];
         if (shuffles)
             status = rks_plan_shuffle(rks_random_key(key, times), ids + first, size, err);
@@ -184,22 +187,23 @@ static rks_status write_before(const rks_plan_input *in, const source_round *las
 }
 
 /* Counts the lists. In an epoch from its start, without pieces, the quotas give the counts. */
-static rks_status count_lists(const rks_plan_input *in, list *lists, rks_error *err)
+static rks_status count_lists(const rks_plan_input *in, const rks_mix_draws *draws, list *lists,
+                              rks_error *err)
 {
     const rks_mix *mix = in->mix;
-    if (mix->drawn != NULL || in->cut_count > 0)
-        return write_last(in, lists, NULL, err);
+    if (draws->drawn != NULL || in->cut_count > 0)
+        return write_last(in, draws, lists, NULL, err);
     for (size_t i = 0; i < mix->sources; i++) {
-        uint64_t level = mix->levels[i], extras = mix->extras[i];
-        lists[i].draws = mix->quotas[i];
+        uint64_t level = draws->levels[i], extras = draws->extras[i];
+        lists[i].draws = draws->quotas[i];
         lists[i].once_more = extras;
-        lists[i].all = level == 0 ? 0 : (mix->quotas[i] - extras) / level;
+        lists[i].all = level == 0 ? 0 : (draws->quotas[i] - extras) / level;
     }
     return RKS_OK;
 }
 
-static rks_status write_lists(const rks_plan_input *in, uint64_t key, list *lists, uint32_t *ids,
-                              rks_error *err)
+static rks_status write_lists(const rks_plan_input *in, const rks_mix_draws *draws, uint64_t key,
+                              list *lists, uint32_t *ids, rks_error *err)
 {
     bool shuffles = in->config.strategy->order == RKS_ORDER_ANY;
     uint64_t begin = 0;
@@ -209,13 +213,13 @@ static rks_status write_lists(const rks_plan_input *in, uint64_t key, list *list
         l->next_once_more = begin - l->once_more;
         l->next_all = l->next_once_more - l->all;
     }
-    rks_status status =
-        in->mix->listed ? list_last(in, lists, ids, err) : write_last(in, lists, ids, err);
+    rks_status status = draws->listed ? list_last(in, draws, lists, ids, err)
+                                      : write_last(in, draws, lists, ids, err);
     begin = 0;
     for (size_t i = 0; i < in->mix->sources && status == RKS_OK; i++) {
         const list *l = &lists[i];
         uint64_t end = begin + l->draws, of = rks_random_key(key, i);
-        const source_round last = {.level = in->mix->levels[i],
+        const source_round last = {.level = draws->levels[i],
                                    .begin = begin,
                                    .first = end - l->once_more - l->all,
                                    .size = l->all};
@@ -223,17 +227,17 @@ static rks_status write_lists(const rks_plan_input *in, uint64_t key, list *list
             status = rks_plan_shuffle(rks_random_key(of, 0), ids + end - l->once_more, l->once_more,
                                       err);
         if (status == RKS_OK)
-            status = write_before(in, &last, of, ids, err);
+            status = write_before(in, draws, &last, of, ids, err);
         begin = end;
     }
     return status;
 }
 
 /* Writes samples that have counts or odds of their own, each as often as it occurs. */
-static rks_status write_copies(const rks_plan_input *in, rks_epoch_image *image, uint64_t key,
-                               rks_error *err)
+static rks_status write_copies(const rks_plan_input *in, const rks_mix_draws *draws,
+                               rks_epoch_image *image, uint64_t key, rks_error *err)
 {
-    const uint32_t *left = in->mix->left;
+    const uint32_t *left = draws->left;
     uint64_t at = 0, done = 0;
     size_t cut = 0;
     rks_status status = RKS_OK;
@@ -242,7 +246,7 @@ static rks_status write_copies(const rks_plan_input *in, rks_epoch_image *image,
         for (uint32_t times = left[i]; times > 0; times--)
             image->ids[at++] = (uint32_t)i;
         if (cut < in->cut_count && in->cuts[cut].id == i)
-            rks_mix_copy_pieces(in, image, cut++, &at);
+            rks_mix_copy_pieces(in, draws, image, cut++, &at);
         status = rks_plan_pause(&done, 1 + at - before, err);
     }
     if (status == RKS_OK && in->config.strategy->order == RKS_ORDER_ANY)
@@ -252,23 +256,24 @@ static rks_status write_copies(const rks_plan_input *in, rks_epoch_image *image,
 
 /* ---- both ------------------------------------------------------------------------------------ */
 
-static rks_status sequence(const rks_plan_input *in, rks_epoch_image *image, uint64_t key,
-                           list *lists, rks_mix_list *parts, rks_error *err)
+static rks_status sequence(const rks_plan_input *in, const rks_mix_draws *draws,
+                           rks_epoch_image *image, uint64_t key, list *lists, rks_mix_list *parts,
+                           rks_error *err)
 {
-    rks_mix *mix = in->mix;
-    uint64_t bytes = mix->rest * sizeof(uint32_t);
-    rks_status status = count_lists(in, lists, err);
+    const rks_mix *mix = in->mix;
+    uint64_t bytes = draws->rest * sizeof(uint32_t);
+    rks_status status = count_lists(in, draws, lists, err);
     size_t filled = 0;
     for (size_t i = 0; i < mix->sources; i++)
         filled += lists[i].draws > 0;
     if (status != RKS_OK || filled < 2)
-        return status == RKS_OK ? write_lists(in, key, lists, image->ids, err) : status;
-    uint32_t *ids = rks_alloc_raw(mix->rest, sizeof(*ids), err);
+        return status == RKS_OK ? write_lists(in, draws, key, lists, image->ids, err) : status;
+    uint32_t *ids = rks_alloc_raw(draws->rest, sizeof(*ids), err);
     if (ids == NULL)
         return RKS_ERR_MEMORY;
     rks_plan_advise(ids, bytes);
     rks_usage_add(RKS_MEMORY_PLAN, bytes);
-    status = write_lists(in, key, lists, ids, err);
+    status = write_lists(in, draws, key, lists, ids, err);
     const uint32_t *next = ids;
     for (size_t i = 0; i < mix->sources; i++) {
         parts[i] = (rks_mix_list){next, lists[i].draws};
@@ -281,17 +286,17 @@ static rks_status sequence(const rks_plan_input *in, rks_epoch_image *image, uin
     return status;
 }
 
-rks_status rks_mix_sequence(const rks_plan_input *in, rks_epoch_image *image, uint64_t key,
-                            rks_error *err)
+rks_status rks_mix_sequence(const rks_plan_input *in, const rks_mix_draws *draws,
+                            rks_epoch_image *image, uint64_t key, rks_error *err)
 {
-    rks_mix *mix = in->mix;
+    const rks_mix *mix = in->mix;
     if (mix->counts != NULL || mix->odds != NULL)
-        return write_copies(in, image, key, err);
+        return write_copies(in, draws, image, key, err);
     list *lists = rks_alloc(mix->sources, sizeof(*lists), err);
     rks_mix_list *parts = rks_alloc(mix->sources, sizeof(*parts), err);
     rks_status status = lists == NULL || parts == NULL
                             ? RKS_ERR_MEMORY
-                            : sequence(in, image, key, lists, parts, err);
+                            : sequence(in, draws, image, key, lists, parts, err);
     rks_free(lists);
     rks_free(parts);
     return status;

@@ -116,7 +116,7 @@ rks_status rks_plan_base_fill(const rks_plan_input *in, rks_epoch_image *image,
 {
     enum too_long too_long = in->config.too_long;
     bool drops = too_long == TOO_LONG_DROP;
-    *base = (rks_plan_base){.ids = image->ids, .longest = in->longest};
+    *base = (rks_plan_base){.ids = image->ids, .longest = in->longest, .whole = rks_plan_kept(in)};
     if (rks_plan_sorts(&in->config))
         return in->piece_count == 0 ? fill_sorted(in, image, struck, base, err)
                                     : fill_sorted_split(in, image, struck, base, err);
