@@ -283,9 +283,10 @@ typedef struct stretch {
  * stretch. */
 static rks_status strike_skips(const making *m, const stretch *s, rks_error *err)
 {
-    rks_mix *mix = m->in->mix;
-    uint64_t first, end, at = mix->end - s->begun;
-    uint64_t change = rks_mix_next_change(mix, m->epoch, mix->end);
+    const rks_mix *mix = m->in->mix;
+    const rks_epoch_image *image = m->image;
+    uint64_t first, end, at = image->end - s->begun;
+    uint64_t change = rks_mix_next_change(mix, m->epoch, image->end);
     uint64_t past = change < s->planned ? change : s->planned;
     rks_status status = RKS_OK;
     while (status == RKS_OK &&
@@ -296,46 +297,48 @@ static rks_status strike_skips(const making *m, const stretch *s, rks_error *err
                             " come after a change of weights; go on with %" PRIu32
                             " ranks until that",
                             first, end - 1, m->epoch, s->world);
-        status = strike_steps(m, s->world, s->begun + first - mix->begin,
-                              s->begun + end - mix->begin, NULL, err);
+        status = strike_steps(m, s->world, s->begun + first - image->begin,
+                              s->begun + end - image->begin, NULL, err);
         at = end;
     }
     return status;
 }
 
-/* Plans the stretch that begins at mix->begin for the draws that remain after those before, with
+/* Plans the stretch that begins at image->begin for the draws that remain after those before, with
  * the world and the weights of its time. */
 static rks_status compute_stretch(const making *m, stretch *s, rks_error *err)
 {
-    rks_mix *mix = m->in->mix;
+    const rks_mix *mix = m->in->mix;
+    rks_epoch_image *image = m->image;
     bool is_done = s->segment < s->segments;
     s->world = is_done ? m->progress->done[s->segment].world : m->in->config.world;
-    s->change = rks_mix_next_change(mix, m->epoch, mix->begin);
-    mix->end = s->change < s->segment_end ? s->change : s->segment_end;
+    s->change = rks_mix_next_change(mix, m->epoch, image->begin);
+    image->end = s->change < s->segment_end ? s->change : s->segment_end;
     rks_status status = compute(m, s->world, s->number, NULL, err);
     if (status != RKS_OK)
         return no_plan(m, status, s->world, is_done, err);
-    s->planned = mix->begin + m->image->layout->batches / s->world;
-    mix->is_last = mix->end >= s->planned;
+    s->planned = image->begin + image->layout->batches / s->world;
+    image->is_last = image->end >= s->planned;
     return RKS_OK;
 }
 
 /* Strikes out what the stretch delivered, and draws anew if the weights change at its end. */
 static rks_status end_stretch(const making *m, const stretch *s, rks_error *err)
 {
-    rks_mix *mix = m->in->mix;
-    bool ends = s->segment < s->segments && mix->end == s->segment_end;
-    uint64_t past = mix->end;
+    const rks_mix *mix = m->in->mix;
+    rks_epoch_image *image = m->image;
+    bool ends = s->segment < s->segments && image->end == s->segment_end;
+    uint64_t past = image->end;
     if (ends)
         past = s->begun + rks_plan_unskipped(m->progress, m->epoch, s->segment, past - s->begun);
-    m->image->rest_over =
-        past >= s->planned && mix->end <= s->planned && s->segment + 1 == s->segments && ends;
+    image->rest_over =
+        past >= s->planned && image->end <= s->planned && s->segment + 1 == s->segments && ends;
     if (past >= s->planned)
-        return leaves_nothing(mix->end, s->planned, s->world, err);
-    rks_status status = strike_steps(m, s->world, 0, mix->end - mix->begin, NULL, err);
+        return leaves_nothing(image->end, s->planned, s->world, err);
+    rks_status status = strike_steps(m, s->world, 0, image->end - image->begin, NULL, err);
     if (status == RKS_OK && ends)
         status = strike_skips(m, s, err);
-    if (status == RKS_OK && mix->end == s->change)
+    if (status == RKS_OK && image->end == s->change)
         status =
             rks_mix_choose(m->in, m->draws, rks_mix_force_at(mix, m->epoch, s->change),
                            rks_mix_unbegun(m->in, m->draws),
@@ -353,23 +356,23 @@ static void begin_segment(const making *m, size_t segment, uint64_t begun, stret
 /* Plans the stretches of an epoch up to that of step `number`. */
 static rks_status compute_stretches(const making *m, uint64_t number, rks_error *err)
 {
-    rks_mix *mix = m->in->mix;
+    rks_epoch_image *image = m->image;
     stretch s = {.segments = is_resumed(m) ? m->progress->done_count : 0};
     begin_segment(m, 0, 0, &s);
-    mix->begin = 0;
+    image->begin = 0;
     for (;; s.number++) {
         rks_status status = compute_stretch(m, &s, err);
         if (status != RKS_OK)
             return status;
-        if (s.segment == s.segments && (mix->is_last || number < mix->end)) {
-            mix->end = mix->is_last ? s.planned : mix->end;
+        if (s.segment == s.segments && (image->is_last || number < image->end)) {
+            image->end = image->is_last ? s.planned : image->end;
             return RKS_OK;
         }
         status = end_stretch(m, &s, err);
         if (status != RKS_OK)
             return status;
-        mix->begin = mix->end;
-        if (mix->end == s.segment_end)
+        image->begin = image->end;
+        if (image->end == s.segment_end)
             begin_segment(m, s.segment + 1, s.segment_end, &s);
     }
 }
@@ -378,7 +381,7 @@ static rks_status compute_stretches(const making *m, uint64_t number, rks_error 
 static rks_status compute_drawn(const making *m, uint64_t step, rks_error *err)
 {
     const rks_plan_input *in = m->in;
-    rks_mix *mix = in->mix;
+    const rks_mix *mix = in->mix;
     uint64_t key = rks_epoch_keys_of(in, m->epoch, 0).draws;
     m->image->rest_over = false;
     bool once = !is_resumed(m) && rks_mix_next_change(mix, m->epoch, 0) == UINT64_MAX;

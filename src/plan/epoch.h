@@ -50,8 +50,12 @@ typedef struct rks_epoch_image {
     uint32_t *piece_places;
     size_t pieces_shown;
     uint64_t pieces_room;
-    uint64_t *quotas; /* of a mix: the draws that were chosen of each source */
-    bool rest_over;   /* of a resumed epoch: no step is left after its segments */
+    /* Of a mix: the steps that the image holds, counted over all worlds; it is the last stretch of
+     * the epoch if `is_last`. And how many draws were chosen of each source. */
+    uint64_t begin, end;
+    bool is_last;
+    uint64_t *quotas;
+    bool rest_over; /* of a resumed epoch: no step is left after its segments */
 
     struct rks_epoch_room *room; /* NULL: the image owns the memory of its ids */
 } rks_epoch_image;

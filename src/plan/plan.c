@@ -22,7 +22,7 @@ bool rks_plan_is_computed(const rks_plan *plan, uint64_t epoch, uint64_t step)
     if (plan->in.mix == NULL)
         return true;
     uint64_t number = rks_mix_number(&plan->progress, epoch, step);
-    return number >= plan->in.mix->begin && (number < plan->in.mix->end || plan->in.mix->is_last);
+    return number >= plan->image.begin && (number < plan->image.end || plan->image.is_last);
 }
 
 rks_status rks_plan_prepare(rks_plan *plan, uint64_t epoch, rks_error *err)
@@ -47,16 +47,15 @@ rks_status rks_plan_prepare_step(rks_plan *plan, uint64_t epoch, uint64_t step, 
 /* Counts the steps of an epoch with a mix, which are known when its last stretch is planned. */
 static rks_status count_drawn_steps(rks_plan *plan, uint64_t epoch, uint64_t *steps, rks_error *err)
 {
-    rks_mix *mix = plan->in.mix;
-    if (!mix->steps_known || mix->steps_epoch != epoch) {
+    if (!plan->steps_known || plan->steps_epoch != epoch) {
         rks_status status = rks_plan_prepare_step(plan, epoch, UINT32_MAX, err);
         if (status != RKS_OK)
             return status;
-        mix->steps = mix->end - rks_mix_number(&plan->progress, epoch, 0);
-        mix->steps_epoch = epoch;
-        mix->steps_known = true;
+        plan->steps = plan->image.end - rks_mix_number(&plan->progress, epoch, 0);
+        plan->steps_epoch = epoch;
+        plan->steps_known = true;
     }
-    *steps = mix->steps;
+    *steps = plan->steps;
     return RKS_OK;
 }
 
@@ -91,7 +90,7 @@ static rks_status find_slot(rks_plan *plan, uint64_t epoch, uint64_t step, uint3
     if (status != RKS_OK)
         return status;
     uint64_t before = plan->in.mix == NULL ? 0 : rks_mix_number(&plan->progress, epoch, 0);
-    uint64_t first = plan->in.mix == NULL ? 0 : plan->in.mix->begin;
+    uint64_t first = plan->in.mix == NULL ? 0 : plan->image.begin;
     uint64_t steps = first + plan->image.layout->batches / world - before;
     if (step >= steps)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,

@@ -18,6 +18,12 @@ struct rks_plan {
     struct rks_epoch_cache *cache;
 
     rks_epoch_progress progress;
+
+    /* With a mix: */
+    bool steps_known; /* `steps` is valid, for epoch `steps_epoch` */
+    uint64_t steps_epoch, steps;
+    bool was_changed; /* a call made a change, the last one at this place */
+    uint64_t last_epoch, last_step;
 };
 
 /* plan.c: makes `epoch`, or its rest after a resume, the plan's current epoch. */

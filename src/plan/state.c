@@ -370,12 +370,11 @@ static void save_rest(const rks_epoch_progress *progress, rks_plan_rest *rest)
     memcpy(rest->done, progress->done, sizeof(rest->done));
 }
 
-static void set_rest(const rks_plan_input *in, rks_epoch_image *image, rks_epoch_progress *progress,
-                     const rks_plan_rest *rest)
+static void set_rest(rks_plan *plan, const rks_plan_rest *rest)
 {
-    image->ready = false;
-    if (in->mix != NULL)
-        in->mix->steps_known = false;
+    rks_epoch_progress *progress = &plan->progress;
+    plan->image.ready = false;
+    plan->steps_known = false;
     progress->resumed_epoch = rest->epoch;
     progress->done_count = rest->done_count;
     progress->rest_steps = rest->steps;
@@ -389,7 +388,7 @@ static rks_status try_rest(rks_plan *plan, const rks_plan_place *place, size_t c
 {
     rks_plan_rest rest = {.epoch = place->epoch, .done_count = count};
     memcpy(rest.done, place->segments, count * sizeof(rest.done[0]));
-    set_rest(&plan->in, &plan->image, &plan->progress, &rest);
+    set_rest(plan, &rest);
     rks_status status = rks_plan_prepare(plan, place->epoch, err);
     if (status != RKS_OK)
         return status;
@@ -437,7 +436,7 @@ static rks_status resume_at(rks_plan *plan, rks_plan_place place, uint64_t *epoc
     }
     if (before == 0 || ended) {
         rks_plan_rest none = {0};
-        set_rest(&plan->in, &plan->image, &plan->progress, &none);
+        set_rest(plan, &none);
         place.epoch += ended ? 1 : 0;
         status = rks_plan_steps(plan, place.epoch, &steps, err);
     }
@@ -445,7 +444,7 @@ static rks_status resume_at(rks_plan *plan, rks_plan_place place, uint64_t *epoc
         status = rks_fail(err, RKS_ERR_STATE, 0, "state: segments: step %" PRIu64 " of %" PRIu64,
                           next, steps);
     if (status != RKS_OK) {
-        set_rest(&plan->in, &plan->image, &plan->progress, &old);
+        set_rest(plan, &old);
         return status;
     }
     *epoch = place.epoch;
@@ -462,7 +461,6 @@ static void swap_changes(rks_mix *mix, rks_plan_place *place)
     memcpy(place->changes, kept, sizeof(kept));
     mix->change_count = place->change_count;
     place->change_count = count;
-    mix->steps_known = false;
 }
 
 static rks_status resume(rks_plan *plan, const char *state, uint64_t *epoch, uint64_t *step,
@@ -473,12 +471,14 @@ static rks_status resume(rks_plan *plan, const char *state, uint64_t *epoch, uin
     if (status != RKS_OK || plan->in.mix == NULL)
         return status == RKS_OK ? resume_at(plan, place, epoch, step, err) : status;
     swap_changes(plan->in.mix, &place);
-    plan->image.ready = false;
+    plan->image.ready = plan->steps_known = false;
     status = rks_plan_schedule_fits(&plan->in, &plan->progress, err);
     if (status == RKS_OK)
         status = resume_at(plan, place, epoch, step, err);
-    if (status != RKS_OK)
+    if (status != RKS_OK) {
         swap_changes(plan->in.mix, &place);
+        plan->steps_known = false;
+    }
     rks_mix_free_changes(place.changes, place.change_count);
     return status;
 }

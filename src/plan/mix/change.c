@@ -172,7 +172,6 @@ static rks_status read_weights(const rks_plan_input *in, const change_call *call
 static rks_status change_at(rks_plan *plan, const change_call *call, rks_error *err)
 {
     const rks_plan_input *in = &plan->in;
-    rks_mix *mix = in->mix;
     rks_status status = check_call(in, call, err);
     if (status != RKS_OK)
         return status;
@@ -195,12 +194,12 @@ static rks_status change_at(rks_plan *plan, const change_call *call, rks_error *
         return status;
     }
     rks_epoch_image *image = &plan->image;
-    if (image->epoch > call->epoch || (image->epoch == call->epoch && mix->end > number))
+    if (image->epoch > call->epoch || (image->epoch == call->epoch && image->end > number))
         image->ready = false;
-    mix->last_epoch = call->epoch;
-    mix->last_step = number;
-    mix->was_changed = true;
-    mix->steps_known = false;
+    plan->last_epoch = call->epoch;
+    plan->last_step = number;
+    plan->was_changed = true;
+    plan->steps_known = false;
     return RKS_OK;
 }
 
@@ -286,9 +285,9 @@ rks_status rks_plan_change_after(rks_plan *plan, uint64_t steps, const double *w
 rks_status rks_plan_last_change(const rks_plan *plan, uint64_t *epoch, uint64_t *step,
                                 rks_error *err)
 {
-    if (plan->in.mix == NULL || !plan->in.mix->was_changed)
+    if (!plan->was_changed)
         return rks_fail(err, RKS_ERR_STATE, 0, "change: none was made by this plan");
-    *epoch = plan->in.mix->last_epoch;
-    *step = plan->in.mix->last_step;
+    *epoch = plan->last_epoch;
+    *step = plan->last_step;
     return RKS_OK;
 }

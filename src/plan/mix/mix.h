@@ -53,14 +53,6 @@ typedef struct rks_mix {
     rks_mix_force first;                              /* in force from the start */
     rks_mix_change changes[RKS_PLAN_CHANGES_MAX + 1]; /* in the order of steps */
     size_t change_count;
-    uint64_t last_epoch, last_step; /* place of the last change that a call made */
-    bool was_changed;               /* a call made a change */
-
-    /* The current stretch of an epoch: steps [begin, end), counted over all worlds. */
-    uint64_t begin, end;
-    bool is_last;
-    bool steps_known; /* `steps` is valid, for epoch `steps_epoch` */
-    uint64_t steps_epoch, steps;
 
 } rks_mix;
 
