@@ -283,10 +283,9 @@ typedef struct stretch {
  * stretch. */
 static rks_status strike_skips(const making *m, const stretch *s, rks_error *err)
 {
-    const rks_mix *mix = m->in->mix;
     const rks_epoch_image *image = m->image;
     uint64_t first, end, at = image->end - s->begun;
-    uint64_t change = rks_mix_next_change(mix, m->epoch, image->end);
+    uint64_t change = rks_mix_next_change(&m->progress->schedule, m->epoch, image->end);
     uint64_t past = change < s->planned ? change : s->planned;
     rks_status status = RKS_OK;
     while (status == RKS_OK &&
@@ -308,11 +307,10 @@ static rks_status strike_skips(const making *m, const stretch *s, rks_error *err
  * the world and the weights of its time. */
 static rks_status compute_stretch(const making *m, stretch *s, rks_error *err)
 {
-    const rks_mix *mix = m->in->mix;
     rks_epoch_image *image = m->image;
     bool is_done = s->segment < s->segments;
     s->world = is_done ? m->progress->done[s->segment].world : m->in->config.world;
-    s->change = rks_mix_next_change(mix, m->epoch, image->begin);
+    s->change = rks_mix_next_change(&m->progress->schedule, m->epoch, image->begin);
     image->end = s->change < s->segment_end ? s->change : s->segment_end;
     rks_status status = compute(m, s->world, s->number, NULL, err);
     if (status != RKS_OK)
@@ -339,10 +337,10 @@ static rks_status end_stretch(const making *m, const stretch *s, rks_error *err)
     if (status == RKS_OK && ends)
         status = strike_skips(m, s, err);
     if (status == RKS_OK && image->end == s->change)
-        status =
-            rks_mix_choose(m->in, m->draws, rks_mix_force_at(mix, m->epoch, s->change),
-                           rks_mix_unbegun(m->in, m->draws),
-                           rks_epoch_keys_of(m->in, m->epoch, s->number + 1).draws, false, err);
+        status = rks_mix_choose(
+            m->in, m->draws, rks_mix_force_at(mix, &m->progress->schedule, m->epoch, s->change),
+            rks_mix_unbegun(m->in, m->draws),
+            rks_epoch_keys_of(m->in, m->epoch, s->number + 1).draws, false, err);
     return status;
 }
 
@@ -384,12 +382,14 @@ static rks_status compute_drawn(const making *m, uint64_t step, rks_error *err)
     const rks_mix *mix = in->mix;
     uint64_t key = rks_epoch_keys_of(in, m->epoch, 0).draws;
     m->image->rest_over = false;
-    bool once = !is_resumed(m) && rks_mix_next_change(mix, m->epoch, 0) == UINT64_MAX;
+    bool once =
+        !is_resumed(m) && rks_mix_next_change(&m->progress->schedule, m->epoch, 0) == UINT64_MAX;
     rks_mix_draws *draws = m->draws;
     rks_status status = rks_mix_draws_begin(in, m->image, draws, err);
     if (status == RKS_OK)
-        status = rks_mix_choose(in, draws, rks_mix_force_at(mix, m->epoch, 0), mix->draws, key,
-                                once, err);
+        status =
+            rks_mix_choose(in, draws, rks_mix_force_at(mix, &m->progress->schedule, m->epoch, 0),
+                           mix->draws, key, once, err);
     draws->whole = draws->rest;
     if (status == RKS_OK && !once)
         status = rks_mix_begin_rest(in, draws, err);

@@ -7,6 +7,7 @@
 #ifndef RKS_PLAN_EPOCH_H
 #define RKS_PLAN_EPOCH_H
 
+#include "plan/mix/schedule.h"
 #include "plan/plan_input.h"
 
 typedef struct rks_plan_segment {
@@ -89,8 +90,8 @@ typedef struct rks_epoch_task {
     rks_epoch_work *work;
 } rks_epoch_task;
 
-/* What was done of epochs, and what is to be skipped. A resume and a skip are filters over an
- * epoch's order. */
+/* What was done of epochs, what is to be skipped, and how a mix changes. A resume and a skip
+ * are filters over an epoch's order. */
 typedef struct rks_epoch_progress {
     /* A resumed epoch: the segments that earlier worlds did of it. */
     uint64_t resumed_epoch;
@@ -100,6 +101,8 @@ typedef struct rks_epoch_progress {
 
     rks_plan_skip_range *skips; /* room for RKS_PLAN_SKIPS_MAX; NULL: none so far */
     size_t skip_count;
+
+    rks_mix_schedule schedule; /* the changes of a mix */
 } rks_epoch_progress;
 
 /* epoch_image.c */

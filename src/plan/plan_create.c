@@ -146,11 +146,12 @@ static rks_status set_samples(rks_plan_input *in, rks_error *err)
     return RKS_OK;
 }
 
-static rks_status set_mix(rks_plan_input *in, rks_error *err)
+static rks_status set_mix(rks_plan *plan, rks_error *err)
 {
+    rks_plan_input *in = &plan->in;
     if (in->config.mix == NULL)
         return RKS_OK;
-    rks_status status = rks_mix_create(in, in->config.mix, err);
+    rks_status status = rks_mix_create(in, in->config.mix, &plan->own_mix, err);
     in->config.mix = NULL; /* the caller may free it now */
     if (status == RKS_OK)
         in->batches_like = rks_mix_batches_like(in, err);
@@ -178,7 +179,7 @@ rks_status rks_plan_create_shared(const rks_plan_samples *samples, const rks_pla
     if (status == RKS_OK)
         status = set_samples(&made->in, err);
     if (status == RKS_OK)
-        status = set_mix(&made->in, err);
+        status = set_mix(made, err);
     if (status == RKS_OK)
         status = set_order(made, samples->order, err);
     if (status == RKS_OK && share != NULL && made->in.mix == NULL)
@@ -219,7 +220,8 @@ void rks_plan_free(rks_plan *plan)
     if (plan == NULL)
         return;
     rks_cache_close(plan);
-    rks_mix_free(&plan->in);
+    rks_mix_free(plan->own_mix);
+    rks_mix_free_changes(&plan->progress.schedule);
     rks_plan_layout_free(&plan->in.whole);
     rks_epoch_image_clear(&plan->image);
     rks_usage_sub(RKS_MEMORY_PLAN,

@@ -144,20 +144,19 @@ typedef struct rks_plan_cut_sample {
     uint32_t first; /* number of its first piece among all pieces */
 } rks_plan_cut_sample;
 
-/* What epochs are made from. It does not change once the plan is made, except that a mix may get
- * changes of its weights (schedule.c). */
+/* What epochs are made from. It does not change once the plan is made. */
 typedef struct rks_plan_input {
     rks_plan_config config;
     const uint32_t *lengths; /* borrowed */
     uint64_t count;
-    const uint32_t *order; /* the sorted order, if the strategy needs it */
-    uint64_t absent;       /* samples of length RKS_LENGTH_ABSENT, which come first in a sorted
-                            * order */
-    uint64_t too_long;     /* samples above config.limit that are not absent */
-    uint32_t longest;      /* longest length planned in shared batches, after truncation */
-    uint64_t batches_like; /* about how many batches all samples make; sets how many a
-                            * neighbourhood mixes */
-    struct rks_mix *mix;   /* mix.h; NULL: each sample occurs once */
+    const uint32_t *order;     /* the sorted order, if the strategy needs it */
+    uint64_t absent;           /* samples of length RKS_LENGTH_ABSENT, which come first in a sorted
+                                * order */
+    uint64_t too_long;         /* samples above config.limit that are not absent */
+    uint32_t longest;          /* longest length planned in shared batches, after truncation */
+    uint64_t batches_like;     /* about how many batches all samples make; sets how many a
+                                * neighbourhood mixes */
+    const struct rks_mix *mix; /* mix.h; NULL: each sample occurs once */
 
     /* The pieces of samples that are cut. */
     rks_plan_cut_sample *cuts; /* at most `too_long` of them */

@@ -9,6 +9,7 @@
 struct rks_plan {
     rks_plan_input in;
     rks_epoch_image image;   /* the current epoch */
+    struct rks_mix *own_mix; /* in.mix */
     uint32_t *own_order;     /* the sorted order, if the plan owns it; else NULL */
     char dataset[33];        /* empty if unknown */
     char lengths_digest[17]; /* empty until a state needs it */

@@ -92,7 +92,7 @@ rks_status rks_plan_schedule_fits(const rks_plan_input *in, const rks_epoch_prog
     char text[RKS_PLAN_SCHEDULE_MAX + 1];
     size_t size = rks_plan_write_skips(progress, text, sizeof(text));
     if (in->mix != NULL)
-        size += rks_mix_write_changes(in->mix, text, sizeof(text));
+        size += rks_mix_write_changes(in->mix, &progress->schedule, text, sizeof(text));
     if (progress->skip_count <= RKS_PLAN_SKIPS_MAX && size <= RKS_PLAN_SCHEDULE_MAX)
         return RKS_OK;
     return rks_fail(

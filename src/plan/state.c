@@ -38,8 +38,7 @@ typedef struct rks_plan_place {
     uint64_t epoch;
     rks_plan_segment segments[RKS_PLAN_SEGMENTS_MAX];
     size_t count;
-    rks_mix_change changes[RKS_PLAN_CHANGES_MAX];
-    size_t change_count;
+    rks_mix_schedule schedule;
 } rks_plan_place;
 
 static const char *lengths_digest(rks_plan *plan)
@@ -96,10 +95,10 @@ static void write_schedule(const rks_plan *plan, state_text *made)
     const rks_mix *mix = plan->in.mix;
     if (mix != NULL)
         add_text(made, ", \"mix\": \"%s\"", mix->digest);
-    if (mix != NULL && mix->change_count > 0) {
+    if (mix != NULL && plan->progress.schedule.count > 0) {
         add_text(made, ", \"changes\": [");
-        made->size +=
-            rks_mix_write_changes(mix, made->text + made->size, sizeof(made->text) - made->size);
+        made->size += rks_mix_write_changes(mix, &plan->progress.schedule, made->text + made->size,
+                                            sizeof(made->text) - made->size);
         add_text(made, "]");
     }
     if (plan->progress.skip_count > 0) {
@@ -326,13 +325,13 @@ static rks_status read_place(const json_t *object, rks_plan *plan, rks_plan_plac
     if (status == RKS_OK)
         status = read_segments(object, place, err);
     if (status == RKS_OK && plan->in.mix != NULL)
-        status = rks_mix_read_changes(&plan->in, json_object_get(object, "changes"), place->changes,
-                                      &place->change_count, err);
+        status = rks_mix_read_changes(&plan->in, &plan->progress.schedule,
+                                      json_object_get(object, "changes"), &place->schedule, err);
     if (status != RKS_OK)
         return status;
     status = rks_plan_read_skips(&plan->in, &plan->progress, json_object_get(object, "skip"), err);
     if (status != RKS_OK)
-        rks_mix_free_changes(place->changes, place->change_count);
+        rks_mix_free_changes(&place->schedule);
     return status;
 }
 
@@ -452,15 +451,12 @@ static rks_status resume_at(rks_plan *plan, rks_plan_place place, uint64_t *epoc
     return RKS_OK;
 }
 
-static void swap_changes(rks_mix *mix, rks_plan_place *place)
+static void swap_changes(rks_plan *plan, rks_plan_place *place)
 {
-    rks_mix_change kept[RKS_PLAN_CHANGES_MAX];
-    size_t count = mix->change_count;
-    memcpy(kept, mix->changes, sizeof(kept));
-    memcpy(mix->changes, place->changes, sizeof(kept));
-    memcpy(place->changes, kept, sizeof(kept));
-    mix->change_count = place->change_count;
-    place->change_count = count;
+    rks_mix_schedule kept = plan->progress.schedule;
+    plan->progress.schedule = place->schedule;
+    place->schedule = kept;
+    plan->image.ready = plan->steps_known = false;
 }
 
 static rks_status resume(rks_plan *plan, const char *state, uint64_t *epoch, uint64_t *step,
@@ -470,16 +466,13 @@ static rks_status resume(rks_plan *plan, const char *state, uint64_t *epoch, uin
     rks_status status = read_state(plan, state, &place, err);
     if (status != RKS_OK || plan->in.mix == NULL)
         return status == RKS_OK ? resume_at(plan, place, epoch, step, err) : status;
-    swap_changes(plan->in.mix, &place);
-    plan->image.ready = plan->steps_known = false;
+    swap_changes(plan, &place);
     status = rks_plan_schedule_fits(&plan->in, &plan->progress, err);
     if (status == RKS_OK)
         status = resume_at(plan, place, epoch, step, err);
-    if (status != RKS_OK) {
-        swap_changes(plan->in.mix, &place);
-        plan->steps_known = false;
-    }
-    rks_mix_free_changes(place.changes, place.change_count);
+    if (status != RKS_OK)
+        swap_changes(plan, &place);
+    rks_mix_free_changes(&place.schedule);
     return status;
 }
 

@@ -12,50 +12,51 @@
 #include "plan/strategy.h"
 
 /* Inserts a change in the order of steps. It replaces a change at the same step. */
-static void insert_change(rks_mix *mix, const rks_mix_change *change)
+static void insert_change(rks_mix_schedule *schedule, const rks_mix_change *change)
 {
-    size_t at = mix->change_count;
-    while (at > 0 && rks_mix_is_before(change->epoch, change->step, mix->changes[at - 1].epoch,
-                                       mix->changes[at - 1].step))
+    size_t at = schedule->count;
+    while (at > 0 && rks_mix_is_before(change->epoch, change->step, schedule->changes[at - 1].epoch,
+                                       schedule->changes[at - 1].step))
         at--;
-    if (at > 0 && mix->changes[at - 1].epoch == change->epoch &&
-        mix->changes[at - 1].step == change->step) {
-        rks_free(mix->changes[at - 1].force.weights);
-        mix->changes[at - 1] = *change;
+    if (at > 0 && schedule->changes[at - 1].epoch == change->epoch &&
+        schedule->changes[at - 1].step == change->step) {
+        rks_free(schedule->changes[at - 1].force.weights);
+        schedule->changes[at - 1] = *change;
         return;
     }
-    memmove(mix->changes + at + 1, mix->changes + at,
-            (mix->change_count - at) * sizeof(*mix->changes));
-    mix->changes[at] = *change;
-    mix->change_count++;
+    memmove(schedule->changes + at + 1, schedule->changes + at,
+            (schedule->count - at) * sizeof(*schedule->changes));
+    schedule->changes[at] = *change;
+    schedule->count++;
 }
 
 /* Gives the weights of `change` to the changes after it, up to the next one with its own weights.
  * They go into arrays of `spare`, which then holds the old weights. */
-static void pass_on(rks_mix *mix, const rks_mix_change *change, uint64_t **spare)
+static void pass_on(rks_mix_schedule *schedule, size_t sources, const rks_mix_change *change,
+                    uint64_t **spare)
 {
     size_t at = 0, used = 0;
-    while (rks_mix_is_before(mix->changes[at].epoch, mix->changes[at].step, change->epoch,
+    while (rks_mix_is_before(schedule->changes[at].epoch, schedule->changes[at].step, change->epoch,
                              change->step))
         at++;
-    for (at++; at < mix->change_count && mix->changes[at].keeps; at++, used++) {
-        uint64_t *before = mix->changes[at].force.weights;
-        memcpy(spare[used], change->force.weights, mix->sources * sizeof(uint64_t));
-        mix->changes[at].force.weights = spare[used];
+    for (at++; at < schedule->count && schedule->changes[at].keeps; at++, used++) {
+        uint64_t *before = schedule->changes[at].force.weights;
+        memcpy(spare[used], change->force.weights, sources * sizeof(uint64_t));
+        schedule->changes[at].force.weights = spare[used];
         spare[used] = before;
     }
 }
 
 /* Allocates the arrays for pass_on, and checks that these changes can have the weights. The caller
  * owns all arrays in `spare`, also after a failure. */
-static rks_status make_spare(const rks_plan_input *in, const rks_mix_change *change,
-                             uint64_t **spare, rks_error *err)
+static rks_status make_spare(const rks_plan_input *in, const rks_mix_schedule *schedule,
+                             const rks_mix_change *change, uint64_t **spare, rks_error *err)
 {
     const rks_mix *mix = in->mix;
     size_t used = 0;
     rks_status status = RKS_OK;
-    for (size_t i = 0; i < mix->change_count && status == RKS_OK; i++) {
-        const rks_mix_change *other = &mix->changes[i];
+    for (size_t i = 0; i < schedule->count && status == RKS_OK; i++) {
+        const rks_mix_change *other = &schedule->changes[i];
         if (!rks_mix_is_before(change->epoch, change->step, other->epoch, other->step))
             continue;
         if (!other->keeps)
@@ -75,39 +76,39 @@ static rks_status make_spare(const rks_plan_input *in, const rks_mix_change *cha
 static rks_status add_change(const rks_plan_input *in, rks_epoch_progress *progress,
                              rks_mix_change *change, uint64_t **spare, rks_error *err)
 {
-    rks_mix *mix = in->mix;
+    rks_mix_schedule *schedule = &progress->schedule;
     rks_mix_change kept[RKS_PLAN_CHANGES_MAX + 1];
     char text[RKS_PLAN_SCHEDULE_MAX + 1];
-    size_t count = mix->change_count;
-    memcpy(kept, mix->changes, sizeof(kept));
+    size_t count = schedule->count;
+    memcpy(kept, schedule->changes, sizeof(kept));
     uint64_t *replaced = NULL;
     for (size_t i = 0; i < count; i++)
         if (kept[i].epoch == change->epoch && kept[i].step == change->step) {
             replaced = kept[i].force.weights;
-            mix->changes[i].force.weights = NULL; /* not freed yet */
+            schedule->changes[i].force.weights = NULL; /* not freed yet */
         }
     uint64_t *mine[RKS_PLAN_CHANGES_MAX + 1];
     memcpy(mine, spare, sizeof(mine));
-    insert_change(mix, change);
+    insert_change(schedule, change);
     if (change->force.weights != NULL)
-        pass_on(mix, change, mine);
+        pass_on(schedule, in->mix->sources, change, mine);
     rks_status status = RKS_OK;
-    size_t size = rks_mix_write_changes(mix, text, sizeof(text));
+    size_t size = rks_mix_write_changes(in->mix, schedule, text, sizeof(text));
     char skips[RKS_PLAN_SCHEDULE_MAX + 1];
     size += rks_plan_write_skips(progress, skips, sizeof(skips));
-    if (mix->change_count > RKS_PLAN_CHANGES_MAX || size > RKS_PLAN_SCHEDULE_MAX)
+    if (schedule->count > RKS_PLAN_CHANGES_MAX || size > RKS_PLAN_SCHEDULE_MAX)
         status = rks_fail(err, RKS_ERR_STATE, 0,
                           "change at step %" PRIu64 " of epoch %" PRIu64
                           ": states have room for %d changes that take %d bytes; %zu take more",
                           change->step, change->epoch, RKS_PLAN_CHANGES_MAX, RKS_PLAN_SCHEDULE_MAX,
-                          mix->change_count);
+                          schedule->count);
     if (status == RKS_OK) {
         rks_free(replaced);
         memcpy(spare, mine, sizeof(mine)); /* what was there before, to be freed */
         return status;
     }
-    memcpy(mix->changes, kept, sizeof(kept));
-    mix->change_count = count;
+    memcpy(schedule->changes, kept, sizeof(kept));
+    schedule->count = count;
     return status;
 }
 
@@ -151,11 +152,11 @@ static rks_status check_call(const rks_plan_input *in, const change_call *call, 
 
 /* Gives `change` the weights of the call, or those before it. The caller owns them, also after a
  * failure. */
-static rks_status read_weights(const rks_plan_input *in, const change_call *call,
-                               rks_mix_change *change, rks_error *err)
+static rks_status read_weights(const rks_plan_input *in, const rks_mix_schedule *schedule,
+                               const change_call *call, rks_mix_change *change, rks_error *err)
 {
     const rks_mix *mix = in->mix;
-    const uint64_t *before = rks_mix_force_at(mix, change->epoch, change->step)->weights;
+    const uint64_t *before = rks_mix_force_at(mix, schedule, change->epoch, change->step)->weights;
     rks_status status = RKS_OK;
     if (call->weights != NULL || before != NULL) {
         change->force.weights = rks_alloc_raw(mix->sources, sizeof(uint64_t), err);
@@ -182,9 +183,9 @@ static rks_status change_at(rks_plan *plan, const change_call *call, rks_error *
                              .counted = call->counted};
     change.force.longest = call->longest == 0 ? UINT32_MAX : call->longest;
     uint64_t *spare[RKS_PLAN_CHANGES_MAX + 1] = {NULL};
-    status = read_weights(in, call, &change, err);
+    status = read_weights(in, &plan->progress.schedule, call, &change, err);
     if (status == RKS_OK)
-        status = make_spare(in, &change, spare, err);
+        status = make_spare(in, &plan->progress.schedule, &change, spare, err);
     if (status == RKS_OK)
         status = add_change(in, &plan->progress, &change, spare, err);
     for (size_t i = 0; i < RKS_PLAN_CHANGES_MAX; i++)
@@ -219,11 +220,11 @@ static bool counts_batches(const rks_plan_config *config)
 }
 
 /* Returns the first epoch from `epoch` on that has a change, or UINT64_MAX. */
-static uint64_t next_changed(const rks_mix *mix, uint64_t epoch)
+static uint64_t next_changed(const rks_mix_schedule *schedule, uint64_t epoch)
 {
-    for (size_t i = 0; i < mix->change_count; i++)
-        if (mix->changes[i].epoch >= epoch)
-            return mix->changes[i].epoch;
+    for (size_t i = 0; i < schedule->count; i++)
+        if (schedule->changes[i].epoch >= epoch)
+            return schedule->changes[i].epoch;
     return UINT64_MAX;
 }
 
@@ -238,7 +239,7 @@ static rks_status find_step(rks_plan *plan, uint64_t step, uint64_t *epoch, uint
     uint64_t there, each = 0, planned = 0;
     *epoch = 0;
     for (uint64_t left = step;; ++*epoch, left -= there) {
-        uint64_t changed = next_changed(plan->in.mix, *epoch);
+        uint64_t changed = next_changed(&plan->progress.schedule, *epoch);
         if (each > 0 && changed > *epoch) {
             uint64_t alike = left / each < changed - *epoch ? left / each : changed - *epoch;
             *epoch += alike;

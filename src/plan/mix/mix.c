@@ -205,9 +205,9 @@ static rks_status most_odds(const rks_plan_input *in, double *most, rks_error *e
 }
 
 /* Sets the draws of an epoch. */
-static rks_status set_draws(const rks_plan_input *in, const rks_plan_mix *o, rks_error *err)
+static rks_status set_draws(const rks_plan_input *in, const rks_plan_mix *o, rks_mix *mix,
+                            rks_error *err)
 {
-    rks_mix *mix = in->mix;
     mix->draws = o->samples;
     if (mix->counts != NULL) {
         for (uint64_t i = 0; i < in->count; i++)
@@ -229,7 +229,8 @@ static rks_status set_draws(const rks_plan_input *in, const rks_plan_mix *o, rks
     return RKS_OK;
 }
 
-rks_status rks_mix_create(rks_plan_input *in, const rks_plan_mix *given, rks_error *err)
+rks_status rks_mix_create(rks_plan_input *in, const rks_plan_mix *given, rks_mix **made,
+                          rks_error *err)
 {
     rks_plan_mix o;
     rks_plan_mix_default(&o);
@@ -244,7 +245,7 @@ rks_status rks_mix_create(rks_plan_input *in, const rks_plan_mix *given, rks_err
     rks_mix *mix = rks_alloc(1, sizeof(*mix), err);
     if (mix == NULL)
         return RKS_ERR_MEMORY;
-    in->mix = mix; /* freed with the plan */
+    in->mix = *made = mix;
     char words[64];
     uint64_t digest;
     status = copy_options(mix, &o, err);
@@ -263,12 +264,11 @@ rks_status rks_mix_create(rks_plan_input *in, const rks_plan_mix *given, rks_err
         can += mix->sizes[i];
     if (status == RKS_OK && can == 0)
         return rks_fail(err, RKS_ERR_DATA, 0, "no samples to plan");
-    return status == RKS_OK ? set_draws(in, &o, err) : status;
+    return status == RKS_OK ? set_draws(in, &o, mix, err) : status;
 }
 
-void rks_mix_free(rks_plan_input *in)
+void rks_mix_free(rks_mix *mix)
 {
-    rks_mix *mix = in->mix;
     if (mix == NULL)
         return;
     for (size_t i = 0; mix->names != NULL && i < mix->sources; i++)
@@ -279,9 +279,7 @@ void rks_mix_free(rks_plan_input *in)
     rks_free(mix->sizes);
     rks_free(mix->token_sums);
     rks_free(mix->first.weights);
-    rks_mix_free_changes(mix->changes, mix->change_count);
     rks_free(mix);
-    in->mix = NULL;
 }
 
 /* ---- what is drawn --------------------------------------------------------------------------- */

@@ -23,19 +23,7 @@ struct json_t;
 
 enum { RKS_MIX_NONE = UINT16_MAX };
 
-/* What decides the draws of a stretch of steps. */
-typedef struct rks_mix_force {
-    uint64_t *weights; /* fixed-point; NULL: in proportion to sizes */
-    uint32_t longest;  /* longer samples are not drawn yet */
-} rks_mix_force;
-
-typedef struct rks_mix_change {
-    uint64_t epoch, step; /* `step` counts over all worlds */
-    rks_mix_force force;
-    bool keeps;   /* it keeps the weights before it, also if those change later */
-    bool counted; /* its step was counted from the beginning of epoch 0 */
-} rks_mix_change;
-
+/* The option, checked; it does not change. */
 typedef struct rks_mix {
     size_t sources;
     char **names;
@@ -46,13 +34,11 @@ typedef struct rks_mix {
     const uint32_t *counts;    /* borrowed, or NULL */
     const double *odds;        /* borrowed, or NULL */
     bool tokens;
-    char digest[17];                                  /* digest of the options */
-    uint64_t draws;                                   /* draws of a whole epoch */
-    uint64_t *sizes;                                  /* samples of each source that can be drawn */
-    uint64_t *token_sums;                             /* sum of their lengths, after truncation */
-    rks_mix_force first;                              /* in force from the start */
-    rks_mix_change changes[RKS_PLAN_CHANGES_MAX + 1]; /* in the order of steps */
-    size_t change_count;
+    char digest[17];      /* digest of the options */
+    uint64_t draws;       /* draws of a whole epoch */
+    uint64_t *sizes;      /* samples of each source that can be drawn */
+    uint64_t *token_sums; /* sum of their lengths, after truncation */
+    rks_mix_force first;  /* in force from the start */
 
 } rks_mix;
 
@@ -111,9 +97,11 @@ rks_status rks_mix_quotas(const rks_mix *mix, const uint64_t *weights, const uin
 rks_status rks_mix_fewest(const rks_mix *mix, uint64_t *draws, rks_error *err);
 
 /* mix.c */
-/* Makes in->mix from the options. in->lengths and config must be set. */
-rks_status rks_mix_create(rks_plan_input *in, const rks_plan_mix *options, rks_error *err);
-void rks_mix_free(rks_plan_input *in);
+/* Makes a mix from the options, and sets in->mix to it. in->lengths and config must be set. The
+ * caller frees *mix with rks_mix_free, also after a failure. */
+rks_status rks_mix_create(rks_plan_input *in, const rks_plan_mix *options, rks_mix **mix,
+                          rks_error *err);
+void rks_mix_free(rks_mix *mix);
 /* Begins the draws of an epoch, with the quotas of its image. The caller ends them with
  * rks_mix_draws_end, also after a failure. */
 rks_status rks_mix_draws_begin(const rks_plan_input *in, rks_epoch_image *image,
@@ -178,21 +166,23 @@ rks_status rks_mix_sizes(const rks_plan_input *in, uint32_t longest, uint64_t *s
 uint64_t rks_mix_number(const rks_epoch_progress *progress, uint64_t epoch, uint64_t step);
 /* Returns what is in force at a step, and the next step at which that changes (UINT64_MAX: none in
  * this epoch). */
-const rks_mix_force *rks_mix_force_at(const rks_mix *mix, uint64_t epoch, uint64_t step);
-uint64_t rks_mix_next_change(const rks_mix *mix, uint64_t epoch, uint64_t step);
+const rks_mix_force *rks_mix_force_at(const rks_mix *mix, const rks_mix_schedule *schedule,
+                                      uint64_t epoch, uint64_t step);
+uint64_t rks_mix_next_change(const rks_mix_schedule *schedule, uint64_t epoch, uint64_t step);
 /* Returns true if one step comes before another. */
 bool rks_mix_is_before(uint64_t epoch, uint64_t step, uint64_t other_epoch, uint64_t other_step);
 /* Checks that every source with a weight has samples that may be drawn. */
 rks_status rks_mix_check_force(const rks_plan_input *in, const rks_mix_force *force,
                                rks_error *err);
 /* Writes the changes as JSON entries. Returns their size, which may be above `room`. */
-size_t rks_mix_write_changes(const rks_mix *mix, char *text, size_t room);
-/* Reads and checks the changes of a state. `changes` has room for RKS_PLAN_CHANGES_MAX; on success
- * the caller frees them with rks_mix_free_changes. `list` may be NULL. RKS_ERR_STATE if the list is
- * malformed, or lacks a change of the plan. */
-rks_status rks_mix_read_changes(const rks_plan_input *in, const struct json_t *list,
-                                rks_mix_change *changes, size_t *count, rks_error *err);
-void rks_mix_free_changes(rks_mix_change *changes, size_t count);
+size_t rks_mix_write_changes(const rks_mix *mix, const rks_mix_schedule *schedule, char *text,
+                             size_t room);
+/* Reads and checks the changes of a state; `ours` are the plan's. On success the caller frees
+ * `read` with rks_mix_free_changes. `list` may be NULL. RKS_ERR_STATE if the list is malformed, or
+ * lacks a change of the plan. */
+rks_status rks_mix_read_changes(const rks_plan_input *in, const rks_mix_schedule *ours,
+                                const struct json_t *list, rks_mix_schedule *read, rks_error *err);
+void rks_mix_free_changes(rks_mix_schedule *schedule);
 
 /* sequence.c: fills image->ids in the order of draws, with the sources even, for strategies
  * that keep that order. */

@@ -92,7 +92,7 @@ static rks_status count_epoch(rks_plan *plan, uint64_t epoch, window *w, rks_pla
 
 rks_status rks_mix_report(rks_plan *plan, uint64_t epoch, rks_plan_source *list, rks_error *err)
 {
-    rks_mix *mix = plan->in.mix;
+    const rks_mix *mix = plan->in.mix;
     rks_status status = RKS_ERR_MEMORY;
     window w = {.steps = rks_alloc(RKS_MIX_WINDOW * mix->sources, sizeof(*w.steps), err)};
     rks_plan_source *again = rks_alloc(mix->sources, sizeof(*again), err);

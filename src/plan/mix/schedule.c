@@ -34,29 +34,31 @@ bool rks_mix_is_before(uint64_t epoch, uint64_t step, uint64_t other_epoch, uint
     return epoch != other_epoch ? epoch < other_epoch : step < other_step;
 }
 
-const rks_mix_force *rks_mix_force_at(const rks_mix *mix, uint64_t epoch, uint64_t step)
+const rks_mix_force *rks_mix_force_at(const rks_mix *mix, const rks_mix_schedule *schedule,
+                                      uint64_t epoch, uint64_t step)
 {
     const rks_mix_force *force = &mix->first;
-    for (size_t i = 0; i < mix->change_count; i++)
-        if (!rks_mix_is_before(epoch, step, mix->changes[i].epoch, mix->changes[i].step))
-            force = &mix->changes[i].force;
+    for (size_t i = 0; i < schedule->count; i++)
+        if (!rks_mix_is_before(epoch, step, schedule->changes[i].epoch, schedule->changes[i].step))
+            force = &schedule->changes[i].force;
     return force;
 }
 
-uint64_t rks_mix_next_change(const rks_mix *mix, uint64_t epoch, uint64_t step)
+uint64_t rks_mix_next_change(const rks_mix_schedule *schedule, uint64_t epoch, uint64_t step)
 {
-    for (size_t i = 0; i < mix->change_count; i++)
-        if (mix->changes[i].epoch == epoch && mix->changes[i].step > step)
-            return mix->changes[i].step;
+    for (size_t i = 0; i < schedule->count; i++)
+        if (schedule->changes[i].epoch == epoch && schedule->changes[i].step > step)
+            return schedule->changes[i].step;
     return UINT64_MAX;
 }
 
-size_t rks_mix_write_changes(const rks_mix *mix, char *text, size_t room)
+size_t rks_mix_write_changes(const rks_mix *mix, const rks_mix_schedule *schedule, char *text,
+                             size_t room)
 {
     size_t size = 0;
     text[0] = '\0';
-    for (size_t i = 0; i < mix->change_count && size < room; i++) {
-        const rks_mix_change *change = &mix->changes[i];
+    for (size_t i = 0; i < schedule->count && size < room; i++) {
+        const rks_mix_change *change = &schedule->changes[i];
         size += (size_t)snprintf(text + size, room - size,
                                  "%s[%" PRIu64 ", %" PRIu64 ", %" PRIu32 ", [", i == 0 ? "" : ", ",
                                  change->epoch, change->step, change->force.longest);
@@ -69,10 +71,11 @@ size_t rks_mix_write_changes(const rks_mix *mix, char *text, size_t room)
     return size;
 }
 
-void rks_mix_free_changes(rks_mix_change *changes, size_t count)
+void rks_mix_free_changes(rks_mix_schedule *schedule)
 {
-    for (size_t i = 0; i < count; i++)
-        rks_free(changes[i].force.weights);
+    for (size_t i = 0; i < schedule->count; i++)
+        rks_free(schedule->changes[i].force.weights);
+    schedule->count = 0;
 }
 
 /* Checks that every source with a weight has samples that may be drawn. */
@@ -169,13 +172,14 @@ static bool has_change(const rks_mix *mix, rks_mix_change *list, size_t count,
     return false;
 }
 
-rks_status rks_mix_read_changes(const rks_plan_input *in, const json_t *list,
-                                rks_mix_change *changes, size_t *count, rks_error *err)
+rks_status rks_mix_read_changes(const rks_plan_input *in, const rks_mix_schedule *ours,
+                                const json_t *list, rks_mix_schedule *read, rks_error *err)
 {
     const rks_mix *mix = in->mix;
+    rks_mix_change *changes = read->changes;
     size_t entries = json_array_size(list); /* 0 if it is not a list */
     rks_status status = RKS_OK;
-    *count = 0;
+    read->count = 0;
     if (list != NULL && (entries == 0 || entries > RKS_PLAN_CHANGES_MAX))
         return rks_fail(err, RKS_ERR_STATE, 0, "state: changes: not a list of 1 to %d",
                         RKS_PLAN_CHANGES_MAX);
@@ -184,7 +188,7 @@ rks_status rks_mix_read_changes(const rks_plan_input *in, const json_t *list,
                         "state: changes: the plan has no weights of sources");
     for (size_t i = 0; i < entries && status == RKS_OK; i++) {
         status = read_change(mix, json_array_get(list, i), &changes[i], err);
-        *count = i + 1;
+        read->count = i + 1;
         if (status == RKS_OK && i > 0 &&
             !rks_mix_is_before(changes[i - 1].epoch, changes[i - 1].step, changes[i].epoch,
                                changes[i].step))
@@ -198,15 +202,14 @@ rks_status rks_mix_read_changes(const rks_plan_input *in, const json_t *list,
             status = rks_fail(err, RKS_ERR_STATE, 0, "state: changes: entry %zu cannot be", i);
     }
     bool taken[RKS_PLAN_CHANGES_MAX] = {false};
-    for (size_t i = 0; i < mix->change_count && status == RKS_OK; i++)
-        if (!has_change(mix, changes, *count, &mix->changes[i], taken))
+    for (size_t i = 0; i < ours->count && status == RKS_OK; i++)
+        if (!has_change(mix, changes, read->count, &ours->changes[i], taken))
             status = rks_fail(err, RKS_ERR_STATE, 0,
                               "state: changes differ: it has not the plan's change at step %" PRIu64
                               " of epoch %" PRIu64 "; make that change after the state is resumed",
-                              mix->changes[i].step, mix->changes[i].epoch);
+                              ours->changes[i].step, ours->changes[i].epoch);
     if (status != RKS_OK) {
-        rks_mix_free_changes(changes, *count);
-        *count = 0;
+        rks_mix_free_changes(read);
     }
     return status;
 }
