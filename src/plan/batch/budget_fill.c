@@ -13,11 +13,9 @@
  * dropped. Lengths are read as widths, in multiples of length_multiple. */
 #include "plan/batch/layout.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "base/memory.h"
 #include "base/memory_usage.h"
 #include "plan/cancellation.h"
@@ -240,14 +238,6 @@ static rks_status cut_largest(filling *f, uint64_t *batches, uint64_t extra, uin
     return RKS_OK;
 }
 
-static rks_status cannot_split(uint64_t batches, uint32_t world, rks_error *err)
-{
-    return rks_fail(err, RKS_ERR_DATA, 0,
-                    "%" PRIu64 " batches cannot be split into equal steps for %" PRIu32
-                    " ranks: too few samples in them; set tail to repeat or drop",
-                    batches, world);
-}
-
 /* Makes groups of the batches: those that are alone, then at most `batches` of the others. */
 static rks_status lay_out(const filling *f, uint64_t batches, rks_plan_layout *layout,
                           rks_error *err)
@@ -329,17 +319,14 @@ rks_status rks_plan_fill(const rks_plan_input *in, rks_epoch_image *image,
     if (target == 0 && in->config.tail == TAIL_REPEAT)
         target = base->count; /* one sample a batch, and some of them twice */
     if (status == RKS_OK && target == 0)
-        status = drops ? rks_fail(err, RKS_ERR_DATA, 0,
-                                  "%" PRIu64 " full batches for %" PRIu32
-                                  " ranks: tail drop leaves none; make batches smaller",
-                                  needed, world)
-                       : cannot_split(needed, world, err);
+        status = drops ? rks_plan_drops_all(needed, world, err)
+                       : rks_plan_cannot_split(needed, world, err);
     if (status == RKS_OK && target < base->alone) /* tail drop */
         target = base->alone;
     if (status == RKS_OK)
         status = fit(&f, image->ids, target, &batches, err);
     if (status == RKS_OK && batches < target - base->alone)
-        status = cannot_split(batches, world, err);
+        status = rks_plan_cannot_split(batches, world, err);
     if (status == RKS_OK)
         status = lay_out(&f, target - base->alone, layout, err);
     if (status == RKS_OK)

@@ -41,7 +41,12 @@ rks_status rks_plan_fill(const rks_plan_input *in, rks_epoch_image *image,
                          const rks_plan_base *base, const rks_epoch_task *task,
                          rks_plan_layout *layout, rks_error *err);
 
-/* tail.c: makes the number of batches a multiple of world, as the option `tail` says. RKS_ERR_DATA
+/* tail.c */
+/* Return RKS_ERR_DATA for batches that make no equal steps: they cannot be split further, or are
+ * too few for the option tail "drop". */
+rks_status rks_plan_cannot_split(uint64_t batches, uint32_t world, rks_error *err);
+rks_status rks_plan_drops_all(uint64_t batches, uint32_t world, rks_error *err);
+/* Makes the number of batches a multiple of world, as the option `tail` says. RKS_ERR_DATA
  * if that is not possible. */
 rks_status rks_plan_even(const rks_plan_input *in, const rks_plan_base *base, uint32_t world,
                          rks_plan_layout *layout, rks_error *err);

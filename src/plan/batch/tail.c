@@ -14,6 +14,22 @@
 
 #include "base/error.h"
 
+rks_status rks_plan_cannot_split(uint64_t batches, uint32_t world, rks_error *err)
+{
+    return rks_fail(err, RKS_ERR_DATA, 0,
+                    "%" PRIu64 " batches cannot be split into equal steps for %" PRIu32
+                    " ranks: too few samples in them; set tail to repeat or drop",
+                    batches, world);
+}
+
+rks_status rks_plan_drops_all(uint64_t batches, uint32_t world, rks_error *err)
+{
+    return rks_fail(err, RKS_ERR_DATA, 0,
+                    "%" PRIu64 " full batches for %" PRIu32
+                    " ranks: tail drop leaves none; make batches smaller",
+                    batches, world);
+}
+
 static uint64_t count_batches(const rks_plan_layout *layout)
 {
     uint64_t batches = 0;
@@ -168,10 +184,7 @@ static rks_status split_tail(const rks_plan_input *in, uint32_t world, rks_plan_
         if (multiple == 1)
             break;
     }
-    return rks_fail(err, RKS_ERR_DATA, 0,
-                    "%" PRIu64 " batches cannot be split into equal steps for %" PRIu32
-                    " ranks: too few samples in them; set tail to repeat or drop",
-                    batches, world);
+    return rks_plan_cannot_split(batches, world, err);
 }
 
 /* Joins a last batch that is not full to the batch before it, from which it can then be filled. */
@@ -248,10 +261,7 @@ static rks_status drop_tail(uint32_t world, rks_plan_layout *layout, rks_error *
         last->count = last->batches * last->cap;
     }
     if (batches < world)
-        return rks_fail(err, RKS_ERR_DATA, 0,
-                        "%" PRIu64 " full batches for %" PRIu32
-                        " ranks: tail drop leaves none; make batches smaller",
-                        batches, world);
+        return rks_plan_drops_all(batches, world, err);
     uint64_t rest = batches % world;
     for (size_t i = layout->count; i > 0 && rest > 0; i--) {
         rks_plan_group *group = &layout->groups[i - 1];
