@@ -297,7 +297,7 @@ void rks_parts_report(const rks_parts *parts, const rks_dataset *dataset, rks_bu
     report->duplicates = dataset->excluded.duplicates;
     report->bytes -= dataset->excluded.bytes;
     report->units = dataset->unit_count;
-    report->units_resumed = parts->finished_count;
+    report->units_resumed = parts->kept != NULL ? 0 : parts->finished_count;
     report->unit_size = parts->options.shard.unit_size;
     rks_digest_format(dataset->id, report->dataset);
     rks_dataset_length_words(dataset, report->length);
