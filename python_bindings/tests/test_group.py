@@ -229,3 +229,48 @@ def test_launch_does_not_wait_for_a_stopped_rank(tmp_path: Path) -> None:
                           env={**os.environ, "RKS_LAUNCH_GRACE_MS": "1000"})
     pid, lost, code = done.stdout.split()
     assert (lost, code) == ("1", "9") and not Path(f"/proc/{pid}").exists(), done.stderr
+
+
+SOLO_FIRST = '''
+import torch.distributed as dist, rankstore
+dist.init_process_group("gloo")
+if dist.get_rank() == 0:
+    for _ in range(2):
+        with rankstore.init("solo") as alone:
+            rankstore.build([{"x": i} for i in range(10)], "store", group=alone, replace=True).close()
+dist.barrier()
+group = rankstore.init(arrival=60)
+print(group.world, len(rankstore.open("store")))
+'''
+
+
+def test_a_group_of_all_forms_after_one_rank_was_alone(ranks: Ranks) -> None:
+    assert [one.stdout for one in ranks(2, SOLO_FIRST)] == ["2 10\n"] * 2
+
+
+LATE = '''
+import os, sys, threading, time
+import torch.distributed as dist, rankstore
+dist.init_process_group("gloo")
+if dist.get_rank() == int(sys.argv[1]):
+    while not os.path.exists("said"):
+        time.sleep(0.05)
+    rankstore.init()
+else:
+    def look():  # the line ends the wait of the late rank
+        while "have waited" not in open("err").read():
+            time.sleep(0.05)
+        open("said", "w").close()
+    os.dup2(os.open("err", os.O_CREAT | os.O_WRONLY), 2)
+    threading.Thread(target=look, daemon=True).start()
+    rankstore.init(patience=0.2)
+'''
+
+
+@pytest.mark.parametrize("late, here", [(1, "[0]"), (0, "[1]")])
+def test_a_line_names_ranks_that_do_not_arrive(ranks: Ranks, tmp_path: Path, late: int, here: str) -> None:
+    done = ranks(2, LATE, str(late))
+    said = (tmp_path / "err").read_text()
+    assert said.count("have waited") == 1 and not any("have waited" in one.stderr for one in done)
+    assert f"ranks {here} have waited 0.2 s in init for ranks [{late}]. init, build and open are collective" in said
+    assert 'on one alone as `with rankstore.init("solo") as alone: build(..., group=alone)`' in said

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 _DATA = -9
 _PEER = -5
 _current: Group | None = None
-_generations = 0
+_PATIENCE = 60.0  # seconds, as in the core
+_generations = {"store": 0, "job": 0}  # groups opened at stores that the caller gave, and by the job's launcher
 
 
 class Group:
@@ -170,7 +171,8 @@ def init(group: Any = None, *, rank: int | None = None, world: int | None = None
     arrival: float, in seconds. How long to wait for ranks that start later, if ranks meet at a store. Default: 300.
     silence: float, in seconds. How long a rank may be silent before the others consider it lost. They wait for a rank that is slow but
         alive. Default: 15.
-    patience: float, in seconds. After waiting this long, print a line on stderr that names the missing rank. Default: 60.
+    patience: float, in seconds. After waiting this long, also for ranks to arrive, print a line on stderr that names the missing rank.
+        Default: 60.
     listen: str. Address or interface to listen on. Default: RKS_LISTEN, else the group's.
     secret_file: path. A file of at least 32 bytes with mode 0600. Default: RKS_SECRET_FILE, else a file that rank 0 makes in RKS_JOB_DIR,
         else none: ranks then trust the keys that they find in the store.
@@ -181,15 +183,18 @@ def init(group: Any = None, *, rank: int | None = None, world: int | None = None
     Returns the Group.
     Raises ArgumentError, PeerError, TimeoutError or UnsupportedError.
     """
-    global _current, _generations
+    global _current
     if isinstance(group, Group):
         _current = group
         return group
     options: dict[str, Any] = {"listen": listen, "secret_file": secret_file, "node": node}
     options["silence_ms"] = None if silence is None else _milliseconds("silence", silence)
     options["patience_ms"] = None if patience is None else _milliseconds("patience", patience)
-    _generations += 1
-    made = _open(group, rank, world, _Setting(_generations, _milliseconds("arrival", arrival) / 1000, options))
+    kind = "store" if hasattr(group, "multi_get") else "job"
+    if group != "solo":  # one rank may open such groups, and the others count as it does
+        _generations[kind] += 1
+    waits = _PATIENCE if patience is None else patience
+    made = _open(group, rank, world, _Setting(_generations[kind], _milliseconds("arrival", arrival) / 1000, waits, options))
     _current = made
     return made
 
@@ -220,10 +225,12 @@ def ranks_here() -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class _Setting:
-    """What every way of opening a group needs: the number of this init call, how late ranks may be (seconds), options of _core.Group."""
+    """What every way of opening a group needs: the number of this init call, how late ranks may be, and after how long a line names them
+    (seconds), options of _core.Group."""
 
     generation: int
     arrival: float
+    patience: float
     options: dict[str, Any]
 
 
@@ -346,7 +353,7 @@ def first_host(nodes: str) -> str:
 
 
 def _open_store(store: Any, rank: int, world: int, run: str, launcher: str, setting: _Setting) -> Group:
-    bootstrap = _StoreBootstrap(store, rank, world, f"rankstore/{run}/{setting.generation}", setting.arrival)
+    bootstrap = _StoreBootstrap(store, rank, world, f"rankstore/{run}/{setting.generation}", setting)
     try:
         core = _core.Group(name="store", rank=rank, size=world, allgather=bootstrap.allgather, **setting.options)
     except PeerError as error:
@@ -360,8 +367,9 @@ def _open_store(store: Any, rank: int, world: int, run: str, launcher: str, sett
 class _StoreBootstrap:
     """An all-gather of small records over a key-value store (set, check, multi_get)."""
 
-    def __init__(self, store: Any, rank: int, world: int, prefix: str, arrival: float) -> None:
-        self._store, self._rank, self._world, self._prefix, self._arrival = store, rank, world, prefix, arrival
+    def __init__(self, store: Any, rank: int, world: int, prefix: str, setting: _Setting) -> None:
+        self._store, self._rank, self._world, self._prefix, self._arrival = store, rank, world, prefix, setting.arrival
+        self._patience: float | None = setting.patience  # None: the line was printed
         self._round = 0
 
     def allgather(self, record: bytes, timeout_ms: int) -> Sequence[bytes]:
@@ -387,16 +395,31 @@ class _StoreBootstrap:
         begun, nap = time.monotonic(), 0.001
         try:
             while not self._store.check(keys):
-                if time.monotonic() - begun > limit:
+                waited = time.monotonic() - begun
+                if waited > limit:
                     raise self._who(keys, limit)
+                if self._patience is not None and waited > self._patience:
+                    self._say_who(keys)
                 time.sleep(nap)
                 nap = min(nap * 1.5, 0.1)
         except RuntimeError as gone:
             raise make(-5, 0, 0, "", "the rank that holds the store where ranks meet has gone before all had arrived") from gone
 
+    def _missing(self, keys: list[str]) -> list[int]:
+        return [rank for rank, key in enumerate(keys) if not self._store.check([key])]
+
     def _who(self, keys: list[str], limit: float) -> RankStoreError:
-        missing = [rank for rank, key in enumerate(keys) if not self._store.check([key])]
-        return make(-6, -1, 0, "", f"ranks {missing[:8]} have not arrived after {limit:g} s")
+        return make(-6, -1, 0, "", f"ranks {self._missing(keys)[:8]} have not arrived after {limit:g} s")
+
+    def _say_who(self, keys: list[str]) -> None:
+        """Print one line, on the lowest rank that waits: most often a script builds on rank 0 alone, before a barrier."""
+        missing = self._missing(keys)
+        here = [rank for rank in range(self._world) if rank not in missing]
+        if missing and here[0] == self._rank:
+            print(f"rankstore: ranks {here[:8]} have waited {self._patience:g} s in init for ranks {missing[:8]}. init, build and open are "
+                  'collective: call them on every rank, or on one alone as `with rankstore.init("solo") as alone: build(..., group=alone)`',
+                  file=sys.stderr, flush=True)
+        self._patience = None
 
 
 # ---- mpi4py --------------------------------------------------------------------------------------------------------
