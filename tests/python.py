@@ -20,7 +20,7 @@ def install():
     done = subprocess.run(
         [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-build-isolation", "--no-deps",
          "--upgrade", "--target", SITE, "-Cbuild-dir=" + os.path.abspath("build/python/build"),
-         "-Csetup-args=-Dwerror=true", "./python_bindings"],
+         "--config-settings=setup-args=-Dwerror=true", "./python_bindings"],
         text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     print(done.stdout[-4000:])
     print("ok install" if done.returncode == 0 else "FAIL install", flush=True)
