@@ -20,7 +20,7 @@ from steps.builds import CORES
 
 MADE = os.path.abspath("build/python/address")
 SITE = os.path.join(MADE, "site")
-TESTS = ["build", "collate", "epoch", "plan", "reader", "store"]
+TESTS = ["build", "collate", "epoch", "files", "plan", "store"]
 CC = os.environ.get("CC", "gcc")
 CHECKED = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer", "-O1", "-g"]
 # What the core needs: core_deps in meson.build.

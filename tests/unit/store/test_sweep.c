@@ -424,7 +424,7 @@ static const stage stages[] = {
     {"prune", false, true, run_prune, NULL, false, NULL},
     {"diff", true, true, run_diff, NULL, true, NULL},
     {"export", true, true, run_export, NULL, true, NULL},
-    {"reader", false, true, run_files, NULL, true, NULL},
+    {"files", false, true, run_files, NULL, true, NULL},
 };
 
 /* ---- one try --------------------------------------------------------------------------------- */
