@@ -220,13 +220,23 @@ static rks_status make_unit(void *user, uint64_t unit, rks_sink *sink, rks_error
                : status;
 }
 
+/* A rank that gets no unit brings its error here. */
+static rks_status scan_units(void *input, rks_scan *scan, rks_error *err)
+{
+    const made_rows *rows = input;
+    uint32_t rank = rks_group_rank(rows->user);
+    rks_status status = rank < UNITS ? RKS_OK : own_error(rank, 1, err);
+    return status == RKS_OK ? rows_scan(input, scan, err) : status;
+}
+
 static rks_status build(rks_group *group, rks_error *err)
 {
+    const rks_input_ops ops = {.struct_size = sizeof(ops), .scan = scan_units, .read = rows_read};
     rks_build_options options;
     rks_build_report report = {.struct_size = sizeof(report)};
-    const made_rows rows = {.make = make_unit, .user = group, .units = UNITS, .name = "part"};
+    made_rows rows = {.make = make_unit, .user = group, .units = UNITS, .name = "part"};
     world_build_options(&options);
-    rks_status status = rows_build(group, run.directory, &options, &rows, &report, err);
+    rks_status status = rks_build_input(group, &ops, &rows, run.directory, &options, &report, err);
     if (status == RKS_OK && report.samples != SAMPLES)
         sim_fail("the build reports %" PRIu64 " samples", report.samples);
     return status;

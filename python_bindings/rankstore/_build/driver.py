@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import re
-import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ from .. import _core
 from .._distributed import progress
 from .._distributed.collectives import callback_failed, check_others, together
 from .._distributed.group import Group
+from .._distributed.stderr import say
 from .._provenance import dataset_json, fingerprint
 from .._provenance.code import difference as code_difference
 from .._sources.base import Piece, Stream
@@ -164,7 +164,7 @@ class _BuildRequest:
     def say(self, text: str) -> None:
         """Print a line on rank 0's stderr."""
         if self.group.rank == 0:
-            print(f"rankstore: {self.directory}: {text}", file=sys.stderr, flush=True)
+            say(f"{self.directory}: {text}")
 
 
 def _is_own(source: Source, options: Options) -> bool:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from .. import _core
 from ..errors import ArgumentError, PeerError, RankStoreError, StateError, UnsupportedError, code_of, make
 from . import shutdown
+from .stderr import say
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -416,9 +417,8 @@ class _StoreBootstrap:
         missing = self._missing(keys)
         here = [rank for rank in range(self._world) if rank not in missing]
         if missing and here[0] == self._rank:
-            print(f"rankstore: ranks {here[:8]} have waited {self._patience:g} s in init for ranks {missing[:8]}. init, build and open are "
-                  'collective: call them on every rank, or on one alone as `with rankstore.init("solo") as alone: build(..., group=alone)`',
-                  file=sys.stderr, flush=True)
+            say(f"ranks {here[:8]} have waited {self._patience:g} s in init for ranks {missing[:8]}. init, build and open are "
+                'collective: call them on every rank, or on one alone as `with rankstore.init("solo") as alone: build(..., group=alone)`')
         self._patience = None
 
 

@@ -6,7 +6,6 @@ code other than 0, it waits for nobody: the others' calls fail with that error."
 from __future__ import annotations
 
 import atexit
-import contextlib
 import os
 import sys
 import traceback
@@ -15,6 +14,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ..errors import RankStoreError
+from .stderr import say
 
 
 class Handle(Protocol):
@@ -89,10 +89,7 @@ def _try(close: Callable[[], None]) -> None:
     try:
         close()
     except Exception as error:
-        if sys.stderr is not None:
-            with contextlib.suppress(OSError, ValueError):
-                said = str(error) if isinstance(error, RankStoreError) else repr(error)
-                print(f"rankstore: {said}", file=sys.stderr)
+        say(str(error) if isinstance(error, RankStoreError) else repr(error))
 
 
 def _mpi_waits() -> bool:

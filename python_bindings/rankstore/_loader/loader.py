@@ -18,6 +18,7 @@ from .._batching.protocols import Samples
 from .._batching.tensors import each_tensor, pinned
 from .._distributed import progress as bars
 from .._distributed.collectives import callback_failed
+from .._distributed.stderr import say
 from .._plan.plan import Plan, PlanSampler, batch_parts
 from .._schema.sizes import parse_bytes
 from ..errors import ArgumentError, StateError
@@ -162,9 +163,8 @@ class Loader:
         if not self._epoch_set and 0 < steps <= self._step:
             self._epoch, self._step, self._first = self._epoch + 1, 0, 0
         elif not self._epoch_set and self._step > 0 and self._first == 0 and self.dataset.group.rank == 0:
-            print(f"rankstore: the loop over epoch {self._epoch} was left after {self._step} of {steps} steps; this one begins "
-                  f"epoch {self._epoch} again: set_epoch({self._epoch + 1}) begins the next, load_state_dict(state) goes on",
-                  file=sys.stderr, flush=True)
+            say(f"the loop over epoch {self._epoch} was left after {self._step} of {steps} steps; this one begins "
+                f"epoch {self._epoch} again: set_epoch({self._epoch + 1}) begins the next, load_state_dict(state) goes on")
         self._epoch_set = False
 
     def __iter__(self) -> _Iteration:
