@@ -273,7 +273,9 @@ static rks_status read_and_commit(rks_build_state *b, rks_status status, rks_bui
 static rks_status check_kept(rks_build_state *b, rks_status status, rks_error *err)
 {
     if (b->source->ops == NULL)
-        return rks_group_agree(b->group, "build: kept", status, err);
+        return status;
+    if (status == RKS_OK)
+        status = rks_parts_list_kept(b->parts, err);
     status = rks_row_units_list(b->group, status, b->input, b->parts, &b->more, err);
     if (status != RKS_OK || !is_stream(b))
         return status;

@@ -373,19 +373,6 @@ static rks_status settle_base(rks_parts *parts, const rks_agreed *agreed, sight 
     return status == RKS_ERR_NOT_FOUND ? RKS_OK : status; /* it was the first generation */
 }
 
-/* The units of the dataset that is kept are finished. */
-static rks_status list_kept(rks_parts *parts, rks_error *err)
-{
-    const rks_dataset *kept = parts->kept;
-    parts->finished = rks_alloc(kept->unit_count, sizeof(*parts->finished), err);
-    if (parts->finished == NULL)
-        return RKS_ERR_MEMORY;
-    for (size_t i = 0; i < kept->unit_count; i++)
-        parts->finished[i] = kept->units[i].summary;
-    parts->finished_count = kept->unit_count;
-    return RKS_OK;
-}
-
 /* COLLECTIVE. Decides what is continued, from what all have seen. *own: as in look_around. */
 static rks_status go_on(rks_parts *parts, const rks_agreed *agreed, sight *seen, rks_buffer *chosen,
                         rks_status *own, rks_error *err)
@@ -398,7 +385,6 @@ static rks_status go_on(rks_parts *parts, const rks_agreed *agreed, sight *seen,
         all.same == rks_group_size(parts->group)) {
         parts->kept = seen->found;
         seen->found = NULL;
-        *own = list_kept(parts, err);
         return RKS_OK;
     }
     if (all.any_parts) /* before the next agreement replaces this one */
@@ -497,6 +483,18 @@ rks_status rks_parts_settle(rks_parts *parts, rks_status own, rks_error *err)
 const rks_dataset *rks_parts_kept(const rks_parts *parts)
 {
     return parts->kept;
+}
+
+rks_status rks_parts_list_kept(rks_parts *parts, rks_error *err)
+{
+    const rks_dataset *kept = parts->kept;
+    parts->finished = rks_alloc(kept->unit_count, sizeof(*parts->finished), err);
+    if (parts->finished == NULL)
+        return RKS_ERR_MEMORY;
+    for (size_t i = 0; i < kept->unit_count; i++)
+        parts->finished[i] = kept->units[i].summary;
+    parts->finished_count = kept->unit_count;
+    return RKS_OK;
 }
 
 const rks_dataset *rks_parts_base(const rks_parts *parts)

@@ -40,6 +40,8 @@ rks_status rks_parts_settle(rks_parts *parts, rks_status own, rks_error *err);
 /* With `keep`: returns the finished dataset if it is this very build's, so that there is nothing to
  * do; else NULL. It lives as long as the parts. */
 const rks_dataset *rks_parts_kept(const rks_parts *parts);
+/* Lists the units of the dataset that is kept as finished ones, to compare an input with them. */
+rks_status rks_parts_list_kept(rks_parts *parts, rks_error *err);
 /* Returns what is appended to, or NULL; the same on all ranks. It lives as long as the parts. */
 const rks_dataset *rks_parts_base(const rks_parts *parts);
 /* Closes them. What is not committed stays for a resume. NULL is allowed. */

@@ -26,8 +26,7 @@ def build_python(group: Group, source: Stream | list[Piece], directory: str, opt
     """Build from units that Python reads (collective).
 
     base: the dataset that is appended to. keep: rks_build_options.keep. note: what the commit writes into dataset.json. Raises BaseChanged,
-    on all ranks, if another
-    build changed the dataset meanwhile."""
+    on all ranks, if another build changed the dataset meanwhile."""
     steps = Steps(group, options.map, options.filter, options.skip_bad)
     key: Any = options.key if callable(options.key) else None
     derives = False  # True: use the keys that the core derives
