@@ -29,7 +29,7 @@ int core_check_idle(bool busy, const char *name);
 /* For handles that one thread may use at a time: checks that it is open (`handle` is not NULL),
  * this process's, and not busy; else returns -1 with an exception. */
 int core_check_usable(const void *handle, pid_t pid, bool busy, const char *name);
-/* What Builder and Gather share: a handle of the C library that takes values, and its group. */
+/* What Gather is made of: a handle of the C library that takes values, and its group. */
 typedef struct core_taker {
     void *handle;    /* NULL if closed */
     PyObject *group; /* held as long as `handle` is set */

@@ -60,7 +60,7 @@ class Columns:
             yield dict(zip(names, row, strict=True))
 
     def arrays(self, schema: Sequence[tuple[str, str]], loose: bool = False) -> list[tuple[Any, Any]] | None:
-        """Return the columns as Builder.add_arrays takes them; None if a column is absent, has missing values, or must become JSON (use
+        """Return the columns as Sink.add_arrays takes them; None if a column is absent, has missing values, or must become JSON (use
         rows() then).
 
         loose: ignore columns that the schema lacks. Raises DataError if a type differs from the schema's.
