@@ -49,7 +49,8 @@ typedef struct rks_collate_column {
                         * than the column that positions follow */
     bool mark_items;   /* one more array "NAME.items", int64 [count]: items along the first variable
                         * dimension, after the cut */
-    uint8_t reserved[28]; /* zero */
+    bool exact; /* layout pad: as wide as the widest sample, not rounded up to `to_multiple` */
+    uint8_t reserved[27]; /* zero */
 } rks_collate_column;
 
 /* Returns true if `type` of a column whose items are stored as `from` may be `to`. Both are item
@@ -112,6 +113,26 @@ RKS_API const uint32_t *rks_arrays_lengths(const rks_arrays *arrays);
 /* Returns *count pieces in order of `place`; 0 if all samples are whole. */
 RKS_API const rks_piece *rks_arrays_pieces(const rks_arrays *arrays, size_t *count);
 RKS_API void rks_arrays_free(rks_arrays *arrays); /* NULL is accepted */
+
+/* ---- samples of the caller's own ----------------------------------------------------------------
+ */
+
+/* Samples that the caller has changed or made. One thread at a time. `schema`: as for
+ * rks_schema_parse. The caller owns *list. */
+typedef struct rks_sample_list rks_sample_list;
+RKS_API rks_status rks_sample_list_create(const char *schema, rks_sample_list **list,
+                                          rks_error *err);
+/* Adds a copy of a sample: a value for each column of the schema. `id` and `length` are what
+ * rks_arrays_ids and rks_arrays_lengths return of it. RKS_ERR_DATA names the column of a value that
+ * its type does not hold. */
+RKS_API rks_status rks_sample_list_add(rks_sample_list *list, const rks_value *values, uint64_t id,
+                                       uint32_t length, rks_error *err);
+/* Collates the samples, like rks_batch_collate; the list does not change. bins[bin_count + 1], for
+ * the layout rows: sample bins[k] - bins[0] begins row k. NULL: rows are filled in order. */
+RKS_API rks_status rks_sample_list_collate(rks_sample_list *list,
+                                           const rks_collate_options *options, const uint32_t *bins,
+                                           size_t bin_count, rks_arrays **arrays, rks_error *err);
+RKS_API void rks_sample_list_free(rks_sample_list *list); /* NULL is accepted */
 
 /* ---- arenas: the caller's memory for arrays -------------------------------------------------- */
 

@@ -293,14 +293,24 @@ class Indexed:
     def __getitem__(self, place: Any, /) -> Any: ...
 
 class Collate:
-    """rks_collate_options, copied. `columns`: (column, name, type, pad, first, missing, packed, items), with None for defaults. The last
-    three are bools and may be left out."""
+    """rks_collate_options, copied. `columns`: (column, name, type, pad, first, missing, packed, items, exact), with None for defaults. The
+    last four are bools and may be left out."""
 
     def __init__(self, *, layout: str = "pad",
                  columns: Sequence[tuple[Any, ...]] | None = None,
                  to_multiple: int = 1, max_length: int = 0, left: bool = False, mask: str | None = None,
                  positions: str | None = None, follows: str | None = None, cut_by_length: bool = False,
                  row_items: int = 0, each_multiple: int = 1, documents: str | None = None) -> None: ...
+
+class SampleList:
+    """rks_sample_list: samples of the user's own."""
+
+    def __init__(self, schema: str) -> None: ...
+    def add(self, values: Sequence[Any], id: int, length: int, /) -> None:
+        """Add a sample, a value a column. TypeError, ValueError or DataError names the column."""
+
+    def collate(self, collate: Collate, bins: Readable | None = None, /) -> Arrays:
+        """`bins`: uint32 bounds of the rows of layout "rows"."""
 
 class Arrays:
     """rks_arrays."""

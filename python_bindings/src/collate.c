@@ -47,16 +47,18 @@ static int keep_text(collate *self, PyObject *object, const char *what, const ch
 static int read_column(collate *self, PyObject *entry, rks_collate_column *column)
 {
     PyObject *name, *array, *type, *pad, *first;
-    int missing = 0, packed = 0, items = 0;
+    int missing = 0, packed = 0, items = 0, exact = 0;
     PyObject *fields = PySequence_Tuple(entry);
-    bool good = fields != NULL &&
-                PyArg_ParseTuple(fields,
-                                 "OOOOO|ppp;columns: (column, name, type, pad, first, missing, "
-                                 "packed, items)",
-                                 &name, &array, &type, &pad, &first, &missing, &packed, &items);
+    bool good =
+        fields != NULL &&
+        PyArg_ParseTuple(fields,
+                         "OOOOO|pppp;columns: (column, name, type, pad, first, missing, "
+                         "packed, items, exact)",
+                         &name, &array, &type, &pad, &first, &missing, &packed, &items, &exact);
     column->mark_missing = missing != 0;
     column->packed = packed != 0;
     column->mark_items = items != 0;
+    column->exact = exact != 0;
     if (good && name == Py_None) {
         PyErr_SetString(PyExc_TypeError, "columns: a column's name is a str, not None");
         good = false;

@@ -83,7 +83,7 @@ PyObject *core_buffer(PyObject *owner, void *data, size_t size, bool writable);
 PyObject *core_buffer_copy(const void *data, size_t size);
 
 /* ---- values.c ---- */
-/* Reads a sample's values from Python objects, for Sink.add and Gather.add. */
+/* Reads a sample's values from Python objects, for Sink.add, Gather.add and SampleList.add. */
 typedef struct core_values core_values;
 core_values *core_values_new(const rks_schema *schema); /* NULL with an exception set */
 void core_values_free(core_values *values);             /* NULL is accepted */
@@ -174,6 +174,7 @@ int core_add_store(PyObject *module);
 int core_add_samples(PyObject *module);
 int core_add_rows(PyObject *module);
 int core_add_collate(PyObject *module);
+int core_add_sample_list(PyObject *module);
 int core_add_plan(PyObject *module);
 int core_add_arenas(PyObject *module);
 int core_add_epoch(PyObject *module);

@@ -275,9 +275,9 @@ PyMODINIT_FUNC PyInit__core(void)
         core_add_group(module) < 0 || core_add_launch(module) < 0 || core_add_build(module) < 0 ||
         core_add_input(module) < 0 || core_add_files(module) < 0 || core_add_gather(module) < 0 ||
         core_add_buffer(module) < 0 || core_add_view(module) < 0 || core_add_samples(module) < 0 ||
-        core_add_collate(module) < 0 || core_add_rows(module) < 0 || core_add_arenas(module) < 0 ||
-        core_add_store(module) < 0 || core_add_plan(module) < 0 || core_add_epoch(module) < 0 ||
-        core_add_upkeep(module) < 0) {
+        core_add_collate(module) < 0 || core_add_sample_list(module) < 0 ||
+        core_add_rows(module) < 0 || core_add_arenas(module) < 0 || core_add_store(module) < 0 ||
+        core_add_plan(module) < 0 || core_add_epoch(module) < 0 || core_add_upkeep(module) < 0) {
         Py_DECREF(module);
         return NULL;
     }

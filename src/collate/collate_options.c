@@ -179,6 +179,8 @@ static void set_placing(const rks_collate *collate, rks_collate_field *field,
         field->each = 1;
     }
     field->apart = asked->packed;
+    if (asked->exact && !*pack)
+        field->to_multiple = 1;
     if (asked->packed && (!*pack || collate->rows)) {
         field->to_multiple = field->each = 1;
         *pack = true;
