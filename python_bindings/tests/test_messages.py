@@ -264,7 +264,7 @@ def test_a_loader_without_torch_says_what_to_do(dataset: rankstore.Dataset, monk
     (rankstore.ArgumentError, lambda ds: ds.loader(ds.plan(), batch_size=4),
      "loader(batch_size=...): a plan decides it: ds.plan(batch_size=...)"),
     (rankstore.ArgumentError, lambda ds: ds.loader(ds.plan(), num_workers=4),
-     "loader(num_workers=...): threads of the library fetch and collate, without worker processes; leave it out"),
+     "loader(num_workers=...): threads of the library fetch and collate; worker processes, which call map=, are processes="),
     (rankstore.ArgumentError, lambda ds: ds.loader(ds.plan(), collate_fn=Pad()),
      "loader(collate_fn=...): collate=, a layout such as Pad(), or a function of a list of samples"),
     (rankstore.ArgumentError, lambda ds: ds.loader(ds.plan()).set_epoch(1.5), "epoch: 1.5; it must be an int of at least 0"),
@@ -322,9 +322,6 @@ IN_FULL: list[tuple[type[Exception], Any, str]] = [
     (rankstore.DataError, lambda ds, at: rankstore.build([{"x": numpy.ones(3)}, {"x": numpy.ones((2, 2))}], at / "out"),
      'column "x": float64[*] in one sample, float64[*,2] in another: a column has one number of dimensions; reshape in map=, or give '
      'schema={"x": "json"}; give schema=, or leave it out in map='),
-    (rankstore.ArgumentError, lambda ds, at: ds.loader(ds.plan(), map=dict),
-     "map: Lists() collates stored columns, in C, and not what map returns; give collate=function too, a function of a list of samples, or "
-     "use transform=function, a function of the batch"),
     # what was refused without a way out
     (rankstore.DataError, lambda ds, at: of_file(at / "late.jsonl", '{"a": 1}\n' * 3000 + '{"a": 1, "b": 1}\n'),
      "late.jsonl:3001: column \"b\" is not in the schema inferred from the first rows; give schema 'a:int64,b:int64?'"),

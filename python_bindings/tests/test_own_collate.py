@@ -169,8 +169,6 @@ def test_transform_comes_after_collate(ds: rankstore.Dataset) -> None:
     ({"collate": tokens, "map": 3}, "map: a function of a sample, or of a sample and rng, not int"),
     ({"collate": tokens, "map": lambda a, b, c: a}, "map: it is map(sample) or map(sample, rng), not map(a, b, c)"),
     ({"collate": tokens, "map": lambda: 0}, "map: it is map(sample) or map(sample, rng), not map()"),
-    ({"map": lambda sample: sample}, "map: Lists() collates stored columns, in C, and not what map returns; give collate=function "
-     "too, a function of a list of samples, or use transform=function, a function of the batch"),
     ({"collate": tokens, "columns": ["txt"]}, "columns: there is no column 'txt'; did you mean 'text'? there are input_ids, labels, "
      "text, blob, score, note"),
     ({"collate": tokens, "progress": 1}, "progress: 1; it is True or False")])

@@ -178,7 +178,7 @@ class Layout:
             pad = pads.get(column.name, default) if column.varies or column.nullable else 0.0
             found.append((column.name, rename.get(column.name), self.item_with(column, pad), pad, None, column.nullable,
                           column.name in packed,
-                          column.name in items))
+                          column.name in items, column.exact))
         return found
 
     def __repr__(self) -> str:

@@ -32,6 +32,7 @@ class Samples(Protocol):
 
     id: str
     schema: dict[str, Column]
+    functions: tuple[Callable[..., Any], ...]
 
     @property
     def group(self) -> Ranks: ...

@@ -12,12 +12,14 @@ from .. import _core
 from .._batching import torch_checks
 from .._batching.batch import Batch, live
 from .._batching.layouts import Collator, Layout, Pad
-from .._batching.limits import rule_of
+from .._batching.limits import Rule, rule_of
 from .._distributed.collectives import on_all, together
 from .._distributed.group import Group
 from .._loader.collate_fn import CollateFn
 from .._loader.loader import OF_DATALOADER, Loader
 from .._loader.prefetch import Ahead
+from .._loader.sample_map import how_to_draw
+from .._loader.user_functions import Own, own_of
 from .._plan.cost import costs_of, digest_of, shown
 from .._plan.mixture import Groups, core_mix, groups_of, shown_options, stages_of
 from .._plan.options import core_options, names_synonyms, plan_options, plan_rank
@@ -52,6 +54,8 @@ class Dataset(OpenSamples):
         self._is_collating = False
         self._ahead: Ahead | None = None
         self._followers: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.functions: tuple[Callable[..., Any], ...] = ()  # those of `map`
+        self._unmapped: Dataset | None = None  # the same samples without them
 
     def _like(self) -> Dataset:
         """Return another dataset over the same open store."""
@@ -59,6 +63,7 @@ class Dataset(OpenSamples):
         made.report, made._chosen, made.torch_memory = self.report, self._chosen, self.torch_memory
         made.given = self.given
         made._collator, made._is_collating = self._collator, self._is_collating
+        made._set_functions(self.functions)
         return made
 
     def _item(self, which: Any) -> Any:
@@ -128,6 +133,43 @@ class Dataset(OpenSamples):
         shares = tuple((name, float(weight)) for name, weight in parts.items())
         part_of = self.chosen(numpy.frombuffer(self.store.split(shares, seed, by), numpy.uint16))
         return tuple(self.select(part_of == number) for number in range(len(shares)))
+
+    def map(self, function: Callable[..., Any]) -> Dataset:
+        """Return this dataset with samples that a function changes: in `ds[i]`, iteration, loaders and a DataLoader. Nothing is copied.
+
+        function: callable. function(sample) or function(sample, rng) -> sample, a dict of columns, which may be others, of other types and
+            sizes. rng is a numpy.random.Generator, valid during the call; its numbers depend only on the plan's seed, the epoch and the
+            sample's id (outside of plans on seed 0 and epoch 0), so they repeat on any number of ranks and after a resume.
+
+        Several calls are applied one after another, and `loader(map=)` after them. Plans, `lengths`, `schema`, `index`, `view` and
+        `windows` are of what is stored, so a batch may be larger than its budget if the function makes samples longer. A layout's batches
+        have what the function returns; loaders call it ahead, in `threads=` or `processes=`.
+
+        Raises ArgumentError if it is not such a function. If it raises, that is a CallbackError with the sample's key.
+        """
+        if not callable(function):
+            raise ArgumentError(f"map: a function of a sample, or of a sample and rng, not {type(function).__name__}")
+        how_to_draw(function)
+        made = self._like()
+        made._set_functions((*self.functions, function))
+        made._followers = self._followers  # a trainer that gets `made` sets the epoch of samplers of both
+        return made
+
+    def _set_functions(self, functions: tuple[Callable[..., Any], ...]) -> None:
+        self.functions, self._unmapped = (), None
+        if functions:
+            self._unmapped, self.functions = self._like(), functions
+
+    def _list(self, ids: list[int]) -> list[dict[str, Any]]:
+        if not self.functions:
+            return super()._list(ids)
+        assert self._unmapped is not None
+        found = self._unmapped._list(ids)
+        return self._of_samples.mapped(found, ids, 0, -1)
+
+    @functools.cached_property
+    def _of_samples(self) -> Own:
+        return Own(_pass_batch, None, self, None, None, Rule(), 0)
 
     # ---- batches
 
@@ -277,9 +319,9 @@ class Dataset(OpenSamples):
             them (arrays are writable), cut as the plan says, called ahead in threads. A dict that it returns becomes a Batch, anything else
             is yielded unchanged. If it raises, that is a CallbackError with step and keys. A layout that contradicts the plan is an
             ArgumentError that says what to change. Default: Lists().
-        map: callable. map(sample) or map(sample, rng) -> sample, before collate(samples); not with a layout (ArgumentError). rng is a
-            numpy.random.Generator, valid during the call. Its numbers depend only on the plan's seed, epoch and sample id, so they repeat
-            on any number of ranks and after a resume. Default: none.
+        map: callable. map(sample) or map(sample, rng) -> sample, called ahead, after the fetch; see `Dataset.map`. If it raises, that is a
+            CallbackError with epoch, step and the sample's key. With a layout, the layout's options name columns as the function returns
+            them, and a value that no column holds is a DataError with the sample's key. Default: none.
         columns: list of str. The columns of a batch (ArgumentError for an unknown one). Default: all.
         rename: dict of str. New names of columns in a batch. Default: their own names.
         transform: callable. transform(batch), called ahead in threads of its own. Default: none.
@@ -296,6 +338,10 @@ class Dataset(OpenSamples):
             many batches as ranks, up to 512, with 32 KiB for each.
         threads: int, at least 1. Threads that call collate(samples), map and transform. They hold up to threads + 1 batches, within the
             bounds of prefetch. Default: 1.
+        processes: int, at least 0. Worker processes that call map instead, for Python code that keeps other threads waiting; each has a
+            thread of its own here. Batches are the same for any number. They begin with an iteration, by multiprocessing's start method,
+            and end with it, at once if it ends early. One that dies is a CallbackError. Samples must be picklable. ArgumentError without a
+            map. Default: 0, threads call it.
         start: dict. A state (`Loader.state_dict`) to resume from; StateError if it is another plan's. Default: none.
         progress: bool. Rank 0 draws a bar on stderr: steps, samples/s, tokens/s, and the share of time that the loop waited for batches.
             There is none without tqdm, or if stderr is not a terminal. Default: False.
@@ -365,7 +411,11 @@ class Dataset(OpenSamples):
         return self[places]
 
     def _collated(self, places: Sequence[int], collator: Collator) -> Batch:
-        made = collator.batch(self.collate_ids([self.sample_id(place) for place in places], collator))
+        ids = [self.sample_id(place) for place in places]
+        if self.functions:
+            made: Batch = own_of(collator, self, Rule(), 0).make(self.store.fetch(ids), 0, -1)[0]
+        else:
+            made = collator.batch(self.collate_ids(ids, collator))
         made._dataset = self
         return made
 
@@ -436,7 +486,7 @@ class Dataset(OpenSamples):
 
     def __getstate__(self) -> dict[str, Any]:
         return {"spec": self._handle.spec(), "directory": self.directory, "chosen": self._chosen,
-                "collator": self._collator, "is_collating": self._is_collating}
+                "collator": self._collator, "is_collating": self._is_collating, "functions": self.functions}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         spec: WorkerStoreSpec = state["spec"]
@@ -444,6 +494,7 @@ class Dataset(OpenSamples):
                         spec.columns, spec.counted, spec.index_dir)
         self.__init__(handle, state["directory"], WorkerGroup(spec.rank, spec.world))  # type: ignore[misc]
         self._chosen, self._collator, self._is_collating = state["chosen"], state["collator"], state["is_collating"]
+        self._set_functions(state["functions"])
 
     def __copy__(self) -> Dataset:
         """Return the same open dataset in this process: closing one closes both. (Unpickling opens it again, as a worker process does.)"""

@@ -29,6 +29,9 @@ class Windows:
         for option, value in (("length", length), ("stride", stride)):
             if value is not None and operator.index(value) < 1:
                 raise ArgumentError(f"windows: {option} is {value}; it must be at least 1")
+        if dataset.functions:
+            raise ArgumentError("windows: they are of the stored items, and ds.map changes samples; take the windows of the "
+                                "dataset before map")
         self.dataset, self.length, self.stride, self.random = dataset, int(length), int(stride or length), random
         self.column = _column_of(dataset)
         self._epoch = _shared_number() if random is not None else [0]

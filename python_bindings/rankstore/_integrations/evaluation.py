@@ -19,14 +19,15 @@ class EvaluatedSamples:
 
     def __init__(self, dataset: Any, options: Mapping[str, Any]) -> None:
         collate, mapped, self._transform = options.get("collate"), options.get("map"), options.get("transform")
-        columns, rename = options.get("columns"), options.get("rename")
+        columns, rename, out = options.get("columns"), options.get("rename"), options.get("out", "torch")
         check_functions(collate, mapped, self._transform)
         self._dataset, self._own = dataset, None
-        if collate is None or isinstance(collate, Layout):
-            self._collator = Collator(collate or Pad(), dataset.schema, columns, rename, options.get("out", "torch"), dataset.length_column)
-            self._collator.layout.check_unplanned()
+        if isinstance(layout := Pad() if collate is None else collate, Layout):
+            layout.check_unplanned()
+        if isinstance(layout, Layout) and mapped is None and not dataset.functions:
+            self._collator = Collator(layout, dataset.schema, columns, rename, out, dataset.length_column)
         else:
-            self._own = Own(collate, mapped, dataset, columns, rename, Rule(), 0)
+            self._own = Own(layout, mapped, dataset, columns, rename, Rule(), 0, out)
 
     def __len__(self) -> int:
         return len(self._dataset)

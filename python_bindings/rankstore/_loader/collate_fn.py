@@ -36,7 +36,7 @@ class CollateFn:
     def _alone(self, places: PlanBatch, in_worker: bool) -> Any:
         loader, dataset = self._loader, self._loader.dataset
         if loader.own is not None:
-            made = loader.own.make(dataset.store.fetch(places), places.epoch, places.step, places.pieces)[0]
+            made = loader.own.make(dataset.store.fetch(places), places.epoch, places.step, places.pieces, places.bins)[0]
         else:
             made = loader.collator.batch(dataset.collate_ids(places, loader.collator, places.pieces, places.bins))
         if isinstance(made, Batch):

@@ -24,7 +24,8 @@ from .._schema.sizes import parse_bytes
 from ..errors import ArgumentError, StateError
 from .collate_fn import CollateFn
 from .device import OnDevice, PinnedArenas
-from .options import check_device, check_functions, need_torch, pins_batches
+from .map_processes import MapProcesses
+from .options import check_device, check_functions, check_processes, need_torch, pins_batches
 from .user_functions import Own
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 OF_DATALOADER = {"batch_size": "a plan decides it: ds.plan(batch_size=...)", "shuffle": "a plan decides it: ds.plan(shuffle=...)",
                  "drop_last": 'a plan decides it: ds.plan(tail="drop")', "sampler": "ds.loader(plan) has the plan's own",
                  "batch_sampler": "ds.loader(plan) has the plan's own",
-                 "num_workers": "threads of the library fetch and collate, without worker processes; leave it out",
+                 "num_workers": "threads of the library fetch and collate; worker processes, which call map=, are processes=",
                  "collate_fn": "collate=, a layout such as Pad(), or a function of a list of samples",
                  "prefetch_factor": "prefetch_batches= or prefetch_bytes="}
 
@@ -67,7 +68,7 @@ class Loader:
                  rename: Mapping[str, str] | None = None,
                  transform: Callable[[Batch], Any] | None = None, device: Any = None, prefetch_device: int = 2,
                  pin_memory: bool | str = "auto", out: str = "torch", prefetch_batches: int | str = "auto",
-                 prefetch_bytes: int | str = "auto", threads: int = 1, start: dict[str, Any] | None = None,
+                 prefetch_bytes: int | str = "auto", threads: int = 1, processes: int = 0, start: dict[str, Any] | None = None,
                  progress: bool = False) -> None:
         if not isinstance(plan, Plan):
             raise TypeError(f"plan: a Plan, as Dataset.plan makes it, not {type(plan).__name__}")
@@ -77,7 +78,7 @@ class Loader:
         self._asked: dict[str, Any] = {
             "collate": collate, "map": map, "columns": columns, "rename": rename, "transform": transform, "device": device,
             "pin_memory": pin_memory, "out": out, "prefetch_batches": prefetch_batches, "prefetch_bytes": prefetch_bytes,
-            "threads": threads, "progress": progress, "prefetch_device": prefetch_device}
+            "threads": threads, "processes": processes, "progress": progress, "prefetch_device": prefetch_device}
         counts: dict[str, Any] = {"threads": threads, "prefetch_device": prefetch_device}
         if prefetch_batches != "auto":
             counts["prefetch_batches"] = prefetch_batches
@@ -87,6 +88,7 @@ class Loader:
         if not isinstance(progress, bool):
             raise ArgumentError(f"progress: {progress!r}; it is True or False")
         check_functions(collate, map, transform)
+        check_processes(processes, map is not None or bool(dataset.functions))
         if out == "torch" and (collate is None or isinstance(collate, Layout)):
             need_torch()
         if device is not None and out != "torch":
@@ -95,20 +97,23 @@ class Loader:
         self.dataset, self.plan, self.transform, self.device = dataset, plan, transform, device
         rule = dataclasses.replace(plan.rule, unit=dataset.length_unit)  # a plan over lengths alone has no unit
         self.own: Own | None = None
-        if collate is None or isinstance(collate, Layout):
-            asked = Collator(collate or Lists(), dataset.schema, columns, rename, out, dataset.length_column)
+        chosen = Lists() if collate is None else collate
+        has_layout = isinstance(chosen, Layout)
+        if isinstance(chosen, Layout) and map is None and not dataset.functions:
+            asked = Collator(chosen, dataset.schema, columns, rename, out, dataset.length_column)
             self.collator = asked.planned(rule)
         else:
             if out not in ("torch", "numpy"):
                 raise ArgumentError(f"out: {out!r} is neither 'torch' nor 'numpy'")
-            self.own = Own(collate, map, dataset, columns, rename, rule, int(plan.options.get("seed", 0)))
-        may_pin = self.own is None or device is not None or pin_memory is True or "torch" in sys.modules
+            self.own = Own(chosen, map, dataset, columns, rename, rule, int(plan.options.get("seed", 0)), out)
+        may_pin = has_layout or device is not None or pin_memory is True or "torch" in sys.modules
         self.pins = pins_batches(pin_memory, device, out if may_pin else "numpy")
         # Collate in pinned memory if only the copies of device.py read it: see its laws.
         self._in_arenas = self.pins and self.own is None and transform is None and device is not None and _is_gpu(device)
         self.prefetch_batches: int | None = counts.get("prefetch_batches")  # None: automatic
         self.prefetch_bytes = None if prefetch_bytes == "auto" else parse_bytes("prefetch_bytes", prefetch_bytes)
-        self.threads, self.progress, self.prefetch_device = threads, progress, prefetch_device
+        self.threads, self.processes = max(threads, processes), processes  # a thread waits for each process
+        self.progress, self.prefetch_device = progress, prefetch_device
         self._on_device: OnDevice | None = None  # of the last iteration
         self.sampler: PlanSampler = _LoaderSampler(plan, self)
         self._epoch, self._step = 0, 0  # the place of training, which state_dict returns
@@ -306,10 +311,11 @@ class _Pulled:
     tokens: int = 0
 
 
-def _make_own(loader: Loader, epoch: int, step: int, samples: Any, pieces: bytes) -> tuple[Any, int, int]:
+def _make_own(loader: Loader, epoch: int, step: int, samples: Any, parts: tuple[bytes, bytes],
+              processes: MapProcesses | None) -> tuple[Any, int, int]:
     """Return (batch, samples, tokens) by the user's functions, in a thread of the loader's."""
     assert loader.own is not None
-    made, count, tokens = loader.own.make(samples, epoch, step, pieces)
+    made, count, tokens = loader.own.make(samples, epoch, step, *parts, processes)
     if isinstance(made, Batch):
         made.planned(loader.dataset, loader.plan, loader.plan.token, epoch, step)
     return _finished(loader, made), count, tokens
@@ -340,6 +346,7 @@ class _Iteration(Iterator[Any]):
         self._core: _core.Epoch | None = None
         self._arenas: PinnedArenas | None = None  # the arenas of self._core
         self._pool: ThreadPoolExecutor | None = None
+        self._processes: MapProcesses | None = None
         self._ahead: deque[_Pulled] = deque()
         self._ahead_bytes = 0
         self._calls = False  # batches are futures
@@ -360,6 +367,9 @@ class _Iteration(Iterator[Any]):
         self._calls = calls = loader.own is not None or loader.transform is not None or loader.pins
         self._depth = min(loader.threads + 1, loader.prefetch_batches or loader.threads + 1) if calls else 1
         self._room = max(1, loader.prefetch_bytes // 2) if loader.own is not None and loader.prefetch_bytes else 0
+        if loader.processes:
+            assert loader.own is not None and loader.own.map is not None
+            self._processes = MapProcesses(loader.processes, loader.own.map)
         self._open_source()
         if calls:
             from concurrent.futures import ThreadPoolExecutor
@@ -419,8 +429,8 @@ class _Iteration(Iterator[Any]):
         if loader.own is not None:
             assert self._pool is not None
             size = arrays.nbytes if self._room else 0
-            pieces, _ = batch_parts(loader.plan, self._epoch, step, loader.plan.rank)
-            return _Pulled(step, self._pool.submit(_make_own, loader, self._epoch, step, arrays, pieces), size)
+            parts = batch_parts(loader.plan, self._epoch, step, loader.plan.rank)
+            return _Pulled(step, self._pool.submit(_make_own, loader, self._epoch, step, arrays, parts, self._processes), size)
         batch = loader.collator.batch(arrays)
         batch.planned(loader.dataset, loader.plan, loader.plan.token, self._epoch, step)
         samples, tokens = (len(batch.ids), int(batch.lengths.sum())) if loader.progress else (0, 0)
@@ -529,6 +539,9 @@ class _Iteration(Iterator[Any]):
         if self._core is not None:
             self._core.close()
             self._core = None
+        if self._processes is not None:
+            self._processes.close()
+            self._processes = None
         if self._pool is not None:
             own = self._owner == (_core.pid(), threading.get_ident())  # another thread may be one of the pool's
             self._pool.shutdown(wait=wait and own, cancel_futures=True)

@@ -16,12 +16,15 @@ def check_functions(collate: Any, mapped: Any, transform: Any) -> None:
         raise ArgumentError(f"collate: Pad(), Pack(), Nested(), Lists(), a function of a list of samples, or None, not {collate!r}")
     if mapped is not None and not callable(mapped):
         raise ArgumentError(f"map: a function of a sample, or of a sample and rng, not {type(mapped).__name__}")
-    if mapped is not None and not is_own:
-        raise ArgumentError(f"map: {'Lists()' if collate is None else repr(collate)} collates stored columns, in C, and not what map "
-                            "returns; give collate=function too, a function of a list of samples, or use transform=function, "
-                            "a function of the batch")
     if transform is not None and not callable(transform):
         raise ArgumentError(f"transform: a function of a batch, not {type(transform).__name__}")
+
+
+def check_processes(processes: Any, has_map: bool) -> None:
+    if isinstance(processes, bool) or not hasattr(processes, "__index__") or processes < 0:
+        raise ArgumentError(f"processes: {processes!r}; it must be an int of at least 0")
+    if processes and not has_map:
+        raise ArgumentError("processes: they call map=, and there is none; threads= call collate and transform")
 
 
 def check_device(device: Any) -> None:

@@ -9,7 +9,7 @@ from .. import _core
 from .._batching.batch import Batch, live
 from .._batching.protocols import Samples
 from .._plan.plan import PlanBatch
-from .user_functions import Own
+from .user_functions import Own, own_of
 
 
 class Ahead:
@@ -23,8 +23,13 @@ class Ahead:
         self._epoch, self._rank, self._step, self._token = first.epoch, first.rank, first.step, first.token
         # a plan over lengths alone has no unit, so use the dataset's
         rule = dataclasses.replace(first.rule, unit=dataset.length_unit)
-        self._own = Own(_listed, None, dataset, None, None, rule, 0) if uncollated else None
-        self._collator = None if uncollated else dataset.collator.planned(rule)
+        self._uncollated, self._own, self._collator = uncollated, None, None
+        if uncollated:
+            self._own = Own(_listed, None, dataset, None, None, rule, first.seed)
+        elif dataset.functions:
+            self._own = own_of(dataset.collator, dataset, rule, first.seed)
+        else:
+            self._collator = dataset.collator.planned(rule)
         self._core: _core.Epoch | None = None
         self._pid = _core.pid()
         plan, group = live.get(first.token), dataset.group
@@ -35,7 +40,7 @@ class Ahead:
 
     def fits(self, places: PlanBatch, uncollated: bool) -> bool:
         place = (places.token, places.epoch, places.rank, places.step, _core.pid(), uncollated)
-        return place == (self._token, self._epoch, self._rank, self._step, self._pid, self._collator is None)
+        return place == (self._token, self._epoch, self._rank, self._step, self._pid, self._uncollated)
 
     def take(self, places: PlanBatch) -> Any:
         """Return the batch, or the list of its samples."""
@@ -43,7 +48,7 @@ class Ahead:
         if self._collator is None:
             assert self._own is not None
             samples = self._dataset.store.fetch(places) if self._core is None else next(self._core)[1]
-            return self._own.make(samples, places.epoch, places.step, places.pieces)[0]
+            return self._own.make(samples, places.epoch, places.step, places.pieces, places.bins)[0]
         arrays = (self._dataset.collate_ids(places, self._collator, places.pieces, places.bins) if self._core is None
                   else next(self._core)[1])
         made: Batch = self._collator.batch(arrays)

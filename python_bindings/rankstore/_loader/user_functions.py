@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A user's own functions in a loader: `map` of one sample, and `collate` of a batch's samples."""
+"""A user's own functions in a loader: `map` of one sample, and `collate` of a batch's samples, or a layout of what `map` returned."""
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .._batching.batch import Batch
 from .._batching.layouts import Layout, check_name
 from .._batching.limits import Rule
+from .._batching.mapped import MappedCollator
 from .._batching.protocols import Samples
 from .._distributed.collectives import callback_failed
 from .._schema.decode import cutting_reader
 from ..errors import ArgumentError, CallbackError, RankStoreError
+from .map_processes import MapProcesses
+from .sample_map import Map, MapFailed, SampleMap
 
 _NAMED = 3  # an error names at most so many samples
 
@@ -19,10 +23,11 @@ _NAMED = 3  # an error names at most so many samples
 class Own:
     """Makes a batch with the user's functions, in threads.
 
-    Samples are dicts as `ds[i]` returns them, cut as the plan says. Each goes through `map`, and all of them through `collate`."""
+    Samples are dicts as `ds[i]` returns them, cut as the plan says. Each goes through the dataset's functions and `mapped`, in processes if
+    there are some, and all of them through `collate`: a function, or a layout."""
 
-    def __init__(self, collate: Callable[[list[Any]], Any], mapped: Callable[..., Any] | None, dataset: Samples,
-                 columns: Sequence[str] | None, rename: Mapping[str, str] | None, rule: Rule, seed: int) -> None:
+    def __init__(self, collate: Layout | Callable[[list[Any]], Any], mapped: Map | None, dataset: Samples,
+                 columns: Sequence[str] | None, rename: Mapping[str, str] | None, rule: Rule, seed: int, out: str = "torch") -> None:
         if isinstance(columns, str):
             raise ArgumentError(f"columns: a list of names, not the str {columns!r}")
         for option, names in (("columns", columns), ("rename", rename)):
@@ -33,20 +38,28 @@ class Own:
         twice = next((name for name in named if named.count(name) > 1), None)
         if twice is not None:
             raise ArgumentError(f'collate: two columns are named "{twice}"; give rename= other names, or columns= without one of them')
-        self._collate, self._map, self._dataset, self._seed = collate, mapped, dataset, seed
-        self._draws = "" if mapped is None else _how_to_draw(mapped)
+        self._collate, self._dataset = collate, dataset
+        functions = [*dataset.functions, *([] if mapped is None else [mapped])]
+        self.map = SampleMap(functions, seed) if functions else None
         length = dataset.length_column if dataset.lengths_are_items else None
+        self._layout: MappedCollator | None = None
+        if isinstance(collate, Layout):
+            schema = {new: dataclasses.replace(dataset.schema[old], name=new) for old, new in zip(chosen, named, strict=True)}
+            counted = (rename or {}).get(dataset.length_column or "", dataset.length_column)
+            self._layout = MappedCollator(collate, schema, counted, out, rule)
         self.cut = Layout().planned(rule, length, chosen).cut_to
         self._read = cutting_reader(dataset.schema, chosen, rename or {}, bool(self.cut or rule.split))
 
     def __repr__(self) -> str:
-        named = (("map", self._map), ("collate", self._collate))
-        return ", ".join(f"{what}={getattr(function, '__qualname__', function)}" for what, function in named if function is not None)
+        shown = [] if self.map is None else [f"map={self.map!r}"]
+        return ", ".join([*shown, f"collate={getattr(self._collate, '__qualname__', self._collate)}"])
 
-    def make(self, samples: Any, epoch: int, step: int, pieces: bytes = b"") -> tuple[Any, int, int]:
+    def make(self, samples: Any, epoch: int, step: int, pieces: bytes = b"", bins: bytes = b"",
+             processes: MapProcesses | None = None) -> tuple[Any, int, int]:
         """Return the batch, the number of its samples and the sum of their lengths.
 
-        pieces: uint32[n, 3] (place, start, count), the samples that are pieces. CallbackError says step and samples if a function raises.
+        pieces: uint32[n, 3] (place, start, count), the samples that are pieces. bins: uint32[n + 1], edges of bins. CallbackError says step
+        and samples if a function raises.
         """
         ids = [samples.id(i) for i in range(len(samples))]
         lengths = [samples.length(i) for i in range(len(samples))]
@@ -55,44 +68,38 @@ class Own:
         for place, start, count in zip(listed[::3], listed[1::3], listed[2::3], strict=True):
             parts[place] = (start, count)
         found = [self._read(samples.values(i), length, *part) for i, (length, part) in enumerate(zip(lengths, parts, strict=True))]
-        if self._map is not None:
-            found = self._mapped(found, ids, epoch, step)
+        if self.map is not None:
+            found = self.mapped(found, ids, epoch, step, processes)
+        counts = [count for _, count in parts] if self.cut or listed else lengths
+        if self._layout is not None:
+            made: Any = self._layout.batch(found, ids, counts, bins, lambda place: self._where([ids[place]], epoch, step))
+            made._pieces = _pieces(listed)
+            return made, len(ids), sum(counts)
+        assert not isinstance(self._collate, Layout)
         try:
             made = self._collate(found)
         except Exception as raised:
             raise self._failed(raised, "collate", ids, epoch, step) from raised
-        return self._labelled(made, ids, lengths, parts, listed), len(ids), sum(count for _, count in parts)
+        return self._labelled(made, ids, counts, listed), len(ids), sum(counts)
 
-    def _mapped(self, found: list[Any], ids: list[int], epoch: int, step: int) -> list[Any]:
-        draw = _Draws(self._seed, epoch) if self._draws else None
-        made = []
-        for sample, sample_id in zip(found, ids, strict=True):
-            try:
-                one = self._call_map(sample, None if draw is None else draw.of(sample_id))
-            except Exception as raised:
-                raise self._failed(raised, "map", [sample_id], epoch, step) from raised
-            if one is None:
-                raise CallbackError.of("map returned None; it must return the sample", self._dataset.group.rank,
-                                       self._where([sample_id], epoch, step), "")
-            made.append(one)
-        return made
+    def mapped(self, found: list[Any], ids: list[int], epoch: int, step: int, processes: MapProcesses | None = None) -> list[Any]:
+        """Return the samples, changed. step: -1 outside of a plan. CallbackError names the sample."""
+        assert self.map is not None
+        try:
+            return (self.map if processes is None else processes)(found, ids, epoch)
+        except MapFailed as failed:
+            where = self._where(ids if failed.place < 0 else [ids[failed.place]], epoch, step)
+            raise CallbackError.of(failed.error.text, self._dataset.group.rank, where, failed.error.traceback) from failed.raised
 
-    def _call_map(self, sample: Any, rng: Any) -> Any:
-        assert self._map is not None
-        if rng is None:
-            return self._map(sample)
-        return self._map(sample, rng) if self._draws == "place" else self._map(sample, rng=rng)
-
-    def _labelled(self, made: Any, ids: list[int], lengths: list[int], parts: list[tuple[int, int]], pieces: list[int]) -> Any:
+    def _labelled(self, made: Any, ids: list[int], counts: list[int], pieces: list[int]) -> Any:
         """Return a dict as a Batch with its sample ids and lengths; anything else unchanged."""
         if type(made) is dict:
             made = Batch(made)
         if isinstance(made, Batch):
             import numpy
-            counts = lengths if not (self.cut or pieces) else [count for _, count in parts]
             made.ids, made.lengths = numpy.array(ids, numpy.int64), numpy.array(counts, numpy.uint32)
             made._cut = self.cut
-            made._pieces = numpy.array(pieces, numpy.uint32).reshape(-1, 3) if pieces else None
+            made._pieces = _pieces(pieces)
         return made
 
     def _failed(self, raised: Exception, what: str, ids: list[int], epoch: int, step: int) -> CallbackError:
@@ -101,7 +108,8 @@ class Own:
     def _where(self, ids: list[int], epoch: int, step: int) -> str:
         keys = ", ".join(self._name(one) for one in ids[:_NAMED])
         more = f" and {len(ids) - _NAMED} more" if len(ids) > _NAMED else ""
-        return f"epoch {epoch}, step {step}, sample{'s' if len(ids) > 1 else ''} {keys}{more}"
+        place = f"epoch {epoch}, step {step}, " if step >= 0 else ""
+        return f"{place}sample{'s' if len(ids) > 1 else ''} {keys}{more}"
 
     def _name(self, sample_id: int) -> str:
         """Return a sample's key, or its id if the key cannot be read."""
@@ -111,37 +119,11 @@ class Own:
             return str(sample_id)
 
 
-class _Draws:
-    """A sample's random numbers, from a counter that begins at (epoch, sample id) with the seed as its key.
-
-    So they depend on nothing else: no rank, step or thread. One generator is reset for each sample; making one takes ten times as long."""
-
-    def __init__(self, seed: int, epoch: int) -> None:
-        import numpy
-        self._bits = numpy.random.Philox(key=numpy.array([seed, 0], numpy.uint64),
-                                         counter=numpy.array([0, 0, epoch, 0], numpy.uint64))
-        self._rng = numpy.random.Generator(self._bits)
-        self._state = self._bits.state
-
-    def of(self, sample_id: int) -> Any:
-        self._state["state"]["counter"][3] = sample_id
-        self._bits.state = self._state
-        return self._rng
+def own_of(collator: Any, dataset: Samples, rule: Rule, seed: int) -> Own:
+    """Return what makes the batches of a Collator of samples that the dataset's functions change."""
+    return Own(collator.layout, None, dataset, [column.name for column in collator.columns], collator.rename, rule, seed, collator.out)
 
 
-def _how_to_draw(function: Callable[..., Any]) -> str:
-    """Return how a map takes its random generator: by "place", by "name", or "" for map(sample)."""
-    import inspect
-    try:
-        parameters = inspect.signature(function).parameters
-    except (TypeError, ValueError):  # a C function without a signature
-        return ""
-    rng = parameters.get("rng")
-    if rng is not None and rng.kind is not rng.POSITIONAL_ONLY:
-        return "name"
-    needed = [one for one in parameters.values() if one.default is one.empty
-              and one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
-    if len(needed) > 2 or not (needed or any(one.kind is one.VAR_POSITIONAL or one.default is not one.empty
-                                             for one in parameters.values())):
-        raise ArgumentError(f"map: it is map(sample) or map(sample, rng), not map{inspect.signature(function)}")
-    return "place" if len(needed) == 2 else ""
+def _pieces(listed: list[int]) -> Any:
+    import numpy
+    return numpy.array(listed, numpy.uint32).reshape(-1, 3) if listed else None

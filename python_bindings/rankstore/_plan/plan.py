@@ -462,10 +462,11 @@ class PlanBatch(list[int]):
     rule: Rule = Rule()
     pieces: bytes = b""  # uint32[n, 3]: place, start, count
     bins: bytes = b""  # uint32[n + 1], with strategy "pack"
+    seed: int = 0  # the plan's
 
     def fill(self, plan: Plan) -> None:
         """Add pieces and bins, for a process that has no plan."""
-        self.rule = plan.rule
+        self.rule, self.seed = plan.rule, int(plan.options.get("seed", 0))
         self.pieces, self.bins = batch_parts(plan, self.epoch, self.step, self.rank)
 
 

@@ -48,14 +48,15 @@ def int_range(item: str) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a schema: its name, its item type, its dimensions (None: differs from sample to sample), and
-    whether a value may be missing."""
+    """One column of a schema: its name, its item type, its dimensions (None: differs from sample to sample), whether a value may be
+    missing, and whether its width in a batch is that of the widest value, not rounded up."""
 
     name: str
     item: str
     dims: tuple[int | None, ...]
     nullable: bool
     text: str
+    exact: bool = False
 
     @property
     def is_text(self) -> bool:
