@@ -365,3 +365,18 @@ def test_names_that_others_have_for_options(tmp_path: Path, name: str, says: str
         rankstore.plan(LENGTHS, **{name: 2})
     with rankstore.build([{"x": 1}] * 8, tmp_path / "store") as ds, pytest.raises(TypeError, match=says):
         ds.plan(**{name: 2})
+
+
+def test_counts_of_tokens_may_be_texts() -> None:
+    plan = rankstore.plan(LENGTHS, "bucket", max_tokens="16k", max_length="1.5k", too_long="drop", world=2)
+    assert plan.hash == rankstore.plan(LENGTHS, "bucket", max_tokens=16384, max_length=1536, too_long="drop", world=2).hash
+    assert plan.options["max_tokens"] == 16384
+    assert packed().hash == rankstore.plan(LENGTHS, "pack", capacity="2K").hash == rankstore.plan(LENGTHS, "pack", capacity="2048").hash
+    assert rankstore.plan(LENGTHS, max_tokens="1M").options["max_tokens"] == 2**20
+    for wrong in ("16q", "", "k", "16 k", "-1k", "1.5", "0.3k", "16kB", "1e3", "1.1234k", "16k\n", "١k"):
+        with pytest.raises(rankstore.ArgumentError) as raised:
+            rankstore.plan(LENGTHS, max_tokens=wrong)
+        assert str(raised.value) == (f"max_tokens: {wrong!r} is not a whole number such as 16384, '16k' or '1.5M' (k, M, G: times 1024, "
+                                     "1024^2, 1024^3)")
+    with pytest.raises(rankstore.ArgumentError, match="capacity: 0; it must be at least 1, or None"):
+        rankstore.plan(LENGTHS, "pack", capacity="0k")

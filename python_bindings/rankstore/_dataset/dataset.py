@@ -174,10 +174,10 @@ class Dataset(OpenSamples):
     # ---- batches
 
     @names_synonyms
-    def plan(self, strategy: str = "bucket", *, batch_size: int | None = None, max_tokens: int | None = None,
-             cost: str | tuple[float, float] = "padded", max_length: int | None = None, too_long: str = "error",
+    def plan(self, strategy: str = "bucket", *, batch_size: int | None = None, max_tokens: int | str | None = None,
+             cost: str | tuple[float, float] = "padded", max_length: int | str | None = None, too_long: str = "error",
              shuffle: bool = True, seed: int = 0, tail: str = "split", batch_multiple: int = 1, steps: str = "constant",
-             world: int | None = None, rank: int | None = None, capacity: int | None = None,
+             world: int | None = None, rank: int | None = None, capacity: int | str | None = None,
              length_multiple: int | None = None, micro_batches: int = 1, mixed: bool = False, pack_window: int = 0,
              order: str = "plan", balance: Any = None,
              mix: Mapping[Any, float] | None = None, samples: int | None = None, mix_by: str | None = None,
@@ -190,12 +190,12 @@ class Dataset(OpenSamples):
             samples that together have at most `capacity` tokens). Default: "bucket".
         batch_size: int, at least 1. Most samples in a batch, or most bins with "pack". Default: 64 if max_tokens is not given, else
             unlimited; 1 for "pack".
-        max_tokens: int, at least 1, in units of `length`. Limit for longest length x samples of a batch, padding included; with cost
-            "tokens", for the sum of lengths. Default: unlimited.
+        max_tokens: int or str, at least 1, in units of `length`; "16k" is 16,384. Limit for longest length x samples of a batch, padding
+            included; with cost "tokens", for the sum of lengths. Default: unlimited.
         cost: str or tuple. What the budget and the balance over ranks count: "padded", "tokens", "quadratic" (padded for the budget,
             longest squared x samples for the balance, as attention costs), or (a, b) (padded for the budget, a L + b L^2 for the balance;
             transformer_cost derives it). "pack" sums it over the samples of a bin, and treats "padded" as "tokens". Default: "padded".
-        max_length: int, at least 1. The longest sample that is planned unchanged. Default: max_tokens, or unlimited.
+        max_length: int or str, at least 1. The longest sample that is planned unchanged. Default: max_tokens, or unlimited.
         too_long: str. What to do with longer samples: "error" (a DataError that names one), "drop", "alone" (in a batch of its own),
             "truncate" (to that length, by every layout) or "split" (into pieces of that length and one with the rest, which may be in
             different batches: `batch.pieces`). Only values with as many items as the sample is long are cut. Default: "error".
@@ -207,7 +207,7 @@ class Dataset(OpenSamples):
             Default: "constant".
         world: int, at least 1. How many (data-parallel) ranks to plan for. Default: the group's.
         rank: int, from 0 to world - 1. The rank whose batches loaders and samplers yield. Default: the group's.
-        capacity: int, from 1 to 2^24, in units of `length`. Size of a bin of "pack", which requires it. Default: none.
+        capacity: int or str, from 1 to 2^24, in units of `length`. Size of a bin of "pack", which requires it. Default: none.
         length_multiple: int, from 1 to 65536. Round lengths up to it in budgets, bins and reports; Pad rounds its widths up to it. Default:
             1 with "pack" or cost "tokens", else 8, or what divides 8 and max_tokens.
         micro_batches: int, from 1 to 65536. "pack": this many batches of each rank make one optimizer step, over which cost is even. Steps

@@ -57,9 +57,9 @@ def _array(lengths: Any) -> numpy.ndarray[Any, Any]:
 
 @names_synonyms
 def plan(lengths: Iterable[Any], strategy: str = "bucket", *, batch_size: int | None = None,
-         max_tokens: int | None = None, cost: str | tuple[float, float] = "padded", max_length: int | None = None,
+         max_tokens: int | str | None = None, cost: str | tuple[float, float] = "padded", max_length: int | str | None = None,
          too_long: str = "error", shuffle: bool = True, seed: int = 0, tail: str = "split", batch_multiple: int = 1,
-         steps: str = "constant", world: int | None = None, rank: int | None = None, capacity: int | None = None,
+         steps: str = "constant", world: int | None = None, rank: int | None = None, capacity: int | str | None = None,
          length_multiple: int | None = None, micro_batches: int = 1, mixed: bool = False, pack_window: int = 0,
          order: str = "plan", balance: Any = None,
          mix: Mapping[Any, float] | None = None, samples: int | None = None,
@@ -74,9 +74,9 @@ def plan(lengths: Iterable[Any], strategy: str = "bucket", *, batch_size: int | 
     lengths: Iterable. One integer a sample, from 0 to 2^32 - 2: a numpy array, a tensor, a list, or an iterator of those or of integers.
     strategy: str. As for Dataset.plan. Default: "bucket".
     batch_size: int. As for Dataset.plan. Default: 64 if max_tokens is not given, else unlimited; 1 for "pack".
-    max_tokens: int. As for Dataset.plan. Default: unlimited.
+    max_tokens: int or str. As for Dataset.plan. Default: unlimited.
     cost: str or tuple. As for Dataset.plan. Default: "padded".
-    max_length: int. As for Dataset.plan. Default: max_tokens, capacity, or unlimited.
+    max_length: int or str. As for Dataset.plan. Default: max_tokens, capacity, or unlimited.
     too_long: str. As for Dataset.plan. Default: "error".
     shuffle: bool. Draw another order in each epoch. Default: True.
     seed: int, at least 0. Seed of everything random. Default: 0.
@@ -86,7 +86,7 @@ def plan(lengths: Iterable[Any], strategy: str = "bucket", *, batch_size: int | 
     world: int, at least 1. How many ranks to plan for. Default: the job's: of an open group, torch's process group or the launcher's
         variables (WORLD_SIZE); else 1.
     rank: int, from 0 to world - 1. The rank whose batches samplers yield. Default: the job's; 0 if you give another world than the job's.
-    capacity: int. As for Dataset.plan. Default: none.
+    capacity: int or str. As for Dataset.plan. Default: none.
     length_multiple: int. As for Dataset.plan. Default: 1 for "pack" or cost "tokens", else 8, or what divides 8 and max_tokens.
     micro_batches: int. As for Dataset.plan. Default: 1.
     mixed: bool. As for Dataset.plan. Default: False.

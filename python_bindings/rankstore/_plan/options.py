@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 from .._batching.limits import default_multiple
+from .._schema.sizes import parse_count
 from ..errors import ArgumentError
 
 # what others call an option of a plan
@@ -33,8 +34,11 @@ def names_synonyms(make: Callable[Given, Made]) -> Callable[Given, Made]:
 def plan_options(strategy: str, *, cost: str | tuple[float, float], shuffle: bool, **numbers: Any) -> dict[str, Any]:
     """Return the options of _core.Plan.
 
-    Raises ArgumentError if a number that may be None is 0, or a cost is not a pair; TypeError if a cost has another type.
+    Raises ArgumentError if a number that may be None is 0, a text is no number, or a cost is not a pair; TypeError if a cost has another
+    type.
     """
+    for name in ("max_tokens", "max_length", "capacity"):
+        numbers[name] = parse_count(name, numbers[name])
     for name in ("batch_size", "max_tokens", "max_length", "capacity", "world"):
         if numbers[name] == 0:
             raise ArgumentError(f"{name}: 0; it must be at least 1, or None")
