@@ -3,6 +3,7 @@
 
 The loader gives each rank its own rows of like cost, so `accelerator.prepare` is for the model and the optimizer alone."""
 import sys
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,8 +18,9 @@ OUT = sys.argv[1] if len(sys.argv) > 1 else "packed_accelerate.store"
 def main() -> None:
     accelerator = Accelerator(cpu=not torch.cuda.is_available())
     torch.manual_seed(0)
-    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
-    model = LlamaForCausalLM(LlamaConfig(vocab_size=128, max_position_embeddings=512, attn_implementation="sdpa", **shape))
+    shape: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+                             "num_key_value_heads": 2, "attn_implementation": "sdpa"}
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=128, max_position_embeddings=512, **shape))
     model, optimizer = accelerator.prepare(model, torch.optim.AdamW(model.parameters(), lr=0.01))
     samples = [{"input_ids": (np.arange(4 + i * 37 % 90) + i) % 128} for i in range(200)]
     with rankstore.build(samples, OUT, length="input_ids") as dataset:

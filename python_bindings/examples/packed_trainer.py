@@ -4,6 +4,7 @@
 Each batch is one row [1, tokens] of whole documents. The model gets position_ids, cu_seq_lens_q/k and max_length_q/k, which flash
 attention reads; with "sdpa", as here, transformers finds the documents by position_ids. No token attends to another document."""
 import sys
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,8 +21,9 @@ class PackedTrainer(rankstore.hf.TrainerMixin, Trainer):
 
 
 def main() -> None:
-    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
-    model = LlamaForCausalLM(LlamaConfig(vocab_size=128, max_position_embeddings=512, attn_implementation="sdpa", **shape))
+    shape: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+                             "num_key_value_heads": 2, "attn_implementation": "sdpa"}
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=128, max_position_embeddings=512, **shape))
     samples = [{"input_ids": (np.arange(4 + i * 37 % 90) + i) % 128} for i in range(200)]
     settings = TrainingArguments(OUT + ".out", num_train_epochs=2, learning_rate=0.01, use_cpu=not torch.cuda.is_available(), report_to=[],
                                  disable_tqdm=True, save_strategy="no", logging_strategy="no", remove_unused_columns=False)

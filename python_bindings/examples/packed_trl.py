@@ -3,6 +3,7 @@
 
 The plan packs all samples over all ranks, so SFTTrainer neither tokenizes nor packs: skip_prepare_dataset, and the mixin's loader."""
 import sys
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,8 +23,9 @@ class PackedSFTTrainer(rankstore.hf.TrainerMixin, SFTTrainer):
 
 
 def main() -> None:
-    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
-    model = LlamaForCausalLM(LlamaConfig(vocab_size=128, max_position_embeddings=512, attn_implementation="sdpa", **shape))
+    shape: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+                             "num_key_value_heads": 2, "attn_implementation": "sdpa"}
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=128, max_position_embeddings=512, **shape))
     words = Tokenizer(models.WordLevel({f"w{i}": i for i in range(128)}, unk_token="w0"))
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="w0", eos_token="w1")  # yours: saved with checkpoints
     samples = [{"input_ids": (np.arange(4 + i * 37 % 90) + i) % 128} for i in range(200)]

@@ -7,6 +7,7 @@ import os
 import pickle
 import pkgutil
 import random
+import re
 import subprocess
 import sys
 import types
@@ -208,3 +209,24 @@ def test_what_is_public_beside_the_names() -> None:
     found = [name for name in os.listdir(Path(rankstore.__path__[0])) if not name.startswith(("_", "lib"))]
     assert sorted(found) == ["errors.py", "hf.py", "py.typed"]
     assert rankstore.hf.TrainerMixin.__name__ == "TrainerMixin" and rankstore.errors.make
+
+
+def test_completion_shows_public_names_alone(tmp_path: Path) -> None:
+    """And every one of them, as far as a page, an example or a docstring of the class names it."""
+    beside = {name for name in dir(rankstore) if not name.startswith("__")}
+    assert beside == {name for name in rankstore.__all__ if name != "__version__"} | {"errors", "hf"}
+    top = Path(__file__).parent.parent
+    pages = "\n".join(path.read_text() for folder in ("docs", "examples") for path in (top / folder).iterdir())
+    with rankstore.init("solo"), rankstore.build(SAMPLES, tmp_path / "store", length="ids") as ds:
+        plan = ds.plan(batch_size=4)
+        loader = ds.loader(plan, columns=["ids"])
+        batch = next(iter(loader))
+        sampler, layouts = plan.sampler(), (rankstore.Pad(), rankstore.Pack())
+        for one in (ds, plan, loader, batch, sampler, next(iter(sampler)), *layouts, rankstore.current()):
+            shown = set(dir(one))
+            assert not [name for name in shown if name.startswith("_") and not name.startswith("__")], type(one)
+            hidden = {name for name in object.__dir__(one) if not name.startswith("_")} - shown
+            named = {name for name in hidden if re.search(rf"\b(?:ds|plan|loader|batch|sampler|group)\.{name}\b", pages)}
+            assert hidden and not named, (type(one), named)
+        assert {"plan", "loader", "map", "select", "lengths", "close", "places_of", "stats"} < set(dir(ds))
+        assert {"ids", "step", "global_sum", "to", "places"} < set(dir(batch)) and {"steps", "report", "sampler", "hash"} < set(dir(plan))

@@ -41,6 +41,7 @@ STEPS = [
     Step("cli", "release", "script", "tests/cli/run.py", 90, parts=("tests/cli/*.test",)),
     Step("page", "release", "script", "tests/page.py", 40),
     Step("python", "", "script", "tests/python.py", 550, parts=("python_bindings/tests/test_*.py",), together=5, install=True),
+    Step("typed", "", "script", "tests/typed.py", 50),
     Step("readme", "release", "script", "tests/readme.py", 30),
     Step("abi", "release", "script", "tests/abi.py", 2),
     Step("wheel list", "", "script", "tests/wheel_list.py", 1),

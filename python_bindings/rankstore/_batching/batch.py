@@ -7,10 +7,13 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from .._schema.completion import hides
 from ..errors import ArgumentError, StateError
 from .tensors import each_tensor, pinned
 
 if TYPE_CHECKING:
+    import numpy
+
     from .protocols import Planned, Samples
 
 
@@ -65,6 +68,7 @@ def _split(whole: Any, sizes: list[int]) -> list[memoryview]:
     return [data[begin:end] for begin, end in itertools.pairwise(edges)]
 
 
+@hides("leave_arena", "map_tensors", "planned", "unfilled")
 class Batch(dict[str, Any]):
     """Columns by name: tensors, arrays or lists. Each owns its memory, which lives as long as anyone holds it.
 
@@ -77,8 +81,8 @@ class Batch(dict[str, Any]):
         each column a bool[n] that marks missing values).
     """
 
-    ids: Any
-    lengths: Any
+    ids: numpy.ndarray[Any, numpy.dtype[numpy.int64]]
+    lengths: numpy.ndarray[Any, numpy.dtype[numpy.uint32]]
     step: int
     epoch: int
     _dataset: Samples | None = None
@@ -143,19 +147,21 @@ class Batch(dict[str, Any]):
         return [self._dataset.store.key(int(index)) for index in self.ids]
 
     @property
-    def places(self) -> Any:
+    def places(self) -> numpy.ndarray[Any, numpy.dtype[numpy.int64]]:
         """Return the places of the samples in their dataset or selection (int64[n]), for `ds[batch.places]`. One that a selection has
         several times is at its first place."""
         if self._dataset is None:
             raise StateError("places: this batch does not know its dataset; use ds.places_of(batch.ids)")
-        return self._dataset.places_of(self.ids)
+        places: numpy.ndarray[Any, numpy.dtype[numpy.int64]] = self._dataset.places_of(self.ids)
+        return places
 
     @property
-    def source(self) -> Any:
+    def source(self) -> numpy.ndarray[Any, numpy.dtype[numpy.uint16]]:
         """Return each sample's source as its number in `Dataset.sources` (uint16[n])."""
         if self._dataset is None:
             raise StateError("source: this batch does not know its dataset; use ds.source_of(batch.ids)")
-        return self._dataset.source_of(self.ids)
+        source: numpy.ndarray[Any, numpy.dtype[numpy.uint16]] = self._dataset.source_of(self.ids)
+        return source
 
     @property
     def global_tokens(self) -> int:
@@ -168,7 +174,7 @@ class Batch(dict[str, Any]):
         return self._plan.step_tokens(self.epoch, self.step, cut=self._cut if self._cuts_lengths else 0)
 
     @property
-    def pieces(self) -> Any:
+    def pieces(self) -> numpy.ndarray[Any, numpy.dtype[numpy.uint32]]:
         """Return which items of each sample the batch has: (start, count), uint32[n, 2].
 
         These are all items, from 0, unless the plan has too_long="split" and cut the sample. A sample that is cut may be in a batch several

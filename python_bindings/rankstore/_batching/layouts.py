@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from .. import _core
+from .._schema.completion import hides
 from .._schema.types import BITS, ITEMS, Column, as_array, describe, int_range, is_integer, numpy_dtype, torch_view, typed_numpy
 from ..errors import ArgumentError, DataError
 from .batch import Batch
@@ -24,6 +25,8 @@ from .limits import Rule
 Rename = Mapping[str, str]
 
 
+@hides("by_column", "check", "check_unplanned", "cut_by_length", "cut_lengths", "cut_name", "cut_to", "each", "finish", "item", "item_with",
+       "layout", "narrowed", "of_tokens", "options", "planned", "row", "specs", "tokens")
 class Layout:
     """What all layouts have in common.
 

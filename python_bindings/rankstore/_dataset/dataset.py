@@ -6,7 +6,7 @@ import functools
 import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from .. import _core
 from .._batching import torch_checks
@@ -16,7 +16,8 @@ from .._batching.limits import Rule, rule_of
 from .._distributed.collectives import on_all, together
 from .._distributed.group import Group
 from .._loader.collate_fn import CollateFn
-from .._loader.loader import OF_DATALOADER, Loader
+from .._loader.loader import Loader
+from .._loader.options import LoaderOptions, names_dataloaders
 from .._loader.prefetch import Ahead
 from .._loader.sample_map import how_to_draw
 from .._loader.user_functions import Own, own_of
@@ -24,6 +25,7 @@ from .._plan.cost import costs_of, digest_of, shown
 from .._plan.mixture import Groups, core_mix, groups_of, shown_options, stages_of
 from .._plan.options import core_options, names_synonyms, plan_options, plan_rank
 from .._plan.plan import Plan, PlanBatch
+from .._schema.completion import hides
 from ..errors import ArgumentError, StateError
 from .index import Index, Keys
 from .indexing import agree_on, places_of
@@ -35,6 +37,12 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 
+Made = TypeVar("Made")
+
+
+@hides("all_lengths", "chosen", "collate_ids", "collator", "follow_epoch", "functions", "given", "has_repeats", "index_of", "is_checked",
+       "is_selection", "is_worker", "lacks_samples", "length_shown", "lengths_are_items", "planned_lengths", "sorted_ids", "source_number",
+       "store", "torch_memory")
 class Dataset(OpenSamples):
     """The samples 0 to len - 1 of an open dataset, the same on every rank, each read when you ask for it.
 
@@ -311,7 +319,25 @@ class Dataset(OpenSamples):
             digest.update(ids[first:first + (1 << 20)].astype("<i8").tobytes())
         return digest.hexdigest()[:32]
 
-    def loader(self, plan: Plan, **options: Any) -> Loader:
+    @overload
+    def loader(self, plan: Plan, *, collate: Layout | None = None, transform: None = None,
+               **options: Unpack[LoaderOptions]) -> Loader[Batch]: ...
+    @overload
+    def loader(self, plan: Plan, *, transform: Callable[[Any], Made], collate: Layout | Callable[[list[Any]], Any] | None = None,
+               **options: Unpack[LoaderOptions]) -> Loader[Made]: ...
+    @overload
+    def loader(self, plan: Plan, *, collate: Callable[[list[Any]], dict[str, Any]], transform: None = None,
+               **options: Unpack[LoaderOptions]) -> Loader[Batch]: ...
+    @overload
+    def loader(self, plan: Plan, *, collate: Callable[[list[Any]], Made], transform: None = None,
+               **options: Unpack[LoaderOptions]) -> Loader[Made]: ...
+    @names_dataloaders
+    def loader(self, plan: Plan, *, collate: Layout | Callable[[list[Any]], Any] | None = None, map: Callable[..., Any] | None = None,
+               columns: Sequence[str] | None = None, rename: Mapping[str, str] | None = None,
+               transform: Callable[[Any], Any] | None = None, device: Any = None, prefetch_device: int = 2,
+               pin_memory: bool | str = "auto", out: str = "torch", prefetch_batches: int | str = "auto",
+               prefetch_bytes: int | str = "auto", threads: int = 1, processes: int = 0, start: dict[str, Any] | None = None,
+               progress: bool = False) -> Loader[Any]:
         """Return a loader of a plan's batches. Threads of the library fetch and collate them ahead, without worker processes.
 
         plan: Plan. It must be of this dataset (ArgumentError).
@@ -348,10 +374,9 @@ class Dataset(OpenSamples):
 
         Returns a Loader: iterable, with a length. Not collective.
         """
-        for name in options:
-            if name in OF_DATALOADER:
-                raise ArgumentError(f"loader({name}=...): {OF_DATALOADER[name]}")
-        return Loader(self, plan, **options)
+        return Loader(self, plan, collate=collate, map=map, columns=columns, rename=rename, transform=transform, device=device,
+                      prefetch_device=prefetch_device, pin_memory=pin_memory, out=out, prefetch_batches=prefetch_batches,
+                      prefetch_bytes=prefetch_bytes, threads=threads, processes=processes, start=start, progress=progress)
 
     # ---- what a DataLoader asks for
 

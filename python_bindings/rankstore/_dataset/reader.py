@@ -6,9 +6,9 @@ import functools
 import json
 import operator
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from .. import _core
 from .._distributed.group import Group
@@ -21,8 +21,22 @@ from .worker_store import Handle
 
 if TYPE_CHECKING:
     import numpy
+    from torch.utils.data import Dataset as TorchDataset
 
     Array = numpy.ndarray[Any, Any]
+
+    class _Items(_core.Indexed, TorchDataset[dict[str, Any]]):
+        """What type checkers are to know: torch takes a Dataset as one of its own. It need not be installed."""
+
+        @overload
+        def __getitem__(self, place: int | numpy.integer[Any], /) -> dict[str, Any]: ...
+        @overload
+        def __getitem__(self, place: slice | Sequence[int] | Sequence[bool] | Array, /) -> list[dict[str, Any]]: ...
+        @overload
+        def __getitem__(self, place: Any, /) -> Any: ...
+        def __getitem__(self, place: Any, /) -> Any: ...
+else:
+    _Items = _core.Indexed
 
 
 @dataclass(frozen=True)
@@ -52,7 +66,7 @@ class Source:
     bytes: int
 
 
-class OpenSamples(_core.Indexed):
+class OpenSamples(_Items):
     """Samples 0 to len - 1 of an open dataset or of a selection, the same on every rank."""
 
     def __init__(self, handle: Handle, directory: str, group: Group | WorkerGroup) -> None:

@@ -121,6 +121,10 @@ class Group:
             _current = None
         shutdown.forget_group(self)
 
+    def __dir__(self) -> list[str]:
+        """Return what completion shows: nothing private, nor what is for other packages of ours."""
+        return [name for name in super().__dir__() if name not in ("core", "pid") and (name.startswith("__") or not name.startswith("_"))]
+
     def __enter__(self) -> Group:
         return self
 

@@ -13,7 +13,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, overload
 
 from .. import _core
 from .._distributed.collectives import check_others, together
@@ -44,6 +44,18 @@ class GatherReport:
     path: str
 
 
+@overload
+def gather(results: Mapping[Any, Any], dst: int = 0, out: None = None, *, stack: Literal[False] = False, group: Group | None = None,
+           directory: str | os.PathLike[str] | None = None) -> dict[Any, list[tuple[int, Any]]] | None: ...
+@overload
+def gather(results: Mapping[Any, Any], dst: int = 0, out: None = None, *, stack: bool, group: Group | None = None,
+           directory: str | os.PathLike[str] | None = None) -> dict[Any, Any] | None: ...
+@overload
+def gather(results: Mapping[Any, Any], dst: int = 0, *, out: str | os.PathLike[str], stack: bool = False, group: Group | None = None,
+           directory: str | os.PathLike[str] | None = None) -> GatherReport | None: ...
+@overload
+def gather(results: Mapping[Any, Any], dst: int, out: str | os.PathLike[str], *, stack: bool = False, group: Group | None = None,
+           directory: str | os.PathLike[str] | None = None) -> GatherReport | None: ...
 def gather(results: Mapping[Any, Any], dst: int = 0, out: str | os.PathLike[str] | None = None, *, stack: bool = False,
            group: Group | None = None,
            directory: str | os.PathLike[str] | None = None) -> dict[Any, Any] | GatherReport | None:

@@ -56,7 +56,7 @@ class TrainerMixin:
     plan: Plan | None = None
     loader_options: dict[str, Any] | None = None
     eval_options: dict[str, Any] | None = None
-    _loader: Loader | None = None
+    _loader: Loader[Any] | None = None
     _checkpoint: str | None = None
     _place: _Place | None = None
 
@@ -66,14 +66,14 @@ class TrainerMixin:
         self._checkpoint, self._place = _checkpoint_of(self, resume_from_checkpoint), None
         return trainer.train(resume_from_checkpoint, *more, **options)
 
-    def get_train_dataloader(self) -> Loader:
-        """Return the plan's loader, unprepared: its batches are already this rank's. ArgumentError if there is no plan."""
+    def get_train_dataloader(self) -> Any:
+        """Return the plan's Loader, unprepared: its batches are already this rank's. ArgumentError if there is no plan."""
         trainer: Any = self
         if self.plan is None:
             raise ArgumentError("trainer.plan is not set; set it to train_dataset.plan(...) before train()")
         refuse_dealing(trainer.accelerator)
         options = {"collate": Pad(), "device": trainer.args.device, **(self.loader_options or {})}
-        made: Loader = self.plan.dataset.loader(self.plan, **options)
+        made: Loader[Any] = self.plan.dataset.loader(self.plan, **options)
         self._loader = made
         if self._checkpoint is not None and not trainer.args.ignore_data_skip:
             self._place = self._resume(made, self._checkpoint)
@@ -117,7 +117,7 @@ class TrainerMixin:
         made: Any = super()
         made.save_model(output_dir, _internal_call)
 
-    def _resume(self, loader: Loader, checkpoint: str) -> _Place | None:
+    def _resume(self, loader: Loader[Any], checkpoint: str) -> _Place | None:
         """Give the plan a checkpoint's state, and return where it goes on. The Trainer itself lets the loader skip the steps before."""
         path = os.path.join(checkpoint, STATE_FILE)
         if not os.path.exists(path):

@@ -9,7 +9,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .. import _core
 from .._batching.batch import Batch
@@ -20,6 +20,7 @@ from .._distributed import progress as bars
 from .._distributed.collectives import callback_failed
 from .._distributed.stderr import say
 from .._plan.plan import Plan, PlanSampler, batch_parts
+from .._schema.completion import hides
 from .._schema.sizes import parse_bytes
 from ..errors import ArgumentError, StateError
 from .collate_fn import CollateFn
@@ -32,16 +33,12 @@ if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
 
-# DataLoader's arguments that a loader lacks, and what to use instead.
-OF_DATALOADER = {"batch_size": "a plan decides it: ds.plan(batch_size=...)", "shuffle": "a plan decides it: ds.plan(shuffle=...)",
-                 "drop_last": 'a plan decides it: ds.plan(tail="drop")', "sampler": "ds.loader(plan) has the plan's own",
-                 "batch_sampler": "ds.loader(plan) has the plan's own",
-                 "num_workers": "threads of the library fetch and collate; worker processes, which call map=, are processes=",
-                 "collate_fn": "collate=, a layout such as Pad(), or a function of a list of samples",
-                 "prefetch_factor": "prefetch_batches= or prefetch_bytes="}
+Batches = TypeVar("Batches", covariant=True)
 
 
-class Loader:
+@hides("collator", "end_through", "next_at", "next_place", "own", "pins", "batch_size", "drop_last", "generator", "in_order",
+       "multiprocessing_context", "num_workers", "persistent_workers", "pin_memory", "prefetch_factor", "timeout", "worker_init_fn")
+class Loader(Generic[Batches]):
     """This rank's batches of a plan, epoch by epoch; made by `Dataset.loader`, which describes the options.
 
     With device= and neither transform nor functions, batches are collated in pinned memory; otherwise threads copy them there.
@@ -172,7 +169,10 @@ class Loader:
                 f"epoch {self._epoch} again: set_epoch({self._epoch + 1}) begins the next, load_state_dict(state) goes on")
         self._epoch_set = False
 
-    def __iter__(self) -> _Iteration:
+    def __iter__(self) -> Iterator[Batches]:
+        return self._iterate()
+
+    def _iterate(self) -> _Iteration:
         self._end_last("another iteration over this loader began, and it has one at a time; to iterate twice at a time "
                        "(zip, nested loops) make two loaders")
         iteration = _Iteration(self)
@@ -184,7 +184,7 @@ class Loader:
         through = self._through
         if through is None or not through.is_at(epoch, step):
             self._epoch, self._step, self._first, self._epoch_set = epoch, step, step, True
-            self._through = through = iter(self)
+            self._through = through = self._iterate()
         return next(through)
 
     def end_through(self) -> None:
@@ -256,8 +256,8 @@ class Loader:
                 f"step {self._step}>")
 
 
-def _remade(dataset: Samples, plan: Plan, options: dict[str, Any], epoch: int, step: int, first: int, epoch_set: bool) -> Loader:
-    made = Loader(dataset, plan, **options)
+def _remade(dataset: Samples, plan: Plan, options: dict[str, Any], epoch: int, step: int, first: int, epoch_set: bool) -> Loader[Any]:
+    made: Loader[Any] = Loader(dataset, plan, **options)
     # The copy continues at the place of its original: it does not yield the same batches again.
     steps = plan.core.steps(epoch)
     made._epoch, made._step, made._first, made._epoch_set = epoch, step, step if 0 < step < steps else first, epoch_set
@@ -267,9 +267,9 @@ def _remade(dataset: Samples, plan: Plan, options: dict[str, Any], epoch: int, s
 class _LoaderSampler(PlanSampler):
     """The loader's sampler. Through it, trainers that set the epoch of samplers only (Lightning) reach the loader."""
 
-    def __init__(self, plan: Plan, loader: Loader) -> None:
+    def __init__(self, plan: Plan, loader: Loader[Any]) -> None:
         super().__init__(plan, "rank")
-        self._loader: Callable[[], Loader | None] = weakref.ref(loader)
+        self._loader: Callable[[], Loader[Any] | None] = weakref.ref(loader)
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle or copy without the loader: a copy drives none."""
@@ -311,7 +311,7 @@ class _Pulled:
     tokens: int = 0
 
 
-def _make_own(loader: Loader, epoch: int, step: int, samples: Any, parts: tuple[bytes, bytes],
+def _make_own(loader: Loader[Any], epoch: int, step: int, samples: Any, parts: tuple[bytes, bytes],
               processes: MapProcesses | None) -> tuple[Any, int, int]:
     """Return (batch, samples, tokens) by the user's functions, in a thread of the loader's."""
     assert loader.own is not None
@@ -321,7 +321,7 @@ def _make_own(loader: Loader, epoch: int, step: int, samples: Any, parts: tuple[
     return _finished(loader, made), count, tokens
 
 
-def _finished(loader: Loader, batch: Any, arenas: PinnedArenas | None = None) -> Any:
+def _finished(loader: Loader[Any], batch: Any, arenas: PinnedArenas | None = None) -> Any:
     """Transform and pin a batch, in a thread of the loader's. In an arena only what its layout added still needs pinning."""
     if arenas is not None:
         arenas.lend()
@@ -339,7 +339,7 @@ def _is_gpu(device: Any) -> bool:
 class _Iteration(Iterator[Any]):
     """One pass over an epoch, which is chosen at the first next(): trainers set it after iter()."""
 
-    def __init__(self, loader: Loader) -> None:
+    def __init__(self, loader: Loader[Any]) -> None:
         self._loader = loader
         self._epoch = -1
         self._owner = _core.pid(), threading.get_ident()
@@ -565,7 +565,7 @@ class _AccelerateHook:
     """Accelerate syncs gradients on the last batch of loaders that it knows: this one makes itself known while it is
     iterated."""
 
-    def __init__(self, loader: Loader) -> None:
+    def __init__(self, loader: Loader[Any]) -> None:
         self._state: Any = None
         if "accelerate" in sys.modules:
             from accelerate.state import GradientState

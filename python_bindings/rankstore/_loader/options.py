@@ -2,10 +2,53 @@
 """Checks of a loader's options."""
 from __future__ import annotations
 
-from typing import Any
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ParamSpec, TypedDict, TypeVar
 
 from .._batching.layouts import Layout
 from ..errors import ArgumentError, UnsupportedError
+
+# DataLoader's arguments that a loader lacks, and what to use instead.
+OF_DATALOADER = {"batch_size": "a plan decides it: ds.plan(batch_size=...)", "shuffle": "a plan decides it: ds.plan(shuffle=...)",
+                 "drop_last": 'a plan decides it: ds.plan(tail="drop")', "sampler": "ds.loader(plan) has the plan's own",
+                 "batch_sampler": "ds.loader(plan) has the plan's own",
+                 "num_workers": "threads of the library fetch and collate; worker processes, which call map=, are processes=",
+                 "collate_fn": "collate=, a layout such as Pad(), or a function of a list of samples",
+                 "prefetch_factor": "prefetch_batches= or prefetch_bytes="}
+
+Given = ParamSpec("Given")
+Made = TypeVar("Made")
+
+
+class LoaderOptions(TypedDict, total=False):
+    """The options of `Dataset.loader` that do not decide the type of its batches."""
+
+    map: Callable[..., Any] | None
+    columns: Sequence[str] | None
+    rename: Mapping[str, str] | None
+    device: Any
+    prefetch_device: int
+    pin_memory: bool | str
+    out: str
+    prefetch_batches: int | str
+    prefetch_bytes: int | str
+    threads: int
+    processes: int
+    start: dict[str, Any] | None
+    progress: bool
+
+
+def names_dataloaders(make: Callable[Given, Made]) -> Callable[Given, Made]:
+    """Return a function that makes a loader, and whose ArgumentError for an argument of DataLoader's says what to use instead."""
+    @functools.wraps(make)
+    def loader(*given: Given.args, **named: Given.kwargs) -> Made:
+        for name in named:
+            if name in OF_DATALOADER:
+                raise ArgumentError(f"loader({name}=...): {OF_DATALOADER[name]}")
+        return make(*given, **named)
+
+    return loader
 
 
 def check_functions(collate: Any, mapped: Any, transform: Any) -> None:

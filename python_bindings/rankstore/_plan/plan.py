@@ -18,6 +18,7 @@ from .._batching.batch import live
 from .._batching.limits import Rule, rule_of
 from .._batching.protocols import Samples
 from .._distributed.collectives import together
+from .._schema.completion import hides
 from .._schema.types import as_array
 from ..errors import ArgumentError, DataError, StateError
 from .mixture import weights_of
@@ -87,6 +88,8 @@ class Epoch:
         return self.plan.core.steps(self.number)
 
 
+@hides("changes", "check_dataset", "core", "follow", "lengths_of", "parts", "rule", "samples_there", "skips", "step_sum", "step_tokens",
+       "token")
 class Plan:
     """A plan of batches, made by `Dataset.plan`: equal steps on every rank, no empty batch, each sample once an epoch.
 
@@ -452,6 +455,7 @@ def batch_parts(plan: Plan, epoch: int, step: int, rank: int) -> tuple[bytes, by
     return pieces, bins
 
 
+@hides("fill", "rule", "seed", "token")
 class PlanBatch(list[int]):
     """The sample ids of one batch, equal to a plain list, with its place in the plan."""
 
@@ -470,6 +474,7 @@ class PlanBatch(list[int]):
         self.pieces, self.bins = batch_parts(plan, self.epoch, self.step, self.rank)
 
 
+@hides("choose_place", "ended")
 class PlanSampler:
     """A batch sampler over a plan; give it to DataLoader as `batch_sampler`.
 
