@@ -264,6 +264,14 @@ static struct PyModuleDef definition = {
     .m_methods = functions,
 };
 
+/* Each adds the types and functions of a file. */
+static int (*const ADDS[])(PyObject *) = {
+    core_add_group,       core_add_launch, core_add_build,  core_add_input,   core_add_files,
+    core_add_gather,      core_add_buffer, core_add_view,   core_add_samples, core_add_collate,
+    core_add_sample_list, core_add_rows,   core_add_arenas, core_add_store,   core_add_plan,
+    core_add_epoch,       core_add_upkeep,
+};
+
 PyMODINIT_FUNC PyInit__core(void);
 
 PyMODINIT_FUNC PyInit__core(void)
@@ -271,13 +279,10 @@ PyMODINIT_FUNC PyInit__core(void)
     PyObject *module = core_watch_forks() < 0 ? NULL : PyModule_Create(&definition);
     if (module == NULL)
         return NULL;
-    if (PyModule_AddStringConstant(module, "version", rks_version()) < 0 ||
-        core_add_group(module) < 0 || core_add_launch(module) < 0 || core_add_build(module) < 0 ||
-        core_add_input(module) < 0 || core_add_files(module) < 0 || core_add_gather(module) < 0 ||
-        core_add_buffer(module) < 0 || core_add_view(module) < 0 || core_add_samples(module) < 0 ||
-        core_add_collate(module) < 0 || core_add_sample_list(module) < 0 ||
-        core_add_rows(module) < 0 || core_add_arenas(module) < 0 || core_add_store(module) < 0 ||
-        core_add_plan(module) < 0 || core_add_epoch(module) < 0 || core_add_upkeep(module) < 0) {
+    int status = PyModule_AddStringConstant(module, "version", rks_version());
+    for (size_t i = 0; status == 0 && i < sizeof(ADDS) / sizeof(ADDS[0]); i++)
+        status = ADDS[i](module);
+    if (status < 0) {
         Py_DECREF(module);
         return NULL;
     }
