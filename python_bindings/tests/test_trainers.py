@@ -5,6 +5,8 @@ from __future__ import annotations
 import collections
 import json
 import subprocess
+import sys
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -239,6 +241,7 @@ from rankstore import Pack, Pad
 stage, count, epochs = sys.argv[1], 120, 3
 KINDS = {"left": (dict(strategy="bucket", max_tokens=256), dict(collate=Pad(side="left"))),
          "packed": (dict(strategy="pack", capacity=128), dict(collate=Pack("rows"))),
+         "varying": (dict(strategy="random", max_tokens=256, steps="per_epoch"), dict(collate=Pad())),
          "mapped": (dict(strategy="bucket", max_tokens=256), dict(map=lambda sample: sample, collate=lambda samples: {
              "input_ids": torch.as_tensor([sample["input_ids"][0] for sample in samples])}))}
 lightning.seed_everything(0, verbose=False)
@@ -248,9 +251,15 @@ class Model(lightning.LightningModule):
         super().__init__()
         self.w = torch.nn.Linear(1, 1)
     def training_step(self, batch, place):
+        batch = batch[0] if isinstance(batch, list) else batch
         with open(f"{self.name}.{stage}.{self.global_rank}", "a") as file:
             print(json.dumps([batch.epoch, batch.ids.tolist()]), file=file)
+        self.places.append((batch.epoch, place))
         return self.w(torch.ones(1)).sum()
+    def validation_step(self, batch, place):
+        self.validated.append(self.current_epoch)
+    def val_dataloader(self):
+        return [torch.ones(1)]
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), lr=0.01)
 
@@ -258,33 +267,61 @@ with rankstore.build([{"input_ids": np.full(3 + i * 37 % 50, i + 1, np.int32)} f
     for kind, (plan, options) in KINDS.items():
         for epoch in (0, 2):
             planned = ds.plan(**plan, seed=5)
-            stop = epoch * planned.steps + planned.steps * int(sys.argv[2]) // 4
+            stop = sum(planned.steps_of(before) for before in range(epoch)) + planned.steps_of(epoch) * int(sys.argv[2]) // 4
             model = Model()
-            model.name = f"{kind}.{epoch}"
+            model.name, model.places, model.validated = f"{kind}.{epoch}", [], []
+            open(f"{model.name}.{stage}.{ds.group.rank}", "a").close()
             saving = ModelCheckpoint(model.name, "last", every_n_train_steps=stop, enable_version_counter=False)
             trainer = lightning.Trainer(accelerator="cpu", devices=int(os.environ["LOCAL_WORLD_SIZE"]), strategy="ddp", max_epochs=epochs,
                                         max_steps=stop if stage == "begun" else -1, logger=False,
                                         callbacks=[saving] if stage == "begun" else [], enable_checkpointing=stage == "begun",
-                                        enable_progress_bar=False, enable_model_summary=False)
-            trainer.fit(model, ds.loader(planned, **options), ckpt_path=None if stage == "begun" else f"{model.name}/last.ckpt")
+                                        enable_progress_bar=False, enable_model_summary=False, num_sanity_val_steps=0)
+            loader = ds.loader(planned, **options)
+            trainer.fit(model, [loader, ds.loader(planned)] if "two" in sys.argv else loader,
+                        ckpt_path=None if stage == "begun" else f"{model.name}/last.ckpt")
+            if stage == "rest":
+                begun = epoch + (sys.argv[2] == "4")  # Lightning itself does not validate an epoch after its last batch was saved
+                assert model.validated == list(range(begun, epochs)), (model.name, model.validated)
+                assert all(one[0] != next[0] or one[1] + 1 == next[1] for one, next in zip(model.places, model.places[1:])), model.places
 '''
 
 
-@pytest.mark.parametrize("quarter", [1, 3])
-@pytest.mark.parametrize("before, after", [(2, 1)])
+@pytest.mark.parametrize("quarter", [1, 3, 4])
+@pytest.mark.parametrize("before, after", [(2, 1), (1, 3), (2, 2)])
 @pytest.mark.limit(1500)
 def test_lightning_goes_on_on_other_ranks(ranks: Ranks, tmp_path: Path, before: int, after: int, quarter: int) -> None:
     needs("lightning")
     warm = ["import torch._dynamo", "import lightning"]
     ranks(before, LIGHTNING, "begun", str(quarter), warm=warm)
     ranks(after, LIGHTNING, "rest", str(quarter), warm=warm)
-    for name in (f"{kind}.{epoch}" for kind in ("left", "packed", "mapped") for epoch in (0, 2)):
+    for name in (f"{kind}.{epoch}" for kind in ("left", "packed", "varying", "mapped") for epoch in (0, 2)):
         begun, rest = recorded(tmp_path, f"{name}.begun", before), recorded(tmp_path, f"{name}.rest", after)
         seen: dict[int, list[int]] = collections.defaultdict(list)
         for epoch, samples in (line for rank in begun + rest for line in rank):
             seen[epoch] += samples
         assert {epoch: len(each) for epoch, each in seen.items()} == {0: 120, 1: 120, 2: 120}, name
         assert all(sorted(each) == list(range(120)) for each in seen.values()), name
+
+
+def test_lightning_counts_two_loaders_together(ranks: Ranks) -> None:
+    needs("lightning")
+    warm = ["import torch._dynamo", "import lightning"]
+    ranks(2, LIGHTNING, "begun", "3", "two", warm=warm)
+    (done,) = ranks(1, LIGHTNING, "rest", "3", "two", warm=warm, check=False)
+    assert done.returncode and "resume from a checkpoint at an epoch's end" in done.stderr
+
+
+def test_a_lightning_that_counts_in_another_way(ds: rankstore.Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "lightning.pytorch.loops.fit_loop"
+    monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    made: dict[str, Any] = {"__name__": name}
+    exec("class Loop:\n    def begin(self, loader):\n        loader.sampler.set_epoch(loader.epoch)", made)
+    loader = loader_of(ds, "left")
+    made["Loop"]().begin(loader)
+    next(iter(loader))
+    loader.load_state_dict(loader.state_dict())
+    with pytest.raises(rankstore.StateError, match="resume from a checkpoint at an epoch's end"):
+        made["Loop"]().begin(loader)
 
 
 # ---- evaluation and TRL ---------------------------------------------------------------------------------------------

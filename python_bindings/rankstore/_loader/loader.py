@@ -25,6 +25,7 @@ from .._schema.sizes import parse_bytes
 from ..errors import ArgumentError, StateError
 from .collate_fn import CollateFn
 from .device import OnDevice, PinnedArenas
+from .lightning import expect_batches_of
 from .map_processes import MapProcesses
 from .options import check_device, check_functions, check_processes, need_torch, pins_batches
 from .user_functions import Own
@@ -280,7 +281,7 @@ class _LoaderSampler(PlanSampler):
         loader = self._loader()
         if loader is not None:
             loader._enter(int(epoch))
-
+            expect_batches_of(loader, *loader.next_place())
 
     def choose_place(self) -> None:
         loader = self._loader()
