@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -96,6 +97,15 @@ def test_packed_rows(ranks: Ranks, tmp_path: Path, name: str, other: str, world:
     assert len(text.splitlines()) < 50
     said = run(ranks, world, name, str(tmp_path / "store"))
     assert words in said and float(said.split("loss ")[-1]) < 4  # chance: ln 128, 4.9
+
+
+def test_a_folder_of_images_has_the_same_crops_on_any_number_of_ranks(ranks: Ranks, tmp_path: Path) -> None:
+    needs("PIL")
+    assert len((EXAMPLES / "images.py").read_text().splitlines()) < 60
+    said = [run(ranks, world, "images", str(tmp_path / str(world) / "store")) for world in (1, 2)]
+    crops = [re.findall(r"epoch (\d): \d+ of 200 right, sum of all crops (\d+)", one) for one in said]
+    assert crops[0] == crops[1] and len(dict(crops[0])) == len({crop for _, crop in crops[0]}) == 3
+    assert all("epoch 2: 200 of 200 right" in one for one in said)
 
 
 def checked_dataloader(printed: str, record: Path) -> None:

@@ -212,7 +212,7 @@ def test_a_layout_that_contradicts_the_plan_is_refused_at_once(ds: rankstore.Dat
     plan = ds.plan(max_tokens=300, cost="tokens")
     with pytest.raises(rankstore.ArgumentError, match=r"Pad\(\): the plan bounds sums of lengths"):
         ds.loader(plan, collate=Pad(), map=unchanged)
-    with pytest.raises(rankstore.ArgumentError, match=r"processes: they call map=, and there is none"):
+    with pytest.raises(rankstore.ArgumentError, match=r"processes: they call map= and decode=, and there is neither"):
         ds.loader(plan, processes=2)
     for bad in (-1, 1.5, True, "2"):
         with pytest.raises(rankstore.ArgumentError, match="processes: .*; it must be an int of at least 0"):
@@ -304,5 +304,5 @@ def test_what_joins_or_evaluates_a_mapped_dataset(ds: rankstore.Dataset) -> None
         assert batch["text"] == [one["text"] for one in wanted] and batch["drawn"].tolist() == [mapped[i]["drawn"] for i in range(8)]
     part: Any = Subset(mapped, [5, 3])  # type: ignore[arg-type]
     assert [one["drawn"] for one in rankstore.from_torch(part)] == [mapped[5]["drawn"], mapped[3]["drawn"]]
-    with pytest.raises(rankstore.ArgumentError, match=r"concat: dataset 1 has a function of ds.map; join the datasets before it"):
+    with pytest.raises(rankstore.ArgumentError, match=r"concat: dataset 1 has functions of ds.map or ds.decode; join the datasets before"):
         rankstore.concat([ds, mapped], names=["a", "b"])

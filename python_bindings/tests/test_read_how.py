@@ -48,8 +48,16 @@ def npy(values: Any, dtype: str) -> bytes:
     return file.getvalue()
 
 
+def png(image: Any) -> bytes:
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    return file.getvalue()
+
+
 def evaluated(text: str) -> Any:
-    names: dict[str, Any] = {"numpy": numpy, "nan": math.nan, "inf": math.inf, "npy": npy}
+    names: dict[str, Any] = {"numpy": numpy, "nan": math.nan, "inf": math.inf, "npy": npy, "png": png}
+    if "Image." in text:
+        names["Image"] = pytest.importorskip("PIL.Image")
     for name, module in (("pa", "pyarrow"), ("pandas", "pandas"), ("torch", "torch")):
         if re.search(rf"\b{name}\.", text):
             names[name] = pytest.importorskip(module)
@@ -131,7 +139,8 @@ def megatron_of(given: str, folder: Path) -> list[Any]:
 
 MAKERS: dict[str, Callable[[str, Path], list[Any]]] = {
     "JSON lines, arrays of JSON": lines_of, "CSV": csv_of, "Parquet, Arrow": arrow_of, "Python's values": values_of, "numpy": values_of,
-    "torch": values_of, "pandas": frame_of, "Hugging Face": hugging_face_of, "WebDataset (tar), zip": archive_of, "MDS": mds_of,
+    "torch": values_of, "PIL": values_of, "pandas": frame_of, "Hugging Face": hugging_face_of, "WebDataset (tar), zip": archive_of,
+    "MDS": mds_of,
     "Megatron": megatron_of}
 
 
@@ -162,7 +171,7 @@ def test_a_row_is_as_the_page_says(source: str, given: str, stored: str, shown: 
             name = "tokens" if source == "Megatron" else "x" if "x" in ds.schema else next(one for one in ds.schema if one != "__key__")
             name = given.partition(":")[0] if given.partition(":")[0] in ds.schema else name
             assert ds.schema[name].text == stored.strip("`"), (source, given)
-            assert same(plain(ds[0][name]), eval(shown, {"nan": math.nan, "inf": math.inf})), (given, ds[0][name])
+            assert same(plain(ds[0][name]), evaluated(shown)), (given, ds[0][name])
 
 
 # ---- one value, several sources

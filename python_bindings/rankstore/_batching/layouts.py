@@ -311,8 +311,9 @@ class Pad(Layout):
             default = self.pad_value
         padded = [column.name for column in columns if column.varies and not column.is_text and not self._is_concat(column.name)]
         mask, follows = None, None
-        if isinstance(self.mask, str) and padded:
-            mask, follows = self.mask, length if length in padded else padded[0]
+        masked = [column.name for column in columns if column.name in padded and not (column.exact and len(column.dims) > 1)]  # no images
+        if isinstance(self.mask, str) and masked:
+            mask, follows = self.mask, length if length in masked else masked[0]
             if any(rename.get(column.name, column.name) == mask for column in columns):
                 raise ArgumentError(f"Pad(): the samples have a column {mask!r}, which is the mask's name; Pad(mask=None) delivers the "
                                     "column, columns= leaves it out, Pad(mask=NAME) calls the mask otherwise")

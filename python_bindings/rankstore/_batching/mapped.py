@@ -124,6 +124,9 @@ def _item_of(name: str, found: list[Any], named: Callable[[int], str]) -> str:
     for place, value in enumerate(found):
         if value is None:
             continue
+        if values.is_encoded(value):
+            raise DataError(f'map: column "{name}": {type(value).__name__} does not fit into a batch ({named(place)}); return '
+                            "numpy.asarray(image), or give collate=function, which takes any samples")
         try:
             kind = values.infer({name: value})
         except (TypeError, ValueError) as refused:

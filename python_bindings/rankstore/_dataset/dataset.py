@@ -16,6 +16,7 @@ from .._batching.limits import Rule, rule_of
 from .._distributed.collectives import on_all, together
 from .._distributed.group import Group
 from .._loader.collate_fn import CollateFn
+from .._loader.decoding import decoder_of
 from .._loader.loader import Loader
 from .._loader.options import LoaderOptions, names_dataloaders
 from .._loader.prefetch import Ahead
@@ -319,6 +320,24 @@ class Dataset(OpenSamples):
             digest.update(ids[first:first + (1 << 20)].astype("<i8").tobytes())
         return digest.hexdigest()[:32]
 
+    def decode(self, columns: str | Mapping[str, str]) -> Dataset:
+        """Return this dataset with images or audio as arrays: in `ds[i]`, iteration, loaders and a DataLoader. Stored bytes stay.
+
+        columns: str or dict. "image" or "audio" for all columns of bytes, or one of them by column: {"jpg": "image"}.
+            - "image": uint8[height, width, 3], RGB, by Pillow. Transparency and EXIF's orientation are dropped; an image of more than 8
+              bits a channel is an error.
+            - "audio": float32[frames, channels], from -1 to 1, by soundfile, and the int column NAME_rate, frames a second.
+
+        It comes before all functions of `map`. Loaders decode ahead, in `threads=` or `processes=`, beside the copies to a device.
+
+        Raises ArgumentError for another encoding, or a column that is not bytes; UnsupportedError if the package is missing. Bytes that
+        cannot be decoded are a CallbackError with the sample's key.
+        """
+        made = self._like()
+        made._set_functions((decoder_of(columns, self.schema, self.functions), *self.functions))
+        made._followers = self._followers  # a trainer that gets `made` sets the epoch of samplers of both
+        return made
+
     @overload
     def loader(self, plan: Plan, *, collate: Layout | None = None, transform: None = None,
                **options: Unpack[LoaderOptions]) -> Loader[Batch]: ...
@@ -337,7 +356,7 @@ class Dataset(OpenSamples):
                transform: Callable[[Any], Any] | None = None, device: Any = None, prefetch_device: int = 2,
                pin_memory: bool | str = "auto", out: str = "torch", prefetch_batches: int | str = "auto",
                prefetch_bytes: int | str = "auto", threads: int = 1, processes: int = 0, start: dict[str, Any] | None = None,
-               progress: bool = False) -> Loader[Any]:
+               progress: bool = False, decode: str | Mapping[str, str] | None = None) -> Loader[Any]:
         """Return a loader of a plan's batches. Threads of the library fetch and collate them ahead, without worker processes.
 
         plan: Plan. It must be of this dataset (ArgumentError).
@@ -371,12 +390,13 @@ class Dataset(OpenSamples):
         start: dict. A state (`Loader.state_dict`) to resume from; StateError if it is another plan's. Default: none.
         progress: bool. Rank 0 draws a bar on stderr: steps, samples/s, tokens/s, and the share of time that the loop waited for batches.
             There is none without tqdm, or if stderr is not a terminal. Default: False.
+        decode: str or dict. Columns of images or audio, as for `decode`, before map. Default: none.
 
         Returns a Loader: iterable, with a length. Not collective.
         """
         return Loader(self, plan, collate=collate, map=map, columns=columns, rename=rename, transform=transform, device=device,
                       prefetch_device=prefetch_device, pin_memory=pin_memory, out=out, prefetch_batches=prefetch_batches,
-                      prefetch_bytes=prefetch_bytes, threads=threads, processes=processes, start=start, progress=progress)
+                      prefetch_bytes=prefetch_bytes, threads=threads, processes=processes, start=start, progress=progress, decode=decode)
 
     # ---- what a DataLoader asks for
 

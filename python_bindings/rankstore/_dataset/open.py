@@ -118,7 +118,8 @@ def concat(datasets: Sequence[Dataset], *, names: Sequence[str] | None = None,
         if not isinstance(one.group, Group) or one.group is not wholes[0].group:
             raise ArgumentError(f"concat: dataset {number} ({one.directory}) is open on another group than dataset 0")
         if one.functions:
-            raise ArgumentError(f"concat: dataset {number} has a function of ds.map; join the datasets before it, and map the whole")
+            raise ArgumentError(f"concat: dataset {number} has functions of ds.map or ds.decode; join the datasets before, "
+                                "and map the whole")
         given += one.given
         own = [source.name for source in one.sources]
         called += own if names is None or number >= len(names) else (

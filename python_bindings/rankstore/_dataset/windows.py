@@ -30,8 +30,8 @@ class Windows:
             if value is not None and operator.index(value) < 1:
                 raise ArgumentError(f"windows: {option} is {value}; it must be at least 1")
         if dataset.functions:
-            raise ArgumentError("windows: they are of the stored items, and ds.map changes samples; take the windows of the "
-                                "dataset before map")
+            raise ArgumentError("windows: they are of the stored items, and ds.map and ds.decode change samples; take the "
+                                "windows of the dataset before them")
         self.dataset, self.length, self.stride, self.random = dataset, int(length), int(stride or length), random
         self.column = _column_of(dataset)
         self._epoch = _shared_number() if random is not None else [0]

@@ -19,15 +19,16 @@ class EvaluatedSamples:
 
     def __init__(self, dataset: Any, options: Mapping[str, Any]) -> None:
         collate, mapped, self._transform = options.get("collate"), options.get("map"), options.get("transform")
+        decode = options.get("decode")
         columns, rename, out = options.get("columns"), options.get("rename"), options.get("out", "torch")
         check_functions(collate, mapped, self._transform)
         self._dataset, self._own = dataset, None
         if isinstance(layout := Pad() if collate is None else collate, Layout):
             layout.check_unplanned()
-        if isinstance(layout, Layout) and mapped is None and not dataset.functions:
+        if isinstance(layout, Layout) and mapped is None and decode is None and not dataset.functions:
             self._collator = Collator(layout, dataset.schema, columns, rename, out, dataset.length_column)
         else:
-            self._own = Own(layout, mapped, dataset, columns, rename, Rule(), 0, out)
+            self._own = Own(layout, mapped, dataset, columns, rename, Rule(), 0, out, decode)
 
     def __len__(self) -> int:
         return len(self._dataset)

@@ -67,7 +67,7 @@ class Loader(Generic[Batches]):
                  transform: Callable[[Batch], Any] | None = None, device: Any = None, prefetch_device: int = 2,
                  pin_memory: bool | str = "auto", out: str = "torch", prefetch_batches: int | str = "auto",
                  prefetch_bytes: int | str = "auto", threads: int = 1, processes: int = 0, start: dict[str, Any] | None = None,
-                 progress: bool = False) -> None:
+                 progress: bool = False, decode: str | Mapping[str, str] | None = None) -> None:
         if not isinstance(plan, Plan):
             raise TypeError(f"plan: a Plan, as Dataset.plan makes it, not {type(plan).__name__}")
         # True for a plan of other ranks than the group's: batches are then fetched by lists of sample ids.
@@ -76,7 +76,7 @@ class Loader(Generic[Batches]):
         self._asked: dict[str, Any] = {
             "collate": collate, "map": map, "columns": columns, "rename": rename, "transform": transform, "device": device,
             "pin_memory": pin_memory, "out": out, "prefetch_batches": prefetch_batches, "prefetch_bytes": prefetch_bytes,
-            "threads": threads, "processes": processes, "progress": progress, "prefetch_device": prefetch_device}
+            "threads": threads, "processes": processes, "decode": decode, "progress": progress, "prefetch_device": prefetch_device}
         counts: dict[str, Any] = {"threads": threads, "prefetch_device": prefetch_device}
         if prefetch_batches != "auto":
             counts["prefetch_batches"] = prefetch_batches
@@ -86,7 +86,8 @@ class Loader(Generic[Batches]):
         if not isinstance(progress, bool):
             raise ArgumentError(f"progress: {progress!r}; it is True or False")
         check_functions(collate, map, transform)
-        check_processes(processes, map is not None or bool(dataset.functions))
+        changes = map is not None or decode is not None or bool(dataset.functions)
+        check_processes(processes, changes)
         if out == "torch" and (collate is None or isinstance(collate, Layout)):
             need_torch()
         if device is not None and out != "torch":
@@ -97,13 +98,13 @@ class Loader(Generic[Batches]):
         self.own: Own | None = None
         chosen = Lists() if collate is None else collate
         has_layout = isinstance(chosen, Layout)
-        if isinstance(chosen, Layout) and map is None and not dataset.functions:
+        if isinstance(chosen, Layout) and not changes:
             asked = Collator(chosen, dataset.schema, columns, rename, out, dataset.length_column)
             self.collator = asked.planned(rule)
         else:
             if out not in ("torch", "numpy"):
                 raise ArgumentError(f"out: {out!r} is neither 'torch' nor 'numpy'")
-            self.own = Own(chosen, map, dataset, columns, rename, rule, int(plan.options.get("seed", 0)), out)
+            self.own = Own(chosen, map, dataset, columns, rename, rule, int(plan.options.get("seed", 0)), out, decode)
         may_pin = has_layout or device is not None or pin_memory is True or "torch" in sys.modules
         self.pins = pins_batches(pin_memory, device, out if may_pin else "numpy")
         # Collate in pinned memory if only the copies of device.py read it: see its laws.

@@ -25,6 +25,7 @@ class LoaderOptions(TypedDict, total=False):
     """The options of `Dataset.loader` that do not decide the type of its batches."""
 
     map: Callable[..., Any] | None
+    decode: str | Mapping[str, str] | None
     columns: Sequence[str] | None
     rename: Mapping[str, str] | None
     device: Any
@@ -67,7 +68,7 @@ def check_processes(processes: Any, has_map: bool) -> None:
     if isinstance(processes, bool) or not hasattr(processes, "__index__") or processes < 0:
         raise ArgumentError(f"processes: {processes!r}; it must be an int of at least 0")
     if processes and not has_map:
-        raise ArgumentError("processes: they call map=, and there is none; threads= call collate and transform")
+        raise ArgumentError("processes: they call map= and decode=, and there is neither; threads= call collate and transform")
 
 
 def check_device(device: Any) -> None:

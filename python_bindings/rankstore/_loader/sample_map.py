@@ -42,7 +42,7 @@ class SampleMap:
                 try:
                     sample = function(sample) if not how else function(sample, rng) if how == "place" else function(sample, rng=rng)
                 except Exception as raised:
-                    raise MapFailed(place, callback_failed(raised, -1, "map", ""), raised) from raised
+                    raise MapFailed(place, callback_failed(raised, -1, getattr(function, "what", "map"), ""), raised) from raised
                 if sample is None:
                     raise MapFailed(place, CallbackError.of("map returned None; it must return the sample", -1, "", ""))
             made.append(sample)

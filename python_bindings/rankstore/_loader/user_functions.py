@@ -14,6 +14,7 @@ from .._batching.protocols import Samples
 from .._distributed.collectives import callback_failed
 from .._schema.decode import cutting_reader
 from ..errors import ArgumentError, CallbackError, RankStoreError
+from .decoding import Decoder, decoder_of
 from .map_processes import MapProcesses
 from .sample_map import Map, MapFailed, SampleMap
 
@@ -24,10 +25,11 @@ class Own:
     """Makes a batch with the user's functions, in threads.
 
     Samples are dicts as `ds[i]` returns them, cut as the plan says. Each goes through the dataset's functions and `mapped`, in processes if
-    there are some, and all of them through `collate`: a function, or a layout."""
+    there are some, and all of them go through `collate`: a function, or a layout."""
 
     def __init__(self, collate: Layout | Callable[[list[Any]], Any], mapped: Map | None, dataset: Samples,
-                 columns: Sequence[str] | None, rename: Mapping[str, str] | None, rule: Rule, seed: int, out: str = "torch") -> None:
+                 columns: Sequence[str] | None, rename: Mapping[str, str] | None, rule: Rule, seed: int, out: str = "torch",
+                 decode: str | Mapping[str, str] | None = None) -> None:
         if isinstance(columns, str):
             raise ArgumentError(f"columns: a list of names, not the str {columns!r}")
         for option, names in (("columns", columns), ("rename", rename)):
@@ -39,7 +41,12 @@ class Own:
         if twice is not None:
             raise ArgumentError(f'collate: two columns are named "{twice}"; give rename= other names, or columns= without one of them')
         self._collate, self._dataset = collate, dataset
-        functions = [*dataset.functions, *([] if mapped is None else [mapped])]
+        decoders = [one for one in dataset.functions if isinstance(one, Decoder)]
+        if decode is not None:
+            decoders.append(decoder_of(decode, dataset.schema, dataset.functions))
+        functions: list[Map] = [one.renamed(rename or {}, chosen) for one in decoders]
+        functions += [one for one in dataset.functions if not isinstance(one, Decoder)]
+        functions += [] if mapped is None else [mapped]
         self.map = SampleMap(functions, seed) if functions else None
         length = dataset.length_column if dataset.lengths_are_items else None
         self._layout: MappedCollator | None = None

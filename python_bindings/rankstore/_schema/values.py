@@ -10,8 +10,10 @@ neither numpy nor torch.
 from __future__ import annotations
 
 import functools
+import io
 import json
 import math
+import os
 import re
 import struct
 import sys
@@ -24,9 +26,10 @@ from .types import BITS, ITEMS, describe, missing_items
 
 # Every integer from -N to N is exact in the float type.
 _EXACT = {"float16": 2**11, "float32": 2**24, "float64": 2**53, "bfloat16": 2**8, "complex64": 2**24}
+_PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
 _ACCEPTED = (
     "bool, int, float, complex, str, bytes, None, lists of numbers, numpy arrays, torch tensors, "
-    "and lists and dicts of JSON values"
+    "images of PIL, paths of files, and lists and dicts of JSON values"
 )
 
 
@@ -61,6 +64,7 @@ def convert(name: str, type: str, value: Any) -> Any:
     - whole numbers among Python's floats, if float64 holds them exactly: numpy makes the list float64
     - bool for bool only; complex for complex64, with Python's rounded (`check_complex` guards an inferred type)
     - torch tensors, also on a GPU (copied here), also of bfloat16 and float8
+    - for bytes images of PIL, which become PNG, and paths (os.PathLike), whose files are read
     - for JSON any value that json.dumps takes, also with numpy and torch inside. A str is a JSON string, and no JSON text
 
     Raises TypeError for another kind of value, ValueError for a value out of range. Both name the column.
@@ -70,6 +74,8 @@ def convert(name: str, type: str, value: Any) -> Any:
         return json_text(name, value)
     if item == "str":
         raise _refused(name, type, value, "a str")
+    if item == "bytes" and is_encoded(value):
+        return _encoded(name, value)
     if item == "bytes" and not _is_array(value):
         raise _refused(name, type, value, "bytes")
     if isinstance(value, (str, bytes, Mapping, set, frozenset)) or not (_is_array(value) or _is_numbers(value)):
@@ -85,6 +91,26 @@ def _refused(name: str, type: str, value: Any, wanted: str) -> TypeError:
     kind = value.__class__
     text = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     return TypeError(f'column "{name}": {text} is not a value of {type}: give {wanted}')
+
+
+def is_encoded(value: Any) -> bool:
+    """Return True for what a column of bytes takes beside bytes: an image of PIL, or the path of a file."""
+    return isinstance(value, os.PathLike) or "PIL.Image" in sys.modules and isinstance(value, sys.modules["PIL.Image"].Image)
+
+
+def _encoded(name: str, value: Any) -> bytes:
+    """Return a file's bytes, or an image as PNG, which loses nothing."""
+    if isinstance(value, os.PathLike):
+        try:
+            with open(value, "rb") as file:
+                return file.read()
+        except OSError as refused:
+            raise ValueError(f'column "{name}": {os.fspath(value)!r} cannot be read: {refused.strerror}') from None
+    if value.mode not in _PNG_MODES:
+        raise TypeError(f'column "{name}": PNG has no images of mode {value.mode}: give image.convert("RGB"), or the path of its file')
+    made = io.BytesIO()
+    value.save(made, "PNG")
+    return made.getvalue()
 
 
 def _is_tensor(value: Any) -> bool:
@@ -338,6 +364,7 @@ def infer(sample: Mapping[str, Any]) -> dict[str, str]:
     - bool, str, bytes: the same; int: int64, or uint64 above its range; float: float64; complex: complex64, if that holds it exactly
     - lists of numbers: int64[*], uint64[*], float64[*] or bool[*], with more dimensions if they are rectangular
     - numpy arrays and torch tensors: by their dtype
+    - images of PIL, and paths of files: bytes
     - other lists, and dicts, if they are JSON: json
     - None and []: "json?", which no other value gives, because their type is not known yet
 
@@ -363,6 +390,8 @@ def _advice(sample: Any) -> str:
 def _infer(name: str, value: Any) -> str:
     if value is None or isinstance(value, (list, tuple)) and not value:
         return "json?"
+    if is_encoded(value):
+        return "bytes"
     if _is_tensor(value):
         return _typed(name, str(value.dtype).removeprefix("torch."), tuple(value.shape))
     for kind, type in (

@@ -5,12 +5,14 @@ Equal samples have equal digests in every process: values count, not identities,
     Python's containers, numbers, texts and times   the value
     arrays and tensors in main memory               type, shape and all bytes
     dataclasses                                     the fields
+    paths; images of PIL                            path and size of the file; mode and pixels
     other objects, and tensors elsewhere            the type alone
 """
 from __future__ import annotations
 
 import dataclasses
 import hashlib
+import os
 import pickle
 import sys
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -136,6 +138,13 @@ def _parts(value: Any) -> tuple[Any, ...]:
     for base in bases:
         if isinstance(value, base):
             return name, base(value)
+    if isinstance(value, os.PathLike):  # its file is stored
+        try:
+            return name, repr(value), os.stat(value).st_size
+        except OSError:
+            return name, repr(value)
+    if "PIL.Image" in sys.modules and isinstance(value, sys.modules["PIL.Image"].Image):
+        return name, value.mode, value.size, value.getpalette(), value.tobytes()
     if isinstance(value, complex) or kind.__module__.partition(".")[0] in _BY_REPR:
         return name, repr(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
