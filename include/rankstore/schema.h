@@ -18,7 +18,11 @@ extern "C" {
  *     int32[*]   float16[80,*]   uint8[*,*,3]          at most RKS_DIMS_MAX of them
  *     str   bytes   json                               (sizes in bytes)
  * with `?` after it if a value may be missing ("int64?"). `*` may differ from sample
- * to sample. Data is little-endian, row-major, without gaps. */
+ * to sample. What integers stand for may follow the item: int32(date), days since 1970; and
+ *     int64(timestamp_us)  int64(timestamp_us_utc)     since 1970, without a zone and in UTC
+ *     int64(time_us)       int64(duration_us)          since midnight; a length of time
+ * in s, ms, us or ns. They are read and written as the numbers that they are. Data is
+ * little-endian, row-major, without gaps. */
 typedef struct rks_schema rks_schema;
 
 enum { RKS_DIMS_MAX = 8, RKS_COLUMNS_MAX = 1024, RKS_KEY_MAX = 511 };
@@ -60,8 +64,9 @@ typedef struct rks_type_info {
     uint32_t variable_dims;      /* how many are `*` */
     uint32_t unit;               /* bytes: item_size times all fixed dimensions */
     bool nullable;
-    const char *numpy; /* the items as NumPy's array interface names them: "<f2". bfloat16 and
-                        * float8, which NumPy lacks: unsigned integers of their size. Never freed */
+    const char *numpy;   /* the items as NumPy's array interface names them: "<f2". bfloat16 and
+                          * float8, which NumPy lacks: unsigned integers of their size. Never freed */
+    const char *meaning; /* what integers stand for: "timestamp_us"; NULL: numbers. Never freed */
 } rks_type_info;
 /* Describes a type, such as one of rks_schema_type ("float16[80,*]?"). Set struct_size first; no
  * more bytes than that are written. RKS_ERR_ARGUMENT: `type` is not a type. */

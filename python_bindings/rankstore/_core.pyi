@@ -28,9 +28,10 @@ def pid() -> int:
 def status_name(status: int) -> str: ...
 def parse_schema(text: str) -> tuple[str, list[tuple[str, str]]]:
     """Return the canonical JSON text, and (name, type) of each column."""
-def describe_type(type: str) -> tuple[str, str, int, tuple[int | None, ...], bool, str]:
-    """Return (item, class, item size, dimensions, nullable, the items for numpy) of a type: ("float16", "float", 2, (80, None), True,
-    "<f2") of "float16[80,*]?". A class is "bool", "int", "uint", "float", "complex", "str", "bytes" or "json"."""
+def describe_type(type: str) -> tuple[str, str, int, tuple[int | None, ...], bool, str, str | None]:
+    """Return (item, class, item size, dimensions, nullable, the items for numpy, meaning) of a type: ("float16", "float", 2, (80, None),
+    True, "<f2", None) of "float16[80,*]?". The meaning of "int64(timestamp_us)" is "timestamp_us". A class is "bool", "int", "uint",
+    "float", "complex", "str", "bytes" or "json"."""
 def item_types() -> list[str]:
     """Return the names of all item types."""
 def converts(stored: str, item: str) -> bool:

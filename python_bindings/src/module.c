@@ -84,8 +84,8 @@ static PyObject *describe_type(PyObject *self, PyObject *arguments)
     PyObject *dims = type_dims(&info);
     return dims == NULL
                ? NULL
-               : Py_BuildValue("(ssINOs)", info.item, classes[info.item_class], info.item_size,
-                               dims, info.nullable ? Py_True : Py_False, info.numpy);
+               : Py_BuildValue("(ssINOsz)", info.item, classes[info.item_class], info.item_size,
+                               dims, info.nullable ? Py_True : Py_False, info.numpy, info.meaning);
 }
 
 static PyObject *item_types(PyObject *self, PyObject *unused)
@@ -238,7 +238,7 @@ static PyMethodDef functions[] = {
     {"status_name", status_name, METH_O, "The name of a status of librankstore: \"corrupt\"."},
     {"parse_schema", parse_schema, METH_VARARGS, "parse_schema(text): (text, [(name, type), ...])"},
     {"describe_type", describe_type, METH_VARARGS,
-     "describe_type(type): (item, class, item size, dims, nullable, numpy's name)"},
+     "describe_type(type): (item, class, item size, dims, nullable, numpy's name, meaning)"},
     {"item_types", item_types, METH_NOARGS, "item_types(): [name, ...]"},
     {"converts", converts, METH_VARARGS, "converts(from, to): whether a collate may convert them."},
     {"dataset_info", dataset_info, METH_VARARGS, "dataset_info(directory): JSON text"},

@@ -3,7 +3,8 @@
  * schema.c: parses schemas and types.
  *
  *   schema  {"name": "type", ...}  or  name:type,name:type
- *   type    item, then [dim,dim,...] for an array, then ? if a value may be missing
+ *   type    item, then (meaning) for times, then [dim,dim,...] for an array, then ? if a value may
+ *           be missing
  *   item    bool int8 ... complex64, str, bytes, json (the last three without dimensions)
  *   dim     a number of at least 1, or * if it differs between samples */
 #include "shard/schema.h"
@@ -51,6 +52,31 @@ const rks_kind_info rks_kinds[RKS_KINDS] = {
     [RKS_KIND_JSON] = {"json", RKS_CLASS_JSON, 1, "|u1"},
 };
 
+/* What integers may stand for: days or units since 1970 (`_utc`: in UTC; else without a zone),
+ * units since midnight, a number of units. */
+static const struct meaning {
+    rks_kind kind;
+    const char *name;
+} meanings[] = {
+    {RKS_KIND_INT32, "date"},
+    {RKS_KIND_INT64, "timestamp_s"},
+    {RKS_KIND_INT64, "timestamp_ms"},
+    {RKS_KIND_INT64, "timestamp_us"},
+    {RKS_KIND_INT64, "timestamp_ns"},
+    {RKS_KIND_INT64, "timestamp_s_utc"},
+    {RKS_KIND_INT64, "timestamp_ms_utc"},
+    {RKS_KIND_INT64, "timestamp_us_utc"},
+    {RKS_KIND_INT64, "timestamp_ns_utc"},
+    {RKS_KIND_INT64, "time_s"},
+    {RKS_KIND_INT64, "time_ms"},
+    {RKS_KIND_INT64, "time_us"},
+    {RKS_KIND_INT64, "time_ns"},
+    {RKS_KIND_INT64, "duration_s"},
+    {RKS_KIND_INT64, "duration_ms"},
+    {RKS_KIND_INT64, "duration_us"},
+    {RKS_KIND_INT64, "duration_ns"},
+};
+
 const char *rks_type_item(size_t i)
 {
     return i < RKS_KINDS ? rks_kinds[i].name : NULL;
@@ -75,12 +101,30 @@ static void skip_spaces(const char **at)
 
 static bool parse_item(const char **at, rks_column *column)
 {
-    size_t size = strcspn(*at, "[? ");
+    size_t size = strcspn(*at, "([? ");
     if (!rks_kind_find(*at, size, &column->kind))
         return false;
     column->unit = column->item_size = rks_kinds[column->kind].size;
     snprintf(column->type, sizeof(column->type), "%.*s", (int)size, *at);
     *at += size;
+    return true;
+}
+
+/* Parses "(timestamp_us)" behind an item. */
+static bool parse_meaning(const char **at, rks_column *column)
+{
+    size_t size = strcspn(++*at, ")");
+    const struct meaning *found = NULL;
+    for (size_t i = 0; found == NULL && i < sizeof(meanings) / sizeof(*meanings); i++)
+        if (meanings[i].kind == column->kind && strlen(meanings[i].name) == size &&
+            memcmp(meanings[i].name, *at, size) == 0)
+            found = &meanings[i];
+    if (found == NULL || (*at)[size] != ')')
+        return false;
+    *at += size + 1;
+    column->meaning = found->name;
+    size_t used = strlen(column->type);
+    snprintf(column->type + used, sizeof(column->type) - used, "(%s)", found->name);
     return true;
 }
 
@@ -146,6 +190,9 @@ static bool parse_column_type(const char *text, rks_column *column)
     if (!parse_item(&at, column))
         return false;
     skip_spaces(&at);
+    if (*at == '(' && !parse_meaning(&at, column))
+        return false;
+    skip_spaces(&at);
     if (*at == '[' && (rks_kind_is_text(column->kind) || !parse_dims(&at, column)))
         return false;
     skip_spaces(&at);
@@ -179,7 +226,8 @@ rks_status rks_type_describe(const char *type, rks_type_info *info, rks_error *e
                            .variable_dims = column.variable_dims,
                            .unit = column.unit,
                            .nullable = column.nullable,
-                           .numpy = kind->numpy};
+                           .numpy = kind->numpy,
+                           .meaning = column.meaning};
     memcpy(found.dims, column.dims, sizeof(found.dims));
     memcpy(info, &found, info->struct_size < sizeof(found) ? info->struct_size : sizeof(found));
     return RKS_OK;

@@ -77,7 +77,8 @@ typedef struct rks_column {
     uint32_t dims_before;        /* variable dimensions of the columns before it */
     uint32_t nulls_before;       /* nullable columns before it */
     bool nullable;
-    char type[128]; /* canonical: "float16[80,*]?" */
+    const char *meaning; /* what integers stand for: "timestamp_us"; NULL: numbers */
+    char type[128];      /* canonical: "float16[80,*]?" */
 } rks_column;
 
 const rks_column *rks_schema_column(const rks_schema *schema, uint32_t column);

@@ -80,7 +80,7 @@ class Steps:
             yield columns
             self.row += max(0, len(columns) - 1)
             return
-        for i, sample in enumerate(columns.rows()):
+        for i, sample in enumerate(columns.rows(functions=True)):
             check_others(self.group)
             self.row += i > 0
             yield from self.each(sample)
@@ -378,7 +378,12 @@ class Feeder:
             self._refused_columns(refused)
 
     def _add_rows(self, columns: Columns) -> None:
-        for i, sample in enumerate(columns.rows()):
+        functions = callable(self.key) or self.length is not None or self.rest
+        try:
+            columns.in_units(() if functions else self.schema)
+        except ValueError as refused:
+            self._refused_columns(refused)
+        for i, sample in enumerate(columns.rows(functions)):
             check_others(self.steps.group)
             self.steps.row += i > 0
             try:

@@ -43,10 +43,11 @@ def build_python(group: Group, source: Stream | list[Piece], directory: str, opt
                 # If the dataset derives its keys, those of appended files are derived too, from unit and place.
                 derives = not options.key and not (base is not None and base["shape"]["derived_keys"])
         functions = options.map is not None or options.filter is not None or any(map(callable, (options.key, options.length)))
-        left_out = options.given_schema is not None and options.drops_extra and not functions
-        wanted = frozenset(dict(infer.parse(options.given_schema)[1])) if left_out and options.given_schema else None
+        given = dict(infer.parse(options.given_schema)[1]) if options.given_schema else None
         for piece in source:
-            piece.choose(wanted, rows=functions and (options.map is not None or options.schema is not None))
+            piece.choose(given, only=given is not None and options.drops_extra and not functions,
+                         functions=functions or options.extra == "json",
+                         rows=functions and (options.map is not None or options.schema is not None))
         tasks, known = scan(group, source)
         known = known if options.map is None else None
         text, own_keys = options.schema or infer.text_of(known or probe(group, tasks, options)), derives

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from ..errors import DataError
+from . import times
 from .types import BITS, ITEMS, describe, missing_items
 
 _BLOBS = ("str", "bytes", "json")
@@ -51,9 +52,11 @@ class Columns:
     def __len__(self) -> int:
         return self.count
 
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield the samples as dicts: arrays are views, scalars are Python's, blobs are str, bytes or decoded JSON."""
-        each = [_each(self.types[name], values, offsets, self.missing.get(name))
+    def rows(self, functions: bool = False) -> Iterator[dict[str, Any]]:
+        """Yield the samples as dicts: arrays are views, scalars are Python's, blobs are str, bytes or decoded JSON.
+
+        functions: for the user's own functions, to whom times are times, not their numbers."""
+        each = [_each(self.types[name], times.as_numpy(self.types[name], values) if functions else values, offsets, self.missing.get(name))
                 for name, (values, offsets) in self.columns.items()]
         names = list(self.columns)
         for row in zip(*each, strict=True):
@@ -69,7 +72,14 @@ class Columns:
             return None
         if not loose:
             check_names(self.columns, schema)
-        return [_fit(name, kind, *self.columns[name]) for name, kind in schema]
+        return [_fit(name, kind, self.types[name], *self.columns[name]) for name, kind in schema]
+
+    def in_units(self, schema: Sequence[tuple[str, str]]) -> None:
+        """Make times those of the schema's units. Raises ValueError naming the column if one does not fit."""
+        for name, kind in schema:
+            if name in self.columns and describe(kind).item not in _BLOBS and describe(self.types[name]).meaning != describe(kind).meaning:
+                values, offsets = self.columns[name]
+                self.columns[name], self.types[name] = (times.scaled(name, self.types[name], kind, values), offsets), kind
 
     def _becomes_json(self, name: str, kind: str) -> bool:
         return describe(kind).item == "json" and self.types[name] != "json"
@@ -105,6 +115,9 @@ def _array(value: Any) -> Any:
     if getattr(value, "rankstore_type", None) in BITS:  # bits that name their type
         return numpy.ascontiguousarray(numpy.asarray(value)), value.rankstore_type
     array = numpy.ascontiguousarray(value) if getattr(value, "ndim", 1) else numpy.asarray(value)
+    of_times = times.type_of_dtype(array.dtype.name)
+    if of_times is not None:
+        return array.astype("int64").astype(describe(of_times).item), of_times
     if array.dtype.byteorder == ">":
         array = array.astype(array.dtype.newbyteorder("<"))
     return array, array.dtype.name
@@ -120,14 +133,14 @@ def _take(name: str, value: Any) -> tuple[Any, Any, str, int]:
         if isinstance(value[0], (bytes, bytearray, memoryview)):
             return value[0], offsets, "bytes", len(offsets) - 1
         values, kind = _array(value[0])
-        if kind not in ITEMS:
+        if kind.partition("(")[0] not in ITEMS:
             raise DataError(f'column "{name}": values of {kind} cannot be stored; convert them')
         shape = "".join(f",{size}" for size in values.shape[1:])
         return values, offsets, f"{kind}[*{shape}]", len(offsets) - 1
     if isinstance(value, (list, tuple)):
         return (*_join(name, value), len(value))
     values, kind = _array(value)
-    if kind not in ITEMS:
+    if kind.partition("(")[0] not in ITEMS:
         raise DataError(f'column "{name}": an array of {kind} cannot be stored; a list of str or bytes can')
     if values.ndim == 0:
         raise DataError(f'column "{name}": one value; give an array with one value per sample')
@@ -150,9 +163,11 @@ def _join(name: str, values: Sequence[Any]) -> tuple[bytes, Any, str]:
     return b"".join(parts), offsets, kind
 
 
-def _fit(name: str, kind: str, values: Any, offsets: Any) -> tuple[Any, Any]:
-    """Return a column converted to the schema's type, with its values beginning at its first offset."""
+def _fit(name: str, kind: str, own: str, values: Any, offsets: Any) -> tuple[Any, Any]:
+    """Return a column of type `own` converted to the schema's, with its values beginning at its first offset."""
     import numpy
+    if describe(own).meaning != describe(kind).meaning:
+        values = times.scaled(name, own, kind, values)
     base = describe(kind).item
     if base in _BLOBS:
         if offsets is None or getattr(values, "dtype", numpy.uint8) != numpy.uint8:
@@ -197,7 +212,7 @@ def _each(kind: str, values: Any, offsets: Any, missing: Any) -> Iterator[Any]:
     """Return an iterator over the values of a column, one per sample."""
     base = describe(kind).item
     if offsets is None:
-        each: Iterator[Any] = iter(values.tolist() if values.ndim == 1 and base not in BITS else values)
+        each: Iterator[Any] = iter(values.tolist() if values.ndim == 1 and base not in BITS and values.dtype.kind not in "Mm" else values)
     elif base in _BLOBS:
         data = memoryview(values).cast("B")
         each = (_blob(base, data[start:stop]) for start, stop in pairwise(offsets.tolist()))

@@ -73,7 +73,7 @@ def infer(samples: Iterable[Any], first: int) -> dict[str, str] | None:
     try:
         for sample in itertools.islice(samples, first):
             if isinstance(sample, Columns):
-                found.append({name: kind + ("?" if name in sample.missing and kind != "json" else "")
+                found.append({name: kind + ("?" if name in sample.missing and not kind.startswith("json") else "")
                               for name, kind in sample.types.items()})
             else:
                 found.append(values.infer(sample))

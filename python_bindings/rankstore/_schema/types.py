@@ -14,7 +14,8 @@ EXTRA = "extra"  # the column of members that a schema lacks
 
 class TypeInfo(NamedTuple):
     """A type as the library describes it (rks_type_describe): its item, the class of that ("int", "uint", "float", ...), an item's bytes,
-    its dimensions (None: differs from sample to sample; str, bytes and json have none), and what numpy calls the items."""
+    its dimensions (None: differs from sample to sample; str, bytes and json have none), what numpy calls the items, and what integers stand
+    for ("timestamp_us", see times.py; None: numbers)."""
 
     item: str
     kind: str
@@ -22,6 +23,7 @@ class TypeInfo(NamedTuple):
     dims: tuple[int | None, ...]
     nullable: bool
     numpy: str
+    meaning: str | None
 
 
 @functools.lru_cache(maxsize=4096)
@@ -89,7 +91,7 @@ def numpy_dtype(item: str) -> Any:
 
 
 def missing_items(value: Any) -> str | None:
-    """Return what a numpy, pandas or Arrow array calls its missing items, "masked", "NA" or "null", if it has some; else None.
+    """Return what a numpy, pandas or Arrow array calls its missing items, "masked", "NA", "NaT" or "null", if it has some; else None.
 
     Converted to a plain array, these items would become numbers: what stands below the mask, 0 or NaN."""
     if hasattr(value, "mask") and hasattr(value, "filled"):  # numpy.ma
@@ -97,6 +99,9 @@ def missing_items(value: Any) -> str | None:
         return "masked" if numpy.ma.is_masked(value) else None
     if getattr(value, "null_count", 0):  # Arrow
         return "null"
+    if getattr(getattr(value, "dtype", None), "kind", "") in ("M", "m"):
+        import numpy
+        return "NaT" if bool(numpy.isnat(numpy.asarray(value)).any()) else None
     na = getattr(getattr(value, "dtype", None), "na_value", None)  # pandas' own types have one; the NaN of floats is a value
     return "NA" if type(na).__name__ == "NAType" and bool(value.isna().any()) else None
 

@@ -9,6 +9,7 @@ neither numpy nor torch.
 
 from __future__ import annotations
 
+import decimal
 import functools
 import io
 import json
@@ -22,13 +23,14 @@ from types import ModuleType
 from typing import Any
 
 from .. import _core
+from . import times
 from .types import BITS, ITEMS, describe, missing_items
 
 # Every integer from -N to N is exact in the float type.
 _EXACT = {"float16": 2**11, "float32": 2**24, "float64": 2**53, "bfloat16": 2**8, "complex64": 2**24}
 _PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
 _ACCEPTED = (
-    "bool, int, float, complex, str, bytes, None, lists of numbers, numpy arrays, torch tensors, "
+    "bool, int, float, complex, str, bytes, None, times, decimals, lists of numbers, numpy arrays, torch tensors, "
     "images of PIL, paths of files, and lists and dicts of JSON values"
 )
 
@@ -66,12 +68,18 @@ def convert(name: str, type: str, value: Any) -> Any:
     - torch tensors, also on a GPU (copied here), also of bfloat16 and float8
     - for bytes images of PIL, which become PNG, and paths (os.PathLike), whose files are read
     - for JSON any value that json.dumps takes, also with numpy and torch inside. A str is a JSON string, and no JSON text
+    - times for a type that says what its integers stand for ("int64(timestamp_us)"), or as text for str and json; decimals for these two
 
     Raises TypeError for another kind of value, ValueError for a value out of range. Both name the column.
     """
     item, dims, _ = parse(type)
     if item == "json":
         return json_text(name, value)
+    first = value[0] if isinstance(value, (list, tuple)) and value else value
+    if item == "str" and (times.is_time(first) or isinstance(value, decimal.Decimal)) and not isinstance(value, (list, tuple)):
+        return _text(name, value)
+    if times.is_time(first):
+        return times.numbers(name, type, _numpy().asarray(value) if first is not value and hasattr(first, "dtype") else value)
     if item == "str":
         raise _refused(name, type, value, "a str")
     if item == "bytes" and is_encoded(value):
@@ -85,6 +93,18 @@ def convert(name: str, type: str, value: Any) -> Any:
         array = array.reshape((0, *(dim or 0 for dim in dims[1:]))) if dims[0] is None else array
         return array.astype(BITS.get(item, item))
     return _cast(name, type, array, of, rounded, "uint8" if item == "bytes" else item)
+
+
+def _text(name: str, value: Any) -> str:
+    if isinstance(value, decimal.Decimal):
+        return str(value)
+    try:
+        text = times.as_text(value)
+    except ValueError as missing:
+        raise ValueError(f'column "{name}": {missing}') from None
+    if not isinstance(text, str):
+        raise _refused(name, "str", value, "one time, not an array")
+    return text
 
 
 def _refused(name: str, type: str, value: Any, wanted: str) -> TypeError:
@@ -287,6 +307,10 @@ def _round(name: str, type: str, array: Any, item: str) -> Any:
 def _json_plain(other: Any) -> Any:
     if _is_tensor(other):
         other = other.detach().cpu()
+    if times.is_time(other):
+        return times.as_text(other)
+    if isinstance(other, decimal.Decimal):
+        return str(other)
     if hasattr(other, "tolist"):  # numpy, torch, array
         return other.tolist()
     raise TypeError(f"{other.__class__.__qualname__} cannot be stored as JSON")
@@ -365,6 +389,7 @@ def infer(sample: Mapping[str, Any]) -> dict[str, str]:
     - lists of numbers: int64[*], uint64[*], float64[*] or bool[*], with more dimensions if they are rectangular
     - numpy arrays and torch tensors: by their dtype
     - images of PIL, and paths of files: bytes
+    - times, and lists of times of one kind: integers that say what they stand for (times.py); decimals: str
     - other lists, and dicts, if they are JSON: json
     - None and []: "json?", which no other value gives, because their type is not known yet
 
@@ -409,6 +434,12 @@ def _infer(name: str, value: Any) -> str:
         if not -(2**63) <= value < 2**64:
             raise ValueError(f'column "{name}": {value} is beyond 64 bits')
         return "int64" if value < 2**63 else "uint64"
+    if times.is_time(value) and not hasattr(value, "dtype"):
+        if times.is_missing(value):
+            raise ValueError(f'column "{name}": NaT, a missing time; give None')
+        return times.type_of(value)
+    if isinstance(value, decimal.Decimal):
+        return "str"
     if _is_array(value):
         array = _numpy().asarray(value)
         return _typed(name, getattr(value, "rankstore_type", None) or array.dtype.name, array.shape)
@@ -436,7 +467,7 @@ def _scalar(name: str, value: Any, type: str) -> str:
 def _infer_list(name: str, value: Any) -> str:
     if all(hasattr(one, "dtype") and hasattr(one, "shape") and one.shape == () and not _is_tensor(one) for one in value):
         array = _numpy().asarray(value)  # numpy's scalars: their types are known
-        if array.dtype.name in ITEMS:
+        if array.dtype.name in ITEMS or times.type_of_dtype(array.dtype.name):
             return _typed(name, array.dtype.name, array.shape)
     shape: list[int] = []
     level: list[Any] = [value]
@@ -455,12 +486,16 @@ def _infer_list(name: str, value: Any) -> str:
                 check_signs(name, min(whole), max(whole))
                 item = "uint64"
             return _typed(name, item, tuple(shape))
+    of_times = times.type_of_list(value)
+    if of_times is not None:
+        return f"{of_times}[*]"
     json_text(name, value)
     return "json"
 
 
 def _typed(name: str, item: str, shape: tuple[int, ...]) -> str:
-    if item not in ITEMS or len(shape) > 8:
+    item = times.type_of_dtype(item) or item
+    if item.partition("(")[0] not in ITEMS or len(shape) > 8:
         what = f"an array of {item} with {len(shape)} dimensions"
         raise TypeError(f'column "{name}": {what} cannot be stored; accepted are {_ACCEPTED}')
     if not shape:
@@ -473,7 +508,7 @@ def merge(*schemas: Mapping[str, str]) -> dict[str, str]:
 
     - A dimension that differs becomes `*`.
     - Integers and floats of several widths become the narrowest type that holds them all: int32 and int64 become int64, int64 and float64
-      become float64. Signed integers and uint64 become uint64, which holds all but those below 0.
+      become float64. Signed integers and uint64 become uint64, which holds all but those below 0. Times of two units become the finer one.
     - Lists of numbers and json become json. Arrays with different numbers of dimensions do not.
     - A column that some schemas lack becomes nullable (`?`).
 
@@ -510,7 +545,8 @@ def _join(name: str, a: str, b: str) -> str:
     if "json?" in (a, b):
         return _nullable(b if a == "json?" else a)
     (item, dims, null), (other, other_dims, other_null) = parse(a), parse(b)
-    if "json" in (item, other) and _listed(item, dims) and _listed(other, other_dims):
+    have, others = describe(a).meaning, describe(b).meaning
+    if "json" in (item, other) and _listed(item, dims) and _listed(other, other_dims) and not have and not others:
         return "json"
     joined = _wider(item, other)
     if joined is None:
@@ -519,7 +555,8 @@ def _join(name: str, a: str, b: str) -> str:
     if len(dims or ()) != len(other_dims or ()):
         raise ValueError(f'column "{name}": {a} in one sample, {b} in another: a column has one number of dimensions; '
                          f'reshape in map=, or give schema={{"{name}": "json"}}')
-    return joined + _join_dims(dims, other_dims) + ("?" if null or other_null else "")
+    meaning = times.join(name, have, others)
+    return joined + (f"({meaning})" if meaning else "") + _join_dims(dims, other_dims) + ("?" if null or other_null else "")
 
 
 def _wider(a: str, b: str) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from .._schema.times import is_missing, is_time
 from .._schema.types import ITEMS, missing_items
 from ..errors import ArgumentError
 
@@ -36,7 +37,6 @@ def rows_of(source: Any) -> Rows | None:
     if is_array(source):
         if not source.shape:
             raise ArgumentError("source: one number; give an array with one sample per row")
-        _check_type("data", source)
         return Rows({"data": source})
     if not isinstance(source, Mapping):
         return None
@@ -48,22 +48,14 @@ def rows_of(source: Any) -> Rows | None:
     counts = {name: len(source[name]) for name in lists}
     if len(set(counts.values())) > 1:
         raise ArgumentError(f"source: arrays of a dict must have one length, but have {counts}")
-    for name, column in source.items():
-        _check_type(name, column)
     return Rows(source)
 
 
-def _check_type(name: str, column: Any) -> None:
-    if getattr(getattr(column, "dtype", None), "kind", "") in ("m", "M"):
-        raise ArgumentError(f"source: column {name!r} is {column.dtype}, which no column stores; give it as integers or as text, "
-                            "for example column.astype('int64')")
-
-
 def _one(value: Any) -> Any:
-    """Return a row; for one number Python's, if it has the same type, and None if it is masked or pandas' NA."""
-    if type(value).__name__ == "NAType" or getattr(value, "shape", None) == () and missing_items(value):
+    """Return a row; for one number Python's, if it has the same type, and None if it is masked, NaT or pandas' NA."""
+    if type(value).__name__ == "NAType" or is_missing(value) or getattr(value, "shape", None) == () and missing_items(value):
         return None
     if not hasattr(value, "shape") or value.shape:
         return value
     kind = str(value.dtype).removeprefix("torch.")
-    return value if kind in ITEMS and kind not in ("int64", "float64", "bool") else value.item()
+    return value.item() if kind in ("int64", "float64", "bool") or kind not in ITEMS and not is_time(value) else value

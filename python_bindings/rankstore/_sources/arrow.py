@@ -3,26 +3,30 @@
 
     Arrow type                                            column type
     numbers, bool                                         the same
+    timestamp, date, time, duration                       integers that say what they stand for (_schema/times.py); text if schema= has str
     string                                                str
+    decimal                                               str; a number if schema= has one
     binary                                                bytes
     list<number>                                          "T[*]"
     fixed_size_list<number, n>                            "T[n]"
     struct of bytes and path (a file, as datasets does)   bytes
-    other lists and structs                               json
-    dictionary                                            that of its values
-    anything else                                         refused; the error names the column. Not if schema= leaves it out; and `map`
-                                                          and other functions get it, as Python's value
+    map, other lists and structs                          json
+    null                                                  "json?", which any type of another file replaces
+    dictionary, run-end encoded                           that of the values
+    anything else                                         refused; the error names the column. Not if schema= leaves it out
 
-A column that schema= leaves out is not read, unless functions get the samples."""
+`map` and other functions get Python's values of times, decimals, maps and what no type stores. A column that schema= leaves out is not
+read, unless functions get the samples."""
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from .._schema import times
 from .._schema.columns import Columns, check_column_names
-from .._schema.types import ITEMS, describe
+from .._schema.types import ITEMS, TypeInfo, describe
 from .._schema.values import json_text
 from ..errors import DataError, UnsupportedError
 from . import digest, sample_digest
@@ -54,7 +58,14 @@ def _named(path: str) -> Iterator[None]:
 
 
 def _number(pa: Any, kind: Any) -> str | None:
+    """Return the type of numbers and times; None for anything else."""
     types = pa.types
+    if types.is_timestamp(kind):
+        return f"int64(timestamp_{kind.unit}{'' if kind.tz is None else '_utc'})"
+    if types.is_date(kind):
+        return "int32(date)"
+    if types.is_time(kind) or types.is_duration(kind):
+        return f"int64({'time' if types.is_time(kind) else 'duration'}_{kind.unit})"
     if types.is_boolean(kind):
         return "bool"
     if types.is_integer(kind) or types.is_floating(kind):
@@ -77,23 +88,53 @@ def column_type(name: str, kind: Any) -> str:
     tensor = _tensor(pa, kind)
     if tensor is not None:
         return tensor
-    while isinstance(kind, pa.BaseExtensionType) or types.is_dictionary(kind):
-        kind = kind.value_type if types.is_dictionary(kind) else kind.storage_type
+    kind = _plain(pa, kind)
     number = _number(pa, kind)
     if number is not None:
         return number
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+    if _is_text(pa, kind) or types.is_decimal(kind):
         return "str"
-    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind) or _is_file(pa, kind):
+    if types.is_null(kind):
+        return "json?"
+    if types.is_binary(kind) or types.is_large_binary(kind) or _is_view(pa, kind, "binary") or types.is_fixed_size_binary(kind) or \
+            _is_file(pa, kind):
         return "bytes"
     if types.is_fixed_size_list(kind) and _number(pa, kind.value_type):
         return f"{_number(pa, kind.value_type)}[{kind.list_size}]"
-    if (types.is_list(kind) or types.is_large_list(kind)) and _number(pa, kind.value_type):
+    if (types.is_list(kind) or types.is_large_list(kind) or _is_view(pa, kind, "list")) and _number(pa, kind.value_type):
         return f"{_number(pa, kind.value_type)}[*]"
     if types.is_nested(kind) and _is_json(pa, kind):
         return "json"
     raise UnsupportedError(f'column "{name}": no column type stores Arrow\'s {kind}; cast it, or convert it in '
                            'map=')
+
+
+def _plain(pa: Any, kind: Any) -> Any:
+    """Return the type of the values behind a dictionary, an extension or run ends."""
+    while True:
+        if isinstance(kind, pa.BaseExtensionType):
+            kind = kind.storage_type
+        elif pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+            kind = kind.value_type
+        else:
+            return kind
+
+
+def _is_view(pa: Any, kind: Any, of: str) -> bool:
+    """Return True for binary_view, list_view and large_list_view, which older versions lack."""
+    return any(is_view(kind) for name in (f"is_{of}_view", f"is_large_{of}_view") if (is_view := getattr(pa.types, name, None)))
+
+
+def _is_text(pa: Any, kind: Any) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or _is_view(pa, kind, "string"))
+
+
+def _is_python(pa: Any, kind: Any) -> bool:
+    """Return True for what functions get as Python's value, and not as it is stored."""
+    kind = _plain(pa, kind)
+    if pa.types.is_nested(kind):
+        return pa.types.is_map(kind) or any(_is_python(pa, kind.field(i).type) for i in range(kind.num_fields))
+    return bool(pa.types.is_temporal(kind) or pa.types.is_decimal(kind))
 
 
 def _tensor(pa: Any, kind: Any) -> str | None:
@@ -128,12 +169,14 @@ def _take_tensors(pa: Any, numpy: Any, name: str, kind: str, array: Any) -> tupl
 
 
 def _is_json(pa: Any, kind: Any) -> bool:
+    kind = _plain(pa, kind)
     if pa.types.is_struct(kind):
         return all(_is_json(pa, field.type) for field in kind)
+    if pa.types.is_map(kind):
+        return _is_json(pa, kind.key_type) and _is_json(pa, kind.item_type)
     if pa.types.is_nested(kind):
-        return not pa.types.is_map(kind) and hasattr(kind, "value_type") and _is_json(pa, kind.value_type)
-    return bool(_number(pa, kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)
-                or pa.types.is_null(kind))
+        return hasattr(kind, "value_type") and _is_json(pa, kind.value_type)
+    return bool(_number(pa, kind) or _is_text(pa, kind) or pa.types.is_null(kind) or pa.types.is_decimal(kind))
 
 
 def _is_stored(field: Any) -> bool:
@@ -145,42 +188,65 @@ def _is_stored(field: Any) -> bool:
 
 
 class _Rows(Columns):
-    """Columns whose rows have more: values of Python that no column type stores."""
+    """Columns whose rows have more: values of Python."""
 
     values: dict[str, list[Any]]
+    names: list[str]
 
-    def rows(self) -> Iterator[dict[str, Any]]:
-        stored = super().rows() if self.columns else ({} for _ in range(self.count))
+    def rows(self, functions: bool = False) -> Iterator[dict[str, Any]]:
+        stored = super().rows(functions) if self.columns else ({} for _ in range(self.count))
         for i, sample in enumerate(stored):
-            yield {**sample, **{name: each[i] for name, each in self.values.items()}}
+            yield {name: self.values[name][i] if name in self.values else sample[name] for name in self.names}
 
 
-def to_columns(batch: Any, rows: bool = False) -> Columns:
-    """Return a RecordBatch as Columns. rows: columns that no type stores are values in its rows; else they are an UnsupportedError."""
+def to_columns(batch: Any, given: Mapping[str, str] | None = None, functions: bool = False, rows: bool = False) -> Columns:
+    """Return a RecordBatch as Columns.
+
+    given: types that the user gave. functions: rows have Python's values of times, decimals and maps. rows: and of columns that no type
+    stores; else these are an UnsupportedError."""
     import numpy
     pa = import_pyarrow("an Arrow table")
-    made = _Rows.__new__(_Rows) if rows else Columns.__new__(Columns)
+    made = _Rows.__new__(_Rows)
     made.columns, made.types, made.missing, made.keys, made.count = {}, {}, {}, None, batch.num_rows
-    if not isinstance(made, _Rows):
-        for field, array in zip(batch.schema, batch.columns, strict=True):
-            _add_column(pa, numpy, made, field, array)
-        return made
-    made.values = {}
+    made.values, made.names = {}, batch.schema.names
     for field, array in zip(batch.schema, batch.columns, strict=True):
+        wanted = describe(given[field.name]) if given and field.name in given else None
         try:
-            _add_column(pa, numpy, made, field, array)
+            if (functions or wanted is not None and wanted.item == "json") and _is_python(pa, field.type):
+                made.values[field.name] = _python(field.name, array)
+            else:
+                _add_column(pa, numpy, made, field, array, wanted)
         except (DataError, UnsupportedError):
+            if not rows:
+                raise
             made.values[field.name] = array.to_pylist()
             made.missing.pop(field.name, None)
     return made
 
 
-def _add_column(pa: Any, numpy: Any, made: Columns, field: Any, array: Any) -> None:
-    """Add a column of a RecordBatch."""
+def _python(name: str, array: Any) -> list[Any]:
+    """Return a column as Python's values, maps as dicts."""
+    try:
+        return list(array.to_pylist(maps_as_pydicts="strict"))
+    except (KeyError, ValueError, OverflowError, ImportError) as refused:
+        raise DataError(f'column "{name}": {refused.args[0] if refused.args else refused}') from None
+
+
+def _add_column(pa: Any, numpy: Any, made: Columns, field: Any, array: Any, wanted: TypeInfo | None = None) -> None:
+    """Add a column of a RecordBatch. wanted: the type that the user gave."""
     kind = column_type(field.name, field.type)
-    while isinstance(array, pa.ExtensionArray) or pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array.storage
-    if array.null_count > 0 and kind != "json":
+    while not array.type.equals(_plain(pa, array.type)):
+        array = _decoded(pa, array)
+    item = "" if wanted is None else wanted.item
+    if item not in ("", "str") and pa.types.is_decimal(array.type):
+        array, kind = _cast(pa, field.name, array, item), item
+    elif kind == "str" and pa.types.is_decimal(array.type) or item == "str" and pa.types.is_temporal(array.type):
+        as_text = str if pa.types.is_decimal(array.type) else times.as_text
+        texts = [None if value is None else as_text(value) for value in _python(field.name, array)]
+        array, kind = pa.array(texts, pa.large_string()), "str"
+    if wanted is not None and describe(kind).meaning and not wanted.meaning:
+        raise DataError(f'column "{field.name}" holds times, {kind}, and schema= has {item}; give it this type, or str')
+    if array.null_count > 0 and kind != "json":  # also "json?", whose type other files may know
         made.missing[field.name] = numpy.asarray(array.is_null().to_numpy(zero_copy_only=False))
     if _is_file(pa, array.type):
         array = array.field("bytes")
@@ -191,11 +257,28 @@ def _add_column(pa: Any, numpy: Any, made: Columns, field: Any, array: Any) -> N
     made.types[field.name] = kind
 
 
+def _decoded(pa: Any, array: Any) -> Any:
+    if isinstance(array, pa.ExtensionArray):
+        return array.storage
+    if pa.types.is_dictionary(array.type):
+        return array.dictionary_decode()
+    import pyarrow.compute
+    return pyarrow.compute.run_end_decode(array)
+
+
+def _cast(pa: Any, name: str, array: Any, wanted: str) -> Any:
+    """Return decimals as the numbers that the user asked for: floats round, integers are exact."""
+    try:
+        return array.cast({"float32": pa.float32(), "float64": pa.float64()}.get(wanted) or getattr(pa, wanted)())
+    except (pa.ArrowException, AttributeError) as refused:
+        raise DataError(f'column "{name}": decimals as {wanted}: {str(refused).splitlines()[0][:200]}') from None
+
+
 def _take(pa: Any, numpy: Any, name: str, kind: str, array: Any) -> tuple[Any, Any]:
     """Return (values, offsets) of an Arrow array, as views if Arrow's memory has the layout of Columns."""
-    if kind == "json":
+    if kind in ("json", "json?"):
         try:
-            parts = [json_text(name, value).encode() for value in array.to_pylist()]
+            parts = [json_text(name, value).encode() for value in _python(name, array)]
         except ValueError as refused:
             raise DataError(f"{refused}; leave the column out by schema= or columns=, or change the value in map=") from None
         offsets = numpy.zeros(len(parts) + 1, dtype=numpy.int64)
@@ -203,7 +286,7 @@ def _take(pa: Any, numpy: Any, name: str, kind: str, array: Any) -> tuple[Any, A
         return b"".join(parts), offsets
     if kind in ("str", "bytes"):
         large = pa.large_string() if kind == "str" else pa.large_binary()
-        if pa.types.is_string_view(array.type) or pa.types.is_fixed_size_binary(array.type):
+        if _is_view(pa, array.type, "string") or _is_view(pa, array.type, "binary") or pa.types.is_fixed_size_binary(array.type):
             array = array.cast(large)
         wide = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
         _, ends, data = array.buffers()
@@ -211,16 +294,30 @@ def _take(pa: Any, numpy: Any, name: str, kind: str, array: Any) -> tuple[Any, A
     if "," in kind or pa.types.is_fixed_size_list(array.type):
         return _take_tensors(pa, numpy, name, kind, array)
     if "[" in kind:
+        if _is_view(pa, array.type, "list"):  # casts to lists give wrong offsets (pyarrow 26)
+            sizes = array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+            return _numbers(pa, numpy, array.flatten(), name), numpy.concatenate([[0], numpy.cumsum(sizes)]).astype(numpy.int64)
         wide = pa.types.is_large_list(array.type)
         return _numbers(pa, numpy, array.values, name), _offsets(numpy, array.buffers()[1], array.offset, len(array), wide)
+    array = _integers(pa, array)
     return _numbers(pa, numpy, array.fill_null(False if kind == "bool" else 0) if array.null_count else array,
                     name), None
+
+
+def _integers(pa: Any, array: Any) -> Any:
+    """Return times as the integers that are stored, other arrays as they are."""
+    types = pa.types
+    if not types.is_temporal(array.type):
+        return array
+    if types.is_date(array.type):
+        return array.cast(pa.date32()).view(pa.int32())
+    return array.view(pa.int32()).cast(pa.int64()) if types.is_time32(array.type) else array.view(pa.int64())
 
 
 def _numbers(pa: Any, numpy: Any, array: Any, name: str) -> Any:
     if array.null_count > 0:
         raise DataError(f'column "{name}": a null inside a list; fill it, or convert the list in map=')
-    return numpy.ascontiguousarray(array.to_numpy(zero_copy_only=False))
+    return numpy.ascontiguousarray(_integers(pa, array).to_numpy(zero_copy_only=False))
 
 
 def _offsets(numpy: Any, data: Any, first: int, count: int, wide: bool) -> Any:
@@ -236,7 +333,7 @@ def _stored(table: Any) -> list[Any]:
     found: list[Any] = []
     for batch in table.to_batches():
         field = batch.schema.field(0)
-        if column_type(field.name, field.type) == "json":  # Arrow's own bytes: many times faster than JSON
+        if column_type(field.name, field.type).startswith("json"):  # Arrow's own bytes: many times faster than JSON
             sink = pa.BufferOutputStream()
             plain = batch.replace_schema_metadata(None)
             with pa.ipc.new_stream(sink, plain.schema) as stream:
@@ -255,11 +352,13 @@ def _stored(table: Any) -> list[Any]:
 class ArrowPiece(Piece):
     """A source of record batches."""
 
+    given: Mapping[str, str] | None = None
     wanted: frozenset[str] | None = None
-    rows = False
+    functions = rows = False
 
-    def choose(self, columns: frozenset[str] | None, *, rows: bool) -> None:
-        self.wanted, self.rows = columns, rows
+    def choose(self, schema: Mapping[str, str] | None, *, only: bool, functions: bool, rows: bool) -> None:
+        self.given, self.functions, self.rows = schema, functions, rows
+        self.wanted = frozenset(schema) if schema is not None and only else None
 
     def chosen(self, names: Iterable[str]) -> list[str]:
         """Return the names of columns that are read, of those that there are."""
@@ -271,7 +370,8 @@ class ArrowPiece(Piece):
         fields = [field for field in schema if self.wanted is None or field.name in self.wanted]
         if self.rows and not all(map(_is_stored, fields)):
             return None
-        return {field.name: column_type(field.name, field.type) + ("?" if field.name in missing else "") for field in fields}
+        types = {field.name: column_type(field.name, field.type) for field in fields}
+        return {name: kind + ("?" if name in missing and kind != "json?" else "") for name, kind in types.items()}
 
     def batches(self, unit: Unit) -> Iterator[Any]:
         raise NotImplementedError
@@ -284,7 +384,7 @@ class ArrowPiece(Piece):
                 yield batch.slice(start, BATCH)
 
     def decode(self, raw: Any) -> Any:
-        return to_columns(raw, self.rows)
+        return to_columns(raw, self.given, self.functions, self.rows)
 
 
 class Table(ArrowPiece):

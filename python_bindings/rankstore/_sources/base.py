@@ -7,7 +7,7 @@ number of ranks does not change these numbers.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,11 +48,11 @@ class Piece(ABC):
         """Return a digest of all that this part holds, the same in every process."""
         raise NotImplementedError
 
-    def choose(self, columns: frozenset[str] | None, *, rows: bool) -> None:
+    def choose(self, schema: Mapping[str, str] | None, *, only: bool, functions: bool, rows: bool) -> None:
         """Say what `read` is for, before `scan`. Sources that read columns one by one override it.
 
-        columns: all that is stored; the others need not be read. None: every column. rows: functions get each sample, so columns that no
-        type stores are values of Python in it, and no error."""
+        schema: what is stored, if the user said it. only: other columns need not be read. functions: the user's own get each sample. rows:
+        and what they return is stored, so columns that no type stores are no error."""
 
     @abstractmethod
     def scan(self) -> tuple[list[Unit], dict[str, str] | None]:

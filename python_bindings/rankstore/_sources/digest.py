@@ -11,6 +11,7 @@ Equal samples have equal digests in every process: values count, not identities,
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import hashlib
 import os
 import pickle
@@ -145,7 +146,7 @@ def _parts(value: Any) -> tuple[Any, ...]:
             return name, repr(value)
     if "PIL.Image" in sys.modules and isinstance(value, sys.modules["PIL.Image"].Image):
         return name, value.mode, value.size, value.getpalette(), value.tobytes()
-    if isinstance(value, complex) or kind.__module__.partition(".")[0] in _BY_REPR:
+    if isinstance(value, (complex, datetime.date, datetime.timedelta)) or kind.__module__.partition(".")[0] in _BY_REPR:
         return name, repr(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return name, {one.name: getattr(value, one.name, None) for one in dataclasses.fields(value)}

@@ -69,6 +69,33 @@ static void types_are_described(void **state)
     }
 }
 
+static void integers_may_stand_for_times(void **state)
+{
+    (void)state;
+    static const char *const types[] = {"int32(date)", "int64(timestamp_us_utc)?",
+                                        "int64(duration_ns)[*,2]?"};
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        char text[64];
+        rks_schema *schema = NULL;
+        snprintf(text, sizeof(text), "x:%s,y:int8", types[i]);
+        assert_ok(rks_schema_parse(text, &schema, &err), &err);
+        assert_string_equal(rks_schema_type(schema, 0), types[i]);
+        rks_schema_free(schema);
+    }
+    rks_type_info info = {.struct_size = sizeof(info)};
+    assert_ok(rks_type_describe("int64 (timestamp_us) [*]?", &info, &err), &err);
+    assert_string_equal(info.item, "int64");
+    assert_string_equal(info.meaning, "timestamp_us");
+    assert_int_equal(info.dim_count, 1);
+    assert_true(info.nullable);
+    assert_ok(rks_type_describe("int64", &info, &err), &err);
+    assert_null(info.meaning);
+    static const char *const wrong[] = {"int64(us)", "int32(time_us)", "int64(time_us", "int64()",
+                                        "int64[*](time_us)"};
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+        assert_fails(RKS_ERR_ARGUMENT, rks_type_describe(wrong[i], &info, &err));
+}
+
 static void what_is_no_type_is_not_described(void **state)
 {
     (void)state;
@@ -298,6 +325,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_type_is_read_and_written_again),
         cmocka_unit_test(types_are_described),
+        cmocka_unit_test(integers_may_stand_for_times),
         cmocka_unit_test(what_is_no_type_is_not_described),
         cmocka_unit_test(a_shorter_struct_of_a_type_is_not_overrun),
         cmocka_unit_test(all_item_types_are_listed),
