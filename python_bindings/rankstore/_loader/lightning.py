@@ -18,7 +18,7 @@ LOOPS = ("lightning.pytorch.loops.fit_loop", "pytorch_lightning.loops.fit_loop")
 CALLS = 6  # from such a loop to here
 
 
-def expect_batches_of(loader: Loader, epoch: int, step: int) -> None:
+def expect_batches_of(loader: Loader[Any], epoch: int, step: int) -> None:
     """If Lightning sets the loader's epoch, set how many batches it expects there to those that are left from a step on."""
     loop = _calling_loop()
     if loop is None:
