@@ -2,6 +2,7 @@
 """A finished dataset is opened again only if nothing that its functions use has changed, however they use it."""
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import subprocess
@@ -69,8 +70,27 @@ WAYS = {
         "import functools\nclass Most:\n    def __init__(self, g): self.g, self.n = g, VALUE; functools.update_wrapper(self, g)\n"
         "    def __call__(self, s): return {'x': self.g(s)[:self.n]}\n@Most\ndef g(s): return s['x']\ndef f(s): return g(s)",
         "map: the code of class Most.__init__ differs"),
-    "a generator of numbers": ("import random\nR = random.Random(VALUE)\ndef f(s): R.random(); return {'x': s['x'][:3]}",
-                               "map: R.state 0"),
+    "a generator of numbers": ("import numpy\nR = numpy.random.default_rng(VALUE)\ndef f(s): R.random(); return {'x': s['x'][:3]}",
+                               "map: R."),
+    "a module in a module": ("import MODULE\ndef f(s): return {'x': s['x'][:MODULE.inner.deep.MAX]}",
+                             "map: MODULE.inner.deep.MAX was 400, is 100"),
+    "a function of a module in a module": ("import MODULE\ndef f(s): return {'x': MODULE.inner.deep.cut(s['x'])}",
+                                           "map: their_settings.inner.deep.MAX was 400, is 100"),
+    "a module of a module, imported in the function": (
+        "def f(s):\n    from MODULE import inner\n    return {'x': s['x'][:inner.deep.MAX]}", "map: MODULE.inner.deep.MAX was 400, is 100"),
+    "an implementation of singledispatch": (
+        "import functools\n@functools.singledispatch\ndef cut(x): return x\n@cut.register\ndef _(x: list): return x[:VALUE]\n"
+        "def f(s): return {'x': cut(s['x'])}", "map: the code of cut[builtins.list] differs"),
+    "an implementation of singledispatchmethod": (
+        "import functools\nclass C:\n    @functools.singledispatchmethod\n    def cut(self, x): return x\n    @cut.register\n"
+        "    def _(self, x: list): return x[:VALUE]\nc = C()\ndef f(s): return {'x': c.cut(s['x'])}",
+        "map: the code of class C._ differs"),
+    "a function of frompyfunc": (
+        "import numpy\ndef cut(i): return min(i, VALUE)\nU = numpy.frompyfunc(cut, 1, 1)\n"
+        "def f(s): return {'x': U(numpy.array(s['x'])).tolist()}", "map: the code of U.func differs"),
+    "a metaclass": (
+        "class M(type):\n    def __call__(cls, x): return x[:VALUE]\nclass C(metaclass=M): pass\ndef f(s): return {'x': C(s['x'])}",
+        "map: the code of C(metaclass).__call__ differs"),
     "a text of one's own kind": ("class P(str): pass\np = P('VALUE')\ndef f(s): return {'x': s['x'][:int(p)]}",
                                  "map: p.arguments[1] was '400', is '100'"),
     "a module of one's own": ("import MODULE\ndef f(s): return {'x': s['x'][:MODULE.MAX]}", "map: MODULE.MAX was 400, is 100"),
@@ -84,7 +104,12 @@ WAYS = {
 def made(way: str, value: int, monkeypatch: pytest.MonkeyPatch) -> Any:
     """`f` of a fresh module, beside a fresh module of settings."""
     settings = types.ModuleType("their_settings")
-    exec(f"MAX = {value}\nOTHER = {value}", settings.__dict__)
+    text = f"MAX = {value}\nOTHER = {value}\ndef cut(x): return x[:MAX]"
+    exec(text, settings.__dict__)
+    deep = types.ModuleType("their_settings.inner.deep")
+    exec(text, deep.__dict__)
+    settings.inner = types.ModuleType("their_settings.inner")  # type: ignore[attr-defined]
+    settings.inner.deep = deep  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "their_settings", settings)
     module = types.ModuleType("their_training")
     monkeypatch.setitem(sys.modules, "their_training", module)
@@ -192,8 +217,8 @@ def test_ranks_may_differ_in_globals_alone() -> None:
     assert uses.own(scope(1, "lambda s, a=2: (s, a, N)")) != uses.own(scope(1)) != uses.own(scope(1, "lambda s, a=1: (s, N)"))
 
 
-@pytest.mark.parametrize(("rule", "says"), [(1, "an earlier version of Rankstore built it, which compares by rule 1, this one by rule 2"),
-                                            (3, "a later version of Rankstore built it, which compares by rule 3, this one by rule 2")])
+@pytest.mark.parametrize(("rule", "says"), [(2, "an earlier version of Rankstore built it, which compares by rule 2, this one by rule 3"),
+                                            (4, "a later version of Rankstore built it, which compares by rule 4, this one by rule 3")])
 def test_a_dataset_of_another_rule_is_not_compared(tmp_path: Path, rule: int, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as other:
         other.setattr(fingerprint, "RULE", rule)
@@ -223,3 +248,66 @@ def test_an_option_that_differs_is_named(tmp_path: Path, change: dict[str, Any],
 def test_replace_is_one_of_three(tmp_path: Path) -> None:
     with pytest.raises(rankstore.ArgumentError, match='replace: \'always\'; it is True, False or "if_changed"'):
         rankstore.build(ROWS, tmp_path / "out", replace="always")
+
+
+VARYING = '''
+import datetime, io, logging, os, random, socket, sys, tempfile, time
+import numpy, rankstore
+LOG, PID, START, NOW, NANO = logging.getLogger("their"), os.getpid(), time.time() - 0.125, datetime.datetime.now(), time.time_ns() | 1
+FILE, OTHER, SOCKET = open(os.devnull), tempfile.NamedTemporaryFile(), socket.socket()
+NUMBERS, ARRAYS, OLD = random.Random(), numpy.random.default_rng(), numpy.random.RandomState()
+COUNT = (i for i in range(os.getpid()))
+GROUP = rankstore.current()
+MAX = int(sys.argv[1])
+def f(s):
+    """A docstring."""
+    assert MAX, "never"
+    for one in (LOG, PID, START, NOW, NANO, FILE, OTHER, SOCKET, NUMBERS, ARRAYS, OLD, COUNT, GROUP):
+        pass
+    return {"x": s["x"][:MAX]}
+rankstore.build([{"x": [1, 2, 3]}] * 5, "out", map=f).close()
+'''
+
+
+def test_what_is_another_value_in_each_run_is_not_compared_and_said_in_one_line(tmp_path: Path) -> None:
+    def run(text: str, most: int, *options: str) -> subprocess.CompletedProcess[str]:
+        (tmp_path / "t.py").write_text(text)
+        return subprocess.run([sys.executable, *options, "t.py", str(most)], cwd=tmp_path, text=True, capture_output=True, check=False)
+
+    first = run(VARYING, 3)
+    assert first.returncode == 0 and "not compared" not in first.stderr, first.stderr
+    for text, *options in ((VARYING,), (VARYING.replace("A docstring.", "Another."),), (VARYING.replace('"""A docstring."""', ""),),
+                           (VARYING, "-O"), (VARYING, "-OO"), (VARYING.replace("never", "no"),)):
+        again = run(text, 3, *options)
+        assert again.returncode == 0 and again.stderr.count("\n") == 1, again.stderr
+        assert "not compared: map: LOG (Logger), map: PID (int), map: START (float), map: NOW (datetime), ..." in again.stderr
+    assert "map: MAX was 3, is 2" in run(VARYING, 2).stderr
+    assert "map: its code differs" in run(VARYING.replace("[:MAX]", "[1:MAX]"), 3, "-O").stderr
+
+
+def test_counted_columns_hide_no_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for value in (400, 400, 100):
+        with pytest.raises(rankstore.ArgumentError, match="MAX was 400, is 100") if value == 100 else contextlib.nullcontext():
+            rankstore.build(ROWS, tmp_path / "out", map=made("a constant", value, monkeypatch), count={"n": ("x", "!=", 0)}).close()
+
+
+def test_pids_and_times_that_somebody_wrote_down_are_compared(tmp_path: Path) -> None:
+    for text in ("MAX = 7", "PID = 7", "WHEN = 1000000000.5", "WHEN = __import__('datetime').datetime(2020, 1, 1, 0, 0, 0, 5)",
+                 "R = __import__('numpy').random.default_rng(5)"):
+        scope: dict[str, Any] = {}
+        exec(f"{text}\ndef f(s): return {text.partition(' ')[0]}", scope)
+        assert not uses.of(scope["f"]).unfollowed, text
+
+
+def test_a_version_stands_for_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    rankstore.build(ROWS, tmp_path / "out", map=made("a constant", 400, monkeypatch), version="v3").close()
+    capsys.readouterr()
+    rankstore.build(ROWS, tmp_path / "out", map=made("a class", 100, monkeypatch), version="v3").close()
+    assert "(source, options and version are the same)" in capsys.readouterr().err
+    for version, says in (("v4", 'version: was "v3", is "v4"'), (None, 'version: was "v3", is null')):
+        with pytest.raises(rankstore.ArgumentError, match=says):
+            rankstore.build(ROWS, tmp_path / "out", map=made("a constant", 400, monkeypatch), version=version)
+    with pytest.raises(rankstore.ArgumentError, match="map: it was given, and is not"):
+        rankstore.build(ROWS, tmp_path / "out", version="v3")
+    with pytest.raises(rankstore.ArgumentError, match='version: \'\'; it is a text, such as "v3"'):
+        rankstore.build(ROWS, tmp_path / "out", version="")

@@ -39,7 +39,7 @@ def test_a_dataset_is_refused(earlier: Path, way: Any) -> None:
 
 def test_what_it_was_made_from_is_not_compared(earlier: Path) -> None:
     with pytest.raises(rankstore.ArgumentError,
-                       match="an earlier version of Rankstore built it, which compares by rule 1, this one by rule 2; "
+                       match="an earlier version of Rankstore built it, which compares by rule 1, this one by rule 3; "
                                                       'replace=True or "if_changed" builds anew'):
         rankstore.build(earlier / "in.jsonl", earlier / "python", progress=False)
     with rankstore.build(earlier / "in.jsonl", earlier / "python", replace="if_changed", progress=False) as dataset:

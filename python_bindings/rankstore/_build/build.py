@@ -40,7 +40,8 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
           unit_size: int | str | None = None, columns: str | None = None,
           count: Mapping[str, count_columns.Rule] | None = None, each_rank: bool = False,
           same_on_all: bool = False, no_lock: bool = False, json_path: str | None = None, flatten: bool = False,
-          extra: str | None = None, dtype: Any = None, wait: bool = False, threads: int | None = None) -> Dataset:
+          extra: str | None = None, dtype: Any = None, wait: bool = False, threads: int | None = None,
+          version: str | None = None) -> Dataset:
     """Build a dataset on disk and open it (collective: call it on every rank).
 
     Repeat the same call to resume an interrupted build.
@@ -132,6 +133,8 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
     threads: int. Threads that read files on this rank; they do not change the dataset. Each one beyond the first may hold 64 MiB, or two
         samples if these are larger. Default: the cores that this process may use divided by the node's ranks, at most 4. With filter, map,
         or a function for length or key, one thread reads.
+    version: str. A text of yours, such as "v3", that stands for the code of your functions: a finished dataset opens if it was built with
+        the same version, whatever they use. Default: none; what they use is compared.
 
     Returns the open Dataset; its `report` is a BuildReport.
     Raises on all ranks: CallbackError (your function or the source raised), DataError, ArgumentError, NotFoundError, StateError,
@@ -148,7 +151,7 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
                       where, length_unit, optional_bytes("max_sample", max_sample), skip_bad, replace, reuse, unit_samples,
                       progress, optional_bytes("max_total", max_total), min_length, max_length, sample, seed, dedup,
                       append, optional_bytes("unit_size", unit_size), columns, json_path, flatten, extra, infer_all,
-                      item_name(dtype), each_rank, same_on_all, no_lock, wait, threads=threads)
+                      item_name(dtype), each_rank, same_on_all, no_lock, wait, threads=threads, version=version)
     options.check()
     group = group or current()
     if not isinstance(out, (str, os.PathLike)):

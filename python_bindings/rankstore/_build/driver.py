@@ -264,6 +264,8 @@ def _compared(request: _BuildRequest, comparable: bool, same: bool) -> str:
     """Return how much is known of a dataset that is opened."""
     if not same:
         return f"reuse=True, although {request.why(comparable)}"
+    if "version" in request.made_from:
+        return "source, options and version are the same"
     left = [f"{name}: {one}" for name, unfollowed in request.unfollowed.items() for one in unfollowed]
     if left:
         return f"source, options and code are the same; not compared: {', '.join(left[:4])}{', ...' * (len(left) > 4)}"

@@ -86,6 +86,7 @@ class Options:
     no_lock: bool = field(default=False, compare=False)
     wait: bool = field(default=False, compare=False)
     threads: int | None = field(default=None, compare=False)
+    version: str | None = None  # what counts instead of the functions' code
     keeps_schema: bool = field(default=False, compare=False)  # the schema is the dataset's: columns that it lacks are refused
 
     def check(self) -> None:
@@ -104,6 +105,8 @@ class Options:
                                 "below 1 (a float)")
         if self.replace not in (True, False, "if_changed"):
             raise ArgumentError(f'replace: {self.replace!r}; it is True, False or "if_changed"')
+        if self.version is not None and not (isinstance(self.version, str) and self.version):
+            raise ArgumentError(f'version: {self.version!r}; it is a text, such as "v3", and stands for the code of your functions')
         if self.extra not in (None, "error", "drop", "json"):
             raise ArgumentError(f'extra: {self.extra!r}; it is "error", "drop" or "json"')
         if self.flatten and self.needs_python:
@@ -130,7 +133,7 @@ class Options:
                 "where": self.where, "length_unit": self.length_unit, "max_sample": self.max_sample,
                 "skip_bad": self.skip_bad, "max_total": self.max_total, "unit_samples": self.unit_samples,
                 **{name: value for name in ("append", "unit_size", "columns", "json_path", "flatten",
-                                                               "extra", "infer_all", "dtype") if (value := getattr(self, name))}}
+                                                               "extra", "infer_all", "dtype", "version") if (value := getattr(self, name))}}
 
     def functions(self) -> dict[str, Any]:
         """Return the user's functions by the option that gives them; None for an option without one."""
@@ -139,7 +142,8 @@ class Options:
 
     def uses(self) -> dict[str, Any]:
         """Return what these functions use, as JSON values: {"map": {"found": ..., "unfollowed": ..., "own": ...}, "filter": None, ...}."""
-        looked = {name: function and (code.of(function), code.own(function)) for name, function in self.functions().items()}
+        of = code.of if self.version is None else lambda function: code.Uses()
+        looked = {name: function and (of(function), code.own(function)) for name, function in self.functions().items()}
         return {name: one and {"found": one[0].found, "unfollowed": one[0].unfollowed, "own": one[1]} for name, one in looked.items()}
 
     def selection(self) -> dict[str, Any]:

@@ -6,17 +6,16 @@
 
 The user's own functions and classes count by their code and by the globals, closures and defaults that they use. Data counts by value, an
 object by its type and state. Modules and everything from an installed package count by name and version. `unfollowed` lists what cannot be
-followed (a lock, an open file). A text that might be secret is shown by digest.
+followed (a lock), or is another value in each run (a logger, a time). A text that might be secret is shown by digest.
 """
 from __future__ import annotations
 
 import argparse
 import copyreg
-import dis
 import functools
+import gc
 import hashlib
 import importlib.metadata
-import importlib.util
 import itertools
 import json
 import sys
@@ -26,6 +25,8 @@ from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
 from .._sources import digest
+from . import bytecode
+from .varying import varies
 
 SHOWN = 24  # longer texts are shown by digest (characters)
 EXPANDED = 64  # larger containers are digested as a whole (entries)
@@ -99,7 +100,9 @@ class Uses:
                 return
             name = next(other for i in itertools.count(2) if (other := f"{name}#{i}") not in self.found)
         self._named[name] = value
-        if isinstance(value, _PLAIN) or type(value) in (str, bytes):
+        if varies(name, value):
+            self._give_up(name, value)
+        elif isinstance(value, _PLAIN) or type(value) in (str, bytes):
             self.found[name] = _shown(name, value)
             self.plain.add(name)
         elif id(value) in self._at:
@@ -113,6 +116,10 @@ class Uses:
     def _follow(self, name: str, value: Any, depth: int) -> None:
         if isinstance(value, types.ModuleType):
             self.found[name] = _versioned(value.__name__)
+        elif isinstance(value, types.FunctionType) and isinstance(kinds := getattr(value, "registry", None), types.MappingProxyType):
+            self.found[name] = "singledispatch"
+            for kind, one in kinds.items():
+                self.follow(f"{name}[{kind.__module__}.{kind.__qualname__}]", one, depth)
         elif isinstance(value, types.FunctionType):
             self._function(name, value, depth)
         elif isinstance(value, type):
@@ -149,8 +156,9 @@ class Uses:
         if _is_installed(function.__module__):
             self.found[name] = f"{function.__qualname__} of {_versioned(function.__module__)}"
             return
-        codes = list(_codes(function.__code__))
-        self.found[name] = f"code {_digest([_code(code) for code in codes])[:16]}"
+        bare = bytecode.stripped(function.__code__)
+        codes = list(bytecode.codes_of(bare))
+        self.found[name] = f"code {_digest([bytecode.compared(code) for code in codes])[:16]}"
         for place, default in enumerate(function.__defaults__ or ()):
             self.follow(f"{name}(default {place})".lstrip(), default, depth)
         for parameter, default in (function.__kwdefaults__ or {}).items():
@@ -160,35 +168,31 @@ class Uses:
                 held = cell.cell_contents
             except ValueError:  # not filled yet
                 continue
-            self._used(f"{name}.{variable}".lstrip("."), variable, held, codes, depth)
+            if variable in bare.co_freevars:
+                self._used(f"{name}.{variable}".lstrip("."), held, bytecode.paths(codes, variable), depth)
         if self.own:
             return
-        for variable in dict.fromkeys(one.argval for code in codes for one in dis.get_instructions(code)
-                                      if one.opname in ("LOAD_GLOBAL", "LOAD_NAME")):
+        for variable in bytecode.global_names(codes):
             if variable in function.__globals__:  # else it is a builtin, or undefined
                 own = (function.__module__ or "") == self.module
-                self._used(variable if own else f"{function.__module__}.{variable}", variable,
-                           function.__globals__[variable], codes, depth)
-        for module in dict.fromkeys(one for code in codes for one in _imported(code, function.__globals__)):
+                self._used(variable if own else f"{function.__module__}.{variable}", function.__globals__[variable],
+                           bytecode.paths(codes, variable), depth)
+        for module in dict.fromkeys(one for code in codes for one in bytecode.imported(code, function.__globals__)):
             self._imported(module, codes, depth)
 
-    def _used(self, name: str, variable: str, value: Any, codes: list[types.CodeType], depth: int) -> None:
+    def _used(self, name: str, value: Any, paths: list[bytecode.Path], depth: int) -> None:
         """Add a variable of the code. Of a module or a namespace, add only the attributes that the code names, if it does nothing else
         with it."""
-        if isinstance(value, types.ModuleType) and _is_installed(value.__name__):
+        own = isinstance(value, types.ModuleType) and not _is_installed(value.__name__)
+        if not own and not isinstance(value, _NAMESPACES):
             self.follow(name, value, depth)
-            return
-        if isinstance(value, (types.ModuleType, *_NAMESPACES)):
-            attributes = _attributes(codes, variable)
-            if attributes is not None:
-                for attribute in attributes:
-                    if hasattr(value, attribute):
-                        self._used(f"{name}.{attribute}", attribute, getattr(value, attribute), [], depth)
-                return
-            if isinstance(value, types.ModuleType):
-                self._give_up(name, value)
-                return
-        self.follow(name, value, depth)
+        elif () in paths or not paths:
+            self._give_up(name, value) if own else self.follow(name, value, depth)
+        else:
+            for attribute in dict.fromkeys(path[0] for path in paths):
+                if hasattr(value, attribute):
+                    rest = [path[1:] for path in paths if path[0] == attribute]
+                    self._used(f"{name}.{attribute}", getattr(value, attribute), rest, depth)
 
     def _imported(self, module: str, codes: list[types.CodeType], depth: int) -> None:
         """Add a module that the code itself imports. Of the user's own modules, add only what the code names."""
@@ -199,15 +203,26 @@ class Uses:
             self.found[module] = "a module, not followed"
             self.unfollowed.append(f"{module} (a module that is imported later)")
         else:
-            for attribute in dict.fromkeys(one for code in codes for one in code.co_names):
-                if hasattr(there, attribute):
-                    self._used(f"{module}.{attribute}", attribute, getattr(there, attribute), [], depth)
+            self._named_in(module, there, list(dict.fromkeys(one for code in codes for one in code.co_names)), depth, set())
+
+    def _named_in(self, name: str, module: types.ModuleType, names: list[str], depth: int, seen: set[str]) -> None:
+        """Add the attributes of a module of the user's that have one of these names, and theirs if they are such modules."""
+        seen.add(module.__name__)
+        for attribute in names:
+            value = getattr(module, attribute, self)
+            if isinstance(value, types.ModuleType) and not _is_installed(value.__name__):
+                if value.__name__ not in seen:
+                    self._named_in(f"{name}.{attribute}", value, names, depth, seen)
+            elif value is not self:
+                self.follow(f"{name}.{attribute}", value, depth)
 
     def _class(self, name: str, kind: type, depth: int) -> None:
         if _is_installed(kind.__module__):
             self.found[name] = f"{kind.__qualname__} of {_versioned(kind.__module__)}"
             return
         self.found[name] = f"class {kind.__module__}.{kind.__qualname__}"
+        if not _is_installed(type(kind).__module__):
+            self.follow(f"{name}(metaclass)", type(kind), depth)
         for base in kind.__bases__:
             if base is not object:
                 self.follow(f"{name}({base.__qualname__})", base, depth)
@@ -283,6 +298,10 @@ class Uses:
         self._kept.append(state)
         for attribute, one in state.items():
             self.follow(f"{name}.{attribute}".lstrip("."), one, depth)
+        if kind.__module__ == "numpy" and kind.__name__ == "ufunc":  # of numpy.frompyfunc, which shows its function to nobody else
+            for one in gc.get_referents(value):
+                if isinstance(one, types.FunctionType):
+                    self.follow(f"{name}.func".lstrip("."), one, depth)
 
     def _give_up(self, name: str, value: Any) -> None:
         kind = type(value)
@@ -331,56 +350,6 @@ def _state(value: Any) -> dict[str, Any] | None:
 def _slots(kind: type) -> tuple[str, ...]:
     slots = kind.__dict__.get("__slots__", ())
     return (slots,) if isinstance(slots, str) else tuple(one for one in slots if one not in ("__dict__", "__weakref__"))
-
-
-def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    """Yield a function's code and that of the functions inside it."""
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _codes(constant)
-
-
-def _code(code: types.CodeType) -> list[Any]:
-    constants = [_constant(one) for one in code.co_consts if not isinstance(one, types.CodeType)]
-    return [code.co_code.hex(), list(code.co_names), list(code.co_varnames), list(code.co_freevars), constants]
-
-
-def _constant(value: Any) -> str:
-    if isinstance(value, frozenset):
-        return f"frozenset {sorted(map(repr, value))}"
-    return repr(value)
-
-
-def _imported(code: types.CodeType, around: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the modules that import statements in the code name."""
-    level: Any = 0
-    seen: list[Any] = []
-    for one in dis.get_instructions(code):
-        if one.opname.startswith("LOAD_CONST") or one.opname.startswith("LOAD_SMALL_INT"):
-            seen.append(one.argval)
-        elif one.opname == "IMPORT_NAME":
-            level = seen[-2] if len(seen) > 1 and isinstance(seen[-2], int) else 0
-            try:
-                yield importlib.util.resolve_name("." * level + one.argval, around.get("__package__") or "")
-            except ImportError:
-                continue
-
-
-def _attributes(codes: list[types.CodeType], variable: str) -> list[str] | None:
-    """Return which attributes of a variable the code names; None if it also does something else with the variable."""
-    found: dict[str, None] = {}
-    for code in codes:
-        each = [one for one in dis.get_instructions(code) if one.opname not in ("CACHE", "PUSH_NULL", "COPY_FREE_VARS")]
-        for one, after in zip(each, each[1:], strict=False):
-            if one.argval != variable or not one.opname.startswith("LOAD_") or one.opname in ("LOAD_ATTR", "LOAD_METHOD"):
-                continue
-            if one.opname in ("LOAD_CONST", "LOAD_FAST", "LOAD_CLOSURE"):
-                continue  # a text or local of that name, or a cell that an inner function gets
-            if after.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
-                return None
-            found[after.argval] = None
-    return list(found) if found else None
 
 
 @functools.cache

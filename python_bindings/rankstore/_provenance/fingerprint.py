@@ -2,9 +2,9 @@
 """Whether a finished dataset is what a build would make: from what source, with which options and which code.
 
 The commit writes {"made_from": "RULE:DIGEST"} into dataset.json. `python.json` beside it, written after the commit, records in words what
-may differ later: {"dataset": id, "rule": 2, "made_from": digest, "options": {...}}. If it is lost, the next identical build writes it
-again. Code is what `code.of` finds, {"map": {"MAX": "400", ...}}. Datasets of another rule are not compared: a new build must replace
-them."""
+may differ later: {"dataset": id, "rule": 3, "made_from": digest, "options": {...}}. If it is lost, the next identical build writes it
+again. Code is what `code.of` finds, {"map": {"MAX": "400", ...}}, or with version=
+nothing of it. Datasets of another rule are not compared: a new build must replace them."""
 from __future__ import annotations
 
 import contextlib
@@ -18,7 +18,7 @@ from typing import Any
 from .code import difference as code_difference
 from .dataset_json import FILE
 
-RULE = 2
+RULE = 3
 
 
 def digest(value: Any) -> str:
@@ -80,7 +80,7 @@ def difference(before: Any, now: dict[str, Any], made_from: str | None) -> str:
     for name in ("source", "contents"):
         if before.get(name) != now[name]:
             return "it was built from another source" if name == "source" else "the contents of the source differ"
-    for name in dict.fromkeys([*now, *before]):
+    for name in sorted(dict.fromkeys([*now, *before]), key=lambda name: name == "code"):  # the code last, which a version stands for
         was, is_now = before.get(name), now.get(name)
         if name == "code":
             for function in dict.fromkeys([*now["code"], *(was or ())]):
