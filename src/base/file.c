@@ -27,23 +27,52 @@ void rks_hold_standard_files(void)
     }
 }
 
+enum { READ = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY };
+
+static rks_status fail_link(const char *path, int cause, const char *why, rks_error *err)
+{
+    return rks_fail(err, RKS_ERR_CORRUPT, cause, "%s: a symbolic link %s", path, why);
+}
+
+/* Opens what a link leads to. Looks first: opening a device may have effects. */
+static rks_status open_link(const char *path, int *fd, rks_error *err)
+{
+    struct stat link, file, opened;
+    if (lstat(path, &link) != 0)
+        return rks_fail_errno(err, errno, "%s", path);
+    if (stat(path, &file) != 0)
+        return errno == ENOENT || errno == ELOOP ? fail_link(path, errno, "that leads nowhere", err)
+                                                 : rks_fail_errno(err, errno, "%s", path);
+    if (!S_ISREG(file.st_mode))
+        return fail_link(path, 0, "to something that is not a regular file", err);
+    if (link.st_uid != geteuid() && link.st_uid != 0 && link.st_uid != file.st_uid)
+        return fail_link(path, EPERM, "of another user, to a file that is not theirs", err);
+    *fd = open(path, READ);
+    if (*fd < 0)
+        return rks_fail_errno(err, errno, "%s", path);
+    if (fstat(*fd, &opened) == 0 && opened.st_dev == file.st_dev && opened.st_ino == file.st_ino)
+        return RKS_OK;
+    close(*fd);
+    return fail_link(path, 0, "that changed while it was opened", err);
+}
+
 rks_status rks_file_open(const char *path, int *fd, uint64_t *size, rks_error *err)
 {
-    int opened = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    int opened = open(path, READ | O_NOFOLLOW);
     if (opened >= 0 && opened <= STDERR_FILENO) { /* descriptor 0, 1 or 2 was closed */
         close(opened);
         rks_hold_standard_files();
-        opened = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+        opened = open(path, READ | O_NOFOLLOW);
     }
-    if (opened < 0) {
-        if (errno == ENOENT)
-            return rks_fail(err, RKS_ERR_NOT_FOUND, errno, "%s: no such file", path);
-        if (errno == ELOOP)
-            return rks_fail(err, RKS_ERR_CORRUPT, errno, "%s: is a symbolic link", path);
-        return rks_fail_errno(err, errno, "%s", path);
-    }
-    struct stat info;
     rks_status status = RKS_OK;
+    if (opened < 0 && errno == ELOOP)
+        status = open_link(path, &opened, err);
+    else if (opened < 0)
+        status = errno == ENOENT ? rks_fail(err, RKS_ERR_NOT_FOUND, errno, "%s: no such file", path)
+                                 : rks_fail_errno(err, errno, "%s", path);
+    if (status != RKS_OK)
+        return status;
+    struct stat info;
     if (fstat(opened, &info) != 0)
         status = rks_fail_errno(err, errno, "%s", path);
     else if (!S_ISREG(info.st_mode))

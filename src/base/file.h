@@ -12,9 +12,11 @@
  * stay open; it costs one system call for each open descriptor. */
 void rks_hold_standard_files(void);
 
-/* Opens a regular file for reading. Refuses symbolic links (in the last component), FIFOs, devices
- * and directories, and never blocks. A missing file is RKS_ERR_NOT_FOUND, a link or a file of
- * another kind RKS_ERR_CORRUPT. The caller closes *fd. `size` may be NULL. */
+/* Opens a regular file for reading. Refuses FIFOs, devices and directories, and never blocks.
+ * Follows a symbolic link if it leads to a regular file, and if it belongs to this user, to root or
+ * to the file's owner: nobody else's link makes this process read a file. A missing file is
+ * RKS_ERR_NOT_FOUND, a file of another kind and any other link RKS_ERR_CORRUPT. The caller closes
+ * *fd. `size` may be NULL. */
 rks_status rks_file_open(const char *path, int *fd, uint64_t *size, rks_error *err);
 
 /* Reads exactly `size` bytes at `offset`. A file that ends earlier is RKS_ERR_CORRUPT. */

@@ -114,7 +114,9 @@ void rks_resident_expect_random(const rks_resident *resident, uint64_t first, ui
 static int open_again(const rks_resident *resident)
 {
     struct stat info;
-    int fd = open(resident->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (stat(resident->path, &info) != 0 || !S_ISREG(info.st_mode))
+        return -1;
+    int fd = open(resident->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd >= 0 && fstat(fd, &info) == 0 && info.st_dev == resident->device &&
         info.st_ino == resident->number)
         return fd;

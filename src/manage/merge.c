@@ -163,7 +163,9 @@ static rks_status bring_file(merge *m, const char *from, const char *to, rks_err
     rks_status status = own == NULL ? RKS_ERR_MEMORY : RKS_OK;
     if (status == RKS_OK) {
         unlink(own);
-        bool linked = !m->options.copy && link(from, own) == 0;
+        /* of a symbolic link the file: the link itself may be relative */
+        bool linked =
+            !m->options.copy && linkat(AT_FDCWD, from, AT_FDCWD, own, AT_SYMLINK_FOLLOW) == 0;
         if (linked && stat(own, &info) == 0) {
             m->report.linked_bytes += (uint64_t)info.st_size;
             count_merge_progress(m, (uint64_t)info.st_size);

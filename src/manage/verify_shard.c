@@ -143,7 +143,7 @@ static void glance_at_sums(rks_verify_job *job, const shard_files *files,
 {
     struct stat info;
     uint64_t size = rks_sums_count(manifest->file_size) * RKS_DIGEST_SIZE;
-    if (lstat(files->sums, &info) != 0)
+    if (stat(files->sums, &info) != 0)
         rks_verify_report(job, files->sums, 0, NULL, 0, "%s: no such file", files->sums);
     else if (!S_ISREG(info.st_mode) || (uint64_t)info.st_size != size)
         rks_verify_report(job, files->sums, 0, NULL, 0, "%s: not a file of %" PRIu64 " bytes",

@@ -244,6 +244,71 @@ static void a_file_is_replaced_and_loaded_within_its_limit(void **state)
     rmdir(directory);
 }
 
+static void load_link(const char *to, const char *path, rks_status expected, const char *why)
+{
+    char *bytes = NULL;
+    size_t size = 0;
+    unlink(path);
+    assert_int_equal(symlink(to, path), 0);
+    if (expected == RKS_OK) {
+        assert_ok(rks_file_load(path, 6, &bytes, &size, &err), &err);
+        assert_string_equal(bytes, why);
+        rks_free(bytes);
+    } else {
+        assert_fails(expected, rks_file_load(path, 6, &bytes, &size, &err));
+        assert_contains(err.text, why);
+    }
+}
+
+static void a_link_is_followed_to_a_regular_file(void **state)
+{
+    (void)state;
+    char directory[] = "/tmp/rks-test-XXXXXX";
+    assert_non_null(mkdtemp(directory));
+    char path[64], file[64], pipe[64];
+    snprintf(path, sizeof(path), "%s/link", directory);
+    snprintf(file, sizeof(file), "%s/file", directory);
+    snprintf(pipe, sizeof(pipe), "%s/pipe", directory);
+    assert_ok(rks_file_replace(file, "hello", 5, &err), &err);
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    load_link(file, path, RKS_OK, "hello");
+    load_link("file", path, RKS_OK, "hello"); /* from the link's own folder */
+    load_link("nothing", path, RKS_ERR_CORRUPT, "a symbolic link that leads nowhere");
+    load_link("link", path, RKS_ERR_CORRUPT, "a symbolic link that leads nowhere");
+    load_link(pipe, path, RKS_ERR_CORRUPT, "not a regular file"); /* at once */
+    load_link("/dev/zero", path, RKS_ERR_CORRUPT, "not a regular file");
+    load_link("..", path, RKS_ERR_CORRUPT, "not a regular file");
+    unlink(path);
+    unlink(pipe);
+    unlink(file);
+    rmdir(directory);
+}
+
+/* Only root can make the files of other users. */
+static void a_link_of_another_user_leads_to_files_of_theirs_alone(void **state)
+{
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    char directory[] = "/tmp/rks-test-XXXXXX";
+    assert_non_null(mkdtemp(directory));
+    char path[64], file[64], *bytes = NULL;
+    size_t size = 0;
+    snprintf(path, sizeof(path), "%s/link", directory);
+    snprintf(file, sizeof(file), "%s/file", directory);
+    assert_ok(rks_file_replace(file, "hello", 5, &err), &err);
+    assert_int_equal(symlink("file", path), 0);
+    assert_int_equal(lchown(path, 12345, 12345), 0);
+    assert_fails(RKS_ERR_CORRUPT, rks_file_load(path, 6, &bytes, &size, &err));
+    assert_contains(err.text, "a symbolic link of another user, to a file that is not theirs");
+    assert_int_equal(chown(file, 12345, 12345), 0);
+    assert_ok(rks_file_load(path, 6, &bytes, &size, &err), &err);
+    rks_free(bytes);
+    unlink(path);
+    unlink(file);
+    rmdir(directory);
+}
+
 static void a_secret_that_others_may_read_is_refused(void **state)
 {
     (void)state;
@@ -305,6 +370,8 @@ int main(void)
 #endif
         cmocka_unit_test(adding_digests_carries_and_does_not_cancel),
         cmocka_unit_test(a_file_is_replaced_and_loaded_within_its_limit),
+        cmocka_unit_test(a_link_is_followed_to_a_regular_file),
+        cmocka_unit_test(a_link_of_another_user_leads_to_files_of_theirs_alone),
         cmocka_unit_test(a_limit_on_file_sizes_is_named_where_it_would_be_passed),
         cmocka_unit_test(a_secret_that_others_may_read_is_refused),
     };

@@ -196,7 +196,7 @@ static void a_dataset_that_tells_of_other_units_is_found(void **state)
     free(text);
 }
 
-static void links_fifos_and_folders_are_findings(void **state)
+static void links_are_followed_and_fifos_and_folders_are_findings(void **state)
 {
     (void)state;
     shards_recipe recipe = {.samples = 20};
@@ -207,8 +207,12 @@ static void links_fifos_and_folders_are_findings(void **state)
         snprintf(away, sizeof(away), "%s", shards_path("away"));
         assert_int_equal(rename(shards_path(files[f]), away), 0);
         assert_int_equal(symlink(away, shards_path(files[f])), 0);
+        assert_int_equal(verify(shards_here, RKS_VERIFY_FULL), 0);
+        assert_int_equal(verify(shards_here, RKS_VERIFY_FAST), 0);
+        assert_int_equal(unlink(shards_path(files[f])), 0);
+        assert_int_equal(symlink("nowhere", shards_path(files[f])), 0);
         assert_true(verify(shards_here, RKS_VERIFY_FULL) > 0);
-        assert_true(kept_has(files[f], "symbolic link"));
+        assert_true(kept_has(files[f], "a symbolic link that leads nowhere"));
         assert_int_equal(unlink(shards_path(files[f])), 0);
         assert_int_equal(mkfifo(shards_path(files[f]), 0600), 0);
         assert_true(verify(shards_here, RKS_VERIFY_FULL) > 0);
@@ -370,7 +374,7 @@ int main(void)
         VERIFY_TEST(missing_and_unlisted_files_are_named),
         VERIFY_TEST(a_shard_of_another_build_in_its_place_is_found),
         VERIFY_TEST(a_dataset_that_tells_of_other_units_is_found),
-        VERIFY_TEST(links_fifos_and_folders_are_findings),
+        VERIFY_TEST(links_are_followed_and_fifos_and_folders_are_findings),
         VERIFY_TEST(a_crafted_file_costs_no_more_than_its_size),
         VERIFY_TEST(lmdb_pages_that_lead_astray_end_no_process_but_the_child),
         VERIFY_TEST(pages_of_another_size_are_read_or_refused),
