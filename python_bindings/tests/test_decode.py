@@ -143,7 +143,7 @@ def test_what_cannot_be_decoded_is_named(tmp_path: Path, monkeypatch: pytest.Mon
                 ds.loader(plan, decode=wrong)  # type: ignore[arg-type]
         with pytest.raises(rankstore.ArgumentError, match="decode: column 'image' is decoded by ds.decode already"):
             ds.decode({"image": "image"}).loader(plan, decode={"image": "image"})
-        with pytest.raises(rankstore.DataError, match=r"map: column \"x\": Image does not fit into a batch .*; return numpy.asarray\(image\)"):
+        with pytest.raises(rankstore.DataError, match=r"map: column \"x\": Image does not fit into a batch .*; return numpy.asarray"):
             list(ds.loader(plan, collate=Pad(), map=lambda sample: {"x": PIL.new("RGB", (2, 2))}))
         monkeypatch.setitem(sys.modules, "PIL.Image", None)
         with pytest.raises(rankstore.UnsupportedError, match="decode: 'image' needs pillow .*: pip install pillow"):
@@ -165,4 +165,5 @@ def test_audio_is_frames_of_floats_with_their_rate(tmp_path: Path) -> None:
             assert abs(sample["clip"] - waves[i]).max() < 1e-4 and sample["clip_rate"] == (8000 if i % 3 else 16000)
         mono = decoded.select([0, 2, 4])
         for batch in mono.loader(mono.plan(batch_size=3), collate=Pad(lengths=["clip"])):
-            assert batch["clip"].shape == (3, 140, 1) and batch["clip_rate"].tolist() == [16000 if i % 3 == 0 else 8000 for i in batch.ids]
+            assert batch["clip"].shape == (3, 140, 1)
+            assert batch["clip_rate"].tolist() == [8000 if i % 3 else 16000 for i in batch.ids]

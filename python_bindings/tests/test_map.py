@@ -293,6 +293,19 @@ def test_a_mapped_dataset_in_a_data_loader(ds: rankstore.Dataset, workers: int) 
     assert batch["text"] == ["sample 0", "sample 1", "sample 2", "sample 3"] and batch["x"].shape[0] == 4 and "attention_mask" in batch
 
 
+def test_outside_of_plans_set_epoch_draws_other_numbers(ds: rankstore.Dataset) -> None:
+    from torch.utils.data import DataLoader
+    mapped: Any = ds.map(drawn)
+    loader = DataLoader(mapped, batch_size=COUNT, collate_fn=mapped.collate, num_workers=1)
+    epochs = []
+    for epoch in (0, 1, 0):
+        mapped.set_epoch(epoch)
+        numbers = next(iter(loader))["drawn"].tolist()
+        assert numbers == [sample["drawn"] for sample in mapped] == [sample["drawn"] for sample in mapped.select(range(COUNT))]
+        epochs.append(numbers)
+    assert epochs[0] == epochs[2] and not set(epochs[0]) & set(epochs[1])
+
+
 def test_what_joins_or_evaluates_a_mapped_dataset(ds: rankstore.Dataset) -> None:
     from torch.utils.data import DataLoader, Subset
 
@@ -304,5 +317,8 @@ def test_what_joins_or_evaluates_a_mapped_dataset(ds: rankstore.Dataset) -> None
         assert batch["text"] == [one["text"] for one in wanted] and batch["drawn"].tolist() == [mapped[i]["drawn"] for i in range(8)]
     part: Any = Subset(mapped, [5, 3])  # type: ignore[arg-type]
     assert [one["drawn"] for one in rankstore.from_torch(part)] == [mapped[5]["drawn"], mapped[3]["drawn"]]
+    for refused in (lambda: rankstore.export(mapped, "out.jsonl"), lambda: rankstore.diff(ds, mapped)):
+        with pytest.raises(rankstore.ArgumentError, match="takes what is stored, and ds.map and ds.decode change samples"):
+            refused()
     with pytest.raises(rankstore.ArgumentError, match=r"concat: dataset 1 has functions of ds.map or ds.decode; join the datasets before"):
         rankstore.concat([ds, mapped], names=["a", "b"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -65,6 +66,7 @@ class Dataset(OpenSamples):
         self._followers: weakref.WeakSet[Any] = weakref.WeakSet()
         self.functions: tuple[Callable[..., Any], ...] = ()  # those of `map`
         self._unmapped: Dataset | None = None  # the same samples without them
+        self._epoch = 0  # of what they draw outside of plans
 
     def _like(self) -> Dataset:
         """Return another dataset over the same open store."""
@@ -73,6 +75,7 @@ class Dataset(OpenSamples):
         made.given = self.given
         made._collator, made._is_collating = self._collator, self._is_collating
         made._set_functions(self.functions)
+        made._epoch = self._epoch
         return made
 
     def _item(self, which: Any) -> Any:
@@ -148,7 +151,8 @@ class Dataset(OpenSamples):
 
         function: callable. function(sample) or function(sample, rng) -> sample, a dict of columns, which may be others, of other types and
             sizes. rng is a numpy.random.Generator, valid during the call; its numbers depend only on the plan's seed, the epoch and the
-            sample's id (outside of plans on seed 0 and epoch 0), so they repeat on any number of ranks and after a resume.
+            sample's id, so they repeat on any number of ranks and after a resume. Outside of plans the seed is 0, and the epoch that of
+            `set_epoch`, at first 0.
 
         Several calls are applied one after another, and `loader(map=)` after them. Plans, `lengths`, `schema`, `index`, `view` and
         `windows` are of what is stored, so a batch may be larger than its budget if the function makes samples longer. A layout's batches
@@ -174,7 +178,7 @@ class Dataset(OpenSamples):
             return super()._list(ids)
         assert self._unmapped is not None
         found = self._unmapped._list(ids)
-        return self._of_samples.mapped(found, ids, 0, -1)
+        return self._of_samples.mapped(found, ids, self._epoch, -1)
 
     @functools.cached_property
     def _of_samples(self) -> Own:
@@ -458,7 +462,7 @@ class Dataset(OpenSamples):
     def _collated(self, places: Sequence[int], collator: Collator) -> Batch:
         ids = [self.sample_id(place) for place in places]
         if self.functions:
-            made: Batch = own_of(collator, self, Rule(), 0).make(self.store.fetch(ids), 0, -1)[0]
+            made: Batch = own_of(collator, self, Rule(), 0).make(self.store.fetch(ids), self._epoch, -1)[0]
         else:
             made = collator.batch(self.collate_ids(ids, collator))
         made._dataset = self
@@ -505,7 +509,9 @@ class Dataset(OpenSamples):
         self._followers.add(sampler)
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch of all samplers and loaders of this dataset; for trainers that know only the dataset."""
+        """Set the epoch of all samplers and loaders of this dataset, for trainers that know only the dataset, and of what `map` draws
+        outside of plans."""
+        self._epoch = operator.index(epoch)
         for follower in self._followers:
             follower.set_epoch(epoch)
 
@@ -531,7 +537,7 @@ class Dataset(OpenSamples):
 
     def __getstate__(self) -> dict[str, Any]:
         return {"spec": self._handle.spec(), "directory": self.directory, "chosen": self._chosen,
-                "collator": self._collator, "is_collating": self._is_collating, "functions": self.functions}
+                "collator": self._collator, "is_collating": self._is_collating, "functions": self.functions, "epoch": self._epoch}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         spec: WorkerStoreSpec = state["spec"]
@@ -540,6 +546,7 @@ class Dataset(OpenSamples):
         self.__init__(handle, state["directory"], WorkerGroup(spec.rank, spec.world))  # type: ignore[misc]
         self._chosen, self._collator, self._is_collating = state["chosen"], state["collator"], state["is_collating"]
         self._set_functions(state["functions"])
+        self._epoch = state["epoch"]
 
     def __copy__(self) -> Dataset:
         """Return the same open dataset in this process: closing one closes both. (Unpickling opens it again, as a worker process does.)"""

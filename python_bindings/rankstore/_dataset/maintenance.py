@@ -203,6 +203,8 @@ def _opened(what: str, dataset: Dataset | Path, group: Group | None) -> Iterator
         return
     if not isinstance(dataset.group, Group):
         raise StateError(f"{what}: a worker process has no ranks; call it in the process that opened the dataset")
+    if dataset.functions:
+        raise ArgumentError(f"{what}: takes what is stored, and ds.map and ds.decode change samples; give the dataset before them")
     if dataset.is_selection:
         raise ArgumentError(f"{what}: takes whole datasets, not a selection; `export` has where=")
     yield dataset
