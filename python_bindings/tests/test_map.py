@@ -2,6 +2,7 @@
 """A function of a sample, in a loader and bound to a dataset: with every layout, drawn alike everywhere, with errors that name samples."""
 from __future__ import annotations
 
+import datetime
 import json
 import pickle
 from collections.abc import Callable, Iterator
@@ -133,6 +134,34 @@ def test_lists_hold_values_that_differ_in_several_dimensions(ds: rankstore.Datas
     for batch in ds.loader(ds.plan(batch_size=8), collate=Lists(missing="mask"), map=image):
         for i, one in zip(batch.ids.tolist(), batch["image"], strict=True):
             assert i == 5 or tuple(one.shape) == (1 + i % 3, 2 + i % 4, 3) and bool((one == i).all())
+
+
+def test_times_are_integers_as_a_build_stores_them(ds: rankstore.Dataset) -> None:
+    first = datetime.datetime(2020, 1, 1)
+    batch = next(iter(ds.loader(ds.plan("sequential", batch_size=4), collate=Pad(), map=lambda sample: {
+        "when": first + datetime.timedelta(seconds=len(sample["blob"])), "days": [first.date()] * 2})))
+    assert (batch["when"] - 18262 * 86400 * 10**6).tolist() == [0, 10**6, 2 * 10**6, 3 * 10**6]
+    assert batch["days"].tolist() == [[18262, 18262]] * 4
+
+
+def test_a_stored_time_may_be_changed(tmp_path: Path) -> None:
+    first = datetime.datetime(2020, 1, 1)
+    rows = [{"when": first, "n": i} for i in range(4)]
+    with rankstore.build(rows, tmp_path / "times") as ds:
+        plan = ds.plan("sequential", batch_size=4)
+        wanted = next(iter(ds.loader(plan, collate=Pad())))["when"]
+        hour = datetime.timedelta(hours=1)
+        for add, function in ((0, unchanged), (0, lambda sample: {"when": first}), (3600, lambda sample: {"when": first + hour}),
+                              (7, lambda sample: {"when": sample["when"] + 7 * 10**6})):
+            assert torch.equal(next(iter(ds.loader(plan, collate=Pad(), map=function)))["when"], wanted + add * 10**6)
+        assert next(iter(ds.loader(plan, collate=Pad(), map=lambda sample: {"n": first})))["n"][0] == wanted[0]
+
+
+def test_images_of_many_sizes_are_forgotten(ds: rankstore.Dataset) -> None:
+    loader = ds.loader(ds.plan("sequential", batch_size=1), collate=Pad(),
+                       map=lambda sample, rng: {"x": numpy.zeros((2, int(sample["score"] * 4) + 1), numpy.uint8)})
+    assert [batch["x"].shape[2] for batch in loader] == list(range(1, COUNT + 1))
+    assert loader.own is not None and loader.own._layout is not None and len(loader.own._layout._made) <= 64
 
 
 def test_a_sample_that_is_made_longer_is_whole(ds: rankstore.Dataset) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ from .layouts import Collator, Layout, Lists
 from .limits import Rule
 
 Sample = Mapping[str, Any]
+_KEPT = 64  # schemas
 
 
 class MappedCollator:
@@ -71,6 +73,8 @@ class MappedCollator:
     def _collator(self, columns: tuple[types.Column, ...]) -> Collator:
         made = self._made.get(columns)
         if made is None:
+            if len(self._made) >= _KEPT:  # images of many sizes have many schemas
+                self._made.clear()
             schema = {column.name: column for column in columns}
             layout = Collator(self._layout, schema, None, None, self._out, self._length).layout
             layout = layout.planned(self._rule, self._counted(schema, self._rule), list(schema))
@@ -98,9 +102,11 @@ class MappedCollator:
             return stored if stored.nullable or not nullable or stored.item == "json" else types.parse(name, stored.text + "?")
         if not there:
             raise DataError(f'map: column "{name}" is None in all samples of a batch ({named(0)}), so its type is not known; leave it out')
-        item = _item_of(name, found, named)
-        if stored is not None and not stored.is_text and not any(map(_is_array, there)) and _same_kind(item, stored.item):
-            item = stored.item
+        kind = _kind_of(name, found, named)
+        item = types.describe(kind).item
+        if stored is not None and not stored.is_text and not any(map(_is_array, there)) and _same_kind(item, stored.item) and \
+                ("(" in stored.text or "(" not in kind):  # "int64(date)"
+            kind, item = _undimensioned(stored.text), stored.item
         nullable = nullable or stored is not None and stored.nullable
         dims = () if item in types.TEXT else _dims_of(there)
         of_stored = stored is not None and len(stored.dims) == len(dims) and item not in types.TEXT
@@ -111,15 +117,15 @@ class MappedCollator:
             exact = True
             dims = (None, *dims[1:]) if dims else ()
         shown = f"[{','.join('*' if dim is None else str(dim) for dim in dims)}]" if dims else ""
-        return types.Column(name, item, dims, nullable, f"{item}{shown}{'?' * nullable}", exact)
+        return types.Column(name, item, dims, nullable, f"{kind}{shown}{'?' * nullable}", exact)
 
 
 def _is_array(value: Any) -> bool:
     return hasattr(value, "dtype")
 
 
-def _item_of(name: str, found: list[Any], named: Callable[[int], str]) -> str:
-    """Return the item type that holds all values. DataError if none does."""
+def _kind_of(name: str, found: list[Any], named: Callable[[int], str]) -> str:
+    """Return the type that holds the items of all values, without dimensions: "int64(timestamp_us)". DataError if none does."""
     merged = {name: "json?"}  # no type yet
     for place, value in enumerate(found):
         if value is None:
@@ -136,7 +142,12 @@ def _item_of(name: str, found: list[Any], named: Callable[[int], str]) -> str:
         except ValueError as refused:
             raise DataError(f'map: column "{name}": {merged[name]} in one sample, {kind[name]} in another ({named(place)}): no type holds '
                             "both; return one type, or give collate=function, which takes any samples") from refused
-    return "float64" if merged[name] == "json?" else types.describe(merged[name]).item  # [] alone: no items, of any type
+    return "float64" if merged[name] == "json?" else _undimensioned(merged[name])  # [] alone: no items, of any type
+
+
+def _undimensioned(text: str) -> str:
+    """Return a type without dimensions and "?"."""
+    return re.split(r"[\[?]", text)[0]
 
 
 def _same_kind(item: str, stored: str) -> bool:
