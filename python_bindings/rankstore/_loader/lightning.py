@@ -7,18 +7,15 @@ the epoch of the loader's sampler, the loader sets how many batches Lightning ex
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import StateError
-
-if TYPE_CHECKING:
-    from .loader import Loader
 
 LOOPS = ("lightning.pytorch.loops.fit_loop", "pytorch_lightning.loops.fit_loop")
 CALLS = 6  # from such a loop to here
 
 
-def expect_batches_of(loader: Loader[Any], epoch: int, step: int) -> None:
+def expect_batches_of(loader: Any, epoch: int, step: int) -> None:  # a Loader, whose module imports this one
     """If Lightning sets the loader's epoch, set how many batches it expects there to those that are left from a step on."""
     loop = _calling_loop()
     if loop is None:
