@@ -47,7 +47,7 @@ def main() -> None:
             loader.load_state_dict(json.loads((out / "saved.json").read_text("utf-8")))
         epoch = loader.epoch
         for steps, batch in enumerate(loader, 1):
-            group.allgather("step", b"")  # ranks meet at each step, as they do for gradients
+            group.barrier()  # ranks meet at each step, as they do for gradients
             if record:
                 print(epoch, batch.step, *batch.ids.tolist(), file=record, flush=True)
             if steps % 8 == 0 and group.rank == 0:

@@ -231,6 +231,40 @@ def test_launch_does_not_wait_for_a_stopped_rank(tmp_path: Path) -> None:
     assert (lost, code) == ("1", "9") and not Path(f"/proc/{pid}").exists(), done.stderr
 
 
+BARRIER = '''
+import os, rankstore
+group = rankstore.init()
+if group.rank == 0:
+    open("there", "w").close()
+group.barrier()
+print(os.path.exists("there"))
+group.barrier()
+group.close()
+'''
+
+
+def test_a_barrier_waits_for_all(ranks: Ranks) -> None:
+    assert [one.stdout for one in ranks(3, BARRIER)] == ["True\n"] * 3
+
+
+ALONE = '''
+import os, sys, threading, time, rankstore
+group = rankstore.init(patience=0.2)
+if group.rank == 1:
+    while not os.path.exists("err") or "build is collective" not in open("err").read():
+        time.sleep(0.05)
+else:
+    os.dup2(os.open("err", os.O_CREAT | os.O_WRONLY), 2)
+rankstore.build([{"x": i} for i in range(10)], "store").close()
+'''
+
+
+def test_a_build_on_one_rank_of_a_group_says_that_it_is_collective(ranks: Ranks, tmp_path: Path) -> None:
+    ranks(2, ALONE)
+    said = (tmp_path / "err").read_text()
+    assert "rank 0 waits for rank 1 (" in said and 'on one alone with a group of its own (in Python init("solo"))' in said
+
+
 SOLO_FIRST = '''
 import torch.distributed as dist, rankstore
 dist.init_process_group("gloo")

@@ -235,6 +235,10 @@ static message *pop_message(rks_group *group, uint32_t from, uint32_t kinds)
 static void say_who(const rks_group *group, uint32_t from, const char *phase, uint64_t waited_ms)
 {
     const char *text = group->progress[from].text;
+    /* A rank that builds says how far it is: most often a script builds on rank 0 alone. */
+    if (text[0] == '\0' && strncmp(phase, "build", 5) == 0)
+        text = "build is collective: call it on every rank, or on one alone with a group of its "
+               "own (in Python init(\"solo\"))";
     rks_log("rank %u waits for rank %u (%s) in '%s' since %llu s%s%s", group->rank, from,
             group->hosts[from], phase, (unsigned long long)(waited_ms / 1000),
             text[0] != '\0' ? ": " : "", text);

@@ -76,6 +76,10 @@ class Group:
         """Return the bytes of all ranks, in rank order (collective). Sizes may differ."""
         return self.core.allgather(phase, data)
 
+    def barrier(self) -> None:
+        """Wait until all ranks have called it (collective), however long: others say after `patience` who waits for whom."""
+        self.core.allgather("barrier", b"")
+
     def leave(self, error: BaseException | None = None) -> None:
         """Announce that this rank makes no further collective call, so that those of the other ranks fail.
 

@@ -447,6 +447,28 @@ static void who_is_waited_for_is_said_with_what_it_does(void **state)
     }
 }
 
+static void be_late_and_silent(member *m)
+{
+    rks_group_options options;
+    rks_group_options_default(&options);
+    options.bootstrap = m->bootstrap;
+    options.patience_ms = 500;
+    EXPECT(rks_group_open(&options, &m->group, &m->err) == RKS_OK);
+    if (m->group == NULL)
+        return;
+    if (m->rank == 1)
+        wait_until_heard("build is collective: call it on every rank");
+    EXPECT(rks_group_agree(m->group, "build: input", RKS_OK, &m->err) == RKS_OK);
+}
+
+static void who_waits_in_a_build_for_a_rank_that_does_not_build_hears_two_ways_out(void **state)
+{
+    (void)state;
+    char words[SAID_MAX];
+    hear_threads(2, be_late_and_silent, NULL, words);
+    assert_contains(words, "or on one alone with a group of its own (in Python init(\"solo\"))");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -463,6 +485,7 @@ int main(void)
         cmocka_unit_test(who_waits_outside_of_collectives_hears_which_rank_is_lost),
         cmocka_unit_test(errors_wait_for_words_once_together),
         cmocka_unit_test(who_is_waited_for_is_said_with_what_it_does),
+        cmocka_unit_test(who_waits_in_a_build_for_a_rank_that_does_not_build_hears_two_ways_out),
     };
     share_memory();
     return cmocka_run_group_tests_name("group_faults", tests, NULL, NULL);
