@@ -124,6 +124,21 @@ def test_the_mask_is_of_the_column_that_lengths_are_of(speech: Any) -> None:
     assert packed["max_length_q"] == 8 and packed["position_ids"].shape == (1, 33)
 
 
+@pytest.mark.parametrize("style", ["hf", "flash", "titan", "rows"])
+@pytest.mark.parametrize("out", ["torch", "numpy"])
+def test_positions_begin_at_another_number(tmp_path: Path, style: str, out: str) -> None:
+    rows = [{"input_ids": [1] * (3 + i)} for i in range(6)]
+    name = "positions" if style == "titan" else "position_ids"
+    with rankstore.build(rows, tmp_path / "store") as ds:
+        plan = ds.plan("pack", capacity=16)
+        usual, other = ([batch[name].tolist() for batch in ds.loader(plan, collate=Pack(style, first_position=first), out=out)]
+                        for first in (0, 2))
+        assert usual and other == [[[one + 2 for one in row] for row in batch] for batch in usual]
+    for wrong in (-1, 1.5, True):
+        with pytest.raises(rankstore.ArgumentError, match="first_position: .*; it is an int, at least 0"):
+            Pack(first_position=wrong)  # type: ignore[arg-type]
+
+
 def test_a_layout_a_mask_and_lengths_for_each_column(speech: Any) -> None:
     made = batch(speech, Pad(to_multiple=4, layouts={"targets": "concat"}, lengths=["frames", "targets"]))
     assert made["frames"].shape == (6, 8, 4) and made["targets"].tolist() == [1] * 12

@@ -335,14 +335,28 @@ def test_columns_that_a_format_hides_are_not_read(tmp_path: Path) -> None:
         build(datasets.DatasetDict({"train": both}), tmp_path / "splits")
 
 
-def test_a_mask_that_samples_have_is_named(tmp_path: Path) -> None:
-    build([{"input_ids": [1, 2], "attention_mask": [1, 1]}], tmp_path / "out")
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_a_mask_that_samples_have_is_the_mask(tmp_path: Path, side: str) -> None:
+    build([{"input_ids": [1, 2, 3], "attention_mask": [1, 0, 1]}, {"input_ids": [4], "attention_mask": [1]}], tmp_path / "out")
+    with rankstore.open(tmp_path / "out") as ds:
+        made = next(iter(ds.loader(ds.plan("sequential", batch_size=2), collate=rankstore.Pad(pad_value=9, to_multiple=1, side=side))))
+        assert made["input_ids"].tolist() == [[1, 2, 3], [4, 9, 9] if side == "right" else [9, 9, 4]]
+        assert made["attention_mask"].tolist() == [[1, 0, 1], [1, 0, 0] if side == "right" else [0, 0, 1]]
+        made = next(iter(ds.loader(ds.plan("sequential", batch_size=2), collate=rankstore.Pad(to_multiple=1, mask="own"))))
+        assert made["own"].sum().item() == 4 and made["attention_mask"].sum().item() == 3
+        own = rankstore.Pad(to_multiple=1, pad_value={"attention_mask": 5})
+        made = next(iter(ds.loader(ds.plan("sequential", batch_size=2), collate=own)))
+        assert made["attention_mask"].sum().item() == 13
+
+
+def test_a_mask_that_samples_have_and_that_cannot_be_one_is_named(tmp_path: Path) -> None:
+    build([{"input_ids": [1, 2], "attention_mask": 1}], tmp_path / "out")
     with rankstore.open(tmp_path / "out") as ds:
         plan = ds.plan("sequential", batch_size=1)
-        with pytest.raises(ArgumentError, match=r"have a column 'attention_mask', which is the mask's name; Pad\(mask=None\)"):
+        with pytest.raises(ArgumentError, match=r"have a column 'attention_mask' \(int64\), which is the mask's name and cannot be"):
             ds.loader(plan, collate=rankstore.Pad())
         batch = next(iter(ds.loader(plan, collate=rankstore.Pad(mask=None, to_multiple=1))))
-        assert batch["attention_mask"].tolist() == [[1, 1]]
+        assert batch["attention_mask"].tolist() == [1]
 
 
 def test_an_empty_json_array_is_a_file_without_samples(tmp_path: Path) -> None:

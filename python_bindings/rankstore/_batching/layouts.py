@@ -244,7 +244,7 @@ class Pad(Layout):
     side: str. Where the padding is, "right" or "left". Default: "right".
     mask: str, or dict of names by column. Name of an int64 tensor [samples, width] that is 1 where the length's column has items (or the
         first column of variable size, if the length has no such column). A dict names a mask for each of its columns, {"frames":
-        "frames_mask"}; None makes no mask. Default: "attention_mask".
+        "frames_mask"}; None makes no mask. A column of that name is the mask, padded with 0. Default: "attention_mask".
     labels_pad: number. The padding of columns called "labels". Default: -100, which torch's cross entropy ignores.
     max_length: int. Cut longer values of all columns to this many items. Default: what the plan cuts to, only for values that have as many
         items as the sample is long; 0, no cut, without a plan.
@@ -314,9 +314,14 @@ class Pad(Layout):
         masked = [column.name for column in columns if column.name in padded and not (column.exact and len(column.dims) > 1)]  # no images
         if isinstance(self.mask, str) and masked:
             mask, follows = self.mask, length if length in masked else masked[0]
-            if any(rename.get(column.name, column.name) == mask for column in columns):
-                raise ArgumentError(f"Pad(): the samples have a column {mask!r}, which is the mask's name; Pad(mask=None) delivers the "
-                                    "column, columns= leaves it out, Pad(mask=NAME) calls the mask otherwise")
+            given = next((column for column in columns if rename.get(column.name, column.name) == mask), None)
+            if given is not None and (given.name not in padded or len(given.dims) != 1):
+                raise ArgumentError(f"Pad(): the samples have a column {mask!r} ({given.text}), which is the mask's name and cannot be "
+                                    "one; Pad(mask=None) delivers the column, columns= leaves it out, "
+                                    "Pad(mask=NAME) calls the mask otherwise")
+            if given is not None:
+                mask, follows = None, None
+                pads.setdefault(given.name, 0)  # padding is no item
         asked = {*(self.lengths or ()), *(self.mask if isinstance(self.mask, Mapping) else ())}
         packed = [column.name for column in columns if self._is_concat(column.name)]
         return {"layout": "pad", "columns": self.specs(columns, rename, pads, default, packed, asked),

@@ -34,6 +34,7 @@ class Pack(Layout):
         apart from the others. Default: none: a sample whose columns differ in their numbers of items is a DataError.
     pad_value: number. The padding. Default: 0.
     labels_pad: number. The padding of labels. Default: -100.
+    first_position: int, at least 0. The position of each sample's first item; padding counts from there, too. Default: 0.
     dtype, missing, fill: as for Layout.
 
     If the plan has a length_multiple above 1 and bounds sums of lengths, each sample is padded to a multiple of it, and positions count on
@@ -49,7 +50,7 @@ class Pack(Layout):
     def __init__(self, style: str = "hf", max_len: int | None = None, pad_to: int | None = None, *, labels: bool = True,
                  pad_value: float = 0, labels_pad: float = -100, dtype: Any = None, missing: str | None = None,
                  fill: Mapping[str, Any] | None = None, mask_first: bool = True, mask: str | None = None,
-                 layouts: Mapping[str, str] | None = None) -> None:
+                 layouts: Mapping[str, str] | None = None, first_position: int = 0) -> None:
         super().__init__(dtype, missing=missing, fill=fill)
         if style not in ("hf", "flash", "titan", "rows"):
             raise ArgumentError(f"style: {style!r} is not 'hf', 'flash', 'titan' or 'rows'")
@@ -60,12 +61,14 @@ class Pack(Layout):
         for name, value in (layouts or {}).items():
             if value != "concat":
                 raise ArgumentError(f"layouts: {value!r} of {name!r} is not 'concat'")
+        if isinstance(first_position, bool) or not hasattr(first_position, "__index__") or first_position < 0:
+            raise ArgumentError(f"first_position: {first_position!r}; it is an int, at least 0")
         if pad_to and style == "rows":
             raise ArgumentError("pad_to: rows are as wide as the plan's capacity; leave it out")
         self.style, self.max_len, self.pad_to = style, max_len, pad_to
         self.cut_to = max_len or 0
         self.labels, self.pad_value, self.labels_pad = labels, pad_value, labels_pad
-        self.mask_first, self.mask = mask_first, mask
+        self.mask_first, self.mask, self.first_position = mask_first, mask, first_position
         self.layouts = None if layouts is None else dict(layouts)
         if style == "rows":
             self.layout = "rows"
@@ -82,11 +85,10 @@ class Pack(Layout):
                           self._is_apart(column), column is first and self._has_documents()))
         if self.labels and "labels" not in named and first is not None:
             specs.append((first.name, "labels", self.item_with(first, self.labels_pad), self.labels_pad, first_label))
-        positions = "positions" if self.style == "titan" else "position_ids"
         rows = {"row_items": self.row, "documents": "document_ids"} if self.style == "rows" else {}
         return {"layout": self.layout, "columns": specs, "to_multiple": self.pad_to or 1, "max_length": self.cut_to,
                 "cut_by_length": self.cut_by_length, "each_multiple": self.each,
-                "positions": positions if first is not None else None,
+                "positions": self._positions() if first is not None else None,
                 "follows": None if first is None else first.name} | rows
 
     def finish(self, batch: Batch, columns: Sequence[Column], rename: Rename, offsets: dict[str, Any],
@@ -100,6 +102,8 @@ class Pack(Layout):
             batch["attention_mask"] = self._row_mask(batch["document_ids"], out)
         if first is None:
             return
+        if self.first_position:
+            batch[self._positions()] += self.first_position
         name = rename.get(first.name, first.name)
         if self.style == "flash":
             self._flash(batch, offsets[name], batch[name].shape[1], out)
@@ -131,6 +135,9 @@ class Pack(Layout):
         if self.style == "rows" and self.row == 0:
             raise ArgumentError("Pack('rows'): rows are a plan's bins, and these samples come from no plan; use "
                                 "ds.loader(ds.plan(\"pack\", capacity=...)), or batch_sampler=plan.sampler()")
+
+    def _positions(self) -> str:
+        return "positions" if self.style == "titan" else "position_ids"
 
     def _is_apart(self, column: Column) -> bool:
         """Return True if the column is laid apart from the rows."""
