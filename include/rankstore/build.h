@@ -111,6 +111,8 @@ typedef struct rks_build_options {
                        * use, divided by the node's ranks, at most 4. With filter or length_fn: 1 */
     bool own_lengths; /* rks_build_input: each row has its own length. Not with length, length_fn or
                        * filter */
+    bool unchecked; /* does not verify hashes that the source itself has, such as those in the index
+                     * of MDS shards. Default: the fastest of them is verified */
 } rks_build_options;
 
 RKS_API void rks_build_options_default(rks_build_options *options);

@@ -121,7 +121,7 @@ class Files:
     def __init__(self, group: Group, sources: Sequence[str], *, schema: str | None = None, format: str | None = None,
                  max_sample: int | None = None, skip_bad: bool = False, max_total: int | None = None,
                  unit_size: int | None = None, columns: str | None = None, json_path: str | None = None,
-                 extra: str | None = None, dtype: str | None = None, key: str | None = None) -> None: ...
+                 extra: str | None = None, dtype: str | None = None, key: str | None = None, unchecked: bool = False) -> None: ...
     def units(self) -> list[tuple[str, int]]:
         """Return (name of the file, bytes) of each unit."""
     def unit_size(self) -> int: ...
@@ -142,7 +142,7 @@ def build(group: Group, sources: Sequence[str], directory: str, *, schema: str |
           length_fn: Callable[[dict[str, Any]], int] | None = None, columns: str | None = None,
           no_lock: bool = False, json_path: str | None = None, flatten: bool = False,
           extra: str | None = None, made_from: str | None = None, dtype: str | None = None,
-          wait: bool = False, threads: int | None = None) -> dict[str, Any]:
+          wait: bool = False, threads: int | None = None, unchecked: bool = False) -> dict[str, Any]:
     """COLLECTIVE. rks_build: return the report {samples, duplicates, sampled_out, filtered, bad, bytes, input_bytes, not_read, units,
     units_resumed, unit_size, collectives, seconds, dataset, bad_first, json_columns, object_columns, length}. `filter` gets a dict of the
     sample's columns, each (bytes, dims, type) or None, copied; a true result keeps the sample. What it raises is raised as DataError on

@@ -117,6 +117,7 @@ bool core_build_options(core_build_given *from, core_callbacks *calls, rks_build
     options->index = from->names.texts;
     options->index_count = from->names.count;
     options->skip_bad = from->skip_bad != 0;
+    options->unchecked = from->unchecked != 0;
     options->own_keys = from->own_keys != 0;
     options->replace = from->replace != 0;
     options->append = from->append != 0;
@@ -173,13 +174,14 @@ static PyObject *run_build(PyObject *group_object, const core_texts *sources, co
 static PyObject *build(PyObject *self, PyObject *arguments, PyObject *keywords)
 {
     (void)self;
-    static char *names[] = {
-        "group",      "sources",     "directory",   "schema",     "format",    "key",
-        "length",     "length_unit", "where",       "index",      "filter",    "max_sample",
-        "skip_bad",   "replace",     "unit_size",   "block_size", "progress",  "min_length",
-        "max_length", "sample",      "sample_rate", "seed",       "dedup",     "max_total",
-        "append",     "length_fn",   "columns",     "no_lock",    "json_path", "flatten",
-        "extra",      "made_from",   "dtype",       "wait",       "threads",   NULL};
+    static char *names[] = {"group",       "sources",    "directory",   "schema",     "format",
+                            "key",         "length",     "length_unit", "where",      "index",
+                            "filter",      "max_sample", "skip_bad",    "replace",    "unit_size",
+                            "block_size",  "progress",   "min_length",  "max_length", "sample",
+                            "sample_rate", "seed",       "dedup",       "max_total",  "append",
+                            "length_fn",   "columns",    "no_lock",     "json_path",  "flatten",
+                            "extra",       "made_from",  "dtype",       "wait",       "threads",
+                            "unchecked",   NULL};
     PyObject *group, *sequence, *built = NULL;
     const char *directory;
     core_texts sources = {0};
@@ -188,14 +190,14 @@ static PyObject *build(PyObject *self, PyObject *arguments, PyObject *keywords)
     rks_build_options options;
     rks_build_options_default(&options);
     if (!PyArg_ParseTupleAndKeywords(
-            arguments, keywords, "OOs|$zzzzOzOOOppOOOOOOdOpOpOzpzpzzzpO:build", names, &group,
+            arguments, keywords, "OOs|$zzzzOzOOOppOOOOOOdOpOpOzpzpzzzpOp:build", names, &group,
             &sequence, &directory, &options.schema, &options.format, &options.key, &options.length,
             &from.length_unit, &options.where, &from.index, &from.filter, &from.max_sample,
             &from.skip_bad, &from.replace, &from.unit_size, &from.block_size, &from.progress,
             &from.min_length, &from.max_length, &from.sample, &options.sample_rate, &from.seed,
             &from.dedup, &from.max_total, &from.append, &from.length_fn, &options.columns,
             &from.no_lock, &options.json_path, &from.flatten, &options.extra, &options.made_from,
-            &options.dtype, &from.wait, &from.threads))
+            &options.dtype, &from.wait, &from.threads, &from.unchecked))
         return NULL;
     if (core_texts_take(sequence, "sources", &sources) &&
         core_build_options(&from, &calls, &options))

@@ -17,7 +17,8 @@ typedef struct core_build_given {
     PyObject *length_unit, *index, *filter, *length_fn, *max_sample, *max_total, *unit_size,
         *block_size, *progress, *threads;
     PyObject *min_length, *max_length, *sample, *seed;
-    int skip_bad, own_keys, own_lengths, replace, dedup, append, no_lock, flatten, wait, keep;
+    int skip_bad, unchecked, own_keys, own_lengths, replace, dedup, append, no_lock, flatten, wait,
+        keep;
     core_texts names; /* of index */
 } core_build_given;
 

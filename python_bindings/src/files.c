@@ -34,19 +34,20 @@ static bool open_files(files_object *self, PyObject *group_object, const core_te
 
 static PyObject *files_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
 {
-    static char *names[] = {"group",    "sources",   "schema",    "format",  "max_sample",
-                            "skip_bad", "max_total", "unit_size", "columns", "json_path",
-                            "extra",    "dtype",     "key",       NULL};
+    static char *names[] = {"group",    "sources",   "schema",    "format",    "max_sample",
+                            "skip_bad", "max_total", "unit_size", "columns",   "json_path",
+                            "extra",    "dtype",     "key",       "unchecked", NULL};
     PyObject *group, *sequence;
     core_texts sources = {0};
     core_callbacks calls = {0};
     core_build_given from = {0};
     rks_build_options options;
     rks_build_options_default(&options);
-    if (!PyArg_ParseTupleAndKeywords(
-            arguments, keywords, "OO|$zzOpOOzzzzz:Files", names, &group, &sequence, &options.schema,
-            &options.format, &from.max_sample, &from.skip_bad, &from.max_total, &from.unit_size,
-            &options.columns, &options.json_path, &options.extra, &options.dtype, &options.key))
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO|$zzOpOOzzzzzp:Files", names, &group,
+                                     &sequence, &options.schema, &options.format, &from.max_sample,
+                                     &from.skip_bad, &from.max_total, &from.unit_size,
+                                     &options.columns, &options.json_path, &options.extra,
+                                     &options.dtype, &options.key, &from.unchecked))
         return NULL;
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     files_object *self = (files_object *)alloc(type, 0);

@@ -136,6 +136,69 @@ bool rks_digest_parse(const char *text, rks_digest *digest)
     return true;
 }
 
+struct rks_xxhash {
+    rks_xxhash_kind kind;
+    XXH3_state_t *xxh3;
+    XXH64_state_t *xxh64;
+    XXH32_state_t *xxh32;
+};
+
+rks_xxhash *rks_xxhash_create(rks_xxhash_kind kind, rks_error *err)
+{
+    rks_xxhash *hash = rks_alloc(1, sizeof(*hash), err);
+    if (hash == NULL)
+        return NULL;
+    *hash = (rks_xxhash){kind, XXH3_createState(), XXH64_createState(), XXH32_createState()};
+    if (hash->xxh3 == NULL || hash->xxh64 == NULL || hash->xxh32 == NULL) {
+        rks_xxhash_free(hash);
+        rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory for a hash");
+        return NULL;
+    }
+    if (kind == RKS_XXH3_128)
+        XXH3_128bits_reset(hash->xxh3);
+    else
+        XXH3_64bits_reset(hash->xxh3);
+    XXH64_reset(hash->xxh64, 0);
+    XXH32_reset(hash->xxh32, 0);
+    return hash;
+}
+
+void rks_xxhash_update(rks_xxhash *hash, const void *bytes, size_t size)
+{
+    if (hash->kind == RKS_XXH3_64)
+        XXH3_64bits_update(hash->xxh3, bytes, size);
+    else if (hash->kind == RKS_XXH3_128)
+        XXH3_128bits_update(hash->xxh3, bytes, size);
+    else if (hash->kind == RKS_XXH64)
+        XXH64_update(hash->xxh64, bytes, size);
+    else
+        XXH32_update(hash->xxh32, bytes, size);
+}
+
+void rks_xxhash_result(const rks_xxhash *hash, char text[RKS_DIGEST_TEXT])
+{
+    if (hash->kind == RKS_XXH3_64) {
+        snprintf(text, RKS_DIGEST_TEXT, "%016" PRIx64, XXH3_64bits_digest(hash->xxh3));
+    } else if (hash->kind == RKS_XXH3_128) {
+        XXH128_hash_t both = XXH3_128bits_digest(hash->xxh3);
+        rks_digest_format((rks_digest){both.low64, both.high64}, text);
+    } else if (hash->kind == RKS_XXH64) {
+        snprintf(text, RKS_DIGEST_TEXT, "%016" PRIx64, XXH64_digest(hash->xxh64));
+    } else {
+        snprintf(text, RKS_DIGEST_TEXT, "%08" PRIx32, XXH32_digest(hash->xxh32));
+    }
+}
+
+void rks_xxhash_free(rks_xxhash *hash)
+{
+    if (hash == NULL)
+        return;
+    XXH3_freeState(hash->xxh3);
+    XXH64_freeState(hash->xxh64);
+    XXH32_freeState(hash->xxh32);
+    rks_free(hash);
+}
+
 const char *rks_checksum_version(void)
 {
     static _Thread_local char text[24];

@@ -35,6 +35,15 @@ bool rks_digest_equal(rks_digest a, rks_digest b);
 void rks_digest_format(rks_digest digest, char text[RKS_DIGEST_TEXT]);
 bool rks_digest_parse(const char *text, rks_digest *digest); /* exactly 32 lower-case digits */
 
+/* Hashes of the same library that other programs write (named_hash.h). */
+typedef enum rks_xxhash_kind { RKS_XXH3_64, RKS_XXH3_128, RKS_XXH64, RKS_XXH32 } rks_xxhash_kind;
+typedef struct rks_xxhash rks_xxhash;
+rks_xxhash *rks_xxhash_create(rks_xxhash_kind kind, rks_error *err);
+void rks_xxhash_update(rks_xxhash *hash, const void *bytes, size_t size);
+/* Prints lower-case digits, the highest first. */
+void rks_xxhash_result(const rks_xxhash *hash, char text[RKS_DIGEST_TEXT]);
+void rks_xxhash_free(rks_xxhash *hash); /* NULL is accepted */
+
 /* Returns xxHash's version, such as "0.8.1"; valid until this thread calls it again. */
 const char *rks_checksum_version(void);
 

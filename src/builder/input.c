@@ -58,6 +58,7 @@ rks_ingest_options rks_build_ingest_options(const rks_build_options *options)
         .max_sample = options->max_sample,
         .max_total = options->max_total,
         .skip_bad = options->skip_bad,
+        .unchecked = options->unchecked,
         .sample_rate = options->sample_rate,
         .seed = options->seed,
         .key = options->key,

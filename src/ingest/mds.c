@@ -4,7 +4,9 @@
  * It may be compressed (unpack.h); its name is that of the unpacked file.
  *
  *   u32 samples n | u32[n + 1] places of samples | JSON, passed over | samples
- *   a sample: u32 sizes of the columns without a fixed one | the columns (mds_type.h) */
+ *   a sample: u32 sizes of the columns without a fixed one | the columns (mds_type.h)
+ *
+ * Of the hashes that the index has of a shard (unpacked), the fastest one is verified. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +15,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/named_hash.h"
 #include "ingest/format.h"
 #include "ingest/schema_inference.h"
 #include "ingest/mds_index.h"
@@ -160,6 +163,8 @@ typedef struct shard {
     column *columns;
     size_t column_count;
     rks_window window;
+    rks_named_hash *hash; /* of all that was read; NULL: the index has none, or nobody asks */
+    const char *hash_name;
     rks_buffer places; /* u32[samples + 1] */
     uint64_t samples;
     uint8_t *sample; /* the current sample, in the window */
@@ -170,6 +175,7 @@ static void close_shard(shard *s)
 {
     rks_window_close(&s->window);
     rks_buffer_free(&s->places);
+    rks_named_hash_free(s->hash);
     rks_free(s->columns);
 }
 
@@ -210,10 +216,52 @@ static rks_status read_columns(shard *s, rks_error *err)
     return RKS_OK;
 }
 
+static const char *hash_of(const shard *s, const char *name)
+{
+    const json_t *raw = json_object_get(s->entry, "raw_data");
+    return json_string_value(json_object_get(json_object_get(raw, "hashes"), name));
+}
+
+static rks_status begin_hash(shard *s, rks_error *err)
+{
+    for (size_t i = 0; (s->hash_name = rks_named_hash_name(i)) != NULL; i++) {
+        if (hash_of(s, s->hash_name) == NULL)
+            continue;
+        s->hash = rks_named_hash_create(s->hash_name, err);
+        return s->hash == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    }
+    return RKS_OK;
+}
+
+/* Compares the hash of the whole shard with the index's. */
+static rks_status check_hash(shard *s, rks_error *err)
+{
+    char found[RKS_NAMED_HASH_TEXT];
+    if (s->hash == NULL)
+        return RKS_OK;
+    rks_named_hash_result(s->hash, found);
+    return strcmp(found, hash_of(s, s->hash_name)) == 0
+               ? RKS_OK
+               : rks_fail(err, RKS_ERR_DATA, 0,
+                          "%s: its %s is not the one in %s: the shard is damaged; get it again, or "
+                          "build with check_source=False",
+                          s->file.path, s->hash_name, RKS_MDS_INDEX);
+}
+
+static rks_status fill_window(shard *s, rks_error *err)
+{
+    uint64_t before = s->window.read_to;
+    rks_status status = rks_window_fill(&s->window, err);
+    size_t got = (size_t)(s->window.read_to - before);
+    if (s->hash != NULL)
+        rks_named_hash_update(s->hash, s->window.data + s->window.filled - got, got);
+    return status;
+}
+
 static rks_status refill_window(shard *s, rks_error *err)
 {
     return !s->window.ended
-               ? rks_window_fill(&s->window, err)
+               ? fill_window(s, err)
                : rks_fail(err, RKS_ERR_DATA, 0, "%s: ends after %" PRIu64 " bytes of the shard",
                           s->file.path, s->window.read_to);
 }
@@ -268,9 +316,10 @@ static rks_status read_places(shard *s, rks_error *err)
     return RKS_OK;
 }
 
-/* Opens a shard. Close it also on failure. */
-static rks_status open_shard(const rks_input *input, const rks_input_unit *unit, shard *s,
-                             rks_error *err)
+/* Opens a shard. Close it also on failure. `whole`: it is read to its end, and its hash verified.
+ */
+static rks_status open_shard(const rks_input *input, const rks_input_unit *unit, bool whole,
+                             shard *s, rks_error *err)
 {
     const cut_shards *kept = input->cut;
     *s = (shard){.file = input->files[unit->first_file], .entry = kept->entries[unit->first_file]};
@@ -281,6 +330,8 @@ static rks_status open_shard(const rks_input *input, const rks_input_unit *unit,
             status = rks_fail(err, RKS_ERR_DATA, 0,
                               "%s: neither zstd, gzip, bzip2 nor xz; decompress it", s->file.path);
     }
+    if (status == RKS_OK && whole)
+        status = begin_hash(s, err);
     if (status == RKS_OK)
         status = rks_window_open(&s->window, &s->file, 0, s->file.size, err);
     return status == RKS_OK ? read_places(s, err) : status;
@@ -315,11 +366,13 @@ static rks_status check_end(shard *s, rks_error *err)
     uint64_t end = place_of(s, s->samples);
     rks_status status = pass_over(s, end, err); /* JSON, without samples */
     while (status == RKS_OK && !window->ended && window->begin == window->filled)
-        status = rks_window_fill(window, err);
+        status = fill_window(s, err);
     if (status == RKS_OK && window->begin < window->filled)
         status = rks_fail(err, RKS_ERR_DATA, 0, "%s: more than the %" PRIu64 " bytes that %s says",
                           s->file.path, end, RKS_MDS_INDEX);
-    return status == RKS_OK ? rks_window_unchanged(window, err) : status;
+    if (status == RKS_OK)
+        status = rks_window_unchanged(window, err);
+    return status == RKS_OK ? check_hash(s, err) : status;
 }
 
 /* Finds the columns' places in the sample. */
@@ -360,7 +413,7 @@ static rks_status count_mds_samples(const rks_input *input, size_t unit, uint64_
                                     rks_error *err)
 {
     shard s;
-    rks_status status = open_shard(input, &input->units[unit], &s, err);
+    rks_status status = open_shard(input, &input->units[unit], false, &s, err);
     if (status == RKS_OK)
         *rows = s.samples;
     close_shard(&s);
@@ -385,7 +438,7 @@ static rks_status infer_mds(const rks_input *input, size_t unit, char **schema_t
     shard s;
     rks_guesses guesses = {0};
     uint64_t samples = 0;
-    rks_status status = open_shard(input, &input->units[unit], &s, err);
+    rks_status status = open_shard(input, &input->units[unit], false, &s, err);
     for (uint64_t row = 0;
          status == RKS_OK && row < s.samples && row < input->infer_rows &&
          s.window.position < rks_infer_bytes(input, unit) + (uint64_t)s.places.size;
@@ -488,7 +541,7 @@ static rks_status read_mds_unit(rks_job *job, rks_error *err)
 {
     uint32_t count = rks_schema_columns(job->schema);
     taker t = {0};
-    rks_status status = open_shard(job->input, job->unit, &t.shard, err);
+    rks_status status = open_shard(job->input, job->unit, !job->input->unchecked, &t.shard, err);
     if (status == RKS_OK &&
         ((t.columns = rks_alloc(t.shard.column_count, sizeof(*t.columns), err)) == NULL ||
          (t.values = rks_alloc(count, sizeof(*t.values), err)) == NULL ||

@@ -21,6 +21,7 @@ typedef struct rks_ingest_options {
     uint64_t max_sample;
     uint64_t max_total;
     bool skip_bad;
+    bool unchecked; /* do not verify hashes that the source itself has */
     double sample_rate;
     uint64_t seed;
     /* a sample */

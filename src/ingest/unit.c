@@ -192,6 +192,7 @@ static rks_status set_up_input(rks_input *input, const rks_ingest_options *optio
 {
     input->max_sample = options->max_sample != 0 ? options->max_sample : DEFAULT_MAX_SAMPLE;
     input->skip_bad = options->skip_bad;
+    input->unchecked = options->unchecked;
     input->columns = options->columns;
     input->json_path = options->json_path;
     input->flatten = options->flatten;

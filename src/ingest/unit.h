@@ -62,6 +62,7 @@ typedef struct rks_input {
     rks_digest digest;   /* result of rks_input_digest */
     uint64_t max_sample; /* from the options, with the default filled in */
     bool skip_bad;
+    bool unchecked;        /* hashes of the source itself are not verified */
     bool flatten;          /* objects in rows become columns "outer.inner" */
     const char *dtype;     /* type of a raw file's items; NULL: not given; borrowed */
     const char *json_path; /* path of a JSON file's array; NULL: the file is it; borrowed */

@@ -258,6 +258,9 @@ static const cli_option options[] = {
     {"--max-total", "BYTES", CLI_SIZE, offsetof(args, options.max_total),
      .help = "most bytes that a compressed file or an archive may unpack to", .normal = "1024G",
      .least = 1},
+    {"--no-check-source", NULL, CLI_FLAG, offsetof(args, options.unchecked),
+     .help = "do not verify checksums that the source itself has: hashes in the index of MDS "
+             "shards, and those of Parquet's pages"},
     {"--skip-bad", NULL, CLI_FLAG, offsetof(args, options.skip_bad),
      .help = "skip malformed samples, count them and list the first ones, instead of failing; if "
              "the first rows disagree about a type, give --schema, too"},

@@ -110,6 +110,8 @@ static json_t *options_of(const rks_build_options *o, bool *bad)
     set_flag(object, "flatten", o->flatten);
     set_flag(object, "dedup", o->dedup);
     set_flag(object, "skip_bad", o->skip_bad);
+    if (o->unchecked)
+        json_object_set_new(object, "check_source", json_false());
     set_flag(object, "replace", o->replace);
     set_flag(object, "append", o->append);
     set_flag(object, "no_lock", o->no_lock);

@@ -40,7 +40,7 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
           unit_size: int | str | None = None, columns: str | None = None,
           count: Mapping[str, count_columns.Rule] | None = None, each_rank: bool = False,
           same_on_all: bool = False, no_lock: bool = False, json_path: str | None = None, flatten: bool = False,
-          extra: str | None = None, dtype: Any = None, wait: bool = False, threads: int | None = None,
+          extra: str | None = None, dtype: Any = None, wait: bool = False, threads: int | None = None, check_source: bool = True,
           version: str | None = None) -> Dataset:
     """Build a dataset on disk and open it (collective: call it on every rank).
 
@@ -133,6 +133,8 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
     threads: int. Threads that read files on this rank; they do not change the dataset. Each one beyond the first may hold 64 MiB, or two
         samples if these are larger. Default: the cores that this process may use divided by the node's ranks, at most 4. With filter, map,
         or a function for length or key, one thread reads.
+    check_source: bool. Verify checksums that the source itself has: hashes in the index of MDS shards, and those of Parquet's pages.
+        Default: True.
     version: str. A text of yours, such as "v3", that stands for the code of your functions: a finished dataset opens if it was built with
         the same version, whatever they use. Default: none; what they use is compared.
 
@@ -151,7 +153,7 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
                       where, length_unit, optional_bytes("max_sample", max_sample), skip_bad, replace, reuse, unit_samples,
                       progress, optional_bytes("max_total", max_total), min_length, max_length, sample, seed, dedup,
                       append, optional_bytes("unit_size", unit_size), columns, json_path, flatten, extra, infer_all,
-                      item_name(dtype), each_rank, same_on_all, no_lock, wait, threads=threads, version=version)
+                      item_name(dtype), each_rank, same_on_all, no_lock, wait, threads=threads, version=version, check_source=check_source)
     options.check()
     group = group or current()
     if not isinstance(out, (str, os.PathLike)):

@@ -86,6 +86,7 @@ class Options:
     no_lock: bool = field(default=False, compare=False)
     wait: bool = field(default=False, compare=False)
     threads: int | None = field(default=None, compare=False)
+    check_source: bool = field(default=True, compare=False)
     version: str | None = None  # what counts instead of the functions' code
     keeps_schema: bool = field(default=False, compare=False)  # the schema is the dataset's: columns that it lacks are refused
 
@@ -166,7 +167,7 @@ class Options:
         """As _core.Files and _core.build name them."""
         return {"max_sample": self.max_sample, "skip_bad": self.skip_bad, "max_total": self.max_total,
                 "unit_size": self.unit_size, "columns": self.columns, "json_path": self.json_path,
-                "extra": self.extra, "dtype": self.dtype}
+                "extra": self.extra, "dtype": self.dtype, "unchecked": not self.check_source}
 
     def as_there(self, shape: dict[str, Any] | None) -> Options:
         """An append's options, which default to the dataset's."""

@@ -47,7 +47,7 @@ def build_python(group: Group, source: Stream | list[Piece], directory: str, opt
         for piece in source:
             piece.choose(given, only=given is not None and options.drops_extra and not functions,
                          functions=functions or options.extra == "json",
-                         rows=functions and (options.map is not None or options.schema is not None))
+                         rows=functions and (options.map is not None or options.schema is not None), checked=options.check_source)
         tasks, known = scan(group, source)
         known = known if options.map is None else None
         text, own_keys = options.schema or infer.text_of(known or probe(group, tasks, options)), derives

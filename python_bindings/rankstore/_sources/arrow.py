@@ -355,9 +355,10 @@ class ArrowPiece(Piece):
     given: Mapping[str, str] | None = None
     wanted: frozenset[str] | None = None
     functions = rows = False
+    checked = True
 
-    def choose(self, schema: Mapping[str, str] | None, *, only: bool, functions: bool, rows: bool) -> None:
-        self.given, self.functions, self.rows = schema, functions, rows
+    def choose(self, schema: Mapping[str, str] | None, *, only: bool, functions: bool, rows: bool, checked: bool) -> None:
+        self.given, self.functions, self.rows, self.checked = schema, functions, rows, checked
         self.wanted = frozenset(schema) if schema is not None and only else None
 
     def chosen(self, names: Iterable[str]) -> list[str]:
@@ -479,7 +480,7 @@ class Parquet(ArrowPiece):
     def _open(self) -> Any:
         import_pyarrow(self.path)
         import pyarrow.parquet
-        return pyarrow.parquet.ParquetFile(self.path, memory_map=True, page_checksum_verification=True)
+        return pyarrow.parquet.ParquetFile(self.path, memory_map=True, page_checksum_verification=self.checked)
 
     def scan(self) -> tuple[list[Unit], dict[str, str] | None]:
         with _named(self.path), self._open() as file:

@@ -48,11 +48,11 @@ class Piece(ABC):
         """Return a digest of all that this part holds, the same in every process."""
         raise NotImplementedError
 
-    def choose(self, schema: Mapping[str, str] | None, *, only: bool, functions: bool, rows: bool) -> None:
+    def choose(self, schema: Mapping[str, str] | None, *, only: bool, functions: bool, rows: bool, checked: bool) -> None:
         """Say what `read` is for, before `scan`. Sources that read columns one by one override it.
 
         schema: what is stored, if the user said it. only: other columns need not be read. functions: the user's own get each sample. rows:
-        and what they return is stored, so columns that no type stores are no error."""
+        and what they return is stored, so columns that no type stores are no error. checked: verify checksums of the source."""
 
     @abstractmethod
     def scan(self) -> tuple[list[Unit], dict[str, str] | None]:
