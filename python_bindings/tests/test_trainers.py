@@ -311,11 +311,44 @@ def test_lightning_counts_two_loaders_together(ranks: Ranks) -> None:
     assert done.returncode and "resume from a checkpoint at an epoch's end" in done.stderr
 
 
+OVERFIT = '''
+import lightning, torch, rankstore
+from rankstore import Pad
+
+class Model(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.w, self.seen = torch.nn.Linear(1, 1), []
+    def training_step(self, batch, place):
+        self.seen.append(batch.ids.tolist())
+        return self.w(torch.ones(1)).sum()
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+with rankstore.build([{"input_ids": [i] * (3 + i * 37 % 50)} for i in range(120)], "store") as ds:
+    loader = ds.loader(ds.plan("bucket", max_tokens=256), collate=Pad())
+    for options, steps in (({"overfit_batches": 2}, [0, 1] * 3), ({"limit_train_batches": 2, "max_epochs": 1}, [0, 1])):
+        model = Model()
+        trainer = lightning.Trainer(**{"max_epochs": 3, "accelerator": "cpu", "devices": ds.group.world, "strategy": "ddp",
+                                       "logger": False, "enable_checkpointing": False, "enable_progress_bar": False,
+                                       "enable_model_summary": False, **options})
+        trainer.fit(model, loader)
+        assert model.seen == [ds.plan("bucket", max_tokens=256).samples(0, step)[ds.group.rank] for step in steps]
+'''
+
+
+@pytest.mark.parametrize("world", [1, 2])
+def test_lightning_overfits_the_same_batches(ranks: Ranks, world: int) -> None:
+    needs("lightning")
+    ranks(world, OVERFIT, warm=["import torch._dynamo", "import lightning"])
+
+
 def test_a_lightning_that_counts_in_another_way(ds: rankstore.Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     name = "lightning.pytorch.loops.fit_loop"
     monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
     made: dict[str, Any] = {"__name__": name}
-    exec("class Loop:\n    def begin(self, loader):\n        loader.sampler.set_epoch(loader.epoch)", made)
+    exec("import types\nclass Loop:\n    trainer = types.SimpleNamespace(overfit_batches=0)\n    def begin(self, loader):\n"
+         "        loader.sampler.set_epoch(loader.epoch)", made)
     loader = loader_of(ds, "left")
     made["Loop"]().begin(loader)
     next(iter(loader))

@@ -3,6 +3,9 @@
 
 Neither holds after a resume on another number of ranks, nor if epochs differ in steps. So at the begin of each epoch, when Lightning sets
 the epoch of the loader's sampler, the loader sets how many batches Lightning expects in that epoch to those that the plan has in it.
+
+Trainer(overfit_batches=...) wants the same batches in each epoch, and puts a SequentialSampler into any loader that has another one. The
+loader shows it one, and stays in its first epoch.
 """
 from __future__ import annotations
 
@@ -28,6 +31,23 @@ def expect_batches_of(loader: Any, epoch: int, step: int) -> None:  # a Loader, 
         if left != plan.steps:
             raise StateError(f"loader: this version of Lightning counts batches in a way that Rankstore does not know ({other}), so it "
                              "cannot go on in mid-epoch; resume from a checkpoint at an epoch's end, or use Lightning 2.6") from other
+
+
+def epoch_of(epoch: int) -> int:
+    """Return the epoch that Lightning means when it sets one: with overfit_batches always the first."""
+    loop = _calling_loop()
+    return 0 if loop is not None and loop.trainer.overfit_batches > 0 else epoch
+
+
+def sampler_for_overfit() -> Any | None:
+    """Return a sampler in order if Lightning looks for one because of overfit_batches."""
+    frame = sys._getframe(2) if any(name in sys.modules for name in LOOPS) else None
+    for _ in range(2):  # it looks in an expression of its own
+        if frame is not None and frame.f_code.co_name == "_resolve_overfit_batches":
+            from torch.utils.data import SequentialSampler
+            return SequentialSampler(range(0))
+        frame = frame and frame.f_back
+    return None
 
 
 def _calling_loop() -> Any | None:

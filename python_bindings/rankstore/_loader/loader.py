@@ -25,7 +25,7 @@ from .._schema.sizes import parse_bytes
 from ..errors import ArgumentError, StateError
 from .collate_fn import CollateFn
 from .device import OnDevice, PinnedArenas
-from .lightning import expect_batches_of
+from .lightning import epoch_of, expect_batches_of, sampler_for_overfit
 from .map_processes import MapProcesses
 from .options import check_device, check_functions, check_processes, need_torch, pins_batches
 from .user_functions import Own
@@ -114,7 +114,7 @@ class Loader(Generic[Batches]):
         self.threads, self.processes = max(threads, processes), processes  # a thread waits for each process
         self.progress, self.prefetch_device = progress, prefetch_device
         self._on_device: OnDevice | None = None  # of the last iteration
-        self.sampler: PlanSampler = _LoaderSampler(plan, self)
+        self._sampler: PlanSampler = _LoaderSampler(plan, self)
         self._epoch, self._step = 0, 0  # the place of training, which state_dict returns
         self._first = 0  # first step of the next iteration: 0 except after load_state_dict
         self._epoch_set = False  # set_epoch was called since the last iteration began
@@ -126,9 +126,15 @@ class Loader(Generic[Batches]):
             self.load_state_dict(start)
 
     @property
+    def sampler(self) -> PlanSampler:
+        """Return the loader's sampler, by which trainers set the epoch."""
+        shown: PlanSampler | None = sampler_for_overfit()
+        return self._sampler if shown is None else shown
+
+    @property
     def batch_sampler(self) -> PlanSampler:
         """Return the loader's sampler, for trainers that look for one here."""
-        return self.sampler
+        return self._sampler
 
     @property
     def collate_fn(self) -> CollateFn:
@@ -154,7 +160,7 @@ class Loader(Generic[Batches]):
 
         Without it, an epoch that was seen to its end is followed by the next; one whose loop was left early is repeated, and a line says
         so. Does nothing if a loaded state is in that epoch."""
-        self.sampler.set_epoch(epoch)
+        self._sampler.set_epoch(epoch)
 
     def _enter(self, epoch: int) -> None:
         self._epoch_set = True
@@ -214,7 +220,7 @@ class Loader(Generic[Batches]):
         self._end_last("load_state_dict() was called; iterate the loader anew to go on from that state")
         self._epoch, self._step = self.plan.resume(state)
         self._first, self._epoch_set = self._step, False
-        self.sampler.load_state_dict(state)
+        self._sampler.load_state_dict(state)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle or copy the plan, the options, and where training is.
@@ -278,6 +284,7 @@ class _LoaderSampler(PlanSampler):
         return {**super().__getstate__(), "_loader": _no_loader}
 
     def set_epoch(self, epoch: int) -> None:
+        epoch = epoch_of(epoch)
         super().set_epoch(epoch)
         loader = self._loader()
         if loader is not None:
