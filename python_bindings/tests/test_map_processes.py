@@ -200,3 +200,20 @@ def test_other_start_methods_need_functions_of_a_module(ds: rankstore.Dataset, m
     found = list(ds.loader(plan, collate=Lists(), map=test_map_processes.who, processes=2))
     assert sum(len(batch.ids) for batch in found) == COUNT and os.getpid() not in {pid for batch in found for pid in batch["pid"].tolist()}
     assert not children()
+
+
+def in_a_worker(directory: str, said: Any) -> None:
+    with rankstore.init("solo"), rankstore.open(directory) as ds:
+        loader = ds.loader(ds.plan(batch_size=8), collate=Lists(missing="mask"), map=who, processes=2)
+        try:
+            next(iter(loader))
+        except rankstore.ArgumentError as refused:
+            said.send(str(refused))
+
+
+def test_a_worker_process_starts_no_others(ds: rankstore.Dataset) -> None:
+    ours, theirs = multiprocessing.Pipe()
+    process = multiprocessing.get_context("fork").Process(target=in_a_worker, args=(ds.directory, theirs), daemon=True)
+    process.start()
+    process.join(60)
+    assert ours.poll(1) and ours.recv() == "processes: this is a worker process itself, and those start no others; leave processes out"
