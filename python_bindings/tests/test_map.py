@@ -136,6 +136,24 @@ def test_lists_hold_values_that_differ_in_several_dimensions(ds: rankstore.Datas
             assert i == 5 or tuple(one.shape) == (1 + i % 3, 2 + i % 4, 3) and bool((one == i).all())
 
 
+def test_a_new_column_that_goes_with_a_stored_one_is_as_wide(ds: rankstore.Dataset) -> None:
+    def labelled(sample: Sample) -> Sample:
+        ids = sample["input_ids"]
+        return {"input_ids": ids, "targets": ids.astype(numpy.int64) + 1, "attention_mask": [1] * len(ids),
+                "features": numpy.zeros((len(ids), 4), numpy.float32), "other": numpy.zeros(3)}
+
+    def packed(sample: Sample) -> Sample:
+        return {name: value for name, value in labelled(sample).items() if name != "other"}
+
+    for batch in ds.loader(ds.plan("bucket", max_tokens=320), collate=Pad(), map=labelled, columns=["input_ids"]):
+        width = batch["input_ids"].shape[1]
+        assert width % 8 == 0 and batch["targets"].shape == batch["attention_mask"].shape == batch["input_ids"].shape
+        assert batch["features"].shape == (len(batch.ids), width, 4) and batch["other"].shape == (len(batch.ids), 3)
+        assert batch["attention_mask"].sum() == batch.lengths.sum()
+    for batch in ds.loader(ds.plan("pack", capacity=128), collate=Pack("rows"), map=packed, columns=["input_ids"]):
+        assert batch["targets"].shape == batch["input_ids"].shape and batch["features"].shape == (*batch["input_ids"].shape, 4)
+
+
 def test_times_are_integers_as_a_build_stores_them(ds: rankstore.Dataset) -> None:
     first = datetime.datetime(2020, 1, 1)
     batch = next(iter(ds.loader(ds.plan("sequential", batch_size=4), collate=Pad(), map=lambda sample: {

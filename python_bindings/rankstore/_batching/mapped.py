@@ -5,7 +5,8 @@ The types of their columns follow from the samples of the batch alone, so that a
 
 - A stored column keeps its type as far as its values allow: Python's numbers take it, arrays bring their own item type, and
   dimensions that are of another size vary.
-- A new column has the type that `build` infers of its values. Its first dimension varies, and is not rounded up.
+- A new column has the type that `build` infers of its values. Its first dimension varies, and is not rounded up, unless it has as many
+  items as a stored one in each sample, as new labels of stored tokens have.
 """
 from __future__ import annotations
 
@@ -92,7 +93,11 @@ class MappedCollator:
             if other is not None:
                 raise DataError(f'map: column "{other}" is only in some samples of a batch ({named(0)}; {named(place)}); return the same '
                                 "columns for all, with None for a missing value")
-        return [self._column(name, [sample[name] for sample in samples], named) for name in samples[0]]
+        columns = [self._column(name, [sample[name] for sample in samples], named) for name in samples[0]]
+        sizes = {column.name: [_size(sample[column.name]) for sample in samples] for column in columns if column.dims[:1] == (None,)}
+        followed = [sizes[column.name] for column in columns if column.name in sizes and not column.exact]
+        return [dataclasses.replace(column, exact=False) if column.exact and sizes.get(column.name) in followed else column
+                for column in columns]
 
     def _column(self, name: str, found: list[Any], named: Callable[[int], str]) -> types.Column:
         stored = self._schema.get(name)
@@ -122,6 +127,11 @@ class MappedCollator:
 
 def _is_array(value: Any) -> bool:
     return hasattr(value, "dtype")
+
+
+def _size(value: Any) -> int:
+    """Return the items along the first dimension; 0 for a missing value."""
+    return 0 if value is None else len(value)
 
 
 def _kind_of(name: str, found: list[Any], named: Callable[[int], str]) -> str:
