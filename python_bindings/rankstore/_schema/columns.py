@@ -194,16 +194,21 @@ def _fit(name: str, kind: str, own: str, values: Any, offsets: Any) -> tuple[Any
 
 
 def _holds_all(name: str, kind: str, values: Any, wanted: Any) -> bool:
-    """Return True if a dtype holds what another one may hold, or if uint64 and float64 hold the integers that there are.
+    """Return True if a dtype holds what another one may hold, or if an integer type or float64 holds the integers that there are.
 
     DataError names an integer that they don't hold."""
     import numpy
-    if values.dtype.kind not in "iu" or wanted.name not in ("uint64", "float64"):
+    if numpy.can_cast(values.dtype, wanted, "safe") and wanted.kind != "f":
+        return True
+    if values.dtype.kind not in "iu" or wanted.kind not in "iu" and wanted.name != "float64":
         return bool(numpy.can_cast(values.dtype, wanted, "safe"))
-    if values.dtype.itemsize == 8 or wanted.name == "uint64":
-        least, most = (0, 2**64 - 1) if wanted.name == "uint64" else (-(2**53), 2**53)
-        for one in values[(values < least) | (values > most)].flat:
-            if wanted.name == "uint64" or int(float(one)) != int(one):
+    if wanted.kind == "f":
+        least, most = -(2**53), 2**53
+    else:
+        least, most = int(numpy.iinfo(wanted).min), int(numpy.iinfo(wanted).max)
+    if values.size and not least <= int(values.min()) <= int(values.max()) <= most:
+        for one in values.flat:
+            if not least <= int(one) <= most and (wanted.kind != "f" or int(float(one)) != int(one)):
                 raise DataError(f'column "{name}": {one} does not fit {kind}; give schema= with a type that holds it')
     return True
 

@@ -16,6 +16,9 @@ class Rows:
     def __init__(self, columns: Mapping[str, Any]) -> None:
         # pandas takes a number as a label; iloc takes it as a place
         self.columns = {name: getattr(column, "iloc", column) for name, column in columns.items()}
+        # NaN, which pandas puts for what is missing of anything but floats
+        self.holes = {name for name, column in columns.items()
+                      if hasattr(column, "iloc") and getattr(column.dtype, "kind", "O") == "O" and bool(column.isna().any())}
         self.count = len(next(iter(columns.values())))
 
     def __len__(self) -> int:
@@ -24,7 +27,12 @@ class Rows:
     def __getitem__(self, which: Any) -> Any:
         if isinstance(which, slice):
             return [self[i] for i in range(*which.indices(self.count))]
-        return {name: _one(column[which]) for name, column in self.columns.items()}
+        return {name: None if name in self.holes and _is_nan(value) else _one(value)
+                for name, value in ((name, column[which]) for name, column in self.columns.items())}
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and value != value
 
 
 def is_array(value: Any) -> bool:

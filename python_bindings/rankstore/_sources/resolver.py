@@ -58,12 +58,15 @@ def _object(source: Any, unit_samples: int | None) -> Source:
         from .arrow import Table
         return [Table(source)]
     if hasattr(source, "with_format") and hasattr(source, "features") and hasattr(source, "data"):
-        if source.format["type"] in (None, "arrow", "python", "numpy", "torch"):
+        if source.format["type"] != "custom":
             from .arrow import HuggingFace
             return [HuggingFace(source)]
         return [Indexed(source, unit_samples)]  # a transform of the user's own makes the samples
     if isinstance(source, (list, tuple)) and any(isinstance(sample, Columns) for sample in source):
         return Stream(source, "list")
+    torch = sys.modules.get("torch.utils.data")
+    if torch is not None and isinstance(source, torch.IterableDataset):  # it inherits a __getitem__ that raises, and may have a length
+        return Stream(source, type(source).__name__)
     if hasattr(source, "__getitem__") and hasattr(source, "__len__"):
         return [Indexed(source, unit_samples)]
     if isinstance(source, Iterable):
