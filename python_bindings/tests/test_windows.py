@@ -2,6 +2,7 @@
 """Raw token files, and windows over samples that lie one after another."""
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -124,3 +125,84 @@ def test_arrays_of_places(ds: Any) -> None:
         assert (windows[places] == windows[places.tolist()]).all()
         assert windows[places].shape == (len(places), 64)
     assert (windows[numpy.int64(2)] == windows[2]).all() and windows[numpy.array(2)].shape == (64,)
+
+
+@pytest.mark.parametrize("random", [None, 3])
+def test_a_loader_gives_what_batches_gives_and_goes_on_from_its_state(ds: Any, random: int | None) -> None:
+    wanted = [list(ds.windows(50, random=random).batches(8))]
+    again = ds.windows(50, random=random)
+    again.set_epoch(1)
+    wanted.append(list(again.batches(8)))
+    loader = ds.windows(50, random=random).loader(8, prefetch_batches=3)
+    assert len(loader) == 12
+    for epoch in (0, 1):
+        found = list(loader)
+        assert len(found) == 12 and all((one == other).all() for one, other in zip(found, wanted[epoch], strict=True))
+    assert loader.epoch == 2
+    for epoch in (0, 1):
+        loader.set_epoch(epoch)
+        states = []
+        for _ in loader:
+            states.append(json.loads(json.dumps(loader.state_dict())))
+            if len(states) == 5:
+                break
+        rest = ds.windows(50, random=random).loader(8, start=states[4])
+        rest.set_epoch(rest.epoch)
+        assert all((one == other).all() for one, other in zip(rest, wanted[epoch][5:], strict=True)) and rest.epoch == epoch + 1
+    loader.set_epoch(1)
+    assert (next(iter(loader)) == wanted[1][0]).all(), "a loop that was left begins again"
+
+
+def test_what_a_loader_of_windows_refuses(ds: Any) -> None:
+    loader = ds.windows(50).loader(8)
+    state = loader.state_dict()
+    first = iter(loader)
+    next(first)
+    assert next(iter(loader)).shape == (8, 50)
+    with pytest.raises(rankstore.StateError, match="ended by another one"):
+        next(first)
+    for windows, says in ((ds.windows(51), "length was 50, and is 51"), (ds.windows(50, 10), "stride was 50, and is 10"),
+                          (ds.windows(50, random=1), "random was None, and is 1"), (ds.select(range(3)).windows(50), "lengths was")):
+        with pytest.raises(rankstore.StateError, match=says):
+            windows.loader(1, start=state)
+    with pytest.raises(rankstore.StateError, match="not a state of a loader of windows"):
+        loader.load_state_dict({"epoch": 1})
+    for options in ({"batch_size": 0}, {"batch_size": 1, "prefetch_batches": 0}):
+        with pytest.raises(rankstore.ArgumentError, match="it must be at least 1"):
+            ds.windows(50).loader(**options)
+    with pytest.raises(rankstore.ArgumentError, match="do not fill one step of 1 x 101"):
+        ds.windows(50).loader(101)
+
+
+RESUMED = '''
+import json, os, sys
+import rankstore
+epoch, steps, size = (int(one) for one in sys.argv[1:])
+with rankstore.open("store") as ds:
+    windows = ds.windows(10, random=5 if epoch else None)
+    loader = windows.loader(size)
+    loader.set_epoch(epoch)
+    if os.path.exists("state"):
+        loader.load_state_dict(json.load(open("state")))
+    ds.group.barrier()
+    with open(f"rows.{epoch}.{ds.group.world}.{ds.group.rank}", "w") as file:
+        for step, batch in enumerate(loader, 1):
+            print(*("-".join(map(str, row)) for row in batch.tolist()), sep="\\n", file=file)
+            if step == steps:
+                break
+    if ds.group.rank == 0:
+        json.dump(loader.state_dict(), open("state", "w"))
+'''
+
+
+@pytest.mark.parametrize("epoch", [0, 2])
+@pytest.mark.parametrize("before, after", [(2, 3), (3, 1)])
+def test_a_loader_of_windows_goes_on_on_other_ranks(ranks: Any, ds: Any, tmp_path: Path, before: int, after: int, epoch: int) -> None:
+    ranks(before, RESUMED, str(epoch), "7", "8")
+    ranks(after, RESUMED, str(epoch), "-1", "4")
+    windows = ds.windows(10, random=5 if epoch else None)
+    windows.set_epoch(epoch)
+    found = [row for path in tmp_path.glob("rows.*") for row in path.read_text().split()]
+    wanted = ["-".join(map(str, row)) for row in windows[:].tolist()]
+    assert len(wanted) - len(found) == (len(wanted) - 7 * 8 * before) % (4 * after)
+    assert sorted(found) == sorted(wanted[:len(found)])

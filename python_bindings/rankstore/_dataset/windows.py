@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._schema.types import BITS, Column, typed
 from ..errors import ArgumentError
+from .window_loader import WindowLoader
 
 if TYPE_CHECKING:
     import numpy
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 class Windows:
     """A map-style dataset of arrays [length], made by `Dataset.windows`; integers are int64.
 
-    windows[i] is one array, windows[[...]] an array [n, length], len(windows) their number. Give it to a DataLoader, or use `batches`
+    windows[i] is one array, windows[[...]] an array [n, length], len(windows) their number. Give it to a DataLoader, or use `loader`
     without one. set_epoch draws other random windows, also in a DataLoader's workers, even persistent ones: they share the memory of the
     epoch."""
 
@@ -61,8 +62,8 @@ class Windows:
         """Draw other random windows, the same on all ranks. Call it between two loops over a DataLoader."""
         self.epoch = int(epoch)
 
-    def starts(self, which: Any) -> Array:
-        """Return the first item of each window: int64[n]."""
+    def starts(self, which: Any, epoch: int | None = None) -> Array:
+        """Return the first item of each window: int64[n]. epoch: of random ones. Default: the one that is set."""
         import numpy
         places = numpy.atleast_1d(numpy.asarray(which, numpy.int64))
         count = len(self)
@@ -71,7 +72,8 @@ class Windows:
             raise IndexError(f"window {which} is out of range: there are {count}")
         if self.random is None:
             return numpy.asarray(places * self.stride)
-        drawn = _mixed(_mixed(_mixed(numpy.uint64(self.random & (2**64 - 1))) ^ numpy.uint64(self.epoch)) ^ places.astype(numpy.uint64))
+        epoch = self.epoch if epoch is None else epoch
+        drawn = _mixed(_mixed(_mixed(numpy.uint64(self.random & (2**64 - 1))) ^ numpy.uint64(epoch)) ^ places.astype(numpy.uint64))
         return numpy.asarray((drawn % numpy.uint64(self.items - self.length + 1)).astype(numpy.int64))
 
     def __getitem__(self, which: Any) -> Any:
@@ -85,6 +87,36 @@ class Windows:
         """Return what DataLoader asks for."""
         return list(self[which])
 
+    def loader(self, batch_size: int, *, prefetch_batches: int = 4, device: Any = None,
+               start: dict[str, Any] | None = None) -> WindowLoader:
+        """Return a loader of this rank's batches, tensors [batch_size, length], which reads ahead and has a state.
+
+        batch_size: int, at least 1. Windows of a batch, of each rank.
+        prefetch_batches: int, at least 1. Batches that a thread reads ahead. Default: 4.
+        device: str or torch.device. Where batches go. Default: none, they stay in main memory.
+        start: dict. A state to resume from, as by `load_state_dict`, also of another number of ranks or batch_size. Default: none.
+
+        Raises ArgumentError if the windows do not fill one step; StateError if the state is of other windows.
+        """
+        return WindowLoader(self, batch_size, prefetch_batches, device, start)
+
+    def identity(self) -> dict[str, Any]:
+        """Return what makes windows the same, as JSON values."""
+        import hashlib
+        return {"dataset": self.dataset.id, "lengths": hashlib.blake2b(self._ends.tobytes(), digest_size=8).hexdigest(),
+                "length": self.length, "stride": self.stride, "random": None if self.random is None else int(self.random)}
+
+    def read(self, which: range, epoch: int) -> Any:
+        """Return windows of an epoch as an array [n, length], whichever epoch is set."""
+        return self._read(self.starts(which, epoch))
+
+    def check_step(self, batch_size: int) -> None:
+        """Raise ArgumentError if the windows do not fill a step of batches of this size."""
+        world = self.dataset.group.world
+        if len(self) < world * batch_size:
+            raise ArgumentError(f"windows: {len(self)} windows do not fill one step of {world} x {batch_size} (ranks x "
+                                "batch_size); use a smaller batch_size, length or stride")
+
     def batches(self, batch_size: int) -> Iterator[Any]:
         """Yield this rank's share of an epoch's windows, as tensors [batch_size, length].
 
@@ -93,10 +125,8 @@ class Windows:
         import torch
         if operator.index(batch_size) < 1:
             raise ArgumentError(f"windows: batch_size is {batch_size}; it must be at least 1")
+        self.check_step(batch_size)
         group = self.dataset.group
-        if len(self) < group.world * batch_size:
-            raise ArgumentError(f"windows: {len(self)} windows do not fill one step of {group.world} x {batch_size} (ranks x "
-                                "batch_size); use a smaller batch_size, length or stride")
         for first in range(group.rank * batch_size, len(self) - group.world * batch_size + group.rank * batch_size + 1,
                            group.world * batch_size):
             yield torch.as_tensor(self[range(first, first + batch_size)])
