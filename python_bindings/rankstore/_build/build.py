@@ -88,7 +88,7 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
         same source with the same options and code, else ArgumentError. The same source means: files with the same names and sizes (use
         replace=True if you rewrote one without changing its size); lists, tuples and tables with equal contents (objects compare by type,
         except Python's and numpy's data and dataclasses); Hugging Face datasets with one fingerprint; other objects with __getitem__ of one
-        type and length; iterables with the same samples after map and filter, for which they are read.
+        type, length, code and state; iterables with the same samples after map and filter, for which they are read.
     unit_samples: int, at least 1. Samples in a unit, the step in which an interrupted build resumes. Default: 8,192 for iterables, counted
         before map; else by the number of samples.
     exchange: str. As for `open`. Default: "auto".

@@ -15,11 +15,12 @@ from .._distributed import progress
 from .._distributed.collectives import callback_failed, check_others, together
 from .._distributed.group import Group
 from .._distributed.stderr import say
-from .._provenance import dataset_json, fingerprint
+from .._provenance import code, dataset_json, fingerprint
 from .._provenance.code import difference as code_difference
 from .._sources.base import Piece, Stream
 from .._sources.native import CoreFiles, plain
 from .._sources.resolver import Source, resolve
+from .._sources.sequence import Indexed
 from ..errors import ArgumentError, CallbackError, DataError, RankStoreError, StateError
 from .inputs import BaseChanged
 from .options import BuildReport, Options
@@ -54,7 +55,8 @@ def _build_once(group: Group, source: Any, directory: str, options: Options, beg
             if getattr(options, name) and not (isinstance(held[0], list) and all(isinstance(piece, CoreFiles) for piece in held[0])):
                 raise ArgumentError(f"{name}: only for {what}")
         return {"source": _identity(held[0], group), "items": _sampled(held[0]),
-                "contents": _contents(held[0], group), "options": options.shown(), "uses": options.uses(),
+                "contents": _contents(held[0], group), "options": options.shown(),
+                "uses": {**options.uses(), **_objects(held[0], options)},
                 "there": dataset_json.finished(own), "unit_size": _core.unit_size_kept(own)}
 
     looks = together(group, "build: looking at the source", look)
@@ -175,6 +177,14 @@ def _is_own(source: Source, options: Options) -> bool:
     if isinstance(source, list):
         return options.append and not all(piece.is_known for piece in source)
     return isinstance(source, Stream)
+
+
+def _objects(source: Source, options: Options) -> dict[str, Any]:
+    """Return what an object with __getitem__ uses, as of a function: reading its samples may be slow or random. Ranks may differ in it."""
+    if not isinstance(source, list) or options.version is not None:
+        return {}
+    found = [code.source(piece.dataset) for piece in source if isinstance(piece, Indexed) and not piece.is_known]
+    return {"source": {"found": one.found, "unfollowed": one.unfollowed, "own": {}} for one in found}
 
 
 def _identity(source: Source, group: Group) -> list[Any]:

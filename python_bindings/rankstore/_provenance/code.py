@@ -18,6 +18,7 @@ import hashlib
 import importlib.metadata
 import itertools
 import json
+import os
 import sys
 import sysconfig
 import types
@@ -51,6 +52,20 @@ def own(function: Any) -> dict[str, str]:
     made = Uses(own=True)
     made.follow("", function)
     return {name: value for name, value in made.found.items() if name in made.plain or value.startswith("code ")}
+
+
+def source(dataset: Any) -> Uses:
+    """Return what an object with __getitem__ makes samples of: its class and its state; of a dataset its fingerprint or id."""
+    made = Uses()
+    made.module = type(dataset).__module__
+    fingerprint = getattr(dataset, "_fingerprint", None)  # of Hugging Face
+    if made.module.partition(".")[0] == "rankstore":
+        made.found[""] = f"rankstore, {getattr(dataset, 'id', 'a part of a dataset')}"
+    elif isinstance(fingerprint, str):
+        made.found[""] = f"{type(dataset).__qualname__} {fingerprint}"
+    else:
+        made.follow("", dataset)
+    return made
 
 
 def difference(before: Mapping[str, str], now: Mapping[str, str]) -> str:
@@ -145,6 +160,8 @@ class Uses:
             self._items(name, value, depth)
             if type(value) not in (list, tuple, dict, set, frozenset):
                 self._container(name, value, depth)
+        elif type(value).__name__ == "memmap" and getattr(value, "filename", None):  # a file, compared as files are
+            self.found[name] = f"{value.dtype}{list(value.shape)} of {os.path.basename(value.filename)} at {value.offset}"
         elif hasattr(value, "dtype") and hasattr(value, "shape"):
             self.found[name] = f"{value.dtype}{list(value.shape)} ({digest.of_value(value)[:16]})"
         else:
