@@ -32,14 +32,14 @@ typedef enum rks_status {
     RKS_ERR_CANCELLED = -11,   /* the interrupt callback asked for an end */
 } rks_status;
 
-/* What went wrong and where; 256 bytes. It holds no pointers, so it is copied between
+/* What went wrong and where; 512 bytes. It holds no pointers, so it is copied between
  * threads and sent between ranks as it is. */
 typedef struct rks_error {
     int32_t status;       /* rks_status */
     int32_t rank;         /* where it happened; -1 if not known */
     int64_t cause;        /* errno, LMDB, MPI or NCCL code; 0 if there is none */
     char host[32];        /* the rank's host, shortened; empty if not known */
-    char text[192];       /* one line, always terminated, UTF-8 */
+    char text[448];       /* one line, always terminated, UTF-8 */
     uint8_t reserved[16]; /* zero */
 } rks_error;
 

@@ -22,7 +22,6 @@ typedef struct rks_store_options {
                               * timeout=SECONDS,slot=BYTES" (docs/exchange.md) */
     bool no_share;           /* fetch all that this rank does not own over TCP, also on one node */
     bool no_check;           /* do not compare each sample with its checksum */
-    bool partial;            /* open although shards are missing; ids do not change */
     uint64_t inflight_bytes; /* replies on their way to this rank; default 256 MiB */
     uint32_t fetch_timeout_ms; /* how long an owner that is alive may send none of the requested
                                 * samples (its disk hangs). Then the next owner of the shard is
@@ -50,6 +49,12 @@ typedef struct rks_store_options {
      * it takes less than a quarter of what is available; else the first of TMPDIR, /tmp and
      * /var/tmp that is on a disk of the node; RKS_ERR_IO if none is. */
     const char *index_dir;
+    /* What to do if no rank has some of the shards: "error" (RKS_ERR_NOT_FOUND on all ranks; the
+     * text says how many samples they have, and which hosts built them) or "partial": opens the
+     * rest. Ids do not change: a sample of a missing shard has the length UINT32_MAX and the owner
+     * -1, and is never planned; rks_store_stats counts them. On a network file system the ranks
+     * look again for 4 seconds first. Default NULL: "error". */
+    const char *missing;
 } rks_store_options;
 
 RKS_API void rks_store_options_default(rks_store_options *options);
@@ -188,6 +193,9 @@ typedef struct rks_store_stats {
      */
     uint64_t disk_bytes;
     uint64_t disk_reads;
+    uint64_t shards;          /* of the dataset */
+    uint64_t missing_shards;  /* of them on no rank's disk (rks_store_options.missing "partial") */
+    uint64_t missing_samples; /* of the dataset, in these shards */
 } rks_store_stats;
 RKS_API void rks_store_stats_get(rks_store *store, rks_store_stats *stats);
 

@@ -47,14 +47,16 @@ typedef struct rks_verify_options {
      * one. A shard that none of them has is reported with the first. */
     const char *const *together; /* NULL: `path` alone */
     size_t together_count;
-    bool partial; /* counts a shard that none of them has, but does not report it as a finding */
+    /* What a shard is that none of them has: "error", a finding; "partial": it is only counted.
+     * Default NULL: "error". */
+    const char *missing;
 } rks_verify_options;
 
 typedef struct rks_verify_counts {
     size_t struct_size;
     uint64_t samples;   /* checked */
     uint64_t findings;  /* problems */
-    uint64_t elsewhere; /* missing shards, with `partial` */
+    uint64_t elsewhere; /* missing shards, with missing "partial" */
     uint64_t leftovers; /* reported; not problems */
 } rks_verify_counts;
 

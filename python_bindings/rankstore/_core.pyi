@@ -220,7 +220,7 @@ class Store:
     schema: str
     closed: bool
     def __init__(self, group: Group, directory: str | Sequence[str], *, exchange: str | None = None, no_share: bool = False,
-                 no_check: bool = False, partial: bool = False, inflight_bytes: int | None = None,
+                 no_check: bool = False, missing: str | None = None, inflight_bytes: int | None = None,
                  quarantine: str | None = None, names: Sequence[str] | None = None,
                  columns: Sequence[str] | None = None, metrics: int = 0, index_dir: str | None = None) -> None: ...
     def lengths(self) -> Buffer:

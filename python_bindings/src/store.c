@@ -295,17 +295,17 @@ static store *create_store(PyTypeObject *type, PyObject *group, const char *dire
 static PyObject *store_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
 {
     static char *keys[] = {"group",   "directory",      "exchange",   "no_share", "no_check",
-                           "partial", "inflight_bytes", "quarantine", "names",    "columns",
+                           "missing", "inflight_bytes", "quarantine", "names",    "columns",
                            "metrics", "index_dir",      NULL};
     PyObject *group, *directory, *inflight = NULL, *names = Py_None, *columns = Py_None;
     unsigned int metrics = 0;
-    int no_share = 0, no_check = 0, partial = 0;
+    int no_share = 0, no_check = 0;
     rks_store_options options;
     rks_store_options_default(&options);
-    const char *exchange = NULL, *quarantine = NULL, *index_dir = NULL;
+    const char *exchange = NULL, *missing = NULL, *quarantine = NULL, *index_dir = NULL;
     places from = {0};
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO|$zpppOzOOIz:Store", keys, &group,
-                                     &directory, &exchange, &no_share, &no_check, &partial,
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO|$zppzOzOOIz:Store", keys, &group,
+                                     &directory, &exchange, &no_share, &no_check, &missing,
                                      &inflight, &quarantine, &names, &columns, &metrics,
                                      &index_dir) ||
         !core_number(inflight, "inflight_bytes", 0, UINT64_MAX, &options.inflight_bytes))
@@ -314,7 +314,7 @@ static PyObject *store_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
         options.exchange = exchange;
     options.no_share = no_share;
     options.no_check = no_check;
-    options.partial = partial;
+    options.missing = missing;
     options.quarantine = quarantine;
     options.metrics_port = metrics;
     options.index_dir = index_dir;
@@ -448,14 +448,15 @@ static PyObject *store_stats(PyObject *object, PyObject *unused)
     rks_store_stats_get(handle, &stats);
     core_store_leave(object);
     return Py_BuildValue(
-        "{sK,sK,sK,sK,sK,sd,sK,sK,sK,sK,ss,ss,sK,sK,sK,sK}", "samples", stats.samples, "bytes",
-        stats.bytes, "local_bytes", stats.local_bytes, "remote_bytes", stats.remote_bytes,
+        "{sK,sK,sK,sK,sK,sd,sK,sK,sK,sK,ss,ss,sK,sK,sK,sK,sK,sK,sK}", "samples", stats.samples,
+        "bytes", stats.bytes, "local_bytes", stats.local_bytes, "remote_bytes", stats.remote_bytes,
         "served_bytes", stats.served_bytes, "wait_seconds", (double)stats.wait_ns / 1e9,
         "peak_inflight_bytes", stats.peak_inflight_bytes, "peak_batch_bytes",
         stats.peak_batch_bytes, "index_bytes_node", stats.index_bytes_node, "exchange_bytes",
         stats.exchange_bytes, "exchange", stats.exchange, "exchange_why", stats.exchange_why,
         "quarantined", stats.quarantined, "collectives", stats.collectives, "disk_bytes",
-        stats.disk_bytes, "disk_reads", stats.disk_reads);
+        stats.disk_bytes, "disk_reads", stats.disk_reads, "shards", stats.shards, "missing_shards",
+        stats.missing_shards, "missing_samples", stats.missing_samples);
 }
 
 /* ---- type ------------------------------------------------------------------------------------ */

@@ -9,6 +9,7 @@
  * in this machine's own layout: the ranks have agreed on the library's version before. */
 #include "builder/reported_parts.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -48,6 +49,10 @@ rks_status rks_reported_parts_put(rks_buffer *bytes, const rks_shard *shard, rks
     snprintf(described.name, sizeof(described.name), "%.*s", (int)(strlen(name) - strlen(".rks")),
              name);
     uint64_t unit_count = count;
+    char directory[PATH_MAX] = ".";
+    if (slash != NULL)
+        snprintf(directory, sizeof(directory), "%.*s", (int)(slash - path), path);
+    rks_dataset_origin_here(directory, described.origin);
     rks_status status = rks_buffer_add(bytes, &described, sizeof(described), err);
     if (status == RKS_OK)
         status = rks_buffer_add(bytes, &unit_count, sizeof(unit_count), err);
@@ -109,6 +114,7 @@ static rks_status decode_part(rks_dataset *dataset, const uint8_t **at, const ui
         return rks_fail(err, RKS_ERR_PEER, 0, "a rank's list of parts is cut short");
     rks_dataset_shard *shard = &shards[dataset->shard_count];
     memcpy(shard, described, sizeof(*shard));
+    shard->origin[RKS_ORIGIN_MAX] = '\0';
     if (memchr(shard->name, '\0', sizeof(shard->name)) == NULL ||
         !rks_dataset_name_good(shard->name))
         return rks_fail(err, RKS_ERR_PEER, 0, "a rank's list of parts has one without a good name");

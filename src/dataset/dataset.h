@@ -11,7 +11,7 @@
 #include "shard/schema.h"
 #include "shard/shard_writer.h"
 
-enum { RKS_MADE_FROM_MAX = 128 };
+enum { RKS_MADE_FROM_MAX = 128, RKS_ORIGIN_MAX = 255 };
 
 typedef struct rks_dataset_shard {
     rks_digest id;
@@ -20,7 +20,9 @@ typedef struct rks_dataset_shard {
     uint64_t samples;
     uint64_t bytes;
     uint64_t file_bytes;
-    uint64_t largest; /* bytes in its largest record */
+    uint64_t largest;                /* bytes in its largest record */
+    char origin[RKS_ORIGIN_MAX + 1]; /* "HOST:DIRECTORY" where it was built, UTF-8; empty: not
+                                      * recorded */
     /* For a dataset made by several builds: the build that wrote the shard, and what must be added
      * to its unit numbers. All zero: the dataset's build, and 0. */
     rks_digest build;
@@ -121,6 +123,9 @@ size_t rks_dataset_source_of_id(const rks_dataset *dataset, uint64_t id);
 /* Returns the dataset to which the shard's manifest belongs: schema, index columns, kind of
  * keys. */
 const rks_dataset *rks_dataset_of_shard(const rks_dataset *dataset, size_t shard);
+/* Writes "HOST:DIRECTORY" of a directory of this node. Of a path that is too long it writes the
+ * end. */
+void rks_dataset_origin_here(const char *directory, char origin[RKS_ORIGIN_MAX + 1]);
 /* Returns the build that wrote the shard. */
 rks_digest rks_dataset_build_of(const rks_dataset *dataset, size_t shard);
 

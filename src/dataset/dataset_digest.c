@@ -52,6 +52,7 @@ static void put_shard(rks_digester *digester, const rks_dataset_shard *shard)
                                 shard->file_bytes,    shard->largest,   shard->build.low,
                                 shard->build.high,    shard->first_unit};
     feed_text(digester, shard->name);
+    feed_text(digester, shard->origin);
     rks_digester_update(digester, numbers, sizeof(numbers));
 }
 

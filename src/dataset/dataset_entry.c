@@ -30,6 +30,11 @@ rks_status rks_dataset_put_shard(const rks_dataset_shard *shard, bool builds, bo
             ",\"id\":\"%s\",\"manifest\":\"%s\",\"samples\":%" PRIu64 ",\"bytes\":%" PRIu64
             ",\"file_bytes\":%" PRIu64 ",\"largest\":%" PRIu64,
             id, manifest, shard->samples, shard->bytes, shard->file_bytes, shard->largest);
+    if (status == RKS_OK && shard->origin[0] != '\0') {
+        status = rks_buffer_print(json, err, ",\"origin\":");
+        if (status == RKS_OK)
+            status = rks_json_put_string(json, shard->origin, err);
+    }
     if (status == RKS_OK && builds) {
         char build[RKS_DIGEST_TEXT];
         rks_digest_format(shard->build, build);
@@ -96,6 +101,9 @@ rks_status rks_dataset_decode_shard(const json_t *item, const char *path, rks_da
         status = rks_json_u64(item, "file_bytes", path, &shard->file_bytes, err);
     if (status == RKS_OK)
         status = rks_json_u64(item, "largest", path, &shard->largest, err);
+    const char *origin = json_string_value(json_object_get(item, "origin"));
+    if (origin != NULL && strlen(origin) < sizeof(shard->origin))
+        strcpy(shard->origin, origin);
     if (status == RKS_OK && json_object_get(item, "build") != NULL)
         status = rks_json_digest(item, "build", path, &shard->build, err);
     if (status == RKS_OK && json_object_get(item, "first_unit") != NULL)

@@ -14,7 +14,8 @@
  *   options       an object: what the build was asked for
  *   shards        sorted by id: {name, id, manifest, samples, bytes, file_bytes, largest}:
  *                 `name` is the file's without ending, `manifest` the digest of NAME.json,
- *                 `file_bytes` counts its three files; `build` and `first_unit` only where
+ *                 `file_bytes` counts its three files; `origin`, if it is known, is
+ *                 "HOST:DIRECTORY" where it was built; `build` and `first_unit` only where
  *                 `requires` has "builds": the build that wrote it, and what its own unit numbers
  *                 lack to those of the dataset
  *   generation    only above 1

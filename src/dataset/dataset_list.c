@@ -5,7 +5,7 @@
  *
  *   offset  size  field
  *        0     4  magic "RKSU"
- *        4     4  version, 1
+ *        4     4  version: 2, or 1 if no shard has an origin
  *        8     8  n, shards
  *       16     8  m, units
  *       24        n shards, one after another, by id:
@@ -18,8 +18,9 @@
  *         72   8  bytes of its three files
  *         80   8  bytes of its largest record
  *         88   4  size k of its name
- *         92   4  0
- *         96   k  name, then zeros up to a multiple of 8
+ *         92   4  size h of its origin (version 1: 0)
+ *         96   k  name
+ *              h  origin, then zeros up to a multiple of 8
  *               m units, by number, as in a shard's unit list (shard/unit_list.c), but with the
  *                 shard's position in this list at 80, and 0 at 92
  */
@@ -34,12 +35,13 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/utf8.h"
 #include "dataset/dataset.h"
 #include "dataset/dataset_json.h"
 #include "shard/block.h"
 #include "shard/manifest.h"
 
-enum { HEAD = 24, ENTRY = 96, VERSION = 1 };
+enum { HEAD = 24, ENTRY = 96, VERSION = 2 };
 static const uint32_t MAGIC = 0x55534b52; /* "RKSU" */
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -59,7 +61,8 @@ static void store_digest(uint8_t *at, rks_digest digest)
 static rks_status put_shard_entry(const rks_dataset_shard *shard, rks_digest build,
                                   rks_buffer *bytes, rks_error *err)
 {
-    size_t name = strlen(shard->name), size = (size_t)rks_round_up(ENTRY + name, 8);
+    size_t name = strlen(shard->name), origin = strlen(shard->origin);
+    size_t size = (size_t)rks_round_up(ENTRY + name + origin, 8);
     rks_status status = rks_buffer_reserve(bytes, size, err);
     if (status != RKS_OK)
         return status;
@@ -74,7 +77,9 @@ static rks_status put_shard_entry(const rks_dataset_shard *shard, rks_digest bui
     rks_store_u64(at + 72, shard->file_bytes);
     rks_store_u64(at + 80, shard->largest);
     rks_store_u32(at + 88, (uint32_t)name);
+    rks_store_u32(at + 92, (uint32_t)origin);
     memcpy(at + ENTRY, shard->name, name);
+    memcpy(at + ENTRY + name, shard->origin, origin);
     bytes->size += size;
     return RKS_OK;
 }
@@ -92,7 +97,10 @@ static rks_status put_entries(const rks_dataset *dataset, const bool *chosen,
     for (size_t i = 0; i < dataset->unit_count; i++)
         list->units += chosen[dataset->units[i].shard];
     rks_store_u32(head, MAGIC);
-    rks_store_u32(head + 4, VERSION);
+    bool origins = false;
+    for (size_t i = 0; i < list->shards; i++)
+        origins = origins || sorted[i]->origin[0] != '\0';
+    rks_store_u32(head + 4, origins ? VERSION : 1);
     rks_store_u64(head + 8, list->shards);
     rks_store_u64(head + 16, list->units);
     rks_status status = rks_buffer_add(bytes, head, sizeof(head), err);
@@ -147,7 +155,8 @@ static rks_status check_list(const rks_dataset_list *list, const uint8_t *bytes,
         !rks_digest_equal(rks_checksum128(bytes, size), list->digest))
         return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: does not match its digest in dataset.json",
                         path);
-    if (rks_load_u32(bytes) != MAGIC || rks_load_u32(bytes + 4) != VERSION ||
+    uint32_t version = rks_load_u32(bytes + 4);
+    if (rks_load_u32(bytes) != MAGIC || version < 1 || version > VERSION ||
         rks_load_u64(bytes + 8) != list->shards || rks_load_u64(bytes + 16) != list->units ||
         list->shards > size / ENTRY || list->units > size / ENTRY)
         return rks_fail(err, RKS_ERR_CORRUPT, 0,
@@ -156,14 +165,18 @@ static rks_status check_list(const rks_dataset_list *list, const uint8_t *bytes,
     return RKS_OK;
 }
 
-/* Returns the entry's bytes; NULL if it is cut short, or its name has an impossible size. */
-static const uint8_t *next_entry(const uint8_t **at, const uint8_t *end, size_t name_max)
+/* Returns the entry's bytes; NULL if it is cut short, or a text has an impossible size. Units have
+ * no origin. */
+static const uint8_t *next_entry(const uint8_t **at, const uint8_t *end, size_t name_max,
+                                 size_t origin_max)
 {
     const uint8_t *entry = *at;
     size_t left = (size_t)(end - entry);
     uint32_t name = left < ENTRY ? 0 : rks_load_u32(entry + 88);
-    size_t size = (size_t)rks_round_up(ENTRY + (uint64_t)name, 8);
-    if (left < ENTRY || name > name_max || size > left || memchr(entry + ENTRY, '\0', name) != NULL)
+    uint32_t origin = left < ENTRY || origin_max == 0 ? 0 : rks_load_u32(entry + 92);
+    size_t size = (size_t)rks_round_up(ENTRY + (uint64_t)name + origin, 8);
+    if (left < ENTRY || name > name_max || origin > origin_max || size > left ||
+        memchr(entry + ENTRY, '\0', name + origin) != NULL)
         return NULL;
     *at += size;
     return entry;
@@ -187,7 +200,11 @@ static void decode_shard_entry(const uint8_t *entry, uint32_t number, rks_datase
         .largest = rks_load_u64(entry + 80),
         .list = number,
     };
-    memcpy(shard->name, entry + ENTRY, rks_load_u32(entry + 88));
+    uint32_t name = rks_load_u32(entry + 88);
+    memcpy(shard->name, entry + ENTRY, name);
+    memcpy(shard->origin, entry + ENTRY + name, rks_load_u32(entry + 92));
+    if (!rks_utf8_valid(shard->origin, strlen(shard->origin), NULL))
+        shard->origin[0] = '\0'; /* dataset.json could not hold it */
 }
 
 static rks_status decode_unit_entry(const uint8_t *entry, size_t first_shard, uint64_t shards,
@@ -235,12 +252,13 @@ rks_status rks_dataset_list_decode(const rks_dataset_list *list, const void *byt
         return RKS_ERR_MEMORY;
     bool good = true;
     for (uint64_t i = 0; good && i < list->shards; i++) {
-        good = (entry = next_entry(&at, end, sizeof(shards->name) - 1)) != NULL;
+        good = (entry = next_entry(&at, end, sizeof(shards->name) - 1,
+                                   sizeof(shards->origin) - 1)) != NULL;
         if (good)
             decode_shard_entry(entry, number, &shards[dataset->shard_count++]);
     }
     for (uint64_t i = 0; status == RKS_OK && good && i < list->units; i++) {
-        good = (entry = next_entry(&at, end, RKS_KEY_MAX)) != NULL;
+        good = (entry = next_entry(&at, end, RKS_KEY_MAX, 0)) != NULL;
         if (!good)
             break;
         rks_dataset_unit *unit = &units[dataset->unit_count++];

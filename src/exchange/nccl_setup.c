@@ -297,7 +297,7 @@ bool rks_exchange_nccl_usable(char text[192])
                              : snprintf(text, 192, "NCCL %d.%d.%d, ", version / 10000,
                                         version / 100 % 100, version % 100);
     if (status != RKS_OK)
-        snprintf(text + found, 192 - (size_t)found, "%s", err.text);
+        snprintf(text + found, 192 - (size_t)found, "%.150s", err.text);
     else
         snprintf(text + found, 192 - (size_t)found, "GPU %d", rks_gpu_number(gpu));
     rks_gpu_close(gpu);

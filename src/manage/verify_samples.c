@@ -210,7 +210,7 @@ static void diagnose(sample_walk *walk, const rks_record_view *view, const index
     } else {
         rks_error err = {0};
         rks_record_check(view, id, walk->row, index->key_hash, index->length, &err);
-        snprintf(what, sizeof(what), "%s",
+        snprintf(what, sizeof(what), "%.255s",
                  err.text[0] != '\0' ? err.text : "its derived key is not the key of the index");
     }
     report_sample(walk, offset, key, key_size, what);

@@ -162,23 +162,6 @@ static uint32_t choose_owner(rks_store *store, size_t shard, candidates *c, int3
     return count;
 }
 
-static rks_status check_missing(const rks_store *store, rks_error *err)
-{
-    size_t shards = store->dataset->shard_count, missing = 0, first = 0;
-    for (size_t i = shards; i-- > 0;)
-        if (store->owners[i][0] < 0) {
-            missing++;
-            first = i;
-        }
-    if (missing == 0 || store->options.partial)
-        return RKS_OK;
-    return rks_fail(
-        err, RKS_ERR_NOT_FOUND, 0,
-        "%s: shard %s (%zu of %zu missing) is on no rank's disk; bring it, or open the rest with "
-        "partial",
-        rks_store_directory_of(store, first), store->dataset->shards[first].name, missing, shards);
-}
-
 static rks_status make_tables(rks_store *store, const rks_agreed *agreed, reports *r,
                               rks_error *err)
 {
@@ -215,8 +198,6 @@ rks_status rks_store_choose_owners(rks_store *store, const rks_agreed *agreed, r
         store->owners[i] = next;
         next += choose_owner(store, i, &c, next) + 1;
     }
-    if (status == RKS_OK)
-        status = check_missing(store, err);
     rks_free(r.seen);
     rks_free(c.load);
     rks_free(c.best);

@@ -98,6 +98,9 @@ void rks_store_stats_get(rks_store *store, rks_store_stats *stats)
         .collectives = rks_group_collectives(store->group),
         .disk_bytes = fetched.disk_bytes + served_bytes,
         .disk_reads = fetched.disk_reads + served_reads,
+        .shards = store->dataset->shard_count,
+        .missing_shards = store->missing_shards,
+        .missing_samples = store->missing_samples,
     };
     snprintf(all.exchange, sizeof(all.exchange), "%s", store->exchange_name);
     snprintf(all.exchange_why, sizeof(all.exchange_why), "%s", store->exchange_why);

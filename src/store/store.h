@@ -47,6 +47,8 @@ struct rks_store {
     rks_fetch_server *server; /* NULL if no other rank needs it */
     rks_fetcher *fetcher;
 
+    bool opens_partly;                        /* options.missing is "partial" */
+    uint64_t missing_shards, missing_samples; /* on no rank's disk */
     uint64_t exchange_bytes;
     char *index_dir; /* NULL: the default */
     const char *exchange_name;
@@ -147,7 +149,7 @@ void rks_store_release(void *store);
 
 /* Which rank sees and serves which shard. First each rank opens the shards of its directory
  * (store_shards.c). Then all choose the same owners from the reports of all (shard_owners.c). */
-rks_status rks_store_open_shards(rks_store *store, rks_error *err);
+rks_status rks_store_open_shards(rks_store *store, rks_error *err); /* those not open yet */
 /* Opens the shard that the dataset names, if it lies in `directory` with the same id and manifest.
  * A file of that name with other contents is an error, not a missing shard. */
 rks_status rks_store_open_shard(rks_store *store, const char *directory, size_t number,
@@ -193,6 +195,21 @@ rks_status rks_filling_check(rks_store *store, const rks_agreed *agreed, size_t 
                              rks_error *err);
 void rks_filling_end(rks_index_gather *filling, const rks_store *store);
 
+/* missing_shards.c. Returns 1 if a directory of this rank is on a network file system, which may
+ * show another node's files late. */
+uint8_t rks_store_looks_late(const rks_store *store);
+/* After an agreement on RKS_TELL_SEEN and RKS_TELL_LATE: returns true, on all ranks, if some shard
+ * is missing that may come late. `looks`: how often was looked again. */
+bool rks_store_should_look_again(const rks_store *store, const rks_agreed *agreed, uint32_t looks);
+/* Waits a second, then opens the shards that are there now. */
+rks_status rks_store_look_again(rks_store *store, rks_error *err);
+/* Once owners are chosen: counts what is missing. RKS_ERR_NOT_FOUND if the options do not allow
+ * that. */
+rks_status rks_store_check_missing(rks_store *store, const rks_index_gather *filling,
+                                   rks_error *err);
+/* For tests: looks again on any file system, after `wait_ms`; 0: the default. */
+void rks_store_look_again_everywhere(uint32_t wait_ms);
+
 /* store_metrics.c: shows the store's figures to `rankstore top` and Prometheus, until
  * rks_metrics_end. */
 rks_status rks_store_watch(rks_store *store, rks_error *err);
@@ -205,6 +222,7 @@ enum {
                           * known */
     RKS_TELL_QUARANTINE, /* store_quarantine.c draws it */
     RKS_TELL_INDEX,      /* the leader's offer of the index memory */
+    RKS_TELL_LATE,       /* rks_store_looks_late, one byte */
     RKS_TELL_COUNT
 };
 

@@ -255,12 +255,17 @@ static rks_status create_store(rks_group *group, const char *directory, rks_data
     made->options.quarantine = NULL; /* the text belongs to the caller */
     made->options.columns = NULL;
     made->options.index_dir = NULL;
+    made->options.missing = NULL;
+    made->opens_partly = options->missing != NULL && strcmp(options->missing, "partial") == 0;
     made->dataset = dataset;
     rks_digest_format(dataset->id, made->id_text);
     *store = made;
     made->directory = rks_strdup(directory, err);
     if (made->directory == NULL || made->life == NULL)
         return RKS_ERR_MEMORY;
+    if (options->missing != NULL && !made->opens_partly && strcmp(options->missing, "error") != 0)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "missing: \"%.40s\" is not \"error\" or \"partial\"", options->missing);
     if (options->index_dir != NULL) {
         rks_status status = rks_directory_expand(group, options->index_dir, &made->index_dir, err);
         if (status != RKS_OK)
@@ -301,6 +306,12 @@ typedef struct own_shards {
     rks_buffer paths;
 } own_shards;
 
+static void note_seen(const rks_store *store, own_shards *own)
+{
+    for (size_t i = 0; i < store->dataset->shard_count; i++)
+        own->seen[i / 8] |= (uint8_t)((store->shards[i] != NULL) << i % 8);
+}
+
 /* Opens this rank's shards, and begins the node's index. */
 static rks_status look_at_shards(rks_store *store, const char *quarantine,
                                  rks_index_gather *filling, own_shards *own, rks_error *err)
@@ -317,8 +328,7 @@ static rks_status look_at_shards(rks_store *store, const char *quarantine,
     own->seen = rks_alloc(own->seen_size, 1, err);
     if (own->seen == NULL)
         return RKS_ERR_MEMORY;
-    for (size_t i = 0; i < store->dataset->shard_count; i++)
-        own->seen[i / 8] |= (uint8_t)((store->shards[i] != NULL) << i % 8);
+    note_seen(store, own);
     return put_paths(store, &own->paths, err);
 }
 
@@ -328,12 +338,15 @@ static rks_status tell_shards(rks_store *store, rks_group *group, rks_status sta
                               const char *quarantine, rks_index_gather *filling, rks_error *err)
 {
     uint64_t numbers = rks_store_numbers_used(group);
+    uint8_t late = 0;
     own_shards own = {0};
     rks_agreed agreed;
     if (store != NULL && store->dataset != NULL)
         own.seen_size = (store->dataset->shard_count + 7) / 8;
     if (status == RKS_OK)
         status = look_at_shards(store, quarantine, filling, &own, err);
+    if (status == RKS_OK)
+        late = rks_store_looks_late(store);
     const rks_fact facts[RKS_TELL_COUNT] = {
         [RKS_TELL_NUMBERS] = rks_fact_fixed(&numbers, sizeof(numbers)),
         [RKS_TELL_SEEN] = rks_fact_fixed(own.seen, own.seen_size),
@@ -342,8 +355,17 @@ static rks_status tell_shards(rks_store *store, rks_group *group, rks_status sta
         [RKS_TELL_QUARANTINE] = rks_fact_bytes(
             own.listed, own.listed_size, rks_group_size(group) * rks_store_quarantine_limit(store)),
         [RKS_TELL_INDEX] = rks_fd_offer_fact(filling->offer),
+        [RKS_TELL_LATE] = rks_fact_fixed(&late, sizeof(late)),
     };
     status = rks_group_agree_on(group, "open: shards", status, facts, RKS_TELL_COUNT, &agreed, err);
+    for (uint32_t looks = 0; status == RKS_OK && rks_store_should_look_again(store, &agreed, looks);
+         looks++) {
+        status = rks_store_look_again(store, err);
+        if (status == RKS_OK)
+            note_seen(store, &own);
+        status =
+            rks_group_agree_on(group, "open: shards", status, facts, RKS_TELL_COUNT, &agreed, err);
+    }
     rks_free(own.seen);
     rks_free(own.listed);
     rks_buffer_free(&own.paths);
@@ -353,6 +375,8 @@ static rks_status tell_shards(rks_store *store, rks_group *group, rks_status sta
     if (status != RKS_OK)
         return status;
     status = rks_store_choose_owners(store, &agreed, err);
+    if (status == RKS_OK)
+        status = rks_store_check_missing(store, filling, err);
     return status == RKS_OK ? rks_store_take_quarantine(store, quarantine, &agreed, err) : status;
 }
 

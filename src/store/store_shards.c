@@ -127,7 +127,7 @@ static rks_status list_shards(const rks_store *store, size_t **numbers, size_t *
         status = directory == NULL ? RKS_OK : list_directory(store, first, end - first, there, err);
     }
     for (size_t i = 0; status == RKS_OK && i < shards; i++)
-        if (there[i])
+        if (there[i] && store->shards[i] == NULL)
             (*numbers)[(*count)++] = i;
     rks_free(there);
     return status;
@@ -188,7 +188,8 @@ rks_status rks_store_open_shards(rks_store *store, rks_error *err)
 {
     pthread_t helpers[HELPERS_MAX];
     opening o = {.store = store, .failed = SIZE_MAX};
-    store->shards = rks_alloc(store->dataset->shard_count, sizeof(*store->shards), err);
+    if (store->shards == NULL)
+        store->shards = rks_alloc(store->dataset->shard_count, sizeof(*store->shards), err);
     if (store->shards == NULL)
         return RKS_ERR_MEMORY;
     rks_status status = list_shards(store, &o.numbers, &o.count, err);

@@ -19,7 +19,7 @@
  *   pong     none
  *   request  what the service defines
  *   reply    what the service defines; the service checks it
- *   error    rks_error as in memory, 256 bytes; id 0 means the connection
+ *   error    rks_error as in memory, 512 bytes; id 0 means the connection
  *   note     what the service defines
  *   bye      none; the sender closes in order and sends nothing after it
  *   keep     none; the sender will ping this connection, and wants a report when it ends

@@ -410,7 +410,7 @@ static int rank_main(const rks_bootstrap *given, void *user)
         mine->status = work(group, &mine->phase, &err);
     if (mine->status != RKS_OK) {
         mine->rank = err.rank;
-        snprintf(mine->text, sizeof(mine->text), "%s", err.text);
+        snprintf(mine->text, sizeof(mine->text), "%.255s", err.text);
     }
     rks_group_close(group);
     pthread_mutex_lock(&run.mutex);

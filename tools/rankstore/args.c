@@ -233,6 +233,8 @@ static int unknown(const cli_command *command, const char *word)
     size_t count = command->option_count < MOST ? command->option_count : MOST;
     for (size_t i = 0; i < count; i++)
         names[i] = command->options[i].name;
+    if (strcmp(word, "--partial") == 0)
+        return cli_usage(command, "option '--partial' is now '--missing partial'");
     const char *near = cli_nearest(word, names, count);
     return cli_usage(command, "unknown option '%s'%s%s%s", word, near ? "; did you mean " : "",
                      near ? near : "", near ? "?" : "");

@@ -219,8 +219,14 @@ const char *cli_directory(const char *word);
                   "no lock stops it"}
 /* rks_store_options */
 #define CLI_STORE_OPTIONS(args, field)                                                             \
-    {"--partial", NULL, CLI_FLAG, offsetof(args, field.partial),                                   \
-     .help = "open the dataset even if shards are missing"},                                       \
+    {"--missing",                                                                                  \
+     "WHAT",                                                                                       \
+     CLI_TEXT,                                                                                     \
+     offsetof(args, field.missing),                                                                \
+     .help = "what to do if shards are on no rank's disk: error; partial: open the rest, whose "   \
+             "ids do not change",                                                                  \
+     .choices = "error partial",                                                                   \
+     .normal = "error"},                                                                           \
         {"--index-dir",                                                                            \
          "DIR",                                                                                    \
          CLI_TEXT,                                                                                 \

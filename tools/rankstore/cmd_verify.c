@@ -14,7 +14,8 @@
 typedef struct args {
     cli_list words; /* as they were given */
     cli_list paths; /* with {rank} and {node} made directories; items are this command's own */
-    bool full, deep, partial, json;
+    bool full, deep, json;
+    const char *missing;
     const char *quarantine; /* file or directory; NULL: none is written */
     json_t *errors;
     json_t *leftovers;     /* {file, what} of each shard that is not listed, and no damage */
@@ -235,7 +236,7 @@ static int run_verify(rks_group *group, void *user)
     chosen.level = a->deep ? RKS_VERIFY_DEEP : a->full ? RKS_VERIFY_FULL : RKS_VERIFY_FAST;
     chosen.together = (const char *const *)a->paths.items;
     chosen.together_count = a->paths.count;
-    chosen.partial = a->partial;
+    chosen.missing = a->missing;
     if (rks_group_rank(group) != 0)
         return CLI_GOOD; /* what this node has is looked at once */
     for (size_t i = 0; i < a->paths.count; i++) {
@@ -291,8 +292,10 @@ static const cli_option options[] = {
      .help = "also check every byte of every file against its checksums"},
     {"--deep", NULL, CLI_FLAG, offsetof(args, deep),
      .help = "also let LMDB read each shard, in a child process with a time limit"},
-    {"--partial", NULL, CLI_FLAG, offsetof(args, partial),
-     .help = "count shards that are in none of the directories, but do not report them as missing"},
+    {"--missing", "WHAT", CLI_TEXT, offsetof(args, missing),
+     .help = "what a shard is that is in none of the directories: error, a problem; partial: it is "
+             "only counted",
+     .choices = "error partial", .normal = "error"},
     {"--quarantine", "FILE", CLI_TEXT, offsetof(args, quarantine),
      .help = "write the damaged samples into this list (in a folder: quarantine.json); other "
              "commands and rankstore.open can exclude them by it"},

@@ -26,7 +26,7 @@ bool cli_column_find(rks_store *store, const char *name, cli_column *column, cha
 
 enum cli_entry {
     CLI_ENTRY_NUMBER,
-    CLI_ENTRY_ABSENT,    /* in a shard that is missing (--partial) */
+    CLI_ENTRY_ABSENT,    /* in a shard that is missing (--missing partial) */
     CLI_ENTRY_NOT_FINITE /* a NaN or an infinity: it has no place in a picture */
 };
 enum cli_entry cli_column_key(const cli_column *column, uint64_t i, uint64_t *key);

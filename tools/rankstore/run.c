@@ -293,6 +293,10 @@ int cli_open(rks_group *group, const cli_list *words, const rks_store_options *o
         return cli_fail(group, status, &err);
     rks_store_stats stats = {.struct_size = sizeof(stats)};
     rks_store_stats_get(*store, &stats);
+    if (stats.missing_shards > 0 && rks_group_rank(group) == 0)
+        fprintf(stderr, "rankstore %s: %s of %s missing: %s of %s left out\n", cli_command_name(),
+                cli_count(stats.missing_shards), cli_counted(stats.shards, "shard"),
+                cli_count(stats.missing_samples), cli_counted(rks_store_count(*store), "sample"));
     if (options != NULL && options->quarantine != NULL && rks_group_rank(group) == 0)
         fprintf(stderr, "rankstore %s: %s left out, in quarantine\n", cli_command_name(),
                 cli_counted(stats.quarantined, "sample"));

@@ -10,6 +10,7 @@ from .. import _core
 from .._distributed import nccl
 from .._distributed.group import Group, current
 from .._distributed.memory import of_torch
+from .._distributed.stderr import say
 from .._provenance.dataset_json import counted, expand
 from .._schema.sizes import optional_bytes
 from ..errors import ArgumentError, StateError
@@ -19,10 +20,10 @@ from .worker_store import Handle
 
 
 def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, group: Group | None = None,  # noqa: A001
-         exchange: str | None = None, no_share: bool = False, check: bool = True, partial: bool = False,
+         exchange: str | None = None, no_share: bool = False, check: bool = True, missing: str = "error",
          inflight_bytes: int | str | None = None, quarantine: str | os.PathLike[str] | None = None,
          names: Sequence[str] | None = None, columns: Sequence[str] | None = None, metrics: int | None = None,
-         index_dir: str | os.PathLike[str] | None = None) -> Dataset:
+         index_dir: str | os.PathLike[str] | None = None, partial: None = None) -> Dataset:
     """Open a dataset, or several as one (collective: call it on every rank).
 
     Each rank serves the shards that it can read to the other ranks.
@@ -36,8 +37,9 @@ def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *
         "auto".
     no_share: bool. Fetch other ranks' samples over TCP even on the same node. Slower; for tests and measurements. Default: False.
     check: bool. Compare each sample with its checksum when it is read. Default: True.
-    partial: bool. Open even if shards are missing; reading their samples raises NotFoundError or PeerError. Default: False, which raises
-        NotFoundError for a missing shard.
+    missing: str. What to do if shards are on no rank's disk. "error" raises NotFoundError, which says which hosts built them. "partial"
+        opens the rest and prints how much is left out; ids do not change, samples that are missing have the length 4294967295, are never
+        planned, and raise NotFoundError when read. `stats()` counts missing_shards and missing_samples. Default: "error".
     inflight_bytes: int or str ("16MiB"), in bytes, at least 1. Limit for replies on their way to this rank. Default: 256 MiB.
     quarantine: path. A list of bad samples, as `rankstore verify --quarantine FILE` writes it; may contain "{rank}" and "{node}". These
         samples keep their ids, are never planned, have the length 4294967295, and raise NotFoundError when read, so `for sample in ds` ends
@@ -54,6 +56,7 @@ def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *
         half of the available memory (also of the control group's); may contain "{rank}" and "{node}". Default: memory, also above 1 GiB if
         that takes less than a quarter of what is available, else the first of TMPDIR, /tmp and /var/tmp that is on a disk of
         the node; IOFailedError if there is none.
+    partial: the earlier name of missing="partial"; ArgumentError.
 
     Returns the Dataset.
     Raises NotFoundError, CorruptError, UnsupportedError or ArgumentError, the same on all ranks.
@@ -63,14 +66,20 @@ def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *
     inflight = optional_bytes("inflight_bytes", inflight_bytes)
     if metrics is not None and (isinstance(metrics, bool) or not isinstance(metrics, int) or not 1 <= metrics <= 65535):
         raise ArgumentError(f"metrics: {metrics!r} is not a port; give an int, 1 to 65535, or leave it out")
+    if partial is not None:
+        raise ArgumentError('partial: this option is now missing="partial"')
     chosen = group if group is not None else current()
     nccl.prepare(chosen, exchange)
     before = of_torch()
     store = _core.Store(chosen.core, given if several else given[0], exchange=exchange, no_share=no_share,
-                        no_check=not check, partial=partial, inflight_bytes=inflight, names=names, columns=columns, metrics=metrics or 0,
+                        no_check=not check, missing=missing, inflight_bytes=inflight, names=names, columns=columns, metrics=metrics or 0,
                         index_dir=None if index_dir is None else os.fspath(index_dir),
                         quarantine=None if quarantine is None else os.fspath(quarantine))
     after = of_torch()
+    figures = store.stats()
+    if figures["missing_shards"] and chosen.rank == 0:
+        say(f"{', '.join(given)}: {figures['missing_shards']:,} of {figures['shards']:,} shards missing: "
+            f"{figures['missing_samples']:,} of {store.count:,} samples left out")
     own = tuple(os.path.abspath(expand(one, chosen.rank, chosen.node)) for one in given)
     places: list[tuple[str, ...]] = [own]
     lengths = [[counted(one) for one in own]]
@@ -133,7 +142,7 @@ def concat(datasets: Sequence[Dataset], *, names: Sequence[str] | None = None,
     if index_dir is None:
         index_dir = next((one._handle.index_dir for one in wholes if one._handle.index_dir is not None), None)
     whole = open(given, group=wholes[0].group, names=called, columns=columns, index_dir=index_dir,  # type: ignore[arg-type]
-                 check=any(one.is_checked for one in wholes), partial=any(one.lacks_samples for one in wholes))
+                 check=any(one.is_checked for one in wholes), missing="partial" if any(one.lacks_samples for one in wholes) else "error")
     there = [source for one in wholes for source in one.sources]
     for now, source in zip(whole.sources, there, strict=True):
         if (now.id, now.samples) != (source.id, source.samples):

@@ -266,15 +266,15 @@ class OpenSamples(_Items):
 
     @property
     def lacks_samples(self) -> bool:
-        """Return True if some samples cannot be read: they are in quarantine, or their shards are missing (`partial=True`)."""
+        """Return True if some samples cannot be read: they are in quarantine, or their shards are missing (`missing="partial"`)."""
         return bool((self.lengths == ABSENT).any())
 
     @property
     def lengths(self) -> Any:
         """Return the lengths: uint32[len], read-only, shared by the ranks of a node.
 
-        4294967295 (0xFFFFFFFF) marks a sample in quarantine or absent (`partial=True`). `ds.lengths[ds.lengths != 0xFFFFFFFF]` leaves these
-        out."""
+        4294967295 (0xFFFFFFFF) marks a sample in quarantine or absent (`missing="partial"`). `ds.lengths[ds.lengths != 0xFFFFFFFF]`
+        leaves these out."""
         return self.chosen(self.all_lengths)
 
     @functools.cached_property
@@ -343,7 +343,7 @@ class OpenSamples(_Items):
         """Return figures of this rank since the dataset was opened, as a dict.
 
         - samples, bytes, local_bytes, remote_bytes, served_bytes, wait_seconds, peak_inflight_bytes, peak_batch_bytes, index_bytes_node,
-          quarantined
+          quarantined; shards, and of them missing_shards, with missing_samples (`missing="partial"`)
         - exchange (how the index travelled), exchange_why, exchange_bytes; collectives (of the ranks' group so far)
         - disk_bytes, disk_reads: what was read from this node's disk for samples, and in how many requests
         - memory: what this process holds, by kind (current, peak); `help(rankstore.Dataset.memory)` lists the kinds

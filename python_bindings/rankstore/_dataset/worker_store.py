@@ -431,7 +431,7 @@ class WorkerStore:
                 self._group = _core.Group(solo=True)
                 for directory in self.spec.directories:
                     try:
-                        store = _core.Store(self._group, directory, partial=True, no_check=self.spec.no_check,
+                        store = _core.Store(self._group, directory, missing="partial", no_check=self.spec.no_check,
                                             names=self.spec.names, columns=self.spec.columns,
                                             index_dir=self.spec.index_dir)
                     except RankStoreError:

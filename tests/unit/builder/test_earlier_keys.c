@@ -157,7 +157,7 @@ static void append_beside_a_missing_shard(member *m)
     find_listed(m, ending, path);
     EXPECT(unlink(path) == 0);
     EXPECT(append_two(m, "new", 1000, 1001) == RKS_ERR_NOT_FOUND);
-    EXPECT_TEXT("missing) is on no rank's disk");
+    EXPECT_TEXT("shards are on no rank's disk");
 }
 
 static void a_shard_that_was_taken_away_is_missed(void **state)

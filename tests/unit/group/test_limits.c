@@ -7,7 +7,7 @@
 #include "base/bytes.h"
 #include "group/group_state.h"
 
-enum { T = 15000, NOTE_HEAD = 16, HEAD = 344, AT_ENTRIES = 336, MIB = 1 << 20 };
+enum { T = 15000, NOTE_HEAD = 16, HEAD = 600, AT_ENTRIES = 592, MIB = 1 << 20 };
 
 /* ---- contributions of many sizes ------------------------------------------------------------- */
 

@@ -10,7 +10,7 @@
 typedef struct old_options {
     size_t struct_size;
     const char *exchange;
-    bool no_share, no_check, partial;
+    bool no_share, no_check;
     uint64_t inflight_bytes;
 } old_options;
 

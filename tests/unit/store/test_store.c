@@ -362,7 +362,7 @@ static void a_partial_store_keeps_its_ids_and_plans_what_is_there(void **state)
         char directory[64], one[96];
         job j = {.directory = directory, .own_directories = true, .own_nodes = i % 2 == 1};
         rks_store_options_default(&j.options);
-        j.options.partial = true;
+        j.options.missing = "partial";
         j.options.no_share = i / 2 == 1;
         world_directory(directory);
         build_in_own_directories(directory, 3);

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * missing_shards.c: shards that no rank has. A network file system may show the files of another
+ * node late, so an opening looks there again before it calls a shard missing. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/available_memory.h"
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "store/store.h"
+
+enum { LOOKS_AGAIN = 4, ORIGINS_SHOWN = 3 };
+
+static const uint32_t LOOK_AGAIN_MS = 1000;
+static uint32_t look_again_ms; /* 0: LOOK_AGAIN_MS, on network file systems only */
+
+void rks_store_look_again_everywhere(uint32_t wait_ms)
+{
+    look_again_ms = wait_ms;
+}
+
+uint8_t rks_store_looks_late(const rks_store *store)
+{
+    const rks_dataset *dataset = store->dataset;
+    bool memory = false, late = look_again_ms != 0;
+    for (size_t i = 0; !late && (i == 0 || i < dataset->source_count); i++) {
+        const char *directory =
+            dataset->source_count == 0 ? store->directory : dataset->sources[i].directory;
+        late = directory != NULL && rks_shared_filesystem(directory, &memory) != NULL && !memory;
+    }
+    return late;
+}
+
+static bool seen_by_some(const rks_agreed *agreed, size_t shard)
+{
+    for (uint32_t rank = 0; rank < rks_group_size(agreed->group); rank++) {
+        const uint8_t *seen = rks_agreed_get(agreed, rank, RKS_TELL_SEEN, NULL);
+        if ((seen[shard / 8] >> shard % 8 & 1) != 0)
+            return true;
+    }
+    return false;
+}
+
+bool rks_store_should_look_again(const rks_store *store, const rks_agreed *agreed, uint32_t looks)
+{
+    bool late = false, all = true;
+    for (uint32_t rank = 0; rank < rks_group_size(agreed->group); rank++)
+        late = late || *(const uint8_t *)rks_agreed_get(agreed, rank, RKS_TELL_LATE, NULL) != 0;
+    for (size_t i = 0; late && all && i < store->dataset->shard_count; i++)
+        all = seen_by_some(agreed, i);
+    return late && !all && looks < LOOKS_AGAIN;
+}
+
+rks_status rks_store_look_again(rks_store *store, rks_error *err)
+{
+    const uint64_t until = rks_now_ms() + (look_again_ms != 0 ? look_again_ms : LOOK_AGAIN_MS);
+    rks_status status = RKS_OK;
+    while (status == RKS_OK && rks_now_ms() < until) {
+        const struct timespec nap = {.tv_nsec = 20 * 1000 * 1000};
+        nanosleep(&nap, NULL);
+        status = rks_check_interrupt(err);
+    }
+    return status == RKS_OK ? rks_store_open_shards(store, err) : status;
+}
+
+/* Appends where the missing shards were built: `node3:/nvme/rks (2), node4:/nvme/rks`. */
+static void put_origins(const rks_store *store, char *text, size_t room)
+{
+    const rks_dataset *dataset = store->dataset;
+    size_t used = 0, shown = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < dataset->shard_count; i++) {
+        const char *origin = dataset->shards[i].origin;
+        bool before = origin[0] == '\0' || store->owners[i][0] >= 0;
+        size_t alike = 0;
+        for (size_t k = 0; k < dataset->shard_count && !before; k++) {
+            bool same = store->owners[k][0] < 0 && strcmp(dataset->shards[k].origin, origin) == 0;
+            before = same && k < i;
+            alike += same;
+        }
+        if (before || used >= room)
+            continue;
+        if (shown++ == ORIGINS_SHOWN) {
+            snprintf(text + used, room - used, ", ...");
+            return;
+        }
+        used += (size_t)snprintf(text + used, room - used, "%s%s",
+                                 shown == 1 ? "; built by " : ", ", origin);
+        if (alike > 1 && used < room)
+            used += (size_t)snprintf(text + used, room - used, " (%zu)", alike);
+    }
+}
+
+rks_status rks_store_check_missing(rks_store *store, const rks_index_gather *filling,
+                                   rks_error *err)
+{
+    size_t shards = store->dataset->shard_count, first = 0;
+    for (size_t i = shards; i-- > 0;)
+        if (store->owners[i][0] < 0) {
+            store->missing_shards++;
+            first = i;
+        }
+    for (size_t i = 0; store->missing_shards > 0 && i < filling->span_count; i++)
+        if (store->owners[filling->spans[i].shard][0] < 0)
+            store->missing_samples += filling->spans[i].count;
+    if (store->missing_shards == 0 || store->opens_partly)
+        return RKS_OK;
+    char origins[256];
+    const char *directory = rks_store_directory_of(store, first);
+    put_origins(store, origins, sizeof(origins));
+    return rks_fail(err, RKS_ERR_NOT_FOUND, 0,
+                    "%s: %" PRIu64 " of %zu shards are on no rank's disk, with %" PRIu64
+                    " of %" PRIu64 " samples: %s%s%s; bring the files, run on nodes that have "
+                    "them, or open the rest with missing=\"partial\"",
+                    directory == NULL ? "" : directory, store->missing_shards, shards,
+                    store->missing_samples, store->dataset->count,
+                    store->dataset->shards[first].name, store->missing_shards > 1 ? ", ..." : "",
+                    origins);
+}
