@@ -102,7 +102,9 @@ typedef struct rks_build_options {
                        * within the silence limit (a stopped process), the error is RKS_ERR_PEER.
                        * Without locks on the file system there is no wait. Default: RKS_ERR_STATE */
     bool keep;        /* accepts a finished dataset of the same input and options: nothing is built,
-                       * and the report describes that dataset, with `kept` set. A stream of
+                       * and the report describes that dataset, with `kept` set. A rank whose
+                       * directory is empty has no say. RKS_ERR_NOT_FOUND if a shard is in no rank's
+                       * directory. A stream of
                        * rks_build_input is read and compared with it (RKS_ERR_ARGUMENT with cause
                        * ESTALE if it has other samples) */
     uint32_t threads; /* threads that read units of files on this rank; one more writes. The dataset

@@ -285,14 +285,30 @@ static void look_for_base(const rks_parts *parts, uint8_t what, rks_dataset **ol
         rks_fail(&base->error, RKS_ERR_NOT_FOUND, 0, "%s: no dataset here", parts->directory);
 }
 
+/* What all ranks see together. */
+typedef struct sights {
+    uint32_t same, other; /* ranks with this build's dataset, and ranks with another one */
+    bool any_parts;
+    bool parts_alone; /* a rank has parts of this build, but no dataset: the commit was
+                       * interrupted */
+} sights;
+
+/* Returns true if the finished dataset is kept. A rank whose directory is empty (a new node, a
+ * wiped disk) has no say. */
+static bool keeps(const rks_parts *parts, const sights *all)
+{
+    if (!parts->options.keep || parts->options.replace)
+        return false;
+    return parts->options.append ? all->same == rks_group_size(parts->group)
+                                 : all->same > 0 && all->other == 0 && !all->parts_alone;
+}
+
 /* A finished dataset stops the build, unless it is to be replaced. If it is this very build's and
  * some directory lacks it, the commit was interrupted and is continued. */
 static rks_status check_datasets(const rks_parts *parts, uint32_t same, uint32_t other,
                                  rks_error *err)
 {
     bool all = same == rks_group_size(parts->group);
-    if (parts->options.keep && !parts->options.replace && all)
-        return RKS_OK;
     if (parts->options.append && all)
         return rks_fail(err, RKS_ERR_ARGUMENT, EEXIST,
                         "%s: the same input was the last to be added, with the same options",
@@ -328,6 +344,19 @@ static rks_status check_base(const rks_parts *parts, const rks_dataset *base, rk
     return status == RKS_ERR_MEMORY || status == RKS_ERR_UNSUPPORTED ? status : RKS_OK;
 }
 
+/* For the other ranks: this rank has the dataset that is kept, or none. */
+static void note_kept(const rks_parts *parts, sight *seen)
+{
+    seen->base = (rks_found_dataset){.directory = parts->directory};
+    if (seen->what == 1) {
+        seen->base.dataset = seen->found;
+        seen->found = NULL;
+    } else {
+        seen->base.status = rks_fail(&seen->base.error, RKS_ERR_NOT_FOUND, 0, "%s: no dataset here",
+                                     parts->directory);
+    }
+}
+
 static rks_status see(const rks_parts *parts, sight *seen, rks_error *err)
 {
     rks_status status = look_for_dataset(parts, &seen->found, &seen->what, err);
@@ -336,19 +365,15 @@ static rks_status see(const rks_parts *parts, sight *seen, rks_error *err)
     if (parts->options.append) {
         look_for_base(parts, seen->what, &seen->found, &seen->base);
         status = check_base(parts, seen->base.dataset, err);
-        if (status == RKS_OK)
-            status = rks_store_dataset_description(&seen->base, &seen->described, err);
-        if (status != RKS_OK)
-            return status;
+    } else if (parts->options.keep && !parts->options.replace) {
+        note_kept(parts, seen);
     }
+    if (status == RKS_OK && seen->base.directory != NULL)
+        status = rks_store_dataset_description(&seen->base, &seen->described, err);
+    if (status != RKS_OK)
+        return status;
     return list_parts(parts, &seen->parts, err);
 }
-
-/* What all ranks see together. */
-typedef struct sights {
-    uint32_t same, other; /* ranks with this build's dataset, and ranks with another one */
-    bool any_parts;
-} sights;
 
 static sights add_up_sights(const rks_parts *parts, const rks_agreed *agreed)
 {
@@ -360,6 +385,7 @@ static sights add_up_sights(const rks_parts *parts, const rks_agreed *agreed)
         all.other += *what == 2;
         rks_agreed_get(agreed, rank, LOOK_PARTS, &size);
         all.any_parts = all.any_parts || size > 0;
+        all.parts_alone = all.parts_alone || (size > 0 && *what == 0);
     }
     return all;
 }
@@ -373,20 +399,30 @@ static rks_status settle_base(rks_parts *parts, const rks_agreed *agreed, sight 
     return status == RKS_ERR_NOT_FOUND ? RKS_OK : status; /* it was the first generation */
 }
 
+/* COLLECTIVE. Keeps the dataset on all ranks; those without it get it from another. */
+static rks_status keep_dataset(rks_parts *parts, const rks_agreed *agreed, sight *seen,
+                               rks_error *err)
+{
+    if (parts->options.append) { /* then all ranks have it, and `base` is the one before it */
+        parts->kept = seen->found;
+        seen->found = NULL;
+        return rks_parts_check_shards(parts, parts->kept, err);
+    }
+    rks_status status =
+        rks_store_settle_found(parts->group, agreed, LOOK_BASE, &seen->base, &parts->kept, err);
+    return status == RKS_OK ? rks_parts_check_shards(parts, parts->kept, err) : status;
+}
+
 /* COLLECTIVE. Decides what is continued, from what all have seen. *own: as in look_around. */
 static rks_status go_on(rks_parts *parts, const rks_agreed *agreed, sight *seen, rks_buffer *chosen,
                         rks_status *own, rks_error *err)
 {
     const sights all = add_up_sights(parts, agreed);
+    if (keeps(parts, &all))
+        return keep_dataset(parts, agreed, seen, err);
     rks_status status = check_datasets(parts, all.same, all.other, err);
     if (status != RKS_OK)
         return status;
-    if (parts->options.keep && !parts->options.replace &&
-        all.same == rks_group_size(parts->group)) {
-        parts->kept = seen->found;
-        seen->found = NULL;
-        return RKS_OK;
-    }
     if (all.any_parts) /* before the next agreement replaces this one */
         *own = choose_parts(parts->group, agreed, chosen, err);
     if (parts->options.append && all.same + all.other > 0) {

@@ -30,8 +30,8 @@ typedef struct rks_parts_options {
  * exists and `replace` is not set. *own and *err: this rank's result so far; the other arguments
  * are used only if *own is RKS_OK. The status returned is the same on all ranks. If it is RKS_OK,
  * *own is this rank's for the next agreement: an error if there are parts and this rank lacked
- * memory for what all of them hold. Makes two agreements; one more if there are parts, and two for
- * an append if a directory lacks the dataset. */
+ * memory for what all of them hold. Makes two agreements; one more if there are parts or a dataset
+ * is kept, and two if a directory lacks the dataset that is kept or appended to. */
 rks_status rks_parts_open(rks_group *group, const char *directory, rks_status *own,
                           const rks_parts_options *options, rks_parts **parts, rks_error *err);
 /* COLLECTIVE. Makes an agreement on *own of rks_parts_open, for a caller without one; none if it is

@@ -38,6 +38,10 @@ struct rks_parts {
  * what all ranks return. `parts` is NULL on a rank whose *own is not RKS_OK. */
 rks_status rks_parts_lock(rks_group *group, rks_parts *parts, rks_status *own, rks_error *err);
 
+/* COLLECTIVE. RKS_ERR_NOT_FOUND, on all ranks, if a shard of the dataset is in no rank's
+ * directory. Makes one agreement. */
+rks_status rks_parts_check_shards(const rks_parts *parts, const rks_dataset *dataset,
+                                  rks_error *err);
 /* Removes a part's files. */
 void rks_parts_remove(const rks_parts *parts, const char *name);
 /* Removes the parts in the directory that `keep` does not name: those of older builds and of

@@ -149,15 +149,24 @@ class _BuildRequest:
                     self.say(f"{name}: from rank 0 to rank {rank}: {text}")
 
     def is_there(self) -> bool:
-        """Return True if the existing dataset was made of the same."""
+        """Return True if the existing dataset was made of the same. A rank whose directory is empty (a new node) has no say."""
+        return any(one["dataset"] is not None for one in self.there) and not self._others()
+
+    def holder(self) -> int:
+        """Return the lowest rank that has a dataset."""
+        return next(rank for rank, one in enumerate(self.there) if one["dataset"] is not None)
+
+    def _others(self) -> list[dict[str, Any]]:
+        """Return the datasets that were made of something else."""
         digest = fingerprint.digest(self.made_from)
-        return all(one["rule"] == fingerprint.RULE and one["made_from"] == digest for one in self.there)
+        return [one for one in self.there if one["dataset"] is not None
+                and (one["rule"] != fingerprint.RULE or one["made_from"] != digest)]
 
     def why(self, comparable: bool) -> str:
         """Return what differs."""
         if not comparable:
             return "an iterable cannot be compared with it"
-        one = next(one for one in self.there if one["dataset"] is not None)
+        one = next(iter(self._others()), self.there[self.holder()])
         if one["rule"] not in (None, fingerprint.RULE):
             return (f"{'an earlier' if one['rule'] < fingerprint.RULE else 'a later'} version of Rankstore built it, which compares by "
                     f"rule {one['rule']}, this one by rule {fingerprint.RULE}")
@@ -252,7 +261,7 @@ def _reuse(request: _BuildRequest, comparable: bool, same: bool, options: Option
 
     read: the samples of an iterable were compared with it."""
     group, directory = request.group, request.directory
-    dataset = next(one["dataset"] for one in request.there if one["dataset"] is not None)
+    dataset = request.there[request.holder()]["dataset"]
     if not options.reuse and not same and not read:
         raise _refused(directory, request.why(comparable))
 
@@ -262,7 +271,7 @@ def _reuse(request: _BuildRequest, comparable: bool, same: bool, options: Option
             fingerprint.settle(own, request.there[group.rank], request.made_from)
         return dataset_json.figures(own)
 
-    made = together(group, "build: what is there", figures)[0]
+    made = together(group, "build: what is there", figures)[request.holder()]
     request.say(f"opening the finished dataset of {made['samples']:,} samples; nothing is built "
                 f"({'the iterable was read, and its samples are the same' if read else _compared(request, comparable, same)})")
     return BuildReport(made["samples"], made["filtered"], made["bad"], made["bytes"], made["units"], made["units"],
