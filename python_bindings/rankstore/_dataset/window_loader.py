@@ -5,14 +5,22 @@ from __future__ import annotations
 import operator
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ..errors import ArgumentError, StateError
 
-if TYPE_CHECKING:
-    from .windows import Windows
-
 STATE_VERSION = 1
+
+
+class Windows(Protocol):
+    """What a loader needs of windows (windows.py)."""
+
+    dataset: Any
+
+    def __len__(self) -> int: ...
+    def check_step(self, batch_size: int) -> None: ...
+    def identity(self) -> dict[str, Any]: ...
+    def read(self, which: range, epoch: int) -> Any: ...
 
 
 class WindowLoader:
