@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checksums that a source itself has: hashes in the index of MDS shards. (test_values_kept.py: pages of Parquet.)"""
+"""Checksums that a source itself has: hashes in the index of MDS shards, and of the pages of Parquet."""
 from __future__ import annotations
 
 import gzip
@@ -98,3 +98,16 @@ def test_hashes_of_any_size(name: str, size: int, tmp_path: Path) -> None:
     (folder / "index.json").write_text(json.dumps(index))
     build(folder, tmp_path / "out")
     assert len(read(tmp_path / "out")[0]["x"]) == size
+
+
+def test_a_changed_byte_of_parquet_is_found_by_the_checksum_of_its_page(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as parquet
+    path = tmp_path / "in.parquet"
+    parquet.write_table(pa.table({"x": numpy.arange(1000)}), path, compression="none", use_dictionary=False, write_page_checksum=True)
+    build(str(path), tmp_path / "good")
+    data = bytearray(path.read_bytes())
+    data[data.index(numpy.int64(500).tobytes())] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(DataError, match="in.parquet: .*checksum"):
+        build(str(path), tmp_path / "bad")
