@@ -92,6 +92,18 @@ def test_parquet_files_join_as_json_lines_do(first: list[Any], second: list[Any]
     assert found[0] == found[1] == [*first, *second]
 
 
+@pytest.mark.parametrize("first", [[[]], [None]])
+def test_empty_lists_and_nulls_take_the_type_of_another_file(first: list[Any], tmp_path: Path) -> None:
+    pa = arrow()
+    import pyarrow.parquet as parquet
+    for name, values in (("a", first), ("b", [[2, 3]])):
+        parquet.write_table(pa.table({"x": pa.array(values)}), tmp_path / f"{name}.parquet")
+    build([tmp_path / "a.parquet", tmp_path / "b.parquet"], tmp_path / "out")
+    with rankstore.open(tmp_path / "out") as ds:
+        assert ds.schema["x"].text == "int64[*]?" and ds[1]["x"].tolist() == [2, 3]
+        assert ds[0]["x"] is None if first == [None] else ds[0]["x"].tolist() == []
+
+
 @pytest.mark.parametrize("sizes", [(2, 3), (2, -1), (-1, 2)])
 def test_lists_of_fixed_and_variable_size_join(sizes: tuple[int, int], tmp_path: Path) -> None:
     pa = arrow()

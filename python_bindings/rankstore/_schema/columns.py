@@ -82,7 +82,9 @@ class Columns:
                 self.columns[name], self.types[name] = (times.scaled(name, self.types[name], kind, values), offsets), kind
 
     def _becomes_json(self, name: str, kind: str) -> bool:
-        return describe(kind).item == "json" and self.types[name] != "json"
+        """Return True if values become JSON, or numbers that are JSON here: empty lists whose type other files know."""
+        item, own = describe(kind).item, describe(self.types[name]).item
+        return own != "json" if item == "json" else own == "json" and item not in _BLOBS
 
 
 def check_column_names(names: Iterable[str]) -> None:

@@ -11,7 +11,7 @@
     fixed_size_list<number, n>                            "T[n]"
     struct of bytes and path (a file, as datasets does)   bytes
     map, other lists and structs                          json
-    null                                                  "json?", which any type of another file replaces
+    null, list<null>                                      "json?", which any type of another file replaces
     dictionary, run-end encoded                           that of the values
     anything else                                         refused; the error names the column. Not if schema= leaves it out
 
@@ -103,6 +103,8 @@ def column_type(name: str, kind: Any) -> str:
         return f"{_number(pa, kind.value_type)}[{kind.list_size}]"
     if (types.is_list(kind) or types.is_large_list(kind) or _is_view(pa, kind, "list")) and _number(pa, kind.value_type):
         return f"{_number(pa, kind.value_type)}[*]"
+    if (types.is_list(kind) or types.is_large_list(kind)) and types.is_null(kind.value_type):
+        return "json?"  # empty lists
     if types.is_nested(kind) and _is_json(pa, kind):
         return "json"
     raise UnsupportedError(f'column "{name}": no column type stores Arrow\'s {kind}; cast it, or convert it in '
