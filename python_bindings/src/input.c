@@ -235,14 +235,29 @@ static PyTypeObject *sink_type;
 typedef struct python_input {
     PyObject *object;
     PyObject *identity; /* of a stream; keeps its text */
+    rks_group *group;
     bool own_lengths;
 } python_input;
 
+/* Returns true if the input ended because another rank failed, which is no failure of its own. */
+static bool was_stopped(const python_input *input)
+{
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyObject *stopped = PyObject_GetAttrString(input->object, "stopped");
+    bool was = stopped == Py_True;
+    Py_XDECREF(stopped);
+    PyErr_Restore(type, value, trace);
+    return was;
+}
+
 /* Turns the exception that is set into an error. Not only this rank fails, so the error that all
  * agree on is raised; the input keeps its exception itself, if it matters. */
-static rks_status take_exception(rks_error *err)
+static rks_status take_exception(const python_input *input, rks_error *err)
 {
-    rks_status status = core_caught(RAISED, RKS_ERR_DATA, err);
+    rks_status status = was_stopped(input) ? rks_group_must_stop(input->group, err) : RKS_OK;
+    if (status == RKS_OK)
+        status = core_caught(RAISED, RKS_ERR_DATA, err);
     PyErr_Clear();
     return status;
 }
@@ -285,7 +300,7 @@ static rks_status scan_input(void *user, rks_scan *scan, rks_error *err)
             (identity == Py_None || scan->identity != NULL) && add_units(units, scan, err, &status);
     }
     if (!good)
-        status = take_exception(err);
+        status = take_exception(input, err);
     Py_XDECREF(found);
     PyGILState_Release(state);
     return status;
@@ -315,7 +330,7 @@ static rks_status read_input(void *user, uint64_t unit, rks_sink *sink, rks_erro
                                     : PyObject_CallMethod(input->object, "read", "KO",
                                                           (unsigned long long)unit, self);
     if (answer == NULL)
-        status = take_exception(err);
+        status = take_exception(input, err);
     if (self != NULL)
         self->sink = NULL; /* whoever keeps the object */
     Py_XDECREF(answer);
@@ -336,6 +351,7 @@ static PyObject *run_input(PyObject *group_object, PyObject *object, const char 
     rks_status status;
     if (group == NULL)
         return NULL;
+    input.group = group;
     Py_BEGIN_ALLOW_THREADS
     status = rks_build_input(group, &ops, &input, directory, options, &report, &err);
     Py_END_ALLOW_THREADS

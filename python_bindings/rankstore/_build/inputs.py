@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from .. import _core
-from .._distributed.collectives import callback_failed
+from .._distributed.collectives import Stopped, callback_failed
 from .._distributed.group import Group
 from .._schema.columns import Columns
 from .._sources import digest
 from .._sources.native import CoreFiles
-from ..errors import RankStoreError
+from ..errors import PeerError, RankStoreError
 from .pipeline import Feeder
 from .scan import Task
 
@@ -42,6 +42,7 @@ class Input(ABC):
     def __init__(self, group: Group, feeder: Feeder, base: str | None) -> None:
         self.group, self.feeder, self.base = group, feeder, base
         self.failure: BaseException | None = None
+        self.stopped = False  # another rank failed, and this one ended for it
         self.named = ""  # units of a source in memory are named after the generation, so that their derived keys are new
 
     def scan(self, base: str | None, generation: int) -> tuple[Units, int, str | None]:
@@ -58,6 +59,9 @@ class Input(ABC):
     def _kept(self, work: Callable[[], Made]) -> Made:
         try:
             return work()
+        except (Stopped, PeerError):
+            self.stopped = True
+            raise
         except BaseException as raised:
             self.failure = raised
             self.group.core.stop()

@@ -7,13 +7,13 @@ from typing import Any
 
 from .. import _core
 from .._distributed import progress
-from .._distributed.collectives import Stopped, together
+from .._distributed.collectives import together
 from .._distributed.group import Group
 from .._provenance import fingerprint
 from .._schema import infer
 from .._sources.base import Piece, Stream
 from .._sources.native import CoreFiles
-from ..errors import ArgumentError, PeerError, RankStoreError
+from ..errors import ArgumentError, RankStoreError
 from .inputs import BaseChanged, Input, Items, Pieces
 from .options import Options
 from .pipeline import Feeder, Steps
@@ -82,8 +82,6 @@ def build_input(group: Group, made: Input, directory: str, **options: Any) -> di
         error = failed
 
     def own() -> bool:
-        if isinstance(made.failure, PeerError):  # the sink stopped this rank because another one failed
-            raise Stopped
         if made.failure is not None and not isinstance(made.failure, BaseChanged):
             raise made.failure
         return made.failure is not None
