@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -61,16 +62,23 @@ static rks_status read_one(walk *w, rks_selector *selector, rks_error *err)
     return RKS_OK;
 }
 
+/* Refuses a stream that has changed. `how` goes before "than". */
+static rks_status fail_changed(const rks_read_units *reading, const char *how, rks_error *err)
+{
+    if (rks_parts_kept(reading->parts) != NULL)
+        return rks_fail(err, RKS_ERR_ARGUMENT, ESTALE, "source: %s than the finished dataset", how);
+    return rks_fail(err, RKS_ERR_DATA, ESTALE,
+                    "source: %s than an interrupted build stored; what that build left is removed, "
+                    "and the same call builds anew",
+                    how);
+}
+
 static rks_status fail_other(const rks_read_units *reading, rks_error *err)
 {
-    const char *name = reading->input->files[reading->input->units[0].first_file].name;
-    if (rks_parts_kept(reading->parts) != NULL)
-        return rks_fail(err, RKS_ERR_ARGUMENT, ESTALE,
-                        "source: \"%s\" has other samples than the finished dataset", name);
-    return rks_fail(err, RKS_ERR_DATA, ESTALE,
-                    "source: \"%s\" has other samples than an interrupted build stored of it; what "
-                    "that build left is removed, and the same call builds anew",
-                    name);
+    char how[160];
+    snprintf(how, sizeof(how), "\"%.120s\" has other samples",
+             reading->input->files[reading->input->units[0].first_file].name);
+    return fail_changed(reading, how, err);
 }
 
 /* Compares a unit that is finished with what the stream holds now. */
@@ -94,15 +102,9 @@ static rks_status check_stream_end(const rks_read_units *reading, uint64_t numbe
     for (; number <= last; number += step) {
         if (rks_parts_finished(reading->parts, number) == NULL)
             continue;
-        if (rks_parts_kept(reading->parts) != NULL)
-            return rks_fail(err, RKS_ERR_ARGUMENT, ESTALE,
-                            "source: it ends before unit %" PRIu64 " of the finished dataset",
-                            number);
-        return rks_fail(err, RKS_ERR_DATA, ESTALE,
-                        "source: it ends before unit %" PRIu64
-                        ", which an interrupted build stored; what that build left is "
-                        "removed, and the same call builds anew",
-                        number);
+        char how[64];
+        snprintf(how, sizeof(how), "it ends before unit %" PRIu64 ", earlier", number);
+        return fail_changed(reading, how, err);
     }
     return RKS_OK;
 }
