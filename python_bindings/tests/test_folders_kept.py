@@ -117,3 +117,14 @@ def test_what_save_to_disk_wrote_is_read(tmp_path: Path) -> None:
     datasets.DatasetDict({"train": one, "test": one}).save_to_disk(str(tmp_path / "both"))
     with pytest.raises(ArgumentError, match="DatasetDict; give one of its splits: .*both/test, .*both/train"):
         build(str(tmp_path / "both"), tmp_path / "out2")
+
+
+def test_a_line_says_that_files_of_a_folder_are_samples(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.jsonl").write_text('{"x": 1}\n')
+    (tmp_path / "in/_SUCCESS").write_text("")
+    build(tmp_path / "in", tmp_path / "out")
+    assert "each file of the folder is a sample" in capfd.readouterr().err
+    build(tmp_path / "in", tmp_path / "asked", format="folder")
+    build(tmp_path / "in/a.jsonl", tmp_path / "lines")
+    assert "each file" not in capfd.readouterr().err

@@ -102,6 +102,8 @@ def _build_once(group: Group, source: Any, directory: str, options: Options, beg
         together(group, "build: python.json", lambda: fingerprint.write(own, made["dataset"], made_from))
     if made["units_resumed"]:
         request.say(f"resumed: {made['units_resumed']:,} of {made['units']:,} units were there")
+    if isinstance(files, CoreFiles) and files.is_folder():
+        request.say("each file of the folder is a sample; to read what is in the files, give them: FOLDER/*.jsonl")
     if made.get("json_columns"):
         request.say(f"json columns: {made['json_columns']} (objects and lists as they stand; flatten=True makes columns of "
                     "objects)")

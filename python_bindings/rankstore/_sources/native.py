@@ -55,6 +55,10 @@ class CoreFiles(Piece):
                              for file in sorted(files))
         return found
 
+    def is_folder(self) -> bool:
+        """Return True if the files of a folder become samples, and nobody asked for that by format=."""
+        return self.format is None and any(map(os.path.isdir, self.paths)) and _core.source_format(self.paths, None) == "folder"
+
     def size(self) -> int:
         """Return the bytes of all files together."""
         return sum(size for _, size in self.identity())
