@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A dataset in worker processes (torch's DataLoader with num_workers > 0: fork, forkserver or spawn).
 
-A worker opens the shards of its node itself, read-only, and asks its parent for the rest over a Unix socket with an
-abstract name, which goes with the process, however that ends. Each side looks whether the other's user is its own, and
-the worker brings a token. Frames, both ways: u32 size of the header, header (JSON), then as many bytes as
+A worker opens the shards of its node itself, read-only, in the generation that its parent has, and asks its parent for the rest
+over a Unix socket with an abstract name, which goes with the process, however that ends. Each side looks whether the other's user is
+its own, and the worker brings a token. Frames, both ways: u32 size of the header, header (JSON), then as many bytes as
 the header's `sizes` add up to.
 
     request   {"token", "op": "fetch" | "collate" | "key" | "find", "sizes": [...], ...}   ids: int64
@@ -19,6 +19,7 @@ import contextlib
 import errno
 import json
 import os
+import re
 import struct
 import threading
 import time
@@ -28,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _core
 from .._distributed import shutdown
+from .._provenance.dataset_json import described
 from ..errors import RankStoreError, StateError, make
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ class WorkerStoreSpec:
     schema: str
     count: int
     no_check: bool
-    socket: str  # its abstract name; "": every shard is on this node
+    socket: str  # its abstract name; "": the dataset was closed
     token: str
     rank: int
     world: int
@@ -248,12 +250,12 @@ class Handle:
         return isinstance(self.store, WorkerStore)
 
     def spec(self) -> WorkerStoreSpec:
-        """Return the spec, and start the service if a worker may need it: if a shard is in another directory than the first."""
+        """Return the spec, and start the service. A worker needs it for shards that lie elsewhere, or that it finds no longer: `prune` or a
+        replacing build has removed them, and only this process has them open."""
         store = self.store
         if isinstance(store, WorkerStore):
             return store.spec
-        alone = self._world == 1 or (store.group.nodes == 1 and len(self.directories) == 1)
-        if not alone and self._service is None and not store.closed:
+        if self._service is None and not store.closed:
             self._service = Service(store)
         service = self._service
         return WorkerStoreSpec(self.directories, store.dataset, store.schema, store.count, self.no_check,
@@ -411,6 +413,20 @@ class ReceivedArrays:
         return found
 
 
+def _of_dataset(directory: str, dataset: str) -> str:
+    """Return the name of the directory's generation with this id: "DIR", or "DIR@N" after an append; "DIR" if there is none."""
+    def holds(name: str) -> bool:
+        found = described(name)
+        return found is not None and found["dataset"] == dataset
+
+    if holds(directory):
+        return directory
+    with contextlib.suppress(OSError):
+        older = [found.group(1) for name in os.listdir(directory) if (found := re.fullmatch(r"dataset\.([0-9]+)\.json", name))]
+        return next((name for name in (f"{directory}@{number}" for number in older) if holds(name)), directory)
+    return directory
+
+
 class WorkerStore:
     """The interface of _core.Store in a worker process."""
 
@@ -430,15 +446,21 @@ class WorkerStore:
             if self._group is None:
                 self._group = _core.Group(solo=True)
                 for directory in self.spec.directories:
-                    try:
-                        store = _core.Store(self._group, directory, missing="partial", no_check=self.spec.no_check,
-                                            names=self.spec.names, columns=self.spec.columns,
-                                            index_dir=self.spec.index_dir)
-                    except RankStoreError:
-                        continue  # the parent serves that directory
-                    if store.dataset == self.spec.dataset:
-                        self._stores.append(store)
+                    self._open_directory(directory)
         return self._stores
+
+    def _open_directory(self, directory: str | tuple[str, ...]) -> None:
+        """Open the generation that the parent has. One that cannot be opened is the parent's to serve, which has its files open."""
+        ids = [source[2] for source in self.spec.sources]
+        given: str | tuple[str, ...] = (_of_dataset(directory, ids[0]) if isinstance(directory, str)
+                                        else tuple(map(_of_dataset, directory, ids)))
+        try:
+            store = _core.Store(self._group, given, missing="partial", no_check=self.spec.no_check,  # type: ignore[arg-type]
+                                names=self.spec.names, columns=self.spec.columns, index_dir=self.spec.index_dir)
+        except RankStoreError:
+            return
+        if store.dataset == self.spec.dataset:
+            self._stores.append(store)
 
     def _holder(self, ids: Sequence[int]) -> _core.Store | None:
         """Return the store that has all of these samples on this node."""
@@ -539,8 +561,9 @@ class WorkerStore:
         return bytes(self._ask({"op": "key", "sample": sample})[1][0])
 
     def find(self, key: str | bytes, source: int | None = None) -> int:
-        if not self.spec.socket:
-            return self._open()[0].find(key, source)
+        own = self._open() if self.spec.world == 1 else []
+        if own:
+            return own[0].find(key, source)
         whole = key.encode() if isinstance(key, str) else bytes(key)
         return int(self._ask({"op": "find", "source": source}, [whole])[0]["sample"])
 
