@@ -56,7 +56,7 @@ def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *
         half of the available memory (also of the control group's); may contain "{rank}" and "{node}". Default: memory, also above 1 GiB if
         that takes less than a quarter of what is available, else the first of TMPDIR, /tmp and /var/tmp that is on a disk of
         the node; IOFailedError if there is none.
-    partial: the earlier name of missing="partial"; ArgumentError.
+    partial: the earlier name of missing="partial"; ArgumentError. Default: None.
 
     Returns the Dataset.
     Raises NotFoundError, CorruptError, UnsupportedError or ArgumentError, the same on all ranks.
