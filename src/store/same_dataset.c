@@ -2,6 +2,8 @@
  *
  * same_dataset.c: what the ranks' directories hold: the same datasets, or nothing. Each rank tells
  * what it found; those that found nothing get it from the lowest rank that did. */
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -15,6 +17,30 @@ typedef struct found_by_all {
     rks_dataset_description described; /* by that rank */
     bool lacking;                      /* some rank found none */
 } found_by_all;
+
+/* Says which ranks have which datasets. If their generations differ, the older one may be in both
+ * directories. */
+static rks_status fail_other(const rks_agreed *agreed, const char *directory, uint32_t first,
+                             const rks_dataset_description *one, uint32_t rank,
+                             const rks_dataset_description *other, rks_error *err)
+{
+    char ids[2][RKS_DIGEST_TEXT], advice[160];
+    uint64_t older = one->generation < other->generation ? one->generation : other->generation;
+    rks_digest_format(one->id, ids[0]);
+    rks_digest_format(other->id, ids[1]);
+    if (one->generation == other->generation)
+        snprintf(advice, sizeof(advice), "remove the one that you do not want");
+    else
+        snprintf(advice, sizeof(advice),
+                 "if one grew out of the other, DIR@%" PRIu64
+                 " opens what both have; else remove the one that you do not want",
+                 older);
+    return rks_fail(err, RKS_ERR_STATE, 0,
+                    "%s: rank %" PRIu32 " (%.60s) has dataset %.8s, generation %" PRIu64
+                    ", rank %" PRIu32 " (%.60s) has dataset %.8s, generation %" PRIu64 "; %s",
+                    directory, first, rks_group_host(agreed->group, first), ids[0], one->generation,
+                    rank, rks_group_host(agreed->group, rank), ids[1], other->generation, advice);
+}
 
 /* Checks that all ranks that found dataset `number` of the fact's list found the same one. */
 static rks_status compare_found(const rks_agreed *agreed, size_t fact, size_t number,
@@ -33,8 +59,7 @@ static rks_status compare_found(const rks_agreed *agreed, size_t fact, size_t nu
             first = rank;
             one = other;
         } else if (!rks_digest_equal(one.digest, other.digest)) {
-            return rks_fail(err, RKS_ERR_STATE, 0, "%s: rank %u has another dataset than rank %lld",
-                            mine->directory, rank, (long long)first);
+            return fail_other(agreed, mine->directory, (uint32_t)first, &one, rank, &other, err);
         }
     }
     if (first < 0) {
@@ -109,7 +134,13 @@ rks_status rks_store_dataset_description(const rks_found_dataset *looked,
     }
     rks_status status = rks_dataset_digest(looked->dataset, &digest, err);
     if (status == RKS_OK)
-        *described = (rks_dataset_description){digest, 1, looked->dataset->excluded.run_count};
+        *described = (rks_dataset_description){
+            .digest = digest,
+            .found = 1,
+            .runs = looked->dataset->excluded.run_count,
+            .id = looked->dataset->id,
+            .generation = looked->dataset->generation == 0 ? 1 : looked->dataset->generation,
+        };
     return status;
 }
 

@@ -103,6 +103,8 @@ typedef struct rks_dataset_description {
     rks_digest digest; /* rks_dataset_digest */
     uint64_t found;    /* 1: a dataset; 0: none */
     uint64_t runs;     /* runs of excluded samples */
+    rks_digest id;
+    uint64_t generation; /* from 1 */
 } rks_dataset_description;
 rks_status rks_store_dataset_description(const rks_found_dataset *found,
                                          rks_dataset_description *described, rks_error *err);
