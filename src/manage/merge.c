@@ -373,6 +373,13 @@ static rks_status join_parts(merge *m, const char *const *sources, rks_error *er
     size_t which = 0;
     rks_status status = rks_dataset_join_all((const rks_dataset *const *)m->parts, m->count,
                                              &m->dataset, &which, &what);
+    if (status == RKS_ERR_DATA)
+        for (size_t i = 0; i < which; i++)
+            if (rks_digest_equal(m->parts[i]->id, m->parts[which]->id))
+                return rks_fail(err, status, 0,
+                                "%s and %s hold shards of one dataset, not two: copy the files of "
+                                "both into one directory, or open it on ranks that see them",
+                                sources[i], sources[which]);
     if (status != RKS_OK)
         return rks_fail(err, status, 0, "%s: %s", sources[which], what.text);
     m->dataset->generation = 1;

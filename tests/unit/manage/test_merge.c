@@ -201,7 +201,7 @@ static void refuse_arguments(member *m)
     EXPECT(rks_merge(m->group, sources, 1, merged, NULL, NULL, &m->err) == RKS_ERR_ARGUMENT);
     EXPECT(rks_merge(m->group, sources, 0, merged, NULL, NULL, &m->err) == RKS_ERR_ARGUMENT);
     EXPECT(rks_merge(m->group, sources, 2, merged, NULL, NULL, &m->err) == RKS_ERR_DATA);
-    EXPECT_TEXT("is in both");
+    EXPECT_TEXT("hold shards of one dataset, not two");
     EXPECT(rks_merge(m->group, none, 2, merged, NULL, NULL, &m->err) == RKS_ERR_NOT_FOUND);
     EXPECT(rks_merge(m->group, (const char *[]){left, right}, 2, left, NULL, NULL, &m->err) ==
            RKS_ERR_ARGUMENT);
