@@ -212,9 +212,9 @@ static void open_fails(member *m)
         rks_status status;
         const char *text;
     } expected[] = {
-        {RKS_ERR_STATE, "has dataset"}, {RKS_ERR_NOT_FOUND, "part-"},
-        {RKS_ERR_NOT_FOUND, "no dataset"},  {RKS_ERR_CORRUPT, "dataset.json"},
-        {RKS_ERR_CORRUPT, "part-"},         {RKS_ERR_ARGUMENT, "exchange"},
+        {RKS_ERR_STATE, "has dataset"},    {RKS_ERR_NOT_FOUND, "part-"},
+        {RKS_ERR_NOT_FOUND, "no dataset"}, {RKS_ERR_CORRUPT, "dataset.json"},
+        {RKS_ERR_CORRUPT, "part-"},        {RKS_ERR_ARGUMENT, "exchange"},
     };
     const job *j = m->user;
     char directory[96];
