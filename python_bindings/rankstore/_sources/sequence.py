@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from .._schema.types import Column
 from . import digest, sample_digest
 from .arrays import Rows
 from .base import Piece, Unit
@@ -45,7 +46,14 @@ class Indexed(Piece):
     def scan(self) -> tuple[list[Unit], dict[str, str] | None]:
         return [Unit(f"{self.name}@{start}", min(self.size, self.count - start),
                      (start, min(start + self.size, self.count)))
-                for start in range(0, self.count, self.size)], None
+                for start in range(0, self.count, self.size)], self._schema()
+
+    def _schema(self) -> dict[str, str] | None:
+        """Return the types of an open Rankstore dataset: its values alone do not tell int32 from int64, nor a time from a number."""
+        schema, functions = getattr(self.dataset, "schema", None), getattr(self.dataset, "functions", None)
+        if functions != () or not isinstance(schema, dict) or not all(isinstance(one, Column) for one in schema.values()):
+            return None  # another kind of dataset, or one whose functions change its samples
+        return {name: column.text for name, column in schema.items()}
 
     def read(self, unit: Unit) -> Iterator[int]:
         yield from range(*unit.at)
