@@ -65,7 +65,7 @@ def listed_shards(path):
     for _ in range(int.from_bytes(data[8:16], "little")):
         size = int.from_bytes(data[at + 88:at + 92], "little")
         names.append(data[at + 96:at + 96 + size].decode())
-        at += (96 + size + 7) // 8 * 8
+        at += (96 + size + int.from_bytes(data[at + 92:at + 96], "little") + 7) // 8 * 8
     return names
 
 
