@@ -134,6 +134,7 @@ def test_a_loop_that_is_left_early_ends_them_at_once(ds: rankstore.Dataset) -> N
             time.sleep(600)
         return who(sample)
 
+    ds._handle.spec()  # starts the threads that serve DataLoader workers, as the first fork does
     before = threading.active_count()
     for batch in ds.loader(ds.plan("sequential", batch_size=4), collate=Pad(), map=hangs, processes=2):
         if batch.step == 4:

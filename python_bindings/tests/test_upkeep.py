@@ -48,7 +48,7 @@ def test_what_cannot_be_merged(two: tuple[Path, Path], tmp_path: Path) -> None:
     build(numbers(7, 8), tmp_path / "seven", key="id", length="n")
     with pytest.raises(rankstore.DataError, match="k7"):
         rankstore.merge([a, tmp_path / "seven"], tmp_path / "both")
-    with pytest.raises(rankstore.DataError, match="is in both"):
+    with pytest.raises(rankstore.DataError, match="hold shards of one dataset, not two"):
         rankstore.merge([a, a], tmp_path / "both")
     build([{"id": "q", "other": 1.5}], tmp_path / "other", key="id")
     with pytest.raises(rankstore.ArgumentError, match="schema"):
@@ -175,7 +175,7 @@ def main(group):
         rankstore.merge([{a!r}, {a!r}], OUT + "-twice")
     except rankstore.DataError as error:
         say(group.rank, made.samples, wrote.samples, found.same, found.only_b, len(found.differences), pruned.files,
-            "is in both" in str(error))
+            "hold shards of one dataset, not two" in str(error))
 """, tmp_path / "out")
     assert sorted(lines) == [f"{rank} 50 50 30 20 {10 * (rank == 0)} 0 True" for rank in range(3)]
     assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 50
