@@ -311,3 +311,17 @@ def test_a_version_stands_for_the_code(tmp_path: Path, monkeypatch: pytest.Monke
         rankstore.build(ROWS, tmp_path / "out", version="v3")
     with pytest.raises(rankstore.ArgumentError, match='version: \'\'; it is a text, such as "v3"'):
         rankstore.build(ROWS, tmp_path / "out", version="")
+
+
+def test_what_a_try_covers_is_compared() -> None:
+    """Only the table of exceptions tells these two apart."""
+    from rankstore._provenance import bytecode
+
+    def compared(body: str) -> list[object]:
+        made: dict[str, object] = {}
+        exec(f"def f(s):\n{body}\n    return b", made)
+        return bytecode.compared(made["f"].__code__)  # type: ignore[attr-defined]
+
+    inside = "    try:\n        a = int(s)\n        b = int(a)\n    except ValueError:\n        b = -1"
+    outside = "    a = int(s)\n    try:\n        b = int(a)\n    except ValueError:\n        b = -1"
+    assert compared(inside) == compared(inside) != compared(outside)

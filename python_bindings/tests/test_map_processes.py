@@ -128,6 +128,18 @@ def test_a_process_that_dies_is_an_error(ds: rankstore.Dataset) -> None:
     assert f"ended with exit code -9 (epoch 0, step 10, samples {keys})" in str(caught.value) and not children()
 
 
+def test_a_process_that_dies_ends_also_those_that_wait_for_one(ds: rankstore.Dataset) -> None:
+    def dies(sample: Sample) -> Sample:
+        if sample["text"] == "sample 5":
+            time.sleep(1)  # other threads wait for the only process meanwhile
+            os.kill(os.getpid(), signal.SIGKILL)
+        return who(sample)
+
+    with pytest.raises(rankstore.CallbackError, match="ended with exit code -9"):
+        list(ds.loader(ds.plan("sequential", batch_size=1), collate=Pad(), map=dies, threads=3, processes=1))
+    assert not children()
+
+
 def test_a_loop_that_is_left_early_ends_them_at_once(ds: rankstore.Dataset) -> None:
     def hangs(sample: Sample) -> Sample:
         if sample["text"] == "sample 30":

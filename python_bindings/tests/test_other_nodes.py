@@ -84,3 +84,14 @@ def test_a_lost_shard_is_named_with_its_host(tmp_path: Path, lines: str, way: st
     text = failed(3, way, out, lines)
     assert "shards are on no rank's disk" in text
     assert f"built by {socket.gethostname()}:{out}/r0" in text
+
+
+@pytest.mark.parametrize("way", ["files", "a map", "a list"])
+def test_an_interrupted_commit_is_ended(tmp_path: Path, lines: str, way: str) -> None:
+    out = tmp_path / "out"
+    launched(2, program(way), out, lines)
+    first = json.loads((out / "r0" / "dataset.json").read_text())["dataset"]
+    (out / "r1" / "dataset.json").unlink()
+    (out / "r1" / "python.json").unlink()
+    launched(2, program(way), out, lines)
+    assert json.loads((out / "r1" / "dataset.json").read_text())["dataset"] == first

@@ -168,3 +168,16 @@ def test_files_are_appended_in_the_unit_of_the_dataset(tmp_path: Path) -> None:
     build(column([5], pa.timestamp("us")), tmp_path / "out")
     build(column([6], pa.timestamp("ms")), tmp_path / "out", append=True)
     assert [sample["x"] for sample in read(tmp_path / "out")] == [5, 6000]
+
+
+def test_times_beyond_their_type_are_refused_and_long_durations_are_exact() -> None:
+    import numpy
+
+    from rankstore._schema import times
+
+    assert times.as_text(numpy.array([10**12, -5], "timedelta64[s]")) == ["PT1000000000000S", "-PT5S"]
+    assert times.as_text(numpy.timedelta64(400 * 365, "D")) == f"PT{400 * 365 * 86400}S"
+    with pytest.raises(ValueError, match="has no text of its own"):
+        times.as_text(numpy.timedelta64(1, "ps"))
+    with pytest.raises(ValueError, match=r"does not fit int32\(date\)"):
+        times.scaled("d", "int32(date)", "int32(date)", numpy.array([2**40]))

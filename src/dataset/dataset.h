@@ -126,6 +126,9 @@ const rks_dataset *rks_dataset_of_shard(const rks_dataset *dataset, size_t shard
 /* Writes "HOST:DIRECTORY" of a directory of this node. Of a path that is too long it writes the
  * end. */
 void rks_dataset_origin_here(const char *directory, char origin[RKS_ORIGIN_MAX + 1]);
+/* Takes an origin from a file. One that is too long, no UTF-8 or has control characters becomes
+ * empty: it is shown on terminals. */
+void rks_dataset_origin_take(const char *text, size_t size, char origin[RKS_ORIGIN_MAX + 1]);
 /* Returns the build that wrote the shard. */
 rks_digest rks_dataset_build_of(const rks_dataset *dataset, size_t shard);
 

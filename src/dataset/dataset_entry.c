@@ -102,8 +102,8 @@ rks_status rks_dataset_decode_shard(const json_t *item, const char *path, rks_da
     if (status == RKS_OK)
         status = rks_json_u64(item, "largest", path, &shard->largest, err);
     const char *origin = json_string_value(json_object_get(item, "origin"));
-    if (origin != NULL && strlen(origin) < sizeof(shard->origin))
-        strcpy(shard->origin, origin);
+    if (origin != NULL)
+        rks_dataset_origin_take(origin, strlen(origin), shard->origin);
     if (status == RKS_OK && json_object_get(item, "build") != NULL)
         status = rks_json_digest(item, "build", path, &shard->build, err);
     if (status == RKS_OK && json_object_get(item, "first_unit") != NULL)

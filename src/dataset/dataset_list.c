@@ -35,7 +35,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "base/utf8.h"
 #include "dataset/dataset.h"
 #include "dataset/dataset_json.h"
 #include "shard/block.h"
@@ -202,9 +201,8 @@ static void decode_shard_entry(const uint8_t *entry, uint32_t number, rks_datase
     };
     uint32_t name = rks_load_u32(entry + 88);
     memcpy(shard->name, entry + ENTRY, name);
-    memcpy(shard->origin, entry + ENTRY + name, rks_load_u32(entry + 92));
-    if (!rks_utf8_valid(shard->origin, strlen(shard->origin), NULL))
-        shard->origin[0] = '\0'; /* dataset.json could not hold it */
+    rks_dataset_origin_take((const char *)entry + ENTRY + name, rks_load_u32(entry + 92),
+                            shard->origin);
 }
 
 static rks_status decode_unit_entry(const uint8_t *entry, size_t first_shard, uint64_t shards,

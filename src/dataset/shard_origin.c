@@ -39,3 +39,13 @@ void rks_dataset_origin_here(const char *directory, char origin[RKS_ORIGIN_MAX +
         end++;
     snprintf(origin, RKS_ORIGIN_MAX + 1, "%s:...%.*s", host, PATH_SHOWN - 3, end);
 }
+
+void rks_dataset_origin_take(const char *text, size_t size, char origin[RKS_ORIGIN_MAX + 1])
+{
+    bool good = size <= RKS_ORIGIN_MAX && rks_utf8_valid(text, size, NULL);
+    for (size_t i = 0; good && i < size; i++)
+        good = (uint8_t)text[i] >= 0x20 && text[i] != 0x7f;
+    if (good)
+        memcpy(origin, text, size);
+    origin[good ? size : 0] = '\0';
+}

@@ -49,6 +49,9 @@ static bool seen_by_some(const rks_agreed *agreed, size_t shard)
 bool rks_store_should_look_again(const rks_store *store, const rks_agreed *agreed, uint32_t looks)
 {
     bool late = false, all = true;
+    if (rks_group_size(agreed->group) == 1 &&
+        store->opens_partly) /* as a loader's worker process */
+        return false;
     for (uint32_t rank = 0; rank < rks_group_size(agreed->group); rank++)
         late = late || *(const uint8_t *)rks_agreed_get(agreed, rank, RKS_TELL_LATE, NULL) != 0;
     for (size_t i = 0; late && all && i < store->dataset->shard_count; i++)

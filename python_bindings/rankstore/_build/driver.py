@@ -70,6 +70,8 @@ def _build_once(group: Group, source: Any, directory: str, options: Options, beg
         if options.replace and not same:
             request.say(f"replacing the finished dataset: {request.why(comparable)}")
             options = replaced(options, replace=True)
+        elif same and request.is_interrupted() and isinstance(found, list) and not options.append:
+            request.say("ending the commit of a build that was interrupted")
         elif not options.append or same:
             read = isinstance(found, Stream) and not options.reuse
             if isinstance(found, Stream) and read:
@@ -153,6 +155,10 @@ class _BuildRequest:
     def is_there(self) -> bool:
         """Return True if the existing dataset was made of the same. A rank whose directory is empty (a new node) has no say."""
         return any(one["dataset"] is not None for one in self.there) and not self._others()
+
+    def is_interrupted(self) -> bool:
+        """Return True if a rank has shards, but no dataset.json: the commit was interrupted, and the same build ends it."""
+        return any(one["dataset"] is None and one["parts"] for one in self.there)
 
     def holder(self) -> int:
         """Return the lowest rank that has a dataset."""

@@ -129,6 +129,7 @@ class MapProcesses:
         self._idle: queue.SimpleQueue[tuple[BaseProcess, Connection] | None] = queue.SimpleQueue()
         self._workers: list[tuple[BaseProcess, Connection]] = []
         self._closed = False
+        self._lost: str | None = None  # what ended a process: its calls, and all later ones, fail with it
         try:
             for _ in range(count):
                 self._start(multiprocessing.get_context(), mapped)
@@ -156,6 +157,8 @@ class MapProcesses:
         worker = self._idle.get()
         if worker is None:
             self._idle.put(None)
+            if self._lost is not None and not self._closed:
+                raise MapFailed(-1, CallbackError.of(self._lost, -1, "", ""))
             raise StateError("loader: the iteration has ended")
         process, connection = worker
         try:
@@ -165,7 +168,8 @@ class MapProcesses:
             if self._closed:
                 raise StateError("loader: the iteration has ended") from None
             process.join(_END_SECONDS)
-            text = f"map: worker process {process.pid} ended with exit code {process.exitcode}"
+            text = self._lost = f"map: worker process {process.pid} ended with exit code {process.exitcode}"
+            self._idle.put(None)  # wakes who waits for a process: none comes in place of this one
             raise MapFailed(-1, CallbackError.of(text, -1, "", "")) from None
         self._idle.put(worker)
         if isinstance(made, MapFailed):

@@ -2,6 +2,7 @@
 """What a function's bytecode says: its instructions as values that compare, what it imports, which attributes of a name it uses."""
 from __future__ import annotations
 
+import bisect
 import dis
 import functools
 import importlib.util
@@ -33,7 +34,19 @@ def compared(code: types.CodeType) -> list[Any]:
     shown = [[one.opname, places.get(one.argval, -1) if one.opcode in jumps else
               _constant(one.argval) if one.opcode in dis.hasconst else repr(one.argval)] for one in steps]
     documents = {place - 1 for place, step in enumerate(shown) if step == ["STORE_NAME", "'__doc__'"]}
-    return [[step for place, step in enumerate(shown) if place not in documents], list(code.co_varnames), list(code.co_freevars)]
+    kept = [step for place, step in enumerate(shown) if place not in documents]
+    return [kept, list(code.co_varnames), list(code.co_freevars), _covered(code, steps)]
+
+
+def _covered(code: types.CodeType, steps: list[dis.Instruction]) -> list[list[int]]:
+    """Return which instructions a `try` or `with` covers, and where its handler begins: nothing else tells what a try covers (3.11 on)."""
+    table = dis._parse_exception_table(code) if hasattr(dis, "_parse_exception_table") else []
+    offsets = [one.offset for one in steps]
+
+    def place(offset: int) -> int:
+        return bisect.bisect_left(offsets, offset)
+
+    return [[place(one.start), place(one.end), place(one.target), one.depth, one.lasti] for one in table]
 
 
 def _constant(value: Any) -> str:

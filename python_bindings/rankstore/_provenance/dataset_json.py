@@ -2,6 +2,7 @@
 """What a finished dataset's directory says of itself: dataset.json, as the library reads it, and what `build` wrote beside it."""
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from typing import Any
@@ -31,9 +32,12 @@ def finished(directory: str) -> dict[str, Any]:
 
     It is a dict of its id ("dataset"), digest ("made_from") with its "rule" (None: unknown) and "options", generation, and what an append
     inherits ("shape")."""
-    found: dict[str, Any] = {"dataset": None, "made_from": None, "rule": None, "options": None, "generation": 1, "shape": None}
+    found: dict[str, Any] = {"dataset": None, "made_from": None, "rule": None, "options": None, "generation": 1, "shape": None,
+                             "parts": False}
     there = described(directory)
     if there is None:
+        with contextlib.suppress(OSError):
+            found["parts"] = any(name.startswith("part-") and name.endswith(".json") for name in os.listdir(directory))
         return found
     options = there["build"]
     found.update(dataset=there["dataset"], generation=there["generation"], shape={

@@ -104,7 +104,7 @@ def check_names(given: Mapping[str, Any], schema: Sequence[tuple[str, str]]) -> 
             raise DataError(f'column "{name}" is not in the schema; add it to schema=, or leave it out in map=')
 
 
-def _array(value: Any) -> Any:
+def _array(name: str, value: Any) -> Any:
     """Return a numpy array of a tensor or array, and the name of its item type."""
     import numpy
     if hasattr(value, "detach") and hasattr(value, "numpy"):
@@ -119,7 +119,10 @@ def _array(value: Any) -> Any:
     array = numpy.ascontiguousarray(value) if getattr(value, "ndim", 1) else numpy.asarray(value)
     of_times = times.type_of_dtype(array.dtype.name)
     if of_times is not None:
-        return array.astype("int64").astype(describe(of_times).item), of_times
+        try:
+            return times.fitting(name, of_times, array.astype("int64")), of_times
+        except ValueError as wrong:
+            raise DataError(str(wrong)) from None
     if array.dtype.byteorder == ">":
         array = array.astype(array.dtype.newbyteorder("<"))
     return array, array.dtype.name
@@ -134,14 +137,14 @@ def _take(name: str, value: Any) -> tuple[Any, Any, str, int]:
             raise DataError(f'column "{name}": offsets must be one array of count + 1 integers')
         if isinstance(value[0], (bytes, bytearray, memoryview)):
             return value[0], offsets, "bytes", len(offsets) - 1
-        values, kind = _array(value[0])
+        values, kind = _array(name, value[0])
         if kind.partition("(")[0] not in ITEMS:
             raise DataError(f'column "{name}": values of {kind} cannot be stored; convert them')
         shape = "".join(f",{size}" for size in values.shape[1:])
         return values, offsets, f"{kind}[*{shape}]", len(offsets) - 1
     if isinstance(value, (list, tuple)):
         return (*_join(name, value), len(value))
-    values, kind = _array(value)
+    values, kind = _array(name, value)
     if kind.partition("(")[0] not in ITEMS:
         raise DataError(f'column "{name}": an array of {kind} cannot be stored; a list of str or bytes can')
     if values.ndim == 0:

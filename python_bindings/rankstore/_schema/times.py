@@ -20,6 +20,8 @@ from typing import Any
 from .types import describe
 
 UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # in a second
+_NANOSECONDS = {"W": 604800 * 10**9, "D": 86400 * 10**9, "h": 3600 * 10**9, "m": 60 * 10**9,
+                **{unit: 10**9 // count for unit, count in UNITS.items()}}
 _DAY, _EPOCH = 86400, datetime.datetime(1970, 1, 1)
 _TIMES = (datetime.date, datetime.time, datetime.timedelta)  # a datetime is a date
 
@@ -145,19 +147,29 @@ def _check_same(name: str, own: str | None, wanted: str | None) -> None:
 
 def scaled(name: str, own: str, type: str, values: Any) -> Any:
     """Return integers of type `own` as those of a column's type, whose unit may be another. ValueError names one that does not fit."""
-    import numpy
     have, wanted = describe(own).meaning, describe(type).meaning
     if have is None or wanted is None:
         raise ValueError(f'column "{name}" is {type}, and the values are {own}; give schema={{"{name}": "{own}"}}')
     _check_same(name, have, wanted)
     unit, other = _parts(have)[1], _parts(wanted)[1]
     if unit == other:
-        return values.astype(describe(type).item, copy=False)
+        return fitting(name, type, values)
     up, down = UNITS[other] // UNITS[unit], UNITS[unit] // UNITS[other]
     bad = values[(values > (2**63 - 1) // up) | (values < -(2**63) // up)] if up else values[values % down != 0]
     if bad.size:
         raise ValueError(f'column "{name}": {bad.flat[0]} {unit} does not fit {type}')
-    return numpy.asarray(values * up if up else values // down, dtype=describe(type).item)
+    return fitting(name, type, values * up if up else values // down)
+
+
+def fitting(name: str, type: str, values: Any) -> Any:
+    """Return int64 values as items of the type. ValueError names one that is beyond them: a date has 32 bits."""
+    import numpy
+    item = numpy.iinfo(describe(type).item)
+    whole = numpy.asarray(values)
+    bad = whole[(whole < item.min) | (whole > item.max)]
+    if bad.size:
+        raise ValueError(f'column "{name}": {bad.flat[0]} does not fit {type}')
+    return whole.astype(item.dtype, copy=False)
 
 
 def as_text(value: Any) -> Any:
@@ -173,8 +185,12 @@ def as_text(value: Any) -> Any:
         raise ValueError("NaT, a missing time; give None")
     if value.dtype.kind == "M":
         return numpy.datetime_as_string(value).tolist()
-    nanoseconds = numpy.asarray(value).astype("timedelta64[ns]").astype("int64")
-    return numpy.vectorize(_duration_text, otypes=[object])(nanoseconds).tolist()
+    unit, count = numpy.datetime_data(value.dtype)
+    if unit not in _NANOSECONDS:
+        raise ValueError(f"a duration in {unit}, which has no text of its own; convert it to seconds or nanoseconds")
+    each = _NANOSECONDS[unit] * count  # in Python's integers: 64 bits end at 292 years of nanoseconds
+    texts = numpy.vectorize(lambda number: _duration_text(int(number) * each), otypes=[object])
+    return texts(numpy.asarray(value).astype("int64")).tolist()
 
 
 def _duration_text(nanoseconds: int) -> str:
