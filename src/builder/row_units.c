@@ -20,7 +20,7 @@ rks_status rks_row_units_list(rks_group *group, rks_status status, rks_input *in
     const rks_dataset *base = status == RKS_OK ? rks_parts_base(parts) : NULL;
     if (base != NULL) {
         rks_digest_format(base->id, id);
-        rks_rows_set_base(input, id, (base->generation == 0 ? 1 : base->generation) + 1);
+        rks_rows_set_base(input, id, rks_dataset_number(base) + 1);
     }
     if (status == RKS_OK)
         status = rks_rows_scan(input, rks_group_rank(group), more, err);

@@ -134,6 +134,8 @@ rks_digest rks_dataset_build_of(const rks_dataset *dataset, size_t shard);
 
 /* Generations: dataset.json is the newest one, dataset.N.json an older one. */
 
+/* Returns the dataset's generation, from 1. */
+uint64_t rks_dataset_number(const rks_dataset *dataset);
 /* Loads a generation; 0: the newest. RKS_ERR_NOT_FOUND names those that exist. */
 rks_status rks_dataset_load_generation(const char *directory, uint64_t generation,
                                        rks_dataset **dataset, rks_error *err);

@@ -196,7 +196,7 @@ static rks_status copy_top(rks_dataset *joined, const rks_dataset *const *parts,
     joined->unit_size = parts[count - 1]->unit_size;
     memcpy(joined->lists, first->lists, sizeof(joined->lists));
     joined->list_count = first->list_count;
-    joined->generation = (first->generation == 0 ? 1 : first->generation) + 1;
+    joined->generation = rks_dataset_number(first) + 1;
     return copy_parts(joined, first, shards, units, err);
 }
 

@@ -22,7 +22,7 @@ char *rks_dataset_generation_path(const char *directory, uint64_t generation, rk
     return rks_format(err, "%s/dataset.%" PRIu64 ".json", directory, generation);
 }
 
-static uint64_t number_of(const rks_dataset *dataset)
+uint64_t rks_dataset_number(const rks_dataset *dataset)
 {
     return dataset->generation == 0 ? 1 : dataset->generation;
 }
@@ -150,9 +150,9 @@ static rks_status load_older(const char *directory, uint64_t generation, rks_dat
         status = rks_dataset_decode_file(directory, text, size, path, &loaded, err);
     if (status == RKS_OK)
         status = rks_dataset_load_excluded(directory, loaded, err);
-    if (status == RKS_OK && number_of(loaded) != generation) {
+    if (status == RKS_OK && rks_dataset_number(loaded) != generation) {
         status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: holds generation %" PRIu64, path,
-                          number_of(loaded));
+                          rks_dataset_number(loaded));
     } else if (status == RKS_OK) {
         *dataset = loaded;
         loaded = NULL;
@@ -171,7 +171,7 @@ rks_status rks_dataset_load_generation(const char *directory, uint64_t generatio
     if (generation == 0)
         return rks_dataset_load(directory, dataset, err);
     rks_status status = rks_dataset_load(directory, &now, &local);
-    if (status == RKS_OK && number_of(now) == generation) {
+    if (status == RKS_OK && rks_dataset_number(now) == generation) {
         *dataset = now;
         return RKS_OK;
     }

@@ -112,11 +112,6 @@ static json_t *describe_units(const rks_dataset *dataset)
                      (json_int_t)dataset->excluded.samples - duplicates);
 }
 
-static uint64_t generation_of(const rks_dataset *dataset)
-{
-    return dataset->generation == 0 ? 1 : dataset->generation;
-}
-
 static void add_generation(json_t *list, uint64_t generation, uint64_t samples, uint64_t bytes,
                            rks_digest digest)
 {
@@ -129,7 +124,7 @@ static void add_generation(json_t *list, uint64_t generation, uint64_t samples, 
 
 static void add_dataset(json_t *list, const rks_dataset *dataset)
 {
-    add_generation(list, generation_of(dataset), dataset->count, rks_dataset_bytes(dataset),
+    add_generation(list, rks_dataset_number(dataset), dataset->count, rks_dataset_bytes(dataset),
                    dataset->id);
 }
 
@@ -206,7 +201,7 @@ static json_t *describe_dataset(const rks_dataset *dataset)
     rks_dataset_length_words(dataset, length);
     if (length[0] != '\0')
         json_object_set_new(info, "length", text_of(length));
-    json_object_set_new(info, "generation", json_integer((json_int_t)generation_of(dataset)));
+    json_object_set_new(info, "generation", json_integer((json_int_t)rks_dataset_number(dataset)));
     json_t *units = describe_units(dataset);
     if (units != NULL)
         json_object_update(info, units);

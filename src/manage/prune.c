@@ -104,7 +104,7 @@ static rks_status prune_generations(prune *p, rks_error *err)
     rks_status status = rks_dataset_load(p->directory, &now, err);
     if (status != RKS_OK)
         return status;
-    newest = now->generation == 0 ? 1 : now->generation;
+    newest = rks_dataset_number(now);
     status = keep(p, now, err);
     if (status == RKS_OK)
         status = rks_dataset_generations(p->directory, &numbers, &count, err);

@@ -139,7 +139,7 @@ rks_status rks_store_dataset_description(const rks_found_dataset *looked,
             .found = 1,
             .runs = looked->dataset->excluded.run_count,
             .id = looked->dataset->id,
-            .generation = looked->dataset->generation == 0 ? 1 : looked->dataset->generation,
+            .generation = rks_dataset_number(looked->dataset),
         };
     return status;
 }
