@@ -22,6 +22,7 @@
 #include "base/stream.h"
 #include "dataset/dataset.h"
 #include "shard/checksum_file.h"
+#include "store/store.h"
 
 /* ---- findings ----------------------------------------------------------------------------- */
 
@@ -108,7 +109,7 @@ static rks_status look_beside(rks_verify_job *job, const rks_verify_beside *besi
     rks_status status = rks_verify_beside_has(beside, name, &found, err);
     if (status != RKS_OK || found || !beside->first)
         return status;
-    if (job->options.missing != NULL && strcmp(job->options.missing, "partial") == 0)
+    if (job->counts_missing)
         job->elsewhere++;
     else
         rks_verify_report(job, data, 0, NULL, 0,
@@ -352,11 +353,10 @@ rks_status rks_verify_with(const char *path, const rks_verify_options *options,
         good = is_good_path(job.options.together[i]);
     if (!good || level < RKS_VERIFY_FAST || level > RKS_VERIFY_DEEP)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "verify: no path, or no level %d", level);
-    const char *missing = job.options.missing;
-    if (missing != NULL && strcmp(missing, "error") != 0 && strcmp(missing, "partial") != 0)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "missing: \"%.40s\" is not \"error\" or \"partial\"", missing);
-    rks_status status = verify_path(&job, path, err);
+    rks_status status = rks_store_read_missing(job.options.missing, &job.counts_missing, err);
+    if (status != RKS_OK)
+        return status;
+    status = verify_path(&job, path, err);
     if (status != RKS_OK || counts == NULL)
         return status;
     rks_verify_counts made = {.struct_size = counts->struct_size,

@@ -26,6 +26,7 @@ void rks_verify_units_free(rks_verify_units *units);
 
 typedef struct rks_verify_job {
     rks_verify_options options;
+    bool counts_missing;  /* options.missing is "partial" */
     rks_finding_fn found; /* may be NULL */
     void *user;
     uint64_t samples;

@@ -24,6 +24,15 @@ void rks_store_look_again_everywhere(uint32_t wait_ms)
     look_again_ms = wait_ms;
 }
 
+rks_status rks_store_read_missing(const char *missing, bool *partly, rks_error *err)
+{
+    *partly = missing != NULL && strcmp(missing, "partial") == 0;
+    if (missing == NULL || *partly || strcmp(missing, "error") == 0)
+        return RKS_OK;
+    return rks_fail(err, RKS_ERR_ARGUMENT, 0, "missing: \"%.40s\" is not \"error\" or \"partial\"",
+                    missing);
+}
+
 uint8_t rks_store_looks_late(const rks_store *store)
 {
     const rks_dataset *dataset = store->dataset;

@@ -197,7 +197,10 @@ rks_status rks_filling_check(rks_store *store, const rks_agreed *agreed, size_t 
                              rks_error *err);
 void rks_filling_end(rks_index_gather *filling, const rks_store *store);
 
-/* missing_shards.c. Returns 1 if a directory of this rank is on a network file system, which may
+/* missing_shards.c. Reads the option `missing`: *partly if it is "partial". RKS_ERR_ARGUMENT if it
+ * is neither that, "error" nor NULL. */
+rks_status rks_store_read_missing(const char *missing, bool *partly, rks_error *err);
+/* Returns 1 if a directory of this rank is on a network file system, which may
  * show another node's files late. */
 uint8_t rks_store_looks_late(const rks_store *store);
 /* After an agreement on RKS_TELL_SEEN and RKS_TELL_LATE: returns true, on all ranks, if some shard

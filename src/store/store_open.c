@@ -256,16 +256,15 @@ static rks_status create_store(rks_group *group, const char *directory, rks_data
     made->options.columns = NULL;
     made->options.index_dir = NULL;
     made->options.missing = NULL;
-    made->opens_partly = options->missing != NULL && strcmp(options->missing, "partial") == 0;
     made->dataset = dataset;
     rks_digest_format(dataset->id, made->id_text);
     *store = made;
     made->directory = rks_strdup(directory, err);
     if (made->directory == NULL || made->life == NULL)
         return RKS_ERR_MEMORY;
-    if (options->missing != NULL && !made->opens_partly && strcmp(options->missing, "error") != 0)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "missing: \"%.40s\" is not \"error\" or \"partial\"", options->missing);
+    rks_status read = rks_store_read_missing(options->missing, &made->opens_partly, err);
+    if (read != RKS_OK)
+        return read;
     if (options->index_dir != NULL) {
         rks_status status = rks_directory_expand(group, options->index_dir, &made->index_dir, err);
         if (status != RKS_OK)
