@@ -265,24 +265,30 @@ static rks_status look_for_dataset(const rks_parts *parts, rks_dataset **old, ui
     return RKS_OK;
 }
 
+/* Moves *dataset into what this rank reports to the others; NULL, or *dataset NULL: it has none. */
+static void report_found(const rks_parts *parts, rks_dataset **dataset, rks_found_dataset *found)
+{
+    *found = (rks_found_dataset){.directory = parts->directory};
+    if (dataset != NULL && *dataset != NULL) {
+        found->dataset = *dataset;
+        *dataset = NULL;
+    } else {
+        found->status =
+            rks_fail(&found->error, RKS_ERR_NOT_FOUND, 0, "%s: no dataset here", parts->directory);
+    }
+}
+
 /* Finds what is appended to, as this rank sees it: the dataset that is there; or, if this very
  * append was committed, but not in all directories, the generation before it. */
 static void look_for_base(const rks_parts *parts, uint8_t what, rks_dataset **old,
                           rks_found_dataset *base)
 {
     uint64_t generation = *old == NULL ? 0 : (*old)->generation;
-    *base = (rks_found_dataset){.directory = parts->directory};
     if (what == 1 && generation > 1) {
         rks_store_look(parts->directory, generation - 1, base);
         return;
     }
-    if (what == 2 && *old != NULL) {
-        base->dataset = *old;
-        *old = NULL;
-        return;
-    }
-    base->status =
-        rks_fail(&base->error, RKS_ERR_NOT_FOUND, 0, "%s: no dataset here", parts->directory);
+    report_found(parts, what == 2 ? old : NULL, base);
 }
 
 /* What all ranks see together. */
@@ -344,19 +350,6 @@ static rks_status check_base(const rks_parts *parts, const rks_dataset *base, rk
     return status == RKS_ERR_MEMORY || status == RKS_ERR_UNSUPPORTED ? status : RKS_OK;
 }
 
-/* For the other ranks: this rank has the dataset that is kept, or none. */
-static void note_kept(const rks_parts *parts, sight *seen)
-{
-    seen->base = (rks_found_dataset){.directory = parts->directory};
-    if (seen->what == 1) {
-        seen->base.dataset = seen->found;
-        seen->found = NULL;
-    } else {
-        seen->base.status = rks_fail(&seen->base.error, RKS_ERR_NOT_FOUND, 0, "%s: no dataset here",
-                                     parts->directory);
-    }
-}
-
 static rks_status see(const rks_parts *parts, sight *seen, rks_error *err)
 {
     rks_status status = look_for_dataset(parts, &seen->found, &seen->what, err);
@@ -366,7 +359,7 @@ static rks_status see(const rks_parts *parts, sight *seen, rks_error *err)
         look_for_base(parts, seen->what, &seen->found, &seen->base);
         status = check_base(parts, seen->base.dataset, err);
     } else if (parts->options.keep && !parts->options.replace) {
-        note_kept(parts, seen);
+        report_found(parts, seen->what == 1 ? &seen->found : NULL, &seen->base);
     }
     if (status == RKS_OK && seen->base.directory != NULL)
         status = rks_store_dataset_description(&seen->base, &seen->described, err);
