@@ -667,21 +667,6 @@ static void an_append_counts_lengths_as_the_dataset_does(void **state)
 
 /* ---- parts that hold the same units ---------------------------------------------------------- */
 
-static void move_parts(const char *from, const char *to)
-{
-    DIR *stream = opendir(from);
-    assert_non_null(stream);
-    for (struct dirent *entry; (entry = readdir(stream)) != NULL;) {
-        char old[400], new[400];
-        if (strncmp(entry->d_name, "part-", 5) != 0)
-            continue;
-        snprintf(old, sizeof(old), "%s/%s", from, entry->d_name);
-        snprintf(new, sizeof(new), "%s/%s", to, entry->d_name);
-        assert_int_equal(rename(old, new), 0);
-    }
-    closedir(stream);
-}
-
 /* Seals a part with units first .. end, and no dataset: what a build leaves whose commit failed. */
 typedef struct range {
     const char *directory;
@@ -775,7 +760,7 @@ static void parts_that_hold_the_same_units_count_once_or_are_named(void **state)
             world_directory(side);
             r.directory = side;
             build_range(&r);
-            move_parts(side, directory);
+            world_move_parts(side, directory);
             world_remove(side);
         }
         on_threads(1, finish_build, &j);

@@ -418,14 +418,20 @@ static void errors_wait_for_words_once_together(void **state)
     on_threads(2, meet_many_errors, NULL);
 }
 
-static void be_late(member *m)
+/* Returns false, after counting a failure, if there is no group. */
+static bool open_impatient(member *m)
 {
     rks_group_options options;
     rks_group_options_default(&options);
     options.bootstrap = m->bootstrap;
     options.patience_ms = 500;
     EXPECT(rks_group_open(&options, &m->group, &m->err) == RKS_OK);
-    if (m->group == NULL)
+    return m->group != NULL;
+}
+
+static void be_late(member *m)
+{
+    if (!open_impatient(m))
         return;
     if (m->rank == *(const uint32_t *)m->user) {
         rks_group_tell_progress(m->group, NULL, "unit 3 of 17");
@@ -449,12 +455,7 @@ static void who_is_waited_for_is_said_with_what_it_does(void **state)
 
 static void be_late_and_silent(member *m)
 {
-    rks_group_options options;
-    rks_group_options_default(&options);
-    options.bootstrap = m->bootstrap;
-    options.patience_ms = 500;
-    EXPECT(rks_group_open(&options, &m->group, &m->err) == RKS_OK);
-    if (m->group == NULL)
+    if (!open_impatient(m))
         return;
     if (m->rank == 1)
         wait_until_heard("build is collective: call it on every rank");

@@ -4,27 +4,9 @@
  * another node shows late is found. */
 #include "world.h"
 
-#include <dirent.h>
-
 #include "store/store.h"
 
 enum { RANKS = 3, LATE_MS = 300 };
-
-/* Moves the shard of a rank's directory to `there`, or back. */
-static void move_shard(const char *from, const char *to)
-{
-    DIR *stream = opendir(from);
-    assert_non_null(stream);
-    for (struct dirent *entry; (entry = readdir(stream)) != NULL;) {
-        char old[600], new[600];
-        if (strncmp(entry->d_name, "part-", 5) != 0)
-            continue;
-        snprintf(old, sizeof(old), "%s/%s", from, entry->d_name);
-        snprintf(new, sizeof(new), "%s/%s", to, entry->d_name);
-        assert_int_equal(rename(old, new), 0);
-    }
-    closedir(stream);
-}
 
 typedef struct lost {
     char directory[FOLDER_PATH], there[FOLDER_PATH + 8], away[FOLDER_PATH + 8];
@@ -75,7 +57,7 @@ static void *bring_late(void *user)
 {
     const lost *l = user;
     usleep(LATE_MS * 1000);
-    move_shard(l->away, l->there);
+    world_move_parts(l->away, l->there);
     return NULL;
 }
 
@@ -88,7 +70,7 @@ static void lose(lost *l)
     snprintf(l->away, sizeof(l->away), "%s/away", l->directory);
     on_threads(RANKS, build_apart, l);
     assert_int_equal(mkdir(l->away, 0755), 0);
-    move_shard(l->there, l->away);
+    world_move_parts(l->there, l->away);
 }
 
 static void a_missing_shard_is_told_with_its_samples_and_its_host(void **state)

@@ -46,6 +46,22 @@ static inline size_t world_files(const char *directory, const char *ending)
     return count;
 }
 
+/* Moves all parts of a directory, sealed or not, to another one. */
+static inline void world_move_parts(const char *from, const char *to)
+{
+    DIR *stream = opendir(from);
+    assert_non_null(stream);
+    for (struct dirent *entry; (entry = readdir(stream)) != NULL;) {
+        char old[600], new[600];
+        if (strncmp(entry->d_name, "part-", 5) != 0)
+            continue;
+        snprintf(old, sizeof(old), "%s/%s", from, entry->d_name);
+        snprintf(new, sizeof(new), "%s/%s", to, entry->d_name);
+        assert_int_equal(rename(old, new), 0);
+    }
+    closedir(stream);
+}
+
 static inline size_t world_descriptors(void)
 {
     return world_files("/proc/self/fd", "");
