@@ -149,3 +149,15 @@ def group() -> Iterator[Any]:
     yield one
     gc.collect()
     one.close()
+
+
+@pytest.fixture
+def ds(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    """Return an open dataset of the module's COUNT samples (made.py)."""
+    import made
+
+    import rankstore
+    made.build(tmp_path / "store", request.module.COUNT)
+    with rankstore.open(tmp_path / "store") as opened:
+        yield opened
+    rankstore.current().close()

@@ -8,7 +8,7 @@ import pickle
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +22,6 @@ import rankstore
 from rankstore import ArgumentError, CorruptError, DataError, IOFailedError, NotFoundError, Pad, RankStoreError, StateError
 
 COUNT = 120
-
-
-@pytest.fixture
-def ds(tmp_path: Path) -> Iterator[rankstore.Dataset]:
-    made.build(tmp_path / "store", COUNT)
-    with rankstore.open(tmp_path / "store") as opened:
-        yield opened
-    rankstore.current().close()
 
 
 # ---- places and keys ---------------------------------------------------------------------------------------------------

@@ -7,11 +7,10 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import made
 import numpy
 import pytest
 
@@ -20,14 +19,6 @@ from rankstore import Lists, Nested, Pack, Pad
 
 COUNT = 157
 COPIES: list[Callable[[Any], Any]] = [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))]
-
-
-@pytest.fixture
-def ds(tmp_path: Path) -> Iterator[rankstore.Dataset]:
-    made.build(tmp_path / "store", COUNT)
-    with rankstore.open(tmp_path / "store") as opened:
-        yield opened
-    rankstore.current().close()
 
 
 def drawn(sample: dict[str, Any], rng: numpy.random.Generator) -> dict[str, Any]:

@@ -28,14 +28,6 @@ COUNT = 211
 Ranks = Callable[..., list[subprocess.CompletedProcess[str]]]
 
 
-@pytest.fixture
-def ds(tmp_path: Path) -> Iterator[rankstore.Dataset]:
-    made.build(tmp_path / "store", COUNT)
-    with rankstore.open(tmp_path / "store") as opened:
-        yield opened
-    rankstore.current().close()
-
-
 def check(batch: rankstore.Batch) -> list[int]:
     """The ids of a batch, after a look at each of its samples."""
     ids: list[int] = batch.ids.tolist()

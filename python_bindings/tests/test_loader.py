@@ -12,7 +12,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +26,6 @@ from rankstore import Lists, Nested, Pack, Pad
 from rankstore._dataset.worker_store import Service, WorkerStore, WorkerStoreSpec, _receive, _send
 
 COUNT = 307
-
-
-@pytest.fixture
-def ds(tmp_path: Path) -> Iterator[rankstore.Dataset]:
-    made.build(tmp_path / "store", COUNT)
-    with rankstore.open(tmp_path / "store") as opened:
-        yield opened
-    rankstore.current().close()
 
 
 def check_padded(batch: rankstore.Batch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +19,6 @@ from rankstore import Lists, Nested, Pack, Pad
 
 COUNT = 157
 Sample = dict[str, Any]
-
-
-@pytest.fixture
-def ds(tmp_path: Path) -> Iterator[rankstore.Dataset]:
-    made.build(tmp_path / "store", COUNT)
-    with rankstore.open(tmp_path / "store") as opened:
-        yield opened
-    rankstore.current().close()
 
 
 def unchanged(sample: Sample) -> Sample:

@@ -9,11 +9,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import made
 import numpy
 import pytest
 import torch
@@ -23,14 +21,6 @@ from rankstore import Lists, Pad
 
 COUNT = 157
 Sample = dict[str, Any]
-
-
-@pytest.fixture
-def ds(tmp_path: Path) -> Iterator[rankstore.Dataset]:
-    made.build(tmp_path / "store", COUNT)
-    with rankstore.open(tmp_path / "store") as opened:
-        yield opened
-    rankstore.current().close()
 
 
 def children() -> set[int]:

@@ -6,7 +6,7 @@ import gc
 import subprocess
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import made
@@ -18,14 +18,6 @@ from rankstore._distributed import memory
 COUNT = 2000
 KINDS = ["index", "index_own", "plan", "staging", "batches", "in_flight", "pinned", "gpu_slots", "gpu_nccl", "resident"]
 Ranks = Callable[..., list[subprocess.CompletedProcess[str]]]
-
-
-@pytest.fixture
-def ds(tmp_path: Path) -> Iterator[rankstore.Dataset]:
-    made.build(tmp_path / "store", COUNT)
-    with rankstore.open(tmp_path / "store") as opened:
-        yield opened
-    rankstore.current().close()
 
 
 def test_what_is_held_is_told_by_kind_and_given_back(tmp_path: Path) -> None:

@@ -10,8 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import made
@@ -24,14 +23,6 @@ from rankstore import Pad
 from rankstore._distributed.progress import StepBar
 
 COUNT = 157
-
-
-@pytest.fixture
-def ds(tmp_path: Path) -> Iterator[rankstore.Dataset]:
-    made.build(tmp_path / "store", COUNT)
-    with rankstore.open(tmp_path / "store") as opened:
-        yield opened
-    rankstore.current().close()
 
 
 def tokens(samples: list[dict[str, Any]]) -> dict[str, Any]:

@@ -7,11 +7,10 @@ import json
 import subprocess
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import made
 import numpy
 import pytest
 import torch
@@ -23,14 +22,6 @@ from rankstore import Pack, Pad
 
 COUNT = 211
 Ranks = Callable[..., list[subprocess.CompletedProcess[str]]]
-
-
-@pytest.fixture
-def ds(tmp_path: Path) -> Iterator[rankstore.Dataset]:
-    made.build(tmp_path / "store", COUNT)
-    with rankstore.open(tmp_path / "store") as opened:
-        yield opened
-    rankstore.current().close()
 
 
 # ---- a DataLoader of the loader's attributes ------------------------------------------------------------------------
