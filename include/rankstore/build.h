@@ -103,8 +103,7 @@ typedef struct rks_build_options {
                        * Without locks on the file system there is no wait. Default: RKS_ERR_STATE */
     bool keep;        /* accepts a finished dataset of the same input and options: nothing is built,
                        * and the report describes that dataset, with `kept` set. A rank whose
-                       * directory is empty has no say. RKS_ERR_NOT_FOUND if a shard is in no rank's
-                       * directory. A stream of
+                       * directory is empty has no say. A stream of
                        * rks_build_input is read and compared with it (RKS_ERR_ARGUMENT with cause
                        * ESTALE if it has other samples) */
     uint32_t threads; /* threads that read units of files on this rank; one more writes. The dataset
@@ -115,6 +114,10 @@ typedef struct rks_build_options {
                        * filter */
     bool unchecked; /* does not verify hashes that the source itself has, such as those in the index
                      * of MDS shards. Default: the fastest of them is verified */
+    bool repair;    /* only builds lost shards of the dataset in `directory`, which may have been
+                     * added to since. RKS_ERR_ARGUMENT with cause ESTALE if shards are lost, but
+                     * none that this input made. If none is lost, as `keep`. rks_repair takes the
+                     * other options from the dataset */
 } rks_build_options;
 
 RKS_API void rks_build_options_default(rks_build_options *options);
@@ -147,14 +150,19 @@ typedef struct rks_build_report {
     bool kept;                /* the dataset was there: see rks_build_options.keep */
     char length[160]; /* the unit of lengths, in words: "items of tokens, 257 each", "bytes of
                        * text", "1 each"; a long name is cut */
+    uint64_t shards_rebuilt; /* lost ones of a finished dataset, see rks_build */
+    uint64_t units_rebuilt;  /* of them */
 } rks_build_report;
 
 /* COLLECTIVE. Builds `directory` from files and folders, divided among the ranks. The same call
- * resumes an interrupted build, also on another number of ranks. `directory` may hold {rank} and
- * {node}. `report` may be NULL. Errors: RKS_ERR_DATA names file and line. RKS_ERR_STATE names pid
- * and host of another build that runs in the directory. RKS_ERR_ARGUMENT with cause EEXIST: a
- * finished dataset is there and `replace` is not set (see `keep`). RKS_ERR_UNSUPPORTED: the file
- * system has no locks (see no_lock). */
+ * resumes an interrupted build, also on another number of ranks. If the finished dataset of this
+ * very build is there, but shards of it are on no rank's disk, only those are built again: with the
+ * same samples, so that dataset id and saved states stay. RKS_ERR_DATA with cause ESTALE if the
+ * source holds other samples now; RKS_ERR_NOT_FOUND if another build wrote all that is lost.
+ * `directory` may hold {rank} and {node}. `report` may be NULL. Errors: RKS_ERR_DATA names file and
+ * line. RKS_ERR_STATE names pid and host of another build that runs in the directory.
+ * RKS_ERR_ARGUMENT with cause EEXIST: a finished dataset is there and `replace` is not set (see
+ * `keep`). RKS_ERR_UNSUPPORTED: the file system has no locks (see no_lock). */
 RKS_API rks_status rks_build(rks_group *group, const char *const *sources, size_t source_count,
                              const char *directory, const rks_build_options *options,
                              rks_build_report *report, rks_error *err);
@@ -163,6 +171,49 @@ RKS_API rks_status rks_build(rks_group *group, const char *const *sources, size_
  * their samples came from memory; 0 if there are none. For callers that open files as an input
  * (rks_files_open). RKS_ERR_UNSUPPORTED if another version of the library began a part. */
 RKS_API rks_status rks_unit_size_kept(const char *directory, uint64_t *unit_size, rks_error *err);
+
+/* ---- repairing ------------------------------------------------------------------------------- */
+
+typedef struct rks_repair_options {
+    size_t struct_size;
+    rks_progress_fn progress;
+    void *progress_user;
+    uint32_t threads;   /* as in rks_build_options */
+    uint64_t max_total; /* likewise */
+    bool no_lock;       /* likewise */
+    bool unchecked;     /* likewise */
+} rks_repair_options;
+
+typedef struct rks_repair_report {
+    size_t struct_size;
+    uint64_t shards; /* of the dataset */
+    uint64_t samples;
+    uint64_t units;
+    uint64_t lost_shards;  /* found lost: on no rank's disk */
+    uint64_t lost_samples; /* in them, also those that the dataset excludes */
+    uint64_t lost_units;
+    uint64_t rebuilt_shards; /* of the lost ones */
+    uint64_t rebuilt_units;
+    double seconds;      /* this rank */
+    char dataset[33];    /* the dataset id, 32 hexadecimal digits */
+    char origins[256];   /* where lost shards were built: "node3:/nvme/rks (2), node4:/nvme/rks" */
+    char made_from[129]; /* the builder's words for its input; empty: none */
+} rks_repair_report;
+
+/* COLLECTIVE. Finds the shards of the dataset in `directory` that are on no rank's disk, and builds
+ * them again from the files and folders that made them, `sources`, in the order that the build was
+ * given; `source_count` 0: it only looks. Options of the build come from dataset.json. Each rank
+ * makes whole shards; first those that have the fewest samples. The samples, the dataset id and
+ * saved states stay: each unit's digest is compared with the recorded one, and dataset.json gets
+ * the next revision of the same generation. A rebuilt shard keeps its id, under a new name; if the
+ * lost file comes back, it serves as a copy. Shards of several builds (appends) need a call for
+ * each input. Errors: RKS_ERR_NOT_FOUND: no dataset is there. RKS_ERR_ARGUMENT with cause ESTALE:
+ * none of the lost shards was built from this input. RKS_ERR_DATA with cause ESTALE: the source has
+ * changed, and nothing was. RKS_ERR_UNSUPPORTED: a program made the samples, or a function chose
+ * them: run the same build there. `options` and `report` may be NULL. */
+RKS_API rks_status rks_repair(rks_group *group, const char *directory, const char *const *sources,
+                              size_t source_count, const rks_repair_options *options,
+                              rks_repair_report *report, rks_error *err);
 
 /* ---- rows that a program makes --------------------------------------------------------------- */
 

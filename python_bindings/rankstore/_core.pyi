@@ -405,6 +405,9 @@ def prune(group: Group, directory: str, *, keep: int | None = None, dry_run: boo
           no_lock: bool = False) -> dict[str, Any]:
     """COLLECTIVE. rks_prune: return {generations, files, bytes}."""
 
+def lost(group: Group, directory: str) -> int:
+    """COLLECTIVE. rks_repair without an input: how many shards of the dataset are on no rank's disk."""
+
 def export(store: Store, target: str, *, to: str | None = None, where: str | None = None,
            columns: Sequence[str] | None = None, force: bool = False,
            progress: Callable[[str, int, int, int], None] | None = None) -> dict[str, Any]:

@@ -139,15 +139,17 @@ PyObject *core_build_report(const rks_build_report *r)
     if (bad_first == NULL)
         return NULL;
     return Py_BuildValue(
-        "{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:d,s:s,s:N,s:s,s:s,s:s,s:{s:K,s:K,s:K}}",
+        "{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:d,s:s,s:N,s:s,s:s,s:s,s:{s:K,s:K,s:"
+        "K}}",
         "samples", (unsigned long long)r->samples, "duplicates", (unsigned long long)r->duplicates,
         "sampled_out", (unsigned long long)r->sampled_out, "filtered",
         (unsigned long long)r->filtered, "bad", (unsigned long long)r->bad, "bytes",
         (unsigned long long)r->bytes, "input_bytes", (unsigned long long)r->input_bytes, "units",
         (unsigned long long)r->units, "units_resumed", (unsigned long long)r->units_resumed,
-        "unit_size", (unsigned long long)r->unit_size, "collectives",
-        (unsigned long long)r->collectives, "seconds", r->seconds, "dataset", r->dataset,
-        "bad_first", bad_first, "json_columns", r->json_columns, "object_columns",
+        "shards_rebuilt", (unsigned long long)r->shards_rebuilt, "units_rebuilt",
+        (unsigned long long)r->units_rebuilt, "unit_size", (unsigned long long)r->unit_size,
+        "collectives", (unsigned long long)r->collectives, "seconds", r->seconds, "dataset",
+        r->dataset, "bad_first", bad_first, "json_columns", r->json_columns, "object_columns",
         r->object_columns, "length", r->length, "not_read", "hidden", (unsigned long long)r->hidden,
         "linked_folders", (unsigned long long)r->linked_folders, "special_files",
         (unsigned long long)r->special_files);

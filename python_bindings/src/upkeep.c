@@ -85,6 +85,28 @@ static PyObject *prune(PyObject *self, PyObject *arguments, PyObject *keywords)
                          (unsigned long long)report.bytes);
 }
 
+static PyObject *lost(PyObject *self, PyObject *arguments)
+{
+    (void)self;
+    PyObject *group_object;
+    const char *directory;
+    rks_repair_report report = {.struct_size = sizeof(report)};
+    rks_error err = {0};
+    rks_status status;
+    if (!PyArg_ParseTuple(arguments, "Os:lost", &group_object, &directory))
+        return NULL;
+    rks_group *group = core_group_enter(group_object);
+    if (group == NULL)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    status = rks_repair(group, directory, NULL, 0, NULL, &report, &err);
+    Py_END_ALLOW_THREADS
+    core_group_leave(group_object);
+    if (!core_succeeded(status, &err))
+        return NULL;
+    return PyLong_FromUnsignedLongLong(report.lost_shards);
+}
+
 /* ---- open stores ----------------------------------------------------------------------------- */
 
 static PyObject *run_export(PyObject *object, const char *target, const rks_export_options *options)
@@ -219,6 +241,8 @@ static PyMethodDef upkeep_functions[] = {
      "merge(group, sources, directory, ...): collective; the report."},
     {"prune", (PyCFunction)(void (*)(void))prune, METH_VARARGS | METH_KEYWORDS,
      "prune(group, directory, ...): collective; the report."},
+    {"lost", lost, METH_VARARGS,
+     "lost(group, directory): collective; how many shards are on no rank's disk."},
     {"export", (PyCFunction)(void (*)(void))export, METH_VARARGS | METH_KEYWORDS,
      "export(store, target, ...): collective; the report."},
     {"diff", (PyCFunction)(void (*)(void))diff, METH_VARARGS | METH_KEYWORDS,

@@ -39,6 +39,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "builder/build_state.h"
+#include "builder/lost_units.h"
 #include "builder/row_units.h"
 #include "ingest/format.h"
 #include "ingest/rows.h"
@@ -74,7 +75,8 @@ static rks_status open_parts(rks_build_state *b, rks_status *own, rks_error *err
                                  .made_from = b->options.made_from,
                                  .no_lock = b->options.no_lock,
                                  .wait = b->options.wait,
-                                 .keep = b->options.keep};
+                                 .keep = b->options.keep,
+                                 .repair = b->options.repair};
     if (*own == RKS_OK)
         *own = rks_build_id(b->source->ops != NULL ? "memory" : "files", input_of(b), b->schema,
                             b->options_text, &options.shard.build_id, err);
@@ -102,7 +104,7 @@ static rks_status open_parts(rks_build_state *b, rks_status *own, rks_error *err
  * itself. */
 static bool learns_rows(const rks_build_state *b)
 {
-    return rks_group_size(b->group) == 1;
+    return rks_group_size(b->group) == 1 && rks_parts_repaired(b->parts) == NULL;
 }
 
 static bool is_stream(const rks_build_state *b)
@@ -129,6 +131,8 @@ static rks_status count_rows(rks_build_state *b, rks_status status, rks_error *e
         const rks_unit_summary *finished = rks_parts_finished(b->parts, unit);
         known[unit] = finished == NULL ? UINT64_MAX : finished->seen;
     }
+    if (known != NULL && rks_parts_repaired(b->parts) != NULL)
+        rks_lost_units_seen(b->parts, known, units);
     status = rks_input_first_rows(b->group, status, b->input, known,
                                   rks_input_begins_inside(b->input), &b->first_rows, err);
     rks_free(known);
@@ -141,7 +145,9 @@ static rks_status deal(rks_build_state *b, rks_error *err)
     bool *done = rks_alloc(units, sizeof(*done), err);
     b->owners = rks_alloc(units, sizeof(*b->owners), err);
     rks_status status = done == NULL || b->owners == NULL ? RKS_ERR_MEMORY : RKS_OK;
-    if (status == RKS_OK) {
+    if (status == RKS_OK && rks_parts_repaired(b->parts) != NULL) {
+        status = rks_lost_units_deal(b->parts, b->input, rks_group_size(b->group), b->owners, err);
+    } else if (status == RKS_OK) {
         for (size_t unit = 0; unit < units; unit++)
             done[unit] = rks_parts_finished(b->parts, unit) != NULL;
         status = rks_input_deal(b->input, rks_group_size(b->group), done, b->owners, err);
@@ -212,10 +218,11 @@ static rks_status read_units(rks_build_state *b, rks_error *err)
                                     .tick = on_progress,
                                     .user = b};
     report_build_progress(b, 0, 0);
-    rks_status status = is_stream(b)
-                            ? rks_row_units_read(&reading, b->input, rks_group_size(b->group),
-                                                 b->more, &b->samples, err)
-                            : rks_read_units_run(&reading, &b->samples, err);
+    rks_status status =
+        is_stream(b) ? rks_row_units_read(&reading, b->input, rks_group_size(b->group), b->more,
+                                          &b->samples, err)
+        : rks_parts_repaired(b->parts) != NULL ? rks_lost_units_read(&reading, &b->samples, err)
+                                               : rks_read_units_run(&reading, &b->samples, err);
     if (status != RKS_OK)
         return status;
     b->done = b->total;
@@ -229,17 +236,21 @@ static rks_status read_units(rks_build_state *b, rks_error *err)
 static rks_status read_share(rks_build_state *b, rks_status status, rks_error *err)
 {
     status = count_rows(b, status, err);
+    bool repairs_stream = is_stream(b) && rks_parts_repaired(b->parts) != NULL;
     if (status == RKS_OK)
-        status = deal(b, err);
+        status = repairs_stream ? rks_lost_stream_begin(b->parts, rks_group_rank(b->group),
+                                                        rks_group_size(b->group), err)
+                                : deal(b, err);
     if (status == RKS_OK)
         status = read_units(b, err);
     return status;
 }
 
-/* A stream that is refused will be another one when it is mended: none of its units stays. */
+/* A stream that is refused will be another one when it is mended: none of its units stays. What is
+ * repaired stays as it is. */
 static rks_status discard_if_refused(rks_build_state *b, rks_status status, bool refused)
 {
-    if (refused)
+    if (refused && rks_parts_repaired(b->parts) == NULL)
         rks_parts_discard(b->parts);
     return status;
 }

@@ -174,6 +174,7 @@ static rks_status make_dataset(const rks_parts *parts, const rks_agreed *agreed,
     made->build_id = options->build_id;
     made->derived_keys = options->derived_keys;
     made->unit_size = options->unit_size;
+    made->revision = parts->revision;
     rks_status status = rks_schema_parse(rks_schema_text(options->schema), &made->schema, err);
     if (status == RKS_OK)
         status = copy_index_names(made, options, err);
@@ -297,7 +298,8 @@ void rks_parts_report(const rks_parts *parts, const rks_dataset *dataset, rks_bu
     report->duplicates = dataset->excluded.duplicates;
     report->bytes -= dataset->excluded.bytes;
     report->units = dataset->unit_count;
-    report->units_resumed = parts->kept != NULL ? 0 : parts->finished_count;
+    report->units_resumed =
+        parts->kept != NULL || parts->repaired != NULL ? 0 : parts->finished_count;
     report->unit_size = parts->options.shard.unit_size;
     rks_digest_format(dataset->id, report->dataset);
     rks_dataset_length_words(dataset, report->length);
@@ -327,12 +329,18 @@ static rks_status check_keys(rks_parts *parts, rks_status status, const rks_data
     return status;
 }
 
-rks_status rks_parts_commit(rks_parts *parts, rks_status status, const rks_buffer *bad,
-                            rks_build_report *report, rks_error *err)
+/* What a commit makes. */
+typedef struct commit {
+    rks_dataset *dataset;
+    uint32_t *holders; /* by shard: the rank that brings it */
+    rks_earlier_keys earlier;
+} commit;
+
+/* COLLECTIVE. Makes the dataset of all parts, or the next generation of `base`. `status`: this
+ * rank's own. */
+static rks_status make_new(rks_parts *parts, rks_status status, const rks_buffer *bad, commit *made,
+                           rks_build_report *report, rks_error *err)
 {
-    rks_dataset *dataset = NULL;
-    uint32_t *holders = NULL;
-    rks_earlier_keys earlier = {0};
     rks_agreed agreed;
     rks_exclusions exclusions = {.group = parts->group,
                                  .parts = parts,
@@ -347,32 +355,66 @@ rks_status rks_parts_commit(rks_parts *parts, rks_status status, const rks_buffe
         report_bad(parts, &agreed, report);
         status = rks_exclusions_receive(&exclusions, &agreed, SEALED_OFFER, err);
         if (status == RKS_OK)
-            status = make_dataset(parts, &agreed, &dataset, &holders, err);
+            status = make_dataset(parts, &agreed, &made->dataset, &made->holders, err);
     }
-    status = rks_exclusions_run(&exclusions, status, dataset, holders, err);
+    status = rks_exclusions_run(&exclusions, status, made->dataset, made->holders, err);
     rks_exclusions_end(&exclusions);
     if (status == RKS_OK && parts->base != NULL)
-        status = append_to(parts->base, &dataset, &holders, err);
+        status = append_to(parts->base, &made->dataset, &made->holders, err);
     if (parts->options.shard.derived_keys)
-        status = rks_group_agree(parts->group, "build: dataset made", status, err);
-    else
-        status = check_keys(parts, status, dataset, holders, &earlier, err);
+        return rks_group_agree(parts->group, "build: dataset made", status, err);
+    return check_keys(parts, status, made->dataset, made->holders, &made->earlier, err);
+}
+
+/* COLLECTIVE. Makes the next revision of the dataset whose shards were lost. What was built is
+ * removed if it is not what was lost. */
+static rks_status mend(rks_parts *parts, rks_status status, const rks_buffer *bad, commit *made,
+                       rks_build_report *report, rks_error *err)
+{
+    rks_agreed agreed;
+    status = agree_on_sealed(parts, status, bad, NULL, &agreed, err);
     if (status == RKS_OK) {
-        if (parts->options.made_from != NULL)
-            snprintf(dataset->made_from, sizeof(dataset->made_from), "%s",
+        report_bad(parts, &agreed, report);
+        status = rks_parts_mend(parts, &agreed, SEALED_PARTS, &made->dataset, err);
+    }
+    bool changed = status == RKS_ERR_DATA;
+    status = rks_group_agree(parts->group, "build: dataset made", status, err);
+    for (size_t i = 0; changed && i < parts->sealed_count; i++) {
+        char name[128];
+        rks_part_name(parts->sealed[i], name);
+        rks_parts_remove(parts, name);
+    }
+    if (status == RKS_OK) {
+        report->shards_rebuilt = parts->lost.count;
+        for (size_t i = 0; i < parts->repaired->unit_count; i++)
+            report->units_rebuilt += parts->lost.lost[parts->repaired->units[i].shard];
+    }
+    return status;
+}
+
+rks_status rks_parts_commit(rks_parts *parts, rks_status status, const rks_buffer *bad,
+                            rks_build_report *report, rks_error *err)
+{
+    commit made = {0};
+    bool mends = parts->repaired != NULL;
+    status = mends ? mend(parts, status, bad, &made, report, err)
+                   : make_new(parts, status, bad, &made, report, err);
+    if (status == RKS_OK) {
+        if (!mends && parts->options.made_from != NULL)
+            snprintf(made.dataset->made_from, sizeof(made.dataset->made_from), "%s",
                      parts->options.made_from);
         if (parts->lock != NULL)
-            status = write_dataset(parts, dataset, err);
+            status = write_dataset(parts, made.dataset, err);
         status = rks_group_agree(parts->group, "build: commit", status, err);
     }
     if (status == RKS_OK && parts->lock != NULL) {
-        rks_earlier_keys_keep(&earlier, parts, dataset);
-        rks_parts_remove_strangers(parts, dataset);
+        rks_earlier_keys_keep(&made.earlier, parts, made.dataset);
+        rks_parts_remove_strangers(parts, made.dataset);
     }
-    rks_earlier_keys_free(&earlier);
+    rks_earlier_keys_free(&made.earlier);
     if (status == RKS_OK)
-        rks_parts_report(parts, dataset, report);
-    rks_dataset_free(dataset);
-    rks_free(holders);
+        rks_parts_report(parts, made.dataset, report);
+    rks_dataset_free(made.dataset);
+    rks_free(made.holders);
     return status;
 }

@@ -20,7 +20,7 @@ typedef struct rks_parts_options {
     bool replace;              /* the commit replaces a finished dataset */
     bool append;               /* or adds these samples to it, as its next generation */
     bool no_lock;              /* as rks_build_options.no_lock */
-    bool wait, keep;           /* as rks_build_options.wait and .keep */
+    bool wait, keep, repair;   /* as in rks_build_options */
     const char *build_options; /* JSON text for dataset.json */
     const char *made_from;     /* as rks_build_options.made_from; "" means none, too */
     rks_selection selection;
@@ -31,7 +31,8 @@ typedef struct rks_parts_options {
  * are used only if *own is RKS_OK. The status returned is the same on all ranks. If it is RKS_OK,
  * *own is this rank's for the next agreement: an error if there are parts and this rank lacked
  * memory for what all of them hold. Makes two agreements; one more if there are parts or a dataset
- * is kept, and two if a directory lacks the dataset that is kept or appended to. */
+ * is kept, two if shards of it are lost, and two if a directory lacks the dataset that is kept or
+ * appended to. */
 rks_status rks_parts_open(rks_group *group, const char *directory, rks_status *own,
                           const rks_parts_options *options, rks_parts **parts, rks_error *err);
 /* COLLECTIVE. Makes an agreement on *own of rks_parts_open, for a caller without one; none if it is
@@ -40,6 +41,18 @@ rks_status rks_parts_settle(rks_parts *parts, rks_status own, rks_error *err);
 /* With `keep`: returns the finished dataset if it is this very build's, so that there is nothing to
  * do; else NULL. It lives as long as the parts. */
 const rks_dataset *rks_parts_kept(const rks_parts *parts);
+/* Returns this build's dataset if shards of it are lost, which the caller builds again
+ * (rks_parts_is_lost); else NULL. All its other units are finished. It lives as long as the
+ * parts. */
+const rks_dataset *rks_parts_repaired(const rks_parts *parts);
+/* Returns true if this build makes shard `shard` of that dataset again. */
+bool rks_parts_is_lost(const rks_parts *parts, size_t shard);
+/* Returns how many bytes of its samples lie in a rank's directory. */
+uint64_t rks_parts_held(const rks_parts *parts, uint32_t rank);
+/* Seals what was written, and begins a part that takes the place of this lost shard: it gets its
+ * id, so its units must be written in the order of the lost one. SIZE_MAX: a part with an id of its
+ * own, for any units of lost shards. */
+rks_status rks_parts_begin_lost(rks_parts *parts, size_t shard, rks_error *err);
 /* Lists the units of the dataset that is kept as finished ones, to compare an input with them. */
 rks_status rks_parts_list_kept(rks_parts *parts, rks_error *err);
 /* Returns what is appended to, or NULL; the same on all ranks. It lives as long as the parts. */

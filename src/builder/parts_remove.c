@@ -109,13 +109,15 @@ void rks_parts_remove_strangers(rks_parts *parts, const rks_dataset *keep)
         return; /* only a clean-up: what stays does no harm */
     }
     remove_schemas(parts);
-    if (!parts->options.append)
+    bool first = !parts->options.append && parts->repaired == NULL;
+    if (first)
         remove_generations(parts->directory); /* those of the dataset that was replaced */
     for (size_t i = 0; i < count; i++)
-        if (!rks_shard_names_have(&kept, names[i]))
+        if (!rks_shard_names_have(&kept, names[i]) &&
+            !rks_dataset_is_copy(keep, parts->directory, names[i]))
             rks_parts_remove(parts, names[i]);
     rks_dataset_parts_free(names, count);
     rks_shard_names_free(&kept);
-    if (!parts->options.append) /* older generations name other files */
+    if (first) /* older generations name other files */
         remove_lists(parts, keep);
 }

@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -32,7 +33,7 @@ typedef struct reader {
 struct pool {
     const rks_read_units *reading;
     rks_shard_writer *writer;
-    size_t *units; /* those of this rank that are not finished, ascending */
+    size_t *units; /* what to read, in this order */
     size_t unit_count;
     reader *readers;
     uint32_t count, running;
@@ -262,6 +263,11 @@ static rks_status list_units(pool *p, rks_error *err)
     p->units = rks_alloc(r->input->unit_count, sizeof(*p->units), err);
     if (p->units == NULL)
         return RKS_ERR_MEMORY;
+    if (r->units != NULL) {
+        memcpy(p->units, r->units, r->unit_count * sizeof(*p->units));
+        p->unit_count = r->unit_count;
+        return RKS_OK;
+    }
     for (size_t unit = 0; unit < r->input->unit_count; unit++)
         if (r->owners[unit] == r->rank && rks_parts_finished(r->parts, unit) == NULL)
             p->units[p->unit_count++] = unit;

@@ -17,6 +17,8 @@ typedef struct rks_read_units {
     rks_parts *parts;       /* finished units are not read */
     const uint32_t *owners; /* by unit: the rank that reads it */
     uint32_t rank;
+    const size_t *units; /* what to read, in this order; NULL: this rank's units, ascending */
+    size_t unit_count;
     uint64_t *first_rows; /* by unit: number of its first row in its file */
     bool learns_rows;     /* this rank reads all units, and enters the first rows of a file's later
                            * units here */

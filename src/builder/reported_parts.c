@@ -31,13 +31,18 @@ static rks_status put_unit(rks_buffer *bytes, const rks_unit_summary *unit, cons
     return status;
 }
 
+void rks_part_name(const rks_shard *shard, char name[128])
+{
+    const char *path = rks_shard_path(shard), *slash = strrchr(path, '/');
+    const char *file = slash == NULL ? path : slash + 1;
+    snprintf(name, 128, "%.*s", (int)(strlen(file) - strlen(".rks")), file);
+}
+
 rks_status rks_reported_parts_put(rks_buffer *bytes, const rks_shard *shard, rks_error *err)
 {
     size_t count = 0;
     const rks_unit_summary *units = rks_shard_units(shard, &count);
-    const char *path = rks_shard_path(shard);
-    const char *slash = strrchr(path, '/');
-    const char *name = slash == NULL ? path : slash + 1;
+    const char *path = rks_shard_path(shard), *slash = strrchr(path, '/');
     rks_dataset_shard described = {
         .id = rks_shard_id(shard),
         .manifest = rks_shard_manifest_digest(shard),
@@ -46,8 +51,7 @@ rks_status rks_reported_parts_put(rks_buffer *bytes, const rks_shard *shard, rks
         .file_bytes = rks_shard_file_bytes(shard),
         .largest = rks_shard_largest(shard),
     };
-    snprintf(described.name, sizeof(described.name), "%.*s", (int)(strlen(name) - strlen(".rks")),
-             name);
+    rks_part_name(shard, described.name);
     uint64_t unit_count = count;
     char directory[PATH_MAX] = ".";
     if (slash != NULL)

@@ -8,6 +8,8 @@
 #include "dataset/dataset.h"
 #include "shard/shard.h"
 
+/* Writes a part's name: that of its file, without ending. */
+void rks_part_name(const rks_shard *shard, char name[128]);
 /* Appends what a sealed part holds. */
 rks_status rks_reported_parts_put(rks_buffer *bytes, const rks_shard *shard, rks_error *err);
 /* Appends the parts that another rank reports, and their units, to the dataset's lists. The bytes

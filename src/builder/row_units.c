@@ -67,6 +67,11 @@ static rks_status fail_changed(const rks_read_units *reading, const char *how, r
 {
     if (rks_parts_kept(reading->parts) != NULL)
         return rks_fail(err, RKS_ERR_ARGUMENT, ESTALE, "source: %s than the finished dataset", how);
+    if (rks_parts_repaired(reading->parts) != NULL)
+        return rks_fail(err, RKS_ERR_DATA, ESTALE,
+                        "source: %s than the dataset whose lost shards are to be built again; "
+                        "nothing is changed there",
+                        how);
     return rks_fail(err, RKS_ERR_DATA, ESTALE,
                     "source: %s than an interrupted build stored; what that build left is removed, "
                     "and the same call builds anew",

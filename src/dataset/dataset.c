@@ -440,6 +440,7 @@ void rks_dataset_free(rks_dataset *dataset)
     rks_free(dataset->shards);
     rks_free(dataset->units);
     rks_free(dataset->build_options);
+    rks_free(dataset->added_options);
     rks_schema_free(dataset->schema);
     rks_free(dataset);
 }

@@ -63,10 +63,12 @@ struct rks_dataset {
     size_t shard_count;
     rks_dataset_unit *units;
     size_t unit_count;
-    char *build_options; /* JSON text: the options of the build, for people to read */
+    char *build_options;                   /* JSON text: the options of the first build */
+    char *added_options;                   /* likewise, of the newest one; NULL: it is the first */
     char made_from[RKS_MADE_FROM_MAX + 1]; /* the builder's words for its input, printable ASCII;
                                             * empty: none */
     uint64_t generation;                   /* from 1; 0 means 1 */
+    uint64_t revision;     /* of this generation: how often lost shards were built again */
     uint64_t unit_size;    /* bytes of input in a unit of the newest build; 0: not recorded */
     rks_excluded excluded; /* `samples` 0: nothing is excluded */
     /* Files beside dataset.json that hold the first shards and units, if the dataset was read from
@@ -129,6 +131,10 @@ void rks_dataset_origin_here(const char *directory, char origin[RKS_ORIGIN_MAX +
 /* Takes an origin from a file. One that is too long, no UTF-8 or has control characters becomes
  * empty: it is shown on terminals. */
 void rks_dataset_origin_take(const char *text, size_t size, char origin[RKS_ORIGIN_MAX + 1]);
+/* Writes the origins of the shards for which chosen[i] is not 0, each once, the first ones by name:
+ * "node3:/nvme/rks (2), node4:/nvme/rks". Empty if none is recorded. */
+void rks_dataset_put_origins(const rks_dataset *dataset, const uint8_t *chosen, char *text,
+                             size_t room);
 /* Returns the build that wrote the shard. */
 rks_digest rks_dataset_build_of(const rks_dataset *dataset, size_t shard);
 
@@ -203,6 +209,16 @@ typedef struct rks_shard_names {
 rks_status rks_shard_names_add(rks_shard_names *names, const rks_dataset *dataset, rks_error *err);
 bool rks_shard_names_have(const rks_shard_names *names, const char *name);
 void rks_shard_names_free(rks_shard_names *names);
+
+/* Opens copies of those of the shards [first, first + count) that are not open: for shard first + i
+ * shards[i] is NULL. Copies are sealed shards that the dataset does not name, of the same build,
+ * with the same id and the same units in the same rows. There are some after lost shards were built
+ * again, and their node came back. Shards without a copy in the directory stay NULL. */
+struct rks_shard;
+rks_status rks_dataset_open_copies(const rks_dataset *dataset, const char *directory, size_t first,
+                                   size_t count, struct rks_shard **shards, rks_error *err);
+/* Returns true if NAME in the directory is such a copy of a shard of the dataset. */
+bool rks_dataset_is_copy(const rks_dataset *dataset, const char *directory, const char *name);
 
 /* Lists the parts (NAME.rks, sealed or not) of a build in a directory: their names without ending,
  * sorted. */

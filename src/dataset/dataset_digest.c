@@ -28,10 +28,12 @@ static void put_top(rks_digester *digester, const rks_dataset *dataset)
         dataset->unit_size,    dataset->generation > 1 ? dataset->generation : 1,
         dataset->index_count,  dataset->shard_count,
         dataset->unit_count,   dataset->excluded.samples,
+        dataset->revision,
     };
     rks_digester_update(digester, numbers, sizeof(numbers));
     feed_text(digester, rks_schema_text(dataset->schema));
     feed_text(digester, dataset->build_options == NULL ? "{}" : dataset->build_options);
+    feed_text(digester, dataset->added_options);
     feed_text(digester, dataset->made_from);
     for (size_t i = 0; i < dataset->index_count; i++)
         feed_text(digester, dataset->index[i]);

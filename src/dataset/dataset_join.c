@@ -183,6 +183,13 @@ static rks_status copy_parts(rks_dataset *joined, const rks_dataset *a, size_t s
     return rks_schema_parse(rks_schema_text(a->schema), &joined->schema, err);
 }
 
+/* Copies a text; NULL stays NULL. */
+static rks_status copy_text(const char *text, char **copy, rks_error *err)
+{
+    *copy = text == NULL ? NULL : rks_strdup(text, err);
+    return text != NULL && *copy == NULL ? RKS_ERR_MEMORY : RKS_OK;
+}
+
 static rks_status copy_top(rks_dataset *joined, const rks_dataset *const *parts, size_t count,
                            rks_error *err)
 {
@@ -197,7 +204,11 @@ static rks_status copy_top(rks_dataset *joined, const rks_dataset *const *parts,
     memcpy(joined->lists, first->lists, sizeof(joined->lists));
     joined->list_count = first->list_count;
     joined->generation = rks_dataset_number(first) + 1;
-    return copy_parts(joined, first, shards, units, err);
+    const rks_dataset *last = parts[count - 1];
+    rks_status status =
+        copy_text(last->added_options != NULL ? last->added_options : last->build_options,
+                  &joined->added_options, err);
+    return status != RKS_OK ? status : copy_parts(joined, first, shards, units, err);
 }
 
 static rks_status copy_excluded(const rks_excluded *from, rks_excluded *to, rks_error *err)
@@ -225,8 +236,11 @@ rks_status rks_dataset_copy(const rks_dataset *dataset, rks_dataset **copy, rks_
     made->build_id = dataset->build_id;
     made->unit_size = dataset->unit_size;
     made->generation = dataset->generation;
+    made->revision = dataset->revision;
     memcpy(made->made_from, dataset->made_from, sizeof(made->made_from));
     status = copy_parts(made, dataset, dataset->shard_count, dataset->unit_count, err);
+    if (status == RKS_OK)
+        status = copy_text(dataset->added_options, &made->added_options, err);
     if (status == RKS_OK)
         status = rks_dataset_append(made, dataset, err);
     made->count = dataset->count;
@@ -314,6 +328,8 @@ rks_status rks_dataset_choose(const rks_dataset *dataset, const bool *chosen, rk
     rks_status status = place == NULL ? RKS_ERR_MEMORY : RKS_OK;
     if (status == RKS_OK)
         status = copy_parts(part, dataset, dataset->shard_count, dataset->unit_count, err);
+    if (status == RKS_OK)
+        status = copy_text(dataset->added_options, &part->added_options, err);
     for (size_t i = 0; status == RKS_OK && i < dataset->shard_count; i++) {
         place[i] = (uint32_t)part->shard_count;
         if (chosen[i])
@@ -338,6 +354,7 @@ rks_status rks_dataset_choose(const rks_dataset *dataset, const bool *chosen, rk
     part->build_id = dataset->build_id;
     part->unit_size = dataset->unit_size;
     part->generation = dataset->generation;
+    part->revision = dataset->revision;
     for (size_t i = 0; i < part->shard_count; i++)
         part->shards[i].list = 0;
     part->id = rks_dataset_id(part);

@@ -11,7 +11,8 @@
  *   schema, index as in a manifest
  *   excluded      only where `requires` has it: {name, samples, bytes, duplicates, runs, digest}:
  *                 the file that lists samples of the shards that do not count (excluded_samples.c)
- *   options       an object: what the build was asked for
+ *   options       an object: what the first build was asked for
+ *   added         likewise the newest build, if it is another one
  *   shards        sorted by id: {name, id, manifest, samples, bytes, file_bytes, largest}:
  *                 `name` is the file's without ending, `manifest` the digest of NAME.json,
  *                 `file_bytes` counts its three files; `origin`, if it is known, is
@@ -19,6 +20,8 @@
  *                 `requires` has "builds": the build that wrote it, and what its own unit numbers
  *                 lack to those of the dataset
  *   generation    only above 1
+ *   revision      only above 0: how often lost shards of this generation were built again. They
+ *                 keep their ids and units, and have new names and manifests
  *   unit_size     bytes of input in a unit of the newest build; not where samples came from memory
  *   lists, bytes  only where `requires` has "lists": files that hold the first shards and units
  *                 (dataset_list.c), as {name, digest, bytes, shards, units}, and the column and key
@@ -138,6 +141,8 @@ static rks_status put_top(const rks_dataset *dataset, const rks_dataset_layout *
         status = put_excluded(&dataset->excluded, json, err);
     if (status == RKS_OK && dataset->generation > 1)
         status = rks_buffer_print(json, err, ",\"generation\":%" PRIu64, dataset->generation);
+    if (status == RKS_OK && dataset->revision > 0)
+        status = rks_buffer_print(json, err, ",\"revision\":%" PRIu64, dataset->revision);
     if (status == RKS_OK && dataset->unit_size > 0)
         status = rks_buffer_print(json, err, ",\"unit_size\":%" PRIu64, dataset->unit_size);
     if (status == RKS_OK && dataset->made_from[0] != '\0') {
@@ -152,12 +157,12 @@ static rks_status put_top(const rks_dataset *dataset, const rks_dataset_layout *
     return status;
 }
 
-static rks_status put_options(const rks_dataset *dataset, rks_buffer *json, rks_error *err)
+static rks_status put_options(const char *text_of, rks_buffer *json, rks_error *err)
 {
-    if (dataset->build_options == NULL)
+    if (text_of == NULL)
         return rks_buffer_print(json, err, "{}");
     json_error_t where;
-    json_t *options = json_loads(dataset->build_options, JSON_REJECT_DUPLICATES, &where);
+    json_t *options = json_loads(text_of, JSON_REJECT_DUPLICATES, &where);
     if (!json_is_object(options)) {
         json_decref(options);
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "the build's options are not a JSON object");
@@ -237,7 +242,11 @@ rks_status rks_dataset_encode_file(const rks_dataset *dataset, const rks_dataset
     if (status == RKS_OK)
         status = put_top(dataset, layout, &json, err);
     if (status == RKS_OK)
-        status = put_options(dataset, &json, err);
+        status = put_options(dataset->build_options, &json, err);
+    if (status == RKS_OK && dataset->added_options != NULL)
+        status = rks_buffer_print(&json, err, ",\"added\":");
+    if (status == RKS_OK && dataset->added_options != NULL)
+        status = put_options(dataset->added_options, &json, err);
     if (status == RKS_OK)
         status = put_entries(dataset, layout, &json, err);
     if (status == RKS_OK)
@@ -292,11 +301,32 @@ static rks_status decode_excluded(const json_t *root, const char *path, rks_excl
     return status;
 }
 
+/* Decodes a number that a dataset may lack. */
+static rks_status decode_number(const json_t *root, const char *name, const char *path,
+                                uint64_t *number, rks_error *err)
+{
+    return json_object_get(root, name) == NULL ? RKS_OK
+                                               : rks_json_u64(root, name, path, number, err);
+}
+
+static rks_status decode_schema(const json_t *root, const char *path, rks_schema **schema,
+                                rks_error *err)
+{
+    char *text = NULL;
+    rks_error why = {0};
+    rks_status status = rks_json_object_text(root, "schema", path, &text, err);
+    if (status != RKS_OK)
+        return status;
+    status = rks_schema_parse(text, schema, &why);
+    rks_free(text);
+    if (status == RKS_OK || status == RKS_ERR_MEMORY)
+        return status == RKS_OK ? status : rks_fail(err, status, 0, "%s", why.text);
+    return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: %s", path, why.text);
+}
+
 static rks_status decode_top(const json_t *root, const char *path, rks_dataset *dataset,
                              rks_error *err)
 {
-    char *schema = NULL;
-    rks_error why = {0};
     rks_status status = rks_json_digest(root, "dataset", path, &dataset->id, err);
     if (status == RKS_OK)
         status = rks_json_digest(root, "build", path, &dataset->build_id, err);
@@ -304,10 +334,12 @@ static rks_status decode_top(const json_t *root, const char *path, rks_dataset *
         status = rks_json_u64(root, "samples", path, &dataset->count, err);
     if (status == RKS_OK)
         status = rks_json_bool(root, "derived_keys", path, &dataset->derived_keys, err);
-    if (status == RKS_OK && json_object_get(root, "generation") != NULL)
-        status = rks_json_u64(root, "generation", path, &dataset->generation, err);
-    if (status == RKS_OK && json_object_get(root, "unit_size") != NULL)
-        status = rks_json_u64(root, "unit_size", path, &dataset->unit_size, err);
+    if (status == RKS_OK)
+        status = decode_number(root, "generation", path, &dataset->generation, err);
+    if (status == RKS_OK)
+        status = decode_number(root, "revision", path, &dataset->revision, err);
+    if (status == RKS_OK)
+        status = decode_number(root, "unit_size", path, &dataset->unit_size, err);
     const char *made_from = json_string_value(json_object_get(root, "made_from"));
     if (made_from != NULL && strlen(made_from) < sizeof(dataset->made_from))
         strcpy(dataset->made_from, made_from);
@@ -315,15 +347,9 @@ static rks_status decode_top(const json_t *root, const char *path, rks_dataset *
         status = decode_excluded(root, path, &dataset->excluded, err);
     if (status == RKS_OK)
         status = rks_json_object_text(root, "options", path, &dataset->build_options, err);
-    if (status == RKS_OK)
-        status = rks_json_object_text(root, "schema", path, &schema, err);
-    if (status != RKS_OK)
-        return status;
-    status = rks_schema_parse(schema, &dataset->schema, &why);
-    rks_free(schema);
-    if (status == RKS_OK || status == RKS_ERR_MEMORY)
-        return status == RKS_OK ? status : rks_fail(err, status, 0, "%s", why.text);
-    return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: %s", path, why.text);
+    if (status == RKS_OK && json_object_get(root, "added") != NULL)
+        status = rks_json_object_text(root, "added", path, &dataset->added_options, err);
+    return status == RKS_OK ? decode_schema(root, path, &dataset->schema, err) : status;
 }
 
 /* Checks that a list's name follows from its digest, and appears once. */

@@ -10,7 +10,10 @@
 #include "base/utf8.h"
 #include "dataset/dataset.h"
 
-enum { PATH_SHOWN = RKS_ORIGIN_MAX - 64 }; /* beside a host's name and a colon */
+enum {
+    PATH_SHOWN = RKS_ORIGIN_MAX - 64, /* beside a host's name and a colon */
+    ORIGINS_SHOWN = 3,
+};
 
 /* dataset.json is UTF-8; a file's path need not be. */
 static void make_printable(char *text)
@@ -48,4 +51,30 @@ void rks_dataset_origin_take(const char *text, size_t size, char origin[RKS_ORIG
     if (good)
         memcpy(origin, text, size);
     origin[good ? size : 0] = '\0';
+}
+
+void rks_dataset_put_origins(const rks_dataset *dataset, const uint8_t *chosen, char *text,
+                             size_t room)
+{
+    size_t used = 0, shown = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < dataset->shard_count; i++) {
+        const char *origin = dataset->shards[i].origin;
+        bool before = origin[0] == '\0' || chosen[i] == 0;
+        size_t alike = 0;
+        for (size_t k = 0; k < dataset->shard_count && !before; k++) {
+            bool same = chosen[k] != 0 && strcmp(dataset->shards[k].origin, origin) == 0;
+            before = same && k < i;
+            alike += same;
+        }
+        if (before || used >= room)
+            continue;
+        if (shown++ == ORIGINS_SHOWN) {
+            snprintf(text + used, room - used, ", ...");
+            return;
+        }
+        used += (size_t)snprintf(text + used, room - used, "%s%s", shown == 1 ? "" : ", ", origin);
+        if (alike > 1 && used < room)
+            used += (size_t)snprintf(text + used, room - used, " (%zu)", alike);
+    }
 }

@@ -23,6 +23,7 @@ typedef struct prune {
     const char *directory;
     rks_prune_options options;
     rks_prune_report report;
+    rks_dataset *newest;
     rks_shard_names shards; /* those that remaining generations name */
     char (*lists)[64];      /* and their lists */
     size_t list_count;
@@ -57,8 +58,8 @@ static rks_status keep_list(prune *p, const char *name, rks_error *err)
     return RKS_OK;
 }
 
-/* Keeps what the dataset names; takes the dataset over. */
-static rks_status keep(prune *p, rks_dataset *dataset, rks_error *err)
+/* Keeps what the dataset names. */
+static rks_status keep(prune *p, const rks_dataset *dataset, rks_error *err)
 {
     rks_status status = rks_shard_names_add(&p->shards, dataset, err);
     if (status == RKS_OK)
@@ -70,7 +71,6 @@ static rks_status keep(prune *p, rks_dataset *dataset, rks_error *err)
         if (status == RKS_OK)
             status = keep_list(p, keys, err);
     }
-    rks_dataset_free(dataset);
     return status;
 }
 
@@ -92,6 +92,7 @@ static rks_status look_at(prune *p, uint64_t generation, uint64_t newest, rks_er
         p->report.generations += generation < newest;
     if (status == RKS_OK && stays)
         status = keep(p, older, err);
+    rks_dataset_free(older);
     rks_free(path);
     return status;
 }
@@ -100,12 +101,11 @@ static rks_status prune_generations(prune *p, rks_error *err)
 {
     uint64_t *numbers = NULL, newest;
     size_t count = 0;
-    rks_dataset *now = NULL;
-    rks_status status = rks_dataset_load(p->directory, &now, err);
+    rks_status status = rks_dataset_load(p->directory, &p->newest, err);
     if (status != RKS_OK)
         return status;
-    newest = rks_dataset_number(now);
-    status = keep(p, now, err);
+    newest = rks_dataset_number(p->newest);
+    status = keep(p, p->newest, err);
     if (status == RKS_OK)
         status = rks_dataset_generations(p->directory, &numbers, &count, err);
     for (size_t i = 0; status == RKS_OK && i < count; i++)
@@ -156,7 +156,8 @@ static bool is_ours_and_unnamed(const prune *p, char *name)
     static const char *const endings[] = {".json", ".sums", ".rks"};
     for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++)
         if (cut_ending(name, endings[i]))
-            return !rks_shard_names_have(&p->shards, name);
+            return !rks_shard_names_have(&p->shards, name) &&
+                   !rks_dataset_is_copy(p->newest, p->directory, name);
     return false;
 }
 
@@ -236,6 +237,7 @@ rks_status rks_prune(rks_group *group, const char *directory, const rks_prune_op
         memcpy(report, &p.report, room < sizeof(p.report) ? room : sizeof(p.report));
         report->struct_size = room;
     }
+    rks_dataset_free(p.newest);
     rks_shard_names_free(&p.shards);
     rks_free(p.lists);
     rks_free(expanded);

@@ -10,6 +10,7 @@
 
 #include "base/memory.h"
 #include "dataset/dataset.h"
+#include "shard/shard.h"
 
 /* Checks that the directory holds the dataset. A damaged one is a finding of its own
  * verification. */
@@ -58,18 +59,32 @@ rks_status rks_verify_beside_open(const char *const *paths, size_t count, const 
     return RKS_OK;
 }
 
-rks_status rks_verify_beside_has(const rks_verify_beside *beside, const char *name, bool *found,
-                                 rks_error *err)
+/* *has: the directory has the shard's data, or a copy. */
+static rks_status look_in(const char *directory, const rks_dataset *dataset, size_t shard,
+                          bool *has, rks_error *err)
 {
+    rks_shard *copy = NULL;
+    char *data = rks_format(err, "%s/%s.rks", directory, dataset->shards[shard].name);
+    if (data == NULL)
+        return RKS_ERR_MEMORY;
+    *has = access(data, F_OK) == 0;
+    rks_free(data);
+    if (*has)
+        return RKS_OK;
+    rks_status status = rks_dataset_open_copies(dataset, directory, shard, 1, &copy, err);
+    *has = copy != NULL;
+    rks_shard_close(copy);
+    return status;
+}
+
+rks_status rks_verify_beside_has(const rks_verify_beside *beside, const rks_dataset *dataset,
+                                 size_t shard, bool *found, rks_error *err)
+{
+    rks_status status = RKS_OK;
     *found = false;
-    for (size_t i = 0; i < beside->count && !*found; i++) {
-        char *data = rks_format(err, "%s/%s.rks", beside->directories[i], name);
-        if (data == NULL)
-            return RKS_ERR_MEMORY;
-        *found = access(data, F_OK) == 0;
-        rks_free(data);
-    }
-    return RKS_OK;
+    for (size_t i = 0; status == RKS_OK && i < beside->count && !*found; i++)
+        status = look_in(beside->directories[i], dataset, shard, found, err);
+    return status;
 }
 
 void rks_verify_beside_close(rks_verify_beside *beside)

@@ -22,6 +22,7 @@
 #include "base/stream.h"
 #include "dataset/dataset.h"
 #include "shard/checksum_file.h"
+#include "shard/shard.h"
 #include "store/store.h"
 
 /* ---- findings ----------------------------------------------------------------------------- */
@@ -103,10 +104,11 @@ rks_status rks_verify_absorb(rks_verify_job *job, const char *file, uint64_t off
 
 /* Handles a shard that is not in the directory. One that no directory has is reported once. */
 static rks_status look_beside(rks_verify_job *job, const rks_verify_beside *beside,
-                              const char *data, const char *name, rks_error *err)
+                              const rks_dataset *dataset, size_t shard, const char *data,
+                              rks_error *err)
 {
     bool found = false;
-    rks_status status = rks_verify_beside_has(beside, name, &found, err);
+    rks_status status = rks_verify_beside_has(beside, dataset, shard, &found, err);
     if (status != RKS_OK || found || !beside->first)
         return status;
     if (job->counts_missing)
@@ -116,6 +118,24 @@ static rks_status look_beside(rks_verify_job *job, const rks_verify_beside *besi
                           "missing: %s lists this shard, and it is not here%s", RKS_VERIFY_DATASET,
                           beside->count > 0 ? ", nor in the other directories" : "");
     return RKS_OK;
+}
+
+/* *found: the directory has a copy of the shard, which is verified in its place, as a shard alone:
+ * its name and manifest are not those that the dataset lists. */
+static rks_status verify_copy(rks_verify_job *job, const char *directory,
+                              const rks_dataset *dataset, size_t at, bool *found, rks_error *err)
+{
+    rks_shard *copy = NULL;
+    rks_status status = rks_dataset_open_copies(dataset, directory, at, 1, &copy, err);
+    *found = copy != NULL;
+    if (copy == NULL)
+        return status;
+    const char *path = rks_shard_path(copy);
+    char *stem = rks_format(err, "%.*s", (int)(strlen(path) - strlen(".rks")), path);
+    status = stem == NULL ? RKS_ERR_MEMORY : rks_verify_shard(job, stem, NULL, 0, err);
+    rks_shard_close(copy);
+    rks_free(stem);
+    return status;
 }
 
 static rks_status verify_listed(rks_verify_job *job, const char *directory,
@@ -129,11 +149,13 @@ static rks_status verify_listed(rks_verify_job *job, const char *directory,
     char *data = rks_format(err, "%s/%s.rks", directory, name);
     if (stem == NULL || data == NULL)
         goto out;
-    status = RKS_OK;
-    if (lstat(data, &info) != 0 && errno == ENOENT)
-        status = look_beside(job, beside, data, name, err);
-    else
+    bool found = lstat(data, &info) == 0 || errno != ENOENT;
+    if (found)
         status = rks_verify_shard(job, stem, dataset, at, err);
+    else
+        status = verify_copy(job, directory, dataset, at, &found, err);
+    if (status == RKS_OK && !found)
+        status = look_beside(job, beside, dataset, at, data, err);
 out:
     rks_free(data);
     rks_free(stem);
@@ -169,7 +191,8 @@ static void report_leftover(rks_verify_job *job, const char *data)
         job->found(job->user, &finding);
 }
 
-/* Reports parts that dataset.json does not list; all parts if there is no readable one. */
+/* Reports parts that dataset.json does not list, but are no copies of what it lists; all parts if
+ * there is no readable one. */
 static rks_status verify_others(rks_verify_job *job, const char *directory,
                                 const rks_dataset *dataset, rks_error *err)
 {
@@ -180,7 +203,8 @@ static rks_status verify_others(rks_verify_job *job, const char *directory,
     if (status == RKS_OK)
         status = rks_dataset_parts(directory, &names, &count, err);
     for (size_t i = 0; status == RKS_OK && i < count; i++) {
-        if (rks_shard_names_have(&listed, names[i]))
+        if (rks_shard_names_have(&listed, names[i]) ||
+            (dataset != NULL && rks_dataset_is_copy(dataset, directory, names[i])))
             continue;
         char *stem = rks_format(err, "%s/%s", directory, names[i]);
         char *data = rks_format(err, "%s/%s.rks", directory, names[i]);

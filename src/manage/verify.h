@@ -55,9 +55,9 @@ typedef struct rks_verify_beside {
 rks_status rks_verify_beside_open(const char *const *paths, size_t count, const char *directory,
                                   uint64_t generation, const rks_dataset *dataset,
                                   rks_verify_beside *beside, rks_error *err);
-/* *found: one of them has the data of shard `name`. */
-rks_status rks_verify_beside_has(const rks_verify_beside *beside, const char *name, bool *found,
-                                 rks_error *err);
+/* *found: one of them has the data of the shard, or a copy. */
+rks_status rks_verify_beside_has(const rks_verify_beside *beside, const rks_dataset *dataset,
+                                 size_t shard, bool *found, rks_error *err);
 void rks_verify_beside_close(rks_verify_beside *beside);
 
 /* Reports one finding. `key` may be NULL. */

@@ -50,6 +50,7 @@ static rks_status set_shard_options(rks_shard_writer *writer, const rks_shard_op
                         BLOCK_LEAST, BLOCK_MOST);
     writer->block_limit = (size_t)block; /* open_part rounds it to pages */
     writer->build_id = options->build_id;
+    writer->shard_id = options->id;
     writer->derived_keys = options->derived_keys;
     writer->unit_size = options->unit_size;
     writer->threads = options->threads;

@@ -17,6 +17,8 @@ typedef struct rks_shard_writer rks_shard_writer;
 typedef struct rks_shard_options {
     const rks_schema *schema;
     rks_digest build_id;
+    rks_digest id; /* of a new shard: that of a lost one which holds the same units in the same
+                    * order, so that its records are the same; all zero: a new id */
     uint64_t block_size;      /* 0: 1 MiB */
     uint64_t max_sample;      /* 0: 1 GiB */
     const char *const *index; /* index columns: names of scalar numeric columns of the schema */

@@ -108,9 +108,12 @@ static rks_status begin_part(rks_shard_writer *writer, rks_error *err)
         rks_lmdb_count(writer->env, RKS_LMDB_UNITS) > 0)
         return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: has blocks but no build", writer->data_path);
     rks_buffer part = {0};
-    uint8_t id[16];
-    rks_status status = rks_random(id, sizeof(id), err);
-    writer->shard_id = (rks_digest){rks_load_u64(id), rks_load_u64(id + 8)};
+    rks_status status = RKS_OK;
+    if (rks_digest_equal(writer->shard_id, (rks_digest){0})) {
+        uint8_t id[16];
+        status = rks_random(id, sizeof(id), err);
+        writer->shard_id = (rks_digest){rks_load_u64(id), rks_load_u64(id + 8)};
+    }
     if (status == RKS_OK)
         status = encode_part(writer, &part, err);
     if (status == RKS_OK)

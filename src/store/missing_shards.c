@@ -14,8 +14,6 @@
 #include "base/memory.h"
 #include "store/store.h"
 
-enum { LOOKS_AGAIN = 4, ORIGINS_SHOWN = 3 };
-
 static const uint32_t LOOK_AGAIN_MS = 1000;
 static uint32_t look_again_ms; /* 0: LOOK_AGAIN_MS, on network file systems only */
 
@@ -33,14 +31,20 @@ rks_status rks_store_read_missing(const char *missing, bool *partly, rks_error *
                     missing);
 }
 
+bool rks_store_shows_late(const char *directory)
+{
+    bool memory = false;
+    return look_again_ms != 0 || (rks_shared_filesystem(directory, &memory) != NULL && !memory);
+}
+
 uint8_t rks_store_looks_late(const rks_store *store)
 {
     const rks_dataset *dataset = store->dataset;
-    bool memory = false, late = look_again_ms != 0;
+    bool late = false;
     for (size_t i = 0; !late && (i == 0 || i < dataset->source_count); i++) {
         const char *directory =
             dataset->source_count == 0 ? store->directory : dataset->sources[i].directory;
-        late = directory != NULL && rks_shared_filesystem(directory, &memory) != NULL && !memory;
+        late = directory != NULL && rks_store_shows_late(directory);
     }
     return late;
 }
@@ -65,10 +69,10 @@ bool rks_store_should_look_again(const rks_store *store, const rks_agreed *agree
         late = late || *(const uint8_t *)rks_agreed_get(agreed, rank, RKS_TELL_LATE, NULL) != 0;
     for (size_t i = 0; late && all && i < store->dataset->shard_count; i++)
         all = seen_by_some(agreed, i);
-    return late && !all && looks < LOOKS_AGAIN;
+    return late && !all && looks < RKS_STORE_LOOKS_AGAIN;
 }
 
-rks_status rks_store_look_again(rks_store *store, rks_error *err)
+rks_status rks_store_wait_for_late(rks_error *err)
 {
     const uint64_t until = rks_now_ms() + (look_again_ms != 0 ? look_again_ms : LOOK_AGAIN_MS);
     rks_status status = RKS_OK;
@@ -77,60 +81,46 @@ rks_status rks_store_look_again(rks_store *store, rks_error *err)
         nanosleep(&nap, NULL);
         status = rks_check_interrupt(err);
     }
-    return status == RKS_OK ? rks_store_open_shards(store, err) : status;
+    return status;
 }
 
-/* Appends where the missing shards were built: `node3:/nvme/rks (2), node4:/nvme/rks`. */
-static void put_origins(const rks_store *store, char *text, size_t room)
+rks_status rks_store_look_again(rks_store *store, rks_error *err)
 {
-    const rks_dataset *dataset = store->dataset;
-    size_t used = 0, shown = 0;
-    text[0] = '\0';
-    for (size_t i = 0; i < dataset->shard_count; i++) {
-        const char *origin = dataset->shards[i].origin;
-        bool before = origin[0] == '\0' || store->owners[i][0] >= 0;
-        size_t alike = 0;
-        for (size_t k = 0; k < dataset->shard_count && !before; k++) {
-            bool same = store->owners[k][0] < 0 && strcmp(dataset->shards[k].origin, origin) == 0;
-            before = same && k < i;
-            alike += same;
-        }
-        if (before || used >= room)
-            continue;
-        if (shown++ == ORIGINS_SHOWN) {
-            snprintf(text + used, room - used, ", ...");
-            return;
-        }
-        used += (size_t)snprintf(text + used, room - used, "%s%s",
-                                 shown == 1 ? "; built by " : ", ", origin);
-        if (alike > 1 && used < room)
-            used += (size_t)snprintf(text + used, room - used, " (%zu)", alike);
-    }
+    rks_status status = rks_store_wait_for_late(err);
+    if (status == RKS_OK)
+        status = rks_store_open_shards(store, err);
+    return status == RKS_OK ? rks_store_open_copies(store, err) : status;
 }
 
 rks_status rks_store_check_missing(rks_store *store, const rks_index_gather *filling,
                                    rks_error *err)
 {
     size_t shards = store->dataset->shard_count, first = 0;
+    uint8_t *missing = rks_alloc(shards, sizeof(*missing), err);
+    if (missing == NULL)
+        return RKS_ERR_MEMORY;
     for (size_t i = shards; i-- > 0;)
         if (store->owners[i][0] < 0) {
             store->missing_shards++;
+            missing[i] = 1;
             first = i;
         }
     for (size_t i = 0; store->missing_shards > 0 && i < filling->span_count; i++)
         if (store->owners[filling->spans[i].shard][0] < 0)
             store->missing_samples += filling->spans[i].count;
+    char origins[256];
+    rks_dataset_put_origins(store->dataset, missing, origins, sizeof(origins));
+    rks_free(missing);
     if (store->missing_shards == 0 || store->opens_partly)
         return RKS_OK;
-    char origins[256];
     const char *directory = rks_store_directory_of(store, first);
-    put_origins(store, origins, sizeof(origins));
     return rks_fail(err, RKS_ERR_NOT_FOUND, 0,
                     "%s: %" PRIu64 " of %zu shards are on no rank's disk, with %" PRIu64
-                    " of %" PRIu64 " samples: %s%s%s; bring the files, run on nodes that have "
-                    "them, or open the rest with missing=\"partial\"",
+                    " of %" PRIu64 " samples: %s%s%s%s; bring the files, run on nodes that have "
+                    "them, build the lost shards again (the same build, or rankstore repair), or "
+                    "open the rest with missing=\"partial\"",
                     directory == NULL ? "" : directory, store->missing_shards, shards,
                     store->missing_samples, store->dataset->count,
                     store->dataset->shards[first].name, store->missing_shards > 1 ? ", ..." : "",
-                    origins);
+                    origins[0] != '\0' ? "; built by " : "", origins);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * same_dataset.c: what the ranks' directories hold: the same datasets, or nothing. Each rank tells
- * what it found; those that found nothing get it from the lowest rank that did. */
+ * what it found; those that found nothing, or an older revision, get it from the lowest rank that
+ * has the last one. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +16,7 @@
 typedef struct found_by_all {
     uint32_t root;                     /* the lowest rank that has it, which sends it */
     rks_dataset_description described; /* by that rank */
-    bool lacking;                      /* some rank found none */
+    bool lacking;                      /* some rank found none, or an older revision */
 } found_by_all;
 
 /* Says which ranks have which datasets. If their generations differ, the older one may be in both
@@ -42,7 +43,24 @@ static rks_status fail_other(const rks_agreed *agreed, const char *directory, ui
                     rank, rks_group_host(agreed->group, rank), ids[1], other->generation, advice);
 }
 
-/* Checks that all ranks that found dataset `number` of the fact's list found the same one. */
+/* Returns true if both are the same samples in the same shards: revisions of one generation, or
+ * builds of the same input. */
+static bool same_samples(const rks_dataset_description *one, const rks_dataset_description *other)
+{
+    return rks_digest_equal(one->id, other->id) && one->generation == other->generation;
+}
+
+/* Returns true if all ranks go by `other`, not by `one`: the later revision; of equal ones (two
+ * jobs built the same lost shards) the same on all ranks. */
+static bool replaces(const rks_dataset_description *other, const rks_dataset_description *one)
+{
+    if (other->revision != one->revision)
+        return other->revision > one->revision;
+    return rks_dataset_compare_ids(other->digest, one->digest) < 0;
+}
+
+/* Checks that all ranks that found dataset `number` of the fact's list found the same one, and
+ * chooses its last revision. */
 static rks_status compare_found(const rks_agreed *agreed, size_t fact, size_t number,
                                 const rks_found_dataset *mine, found_by_all *found, rks_error *err)
 {
@@ -58,7 +76,13 @@ static rks_status compare_found(const rks_agreed *agreed, size_t fact, size_t nu
         if (first < 0) {
             first = rank;
             one = other;
-        } else if (!rks_digest_equal(one.digest, other.digest)) {
+        } else if (same_samples(&one, &other)) {
+            lacking = lacking || !rks_digest_equal(one.digest, other.digest);
+            if (replaces(&other, &one)) {
+                first = rank;
+                one = other;
+            }
+        } else {
             return fail_other(agreed, mine->directory, (uint32_t)first, &one, rank, &other, err);
         }
     }
@@ -84,8 +108,22 @@ static rks_status decode_sent(const rks_agreed *agreed, uint32_t root, rks_found
     return status;
 }
 
+/* Frees this rank's dataset if it is an older revision than the others'. */
+static rks_status drop_older(const found_by_all *found, rks_found_dataset *mine, rks_error *err)
+{
+    rks_digest digest;
+    if (mine->dataset == NULL)
+        return RKS_OK;
+    rks_status status = rks_dataset_digest(mine->dataset, &digest, err);
+    if (status == RKS_OK && !rks_digest_equal(digest, found->described.digest)) {
+        rks_dataset_free(mine->dataset);
+        mine->dataset = NULL;
+    }
+    return status;
+}
+
 /* COLLECTIVE. Sends the dataset, and the list of samples that it excludes, to ranks whose directory
- * holds none. */
+ * holds none, or an older revision. */
 static rks_status send_dataset(rks_group *group, const found_by_all *found, rks_found_dataset *mine,
                                rks_error *err)
 {
@@ -96,8 +134,8 @@ static rks_status send_dataset(rks_group *group, const found_by_all *found, rks_
     size_t size = 0;
     rks_buffer list = {0};
     rks_agreed agreed;
-    rks_status status = RKS_OK;
-    if (sends)
+    rks_status status = drop_older(found, mine, err);
+    if (status == RKS_OK && sends)
         status = rks_dataset_encode(mine->dataset, &text, &size, err);
     if (status == RKS_OK && sends && mine->dataset->excluded.samples > 0)
         status = rks_excluded_encode(&mine->dataset->excluded, &list, err);
@@ -140,6 +178,7 @@ rks_status rks_store_dataset_description(const rks_found_dataset *looked,
             .runs = looked->dataset->excluded.run_count,
             .id = looked->dataset->id,
             .generation = rks_dataset_number(looked->dataset),
+            .revision = looked->dataset->revision,
         };
     return status;
 }

@@ -105,6 +105,7 @@ typedef struct rks_dataset_description {
     uint64_t runs;     /* runs of excluded samples */
     rks_digest id;
     uint64_t generation; /* from 1 */
+    uint64_t revision;
 } rks_dataset_description;
 rks_status rks_store_dataset_description(const rks_found_dataset *found,
                                          rks_dataset_description *described, rks_error *err);
@@ -152,6 +153,8 @@ void rks_store_release(void *store);
 /* Which rank sees and serves which shard. First each rank opens the shards of its directory
  * (store_shards.c). Then all choose the same owners from the reports of all (shard_owners.c). */
 rks_status rks_store_open_shards(rks_store *store, rks_error *err); /* those not open yet */
+/* Opens copies (rks_dataset_open_copies) of the shards that are not open. */
+rks_status rks_store_open_copies(rks_store *store, rks_error *err);
 /* Opens the shard that the dataset names, if it lies in `directory` with the same id and manifest.
  * A file of that name with other contents is an error, not a missing shard. */
 rks_status rks_store_open_shard(rks_store *store, const char *directory, size_t number,
@@ -200,8 +203,12 @@ void rks_filling_end(rks_index_gather *filling, const rks_store *store);
 /* missing_shards.c. Reads the option `missing`: *partly if it is "partial". RKS_ERR_ARGUMENT if it
  * is neither that, "error" nor NULL. */
 rks_status rks_store_read_missing(const char *missing, bool *partly, rks_error *err);
-/* Returns 1 if a directory of this rank is on a network file system, which may
- * show another node's files late. */
+/* Returns true if a directory is on a network file system, which may show another node's files
+ * late. Ranks then look again for missing shards, so often, with a wait of a second before. */
+bool rks_store_shows_late(const char *directory);
+enum { RKS_STORE_LOOKS_AGAIN = 4 };
+rks_status rks_store_wait_for_late(rks_error *err);
+/* Returns 1 if a directory of this rank shows late. */
 uint8_t rks_store_looks_late(const rks_store *store);
 /* After an agreement on RKS_TELL_SEEN and RKS_TELL_LATE: returns true, on all ranks, if some shard
  * is missing that may come late. `looks`: how often was looked again. */

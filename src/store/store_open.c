@@ -316,6 +316,8 @@ static rks_status look_at_shards(rks_store *store, const char *quarantine,
                                  rks_index_gather *filling, own_shards *own, rks_error *err)
 {
     rks_status status = rks_store_open_shards(store, err);
+    if (status == RKS_OK)
+        status = rks_store_open_copies(store, err);
     if (status != RKS_OK)
         return status;
     status = rks_store_load_quarantine(store, quarantine, &own->listed, &own->listed_size, err);

@@ -133,6 +133,23 @@ static rks_status list_shards(const rks_store *store, size_t **numbers, size_t *
     return status;
 }
 
+rks_status rks_store_open_copies(rks_store *store, rks_error *err)
+{
+    const rks_dataset *dataset = store->dataset;
+    rks_status status = RKS_OK;
+    if (dataset->source_count == 0)
+        return rks_dataset_open_copies(dataset, store->directory, 0, dataset->shard_count,
+                                       store->shards, err);
+    for (size_t i = 0; status == RKS_OK && i < dataset->source_count; i++) {
+        const rks_dataset_source *source = &dataset->sources[i];
+        if (source->directory != NULL)
+            status = rks_dataset_open_copies(source->dataset, source->directory, 0,
+                                             source->dataset->shard_count,
+                                             store->shards + source->first_shard, err);
+    }
+    return status;
+}
+
 /* ---- opening them -------------------------------------------------------------------------- */
 
 typedef struct opening {

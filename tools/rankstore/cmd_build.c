@@ -45,6 +45,8 @@ static void print_build_json(const rks_build_report *report, const char *directo
     json_object_set_new(object, "object_columns", json_string(report->object_columns));
     json_object_set_new(object, "length", json_string(report->length));
     json_object_set_new(object, "kept", json_boolean(report->kept));
+    json_object_set_new(object, "shards_rebuilt", json_integer((json_int_t)report->shards_rebuilt));
+    json_object_set_new(object, "units_rebuilt", json_integer((json_int_t)report->units_rebuilt));
     json_object_set_new(object, "not_read",
                         json_pack("{s:I, s:I, s:I}", "hidden", (json_int_t)report->hidden,
                                   "linked_folders", (json_int_t)report->linked_folders,
@@ -97,6 +99,10 @@ static void print_build_report(const rks_build_report *report, const char *direc
     if (report->object_columns[0] != '\0')
         printf("columns of objects: %s\n", report->object_columns);
     print_not_read(report);
+    if (report->shards_rebuilt > 0)
+        printf("repaired: %s with %s were built again\n",
+               cli_counted(report->shards_rebuilt, "lost shard"),
+               cli_counted(report->units_rebuilt, "unit"));
     if (report->units_resumed > 0)
         printf("resumed: %s of %s were finished before\n", cli_count(report->units_resumed),
                cli_counted(report->units, "unit"));
@@ -290,7 +296,8 @@ const cli_command cli_build = {
     .examples = {"rankstore build train.jsonl -o store --length text --where 'text != \"\"'",
                  "mpirun -n 4 rankstore build books/ -o 'store-{rank}' --format folder"},
     .text =
-        "Run the same command again to resume an interrupted build, on any number of ranks. The "
+        "Run the same command again to resume an interrupted build, on any number of ranks, or to "
+        "build lost shards of a finished dataset again. The "
         "Python package reads Parquet and Arrow files, by the Python beside this command, the one "
         "on PATH, or RANKSTORE_PYTHON.",
     CLI_OPTIONS(options, args, sources),

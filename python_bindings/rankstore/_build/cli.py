@@ -59,7 +59,8 @@ def _failed(error: RankStoreError, reports: bool, alone: bool = True) -> int:
 
 def _as_json(report: Any, directory: str) -> str:
     names = ("samples", "filtered", "sampled_out", "duplicates", "bad", "bytes", "input_bytes", "units", "units_resumed", "unit_size",
-             "collectives", "seconds", "dataset", "bad_first", "json_columns", "object_columns", "length", "kept")
+             "collectives", "seconds", "dataset", "bad_first", "json_columns", "object_columns", "length", "kept", "shards_rebuilt",
+             "units_rebuilt")
     found = {name: getattr(report, name) for name in names}
     return json.dumps({"schema_version": 1, "directory": directory, **found, "not_read": report.not_read}, indent=2)
 
@@ -73,6 +74,9 @@ def _as_text(report: Any, directory: str) -> str:
         text += f"\nthe finished dataset {report.dataset} was there: the input and the options are the same"
     else:
         text += f"\nbuilt in {report.seconds:.2f} s; dataset {report.dataset}; length: {report.length}"
+    if report.shards_rebuilt:
+        text += (f"\nrepaired: {_counted(report.shards_rebuilt, 'lost shard')} with {_counted(report.units_rebuilt, 'unit')} "
+                 "were built again")
     if report.units_resumed and not report.kept:
         text += f"\nresumed: {report.units_resumed:,} of {_counted(report.units, 'unit')} were finished before"
     return text

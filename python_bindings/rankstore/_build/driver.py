@@ -72,10 +72,14 @@ def _build_once(group: Group, source: Any, directory: str, options: Options, beg
             options = replaced(options, replace=True)
         elif same and request.is_interrupted() and isinstance(found, list) and not options.append:
             request.say("ending the commit of a build that was interrupted")
+        elif same and isinstance(found, list) and _core.lost(group.core, directory):
+            pass  # the core says how many, and builds those alone
         elif not options.append or same:
             read = isinstance(found, Stream) and not options.reuse
             if isinstance(found, Stream) and read:
-                _compare(request, found, options)
+                made = _compare(request, found, options)
+                if made["shards_rebuilt"]:
+                    return _report(made, begun)
             return _reuse(request, comparable, same, options, begun, read)
         else:
             options = options.as_there(base["shape"])
@@ -102,6 +106,8 @@ def _build_once(group: Group, source: Any, directory: str, options: Options, beg
         progress.close(report)
     if comparable:
         together(group, "build: python.json", lambda: fingerprint.write(own, made["dataset"], made_from))
+    if made["shards_rebuilt"]:
+        request.say(f"repaired: {made['shards_rebuilt']:,} lost shards with {made['units_rebuilt']:,} units were built again")
     if made["units_resumed"]:
         request.say(f"resumed: {made['units_resumed']:,} of {made['units']:,} units were there")
     if isinstance(files, CoreFiles) and files.is_folder():
@@ -116,11 +122,16 @@ def _build_once(group: Group, source: Any, directory: str, options: Options, beg
     if made["samples"] == 0 and group.rank == 0:
         warnings.warn(f"{directory}: no sample was kept: {made['filtered']} were filtered out, {made['bad']} were bad",
                       stacklevel=4)
+    return _report(made, begun)
+
+
+def _report(made: dict[str, Any], begun: float) -> BuildReport:
     return BuildReport(made["samples"], made["filtered"], made["bad"], made["bytes"], made["units"],
                        made["units_resumed"],
                        time.monotonic() - begun, made["dataset"], made["bad_first"], made["input_bytes"],
                        made["duplicates"], made["sampled_out"], made["not_read"], made["collectives"],
-                       made.get("json_columns", ""), made.get("object_columns", ""), made["unit_size"], length=made["length"])
+                       made.get("json_columns", ""), made.get("object_columns", ""), made["unit_size"], length=made["length"],
+                       shards_rebuilt=made["shards_rebuilt"], units_rebuilt=made["units_rebuilt"])
 
 
 def _with_unit_size(options: Options, pieces: list[Piece], kept: int) -> Options:
@@ -249,11 +260,13 @@ def _refused(directory: str, why: str) -> ArgumentError:
                          "append=True adds to it, reuse=True opens what is there")
 
 
-def _compare(request: _BuildRequest, stream: Stream, options: Options) -> None:
-    """Read an iterable, and compare its samples with those of the finished dataset (collective). ArgumentError if they differ."""
+def _compare(request: _BuildRequest, stream: Stream, options: Options) -> dict[str, Any]:
+    """Read an iterable, and compare its samples with those of the finished dataset (collective). Build its lost shards again.
+
+    ArgumentError if the samples differ."""
     report = progress.make(options.progress, request.group.rank)
     try:
-        build_python(request.group, stream, request.directory, options, None, request.made_from, None, report, keep=True)
+        return build_python(request.group, stream, request.directory, options, None, request.made_from, None, report, keep=True)
     except ArgumentError as failed:
         if failed.cause == errno.ESTALE:
             raise _refused(request.directory, f"the iterable has other samples now ({failed.text})") from None

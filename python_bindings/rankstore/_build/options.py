@@ -24,7 +24,7 @@ class BuildReport:
         calls), json_columns (for JSON files with an inferred schema, the columns that hold objects or lists as JSON, "a, b"),
         object_columns (those that flatten made of objects), unit_size (bytes of files in a unit; 0 if the core read none), kept (True if a
         finished dataset was there and nothing was built), length (what lengths count, in words: "items of tokens", "bytes of text", "1
-        each").
+        each"), shards_rebuilt and units_rebuilt (of a finished dataset, lost shards that were built again, and their units).
     """
 
     samples: int
@@ -46,6 +46,8 @@ class BuildReport:
     unit_size: int = 0
     kept: bool = False
     length: str = ""
+    shards_rebuilt: int = 0
+    units_rebuilt: int = 0
 
 
 @dataclass(frozen=True)
