@@ -244,6 +244,41 @@ def a_prune_killed_in_front_of_any_call_keeps_what_it_should():
     check_nothing_is_left(target)
 
 
+def a_repair_stopped_in_front_of_any_call_leaves_the_dataset_and_goes_on():
+    source, whole, target = make_input("input2000.jsonl", 2000), path("mended.whole"), path("mended")
+    rankstore("build", source, "-o", whole, "--key", "key", "--unit-size", "16k", "-j", "3")
+    lost = CHOICE.choice(glob.glob(whole + "/part-*.rks")).removesuffix(".rks")
+    repaired = [0, 0]  # before the end, and at the end
+
+    def damage():
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(whole, target)
+        for ending in ("rks", "sums", "json"):
+            os.unlink(f"{target}/{os.path.basename(lost)}.{ending}")
+
+    def before(number):
+        if number % 4 == 1:
+            damage()
+
+    def after(number):
+        rankstore("verify", "--full", "--missing", "partial", target)
+        found = rankstore_json("repair", target, code=None)
+        still = found["lost_shards"]
+        assert found["dataset"] == dataset_of(whole) and still in (0, 1), found
+        repaired[still == 0] += 1
+        if still == 0:
+            rankstore("diff", target, whole)
+
+    for how in ("DIE_AT", "FULL_AT"):
+        damage()
+        calls = at_each_call(how, ["repair", target, source], before, after)
+        assert calls > 20, calls
+        rankstore("repair", target, source)
+        rankstore("verify", "--full", target)
+        rankstore("diff", target, whole)
+    assert repaired[0] > 20, repaired
+
+
 def an_append_and_a_merge_on_a_small_disk_say_so_and_go_on_when_there_is_room():
     if os.geteuid() != 0:
         raise Skip("needs root to mount a small file system")
@@ -363,6 +398,7 @@ TESTS = [
     a_merge_onto_a_disk_that_gets_full_leaves_nothing,
     an_append_or_prune_killed_at_any_instant_leaves_whole_generations,
     an_append_stopped_in_front_of_any_call_leaves_whole_generations,
+    a_repair_stopped_in_front_of_any_call_leaves_the_dataset_and_goes_on,
     a_prune_killed_in_front_of_any_call_keeps_what_it_should,
     an_append_and_a_merge_on_a_small_disk_say_so_and_go_on_when_there_is_room,
     an_export_stopped_in_front_of_any_call_is_none_or_whole,
