@@ -482,6 +482,7 @@ static void check_every_field(rks_dataset *dataset)
     check_numbers(dataset, &dataset->made_from[1], 1);
     dataset->generation = 8;
     check_numbers(dataset, &dataset->generation, sizeof(dataset->generation));
+    check_numbers(dataset, &dataset->revision, sizeof(dataset->revision));
     check_pointer(dataset, &dataset->index[0]);
     check_pointer(dataset, &dataset->build_options);
     check_numbers(dataset, &dataset->excluded.name[1], 1);
