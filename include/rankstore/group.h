@@ -115,6 +115,40 @@ RKS_API uint64_t rks_group_collectives(const rks_group *group);
 RKS_API void rks_group_stop(rks_group *group);
 RKS_API rks_status rks_group_must_stop(rks_group *group, rks_error *err);
 
+/* ---- do the ranks read the same batches? ----------------------------------------------------- */
+
+/* A batch that a reader (a loader, a sampler) of a plan has given to its caller on this rank. */
+typedef struct rks_reading {
+    uint64_t reader;  /* identifies the reader on this rank; not 0 */
+    uint64_t plan;    /* digest of the plan without its changes; equal on all ranks */
+    uint64_t changes; /* digest of the plan's changes: new weights, skipped steps */
+    uint64_t epoch, step;
+    uint32_t is_last;  /* 1: the step is the epoch's last */
+    uint32_t reserved; /* 0 */
+} rks_reading;
+
+/* Compares, without waiting, what the ranks read. Rank 0 notes the epochs of which a reader has
+ * given two batches, or the only one; several in a row of one epoch count once. If two ranks read
+ * at the same time, as their nth epochs, different epochs or epochs with different changes, the
+ * group fails on all ranks with RKS_ERR_ARGUMENT. This call returns that error; it does not report
+ * other failures of the group. Readers of a plan are paired in the order in which they give their
+ * second batch; one that goes on in the epoch in which the last one has ended takes its place, and
+one that begins within another's iteration is not compared. Of a
+ * group 64 open readers of 64 plans are compared, others are ignored. Not collective; never waits;
+ * any thread. */
+RKS_API rks_status rks_group_reading(rks_group *group, const rks_reading *reading, rks_error *err);
+/* Call it when a reader's iteration ends; `gone`: the reader gives no further batch. Not
+ * collective; never waits; any thread. */
+RKS_API void rks_group_reading_ends(rks_group *group, uint64_t reader, int gone);
+
+/* Call it before the collective call by which all ranks change a plan, and _ends after that call,
+ * whether it succeeded or failed. While this rank waits in it, a rank whose reader passes the place
+ * of this rank's reader (`first` if it has none) fails the group on all ranks with
+ * RKS_ERR_ARGUMENT. first->changes is the digest before the change. `call` names it in the error.
+ * Not collective; never wait. */
+RKS_API void rks_group_change_begins(rks_group *group, const rks_reading *first, const char *call);
+RKS_API void rks_group_change_ends(rks_group *group, uint64_t plan);
+
 /* Most bytes of all ranks together in an all-gather: 1 GiB. */
 enum { RKS_ALLGATHER_MAX = 1 << 30 };
 

@@ -90,6 +90,19 @@ class Group:
         """Return True if another rank has called stop(), or was lost. Long work of this rank should then end, and make the collective
         call early. Never waits; takes tens of nanoseconds."""
 
+    def reading(self, reader: int, plan: int, changes: int, epoch: int, step: int, is_last: bool) -> None:
+        """Note that a reader gave a batch. ArgumentError if ranks read different epochs or changes of the plan. Never waits. Does nothing
+        if the group is closed."""
+
+    def reading_ends(self, reader: int, gone: bool) -> None:
+        """Note that a reader's iteration ended; `gone`: that it gives no further batch."""
+
+    def change_begins(self, plan: int, changes: int, epoch: int, step: int, call: str) -> None:
+        """Note that this rank waits for the others in a call that changes the plan: fails the group if one reads on without it."""
+
+    def change_ends(self, plan: int) -> None:
+        """Note the end of that call."""
+
     def leave(self, status: int = 0, text: str = "", rank: int = -1, host: str = "") -> None:
         """Make no further collective call on this rank. Those of the others fail, with this error if `status` is not 0. Never waits."""
 

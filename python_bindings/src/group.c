@@ -529,6 +529,71 @@ static PyObject *group_must_stop(group_object *self, PyObject *unused)
     return PyBool_FromLong(rks_group_must_stop(self->group, NULL) != RKS_OK);
 }
 
+/* ---- what this rank reads ---------------------------------------------------------------------
+ */
+
+/* Returns NULL without an exception if the group is closed or another process's: nothing is
+ * compared. */
+static rks_group *group_of_readers(const group_object *self)
+{
+    return core_is_foreign(self->owner) ? NULL : self->group;
+}
+
+static PyObject *group_reading(group_object *self, PyObject *arguments)
+{
+    unsigned long long reader, plan, changes, epoch, step;
+    int is_last;
+    rks_group *group = group_of_readers(self);
+    if (!PyArg_ParseTuple(arguments, "KKKKKp:reading", &reader, &plan, &changes, &epoch, &step,
+                          &is_last))
+        return NULL;
+    if (group == NULL)
+        Py_RETURN_NONE;
+    const rks_reading given = {.reader = reader,
+                               .plan = plan,
+                               .changes = changes,
+                               .epoch = epoch,
+                               .step = step,
+                               .is_last = (uint32_t)is_last};
+    rks_error err;
+    if (!core_succeeded(rks_group_reading(group, &given, &err), &err))
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *group_reading_ends(group_object *self, PyObject *arguments)
+{
+    unsigned long long reader;
+    int gone;
+    if (!PyArg_ParseTuple(arguments, "Kp:reading_ends", &reader, &gone))
+        return NULL;
+    if (group_of_readers(self) != NULL)
+        rks_group_reading_ends(self->group, reader, gone);
+    Py_RETURN_NONE;
+}
+
+static PyObject *group_change_begins(group_object *self, PyObject *arguments)
+{
+    unsigned long long plan, changes, epoch, step;
+    const char *call;
+    if (!PyArg_ParseTuple(arguments, "KKKKs:change_begins", &plan, &changes, &epoch, &step, &call))
+        return NULL;
+    const rks_reading first = {.plan = plan, .changes = changes, .epoch = epoch, .step = step};
+    if (group_of_readers(self) != NULL)
+        rks_group_change_begins(self->group, &first, call);
+    Py_RETURN_NONE;
+}
+
+static PyObject *group_change_ends(group_object *self, PyObject *arguments)
+{
+    unsigned long long plan;
+    if (!PyArg_ParseTuple(arguments, "K:change_ends", &plan))
+        return NULL;
+    if (group_of_readers(self) != NULL)
+        rks_group_change_ends(self->group, plan);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef group_methods[] = {
     {"agree", (PyCFunction)(void (*)(void))group_agree, METH_VARARGS | METH_KEYWORDS,
      "agree(phase, status=0, text=''): collective; a status other than 0 raises on all ranks."},
@@ -538,6 +603,16 @@ static PyMethodDef group_methods[] = {
      "stop(): tells the others that this rank brings an error to the next collective call."},
     {"must_stop", (PyCFunction)(void (*)(void))group_must_stop, METH_NOARGS,
      "must_stop() -> bool: another rank has said so, or was lost. Never waits."},
+    {"reading", (PyCFunction)group_reading, METH_VARARGS,
+     "reading(reader, plan, changes, epoch, step, is_last): a batch was given; raises if ranks "
+     "read "
+     "different ones. Never waits."},
+    {"reading_ends", (PyCFunction)group_reading_ends, METH_VARARGS,
+     "reading_ends(reader, gone): an iteration ended."},
+    {"change_begins", (PyCFunction)group_change_begins, METH_VARARGS,
+     "change_begins(plan, changes, epoch, step, call): this rank waits in a change of a plan."},
+    {"change_ends", (PyCFunction)group_change_ends, METH_VARARGS,
+     "change_ends(plan): it waits no more."},
     {"leave", (PyCFunction)(void (*)(void))group_leave, METH_VARARGS | METH_KEYWORDS,
      "leave(status=0, text='', rank=-1, host=''): this rank makes no further collective call; the "
      "others' fail, with this error if there is one. Never waits."},

@@ -328,7 +328,7 @@ static rks_status prepare_mail(rks_group *group, rks_error *err)
     return group->partials == NULL || group->left == NULL || group->progress == NULL ||
                    group->places == NULL || group->granted == NULL
                ? RKS_ERR_MEMORY
-               : RKS_OK;
+               : rks_readings_create(group, err);
 }
 
 /* Prepares this rank before it connects to the others. */
@@ -505,6 +505,7 @@ void rks_group_close(rks_group *group)
     rks_free(group->progress);
     rks_free(group->places);
     rks_free(group->granted);
+    rks_readings_free(group);
     rks_buffer_free(&group->agreed);
     rks_free(group->children);
     rks_free(group->below);

@@ -32,8 +32,8 @@ uint32_t rks_group_words_ms(const rks_group *group)
     return part < WORDS_LEAST_MS ? WORDS_LEAST_MS : part > WORDS_MOST_MS ? WORDS_MOST_MS : part;
 }
 
-static void tell_neighbours(rks_group *group, enum message_kind kind, const void *body, size_t size,
-                            int64_t except)
+void rks_group_tell_neighbours(rks_group *group, enum message_kind kind, const void *body,
+                               size_t size, int64_t except)
 {
     if (group->parent >= 0 && group->parent != except)
         rks_inbox_send(group, (uint32_t)group->parent, kind, body, size, NULL);
@@ -65,7 +65,7 @@ void rks_group_fail_with(rks_group *group, const group_error *err, int64_t excep
      * the neighbours would see that end instead of the cause. */
     rks_group_error_encode(err, bytes);
     if (group->engine != NULL)
-        tell_neighbours(group, MESSAGE_FAILED, bytes, sizeof(bytes), except);
+        rks_group_tell_neighbours(group, MESSAGE_FAILED, bytes, sizeof(bytes), except);
     pthread_mutex_lock(&group->mutex);
     group->failed = true;
     group->failure = *err;
@@ -83,7 +83,7 @@ void rks_group_tell_stop(rks_group *group, uint64_t sequence, int64_t except)
     pthread_mutex_unlock(&group->mutex);
     rks_store_u64(body, sequence);
     if (news && group->engine != NULL)
-        tell_neighbours(group, MESSAGE_STOP, body, sizeof(body), except);
+        rks_group_tell_neighbours(group, MESSAGE_STOP, body, sizeof(body), except);
 }
 
 void rks_group_stop(rks_group *group)
@@ -112,7 +112,7 @@ void rks_group_leave(rks_group *group, rks_status status, const rks_error *err)
     if (group == NULL || group->engine == NULL)
         return;
     if (status == RKS_OK) {
-        tell_neighbours(group, MESSAGE_LEAVING, NULL, 0, -1);
+        rks_group_tell_neighbours(group, MESSAGE_LEAVING, NULL, 0, -1);
         return;
     }
     rks_error own = {0};
@@ -293,14 +293,14 @@ bool rks_group_is_echo(const rks_error *err)
 
 /* ---- on the wire ----------------------------------------------------------------------------- */
 
-enum { FLAG_ECHO = 1, FLAG_CUT_OFF = 2, FLAG_OWN_WORDS = 4 };
+enum { FLAG_ECHO = 1, FLAG_CUT_OFF = 2, FLAG_OWN_WORDS = 4, FLAG_APART = 8 };
 
 void rks_group_error_encode(const group_error *err, uint8_t *bytes)
 {
     memcpy(bytes, &err->error, sizeof(err->error));
-    rks_store_u64(bytes + sizeof(err->error), (err->echo ? FLAG_ECHO : 0u) |
-                                                  (err->cut_off ? FLAG_CUT_OFF : 0u) |
-                                                  (err->own_words ? FLAG_OWN_WORDS : 0u));
+    rks_store_u64(bytes + sizeof(err->error),
+                  (err->echo ? FLAG_ECHO : 0u) | (err->cut_off ? FLAG_CUT_OFF : 0u) |
+                      (err->own_words ? FLAG_OWN_WORDS : 0u) | (err->apart ? FLAG_APART : 0u));
 }
 
 void rks_group_error_decode(const uint8_t *bytes, group_error *err)
@@ -312,4 +312,5 @@ void rks_group_error_decode(const uint8_t *bytes, group_error *err)
     err->echo = (flags & FLAG_ECHO) != 0;
     err->cut_off = (flags & FLAG_CUT_OFF) != 0;
     err->own_words = (flags & FLAG_OWN_WORDS) != 0;
+    err->apart = (flags & FLAG_APART) != 0;
 }

@@ -37,6 +37,10 @@ enum message_kind {
     MESSAGE_LEAVING = 7,  /* no body: the sender makes no further collective call */
     MESSAGE_GO = 8,       /* u64 number of the collective: the REST may come */
     MESSAGE_REST = 9,     /* what an UP announced */
+    MESSAGE_READING = 10, /* reading.c and reading_change.c draw these */
+    MESSAGE_DOUBT = 11,
+    MESSAGE_CHANGE = 12,
+    MESSAGE_APART = 13,
 };
 
 typedef struct message {
@@ -62,6 +66,7 @@ typedef struct group_error {
     bool echo;       /* it only reports that another rank has failed; that rank's error counts */
     bool cut_off;    /* a connection broke: a launcher may know why */
     bool own_words;  /* the rank itself reported why it ends (rks_group_leave) */
+    bool apart;      /* ranks read different batches (reading.c) */
 } group_error;
 enum { GROUP_ERROR_SIZE = sizeof(rks_error) + 8 };
 
@@ -117,6 +122,7 @@ struct rks_group {
     bool *left;                  /* by rank; guarded by mutex */
     rank_progress *progress;     /* by rank; guarded by mutex */
     uint64_t told_progress_ms;   /* guarded by mutex */
+    struct readings *readings;   /* reading.c; guarded by mutex */
     uint64_t explaining_ms;      /* since when errors wait for an explanation; guarded by mutex */
     bool opened;                 /* rks_group_open has succeeded */
     bool failing;                /* the error is being sent to the neighbours; `failed` follows */
@@ -167,6 +173,20 @@ void rks_inbox_free(message *m);
 
 /* progress.c: takes a neighbour's MESSAGE_PROGRESS. Malformed ones are ignored. */
 void rks_group_take_progress(rks_group *group, const message *m);
+/* Returns true if `from` may report for `rank`: itself, or a rank of the node that it leads. */
+bool rks_group_may_tell(const rks_group *group, uint32_t from, uint32_t rank);
+
+/* reading.c: takes messages of neighbours. Malformed ones are ignored. */
+void rks_group_take_reading(rks_group *group, const message *m);
+void rks_group_take_doubt(rks_group *group, const message *m);
+void rks_group_take_apart(rks_group *group, const message *m);
+/* Allocates and frees group->readings. */
+rks_status rks_readings_create(rks_group *group, rks_error *err);
+void rks_readings_free(rks_group *group);
+/* reading_change.c: the same. */
+void rks_group_take_change(rks_group *group, const message *m);
+/* Call it now and then while this rank waits in a collective call. */
+void rks_group_repeat_change(rks_group *group);
 
 /* group_reference.c: opens and closes the group's own reference. */
 rks_status rks_group_link_open(rks_group *group, rks_error *err);
@@ -178,6 +198,9 @@ void rks_group_on_lost(void *group, uint32_t peer, const rks_error *err);
  * from, or -1. */
 void rks_group_fail(rks_group *group, const rks_error *err, int64_t except);
 void rks_group_fail_with(rks_group *group, const group_error *err, int64_t except);
+/* Sends a message to this rank's parent and children. */
+void rks_group_tell_neighbours(rks_group *group, enum message_kind kind, const void *body,
+                               size_t size, int64_t except);
 /* Notes that a neighbour makes no further collective call. Messages that it sent before still
  * count. */
 void rks_group_take_leaving(rks_group *group, uint32_t from);

@@ -94,6 +94,14 @@ static void deliver(rks_group *group, message *m)
         rks_group_take_leaving(group, m->from);
     else if (m->kind == MESSAGE_PROGRESS)
         rks_group_take_progress(group, m);
+    else if (m->kind == MESSAGE_READING)
+        rks_group_take_reading(group, m);
+    else if (m->kind == MESSAGE_DOUBT)
+        rks_group_take_doubt(group, m);
+    else if (m->kind == MESSAGE_CHANGE)
+        rks_group_take_change(group, m);
+    else if (m->kind == MESSAGE_APART)
+        rks_group_take_apart(group, m);
     rks_inbox_free(m);
 }
 
@@ -155,6 +163,10 @@ static uint64_t message_limit(rks_group *group, uint32_t from, uint32_t kind, co
     case MESSAGE_FAILED:
     case MESSAGE_STOP:
     case MESSAGE_PROGRESS:
+    case MESSAGE_READING:
+    case MESSAGE_DOUBT:
+    case MESSAGE_CHANGE:
+    case MESSAGE_APART:
         return OTHER_MAX;
     default:
         return 0;
@@ -263,6 +275,7 @@ rks_status rks_inbox_wait(rks_group *group, uint32_t from, uint32_t kinds, const
         if (!rks_cond_wait_ms(&group->cond, &group->mutex, RKS_WAIT_SLICE_MS)) {
             pthread_mutex_unlock(&group->mutex);
             rks_group_look_around(group);
+            rks_group_repeat_change(group);
             if (group->waiting != NULL)
                 group->waiting(group->waiting_user);
             pthread_mutex_lock(&group->mutex);

@@ -69,8 +69,7 @@ void rks_group_tell_progress(rks_group *group, const rks_work *work, const char 
         rks_inbox_send(group, (uint32_t)group->parent, MESSAGE_PROGRESS, body, HEAD + size, NULL);
 }
 
-/* A rank may report for itself, and a node's leader for its node. */
-static bool may_tell(const rks_group *group, uint32_t from, uint32_t rank)
+bool rks_group_may_tell(const rks_group *group, uint32_t from, uint32_t rank)
 {
     return rank < group->size && (rank == from || group->leaders[group->node_of[rank]] == from) &&
            rank != group->rank;
@@ -80,7 +79,7 @@ void rks_group_take_progress(rks_group *group, const message *m)
 {
     const uint8_t *body = m->body.data;
     if (m->body.size < HEAD || m->body.size >= HEAD + PROGRESS_SIZE ||
-        !may_tell(group, m->from, rks_load_u32(body)))
+        !rks_group_may_tell(group, m->from, rks_load_u32(body)))
         return;
     const rks_work work = {.done = rks_load_u64(body + 8),
                            .total = rks_load_u64(body + 16),

@@ -20,6 +20,7 @@ from .._distributed import progress as bars
 from .._distributed.collectives import callback_failed
 from .._distributed.stderr import say
 from .._plan.plan import Plan, PlanSampler, batch_parts
+from .._plan.reading import Reading
 from .._schema.completion import hides
 from .._schema.sizes import parse_bytes
 from ..errors import ArgumentError, StateError
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 Batches = TypeVar("Batches", covariant=True)
 
 
-@hides("collator", "end_through", "next_at", "next_place", "own", "pins", "batch_size", "drop_last", "generator", "in_order",
+@hides("collator", "end_through", "next_at", "next_place", "own", "pins", "reading", "batch_size", "drop_last", "generator", "in_order",
        "multiprocessing_context", "num_workers", "persistent_workers", "pin_memory", "prefetch_factor", "timeout", "worker_init_fn")
 class Loader(Generic[Batches]):
     """This rank's batches of a plan, epoch by epoch; made by `Dataset.loader`, which describes the options.
@@ -121,6 +122,7 @@ class Loader(Generic[Batches]):
         self._last: weakref.ref[_Iteration] | None = None  # weak: a loop that is left early ends it
         self._through: _Iteration | None = None  # the one that a DataLoader's collate_fn drives
         self._waits: deque[float] = deque(maxlen=100_000)  # seconds
+        self.reading = Reading(self, plan, dataset)
         dataset.follow_epoch(self)
         if start is not None:
             self.load_state_dict(start)
@@ -156,7 +158,7 @@ class Loader(Generic[Batches]):
                             "is DataLoader(ds, batch_sampler=plan.sampler(), collate_fn=ds.collate)")
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch of the next iteration.
+        """Set the epoch of the next iteration. If ranks read different ones, all raise ArgumentError within a few steps.
 
         Without it, an epoch that was seen to its end is followed by the next; one whose loop was left early is repeated, and a line says
         so. Does nothing if a loaded state is in that epoch."""
@@ -516,6 +518,7 @@ class _Iteration(Iterator[Any]):
                 self.close()
                 raise StopIteration
             step, batch, samples, tokens = found.step, found.batch, found.samples, found.tokens
+            loader.reading.gave(self._epoch, step, step + 1 == self._steps)
             if loader.device is not None and self._moving is None:
                 batch = each_tensor(batch, lambda tensor: tensor.to(loader.device))
         except StopIteration:
@@ -544,6 +547,8 @@ class _Iteration(Iterator[Any]):
             self.close()
 
     def close(self, wait: bool = True) -> None:
+        if not self._over and self._epoch >= 0:
+            self._loader.reading.ends()
         self._over = True
         if self._core is not None:
             self._core.close()

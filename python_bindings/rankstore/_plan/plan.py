@@ -23,6 +23,7 @@ from .._schema.types import as_array
 from ..errors import ArgumentError, DataError, StateError
 from .mixture import weights_of
 from .options import core_options
+from .reading import changing
 
 if TYPE_CHECKING:
     import numpy
@@ -88,8 +89,8 @@ class Epoch:
         return self.plan.core.steps(self.number)
 
 
-@hides("changes", "check_dataset", "core", "follow", "lengths_of", "parts", "rule", "samples_there", "skips", "step_sum", "step_tokens",
-       "token")
+@hides("changes", "check_dataset", "core", "digests", "follow", "lengths_of", "parts", "rule", "samples_there", "skips", "step_sum",
+       "step_tokens", "token")
 class Plan:
     """A plan of batches, made by `Dataset.plan`: equal steps on every rank, no empty batch, each sample once an epoch.
 
@@ -110,6 +111,7 @@ class Plan:
         self.changes = 0  # count of changes; iterations read the steps again after one
         self._stages: dict[tuple[int, int], Sequence[Any]] = {}  # stages of a curriculum by place, without those that a remix replaced
         self._checked: weakref.ref[Samples] | None = None  # the last dataset that passed check_dataset
+        self.digests: tuple[int, Any, tuple[int, int]] | None = None  # see reading.py; and what they were made of
         self.token = int.from_bytes(os.urandom(8), "little") >> 2  # random, so that a saved batch finds no other plan
         live[self.token] = self
 
@@ -298,7 +300,8 @@ class Plan:
         """
         group = getattr(self.dataset, "group", None)
         if group is not None and group.world > 1:
-            gathered = together(group, "skip", lambda: [operator.index(number) for number in (epoch, first, last)])
+            with changing(self, group, "skip", (epoch, first)):
+                gathered = together(group, "skip", lambda: [operator.index(number) for number in (epoch, first, last)])
             for rank, other in enumerate(gathered):
                 if other != gathered[0]:
                     raise ArgumentError(f"skip differs: rank 0 has {tuple(gathered[0])}, rank {rank} has {tuple(other)}; "
@@ -333,7 +336,8 @@ class Plan:
 
         group = getattr(self.dataset, "group", None)
         if group is not None and group.world > 1:
-            gathered = together(group, "remix", asked)
+            with changing(self, group, "remix", at):
+                gathered = together(group, "remix", asked)
             for rank, other in enumerate(gathered):
                 if other != gathered[0]:
                     shown = [f"{one[0]} at epoch {one[1]}, step {one[2]}" for one in (gathered[0], other)]
