@@ -114,10 +114,14 @@ typedef struct rks_build_options {
                        * filter */
     bool unchecked; /* does not verify hashes that the source itself has, such as those in the index
                      * of MDS shards. Default: the fastest of them is verified */
-    bool repair;    /* only builds lost shards of the dataset in `directory`, which may have been
-                     * added to since. RKS_ERR_ARGUMENT with cause ESTALE if shards are lost, but
-                     * none that this input made. If none is lost, as `keep`. rks_repair takes the
-                     * other options from the dataset */
+    uint64_t
+        max_shard; /* ends a shard with the unit that brings it to so many bytes of samples, and
+                    * begins another: so one rank's dataset can be spread over disks, file by
+                    * file. The dataset id does not depend on it. Default 0: a shard a rank */
+    bool repair;   /* only builds lost shards of the dataset in `directory`, which may have been
+                    * added to since. RKS_ERR_ARGUMENT with cause ESTALE if shards are lost, but
+                    * none that this input made. If none is lost, as `keep`. rks_repair takes the
+                    * other options from the dataset */
 } rks_build_options;
 
 RKS_API void rks_build_options_default(rks_build_options *options);

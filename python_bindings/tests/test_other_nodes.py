@@ -104,3 +104,19 @@ def test_an_interrupted_commit_is_ended(tmp_path: Path, lines: str, way: str) ->
     (out / "r1" / "python.json").unlink()
     launched(2, program(way), out, lines)
     assert json.loads((out / "r1" / "dataset.json").read_text())["dataset"] == first
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_shards_have_a_size(tmp_path: Path, lines: str, way: str) -> None:
+    """Another size makes the same dataset."""
+    out, small = tmp_path / "out", tmp_path / "small"
+    sized = program(way).replace("group=group, ", "group=group, max_shard='1KiB', ")
+    assert launched(2, program(way), out, lines) == launched(2, sized, small, lines)
+    first, second = (json.loads((one / "r0" / "dataset.json").read_text()) for one in (out, small))
+    assert first["dataset"] == second["dataset"]
+    assert (len(first["shards"]), len(second["shards"]) > 3) == (2, True)
+    largest = max(unit["bytes"] for unit in second["units"])
+    assert all(shard["bytes"] < 1024 + largest for shard in second["shards"])
+    shutil.rmtree(small / "r1")
+    assert "repaired" not in str(launched(2, sized, small, lines))  # several lost shards, each built again
+    assert launched(2, OPENED, small, lines) == launched(2, OPENED, out, lines)

@@ -210,6 +210,7 @@ static rks_status read_units(rks_build_state *b, rks_error *err)
                                     .rank = rks_group_rank(b->group),
                                     .first_rows = b->first_rows,
                                     .learns_rows = learns_rows(b),
+                                    .max_shard = b->options.max_shard,
                                     .threads = b->threads,
                                     .schema = b->schema,
                                     .options = &options,

@@ -54,6 +54,24 @@ rks_status rks_parts_seal(rks_parts *parts, rks_error *err)
     return status;
 }
 
+uint64_t rks_parts_unsealed_bytes(const rks_parts *parts)
+{
+    size_t count = 0;
+    uint64_t bytes = 0;
+    if (parts->writer == NULL)
+        return 0;
+    const rks_unit_summary *units = rks_shard_writer_units(parts->writer, &count);
+    for (size_t i = 0; i < count; i++)
+        bytes += units[i].bytes;
+    return bytes;
+}
+
+rks_status rks_parts_seal_full(rks_parts *parts, uint64_t max_shard, rks_error *err)
+{
+    bool full = max_shard > 0 && rks_parts_unsealed_bytes(parts) >= max_shard;
+    return full ? rks_parts_seal(parts, err) : RKS_OK;
+}
+
 /* Takes over an unsealed part. This rank continues the first one; the others are sealed as they
  * are. */
 static rks_status reopen_unsealed(rks_parts *parts, const char *name, rks_error *err)

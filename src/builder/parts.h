@@ -72,6 +72,10 @@ void rks_parts_discard(rks_parts *parts);
 /* Returns this rank's writer, and opens it in the first call. */
 rks_status rks_parts_writer(rks_parts *parts, rks_shard_writer **writer, rks_error *err);
 
+/* Returns the bytes of samples in this rank's part that is not sealed yet. */
+uint64_t rks_parts_unsealed_bytes(const rks_parts *parts);
+/* Seals it if they are `max_shard` or more; 0: no limit. */
+rks_status rks_parts_seal_full(rks_parts *parts, uint64_t max_shard, rks_error *err);
 /* Seals what this rank has written, after its last sample. */
 rks_status rks_parts_seal(rks_parts *parts, rks_error *err);
 /* COLLECTIVE. Finds duplicate keys, and writes dataset.json. `status` and *err: the result of this

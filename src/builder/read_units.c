@@ -33,7 +33,7 @@ typedef struct reader {
 struct pool {
     const rks_read_units *reading;
     rks_shard_writer *writer;
-    size_t *units; /* what to read, in this order */
+    size_t *units; /* what to read into the current part, in this order */
     size_t unit_count;
     reader *readers;
     uint32_t count, running;
@@ -312,13 +312,40 @@ static rks_status read_listed(pool *p, rks_error *err)
     return status;
 }
 
+/* Returns how many of the units the part has room for, by what units before them took; first, when
+ * that is not known, one for each thread. */
+static size_t units_that_fit(const pool *p, const size_t *units, size_t count, uint64_t written)
+{
+    const rks_read_units *r = p->reading;
+    double ratio = p->bytes == 0 ? 0 : (double)written / (double)p->bytes;
+    double room = (double)r->max_shard - (double)rks_parts_unsealed_bytes(r->parts);
+    size_t fit = 0;
+    if (r->max_shard == 0)
+        return count;
+    if (p->bytes == 0)
+        return r->threads > 1 && r->threads < count ? r->threads : 1;
+    while (fit < count && room > 0)
+        room -= ratio * (double)r->input->units[units[fit++]].size;
+    return fit == 0 ? 1 : fit;
+}
+
 rks_status rks_read_units_run(const rks_read_units *reading, uint64_t *samples, rks_error *err)
 {
     pool p = {.reading = reading, .failed = SIZE_MAX};
     rks_status status = list_units(&p, err);
-    if (status == RKS_OK && p.unit_count > 0)
+    size_t *all = p.units, count = p.unit_count;
+    uint64_t written = 0; /* by the units before */
+    for (size_t at = 0; status == RKS_OK && at < count; at += p.unit_count) {
+        uint64_t before = rks_parts_unsealed_bytes(reading->parts);
+        p.units = all + at;
+        p.unit_count = units_that_fit(&p, p.units, count - at, written);
+        p.next = p.turn = 0;
         status = read_listed(&p, err);
+        written += rks_parts_unsealed_bytes(reading->parts) - before;
+        if (status == RKS_OK)
+            status = rks_parts_seal_full(reading->parts, reading->max_shard, err);
+    }
     *samples = p.samples;
-    rks_free(p.units);
+    rks_free(all);
     return status;
 }

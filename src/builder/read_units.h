@@ -22,6 +22,7 @@ typedef struct rks_read_units {
     uint64_t *first_rows; /* by unit: number of its first row in its file */
     bool learns_rows;     /* this rank reads all units, and enters the first rows of a file's later
                            * units here */
+    uint64_t max_shard;   /* as rks_build_options.max_shard */
     uint32_t threads;     /* 1: only the caller's; options with callbacks always use one */
     const rks_schema *schema;
     const rks_ingest_options *options;

@@ -59,7 +59,7 @@ static rks_status read_one(walk *w, rks_selector *selector, rks_error *err)
         return status;
     const rks_unit_summary *units = rks_shard_writer_units(writer, &count);
     w->samples += units[count - 1].samples;
-    return RKS_OK;
+    return rks_parts_seal_full(r->parts, r->max_shard, err);
 }
 
 /* Refuses a stream that has changed. `how` goes before "than". */

@@ -283,6 +283,10 @@ static const cli_option options[] = {
     {"--unit-size", "BYTES", CLI_SIZE, offsetof(args, options.unit_size),
      .help = "input in a unit; ranks and resumes work by whole units",
      .normal = "as DIR was built, else 1/64 of the input, from 1M to 64M", .least = 4096},
+    {"--max-shard", "BYTES", CLI_SIZE, offsetof(args, options.max_shard),
+     .help = "end a shard with the unit that brings it to so many bytes of samples, so that the "
+             "shards of one rank can be spread over disks; the dataset does not depend on it",
+     .normal = "a shard a rank", .least = 1},
     {"--threads", "N", CLI_U32, offsetof(args, options.threads),
      .help = "threads that read units on each rank; the dataset does not depend on it",
      .normal = "the node's cores divided by its ranks, at most 4", .least = 1, .most = 64},

@@ -104,6 +104,7 @@ static json_t *options_of(const rks_build_options *o, bool *bad)
     set_number(object, "sample", o->sample, usual.sample);
     set_number(object, "max_sample", o->max_sample, usual.max_sample);
     set_number(object, "max_total", o->max_total, usual.max_total);
+    set_number(object, "max_shard", o->max_shard, usual.max_shard);
     set_number(object, "unit_size", o->unit_size, usual.unit_size);
     if (o->sample_rate > 0)
         json_object_set_new(object, "sample", json_real(o->sample_rate));

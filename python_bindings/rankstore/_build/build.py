@@ -41,7 +41,7 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
           count: Mapping[str, count_columns.Rule] | None = None, each_rank: bool = False,
           same_on_all: bool = False, no_lock: bool = False, json_path: str | None = None, flatten: bool = False,
           extra: str | None = None, dtype: Any = None, wait: bool = False, threads: int | None = None, check_source: bool = True,
-          version: str | None = None) -> Dataset:
+          version: str | None = None, max_shard: int | str | None = None) -> Dataset:
     """Build a dataset on disk and open it (collective: call it on every rank).
 
     Repeat the same call to resume an interrupted build.
@@ -137,6 +137,8 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
         Default: True.
     version: str. A text of yours, such as "v3", that stands for the code of your functions: a finished dataset opens if it was built with
         the same version, whatever they use. Default: none; what they use is compared.
+    max_shard: int or str, in bytes of samples. End a shard with the unit that brings it to this size and begin another, so that the shards
+        of one rank can be spread over disks: move the files. The dataset does not depend on it. Default: a shard a rank.
 
     Returns the open Dataset; its `report` is a BuildReport.
     Raises on all ranks: CallbackError (your function or the source raised), DataError, ArgumentError, NotFoundError, StateError,
@@ -153,7 +155,8 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
                       where, length_unit, optional_bytes("max_sample", max_sample), skip_bad, replace, reuse, unit_samples,
                       progress, optional_bytes("max_total", max_total), min_length, max_length, sample, seed, dedup,
                       append, optional_bytes("unit_size", unit_size), columns, json_path, flatten, extra, infer_all,
-                      item_name(dtype), each_rank, same_on_all, no_lock, wait, threads=threads, version=version, check_source=check_source)
+                      item_name(dtype), each_rank, same_on_all, no_lock, wait, threads=threads, version=version, check_source=check_source,
+                      max_shard=optional_bytes("max_shard", max_shard))
     options.check()
     group = group or current()
     if not isinstance(out, (str, os.PathLike)):
