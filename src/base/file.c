@@ -222,7 +222,8 @@ rks_status rks_file_make_durable(const char *path, rks_error *err)
     return status == RKS_OK ? sync_place(path, err) : status;
 }
 
-rks_status rks_file_replace(const char *path, const void *bytes, size_t size, rks_error *err)
+rks_status rks_file_replace_by(const char *path, uint64_t size, rks_file_fill fill, void *user,
+                               rks_error *err)
 {
     int fd = -1;
     char *temporary = rks_format(err, "%s.%ld.tmp", path, (long)getpid());
@@ -236,7 +237,7 @@ rks_status rks_file_replace(const char *path, const void *bytes, size_t size, rk
         status = rks_fail_write(err, errno, temporary, size);
         goto out;
     }
-    status = rks_file_write(fd, temporary, bytes, size, err);
+    status = fill(user, fd, temporary, err);
     if (status == RKS_OK && fsync(fd) != 0)
         status = rks_fail_write(err, errno, temporary, size);
     if (status == RKS_OK && rename(temporary, path) != 0)
@@ -250,6 +251,23 @@ out:
         close(fd);
     rks_free(temporary);
     return status;
+}
+
+typedef struct one_text {
+    const void *bytes;
+    size_t size;
+} one_text;
+
+static rks_status fill_with_text(void *user, int fd, const char *path, rks_error *err)
+{
+    const one_text *text = user;
+    return rks_file_write(fd, path, text->bytes, text->size, err);
+}
+
+rks_status rks_file_replace(const char *path, const void *bytes, size_t size, rks_error *err)
+{
+    one_text text = {bytes, size};
+    return rks_file_replace_by(path, size, fill_with_text, &text, err);
 }
 
 rks_status rks_directory_make(const char *path, rks_error *err)

@@ -45,6 +45,10 @@ rks_status rks_file_load(const char *path, size_t limit, char **bytes, size_t *s
  * it, renames it and fsyncs the directory. If only the last step fails, the new file is in place,
  * and the error says that it is not durable. */
 rks_status rks_file_replace(const char *path, const void *bytes, size_t size, rks_error *err);
+/* The same for a file of `size` bytes that `fill` writes to `fd`, piece by piece. */
+typedef rks_status (*rks_file_fill)(void *user, int fd, const char *path, rks_error *err);
+rks_status rks_file_replace_by(const char *path, uint64_t size, rks_file_fill fill, void *user,
+                               rks_error *err);
 /* Fsyncs an existing file and its directory. Call it after rks_file_replace has failed with "not
  * durable". */
 rks_status rks_file_make_durable(const char *path, rks_error *err);

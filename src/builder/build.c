@@ -15,18 +15,18 @@
  *   build: units             of rows: what the input lists
  *   build: streams           of streams: whether two ranks brought the same
  *   build: rows read         the sealed parts; which rows were skipped
- *   build: dataset made      or, if keys are a column, the opening of a store that finds equal ones
+ *   open: ...                what was sealed, as a store: for equal keys, and for the index files
  *   build: commit            dataset.json is written
  *
- * That is ten at most, since such a store takes three. What the selection leaves out (exclusions.h)
+ * That is ten at most, since that store takes three. What the selection leaves out (exclusions.h)
  * is known only after all rows. It takes two more agreements each, on one node:
  *
  *   build: contents, build: duplicates      all hashes are in the node's memory; which samples go
  *   build: sample, build: sample taken      the draws near the last one; which samples go
  *
- * So a build with one of them takes ten at most, too. With both it takes 12, since a sample is
- * drawn from what is not a duplicate. Keys of a column take two more than that: equal ones are
- * looked for among the samples that stay. Between nodes the contents are sent by the exchange.
+ * So a build with one of them takes 12 at most. With both it takes 14, since a sample is drawn from
+ * what is not a duplicate. Equal keys are looked for among the samples that stay. Between nodes the
+ * contents are sent by the exchange.
  *
  * What decides the result (units, schema, options) is the same for any number of ranks, so the
  * dataset id is, too. */

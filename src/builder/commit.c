@@ -21,9 +21,10 @@
 #include "dataset/length_description.h"
 #include "ingest/row_sampling.h"
 #include "store/duplicates.h"
+#include "store/index_commit.h"
 
 /* What a rank reports about its rows. */
-enum { SEALED_PARTS, SEALED_BAD, SEALED_OFFER, SEALED_FACTS };
+enum { SEALED_PARTS, SEALED_BAD, SEALED_OFFER, SEALED_INDEX, SEALED_FACTS };
 
 static int by_number(const void *a, const void *b)
 {
@@ -207,29 +208,20 @@ static rks_status make_dataset(const rks_parts *parts, const rks_agreed *agreed,
     return RKS_OK;
 }
 
-/* Makes *dataset the next generation of `base`. No rank has brought the shards of `base`: they
- * count as rank 0's. */
-static rks_status append_to(const rks_dataset *base, rks_dataset **dataset, uint32_t **holders,
-                            rks_error *err)
+/* Makes *dataset the next generation of `base`, with what is added. No rank has brought the shards
+ * of `base`: they count as rank 0's. */
+static rks_status append_to(const rks_dataset *base, const rks_dataset *added,
+                            rks_dataset **dataset, uint32_t **holders, rks_error *err)
 {
-    rks_dataset *joined = NULL;
-    size_t before = base->shard_count, added = (*dataset)->shard_count;
-    uint32_t *grown = rks_realloc(*holders, before + added, sizeof(*grown), err);
+    size_t before = base->shard_count, more = added->shard_count;
+    uint32_t *grown = rks_realloc(*holders, before + more, sizeof(*grown), err);
     if (grown == NULL)
         return RKS_ERR_MEMORY;
     *holders = grown;
-    memmove(grown + before, grown, added * sizeof(*grown));
+    memmove(grown + before, grown, more * sizeof(*grown));
     memset(grown, 0, before * sizeof(*grown));
-    rks_status status = rks_dataset_join(base, *dataset, &joined, err);
-    if (status == RKS_OK)
-        status = rks_commit_check_names(joined, NULL, err);
-    if (status != RKS_OK) {
-        rks_dataset_free(joined);
-        return status;
-    }
-    rks_dataset_free(*dataset);
-    *dataset = joined;
-    return RKS_OK;
+    rks_status status = rks_dataset_join(base, added, dataset, err);
+    return status == RKS_OK ? rks_commit_check_names(*dataset, NULL, err) : status;
 }
 
 /* Collects the first lines about skipped rows from all ranks, as many as fit. */
@@ -254,6 +246,9 @@ static rks_status agree_on_sealed(rks_parts *parts, rks_status status, const rks
                                   const rks_fd_offer *offer, rks_agreed *agreed, rks_error *err)
 {
     rks_buffer mine = {0};
+    rks_index_writer writer = {0};
+    if (status == RKS_OK && parts->lock != NULL)
+        rks_commit_look_at_index(parts->directory, parts->base, &writer);
     size_t room = sizeof(((rks_build_report *)NULL)->bad_first);
     for (size_t i = 0; status == RKS_OK && i < parts->sealed_count; i++)
         status = rks_reported_parts_put(&mine, parts->sealed[i], err);
@@ -262,6 +257,7 @@ static rks_status agree_on_sealed(rks_parts *parts, rks_status status, const rks
         [SEALED_BAD] = rks_fact_bytes(bad->data, bad->size < room ? bad->size : room,
                                       rks_group_size(parts->group) * room),
         [SEALED_OFFER] = rks_fd_offer_fact(offer),
+        [SEALED_INDEX] = rks_fact_fixed(&writer, sizeof(writer)),
     };
     status = rks_group_agree_on(parts->group, "build: rows read", status, facts, SEALED_FACTS,
                                 agreed, err);
@@ -316,25 +312,54 @@ static rks_status write_dataset(const rks_parts *parts, const rks_dataset *datas
     return rks_dataset_commit(parts->directory, dataset, err);
 }
 
-/* COLLECTIVE. For stored keys. `status`: this rank's result so far. */
-static rks_status check_keys(rks_parts *parts, rks_status status, const rks_dataset *dataset,
-                             const uint32_t *holders, rks_earlier_keys *earlier, rks_error *err)
-{
-    rks_dataset *part = NULL;
-    if (status == RKS_OK)
-        status = rks_earlier_keys_narrow(earlier, parts, dataset, &part, err);
-    status = rks_commit_check_keys(parts->group, parts->directory, status,
-                                   part == NULL ? dataset : part, holders, &parts->words, err);
-    rks_dataset_free(part);
-    return status;
-}
-
 /* What a commit makes. */
 typedef struct commit {
     rks_dataset *dataset;
     uint32_t *holders; /* by shard: the rank that brings it */
     rks_earlier_keys earlier;
+    rks_dataset *added; /* what is appended; NULL: the commit has nothing else */
+    rks_store *store;   /* its last samples are those that are added; NULL: not open */
+    rks_index_commit index;
 } commit;
+
+static bool makes_index(const rks_parts *parts)
+{
+    return !parts->options.no_index && rks_commit_has_index(parts->base);
+}
+
+/* COLLECTIVE. Opens the shards that may hold equal keys, if keys are stored, and those that are
+ * added, for the index files. `status`: this rank's result so far. */
+static rks_status open_sealed(const rks_parts *parts, rks_status status, commit *made,
+                              uint64_t *pairs, rks_error *err)
+{
+    rks_dataset *part = NULL;
+    const rks_dataset *opened = made->dataset;
+    bool derived = parts->options.shard.derived_keys;
+    if (derived && !makes_index(parts))
+        return rks_group_agree(parts->group, "build: dataset made", status, err);
+    if (status == RKS_OK && !derived)
+        status = rks_earlier_keys_narrow(&made->earlier, parts, made->dataset, &part, err);
+    if (part != NULL)
+        opened = part;
+    else if (derived && made->added != NULL)
+        opened = made->added;
+    status =
+        rks_commit_open(parts->group, parts->directory, status, opened, pairs, &made->store, err);
+    rks_dataset_free(part);
+    return status;
+}
+
+/* COLLECTIVE. `status`: this rank's result so far. */
+static rks_status check_sealed(const rks_parts *parts, rks_status status, commit *made,
+                               rks_error *err)
+{
+    uint64_t pairs = 0;
+    status = open_sealed(parts, status, made, &pairs, err);
+    if (status != RKS_OK || parts->options.shard.derived_keys)
+        return status;
+    return rks_commit_compare_keys(made->store, pairs, made->dataset, made->holders, &parts->words,
+                                   err);
+}
 
 /* COLLECTIVE. Makes the dataset of all parts, or the next generation of `base`. `status`: this
  * rank's own. */
@@ -353,17 +378,19 @@ static rks_status make_new(rks_parts *parts, rks_status status, const rks_buffer
     status = agree_on_sealed(parts, status, bad, exclusions.offer, &agreed, err);
     if (status == RKS_OK) {
         report_bad(parts, &agreed, report);
+        rks_commit_choose_index_writer(&agreed, SEALED_INDEX, &made->index);
         status = rks_exclusions_receive(&exclusions, &agreed, SEALED_OFFER, err);
         if (status == RKS_OK)
             status = make_dataset(parts, &agreed, &made->dataset, &made->holders, err);
     }
     status = rks_exclusions_run(&exclusions, status, made->dataset, made->holders, err);
     rks_exclusions_end(&exclusions);
-    if (status == RKS_OK && parts->base != NULL)
-        status = append_to(parts->base, &made->dataset, &made->holders, err);
-    if (parts->options.shard.derived_keys)
-        return rks_group_agree(parts->group, "build: dataset made", status, err);
-    return check_keys(parts, status, made->dataset, made->holders, &made->earlier, err);
+    if (status == RKS_OK && parts->base != NULL) {
+        made->added = made->dataset;
+        made->dataset = NULL;
+        status = append_to(parts->base, made->added, &made->dataset, &made->holders, err);
+    }
+    return check_sealed(parts, status, made, err);
 }
 
 /* COLLECTIVE. Makes the next revision of the dataset whose shards were lost. What was built is
@@ -392,6 +419,18 @@ static rks_status mend(rks_parts *parts, rks_status status, const rks_buffer *ba
     return status;
 }
 
+/* Writes the index files and, last, dataset.json, on the rank that has the directory's lock. */
+static rks_status write_all(const rks_parts *parts, commit *made, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    made->index.directory = parts->directory;
+    made->index.base = parts->base;
+    made->index.store = made->store;
+    if (parts->repaired == NULL && makes_index(parts))
+        status = rks_commit_index(&made->index, made->dataset, err);
+    return status == RKS_OK ? write_dataset(parts, made->dataset, err) : status;
+}
+
 rks_status rks_parts_commit(rks_parts *parts, rks_status status, const rks_buffer *bad,
                             rks_build_report *report, rks_error *err)
 {
@@ -404,7 +443,7 @@ rks_status rks_parts_commit(rks_parts *parts, rks_status status, const rks_buffe
             snprintf(made.dataset->made_from, sizeof(made.dataset->made_from), "%s",
                      parts->options.made_from);
         if (parts->lock != NULL)
-            status = write_dataset(parts, made.dataset, err);
+            status = write_all(parts, &made, err);
         status = rks_group_agree(parts->group, "build: commit", status, err);
     }
     if (status == RKS_OK && parts->lock != NULL) {
@@ -412,6 +451,8 @@ rks_status rks_parts_commit(rks_parts *parts, rks_status status, const rks_buffe
         rks_parts_remove_strangers(parts, made.dataset);
     }
     rks_earlier_keys_free(&made.earlier);
+    rks_store_close(made.store, 0);
+    rks_dataset_free(made.added);
     if (status == RKS_OK)
         rks_parts_report(parts, made.dataset, report);
     rks_dataset_free(made.dataset);

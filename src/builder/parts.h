@@ -20,6 +20,7 @@ typedef struct rks_parts_options {
     bool replace;              /* the commit replaces a finished dataset */
     bool append;               /* or adds these samples to it, as its next generation */
     bool no_lock;              /* as rks_build_options.no_lock */
+    bool no_index;             /* write no index files: the dataset will soon be removed */
     bool wait, keep, repair;   /* as in rks_build_options */
     const char *build_options; /* JSON text for dataset.json */
     const char *made_from;     /* as rks_build_options.made_from; "" means none, too */

@@ -79,11 +79,19 @@ static bool begins_and_ends(const char *name, const char *begin, const char *end
            strcmp(name + size - behind, end) == 0;
 }
 
-/* Returns true for "excluded-....runs", "list-....units" and "list-....keys". */
+/* Returns true for "excluded-....runs", "list-....units", "list-....keys" and index files. */
 static bool is_list(const char *name)
 {
-    return begins_and_ends(name, "excluded-", ".runs") ||
+    return rks_index_file_is_name(name) || begins_and_ends(name, "excluded-", ".runs") ||
            begins_and_ends(name, "list-", ".units") || begins_and_ends(name, "list-", ".keys");
+}
+
+static bool names_list(const rks_dataset *keep, const char *name)
+{
+    for (size_t i = 0; i < keep->index_file_count; i++)
+        if (strcmp(keep->index_files[i].name, name) == 0)
+            return true;
+    return strcmp(keep->excluded.name, name) == 0;
 }
 
 /* Removes lists that `keep`, a first generation, does not name. It has no list of units. */
@@ -93,7 +101,7 @@ static void remove_lists(const rks_parts *parts, const rks_dataset *keep)
     if (directory == NULL)
         return;
     for (struct dirent *entry; (entry = readdir(directory)) != NULL;)
-        if (is_list(entry->d_name) && strcmp(entry->d_name, keep->excluded.name) != 0)
+        if (is_list(entry->d_name) && !names_list(keep, entry->d_name))
             unlinkat(dirfd(directory), entry->d_name, 0);
     closedir(directory);
 }

@@ -47,6 +47,7 @@ static rks_status open_parts(rks_row_writer *writer, rks_error *err)
     rks_status own = RKS_OK;
     rks_parts_options options = {
         .no_lock = true, /* no other rank uses the directory */
+        .no_index = true,
         .build_options = writer->options_text,
         .selection = rks_build_selection(&writer->options),
         .shard = {.schema = writer->schema,

@@ -218,6 +218,41 @@ static rks_status check_index(const rks_dataset *dataset, const char *path, rks_
     return RKS_OK;
 }
 
+/* Bounds what is allocated for the files. */
+static rks_status check_index_files(const rks_dataset *dataset, const char *path, rks_status status,
+                                    rks_error *err)
+{
+    uint64_t left = dataset->count;
+    for (size_t i = 0; i < dataset->index_file_count; i++) {
+        const rks_index_file *file = &dataset->index_files[i];
+        if (file->samples == 0 || file->samples > left)
+            return rks_fail(err, status, 0, "%s: %s has %" PRIu64 " samples; %" PRIu64 " are left",
+                            path, file->name, file->samples, left);
+        left -= file->samples;
+    }
+    if (dataset->index_file_count > 0 && left > 0)
+        return rks_fail(err, status, 0, "%s: no index file has the last %" PRIu64 " samples", path,
+                        left);
+    return RKS_OK;
+}
+
+rks_status rks_dataset_index_items(const rks_dataset *dataset, rks_index_items *items,
+                                   rks_error *err)
+{
+    uint32_t *sizes = rks_alloc(RKS_INDEX_FILE_ARRAYS + dataset->index_count, sizeof(*sizes), err);
+    if (sizes == NULL)
+        return RKS_ERR_MEMORY;
+    sizes[0] = sizeof(uint32_t);
+    sizes[1] = sizeof(uint64_t);
+    for (size_t i = 0; i < dataset->index_count; i++) { /* rks_dataset_check has found them */
+        int column = rks_schema_find(dataset->schema, dataset->index[i]);
+        sizes[RKS_INDEX_FILE_ARRAYS + i] =
+            rks_schema_column(dataset->schema, (uint32_t)column)->item_size;
+    }
+    *items = (rks_index_items){sizes, RKS_INDEX_FILE_ARRAYS + dataset->index_count};
+    return RKS_OK;
+}
+
 rks_status rks_dataset_check(const rks_dataset *dataset, const char *path, rks_status status,
                              rks_error *err)
 {
@@ -228,6 +263,8 @@ rks_status rks_dataset_check(const rks_dataset *dataset, const char *path, rks_s
         found = check_names(dataset, path, status, err);
     if (found == RKS_OK)
         found = check_index(dataset, path, status, err);
+    if (found == RKS_OK)
+        found = check_index_files(dataset, path, status, err);
     for (size_t i = 0; found == RKS_OK && i < dataset->unit_count; i++)
         found = check_unit(dataset, i, path, status, err);
     if (found != RKS_OK)

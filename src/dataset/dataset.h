@@ -8,6 +8,7 @@
 #include "base/checksum.h"
 #include "dataset/dataset_list.h"
 #include "dataset/excluded_samples.h"
+#include "dataset/index_file.h"
 #include "shard/schema.h"
 #include "shard/shard_writer.h"
 
@@ -76,6 +77,9 @@ struct rks_dataset {
      * text. */
     rks_dataset_list lists[RKS_DATASET_LISTS_MAX];
     size_t list_count;
+    /* Files beside dataset.json with the index of all samples, in the order of their ids. */
+    rks_index_file index_files[RKS_INDEX_FILES_MAX];
+    size_t index_file_count;     /* 0: there are none */
     rks_dataset_source *sources; /* of a united dataset; in memory only */
     size_t source_count;         /* 0: it is not united */
 };
@@ -84,6 +88,10 @@ struct rks_dataset {
 rks_digest rks_dataset_fold(const rks_dataset_unit *units, size_t count, const rks_schema *schema);
 /* Returns the id: rks_dataset_fold and, if samples are excluded, the digest of their list. */
 rks_digest rks_dataset_id(const rks_dataset *dataset);
+/* Writes the bytes of an item of each array of the dataset's index files. Free items->sizes with
+ * rks_free. */
+rks_status rks_dataset_index_items(const rks_dataset *dataset, rks_index_items *items,
+                                   rks_error *err);
 /* Returns the number of samples in the shards, with excluded ones. */
 uint64_t rks_dataset_stored(const rks_dataset *dataset);
 /* Returns the column and key bytes of the samples that count. */

@@ -47,6 +47,17 @@ static void put_excluded(rks_digester *digester, const rks_excluded *excluded)
     rks_digester_update(digester, numbers, sizeof(numbers));
 }
 
+static void put_index_files(rks_digester *digester, const rks_dataset *dataset)
+{
+    feed_number(digester, dataset->index_file_count);
+    for (size_t i = 0; i < dataset->index_file_count; i++) {
+        const rks_index_file *file = &dataset->index_files[i];
+        const uint64_t numbers[] = {file->digest.low, file->digest.high, file->bytes,
+                                    file->samples};
+        rks_digester_update(digester, numbers, sizeof(numbers));
+    }
+}
+
 static void put_shard(rks_digester *digester, const rks_dataset_shard *shard)
 {
     const uint64_t numbers[] = {shard->id.low,        shard->id.high,   shard->manifest.low,
@@ -85,6 +96,7 @@ rks_status rks_dataset_digest(const rks_dataset *dataset, rks_digest *digest, rk
     put_top(digester, dataset);
     if (dataset->excluded.samples > 0)
         put_excluded(digester, &dataset->excluded);
+    put_index_files(digester, dataset);
     for (size_t i = 0; i < dataset->shard_count; i++)
         put_shard(digester, &dataset->shards[i]);
     for (size_t i = 0; i < dataset->unit_count; i++)

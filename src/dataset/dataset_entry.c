@@ -169,3 +169,59 @@ rks_status rks_dataset_decode_unit(const json_t *item, const char *path, rks_dat
         shard > UINT32_MAX ? UINT32_MAX : (uint32_t)shard; /* rks_dataset_check refuses it */
     return decode_key_name(item, path, unit, err);
 }
+
+/* ---- index files ----------------------------------------------------------------------------- */
+
+rks_status rks_dataset_put_index_files(const rks_dataset *dataset, rks_buffer *json, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    if (dataset->index_file_count == 0)
+        return RKS_OK;
+    for (size_t i = 0; status == RKS_OK && i < dataset->index_file_count; i++) {
+        const rks_index_file *file = &dataset->index_files[i];
+        char digest[RKS_DIGEST_TEXT];
+        rks_digest_format(file->digest, digest);
+        status = rks_buffer_print(
+            json, err,
+            "%s\n{\"name\":\"%s\",\"digest\":\"%s\",\"bytes\":%" PRIu64 ",\"samples\":%" PRIu64 "}",
+            i == 0 ? ",\"index_files\":[" : ",", file->name, digest, file->bytes, file->samples);
+    }
+    return status == RKS_OK ? rks_buffer_add(json, "]", 1, err) : status;
+}
+
+static rks_status decode_index_file(const json_t *item, const char *path, rks_index_file *file,
+                                    rks_error *err)
+{
+    const char *name = NULL;
+    rks_status status = rks_json_string(item, "name", path, &name, err);
+    if (status == RKS_OK)
+        status = rks_json_digest(item, "digest", path, &file->digest, err);
+    if (status == RKS_OK)
+        status = rks_json_u64(item, "bytes", path, &file->bytes, err);
+    if (status == RKS_OK)
+        status = rks_json_u64(item, "samples", path, &file->samples, err);
+    if (status != RKS_OK)
+        return status;
+    rks_index_file_name(file->digest, file->name);
+    return strcmp(name, file->name) == 0
+               ? RKS_OK
+               : rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: \"%.80s\" is not the name of an index file",
+                          path, name);
+}
+
+rks_status rks_dataset_decode_index_files(const json_t *root, const char *path,
+                                          rks_dataset *dataset, rks_error *err)
+{
+    const json_t *items = NULL;
+    if (json_object_get(root, "index_files") == NULL)
+        return RKS_OK;
+    rks_status status = rks_json_array(root, "index_files", path, &items, err);
+    if (status == RKS_OK && json_array_size(items) > RKS_INDEX_FILES_MAX)
+        status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: %zu index files; at most %d are", path,
+                          json_array_size(items), RKS_INDEX_FILES_MAX);
+    for (size_t i = 0; status == RKS_OK && i < json_array_size(items); i++) {
+        status = decode_index_file(json_array_get(items, i), path, &dataset->index_files[i], err);
+        dataset->index_file_count += status == RKS_OK;
+    }
+    return status;
+}

@@ -17,6 +17,12 @@ rks_status rks_dataset_put_shard(const rks_dataset_shard *shard, bool builds, bo
 rks_status rks_dataset_put_unit(const rks_dataset_unit *unit, uint32_t shard, bool named,
                                 bool first, rks_buffer *json, rks_error *err);
 
+/* Appends `,"index_files":[...]` if the dataset has index files. */
+rks_status rks_dataset_put_index_files(const rks_dataset *dataset, rks_buffer *json,
+                                       rks_error *err);
+rks_status rks_dataset_decode_index_files(const json_t *root, const char *path,
+                                          rks_dataset *dataset, rks_error *err);
+
 /* Decodes into an entry of zeros. RKS_ERR_CORRUPT, with `path`, for anything that is not an entry.
  * A unit's `shard` is its place in the text's list, which may not exist. */
 rks_status rks_dataset_decode_shard(const json_t *item, const char *path, rks_dataset_shard *shard,

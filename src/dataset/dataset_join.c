@@ -238,6 +238,8 @@ rks_status rks_dataset_copy(const rks_dataset *dataset, rks_dataset **copy, rks_
     made->generation = dataset->generation;
     made->revision = dataset->revision;
     memcpy(made->made_from, dataset->made_from, sizeof(made->made_from));
+    memcpy(made->index_files, dataset->index_files, sizeof(made->index_files));
+    made->index_file_count = dataset->index_file_count;
     status = copy_parts(made, dataset, dataset->shard_count, dataset->unit_count, err);
     if (status == RKS_OK)
         status = copy_text(dataset->added_options, &made->added_options, err);

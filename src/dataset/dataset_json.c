@@ -23,6 +23,8 @@
  *   revision      only above 0: how often lost shards of this generation were built again. They
  *                 keep their ids and units, and have new names and manifests
  *   unit_size     bytes of input in a unit of the newest build; not where samples came from memory
+ *   index_files   optional: files with the index of all samples, in the order of their ids
+ *                 (index_file.c), as {name, digest, bytes, samples}
  *   lists, bytes  only where `requires` has "lists": files that hold the first shards and units
  *                 (dataset_list.c), as {name, digest, bytes, shards, units}, and the column and key
  *                 bytes of all samples that count; `shards` and `units` are then what is after
@@ -150,6 +152,8 @@ static rks_status put_top(const rks_dataset *dataset, const rks_dataset_layout *
         if (status == RKS_OK)
             status = rks_json_put_string(json, dataset->made_from, err);
     }
+    if (status == RKS_OK)
+        status = rks_dataset_put_index_files(dataset, json, err);
     if (status == RKS_OK && lists)
         status = put_lists(dataset, layout, json, err);
     if (status == RKS_OK)
@@ -509,6 +513,8 @@ static rks_status decode_text(const char *directory, const char *text, size_t si
     status = decode_top(root, path, decoded, err);
     if (status == RKS_OK)
         status = decode_index(root, path, decoded, err);
+    if (status == RKS_OK)
+        status = rks_dataset_decode_index_files(root, path, decoded, err);
     if (status == RKS_OK)
         status = decode_list_names(root, path, decoded->lists, &decoded->list_count, err);
     for (size_t i = 0; status == RKS_OK && i < decoded->list_count; i++)

@@ -25,6 +25,7 @@
 #include "dataset/length_description.h"
 #include "rankstore/manage.h"
 #include "store/duplicates.h"
+#include "store/index_commit.h"
 #include "store/store.h"
 
 enum { COPY = 4 << 20 };
@@ -49,6 +50,7 @@ typedef struct merge {
     source_end *ends; /* by source */
     rks_lock_file *lock;
     bool writes;
+    rks_index_commit index;
     bool made; /* the target did not exist */
     uint64_t done, ticked_ms;
 } merge;
@@ -291,6 +293,8 @@ static void remove_all(const merge *m)
             remove_file(m->target, m->dataset->shards[i].name, endings[k]);
     if (m->writes && m->dataset != NULL && m->dataset->excluded.samples > 0)
         remove_file(m->target, m->dataset->excluded.name, "");
+    for (size_t i = 0; m->writes && m->dataset != NULL && i < m->dataset->index_file_count; i++)
+        remove_file(m->target, m->dataset->index_files[i].name, "");
 }
 
 /* ---- the dataset ----------------------------------------------------------------------------- */
@@ -411,7 +415,14 @@ static rks_status lock_target(merge *m, rks_status status, rks_error *err)
         status = rks_fail(err, RKS_ERR_ARGUMENT, EEXIST, "%s: already holds a finished dataset",
                           m->target);
     rks_free(path);
-    return rks_group_agree(m->group, "merge: target is free", status, err);
+    const rks_index_writer writer = {.writes = m->writes};
+    const rks_fact fact = rks_fact_fixed(&writer, sizeof(writer));
+    rks_agreed agreed;
+    status = rks_group_agree_on(m->group, "merge: target is free", status, &fact, 1, &agreed, err);
+    if (status == RKS_OK)
+        rks_commit_choose_index_writer(&agreed, 0, &m->index);
+    m->index.directory = m->target;
+    return status;
 }
 
 /* Writes "row 7 of unit 2 of DIR". */
@@ -433,12 +444,19 @@ static void describe_merged_row(void *user, const rks_dataset *dataset, size_t u
 static rks_status check_and_commit(merge *m, rks_error *err)
 {
     const rks_key_words words = {.place = describe_merged_row, .user = m};
+    uint64_t pairs = 0;
     rks_status status = rks_commit_check_names(m->dataset, &words, err);
-    status = rks_commit_check_keys(m->group, m->target, status, m->dataset, NULL, &words, err);
+    status = rks_commit_open(m->group, m->target, status, m->dataset, &pairs, &m->index.store, err);
+    if (status == RKS_OK)
+        status = rks_commit_compare_keys(m->index.store, pairs, m->dataset, NULL, &words, err);
     if (status == RKS_OK) {
-        status = m->writes ? rks_dataset_commit(m->target, m->dataset, err) : RKS_OK;
+        if (m->writes)
+            status = rks_commit_index(&m->index, m->dataset, err);
+        if (m->writes && status == RKS_OK)
+            status = rks_dataset_commit(m->target, m->dataset, err);
         status = rks_group_agree(m->group, "merge: commit", status, err);
     }
+    rks_store_close(m->index.store, 0);
     return status;
 }
 

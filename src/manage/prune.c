@@ -64,6 +64,8 @@ static rks_status keep(prune *p, const rks_dataset *dataset, rks_error *err)
     rks_status status = rks_shard_names_add(&p->shards, dataset, err);
     if (status == RKS_OK)
         status = keep_list(p, dataset->excluded.name, err);
+    for (size_t i = 0; status == RKS_OK && i < dataset->index_file_count; i++)
+        status = keep_list(p, dataset->index_files[i].name, err);
     for (size_t i = 0; status == RKS_OK && i < dataset->list_count; i++) {
         char keys[64];
         rks_list_keys_name(&dataset->lists[i], keys);
@@ -133,20 +135,39 @@ static bool cut_ending(char *name, const char *ending)
     return true;
 }
 
+/* Returns true for a name of a list beside dataset.json. */
+static bool is_list_name(const char *name)
+{
+    static const struct {
+        const char *front, *back;
+    } kinds[] = {{"excluded-", ".runs"}, {"list-", ".units"}, {"list-", ".keys"}};
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        size_t size = strlen(name), front = strlen(kinds[i].front), back = strlen(kinds[i].back);
+        if (size > front + back && strncmp(name, kinds[i].front, front) == 0 &&
+            strcmp(name + size - back, kinds[i].back) == 0)
+            return true;
+    }
+    return rks_index_file_is_name(name);
+}
+
+/* Returns true for names that all files of one kind of ours have in front. */
+static bool is_ours(const char *name)
+{
+    static const char *const fronts[] = {"part-", "excluded-", "list-", "index-", "dataset."};
+    for (size_t i = 0; i < sizeof(fronts) / sizeof(fronts[0]); i++)
+        if (strncmp(name, fronts[i], strlen(fronts[i])) == 0)
+            return true;
+    return false;
+}
+
 /* Returns true for files of shards, under names that builds give, and temporary files of killed
  * processes. Other files are the user's. `name` is changed. */
 static bool is_ours_and_unnamed(const prune *p, char *name)
 {
     bool part = strncmp(name, "part-", 5) == 0;
-    bool excluded = strncmp(name, "excluded-", 9) == 0, units = strncmp(name, "list-", 5) == 0;
-    if ((part || excluded || units || strncmp(name, "dataset.", 8) == 0) &&
-        cut_ending(name, ".tmp"))
+    if (is_ours(name) && cut_ending(name, ".tmp"))
         return true;
-    if (excluded && strlen(name) > 14 && strcmp(name + strlen(name) - 5, ".runs") == 0)
-        return !is_named_list(p, name);
-    if (units && strlen(name) > 11 && strcmp(name + strlen(name) - 6, ".units") == 0)
-        return !is_named_list(p, name);
-    if (units && strlen(name) > 10 && strcmp(name + strlen(name) - 5, ".keys") == 0)
+    if (is_list_name(name))
         return !is_named_list(p, name);
     if (!part)
         return false;

@@ -284,6 +284,8 @@ static rks_status verify_dataset(rks_verify_job *job, const char *directory, uin
         check_totals(job, file, dataset);
         status = verify_excluded(job, directory, dataset, err);
         if (status == RKS_OK)
+            status = rks_verify_index_files(job, directory, dataset, err);
+        if (status == RKS_OK)
             status = verify_all_listed(job, directory, generation, dataset, err);
     }
     if (status == RKS_OK && generation == 0)

@@ -2,7 +2,8 @@
  *
  * verify.h: what the parts of rks_verify share: verify.c (datasets, findings), verify_shard.c (one
  * shard's files), verify_samples.c (its index, blocks and samples), verify_deep.c (LMDB's own
- * view), shard_search.c (directories that are verified together), verify_units.c (units by shard).
+ * view), verify_index.c (index files), shard_search.c (directories that are verified together),
+ * verify_units.c (units by shard).
  */
 #ifndef RKS_MANAGE_VERIFY_H
 #define RKS_MANAGE_VERIFY_H
@@ -75,6 +76,9 @@ rks_status rks_verify_absorb(rks_verify_job *job, const char *file, uint64_t off
  * verified alone. */
 rks_status rks_verify_shard(rks_verify_job *job, const char *stem, const rks_dataset *dataset,
                             uint32_t at, rks_error *err);
+/* Verifies those index files of the dataset that lie in the directory. */
+rks_status rks_verify_index_files(rks_verify_job *job, const char *directory,
+                                  const rks_dataset *dataset, rks_error *err);
 /* Verifies index segments, blocks and samples of an open shard. */
 rks_status rks_verify_samples(rks_verify_job *job, rks_shard *shard, rks_error *err);
 /* Opens the file with LMDB and walks all that it holds, in a child that may die or never end. */

@@ -105,21 +105,15 @@ rks_status rks_commit_open(rks_group *group, const char *directory, rks_status s
                                   pairs, store, err);
 }
 
-rks_status rks_commit_check_keys(rks_group *group, const char *directory, rks_status status,
-                                 const rks_dataset *dataset, const uint32_t *holders,
-                                 const rks_key_words *words, rks_error *err)
+rks_status rks_commit_compare_keys(rks_store *store, uint64_t pairs, const rks_dataset *dataset,
+                                   const uint32_t *holders, const rks_key_words *words,
+                                   rks_error *err)
 {
-    rks_store *store = NULL;
-    uint64_t pairs = 0;
-    status = rks_commit_open(group, directory, status, dataset, &pairs, &store, err);
-    if (status != RKS_OK)
-        return status;
-    if (pairs > 0) {
-        comparison c = {store, dataset, holders, words == NULL ? (rks_key_words){0} : *words};
-        status = rks_index_equal_hashes(store->index, rks_group_rank(group), rks_group_size(group),
-                                        compare_pair, &c, err);
-        status = rks_group_agree(group, "build: equal keys", status, err);
-    }
-    rks_store_close(store, 0);
-    return status;
+    rks_group *group = store->group;
+    comparison c = {store, dataset, holders, words == NULL ? (rks_key_words){0} : *words};
+    if (pairs == 0)
+        return RKS_OK;
+    rks_status status = rks_index_equal_hashes(store->index, rks_group_rank(group),
+                                               rks_group_size(group), compare_pair, &c, err);
+    return rks_group_agree(group, "build: equal keys", status, err);
 }

@@ -14,12 +14,12 @@
 rks_status rks_commit_open(rks_group *group, const char *directory, rks_status status,
                            const rks_dataset *dataset, uint64_t *pairs, rks_store **store,
                            rks_error *err);
-/* COLLECTIVE. Opens the not yet committed dataset as a store and looks for equal keys: samples with
- * equal hashes are compared by full key at their owners. RKS_ERR_DATA shows the key, and where both
+/* COLLECTIVE. Looks for equal keys in the store that rks_commit_open has opened: samples with equal
+ * hashes are compared by full key at their owners. RKS_ERR_DATA shows the key, and where both
  * samples come from: holders[s] is the rank that brought dataset->shards[s]; NULL: ranks are not
- * named. `words` NULL: like one whose members are all NULL. `status`: as in rks_commit_open. */
-rks_status rks_commit_check_keys(rks_group *group, const char *directory, rks_status status,
-                                 const rks_dataset *dataset, const uint32_t *holders,
-                                 const rks_key_words *words, rks_error *err);
+ * named. `words` NULL: like one whose members are all NULL. */
+rks_status rks_commit_compare_keys(rks_store *store, uint64_t pairs, const rks_dataset *dataset,
+                                   const uint32_t *holders, const rks_key_words *words,
+                                   rks_error *err);
 
 #endif

@@ -85,6 +85,7 @@ def check_nothing_is_left(directory):
         names |= {f"{shard}.{ending}" for shard in shards for ending in ("rks", "sums", "json")} | set(lists)
         keys = {one.replace(".units", ".keys") for one in lists}  # of appends by one process, with stored keys
         names |= {one for one in keys if os.path.exists(os.path.join(directory, one))}
+        names |= {one["name"] for one in dataset["index_files"]}
         names |= {dataset["excluded"]["name"]} if "excluded" in dataset["requires"] else set()
     assert set(os.listdir(directory)) == names, set(os.listdir(directory)) ^ names
     assert rankstore("prune", directory)[0].startswith("0 generations and 0 files"), "a prune left something"

@@ -253,9 +253,9 @@ static void append_and_prune(member *m)
     /* One generation and seven strays of each rank's; all ranks are told the sum. */
     EXPECT(report.generations == RANKS && report.files == 8 * RANKS);
     EXPECT(dry.generations == RANKS && dry.files == report.files && dry.bytes == report.bytes);
-    /* dataset.json, its list, two shards */
+    /* dataset.json, its list, two shards, an index file for each build */
     EXPECT(world_files(path, "mine.txt") == 1 && world_files(path, ".units") == 1);
-    EXPECT(world_files(path, "") == 3 + 6);
+    EXPECT(world_files(path, ".columns") == 2 && world_files(path, "") == 3 + 6 + 2);
     look(m, left, SAMPLES + MORE * UNIT_ROWS);
     rks_store *store = NULL;
     EXPECT(rks_store_open(m->group, older, NULL, &store, &m->err) == RKS_ERR_NOT_FOUND);

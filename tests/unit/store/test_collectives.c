@@ -233,7 +233,7 @@ static void a_build_that_leaves_samples_out_takes_few(void **state)
         bool dedup, sample;
         uint64_t most, most_resumed;
     } cases[] = {
-        {NULL, true, false, 9, 10},  {NULL, false, true, 9, 10},  {NULL, true, true, 11, 12},
+        {NULL, true, false, 11, 12}, {NULL, false, true, 11, 12}, {NULL, true, true, 13, 14},
         {"id", true, false, 11, 12}, {"id", false, true, 11, 12}, {"id", true, true, 13, 14},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

@@ -62,6 +62,18 @@ static inline void world_move_parts(const char *from, const char *to)
     closedir(stream);
 }
 
+/* The path of a directory's index file; empty if it has none. */
+static inline void world_index_file(const char *directory, char path[400])
+{
+    DIR *stream = opendir(directory);
+    assert_non_null(stream);
+    path[0] = '\0';
+    for (struct dirent *entry; (entry = readdir(stream)) != NULL;)
+        if (strncmp(entry->d_name, "index-", 6) == 0)
+            snprintf(path, 400, "%s/%s", directory, entry->d_name);
+    closedir(stream);
+}
+
 static inline size_t world_descriptors(void)
 {
     return world_files("/proc/self/fd", "");
