@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * node_index.c: the node's index. One rank of a node makes the memory, all map it; each shard that
- * some rank of the node sees is copied in by the lowest such rank, the others arrive by the
- * exchange.
+ * some rank of the node sees is copied in by the lowest such rank; others come from the index files
+ * of the dataset if the node has them (index_files.c), else by the exchange.
  *
- * A rank's stream in the exchange is the streams of the shards it owns, in dataset order. */
+ * A rank's stream in the exchange is the streams of the shards it sends, in dataset order. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -113,21 +113,29 @@ static void free_streams(rks_index_streams *streams)
     rks_free(streams);
 }
 
-/* Adds a shard to its owner's stream, of which `next` segments are there. */
+/* Returns true if this node fills the shard's part of the index itself. */
+static bool has_shard(const rks_store *store, uint32_t shard)
+{
+    uint32_t node = rks_group_node(store->group);
+    return rks_store_first_to_see(store, node, shard) >= 0 ||
+           rks_store_node_has_index(store, node, shard);
+}
+
+/* Adds a shard to its sender's stream, of which `next` segments are there. */
 static void add_segment(const rks_store *store, uint32_t shard, rks_index_streams *to, size_t *next)
 {
-    int32_t owner = store->owners[shard][0];
+    int64_t sender = rks_store_index_sender(store, shard);
     uint64_t size = rks_index_stream_size(store->index, shard), begin = 0;
-    if (owner < 0)
+    if (sender < 0)
         return;
-    if (rks_store_first_to_see(store, rks_group_node(store->group), shard) < 0)
-        to->has[owner] = false;
+    if (!has_shard(store, shard))
+        to->has[sender] = false;
     if (size == 0)
         return;
-    if (next[owner] > to->first[owner])
-        begin = to->all[next[owner] - 1].begin + to->all[next[owner] - 1].size;
-    to->shards[next[owner]] = shard;
-    to->all[next[owner]++] =
+    if (next[sender] > to->first[sender])
+        begin = to->all[next[sender] - 1].begin + to->all[next[sender] - 1].size;
+    to->shards[next[sender]] = shard;
+    to->all[next[sender]++] =
         (rks_exchange_segment){begin, size, rks_index_section_size(store->index)};
 }
 
@@ -145,9 +153,11 @@ static rks_status make_streams(const rks_store *store, rks_index_streams **strea
     size_t *next = made->first == NULL ? NULL : rks_alloc(ranks, sizeof(*next), err);
     if (next == NULL)
         return RKS_ERR_MEMORY;
-    for (size_t i = 0; i < shards; i++)
-        if (store->owners[i][0] >= 0 && rks_index_stream_size(store->index, (uint32_t)i) > 0)
-            made->first[store->owners[i][0] + 1]++;
+    for (size_t i = 0; i < shards; i++) {
+        int64_t sender = rks_store_index_sender(store, i);
+        if (sender >= 0 && rks_index_stream_size(store->index, (uint32_t)i) > 0)
+            made->first[sender + 1]++;
+    }
     for (size_t rank = 0; rank < ranks; rank++) {
         made->first[rank + 1] += made->first[rank];
         next[rank] = made->first[rank];
@@ -310,6 +320,8 @@ static rks_status check_shards(const rks_store *store, rks_error *err)
     return status == RKS_OK ? check_units(store, err) : status;
 }
 
+enum { UNKNOWN = -2 }; /* no rank knows the shard's part of the index */
+
 rks_status rks_filling_copy(rks_index_gather *f, rks_store *store, rks_error *err)
 {
     const rks_dataset *dataset = store->dataset;
@@ -321,15 +333,22 @@ rks_status rks_filling_copy(rks_index_gather *f, rks_store *store, rks_error *er
     if (fillers == NULL)
         return RKS_ERR_MEMORY;
     for (size_t i = 0; i < dataset->shard_count; i++)
-        fillers[i] = rks_store_first_to_see(store, node, i);
+        fillers[i] =
+            rks_store_index_sender(store, i) < 0 ? UNKNOWN : rks_store_first_to_see(store, node, i);
     for (size_t i = 0; status == RKS_OK && i < f->span_count; i++) {
         const rks_span *span = &f->spans[i];
         if (fillers[span->shard] == rank)
             status = copy_span(store, span, err);
-        else if (store->owners[span->shard][0] < 0 && rks_group_is_leader(store->group))
+        else if (fillers[span->shard] == UNKNOWN && rks_group_is_leader(store->group))
             mark_absent(store, span->first_id, span->count);
     }
     rks_free(fillers);
+    if (status == RKS_OK)
+        status = rks_store_read_index_files(store, f, &f->damaged, err);
+    free_streams(f->streams);
+    rks_free(f->intakes);
+    f->streams = NULL;
+    f->intakes = NULL;
     if (status == RKS_OK && rks_filling_travels(store)) {
         f->intakes = rks_alloc(dataset->shard_count, sizeof(*f->intakes), err);
         status = f->intakes == NULL ? RKS_ERR_MEMORY : make_streams(store, &f->streams, err);
@@ -511,9 +530,12 @@ static uint64_t shared_bytes(const rks_store *store)
     return store->dataset->count * item;
 }
 
-rks_status rks_filling_seal(rks_store *store, rks_error *err)
+rks_status rks_filling_seal(const rks_index_gather *f, rks_store *store, rks_error *err)
 {
     bool leads = rks_group_is_leader(store->group);
+    for (size_t i = 0; leads && store->missing_shards > 0 && i < f->span_count; i++)
+        if (store->owners[f->spans[i].shard][0] < 0)
+            mark_absent(store, f->spans[i].first_id, f->spans[i].count);
     if (!rks_filling_travels(store)) {
         store->exchange_name = "shared";
         store->exchange_bytes = shared_bytes(store);

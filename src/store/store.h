@@ -43,6 +43,7 @@ struct rks_store {
     uint32_t *quarantined; /* ids that are left out, in ascending order */
     size_t quarantined_count;
 
+    struct rks_index_sources *index_sources; /* index_files.c */
     rks_index *index;
     rks_fetch_server *server; /* NULL if no other rank needs it */
     rks_fetcher *fetcher;
@@ -177,6 +178,7 @@ typedef struct rks_index_gather {
     rks_index_column *columns;
     int fd; /* the leader's descriptor, which it offers */
     rks_fd_offer *offer;
+    bool damaged;               /* an index file is */
     rks_index_intake **intakes; /* for shards that come from other nodes: one a shard, or NULL */
     rks_index_streams *streams; /* what ranks send: node_index.c; NULL: nothing travels */
     uint64_t taken, wanted;     /* bytes of the index: stored by this rank, needed by its node */
@@ -195,10 +197,30 @@ rks_status rks_filling_copy(rks_index_gather *filling, rks_store *store, rks_err
 bool rks_filling_travels(const rks_store *store);
 rks_status rks_filling_exchange(rks_index_gather *filling, rks_store *store, rks_error *err);
 /* Call it once the node's index is complete. The agreement after it checks that it was. */
-rks_status rks_filling_seal(rks_store *store, rks_error *err);
+rks_status rks_filling_seal(const rks_index_gather *filling, rks_store *store, rks_error *err);
 rks_status rks_filling_check(rks_store *store, const rks_agreed *agreed, size_t fact,
                              rks_error *err);
 void rks_filling_end(rks_index_gather *filling, const rks_store *store);
+
+/* index_files.c: index files of the dataset, or of each source. First each rank opens those of its
+ * directories; all tell the others which they have, a byte for each source. */
+typedef struct rks_index_sources rks_index_sources;
+rks_status rks_store_look_at_index_files(rks_store *store, rks_error *err);
+size_t rks_store_index_files_size(const rks_store *store); /* 0 on a rank that has failed */
+void rks_store_tell_index_files(const rks_store *store, uint8_t *here);
+/* After the agreement. */
+rks_status rks_store_take_index_files(rks_store *store, const rks_agreed *agreed, rks_error *err);
+/* Returns true if some rank of `node` has the index file of the shard's samples. */
+bool rks_store_node_has_index(const rks_store *store, uint32_t node, size_t shard);
+/* Returns the rank that sends the shard's part of the index to other nodes: its owner, or one that
+ * has the index files; -1: there is none. */
+int64_t rks_store_index_sender(const rks_store *store, size_t shard);
+/* Fills in what the shards that this node sees do not. *damaged: a file has other bytes than it
+ * should; all ranks then drop the files, and fill the index again without them. */
+rks_status rks_store_read_index_files(rks_store *store, const rks_index_gather *filling,
+                                      bool *damaged, rks_error *err);
+void rks_store_drop_index_files(rks_store *store);
+void rks_store_free_index_sources(rks_store *store);
 
 /* missing_shards.c. Reads the option `missing`: *partly if it is "partial". RKS_ERR_ARGUMENT if it
  * is neither that, "error" nor NULL. */
@@ -228,13 +250,14 @@ rks_status rks_store_watch(rks_store *store, rks_error *err);
 
 /* store_open.c: what a rank reports about its shards, fact by fact. */
 enum {
-    RKS_TELL_NUMBERS,    /* u64: numbers in use */
-    RKS_TELL_SEEN,       /* a bit for each shard: it lies in this rank's directory */
-    RKS_TELL_PATH,       /* full paths of its sources' directories, each with its NUL; empty if not
-                          * known */
-    RKS_TELL_QUARANTINE, /* store_quarantine.c draws it */
-    RKS_TELL_INDEX,      /* the leader's offer of the index memory */
-    RKS_TELL_LATE,       /* rks_store_looks_late, one byte */
+    RKS_TELL_NUMBERS,     /* u64: numbers in use */
+    RKS_TELL_SEEN,        /* a bit for each shard: it lies in this rank's directory */
+    RKS_TELL_PATH,        /* full paths of its sources' directories, each with its NUL; empty if not
+                           * known */
+    RKS_TELL_QUARANTINE,  /* store_quarantine.c draws it */
+    RKS_TELL_INDEX,       /* the leader's offer of the index memory */
+    RKS_TELL_LATE,        /* rks_store_looks_late, one byte */
+    RKS_TELL_INDEX_FILES, /* rks_store_tell_index_files */
     RKS_TELL_COUNT
 };
 

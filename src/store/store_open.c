@@ -177,6 +177,7 @@ void rks_store_release(void *user)
     if (atomic_fetch_sub(&store->references, 1) != 1)
         return;
     rks_index_close(store->index);
+    rks_store_free_index_sources(store);
     for (size_t i = 0; store->shards != NULL && i < store->dataset->shard_count; i++)
         rks_shard_close(store->shards[i]);
     for (size_t i = 0; store->fits != NULL && i < store->dataset->source_count; i++)
@@ -302,6 +303,7 @@ typedef struct own_shards {
     size_t seen_size;
     uint8_t *listed; /* samples to leave out */
     size_t listed_size;
+    uint8_t *index_files; /* which sources have theirs here */
     rks_buffer paths;
 } own_shards;
 
@@ -326,10 +328,15 @@ static rks_status look_at_shards(rks_store *store, const char *quarantine,
     status = rks_filling_begin(filling, store, err);
     if (status != RKS_OK)
         return status;
+    status = rks_store_look_at_index_files(store, err);
+    if (status != RKS_OK)
+        return status;
     own->seen = rks_alloc(own->seen_size, 1, err);
-    if (own->seen == NULL)
+    own->index_files = rks_alloc(rks_store_index_files_size(store), 1, err);
+    if (own->seen == NULL || own->index_files == NULL)
         return RKS_ERR_MEMORY;
     note_seen(store, own);
+    rks_store_tell_index_files(store, own->index_files);
     return put_paths(store, &own->paths, err);
 }
 
@@ -357,6 +364,7 @@ static rks_status tell_shards(rks_store *store, rks_group *group, rks_status sta
             own.listed, own.listed_size, rks_group_size(group) * rks_store_quarantine_limit(store)),
         [RKS_TELL_INDEX] = rks_fd_offer_fact(filling->offer),
         [RKS_TELL_LATE] = rks_fact_fixed(&late, sizeof(late)),
+        [RKS_TELL_INDEX_FILES] = rks_fact_fixed(own.index_files, rks_store_index_files_size(store)),
     };
     status = rks_group_agree_on(group, "open: shards", status, facts, RKS_TELL_COUNT, &agreed, err);
     for (uint32_t looks = 0; status == RKS_OK && rks_store_should_look_again(store, &agreed, looks);
@@ -369,6 +377,7 @@ static rks_status tell_shards(rks_store *store, rks_group *group, rks_status sta
     }
     rks_free(own.seen);
     rks_free(own.listed);
+    rks_free(own.index_files);
     rks_buffer_free(&own.paths);
     if (status != RKS_OK)
         return status;
@@ -376,6 +385,8 @@ static rks_status tell_shards(rks_store *store, rks_group *group, rks_status sta
     if (status != RKS_OK)
         return status;
     status = rks_store_choose_owners(store, &agreed, err);
+    if (status == RKS_OK)
+        status = rks_store_take_index_files(store, &agreed, err);
     if (status == RKS_OK)
         status = rks_store_check_missing(store, filling, err);
     return status == RKS_OK ? rks_store_take_quarantine(store, quarantine, &agreed, err) : status;
@@ -399,6 +410,31 @@ static rks_status count_pairs(const rks_store *store, uint64_t *pairs, rks_error
                                   rks_group_size(store->group), count_pair, pairs, err);
 }
 
+/* COLLECTIVE. Fills the index with what this node has. If an index file is damaged, it is filled
+ * once more without them. */
+static rks_status fill_own(rks_store *store, rks_group *group, rks_status status,
+                           rks_index_gather *filling, rks_error *err)
+{
+    rks_agreed agreed;
+    bool again = false;
+    do {
+        if (status == RKS_OK)
+            status = rks_filling_copy(filling, store, err);
+        const uint8_t told[] = {status == RKS_OK && rks_store_serves_node(store), filling->damaged};
+        const rks_fact fact = rks_fact_fixed(told, sizeof(told));
+        status = rks_group_agree_on(group, "open: own shards", status, &fact, 1, &agreed, err);
+        if (status != RKS_OK)
+            return status;
+        again = false;
+        for (uint32_t rank = 0; rank < rks_group_size(group); rank++)
+            again = again || ((const uint8_t *)rks_agreed_get(&agreed, rank, 0, NULL))[1] != 0;
+        if (again)
+            rks_store_drop_index_files(store);
+    } while (again);
+    rks_store_choose_rails(store, &agreed, 0);
+    return RKS_OK;
+}
+
 /* COLLECTIVE. Once owners are chosen: fills the index and starts to serve, until all ranks may use
  * the store. */
 static rks_status fill_and_serve(rks_store *store, rks_group *group, rks_status status,
@@ -406,18 +442,13 @@ static rks_status fill_and_serve(rks_store *store, rks_group *group, rks_status 
 {
     uint64_t counted = 0;
     rks_agreed agreed;
-    if (status == RKS_OK)
-        status = rks_filling_copy(filling, store, err);
-    const uint8_t serves = status == RKS_OK && rks_store_serves_node(store);
-    const rks_fact served = rks_fact_fixed(&serves, sizeof(serves));
-    status = rks_group_agree_on(group, "open: own shards", status, &served, 1, &agreed, err);
+    status = fill_own(store, group, status, filling, err);
     if (status != RKS_OK)
         return status;
-    rks_store_choose_rails(store, &agreed, 0);
     if (rks_filling_travels(store))
         status = rks_filling_exchange(filling, store, err);
     if (status == RKS_OK)
-        status = rks_filling_seal(store, err);
+        status = rks_filling_seal(filling, store, err);
     if (status == RKS_OK)
         status = start_serving(store, err);
     if (status == RKS_OK && pairs != NULL)
