@@ -94,6 +94,9 @@ RKS_API void rks_store_close(rks_store *store, uint32_t timeout_ms);
 RKS_API int rks_store_leave(rks_store *store, uint32_t timeout_ms);
 
 RKS_API uint64_t rks_store_count(const rks_store *store);
+/* Returns the number of units (the steps in which builds resume), in the order of sample ids. Sets
+ * first_ids[i], for i below `room`, to the first id of unit i; a unit may be empty. */
+RKS_API size_t rks_store_units(const rks_store *store, uint64_t *first_ids, size_t room);
 RKS_API const char *rks_store_dataset(const rks_store *store); /* 32 hexadecimal digits */
 RKS_API const rks_schema *rks_store_schema(const rks_store *store);
 RKS_API rks_group *rks_store_group(const rks_store *store);

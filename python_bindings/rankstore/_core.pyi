@@ -252,6 +252,9 @@ class Store:
     def sources(self) -> list[tuple[str, str, str, int, int, int]]:
         """Return (name, directory, dataset's id, first sample, samples, bytes) of each dataset that was opened."""
 
+    def units(self) -> bytes:
+        """rks_store_units: the first sample id of each unit, as uint64."""
+
     def split(self, parts: tuple[tuple[str, float], ...], seed: int, by: str | None) -> bytes:
         """Return the number of each sample's part, as uint16."""
 

@@ -394,6 +394,20 @@ static PyObject *store_column(PyObject *object, PyObject *name)
     return bytes == NULL ? NULL : Py_BuildValue("(Ns)", bytes, type);
 }
 
+static PyObject *store_units(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    rks_store *handle = core_store_enter(object);
+    if (handle == NULL)
+        return NULL;
+    size_t count = rks_store_units(handle, NULL, 0);
+    PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(count * sizeof(uint64_t)));
+    if (bytes != NULL)
+        rks_store_units(handle, (uint64_t *)(void *)PyBytes_AsString(bytes), count);
+    core_store_leave(object);
+    return bytes;
+}
+
 static PyObject *store_sources(PyObject *object, PyObject *unused)
 {
     (void)unused;
@@ -509,6 +523,7 @@ static PyMethodDef store_methods[] = {
     {"owner", core_store_owner, METH_O, "owner(sample) -> the rank that serves it; -1: nobody"},
     {"key", core_store_key, METH_O, "key(sample) -> bytes"},
     {"find", core_store_find, METH_VARARGS, "find(key, source=None) -> sample; KeyError"},
+    {"units", store_units, METH_NOARGS, "units(): the first id of each unit, as uint64."},
     {"sources", store_sources, METH_NOARGS,
      "(name, directory, dataset, first, count, bytes) of each dataset that was opened"},
     {"split", core_store_split, METH_VARARGS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from pathlib import Path
 from typing import Any
 
@@ -40,3 +41,47 @@ def test_functions_and_selections(tmp_path: Path, way: str) -> None:
                 assert [one["n"] for one in again] == [3, 1] and again.schema["when"].text == ds.schema["when"].text
             else:
                 assert [one["n"] for one in again] == [i + 2 ** 40 for i in range(9)] and again.schema["n"].text == "int64"
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "derived keys": {}, "a key column": {"key": "id"}, "a key function": {"key": lambda s: "x" + s["id"]},
+    "a length function": {"length": lambda s: s["n"] % 7}, "a length column": {"length": "chars:text", "length_unit": 4},
+    "filtered": {"where": "n > 9"}, "an index column": {"index": ["n"]}}
+
+
+@pytest.mark.parametrize("what", OPTIONS)
+def test_the_same_samples_are_the_same_dataset(tmp_path: Path, what: str) -> None:
+    """Units, keys and lengths are taken over."""
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text("".join(json.dumps({"text": "w" * (i % 97 + 1), "n": i, "id": f"k{i}"}) + "\n" for i in range(3000)))
+    with rankstore.build(lines, tmp_path / "a", unit_size="16KiB", **OPTIONS[what]) as ds, \
+            rankstore.build(ds, tmp_path / "b") as again, rankstore.build(again, tmp_path / "c") as thrice:
+        assert ds.id == again.id == thrice.id
+        assert list(ds.keys[:3]) == list(again.keys[:3]) and ds.lengths.tolist() == again.lengths.tolist()
+        assert ds.info()["units"] == again.info()["units"] > 5
+        assert ds.index.keys() == again.index.keys()
+    with rankstore.open(tmp_path / "a") as ds, rankstore.build(ds, tmp_path / "b") as again:
+        assert again.report is not None and again.report.kept  # known by its id
+
+
+@pytest.mark.parametrize("source", ["a list", "an iterable", "an append"])
+def test_of_other_sources_too(tmp_path: Path, source: str) -> None:
+    samples = [{"x": [i] * (i % 5)} for i in range(300)]
+    rankstore.build(iter(samples) if source == "an iterable" else samples, tmp_path / "a", unit_samples=50).close()
+    if source == "an append":
+        rankstore.build(samples, tmp_path / "a", append=True).close()
+    with rankstore.open(tmp_path / "a") as ds, rankstore.build(ds, tmp_path / "b") as again:
+        assert ds.id == again.id
+
+
+def test_what_changes_the_samples_changes_the_id(tmp_path: Path) -> None:
+    samples = [{"x": [i] * (i % 5 + 1)} for i in range(300)]
+    with rankstore.build(samples, tmp_path / "a") as ds:
+        whole = ds.id
+        for number, (source, options) in enumerate([
+                (ds.select(range(299, -1, -1)), {}), (ds, {"map": lambda s: s}), (ds, {"key": lambda s: str(s["x"][0])}),
+                (ds, {"filter": lambda s: s["x"][0] != 7}), (ds, {"unit_samples": 7})]):
+            with rankstore.build(source, tmp_path / f"b{number}", **options) as other:  # type: ignore[arg-type]
+                assert other.id != whole and len(other) in (299, 300)
+        with rankstore.build([ds[i] for i in range(300)], tmp_path / "c") as other:
+            assert other.id == whole  # units of the same number of samples are cut alike

@@ -15,6 +15,20 @@ uint64_t rks_store_count(const rks_store *store)
     return store->dataset->count;
 }
 
+size_t rks_store_units(const rks_store *store, uint64_t *first_ids, size_t room)
+{
+    size_t units = store->dataset->unit_count;
+    uint64_t next = rks_store_count(store);
+    size_t with_samples = store->unit_count;
+    for (size_t i = units; i-- > 0;) {
+        if (with_samples > 0 && store->unit_number[with_samples - 1] == i)
+            next = store->unit_first[--with_samples];
+        if (i < room)
+            first_ids[i] = next;
+    }
+    return units;
+}
+
 const char *rks_store_dataset(const rks_store *store)
 {
     return store->id_text;

@@ -54,6 +54,8 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
         - a pyarrow Table; a Hugging Face dataset;
         - an array or tensor (its rows become the column "data"); a dict of arrays of one length; a pandas DataFrame without its index; a
           structured array of numpy;
+        - an open dataset of Rankstore: with the same samples in the same order the result is the same dataset (its id), since units, keys,
+          lengths and index columns are taken over; not from a selection, or with map;
         - any dataset with __len__ and __getitem__, the same on all ranks (such as a list of dicts; ranks compare 16 samples of lists and
           tables to find differences);
         - an iterable or generator of samples; a list of Columns.

@@ -21,6 +21,7 @@ from .._sources.base import Piece, Stream
 from .._sources.native import CoreFiles, plain
 from .._sources.resolver import Source, resolve
 from .._sources.sequence import Indexed
+from .._sources.stored import Stored
 from ..errors import ArgumentError, CallbackError, DataError, RankStoreError, StateError
 from .inputs import BaseChanged
 from .options import BuildReport, Options
@@ -65,6 +66,8 @@ def _build_once(group: Group, source: Any, directory: str, options: Options, beg
     found = held[0]
     base = next((one for one in request.there if one["dataset"] is not None), None)
     comparable = not _is_own(found, options)
+    if isinstance(found, list) and len(found) == 1 and isinstance(found[0], Stored) and not options.append:
+        options = options.as_stored(found[0])
     if base is not None and options.replace is not True:
         same = comparable and request.is_there()
         if options.replace and not same:

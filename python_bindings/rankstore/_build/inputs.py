@@ -7,6 +7,7 @@
 Both run while the core builds, so they make no collective call. What they raise is kept in `failure`; the driver raises it on all ranks."""
 from __future__ import annotations
 
+import functools
 import itertools
 from abc import ABC, abstractmethod
 from collections import deque
@@ -93,6 +94,8 @@ class Pieces(Input):
             self.feeder.feed_rows(sink, task.piece, task.unit)
             return
         self.feeder.steps.label = lambda row: task.piece.label(task.unit, row)
+        brings = task.piece.brings_keys or task.piece.brings_lengths
+        self.feeder.own = functools.partial(task.piece.own, task.unit) if brings else None
         self.feeder.feed(sink, task.piece.read(task.unit), task.piece.decode, self._name(task))
 
 

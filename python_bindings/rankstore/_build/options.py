@@ -9,6 +9,7 @@ from typing import Any
 from .._distributed import progress
 from .._provenance import code
 from .._schema import infer
+from .._sources.stored import Stored
 from ..errors import ArgumentError
 
 
@@ -171,6 +172,18 @@ class Options:
         return {"max_sample": self.max_sample, "skip_bad": self.skip_bad, "max_total": self.max_total,
                 "unit_size": self.unit_size, "columns": self.columns, "json_path": self.json_path,
                 "extra": self.extra, "dtype": self.dtype, "unchecked": not self.check_source}
+
+    def as_stored(self, source: Stored) -> Options:
+        """A build's options from an open dataset: its own, for what they do not say. A map makes other samples: then only the units stay."""
+        if self.map is not None:
+            return self
+        built = source.built
+        source.brings_keys = self.key is None and source.keyed is None
+        source.brings_lengths = self.length is None and bool(built.get("length_fn"))
+        length = {} if self.length is not None or source.brings_lengths else \
+            {"length": built.get("length"), "length_unit": built.get("length_unit", 1)}
+        return replaced(self, key=self.key if self.key is not None or source.brings_keys else source.keyed,
+                        index=self.index or tuple(source.dataset.index), **length)
 
     def as_there(self, shape: dict[str, Any] | None) -> Options:
         """An append's options, which default to the dataset's."""

@@ -206,6 +206,7 @@ class Feeder:
         self._row_key: bytes | None = None  # key of the current row, if the core reads the files
         self._unit, self._given = "", 0  # how many keys were made from the row's key, or from the unit
         self.sink: _core.Sink  # of the unit that is read
+        self.own: Callable[[int], tuple[bytes | None, int | None]] | None = None  # key and length that the unit's items bring
         self._names = {name for name, _ in schema}
         # an inferred complex64 must not round, so these columns are checked
         self._complex = [] if loose else [name for name, kind in schema if kind.rstrip("?") == "complex64"]
@@ -282,7 +283,8 @@ class Feeder:
         add, row_of, count, columns = self.sink.add, self._row, len(self.schema), Columns
         simple = self.key is None and self.length is None and not self.derives and not self.rest and \
             not self._complex
-        for sample in self.steps.samples(items, decode):
+        own, steps = self.own, self.steps
+        for sample in steps.samples(items, decode):
             if isinstance(sample, columns):
                 self._add_columns(sample)
                 continue
@@ -292,7 +294,10 @@ class Feeder:
                         row = row_of(sample)
                     except KeyError:
                         row = self._slow_row(sample)
-                    add(row)
+                    if own is None:
+                        add(row)
+                    else:
+                        add(row, *own(steps.row))
                 else:
                     self._add_one(sample)
             except (TypeError, ValueError) as refused:  # DataError is a ValueError
@@ -342,7 +347,10 @@ class Feeder:
             row = self._slow_row(sample)
         for name in self._complex:
             values.check_complex(name, sample.get(name))
-        key, length = None, None
+        key: str | bytes | None = None
+        length: int | None = None
+        if self.own is not None:
+            key, length = self.own(self.steps.row)
         if callable(self.key):
             key = self.steps.call("key", self.key, sample)
             if isinstance(key, int):

@@ -64,8 +64,10 @@ def build_python(group: Group, source: Stream | list[Piece], directory: str, opt
     origin = made_from if base is None else {**made_from, "base": base["dataset"]}
     core = options.for_core()
     core["key"] = core["key"] or None
-    return build_input(group, made, directory, schema=canonical, own_keys=own_keys or key is not None,
-                       own_lengths=callable(options.length), source=fingerprint.digest(origin), progress=report,
+    brings_keys, brings_lengths = ((any(getattr(piece, name) for piece in source) if isinstance(source, list) else False)
+                                   for name in ("brings_keys", "brings_lengths"))
+    return build_input(group, made, directory, schema=canonical, own_keys=own_keys or key is not None or brings_keys,
+                       own_lengths=callable(options.length) or brings_lengths, source=fingerprint.digest(origin), progress=report,
                        unit_size=unit_size, made_from=note, keep=keep, **core)
 
 

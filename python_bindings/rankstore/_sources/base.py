@@ -30,6 +30,7 @@ class Piece(ABC):
 
     name: str
     in_memory = False  # True: the names of its units do not say where it comes from
+    brings_keys = brings_lengths = False  # see `own`
     is_known = True  # identity and sampled distinguish it from others of its kind
 
     @abstractmethod
@@ -65,6 +66,10 @@ class Piece(ABC):
     def decode(self, raw: Any) -> Any:
         """Return a sample (dict) or Columns. If it raises, the item is bad."""
         return raw
+
+    def own(self, unit: Unit, row: int) -> tuple[bytes | None, int | None]:
+        """Return the key and the length that item number `row` of a unit brings; None where it brings none."""
+        return None, None
 
     def label(self, unit: Unit, row: int) -> str:
         """Return the name of item number `row` (from 0) of a unit for messages."""

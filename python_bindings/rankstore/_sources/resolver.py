@@ -13,6 +13,7 @@ from .arrays import rows_of
 from .base import Piece, Stream
 from .paths import pieces
 from .sequence import Indexed
+from .stored import Stored
 
 Source = Stream | list[Piece]
 
@@ -47,7 +48,7 @@ def resolve(source: Any, *, format: str | None, unit_samples: int | None, each_r
     found = _object(source, unit_samples)
     if isinstance(found, Stream):
         return Stream(found.items, found.name, same_on_all)
-    if each_rank and type(found[0]) is not Indexed:
+    if each_rank and not isinstance(found[0], Indexed):
         raise ArgumentError(f"each_rank: only for lists, datasets with __getitem__ and iterables, not for {type(source).__name__}")
     return Stream((source[i] for i in range(len(source))), type(source).__name__) if each_rank else found
 
@@ -68,6 +69,8 @@ def _object(source: Any, unit_samples: int | None) -> Source:
     if torch is not None and isinstance(source, torch.IterableDataset):  # it inherits a __getitem__ that raises, and may have a length
         return Stream(source, type(source).__name__)
     if hasattr(source, "__getitem__") and hasattr(source, "__len__"):
+        if unit_samples is None and Stored.fits(source):
+            return [Stored(source)]
         return [Indexed(source, unit_samples)]
     if isinstance(source, Iterable):
         return Stream(source, type(source).__name__)
