@@ -174,7 +174,7 @@ class Options:
                 "extra": self.extra, "dtype": self.dtype, "unchecked": not self.check_source}
 
     def as_stored(self, source: Stored) -> Options:
-        """A build's options from an open dataset: its own, for what they do not say. A map makes other samples: then only the units stay."""
+        """A build's options from an open dataset: its own, for what they do not say. With a map only the units stay."""
         if self.map is not None:
             return self
         built = source.built
