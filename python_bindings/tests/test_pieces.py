@@ -388,10 +388,31 @@ def test_a_sum_of_the_index_is_exact_or_an_error(ds: Any) -> None:
             continue
         with pytest.raises(rankstore.DataError,
                            match="global_sum: sample [0-9]+ has [0-9]+ items and [0-9]+ of them are in these batches, but "
-                                                      '"learned" counts all of them; use too_long="drop", or split in build'):
+                           '"learned" counts all of them; use global_tokens for a sum of lengths, too_long="drop", or split in build'):
             batch.global_sum("learned")
     assert exact > 3
     assert plan.step_sum("learned", 0, 0, accumulate=plan.steps) == sum(LENGTHS)  # all pieces are there
+
+
+@pytest.mark.parametrize("options", [{"capacity": 32, "too_long": "split"}, {"capacity": 32, "too_long": "split", "micro_batches": 2}])
+def test_the_sum_of_lengths_counts_pieces(ds: Any, options: Any) -> None:
+    world = 2
+    plans = [ds.plan("pack", world=world, rank=rank, **options) for rank in range(world)]
+    each = [[int(batch.lengths.sum()) for batch in ds.loader(plan, columns=["labels"])] for plan in plans]
+    totals = [sum(both) for both in zip(*each, strict=True)]
+    assert sum(totals) == sum(LENGTHS) and ds.length_column == "input_ids"
+    micro = plans[0].micro_batches
+    for step, batch in enumerate(ds.loader(plans[0], columns=["labels"])):
+        wanted = sum(totals[step // micro * micro:step // micro * micro + micro])
+        assert batch.global_sum("input_ids") == batch.global_tokens == wanted
+        assert batch.global_sum("input_ids", accumulate=1) == totals[step]
+        assert batch.global_sum("input_ids", accumulate=4) == sum(totals[step // 4 * 4:step // 4 * 4 + 4])
+
+
+def test_the_sum_of_lengths_counts_what_is_cut(ds: Any) -> None:
+    for column, options, most in (("input_ids", {"max_length": 5, "too_long": "truncate"}, None), ("labels", {"length_multiple": 1}, 3)):
+        for batch in ds.loader(ds.plan(batch_size=20, **options), collate=Pad(max_length=most), columns=[column]):
+            assert batch.global_sum("input_ids") == int((batch[column] > 0).sum()) == int(batch.lengths.sum())
 
 
 def test_tokens_are_counted_as_a_layout_cuts_them(ds: Any) -> None:

@@ -196,10 +196,11 @@ class Batch(dict[str, Any]):
 
         Divide a loss over learned labels by it, with `build(count={"learned": ("labels", "!=", -100)})`.
 
-        column: str. The index column.
+        column: str. The index column, or the one that lengths count: this gives the sum of lengths, of pieces and cut samples too.
         accumulate: int, at least 1. Sum over this many steps, those of one optimizer step. Default: the plan's micro_batches.
 
-        Raises ArgumentError if the column is not in the index, DataError if a sample is cut, StateError if no plan made the batch.
+        Raises ArgumentError if another column is not in the index; DataError if a sample is cut, unless all its pieces are in these
+        batches; StateError if no plan made the batch.
         """
         if self._plan is None:
             raise StateError(f"global_sum: this batch came from no plan, so its step is not known. {_MOVE_BEFORE}")

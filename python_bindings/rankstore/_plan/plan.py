@@ -250,8 +250,10 @@ class Plan:
         cut: samples are cut to this many items; 0 for no cut. Default: 0.
         dataset: whose index to use for a plan over lengths alone. Default: the plan's.
 
-        Raises ArgumentError if the column is not in the index; DataError if a sample is cut, because the index has the sum over all of it,
-        unless all its pieces are in these batches; StateError if the plan is over lengths alone and there is no dataset.
+        The column that lengths count gives the sum of lengths, of pieces and cut samples too.
+
+        Raises ArgumentError if another column is not in the index; DataError if a sample is cut, because the index has the sum over all of
+        it, unless all its pieces are in these batches; StateError if the plan is over lengths alone and there is no dataset.
         """
         asked = self.dataset if self.dataset.id else dataset
         if asked is None:
@@ -261,6 +263,9 @@ class Plan:
             raise ArgumentError(f"accumulate: {accumulate}; it must be at least 1")
         steps = Epoch(self, epoch, all_steps=self._is_skipped(epoch, step))
         first, last = self._accumulated(epoch, step, accumulate)
+        if column == asked.length_column and (not cut or cut == self.rule.cut or asked.lengths_are_items):
+            counts = self.parts(epoch, first, last, steps.all_steps)[:, 1]
+            return int((counts.clip(max=cut) if cut else counts).sum())
         _, ids = steps.batches(-1, first, last)
         if self.rule.split:
             ids = self._joined(column, steps, first, last, ids)
@@ -380,7 +385,8 @@ class Plan:
         if (here != lengths).any():
             place = int((here != lengths).argmax())
             raise DataError(f'global_sum: sample {int(cut[place])} has {int(lengths[place])} items and {int(here[place])} of them are '
-                            f'in these batches, but "{column}" counts all of them; use too_long="drop", or split in build(map=...)')
+                            f'in these batches, but "{column}" counts all of them; use global_tokens for a sum of lengths, too_long="drop"'
+                            ", or split in build(map=...)")
         return numpy.concatenate([ids[~is_piece], cut])
 
     def sampler(self, view: str = "rank") -> PlanSampler:
