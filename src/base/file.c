@@ -34,6 +34,17 @@ static rks_status fail_link(const char *path, int cause, const char *why, rks_er
     return rks_fail(err, RKS_ERR_CORRUPT, cause, "%s: a symbolic link %s", path, why);
 }
 
+/* Opens a file on a descriptor above 2, also if one of 0 to 2 is closed. */
+static int open_above_standard(const char *path, int flags)
+{
+    int opened = open(path, flags);
+    if (opened < 0 || opened > STDERR_FILENO)
+        return opened;
+    close(opened);
+    rks_hold_standard_files();
+    return open(path, flags);
+}
+
 /* Opens what a link leads to. Looks first: opening a device may have effects. */
 static rks_status open_link(const char *path, int *fd, rks_error *err)
 {
@@ -47,7 +58,7 @@ static rks_status open_link(const char *path, int *fd, rks_error *err)
         return fail_link(path, 0, "to something that is not a regular file", err);
     if (link.st_uid != geteuid() && link.st_uid != 0 && link.st_uid != file.st_uid)
         return fail_link(path, EPERM, "of another user, to a file that is not theirs", err);
-    *fd = open(path, READ);
+    *fd = open_above_standard(path, READ);
     if (*fd < 0)
         return rks_fail_errno(err, errno, "%s", path);
     if (fstat(*fd, &opened) == 0 && opened.st_dev == file.st_dev && opened.st_ino == file.st_ino)
@@ -58,12 +69,7 @@ static rks_status open_link(const char *path, int *fd, rks_error *err)
 
 rks_status rks_file_open(const char *path, int *fd, uint64_t *size, rks_error *err)
 {
-    int opened = open(path, READ | O_NOFOLLOW);
-    if (opened >= 0 && opened <= STDERR_FILENO) { /* descriptor 0, 1 or 2 was closed */
-        close(opened);
-        rks_hold_standard_files();
-        opened = open(path, READ | O_NOFOLLOW);
-    }
+    int opened = open_above_standard(path, READ | O_NOFOLLOW);
     rks_status status = RKS_OK;
     if (opened < 0 && errno == ELOOP)
         status = open_link(path, &opened, err);

@@ -4,6 +4,7 @@
 #include "support/check.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -273,6 +274,14 @@ static void a_link_is_followed_to_a_regular_file(void **state)
     assert_int_equal(mkfifo(pipe, 0600), 0);
     load_link(file, path, RKS_OK, "hello");
     load_link("file", path, RKS_OK, "hello"); /* from the link's own folder */
+    int opened = -1, input = dup(STDIN_FILENO);
+    close(STDIN_FILENO);
+    assert_ok(rks_file_open(path, &opened, NULL, &err), &err);
+    assert_true(opened > STDERR_FILENO && fcntl(STDIN_FILENO, F_GETFD) >= 0);
+    close(opened);
+    if (input >= 0)
+        dup2(input, STDIN_FILENO);
+    close(input);
     load_link("nothing", path, RKS_ERR_CORRUPT, "a symbolic link that leads nowhere");
     load_link("link", path, RKS_ERR_CORRUPT, "a symbolic link that leads nowhere");
     load_link(pipe, path, RKS_ERR_CORRUPT, "not a regular file"); /* at once */
