@@ -96,6 +96,11 @@ typedef struct rks_group_progress {
 /* The caller sets struct_size. Not collective, never waiting, any thread. */
 RKS_API void rks_group_progress_get(rks_group *group, rks_group_progress *progress);
 
+/* Describes what this rank does before its next collective call ("reads its source"), for the line
+ * on stderr of ranks that wait for it. Longer texts are cut to 95 bytes. Not collective; never
+ * waits; any thread. */
+RKS_API void rks_group_announce(rks_group *group, const char *text);
+
 /* COLLECTIVE. Ends a phase. Every rank passes its own status, and its error if that is not RKS_OK.
  * All ranks return the error of the lowest rank that failed, or RKS_OK. `phase` is a short name,
  * equal on all ranks; ranks in different phases get RKS_ERR_STATE. */

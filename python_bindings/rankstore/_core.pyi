@@ -90,6 +90,9 @@ class Group:
         """Return True if another rank has called stop(), or was lost. Long work of this rank should then end, and make the collective
         call early. Never waits; takes tens of nanoseconds."""
 
+    def announce(self, text: str) -> None:
+        """Describe what this rank does before its next collective call, for the line of those that wait for it. Never waits."""
+
     def reading(self, reader: int, plan: int, changes: int, epoch: int, step: int, is_last: bool) -> None:
         """Note that a reader gave a batch. ArgumentError if ranks read different epochs or changes of the plan. Never waits. Does nothing
         if the group is closed."""

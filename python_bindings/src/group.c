@@ -521,6 +521,15 @@ static PyObject *group_stop(group_object *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
+static PyObject *group_announce(group_object *self, PyObject *arguments)
+{
+    const char *text;
+    if (!PyArg_ParseTuple(arguments, "s:announce", &text) || core_group_check((PyObject *)self) < 0)
+        return NULL;
+    rks_group_announce(self->group, text);
+    Py_RETURN_NONE;
+}
+
 static PyObject *group_must_stop(group_object *self, PyObject *unused)
 {
     (void)unused;
@@ -603,6 +612,8 @@ static PyMethodDef group_methods[] = {
      "stop(): tells the others that this rank brings an error to the next collective call."},
     {"must_stop", (PyCFunction)(void (*)(void))group_must_stop, METH_NOARGS,
      "must_stop() -> bool: another rank has said so, or was lost. Never waits."},
+    {"announce", (PyCFunction)group_announce, METH_VARARGS,
+     "announce(text): what this rank does before its next collective call. Never waits."},
     {"reading", (PyCFunction)group_reading, METH_VARARGS,
      "reading(reader, plan, changes, epoch, step, is_last): a batch was given; raises if ranks "
      "read "

@@ -265,6 +265,32 @@ def test_a_build_on_one_rank_of_a_group_says_that_it_is_collective(ranks: Ranks,
     assert "rank 0 waits for rank 1 (" in said and 'on one alone with a group of its own (in Python init("solo"))' in said
 
 
+BUSY = '''
+import os, time, rankstore
+group = rankstore.init(patience=0.2)
+
+class Rows:
+    def __init__(self):
+        self.busy = group.rank == 1
+    def __len__(self):
+        while self.busy and (not os.path.exists("err") or "looks at its source" not in open("err").read()):
+            time.sleep(0.05)
+        return 10
+    def __getitem__(self, i):
+        return {"x": i}
+
+if group.rank == 0:
+    os.dup2(os.open("err", os.O_CREAT | os.O_WRONLY), 2)
+rankstore.build(Rows(), "store").close()
+'''
+
+
+def test_a_rank_that_still_looks_at_its_source_is_not_taken_for_one_elsewhere(ranks: Ranks, tmp_path: Path) -> None:
+    ranks(2, BUSY)
+    said = (tmp_path / "err").read_text()
+    assert "in 'build: looking at the source' since" in said and ": looks at its source" in said and "build is collective" not in said
+
+
 SOLO_FIRST = '''
 import torch.distributed as dist, rankstore
 dist.init_process_group("gloo")

@@ -347,6 +347,7 @@ static rks_status run(rks_group *group, const rks_build_source *from, const char
     rks_agreed agreed;
     rks_build_report made = {.struct_size = sizeof(made)};
     uint64_t begun = rks_now_ns(), begun_in = rks_group_collectives(group);
+    rks_group_announce(group, "looks at its source");
     rks_status status = rks_build_options_take(options, &b.options, err);
     b.given_key = b.options.key;
     b.threads = rks_build_threads(group, &b.options);

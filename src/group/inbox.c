@@ -79,6 +79,7 @@ static void deliver(rks_group *group, message *m)
 {
     if (is_of_collective(m->kind)) {
         pthread_mutex_lock(&group->mutex);
+        group->progress[m->from].text[0] = '\0'; /* what it did before is over */
         m->next = NULL;
         *group->inbox_end = m;
         group->inbox_end = &m->next;
@@ -247,7 +248,7 @@ static message *pop_message(rks_group *group, uint32_t from, uint32_t kinds)
 static void say_who(const rks_group *group, uint32_t from, const char *phase, uint64_t waited_ms)
 {
     const char *text = group->progress[from].text;
-    /* A rank that builds says how far it is: most often a script builds on rank 0 alone. */
+    /* A rank that builds says what it does: most often a script builds on rank 0 alone. */
     if (text[0] == '\0' && strncmp(phase, "build", 5) == 0)
         text = "build is collective: call it on every rank, or on one alone with a group of its "
                "own (in Python init(\"solo\"))";

@@ -3,7 +3,8 @@
  * progress.c: how far each rank is with its work, sent up the control tree: for the line that says
  * who is waited for, and for progress bars.
  *
- * A message, about once a second, and where work begins and ends:
+ * A message, about once a second, and where work begins and ends. rks_group_announce sends it down
+ * the tree, too:
  *
  *   offset  size  field
  *        0     4  rank
@@ -41,6 +42,33 @@ static void note(rank_progress *of, const rks_work *work, const char *text, size
     of->text[size] = '\0';
 }
 
+/* Writes this rank's own message and returns its size. The mutex must be held. */
+static size_t encode_own(const rks_group *group, uint8_t body[HEAD + PROGRESS_SIZE])
+{
+    const rank_progress *mine = &group->progress[group->rank];
+    size_t size = strlen(mine->text);
+    rks_store_u32(body, group->rank);
+    rks_store_u32(body + 4, 0);
+    rks_store_u64(body + 8, mine->work.done);
+    rks_store_u64(body + 16, mine->work.total);
+    rks_store_u64(body + 24, mine->work.samples);
+    memcpy(body + HEAD, mine->text, size);
+    return HEAD + size;
+}
+
+void rks_group_announce(rks_group *group, const char *text)
+{
+    uint8_t body[HEAD + PROGRESS_SIZE];
+    if (group->engine == NULL)
+        return;
+    pthread_mutex_lock(&group->mutex);
+    const rks_work work = group->progress[group->rank].work;
+    note(&group->progress[group->rank], &work, text, strlen(text));
+    size_t size = encode_own(group, body);
+    pthread_mutex_unlock(&group->mutex);
+    rks_group_tell_neighbours(group, MESSAGE_PROGRESS, body, size, -1);
+}
+
 void rks_group_tell_progress(rks_group *group, const rks_work *work, const char *text)
 {
     uint8_t body[HEAD + PROGRESS_SIZE];
@@ -57,16 +85,10 @@ void rks_group_tell_progress(rks_group *group, const rks_work *work, const char 
     bool tell = group->parent >= 0 && (edge || now - group->told_progress_ms >= EACH_MS);
     if (tell)
         group->told_progress_ms = now;
-    size_t size = strlen(mine->text);
-    rks_store_u32(body, group->rank);
-    rks_store_u32(body + 4, 0);
-    rks_store_u64(body + 8, mine->work.done);
-    rks_store_u64(body + 16, mine->work.total);
-    rks_store_u64(body + 24, mine->work.samples);
-    memcpy(body + HEAD, mine->text, size);
+    size_t size = encode_own(group, body);
     pthread_mutex_unlock(&group->mutex);
     if (tell)
-        rks_inbox_send(group, (uint32_t)group->parent, MESSAGE_PROGRESS, body, HEAD + size, NULL);
+        rks_inbox_send(group, (uint32_t)group->parent, MESSAGE_PROGRESS, body, size, NULL);
 }
 
 bool rks_group_may_tell(const rks_group *group, uint32_t from, uint32_t rank)
@@ -88,7 +110,7 @@ void rks_group_take_progress(rks_group *group, const message *m)
     note(&group->progress[rks_load_u32(body)], &work, (const char *)body + HEAD,
          m->body.size - HEAD);
     pthread_mutex_unlock(&group->mutex);
-    if (group->parent >= 0)
+    if (group->parent >= 0 && group->parent != m->from)
         rks_inbox_send(group, (uint32_t)group->parent, MESSAGE_PROGRESS, body, m->body.size, NULL);
 }
 

@@ -60,6 +60,7 @@ def _build_once(group: Group, source: Any, directory: str, options: Options, beg
                 "uses": {**options.uses(), **_objects(held[0], options)},
                 "there": dataset_json.finished(own), "unit_size": _core.unit_size_kept(own)}
 
+    group.core.announce("looks at its source")
     looks = together(group, "build: looking at the source", look)
     _check_alike(looks)
     request = _BuildRequest(group, directory, looks)

@@ -470,6 +470,38 @@ static void who_waits_in_a_build_for_a_rank_that_does_not_build_hears_two_ways_o
     assert_contains(words, "or on one alone with a group of its own (in Python init(\"solo\"))");
 }
 
+/* Rank 1 is long in its build before its first collective call. */
+static void announce_and_be_late(member *m)
+{
+    const uint32_t *late = m->user;
+    if (!open_impatient(m))
+        return;
+    if (m->rank == *late) {
+        rks_group_announce(m->group, "looks at its source");
+        wait_until_heard("looks at its source");
+    }
+    EXPECT(rks_group_agree(m->group, "build: input", RKS_OK, &m->err) == RKS_OK);
+    if (m->rank == *late) /* and that is over then */
+        wait_until_heard("build is collective");
+    EXPECT(rks_group_agree(m->group, "build: parts", RKS_OK, &m->err) == RKS_OK);
+}
+
+static void a_rank_that_is_busy_in_a_build_is_not_taken_for_one_elsewhere(void **state)
+{
+    (void)state;
+    for (uint32_t late = 0; late < 2; late++) {
+        char words[SAID_MAX];
+        hear_threads(2, announce_and_be_late, &late, words);
+        char *busy = strstr(words, "in 'build: input'"),
+             *after = strstr(words, "in 'build: parts'");
+        assert_true(busy != NULL && after > busy);
+        assert_contains(busy, "looks at its source");
+        *after = '\0';
+        assert_null(strstr(words, "build is collective"));
+        assert_null(strstr(after + 1, "looks at its source"));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -486,6 +518,7 @@ int main(void)
         cmocka_unit_test(who_waits_outside_of_collectives_hears_which_rank_is_lost),
         cmocka_unit_test(errors_wait_for_words_once_together),
         cmocka_unit_test(who_is_waited_for_is_said_with_what_it_does),
+        cmocka_unit_test(a_rank_that_is_busy_in_a_build_is_not_taken_for_one_elsewhere),
         cmocka_unit_test(who_waits_in_a_build_for_a_rank_that_does_not_build_hears_two_ways_out),
     };
     share_memory();
