@@ -87,7 +87,7 @@ def infer(samples: Iterable[Any], first: int) -> dict[str, str] | None:
         return merged
     except (TypeError, ValueError) as refused:
         text = getattr(refused, "text", "") or refused
-        raise DataError(f"{text}; give schema=, or leave it out in map=") from refused
+        raise DataError(str(text) if "map=" in str(text) else f"{text}; give schema=, or leave it out in map=") from refused
 
 
 def merge(found: Iterable[tuple[int, Mapping[str, str] | None]],
