@@ -55,6 +55,15 @@ typedef struct rks_store_options {
      * -1, and is never planned; rks_store_stats counts them. On a network file system the ranks
      * look again for 4 seconds first. Default NULL: "error". */
     const char *missing;
+    /* Patterns of folders that may hold more of the dataset's shards: a `*` stands for any text in
+     * one part of a path, {rank} and {node} for numbers. A rank opens every shard file there that
+     * the dataset names, and leaves files of other datasets alone. The order of search, in which
+     * the first file of a shard counts: the directory itself, these folders in their order, then
+     * those of the variable RKS_PATH (patterns with colons between them). Folders that a rank lacks
+     * are skipped. RKS_ERR_ARGUMENT: a pattern fits more than 16,384. NULL: none. Read while the
+     * store is opened. */
+    const char *const *shards;
+    size_t shard_count;
 } rks_store_options;
 
 RKS_API void rks_store_options_default(rks_store_options *options);
@@ -63,8 +72,9 @@ RKS_SIZED_DEFAULT(rks_store_options)
 
 /* COLLECTIVE. Opens the dataset in `directory` and exchanges the index. Each rank serves the shards
  * that it sees. The name may hold {rank} and {node}; "DIR@2" is generation 2 of DIR, unless a
- * directory has that name. Samples have the ids 0 to count - 1. The group must outlive the store.
- * The caller owns *store. */
+ * directory has that name. A name with a `*`, if nothing is named so, is ONE dataset whose shards
+ * lie in all the folders that it fits: RKS_ERR_STATE names two with different datasets. Samples
+ * have the ids 0 to count - 1. The group must outlive the store. The caller owns *store. */
 RKS_API rks_status rks_store_open(rks_group *group, const char *directory,
                                   const rks_store_options *options, rks_store **store,
                                   rks_error *err);

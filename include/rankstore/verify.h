@@ -50,6 +50,10 @@ typedef struct rks_verify_options {
     /* What a shard is that none of them has: "error", a finding; "partial": it is only counted.
      * Default NULL: "error". */
     const char *missing;
+    /* Patterns of folders that may hold shards of the dataset that none of them has, as for
+     * rks_store_options; the folders of RKS_PATH come after them. NULL: none. */
+    const char *const *shards;
+    size_t shard_count;
 } rks_verify_options;
 
 typedef struct rks_verify_counts {

@@ -18,6 +18,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "dataset/dataset.h"
+#include "dataset/search_folders.h"
 
 rks_status rks_directory_expand(const rks_group *group, const char *pattern, char **directory,
                                 rks_error *err)
@@ -69,6 +70,13 @@ rks_status rks_directory_expand_target(const rks_group *group, const char *patte
     }
     char *name = NULL;
     rks_status status = rks_directory_expand(group, pattern, &name, err);
+    if (status == RKS_OK && rks_folders_is_pattern(name)) {
+        status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                          "%s: a name with * stands for several folders; name the one to write to",
+                          name);
+        rks_free(name);
+        return status;
+    }
     const char *sign = status == RKS_OK ? rks_dataset_generation_sign(name) : NULL;
     if (sign != NULL) {
         status = rks_fail(err, RKS_ERR_ARGUMENT, 0,

@@ -13,7 +13,7 @@ rks_status rks_directory_expand(const rks_group *group, const char *pattern, cha
                                 rks_error *err);
 
 /* The same for a directory that will be written. Refuses DIR@2, which would hide generation 2 of
- * DIR, and other words in braces. */
+ * DIR, a `*`, and other words in braces. */
 rks_status rks_directory_expand_target(const rks_group *group, const char *pattern,
                                        char **directory, rks_error *err);
 

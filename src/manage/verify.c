@@ -102,13 +102,37 @@ rks_status rks_verify_absorb(rks_verify_job *job, const char *file, uint64_t off
 
 /* ---- a dataset ---------------------------------------------------------------------------- */
 
-/* Handles a shard that is not in the directory. One that no directory has is reported once. */
+/* Verifies a shard that lies in one of the folders for shards. */
+static rks_status look_in_folders(rks_verify_job *job, const rks_dataset *dataset, uint32_t at,
+                                  bool *found, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    *found = false;
+    for (size_t i = 0; status == RKS_OK && !*found && i < job->folders.count; i++) {
+        struct stat info;
+        const char *folder = job->folders.paths[i], *name = dataset->shards[at].name;
+        char *stem = rks_format(err, "%s/%s", folder, name);
+        char *data = rks_format(err, "%s/%s.rks", folder, name);
+        status = stem == NULL || data == NULL ? RKS_ERR_MEMORY : RKS_OK;
+        *found = status == RKS_OK && lstat(data, &info) == 0;
+        if (*found)
+            status = rks_verify_shard(job, stem, dataset, at, err);
+        rks_free(stem);
+        rks_free(data);
+    }
+    return status;
+}
+
+/* Handles a shard that is not in the directory. One that no directory has is verified in the
+ * folders for shards, or reported, once. */
 static rks_status look_beside(rks_verify_job *job, const rks_verify_beside *beside,
-                              const rks_dataset *dataset, size_t shard, const char *data,
+                              const rks_dataset *dataset, uint32_t at, const char *data,
                               rks_error *err)
 {
     bool found = false;
-    rks_status status = rks_verify_beside_has(beside, dataset, shard, &found, err);
+    rks_status status = rks_verify_beside_has(beside, dataset, at, &found, err);
+    if (status == RKS_OK && !found && beside->first)
+        status = look_in_folders(job, dataset, at, &found, err);
     if (status != RKS_OK || found || !beside->first)
         return status;
     if (job->counts_missing)
@@ -116,7 +140,8 @@ static rks_status look_beside(rks_verify_job *job, const rks_verify_beside *besi
     else
         rks_verify_report(job, data, 0, NULL, 0,
                           "missing: %s lists this shard, and it is not here%s", RKS_VERIFY_DATASET,
-                          beside->count > 0 ? ", nor in the other directories" : "");
+                          beside->count + job->folders.count > 0 ? ", nor in the other directories"
+                                                                 : "");
     return RKS_OK;
 }
 
@@ -380,9 +405,14 @@ rks_status rks_verify_with(const char *path, const rks_verify_options *options,
     if (!good || level < RKS_VERIFY_FAST || level > RKS_VERIFY_DEEP)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "verify: no path, or no level %d", level);
     rks_status status = rks_store_read_missing(job.options.missing, &job.counts_missing, err);
-    if (status != RKS_OK)
-        return status;
-    status = verify_path(&job, path, err);
+    char *none = NULL;
+    if (status == RKS_OK)
+        status = rks_folders_of_shards(&job.folders, NULL, job.options.shards,
+                                       job.options.shard_count, &none, err);
+    if (status == RKS_OK)
+        status = verify_path(&job, path, err);
+    rks_folders_free(&job.folders);
+    rks_free(none);
     if (status != RKS_OK || counts == NULL)
         return status;
     rks_verify_counts made = {.struct_size = counts->struct_size,

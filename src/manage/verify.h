@@ -9,6 +9,7 @@
 #define RKS_MANAGE_VERIFY_H
 
 #include "dataset/dataset.h"
+#include "dataset/search_folders.h"
 #include "rankstore/verify.h"
 #include "shard/shard_check.h"
 
@@ -28,6 +29,7 @@ void rks_verify_units_free(rks_verify_units *units);
 typedef struct rks_verify_job {
     rks_verify_options options;
     bool counts_missing;  /* options.missing is "partial" */
+    rks_folders folders;  /* of options.shards and RKS_PATH */
     rks_finding_fn found; /* may be NULL */
     void *user;
     uint64_t samples;

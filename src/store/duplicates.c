@@ -101,8 +101,8 @@ rks_status rks_commit_open(rks_group *group, const char *directory, rks_status s
     rks_store_options_default(&options);
     if (status == RKS_OK)
         status = rks_dataset_copy(dataset, &copy, err);
-    return rks_store_open_dataset(group, &(rks_loaded_dataset){directory, status, copy}, &options,
-                                  pairs, store, err);
+    return rks_store_open_dataset(group, &(rks_loaded_dataset){directory, status, copy, NULL},
+                                  &options, pairs, store, err);
 }
 
 rks_status rks_commit_compare_keys(rks_store *store, uint64_t pairs, const rks_dataset *dataset,

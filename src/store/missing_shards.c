@@ -46,6 +46,8 @@ uint8_t rks_store_looks_late(const rks_store *store)
             dataset->source_count == 0 ? store->directory : dataset->sources[i].directory;
         late = directory != NULL && rks_store_shows_late(directory);
     }
+    for (size_t i = 0; !late && i < store->folders.count; i++)
+        late = rks_store_shows_late(store->folders.paths[i]);
     return late;
 }
 
@@ -113,14 +115,16 @@ rks_status rks_store_check_missing(rks_store *store, const rks_index_gather *fil
     rks_free(missing);
     if (store->missing_shards == 0 || store->opens_partly)
         return RKS_OK;
+    char looked[128];
+    rks_store_put_looked(store, looked, sizeof(looked));
     const char *directory = rks_store_directory_of(store, first);
     return rks_fail(err, RKS_ERR_NOT_FOUND, 0,
                     "%s: %" PRIu64 " of %zu shards are on no rank's disk, with %" PRIu64
-                    " of %" PRIu64 " samples: %s%s%s%s; bring the files, run on nodes that have "
+                    " of %" PRIu64 " samples: %s%s%s%s%s; bring the files, run on nodes that have "
                     "them, build the lost shards again (the same build, or rankstore repair), or "
                     "open the rest with missing=\"partial\"",
                     directory == NULL ? "" : directory, store->missing_shards, shards,
                     store->missing_samples, store->dataset->count,
                     store->dataset->shards[first].name, store->missing_shards > 1 ? ", ..." : "",
-                    origins[0] != '\0' ? "; built by " : "", origins);
+                    origins[0] != '\0' ? "; built by " : "", origins, looked);
 }

@@ -46,6 +46,29 @@ static bool sees(const reports *r, uint32_t rank, size_t shard)
     return (r->seen[rank][shard / 8] >> shard % 8 & 1) != 0;
 }
 
+static bool has_wanted(const rks_store *store, const reports *r, uint32_t rank)
+{
+    for (size_t i = 0; i < store->dataset->shard_count; i++)
+        if (store->shards[i] == NULL && sees(r, rank, i))
+            return true;
+    return false;
+}
+
+/* Maps shards of the folders that a rank reported beside its sources' directories. */
+static void open_other_folders(rks_store *store, const reports *r, uint32_t rank, const char *paths,
+                               size_t size)
+{
+    size_t skip = store->dataset->source_count == 0 ? 1 : store->dataset->source_count;
+    if (size == 0 || paths[size - 1] != '\0')
+        return;
+    for (const char *at = paths; at < paths + size; at += strlen(at) + 1) {
+        if (skip > 0)
+            skip--;
+        else if (*at != '\0' && has_wanted(store, r, rank))
+            rks_store_open_folder(store, at, NULL);
+    }
+}
+
 /* Maps shards of other ranks' directories on this node, too: then no message is needed for their
  * samples. Shards that cannot be opened (another user's, a container's own disk) are requested from
  * their owner. */
@@ -62,6 +85,7 @@ static void open_neighbours(rks_store *store, const rks_agreed *agreed, const re
             if (directory != NULL)
                 rks_store_open_shard(store, directory, i, NULL);
         }
+        open_other_folders(store, r, rank, paths, size);
     }
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/buffer.h"
 #include "dataset/dataset.h"
+#include "dataset/search_folders.h"
 #include "fetch/fetch.h"
 #include "fetch/fetch_server.h"
 #include "group/agreement.h"
@@ -23,6 +24,9 @@ struct rks_store {
                             * one for each view */
     rks_group *group;
     char *directory;
+    rks_folders folders; /* where shards may lie beside their sources' directories, in the order of
+                          * search; see search_path.c */
+    char *fitting_none;  /* a pattern for such folders that none fits; NULL: all fit some */
     rks_store_options options;
     rks_dataset *dataset;
     char id_text[RKS_DIGEST_TEXT];
@@ -122,6 +126,17 @@ bool rks_store_none_found(const rks_group *group, const rks_agreed *agreed, size
 rks_status rks_store_agree_datasets(rks_group *group, const char *exchange,
                                     rks_found_dataset *found, size_t count, rks_dataset **datasets,
                                     rks_error *err);
+/* search_path.c. Looks for the dataset that `pattern` names: in one directory, or in all that a `*`
+ * fits. *directory, which the caller frees, becomes the first one with the dataset, else the name;
+ * `beside` gets the others. RKS_ERR_STATE in `found` names two that have different datasets. */
+void rks_store_look_for(rks_group *group, const char *pattern, char **directory,
+                        rks_folders *beside, rks_found_dataset *found);
+/* Fills store->folders: `beside` (may be NULL), then those of options->shards and of RKS_PATH. */
+rks_status rks_store_find_folders(rks_store *store, const rks_folders *beside,
+                                  const rks_store_options *options, rks_error *err);
+/* Writes these folders for an error: "; also looked in A, B". Empty if there are none. */
+void rks_store_put_looked(const rks_store *store, char *text, size_t room);
+
 /* Returns this rank's directory of the shard. */
 const char *rks_store_directory_of(const rks_store *store, size_t shard);
 
@@ -131,8 +146,9 @@ void rks_store_take_options(const rks_store_options *options, rks_store_options 
 /* What this rank has loaded. */
 typedef struct rks_loaded_dataset {
     const char *directory;
-    rks_status status;    /* this rank's result so far, as in rks_group_agree */
-    rks_dataset *dataset; /* may be NULL unless status is RKS_OK */
+    rks_status status;         /* this rank's result so far, as in rks_group_agree */
+    rks_dataset *dataset;      /* may be NULL unless status is RKS_OK */
+    const rks_folders *beside; /* more folders that may hold its shards; NULL: none */
 } rks_loaded_dataset;
 /* COLLECTIVE. rks_store_open for a dataset in memory. The store owns it, also after a failure.
  * *err goes with the status. `pairs`: NULL, or becomes the number of pairs of samples with equal
@@ -160,6 +176,10 @@ rks_status rks_store_open_copies(rks_store *store, rks_error *err);
  * A file of that name with other contents is an error, not a missing shard. */
 rks_status rks_store_open_shard(rks_store *store, const char *directory, size_t number,
                                 rks_error *err);
+/* Opens the shards of the dataset that lie in `folder` and are not open yet. A sound file with a
+ * shard's name and other contents is another dataset's, and is left alone. NULL: those that lie in
+ * their sources' directories. */
+rks_status rks_store_open_folder(rks_store *store, const char *folder, rks_error *err);
 /* For tests: how many shards a thread opens; 0: 128, the default. */
 void rks_store_shards_a_thread(size_t shards);
 /* Returns the lowest rank of `node` that sees the shard; -1 if none does. */
@@ -253,7 +273,7 @@ enum {
     RKS_TELL_NUMBERS,     /* u64: numbers in use */
     RKS_TELL_SEEN,        /* a bit for each shard: it lies in this rank's directory */
     RKS_TELL_PATH,        /* full paths of its sources' directories, each with its NUL; empty if not
-                           * known */
+                           * known. Then those of its other folders, as far as there is room */
     RKS_TELL_QUARANTINE,  /* store_quarantine.c draws it */
     RKS_TELL_INDEX,       /* the leader's offer of the index memory */
     RKS_TELL_LATE,        /* rks_store_looks_late, one byte */

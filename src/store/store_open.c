@@ -194,6 +194,8 @@ void rks_store_release(void *user)
     rks_free(store->seers);
     rks_free(store->life);
     rks_dataset_free(store->dataset);
+    rks_folders_free(&store->folders);
+    rks_free(store->fitting_none);
     rks_free(store->directory);
     rks_free(store->index_dir);
     rks_free(store);
@@ -241,9 +243,10 @@ static rks_status make_fits(rks_store *store, rks_error *err)
     return status;
 }
 
-static rks_status create_store(rks_group *group, const char *directory, rks_dataset *dataset,
+static rks_status create_store(rks_group *group, const rks_loaded_dataset *loaded,
                                const rks_store_options *options, rks_store **store, rks_error *err)
 {
+    rks_dataset *dataset = loaded->dataset;
     rks_store *made = rks_alloc(1, sizeof(*made), err);
     if (made == NULL) {
         rks_dataset_free(dataset);
@@ -257,13 +260,16 @@ static rks_status create_store(rks_group *group, const char *directory, rks_data
     made->options.columns = NULL;
     made->options.index_dir = NULL;
     made->options.missing = NULL;
+    made->options.shards = NULL;
     made->dataset = dataset;
     rks_digest_format(dataset->id, made->id_text);
     *store = made;
-    made->directory = rks_strdup(directory, err);
+    made->directory = rks_strdup(loaded->directory, err);
     if (made->directory == NULL || made->life == NULL)
         return RKS_ERR_MEMORY;
     rks_status read = rks_store_read_missing(options->missing, &made->opens_partly, err);
+    if (read == RKS_OK)
+        read = rks_store_find_folders(made, loaded->beside, options, err);
     if (read != RKS_OK)
         return read;
     if (options->index_dir != NULL) {
@@ -274,7 +280,26 @@ static rks_status create_store(rks_group *group, const char *directory, rks_data
     return make_fits(made, err);
 }
 
-/* Appends the paths of all sources, one after another. */
+enum { OTHER_PATHS_MAX = PATH_MAX }; /* bytes of paths of other folders, from one rank */
+
+static rks_status put_other_paths(const rks_store *store, rks_buffer *paths, rks_error *err)
+{
+    size_t room = OTHER_PATHS_MAX;
+    rks_status status = RKS_OK;
+    for (size_t i = 0; status == RKS_OK && i < store->folders.count; i++) {
+        char path[PATH_MAX];
+        if (realpath(store->folders.paths[i], path) == NULL)
+            continue;
+        size_t size = strlen(path) + 1;
+        if (size > room)
+            break;
+        room -= size;
+        status = rks_buffer_add(paths, path, size, err);
+    }
+    return status;
+}
+
+/* Appends the paths of all sources, one after another, then those of other folders. */
 static rks_status put_paths(const rks_store *store, rks_buffer *paths, rks_error *err)
 {
     const rks_dataset *dataset = store->dataset;
@@ -287,14 +312,14 @@ static rks_status put_paths(const rks_store *store, rks_buffer *paths, rks_error
             path[0] = '\0';
         status = rks_buffer_add(paths, path, strlen(path) + 1, err);
     }
-    return status;
+    return status == RKS_OK ? put_other_paths(store, paths, err) : status;
 }
 
 /* Returns the most bytes that put_paths can append. `store` is NULL on a rank that has failed. */
 static uint64_t paths_limit(const rks_store *store)
 {
     size_t sources = store == NULL || store->dataset == NULL ? 0 : store->dataset->source_count;
-    return (sources == 0 ? 1 : sources) * (uint64_t)PATH_MAX;
+    return (sources == 0 ? 1 : sources) * (uint64_t)PATH_MAX + OTHER_PATHS_MAX;
 }
 
 /* What a rank reports about its shards. */
@@ -471,7 +496,7 @@ rks_status rks_store_open_dataset(rks_group *group, const rks_loaded_dataset *lo
     rks_store *opened = NULL;
     rks_index_gather filling = {.fd = -1};
     if (status == RKS_OK)
-        status = create_store(group, loaded->directory, loaded->dataset, options, &opened, err);
+        status = create_store(group, loaded, options, &opened, err);
     else
         rks_dataset_free(loaded->dataset);
     status = tell_shards(opened, group, status, options->quarantine, &filling, err);
@@ -496,15 +521,16 @@ rks_status rks_store_open(rks_group *group, const char *directory, const rks_sto
     if (chosen.columns != NULL)
         return rks_store_open_many(group, &directory, NULL, 1, options, store, err);
     char *expanded = NULL;
+    rks_folders beside = {0};
     rks_dataset *dataset = NULL;
-    rks_found_dataset looked = {.directory = directory};
-    looked.status = rks_directory_expand(group, directory, &expanded, &looked.error);
-    if (looked.status == RKS_OK)
-        rks_store_look(expanded, rks_dataset_take_generation(expanded), &looked);
+    rks_found_dataset looked;
+    rks_store_look_for(group, directory, &expanded, &beside, &looked);
     rks_status status = rks_store_agree_dataset(group, chosen.exchange, &looked, &dataset, err);
     if (status == RKS_OK)
-        status = rks_store_open_dataset(group, &(rks_loaded_dataset){expanded, RKS_OK, dataset},
-                                        &chosen, NULL, store, err);
+        status =
+            rks_store_open_dataset(group, &(rks_loaded_dataset){expanded, RKS_OK, dataset, &beside},
+                                   &chosen, NULL, store, err);
+    rks_folders_free(&beside);
     rks_free(expanded);
     return status;
 }

@@ -13,6 +13,7 @@ typedef struct opening {
     const char *const *patterns;
     const char *const *names;
     char **directories; /* expanded, without "@N" */
+    rks_folders beside; /* other folders of names with a `*` */
     rks_found_dataset *looked;
     rks_dataset **datasets;
 } opening;
@@ -35,19 +36,10 @@ static void end_opening(opening *o)
         rks_dataset_free(o->looked[i].dataset);
     for (size_t i = 0; o->datasets != NULL && i < o->count; i++)
         rks_dataset_free(o->datasets[i]);
+    rks_folders_free(&o->beside);
     rks_free(o->directories);
     rks_free(o->looked);
     rks_free(o->datasets);
-}
-
-static void look_at_source(rks_group *group, opening *o, size_t i)
-{
-    rks_found_dataset *looked = &o->looked[i];
-    looked->directory = o->patterns[i];
-    looked->status =
-        rks_directory_expand(group, o->patterns[i], &o->directories[i], &looked->error);
-    if (looked->status == RKS_OK)
-        rks_store_look(o->directories[i], rks_dataset_take_generation(o->directories[i]), looked);
 }
 
 /* Returns the last part of the name, with a "{rank}" in it: it must be the same on all ranks. Free
@@ -128,7 +120,7 @@ static rks_status open_united(rks_group *group, opening *o, const rks_store_opti
     if (status == RKS_OK)
         status = put_said(o, options, &said, err);
     for (size_t i = 0; status == RKS_OK && i < o->count; i++)
-        look_at_source(group, o, i);
+        rks_store_look_for(group, o->patterns[i], &o->directories[i], &o->beside, &o->looked[i]);
     const rks_fact same = rks_fact_same("directories", said);
     status = rks_group_agree_on(group, "open: directories", status, &same, 1, NULL, err);
     rks_free(said);
@@ -139,8 +131,9 @@ static rks_status open_united(rks_group *group, opening *o, const rks_store_opti
         return status; /* the same on all ranks */
     directory = rks_strdup(o->directories[0], err);
     status = directory == NULL ? RKS_ERR_MEMORY : unite(o, options, &united, err);
-    status = rks_store_open_dataset(group, &(rks_loaded_dataset){directory, status, united},
-                                    options, NULL, store, err);
+    status =
+        rks_store_open_dataset(group, &(rks_loaded_dataset){directory, status, united, &o->beside},
+                               options, NULL, store, err);
     rks_free(directory);
     return status;
 }

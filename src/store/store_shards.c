@@ -25,7 +25,8 @@ void rks_store_shards_a_thread(size_t shards)
     shards_a_thread = shards == 0 ? SHARDS_A_THREAD : shards;
 }
 
-rks_status rks_store_open_shard(rks_store *store, const char *directory, size_t number,
+/* Opens the shard if it lies in `directory`. *other: the file there is another dataset's shard. */
+static rks_status open_if_there(rks_store *store, const char *directory, size_t number, bool *other,
                                 rks_error *err)
 {
     const rks_dataset_shard *named = &store->dataset->shards[number];
@@ -43,14 +44,24 @@ rks_status rks_store_open_shard(rks_store *store, const char *directory, size_t 
     } else if (!rks_digest_equal(rks_shard_id(shard), named->id) ||
                !rks_digest_equal(rks_shard_manifest_digest(shard), named->manifest) ||
                rks_shard_count(shard) != named->samples) {
-        status =
-            rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: is not the shard that dataset.json names", path);
+        *other = true;
         rks_shard_close(shard);
     } else {
         store->shards[number] = shard;
     }
     rks_free(path);
     return status;
+}
+
+rks_status rks_store_open_shard(rks_store *store, const char *directory, size_t number,
+                                rks_error *err)
+{
+    bool other = false;
+    rks_status status = open_if_there(store, directory, number, &other, err);
+    if (status != RKS_OK || !other)
+        return status;
+    return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s/%s.json: is not the shard that dataset.json names",
+                    directory, store->dataset->shards[number].name);
 }
 
 /* ---- which are there ---------------------------------------------------------------------- */
@@ -67,7 +78,8 @@ static int compare_name(const void *name, const void *shard)
     return strcmp(name, (*(const rks_dataset_shard *const *)shard)->name);
 }
 
-/* Notes the shard whose manifest has this name. `sorted`: shards by name. */
+/* Notes the shards whose manifest has this name: sources may share some. `sorted`: shards by
+ * name. */
 static void note_name(const rks_store *store, const rks_dataset_shard *const *sorted, size_t count,
                       const char *file, bool *there)
 {
@@ -80,16 +92,17 @@ static void note_name(const rks_store *store, const rks_dataset_shard *const *so
     name[size - end] = '\0';
     const rks_dataset_shard *const *found =
         bsearch(name, sorted, count, sizeof(*sorted), compare_name);
-    if (found != NULL)
+    while (found != NULL && found > sorted && strcmp(found[-1]->name, name) == 0)
+        found--;
+    for (; found != NULL && found < sorted + count && strcmp((*found)->name, name) == 0; found++)
         there[*found - store->dataset->shards] = true;
 }
 
-/* Lists the directory of shards [first, first + count). One that cannot be listed may still have
- * them all; opening them will show. */
-static rks_status list_directory(const rks_store *store, size_t first, size_t count, bool *there,
-                                 rks_error *err)
+/* Lists which of the shards [first, first + count) lie in `directory`. One that cannot be listed
+ * may still have them all; opening them will show. */
+static rks_status list_directory(const rks_store *store, const char *directory, size_t first,
+                                 size_t count, bool *there, rks_error *err)
 {
-    const char *directory = rks_store_directory_of(store, first);
     const rks_dataset_shard **sorted = rks_alloc(count, sizeof(*sorted), err);
     if (sorted == NULL)
         return RKS_ERR_MEMORY;
@@ -108,24 +121,35 @@ static rks_status list_directory(const rks_store *store, size_t first, size_t co
     return RKS_OK;
 }
 
-/* Lists the numbers of the shards that may be there. */
-static rks_status list_shards(const rks_store *store, size_t **numbers, size_t *count,
-                              rks_error *err)
+/* The same for all shards, each in its source's directory. */
+static rks_status list_own(const rks_store *store, bool *there, rks_error *err)
 {
     size_t shards = store->dataset->shard_count, sources = store->dataset->source_count;
     rks_status status = RKS_OK;
-    bool *there = rks_alloc(shards, sizeof(*there), err);
-    *numbers = rks_alloc(shards, sizeof(**numbers), err);
-    *count = 0;
-    if (there == NULL || *numbers == NULL)
-        status = RKS_ERR_MEMORY;
     for (size_t first = 0, end; status == RKS_OK && first < shards; first = end) {
         const char *directory = rks_store_directory_of(store, first);
         for (end = sources == 0 ? shards : first + 1;
              end < shards && rks_store_directory_of(store, end) == directory;)
             end++;
-        status = directory == NULL ? RKS_OK : list_directory(store, first, end - first, there, err);
+        if (directory != NULL)
+            status = list_directory(store, directory, first, end - first, there, err);
     }
+    return status;
+}
+
+/* Lists the numbers of the shards that are not open yet and may be in `folder`; NULL: in their
+ * sources' directories. */
+static rks_status list_shards(const rks_store *store, const char *folder, size_t **numbers,
+                              size_t *count, rks_error *err)
+{
+    size_t shards = store->dataset->shard_count;
+    rks_status status = RKS_ERR_MEMORY;
+    bool *there = rks_alloc(shards, sizeof(*there), err);
+    *numbers = rks_alloc(shards, sizeof(**numbers), err);
+    *count = 0;
+    if (there != NULL && *numbers != NULL)
+        status = folder == NULL ? list_own(store, there, err)
+                                : list_directory(store, folder, 0, shards, there, err);
     for (size_t i = 0; status == RKS_OK && i < shards; i++)
         if (there[i] && store->shards[i] == NULL)
             (*numbers)[(*count)++] = i;
@@ -154,6 +178,7 @@ rks_status rks_store_open_copies(rks_store *store, rks_error *err)
 
 typedef struct opening {
     rks_store *store;
+    const char *folder;     /* NULL: the directories of their sources */
     size_t *numbers, count; /* numbers of shards */
     atomic_size_t next;     /* index into `numbers` */
     pthread_mutex_t mutex;
@@ -162,15 +187,22 @@ typedef struct opening {
     rks_error err;
 } opening;
 
+static rks_status open_one(const opening *o, size_t number, rks_error *err)
+{
+    bool other = false;
+    if (o->folder == NULL)
+        return rks_store_open_shard(o->store, rks_store_directory_of(o->store, number), number,
+                                    err);
+    return open_if_there(o->store, o->folder, number, &other, err);
+}
+
 static void *open_some(void *user)
 {
     opening *o = user;
     size_t at;
     while ((at = atomic_fetch_add(&o->next, 1)) < o->count) {
         rks_error why;
-        size_t number = o->numbers[at];
-        rks_status status =
-            rks_store_open_shard(o->store, rks_store_directory_of(o->store, number), number, &why);
+        rks_status status = open_one(o, o->numbers[at], &why);
         if (status == RKS_OK)
             continue;
         pthread_mutex_lock(&o->mutex);
@@ -201,15 +233,11 @@ static size_t start_helpers(opening *o, pthread_t *helpers)
     return count;
 }
 
-rks_status rks_store_open_shards(rks_store *store, rks_error *err)
+rks_status rks_store_open_folder(rks_store *store, const char *folder, rks_error *err)
 {
     pthread_t helpers[HELPERS_MAX];
-    opening o = {.store = store, .failed = SIZE_MAX};
-    if (store->shards == NULL)
-        store->shards = rks_alloc(store->dataset->shard_count, sizeof(*store->shards), err);
-    if (store->shards == NULL)
-        return RKS_ERR_MEMORY;
-    rks_status status = list_shards(store, &o.numbers, &o.count, err);
+    opening o = {.store = store, .folder = folder, .failed = SIZE_MAX};
+    rks_status status = list_shards(store, folder, &o.numbers, &o.count, err);
     if (status != RKS_OK) {
         rks_free(o.numbers);
         return status;
@@ -224,4 +252,16 @@ rks_status rks_store_open_shards(rks_store *store, rks_error *err)
     if (o.status != RKS_OK && err != NULL)
         *err = o.err;
     return o.status;
+}
+
+rks_status rks_store_open_shards(rks_store *store, rks_error *err)
+{
+    if (store->shards == NULL)
+        store->shards = rks_alloc(store->dataset->shard_count, sizeof(*store->shards), err);
+    if (store->shards == NULL)
+        return RKS_ERR_MEMORY;
+    rks_status status = rks_store_open_folder(store, NULL, err);
+    for (size_t i = 0; status == RKS_OK && i < store->folders.count; i++)
+        status = rks_store_open_folder(store, store->folders.paths[i], err);
+    return status;
 }

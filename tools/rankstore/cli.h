@@ -176,15 +176,21 @@ void cli_bar_end(cli_bar *bar);
 /* The same for work that is not counted in bytes. `bar` may be NULL. */
 void cli_bar_part(cli_bar *bar, const char *phase, uint64_t done, uint64_t total);
 
+/* The options of an open; see CLI_STORE_OPTIONS. */
+typedef struct cli_store_args {
+    rks_store_options options;
+    cli_list shards; /* instead of those of `options` */
+} cli_store_args;
+
 /* Opens the dataset in the directory that `words` names, or those of several as one. Prints what
  * went wrong, and on stderr how many samples a quarantine list leaves out; returns -1 to go on, or
  * the exit code. */
-int cli_open(rks_group *group, const cli_list *words, const rks_store_options *options,
+int cli_open(rks_group *group, const cli_list *words, const cli_store_args *args,
              rks_store **store);
 /* Several as one, without a word. A source is called as its word says, NAME=DIR, or as the last
  * part of its directory. */
-rks_status cli_open_several(rks_group *group, const cli_list *words,
-                            const rks_store_options *options, rks_store **store, rks_error *err);
+rks_status cli_open_several(rks_group *group, const cli_list *words, const cli_store_args *args,
+                            rks_store **store, rks_error *err);
 /* The directory of such a word. */
 const char *cli_directory(const char *word);
 
@@ -217,12 +223,16 @@ const char *cli_directory(const char *word);
      .help = verb " on several ranks even if the file system has no locks (Lustre "                \
                   "without -o flock); make sure that nothing else writes in DIR, since "           \
                   "no lock stops it"}
-/* rks_store_options */
+/* cli_store_args */
+#define CLI_SHARDS(args, field)                                                                    \
+    {"--shards", "PATTERN", CLI_LIST, offsetof(args, field),                                       \
+     .help = "folders that may hold more of the shards, such as '/nvme*/rks'; those of the "       \
+             "variable RKS_PATH (patterns with : between them) come after them"}
 #define CLI_STORE_OPTIONS(args, field)                                                             \
     {"--missing",                                                                                  \
      "WHAT",                                                                                       \
      CLI_TEXT,                                                                                     \
-     offsetof(args, field.missing),                                                                \
+     offsetof(args, field.options.missing),                                                        \
      .help = "what to do if shards are on no rank's disk: error; partial: open the rest, whose "   \
              "ids do not change",                                                                  \
      .choices = "error partial",                                                                   \
@@ -230,13 +240,14 @@ const char *cli_directory(const char *word);
         {"--index-dir",                                                                            \
          "DIR",                                                                                    \
          CLI_TEXT,                                                                                 \
-         offsetof(args, field.index_dir),                                                          \
+         offsetof(args, field.options.index_dir),                                                  \
          .help = "put an index above 1 GiB into an unnamed file in this directory",                \
          .normal =                                                                                 \
              "memory, or a local temporary directory if it takes a quarter of what is free"},      \
-        {"--quarantine", "FILE", CLI_TEXT, offsetof(args, field.quarantine),                       \
+        {"--quarantine", "FILE", CLI_TEXT, offsetof(args, field.options.quarantine),               \
          .help = "exclude the samples in this list, written by 'verify --quarantine'; ids do "     \
-                 "not change"}
+                 "not change"},                                                                    \
+        CLI_SHARDS(args, field.shards)
 /* cli_plan_args */
 typedef struct cli_plan_args {
     rks_plan_options options;

@@ -22,7 +22,7 @@
 typedef struct args {
     cli_list words; /* the directory */
     cli_plan_args plan;
-    rks_store_options store;
+    cli_store_args store;
     uint64_t epochs, prefetch_bytes;
     uint32_t prefetch_batches, processes;
     const char *trace; /* file; NULL: none */
@@ -369,7 +369,7 @@ static void set_bench_defaults(void *user)
     a->epochs = 1;
     rks_plan_options_default(&a->plan.options);
     a->plan.options.length_multiple = 0; /* as the Python package plans */
-    rks_store_options_default(&a->store);
+    rks_store_options_default(&a->store.options);
 }
 
 static int bench(void *user)
@@ -389,12 +389,12 @@ static const cli_option options[] = {
     CLI_PLAN_OPTIONS(args, plan),
     {"--epochs", "N", CLI_U64, offsetof(args, epochs), .help = "number of epochs to read",
      .normal = "1", .least = 1},
-    {"--no-share", NULL, CLI_FLAG, offsetof(args, store.no_share),
+    {"--no-share", NULL, CLI_FLAG, offsetof(args, store.options.no_share),
      .help = "fetch every sample that this rank does not own over TCP, also within a node"},
-    {"--exchange", "NAME", CLI_TEXT, offsetof(args, store.exchange),
+    {"--exchange", "NAME", CLI_TEXT, offsetof(args, store.options.exchange),
      .help = "how ranks exchange the index; nccl takes options: nccl:rails=off,timeout=60",
      .choices = "auto local nccl mpi pull", .normal = "auto"},
-    {"--no-check", NULL, CLI_FLAG, offsetof(args, store.no_check),
+    {"--no-check", NULL, CLI_FLAG, offsetof(args, store.options.no_check),
      .help = "do not compare samples with checksums"},
     CLI_STORE_OPTIONS(args, store),
     {"--prefetch-batches", "N", CLI_U32, offsetof(args, prefetch_batches),

@@ -13,7 +13,7 @@
 
 typedef struct args {
     cli_list words; /* directory, then keys or #ids */
-    rks_store_options store;
+    cli_store_args store;
     const char *column;
     bool raw, force, json;
 } args;
@@ -218,7 +218,7 @@ static int run_cat(rks_group *group, void *user)
 
 static void set_cat_defaults(void *user)
 {
-    rks_store_options_default(&((args *)user)->store);
+    rks_store_options_default(&((args *)user)->store.options);
 }
 
 static int cat(void *user)

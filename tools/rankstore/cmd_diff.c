@@ -11,6 +11,7 @@
 typedef struct args {
     cli_list words; /* the two datasets */
     cli_list columns;
+    cli_store_args store;
     uint64_t head;
     bool json;
     uint32_t processes;
@@ -92,9 +93,9 @@ static int run_diff(rks_group *group, void *user)
 {
     args *a = user;
     rks_store *one = NULL, *other = NULL;
-    int code = cli_open(group, &(cli_list){&a->words.items[0], 1}, NULL, &one);
+    int code = cli_open(group, &(cli_list){&a->words.items[0], 1}, &a->store, &one);
     if (code < 0)
-        code = cli_open(group, &(cli_list){&a->words.items[1], 1}, NULL, &other);
+        code = cli_open(group, &(cli_list){&a->words.items[1], 1}, &a->store, &other);
     if (code < 0)
         code = compare_stores(group, a, one, other);
     rks_store_close(other, 0);
@@ -105,6 +106,7 @@ static int run_diff(rks_group *group, void *user)
 static void set_diff_defaults(void *user)
 {
     ((args *)user)->head = 10;
+    rks_store_options_default(&((args *)user)->store.options);
 }
 
 static int diff(void *user)
@@ -123,6 +125,7 @@ static const cli_option options[] = {
      .normal = "10"},
     {"--column", "NAME", CLI_LIST, offsetof(args, columns), .help = "compare only this column",
      .normal = "all"},
+    CLI_SHARDS(args, store.shards),
     CLI_PROCESSES(args, processes),
     CLI_JSON(args, json, "print equal, same, only_a, only_b, changed, columns and the keys"),
 };

@@ -14,7 +14,7 @@ typedef struct args {
     cli_list columns;
     const char *target;
     rks_export_options options;
-    rks_store_options store;
+    cli_store_args store;
     bool json;
     cli_bar bar;
 } args;
@@ -144,7 +144,7 @@ static int run_export(rks_group *group, void *user)
 static void set_export_defaults(void *user)
 {
     rks_export_options_default(&((args *)user)->options);
-    rks_store_options_default(&((args *)user)->store);
+    rks_store_options_default(&((args *)user)->store.options);
 }
 
 static int export(void *user)

@@ -11,7 +11,7 @@
 
 typedef struct args {
     cli_list paths;
-    rks_store_options store;
+    cli_store_args store;
     bool json;
 } args;
 
@@ -144,7 +144,7 @@ static int run_info(rks_group *group, void *user)
 
 static void set_info_defaults(void *user)
 {
-    rks_store_options_default(&((args *)user)->store);
+    rks_store_options_default(&((args *)user)->store.options);
 }
 
 static int info(void *user)

@@ -13,7 +13,7 @@
 
 typedef struct args {
     cli_list words; /* the directory */
-    rks_store_options store;
+    cli_store_args store;
     const char *where, *sort;
     const char *split, *part, *by;
     uint64_t split_seed, head;
@@ -324,7 +324,7 @@ static int run_ls(rks_group *group, void *user)
 
 static void set_ls_defaults(void *user)
 {
-    rks_store_options_default(&((args *)user)->store);
+    rks_store_options_default(&((args *)user)->store.options);
 }
 
 static int ls(void *user)

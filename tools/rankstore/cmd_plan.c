@@ -20,7 +20,7 @@ typedef struct args {
     cli_step_place place;
     uint64_t step;
     cli_plan_args plan;
-    rks_store_options store;
+    cli_store_args store;
     uint32_t processes;
     bool compare, json;
     rks_step_range skipped[RKS_PLAN_SKIPS_MAX];
@@ -185,7 +185,7 @@ static void set_plan_defaults(void *user)
     rks_plan_options_default(&a->plan.options);
     a->plan.options.length_multiple = 0; /* as the Python package plans */
     a->plan.options.strategy = NULL;     /* --compare asks whether one was named */
-    rks_store_options_default(&a->store);
+    rks_store_options_default(&a->store.options);
     a->step = UINT64_MAX;
     a->place.rank = UINT32_MAX;
 }

@@ -24,7 +24,7 @@ typedef struct args {
     const char *by;
     const char *html;
     cli_plan_args plan;
-    rks_store_options store;
+    cli_store_args store;
     uint32_t processes;
     bool json;
 } args;
@@ -261,7 +261,7 @@ static void set_stats_defaults(void *user)
     rks_plan_options_default(&a->plan.options);
     a->plan.options.length_multiple = 0; /* as the Python package plans */
     a->plan.options.strategy = NULL;     /* the page asks whether one was named */
-    rks_store_options_default(&a->store);
+    rks_store_options_default(&a->store.options);
 }
 
 static int stats(void *user)

@@ -7,13 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli.h"
 #include "value.h"
 
 typedef struct args {
-    cli_list words; /* as they were given */
-    cli_list paths; /* with {rank} and {node} made directories; items are this command's own */
+    cli_list words;   /* as they were given */
+    cli_list paths;   /* with {rank} and {node} made directories; items are this command's own */
+    cli_list shards;  /* as they were given */
+    cli_list folders; /* patterns of folders with shards; items are this command's own */
     bool full, deep, json;
     const char *missing;
     const char *quarantine; /* file or directory; NULL: none is written */
@@ -48,8 +51,8 @@ static bool fits(const char *pattern, const char *path)
     return false;
 }
 
-/* The pattern for glob(): nothing but {rank} and {node} stands for other text. */
-static void glob_pattern(const char *word, char *pattern, size_t room)
+/* The pattern for glob(): nothing but {rank}, {node} and, if `star`, `*` stands for other text. */
+static void glob_pattern(const char *word, bool star, char *pattern, size_t room)
 {
     size_t used = 0;
     for (; *word != '\0' && used + 3 < room; word++) {
@@ -58,35 +61,54 @@ static void glob_pattern(const char *word, char *pattern, size_t room)
             word += 5;
             continue;
         }
-        pattern[used++] = '\\';
+        if (!star || *word != '*')
+            pattern[used++] = '\\';
         pattern[used++] = *word;
     }
     pattern[used] = '\0';
 }
 
-static bool add_path(args *a, const char *path, const char *generation)
+static bool add_path(cli_list *list, const char *path, const char *generation)
 {
     char *named = malloc(strlen(path) + strlen(generation) + 1);
-    const char **grown = realloc(a->paths.items, (a->paths.count + 1) * sizeof(*grown));
+    const char **grown = realloc(list->items, (list->count + 1) * sizeof(*grown));
     if (grown != NULL)
-        a->paths.items = grown;
+        list->items = grown;
     if (grown == NULL || named == NULL) {
         free(named);
         return false;
     }
     strcat(strcpy(named, path), generation);
-    grown[a->paths.count++] = named;
+    grown[list->count++] = named;
     return true;
 }
 
-/* Ranks' own directories that lie here; a word without {rank} and {node} is taken as it is. */
+static void free_paths(cli_list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        free((void *)(uintptr_t)list->items[i]);
+    free(list->items);
+}
+
+static bool has_dataset(const char *directory)
+{
+    char path[8192];
+    snprintf(path, sizeof(path), "%s/dataset.json", directory);
+    return access(path, F_OK) == 0;
+}
+
+/* Ranks' own directories that lie here, or the folders that a `*` fits; a word without {rank},
+ * {node} and `*` is taken as it is. */
 static bool add_directories(args *a, const char *word)
 {
     char pattern[8192];
     glob_t found;
+    struct stat info;
     size_t before = a->paths.count;
-    if (strstr(word, "{rank}") == NULL && strstr(word, "{node}") == NULL)
-        return add_path(a, word, "");
+    const bool ranks = strstr(word, "{rank}") != NULL || strstr(word, "{node}") != NULL;
+    const bool star = !ranks && strchr(word, '*') != NULL && lstat(word, &info) != 0;
+    if (!ranks && !star)
+        return add_path(&a->paths, word, "");
     char *directory = strdup(word), *sign = directory == NULL ? NULL : strrchr(directory, '@');
     const char *generation = ""; /* "@2", of each directory */
     if (directory == NULL)
@@ -95,16 +117,19 @@ static bool add_directories(args *a, const char *word)
         generation = word + (sign - directory);
         *sign = '\0';
     }
-    glob_pattern(directory, pattern, sizeof(pattern));
-    bool good = true;
+    glob_pattern(directory, star, pattern, sizeof(pattern));
+    bool good = !star || add_path(&a->folders, directory, "");
     if (glob(pattern, 0, NULL, &found) == 0) {
-        for (size_t i = 0; good && i < found.gl_pathc; i++)
-            good =
-                !fits(directory, found.gl_pathv[i]) || add_path(a, found.gl_pathv[i], generation);
+        for (size_t i = 0; good && i < found.gl_pathc; i++) {
+            const char *path = found.gl_pathv[i];
+            if (star ? has_dataset(path) : fits(directory, path))
+                good = add_path(&a->paths, path, generation);
+        }
         globfree(&found);
     }
     free(directory);
-    return good && (a->paths.count > before || add_path(a, word, "")); /* which is not there */
+    return good &&
+           (a->paths.count > before || add_path(&a->paths, word, "")); /* which is not there */
 }
 
 /* ---- findings -------------------------------------------------------------------------------- */
@@ -237,6 +262,8 @@ static int run_verify(rks_group *group, void *user)
     chosen.together = (const char *const *)a->paths.items;
     chosen.together_count = a->paths.count;
     chosen.missing = a->missing;
+    chosen.shards = a->folders.items;
+    chosen.shard_count = a->folders.count;
     if (rks_group_rank(group) != 0)
         return CLI_GOOD; /* what this node has is looked at once */
     for (size_t i = 0; i < a->paths.count; i++) {
@@ -271,6 +298,8 @@ static int verify(void *user)
     int code = CLI_ENVIRONMENT;
     for (size_t i = 0; good && i < a->words.count; i++)
         good = add_directories(a, a->words.items[i]);
+    for (size_t i = 0; good && i < a->shards.count; i++)
+        good = add_path(&a->folders, a->shards.items[i], "");
     a->errors = json_array();
     a->leftovers = json_array();
     a->bad = json_array();
@@ -281,9 +310,8 @@ static int verify(void *user)
     json_decref(a->errors);
     json_decref(a->leftovers);
     json_decref(a->bad);
-    for (size_t i = 0; i < a->paths.count; i++)
-        free((void *)(uintptr_t)a->paths.items[i]);
-    free(a->paths.items);
+    free_paths(&a->paths);
+    free_paths(&a->folders);
     return code;
 }
 
@@ -299,6 +327,7 @@ static const cli_option options[] = {
     {"--quarantine", "FILE", CLI_TEXT, offsetof(args, quarantine),
      .help = "write the damaged samples into this list (in a folder: quarantine.json); other "
              "commands and rankstore.open can exclude them by it"},
+    CLI_SHARDS(args, shards),
     CLI_JSON(args, json,
              "print ok, samples, shards_elsewhere, errors (file, offset, key, what, sample), "
              "leftovers (file, what)"),
@@ -315,7 +344,7 @@ const cli_command cli_verify = {
         "shards of a failed build or append are reported but are not damage; 'rankstore prune' "
         "removes them. You can also give a shard's file (part-*.rks), or DIR@N for generation N. "
         "If ranks have directories of their own, 'store/{rank}' stands for all of them on this "
-        "machine, and shards are looked for in each.",
+        "machine, and shards are looked for in each; so it is with the folders that a '*' fits.",
     CLI_OPTIONS(options, args, words),
     .least = 1,
     .most = CLI_MANY,

@@ -39,6 +39,9 @@ const cli_fact cli_environment[] = {
     {"RKS_NODE",
      "what counts as a node; default the machine's boot id. Containers that can share no "
      "memory are nodes of their own; a name for each leaves the line about them out"},
+    {"RKS_PATH",
+     "patterns of folders, with : between them, that may hold more shards of the datasets "
+     "that are opened, such as /nvme*/rks; --shards PATTERN goes before; default none"},
     {"RKS_TOP", "off: 'rankstore top' does not show this process; default shown to the same user"},
     {"RKS_METRICS",
      "PORT: a process shows its figures as Prometheus text at http://127.0.0.1:PORT, "

@@ -248,10 +248,19 @@ const char *cli_directory(const char *word)
     return sign == NULL ? word : sign + 1;
 }
 
-/* A name is that of its word, or the last part of the directory. */
-rks_status cli_open_several(rks_group *group, const cli_list *words,
-                            const rks_store_options *options, rks_store **store, rks_error *err)
+static rks_store_options with_shards(const cli_store_args *args)
 {
+    rks_store_options options = args->options;
+    options.shards = args->shards.items;
+    options.shard_count = args->shards.count;
+    return options;
+}
+
+/* A name is that of its word, or the last part of the directory. */
+rks_status cli_open_several(rks_group *group, const cli_list *words, const cli_store_args *args,
+                            rks_store **store, rks_error *err)
+{
+    const rks_store_options options = with_shards(args);
     const char **directories = calloc(words->count, sizeof(*directories));
     const char **names = calloc(words->count, sizeof(*names));
     char **made = calloc(words->count, sizeof(*made));
@@ -271,7 +280,7 @@ rks_status cli_open_several(rks_group *group, const cli_list *words,
     }
     rks_status status = RKS_ERR_MEMORY;
     if (room)
-        status = rks_store_open_many(group, directories, names, words->count, options, store, err);
+        status = rks_store_open_many(group, directories, names, words->count, &options, store, err);
     else
         snprintf(err->text, sizeof(err->text), "out of memory: names of directories");
     for (size_t i = 0; made != NULL && i < words->count; i++)
@@ -282,13 +291,13 @@ rks_status cli_open_several(rks_group *group, const cli_list *words,
     return status;
 }
 
-int cli_open(rks_group *group, const cli_list *words, const rks_store_options *options,
-             rks_store **store)
+int cli_open(rks_group *group, const cli_list *words, const cli_store_args *args, rks_store **store)
 {
+    const rks_store_options options = with_shards(args);
     rks_error err = {0};
     rks_status status = words->count == 1
-                            ? rks_store_open(group, words->items[0], options, store, &err)
-                            : cli_open_several(group, words, options, store, &err);
+                            ? rks_store_open(group, words->items[0], &options, store, &err)
+                            : cli_open_several(group, words, args, store, &err);
     if (status != RKS_OK)
         return cli_fail(group, status, &err);
     rks_store_stats stats = {.struct_size = sizeof(stats)};
@@ -297,7 +306,7 @@ int cli_open(rks_group *group, const cli_list *words, const rks_store_options *o
         fprintf(stderr, "rankstore %s: %s of %s missing: %s of %s left out\n", cli_command_name(),
                 cli_count(stats.missing_shards), cli_counted(stats.shards, "shard"),
                 cli_count(stats.missing_samples), cli_counted(rks_store_count(*store), "sample"));
-    if (options != NULL && options->quarantine != NULL && rks_group_rank(group) == 0)
+    if (options.quarantine != NULL && rks_group_rank(group) == 0)
         fprintf(stderr, "rankstore %s: %s left out, in quarantine\n", cli_command_name(),
                 cli_counted(stats.quarantined, "sample"));
     return -1;
