@@ -240,7 +240,8 @@ class Store:
     def __init__(self, group: Group, directory: str | Sequence[str], *, exchange: str | None = None, no_share: bool = False,
                  no_check: bool = False, missing: str | None = None, inflight_bytes: int | None = None,
                  quarantine: str | None = None, names: Sequence[str] | None = None,
-                 columns: Sequence[str] | None = None, metrics: int = 0, index_dir: str | None = None) -> None: ...
+                 columns: Sequence[str] | None = None, metrics: int = 0, index_dir: str | None = None,
+                 shards: Sequence[str] | None = None) -> None: ...
     def lengths(self) -> Buffer:
         """Return uint32[count], read-only, shared by the node. The store lives as long as a view of it."""
 

@@ -221,10 +221,11 @@ static int read_facts(store *self)
 
 /* The arguments of open: one directory, or several with names. */
 typedef struct places {
-    core_texts directories, names, columns;
+    core_texts directories, names, columns, shards;
 } places;
 
-static bool parse_places(PyObject *directory, PyObject *names, PyObject *columns, places *to)
+static bool parse_places(PyObject *directory, PyObject *names, PyObject *columns, PyObject *shards,
+                         places *to)
 {
     PyObject *one = NULL;
     *to = (places){0};
@@ -235,7 +236,8 @@ static bool parse_places(PyObject *directory, PyObject *names, PyObject *columns
     }
     bool taken = core_texts_take(directory, "directory", &to->directories) &&
                  core_texts_take(names, "names", &to->names) &&
-                 core_texts_take(columns, "columns", &to->columns);
+                 core_texts_take(columns, "columns", &to->columns) &&
+                 core_texts_take(shards, "shards", &to->shards);
     Py_XDECREF(one);
     if (taken && names != Py_None && to->names.count != to->directories.count) {
         PyErr_Format(PyExc_ValueError, "names: %zu names of %zu datasets", to->names.count,
@@ -250,6 +252,7 @@ static void free_places(places *of)
     core_texts_free(&of->directories);
     core_texts_free(&of->names);
     core_texts_free(&of->columns);
+    core_texts_free(&of->shards);
 }
 
 /* COLLECTIVE. The group is held, so nobody closes it meanwhile. */
@@ -296,18 +299,19 @@ static PyObject *store_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
 {
     static char *keys[] = {"group",   "directory",      "exchange",   "no_share", "no_check",
                            "missing", "inflight_bytes", "quarantine", "names",    "columns",
-                           "metrics", "index_dir",      NULL};
+                           "metrics", "index_dir",      "shards",     NULL};
     PyObject *group, *directory, *inflight = NULL, *names = Py_None, *columns = Py_None;
+    PyObject *shards = Py_None;
     unsigned int metrics = 0;
     int no_share = 0, no_check = 0;
     rks_store_options options;
     rks_store_options_default(&options);
     const char *exchange = NULL, *missing = NULL, *quarantine = NULL, *index_dir = NULL;
     places from = {0};
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO|$zppzOzOOIz:Store", keys, &group,
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO|$zppzOzOOIzO:Store", keys, &group,
                                      &directory, &exchange, &no_share, &no_check, &missing,
-                                     &inflight, &quarantine, &names, &columns, &metrics,
-                                     &index_dir) ||
+                                     &inflight, &quarantine, &names, &columns, &metrics, &index_dir,
+                                     &shards) ||
         !core_number(inflight, "inflight_bytes", 0, UINT64_MAX, &options.inflight_bytes))
         return NULL;
     if (exchange != NULL)
@@ -319,10 +323,12 @@ static PyObject *store_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
     options.metrics_port = metrics;
     options.index_dir = index_dir;
     store *self = NULL;
-    if (parse_places(directory, names, columns, &from)) {
+    if (parse_places(directory, names, columns, shards, &from)) {
         bool many = !PyUnicode_Check(directory) || names != Py_None;
         options.columns = columns == Py_None ? NULL : from.columns.texts;
         options.column_count = from.columns.count;
+        options.shards = from.shards.texts;
+        options.shard_count = from.shards.count;
         self =
             create_store(type, group, from.directories.count == 0 ? "" : from.directories.texts[0]);
         if (self != NULL && open_store(self, &from, many, &options) < 0)

@@ -43,8 +43,8 @@ Made = TypeVar("Made")
 
 
 @hides("all_lengths", "chosen", "collate_ids", "collator", "follow_epoch", "functions", "given", "has_repeats", "index_of", "is_checked",
-       "is_selection", "is_worker", "lacks_samples", "length_shown", "lengths_are_items", "planned_lengths", "sorted_ids", "source_number",
-       "store", "torch_memory")
+       "is_selection", "is_worker", "lacks_samples", "length_shown", "lengths_are_items", "planned_lengths", "shards_given", "sorted_ids",
+       "source_number", "store", "torch_memory")
 class Dataset(OpenSamples):
     """The samples 0 to len - 1 of an open dataset, the same on every rank, each read when you ask for it.
 
@@ -59,7 +59,8 @@ class Dataset(OpenSamples):
     def __init__(self, handle: Handle, directory: str, group: Group | WorkerGroup) -> None:
         super().__init__(handle, directory, group)
         self.report: Any = None
-        self.given: tuple[str, ...] = ()  # the directories as passed to `open`
+        self.given: tuple[str, ...] = ()  # the directories as passed to `open`, and
+        self.shards_given: tuple[str, ...] = ()  # its `shards`
         self._collator: Collator | None = None
         self._is_collating = False
         self._ahead: Ahead | None = None
@@ -72,7 +73,7 @@ class Dataset(OpenSamples):
         """Return another dataset over the same open store."""
         made = Dataset(self._handle, self.directory, self.group)
         made.report, made._chosen, made.torch_memory = self.report, self._chosen, self.torch_memory
-        made.given = self.given
+        made.given, made.shards_given = self.given, self.shards_given
         made._collator, made._is_collating = self._collator, self._is_collating
         made._set_functions(self.functions)
         made._epoch = self._epoch
@@ -542,7 +543,7 @@ class Dataset(OpenSamples):
     def __setstate__(self, state: dict[str, Any]) -> None:
         spec: WorkerStoreSpec = state["spec"]
         handle = Handle(WorkerStore(spec), spec.directories, spec.rank, spec.world, spec.no_check, spec.names,
-                        spec.columns, spec.counted, spec.index_dir)
+                        spec.columns, spec.counted, spec.index_dir, spec.shards)
         self.__init__(handle, state["directory"], WorkerGroup(spec.rank, spec.world))  # type: ignore[misc]
         self._chosen, self._collator, self._is_collating = state["chosen"], state["collator"], state["is_collating"]
         self._set_functions(state["functions"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Sequence
 
 from .. import _core
@@ -23,14 +24,16 @@ def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *
          exchange: str | None = None, no_share: bool = False, check: bool = True, missing: str = "error",
          inflight_bytes: int | str | None = None, quarantine: str | os.PathLike[str] | None = None,
          names: Sequence[str] | None = None, columns: Sequence[str] | None = None, metrics: int | None = None,
-         index_dir: str | os.PathLike[str] | None = None, partial: None = None) -> Dataset:
+         index_dir: str | os.PathLike[str] | None = None, shards: Sequence[str | os.PathLike[str]] | None = None,
+         partial: None = None) -> Dataset:
     """Open a dataset, or several as one (collective: call it on every rank).
 
     Each rank serves the shards that it can read to the other ranks.
 
     directory: path, or a list of paths. "{rank}" and "{node}" in it become numbers. "DIR@2" is generation 2 of DIR, unless a directory has
-        that name. A list opens one dataset over all of them without copying: the first one's samples come first. Samples have the columns
-        of all sources; a column that a source lacks is None in its samples.
+        that name. A path with a "*", such as "/nvme*/rks", is one dataset whose shards lie in all the folders that it fits; StateError if
+        two of them have different datasets. A list opens one dataset over all of them without copying: the first one's samples come
+        first. Samples have the columns of all sources; a column that a source lacks is None in its samples.
     group: Group. The ranks that open it. Default: `current()`.
     exchange: str. How the index travels: "auto", "local", "nccl", "mpi" or "pull". nccl takes options, such as "nccl:rails=off,timeout=60"
         (seconds for one chunk of all ranks), and uses the libnccl of this process or of NVIDIA's package beside this interpreter. Default:
@@ -56,6 +59,11 @@ def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *
         half of the available memory (also of the control group's); may contain "{rank}" and "{node}". Default: memory, also above 1 GiB if
         that takes less than a quarter of what is available, else the first of TMPDIR, /tmp and /var/tmp that is on a disk of
         the node; IOFailedError if there is none.
+    shards: list of paths. Folders that may hold more of the dataset's shards, such as ["/nvme*/rks"]: a rank opens every shard file there
+        that the dataset names, whatever the folder is called, and leaves other datasets' files alone. "*" stands for any text in one part
+        of a path; "{rank}" and "{node}" become numbers. A folder that a rank lacks is skipped. Of several files of a shard the first
+        counts: that in the directory, then in these folders, then in those of the variable RKS_PATH, patterns with ":" between them.
+        Default: none.
     partial: the earlier name of missing="partial"; ArgumentError. Default: None.
 
     Returns the Dataset.
@@ -68,35 +76,47 @@ def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *
         raise ArgumentError(f"metrics: {metrics!r} is not a port; give an int, 1 to 65535, or leave it out")
     if partial is not None:
         raise ArgumentError('partial: this option is now missing="partial"')
+    if isinstance(shards, (str, bytes, os.PathLike)):
+        raise ArgumentError(f'shards: a list of folders, such as ["{os.fsdecode(shards)}"], not one path')
+    folders = tuple(os.fspath(one) for one in shards or ())
     chosen = group if group is not None else current()
     nccl.prepare(chosen, exchange)
     before = of_torch()
     store = _core.Store(chosen.core, given if several else given[0], exchange=exchange, no_share=no_share,
                         no_check=not check, missing=missing, inflight_bytes=inflight, names=names, columns=columns, metrics=metrics or 0,
-                        index_dir=None if index_dir is None else os.fspath(index_dir),
+                        index_dir=None if index_dir is None else os.fspath(index_dir), shards=folders,
                         quarantine=None if quarantine is None else os.fspath(quarantine))
     after = of_torch()
     figures = store.stats()
     if figures["missing_shards"] and chosen.rank == 0:
         say(f"{', '.join(given)}: {figures['missing_shards']:,} of {figures['shards']:,} shards missing: "
             f"{figures['missing_samples']:,} of {store.count:,} samples left out")
-    own = tuple(os.path.abspath(expand(one, chosen.rank, chosen.node)) for one in given)
+    own = tuple(os.path.abspath(source[1]) for source in store.sources())
+    searched = _searched(chosen, given, folders)
     places: list[tuple[str, ...]] = [own]
     lengths = [[counted(one) for one in own]]
     if chosen.world > 1:
-        mine = json.dumps([chosen.node, own, lengths[0]]).encode()
+        mine = json.dumps([chosen.node, own, lengths[0], searched]).encode()
         others = [json.loads(one) for one in chosen.allgather("open: directories", mine)]
-        places += [tuple(place) for node, place, _ in others if node == chosen.node]
-        lengths = [seen for _, _, seen in others]  # from all nodes, so that ranks that cannot see a directory make the same batches
+        places += [tuple(place) for node, place, _, _ in others if node == chosen.node]
+        searched = [one for node, _, _, theirs in others if node == chosen.node for one in theirs]
+        lengths = [seen for *_, seen, _ in others]  # from all nodes, so that ranks that cannot see a directory make the same batches
     known = tuple(next((tuple(one) for one in source if one is not None), None) for source in zip(*lengths, strict=True))
     called = tuple(source[0] for source in store.sources()) if several else None
     handle = Handle(store, tuple(place if several else place[0] for place in dict.fromkeys(places)), chosen.rank,
                     chosen.world, not check, called, None if columns is None else tuple(columns), known,
-                    None if index_dir is None else os.path.abspath(expand(os.fspath(index_dir), chosen.rank, chosen.node)))
+                    None if index_dir is None else os.path.abspath(expand(os.fspath(index_dir), chosen.rank, chosen.node)),
+                    tuple(dict.fromkeys(searched)))
     opened = Dataset(handle, ", ".join(given), chosen)
-    opened.given = tuple(given)
+    opened.given, opened.shards_given = tuple(given), folders
     opened.torch_memory = None if before is None or after is None else {"before": before, "after": after}
     return opened
+
+
+def _searched(group: Group, given: Sequence[str], shards: Sequence[str]) -> list[str]:
+    """Return the patterns of folders where worker processes look for shards: those of names with a "*", of shards=, and of RKS_PATH."""
+    patterns = [re.sub("@[0-9]+$", "", one) for one in given if "*" in one] + list(shards) + os.environ.get("RKS_PATH", "").split(":")
+    return [os.path.abspath(expand(one, group.rank, group.node)) for one in patterns if one]
 
 
 def concat(datasets: Sequence[Dataset], *, names: Sequence[str] | None = None,
@@ -142,6 +162,7 @@ def concat(datasets: Sequence[Dataset], *, names: Sequence[str] | None = None,
     if index_dir is None:
         index_dir = next((one._handle.index_dir for one in wholes if one._handle.index_dir is not None), None)
     whole = open(given, group=wholes[0].group, names=called, columns=columns, index_dir=index_dir,  # type: ignore[arg-type]
+                 shards=tuple(dict.fromkeys(pattern for one in wholes for pattern in one.shards_given)),
                  check=any(one.is_checked for one in wholes), missing="partial" if any(one.lacks_samples for one in wholes) else "error")
     there = [source for one in wholes for source in one.sources]
     for now, source in zip(whole.sources, there, strict=True):

@@ -60,6 +60,7 @@ class WorkerStoreSpec:
     counted: tuple[tuple[str | None, int, str] | None, ...] = ()  # for each source, what its lengths count
     pid: int = 0  # the process that made the spec; 0: not known
     index_dir: str | None = None
+    shards: tuple[str, ...] = ()  # patterns of folders that may hold more shards, of all ranks of this node
 
 
 def _is_own_user(connection: socket.socket) -> bool:
@@ -231,11 +232,12 @@ class Handle:
     def __init__(self, store: _core.Store | WorkerStore, directories: tuple[str | tuple[str, ...], ...], rank: int,
                  world: int, no_check: bool, names: tuple[str, ...] | None = None,
                  columns: tuple[str, ...] | None = None, counted: tuple[tuple[str | None, int, str] | None, ...] = (),
-                 index_dir: str | None = None) -> None:
+                 index_dir: str | None = None, shards: tuple[str, ...] = ()) -> None:
         self._store: Any = store
         self._pid = _core.pid()
         self.directories, self._rank, self._world, self.no_check = directories, rank, world, no_check
         self.names, self.columns, self.counted, self.index_dir = names, columns, counted, index_dir
+        self.shards = shards
         self._service: Service | None = None
         shutdown.remember_handle(self)
 
@@ -261,7 +263,7 @@ class Handle:
         return WorkerStoreSpec(self.directories, store.dataset, store.schema, store.count, self.no_check,
                                service.name if service else "", service.token if service else "", self._rank, self._world,
                                store.group.silence_ms / 1000, tuple(store.sources()), self.names, self.columns, self.counted,
-                               os.getpid(), self.index_dir)
+                               os.getpid(), self.index_dir, self.shards)
 
     def before_fork(self) -> None:
         if _core.pid() == self._pid and not self._store.closed:
@@ -456,7 +458,8 @@ class WorkerStore:
                                         else tuple(map(_of_dataset, directory, ids)))
         try:
             store = _core.Store(self._group, given, missing="partial", no_check=self.spec.no_check,  # type: ignore[arg-type]
-                                names=self.spec.names, columns=self.spec.columns, index_dir=self.spec.index_dir)
+                                names=self.spec.names, columns=self.spec.columns, index_dir=self.spec.index_dir,
+                                shards=self.spec.shards)
         except RankStoreError:
             return
         if store.dataset == self.spec.dataset:
