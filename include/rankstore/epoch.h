@@ -28,6 +28,12 @@ extern "C" {
 RKS_API rks_status rks_plan_open(rks_store *store, const rks_plan_options *options, rks_plan **plan,
                                  rks_error *err);
 
+/* Lists the earlier generations of the store's dataset, oldest first, as its units tell: also those
+ * that rks_prune has removed. *count is 0 for a store over several datasets. Free *earlier with
+ * rks_release. */
+RKS_API rks_status rks_store_earlier(const rks_store *store, rks_generation **earlier,
+                                     size_t *count, rks_error *err);
+
 /* ---- epoch: batches of this rank, in step order, fetched ahead ------------------------------- */
 
 typedef struct rks_epoch rks_epoch;

@@ -233,6 +233,18 @@ RKS_API rks_status rks_plan_report_get(rks_plan *plan, uint64_t epoch, rks_plan_
 RKS_API rks_status rks_plan_bounds(rks_plan *plan, uint64_t epoch, uint32_t **bounds, size_t *count,
                                    rks_error *err);
 
+/* An earlier generation of a dataset that has grown. */
+typedef struct rks_generation {
+    uint64_t number;  /* from 1 */
+    uint64_t samples; /* those with ids below it */
+    char dataset[40]; /* its id: 32 hexadecimal digits and a NUL */
+} rks_generation;
+
+/* Tells the plan of which datasets its own is a later generation, for rks_plan_resume. The list is
+ * copied. rks_plan_open does it for a store of one dataset. */
+RKS_API rks_status rks_plan_know_earlier(rks_plan *plan, const rks_generation *earlier,
+                                         size_t count, rks_error *err);
+
 /* A job's position in an epoch: equal on all ranks, at most RKS_STATE_MAX bytes of JSON. */
 enum { RKS_STATE_MAX = 8192 };
 /* Writes the plan's state before step `step` of `epoch` as JSON into `text`. `step` may be the
@@ -245,7 +257,11 @@ RKS_API rks_status rks_plan_state(rks_plan *plan, uint64_t epoch, uint64_t step,
  * as saved. With another world *step is 0: the rest is spread over the new ranks, or, if nothing
  * was left, it is the next epoch. RKS_ERR_STATE names what differs (planner version, dataset,
  * samples, lengths, options, seed). RKS_ERR_DATA if the rest cannot be made even for these ranks
- * (fewer samples than ranks). On failure the plan is unchanged. */
+ * (fewer samples than ranks). On failure the plan is unchanged.
+ *
+ * A state of an earlier generation (rks_plan_know_earlier) goes on if it is at the end of an epoch,
+ * or at the beginning of one: the epoch that comes next is whole, of the larger dataset. Within an
+ * epoch it is RKS_ERR_STATE, which names the generation to open. */
 RKS_API rks_status rks_plan_resume(rks_plan *plan, const char *state, uint64_t *epoch,
                                    uint64_t *step, rks_error *err);
 

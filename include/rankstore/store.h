@@ -92,6 +92,16 @@ RKS_API rks_status rks_store_open_many(rks_group *group, const char *const *dire
                                        const rks_store_options *options, rks_store **store,
                                        rks_error *err);
 
+/* COLLECTIVE. Opens the newest generation, that all ranks see, of the `count` directories that
+ * `store` was opened from, as rks_store_open or rks_store_open_many would with `options`; a
+ * "DIR@2" means DIR. Samples of `store` keep their ids if it is of one dataset. *newer is NULL if
+ * `store` has the newest generation. `store` stays open, and all that was made of it valid: close
+ * it when its fetches and epochs have ended. RKS_ERR_STATE if a directory now has a dataset that
+ * did not grow out of the open one. The caller owns *newer. */
+RKS_API rks_status rks_store_refresh(rks_store *store, const char *const *directories, size_t count,
+                                     const rks_store_options *options, rks_store **newer,
+                                     rks_error *err);
+
 /* COLLECTIVE. Serves the other ranks until all have closed or `timeout_ms` has passed (0: the
  * group's silence_ms), then frees the store. End its fetches and close its epochs first. Batches,
  * views and arrays may outlive it. NULL is accepted. */

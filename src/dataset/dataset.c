@@ -26,7 +26,11 @@ static const char PART_END[] = ".rks";
 rks_digest rks_dataset_fold(const rks_dataset_unit *units, size_t count, const rks_schema *schema)
 {
     const char *text = rks_schema_text(schema);
-    rks_digest folded = rks_checksum128(text, strlen(text));
+    return rks_dataset_fold_on(rks_checksum128(text, strlen(text)), units, count);
+}
+
+rks_digest rks_dataset_fold_on(rks_digest folded, const rks_dataset_unit *units, size_t count)
+{
     for (size_t i = 0; i < count; i++) {
         uint8_t step[40];
         rks_store_u64(step, folded.low);
@@ -42,13 +46,18 @@ rks_digest rks_dataset_fold(const rks_dataset_unit *units, size_t count, const r
 rks_digest rks_dataset_id(const rks_dataset *dataset)
 {
     rks_digest folded = rks_dataset_fold(dataset->units, dataset->unit_count, dataset->schema);
+    return rks_dataset_id_without(folded, &dataset->excluded);
+}
+
+rks_digest rks_dataset_id_without(rks_digest folded, const rks_excluded *excluded)
+{
     uint8_t step[32];
-    if (dataset->excluded.samples == 0)
+    if (excluded->samples == 0)
         return folded;
     rks_store_u64(step, folded.low);
     rks_store_u64(step + 8, folded.high);
-    rks_store_u64(step + 16, dataset->excluded.digest.low);
-    rks_store_u64(step + 24, dataset->excluded.digest.high);
+    rks_store_u64(step + 16, excluded->digest.low);
+    rks_store_u64(step + 24, excluded->digest.high);
     return rks_checksum128(step, sizeof(step));
 }
 

@@ -86,6 +86,10 @@ struct rks_dataset {
 
 /* Combines the unit digests, in unit order, into the dataset id. */
 rks_digest rks_dataset_fold(const rks_dataset_unit *units, size_t count, const rks_schema *schema);
+/* Continues a fold with the units that come next. */
+rks_digest rks_dataset_fold_on(rks_digest folded, const rks_dataset_unit *units, size_t count);
+/* Returns the id of units with this fold, of which samples are excluded. */
+rks_digest rks_dataset_id_without(rks_digest folded, const rks_excluded *excluded);
 /* Returns the id: rks_dataset_fold and, if samples are excluded, the digest of their list. */
 rks_digest rks_dataset_id(const rks_dataset *dataset);
 /* Writes the bytes of an item of each array of the dataset's index files. Free items->sizes with

@@ -229,5 +229,6 @@ void rks_plan_free(rks_plan *plan)
     rks_plan_free_pieces(&plan->in);
     rks_free(plan->progress.skips);
     rks_free(plan->own_order);
+    rks_free(plan->earlier);
     rks_free(plan);
 }

@@ -20,6 +20,9 @@ struct rks_plan {
 
     rks_epoch_progress progress;
 
+    rks_generation *earlier; /* generations of the dataset; may be NULL */
+    size_t earlier_count;
+
     /* With a mix: */
     bool steps_known; /* `steps` is valid, for epoch `steps_epoch` */
     uint64_t steps_epoch, steps;

@@ -8,6 +8,8 @@
  *
  * - `segments`: the epoch was planned whole for the first world, which did so many steps. The rest
  *   was planned for the second world, and so on. The job is in the last segment.
+ * - `over`: true is present if all steps of the epoch are done: a later generation of the dataset
+ *   goes on from such a state.
  * - `lengths` is XXH3-64 of the lengths as little-endian u32: a dataset of one id may have been
  *   built with different length options.
  * - `mix` is present if the plan has one: the digest of that option.
@@ -128,6 +130,8 @@ rks_status rks_plan_state(rks_plan *plan, uint64_t epoch, uint64_t step, char *t
     state_text made = {.size = 0};
     write_identity(plan, epoch, &made);
     write_segments(plan, resumed, step, &made);
+    if (step == steps)
+        add_text(&made, ", \"over\": true");
     write_schedule(plan, &made);
     size_t room = text_size < RKS_STATE_MAX ? text_size : RKS_STATE_MAX;
     size_t more = strlen(plan->in.config.words) + sizeof(", \"given\": \"\"}");
@@ -292,8 +296,29 @@ static rks_status read_segments(const json_t *object, rks_plan_place *place, rks
     return RKS_OK;
 }
 
-/* Checks that the state is one of this plan, or of its like for another world. */
-static rks_status compare_plan(const json_t *object, rks_plan *plan, rks_error *err)
+/* Returns the earlier generation of the plan's dataset that the state is of; NULL: of none. */
+static const rks_generation *earlier_of(const json_t *object, const rks_plan *plan)
+{
+    const char *text = json_string_value(json_object_get(object, "dataset"));
+    for (size_t i = 0; text != NULL && i < plan->earlier_count; i++)
+        if (strcmp(text, plan->earlier[i].dataset) == 0)
+            return &plan->earlier[i];
+    return NULL;
+}
+
+/* Checks that the state's dataset is the plan's. */
+static rks_status compare_dataset(const json_t *object, rks_plan *plan, rks_error *err)
+{
+    rks_status status = compare_text(object, "dataset", plan->dataset, err);
+    if (status == RKS_OK)
+        status = compare_number(object, "samples", plan->in.count, err);
+    return status == RKS_OK ? compare_text(object, "lengths", lengths_digest(plan), err) : status;
+}
+
+/* Checks that the state is one of this plan, or of its like for another world. `earlier`: the
+ * generation of the dataset that it is of, if that is not the plan's own. */
+static rks_status compare_plan(const json_t *object, rks_plan *plan, const rks_generation *earlier,
+                               rks_error *err)
 {
     bool skips = json_object_get(object, "skip") != NULL;
     char seed[24];
@@ -304,12 +329,8 @@ static rks_status compare_plan(const json_t *object, rks_plan *plan, rks_error *
         compare_number(object, "format", skips ? STATE_FORMAT_SKIPS : STATE_FORMAT, err);
     if (status == RKS_OK)
         status = compare_version(object, err);
-    if (status == RKS_OK)
-        status = compare_text(object, "dataset", plan->dataset, err);
-    if (status == RKS_OK)
-        status = compare_number(object, "samples", plan->in.count, err);
-    if (status == RKS_OK)
-        status = compare_text(object, "lengths", lengths_digest(plan), err);
+    if (status == RKS_OK && earlier == NULL)
+        status = compare_dataset(object, plan, err);
     if (status == RKS_OK)
         status = compare_options(object, &plan->in.config, err);
     if (status == RKS_OK)
@@ -335,6 +356,24 @@ static rks_status read_place(const json_t *object, rks_plan *plan, rks_plan_plac
     return status;
 }
 
+/* Moves a place in an earlier generation to the beginning of a whole epoch of the plan. */
+static rks_status leave_generation(const json_t *object, const rks_plan *plan,
+                                   const rks_generation *earlier, rks_plan_place *place,
+                                   rks_error *err)
+{
+    const bool over = json_is_true(json_object_get(object, "over"));
+    if (!over && (place->count > 1 || place->segments[0].steps > 0))
+        return rks_fail(err, RKS_ERR_STATE, 0,
+                        "the state is of generation %" PRIu64 ": open DIR@%" PRIu64
+                        "; it is within epoch %" PRIu64
+                        ", and the larger dataset begins with the next one",
+                        earlier->number, earlier->number, place->epoch);
+    place->epoch += over;
+    place->count = 1;
+    place->segments[0] = (rks_plan_segment){.world = plan->in.config.world, .steps = 0};
+    return RKS_OK;
+}
+
 static rks_status read_state(rks_plan *plan, const char *state, rks_plan_place *place,
                              rks_error *err)
 {
@@ -346,9 +385,15 @@ static rks_status read_state(rks_plan *plan, const char *state, rks_plan_place *
     json_t *object = json_loadb(state, size, JSON_REJECT_DUPLICATES, &where);
     if (object == NULL)
         return rks_fail(err, RKS_ERR_STATE, 0, "state: not JSON: %s", where.text);
-    rks_status status = compare_plan(object, plan, err);
+    const rks_generation *earlier = earlier_of(object, plan);
+    rks_status status = compare_plan(object, plan, earlier, err);
     if (status == RKS_OK)
         status = read_place(object, plan, place, err);
+    if (status == RKS_OK && earlier != NULL) {
+        status = leave_generation(object, plan, earlier, place, err);
+        if (status != RKS_OK)
+            rks_mix_free_changes(&place->schedule);
+    }
     json_decref(object);
     return status;
 }
@@ -474,6 +519,24 @@ static rks_status resume(rks_plan *plan, const char *state, uint64_t *epoch, uin
         swap_changes(plan, &place);
     rks_mix_free_changes(&place.schedule);
     return status;
+}
+
+rks_status rks_plan_know_earlier(rks_plan *plan, const rks_generation *earlier, size_t count,
+                                 rks_error *err)
+{
+    rks_generation *kept = NULL;
+    if (count > 0) {
+        kept = rks_alloc_raw(count, sizeof(*kept), err);
+        if (kept == NULL)
+            return RKS_ERR_MEMORY;
+        memcpy(kept, earlier, count * sizeof(*kept));
+        for (size_t i = 0; i < count; i++)
+            kept[i].dataset[sizeof(kept[i].dataset) - 1] = '\0';
+    }
+    rks_free(plan->earlier);
+    plan->earlier = kept;
+    plan->earlier_count = count;
+    return RKS_OK;
 }
 
 /* Adds the state's skips to the plan's first, since the rest of the epoch depends on them. */

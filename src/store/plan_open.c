@@ -224,6 +224,17 @@ static rks_status begin_plan(rks_store *store, const rks_plan_options *chosen, o
     return status == RKS_OK ? begin_sharing(store, share, err) : status;
 }
 
+static rks_status tell_earlier(const rks_store *store, rks_plan *plan, rks_error *err)
+{
+    rks_generation *earlier = NULL;
+    size_t count = 0;
+    rks_status status = rks_store_earlier(store, &earlier, &count, err);
+    if (status == RKS_OK)
+        status = rks_plan_know_earlier(plan, earlier, count, err);
+    rks_release(earlier);
+    return status;
+}
+
 /* This rank's part after the agreement. */
 static rks_status make_plan(rks_store *store, const rks_plan_options *chosen,
                             const rks_agreed *agreed, ordering *order, sharing *share,
@@ -248,7 +259,8 @@ static rks_status make_plan(rks_store *store, const rks_plan_options *chosen,
     bool shares = share->shared >= 0 && !store->options.no_share;
     const rks_plan_samples samples = {rks_store_lengths(store), rks_store_count(store), sorted,
                                       store->id_text};
-    return rks_plan_create_shared(&samples, chosen, shares ? &shared : NULL, plan, err);
+    status = rks_plan_create_shared(&samples, chosen, shares ? &shared : NULL, plan, err);
+    return status == RKS_OK ? tell_earlier(store, *plan, err) : status;
 }
 
 rks_status rks_plan_open(rks_store *store, const rks_plan_options *options, rks_plan **plan,

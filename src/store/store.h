@@ -264,6 +264,10 @@ rks_status rks_store_check_missing(rks_store *store, const rks_index_gather *fil
 /* For tests: looks again on any file system, after `wait_ms`; 0: the default. */
 void rks_store_look_again_everywhere(uint32_t wait_ms);
 
+/* earlier_generations.c: rks_store_earlier for a dataset that is not united. */
+rks_status rks_store_earlier_of(const rks_dataset *dataset, rks_generation **earlier, size_t *count,
+                                rks_error *err);
+
 /* store_metrics.c: shows the store's figures to `rankstore top` and Prometheus, until
  * rks_metrics_end. */
 rks_status rks_store_watch(rks_store *store, rks_error *err);
