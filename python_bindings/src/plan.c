@@ -419,6 +419,37 @@ static PyObject *plan_resume(PyObject *object, PyObject *state)
     return Py_BuildValue("(KK)", (unsigned long long)epoch, (unsigned long long)step);
 }
 
+static PyObject *plan_know_earlier(PyObject *object, PyObject *list)
+{
+    rks_error err = {0};
+    Py_ssize_t count = PySequence_Size(list);
+    rks_generation *earlier = count < 0 ? NULL : PyMem_Calloc((size_t)count + 1, sizeof(*earlier));
+    if (count >= 0 && earlier == NULL)
+        PyErr_NoMemory();
+    for (Py_ssize_t i = 0; earlier != NULL && !PyErr_Occurred() && i < count; i++) {
+        unsigned long long number = 0, samples = 0;
+        const char *dataset = NULL;
+        PyObject *one = PySequence_GetItem(list, i);
+        if (one != NULL && PyArg_ParseTuple(one, "KKs", &number, &samples, &dataset)) {
+            earlier[i].number = number;
+            earlier[i].samples = samples;
+            strncpy(earlier[i].dataset, dataset, sizeof(earlier[i].dataset) - 1);
+        }
+        Py_XDECREF(one);
+    }
+    rks_plan *handle = PyErr_Occurred() ? NULL : core_plan_enter(object);
+    if (handle != NULL) {
+        rks_status status = rks_plan_know_earlier(handle, earlier, (size_t)count, &err);
+        core_plan_leave(object);
+        if (status != RKS_OK)
+            core_raise(&err);
+    }
+    PyMem_Free(earlier);
+    if (PyErr_Occurred())
+        return NULL;
+    Py_RETURN_NONE;
+}
+
 static PyObject *get_world(PyObject *object, void *unused)
 {
     (void)unused;
@@ -468,6 +499,8 @@ static PyMethodDef plan_methods[] = {
     {"sources", plan_sources, METH_O, "sources(epoch) -> {name: {...}} of a plan with a mix"},
     {"state", WITH_KEYWORDS(plan_state), "state(epoch, step) -> JSON text"},
     {"resume", plan_resume, METH_O, "resume(state) -> (epoch, step) to go on with"},
+    {"know_earlier", plan_know_earlier, METH_O,
+     "know_earlier(list of (number, samples, dataset)): generations whose states resume accepts"},
     {"close", plan_close, METH_NOARGS, "Twice is fine."},
     {0},
 };

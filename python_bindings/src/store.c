@@ -255,8 +255,26 @@ static void free_places(places *of)
     core_texts_free(&of->shards);
 }
 
-/* COLLECTIVE. The group is held, so nobody closes it meanwhile. */
-static int open_store(store *self, const places *from, bool many, const rks_store_options *options)
+/* COLLECTIVE. The newest generation of an open store; *newer stays NULL if it has that. */
+static rks_status refresh_store(PyObject *earlier, const places *from,
+                                const rks_store_options *options, rks_store **newer, rks_error *err)
+{
+    rks_store *handle = core_store_enter(earlier);
+    rks_status status = RKS_ERR_STATE;
+    if (handle == NULL)
+        return status;
+    Py_BEGIN_ALLOW_THREADS
+    status = rks_store_refresh(handle, from->directories.texts, from->directories.count, options,
+                               newer, err);
+    Py_END_ALLOW_THREADS
+    core_store_leave(earlier);
+    return status;
+}
+
+/* COLLECTIVE. The group is held, so nobody closes it meanwhile. `earlier`: a store of an earlier
+ * generation, whose newest one is opened if there is one; NULL: none. */
+static int open_store(store *self, const places *from, bool many, const rks_store_options *options,
+                      PyObject *earlier)
 {
     rks_group *group = core_group_enter(self->group);
     rks_error err = {0};
@@ -264,6 +282,15 @@ static int open_store(store *self, const places *from, bool many, const rks_stor
     if (group == NULL)
         return -1;
     core_group_reap(self->group);
+    if (earlier != NULL) {
+        status = refresh_store(earlier, from, options, &self->handle, &err);
+        if (status == RKS_OK && self->handle != NULL)
+            return read_facts(self);
+        core_group_leave(self->group);
+        if (status != RKS_OK && !PyErr_Occurred())
+            core_raise(&err);
+        return status == RKS_OK ? 0 : -1;
+    }
     Py_BEGIN_ALLOW_THREADS
     if (many)
         status = rks_store_open_many(group, from->directories.texts, from->names.texts,
@@ -295,7 +322,8 @@ static store *create_store(PyTypeObject *type, PyObject *group, const char *dire
     return self;
 }
 
-static PyObject *store_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
+static PyObject *open_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords,
+                          PyObject *earlier)
 {
     static char *keys[] = {"group",   "directory",      "exchange",   "no_share", "no_check",
                            "missing", "inflight_bytes", "quarantine", "names",    "columns",
@@ -331,11 +359,51 @@ static PyObject *store_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
         options.shard_count = from.shards.count;
         self =
             create_store(type, group, from.directories.count == 0 ? "" : from.directories.texts[0]);
-        if (self != NULL && open_store(self, &from, many, &options) < 0)
+        if (self != NULL && open_store(self, &from, many, &options, earlier) < 0)
             Py_CLEAR(self);
     }
     free_places(&from);
-    return (PyObject *)self;
+    if (self == NULL || self->handle != NULL)
+        return (PyObject *)self;
+    Py_DECREF(self);
+    Py_RETURN_NONE;
+}
+
+static PyObject *store_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
+{
+    return open_new(type, arguments, keywords, NULL);
+}
+
+static PyObject *store_refresh(PyObject *object, PyObject *arguments, PyObject *keywords)
+{
+    return open_new(store_type, arguments, keywords, object);
+}
+
+/* (number, samples, dataset) of each earlier generation. */
+static PyObject *store_earlier(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    rks_generation *earlier = NULL;
+    size_t count = 0;
+    rks_error err = {0};
+    rks_store *handle = core_store_enter(object);
+    if (handle == NULL)
+        return NULL;
+    rks_status status = rks_store_earlier(handle, &earlier, &count, &err);
+    core_store_leave(object);
+    if (status != RKS_OK)
+        return core_raise(&err);
+    PyObject *list = PyList_New((Py_ssize_t)count);
+    for (size_t i = 0; list != NULL && i < count; i++) {
+        PyObject *one = Py_BuildValue("(KKs)", (unsigned long long)earlier[i].number,
+                                      (unsigned long long)earlier[i].samples, earlier[i].dataset);
+        if (one == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SetItem(list, (Py_ssize_t)i, one);
+    }
+    rks_release(earlier);
+    return list;
 }
 
 static PyObject *store_close(PyObject *object, PyObject *arguments, PyObject *keywords)
@@ -534,6 +602,10 @@ static PyMethodDef store_methods[] = {
      "(name, directory, dataset, first, count, bytes) of each dataset that was opened"},
     {"split", core_store_split, METH_VARARGS,
      "split(((name, weight), ...), seed, by) -> uint16 of each sample: the number of its part"},
+    {"refresh", WITH_KEYWORDS(store_refresh), METH_VARARGS | METH_KEYWORDS,
+     "COLLECTIVE. refresh(group, directory, ...) -> the Store of the newest generation; None: this "
+     "one"},
+    {"earlier", store_earlier, METH_NOARGS, "(number, samples, dataset) of earlier generations"},
     {"info", store_info, METH_NOARGS, "JSON text"},
     {"stats", store_stats, METH_NOARGS, "Figures of this rank since the store was opened"},
     {"fetch", core_store_fetch, METH_O, "fetch(samples) -> Samples; IndexError"},

@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "builder/lost_shards.h"
 #include "builder/parts_state.h"
+#include "dataset/search_folders.h"
 #include "group/agreement.h"
 #include "shard/shard.h"
 #include "store/store.h"
@@ -31,8 +32,8 @@ static rks_status see_names(const char *directory, const rks_dataset *dataset, u
     size_t count = 0;
     rks_status status = rks_dataset_parts(directory, &names, &count, err);
     for (size_t i = 0; status == RKS_OK && count > 0 && i < dataset->shard_count; i++)
-        seen[i] = bsearch(dataset->shards[i].name, names, count, sizeof(*names),
-                          compare_part_names) != NULL;
+        seen[i] |= bsearch(dataset->shards[i].name, names, count, sizeof(*names),
+                           compare_part_names) != NULL;
     rks_dataset_parts_free(names, count);
     return status == RKS_ERR_NOT_FOUND ? RKS_OK : status; /* no directory: no shards */
 }
@@ -51,6 +52,25 @@ static rks_status see_copies(const char *directory, const rks_dataset *dataset, 
         rks_shard_close(copies[i]);
     }
     rks_free(copies);
+    return status;
+}
+
+/* The same in the directory and in the folders of RKS_PATH. */
+static rks_status see_shards(const rks_group *group, const char *directory,
+                             const rks_dataset *dataset, uint8_t *seen, rks_error *err)
+{
+    rks_folders folders = {0};
+    char *none = NULL;
+    rks_status status = rks_folders_add(&folders, directory, err);
+    if (status == RKS_OK)
+        status = rks_folders_of_shards(&folders, group, NULL, 0, &none, err);
+    for (size_t i = 0; status == RKS_OK && i < folders.count; i++) {
+        status = see_names(folders.paths[i], dataset, seen, err);
+        if (status == RKS_OK)
+            status = see_copies(folders.paths[i], dataset, seen, err);
+    }
+    rks_folders_free(&folders);
+    rks_free(none);
     return status;
 }
 
@@ -85,9 +105,7 @@ static rks_status look_once(rks_group *group, const char *directory, rks_status 
     uint8_t shows_late = status == RKS_OK && rks_store_shows_late(directory);
     uint8_t *seen = status == RKS_OK ? rks_alloc(dataset->shard_count, 1, err) : NULL;
     if (status == RKS_OK)
-        status = seen == NULL ? RKS_ERR_MEMORY : see_names(directory, dataset, seen, err);
-    if (status == RKS_OK)
-        status = see_copies(directory, dataset, seen, err);
+        status = seen == NULL ? RKS_ERR_MEMORY : see_shards(group, directory, dataset, seen, err);
     const rks_fact facts[SEES_FACTS] = {[SEES_SHARDS] = rks_fact_fixed(seen, dataset->shard_count),
                                         [SEES_LATE] =
                                             rks_fact_fixed(&shows_late, sizeof(shows_late))};

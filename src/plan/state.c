@@ -256,10 +256,13 @@ static rks_status compare_options(const json_t *object, const rks_plan_config *c
     return status;
 }
 
-static rks_status compare_mix(const json_t *object, const rks_plan_input *in, rks_error *err)
+/* The digest of a mix covers how many samples each source has, so that of an earlier generation is
+ * another one. */
+static rks_status compare_mix(const json_t *object, const rks_plan_input *in, bool earlier,
+                              rks_error *err)
 {
     const char *there = json_string_value(json_object_get(object, "mix"));
-    if (in->mix != NULL && there != NULL && strcmp(there, in->mix->digest) == 0)
+    if (in->mix != NULL && there != NULL && (earlier || strcmp(there, in->mix->digest) == 0))
         return RKS_OK;
     if (in->mix == NULL && json_object_get(object, "mix") == NULL)
         return RKS_OK;
@@ -334,7 +337,7 @@ static rks_status compare_plan(const json_t *object, rks_plan *plan, const rks_g
     if (status == RKS_OK)
         status = compare_options(object, &plan->in.config, err);
     if (status == RKS_OK)
-        status = compare_mix(object, &plan->in, err);
+        status = compare_mix(object, &plan->in, earlier != NULL, err);
     return status == RKS_OK ? compare_text(object, "seed", seed, err) : status;
 }
 

@@ -110,13 +110,14 @@ rks_status rks_store_check_missing(rks_store *store, const rks_index_gather *fil
     for (size_t i = 0; store->missing_shards > 0 && i < filling->span_count; i++)
         if (store->owners[filling->spans[i].shard][0] < 0)
             store->missing_samples += filling->spans[i].count;
-    char origins[256];
-    rks_dataset_put_origins(store->dataset, missing, origins, sizeof(origins));
+    enum { SHORT = 96 };
+    char origins[256], looked[128];
+    rks_store_put_looked(store, looked, sizeof(looked));
+    rks_dataset_put_origins(store->dataset, missing, origins,
+                            looked[0] == '\0' ? sizeof(origins) : SHORT);
     rks_free(missing);
     if (store->missing_shards == 0 || store->opens_partly)
         return RKS_OK;
-    char looked[128];
-    rks_store_put_looked(store, looked, sizeof(looked));
     const char *directory = rks_store_directory_of(store, first);
     return rks_fail(err, RKS_ERR_NOT_FOUND, 0,
                     "%s: %" PRIu64 " of %zu shards are on no rank's disk, with %" PRIu64

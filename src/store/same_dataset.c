@@ -43,16 +43,13 @@ static rks_status fail_other(const rks_agreed *agreed, const char *directory, ui
                     rank, rks_group_host(agreed->group, rank), ids[1], other->generation, advice);
 }
 
-/* Returns true if both are the same samples in the same shards: revisions of one generation, or
- * builds of the same input. */
-static bool same_samples(const rks_dataset_description *one, const rks_dataset_description *other)
+bool rks_store_same_samples(const rks_dataset_description *one,
+                            const rks_dataset_description *other)
 {
     return rks_digest_equal(one->id, other->id) && one->generation == other->generation;
 }
 
-/* Returns true if all ranks go by `other`, not by `one`: the later revision; of equal ones (two
- * jobs built the same lost shards) the same on all ranks. */
-static bool replaces(const rks_dataset_description *other, const rks_dataset_description *one)
+bool rks_store_replaces(const rks_dataset_description *other, const rks_dataset_description *one)
 {
     if (other->revision != one->revision)
         return other->revision > one->revision;
@@ -76,9 +73,9 @@ static rks_status compare_found(const rks_agreed *agreed, size_t fact, size_t nu
         if (first < 0) {
             first = rank;
             one = other;
-        } else if (same_samples(&one, &other)) {
+        } else if (rks_store_same_samples(&one, &other)) {
             lacking = lacking || !rks_digest_equal(one.digest, other.digest);
-            if (replaces(&other, &one)) {
+            if (rks_store_replaces(&other, &one)) {
                 first = rank;
                 one = other;
             }

@@ -33,22 +33,25 @@ static rks_status fail_two(const char *pattern, const rks_found_dataset *one,
                     advice);
 }
 
-/* Looks into one more of the folders of a pattern. `found` keeps the first dataset. */
+/* Looks into one more of the folders of a pattern. `found` keeps the last revision that was seen,
+ * of equal ones the first. */
 static rks_status look_into(const char *pattern, const char *directory, uint64_t generation,
                             rks_found_dataset *found, rks_error *err)
 {
     rks_found_dataset looked;
-    rks_dataset_description first = {0}, other = {0};
+    rks_dataset_description before = {0}, now = {0};
     rks_store_look(directory, generation, &looked);
-    rks_status status = rks_store_dataset_description(&looked, &other, err);
-    if (status == RKS_OK && looked.dataset != NULL && found->dataset == NULL) {
-        *found = looked;
-        return RKS_OK;
-    }
-    if (status == RKS_OK && looked.dataset != NULL) {
-        status = rks_store_dataset_description(found, &first, err);
-        if (status == RKS_OK && !rks_digest_equal(first.digest, other.digest))
+    rks_status status = rks_store_dataset_description(&looked, &now, err);
+    if (status == RKS_OK && looked.dataset != NULL && found->dataset != NULL) {
+        status = rks_store_dataset_description(found, &before, err);
+        if (status == RKS_OK && !rks_store_same_samples(&before, &now))
             status = fail_two(pattern, found, &looked, err);
+    }
+    if (status == RKS_OK && looked.dataset != NULL &&
+        (found->dataset == NULL || rks_store_replaces(&now, &before))) {
+        rks_dataset_free(found->dataset);
+        *found = looked;
+        looked.dataset = NULL;
     }
     rks_dataset_free(looked.dataset);
     return status;

@@ -114,6 +114,13 @@ typedef struct rks_dataset_description {
 } rks_dataset_description;
 rks_status rks_store_dataset_description(const rks_found_dataset *found,
                                          rks_dataset_description *described, rks_error *err);
+/* Returns true if both are the same samples in the same shards: revisions of one generation, or
+ * builds of the same input. */
+bool rks_store_same_samples(const rks_dataset_description *one,
+                            const rks_dataset_description *other);
+/* Returns true if all go by `other`, not by `one`: the later revision; of equal ones (two jobs
+ * built the same lost shards) the same on all ranks. */
+bool rks_store_replaces(const rks_dataset_description *other, const rks_dataset_description *one);
 /* COLLECTIVE, after that agreement, in which the fact had number `fact`. Does the same as
  * rks_store_agree_dataset. Makes no agreement; two if a rank has found none. */
 rks_status rks_store_settle_found(rks_group *group, const rks_agreed *agreed, size_t fact,

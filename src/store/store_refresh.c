@@ -11,7 +11,7 @@
 #include "dataset/build_directory.h"
 #include "store/store.h"
 
-enum { LOOKS = 5 }; /* an append and a prune may come between the look and the opening */
+enum { LOOKS = 5 }; /* appends and prunes may come between a look and the opening */
 
 /* The newest generation that a rank sees of a directory. */
 typedef struct seen_generation {
@@ -25,6 +25,7 @@ typedef struct refreshing {
     size_t count;
     seen_generation *seen; /* by directory */
     uint64_t *numbers;     /* chosen ones */
+    uint64_t *tried;       /* those that were not found when they were opened */
     char **named;          /* "PATTERN@N" */
     const char **names;    /* of sources */
 } refreshing;
@@ -39,9 +40,11 @@ static rks_status begin_refreshing(refreshing *r, rks_error *err)
 {
     r->seen = rks_alloc(r->count, sizeof(*r->seen), err);
     r->numbers = rks_alloc(r->count, sizeof(*r->numbers), err);
+    r->tried = rks_alloc(r->count, sizeof(*r->tried), err);
     r->named = rks_alloc(r->count, sizeof(*r->named), err);
     r->names = rks_alloc(r->count, sizeof(*r->names), err);
-    if (r->seen == NULL || r->numbers == NULL || r->named == NULL || r->names == NULL)
+    if (r->seen == NULL || r->numbers == NULL || r->tried == NULL || r->named == NULL ||
+        r->names == NULL)
         return RKS_ERR_MEMORY;
     if (r->count != rks_store_sources(r->store))
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
@@ -63,6 +66,7 @@ static void end_refreshing(refreshing *r)
     free_named(r);
     rks_free(r->seen);
     rks_free(r->numbers);
+    rks_free(r->tried);
     rks_free(r->named);
     rks_free(r->names);
 }
@@ -253,15 +257,24 @@ rks_status rks_store_refresh(rks_store *store, const char *const *directories, s
     refreshing r = {.store = store, .patterns = directories, .count = count};
     rks_store *opened = NULL;
     bool grown = false;
-    rks_status status = begin_refreshing(&r, err);
+    rks_error why;
+    rks_status status = begin_refreshing(&r, err), tried = RKS_OK;
     for (int looks = 0; looks < LOOKS; looks++) {
         status = find_newest(&r, status, &grown, err);
-        if (status == RKS_OK && grown)
-            status = open_named(&r, options, &opened, err);
-        if (status != RKS_ERR_NOT_FOUND || !grown)
+        if (status != RKS_OK || !grown)
             break;
-        status = RKS_OK;
+        if (looks > 0 && memcmp(r.numbers, r.tried, count * sizeof(*r.tried)) == 0) {
+            status = tried; /* they are there still, so it is something else that is not */
+            break;
+        }
+        tried = open_named(&r, options, &opened, &why);
+        status = tried == RKS_ERR_NOT_FOUND && looks + 1 < LOOKS ? RKS_OK : tried;
+        if (tried != RKS_ERR_NOT_FOUND)
+            break;
+        memcpy(r.tried, r.numbers, count * sizeof(*r.tried));
     }
+    if (tried != RKS_OK && status == tried && err != NULL)
+        *err = why;
     if (status == RKS_OK && opened != NULL)
         status = check_grown(&r, opened, err);
     if (status == RKS_OK) {

@@ -157,19 +157,30 @@ static rks_status list_shards(const rks_store *store, const char *folder, size_t
     return status;
 }
 
+/* Opens copies of the shards of a dataset, of which shards[0] is the first one's, in all folders.
+ */
+static rks_status open_copies(const rks_store *store, const rks_dataset *dataset,
+                              const char *directory, rks_shard **shards, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    if (directory != NULL)
+        status = rks_dataset_open_copies(dataset, directory, 0, dataset->shard_count, shards, err);
+    for (size_t i = 0; status == RKS_OK && i < store->folders.count; i++)
+        status = rks_dataset_open_copies(dataset, store->folders.paths[i], 0, dataset->shard_count,
+                                         shards, err);
+    return status;
+}
+
 rks_status rks_store_open_copies(rks_store *store, rks_error *err)
 {
     const rks_dataset *dataset = store->dataset;
     rks_status status = RKS_OK;
     if (dataset->source_count == 0)
-        return rks_dataset_open_copies(dataset, store->directory, 0, dataset->shard_count,
-                                       store->shards, err);
+        return open_copies(store, dataset, store->directory, store->shards, err);
     for (size_t i = 0; status == RKS_OK && i < dataset->source_count; i++) {
         const rks_dataset_source *source = &dataset->sources[i];
-        if (source->directory != NULL)
-            status = rks_dataset_open_copies(source->dataset, source->directory, 0,
-                                             source->dataset->shard_count,
-                                             store->shards + source->first_shard, err);
+        status = open_copies(store, source->dataset, source->directory,
+                             store->shards + source->first_shard, err);
     }
     return status;
 }

@@ -51,6 +51,7 @@ STEPS = [
     Step("demo", "release", "script", "tests/demo.py", 10),
     Step("nccl", "release", "script", "tests/nccl.py", 30),
     Step("install", "", "script", "tests/install.py", 60),
+    Step("growth", "", "script", "tests/growth.py", 140, 0.6, apart=frozenset({"python", "address python"}), **SLOW),
     Step("faults", "release", "script", "tests/faults/run.py", 140, apart=COMMAND_LINE, **SLOW),
     Step("hosts", "release", "script", "tests/hosts/run.py", 40, 0.3, **SLOW),
     Step("sim", "release", "script", "tests/sim/run", 60, 2),

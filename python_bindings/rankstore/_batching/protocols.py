@@ -30,10 +30,11 @@ class Batches(Protocol):
 class Samples(Protocol):
     """A Dataset."""
 
-    id: str
     schema: dict[str, Column]
     functions: tuple[Callable[..., Any], ...]
 
+    @property
+    def id(self) -> str: ...
     @property
     def group(self) -> Ranks: ...
     @property

@@ -13,8 +13,8 @@ from .. import _core
 from .._batching import torch_checks
 from .._batching.batch import Batch, live
 from .._batching.layouts import Collator, Layout, Pad
-from .._batching.limits import Rule, rule_of
-from .._distributed.collectives import on_all, together
+from .._batching.limits import Rule
+from .._distributed.collectives import together
 from .._distributed.group import Group
 from .._loader.collate_fn import CollateFn
 from .._loader.decoding import decoder_of
@@ -23,15 +23,17 @@ from .._loader.options import LoaderOptions, names_dataloaders
 from .._loader.prefetch import Ahead
 from .._loader.sample_map import how_to_draw
 from .._loader.user_functions import Own, own_of
-from .._plan.cost import costs_of, digest_of, shown
-from .._plan.mixture import Groups, core_mix, groups_of, shown_options, stages_of
-from .._plan.options import core_options, names_synonyms, plan_options, plan_rank
+from .._plan.cost import shown
+from .._plan.mixture import Groups, core_mix, groups_of, stages_of
+from .._plan.options import names_synonyms, plan_rank
 from .._plan.plan import Plan, PlanBatch
 from .._schema.completion import hides
 from ..errors import ArgumentError, StateError
 from .index import Index, Keys
-from .indexing import agree_on, places_of
+from .indexing import places_of
+from .plan_asked import PlanAsked
 from .reader import ABSENT, OpenSamples, WorkerGroup
+from .refresh import SplitOf, refresh
 from .windows import Windows
 from .worker_store import Handle, WorkerStore, WorkerStoreSpec
 
@@ -42,9 +44,9 @@ if TYPE_CHECKING:
 Made = TypeVar("Made")
 
 
-@hides("all_lengths", "chosen", "collate_ids", "collator", "follow_epoch", "functions", "given", "has_repeats", "index_of", "is_checked",
-       "is_selection", "is_worker", "lacks_samples", "length_shown", "lengths_are_items", "planned_lengths", "shards_given", "sorted_ids",
-       "source_number", "store", "torch_memory")
+@hides("all_lengths", "chosen", "collate_ids", "collator", "core_like", "earlier_selection", "follow_epoch", "functions", "given",
+       "has_repeats", "index_of", "is_checked", "is_selection", "is_worker", "lacks_samples", "length_shown", "lengths_are_items",
+       "mix_option", "planned_lengths", "shards_given", "sorted_ids", "source_number", "store", "torch_memory")
 class Dataset(OpenSamples):
     """The samples 0 to len - 1 of an open dataset, the same on every rank, each read when you ask for it.
 
@@ -68,6 +70,7 @@ class Dataset(OpenSamples):
         self.functions: tuple[Callable[..., Any], ...] = ()  # those of `map`
         self._unmapped: Dataset | None = None  # the same samples without them
         self._epoch = 0  # of what they draw outside of plans
+        self._split_of: SplitOf | None = None  # the split that this is a part of
 
     def _like(self) -> Dataset:
         """Return another dataset over the same open store."""
@@ -76,8 +79,41 @@ class Dataset(OpenSamples):
         made.given, made.shards_given = self.given, self.shards_given
         made._collator, made._is_collating = self._collator, self._is_collating
         made._set_functions(self.functions)
-        made._epoch = self._epoch
+        made._epoch, made._split_of = self._epoch, self._split_of
         return made
+
+    def _forget(self) -> None:
+        """Forget what depends on the generation: the store is another one now."""
+        self._rows = None
+        if self._ahead is not None:
+            self._ahead.close()
+            self._ahead = None
+        for name in ("sources", "_stacks", "_order", "length_column", "lengths_are_items"):
+            self.__dict__.pop(name, None)
+
+    def refresh(self) -> bool:
+        """Go on with the newest generation of a dataset that grows (collective: call it on every rank, between two epochs).
+
+        The newest one is the newest that all ranks see. This dataset and all that was made of it have the new samples after those that
+        they had: plans are made anew, so the next epoch of each loader and sampler has them too, and DataLoader's workers, persistent
+        ones as well, read them. Sample ids stay, selections stay as they are, and parts of `split` get the new samples that belong to
+        them. If the dataset was opened as "DIR@2", this is the newest generation of DIR.
+
+        What you hold (samples, views, batches, tensors) stays valid. A loop over a loader that is not at its end is over: its next step
+        raises StateError. An epoch that was left early begins again. States: one at the end of an epoch passes to a later generation, by
+        load_state_dict, too; one within an epoch belongs to its generation, and StateError names it.
+
+        `open`'s options hold, and so do its rules for missing shards and quarantine lists. If the refresh fails, everything stays as it
+        was, on all ranks.
+
+        Returns True if there is a later generation, False if nothing changed.
+        Raises StateError if the directory now holds a dataset that did not grow out of this one, or if a loader has a state within an epoch
+        loaded; ArgumentError if a plan has weights= or balance= with a number for each sample: make a new plan after closing the old one's
+        loaders; DataError if a plan cannot be made (a new sample is too long); what `open` raises.
+        """
+        if not isinstance(self.group, Group):
+            raise StateError("refresh: call it in the process that opened the dataset; its workers follow")
+        return refresh(self, self.group)
 
     def _item(self, which: Any) -> Any:
         return self._planned(which) if isinstance(which, PlanBatch) else super()._item(which)
@@ -107,6 +143,7 @@ class Dataset(OpenSamples):
         Raises IndexError for a place out of range, ArgumentError for anything that is neither places nor a mask.
         """
         made = self._like()
+        made._split_of = None
         places = places_of(which, len(self))
         made._chosen = places if self._chosen is None else self._chosen[places]
         return made
@@ -145,7 +182,10 @@ class Dataset(OpenSamples):
             raise ArgumentError('split: parts are a dict of names and weights, {"train": 0.98, "val": 0.02}')
         shares = tuple((name, float(weight)) for name, weight in parts.items())
         part_of = self.chosen(numpy.frombuffer(self.store.split(shares, seed, by), numpy.uint16))
-        return tuple(self.select(part_of == number) for number in range(len(shares)))
+        parts = tuple(self.select(part_of == number) for number in range(len(shares)))
+        for number, one in enumerate(parts):
+            one._split_of = SplitOf(self, (shares, seed, by), number)
+        return parts
 
     def map(self, function: Callable[..., Any]) -> Dataset:
         """Return this dataset with samples that a function changes: in `ds[i]`, iteration, loaders and a DataLoader. Nothing is copied.
@@ -261,32 +301,26 @@ class Dataset(OpenSamples):
         if isinstance(self.group, WorkerGroup):
             raise StateError("plan: make it in the process that opened the dataset; a worker process only reads samples")
         planned = self.group.world if world is None else world
-
-        def asked() -> tuple[dict[str, Any], tuple[Any, ...] | None, Any]:
-            options = plan_options(
-                strategy, batch_size=batch_size, max_tokens=max_tokens, cost=cost, max_length=max_length, too_long=too_long,
-                shuffle=shuffle, seed=seed, tail=tail, batch_multiple=batch_multiple, steps=steps, world=planned,
-                capacity=capacity, length_multiple=length_multiple, micro_batches=micro_batches, mixed=mixed,
-                pack_window=pack_window, order=order, skip=skip)
-            drawn = self._mix_option(mix, samples, mix_by, mix_unit, weights, bool(curriculum))
-            return options, drawn, costs_of(balance, self, rule_of(options))
-
-        options, drawn, costs = on_all(self.group, "plan", asked)
-        if self._chosen is None:
-            core = _core.Plan(self.store, mix=drawn, balance=costs, **options)
-            options.update(shown_options(mix, samples, mix_by, mix_unit, weights))
-        else:
-            options.update(shown_options(mix, samples, mix_by, mix_unit, weights))
-            agree_on(self.group, self._selection_id(), len(self), {**options, "balance": digest_of(costs), "curriculum": bool(curriculum)})
-            core = _core.Plan(self._masked_lengths(), dataset=self._selection_id(), mix=drawn, balance=costs,
-                              **core_options(options))
+        given = {"strategy": strategy, "batch_size": batch_size, "max_tokens": max_tokens, "cost": cost, "max_length": max_length,
+                 "too_long": too_long, "shuffle": shuffle, "seed": seed, "tail": tail, "batch_multiple": batch_multiple, "steps": steps,
+                 "world": planned, "capacity": capacity, "length_multiple": length_multiple, "micro_batches": micro_batches, "mixed": mixed,
+                 "pack_window": pack_window, "order": order, "skip": skip}
+        drawing = {"mix": mix, "samples": samples, "mix_by": mix_by, "mix_unit": mix_unit, "weights": weights}
+        asked = PlanAsked(given, drawing, balance, bool(curriculum))
+        core, options, drawn = asked.core(self, shared=True)
         stages = [] if drawn is None else _agreed_stages(self.group, curriculum or (), drawn[0])
         # raised only now, when the other ranks are in the same call
         made = Plan(self, core, plan_rank(self.group.rank if rank is None else rank, planned), {**options, **shown(balance)})
         made.follow(stages)
+        self._handle.note_plan(made, asked)
         return made
 
-    def _mix_option(self, mix: Mapping[Any, float] | None, samples: int | None, mix_by: str | None, mix_unit: str,
+    def core_like(self, plan: Plan, *, shared: bool) -> _core.Plan:
+        """Return the core of a plan like this one, of the dataset as it is now (collective if `shared`)."""
+        asked: PlanAsked = plan.asked
+        return asked.core(self, shared=shared)[0]
+
+    def mix_option(self, mix: Mapping[Any, float] | None, samples: int | None, mix_by: str | None, mix_unit: str,
                     weights: Any, changes: bool) -> tuple[Any, ...] | None:
         """Return the mix for _core.Plan. A selection with repeated samples becomes one with counts."""
         if self.has_repeats:
@@ -317,13 +351,16 @@ class Dataset(OpenSamples):
         lengths[self._chosen] = self.lengths
         return lengths
 
-    def _selection_id(self) -> str:
-        import hashlib
+    def earlier_selection(self, samples: Any) -> list[tuple[int, int, str]]:
+        """Return (number, samples, id) of this selection in the generation that had so many samples; empty if none had."""
+        if self.is_worker:
+            return []
         ids = self._sorted()
-        digest = hashlib.sha256(self.id.encode())
-        for first in range(0, len(ids), 1 << 20):  # as int64: states store this digest
-            digest.update(ids[first:first + (1 << 20)].astype("<i8").tobytes())
-        return digest.hexdigest()[:32]
+        return [(number, count, _selection_id(whole, ids[ids < count]))
+                for number, count, whole in self.store.earlier() if count == samples]
+
+    def _selection_id(self) -> str:
+        return _selection_id(self.id, self._sorted())
 
     def decode(self, columns: str | Mapping[str, str]) -> Dataset:
         """Return this dataset with images or audio as arrays: in `ds[i]`, iteration, loaders and a DataLoader. Stored bytes stay.
@@ -554,6 +591,7 @@ class Dataset(OpenSamples):
         made = type(self).__new__(type(self))
         made.__dict__.update(self.__dict__)
         made._ahead = None
+        self._handle.datasets.add(made)
         return made
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Dataset:
@@ -586,6 +624,15 @@ class Dataset(OpenSamples):
             size += f", length {self.length_shown}"
         return (f"<rankstore.Dataset {self.directory!r}: {part}{self.store.count} samples, {size}, {{{columns}}}, "
                 f"rank {self.group.rank} of {self.group.world}, id {self.id}>")
+
+
+def _selection_id(dataset: str, ids: Any) -> str:
+    """Return the id of a selection: of its dataset's id, and the sorted ids of its samples."""
+    import hashlib
+    digest = hashlib.sha256(dataset.encode())
+    for first in range(0, len(ids), 1 << 20):  # as int64: states store this digest
+        digest.update(ids[first:first + (1 << 20)].astype("<i8").tobytes())
+    return digest.hexdigest()[:32]
 
 
 def _pass_batch(batch: Any) -> Any:

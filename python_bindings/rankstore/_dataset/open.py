@@ -2,21 +2,20 @@
 """Open datasets: `open` opens those on disk, `concat` joins open ones."""
 from __future__ import annotations
 
-import json
 import os
-import re
 from collections.abc import Sequence
+from typing import Any
 
 from .. import _core
 from .._distributed import nccl
 from .._distributed.group import Group, current
 from .._distributed.memory import of_torch
-from .._distributed.stderr import say
-from .._provenance.dataset_json import counted, expand
+from .._provenance.dataset_json import expand
 from .._schema.sizes import optional_bytes
 from ..errors import ArgumentError, StateError
 from .dataset import Dataset
 from .reader import ABSENT
+from .refresh import look_around
 from .worker_store import Handle
 
 
@@ -82,41 +81,22 @@ def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *
     chosen = group if group is not None else current()
     nccl.prepare(chosen, exchange)
     before = of_torch()
-    store = _core.Store(chosen.core, given if several else given[0], exchange=exchange, no_share=no_share,
-                        no_check=not check, missing=missing, inflight_bytes=inflight, names=names, columns=columns, metrics=metrics or 0,
-                        index_dir=None if index_dir is None else os.fspath(index_dir), shards=folders,
-                        quarantine=None if quarantine is None else os.fspath(quarantine))
+    wanted: str | list[str] = given if several else given[0]
+    options: dict[str, Any] = {
+        "exchange": exchange, "no_share": no_share, "no_check": not check, "missing": missing, "inflight_bytes": inflight, "names": names,
+        "columns": columns, "metrics": metrics or 0, "index_dir": None if index_dir is None else os.fspath(index_dir), "shards": folders,
+        "quarantine": None if quarantine is None else os.fspath(quarantine)}
+    store = _core.Store(chosen.core, wanted, **options)
     after = of_torch()
-    figures = store.stats()
-    if figures["missing_shards"] and chosen.rank == 0:
-        say(f"{', '.join(given)}: {figures['missing_shards']:,} of {figures['shards']:,} shards missing: "
-            f"{figures['missing_samples']:,} of {store.count:,} samples left out")
-    own = tuple(os.path.abspath(source[1]) for source in store.sources())
-    searched = _searched(chosen, given, folders)
-    places: list[tuple[str, ...]] = [own]
-    lengths = [[counted(one) for one in own]]
-    if chosen.world > 1:
-        mine = json.dumps([chosen.node, own, lengths[0], searched]).encode()
-        others = [json.loads(one) for one in chosen.allgather("open: directories", mine)]
-        places += [tuple(place) for node, place, _, _ in others if node == chosen.node]
-        searched = [one for node, _, _, theirs in others if node == chosen.node for one in theirs]
-        lengths = [seen for *_, seen, _ in others]  # from all nodes, so that ranks that cannot see a directory make the same batches
-    known = tuple(next((tuple(one) for one in source if one is not None), None) for source in zip(*lengths, strict=True))
     called = tuple(source[0] for source in store.sources()) if several else None
-    handle = Handle(store, tuple(place if several else place[0] for place in dict.fromkeys(places)), chosen.rank,
-                    chosen.world, not check, called, None if columns is None else tuple(columns), known,
-                    None if index_dir is None else os.path.abspath(expand(os.fspath(index_dir), chosen.rank, chosen.node)),
-                    tuple(dict.fromkeys(searched)))
+    places, known, searched = look_around(chosen, store, given, folders, several)
+    handle = Handle(store, places, chosen.rank, chosen.world, not check, called, None if columns is None else tuple(columns), known,
+                    None if index_dir is None else os.path.abspath(expand(os.fspath(index_dir), chosen.rank, chosen.node)), searched)
+    handle.asked = wanted, options
     opened = Dataset(handle, ", ".join(given), chosen)
     opened.given, opened.shards_given = tuple(given), folders
     opened.torch_memory = None if before is None or after is None else {"before": before, "after": after}
     return opened
-
-
-def _searched(group: Group, given: Sequence[str], shards: Sequence[str]) -> list[str]:
-    """Return the patterns of folders where worker processes look for shards: those of names with a "*", of shards=, and of RKS_PATH."""
-    patterns = [re.sub("@[0-9]+$", "", one) for one in given if "*" in one] + list(shards) + os.environ.get("RKS_PATH", "").split(":")
-    return [os.path.abspath(expand(one, group.rank, group.node)) for one in patterns if one]
 
 
 def concat(datasets: Sequence[Dataset], *, names: Sequence[str] | None = None,

@@ -71,9 +71,8 @@ class OpenSamples(_Items):
 
     def __init__(self, handle: Handle, directory: str, group: Group | WorkerGroup) -> None:
         self._handle, self.directory, self.group = handle, directory, group
-        store = self.store
-        self.id, self._count = store.dataset, store.count
-        _, columns = _core.parse_schema(store.schema)
+        handle.datasets.add(self)
+        _, columns = _core.parse_schema(self.store.schema)
         self.schema = {name: types.parse(name, text) for name, text in columns}
         self.torch_memory: dict[str, TorchMemory] | None = None
         self._columns = list(self.schema.values())
@@ -83,6 +82,17 @@ class OpenSamples(_Items):
     def store(self) -> Any:
         """Return the C store, or what replaces it in a worker process."""
         return self._handle.store
+
+    @property
+    def id(self) -> str:
+        """Return the dataset's id, 32 hexadecimal digits; each generation has its own."""
+        found: str = self.store.dataset
+        return found
+
+    @property
+    def _count(self) -> int:
+        found: int = self.store.count
+        return found
 
     # ---- samples
 

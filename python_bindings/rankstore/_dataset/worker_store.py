@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A dataset in worker processes (torch's DataLoader with num_workers > 0: fork, forkserver or spawn).
 
-A worker opens the shards of its node itself, read-only, in the generation that its parent has, and asks its parent for the rest
-over a Unix socket with an abstract name, which goes with the process, however that ends. Each side looks whether the other's user is
-its own, and the worker brings a token. Frames, both ways: u32 size of the header, header (JSON), then as many bytes as
-the header's `sizes` add up to.
+A worker opens the shards of its node itself, read-only, in the generation that its parent has (a counter in shared memory says when that
+changes), and asks its parent for the rest over a Unix socket with an abstract name, which goes with the process, however that ends. Each
+side looks whether the other's user is its own, and the worker brings a token. Frames, both ways: u32 size of the header, header (JSON),
+then as many bytes as the header's `sizes` add up to.
 
-    request   {"token", "op": "fetch" | "collate" | "key" | "find", "sizes": [...], ...}   ids: int64
+    request   {"token", "op": "fetch" | "collate" | "key" | "find" | "spec", "sizes": [...], ...}   ids: int64
     reply     {"error": [status, rank, cause, host, text]} or {"sizes": [...], ...}
     beat      {"beat": true, "sizes": []}, three times in the silence limit while a reply is being made
 
@@ -16,6 +16,7 @@ So the worker looks at the parent's process, too: its wait ends if that is stopp
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import json
 import os
@@ -23,7 +24,8 @@ import re
 import struct
 import threading
 import time
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +35,7 @@ from .._provenance.dataset_json import described
 from ..errors import RankStoreError, StateError, make
 
 if TYPE_CHECKING:
+    import mmap
     import socket
 
 _HEADER_MAX = 64 << 20
@@ -61,6 +64,8 @@ class WorkerStoreSpec:
     pid: int = 0  # the process that made the spec; 0: not known
     index_dir: str | None = None
     shards: tuple[str, ...] = ()  # patterns of folders that may hold more shards, of all ranks of this node
+    counter: int = -1  # descriptor, of process `pid`, of the memory that counts refreshes; -1: none
+    refreshes: int = 0  # its value for this spec
 
 
 def _is_own_user(connection: socket.socket) -> bool:
@@ -112,10 +117,15 @@ def _receive(connection: socket.socket | _DeadlineConnection, limit: int | None)
 class Service:
     """Answers the workers of an open dataset, one thread a connection. Started when the first worker may come."""
 
-    def __init__(self, store: _core.Store) -> None:
+    def __init__(self, store: _core.Store, spec: Callable[[], WorkerStoreSpec] | None = None) -> None:
+        import mmap
         import secrets
         import socket
-        self._store = store
+        self._store, self._describe = store, spec
+        self.refreshes = 0
+        self.counter = os.memfd_create("rankstore-refreshes")
+        os.ftruncate(self.counter, 8)
+        self._shown = mmap.mmap(self.counter, 8)
         self._ended = threading.Event()
         self._busy: dict[socket.socket, threading.Lock] = {}  # connections whose reply is in progress
         self.name = f"rankstore-workers-{secrets.token_hex(16)}"
@@ -215,6 +225,17 @@ class Service:
     def _find(self, header: dict[str, Any], data: bytearray) -> tuple[dict[str, Any], list[Any]]:
         return {"sample": self._store.find(bytes(data), header.get("source"))}, []
 
+    def _spec(self, header: dict[str, Any], data: bytearray) -> tuple[dict[str, Any], list[Any]]:
+        if self._describe is None:
+            raise KeyError("spec")
+        return {"spec": dataclasses.asdict(self._describe())}, []
+
+    def refresh(self, store: _core.Store) -> None:
+        """Serve another generation. Workers see the count, and ask for what they need to know of it."""
+        self._store = store
+        self.refreshes += 1
+        self._shown[:] = struct.pack("<Q", self.refreshes)
+
     def close(self) -> None:
         """Close the service. A forked child only closes the descriptor.
 
@@ -224,6 +245,8 @@ class Service:
             self._ended.set()
             self._listener.shutdown(socket.SHUT_RDWR)  # ends the thread's accept(), which close() alone does not
         self._listener.close()
+        self._shown.close()
+        os.close(self.counter)
 
 
 class Handle:
@@ -239,6 +262,10 @@ class Handle:
         self.names, self.columns, self.counted, self.index_dir = names, columns, counted, index_dir
         self.shards = shards
         self._service: Service | None = None
+        self.datasets: weakref.WeakSet[Any] = weakref.WeakSet()  # those over this store
+        self.plans: list[weakref.ref[Any]] = []  # those that `Dataset.plan` made, in the order that all ranks have
+        self._made = 0  # how many
+        self.asked: tuple[str | list[str], dict[str, Any]] = ("", {})  # what `open` asked the core for
         shutdown.remember_handle(self)
 
     @property
@@ -258,12 +285,25 @@ class Handle:
         if isinstance(store, WorkerStore):
             return store.spec
         if self._service is None and not store.closed:
-            self._service = Service(store)
+            self._service = Service(store, self.spec)
         service = self._service
         return WorkerStoreSpec(self.directories, store.dataset, store.schema, store.count, self.no_check,
                                service.name if service else "", service.token if service else "", self._rank, self._world,
                                store.group.silence_ms / 1000, tuple(store.sources()), self.names, self.columns, self.counted,
-                               os.getpid(), self.index_dir, self.shards)
+                               os.getpid(), self.index_dir, self.shards, service.counter if service else -1,
+                               service.refreshes if service else 0)
+
+    def note_plan(self, plan: Any, asked: Any) -> None:
+        """Remember a plan, which a refresh makes anew. Ranks number alike: they make their plans together."""
+        self._made += 1
+        plan.asked, plan.number = asked, self._made
+        self.plans.append(weakref.ref(plan))
+
+    def swap(self, store: _core.Store) -> None:
+        """Use a store of another generation from now on, also for worker processes. The caller closes the one before."""
+        self._store = store
+        if self._service is not None:
+            self._service.refresh(store)
 
     def before_fork(self) -> None:
         if _core.pid() == self._pid and not self._store.closed:
@@ -429,19 +469,55 @@ def _of_dataset(directory: str, dataset: str) -> str:
     return directory
 
 
+def _counter_of(spec: WorkerStoreSpec) -> mmap.mmap | None:
+    """Map the parent's count of refreshes; None if there is none, or if it cannot be seen here."""
+    import mmap
+    if spec.counter < 0:
+        return None
+    try:
+        with open(f"/proc/{spec.pid}/fd/{spec.counter}", "rb") as file:
+            return mmap.mmap(file.fileno(), 8, prot=mmap.PROT_READ)
+    except (OSError, ValueError):
+        return None
+
+
+def _as_tuples(value: Any) -> Any:
+    """Return a JSON value with tuples in the place of lists."""
+    return tuple(map(_as_tuples, value)) if isinstance(value, list) else value
+
+
 class WorkerStore:
     """The interface of _core.Store in a worker process."""
 
     closed = False
 
     def __init__(self, spec: WorkerStoreSpec) -> None:
-        self.spec = spec
-        self.count, self.dataset, self.schema = spec.count, spec.dataset, spec.schema
+        self.spec, self.schema = spec, spec.schema
+        self._refreshes = _counter_of(spec)
         self._columns = len(_core.parse_schema(spec.schema)[1])
         self._lock = threading.Lock()
         self._connection: _DeadlineConnection | None = None
         self._group: _core.Group | None = None
         self._stores: list[_core.Store] = []
+
+    def _look(self) -> None:
+        """Take over the generation that the parent has now, if it was refreshed."""
+        if self._refreshes is None or self._refreshes[:] == struct.pack("<Q", self.spec.refreshes):
+            return
+        there = self._ask({"op": "spec"})[0]["spec"]
+        with self._lock:
+            self._close_stores()
+            self.spec = WorkerStoreSpec(**{name: _as_tuples(value) for name, value in there.items()})
+
+    @property
+    def count(self) -> int:
+        self._look()
+        return self.spec.count
+
+    @property
+    def dataset(self) -> str:
+        self._look()
+        return self.spec.dataset
 
     def _open(self) -> list[_core.Store]:
         with self._lock:
@@ -467,9 +543,10 @@ class WorkerStore:
 
     def _holder(self, ids: Sequence[int]) -> _core.Store | None:
         """Return the store that has all of these samples on this node."""
+        count = self.count
         for sample in ids:
-            if not 0 <= sample < self.count:
-                raise IndexError(f"sample {sample} is out of range: the dataset has {self.count}")
+            if not 0 <= sample < count:
+                raise IndexError(f"sample {sample} is out of range: the dataset has {count}")
         for store in self._open():
             if all(store.owner(sample) >= 0 for sample in ids):
                 return store
@@ -564,6 +641,7 @@ class WorkerStore:
         return bytes(self._ask({"op": "key", "sample": sample})[1][0])
 
     def find(self, key: str | bytes, source: int | None = None) -> int:
+        self._look()
         own = self._open() if self.spec.world == 1 else []
         if own:
             return own[0].find(key, source)
@@ -571,16 +649,25 @@ class WorkerStore:
         return int(self._ask({"op": "find", "source": source}, [whole])[0]["sample"])
 
     def sources(self) -> list[tuple[str, str, str, int, int, int]]:
+        self._look()
         return list(self.spec.sources)
 
     def close(self, timeout_ms: int = 0) -> None:
         if self._connection is not None:
             self._connection.close()
+        self._close_stores()
+        if self._refreshes is not None:
+            self._refreshes.close()
+            self._refreshes = None
+        self.closed = True
+
+    def _close_stores(self) -> None:
         for store in self._stores:
             store.close()
+        self._stores = []
         if self._group is not None:
             self._group.close()
-        self.closed = True
+            self._group = None
 
     def __getattr__(self, name: str) -> Any:
         raise StateError(f"{name}: ask for it in the process that opened the dataset; a worker process only reads samples")

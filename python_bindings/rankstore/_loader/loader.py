@@ -38,8 +38,9 @@ if TYPE_CHECKING:
 Batches = TypeVar("Batches", covariant=True)
 
 
-@hides("collator", "end_through", "next_at", "next_place", "own", "pins", "reading", "batch_size", "drop_last", "generator", "in_order",
-       "multiprocessing_context", "num_workers", "persistent_workers", "pin_memory", "prefetch_factor", "timeout", "worker_init_fn")
+@hides("collator", "end_through", "begin_at", "end_iterations", "next_at", "next_place", "own", "place_after_growth", "pins",
+       "batch_size", "drop_last", "generator", "in_order", "multiprocessing_context", "num_workers", "persistent_workers", "pin_memory",
+       "prefetch_factor", "timeout", "worker_init_fn", "reading")
 class Loader(Generic[Batches]):
     """This rank's batches of a plan, epoch by epoch; made by `Dataset.loader`, which describes the options.
 
@@ -203,6 +204,23 @@ class Loader(Generic[Batches]):
             self._through.close()
             self._through = None
 
+    def place_after_growth(self) -> tuple[int, int]:
+        """Return where to go on with a larger dataset: at the beginning of an epoch. StateError if a state within one is loaded."""
+        if 0 < self.plan.core.steps(self._epoch) <= self._step:
+            return self._epoch + 1, 0
+        if self._first > 0:
+            raise StateError(f"refresh: a state at step {self._first} of epoch {self._epoch} is loaded; go on with that epoch first")
+        return self._epoch, 0
+
+    def end_iterations(self, why: str) -> None:
+        """End the iteration that is not at its end: its next step raises StateError."""
+        self._end_last(why)
+        self._through = None
+
+    def begin_at(self, epoch: int, step: int) -> None:
+        """Begin the next iteration at this place."""
+        self._epoch, self._step, self._first = epoch, step, step
+
     def next_place(self) -> tuple[int, int]:
         """Return the (epoch, step) that the next iteration begins at."""
         epoch = self._epoch if self._epoch_set else self.epoch
@@ -292,6 +310,10 @@ class _LoaderSampler(PlanSampler):
         if loader is not None:
             loader._enter(int(epoch))
             expect_batches_of(loader, *loader.next_place())
+
+    def place_after_growth(self) -> tuple[int, int]:
+        loader = self._loader()
+        return super().place_after_growth() if loader is None else loader.place_after_growth()
 
     def choose_place(self) -> None:
         loader = self._loader()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import contextlib
 import dataclasses
 import json
 import operator
@@ -89,8 +90,8 @@ class Epoch:
         return self.plan.core.steps(self.number)
 
 
-@hides("changes", "check_dataset", "core", "digests", "follow", "lengths_of", "parts", "rule", "samples_there", "skips", "step_sum",
-       "step_tokens", "token")
+@hides("asked", "carried", "changes", "check_dataset", "core", "follow", "lengths_of", "number", "parts", "replace_core", "rule",
+       "samples_there", "skips", "step_sum", "step_tokens", "token", "digests")
 class Plan:
     """A plan of batches, made by `Dataset.plan`: equal steps on every rank, no empty batch, each sample once an epoch.
 
@@ -110,6 +111,8 @@ class Plan:
         self.skips = "skip" in self.options  # some steps may be skipped
         self.changes = 0  # count of changes; iterations read the steps again after one
         self._stages: dict[tuple[int, int], Sequence[Any]] = {}  # stages of a curriculum by place, without those that a remix replaced
+        self.asked: Any = None  # what `Dataset.plan` was asked for, and
+        self.number = 0  # its place among the plans that ranks made together
         self._checked: weakref.ref[Samples] | None = None  # the last dataset that passed check_dataset
         self.digests: tuple[int, Any, tuple[int, int]] | None = None  # see reading.py; and what they were made of
         self.token = int.from_bytes(os.urandom(8), "little") >> 2  # random, so that a saved batch finds no other plan
@@ -406,10 +409,34 @@ class Plan:
         if not isinstance(state, dict) or state.get("version") != STATE_VERSION or \
                 not isinstance(state.get("plan"), str):
             raise StateError(f"state: {str(state)[:80]!r} is not a state of Rankstore (version {STATE_VERSION})")
+        self._know_earlier(state["plan"])
         found: tuple[int, int] = self.core.resume(state["plan"])
         self._resumed, self._at = state, found
         self.skips = self.skips or '"skip": [' in state["plan"]
         return found
+
+    def _know_earlier(self, state: str) -> None:
+        """Tell the core which selection of an earlier generation is this plan's. It knows those of whole datasets."""
+        earlier = getattr(self.dataset, "earlier_selection", None)
+        if earlier is None or not self.dataset.is_selection:
+            return
+        with contextlib.suppress(ValueError, AttributeError):
+            self.core.know_earlier(earlier(json.loads(state).get("samples")))
+
+    def replace_core(self, core: _core.Plan) -> None:
+        """Go on with the core of a later generation, which has the changes and skips of this one's."""
+        live.pop(self.token, None)
+        self.token = int.from_bytes(os.urandom(8), "little") >> 2  # batches of the generation before find no plan
+        live[self.token] = self
+        self.core, self._resumed, self._at, self._over, self._checked, self.digests = core, None, (0, 0), None, None, None
+        self._note_change()
+
+    def carried(self) -> str | None:
+        """Return a state, at the beginning of an epoch, with the changes and skips of this plan; None if it has none."""
+        if not self.skips and self.core.mix is None:
+            return None
+        text: str = self.core.state(self._at[0] + 1, 0)
+        return text if any(name in json.loads(text) for name in ("changes", "skip")) else None
 
     def _repr_html_(self) -> str:
         """Return options, efficiency and balance of epoch 0, and a histogram of this rank's batches, for notebooks."""
@@ -484,7 +511,7 @@ class PlanBatch(list[int]):
         self.pieces, self.bins = batch_parts(plan, self.epoch, self.step, self.rank)
 
 
-@hides("choose_place", "ended")
+@hides("begin_at", "choose_place", "end_iterations", "ended", "place_after_growth")
 class PlanSampler:
     """A batch sampler over a plan; give it to DataLoader as `batch_sampler`.
 
@@ -550,6 +577,28 @@ class PlanSampler:
         place = {} if last is None or last._epoch < 0 else {"_epoch": last._epoch, "_step": last._step}
         return {**self.__dict__, "_last": None, **place}
 
+    def place_after_growth(self) -> tuple[int, int]:
+        """Return where to go on with a larger dataset: at the beginning of an epoch. StateError if a state within one is loaded."""
+        last = self._last() if self._last is not None else None
+        if last is not None and last._epoch >= 0:
+            return last._epoch + last.is_over, 0
+        if self._is_seen():
+            return self._epoch + 1, 0
+        if self._step > 0:
+            raise StateError(f"refresh: a state at step {self._step} of epoch {self._epoch} is loaded; go on with that epoch first")
+        return self._epoch, 0
+
+    def end_iterations(self, why: str) -> None:
+        """End the iteration that is not at its end: its next step raises StateError."""
+        last = self._last() if self._last is not None else None
+        if last is not None:
+            last.end(why)
+        self._last = None
+
+    def begin_at(self, epoch: int, step: int) -> None:
+        """Begin the next iteration at this place."""
+        self._epoch, self._step, self._seen = epoch, step, -1
+
     def choose_place(self) -> None:
         """Choose the epoch of an iteration that begins: the next one, if this one was seen to its end and none was set."""
         if not self._epoch_set and self._is_seen():
@@ -576,6 +625,17 @@ class _SamplerIterator(Iterator[PlanBatch]):
         self._sampler = sampler
         self._epoch, self._step, self._place = -1, 0, 0
         self._state: dict[str, Any] | None = None
+        self._ended = ""  # why it ended before its last step
+
+    @property
+    def is_over(self) -> bool:
+        """Return True if all batches of the epoch were yielded."""
+        return self._epoch >= 0 and self._step >= self._steps
+
+    def end(self, why: str) -> None:
+        """End it; do nothing if it is over."""
+        if not self.is_over:
+            self._ended = why
 
     def _begin(self) -> None:
         sampler = self._sampler
@@ -596,6 +656,8 @@ class _SamplerIterator(Iterator[PlanBatch]):
             self._step = plan.core.next_step(self._epoch, self._step)
 
     def __next__(self) -> PlanBatch:
+        if self._ended:
+            raise StateError(f"sampler: this iteration was ended: {self._ended}")
         if self._epoch < 0:
             self._begin()
         if self._changes != self._sampler.plan.changes:
