@@ -103,6 +103,8 @@ typedef struct rks_plan_options {
     const rks_step_range *skip; /* steps to skip, as by rks_plan_skip; read while the plan is made.
                                  * NULL: none */
     size_t skips;               /* how many ranges */
+    bool whole; /* rks_plan_open: batches hold absent samples, too, which cannot be read: to look
+                 * at the plan of the complete dataset. It is the same plan */
 } rks_plan_options;
 
 RKS_API void rks_plan_options_default(rks_plan_options *options);
@@ -141,6 +143,13 @@ RKS_API uint32_t rks_plan_world(const rks_plan *plan);
 /* Returns the steps of an epoch, skipped ones included. They are equal on all ranks, and in all
  * epochs unless the option `steps` is "per_epoch". */
 RKS_API rks_status rks_plan_steps(rks_plan *plan, uint64_t epoch, uint64_t *steps, rks_error *err);
+
+/* Returns true if samples of the plan are absent (rks_plan_open on a store without some shards, or
+ * with a quarantine). Batches come without them. If a rank would have none, it receives the last
+ * half of the largest batch of its step. A step with fewer samples that are there than ranks is
+ * left out, as if it were skipped; of pack, its optimizer step is. Steps, states and digests stay
+ * those of the complete dataset. */
+RKS_API bool rks_plan_has_absent(const rks_plan *plan);
 
 enum { RKS_PLAN_SKIPS_MAX = 256 };
 /* Skips steps `first` to `last` of `epoch`, both included. No loader delivers them, and their
@@ -219,6 +228,9 @@ typedef struct rks_plan_report {
                                * collator's max_length; else 0 */
     uint64_t pieces;          /* of samples, those that are pieces */
     uint64_t skipped;         /* skipped steps; no other figure counts them or their samples */
+    uint64_t absent;          /* of `samples`, those that nobody can deliver: of lost shards, or in
+                               * quarantine. Batches come without them */
+    uint64_t left_out;        /* of `steps`, those with fewer samples that are there than ranks */
 } rks_plan_report;
 /* Fills the report of an epoch. Set struct_size first. In a resumed epoch it covers the rest, and
  * steps count from there. It takes 8 bytes a batch while it runs. RKS_ERR_DATA if all steps are

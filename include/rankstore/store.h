@@ -30,8 +30,8 @@ typedef struct rks_store_options {
     /* A list of samples to exclude, written by rks_quarantine_write; the name may hold {rank} and
      * {node}; NULL: none. A rank that does not see the file uses the other ranks' lists. If lists
      * differ, a sample that any of them names is excluded. Ids do not change: an excluded sample
-     * has the length UINT32_MAX and the owner -1, is never planned, and fetching it is
-     * RKS_ERR_NOT_FOUND. RKS_ERR_DATA if the list belongs to another dataset. */
+     * has the length UINT32_MAX and the owner -1, is in no batch (rks_plan_has_absent), and
+     * fetching it is RKS_ERR_NOT_FOUND. RKS_ERR_DATA if the list belongs to another dataset. */
     const char *quarantine;
     /* The only columns to read; NULL: all. RKS_ERR_ARGUMENT if no dataset has one of them. */
     const char *const *columns;
@@ -52,8 +52,8 @@ typedef struct rks_store_options {
     /* What to do if no rank has some of the shards: "error" (RKS_ERR_NOT_FOUND on all ranks; the
      * text says how many samples they have, and which hosts built them) or "partial": opens the
      * rest. Ids do not change: a sample of a missing shard has the length UINT32_MAX and the owner
-     * -1, and is never planned; rks_store_stats counts them. On a network file system the ranks
-     * look again for 4 seconds first. Default NULL: "error". */
+     * -1, and is in no batch (rks_plan_has_absent); rks_store_stats counts them. On a network file
+     * system the ranks look again for 4 seconds first. Default NULL: "error". */
     const char *missing;
     /* Patterns of folders that may hold more of the dataset's shards: a `*` stands for any text in
      * one part of a path, {rank} and {node} for numbers. A rank opens every shard file there that
@@ -124,6 +124,9 @@ RKS_API rks_group *rks_store_group(const rks_store *store);
 /* Return `count` entries in the order of ids. The ranks of a node share them. Read-only, valid as
  * long as the store. */
 RKS_API const uint32_t *rks_store_lengths(const rks_store *store);
+/* Returns the lengths as they were sealed, also of absent samples; UINT32_MAX where that is not
+ * known. Plans use them. */
+RKS_API const uint32_t *rks_store_sealed_lengths(const rks_store *store);
 RKS_API const uint64_t *rks_store_key_hashes(const rks_store *store);
 /* Returns an index column: raw values of its type; NULL if no index column has that name. */
 RKS_API const void *rks_store_column(const rks_store *store, const char *name, const char **type);

@@ -358,6 +358,7 @@ class Plan:
     """COLLECTIVE if `source` is a Store; not if it is lengths (a buffer of uint32)."""
 
     world: int
+    has_absent: bool
     mix: tuple[Any, ...] | None
     balance: bytes | None
     def __init__(self, source: Store | Readable, *, dataset: str | None = None, strategy: str | None = None,

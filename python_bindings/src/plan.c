@@ -260,7 +260,7 @@ static PyObject *plan_report(PyObject *object, PyObject *arguments, PyObject *ke
     if (status != RKS_OK)
         return core_raise(&err);
     return Py_BuildValue(
-        "{sK,sK,sK,sK,sK,sK,sK,sK,sK,sd,sd,sd,ss,sI,sK,sK,sK,sK,sK,sK,sK,sd,sd,sd,sK,sK}",
+        "{sK,sK,sK,sK,sK,sK,sK,sK,sK,sd,sd,sd,ss,sI,sK,sK,sK,sK,sK,sK,sK,sd,sd,sd,sK,sK,sK,sK}",
         "samples", report.samples, "dropped", report.dropped, "repeated", report.repeated,
         "truncated", report.truncated, "steps", report.steps, "batches", report.batches, "tokens",
         report.tokens, "padded_tokens", report.padded_tokens, "largest_batch", report.largest_batch,
@@ -271,7 +271,8 @@ static PyObject *plan_report(PyObject *object, PyObject *arguments, PyObject *ke
         report.p95_batch, "least_largest_of_ranks", report.least_largest_of_ranks,
         "least_largest_of_steps", report.least_largest_of_steps, "bins", report.bins, "fill",
         report.fill, "token_balance", report.token_balance, "lost", report.lost, "pieces",
-        report.pieces, "skipped", report.skipped);
+        report.pieces, "skipped", report.skipped, "absent", report.absent, "left_out",
+        report.left_out);
 }
 
 /* Changes the plan at a step. If epoch is None, the step counts from the first one of epoch 0.
@@ -470,8 +471,20 @@ static PyObject *get_balance(PyObject *object, void *unused)
     return Py_NewRef(balance == NULL ? Py_None : balance);
 }
 
+static PyObject *get_has_absent(PyObject *object, void *unused)
+{
+    (void)unused;
+    rks_plan *handle = core_plan_enter(object);
+    if (handle == NULL)
+        return NULL;
+    bool absent = rks_plan_has_absent(handle);
+    core_plan_leave(object);
+    return PyBool_FromLong(absent);
+}
+
 static PyGetSetDef plan_getters[] = {
     {"balance", get_balance, NULL, "Costs of samples, uint32 as bytes; None: by length.", NULL},
+    {"has_absent", get_has_absent, NULL, "Some samples cannot be delivered.", NULL},
     {"mix", get_mix, NULL, "The option; None: each sample occurs once.", NULL},
     {"world", get_world, NULL, "Ranks that it is for.", NULL},
     {0},

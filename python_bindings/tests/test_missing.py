@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shards that are on no rank's disk: the error says whose they are, and `missing="partial"` prints what it leaves out."""
+import json
 import socket
 
 import pytest
+from built import launched
 
 import rankstore
 
@@ -55,3 +57,64 @@ def test_other_words_are_refused(torn):
         rankstore.open(torn, missing="some")
     with pytest.raises(rankstore.ArgumentError, match='now missing="partial"'):
         rankstore.open(torn, partial=True)
+
+
+GOES_ON = """
+def main(group):
+    how = json.loads(sys.argv[2])
+    with rankstore.open(OUT + "/d", group=group, missing="partial", quarantine=how["quarantine"]) as ds:
+        plan = ds.plan(**{"batch_size": 8, "seed": 3, **how["options"]})
+        loader = ds.loader(plan)
+        if how["state"] is not None:
+            loader.load_state_dict(how["state"])
+        seen, state, batches = [], None, 0
+        for batch in loader:
+            assert len(batch.ids) > 0
+            seen += batch.ids.tolist()
+            batches += 1
+            if batches == how["stop"]:
+                state = loader.state_dict()
+                break
+        report = plan.report(0)
+        line = json.dumps({"rank": group.rank, "seen": seen, "state": state, "batches": batches, "length": len(loader),
+                           "digest": report["digest"], "absent": report["absent"], "left_out": report["left_out"]})
+        with open(f"{OUT}/seen-{group.rank}", "w") as out:
+            out.write(line)
+"""
+
+
+def run_job(world, out, state=None, stop=None, quarantine=None, options=None):
+    how = {"state": state, "stop": stop, "quarantine": quarantine, "options": options or {}}
+    launched(world, GOES_ON, out, json.dumps(how))
+    return [json.loads((out / f"seen-{rank}").read_text()) for rank in range(world)]
+
+
+@pytest.mark.parametrize("options", [{}, {"strategy": "pack", "capacity": 64, "batch_size": 2}, {"max_length": 9, "too_long": "split"}],
+                         ids=["bucket", "pack", "split"])
+@pytest.mark.parametrize("world", [1, 2, 4])
+def test_a_state_goes_on_without_what_is_lost(tmp_path, world, options):
+    lengths = [1 + i * 7 % 20 for i in range(900)]
+    with rankstore.build([{"x": [i] * lengths[i]} for i in range(600)], tmp_path / "d", unit_samples=50):
+        pass
+    with rankstore.build([{"x": [i] * lengths[i]} for i in range(600, 900)], tmp_path / "d", unit_samples=50, append=True) as ds:
+        ds.write_quarantine(tmp_path / "bad.json", [5, 17, 300])
+        whole = ds.plan(**{"batch_size": 8, "seed": 3, "world": world, **options})
+        steps = len(whole.epoch(0))
+        planned = [[whole.core.batch(0, step, rank) for rank in range(world)] for step in range(steps)]
+        digest = whole.report(0)["digest"]
+    begun = run_job(world, tmp_path, stop=3, options=options)
+    newest = max((tmp_path / "d").glob("part-*.rks"), key=lambda path: path.stat().st_mtime_ns)
+    for ending in (".rks", ".json", ".sums"):
+        newest.with_suffix(ending).unlink()
+    rest = run_job(world, tmp_path, state=begun[0]["state"], quarantine=str(tmp_path / "bad.json"), options=options)
+    there = [i for i in range(900) if i < 600 and i not in (5, 17, 300)]
+    expected = [sample for step in planned[3:] for batch in step for sample in batch if sample in set(there)]
+    seen = [sample for one in rest for sample in one["seen"]]
+    assert {one["digest"] for one in rest} == {digest} == {one["digest"] for one in begun}
+    assert len({one["batches"] for one in rest}) == 1
+    assert rest[0]["absent"] >= 303 > begun[0]["absent"] == 0
+    if rest[0]["left_out"] == 0:
+        assert sorted(seen) == sorted(expected)
+        assert rest[0]["length"] == steps
+    else:
+        assert not set(seen) - set(expected) and rest[0]["length"] == steps - rest[0]["left_out"]

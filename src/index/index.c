@@ -284,6 +284,8 @@ void rks_index_close(rks_index *index)
         munmap(index->order, index->order_bytes);
         rks_usage_sub(RKS_MEMORY_INDEX, index->order_bytes);
     }
+    if (index->copied != NULL)
+        munmap(index->copied, index->hashes_at);
     if (index->map != NULL) {
         munmap(index->map, index->bytes);
         rks_usage_sub(RKS_MEMORY_INDEX, index->bytes);
@@ -312,6 +314,16 @@ uint64_t rks_index_count(const rks_index *index)
 uint32_t *rks_index_lengths(rks_index *index)
 {
     return (uint32_t *)(void *)(index->map + index->lengths_at);
+}
+
+/* Lengths come first in the memory. */
+rks_status rks_index_copy_lengths(rks_index *index, uint32_t **lengths, rks_error *err)
+{
+    void *map = mmap(NULL, index->hashes_at, PROT_READ | PROT_WRITE, MAP_PRIVATE, index->fd, 0);
+    if (map == MAP_FAILED)
+        return rks_fail_errno(err, errno, "index: a copy of %" PRIu64 " bytes", index->hashes_at);
+    *lengths = index->copied = map;
+    return RKS_OK;
 }
 
 uint64_t *rks_index_key_hashes(rks_index *index)

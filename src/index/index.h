@@ -58,6 +58,9 @@ void rks_index_keep_order(rks_index *index, void *map, uint64_t bytes);
 
 uint64_t rks_index_count(const rks_index *index);
 uint32_t *rks_index_lengths(rks_index *index);
+/* Makes a copy of a sealed index's lengths for this process, to be changed: pages are copied when
+ * they are written to. It lives as long as the index; one copy at most. */
+rks_status rks_index_copy_lengths(rks_index *index, uint32_t **lengths, rks_error *err);
 uint64_t *rks_index_key_hashes(rks_index *index);
 void *rks_index_column_data(rks_index *index, size_t column);
 uint64_t rks_index_bytes(const rks_index *index);

@@ -50,7 +50,8 @@ struct rks_index {
                          * in that order */
     uint64_t own_bytes; /* of these five arrays, as counted */
 
-    void *order; /* mapped; NULL until a plan needs it */
+    void *copied; /* lengths of this process; NULL: none */
+    void *order;  /* mapped; NULL until a plan needs it */
     uint64_t order_bytes;
 
     pthread_mutex_t mutex;            /* held while one thread builds the table */

@@ -37,7 +37,7 @@ static uint32_t nth_length(const uint32_t *lengths, uint64_t count, uint64_t ran
 
 static json_t *describe_lengths(rks_store *store, rks_error *err)
 {
-    const uint32_t *lengths = rks_index_lengths(store->index);
+    const uint32_t *lengths = rks_store_lengths(store);
     uint64_t count = store->dataset->count, total = 0, present = 0;
     uint32_t min = UINT32_MAX, max = 0, median = 0, p99 = 0;
     uint64_t *histogram = rks_alloc(DIGITS, sizeof(*histogram), err);

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "plan/mix/mix.h"
+#include "plan/order/order.h"
 #include "plan/strategy.h"
 #include "plan/cache/epoch_cache_area.h"
 
@@ -100,27 +101,50 @@ static rks_status find_slot(rks_plan *plan, uint64_t epoch, uint64_t step, uint3
     return RKS_OK;
 }
 
+rks_status rks_plan_planned(rks_plan *plan, uint64_t epoch, uint64_t step, uint32_t rank,
+                            rks_step_batch *batch, rks_error *err)
+{
+    uint64_t slot = 0;
+    *batch = (rks_step_batch){.count = 0};
+    rks_status status = find_slot(plan, epoch, step, rank, &slot, err);
+    if (status != RKS_OK)
+        return status;
+    rks_plan_at(&plan->in, &plan->image, slot, &batch->ids, &batch->count);
+    rks_plan_pieces_at(&plan->image, batch->ids, batch->count, &batch->pieces, &batch->piece_count);
+    if (plan->in.config.strategy->packs)
+        rks_plan_bins_at(&plan->in, &plan->image, slot, &batch->bounds, &batch->bins);
+    return RKS_OK;
+}
+
+static rks_status find_batch(rks_plan *plan, uint64_t epoch, uint64_t step, uint32_t rank,
+                             rks_step_batch *batch, rks_error *err)
+{
+    return plan->absences == NULL || rank >= plan->in.config.world
+               ? rks_plan_planned(plan, epoch, step, rank, batch, err)
+               : rks_plan_deliver(plan, epoch, step, rank, batch, err);
+}
+
 rks_status rks_plan_batch(rks_plan *plan, uint64_t epoch, uint64_t step, uint32_t rank,
                           const uint32_t **sample_ids, size_t *count, rks_error *err)
 {
-    uint64_t slot = 0;
-    rks_status status = find_slot(plan, epoch, step, rank, &slot, err);
-    if (status == RKS_OK)
-        rks_plan_at(&plan->in, &plan->image, slot, sample_ids, count);
-    return status;
+    rks_step_batch batch;
+    rks_status status = find_batch(plan, epoch, step, rank, &batch, err);
+    if (status != RKS_OK)
+        return status;
+    *sample_ids = batch.ids;
+    *count = batch.count;
+    return RKS_OK;
 }
 
 rks_status rks_plan_pieces(rks_plan *plan, uint64_t epoch, uint64_t step, uint32_t rank,
                            const rks_piece **pieces, size_t *count, rks_error *err)
 {
-    uint64_t slot = 0;
-    rks_status status = find_slot(plan, epoch, step, rank, &slot, err);
+    rks_step_batch batch;
+    rks_status status = find_batch(plan, epoch, step, rank, &batch, err);
     if (status != RKS_OK)
         return status;
-    const uint32_t *ids;
-    size_t samples;
-    rks_plan_at(&plan->in, &plan->image, slot, &ids, &samples);
-    rks_plan_pieces_at(&plan->image, ids, samples, pieces, count);
+    *pieces = batch.pieces;
+    *count = batch.piece_count;
     return RKS_OK;
 }
 
@@ -129,9 +153,11 @@ rks_status rks_plan_bins(rks_plan *plan, uint64_t epoch, uint64_t step, uint32_t
 {
     if (!plan->in.config.strategy->packs)
         return rks_fail(err, RKS_ERR_STATE, 0, "bins: the plan's strategy is not pack");
-    uint64_t slot = 0;
-    rks_status status = find_slot(plan, epoch, step, rank, &slot, err);
-    if (status == RKS_OK)
-        rks_plan_bins_at(&plan->in, &plan->image, slot, bounds, bins);
-    return status;
+    rks_step_batch batch;
+    rks_status status = find_batch(plan, epoch, step, rank, &batch, err);
+    if (status != RKS_OK)
+        return status;
+    *bounds = batch.bounds;
+    *bins = batch.bins;
+    return RKS_OK;
 }

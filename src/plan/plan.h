@@ -15,8 +15,8 @@
  * another version is refused. A change of any plan's bits needs a new number. */
 enum { RKS_PLAN_VERSION = 2, RKS_PLAN_VERSION_MIX = 3 };
 
-/* The length of an absent sample (a partial store). The planner never plans it and counts it as
- * dropped. */
+/* The length of an absent sample whose length is not known, or that is not chosen. The planner
+ * never plans it and counts it as dropped. */
 #define RKS_LENGTH_ABSENT UINT32_MAX
 
 enum {
@@ -45,12 +45,21 @@ rks_status rks_plan_create_sorted(const uint32_t *lengths, uint64_t count, const
                                   const char *dataset, const rks_plan_options *options,
                                   rks_plan **plan, rks_error *err);
 
+/* A run of `count` samples from `first` on that nobody can deliver. */
+typedef struct rks_absent_run {
+    uint32_t first;
+    uint32_t count;
+} rks_absent_run;
+
 /* The samples of a plan. */
 typedef struct rks_plan_samples {
     const uint32_t *lengths; /* borrowed */
     uint64_t count;
-    const void *order;   /* as of rks_plan_create_sorted */
-    const char *dataset; /* its id; NULL if unknown */
+    const void *order;            /* as of rks_plan_create_sorted */
+    const char *dataset;          /* its id; NULL if unknown */
+    const rks_absent_run *absent; /* ascending, and they do not meet: these are planned, and left
+                                   * out of the batches (absent_steps.h). Copied */
+    size_t absent_count;
 } rks_plan_samples;
 
 struct rks_plan_share_options; /* plan/cache/epoch_cache.h */

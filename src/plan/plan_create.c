@@ -182,6 +182,9 @@ rks_status rks_plan_create_shared(const rks_plan_samples *samples, const rks_pla
         status = set_mix(made, err);
     if (status == RKS_OK)
         status = set_order(made, samples->order, err);
+    if (status == RKS_OK && samples->absent_count > 0)
+        status = rks_plan_absences_create(samples->absent, samples->absent_count,
+                                          made->in.config.world, &made->absences, err);
     if (status == RKS_OK && share != NULL && made->in.mix == NULL)
         status = rks_cache_open(made, share, err);
     if (status == RKS_OK)
@@ -205,7 +208,8 @@ rks_status rks_plan_create_sorted(const uint32_t *lengths, uint64_t count, const
                                   const char *dataset, const rks_plan_options *options,
                                   rks_plan **plan, rks_error *err)
 {
-    const rks_plan_samples samples = {lengths, count, order, dataset};
+    const rks_plan_samples samples = {
+        .lengths = lengths, .count = count, .order = order, .dataset = dataset};
     return rks_plan_create_shared(&samples, options, NULL, plan, err);
 }
 
@@ -227,6 +231,7 @@ void rks_plan_free(rks_plan *plan)
     rks_usage_sub(RKS_MEMORY_PLAN,
                   (plan->own_order == NULL ? 0 : plan->in.count) * sizeof(uint32_t));
     rks_plan_free_pieces(&plan->in);
+    rks_plan_absences_free(plan->absences);
     rks_free(plan->progress.skips);
     rks_free(plan->own_order);
     rks_free(plan->earlier);

@@ -4,6 +4,7 @@
 #ifndef RKS_PLAN_PLAN_STATE_H
 #define RKS_PLAN_PLAN_STATE_H
 
+#include "plan/absent_steps.h"
 #include "plan/epoch.h"
 
 struct rks_plan {
@@ -19,6 +20,7 @@ struct rks_plan {
     struct rks_epoch_cache *cache;
 
     rks_epoch_progress progress;
+    rks_plan_absences *absences; /* NULL: nothing is absent */
 
     rks_generation *earlier; /* generations of the dataset; may be NULL */
     size_t earlier_count;
@@ -35,6 +37,12 @@ rks_status rks_plan_prepare(rks_plan *plan, uint64_t epoch, rks_error *err);
 /* Does the same, and for a mix with changes, makes the stretch of `step` current (the last one if
  * there is no such step). */
 rks_status rks_plan_prepare_step(rks_plan *plan, uint64_t epoch, uint64_t step, rks_error *err);
+/* Returns the batch as it is planned, with absent samples. */
+rks_status rks_plan_planned(rks_plan *plan, uint64_t epoch, uint64_t step, uint32_t rank,
+                            rks_step_batch *batch, rks_error *err);
+/* Counts the steps before `step` that the user skips. */
+rks_status rks_plan_skipped_by_user(rks_plan *plan, uint64_t epoch, uint64_t step, uint64_t *count,
+                                    rks_error *err);
 /* Adds the ranges of the option `skip`; errors as from rks_plan_skip. */
 rks_status rks_plan_skip_all(rks_plan *plan, const rks_step_range *list, size_t count,
                              rks_error *err);

@@ -148,18 +148,6 @@ static void count_drawn(const rks_plan_input *in, const rks_epoch_image *image, 
     }
 }
 
-static rks_status count_bins(rks_plan *plan, uint64_t epoch, uint64_t step, uint32_t rank,
-                             rks_plan_balance *balance, rks_error *err)
-{
-    if (!plan->in.config.strategy->packs)
-        return RKS_OK;
-    const uint32_t *bounds;
-    size_t bins = 0;
-    rks_status status = rks_plan_bins(plan, epoch, step, rank, &bounds, &bins, err);
-    balance->bins += bins;
-    return status;
-}
-
 /* Reports repeated and dropped samples of a mix. The current layout must be that of the last
  * steps. */
 static void report_drawn(const rks_plan_input *in, const rks_epoch_image *image,
@@ -187,21 +175,23 @@ static rks_status report_one(const rks_plan_reporting *reporting, uint64_t step,
     rks_plan *plan = reporting->plan;
     rks_plan_balance *balance = reporting->balance;
     uint64_t epoch = reporting->epoch;
-    const uint32_t *ids;
-    size_t count;
-    rks_status status = rks_plan_batch(plan, epoch, step, rank, &ids, &count, err);
+    rks_step_batch batch;
+    rks_status status = rks_plan_planned(plan, epoch, step, rank, &batch, err);
     if (status != RKS_OK)
         return status;
-    balance->samples += count;
+    balance->samples += batch.count;
+    balance->bins += batch.bins;
     if (balance->seen != NULL)
-        count_drawn(&plan->in, &plan->image, ids, count, balance);
-    status = count_bins(plan, epoch, step, rank, balance, err);
-    rks_plan_load load =
-        report_batch(&plan->in, &plan->image, ids, count, reporting->report, &balance->padded[at]);
+        count_drawn(&plan->in, &plan->image, batch.ids, batch.count, balance);
+    if (plan->absences != NULL)
+        reporting->report->absent +=
+            batch.count - rks_plan_present(plan->absences, batch.ids, batch.count);
+    rks_plan_load load = report_batch(&plan->in, &plan->image, batch.ids, batch.count,
+                                      reporting->report, &balance->padded[at]);
     balance->loads[rank].cost += load.cost;
     balance->loads[rank].tokens += load.tokens;
-    digest_batch(&plan->image, reporting->digester, step, rank, ids, count);
-    return status == RKS_OK ? rks_plan_pause(&balance->unasked, count, err) : status;
+    digest_batch(&plan->image, reporting->digester, step, rank, batch.ids, batch.count);
+    return rks_plan_pause(&balance->unasked, batch.count, err);
 }
 
 /* Reports all steps of an epoch. `steps` also counts those that are skipped. */
@@ -214,11 +204,13 @@ static rks_status report_steps(const rks_plan_reporting *reporting, uint64_t ste
     for (uint64_t step = 0; step < steps; step++) {
         if (rks_plan_unskipped(&plan->progress, epoch, segment, step) != step)
             continue;
-        for (uint32_t rank = 0; rank < world; rank++) {
-            rks_status status = report_one(reporting, step, rank, at++, err);
-            if (status != RKS_OK)
-                return status;
-        }
+        bool left_out = false;
+        rks_status status = rks_plan_left_out(reporting->plan, epoch, step, &left_out, err);
+        reporting->report->left_out += left_out;
+        for (uint32_t rank = 0; status == RKS_OK && rank < world; rank++)
+            status = report_one(reporting, step, rank, at++, err);
+        if (status != RKS_OK)
+            return status;
         if ((step + 1) % plan->in.config.micro_batches == 0)
             end_step(reporting->balance, world);
     }
@@ -262,7 +254,7 @@ rks_status rks_plan_report_get(rks_plan *plan, uint64_t epoch, rks_plan_report *
     uint64_t steps = 0, skipped = 0;
     rks_status status = rks_plan_steps(plan, epoch, &steps, err);
     if (status == RKS_OK)
-        status = rks_plan_skipped(plan, epoch, steps, &skipped, err);
+        status = rks_plan_skipped_by_user(plan, epoch, steps, &skipped, err);
     if (status == RKS_OK)
         status = rks_plan_prepare(plan, epoch, err);
     if (status != RKS_OK)

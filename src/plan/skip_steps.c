@@ -10,18 +10,23 @@
 rks_status rks_plan_next_step(rks_plan *plan, uint64_t epoch, uint64_t step, uint64_t *next,
                               rks_error *err)
 {
-    uint64_t steps;
+    uint64_t steps, segment = rks_plan_segment_of(&plan->progress, epoch);
+    bool left_out = true;
     rks_status status = rks_plan_steps(plan, epoch, &steps, err);
+    for (; status == RKS_OK && left_out; step += left_out) {
+        left_out = false;
+        step = rks_plan_unskipped(&plan->progress, epoch, segment, step);
+        if (plan->absences != NULL && step < steps)
+            status = rks_plan_left_out(plan, epoch, step, &left_out, err);
+    }
     if (status != RKS_OK)
         return status;
-    step = rks_plan_unskipped(&plan->progress, epoch, rks_plan_segment_of(&plan->progress, epoch),
-                              step);
     *next = step < steps ? step : steps;
     return RKS_OK;
 }
 
-rks_status rks_plan_skipped(rks_plan *plan, uint64_t epoch, uint64_t step, uint64_t *count,
-                            rks_error *err)
+rks_status rks_plan_skipped_by_user(rks_plan *plan, uint64_t epoch, uint64_t step, uint64_t *count,
+                                    rks_error *err)
 {
     uint64_t steps, first, end = 0, segment = rks_plan_segment_of(&plan->progress, epoch);
     *count = 0;
@@ -33,6 +38,28 @@ rks_status rks_plan_skipped(rks_plan *plan, uint64_t epoch, uint64_t step, uint6
            rks_plan_next_skip(&plan->progress, epoch, segment, end, step, &first, &end))
         *count += end - first;
     return status;
+}
+
+rks_status rks_plan_skipped(rks_plan *plan, uint64_t epoch, uint64_t step, uint64_t *count,
+                            rks_error *err)
+{
+    if (plan->absences == NULL)
+        return rks_plan_skipped_by_user(plan, epoch, step, count, err);
+    uint64_t steps, at = 0, delivered = 0;
+    rks_status status = rks_plan_steps(plan, epoch, &steps, err);
+    step = status == RKS_OK && step > steps ? steps : step;
+    while (status == RKS_OK && at < step) {
+        status = rks_plan_next_step(plan, epoch, at, &at, err);
+        delivered += status == RKS_OK && at < step;
+        at++;
+    }
+    *count = step - delivered;
+    return status;
+}
+
+bool rks_plan_has_absent(const rks_plan *plan)
+{
+    return plan->absences != NULL;
 }
 
 rks_status rks_plan_skip(rks_plan *plan, uint64_t epoch, uint64_t first, uint64_t last,

@@ -533,15 +533,11 @@ static uint64_t shared_bytes(const rks_store *store)
 rks_status rks_filling_seal(const rks_index_gather *f, rks_store *store, rks_error *err)
 {
     bool leads = rks_group_is_leader(store->group);
-    for (size_t i = 0; leads && store->missing_shards > 0 && i < f->span_count; i++)
-        if (store->owners[f->spans[i].shard][0] < 0)
-            mark_absent(store, f->spans[i].first_id, f->spans[i].count);
     if (!rks_filling_travels(store)) {
         store->exchange_name = "shared";
         store->exchange_bytes = shared_bytes(store);
         snprintf(store->exchange_why, sizeof(store->exchange_why), "auto: all ranks share a node");
     }
-    if (leads)
-        rks_store_mark_quarantined(store);
-    return rks_index_seal(store->index, leads, err);
+    rks_status status = rks_index_seal(store->index, leads, err);
+    return status == RKS_OK ? rks_store_note_absent(store, f, err) : status;
 }

@@ -29,7 +29,8 @@ static rks_status sort_into(const rks_store *store, int fd, uint64_t bytes, rks_
     void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (map == MAP_FAILED)
         return rks_fail_errno(err, errno, "mapping the sorted order");
-    rks_status status = rks_plan_sort(rks_store_lengths(store), rks_store_count(store), map, err);
+    rks_status status =
+        rks_plan_sort(rks_store_sealed_lengths(store), rks_store_count(store), map, err);
     munmap(map, bytes);
     return status;
 }
@@ -257,8 +258,12 @@ static rks_status make_plan(rks_store *store, const rks_plan_options *chosen,
         .release = rks_group_link_release,
     };
     bool shares = share->shared >= 0 && !store->options.no_share;
-    const rks_plan_samples samples = {rks_store_lengths(store), rks_store_count(store), sorted,
-                                      store->id_text};
+    const rks_plan_samples samples = {.lengths = rks_store_sealed_lengths(store),
+                                      .count = rks_store_count(store),
+                                      .order = sorted,
+                                      .dataset = store->id_text,
+                                      .absent = store->absent,
+                                      .absent_count = chosen->whole ? 0 : store->absent_count};
     status = rks_plan_create_shared(&samples, chosen, shares ? &shared : NULL, plan, err);
     return status == RKS_OK ? tell_earlier(store, *plan, err) : status;
 }

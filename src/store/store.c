@@ -46,6 +46,11 @@ rks_group *rks_store_group(const rks_store *store)
 
 const uint32_t *rks_store_lengths(const rks_store *store)
 {
+    return store->shown != NULL ? store->shown : rks_index_lengths(store->index);
+}
+
+const uint32_t *rks_store_sealed_lengths(const rks_store *store)
+{
     return rks_index_lengths(store->index);
 }
 

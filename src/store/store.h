@@ -46,6 +46,11 @@ struct rks_store {
 
     uint32_t *quarantined; /* ids that are left out, in ascending order */
     size_t quarantined_count;
+    /* All that is absent and has a known length, as plans want it; and the lengths with their
+     * places marked, which the index owns; NULL if there are none. */
+    rks_absent_run *absent;
+    size_t absent_count;
+    uint32_t *shown;
 
     struct rks_index_sources *index_sources; /* index_files.c */
     rks_index *index;
@@ -268,6 +273,8 @@ rks_status rks_store_look_again(rks_store *store, rks_error *err);
  * that. */
 rks_status rks_store_check_missing(rks_store *store, const rks_index_gather *filling,
                                    rks_error *err);
+/* absent_samples.c. Once the index is sealed: lists what is absent. */
+rks_status rks_store_note_absent(rks_store *store, const rks_index_gather *filling, rks_error *err);
 /* For tests: looks again on any file system, after `wait_ms`; 0: the default. */
 void rks_store_look_again_everywhere(uint32_t wait_ms);
 
@@ -301,8 +308,6 @@ uint64_t rks_store_quarantine_limit(const rks_store *store);
 /* Takes the lists of all ranks into the store. */
 rks_status rks_store_take_quarantine(rks_store *store, const char *pattern,
                                      const rks_agreed *agreed, rks_error *err);
-/* Marks them in the index, before it is sealed. One rank a node does it. */
-void rks_store_mark_quarantined(rks_store *store);
 bool rks_store_is_quarantined(const rks_store *store, uint64_t sample_id);
 
 /* close_protocol.c: receives from other ranks that they have closed. */

@@ -53,15 +53,6 @@ void(rks_epoch_options_default)(rks_epoch_options *options)
     };
 }
 
-/* Returns the first step from `step` on that is not skipped. The epoch is known, so this cannot
- * fail. */
-static uint64_t unskipped(const rks_epoch *e, uint64_t step)
-{
-    uint64_t next = step;
-    (void)rks_plan_next_step(e->plan, e->epoch, step, &next, NULL);
-    return next;
-}
-
 /* ---- the disk ------------------------------------------------------------------------------ */
 
 enum { AHEAD_BATCHES = 1024 };
@@ -75,6 +66,12 @@ static bool find_sample(void *user, uint32_t id, uint32_t *shard, uint64_t *row)
     return true;
 }
 
+/* Returns true if a change of weights comes before the next step that is read ahead. */
+static bool is_not_computed(const rks_epoch *e)
+{
+    return e->ahead_step > e->step && !rks_plan_is_computed(e->plan, e->epoch, e->ahead_step);
+}
+
 /* Passes the plan's next batches to the reader of the disk. A failure here happens again, and is
  * reported, when the batch is listed. */
 static void look_ahead(rks_epoch *e)
@@ -82,16 +79,17 @@ static void look_ahead(rks_epoch *e)
     while (e->ahead != NULL && rks_readahead_wants(e->ahead)) {
         const uint32_t *ids = NULL;
         size_t count = 0;
+        uint64_t after = 0;
         if (e->ahead_step < e->step)
             e->ahead_step = e->step;
-        e->ahead_step = unskipped(e, e->ahead_step);
-        if (e->ahead_step == e->steps || e->ahead_step - e->step >= AHEAD_BATCHES ||
-            (e->ahead_step > e->step && /* a change of weights is in between */
-             !rks_plan_is_computed(e->plan, e->epoch, e->ahead_step)) ||
+        if (is_not_computed(e) ||
+            rks_plan_next_step(e->plan, e->epoch, e->ahead_step, &e->ahead_step, NULL) != RKS_OK ||
+            e->ahead_step == e->steps || e->ahead_step - e->step >= AHEAD_BATCHES ||
+            is_not_computed(e) ||
+            rks_plan_next_step(e->plan, e->epoch, e->ahead_step + 1, &after, NULL) != RKS_OK ||
             rks_plan_batch(e->plan, e->epoch, e->ahead_step, e->rank, &ids, &count, NULL) != RKS_OK)
             return;
-        if (!rks_readahead_push(e->ahead, ids, count,
-                                unskipped(e, e->ahead_step + 1) == e->steps)) {
+        if (!rks_readahead_push(e->ahead, ids, count, after == e->steps)) {
             rks_readahead_close(e->ahead);
             e->ahead = NULL;
             return;
@@ -132,12 +130,14 @@ static rks_status next_list(rks_epoch *e, rks_prefetch_list *list, rks_error *er
 {
     const uint32_t *ids = NULL;
     size_t count = 0;
-    e->step = unskipped(e, e->step);
+    rks_status status = rks_plan_next_step(e->plan, e->epoch, e->step, &e->step, err);
+    if (status != RKS_OK)
+        return status;
     *list = (rks_prefetch_list){.tag = e->step};
     if (e->step >= e->steps)
         return RKS_OK;
     look_ahead(e);
-    rks_status status = rks_plan_batch(e->plan, e->epoch, e->step, e->rank, &ids, &count, err);
+    status = rks_plan_batch(e->plan, e->epoch, e->step, e->rank, &ids, &count, err);
     if (status != RKS_OK)
         return status;
     status = rks_store_list32(e->store, ids, count, &list->samples, err);

@@ -176,6 +176,7 @@ void rks_store_release(void *user)
     rks_store *store = user;
     if (atomic_fetch_sub(&store->references, 1) != 1)
         return;
+    rks_free(store->absent);
     rks_index_close(store->index);
     rks_store_free_index_sources(store);
     for (size_t i = 0; store->shards != NULL && i < store->dataset->shard_count; i++)

@@ -165,13 +165,6 @@ rks_status rks_store_take_quarantine(rks_store *store, const char *pattern,
     return RKS_OK;
 }
 
-void rks_store_mark_quarantined(rks_store *store)
-{
-    uint32_t *lengths = rks_index_lengths(store->index);
-    for (size_t i = 0; i < store->quarantined_count; i++)
-        lengths[store->quarantined[i]] = RKS_LENGTH_ABSENT;
-}
-
 bool rks_store_is_quarantined(const rks_store *store, uint64_t sample_id)
 {
     uint32_t id = (uint32_t)sample_id;

@@ -156,7 +156,7 @@ static rks_status round_costs(const uint32_t *lengths, uint64_t count, const dou
 static rks_status make_costs(rks_store *store, cli_plan_args *args, rks_error *err)
 {
     static const char polynomial[] = "polynomial:";
-    const uint32_t *lengths = store == NULL ? args->lengths : rks_store_lengths(store);
+    const uint32_t *lengths = store == NULL ? args->lengths : rks_store_sealed_lengths(store);
     uint64_t count = store == NULL ? args->count : rks_store_count(store);
     uint32_t cut = cut_of(&args->options);
     double factors[2], *costs = calloc(count + 1, sizeof(*costs));

@@ -107,7 +107,9 @@ static rks_status walk_plan(rks_plan *plan, uint64_t epoch, uint32_t rank, cli_l
     for (uint64_t step = 0; status == RKS_OK && step < steps; step++) {
         const uint32_t *ids = NULL;
         size_t count = 0;
-        status = rks_plan_batch(plan, epoch, step, rank, &ids, &count, err);
+        status = rks_plan_next_step(plan, epoch, step, &step, err);
+        if (status == RKS_OK && step < steps)
+            status = rks_plan_batch(plan, epoch, step, rank, &ids, &count, err);
         for (size_t i = 0; status == RKS_OK && i < count; i++)
             cli_ledger_add(planned, ids[i]);
     }
@@ -143,17 +145,21 @@ static rks_status combine(rks_group *group, rks_status status, const tally *mine
     return status;
 }
 
-/* Delivered is what was planned, and, unless the plan itself drops or repeats, all samples once. */
+/* Delivered is what was planned, and, unless the plan itself drops or repeats, or leaves steps out,
+ * all samples that are there once. */
 static bool is_exact(const tally *all, const rks_store *store, const args *a,
                      const rks_plan_report *report)
 {
     cli_ledger every = {0};
     if (!cli_ledger_equal(&all->delivered, &all->planned))
         return false;
+    if (report->left_out > 0)
+        return true;
     if (report->dropped + report->repeated > 0 || a->plan.options.mix != NULL)
-        return all->delivered.count == report->samples;
+        return all->delivered.count == report->samples - report->absent;
     for (uint64_t id = 0; id < rks_store_count(store); id++)
-        cli_ledger_add(&every, id);
+        if (rks_store_owner(store, id) >= 0)
+            cli_ledger_add(&every, id);
     return cli_ledger_equal(&all->delivered, &every);
 }
 

@@ -162,6 +162,9 @@ static rks_status find_places(cli_cold_run *run, rks_plan *plan, uint64_t epoch,
     for (uint64_t step = 0; status == RKS_OK && step < steps && bytes < MOST_BYTES; step++) {
         const uint32_t *ids = NULL;
         size_t many = 0;
+        status = rks_plan_next_step(plan, epoch, step, &step, err);
+        if (status != RKS_OK || step == steps)
+            break;
         status = rks_plan_batch(plan, epoch, step, rank, &ids, &many, err);
         if (status != RKS_OK || *count + many > MOST_SAMPLES)
             break;

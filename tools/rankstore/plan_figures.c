@@ -348,7 +348,7 @@ rks_status cli_figures_make(rks_store *store, const cli_plan_args *args, const c
     rks_plan_options options = args->options;
     walk w = {.store = store,
               .args = args,
-              .lengths = store == NULL ? args->lengths : rks_store_lengths(store),
+              .lengths = store == NULL ? args->lengths : rks_store_sealed_lengths(store),
               .figures = figures};
     options.strategy = strategy;
     if (strcmp(strategy, "random") != 0)
@@ -356,6 +356,7 @@ rks_status cli_figures_make(rks_store *store, const cli_plan_args *args, const c
     *figures = (cli_figures){.strategy = strategy, .report.struct_size = sizeof(figures->report)};
     double begun = now();
     cli_bar_part(bar, strategy, 0, 1);
+    options.whole = true; /* figures are those of the complete dataset */
     rks_status status = cli_mix_plan(store, args, &options, &w.plan, err);
     if (is_no_plan(status)) {
         figures->status = status;

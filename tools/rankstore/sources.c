@@ -9,7 +9,7 @@
 
 static uint64_t length_sum(const rks_store *store, const rks_source *source)
 {
-    const uint32_t *lengths = rks_store_lengths(store);
+    const uint32_t *lengths = rks_store_sealed_lengths(store);
     uint64_t sum = 0;
     for (uint64_t id = source->first; id < source->first + source->count; id++)
         sum += lengths[id] == UINT32_MAX ? 0 : lengths[id];

@@ -13,7 +13,7 @@ static rks_status print_planned(rks_store *store, const cli_plan_args *args, uin
 {
     uint8_t key[RKS_KEY_MAX] = {0};
     size_t size = 0;
-    uint32_t length = store == NULL ? args->lengths[id] : rks_store_lengths(store)[id];
+    uint32_t length = store == NULL ? args->lengths[id] : rks_store_sealed_lengths(store)[id];
     length = piece != NULL ? piece->count : length;
     rks_status status = store == NULL ? RKS_OK : rks_store_key(store, id, key, &size, err);
     if (status != RKS_OK)

@@ -40,11 +40,12 @@ def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *
     no_share: bool. Fetch other ranks' samples over TCP even on the same node. Slower; for tests and measurements. Default: False.
     check: bool. Compare each sample with its checksum when it is read. Default: True.
     missing: str. What to do if shards are on no rank's disk. "error" raises NotFoundError, which says which hosts built them. "partial"
-        opens the rest and prints how much is left out; ids do not change, samples that are missing have the length 4294967295, are never
-        planned, and raise NotFoundError when read. `stats()` counts missing_shards and missing_samples. Default: "error".
+        opens the rest and prints how much is left out; ids do not change, samples that are missing have the length 4294967295, are in no
+        batch, and raise NotFoundError when read; plans and states stay those of the whole dataset. `stats()` counts missing_shards and
+        missing_samples. Default: "error".
     inflight_bytes: int or str ("16MiB"), in bytes, at least 1. Limit for replies on their way to this rank. Default: 256 MiB.
     quarantine: path. A list of bad samples, as `rankstore verify --quarantine FILE` writes it; may contain "{rank}" and "{node}". These
-        samples keep their ids, are never planned, have the length 4294967295, and raise NotFoundError when read, so `for sample in ds` ends
+        samples keep their ids, are in no batch, have the length 4294967295, and raise NotFoundError when read, so `for sample in ds` ends
         at the first one. `ds.select(ds.lengths != 0xFFFFFFFF)` is the dataset without them; `stats()["quarantined"]` counts them. With
         several datasets, the list may be of any one. Default: none.
     names: list of str, one a directory. Names of the sources. Default: the last parts of the directories, which must then differ

@@ -108,7 +108,7 @@ class Plan:
         self.rule = dataclasses.replace(rule_of(core_options(self.options)), unit=dataset.length_unit)
         self.world = core.world
         self.steps = self.steps_of(0)
-        self.skips = "skip" in self.options  # some steps may be skipped
+        self.skips = "skip" in self.options or core.has_absent  # some steps may be skipped, or left out
         self.changes = 0  # count of changes; iterations read the steps again after one
         self._stages: dict[tuple[int, int], Sequence[Any]] = {}  # stages of a curriculum by place, without those that a remix replaced
         self.asked: Any = None  # what `Dataset.plan` was asked for, and
@@ -152,6 +152,9 @@ class Plan:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle or copy: over the same lengths (4 bytes a sample), of the same dataset, at the state that was resumed."""
+        if self.core.has_absent:
+            raise ArgumentError("plan: some of its samples are in quarantine or missing, so it cannot be pickled or copied; "
+                                "make it again from the dataset")
         lengths, name = self._over or self.dataset.planned_lengths()
         state = self.state(*self._at) if self.changes else self._resumed
         return _remade, (self.dataset, lengths, name, self.rank, self._asked, state, self.hash, self.core.mix,

@@ -30,14 +30,14 @@ static rks_status count_step(rks_plan *plan, uint64_t epoch, uint64_t step, wind
         counts[i] = 0;
     }
     for (uint32_t rank = 0; rank < plan->in.config.world; rank++) {
-        const uint32_t *ids;
-        size_t count;
-        rks_status status = rks_plan_batch(plan, epoch, step, rank, &ids, &count, err);
+        rks_step_batch batch;
+        rks_status status = rks_plan_planned(plan, epoch, step, rank, &batch, err);
         if (status != RKS_OK)
             return status;
-        const rks_piece *piece;
-        size_t pieces, at = 0;
-        rks_plan_pieces_at(&plan->image, ids, count, &piece, &pieces);
+        const uint32_t *ids = batch.ids;
+        const size_t count = batch.count;
+        const rks_piece *piece = batch.pieces;
+        size_t pieces = batch.piece_count, at = 0;
         for (size_t i = 0; i < count; i++) {
             size_t source = rks_mix_source(mix, ids[i]);
             uint8_t bit = (uint8_t)(1u << (ids[i] % 8));

@@ -351,15 +351,19 @@ static void open_partial(member *m)
     }
     EXPECT_OK(rks_plan_open(store, NULL, &plan, &m->err));
     EXPECT_OK(rks_plan_report_get(plan, 0, &report, &m->err));
-    EXPECT(absent > 0 && report.dropped == absent && report.samples == SAMPLES - absent);
+    EXPECT(absent > 0 && report.absent == absent && report.samples == SAMPLES);
+    EXPECT(rks_plan_has_absent(plan) && report.dropped == 0 && report.left_out == 0);
     EXPECT_OK(rks_plan_steps(plan, 0, &steps, &m->err));
     for (uint64_t step = 0; step < steps; step++) {
         const uint32_t *ids = NULL;
         size_t count = 0;
         EXPECT_OK(rks_plan_batch(plan, 0, step, m->rank, &ids, &count, &m->err));
+        EXPECT(count > 0);
         for (size_t i = 0; i < count; i++)
             EXPECT(lengths[ids[i]] != RKS_LENGTH_ABSENT);
     }
+    for (id = 0; id < SAMPLES; id++)
+        EXPECT(rks_store_sealed_lengths(store)[id] == world_text_size(id));
     rks_plan_free(plan);
     rks_store_close(store, CLOSE_MS);
 }
