@@ -39,7 +39,9 @@ typedef struct rks_bootstrap {
 
 typedef struct rks_group_options {
     size_t struct_size;
-    const rks_bootstrap *bootstrap; /* NULL: Open MPI if a launcher set its variables, else solo */
+    const rks_bootstrap *bootstrap; /* NULL: Open MPI if mpirun set its variables; srun's step if
+                                     * that has several tasks; else solo. RKS_ERR_UNSUPPORTED under
+                                     * another PMI launcher */
     uint32_t silence_ms;            /* T: how long a rank may be silent; default 15,000, from 200 */
     uint32_t patience_ms;    /* after this wait a line on stderr names the rank that is waited for;
                               * default 60,000 */
@@ -56,6 +58,8 @@ typedef struct rks_group_options {
                               * own copy of the index; a line on stderr reports it */
     uint32_t io_threads;     /* most threads of this rank that answer other ranks, and wait for cold
                               * pages, for all stores of the group; default 16, from 1 to 1024 */
+    uint32_t arrival_ms;     /* under srun: how long ranks may start one after the other; default
+                              * 300,000 */
 } rks_group_options;
 
 RKS_API void rks_group_options_default(rks_group_options *options);

@@ -76,7 +76,8 @@ class Group:
                  allgather: Callable[[bytes, int], Sequence[bytes]] | None = None,
                  check: Callable[[], str | None] | None = None,
                  silence_ms: int | None = None, patience_ms: int | None = None, listen: str | None = None,
-                 secret_file: str | None = None, node: str | None = None, solo: bool = False) -> None: ...
+                 secret_file: str | None = None, node: str | None = None, solo: bool = False,
+                 arrival_ms: int | None = None) -> None: ...
     def agree(self, phase: str, status: int = 0, text: str = "") -> None:
         """COLLECTIVE. A status other than 0 is this rank's failure, and raises on all."""
 

@@ -254,23 +254,24 @@ static bool check_launcher(const group_object *self, const rks_bootstrap *own, b
 static bool parse_group_options(group_object *self, PyObject *arguments, PyObject *keywords,
                                 rks_group_options *options, rks_bootstrap *own)
 {
-    static char *names[] = {"name",        "rank",       "size",        "allgather",
-                            "check",       "silence_ms", "patience_ms", "listen",
-                            "secret_file", "node",       "solo",        NULL};
+    static char *names[] = {"name",       "rank",        "size",   "allgather",   "check",
+                            "silence_ms", "patience_ms", "listen", "secret_file", "node",
+                            "solo",       "arrival_ms",  NULL};
     PyObject *rank = NULL, *size = NULL, *allgather = Py_None, *check = Py_None, *silence = NULL,
-             *patience = NULL;
+             *patience = NULL, *arrival = NULL;
     const char *name = NULL;
     int solo = 0;
     uint64_t ranks = 1, number = 0, silence_ms = options->silence_ms,
-             patience_ms = options->patience_ms;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|$zOOOOOOzzzp:Group", names, &name,
+             patience_ms = options->patience_ms, arrival_ms = options->arrival_ms;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|$zOOOOOOzzzpO:Group", names, &name,
                                      &rank, &size, &allgather, &check, &silence, &patience,
-                                     &options->listen, &options->secret_file, &options->node,
-                                     &solo) ||
+                                     &options->listen, &options->secret_file, &options->node, &solo,
+                                     &arrival) ||
         !core_number(rank, "rank", 0, UINT32_MAX - 1, &number) ||
         !core_number(size, "size", 1, UINT32_MAX, &ranks) ||
         !core_number(silence, "silence_ms", 200, 3600000, &silence_ms) ||
         !core_number(patience, "patience_ms", 1, UINT32_MAX, &patience_ms) ||
+        !core_number(arrival, "arrival_ms", 1, UINT32_MAX, &arrival_ms) ||
         !core_callable(allgather, "allgather", &self->allgather))
         return false;
     Py_XINCREF(self->allgather);
@@ -280,6 +281,7 @@ static bool parse_group_options(group_object *self, PyObject *arguments, PyObjec
     self->size = (unsigned)ranks;
     options->silence_ms = (uint32_t)silence_ms;
     options->patience_ms = (uint32_t)patience_ms;
+    options->arrival_ms = (uint32_t)arrival_ms;
     *own = (rks_bootstrap){
         .struct_size = sizeof(*own),
         .name = solo           ? "solo"

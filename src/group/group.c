@@ -18,6 +18,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "group/slurm_step.h"
 
 static const char OPENING[] = "opening the group"; /* the phase */
 
@@ -43,6 +44,7 @@ void(rks_group_options_default)(rks_group_options *options)
         .silence_ms = 15000,
         .patience_ms = 60000,
         .io_threads = 16,
+        .arrival_ms = 300000,
     };
 }
 
@@ -389,8 +391,17 @@ static rks_status find_bootstrap(const rks_group_options *options, rks_bootstrap
                room < sizeof(*bootstrap) ? room : sizeof(*bootstrap));
         return RKS_OK;
     }
-    if (!rks_mpi_detected())
-        return rks_bootstrap_solo(bootstrap);
+    if (!rks_mpi_detected() && rks_slurm_detected()) {
+        rks_slurm_step step;
+        rks_status status = rks_slurm_step_read(&step, err);
+        return status != RKS_OK ? status
+                                : rks_bootstrap_slurm(&step, options->arrival_ms,
+                                                      options->patience_ms, bootstrap, err);
+    }
+    if (!rks_mpi_detected()) {
+        rks_status status = rks_launcher_check(err);
+        return status == RKS_OK ? rks_bootstrap_solo(bootstrap) : status;
+    }
     const rks_mpi_ops *ops = rks_mpi_load(err);
     return ops == NULL ? RKS_ERR_UNSUPPORTED : ops->open(bootstrap, err);
 }
@@ -431,6 +442,8 @@ rks_status rks_group_open(const rks_group_options *options, rks_group **group, r
     if (chosen.io_threads > 1024)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "io_threads: %u is not from 1 to 1024",
                         chosen.io_threads);
+    if (chosen.arrival_ms == 0)
+        chosen.arrival_ms = 300000;
     rks_hold_standard_files();
     rks_group *opened = rks_alloc(1, sizeof(*opened), err);
     if (opened == NULL)

@@ -81,7 +81,7 @@ static void probe_launcher(visit *v)
 {
     const struct {
         const char *name, *size;
-    } known[] = {{"torchrun", "WORLD_SIZE"}, {"srun", "SLURM_NTASKS"}};
+    } known[] = {{"torchrun", "WORLD_SIZE"}, {"srun", "SLURM_STEP_NUM_TASKS"}};
     const char *size = NULL, *name = "none: one rank, or -j N";
     if (rks_mpi_detected()) {
         name = "Open MPI";
@@ -99,10 +99,14 @@ static void probe_launcher(visit *v)
         return;
     uint32_t ranks = rks_group_size(v->group);
     bool seen = size == NULL || strtoul(size, NULL, 10) == ranks;
+    bool torchrun = getenv("TORCHELASTIC_RUN_ID") != NULL && !rks_mpi_detected();
     add(v, "ranks", seen,
         seen ? NULL
-             : "the launcher started another number of ranks than found each other: start all of "
-               "them with one launcher",
+        : torchrun
+            ? "Python programs join torchrun's ranks; this command does not: start it with "
+              "mpirun, srun or -j N"
+            : "the launcher started another number of ranks than found each other: start all of "
+              "them with one launcher",
         "rank %u of %u, node %u of %u (%s)", rks_group_rank(v->group), ranks,
         rks_group_node(v->group), rks_group_nodes(v->group), rks_group_bootstrap(v->group)->name);
 }

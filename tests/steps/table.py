@@ -27,7 +27,7 @@ class Step:
 
 
 # The faults look for processes of the command line that have been left running.
-COMMAND_LINE = frozenset({"cli", "page", "readme", "demo", "nccl", "hosts"})
+COMMAND_LINE = frozenset({"cli", "page", "readme", "demo", "nccl", "hosts", "slurm"})
 SLOW = {"quick": False}
 STEPS = [
     Step("format", "", "script", "tests/format.py", 7, 2),
@@ -54,6 +54,7 @@ STEPS = [
     Step("growth", "", "script", "tests/growth.py", 140, 0.6, apart=frozenset({"python", "address python"}), **SLOW),
     Step("faults", "release", "script", "tests/faults/run.py", 140, apart=COMMAND_LINE, **SLOW),
     Step("hosts", "release", "script", "tests/hosts/run.py", 40, 0.3, **SLOW),
+    Step("slurm", "release", "script", "tests/slurm/run.py", 60, 0.7, apart=frozenset({"python"}), **SLOW),
     Step("sim", "release", "script", "tests/sim/run", 60, 2),
     Step("address unit", "address", "suite", "unit", 600, 0.6, **SLOW),
     Step("address ranks", "address", "suite", "ranks", 30, **SLOW),

@@ -137,6 +137,8 @@ void cli_flush(void);
 /* The command that runs: its name is in messages. */
 void cli_set_command(const cli_command *command);
 const char *cli_command_name(void);
+/* Returns this process's rank as mpirun or srun says; NULL: neither started it with others. */
+const char *cli_launched_rank(void);
 /* RKS_ERR_CANCELLED if Ctrl-C or SIGTERM has come: work of the command's own ends, as the
  * library's waits do. */
 rks_status cli_check_interrupt(rks_error *err);

@@ -117,7 +117,7 @@ static int look_alone(const args *a)
 static int doctor(void *user)
 {
     const args *a = user;
-    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    const char *rank = cli_launched_rank();
     if (rank == NULL)
         return look_alone(a);
     int code = cli_run(1, run_doctor, user);

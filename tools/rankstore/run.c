@@ -156,9 +156,21 @@ typedef struct job {
     uint32_t silence_ms; /* 0: the default */
 } job;
 
+static bool is_srun(void)
+{
+    const char *tasks = getenv("SLURM_STEP_NUM_TASKS");
+    return tasks != NULL && strtoul(tasks, NULL, 10) > 1;
+}
+
+const char *cli_launched_rank(void)
+{
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    return rank != NULL ? rank : is_srun() ? getenv("SLURM_PROCID") : NULL;
+}
+
 static uint32_t own_rank(const rks_bootstrap *bootstrap)
 {
-    const char *launched = getenv("OMPI_COMM_WORLD_RANK");
+    const char *launched = cli_launched_rank();
     return bootstrap != NULL  ? bootstrap->rank
            : launched != NULL ? (uint32_t)strtoul(launched, NULL, 10)
                               : 0;
@@ -193,6 +205,25 @@ static int run_rank(const rks_bootstrap *bootstrap, void *user)
     return code;
 }
 
+/* torchrun tells its processes where torch's store is, which takes torch to read. */
+static bool is_under_torchrun(void)
+{
+    const char *world = getenv("WORLD_SIZE");
+    bool several = world != NULL && strtoul(world, NULL, 10) > 1;
+    if (!several || getenv("TORCHELASTIC_RUN_ID") == NULL ||
+        strcmp(cli_command_name(), "doctor") == 0)
+        return false;
+    const char *rank = getenv("RANK");
+    if (rank == NULL || strtoul(rank, NULL, 10) == 0)
+        fprintf(stderr,
+                "rankstore %s: torchrun started %s processes of this command, which cannot join "
+                "them; use mpirun -n %s, srun -n %s or, on one machine, -j %s; Python programs can "
+                "be started by torchrun\n",
+                cli_command_name(), cli_shown(world), cli_shown(world), cli_shown(world),
+                cli_shown(world));
+    return true;
+}
+
 /* RKS_SILENCE_MS, in the group's bounds. */
 static bool read_silence(uint32_t *silence_ms)
 {
@@ -222,11 +253,15 @@ int cli_run(uint32_t processes, cli_body body, void *user)
     sigaction(SIGTERM, &action, NULL);
     if (!read_silence(&j.silence_ms))
         return CLI_USAGE;
+    if (is_under_torchrun())
+        return CLI_USAGE;
     if (processes <= 1)
         return run_rank(NULL, &j);
-    if (getenv("OMPI_COMM_WORLD_SIZE") != NULL) {
-        fprintf(stderr, "rankstore %s: -j and mpirun cannot be used together\n",
-                cli_command_name());
+    bool mpirun = getenv("OMPI_COMM_WORLD_SIZE") != NULL;
+    if (mpirun || is_srun()) {
+        if (own_rank(NULL) == 0)
+            fprintf(stderr, "rankstore %s: -j and %s cannot be used together\n", cli_command_name(),
+                    mpirun ? "mpirun" : "srun");
         return CLI_USAGE;
     }
     rks_status status = rks_launch(processes, run_rank, &j, &code, &err);

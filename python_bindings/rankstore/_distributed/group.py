@@ -7,7 +7,6 @@ is sent over Rankstore's own connections.
 from __future__ import annotations
 
 import os
-import re
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -170,7 +169,7 @@ def init(group: Any = None, *, rank: int | None = None, world: int | None = None
     2. a process group of torch.distributed that is initialised;
     3. torchrun's variables (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT);
     4. mpirun's (Open MPI), through the C module;
-    5. srun's step (SLURM_STEP_ID, SLURM_PROCID, SLURM_STEP_NUM_TASKS), with MASTER_ADDR and MASTER_PORT or the step's first host;
+    5. srun's step (SLURM_STEP_ID, SLURM_PROCID, SLURM_STEP_NUM_TASKS): ranks meet at MASTER_ADDR or else the step's first host;
     6. otherwise this process is alone.
 
     group: str, Group, mpi4py communicator or torch.distributed Store. "solo" is this process alone, "mpi" uses Open MPI's launcher, "torch"
@@ -288,7 +287,7 @@ def _detect(setting: _Setting) -> Group:
             raise UnsupportedError(f"{name} is set by a launcher that is not Open MPI; pass its communicator: "
                                    "rankstore.init(mpi4py.MPI.COMM_WORLD)")
     if "SLURM_STEP_ID" in environ and _number("SLURM_STEP_NUM_TASKS", 1) > 1:
-        return _open_slurm(setting)
+        return Group(_core.Group(arrival_ms=_milliseconds("arrival", setting.arrival), **setting.options), "srun")
     return Group(_core.Group(solo=True, **setting.options), "one process")
 
 
@@ -318,18 +317,6 @@ def _open_torch(setting: _Setting) -> Group:
     return _open_store(store, rank, world, _run_name(), "torch's rendezvous", setting)
 
 
-def _open_slurm(setting: _Setting) -> Group:
-    environ = os.environ
-    rank, world = _number("SLURM_PROCID", 0), _number("SLURM_STEP_NUM_TASKS", 1)
-    host = environ.get("MASTER_ADDR") or first_host(environ.get("SLURM_STEP_NODELIST", ""))
-    if not host:
-        raise ArgumentError("srun: set MASTER_ADDR to the host of rank 0 and MASTER_PORT to a free port there")
-    port = _number("MASTER_PORT", 20000 + _number("SLURM_JOB_ID", 0) % 20000)
-    store = _connect(host, port, rank, world, rank == 0, setting)
-    run = f"{environ['SLURM_STEP_ID']}.{environ.get('SLURM_RESTART_COUNT', '0')}"
-    return _open_store(store, rank, world, run, "srun and a TCPStore", setting)
-
-
 def _connect(host: str, port: int, rank: int, world: int, is_master: bool, setting: _Setting) -> Any:
     """Return a TCPStore that torch.distributed can share (multi_tenant).
 
@@ -353,12 +340,6 @@ def _connect(host: str, port: int, rank: int, world: int, is_master: bool, setti
                            f"{setting.arrival:g} s: {str(error).splitlines()[0]}") from error
     store.set_timeout(timedelta(seconds=setting.arrival))
     return store
-
-
-def first_host(nodes: str) -> str:
-    """Return the first host of a Slurm node list: "n003" for "n[003-007,9],x"."""
-    found = re.match(r"([^,\[]+)(?:\[(\d+))?", nodes)
-    return "" if found is None else found.group(1) + (found.group(2) or "")
 
 
 def _open_store(store: Any, rank: int, world: int, run: str, launcher: str, setting: _Setting) -> Group:
