@@ -99,6 +99,11 @@ def digest_epoch(plan, number):
     return digest(*(bytes(part) if isinstance(part, memoryview) else part for part in parts))
 
 
+def without_over(state):
+    """Without the member that newer states have where the epoch is over."""
+    return {**state, "plan": state["plan"].replace(', "over": true', "")}
+
+
 def digest_plan(rankstore, lengths, options, draw):
     """Fresh epochs; then one that is resumed by another number of ranks, and by a third."""
     worlds = [draw.choice([1, 1, 2, 3, 4, 8, 16, 64]) for _ in range(3)]
@@ -113,7 +118,7 @@ def digest_plan(rankstore, lengths, options, draw):
             state = plan.state(epoch, step)
             plan = rankstore.plan(lengths, world=world, **options)
             plan.resume(state)
-            seen += [state, digest_epoch(plan, epoch), digest_epoch(plan, epoch + 1)]
+            seen += [without_over(state), digest_epoch(plan, epoch), digest_epoch(plan, epoch + 1)]
     except rankstore.RankStoreError as error:
         return digest(seen, type(error).__name__) + "-refused"
     return digest(seen)

@@ -182,10 +182,10 @@ class Dataset(OpenSamples):
             raise ArgumentError('split: parts are a dict of names and weights, {"train": 0.98, "val": 0.02}')
         shares = tuple((name, float(weight)) for name, weight in parts.items())
         part_of = self.chosen(numpy.frombuffer(self.store.split(shares, seed, by), numpy.uint16))
-        parts = tuple(self.select(part_of == number) for number in range(len(shares)))
-        for number, one in enumerate(parts):
+        made = tuple(self.select(part_of == number) for number in range(len(shares)))
+        for number, one in enumerate(made):
             one._split_of = SplitOf(self, (shares, seed, by), number)
-        return parts
+        return made
 
     def map(self, function: Callable[..., Any]) -> Dataset:
         """Return this dataset with samples that a function changes: in `ds[i]`, iteration, loaders and a DataLoader. Nothing is copied.

@@ -137,12 +137,13 @@ def _remade(group: Group, plans: list[tuple[Plan, str | None]]) -> list[tuple[Pl
             numbers &= set(json.loads(theirs))
     made = []
     for plan, carried in plans:
-        core = plan.dataset.core_like(plan, shared=plan.number in numbers)
+        dataset: Any = plan.dataset
+        core = dataset.core_like(plan, shared=plan.number in numbers)
         if carried is not None:
             there = json.loads(carried)
             core.know_earlier([(1, there["samples"], there["dataset"])])  # it is of the generation that is left
             core.resume(carried)
-            core.know_earlier(plan.dataset.store.earlier())
+            core.know_earlier(dataset.store.earlier())
         made.append((plan, core))
     return made
 
