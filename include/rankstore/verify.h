@@ -29,8 +29,11 @@ typedef struct rks_finding {
                         * shard's file was checked alone */
     bool leftover; /* no damage: a shard that dataset.json does not list, left by a build or append
                     * that failed. The same command resumes with it; rks_prune removes it */
+    bool lost;     /* a listed shard that is in none of the directories */
 } rks_finding;
 typedef void (*rks_finding_fn)(void *user, const rks_finding *finding);
+/* Samples [first_id, first_id + count) of a lost shard. */
+typedef void (*rks_lost_samples_fn)(void *user, uint64_t first_id, uint64_t count);
 
 /* Checks the dataset in `path`, its generation N ("DIR@N"; parts of other generations are then no
  * findings), or one shard's file. Calls `found` for each problem and each leftover. *samples counts
@@ -54,6 +57,9 @@ typedef struct rks_verify_options {
      * rks_store_options; the folders of RKS_PATH come after them. NULL: none. */
     const char *const *shards;
     size_t shard_count;
+    /* Called, after the finding of a lost shard, for the samples in it; with rks_verify_with's
+     * `user`. NULL: not asked. */
+    rks_lost_samples_fn lost;
 } rks_verify_options;
 
 typedef struct rks_verify_counts {

@@ -123,6 +123,46 @@ static rks_status look_in_folders(rks_verify_job *job, const rks_dataset *datase
     return status;
 }
 
+/* Passes on the ids of the samples in a lost shard, run by run. */
+static void list_lost(rks_verify_job *job, const rks_dataset *dataset, uint32_t at)
+{
+    const rks_verify_units *units = &job->units;
+    if (job->options.lost == NULL)
+        return;
+    job->dataset = dataset;
+    job->shard = at;
+    job->unit_first_row = job->unit_end_row = 0;
+    for (size_t i = units->begin[at]; i < units->begin[at + 1]; i++) {
+        const rks_dataset_unit *unit = &dataset->units[units->order[i]];
+        int64_t first = -1, next = -1;
+        for (uint64_t row = 0; row < unit->summary.samples; row++) {
+            int64_t id = rks_verify_sample_id(job, unit->first_row + row);
+            if (id < 0)
+                continue;
+            if (id != next && first >= 0)
+                job->options.lost(job->user, (uint64_t)first, (uint64_t)(next - first));
+            first = id != next || first < 0 ? id : first;
+            next = id + 1;
+        }
+        if (first >= 0)
+            job->options.lost(job->user, (uint64_t)first, (uint64_t)(next - first));
+    }
+    job->dataset = NULL;
+}
+
+static void report_lost(rks_verify_job *job, const rks_verify_beside *beside,
+                        const rks_dataset *dataset, uint32_t at, const char *data)
+{
+    char what[128];
+    snprintf(what, sizeof(what), "missing: %s lists this shard, and it is not here%s",
+             RKS_VERIFY_DATASET, beside->count + job->folders.count > 0 ? ", nor in the other directories" : "");
+    const rks_finding finding = {.file = data, .what = what, .sample_id = -1, .lost = true};
+    job->findings++;
+    if (job->found != NULL)
+        job->found(job->user, &finding);
+    list_lost(job, dataset, at);
+}
+
 /* Handles a shard that is not in the directory. One that no directory has is verified in the
  * folders for shards, or reported, once. */
 static rks_status look_beside(rks_verify_job *job, const rks_verify_beside *beside,
@@ -138,10 +178,7 @@ static rks_status look_beside(rks_verify_job *job, const rks_verify_beside *besi
     if (job->counts_missing)
         job->elsewhere++;
     else
-        rks_verify_report(job, data, 0, NULL, 0,
-                          "missing: %s lists this shard, and it is not here%s", RKS_VERIFY_DATASET,
-                          beside->count + job->folders.count > 0 ? ", nor in the other directories"
-                                                                 : "");
+        report_lost(job, beside, dataset, at, data);
     return RKS_OK;
 }
 

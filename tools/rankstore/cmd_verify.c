@@ -138,12 +138,46 @@ static void note_sample(args *a, const rks_finding *finding)
 {
     char what[256];
     if (finding->sample_id < 0) {
-        a->in_no_sample++;
+        a->in_no_sample += !finding->lost || a->quarantine == NULL;
         return;
     }
     snprintf(what, sizeof(what), "offset %" PRIu64 ": %s", finding->offset, finding->what);
     json_array_append_new(a->bad, json_pack("[I, o]", (json_int_t)finding->sample_id,
                                             cli_text_json(what, strlen(what))));
+}
+
+static void note_lost(void *user, uint64_t first_id, uint64_t count)
+{
+    const args *a = user;
+    for (uint64_t id = first_id; id < first_id + count; id++)
+        json_array_append_new(a->bad, json_pack("[I, s]", (json_int_t)id, "its shard is lost"));
+}
+
+/* Checks that the directories hold one dataset: a list names samples of one. */
+static rks_status check_one_dataset(const args *a, rks_error *err)
+{
+    char first[40] = "";
+    for (size_t i = 0; i < a->paths.count; i++) {
+        char *text = NULL;
+        rks_status status = rks_dataset_info_json(a->paths.items[i], &text, err);
+        if (status != RKS_OK)
+            return status;
+        json_t *info = json_loads(text, 0, NULL);
+        const char *found = json_string_value(json_object_get(info, "dataset"));
+        const char *id = found == NULL ? "" : found;
+        bool same = i == 0 || strcmp(id, first) == 0;
+        snprintf(first, sizeof(first), "%s", id);
+        json_decref(info);
+        rks_release(text);
+        if (same)
+            continue;
+        *err = (rks_error){.status = RKS_ERR_ARGUMENT, .rank = -1};
+        snprintf(err->text, sizeof(err->text),
+                 "%s and %s hold different datasets: --quarantine makes a list for one",
+                 a->paths.items[0], a->paths.items[i]);
+        return RKS_ERR_ARGUMENT;
+    }
+    return RKS_OK;
 }
 
 /* FILE, or DIR/quarantine.json. */
@@ -264,8 +298,14 @@ static int run_verify(rks_group *group, void *user)
     chosen.missing = a->missing;
     chosen.shards = a->folders.items;
     chosen.shard_count = a->folders.count;
+    chosen.lost = a->quarantine == NULL ? NULL : note_lost;
     if (rks_group_rank(group) != 0)
         return CLI_GOOD; /* what this node has is looked at once */
+    if (a->quarantine != NULL && a->paths.count > 1) {
+        rks_status status = check_one_dataset(a, &err);
+        if (status != RKS_OK)
+            return cli_fail(group, status, &err);
+    }
     for (size_t i = 0; i < a->paths.count; i++) {
         rks_verify_counts counts = {.struct_size = sizeof(counts)};
         rks_status status =
@@ -303,9 +343,7 @@ static int verify(void *user)
     a->errors = json_array();
     a->leftovers = json_array();
     a->bad = json_array();
-    if (good && a->quarantine != NULL && a->paths.count != 1)
-        code = cli_usage(&cli_verify, "--quarantine takes one dataset");
-    else if (good && a->errors != NULL && a->leftovers != NULL && a->bad != NULL)
+    if (good && a->errors != NULL && a->leftovers != NULL && a->bad != NULL)
         code = cli_run(1, run_verify, a);
     json_decref(a->errors);
     json_decref(a->leftovers);
@@ -325,8 +363,8 @@ static const cli_option options[] = {
              "only counted",
      .choices = "error partial", .normal = "error"},
     {"--quarantine", "FILE", CLI_TEXT, offsetof(args, quarantine),
-     .help = "write the damaged samples into this list (in a folder: quarantine.json); other "
-             "commands and rankstore.open can exclude them by it"},
+     .help = "write the damaged samples, and those of lost shards, into this list (in a folder: "
+             "quarantine.json); other commands and rankstore.open can exclude them by it"},
     CLI_SHARDS(args, shards),
     CLI_JSON(args, json,
              "print ok, samples, shards_elsewhere, errors (file, offset, key, what, sample), "
