@@ -155,7 +155,8 @@ static void report_lost(rks_verify_job *job, const rks_verify_beside *beside,
 {
     char what[128];
     snprintf(what, sizeof(what), "missing: %s lists this shard, and it is not here%s",
-             RKS_VERIFY_DATASET, beside->count + job->folders.count > 0 ? ", nor in the other directories" : "");
+             RKS_VERIFY_DATASET,
+             beside->count + job->folders.count > 0 ? ", nor in the other directories" : "");
     const rks_finding finding = {.file = data, .what = what, .sample_id = -1, .lost = true};
     job->findings++;
     if (job->found != NULL)

@@ -15,6 +15,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import many_nodes  # noqa: E402
 from support.report import Skip, run_all  # noqa: E402
 
 BUILD = os.path.abspath(sys.argv[1])
@@ -250,6 +251,7 @@ TESTS = [
     a_stopped_rank_on_the_other_host_is_named,
     a_lost_link_ends_both_sides,
     a_link_that_is_away_for_a_moment_is_survived,
+    *many_nodes.TESTS,
 ]
 
 if __name__ == "__main__":

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of the page "Many nodes": each node is a network namespace, with a disk of its own under the same name in a mount namespace.
+A job's ranks are started in them as srun would."""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from support.report import Skip  # noqa: E402
+
+CLI = os.path.join(os.path.abspath(sys.argv[1]), "tools", "rankstore", "rankstore")
+COUNT, ROWS, LIMIT = 5, 4000, 120
+STORE = "/store"  # below the disk
+INSIDE = 'mount --bind "$0" "$1" && shift && exec "$@"'
+
+
+def ip(*arguments):
+    return subprocess.run(["ip", *arguments], capture_output=True, text=True)
+
+
+class Nodes:
+    """Namespaces on one bridge, for one test."""
+
+    def __init__(self):
+        self.work = tempfile.mkdtemp(prefix="rankstore-nodes-")
+        self.disk = f"{self.work}/nvme"
+        self.job = 0
+        self.names = [f"rks-n{i}-{os.getpid()}" for i in range(COUNT)]
+        self.hub = f"rks-hub-{os.getpid()}"
+
+    def __enter__(self):
+        if os.geteuid() != 0:
+            raise Skip("needs root to make namespaces")
+        try:
+            self._make()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _make(self):
+        commands = [("netns", "add", self.hub), ("-n", self.hub, "link", "add", "bridge", "type", "bridge"),
+                    ("-n", self.hub, "link", "set", "bridge", "up")]
+        for i, name in enumerate(self.names):
+            commands += [("netns", "add", name), ("link", "add", "eth0", "netns", name, "type", "veth", "peer", "name", f"to{i}", "netns",
+                                                  self.hub),
+                         ("-n", self.hub, "link", "set", f"to{i}", "master", "bridge", "up"), ("-n", name, "link", "set", "lo", "up"),
+                         ("-n", name, "addr", "add", f"10.77.0.{i + 1}/24", "dev", "eth0"), ("-n", name, "link", "set", "eth0", "up")]
+            os.mkdir(f"{self.work}/disk{i}")
+        os.mkdir(self.disk)
+        for command in commands:
+            made = ip(*command)
+            if made.returncode != 0:
+                raise Skip(f"cannot make namespaces here: {made.stderr.strip()}")
+
+    def __exit__(self, *_):
+        for name in [*self.names, self.hub]:
+            ip("netns", "del", name)
+        shutil.rmtree(self.work, ignore_errors=True)
+
+    def rows(self, name, first=0, count=ROWS):
+        path = f"{self.work}/{name}"
+        with open(path, "w", encoding="utf-8") as file:
+            file.writelines(json.dumps({"id": i, "text": "x" * (i % 61)}) + "\n" for i in range(first, first + count))
+        return path
+
+    def run(self, nodes, *arguments, code=0):
+        """Runs a command as a job of one rank on each of these nodes, in this order; returns (stdout, stderr)."""
+        self.job += 1
+        running = []
+        for rank, node in enumerate(nodes):
+            environ = {**os.environ, "RKS_NODE": f"n{node}", "SLURM_JOB_ID": f"{os.getpid()}{self.job}", "SLURM_STEP_ID": "0",
+                       "SLURM_STEP_NUM_TASKS": str(len(nodes)), "SLURM_PROCID": str(rank), "SLURM_STEP_NUM_NODES": str(len(nodes)),
+                       "MASTER_ADDR": f"10.77.0.{nodes[0] + 1}"}
+            running.append(subprocess.Popen(
+                ["ip", "netns", "exec", self.names[node], "unshare", "-m", "sh", "-c", INSIDE, f"{self.work}/disk{node}", self.disk,
+                 CLI, *arguments], env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        ended = [one.communicate(timeout=LIMIT) for one in running]
+        said = ["".join(one) for one in zip(*ended, strict=True)]
+        codes = [one.returncode for one in running]
+        assert all(one == code for one in codes), f"{arguments}: {codes}\n{said}"
+        return said
+
+    def build(self, nodes, source, *options, code=0):
+        return self.run(nodes, "build", source, "-o", self.disk + STORE, "--unit-size", "4k", *options, code=code)
+
+    def opens(self, nodes, samples):
+        out, _ = self.run(nodes, "stats", self.disk + STORE)
+        assert f"length of {samples:,} samples" in out, out
+
+    def dataset(self, node):
+        with open(f"{self.work}/disk{node}{STORE}/dataset.json", encoding="utf-8") as file:
+            return json.load(file)
+
+    def wipe(self, node):
+        shutil.rmtree(f"{self.work}/disk{node}{STORE}")
+
+
+def other_nodes_open_the_dataset():
+    with Nodes() as nodes:
+        nodes.build([0, 1, 2], nodes.rows("rows.jsonl"))
+        nodes.opens([2, 0, 1], ROWS)  # permuted
+        nodes.opens([3, 0, 1, 2, 4], ROWS)  # more: two are empty
+        os.rename(f"{nodes.work}/disk2{STORE}", f"{nodes.work}/disk4{STORE}")  # its disk is in another node now
+        nodes.opens([0, 1, 4], ROWS)
+        out, _ = nodes.build([3, 0, 1, 4], f"{nodes.work}/rows.jsonl", "--wait")
+        assert "was there: the input and the options are the same" in out, out
+        _, said = nodes.run([0, 1], "stats", nodes.disk + STORE, code=1)  # fewer
+        assert "1 of 3 shards are on no rank's disk" in said and f":{nodes.disk}{STORE}" in said, said
+        out, said = nodes.run([0, 1], "stats", nodes.disk + STORE, "--missing", "partial")
+        assert "in missing shards" in out and "1 of 3 shards missing" in said, (out, said)
+
+
+def a_lost_node_costs_its_units_and_may_come_back():
+    with Nodes() as nodes:
+        source = nodes.rows("rows.jsonl")
+        nodes.build([0, 1, 2], source)
+        before = nodes.dataset(0)
+        os.rename(f"{nodes.work}/disk2", f"{nodes.work}/away")
+        os.mkdir(f"{nodes.work}/disk2")  # a wiped disk
+        out, said = nodes.build([0, 1, 2], source, "--wait")
+        assert "repaired: 1 lost shard" in out and "1 of 3 shards are lost" in said, (out, said)
+        assert nodes.dataset(2)["dataset"] == before["dataset"] and nodes.dataset(2)["revision"] == 1
+        nodes.opens([1, 2, 0], ROWS)
+        os.rename(f"{nodes.work}/disk2", f"{nodes.work}/rebuilt")
+        os.rename(f"{nodes.work}/away", f"{nodes.work}/disk2")  # the old disk, in the place of the new one
+        nodes.opens([0, 1, 2], ROWS)
+        nodes.wipe(2)
+        out, _ = nodes.run([0, 1], "repair", nodes.disk + STORE, source)  # a lost node: the others take its part
+        assert "built again: 1 shard" in out, out
+        nodes.opens([0, 1], ROWS)
+
+
+def a_dataset_grows_and_is_replaced_on_all_nodes():
+    with Nodes() as nodes:
+        nodes.build([0, 1], nodes.rows("rows.jsonl"))
+        nodes.build([0, 1, 2], nodes.rows("more.jsonl", ROWS, 500), "--append")
+        nodes.opens([2, 1, 0], ROWS + 500)
+        out, _ = nodes.run([0, 1, 2], "stats", nodes.disk + STORE + "@1")
+        assert f"length of {ROWS:,} samples" in out, out
+        nodes.build([0, 1, 2], nodes.rows("other.jsonl", 9, 700), "--replace")
+        nodes.opens([1, 0, 2], 700)
+        _, said = nodes.build([0, 1, 2], f"{nodes.work}/rows.jsonl", "--wait", code=2)
+        assert "already holds a finished dataset" in said, said
+
+
+TESTS = [
+    other_nodes_open_the_dataset,
+    a_lost_node_costs_its_units_and_may_come_back,
+    a_dataset_grows_and_is_replaced_on_all_nodes,
+]
