@@ -14,6 +14,7 @@
 #include "base/memory.h"
 #include "shard/block.h"
 #include "dataset/dataset.h"
+#include "dataset/index_file.h"
 #include "support/check.h"
 #include "support/shards.h"
 #include "transport/frame.h"
@@ -102,6 +103,31 @@ static void put_joined(const char *directory, const char *const names[2])
     shards_commit(directory, names, 2);
 }
 
+/* Index files of three arrays, with one segment and with several. */
+static void put_index_files(const char *directory)
+{
+    static const uint32_t sizes[] = {4, 8, 4};
+    static const uint32_t rows[] = {0, 7};
+    uint8_t values[8 * 20];
+    const uint8_t *const arrays[] = {values, values, values};
+    const rks_index_piece piece = {arrays, 20};
+    rks_error err;
+    for (size_t i = 0; i < sizeof(values); i++)
+        values[i] = (uint8_t)i;
+    for (size_t i = 0; i < 2; i++) {
+        rks_index_file made;
+        size_t size = 0;
+        rks_index_file_rows(rows[i]);
+        assert_ok(
+            rks_index_file_write(directory, (rks_index_items){sizes, 3}, &piece, 1, &made, &err),
+            &err);
+        uint8_t *bytes = shards_load(directory, made.name, &size);
+        put("index_file", i == 0 ? "one" : "several", bytes, size);
+        free(bytes);
+    }
+    rks_index_file_rows(0);
+}
+
 static void make(void **state)
 {
     (void)state;
@@ -128,6 +154,7 @@ static void make(void **state)
     put("dataset", "two", bytes, size);
     free(bytes);
     put_joined(directory, names);
+    put_index_files(directory);
 
     rks_error err;
     rks_shard *shard = shards_open(directory, "a");
