@@ -226,8 +226,9 @@ static bool hear_guest(meeting *m, guest *one)
     const hello *said = &one->said;
     bool ours = one->got == sizeof(*said) && memcmp(said->magic, MAGIC, sizeof(MAGIC)) == 0 &&
                 rks_digest_equal(said->step, m->digest) && said->rank > 0 &&
-                said->rank < m->step.size && said->record_size == m->record_size &&
-                m->members[said->rank] < 0;
+                said->rank < m->step.size && said->record_size == m->record_size;
+    if (ours) /* it comes again: it gave up the connection before */
+        close_socket(&m->members[said->rank]);
     if (ours && send(one->fd, MAGIC, sizeof(MAGIC), MSG_NOSIGNAL) == (ssize_t)sizeof(MAGIC)) {
         m->members[said->rank] = one->fd;
         return true;
@@ -247,9 +248,20 @@ static void hear_guests(meeting *m)
     m->guest_count = kept;
 }
 
-static uint32_t count_missing(const meeting *m, uint32_t *first)
+/* Returns true if the rank has closed its connection: it will come again. */
+static bool has_left(int fd)
+{
+    char byte;
+    ssize_t got = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return got == 0 || (got < 0 && !would_wait());
+}
+
+static uint32_t count_missing(meeting *m, uint32_t *first)
 {
     uint32_t missing = 0;
+    for (uint32_t rank = 1; rank < m->step.size; rank++)
+        if (m->members[rank] >= 0 && has_left(m->members[rank]))
+            close_socket(&m->members[rank]);
     for (uint32_t rank = m->step.size; rank-- > 1;)
         if (m->members[rank] < 0) {
             missing++;
@@ -344,7 +356,7 @@ static rks_status gather_at_host(meeting *m, const void *record, size_t size, ui
 /* ---- the others ------------------------------------------------------------------------------ */
 
 /* Connects to one address. Returns -1 if nobody answers there in time. */
-static int try_address(const struct addrinfo *address, uint16_t port)
+static int try_address(const struct addrinfo *address, uint16_t port, uint64_t until_ms)
 {
     struct sockaddr_storage place;
     memcpy(&place, address->ai_addr, address->ai_addrlen);
@@ -360,8 +372,12 @@ static int try_address(const struct addrinfo *address, uint16_t port)
     if (connect(fd, (struct sockaddr *)&place, address->ai_addrlen) == 0)
         return fd;
     struct pollfd one = {.fd = fd, .events = POLLOUT};
-    if (errno == EINPROGRESS && poll(&one, 1, ANSWER_MS) == 1 &&
-        getsockopt(fd, SOL_SOCKET, SO_ERROR, &cause, &size) == 0 && cause == 0)
+    bool waits = errno == EINPROGRESS;
+    uint64_t patient = rks_now_ms() + ANSWER_MS;
+    patient = patient < until_ms ? patient : until_ms;
+    while (waits && poll(&one, 1, SLICE_MS) == 0)
+        waits = rks_now_ms() < patient && rks_check_interrupt(NULL) == RKS_OK;
+    if (waits && getsockopt(fd, SOL_SOCKET, SO_ERROR, &cause, &size) == 0 && cause == 0)
         return fd;
     close(fd);
     return -1;
@@ -383,9 +399,12 @@ static rks_status resolve(const meeting *m, struct addrinfo **found, rks_error *
 {
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     int code = getaddrinfo(m->step.host, NULL, &hints, found);
-    for (uint64_t until = rks_now_ms() + m->arrival_ms;
-         code == EAI_AGAIN && rks_now_ms() < until && rks_check_interrupt(err) == RKS_OK;) {
+    uint64_t until = rks_now_ms() + m->arrival_ms;
+    while (code == EAI_AGAIN && rks_now_ms() < until) {
         const struct timespec nap = {.tv_nsec = NAP_MS * 1000000L};
+        rks_status status = rks_check_interrupt(err);
+        if (status != RKS_OK)
+            return status;
         nanosleep(&nap, NULL);
         code = getaddrinfo(m->step.host, NULL, &hints, found);
     }
@@ -397,11 +416,16 @@ static rks_status resolve(const meeting *m, struct addrinfo **found, rks_error *
 }
 
 /* Asks all ports once. */
-static int seek_host(const meeting *m, const struct addrinfo *found, rks_error *err)
+static int seek_host(const meeting *m, const struct addrinfo *found, uint64_t until_ms,
+                     rks_error *err)
 {
-    for (uint32_t i = 0; i < PORTS; i++)
+    for (uint32_t i = 0; i < PORTS && rks_now_ms() < until_ms; i++)
         for (const struct addrinfo *one = found; one != NULL; one = one->ai_next) {
-            int fd = try_address(one, (uint16_t)(first_port(m) + i));
+            int fd = try_address(one, (uint16_t)(first_port(m) + i), until_ms);
+            if (rks_check_interrupt(NULL) != RKS_OK) {
+                close_socket(&fd);
+                return -1;
+            }
             if (fd < 0)
                 continue;
             if (is_host(m, fd, err))
@@ -417,7 +441,7 @@ static rks_status join_step(meeting *m, rks_error *err)
     uint64_t until = rks_now_ms() + m->arrival_ms;
     rks_status status = resolve(m, &found, err);
     while (status == RKS_OK && m->host < 0) {
-        m->host = seek_host(m, found, err);
+        m->host = seek_host(m, found, until, err);
         if (m->host >= 0)
             break;
         const struct timespec nap = {.tv_nsec = NAP_MS * 1000000L};
