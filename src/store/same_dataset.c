@@ -46,7 +46,21 @@ static rks_status fail_other(const rks_agreed *agreed, const char *directory, ui
 bool rks_store_same_samples(const rks_dataset_description *one,
                             const rks_dataset_description *other)
 {
-    return rks_digest_equal(one->id, other->id) && one->generation == other->generation;
+    return rks_digest_equal(one->id, other->id) && rks_digest_equal(one->shards, other->shards) &&
+           one->generation == other->generation;
+}
+
+/* Computes a digest of the shards' ids, which stay when lost ones are built again. */
+static rks_status digest_ids(const rks_dataset *dataset, rks_digest *digest, rks_error *err)
+{
+    rks_digester *digester = rks_digester_create(err);
+    if (digester == NULL)
+        return RKS_ERR_MEMORY;
+    for (size_t i = 0; i < dataset->shard_count; i++)
+        rks_digester_update(digester, &dataset->shards[i].id, sizeof(dataset->shards[i].id));
+    *digest = rks_digester_result(digester);
+    rks_digester_free(digester);
+    return RKS_OK;
 }
 
 bool rks_store_replaces(const rks_dataset_description *other, const rks_dataset_description *one)
@@ -167,9 +181,13 @@ rks_status rks_store_dataset_description(const rks_found_dataset *looked,
             *err = looked->error;
         return looked->status;
     }
+    rks_digest shards;
     rks_status status = rks_dataset_digest(looked->dataset, &digest, err);
     if (status == RKS_OK)
+        status = digest_ids(looked->dataset, &shards, err);
+    if (status == RKS_OK)
         *described = (rks_dataset_description){
+            .shards = shards,
             .digest = digest,
             .found = 1,
             .runs = looked->dataset->excluded.run_count,

@@ -114,13 +114,14 @@ typedef struct rks_dataset_description {
     uint64_t found;    /* 1: a dataset; 0: none */
     uint64_t runs;     /* runs of excluded samples */
     rks_digest id;
+    rks_digest shards;   /* of the shards' ids, in their order */
     uint64_t generation; /* from 1 */
     uint64_t revision;
 } rks_dataset_description;
 rks_status rks_store_dataset_description(const rks_found_dataset *found,
                                          rks_dataset_description *described, rks_error *err);
-/* Returns true if both are the same samples in the same shards: revisions of one generation, or
- * builds of the same input. */
+/* Returns true if both are the same samples in the same shards: revisions of one generation. Two
+ * builds of one input have shards of their own. */
 bool rks_store_same_samples(const rks_dataset_description *one,
                             const rks_dataset_description *other);
 /* Returns true if all go by `other`, not by `one`: the later revision; of equal ones (two jobs
