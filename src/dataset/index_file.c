@@ -195,6 +195,7 @@ rks_status rks_index_file_write(const char *directory, rks_index_items items,
     if (status == RKS_OK) {
         file.digest = rks_checksum128(head, (size_t)l.head);
         rks_index_file_name(file.digest, file.name);
+        *made = file;
     }
     if (status == RKS_OK && directory != NULL) {
         path = rks_format(err, "%s/%s", directory, file.name);
@@ -203,8 +204,6 @@ rks_status rks_index_file_write(const char *directory, rks_index_items items,
     contents all = {&l, items, pieces, head};
     if (path != NULL)
         status = rks_file_replace_by(path, file.bytes, write_contents, &all, err);
-    if (status == RKS_OK)
-        *made = file;
     rks_free(path);
     rks_free(head);
     return status;

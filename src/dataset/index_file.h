@@ -44,7 +44,8 @@ void rks_index_file_name(rks_digest digest, char name[64]);
 /* Returns true if a file has such a name. */
 bool rks_index_file_is_name(const char *name);
 /* Writes the file of the pieces' samples, one piece after another, so that a crash leaves it whole
- * or not there. Sets all of `made`. There must be a sample. `directory` NULL: writes nothing. */
+ * or not there. Sets all of `made`, also if the writing itself fails. There must be a sample.
+ * `directory` NULL: writes nothing. */
 rks_status rks_index_file_write(const char *directory, rks_index_items items,
                                 const rks_index_piece *pieces, size_t count, rks_index_file *made,
                                 rks_error *err);

@@ -16,18 +16,29 @@ bool rks_commit_has_index(const rks_dataset *base)
     return base == NULL || base->count == 0 || base->index_file_count > 0;
 }
 
+/* Reads a file whole: a damaged one counts as missing, as it does when the dataset is opened. */
+static bool is_good(const char *directory, const rks_index_file *file, rks_index_items items)
+{
+    rks_index_reader *reader = NULL;
+    if (rks_index_reader_open(directory, file, items, &reader, NULL) != RKS_OK)
+        return false;
+    uint8_t *room = rks_alloc_raw(rks_index_reader_room(reader), 1, NULL);
+    bool good = room != NULL;
+    for (uint64_t i = 0; good && i < rks_index_reader_segments(reader); i++)
+        good = rks_index_reader_read(reader, i, room, NULL) == RKS_OK;
+    rks_index_reader_close(reader);
+    rks_free(room);
+    return good;
+}
+
 void rks_commit_look_at_index(const char *directory, const rks_dataset *base,
                               rks_index_writer *writer)
 {
     rks_index_items items = {0};
-    rks_index_reader *reader = NULL;
     size_t has = base == NULL ? 0 : base->index_file_count;
     if (has > 0 && rks_dataset_index_items(base, &items, NULL) == RKS_OK)
-        while (has > 0 && rks_index_reader_open(directory, &base->index_files[has - 1], items,
-                                                &reader, NULL) == RKS_OK) {
-            rks_index_reader_close(reader);
+        while (has > 0 && is_good(directory, &base->index_files[has - 1], items))
             has--;
-        }
     rks_free((void *)(uintptr_t)items.sizes);
     *writer = (rks_index_writer){1, (uint8_t)has};
 }
@@ -151,7 +162,7 @@ rks_status rks_commit_index(const rks_index_commit *commit, rks_dataset *dataset
     const rks_dataset *base = commit->base;
     uint64_t samples = dataset->count - (base == NULL ? 0 : base->count);
     committing c = {.commit = commit, .before = base == NULL ? 0 : base->index_file_count};
-    rks_index_file made;
+    rks_index_file made = {0};
     if (c.before > 0)
         memcpy(dataset->index_files, base->index_files, sizeof(dataset->index_files));
     dataset->index_file_count = c.before;
@@ -168,7 +179,7 @@ rks_status rks_commit_index(const rks_index_commit *commit, rks_dataset *dataset
         status = load_pieces(&c, err);
     if (status == RKS_OK)
         status = make_new(&c, samples, &made, err);
-    if (status == RKS_OK) {
+    if (made.name[0] != '\0') { /* after a failure, too: the caller removes what it names */
         dataset->index_files[c.kept] = made;
         dataset->index_file_count = c.kept + 1;
     }
