@@ -84,7 +84,7 @@ def refresh(dataset: Any, group: Group) -> bool:
         plans = _plans(handle)
         followers = {one for each in datasets for one in each._followers}
         places = on_all(group, "refresh", lambda: [(one, one.place_after_growth()) for one in followers if one.plan in plans])
-        carried = [(plan, plan.carried()) for plan in plans]
+        carried = on_all(group, "refresh: states", lambda: [(plan, plan.carried()) for plan in plans])
         several = not isinstance(wanted, str)
         given = [wanted] if isinstance(wanted, str) else wanted
         handle.swap(newer)
@@ -135,17 +135,21 @@ def _remade(group: Group, plans: list[tuple[Plan, str | None]]) -> list[tuple[Pl
     if group.world > 1:
         for theirs in group.allgather("refresh: plans", json.dumps(sorted(numbers)).encode()):
             numbers &= set(json.loads(theirs))
-    made = []
-    for plan, carried in plans:
-        dataset: Any = plan.dataset
-        core = dataset.core_like(plan, shared=plan.number in numbers)
-        if carried is not None:
-            there = json.loads(carried)
-            core.know_earlier([(1, there["samples"], there["dataset"])])  # it is of the generation that is left
-            core.resume(carried)
-            core.know_earlier(dataset.store.earlier())
-        made.append((plan, core))
-    return made
+    made = [(plan, _made_again(plan, carried, shared=True)) for plan, carried in plans if plan.number in numbers]
+    # The others are made by this rank alone. If one fails, so does the refresh of all ranks.
+    return made + on_all(group, "refresh: plans made", lambda: [
+        (plan, _made_again(plan, carried, shared=False)) for plan, carried in plans if plan.number not in numbers])
+
+
+def _made_again(plan: Plan, carried: str | None, *, shared: bool) -> _core.Plan:
+    dataset: Any = plan.dataset
+    core: _core.Plan = dataset.core_like(plan, shared=shared)
+    if carried is not None:
+        there = json.loads(carried)
+        core.know_earlier([(1, there["samples"], there["dataset"])])  # it is of the generation that is left
+        core.resume(carried)
+        core.know_earlier(dataset.store.earlier())
+    return core
 
 
 class SplitOf:

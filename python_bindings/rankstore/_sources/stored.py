@@ -42,7 +42,7 @@ class Stored(Indexed):
         return 0
 
     def scan(self) -> tuple[list[Unit], dict[str, str] | None]:
-        ends = [*self.starts[1:], self.count]
+        ends = [*self.starts[1:], self.count] if self.starts else []
         return [Unit(f"{self.name}@{number}", max(1, end - start), (start, end))
                 for number, (start, end) in enumerate(zip(self.starts, ends, strict=True))], self._schema()
 
