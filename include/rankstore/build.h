@@ -196,8 +196,8 @@ typedef struct rks_repair_report {
     uint64_t lost_shards;  /* found lost: on no rank's disk */
     uint64_t lost_samples; /* in them, also those that the dataset excludes */
     uint64_t lost_units;
-    uint64_t rebuilt_shards; /* of the lost ones */
-    uint64_t rebuilt_units;
+    uint64_t shards_rebuilt; /* of the lost ones */
+    uint64_t units_rebuilt;
     double seconds;      /* this rank */
     char dataset[33];    /* the dataset id, 32 hexadecimal digits */
     char origins[256];   /* where lost shards were built: "node3:/nvme/rks (2), node4:/nvme/rks" */

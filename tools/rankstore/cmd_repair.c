@@ -27,9 +27,9 @@ static void print_repair_json(const rks_repair_report *report)
                   1, "dataset", report->dataset, "shards", (json_int_t)report->shards, "samples",
                   (json_int_t)report->samples, "units", (json_int_t)report->units, "lost_shards",
                   (json_int_t)report->lost_shards, "lost_samples", (json_int_t)report->lost_samples,
-                  "lost_units", (json_int_t)report->lost_units, "rebuilt_shards",
-                  (json_int_t)report->rebuilt_shards, "rebuilt_units",
-                  (json_int_t)report->rebuilt_units, "origins", report->origins, "seconds",
+                  "lost_units", (json_int_t)report->lost_units, "shards_rebuilt",
+                  (json_int_t)report->shards_rebuilt, "units_rebuilt",
+                  (json_int_t)report->units_rebuilt, "origins", report->origins, "seconds",
                   report->seconds),
         JSON_INDENT(2));
 }
@@ -47,20 +47,20 @@ static void print_repair_report(const rks_repair_report *report, const char *dir
            cli_count(report->units));
     printf(" and %s%s%s\n", cli_counted(report->lost_samples, "sample"),
            report->origins[0] == '\0' ? "" : "; built by ", cli_shown(report->origins));
-    if (report->rebuilt_shards > 0)
-        printf("built again: %s, in %.2f s\n", cli_counted(report->rebuilt_shards, "shard"),
+    if (report->shards_rebuilt > 0)
+        printf("built again: %s, in %.2f s\n", cli_counted(report->shards_rebuilt, "shard"),
                report->seconds);
 }
 
 /* What is left to do. */
 static void print_repair_advice(const rks_repair_report *report, bool given)
 {
-    if (report->rebuilt_shards == report->lost_shards)
+    if (report->shards_rebuilt == report->lost_shards)
         return;
     if (given)
         fprintf(stderr,
                 "rankstore repair: %s left: another build wrote them; repair with its input\n",
-                cli_counted(report->lost_shards - report->rebuilt_shards, "lost shard"));
+                cli_counted(report->lost_shards - report->shards_rebuilt, "lost shard"));
     else
         fprintf(stderr,
                 "rankstore repair: to build them again: rankstore repair DIR INPUT..., with "
@@ -82,7 +82,7 @@ static int run_repair(rks_group *group, void *user)
     cli_bar_end(&a->bar);
     if (status != RKS_OK)
         return cli_fail(group, status, &err);
-    int code = report.rebuilt_shards == report.lost_shards ? CLI_GOOD : CLI_PROBLEM;
+    int code = report.shards_rebuilt == report.lost_shards ? CLI_GOOD : CLI_PROBLEM;
     if (rks_group_rank(group) != 0)
         return code;
     if (a->json)

@@ -423,6 +423,8 @@ json_t *cli_figures_json(const cli_figures *figures)
         (json_int_t)report->least_largest_of_steps, "bins", (json_int_t)report->bins, "fill",
         report->fill, "token_balance", report->token_balance, "lost", report->lost);
     json_object_set_new(made, "skipped", json_integer((json_int_t)report->skipped));
+    json_object_set_new(made, "absent", json_integer((json_int_t)report->absent));
+    json_object_set_new(made, "left_out", json_integer((json_int_t)report->left_out));
     if (figures->sources != NULL)
         json_object_set_new(made, "sources", cli_mix_json(figures->sources, figures->source_count));
     return made;
