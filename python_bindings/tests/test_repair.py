@@ -195,3 +195,14 @@ def test_an_append_is_repaired_by_its_own_call(tmp_path: Path, lines: str) -> No
     assert "revision" not in json.loads((out / "r0" / "dataset.1.json").read_text())
 
 
+
+
+def test_a_stream_is_repaired_with_another_size_of_shards(tmp_path: Path, lines: str) -> None:
+    out = tmp_path / "out"
+    launched(1, program("an iterable"), out, lines)
+    before = described(out)
+    for path in (out / "r0").glob("part-*"):
+        path.unlink()
+    smaller = again("an iterable").replace("unit_samples=20", "unit_samples=20, max_shard='1KiB'")
+    assert launched(1, smaller, out, lines) == [f"False 1 True 300 {TOTAL}"]
+    assert [shard["id"] for shard in described(out)["shards"]] == [shard["id"] for shard in before["shards"]]

@@ -204,20 +204,21 @@ static void while_others_read(void *user)
 static rks_status read_units(rks_build_state *b, rks_error *err)
 {
     const rks_ingest_options options = rks_build_ingest_options(&b->options);
-    const rks_read_units reading = {.input = b->input,
-                                    .parts = b->parts,
-                                    .owners = b->owners,
-                                    .rank = rks_group_rank(b->group),
-                                    .first_rows = b->first_rows,
-                                    .learns_rows = learns_rows(b),
-                                    .max_shard = b->options.max_shard,
-                                    .threads = b->threads,
-                                    .schema = b->schema,
-                                    .options = &options,
-                                    .bad = &b->bad,
-                                    .page_cache = b->page_cache,
-                                    .tick = on_progress,
-                                    .user = b};
+    const rks_read_units reading = {
+        .input = b->input,
+        .parts = b->parts,
+        .owners = b->owners,
+        .rank = rks_group_rank(b->group),
+        .first_rows = b->first_rows,
+        .learns_rows = learns_rows(b),
+        .max_shard = rks_parts_repaired(b->parts) != NULL ? 0 : b->options.max_shard,
+        .threads = b->threads,
+        .schema = b->schema,
+        .options = &options,
+        .bad = &b->bad,
+        .page_cache = b->page_cache,
+        .tick = on_progress,
+        .user = b};
     report_build_progress(b, 0, 0);
     rks_status status =
         is_stream(b) ? rks_row_units_read(&reading, b->input, rks_group_size(b->group), b->more,

@@ -24,17 +24,26 @@ static int compare_part_names(const void *name, const void *listed)
     return strcmp(name, *(const char *const *)listed);
 }
 
-/* Sets seen[i] for the shards of the dataset that lie in the directory, under their own names. */
+static bool lists_name(char **names, size_t count, const char *name)
+{
+    return count > 0 && bsearch(name, names, count, sizeof(*names), compare_part_names) != NULL;
+}
+
+/* Sets seen[i] for the shards of the dataset that lie in the directory, under their own names, with
+ * their manifests: an opening finds no others. */
 static rks_status see_names(const char *directory, const rks_dataset *dataset, uint8_t *seen,
                             rks_error *err)
 {
-    char **names = NULL;
-    size_t count = 0;
-    rks_status status = rks_dataset_parts(directory, &names, &count, err);
-    for (size_t i = 0; status == RKS_OK && count > 0 && i < dataset->shard_count; i++)
-        seen[i] |= bsearch(dataset->shards[i].name, names, count, sizeof(*names),
-                           compare_part_names) != NULL;
-    rks_dataset_parts_free(names, count);
+    char **parts = NULL, **sealed = NULL;
+    size_t part_count = 0, sealed_count = 0;
+    rks_status status = rks_dataset_parts(directory, &parts, &part_count, err);
+    if (status == RKS_OK)
+        status = rks_dataset_sealed(directory, &sealed, &sealed_count, err);
+    for (size_t i = 0; status == RKS_OK && i < dataset->shard_count; i++)
+        seen[i] |= lists_name(parts, part_count, dataset->shards[i].name) &&
+                   lists_name(sealed, sealed_count, dataset->shards[i].name);
+    rks_dataset_parts_free(parts, part_count);
+    rks_dataset_parts_free(sealed, sealed_count);
     return status == RKS_ERR_NOT_FOUND ? RKS_OK : status; /* no directory: no shards */
 }
 
@@ -215,10 +224,9 @@ static void say_what_is_lost(const rks_parts *parts, const rks_dataset *dataset,
     rks_log("%s: %zu of %zu shards are lost; %zu of %zu units are built again", parts->directory,
             all, dataset->shard_count, units, dataset->unit_count);
     if (own < all)
-        rks_log(
-            "%s: the other %zu lost shards were built from another input: repair with that one, "
-            "too",
-            parts->directory, all - own);
+        rks_log("%s: the other lost shards (%zu) were built from another input: repair with that "
+                "one, too",
+                parts->directory, all - own);
 }
 
 rks_status rks_parts_find_lost(rks_parts *parts, const rks_dataset *dataset, rks_error *err)

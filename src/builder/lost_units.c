@@ -150,7 +150,6 @@ rks_status rks_lost_units_read(const rks_read_units *reading, uint64_t *samples,
         uint64_t read = 0;
         one.units = units;
         one.unit_count = count;
-        one.max_shard = 0;
         one.tick = tick_so_far;
         one.user = &before;
         status = rks_parts_begin_lost(reading->parts, i, err);

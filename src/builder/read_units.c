@@ -322,7 +322,7 @@ static size_t units_that_fit(const pool *p, const size_t *units, size_t count, u
     size_t fit = 0;
     if (r->max_shard == 0)
         return count;
-    if (p->bytes == 0)
+    if (p->bytes == 0 || written == 0)
         return r->threads > 1 && r->threads < count ? r->threads : 1;
     while (fit < count && room > 0)
         room -= ratio * (double)r->input->units[units[fit++]].size;

@@ -74,12 +74,12 @@ static void read_options(const json_t *recorded, const rks_dataset *dataset, con
 }
 
 /* Refuses what only the program that built it can make again. */
-static rks_status check_recorded(const repair *r, const rks_dataset *dataset,
-                                 const json_t *recorded, rks_error *err)
+static rks_status check_recorded(const repair *r, bool from_memory, const json_t *recorded,
+                                 rks_error *err)
 {
     bool function = json_is_true(json_object_get(recorded, "filter")) ||
                     json_is_true(json_object_get(recorded, "length_fn"));
-    if (!function && dataset->unit_size != 0)
+    if (!function && !from_memory)
         return RKS_OK;
     return rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
                     "%s: %s, so only the program that built it can repair it: run the same build "
@@ -102,7 +102,7 @@ static rks_status build_again(repair *r, const rks_dataset *dataset, bool first,
         rks_alloc(json_array_size(json_object_get(recorded, "index")), sizeof(*index), err);
     rks_status status = recorded == NULL || index == NULL
                             ? rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory: build options")
-                            : check_recorded(r, dataset, recorded, err);
+                            : check_recorded(r, !first && dataset->unit_size == 0, recorded, err);
     status = rks_group_agree(r->group, "repair: options", status, err);
     if (status == RKS_OK) {
         read_options(recorded, dataset, index, &options);
@@ -119,8 +119,8 @@ static rks_status build_again(repair *r, const rks_dataset *dataset, bool first,
             rks_build(r->group, r->sources, r->source_count, r->directory, &options, &built, err);
     }
     if (status == RKS_OK) {
-        r->report.rebuilt_shards += built.shards_rebuilt;
-        r->report.rebuilt_units += built.units_rebuilt;
+        r->report.shards_rebuilt += built.shards_rebuilt;
+        r->report.units_rebuilt += built.units_rebuilt;
     }
     rks_free(index);
     json_decref(recorded);
@@ -141,7 +141,8 @@ static bool has_lost(const repair *r, rks_digest build)
 /* Returns true if what was tried last is not the build of the input. */
 static bool is_another(rks_status status, const rks_error *err)
 {
-    return status == RKS_ERR_NOT_FOUND || (status == RKS_ERR_ARGUMENT && err->cause == ESTALE);
+    return status == RKS_ERR_NOT_FOUND || status == RKS_ERR_UNSUPPORTED ||
+           (status == RKS_ERR_ARGUMENT && err->cause == ESTALE);
 }
 
 /* COLLECTIVE. Tries the builds that wrote lost shards, the newest first, until one is that of the

@@ -493,10 +493,11 @@ void rks_dataset_free(rks_dataset *dataset)
 
 /* ---- parts ---- */
 
-static rks_status add_part(const char *file, char ***names, size_t *count, rks_error *err)
+static rks_status add_part(const char *file, const char *ending, char ***names, size_t *count,
+                           rks_error *err)
 {
-    size_t size = strlen(file), end = sizeof(PART_END) - 1;
-    if (size <= end || strcmp(file + size - end, PART_END) != 0)
+    size_t size = strlen(file), end = strlen(ending);
+    if (size <= end || strcmp(file + size - end, ending) != 0)
         return RKS_OK;
     char *name = rks_format(err, "%.*s", (int)(size - end), file);
     if (name == NULL)
@@ -515,7 +516,8 @@ static rks_status add_part(const char *file, char ***names, size_t *count, rks_e
     return RKS_OK;
 }
 
-rks_status rks_dataset_parts(const char *directory, char ***names, size_t *count, rks_error *err)
+static rks_status list_parts(const char *directory, const char *ending, char ***names,
+                             size_t *count, rks_error *err)
 {
     char **found = NULL;
     size_t found_count = 0;
@@ -532,7 +534,7 @@ rks_status rks_dataset_parts(const char *directory, char ***names, size_t *count
             status = rks_fail_errno(err, errno, "%s: reading the directory", directory);
         if (entry == NULL || status != RKS_OK)
             break;
-        status = add_part(entry->d_name, &found, &found_count, err);
+        status = add_part(entry->d_name, ending, &found, &found_count, err);
     }
     closedir(stream);
     if (status != RKS_OK) {
@@ -544,6 +546,16 @@ rks_status rks_dataset_parts(const char *directory, char ***names, size_t *count
     *names = found;
     *count = found_count;
     return RKS_OK;
+}
+
+rks_status rks_dataset_parts(const char *directory, char ***names, size_t *count, rks_error *err)
+{
+    return list_parts(directory, PART_END, names, count, err);
+}
+
+rks_status rks_dataset_sealed(const char *directory, char ***names, size_t *count, rks_error *err)
+{
+    return list_parts(directory, ".json", names, count, err);
 }
 
 void rks_dataset_parts_free(char **names, size_t count)

@@ -235,6 +235,8 @@ bool rks_dataset_is_copy(const rks_dataset *dataset, const char *directory, cons
 /* Lists the parts (NAME.rks, sealed or not) of a build in a directory: their names without ending,
  * sorted. */
 rks_status rks_dataset_parts(const char *directory, char ***names, size_t *count, rks_error *err);
+/* The same of NAME.json, which makes a part a shard; other files of that ending are among them. */
+rks_status rks_dataset_sealed(const char *directory, char ***names, size_t *count, rks_error *err);
 void rks_dataset_parts_free(char **names, size_t count);
 
 #endif
