@@ -334,8 +334,7 @@ IN_FULL: list[tuple[type[Exception], Any, str]] = [
     (rankstore.ArgumentError, lambda ds, at: of_file(at / "t.bin", "12345678", format="raw"),
      "dtype: a raw file does not say what it holds; give the type of its items, as dtype=uint16"),
     (rankstore.DataError, lambda ds, at: rankstore.build([{"x": 1}, {"x": "a"}], at / "out"),
-     'column "x": int64 in one sample, str in another: no type holds both; convert one of them in map=; give schema=, or leave it out in '
-     "map="),
+     'column "x": int64 in one sample, str in another: no type holds both; convert one of them in map='),
     (rankstore.ArgumentError, lambda ds, at: next(iter(ds.loader(ds.plan(), collate=Pad(dtype={"labels": "uint8"}, fill={"y": 0})))),
      "Pad(dtype=...): uint8 does not hold every value of int64, column 'labels'; leave it out of dtype="),
     (rankstore.ArgumentError, lambda ds, at: rankstore.build([{"x": 1}], at / "out", unit_size="1Mib"),
