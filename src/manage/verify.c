@@ -387,7 +387,19 @@ static rks_status verify_generation(rks_verify_job *job, const char *path, bool 
     return status;
 }
 
-/* Verifies DIRECTORY, DIRECTORY@N, DIRECTORY/dataset.json or one of a shard's three files. */
+/* Verifies the index files that the dataset in the directory names. */
+static rks_status verify_index(rks_verify_job *job, const char *directory, rks_error *err)
+{
+    rks_dataset *dataset = NULL;
+    rks_status status = rks_dataset_load_json(directory, &dataset, err);
+    if (status == RKS_OK)
+        status = rks_verify_index_files(job, directory, dataset, err);
+    rks_dataset_free(dataset);
+    return status;
+}
+
+/* Verifies DIRECTORY, DIRECTORY@N, DIRECTORY/dataset.json, an index file or one of a shard's three
+ * files. */
 static rks_status verify_path(rks_verify_job *job, const char *path, rks_error *err)
 {
     struct stat info;
@@ -401,17 +413,19 @@ static rks_status verify_path(rks_verify_job *job, const char *path, rks_error *
     const char *name = slash == NULL ? path : slash + 1;
     if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
         return verify_dataset(job, path, 0, err);
-    bool whole = strcmp(name, RKS_VERIFY_DATASET) == 0;
+    bool whole = strcmp(name, RKS_VERIFY_DATASET) == 0, index = rks_index_file_is_name(name);
     size_t size = stem_size(path);
-    if (!whole && size == 0)
+    if (!whole && !index && size == 0)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "%s: neither a dataset's directory nor a file of a shard (NAME.rks)", path);
-    char *stem = !whole          ? rks_format(err, "%.*s", (int)size, path)
-                 : slash == NULL ? rks_strdup(".", err)
-                                 : rks_format(err, "%.*s", (int)(name - path), path);
+    char *stem = !whole && !index ? rks_format(err, "%.*s", (int)size, path)
+                 : slash == NULL  ? rks_strdup(".", err)
+                                  : rks_format(err, "%.*s", (int)(name - path), path);
     if (stem == NULL)
         return RKS_ERR_MEMORY;
-    status = whole ? verify_dataset(job, stem, 0, err) : rks_verify_shard(job, stem, NULL, 0, err);
+    status = whole   ? verify_dataset(job, stem, 0, err)
+             : index ? verify_index(job, stem, err)
+                     : rks_verify_shard(job, stem, NULL, 0, err);
     rks_free(stem);
     return status;
 }

@@ -214,7 +214,7 @@ void rks_plan_pieces_at(const rks_epoch_image *image, const uint32_t *ids, size_
     uint64_t first = (uint64_t)(ids - image->ids);
     size_t from = image->pieces_shown == 0 ? 0 : find_places(image, first);
     size_t end = image->pieces_shown == 0 ? 0 : find_places(image, first + count);
-    *pieces = image->pieces + from;
+    *pieces = image->pieces == NULL ? NULL : image->pieces + from;
     *piece_count = end - from;
 }
 
