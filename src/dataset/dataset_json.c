@@ -313,21 +313,6 @@ static rks_status decode_number(const json_t *root, const char *name, const char
                                                : rks_json_u64(root, name, path, number, err);
 }
 
-static rks_status decode_schema(const json_t *root, const char *path, rks_schema **schema,
-                                rks_error *err)
-{
-    char *text = NULL;
-    rks_error why = {0};
-    rks_status status = rks_json_object_text(root, "schema", path, &text, err);
-    if (status != RKS_OK)
-        return status;
-    status = rks_schema_parse(text, schema, &why);
-    rks_free(text);
-    if (status == RKS_OK || status == RKS_ERR_MEMORY)
-        return status == RKS_OK ? status : rks_fail(err, status, 0, "%s", why.text);
-    return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: %s", path, why.text);
-}
-
 static rks_status decode_top(const json_t *root, const char *path, rks_dataset *dataset,
                              rks_error *err)
 {
@@ -353,7 +338,7 @@ static rks_status decode_top(const json_t *root, const char *path, rks_dataset *
         status = rks_json_object_text(root, "options", path, &dataset->build_options, err);
     if (status == RKS_OK && json_object_get(root, "added") != NULL)
         status = rks_json_object_text(root, "added", path, &dataset->added_options, err);
-    return status == RKS_OK ? decode_schema(root, path, &dataset->schema, err) : status;
+    return status == RKS_OK ? rks_json_schema(root, path, &dataset->schema, err) : status;
 }
 
 /* Checks that a list's name follows from its digest, and appears once. */

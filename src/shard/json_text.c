@@ -238,3 +238,18 @@ rks_status rks_json_object_text(const json_t *object, const char *name, const ch
     free(dumped); /* jansson's */
     return *text == NULL ? RKS_ERR_MEMORY : RKS_OK;
 }
+
+rks_status rks_json_schema(const json_t *root, const char *path, rks_schema **schema,
+                           rks_error *err)
+{
+    char *text = NULL;
+    rks_error why = {0};
+    rks_status status = rks_json_object_text(root, "schema", path, &text, err);
+    if (status != RKS_OK)
+        return status;
+    status = rks_schema_parse(text, schema, &why);
+    rks_free(text);
+    if (status == RKS_OK || status == RKS_ERR_MEMORY)
+        return status == RKS_OK ? status : rks_fail(err, status, 0, "%s", why.text);
+    return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: %s", path, why.text);
+}

@@ -9,6 +9,7 @@
 
 #include "base/buffer.h"
 #include "base/checksum.h"
+#include "shard/schema.h"
 
 enum { RKS_FORMAT_MAJOR = 1, RKS_FORMAT_MINOR = 0 };
 
@@ -46,5 +47,9 @@ rks_status rks_json_array(const json_t *object, const char *name, const char *pa
 /* Prints the object under `name` as canonical text. Free *text with rks_free. */
 rks_status rks_json_object_text(const json_t *object, const char *name, const char *path,
                                 char **text, rks_error *err);
+
+/* Decodes the member "schema" of a manifest or a dataset. RKS_ERR_CORRUPT names the file. */
+rks_status rks_json_schema(const json_t *root, const char *path, rks_schema **schema,
+                           rks_error *err);
 
 #endif

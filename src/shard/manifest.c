@@ -364,21 +364,6 @@ static rks_status decode_main_page(const json_t *root, const char *path, rks_man
     return RKS_OK;
 }
 
-static rks_status decode_schema(const json_t *root, const char *path, rks_manifest *manifest,
-                                rks_error *err)
-{
-    char *text = NULL;
-    rks_error why = {0};
-    rks_status status = rks_json_object_text(root, "schema", path, &text, err);
-    if (status != RKS_OK)
-        return status;
-    status = rks_schema_parse(text, &manifest->schema, &why);
-    rks_free(text);
-    if (status == RKS_ERR_MEMORY)
-        return rks_fail(err, status, 0, "%s", why.text);
-    return status == RKS_OK ? RKS_OK : rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: %s", path, why.text);
-}
-
 rks_status rks_manifest_decode(const char *text, size_t size, const char *path,
                                rks_manifest **manifest, rks_error *err)
 {
@@ -399,7 +384,7 @@ rks_status rks_manifest_decode(const char *text, size_t size, const char *path,
     if (status == RKS_OK)
         status = decode_main_page(root, path, decoded, err);
     if (status == RKS_OK)
-        status = decode_schema(root, path, decoded, err);
+        status = rks_json_schema(root, path, &decoded->schema, err);
     if (status == RKS_OK)
         status = decode_index(root, path, decoded, err);
     if (status == RKS_OK)
