@@ -172,8 +172,8 @@ typedef struct cli_bar {
     uint64_t begun_ms;
 } cli_bar;
 void cli_bar_begin(cli_bar *bar, rks_group *group);
-void cli_bar_update(cli_bar *bar, const char *phase, uint64_t done, uint64_t total,
-                    uint64_t samples);
+/* An rks_progress_fn; `user` is the bar. */
+void cli_bar_update(void *user, const char *phase, uint64_t done, uint64_t total, uint64_t samples);
 void cli_bar_end(cli_bar *bar);
 /* The same for work that is not counted in bytes. `bar` may be NULL. */
 void cli_bar_part(cli_bar *bar, const char *phase, uint64_t done, uint64_t total);

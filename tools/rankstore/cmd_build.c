@@ -24,12 +24,6 @@ typedef struct args {
     cli_bar bar;
 } args;
 
-static void show_build_progress(void *user, const char *phase, uint64_t done, uint64_t total,
-                                uint64_t samples)
-{
-    cli_bar_update(user, phase, done, total, samples);
-}
-
 static void print_build_json(const rks_build_report *report, const char *directory)
 {
     json_t *object = json_pack(
@@ -138,7 +132,7 @@ static int run_build(rks_group *group, void *user)
     a->options.index = a->index.items;
     a->options.index_count = a->index.count;
     a->options.keep = a->options.wait;
-    a->options.progress = show_build_progress;
+    a->options.progress = cli_bar_update;
     a->options.progress_user = &a->bar;
     cli_bar_begin(&a->bar, group);
     rks_status status = rks_build(group, a->sources.items, a->sources.count, a->directory,

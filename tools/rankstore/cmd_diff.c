@@ -21,12 +21,6 @@ typedef struct args {
 
 static const char *const list_names[] = {"only_a_keys", "only_b_keys", "changed_keys"};
 
-static void show_diff_progress(void *user, const char *phase, uint64_t done, uint64_t total,
-                               uint64_t samples)
-{
-    cli_bar_update(user, phase, done, total, samples);
-}
-
 static void on_difference(void *user, rks_difference kind, const void *key, size_t key_size,
                           uint64_t id_a, uint64_t id_b)
 {
@@ -72,7 +66,7 @@ static int compare_stores(rks_group *group, args *a, rks_store *one, rks_store *
     options.columns = a->columns.items;
     options.column_count = a->columns.count;
     options.head = a->head;
-    options.progress = show_diff_progress;
+    options.progress = cli_bar_update;
     options.progress_user = &a->bar;
     cli_bar_begin(&a->bar, group);
     rks_status status = rks_diff(one, other, &options, on_difference, a, &report, &err);

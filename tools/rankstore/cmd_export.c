@@ -19,12 +19,6 @@ typedef struct args {
     cli_bar bar;
 } args;
 
-static void show_export_progress(void *user, const char *phase, uint64_t done, uint64_t total,
-                                 uint64_t samples)
-{
-    cli_bar_update(user, phase, done, total, samples);
-}
-
 static void print_export_report(const args *a, const rks_export_report *report)
 {
     if (a->json) {
@@ -127,7 +121,7 @@ static int run_export(rks_group *group, void *user)
                 rks_group_size(group) - 1);
     a->options.columns = a->columns.items;
     a->options.column_count = a->columns.count;
-    a->options.progress = show_export_progress;
+    a->options.progress = cli_bar_update;
     a->options.progress_user = &a->bar;
     cli_bar_begin(&a->bar, group);
     rks_status status = rks_store_export(store, a->target, &a->options, &report, &err);

@@ -15,18 +15,12 @@ typedef struct args {
     cli_bar bar;
 } args;
 
-static void show_merge_progress(void *user, const char *phase, uint64_t done, uint64_t total,
-                                uint64_t samples)
-{
-    cli_bar_update(user, phase, done, total, samples);
-}
-
 static int run_merge(rks_group *group, void *user)
 {
     args *a = user;
     rks_error err = {0};
     rks_merge_report report = {.struct_size = sizeof(report)};
-    a->options.progress = show_merge_progress;
+    a->options.progress = cli_bar_update;
     a->options.progress_user = &a->bar;
     cli_bar_begin(&a->bar, group);
     rks_status status =

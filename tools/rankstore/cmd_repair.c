@@ -14,12 +14,6 @@ typedef struct args {
     cli_bar bar;
 } args;
 
-static void show_repair_progress(void *user, const char *phase, uint64_t done, uint64_t total,
-                                 uint64_t samples)
-{
-    cli_bar_update(user, phase, done, total, samples);
-}
-
 static void print_repair_json(const rks_repair_report *report)
 {
     cli_print_json(
@@ -74,7 +68,7 @@ static int run_repair(rks_group *group, void *user)
     rks_error err = {0};
     rks_repair_report report = {.struct_size = sizeof(report)};
     size_t inputs = a->words.count - 1;
-    a->options.progress = show_repair_progress;
+    a->options.progress = cli_bar_update;
     a->options.progress_user = &a->bar;
     cli_bar_begin(&a->bar, group);
     rks_status status = rks_repair(group, a->words.items[0], a->words.items + 1, inputs,

@@ -147,9 +147,9 @@ static double share(uint64_t done, uint64_t total)
     return total == 0 ? 0 : (double)done / (double)total;
 }
 
-void cli_bar_update(cli_bar *bar, const char *phase, uint64_t done, uint64_t total,
-                    uint64_t samples)
+void cli_bar_update(void *user, const char *phase, uint64_t done, uint64_t total, uint64_t samples)
 {
+    cli_bar *bar = user;
     rks_group_progress all = {.struct_size = sizeof(all)};
     char before[64], after[200], left[32] = "", slowest[48] = "";
     if (!bar->shown)
