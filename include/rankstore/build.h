@@ -205,12 +205,12 @@ typedef struct rks_repair_report {
 } rks_repair_report;
 
 /* COLLECTIVE. Finds the shards of the dataset in `directory` that are on no rank's disk, and builds
- * them again from the files and folders that made them, `sources`, in the order that the build was
- * given; `source_count` 0: it only looks. Options of the build come from dataset.json. Each rank
- * makes whole shards; first those that have the fewest samples. The samples, the dataset id and
- * saved states stay: each unit's digest is compared with the recorded one, and dataset.json gets
- * the next revision of the same generation. A rebuilt shard keeps its id, under a new name; if the
- * lost file comes back, it serves as a copy. Shards of several builds (appends) need a call for
+ * them again from `sources`: the files and folders that made them, in the order that the build was
+ * given. With `source_count` 0 it only looks. Options of the build come from dataset.json. Each
+ * rank makes whole shards; first those that have the fewest samples. The samples, the dataset id
+ * and saved states stay: each unit's digest is compared with the recorded one, and dataset.json
+ * gets the next revision of the same generation. A rebuilt shard keeps its id, under a new name; if
+ * the lost file comes back, it serves as a copy. Shards of several builds (appends) need a call for
  * each input. Errors: RKS_ERR_NOT_FOUND: no dataset is there. RKS_ERR_ARGUMENT with cause ESTALE:
  * none of the lost shards was built from this input. RKS_ERR_DATA with cause ESTALE: the source has
  * changed, and nothing was. RKS_ERR_UNSUPPORTED: a program made the samples, or a function chose
