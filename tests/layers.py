@@ -25,11 +25,12 @@ MAY_SEE = {
     "exchange": ["base", "transport", "group"],
     "ingest": ["base", "shard", "codec"],
     "export": ["base", "shard", "codec"],
+    "home": ["base", "shard"],
     "fetch": ["base", "transport", "shard", "collate"],
     "dataset": ["base", "shard", "group"],
-    "store": ["base", "shard", "index", "plan", "group", "exchange", "fetch", "dataset", "metrics"],
-    "builder": ["base", "shard", "group", "exchange", "ingest", "dataset", "store"],
-    "manage": ["base", "transport", "shard", "codec", "group", "exchange", "export", "dataset", "store"],
+    "store": ["base", "shard", "index", "plan", "group", "exchange", "fetch", "dataset", "metrics", "home"],
+    "builder": ["base", "shard", "group", "exchange", "ingest", "dataset", "store", "home"],
+    "manage": ["base", "transport", "shard", "codec", "group", "exchange", "export", "dataset", "store", "home"],
 }
 # folder -> headers of include/rankstore/ that its files may see, also through others
 PUBLIC = {
@@ -46,6 +47,7 @@ PUBLIC = {
     "exchange": ["base", "group"],
     "ingest": ["base", "schema", "input"],
     "export": ["base", "schema"],
+    "home": ["base", "schema"],
     "fetch": ["base", "schema", "collate", "batch"],
     "dataset": ["base", "schema", "group", "verify"],
     "store": ["base", "schema", "collate", "batch", "group", "index", "mix", "plan", "store", "epoch"],
