@@ -8,7 +8,13 @@
  *
  * A map's entry is live while its generation is odd. The handler reads generation, bounds,
  * generation: a map that changes meanwhile cannot be the one that faulted, since nobody closes a
- * map that is being read. */
+ * map that is being read.
+ *
+ * A page's mark is 0, BAD (zeros are there), ANEW (its file is being mapped), or the number of the
+ * renewal that mapped it anew. Renewals of the whole process are counted; a thread notes the count
+ * when it begins to read. So a reader that copied zeros still sees that it did: its count is below
+ * the mark. The handler sets BAD before and after it maps zeros, and is counted meanwhile, so a
+ * renewal at the same time leaves the page BAD or the reader sees the handler. */
 #include "base/guarded_map.h"
 
 #include <errno.h>
@@ -29,6 +35,8 @@ enum { CHUNK_MAPS = 64 };
 /* The kernel gives a process about 65,000 separate mappings, and each replaced page may cost two.
  * So a file with many bad pages loses larger stretches at a time. */
 enum { SINGLE_PAGES = 1024, SINGLE_GRANULES = 8192, GRANULE_SIZE = 1 << 20 };
+enum { GOOD = 0 };
+static const uint32_t BAD = UINT32_MAX, ANEW = UINT32_MAX - 1;
 /* Up to this many pages are faulted in one by one, without asking the kernel for all of them
  * first. */
 enum { FEW_PAGES = 4 };
@@ -41,6 +49,10 @@ typedef struct chunk {
 
 static chunk first_chunk;
 static _Atomic size_t page_size;
+
+static _Atomic uint32_t renewals;
+static __thread uint32_t begun_at __attribute__((tls_model("initial-exec")));
+static pthread_mutex_t anew_mutex = PTHREAD_MUTEX_INITIALIZER; /* one renewal at a time */
 
 /* The handler that was there before ours. Two places, so that our handler always sees a whole
  * one. */
@@ -86,41 +98,60 @@ static bool put_zeros(uintptr_t begin, uintptr_t end)
 }
 
 /* Returns the map's marks, made at its first fault; NULL if memory is short. */
-static _Atomic uint64_t *marks_of(rks_guarded_map *map)
+static _Atomic uint32_t *marks_of(rks_guarded_map *map)
 {
-    _Atomic uint64_t *marks = atomic_load(&map->marks), *there = NULL;
+    _Atomic uint32_t *marks = atomic_load(&map->marks), *there = NULL;
     if (marks != NULL)
         return marks;
     long made = syscall(SYS_mmap, NULL, map->marks_size, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0L);
     if (made == -1)
         return NULL;
-    marks = (_Atomic uint64_t *)made;
+    marks = (_Atomic uint32_t *)made;
     if (atomic_compare_exchange_strong(&map->marks, &there, marks))
         return marks;
     syscall(SYS_munmap, made, map->marks_size); /* another thread's fault was first */
     return there;
 }
 
+static void mark_bad(_Atomic uint32_t *marks, size_t first, size_t end)
+{
+    for (size_t p = first; p < end; p++)
+        atomic_store(&marks[p], BAD);
+}
+
 /* Sets the marks first: a reader who sees the zeros must see the mark. */
-static bool replace_pages(rks_guarded_map *map, uintptr_t at)
+static bool replace_at(rks_guarded_map *map, uintptr_t at)
 {
     size_t page = atomic_load(&page_size);
     uintptr_t begin = atomic_load(&map->begin);
     uintptr_t end = atomic_load(&map->end);
-    _Atomic uint64_t *marks = marks_of(map);
-    uint64_t faults = atomic_fetch_add(&map->faults, 1);
-    if (marks != NULL && faults < SINGLE_GRANULES) {
-        size_t granule = faults < SINGLE_PAGES ? page : GRANULE_SIZE;
+    _Atomic uint32_t *marks = marks_of(map);
+    int64_t replaced = atomic_fetch_add(&map->replaced, 1);
+    atomic_fetch_add(&map->faults, 1);
+    if (marks != NULL && replaced < SINGLE_GRANULES) {
+        size_t granule = replaced < SINGLE_PAGES ? page : GRANULE_SIZE;
         uintptr_t from = begin + (at - begin) / granule * granule;
         uintptr_t to = end - from < granule ? end : from + granule;
-        for (uintptr_t p = (from - begin) / page; p < (to - begin + page - 1) / page; p++)
-            atomic_fetch_or(&marks[p / 64], UINT64_C(1) << (p % 64));
-        if (put_zeros(from, to))
+        size_t first = (from - begin) / page, last = (to - begin + page - 1) / page;
+        mark_bad(marks, first, last);
+        if (put_zeros(from, to)) {
+            mark_bad(marks, first, last);
             return true;
+        }
     }
     atomic_store(&map->lost, true);
-    return put_zeros(begin, end);
+    bool done = put_zeros(begin, end);
+    atomic_store(&map->lost, true);
+    return done;
+}
+
+static bool replace_pages(rks_guarded_map *map, uintptr_t at)
+{
+    atomic_fetch_add(&map->handling, 1);
+    bool done = replace_at(map, at);
+    atomic_fetch_sub(&map->handling, 1);
+    return done;
 }
 
 static void default_action(void)
@@ -172,26 +203,28 @@ static void on_sigbus(int number, siginfo_t *info, void *context)
 
 /* ---- installing --------------------------------------------------------------------------- */
 
-static void lock_install(void)
+static void lock_all(void)
 {
     pthread_mutex_lock(&install_mutex);
+    pthread_mutex_lock(&anew_mutex);
 }
 
-static void unlock_install(void)
+static void unlock_all(void)
 {
+    pthread_mutex_unlock(&anew_mutex);
     pthread_mutex_unlock(&install_mutex);
 }
 
 static void watch_forks(void)
 {
-    pthread_atfork(lock_install, unlock_install, unlock_install);
+    pthread_atfork(lock_all, unlock_all, unlock_all);
 }
 
 static rks_status install(rks_error *err)
 {
     rks_status status = RKS_OK;
     pthread_once(&fork_once, watch_forks);
-    lock_install();
+    pthread_mutex_lock(&install_mutex);
     struct sigaction current;
     if (sigaction(SIGBUS, NULL, &current) != 0) {
         status = rks_fail_errno(err, errno, "looking at the SIGBUS handler");
@@ -207,13 +240,14 @@ static rks_status install(rks_error *err)
         if (sigaction(SIGBUS, &action, NULL) != 0)
             status = rks_fail_errno(err, errno, "installing the SIGBUS handler");
     }
-    unlock_install();
+    pthread_mutex_unlock(&install_mutex);
     return status;
 }
 
 void rks_guarded_map_renew(void)
 {
     struct timespec now;
+    begun_at = atomic_load_explicit(&renewals, memory_order_acquire);
     clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
     int64_t slice = (int64_t)now.tv_sec * SLICES + now.tv_nsec / (1000000000 / SLICES);
     if (atomic_load_explicit(&looked_at, memory_order_relaxed) == slice)
@@ -327,7 +361,7 @@ rks_status rks_guarded_map_open(int fd, const char *path, uint64_t size, rks_gua
         return rks_fail(err, RKS_ERR_MEMORY, errno, "%s: no memory for another map", path);
 
     uint64_t pages = size / page + (size % page != 0);
-    uint64_t marks_size = (pages / 64 + 1) * sizeof(uint64_t);
+    uint64_t marks_size = pages * sizeof(uint32_t);
     void *bytes = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
     if (bytes == MAP_FAILED) {
         int cause = errno;
@@ -339,6 +373,8 @@ rks_status rks_guarded_map_open(int fd, const char *path, uint64_t size, rks_gua
     atomic_store(&made->marks, NULL);
     made->marks_size = marks_size;
     atomic_store(&made->faults, 0);
+    atomic_store(&made->replaced, 0);
+    atomic_store(&made->handling, 0);
     atomic_store(&made->lost, false);
     atomic_store(&made->begin, (uintptr_t)bytes);
     atomic_store(&made->end, (uintptr_t)bytes + pages * page);
@@ -378,13 +414,65 @@ bool rks_guarded_map_marked(const rks_guarded_map *map, const void *at, size_t s
     uint64_t last = 0;
     if (!page_range(map, at, size, &first, &last))
         return false;
+    bool handling = atomic_load(&map->handling) != 0; /* before the marks */
     if (atomic_load(&map->lost))
         return true;
-    const _Atomic uint64_t *marks = atomic_load(&map->marks);
-    for (uint64_t p = first; marks != NULL && p <= last; p++)
-        if (atomic_load_explicit(&marks[p / 64], memory_order_relaxed) >> (p % 64) & 1)
+    const _Atomic uint32_t *marks = atomic_load(&map->marks);
+    for (uint64_t p = first; marks != NULL && p <= last; p++) {
+        uint32_t mark = atomic_load(&marks[p]);
+        if (mark != GOOD && (handling || mark > begun_at))
             return true;
+    }
     return false;
+}
+
+/* ---- mapping anew ------------------------------------------------------------------------- */
+
+/* Maps pages [first, end) from the file again; all are BAD. */
+static void map_anew(rks_guarded_map *map, _Atomic uint32_t *marks, int fd, uint64_t first,
+                     uint64_t end)
+{
+    size_t page = atomic_load(&page_size);
+    for (uint64_t p = first; p < end; p++)
+        atomic_store(&marks[p], ANEW);
+    bool mapped = mmap((void *)(uintptr_t)(map->bytes + first * page), (end - first) * page,
+                       PROT_READ, MAP_SHARED | MAP_FIXED, fd, (off_t)(first * page)) != MAP_FAILED;
+    uint32_t number = atomic_fetch_add(&renewals, 1) + 1;
+    for (uint64_t p = first; p < end; p++) {
+        uint32_t mark = ANEW; /* a handler has put zeros there if it is BAD again */
+        atomic_compare_exchange_strong(&marks[p], &mark, mapped ? number : BAD);
+    }
+    if (mapped)
+        atomic_fetch_sub(&map->replaced, 1);
+}
+
+void rks_guarded_map_anew(rks_guarded_map *map, int fd, uint64_t first, uint64_t end)
+{
+    size_t page = atomic_load(&page_size);
+    uint64_t pages = (map->size + page - 1) / page, at = first / GRANULE_SIZE * GRANULE_SIZE / page;
+    _Atomic uint32_t *marks = atomic_load(&map->marks);
+    if (marks == NULL || first >= end || atomic_load(&renewals) >= ANEW - 1)
+        return;
+    pthread_mutex_lock(&anew_mutex);
+    end = end > map->size ? map->size : end;
+    uint64_t last = (end + GRANULE_SIZE - 1) / GRANULE_SIZE * GRANULE_SIZE / page;
+    if (atomic_load(&map->lost)) {
+        mark_bad(marks, 0, pages);
+        atomic_store(&map->replaced, 1);
+        atomic_store(&map->lost, false);
+        at = 0;
+        last = pages;
+    }
+    last = last > pages ? pages : last;
+    while (at < last) {
+        uint64_t run = at;
+        while (run < last && atomic_load(&marks[run]) == BAD)
+            run++;
+        if (run > at)
+            map_anew(map, marks, fd, at, run);
+        at = run + 1;
+    }
+    pthread_mutex_unlock(&anew_mutex);
 }
 
 bool rks_guarded_map_touch(const rks_guarded_map *map, const void *at, size_t size)

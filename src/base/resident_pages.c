@@ -110,8 +110,7 @@ void rks_resident_expect_random(const rks_resident *resident, uint64_t first, ui
 
 /* ---- looking ------------------------------------------------------------------------------ */
 
-/* Opens the file again if it is still there under its name; otherwise returns -1. */
-static int open_again(const rks_resident *resident)
+int rks_resident_open_again(const rks_resident *resident)
 {
     struct stat info;
     if (stat(resident->path, &info) != 0 || !S_ISREG(info.st_mode))
@@ -152,7 +151,7 @@ static bool seen_by_reading(const rks_resident *resident, uint64_t first, size_t
 {
     uint8_t page[4096];
     struct iovec into[LOOK_AT_ONCE / sizeof(page)];
-    int fd = open_again(resident);
+    int fd = rks_resident_open_again(resident);
     bool there = fd >= 0;
     long before = blocks_read();
     if (there)
@@ -264,7 +263,7 @@ bool rks_resident_bytes(const rks_resident *resident, uint64_t *bytes)
 
 void rks_resident_drop(rks_resident *resident)
 {
-    int fd = open_again(resident);
+    int fd = rks_resident_open_again(resident);
     /* Unmap them here first: pages in this process's own tables would stay. */
     madvise((void *)(uintptr_t)resident->map->bytes, resident->map->size, MADV_DONTNEED);
     if (fd >= 0) {
@@ -291,7 +290,7 @@ bool rks_resident_stream_to(rks_resident_stream *stream, const rks_resident *res
     off_t at = (off_t)(first - first % resident->page);
     if (stream->resident != resident) {
         rks_resident_stream_end(stream);
-        *stream = (rks_resident_stream){resident, open_again(resident),
+        *stream = (rks_resident_stream){resident, rks_resident_open_again(resident),
                                         open("/dev/null", O_WRONLY | O_CLOEXEC)};
     }
     if (end > resident->map->size)
@@ -335,7 +334,7 @@ void rks_resident_leave(rks_resident *resident, uint64_t first, uint64_t end)
         if (!atomic_exchange_explicit(&resident->empty[granule], 0, memory_order_relaxed))
             continue;
         if (fd < 0)
-            fd = open_again(resident);
+            fd = rks_resident_open_again(resident);
         if (fd < 0)
             return;
         madvise((void *)(uintptr_t)(resident->map->bytes + at), RKS_RESIDENT_GRANULE,

@@ -28,6 +28,9 @@ rks_status rks_resident_open(int fd, const char *path, const rks_guarded_map *ma
                              rks_resident **resident, rks_error *err);
 void rks_resident_close(rks_resident *resident); /* NULL is accepted */
 
+/* Opens the file again if it is still there under its name; otherwise returns -1. */
+int rks_resident_open_again(const rks_resident *resident);
+
 /* Sets how bytes [first, end) will be read. Random: a fault reads its own page and no others.
  * Otherwise: in the order of the file, with the system's read-ahead. */
 void rks_resident_expect_random(const rks_resident *resident, uint64_t first, uint64_t end,

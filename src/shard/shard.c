@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -134,6 +135,40 @@ uint64_t rks_shard_offset(const rks_shard *shard, uint64_t row)
     return rks_shard_locator(shard, row);
 }
 
+/* Treats segments that lie close together as one stretch: each change of advice splits the map in
+ * two, and a process may have some 65,000 maps. */
+static void advise_random(const rks_shard *shard)
+{
+    const rks_manifest *manifest = shard->manifest;
+    uint64_t first = 0, end = 0;
+    if (shard->map->size < RANDOM_LEAST || manifest->segment_count > RANDOM_SEGMENTS)
+        return;
+    rks_resident_expect_random(shard->resident, 0, shard->map->size, true);
+    for (size_t i = 0; i < manifest->segment_count; i++) {
+        const rks_segment *segment = &manifest->segments[i];
+        if (end == 0 || segment->offset < first || segment->offset > end + RANDOM_GAP) {
+            rks_resident_expect_random(shard->resident, first, end, false);
+            first = segment->offset;
+            end = first;
+        }
+        if (segment->offset + segment->size > end)
+            end = segment->offset + segment->size;
+    }
+    rks_resident_expect_random(shard->resident, first, end, false);
+}
+
+/* Maps pages anew that could not be read, so that the next read asks the storage again. */
+__attribute__((cold)) static void map_anew(const rks_shard *shard, uint64_t first, uint64_t end)
+{
+    int fd = rks_resident_open_again(shard->resident);
+    if (fd < 0)
+        return;
+    rks_guarded_map_anew(shard->map, fd, first, end);
+    close(fd);
+    if (atomic_load(&shard->random))
+        advise_random(shard);
+}
+
 /* ---- the index ---------------------------------------------------------------------------- */
 
 size_t rks_shard_segment_of(const rks_shard *shard, size_t part, uint64_t row)
@@ -151,11 +186,13 @@ rks_status rks_shard_check_segment(const rks_shard *shard, size_t segment, rks_e
     const rks_segment *at = &shard->manifest->segments[segment];
     const uint8_t *bytes = shard->map->bytes + at->offset;
     uint64_t found = rks_checksum64(bytes, at->size);
-    if (rks_guarded_map_faulted(shard->map, bytes, at->size))
+    if (rks_guarded_map_faulted(shard->map, bytes, at->size)) {
+        map_anew(shard, at->offset, at->offset + at->size);
         return rks_fail(err, RKS_ERR_IO, EIO,
                         "%s: a page of the index between %" PRIu64 " and %" PRIu64
                         " cannot be read",
                         shard->path, at->offset, at->offset + at->size);
+    }
     if (found != at->check)
         return rks_fail(err, RKS_ERR_CORRUPT, 0,
                         "%s: segment of the index at %" PRIu64 " (%" PRIu64
@@ -176,6 +213,7 @@ static rks_status copy_part(rks_shard *shard, size_t part, size_t item, uint64_t
 {
     if (first > shard->manifest->samples || count > shard->manifest->samples - first)
         return bad_rows(shard, first, count, err);
+    rks_guarded_map_renew();
     while (count > 0) {
         size_t number = rks_shard_segment_at(shard, part, first);
         if (!rks_shard_segment_good(shard, number)) {
@@ -188,9 +226,11 @@ static rks_status copy_part(rks_shard *shard, size_t part, size_t item, uint64_t
         uint64_t some = segment->rows - at < count ? segment->rows - at : count;
         const uint8_t *from = shard->map->bytes + segment->offset + at * item;
         memcpy(to, from, some * item);
-        if (rks_guarded_map_faulted(shard->map, from, some * item))
+        if (rks_guarded_map_faulted(shard->map, from, some * item)) {
+            map_anew(shard, segment->offset, segment->offset + segment->size);
             return rks_fail(err, RKS_ERR_IO, EIO, "%s: the index at %" PRIu64 " cannot be read",
                             shard->path, segment->offset + at * item);
+        }
         to += some * item;
         first += some;
         count -= some;
@@ -242,16 +282,25 @@ uint64_t rks_shard_place(const rks_shard *shard, uint64_t row)
     return (uint64_t)(locators->entries + entry - shard->map->bytes);
 }
 
+static void place_anew(const rks_shard *shard, uint64_t row)
+{
+    const rks_segment *segment =
+        &shard->manifest->segments[rks_shard_segment_at(shard, RKS_SHARD_LOCATORS, row)];
+    map_anew(shard, segment->offset, segment->offset + segment->size);
+}
+
 /* Says why a record cannot be read. Kept out of the fast path. */
 __attribute__((cold)) static rks_status unreadable(const rks_shard *shard, uint64_t row,
                                                    uint64_t offset, rks_error *err)
 {
     uint64_t size = shard->map->size;
-    if (place_faulted(shard, row))
+    if (place_faulted(shard, row)) {
+        place_anew(shard, row);
         return rks_fail(err, RKS_ERR_IO, EIO,
                         "%s: row %" PRIu64 ": its place in the index (at %" PRIu64
                         ") cannot be read",
                         shard->path, row, rks_shard_place(shard, row));
+    }
     if (offset >= size || offset % 8 != 0)
         return rks_fail(err, RKS_ERR_CORRUPT, 0,
                         "%s: row %" PRIu64 ": the index (at %" PRIu64 ") places it at %" PRIu64
@@ -259,9 +308,11 @@ __attribute__((cold)) static rks_status unreadable(const rks_shard *shard, uint6
                         shard->path, row, rks_shard_place(shard, row), offset, size);
     uint64_t left = size - offset;
     if (rks_guarded_map_faulted(shard->map, shard->map->bytes + offset,
-                                left < RKS_RECORD_HEADER ? left : RKS_RECORD_HEADER))
+                                left < RKS_RECORD_HEADER ? left : RKS_RECORD_HEADER)) {
+        map_anew(shard, offset, offset + RKS_RECORD_HEADER);
         return rks_fail(err, RKS_ERR_IO, EIO, "%s: row %" PRIu64 " at %" PRIu64 " cannot be read",
                         shard->path, row, offset);
+    }
     return rks_fail(err, RKS_ERR_CORRUPT, 0,
                     "%s: row %" PRIu64 " at %" PRIu64 ": no record, or one that does not fit",
                     shard->path, row, offset);
@@ -334,35 +385,20 @@ bool rks_shard_faulted(const rks_shard *shard, const void *at, size_t size)
 rks_status rks_shard_read_failed(const rks_shard *shard, uint64_t row, const rks_record_view *view,
                                  rks_error *err)
 {
+    uint64_t first = (uint64_t)(view->record - shard->map->bytes);
+    map_anew(shard, first, first + view->record_size);
     return rks_fail(err, RKS_ERR_IO, EIO,
                     "%s: row %" PRIu64 ": a page between %" PRIu64 " and %" PRIu64
                     " cannot be read",
-                    shard->path, row, (uint64_t)(view->record - shard->map->bytes),
-                    (uint64_t)(view->record - shard->map->bytes) + view->record_size);
+                    shard->path, row, first, first + view->record_size);
 }
 
 /* ---- what the disk is asked for ------------------------------------------------------------ */
 
-/* Treats segments that lie close together as one stretch: each change of advice splits the map in
- * two, and a process may have some 65,000 maps. */
-void rks_shard_expect_random(const rks_shard *shard)
+void rks_shard_expect_random(rks_shard *shard)
 {
-    const rks_manifest *manifest = shard->manifest;
-    uint64_t first = 0, end = 0;
-    if (shard->map->size < RANDOM_LEAST || manifest->segment_count > RANDOM_SEGMENTS)
-        return;
-    rks_resident_expect_random(shard->resident, 0, shard->map->size, true);
-    for (size_t i = 0; i < manifest->segment_count; i++) {
-        const rks_segment *segment = &manifest->segments[i];
-        if (end == 0 || segment->offset < first || segment->offset > end + RANDOM_GAP) {
-            rks_resident_expect_random(shard->resident, first, end, false);
-            first = segment->offset;
-            end = first;
-        }
-        if (segment->offset + segment->size > end)
-            end = segment->offset + segment->size;
-    }
-    rks_resident_expect_random(shard->resident, first, end, false);
+    atomic_store(&shard->random, true);
+    advise_random(shard);
 }
 
 bool rks_shard_extent(const rks_shard *shard, uint64_t row, uint64_t *first, uint64_t *end)
@@ -492,6 +528,7 @@ rks_status rks_shard_key(const rks_shard *shard, uint64_t row, uint8_t *key, siz
                          rks_error *err)
 {
     rks_record_view view = {0};
+    rks_guarded_map_renew();
     ask_for(shard, row);
     rks_status status = rks_shard_locate(shard, row, &view, err);
     if (status != RKS_OK)

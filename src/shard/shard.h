@@ -84,7 +84,8 @@ rks_status rks_record_check(const rks_record_view *view, rks_digest shard_id, ui
 /* Returns true if a page of [at, at + size) was replaced because the disk could not deliver it.
  * Call it after you read or copy these bytes of the map. Cheap. */
 bool rks_shard_faulted(const rks_shard *shard, const void *at, size_t size);
-/* Fails with the error for such a record: RKS_ERR_IO with file, row and offset. */
+/* Fails with the error for such a record: RKS_ERR_IO with file, row and offset. Its next read asks
+ * the storage again. */
 rks_status rks_shard_read_failed(const rks_shard *shard, uint64_t row, const rks_record_view *view,
                                  rks_error *err);
 
@@ -97,7 +98,7 @@ uint64_t rks_key_hash(const void *key, size_t key_size);
 
 /* Turns off the system's read-ahead for records: a fault then reads its own page alone, so readers
  * must request records beforehand. The index keeps the read-ahead. */
-void rks_shard_expect_random(const rks_shard *shard);
+void rks_shard_expect_random(rks_shard *shard);
 /* Gets bytes [first, end) of NAME.rks that hold the record, from the locators alone, without
  * reading it. Mostly exact; a little more or less at the end of a block. Returns false if there is
  * no such row or the locator is damaged. */

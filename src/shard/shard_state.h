@@ -21,6 +21,7 @@ struct rks_shard {
     rks_manifest *manifest;
     rks_guarded_map *map;
     rks_resident *resident; /* which granules of the map are in memory */
+    atomic_bool random;     /* records are read at random */
     rks_unit_list units;
     rks_locators *locators;        /* one for each RKS_SEGMENT_ROWS rows */
     size_t row_segments;           /* number of locators, and of segments of each kind */

@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -120,6 +121,72 @@ static void marks_exactly_the_pages_that_are_gone(void **state)
     assert_false(rks_guarded_map_faulted(map, map->bytes - PAGE, 1));
     assert_false(rks_guarded_map_touch(map, map->bytes + 30 * PAGE, 1));
     assert_true(rks_guarded_map_touch(map, map->bytes, 10 * PAGE));
+    rks_guarded_map_close(map);
+    close(fd);
+}
+
+static void fill(int fd, size_t first, size_t end)
+{
+    uint8_t page[PAGE];
+    memset(page, 7, sizeof(page));
+    for (size_t at = first; at < end; at++)
+        assert_int_equal(pwrite(fd, page, PAGE, (off_t)(at * PAGE)), PAGE);
+}
+
+static void a_page_mapped_anew_is_read_again(void **state)
+{
+    (void)state;
+    int fd = make_file(PAGES * PAGE), maps = 0;
+    rks_guarded_map *map = map_file(fd, PAGES * PAGE);
+    maps = count_maps();
+    rks_guarded_map_anew(map, fd, 0, UINT64_MAX); /* nothing to do */
+    assert_int_equal(ftruncate(fd, 10 * PAGE), 0);
+    assert_int_equal(read_byte(map, 20 * PAGE), 0);
+    assert_int_equal(read_byte(map, 22 * PAGE), 0);
+    assert_int_equal(read_byte(map, 63 * PAGE), 0);
+    fill(fd, 10, 30);
+    assert_int_equal(read_byte(map, 20 * PAGE), 0); /* as long as nobody maps it */
+    rks_guarded_map_anew(map, fd, 20 * PAGE, 20 * PAGE + 1);
+    assert_int_equal(read_byte(map, 20 * PAGE), 7);
+    assert_true(
+        rks_guarded_map_faulted(map, map->bytes + 20 * PAGE, 1)); /* for reads begun before */
+    rks_guarded_map_renew();
+    assert_false(rks_guarded_map_faulted(map, map->bytes + 20 * PAGE, 3 * PAGE));
+    assert_int_equal(read_byte(map, 22 * PAGE), 7);
+    assert_int_equal(read_byte(map, 63 * PAGE), 0); /* it cannot be read yet */
+    assert_true(rks_guarded_map_faulted(map, map->bytes + 63 * PAGE, 1));
+    fill(fd, 30, PAGES);
+    rks_guarded_map_anew(map, fd, 63 * PAGE, UINT64_MAX);
+    rks_guarded_map_renew();
+    assert_int_equal(read_byte(map, 63 * PAGE), 7);
+    assert_false(rks_guarded_map_faulted(map, map->bytes, map->size));
+    assert_in_range(count_maps(), 0, maps + 1); /* the marks */
+    rks_guarded_map_close(map);
+    close(fd);
+}
+
+static void a_map_that_was_given_up_is_mapped_anew(void **state)
+{
+    (void)state;
+    size_t pages = 4000000; /* 15 GB: more granules than are replaced one by one */
+    int fd = make_file(PAGE);
+    assert_int_equal(ftruncate(fd, (off_t)(pages * PAGE)), 0);
+    rks_guarded_map *map = map_file(fd, pages * PAGE);
+    assert_int_equal(ftruncate(fd, PAGE), 0);
+    for (size_t page = 1; page < 2 * 1024; page += 2)
+        assert_int_equal(read_byte(map, page * PAGE), 0);
+    for (size_t page = 2048; page < pages; page += 256)
+        assert_int_equal(read_byte(map, page * PAGE), 0);
+    assert_true(atomic_load(&map->lost));
+    assert_int_equal(read_byte(map, 0), 0);
+    rks_guarded_map_anew(map, fd, 0, 1);
+    assert_true(rks_guarded_map_faulted(map, map->bytes, 1));
+    rks_guarded_map_renew();
+    assert_int_equal(read_byte(map, 0), 7);
+    assert_false(rks_guarded_map_faulted(map, map->bytes, 1));
+    assert_int_equal(read_byte(map, PAGE), 0);
+    assert_true(rks_guarded_map_faulted(map, map->bytes + PAGE, 1));
+    assert_int_equal(atomic_load(&map->replaced), 1); /* one page, again */
     rks_guarded_map_close(map);
     close(fd);
 }
@@ -264,6 +331,65 @@ static void four_threads_never_believe_a_zero(void **state)
     }
     rks_guarded_map_close(map);
     close(fd);
+}
+
+typedef struct healing {
+    rks_guarded_map *map;
+    int fd;
+    atomic_bool over;
+    atomic_uint_least64_t good, bad;
+} healing;
+
+static void *read_while_it_heals(void *argument)
+{
+    healing *h = argument;
+    uintptr_t wrong = 0;
+    while (!atomic_load(&h->over)) {
+        rks_guarded_map_renew();
+        for (size_t page = 0; page < PAGES; page++) {
+            uint8_t copy[16];
+            memcpy(copy, h->map->bytes + page * PAGE, sizeof(copy));
+            bool faulted = rks_guarded_map_faulted(h->map, h->map->bytes + page * PAGE, 16);
+            wrong += copy[5] != 7 && !faulted;
+            atomic_fetch_add(copy[5] == 7 && !faulted ? &h->good : &h->bad, 1);
+            if (faulted)
+                rks_guarded_map_anew(h->map, h->fd, page * PAGE, page * PAGE + 1);
+        }
+    }
+    return (void *)wrong;
+}
+
+static void threads_that_map_anew_never_believe_a_zero(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 300 };
+    healing h = {.fd = make_file(PAGES * PAGE)};
+    pthread_t threads[4];
+    h.map = map_file(h.fd, PAGES * PAGE);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, read_while_it_heals, &h), 0);
+    for (int round = 0; round < ROUNDS; round++) {
+        assert_int_equal(ftruncate(h.fd, PAGES / 4 * PAGE), 0);
+        sched_yield();
+        fill(h.fd, PAGES / 4, PAGES);
+        sched_yield();
+    }
+    atomic_store(&h.over, true);
+    for (int i = 0; i < 4; i++) {
+        void *wrong = NULL;
+        pthread_join(threads[i], &wrong);
+        assert_null(wrong);
+    }
+    assert_true(atomic_load(&h.good) > 0);
+    assert_true(atomic_load(&h.bad) > 0);
+    rks_guarded_map_renew();
+    rks_guarded_map_anew(h.map, h.fd, 0, UINT64_MAX);
+    rks_guarded_map_renew();
+    for (size_t page = 0; page < PAGES; page++)
+        assert_int_equal(read_byte(h.map, page * PAGE), 7);
+    assert_false(rks_guarded_map_faulted(h.map, h.map->bytes, h.map->size));
+    rks_guarded_map_close(h.map);
+    close(h.fd);
 }
 
 /* Runs `body` in a child with a limit of its own; how it ended, as waitpid says. */
@@ -549,6 +675,9 @@ int main(void)
         cmocka_unit_test(a_file_takes_one_of_the_processs_maps),
         cmocka_unit_test(refuses_an_empty_file_and_a_bad_descriptor),
         cmocka_unit_test(marks_exactly_the_pages_that_are_gone),
+        cmocka_unit_test(a_page_mapped_anew_is_read_again),
+        cmocka_unit_test(a_map_that_was_given_up_is_mapped_anew),
+        cmocka_unit_test(threads_that_map_anew_never_believe_a_zero),
         cmocka_unit_test(a_new_map_in_the_same_place_is_clean),
         cmocka_unit_test(a_file_with_many_bad_pages_is_given_up_as_a_whole),
         cmocka_unit_test(holds_more_maps_than_a_chunk_of_slots),

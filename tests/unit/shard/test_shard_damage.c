@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "base/guarded_map.h"
 #include "base/memory.h"
 #include "shard/block.h"
 #include "shard/manifest.h"
@@ -226,6 +227,45 @@ static void a_file_that_is_cut_while_open_gives_errors(void **state)
     assert_int_equal(truncate(shards_path("a.rks"), 0), 0);
 }
 
+/* Storage that failed for a while: the same file, the same map. */
+static void a_file_that_is_whole_again_is_read_again(void **state)
+{
+    (void)state;
+    shards_recipe recipe = {.samples = 2000};
+    shards_write(shards_here, "a", &recipe);
+    open_shard reading;
+    assert_true(begin_reading(&reading, "a", &recipe));
+    size_t size = 0;
+    uint8_t *bytes = shards_load(shards_here, "a.rks", &size);
+    for (int time = 0; time < 2; time++) {
+        uint32_t length = 0;
+        assert_int_equal(truncate(shards_path("a.rks"), 0), 0);
+        for (uint64_t row = 0; row < 2000; row++) {
+            uint8_t *copy = NULL;
+            rks_record_view view = {0};
+            assert_fails(RKS_ERR_IO, read_row(reading.shard, row, reading.hashes, reading.lengths,
+                                              &copy, &view));
+            free(copy);
+        }
+        assert_fails(RKS_ERR_IO, rks_shard_copy_lengths(reading.shard, 1999, 1, &length, &err));
+        shards_store(shards_here, "a.rks", bytes, size);
+        rks_guarded_map_renew();
+        for (uint64_t row = 0; row < 2000; row++) {
+            uint8_t *copy = NULL, key[RKS_KEY_MAX];
+            size_t key_size = 0;
+            rks_record_view view = {0};
+            assert_ok(read_row(reading.shard, row, reading.hashes, reading.lengths, &copy, &view),
+                      &err);
+            free(copy);
+            assert_ok(rks_shard_key(reading.shard, row, key, &key_size, &err), &err);
+        }
+        assert_ok(rks_shard_copy_lengths(reading.shard, 1999, 1, &length, &err), &err);
+        assert_int_equal(length, reading.lengths[1999]);
+    }
+    free(bytes);
+    end_reading(&reading);
+}
+
 static void an_index_that_is_cut_while_open_gives_errors(void **state)
 {
     (void)state;
@@ -257,6 +297,7 @@ int main(void)
         SHARD_TEST(hostile_locators_stay_inside_the_file),
         SHARD_TEST(hostile_record_headers_stay_inside_the_file),
         SHARD_TEST(a_file_that_is_cut_while_open_gives_errors),
+        SHARD_TEST(a_file_that_is_whole_again_is_read_again),
         SHARD_TEST(an_index_that_is_cut_while_open_gives_errors),
     };
     return cmocka_run_group_tests_name("shard_damage", tests, NULL, NULL);
