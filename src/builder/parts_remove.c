@@ -121,8 +121,8 @@ void rks_parts_remove_strangers(rks_parts *parts, const rks_dataset *keep)
     if (first)
         remove_generations(parts->directory); /* those of the dataset that was replaced */
     for (size_t i = 0; i < count; i++)
-        if (!rks_shard_names_have(&kept, names[i]) &&
-            !rks_dataset_is_copy(keep, parts->directory, names[i]))
+        if (!rks_shard_names_have(&kept, names[i]) && /* a first generation has all its shards */
+            (first || !rks_dataset_is_copy(keep, parts->directory, names[i])))
             rks_parts_remove(parts, names[i]);
     rks_dataset_parts_free(names, count);
     rks_shard_names_free(&kept);

@@ -201,6 +201,10 @@ rks_status rks_dataset_load_excluded(const char *directory, rks_dataset *dataset
  * equal if and only if the texts of rks_dataset_encode are. A new field must be added here, too.
  * The dataset must have been decoded (its shards are by id), and not be united. */
 rks_status rks_dataset_digest(const rks_dataset *dataset, rks_digest *digest, rks_error *err);
+/* Computes a digest of how the units lie in shards: builds, digests, rows. Ids and names of shards
+ * are not in it, so two builds of one input that were cut alike have the same. */
+rks_status rks_dataset_places_digest(const rks_dataset *dataset, rks_digest *digest,
+                                     rks_error *err);
 /* Writes dataset.json as bytes, the same on every rank, for sending. Free *text with rks_free.
  * RKS_ERR_ARGUMENT if the parts do not fit together: `id` is not the fold, units are not sorted or
  * do not fill their shards, counts differ. build_options NULL is an empty object. The runs of
@@ -224,12 +228,14 @@ void rks_shard_names_free(rks_shard_names *names);
 
 /* Opens copies of those of the shards [first, first + count) that are not open: for shard first + i
  * shards[i] is NULL. Copies are sealed shards that the dataset does not name, of the same build,
- * with the same id and the same units in the same rows. There are some after lost shards were built
- * again, and their node came back. Shards without a copy in the directory stay NULL. */
+ * with the same units in the same rows. There are some after lost shards were built again, and
+ * their node came back; they have the same id. If the input was built twice, the id is another one.
+ * A copy with the same id comes first. Shards without a copy in the directory stay NULL. */
 struct rks_shard;
 rks_status rks_dataset_open_copies(const rks_dataset *dataset, const char *directory, size_t first,
                                    size_t count, struct rks_shard **shards, rks_error *err);
-/* Returns true if NAME in the directory is such a copy of a shard of the dataset. */
+/* Returns true if NAME in the directory is such a copy of a shard of the dataset, and may be
+ * needed. One with another id is not if the named shard lies there, too. */
 bool rks_dataset_is_copy(const rks_dataset *dataset, const char *directory, const char *name);
 
 /* Lists the parts (NAME.rks, sealed or not) of a build in a directory: their names without ending,

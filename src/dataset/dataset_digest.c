@@ -2,9 +2,10 @@
  *
  * dataset_digest.c: a digest of all that dataset.json says, without printing it. Each number is
  * eight bytes, and each text has its size before it, so that no two datasets feed the same bytes.
- */
+ * And one of the places of units, which two builds of one input have in common. */
 #include <string.h>
 
+#include "base/memory.h"
 #include "dataset/dataset.h"
 
 static void feed_number(rks_digester *digester, uint64_t number)
@@ -103,5 +104,48 @@ rks_status rks_dataset_digest(const rks_dataset *dataset, rks_digest *digest, rk
         put_unit(digester, &dataset->units[i], dataset->derived_keys);
     *digest = rks_digester_result(digester);
     rks_digester_free(digester);
+    return RKS_OK;
+}
+
+/* Writes each shard's number in the order of units; UINT32_MAX: it has none. */
+static uint32_t number_by_units(const rks_dataset *dataset, uint32_t *number)
+{
+    uint32_t count = 0;
+    memset(number, 0xff, dataset->shard_count * sizeof(*number));
+    for (size_t i = 0; i < dataset->unit_count; i++)
+        if (number[dataset->units[i].shard] == UINT32_MAX)
+            number[dataset->units[i].shard] = count++;
+    return count;
+}
+
+rks_status rks_dataset_places_digest(const rks_dataset *dataset, rks_digest *digest, rks_error *err)
+{
+    uint32_t *number = rks_alloc(dataset->shard_count, sizeof(*number), err);
+    rks_digester *digester = number == NULL ? NULL : rks_digester_create(err);
+    if (digester == NULL) {
+        rks_free(number);
+        return RKS_ERR_MEMORY;
+    }
+    feed_number(digester, number_by_units(dataset, number));
+    feed_number(digester, dataset->shard_count);
+    for (size_t i = 0; i < dataset->unit_count; i++) {
+        const rks_dataset_unit *unit = &dataset->units[i];
+        const rks_digest build = rks_dataset_build_of(dataset, unit->shard);
+        const uint64_t numbers[] = {unit->summary.unit,
+                                    unit->summary.samples,
+                                    unit->summary.digest.low,
+                                    unit->summary.digest.high,
+                                    number[unit->shard],
+                                    unit->first_row,
+                                    build.low,
+                                    build.high,
+                                    dataset->shards[unit->shard].first_unit};
+        rks_digester_update(digester, numbers, sizeof(numbers));
+        if (dataset->derived_keys)
+            feed_text(digester, unit->key_name);
+    }
+    *digest = rks_digester_result(digester);
+    rks_digester_free(digester);
+    rks_free(number);
     return RKS_OK;
 }

@@ -2,7 +2,8 @@
  *
  * shard_copies.c: shards under names that the dataset does not have. A lost shard that is built
  * again keeps its id and its units, so its records are the same bit for bit; name and manifest are
- * new. If the lost one comes back, either file serves. */
+ * new. If the lost one comes back, either file serves. A shard of another build of the same input
+ * has the same units, too, but an id of its own, which each record's check covers. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,13 +81,30 @@ static size_t copy_of(const sought *s, const rks_shard *shard)
 {
     for (size_t i = 0; i < s->count; i++) {
         size_t number = (size_t)(s->shards[i] - s->dataset->shards);
-        if (rks_digest_equal(s->shards[i]->id, rks_shard_id(shard)) &&
-            rks_digest_equal(rks_dataset_build_of(s->dataset, number), rks_shard_build_id(shard)) &&
+        if (rks_digest_equal(rks_dataset_build_of(s->dataset, number), rks_shard_build_id(shard)) &&
             rks_shard_largest(shard) <= s->shards[i]->largest &&
             same_units(s->dataset, number, shard))
             return number;
     }
     return SIZE_MAX;
+}
+
+static bool has_named_id(const rks_dataset *dataset, size_t number, const rks_shard *shard)
+{
+    return rks_digest_equal(dataset->shards[number].id, rks_shard_id(shard));
+}
+
+/* Takes the copy, or closes it. One with the dataset's id replaces another. */
+static void take_copy(const rks_dataset *dataset, size_t number, rks_shard *shard,
+                      rks_shard **taken)
+{
+    if (*taken != NULL &&
+        (has_named_id(dataset, number, *taken) || !has_named_id(dataset, number, shard))) {
+        rks_shard_close(shard);
+        return;
+    }
+    rks_shard_close(*taken);
+    *taken = shard;
 }
 
 /* *shard: NULL if the part is not sealed, or cannot be read: then it is no copy, only a leftover.
@@ -140,15 +158,26 @@ rks_status rks_dataset_open_copies(const rks_dataset *dataset, const char *direc
             continue;
         status = open_part(directory, names[i], &shard, err);
         size_t number = shard == NULL ? SIZE_MAX : copy_of(&s, shard);
-        if (number != SIZE_MAX && shards[number - first] == NULL)
-            shards[number - first] = shard;
-        else
+        if (number == SIZE_MAX)
             rks_shard_close(shard);
+        else
+            take_copy(dataset, number, shard, &shards[number - first]);
     }
     rks_shard_names_free(&named);
     rks_dataset_parts_free(names, name_count);
     rks_free(s.shards);
     return status;
+}
+
+/* Returns true if the shard that the dataset names lies in the directory. */
+static bool has_named(const char *directory, const rks_dataset_shard *named)
+{
+    rks_shard *shard = NULL;
+    open_part(directory, named->name, &shard, NULL);
+    bool has = shard != NULL && rks_digest_equal(rks_shard_id(shard), named->id) &&
+               rks_digest_equal(rks_shard_manifest_digest(shard), named->manifest);
+    rks_shard_close(shard);
+    return has;
 }
 
 bool rks_dataset_is_copy(const rks_dataset *dataset, const char *directory, const char *name)
@@ -162,7 +191,10 @@ bool rks_dataset_is_copy(const rks_dataset *dataset, const char *directory, cons
         is = compare_front(name, &s.shards[i]) == 0;
     if (is) {
         rks_status status = open_part(directory, name, &shard, NULL);
-        is = status != RKS_OK || (shard != NULL && copy_of(&s, shard) != SIZE_MAX);
+        size_t number = shard == NULL ? SIZE_MAX : copy_of(&s, shard);
+        is = status != RKS_OK ||
+             (number != SIZE_MAX && (has_named_id(dataset, number, shard) ||
+                                     !has_named(directory, &dataset->shards[number])));
         rks_shard_close(shard);
     }
     rks_free(s.shards);

@@ -29,7 +29,10 @@ static rks_status fail_other(const rks_agreed *agreed, const char *directory, ui
     uint64_t older = one->generation < other->generation ? one->generation : other->generation;
     rks_digest_format(one->id, ids[0]);
     rks_digest_format(other->id, ids[1]);
-    if (one->generation == other->generation)
+    if (one->generation == other->generation && rks_digest_equal(one->id, other->id))
+        snprintf(advice, sizeof(advice),
+                 "the same samples, cut into shards in two ways; remove one of them");
+    else if (one->generation == other->generation)
         snprintf(advice, sizeof(advice), "remove the one that you do not want");
     else
         snprintf(advice, sizeof(advice),
@@ -48,19 +51,6 @@ bool rks_store_same_samples(const rks_dataset_description *one,
 {
     return rks_digest_equal(one->id, other->id) && rks_digest_equal(one->shards, other->shards) &&
            one->generation == other->generation;
-}
-
-/* Computes a digest of the shards' ids, which stay when lost ones are built again. */
-static rks_status digest_ids(const rks_dataset *dataset, rks_digest *digest, rks_error *err)
-{
-    rks_digester *digester = rks_digester_create(err);
-    if (digester == NULL)
-        return RKS_ERR_MEMORY;
-    for (size_t i = 0; i < dataset->shard_count; i++)
-        rks_digester_update(digester, &dataset->shards[i].id, sizeof(dataset->shards[i].id));
-    *digest = rks_digester_result(digester);
-    rks_digester_free(digester);
-    return RKS_OK;
 }
 
 bool rks_store_replaces(const rks_dataset_description *other, const rks_dataset_description *one)
@@ -184,7 +174,7 @@ rks_status rks_store_dataset_description(const rks_found_dataset *looked,
     rks_digest shards;
     rks_status status = rks_dataset_digest(looked->dataset, &digest, err);
     if (status == RKS_OK)
-        status = digest_ids(looked->dataset, &shards, err);
+        status = rks_dataset_places_digest(looked->dataset, &shards, err);
     if (status == RKS_OK)
         *described = (rks_dataset_description){
             .shards = shards,

@@ -20,7 +20,7 @@ bool rks_store_serves_node(const rks_store *store)
 {
     uint32_t node = rks_group_node(store->group);
     for (size_t i = 0; i < store->dataset->shard_count; i++)
-        if (store->shards[i] == NULL && rks_store_first_to_see(store, node, i) >= 0)
+        if (!rks_store_serves_shard(store, i) && rks_store_first_to_see(store, node, i) >= 0)
             return false;
     return true;
 }

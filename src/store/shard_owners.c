@@ -39,6 +39,7 @@ int64_t rks_store_first_to_see(const rks_store *store, uint32_t node, size_t sha
 /* The ranks' reports, by rank: a bit for each shard. */
 typedef struct reports {
     const uint8_t **seen;
+    uint8_t *room; /* what `seen` may point into */
 } reports;
 
 static bool sees(const reports *r, uint32_t rank, size_t shard)
@@ -197,8 +198,9 @@ static rks_status make_tables(rks_store *store, const rks_agreed *agreed, report
     store->asks = rks_alloc(ranks, sizeof(*store->asks), err);
     if (r->seen == NULL || store->seers == NULL || store->owners == NULL || store->asks == NULL)
         return RKS_ERR_MEMORY;
-    for (uint32_t rank = 0; rank < ranks; rank++)
-        r->seen[rank] = rks_agreed_get(agreed, rank, RKS_TELL_SEEN, NULL);
+    rks_status status = rks_store_choose_ids(store, agreed, r->seen, &r->room, err);
+    if (status != RKS_OK)
+        return status;
     find_seers(store, r);
     store->owner_room = rks_alloc(count_owners(store), sizeof(*store->owner_room), err);
     return store->owner_room == NULL ? RKS_ERR_MEMORY : RKS_OK;
@@ -206,7 +208,7 @@ static rks_status make_tables(rks_store *store, const rks_agreed *agreed, report
 
 rks_status rks_store_choose_owners(rks_store *store, const rks_agreed *agreed, rks_error *err)
 {
-    reports r = {NULL};
+    reports r = {NULL, NULL};
     candidates c = {.reports = &r,
                     .load = rks_alloc(rks_group_size(store->group), sizeof(*c.load), err),
                     .best = rks_alloc(rks_group_nodes(store->group), sizeof(*c.best), err)};
@@ -223,6 +225,7 @@ rks_status rks_store_choose_owners(rks_store *store, const rks_agreed *agreed, r
         next += choose_owner(store, i, &c, next) + 1;
     }
     rks_free(r.seen);
+    rks_free(r.room);
     rks_free(c.load);
     rks_free(c.best);
     return status;

@@ -31,8 +31,10 @@ struct rks_store {
     rks_dataset *dataset;
     char id_text[RKS_DIGEST_TEXT];
 
-    rks_shard **shards;   /* dataset number -> open shard, NULL if this rank does not see it */
-    rks_record_fit *fits; /* one for each source; NULL: the dataset is not united */
+    rks_shard **shards;    /* dataset number -> open shard, NULL if this rank does not see it */
+    rks_digest *shard_ids; /* dataset number -> the id of the file that is served (shard_ids.c);
+                            * NULL: the dataset's, of all */
+    rks_record_fit *fits;  /* one for each source; NULL: the dataset is not united */
     const rks_record_fit **fit_of; /* dataset number -> how its records are read; may be NULL */
     int32_t **owners;              /* dataset number -> ranks that serve it, best first, then -1 */
     int32_t *owner_room;           /* the array that `owners` points into */
@@ -114,14 +116,14 @@ typedef struct rks_dataset_description {
     uint64_t found;    /* 1: a dataset; 0: none */
     uint64_t runs;     /* runs of excluded samples */
     rks_digest id;
-    rks_digest shards;   /* of the shards' ids, in their order */
+    rks_digest shards;   /* of the places of its units: rks_dataset_places_digest */
     uint64_t generation; /* from 1 */
     uint64_t revision;
 } rks_dataset_description;
 rks_status rks_store_dataset_description(const rks_found_dataset *found,
                                          rks_dataset_description *described, rks_error *err);
-/* Returns true if both are the same samples in the same shards: revisions of one generation. Two
- * builds of one input have shards of their own. */
+/* Returns true if both are the same samples, cut into shards alike: revisions of one generation, or
+ * two builds of one input, whose shards differ in their ids only. */
 bool rks_store_same_samples(const rks_dataset_description *one,
                             const rks_dataset_description *other);
 /* Returns true if all go by `other`, not by `one`: the later revision; of equal ones (two jobs
@@ -195,6 +197,18 @@ rks_status rks_store_open_shard(rks_store *store, const char *directory, size_t 
 rks_status rks_store_open_folder(rks_store *store, const char *folder, rks_error *err);
 /* For tests: how many shards a thread opens; 0: 128, the default. */
 void rks_store_shards_a_thread(size_t shards);
+/* shard_ids.c: ids of files that another build of the same input wrote. Each rank reports those of
+ * its files, at most the limit in bytes (0 on a rank that has failed). */
+uint64_t rks_store_other_ids_limit(const rks_store *store);
+rks_status rks_store_put_other_ids(const rks_store *store, rks_buffer *bytes, rks_error *err);
+/* After the agreement: chooses the id of each shard. Sets seen[rank], a bit for each shard: the
+ * rank has a file with that id. The caller frees *room, which `seen` may point into. */
+rks_status rks_store_choose_ids(rks_store *store, const rks_agreed *agreed, const uint8_t **seen,
+                                uint8_t **room, rks_error *err);
+/* Returns the id that was chosen. */
+rks_digest rks_store_shard_id(const rks_store *store, size_t shard);
+/* Returns true if this rank's file of the shard has it. */
+bool rks_store_serves_shard(const rks_store *store, size_t shard);
 /* Returns the lowest rank of `node` that sees the shard; -1 if none does. */
 int64_t rks_store_first_to_see(const rks_store *store, uint32_t node, size_t shard);
 rks_status rks_store_choose_owners(rks_store *store, const rks_agreed *agreed, rks_error *err);
@@ -297,6 +311,7 @@ enum {
     RKS_TELL_INDEX,       /* the leader's offer of the index memory */
     RKS_TELL_LATE,        /* rks_store_looks_late, one byte */
     RKS_TELL_INDEX_FILES, /* rks_store_tell_index_files */
+    RKS_TELL_OTHER_IDS,   /* shard_ids.c draws it */
     RKS_TELL_COUNT
 };
 

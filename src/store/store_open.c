@@ -134,7 +134,7 @@ static rks_status start_fetching(rks_store *store, rks_error *err)
     for (size_t i = 0; status == RKS_OK && i < count; i++) {
         bool mine = store->owners[i][0] == (int32_t)rank;
         mapped[i] = store->options.no_share && !mine ? NULL : store->shards[i];
-        ids[i] = dataset->shards[i].id;
+        ids[i] = mapped[i] == NULL ? rks_store_shard_id(store, i) : rks_shard_id(mapped[i]);
         largest[i] = dataset->shards[i].largest;
     }
     rks_fetcher_options options = {.shards = mapped, .shard_ids = ids, .largest = largest};
@@ -189,6 +189,7 @@ void rks_store_release(void *user)
     rks_free(store->unit_first);
     rks_free(store->unit_number);
     rks_free(store->shards);
+    rks_free(store->shard_ids);
     rks_free(store->owners);
     rks_free(store->owner_room);
     rks_free(store->asks);
@@ -330,13 +331,15 @@ typedef struct own_shards {
     uint8_t *listed; /* samples to leave out */
     size_t listed_size;
     uint8_t *index_files; /* which sources have theirs here */
+    rks_buffer other_ids; /* of shards that another build wrote */
     rks_buffer paths;
 } own_shards;
 
-static void note_seen(const rks_store *store, own_shards *own)
+static rks_status note_seen(const rks_store *store, own_shards *own, rks_error *err)
 {
     for (size_t i = 0; i < store->dataset->shard_count; i++)
         own->seen[i / 8] |= (uint8_t)((store->shards[i] != NULL) << i % 8);
+    return rks_store_put_other_ids(store, &own->other_ids, err);
 }
 
 /* Opens this rank's shards, and begins the node's index. */
@@ -361,9 +364,15 @@ static rks_status look_at_shards(rks_store *store, const char *quarantine,
     own->index_files = rks_alloc(rks_store_index_files_size(store), 1, err);
     if (own->seen == NULL || own->index_files == NULL)
         return RKS_ERR_MEMORY;
-    note_seen(store, own);
     rks_store_tell_index_files(store, own->index_files);
-    return put_paths(store, &own->paths, err);
+    status = note_seen(store, own, err);
+    return status == RKS_OK ? put_paths(store, &own->paths, err) : status;
+}
+
+static rks_fact other_ids(const rks_store *store, const rks_group *group, const own_shards *own)
+{
+    return rks_fact_bytes(own->other_ids.data, own->other_ids.size,
+                          rks_group_size(group) * rks_store_other_ids_limit(store));
 }
 
 /* COLLECTIVE. Sends this rank's shards, and the samples that it leaves out, to all ranks, and takes
@@ -381,7 +390,7 @@ static rks_status tell_shards(rks_store *store, rks_group *group, rks_status sta
         status = look_at_shards(store, quarantine, filling, &own, err);
     if (status == RKS_OK)
         late = rks_store_looks_late(store);
-    const rks_fact facts[RKS_TELL_COUNT] = {
+    rks_fact facts[RKS_TELL_COUNT] = {
         [RKS_TELL_NUMBERS] = rks_fact_fixed(&numbers, sizeof(numbers)),
         [RKS_TELL_SEEN] = rks_fact_fixed(own.seen, own.seen_size),
         [RKS_TELL_PATH] = rks_fact_bytes(own.paths.data, own.paths.size,
@@ -391,19 +400,22 @@ static rks_status tell_shards(rks_store *store, rks_group *group, rks_status sta
         [RKS_TELL_INDEX] = rks_fd_offer_fact(filling->offer),
         [RKS_TELL_LATE] = rks_fact_fixed(&late, sizeof(late)),
         [RKS_TELL_INDEX_FILES] = rks_fact_fixed(own.index_files, rks_store_index_files_size(store)),
+        [RKS_TELL_OTHER_IDS] = other_ids(store, group, &own),
     };
     status = rks_group_agree_on(group, "open: shards", status, facts, RKS_TELL_COUNT, &agreed, err);
     for (uint32_t looks = 0; status == RKS_OK && rks_store_should_look_again(store, &agreed, looks);
          looks++) {
         status = rks_store_look_again(store, err);
         if (status == RKS_OK)
-            note_seen(store, &own);
+            status = note_seen(store, &own, err);
+        facts[RKS_TELL_OTHER_IDS] = other_ids(store, group, &own);
         status =
             rks_group_agree_on(group, "open: shards", status, facts, RKS_TELL_COUNT, &agreed, err);
     }
     rks_free(own.seen);
     rks_free(own.listed);
     rks_free(own.index_files);
+    rks_buffer_free(&own.other_ids);
     rks_buffer_free(&own.paths);
     if (status != RKS_OK)
         return status;

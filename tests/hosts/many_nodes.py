@@ -134,6 +134,21 @@ def a_lost_node_costs_its_units_and_may_come_back():
         nodes.opens([0, 1], ROWS)
 
 
+def a_node_of_another_build_takes_the_place_of_a_lost_one():
+    with Nodes() as nodes:
+        source = nodes.rows("rows.jsonl")
+        nodes.build([0, 1, 2], source)
+        os.rename(f"{nodes.work}/disk2", f"{nodes.work}/away")
+        os.mkdir(f"{nodes.work}/disk2")
+        nodes.build([3, 4, 2], source)  # the same input once more
+        assert nodes.dataset(2)["dataset"] == nodes.dataset(0)["dataset"]
+        assert not {one["id"] for one in nodes.dataset(2)["shards"]} & {one["id"] for one in nodes.dataset(0)["shards"]}
+        nodes.opens([0, 1, 2], ROWS)
+        nodes.opens([3, 1, 2, 0, 4], ROWS)
+        out, _ = nodes.build([2, 0, 1], source, "--wait")
+        assert "was there: the input and the options are the same" in out, out
+
+
 def a_dataset_grows_and_is_replaced_on_all_nodes():
     with Nodes() as nodes:
         nodes.build([0, 1], nodes.rows("rows.jsonl"))
@@ -150,5 +165,6 @@ def a_dataset_grows_and_is_replaced_on_all_nodes():
 TESTS = [
     other_nodes_open_the_dataset,
     a_lost_node_costs_its_units_and_may_come_back,
+    a_node_of_another_build_takes_the_place_of_a_lost_one,
     a_dataset_grows_and_is_replaced_on_all_nodes,
 ]
