@@ -212,8 +212,9 @@ static void keep_list(const rks_earlier_keys *earlier, const rks_parts *parts,
                       const rks_dataset *dataset, const rks_dataset_list *list)
 {
     uint64_t *hashes = NULL, count = 0;
+    const rks_list_source lists = rks_lists_in(parts->directory);
     rks_dataset *named = rks_alloc(1, sizeof(*named), NULL);
-    if (named != NULL && rks_dataset_list_load(parts->directory, list, 1, named, NULL) == RKS_OK &&
+    if (named != NULL && rks_dataset_list_load(&lists, list, 1, named, NULL) == RKS_OK &&
         collect_hashes(earlier, parts, dataset, named, &hashes, &count) == RKS_OK)
         rks_list_keys_save(parts->directory, list, hashes, count, NULL);
     rks_free(hashes);

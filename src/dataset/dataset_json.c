@@ -482,8 +482,8 @@ rks_status rks_dataset_order_shards(rks_dataset *dataset, const char *path, rks_
     return status;
 }
 
-/* `directory` NULL: a text that refers to lists is refused. */
-static rks_status decode_text(const char *directory, const char *text, size_t size,
+/* `lists` NULL: a text that refers to lists is refused. */
+static rks_status decode_text(const rks_list_source *lists, const char *text, size_t size,
                               const char *path, rks_dataset *decoded, rks_error *err)
 {
     json_t *root = NULL;
@@ -491,8 +491,8 @@ static rks_status decode_text(const char *directory, const char *text, size_t si
     if (size > RKS_DATASET_MAX)
         return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: %zu bytes, at most %zu expected", path, size,
                         RKS_DATASET_MAX);
-    rks_status status = rks_json_open(
-        text, size, path, directory == NULL ? FEATURES : FILE_FEATURES, &root, &digest, err);
+    rks_status status = rks_json_open(text, size, path, lists == NULL ? FEATURES : FILE_FEATURES,
+                                      &root, &digest, err);
     if (status != RKS_OK)
         return status;
     status = decode_top(root, path, decoded, err);
@@ -503,8 +503,7 @@ static rks_status decode_text(const char *directory, const char *text, size_t si
     if (status == RKS_OK)
         status = decode_list_names(root, path, decoded->lists, &decoded->list_count, err);
     for (size_t i = 0; status == RKS_OK && i < decoded->list_count; i++)
-        status =
-            rks_dataset_list_load(directory, &decoded->lists[i], (uint32_t)i + 1, decoded, err);
+        status = rks_dataset_list_load(lists, &decoded->lists[i], (uint32_t)i + 1, decoded, err);
     if (status == RKS_OK)
         status = decode_inline(root, path, decoded, err);
     if (status == RKS_OK && decoded->list_count > 0)
@@ -514,13 +513,13 @@ static rks_status decode_text(const char *directory, const char *text, size_t si
     return status == RKS_OK ? rks_dataset_check(decoded, path, RKS_ERR_CORRUPT, err) : status;
 }
 
-rks_status rks_dataset_decode_file(const char *directory, const char *text, size_t size,
+rks_status rks_dataset_decode_with(const rks_list_source *lists, const char *text, size_t size,
                                    const char *path, rks_dataset **dataset, rks_error *err)
 {
     rks_dataset *decoded = rks_alloc(1, sizeof(*decoded), err);
     if (decoded == NULL)
         return RKS_ERR_MEMORY;
-    rks_status status = decode_text(directory, text, size, path, decoded, err);
+    rks_status status = decode_text(lists, text, size, path, decoded, err);
     if (status == RKS_OK) {
         *dataset = decoded;
         decoded = NULL;
@@ -532,7 +531,14 @@ rks_status rks_dataset_decode_file(const char *directory, const char *text, size
 rks_status rks_dataset_decode(const char *text, size_t size, const char *path,
                               rks_dataset **dataset, rks_error *err)
 {
-    return rks_dataset_decode_file(NULL, text, size, path, dataset, err);
+    return rks_dataset_decode_with(NULL, text, size, path, dataset, err);
+}
+
+rks_status rks_dataset_decode_file(const char *directory, const char *text, size_t size,
+                                   const char *path, rks_dataset **dataset, rks_error *err)
+{
+    const rks_list_source lists = rks_lists_in(directory);
+    return rks_dataset_decode_with(&lists, text, size, path, dataset, err);
 }
 
 /* Adds up the bytes of all units, if the text has them all. */

@@ -13,7 +13,10 @@
  * dataset is returned. */
 rks_status rks_dataset_keep_generation(const char *directory, uint64_t generation,
                                        rks_dataset_summary *before, bool *is_there, rks_error *err);
-/* Decodes a file's text, with the lists of `directory` that it refers to. */
+/* Decodes a file's text, with the lists that it refers to, which `lists` loads. */
+rks_status rks_dataset_decode_with(const rks_list_source *lists, const char *text, size_t size,
+                                   const char *path, rks_dataset **dataset, rks_error *err);
+/* The same with the lists of `directory`. */
 rks_status rks_dataset_decode_file(const char *directory, const char *text, size_t size,
                                    const char *path, rks_dataset **dataset, rks_error *err);
 rks_status rks_dataset_decode_summary(const char *text, size_t size, const char *path,

@@ -268,10 +268,25 @@ rks_status rks_dataset_list_decode(const rks_dataset_list *list, const void *byt
     return status;
 }
 
-rks_status rks_dataset_list_load(const char *directory, const rks_dataset_list *list,
+static rks_status load_from_directory(void *user, const char *name, size_t most, char **bytes,
+                                      size_t *size, rks_error *err)
+{
+    char *path = rks_format(err, "%s/%s", (const char *)user, name);
+    rks_status status = path == NULL ? RKS_ERR_MEMORY : rks_file_load(path, most, bytes, size, err);
+    rks_free(path);
+    return status;
+}
+
+rks_list_source rks_lists_in(const char *directory)
+{
+    return (rks_list_source){
+        .place = directory, .load = load_from_directory, .user = (void *)(uintptr_t)directory};
+}
+
+rks_status rks_dataset_list_load(const rks_list_source *from, const rks_dataset_list *list,
                                  uint32_t number, rks_dataset *dataset, rks_error *err)
 {
-    char *bytes = NULL, *path = rks_format(err, "%s/%s", directory, list->name);
+    char *bytes = NULL, *path = rks_format(err, "%s/%s", from->place, list->name);
     size_t size = 0;
     if (path == NULL)
         return RKS_ERR_MEMORY;
@@ -279,7 +294,7 @@ rks_status rks_dataset_list_load(const char *directory, const rks_dataset_list *
         list->bytes > RKS_DATASET_MAX
             ? rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: %" PRIu64 " bytes, at most %zu expected", path,
                        list->bytes, RKS_DATASET_MAX)
-            : rks_file_load(path, (size_t)list->bytes, &bytes, &size, err);
+            : from->load(from->user, list->name, (size_t)list->bytes, &bytes, &size, err);
     if (status == RKS_OK)
         status = rks_dataset_list_decode(list, bytes, size, number, path, dataset, err);
     else if (status == RKS_ERR_NOT_FOUND)

@@ -38,8 +38,21 @@ rks_status rks_dataset_list_encode(const struct rks_dataset *dataset, const bool
 rks_status rks_dataset_list_decode(const rks_dataset_list *list, const void *bytes, size_t size,
                                    uint32_t number, const char *path, struct rks_dataset *dataset,
                                    rks_error *err);
-/* Reads and decodes the file in DIRECTORY. */
-rks_status rks_dataset_list_load(const char *directory, const rks_dataset_list *list,
+/* Where lists lie. */
+typedef struct rks_list_source {
+    const char *place; /* for messages */
+    /* Loads a file of at most `most` bytes; RKS_ERR_NOT_FOUND if there is none. The caller frees
+     * *bytes with rks_free. */
+    rks_status (*load)(void *user, const char *name, size_t most, char **bytes, size_t *size,
+                       rks_error *err);
+    void *user;
+} rks_list_source;
+
+/* Lists of a directory, whose name must live as long. */
+rks_list_source rks_lists_in(const char *directory);
+
+/* Loads and decodes a list. */
+rks_status rks_dataset_list_load(const rks_list_source *from, const rks_dataset_list *list,
                                  uint32_t number, struct rks_dataset *dataset, rks_error *err);
 
 /* How a dataset is written to a directory: which lists hold its first entries. */

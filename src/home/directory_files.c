@@ -4,21 +4,14 @@
  *
  * A file is written as NAME.PID-N.sending, synced, and then gets its name: by link(2), which fails
  * if the name is there, also on network file systems whose locks are local to a node. A rename has
- * no such condition. So who replaces a file first links a note to the name of the claim, which
- * stays until the rename is done:
- *
- *   digest 0123...        of the new contents
- *   pid 123 on HOST
- *
- * A second one finds the claim. If it has the same contents it goes on, as after a kill. If it has
- * others it ends, unless the holder was a process of this host that has ended. */
+ * no such condition. So who replaces a file first links a claim (claim.h), which stays until the
+ * rename is done. */
 #include "home/directory_files.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -29,8 +22,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
-
-enum { PIECE = 1 << 20, NOTE_MOST = 512, HOST_ROOM = 65 };
+#include "home/claim.h"
 
 void rks_directory_version(const struct stat *info, char version[RKS_HOME_VERSION])
 {
@@ -100,10 +92,11 @@ static rks_status begin_sending(const char *directory, const char *name, sending
 static rks_status fill_sending(sending *file, const rks_home_bytes *bytes, rks_error *err)
 {
     rks_digester *digester = rks_digester_create(err);
-    uint8_t *room = digester == NULL ? NULL : rks_alloc_raw(PIECE, 1, err);
+    uint8_t *room = digester == NULL ? NULL : rks_alloc_raw(RKS_HOME_PIECE, 1, err);
     rks_status status = room == NULL ? RKS_ERR_MEMORY : RKS_OK;
     for (uint64_t at = 0; status == RKS_OK && at < bytes->size;) {
-        size_t size = bytes->size - at < PIECE ? (size_t)(bytes->size - at) : PIECE;
+        size_t size =
+            bytes->size - at < RKS_HOME_PIECE ? (size_t)(bytes->size - at) : RKS_HOME_PIECE;
         status = bytes->give(bytes->user, at, room, size, err);
         if (status == RKS_OK)
             status = rks_file_write(file->fd, file->path, room, size, err);
@@ -145,91 +138,54 @@ static rks_status place_new(const sending *file, const char *path, rks_error *er
 
 /* ---- the claim ------------------------------------------------------------------------------- */
 
-typedef struct claim_note {
-    char text[NOTE_MOST + 1];
-    size_t size;
-} claim_note;
-
 static rks_status give_note(void *user, uint64_t first, uint8_t *to, size_t size, rks_error *err)
 {
     (void)err;
-    memcpy(to, ((const claim_note *)user)->text + first, size);
+    memcpy(to, ((const rks_claim *)user)->text + first, size);
     return RKS_OK;
 }
 
-static void name_host(char host[HOST_ROOM])
+/* Looks at a claim that is there. *gone: its holder has ended, or has just finished. */
+static rks_status look_at_claim(const char *directory, const char *name, const char *path,
+                                const rks_claim *own, bool *gone, rks_error *err)
 {
-    if (gethostname(host, HOST_ROOM) != 0)
-        strcpy(host, "unknown");
-    host[HOST_ROOM - 1] = '\0';
-}
-
-/* Looks at a claim that is there: RKS_OK and *gone if its holder has ended or has just finished;
- * RKS_OK if it is for the same contents; RKS_ERR_STATE names the holder of another one. */
-static rks_status look_at_claim(const char *path, const claim_note *own, bool *gone, rks_error *err)
-{
-    char *text = NULL, host[HOST_ROOM], named[HOST_ROOM] = "";
+    char *text = NULL, who[RKS_CLAIM_WHO];
     size_t size = 0;
-    long pid = 0;
-    rks_status status = rks_file_load(path, NOTE_MOST, &text, &size, err);
-    if (status == RKS_ERR_NOT_FOUND) {
-        *gone = true;
-        return RKS_OK;
-    }
+    rks_status status = rks_file_load(path, RKS_CLAIM_MOST, &text, &size, err);
+    *gone = status == RKS_ERR_NOT_FOUND;
     if (status != RKS_OK)
-        return status;
-    size_t line = strcspn(own->text, "\n") + 1;
-    const char *who = memchr(text, '\n', size);
-    who = who == NULL ? "" : who + 1;
-    if (size >= line && memcmp(text, own->text, line) == 0) {
-        rks_free(text);
-        return RKS_OK;
-    }
-    name_host(host);
-    if (sscanf(who, "pid %ld on %64s", &pid, named) == 2 && pid > 0 && strcmp(named, host) == 0 &&
-        kill((pid_t)pid, 0) != 0 && errno == ESRCH) {
-        *gone = true;
+        return *gone ? RKS_OK : status;
+    enum rks_claim_holder holder = rks_claim_look(own, text, size, who);
+    if (holder == RKS_CLAIM_OTHER)
+        status = rks_claim_refuse(directory, name, who, err);
+    *gone = holder == RKS_CLAIM_ENDED;
+    if (*gone)
         unlink(path);
-    } else {
-        status = rks_fail(err, RKS_ERR_STATE, EEXIST,
-                          "another publisher (%.*s) was first; if it no longer runs, remove %s",
-                          (int)strcspn(who, "\n"), who, path);
-    }
     rks_free(text);
     return status;
 }
 
 /* Takes the claim, or finds one for the same contents. */
-static rks_status take_claim(const char *directory, const char *name, rks_digest contents,
-                             rks_error *err)
+static rks_status take_claim(const char *directory, const char *name, const char *path,
+                             rks_digest contents, rks_error *err)
 {
-    char digest[RKS_DIGEST_TEXT], host[HOST_ROOM], *path = NULL;
-    claim_note own;
+    rks_claim own;
     sending file = {.fd = -1};
-    name_host(host);
-    rks_digest_format(contents, digest);
-    own.size = (size_t)snprintf(own.text, sizeof(own.text), "digest %s\npid %ld on %s\n", digest,
-                                (long)getpid(), host);
+    rks_claim_write(contents, &own);
     const rks_home_bytes bytes = {.size = own.size, .give = give_note, .user = &own};
-    rks_status status = rks_directory_path(directory, name, &path, err);
-    if (status == RKS_OK)
-        status = begin_sending(directory, name, &file, err);
+    bool gone = true;
+    rks_status status = begin_sending(directory, name, &file, err);
     if (status == RKS_OK)
         status = fill_sending(&file, &bytes, err);
-    for (int tries = 0; status == RKS_OK; tries++) {
-        bool gone = false;
+    for (int tries = 0; status == RKS_OK && gone && tries < 4; tries++) {
+        gone = false;
         status = place_new(&file, path, err);
-        if (status != RKS_ERR_STATE)
-            break;
-        rks_status found = look_at_claim(path, &own, &gone, err);
-        if (found != RKS_OK || !gone || tries == 3) {
-            status = found == RKS_OK && gone ? RKS_ERR_STATE : found;
-            break;
-        }
-        status = RKS_OK;
+        if (status == RKS_ERR_STATE)
+            status = look_at_claim(directory, name, path, &own, &gone, err);
     }
+    if (status == RKS_OK && gone)
+        status = rks_claim_refuse(directory, name, "", err);
     end_sending(&file);
-    rks_free(path);
     return status;
 }
 
@@ -255,7 +211,7 @@ static rks_status replace(const char *directory, sending *file, const char *path
     char *claimed = NULL;
     rks_status status = rks_directory_path(directory, claim, &claimed, err);
     if (status == RKS_OK)
-        status = take_claim(directory, claim, file->digest, err);
+        status = take_claim(directory, claim, claimed, file->digest, err);
     if (status == RKS_OK) {
         status = check_same(path, version, err);
         if (status == RKS_OK && rename(file->path, path) != 0)

@@ -21,6 +21,7 @@
 
 /* Room for the text of a version: something that another content of the file does not have. */
 enum { RKS_HOME_VERSION = 64 };
+enum { RKS_HOME_PIECE = 1 << 20 }; /* of what is put */
 
 enum rks_home_kind {
     RKS_HOME_OK,
@@ -55,8 +56,9 @@ enum rks_put_rule {
     RKS_PUT_SAME,   /* only if the file is of the given version */
 };
 
-/* What is put. `give` writes the bytes [first, first + size) to `to`; it is asked in order, from 0
- * again if the home has to send again, on the caller's thread. Its failure ends the put. */
+/* What is put. `give` writes the bytes [first, first + size) to `to`: RKS_HOME_PIECE bytes at a
+ * time, of which the last may be fewer, in order, from 0 again if the home has to send again, on
+ * the caller's thread. Its failure ends the put. */
 typedef struct rks_home_bytes {
     uint64_t size;
     rks_status (*give)(void *user, uint64_t first, uint8_t *to, size_t size, rks_error *err);

@@ -456,7 +456,7 @@ static void a_claim_of_another_one_counts_until_he_has_ended(void **state)
     write_claim("00000000000000000000000000000000", (long)getppid());
     assert_fails(RKS_ERR_STATE, put_text("a", "second", RKS_PUT_SAME, used));
     char who[64];
-    snprintf(who, sizeof(who), "another publisher (pid %ld on ", (long)getppid());
+    snprintf(who, sizeof(who), "changes this home (pid %ld on ", (long)getppid());
     assert_contains(err.text, who);
     assert_contains(err.text, "a.2.claim");
     expect_text("a", "first");
@@ -491,7 +491,7 @@ static void a_claim_may_hold_anything(void **state)
         char used[RKS_HOME_VERSION];
         strcpy(used, version);
         assert_fails(RKS_ERR_STATE, put_text("a", "second", RKS_PUT_SAME, used));
-        assert_contains(err.text, "remove ");
+        assert_contains(err.text, "remove a.2.claim");
     }
     write_file("a.2.claim", 2000);
     assert_fails(RKS_ERR_CORRUPT, put_text("a", "second", RKS_PUT_SAME, version));

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * claim.h: a small file at home by which one publisher knows of another. Who changes a home first
+ * puts the claim, if it is not there, and removes it at the end:
+ *
+ *   digest 0123...        of the contents that dataset.json gets
+ *   pid 123 on HOST
+ *
+ * A claim for the same contents stops nobody: it is that of a killed publisher, or of one that does
+ * the same work. One for other contents stops, unless its holder was a process of this host that
+ * has ended. */
+#ifndef RKS_HOME_CLAIM_H
+#define RKS_HOME_CLAIM_H
+
+#include "base/checksum.h"
+#include "home/requests.h"
+
+enum { RKS_CLAIM_MOST = 512, RKS_CLAIM_WHO = 128 };
+#define RKS_HOME_CLAIM "dataset.claim"
+
+typedef struct rks_claim {
+    char text[RKS_CLAIM_MOST];
+    size_t size;
+} rks_claim;
+
+enum rks_claim_holder {
+    RKS_CLAIM_OURS,  /* this process, for these contents */
+    RKS_CLAIM_SAME,  /* another one, for these contents */
+    RKS_CLAIM_ENDED, /* for other contents, by a process that has ended */
+    RKS_CLAIM_OTHER, /* for other contents */
+};
+
+/* Writes the claim of this process. */
+void rks_claim_write(rks_digest contents, rks_claim *claim);
+/* Says whose claim a text is, which may be anything; `who`: "pid 123 on HOST", or empty. */
+enum rks_claim_holder rks_claim_look(const rks_claim *own, const char *text, size_t size,
+                                     char who[RKS_CLAIM_WHO]);
+/* Fails with RKS_ERR_STATE: names the holder, and the file to remove if it has ended. */
+rks_status rks_claim_refuse(const char *home, const char *name, const char *who, rks_error *err);
+
+/* A claim at home that was put or found. */
+typedef struct rks_held_claim {
+    bool held, ours; /* false: there is none; it is a killed publisher's, or a twin's */
+    char version[RKS_HOME_VERSION];
+} rks_held_claim;
+
+/* Puts the claim RKS_HOME_CLAIM, or finds one for the same contents. RKS_ERR_STATE as above. */
+rks_status rks_claim_take(rks_home *home, rks_digest contents, rks_held_claim *claim,
+                          rks_error *err);
+/* Removes the claim if it is this process's; `done`: or if the contents are there. A failure leaves
+ * it for the next publisher to find. Asks for no interrupt. */
+void rks_claim_end(rks_home *home, const rks_held_claim *claim, bool done);
+
+#endif

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * home_dataset.h: what a home holds: its dataset.json, with the lists that it refers to. */
+#ifndef RKS_STORE_HOME_DATASET_H
+#define RKS_STORE_HOME_DATASET_H
+
+#include "dataset/dataset.h"
+#include "home/requests.h"
+
+/* Free it with rks_home_dataset_free. */
+typedef struct rks_home_dataset {
+    rks_dataset *dataset; /* without the runs of excluded samples */
+    char *text;           /* dataset.json, as it is there */
+    size_t size;
+    char version[RKS_HOME_VERSION]; /* of dataset.json */
+} rks_home_dataset;
+
+/* Waits for the home. RKS_ERR_NOT_FOUND: there is no dataset. */
+rks_status rks_home_dataset_read(rks_home *home, rks_home_dataset *read, rks_error *err);
+void rks_home_dataset_free(rks_home_dataset *read); /* {0} is accepted */
+
+#endif
