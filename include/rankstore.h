@@ -45,6 +45,7 @@
 #include "rankstore/export.h"
 #include "rankstore/gather.h"
 #include "rankstore/group.h"
+#include "rankstore/home.h"
 #include "rankstore/index.h"
 #include "rankstore/input.h"
 #include "rankstore/manage.h"

@@ -51,7 +51,7 @@ PUBLIC = {
     "fetch": ["base", "schema", "collate", "batch"],
     "dataset": ["base", "schema", "group", "verify"],
     "store": ["base", "schema", "collate", "batch", "group", "index", "mix", "plan", "store", "epoch"],
-    "builder": ["base", "schema", "collate", "batch", "group", "index", "mix", "plan", "store", "build", "input", "gather"],
+    "builder": ["base", "schema", "collate", "batch", "group", "index", "mix", "plan", "store", "build", "home", "input", "gather"],
     "manage": ["base", "schema", "collate", "batch", "group", "index", "mix", "plan", "store", "export", "manage", "verify"],
 }
 ONE_FILE_ONLY = ["lmdb.h", "mpi.h", "uv.h", "xxhash.h", "xxh_x86dispatch.h", "sodium.h",

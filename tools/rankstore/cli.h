@@ -83,8 +83,8 @@ typedef struct cli_command {
 #define CLI_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 extern const cli_command cli_build, cli_info, cli_ls, cli_cat, cli_verify, cli_stats, cli_diff,
-    cli_export, cli_merge, cli_prune, cli_repair, cli_plan, cli_bench, cli_top, cli_doctor,
-    cli_completion, cli_manual;
+    cli_export, cli_merge, cli_publish, cli_prune, cli_repair, cli_plan, cli_bench, cli_top,
+    cli_doctor, cli_completion, cli_manual;
 extern const cli_command *const cli_commands[]; /* in the order of a dataset's life */
 extern const size_t cli_command_count;
 

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rankstore/home.h: a home keeps a dataset whole: a directory on a shared file system, or on
+ * another disk, that outlives the disks of the nodes. Part of rankstore.h. */
+#ifndef RANKSTORE_HOME_H
+#define RANKSTORE_HOME_H
+
+#include "rankstore/group.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- publishing ------------------------------------------------------------------------------ */
+
+typedef struct rks_publish_options {
+    size_t struct_size;
+    bool dry_run; /* looks and counts only; what would be sent is in the report */
+    rks_progress_fn progress;
+    void *progress_user;
+} rks_publish_options;
+
+/* The same on all ranks. */
+typedef struct rks_publish_report {
+    size_t struct_size;
+    char dataset[33];     /* the dataset id, 32 hexadecimal digits */
+    uint64_t generation;  /* that was published */
+    uint64_t before;      /* the generation that home had; 0: none */
+    bool nothing_to_do;   /* home had this generation, or a later one, from somewhere else */
+    uint64_t shards;      /* of the dataset */
+    uint64_t sent_shards; /* of them those that home did not have */
+    uint64_t sent_bytes;  /* of all files that were sent, by all ranks */
+    uint64_t there_bytes; /* of all files that home had */
+} rks_publish_report;
+
+/* COLLECTIVE. Copies the dataset in each rank's `directory` ({rank} and {node} as in
+ * rks_store_open) to `home`, a directory that all ranks see, and that is made if it is not there.
+ * One rank sends each shard, and compares every MiB with the shard's sums as it sends it:
+ * RKS_ERR_CORRUPT names damage, and nothing of it counts. Files that home has are not sent again,
+ * so call it again after it was killed. dataset.json comes last: until then readers see what was
+ * there before.
+ *
+ * A home that has an older generation of the dataset gets those that are newer. RKS_ERR_STATE: home
+ * has another dataset, or another process publishes something else there; of two that publish at
+ * once one succeeds. RKS_ERR_ARGUMENT: home is the directory, or lies in it, or ranks see different
+ * directories as home. RKS_ERR_NOT_FOUND: a shard is on no rank's disk, nor at home. `options` and
+ * `report` may be NULL. */
+RKS_API rks_status rks_publish(rks_group *group, const char *directory, const char *home,
+                               const rks_publish_options *options, rks_publish_report *report,
+                               rks_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

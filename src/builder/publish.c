@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * publish.c: rks_publish: copies a dataset to its home.
+ *
+ *   same dataset ─► what home holds ─► claim ─► shards ─► lists, older generations ─► dataset.json
+ *
+ * Only dataset.json is ever replaced, by the rank that holds the claim, and only if it is still the
+ * one that rank 0 has read. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "builder/publish.h"
+#include "dataset/build_directory.h"
+#include "dataset/dataset_json.h"
+#include "store/home_dataset.h"
+#include "store/store.h"
+
+enum { PYTHON_MOST = 16 << 20 };
+#define PYTHON_FILE "python.json"
+
+/* ---- before anything is sent ----------------------------------------------------------------- */
+
+static rks_status must_stop(void *user, rks_error *err)
+{
+    return rks_group_must_stop(user, err);
+}
+
+/* COLLECTIVE. */
+static rks_status begin_publish(rks_publish_work *work, const char *directory, const char *home,
+                                rks_error *err)
+{
+    const rks_home_limits limits = {.must_stop = must_stop, .user = work->group};
+    rks_status status = rks_directory_expand(work->group, directory, &work->directory, err);
+    if (status == RKS_OK && rks_dataset_take_generation(work->directory) != 0)
+        status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                          "%s: give the directory; its newest generation is published", directory);
+    if (status == RKS_OK)
+        status = rks_home_open(home, &limits, &work->home, err);
+    if (status == RKS_OK)
+        status = rks_publish_check_places(work, err);
+    const rks_fact given[] = {
+        rks_fact_same_shown("home", home),
+        rks_fact_same("publish: dry_run", work->options.dry_run ? "yes" : NULL)};
+    return rks_group_agree_on(work->group, "publish", status, given, 2, NULL, err);
+}
+
+/* Loads this rank's dataset.json if it says what all agreed on. */
+static rks_status load_text(rks_publish_work *work, rks_error *err)
+{
+    rks_dataset *own = NULL;
+    rks_digest agreed, mine;
+    char *path = rks_format(err, "%s/%s", work->directory, RKS_DATASET_FILE);
+    if (path == NULL)
+        return RKS_ERR_MEMORY;
+    rks_status status = rks_file_load(path, RKS_DATASET_MAX, &work->text, &work->text_size, err);
+    if (status == RKS_ERR_NOT_FOUND || (status == RKS_ERR_IO && err->cause == ENOTDIR)) {
+        rks_free(path);
+        return RKS_OK; /* another rank has it */
+    }
+    if (status == RKS_OK)
+        status =
+            rks_dataset_decode_file(work->directory, work->text, work->text_size, path, &own, err);
+    if (status == RKS_OK)
+        status = rks_dataset_digest(own, &mine, err);
+    if (status == RKS_OK)
+        status = rks_dataset_digest(work->dataset, &agreed, err);
+    if (status == RKS_OK && !rks_digest_equal(mine, agreed)) {
+        rks_free(work->text);
+        work->text = NULL;
+    }
+    rks_dataset_free(own);
+    rks_free(path);
+    return status;
+}
+
+/* Each shard is sent by the rank with the fewest bytes of those that have it. */
+static rks_status choose_senders(rks_publish_work *work, const rks_agreed *agreed, size_t fact,
+                                 rks_error *err)
+{
+    uint32_t ranks = rks_group_size(work->group);
+    uint64_t *bytes = rks_alloc(ranks, sizeof(*bytes), err);
+    if (bytes == NULL)
+        return RKS_ERR_MEMORY;
+    for (size_t i = 0; i < work->dataset->shard_count; i++) {
+        int32_t sender = RKS_SENDER_HOME;
+        for (uint32_t rank = 0; rank < ranks; rank++) {
+            const bool *here = rks_agreed_get(agreed, rank, fact, NULL);
+            if (here[i] && (sender == RKS_SENDER_HOME || bytes[rank] < bytes[sender]))
+                sender = (int32_t)rank;
+        }
+        work->senders[i] = sender;
+        if (sender != RKS_SENDER_HOME)
+            bytes[sender] += work->dataset->shards[i].file_bytes;
+    }
+    work->total = bytes[rks_group_rank(work->group)];
+    rks_free(bytes);
+    return RKS_OK;
+}
+
+/* What a rank has beside its shards. */
+typedef struct held_files {
+    uint64_t text; /* 1: dataset.json */
+    uint64_t index_files;
+} held_files;
+
+static held_files look_at_files(const rks_publish_work *work)
+{
+    held_files held = {.text = work->text != NULL};
+    for (size_t i = 0; i < work->dataset->index_file_count; i++) {
+        char *path = rks_format(NULL, "%s/%s", work->directory, work->dataset->index_files[i].name);
+        held.index_files += path != NULL && access(path, F_OK) == 0;
+        rks_free(path);
+    }
+    return held;
+}
+
+/* The lowest rank with dataset.json and the most index files sends all but the shards. */
+static void choose_committer(rks_publish_work *work, const rks_agreed *agreed, size_t fact)
+{
+    uint32_t chosen = 0;
+    held_files best = {0}, held;
+    for (uint32_t rank = 0; rank < rks_group_size(work->group); rank++) {
+        memcpy(&held, rks_agreed_get(agreed, rank, fact, NULL), sizeof(held));
+        if (held.text > best.text ||
+            (held.text == best.text && held.index_files > best.index_files)) {
+            chosen = rank;
+            best = held;
+        }
+    }
+    work->commits = chosen == rks_group_rank(work->group);
+}
+
+/* COLLECTIVE. Agrees on the dataset, on what home holds, and on who sends what. *together: all did;
+ * then the status is this rank's own. */
+static rks_status look_at_all(rks_publish_work *work, bool *together, rks_error *err)
+{
+    rks_found_dataset found = {0};
+    rks_agreed agreed;
+    rks_store_look(work->directory, 0, &found);
+    rks_status status = rks_store_agree_dataset(work->group, NULL, &found, &work->dataset, err);
+    if (status != RKS_OK)
+        return status;
+    size_t shards = work->dataset->shard_count;
+    work->here = rks_alloc(shards, sizeof(*work->here), err);
+    work->senders = rks_alloc(shards, sizeof(*work->senders), err);
+    if (work->here == NULL || work->senders == NULL)
+        status = RKS_ERR_MEMORY;
+    for (size_t i = 0; status == RKS_OK && i < shards; i++)
+        work->here[i] = rks_publish_has_shard(work, i);
+    if (status == RKS_OK)
+        status = load_text(work, err);
+    if (status == RKS_OK && rks_group_rank(work->group) == 0)
+        status = rks_publish_look(work, err);
+    const held_files held = look_at_files(work);
+    const rks_fact facts[] = {rks_fact_fixed(&work->state, sizeof(work->state)),
+                              rks_fact_fixed(work->here, shards * sizeof(*work->here)),
+                              rks_fact_fixed(&held, sizeof(held))};
+    status = rks_group_agree_on(work->group, "publish: home", status, facts, 3, &agreed, err);
+    if (status != RKS_OK)
+        return status;
+    *together = true;
+    memcpy(&work->state, rks_agreed_get(&agreed, 0, 0, NULL), sizeof(work->state));
+    choose_committer(work, &agreed, 2);
+    return choose_senders(work, &agreed, 1, err);
+}
+
+/* COLLECTIVE. `status`: this rank's own. All see the same home, and one claims it. */
+static rks_status claim(rks_publish_work *work, rks_status status, rks_error *err)
+{
+    bool sends = work->state.has != RKS_HOME_HAS_MORE && !work->options.dry_run;
+    if (status == RKS_OK && sends)
+        status = rks_publish_check_mark(work, err);
+    if (status == RKS_OK && sends && work->commits)
+        status = rks_claim_take(work->home, rks_checksum128(work->text, work->text_size),
+                                &work->claim, err);
+    return rks_group_agree(work->group, "publish: claim", status, err);
+}
+
+/* ---- sending --------------------------------------------------------------------------------- */
+
+static rks_status send_shards(rks_publish_work *work, rks_error *err)
+{
+    uint32_t rank = rks_group_rank(work->group), ranks = rks_group_size(work->group);
+    rks_status status = RKS_OK;
+    for (size_t i = 0; status == RKS_OK && i < work->dataset->shard_count; i++) {
+        int32_t sender = work->senders[i];
+        if ((sender == RKS_SENDER_HOME ? i % ranks : (uint32_t)sender) != rank)
+            continue;
+        status = rks_publish_shard(work, i, err);
+        if (status == RKS_OK)
+            status = rks_check_interrupt(err);
+        if (status == RKS_OK)
+            status = rks_group_must_stop(work->group, err);
+    }
+    return status;
+}
+
+/* Returns true if the newest dataset has all shards of an older one. It may not after lost ones
+ * were built again. */
+static bool has_its_shards(const rks_publish_work *work, const rks_dataset *older)
+{
+    rks_shard_names names = {0};
+    bool all = rks_shard_names_add(&names, work->dataset, NULL) == RKS_OK;
+    for (size_t i = 0; all && i < older->shard_count; i++)
+        all = rks_shard_names_have(&names, older->shards[i].name);
+    rks_shard_names_free(&names);
+    return all;
+}
+
+static rks_status send_generation(rks_publish_work *work, uint64_t generation, rks_error *err)
+{
+    rks_dataset *older = NULL;
+    char name[64];
+    snprintf(name, sizeof(name), "dataset.%" PRIu64 ".json", generation);
+    rks_status status = rks_dataset_load_generation(work->directory, generation, &older, err);
+    if (status == RKS_OK && has_its_shards(work, older)) {
+        status = rks_publish_lists(work, older, err);
+        if (status == RKS_OK)
+            status = rks_publish_file(work, name, err);
+    }
+    rks_dataset_free(older);
+    return status;
+}
+
+/* Sends the older generations that home does not have; a home that had one has all before it. */
+static rks_status send_generations(rks_publish_work *work, rks_error *err)
+{
+    uint64_t *numbers = NULL;
+    size_t count = 0;
+    rks_status status = rks_dataset_generations(work->directory, &numbers, &count, err);
+    for (size_t i = 0; status == RKS_OK && i < count; i++)
+        if (numbers[i] > work->state.generation && numbers[i] < rks_dataset_number(work->dataset))
+            status = send_generation(work, numbers[i], err);
+    rks_free(numbers);
+    return status;
+}
+
+/* Keeps home's dataset.json under its generation's name. */
+static rks_status keep_home_generation(rks_publish_work *work, rks_error *err)
+{
+    char name[64], version[RKS_HOME_VERSION], *text = NULL;
+    size_t size = 0;
+    bool there = false;
+    if (work->state.generation == 0 || work->state.has != RKS_HOME_HAS_LESS)
+        return RKS_OK;
+    snprintf(name, sizeof(name), "dataset.%" PRIu64 ".json", work->state.generation);
+    strcpy(version, work->state.version);
+    rks_status status = rks_home_read_all(work->home, RKS_DATASET_FILE, RKS_DATASET_MAX, &text,
+                                          &size, version, err);
+    if (status == RKS_OK)
+        status = rks_publish_text(work, name, text, size, &there, err);
+    rks_free(text);
+    return status;
+}
+
+/* After a put of dataset.json that did not succeed: it may be there all the same, if an answer was
+ * lost, or if somebody else has published the same. */
+static rks_status look_who_won(rks_publish_work *work, const rks_error *why, rks_error *err)
+{
+    rks_home_dataset there;
+    char id[RKS_DIGEST_TEXT];
+    if (rks_home_dataset_read(work->home, &there, err) != RKS_OK) {
+        *err = *why;
+        return why->status;
+    }
+    bool ours = there.size == work->text_size && memcmp(there.text, work->text, there.size) == 0;
+    rks_digest_format(there.dataset->id, id);
+    rks_status status =
+        ours
+            ? RKS_OK
+            : rks_fail(err, RKS_ERR_STATE, EEXIST,
+                       "%s: another publisher was first: it holds dataset %.8s, generation %" PRIu64
+                       "; what was sent is not part of it (%.120s)",
+                       work->home->name, id, rks_dataset_number(there.dataset), why->text);
+    rks_home_dataset_free(&there);
+    return status;
+}
+
+static rks_status commit(rks_publish_work *work, rks_error *err)
+{
+    rks_error why;
+    if (work->state.has == RKS_HOME_HAS_SAME) {
+        work->there_bytes += work->text_size;
+        return RKS_OK;
+    }
+    rks_status status = rks_publish_replace(work, RKS_DATASET_FILE, work->text, work->text_size,
+                                            work->state.version, &why);
+    return status == RKS_OK ? RKS_OK : look_who_won(work, &why, err);
+}
+
+/* Sends python.json, which says in words what dataset.json says; it comes after it, so that it is
+ * never that of a dataset that was refused. */
+static rks_status send_python_file(rks_publish_work *work, rks_error *err)
+{
+    char version[RKS_HOME_VERSION] = "", *own = NULL, *there = NULL;
+    size_t size = 0, there_size = 0;
+    char *path = rks_format(err, "%s/%s", work->directory, PYTHON_FILE);
+    rks_status status =
+        path == NULL ? RKS_ERR_MEMORY : rks_file_load(path, PYTHON_MOST, &own, &size, err);
+    rks_free(path);
+    if (status != RKS_OK)
+        return status == RKS_ERR_NOT_FOUND ? RKS_OK : status;
+    status =
+        rks_home_read_all(work->home, PYTHON_FILE, PYTHON_MOST, &there, &there_size, version, err);
+    if (status == RKS_OK && there_size == size && memcmp(own, there, size) == 0)
+        work->there_bytes += size;
+    else if (status == RKS_OK || status == RKS_ERR_NOT_FOUND)
+        status = rks_publish_replace(work, PYTHON_FILE, own, size, version, err);
+    if (status == RKS_ERR_STATE) /* somebody publishes the same, or what follows it */
+        status = RKS_OK;
+    rks_free(own);
+    rks_free(there);
+    return status;
+}
+
+static rks_status send_the_rest(rks_publish_work *work, rks_error *err)
+{
+    rks_status status = rks_publish_lists(work, work->dataset, err);
+    if (status == RKS_OK)
+        status = send_generations(work, err);
+    if (work->options.dry_run)
+        return status;
+    if (status == RKS_OK)
+        status = keep_home_generation(work, err);
+    if (status == RKS_OK)
+        status = commit(work, err);
+    return status == RKS_OK ? send_python_file(work, err) : status;
+}
+
+/* COLLECTIVE. */
+static rks_status send_everything(rks_publish_work *work, rks_publish_report *made, rks_error *err)
+{
+    rks_status status = send_shards(work, err);
+    status = rks_group_agree(work->group, "publish: shards", status, err);
+    if (status == RKS_OK && work->commits)
+        status = send_the_rest(work, err);
+    uint64_t sums[] = {work->sent_shards, work->sent_bytes, work->there_bytes};
+    const rks_fact fact = rks_fact_sum(sums, 3);
+    status = rks_group_agree_on(work->group, "publish: commit", status, &fact, 1, NULL, err);
+    made->sent_shards = sums[0];
+    made->sent_bytes = sums[1];
+    made->there_bytes = sums[2];
+    return status;
+}
+
+/* ---- all ------------------------------------------------------------------------------------- */
+
+static void report_publish(const rks_publish_work *work, rks_publish_report *made,
+                           rks_publish_report *report)
+{
+    size_t room = report->struct_size;
+    made->shards = work->dataset->shard_count;
+    made->generation = rks_dataset_number(work->dataset);
+    made->before = work->state.generation;
+    made->nothing_to_do = work->state.has == RKS_HOME_HAS_MORE;
+    rks_digest_format(work->dataset->id, made->dataset);
+    memcpy(report, made, room < sizeof(*made) ? room : sizeof(*made));
+    report->struct_size = room;
+}
+
+static void free_publish(rks_publish_work *work)
+{
+    rks_home_close(work->home);
+    rks_dataset_free(work->dataset);
+    rks_free(work->directory);
+    rks_free(work->text);
+    rks_free(work->here);
+    rks_free(work->senders);
+}
+
+rks_status rks_publish(rks_group *group, const char *directory, const char *home,
+                       const rks_publish_options *options, rks_publish_report *report,
+                       rks_error *err)
+{
+    rks_publish_work work = {.group = group};
+    rks_publish_report made = {.struct_size = sizeof(made)};
+    rks_error unseen = {0};
+    if (err == NULL)
+        err = &unseen;
+    if (options != NULL)
+        memcpy(&work.options, options,
+               options->struct_size < sizeof(work.options) ? options->struct_size
+                                                           : sizeof(work.options));
+    rks_status status = begin_publish(&work, directory, home, err);
+    bool together = false;
+    if (status == RKS_OK)
+        status = look_at_all(&work, &together, err);
+    if (together)
+        status = claim(&work, status, err);
+    if (status == RKS_OK && work.state.has != RKS_HOME_HAS_MORE)
+        status = send_everything(&work, &made, err);
+    rks_claim_end(work.home, &work.claim, status == RKS_OK);
+    if (status == RKS_OK && report != NULL)
+        report_publish(&work, &made, report);
+    free_publish(&work);
+    return status;
+}

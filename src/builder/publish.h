@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * publish.h: the inside of rks_publish. */
+#ifndef RKS_BUILDER_PUBLISH_H
+#define RKS_BUILDER_PUBLISH_H
+
+#include "dataset/dataset.h"
+#include "group/agreement.h"
+#include "home/claim.h"
+#include "rankstore/home.h"
+
+#define RKS_HOME_MARK "rankstore.home"
+enum { RKS_HOME_MARK_MOST = 256, RKS_SENDER_HOME = -1 };
+
+enum rks_home_has {
+    RKS_HOME_HAS_LESS, /* nothing, or an older generation */
+    RKS_HOME_HAS_SAME, /* this dataset.json; files that are missing are sent again */
+    RKS_HOME_HAS_MORE, /* a later generation, or this one with shards of another build */
+};
+
+/* What rank 0 finds at home. */
+typedef struct rks_home_state {
+    uint64_t generation; /* 0: there is no dataset */
+    enum rks_home_has has;
+    char version[RKS_HOME_VERSION]; /* of its dataset.json */
+    char mark[RKS_HOME_MARK_MOST];  /* what RKS_HOME_MARK says; empty in a dry run */
+} rks_home_state;
+
+typedef struct rks_publish_work {
+    rks_group *group;
+    rks_publish_options options;
+    rks_home *home;
+    char *directory; /* this rank's */
+    rks_dataset *dataset;
+    char *text; /* this rank's dataset.json; NULL: it has none, or another revision */
+    size_t text_size;
+    rks_home_state state;
+    bool *here;       /* by shard: this rank has it */
+    int32_t *senders; /* by shard: a rank, or RKS_SENDER_HOME: no rank has it */
+    bool commits;     /* this rank sends all but the shards */
+    rks_held_claim claim;
+    uint64_t sent_shards, sent_bytes, there_bytes; /* by this rank */
+    uint64_t done, total, ticked_ms;
+} rks_publish_work;
+
+/* publish_home.c: what home holds, and whether this dataset may follow it. Only rank 0. */
+rks_status rks_publish_look(rks_publish_work *work, rks_error *err);
+/* Compares the mark at home with what rank 0 has read or put there. */
+rks_status rks_publish_check_mark(rks_publish_work *work, rks_error *err);
+/* Fails unless home lies outside of this rank's directory. */
+rks_status rks_publish_check_places(const rks_publish_work *work, rks_error *err);
+
+/* publish_files.c. */
+bool rks_publish_has_shard(const rks_publish_work *work, size_t shard);
+/* Sends a shard if home does not have it. */
+rks_status rks_publish_shard(rks_publish_work *work, size_t shard, rks_error *err);
+/* Sends what the dataset names beside its shards. */
+rks_status rks_publish_lists(rks_publish_work *work, const rks_dataset *dataset, rks_error *err);
+/* Sends a file of this rank's directory as it is, if there is one and home has none. */
+rks_status rks_publish_file(rks_publish_work *work, const char *name, rks_error *err);
+/* Sends bytes under a name that home does not have; if it has, *there is true. */
+rks_status rks_publish_text(rks_publish_work *work, const char *name, const char *text, size_t size,
+                            bool *there, rks_error *err);
+/* Replaces a file of home: `version` "": there is none. RKS_ERR_STATE: it has another version. */
+rks_status rks_publish_replace(rks_publish_work *work, const char *name, const char *text,
+                               size_t size, const char *version, rks_error *err);
+
+#endif
