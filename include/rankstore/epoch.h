@@ -29,7 +29,8 @@ RKS_API rks_status rks_plan_open(rks_store *store, const rks_plan_options *optio
                                  rks_error *err);
 
 /* Lists the earlier generations of the store's dataset, oldest first, as its units tell: also those
- * that rks_prune has removed. *count is 0 for a store over several datasets. Free *earlier with
+ * that rks_prune has removed. *count is 0 for a store over several datasets, whose generations are
+ * combinations; rks_plan_open lets a plan resume states of those, too. Free *earlier with
  * rks_release. */
 RKS_API rks_status rks_store_earlier(const rks_store *store, rks_generation **earlier,
                                      size_t *count, rks_error *err);

@@ -131,6 +131,8 @@ enum { RKS_SOURCES_MAX = 65535 };
 rks_status rks_dataset_unite(rks_dataset **datasets, const char *const *names, size_t count,
                              const char *const *columns, size_t column_count, rks_dataset **united,
                              rks_error *err);
+/* Returns the id of datasets with these ids that are united. */
+rks_digest rks_dataset_united_id(const rks_digest *ids, size_t count);
 /* Returns the source of the shard, or of the sample id. The dataset must be united. */
 size_t rks_dataset_source_of_shard(const rks_dataset *dataset, size_t shard);
 size_t rks_dataset_source_of_id(const rks_dataset *dataset, uint64_t id);

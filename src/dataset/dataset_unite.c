@@ -163,20 +163,20 @@ static rks_status unite_excluded(const uniting *u, rks_excluded *made, rks_error
     return RKS_OK;
 }
 
+rks_digest rks_dataset_united_id(const rks_digest *ids, size_t count)
+{
+    /* The bytes of a digest in memory are those of its two numbers, low first. */
+    return count == 1 ? ids[0] : rks_checksum128(ids, count * sizeof(*ids));
+}
+
 static rks_status unite_ids(const uniting *u, rks_digest *id, rks_error *err)
 {
-    if (u->count == 1) {
-        *id = u->datasets[0]->id;
-        return RKS_OK;
-    }
-    uint8_t *ids = rks_alloc_raw(u->count, 16, err);
+    rks_digest *ids = rks_alloc(u->count, sizeof(*ids), err);
     if (ids == NULL)
         return RKS_ERR_MEMORY;
-    for (size_t i = 0; i < u->count; i++) {
-        rks_store_u64(ids + 16 * i, u->datasets[i]->id.low);
-        rks_store_u64(ids + 16 * i + 8, u->datasets[i]->id.high);
-    }
-    *id = rks_checksum128(ids, 16 * u->count);
+    for (size_t i = 0; i < u->count; i++)
+        ids[i] = u->datasets[i]->id;
+    *id = rks_dataset_united_id(ids, u->count);
     rks_free(ids);
     return RKS_OK;
 }

@@ -235,5 +235,7 @@ void rks_plan_free(rks_plan *plan)
     rks_free(plan->progress.skips);
     rks_free(plan->own_order);
     rks_free(plan->earlier);
+    if (plan->finder.free != NULL)
+        plan->finder.free(plan->finder.user);
     rks_free(plan);
 }

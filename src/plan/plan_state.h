@@ -7,6 +7,15 @@
 #include "plan/absent_steps.h"
 #include "plan/epoch.h"
 
+/* Finds an earlier generation among more than can be listed. */
+typedef struct rks_plan_finder {
+    /* Returns true if there was a generation with so many samples and this id. Writes its name, and
+     * what to open. */
+    bool (*find)(void *user, uint64_t samples, const char *dataset, char *text, size_t room);
+    void (*free)(void *user);
+    void *user;
+} rks_plan_finder;
+
 struct rks_plan {
     rks_plan_input in;
     rks_epoch_image image;   /* the current epoch */
@@ -24,6 +33,7 @@ struct rks_plan {
 
     rks_generation *earlier; /* generations of the dataset; may be NULL */
     size_t earlier_count;
+    rks_plan_finder finder; /* `find` NULL: there is none */
 
     /* With a mix: */
     bool steps_known; /* `steps` is valid, for epoch `steps_epoch` */
@@ -32,6 +42,9 @@ struct rks_plan {
     uint64_t last_epoch, last_step;
 };
 
+/* Lets rks_plan_resume ask `finder` for states of generations that the plan does not list. The plan
+ * frees it. */
+void rks_plan_find_earlier(rks_plan *plan, rks_plan_finder finder);
 /* plan.c: makes `epoch`, or its rest after a resume, the plan's current epoch. */
 rks_status rks_plan_prepare(rks_plan *plan, uint64_t epoch, rks_error *err);
 /* Does the same, and for a mix with changes, makes the stretch of `step` current (the last one if

@@ -299,14 +299,25 @@ static rks_status read_segments(const json_t *object, rks_plan_place *place, rks
     return RKS_OK;
 }
 
-/* Returns the earlier generation of the plan's dataset that the state is of; NULL: of none. */
-static const rks_generation *earlier_of(const json_t *object, const rks_plan *plan)
+enum { OPEN_TEXT = 256 };
+
+/* Returns true if the state is of an earlier generation of the plan's dataset. `what` names
+ * it, and what to open. */
+static bool is_earlier(const json_t *object, const rks_plan *plan, char what[OPEN_TEXT])
 {
     const char *text = json_string_value(json_object_get(object, "dataset"));
-    for (size_t i = 0; text != NULL && i < plan->earlier_count; i++)
-        if (strcmp(text, plan->earlier[i].dataset) == 0)
-            return &plan->earlier[i];
-    return NULL;
+    const json_t *samples = json_object_get(object, "samples");
+    if (text == NULL || strcmp(text, plan->dataset) == 0)
+        return false;
+    for (size_t i = 0; i < plan->earlier_count; i++)
+        if (strcmp(text, plan->earlier[i].dataset) == 0) {
+            snprintf(what, OPEN_TEXT, "generation %" PRIu64 ": open DIR@%" PRIu64,
+                     plan->earlier[i].number, plan->earlier[i].number);
+            return true;
+        }
+    return plan->finder.find != NULL && json_is_integer(samples) &&
+           plan->finder.find(plan->finder.user, (uint64_t)json_integer_value(samples), text, what,
+                             OPEN_TEXT);
 }
 
 /* Checks that the state's dataset is the plan's. */
@@ -318,10 +329,9 @@ static rks_status compare_dataset(const json_t *object, rks_plan *plan, rks_erro
     return status == RKS_OK ? compare_text(object, "lengths", lengths_digest(plan), err) : status;
 }
 
-/* Checks that the state is one of this plan, or of its like for another world. `earlier`: the
- * generation of the dataset that it is of, if that is not the plan's own. */
-static rks_status compare_plan(const json_t *object, rks_plan *plan, const rks_generation *earlier,
-                               rks_error *err)
+/* Checks that the state is one of this plan, or of its like for another world. `earlier`: it is of
+ * an earlier generation of the dataset. */
+static rks_status compare_plan(const json_t *object, rks_plan *plan, bool earlier, rks_error *err)
 {
     bool skips = json_object_get(object, "skip") != NULL;
     char seed[24];
@@ -332,12 +342,12 @@ static rks_status compare_plan(const json_t *object, rks_plan *plan, const rks_g
         compare_number(object, "format", skips ? STATE_FORMAT_SKIPS : STATE_FORMAT, err);
     if (status == RKS_OK)
         status = compare_version(object, err);
-    if (status == RKS_OK && earlier == NULL)
+    if (status == RKS_OK && !earlier)
         status = compare_dataset(object, plan, err);
     if (status == RKS_OK)
         status = compare_options(object, &plan->in.config, err);
     if (status == RKS_OK)
-        status = compare_mix(object, &plan->in, earlier != NULL, err);
+        status = compare_mix(object, &plan->in, earlier, err);
     return status == RKS_OK ? compare_text(object, "seed", seed, err) : status;
 }
 
@@ -360,17 +370,15 @@ static rks_status read_place(const json_t *object, rks_plan *plan, rks_plan_plac
 }
 
 /* Moves a place in an earlier generation to the beginning of a whole epoch of the plan. */
-static rks_status leave_generation(const json_t *object, const rks_plan *plan,
-                                   const rks_generation *earlier, rks_plan_place *place,
-                                   rks_error *err)
+static rks_status leave_generation(const json_t *object, const rks_plan *plan, const char *what,
+                                   rks_plan_place *place, rks_error *err)
 {
     const bool over = json_is_true(json_object_get(object, "over"));
     if (!over && (place->count > 1 || place->segments[0].steps > 0))
         return rks_fail(err, RKS_ERR_STATE, 0,
-                        "the state is of generation %" PRIu64 ": open DIR@%" PRIu64
-                        "; it is within epoch %" PRIu64
+                        "the state is of %s; it is within epoch %" PRIu64
                         ", and the larger dataset begins with the next one",
-                        earlier->number, earlier->number, place->epoch);
+                        what, place->epoch);
     place->epoch += over;
     place->count = 1;
     place->segments[0] = (rks_plan_segment){.world = plan->in.config.world, .steps = 0};
@@ -388,12 +396,13 @@ static rks_status read_state(rks_plan *plan, const char *state, rks_plan_place *
     json_t *object = json_loadb(state, size, JSON_REJECT_DUPLICATES, &where);
     if (object == NULL)
         return rks_fail(err, RKS_ERR_STATE, 0, "state: not JSON: %s", where.text);
-    const rks_generation *earlier = earlier_of(object, plan);
+    char what[OPEN_TEXT] = "";
+    const bool earlier = is_earlier(object, plan, what);
     rks_status status = compare_plan(object, plan, earlier, err);
     if (status == RKS_OK)
         status = read_place(object, plan, place, err);
-    if (status == RKS_OK && earlier != NULL) {
-        status = leave_generation(object, plan, earlier, place, err);
+    if (status == RKS_OK && earlier) {
+        status = leave_generation(object, plan, what, place, err);
         if (status != RKS_OK)
             rks_mix_free_changes(&place->schedule);
     }
@@ -540,6 +549,13 @@ rks_status rks_plan_know_earlier(rks_plan *plan, const rks_generation *earlier, 
     plan->earlier = kept;
     plan->earlier_count = count;
     return RKS_OK;
+}
+
+void rks_plan_find_earlier(rks_plan *plan, rks_plan_finder finder)
+{
+    if (plan->finder.free != NULL)
+        plan->finder.free(plan->finder.user);
+    plan->finder = finder;
 }
 
 /* Adds the state's skips to the plan's first, since the rest of the epoch depends on them. */

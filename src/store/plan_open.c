@@ -232,6 +232,8 @@ static rks_status tell_earlier(const rks_store *store, rks_plan *plan, rks_error
     rks_status status = rks_store_earlier(store, &earlier, &count, err);
     if (status == RKS_OK)
         status = rks_plan_know_earlier(plan, earlier, count, err);
+    if (status == RKS_OK)
+        status = rks_store_tell_earlier_sources(store, plan, err);
     rks_release(earlier);
     return status;
 }

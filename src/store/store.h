@@ -297,6 +297,10 @@ void rks_store_look_again_everywhere(uint32_t wait_ms);
 rks_status rks_store_earlier_of(const rks_dataset *dataset, rks_generation **earlier, size_t *count,
                                 rks_error *err);
 
+/* earlier_sources.c: lets the plan of several datasets resume states of their earlier
+ * generations. */
+rks_status rks_store_tell_earlier_sources(const rks_store *store, rks_plan *plan, rks_error *err);
+
 /* store_metrics.c: shows the store's figures to `rankstore top` and Prometheus, until
  * rks_metrics_end. */
 rks_status rks_store_watch(rks_store *store, rks_error *err);
