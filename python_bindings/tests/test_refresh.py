@@ -106,6 +106,52 @@ def test_a_state_at_the_end_of_an_epoch_passes_to_a_later_generation(directory: 
         assert ds.refresh() and (loader.epoch, seen(loader)) == (3, list(range(COUNT + 2 * MORE)))
 
 
+@pytest.mark.parametrize("pruned", [False, True])
+@pytest.mark.parametrize("mix", [None, {"d": 2, "e": 1}])
+def test_a_state_of_several_datasets_passes_to_later_generations(directory: Path, tmp_path: Path, pruned: bool,
+                                                                 mix: dict[str, float] | None) -> None:
+    """Each of them grows on its own."""
+    several = [directory, tmp_path / "e", tmp_path / "f"]
+    rankstore.build(rows(5000, 40), several[1]).close()
+    rankstore.build(rows(9000, 20), several[2]).close()
+    grow(directory)
+    options: dict[str, Any] = {"batch_size": 8, "seed": 5, "mix": mix, "samples": None if mix is None else 90}
+
+    def left(epoch: int, steps: int | None) -> dict[str, Any]:
+        with rankstore.open(several) as ds:
+            loader = ds.loader(ds.plan("random", **options), out="numpy")
+            loader.set_epoch(epoch)
+            if steps != 0:
+                for number, _ in enumerate(loader, 1):
+                    if number == steps:
+                        break
+            return loader.state_dict()  # type: ignore[no-any-return]
+
+    states = []
+    for first, other in ((COUNT + MORE, 5040), (COUNT + 2 * MORE, 5070)):
+        states.append((left(2, None), left(2, 5), left(3, 0)))
+        grow(directory, first)
+        grow(several[1], other)
+    if pruned:
+        for one in several:
+            rankstore.prune(one, keep=1)
+    with rankstore.open(several) as ds:
+        assert len(ds) == COUNT + 3 * MORE + 40 + 2 * MORE + 20
+        for number, (over, within, begun) in enumerate(states, 1):
+            for state in (over, begun):
+                loader = ds.loader(ds.plan("random", **options), out="numpy")
+                loader.load_state_dict(state)
+                assert loader.epoch == 3
+                found = seen(loader)
+                assert len(found) == 90 if mix else found == sorted(sample["i"] for sample in ds)
+            with pytest.raises(rankstore.StateError, match=f"the state is of earlier generations: open d@{number + 1}, e@{number}; it is"):
+                loader.load_state_dict(within)
+    with rankstore.open([several[1], several[0], several[2]]) as ds:  # another order is another dataset
+        loader = ds.loader(ds.plan("random", **options), out="numpy")
+        with pytest.raises(rankstore.StateError, match="dataset differs"):
+            loader.load_state_dict(states[0][0])
+
+
 def test_another_dataset_s_state_is_refused(directory: Path, tmp_path: Path) -> None:
     rankstore.build(rows(1000, 40), tmp_path / "other").close()
     with rankstore.open(tmp_path / "other") as ds:
@@ -169,6 +215,19 @@ def test_maps_and_mixes_go_on(directory: Path, tmp_path: Path) -> None:
         assert abs(sum(i <= COUNT + MORE for i in found) - 150) <= 1  # the remix holds
 
 
+def test_selections_of_several_datasets_stay(directory: Path, tmp_path: Path) -> None:
+    """Ids of the second one move when the first one grows."""
+    rankstore.build(rows(5000, 40), tmp_path / "e").close()
+    with rankstore.open([directory, tmp_path / "e"]) as ds:
+        some = ds.select([3, COUNT + 7, COUNT - 1, COUNT, 3, COUNT + 39])
+        wanted = [sample["i"] for sample in some]
+        assert wanted == [3, 5007, COUNT - 1, 5000, 3, 5039]
+        loader = some.loader(some.plan(batch_size=2), out="numpy")
+        grow(directory)
+        grow(tmp_path / "e", 5040)
+        assert ds.refresh() and [sample["i"] for sample in some] == wanted and seen(loader) == sorted(wanted)
+
+
 def test_skipped_steps_are_kept(directory: Path) -> None:
     with rankstore.open(directory) as ds:
         plan = ds.plan("random", batch_size=10)
@@ -188,11 +247,41 @@ def test_a_refresh_that_fails_changes_nothing(directory: Path) -> None:
         weighted = ds.plan("random", batch_size=8, weights=weights)
         grow(directory)
         first = ds.id
-        with pytest.raises(rankstore.ArgumentError, match="weights"):
+        with pytest.raises(rankstore.ArgumentError, match="weights: 120 numbers, and the dataset has 150 .*a function of the dataset"):
             ds.refresh()
         assert (ds.id, len(ds)) == (first, COUNT) and seen(loader) == list(range(COUNT))
         del weighted
         assert ds.refresh() and seen(loader) == list(range(COUNT + MORE))
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_numbers_of_samples_may_come_from_a_function(directory: Path, tmp_path: Path, several: bool) -> None:
+    rankstore.build(rows(5000, 40), tmp_path / "e").close()
+
+    def twice(ds: rankstore.Dataset) -> Any:
+        return numpy.array([1 + sample["i"] % 2 for sample in ds])
+
+    def costs(ds: rankstore.Dataset) -> list[float]:
+        return [1.0 + sample["i"] % 7 for sample in ds]
+
+    with rankstore.open([directory, tmp_path / "e"] if several else directory) as ds:
+        some = ds.select(list(range(0, len(ds), 3)))
+        plans = [ds.plan("random", batch_size=8, weights=twice, balance=costs), some.plan("random", batch_size=8, weights=twice)]
+        loaders = [one.loader(plan, out="numpy") for one, plan in zip((ds, some), plans, strict=True)]
+        for loader, of in zip(loaders, (ds, some), strict=True):
+            assert len(seen(loader)) == sum(twice(of))
+        assert plans[0].hash == ds.plan("random", batch_size=8, weights=twice(ds), balance=costs(ds)).hash
+        grow(directory)
+        assert ds.refresh()
+        assert len(seen(loaders[1])) == sum(twice(some)) < len(ds)
+        assert len(seen(loaders[0])) == sum(twice(ds)) == (COUNT + MORE + 40 * several) * 3 // 2
+        assert plans[0].hash == ds.plan("random", batch_size=8, weights=twice(ds), balance=costs(ds)).hash
+        balanced = ds.plan("random", batch_size=8, balance=costs(ds))
+        grow(directory, COUNT + MORE)
+        with pytest.raises(rankstore.ArgumentError, match=r"balance: \d+ numbers, and the dataset has .* a function of the dataset"):
+            ds.refresh()
+        del balanced
+        assert ds.refresh()
 
 
 def test_what_did_not_grow_out_of_it_is_refused(directory: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from .. import _core
@@ -18,7 +19,6 @@ from .._loader.loader import Loader
 from .._loader.options import LoaderOptions, names_dataloaders
 from .._loader.sample_map import how_to_draw
 from .._loader.user_functions import Own
-from .._plan.cost import shown
 from .._plan.mixture import Groups, core_mix, groups_of, stages_of
 from .._plan.options import names_synonyms, plan_rank
 from .._plan.plan import Plan, PlanBatch
@@ -98,8 +98,8 @@ class Dataset(TorchItems):
 
         Returns True if there is a later generation, False if nothing changed.
         Raises StateError if the directory now holds a dataset that did not grow out of this one, or if a loader has a state within an epoch
-        loaded; ArgumentError if a plan has weights= or balance= with a number for each sample: make a new plan after closing the old one's
-        loaders; DataError if a plan cannot be made (a new sample is too long); what `open` raises.
+        loaded; ArgumentError if a plan has weights= or balance= with a number for each sample: give a function of the dataset, or make a
+        new plan after closing the old one's loaders; DataError if a plan cannot be made (a new sample is too long); what `open` raises.
         """
         if not isinstance(self.group, Group):
             raise StateError("refresh: call it in the process that opened the dataset; its workers follow")
@@ -261,9 +261,9 @@ class Dataset(TorchItems):
             its own, so samples meet others even if no other sample is as long. It takes a few more bins, and up to 40 bytes a sample; 128
             fills bins to 99.7 % on chat lengths. Default: 0, all at once.
         order: str. Order of samples in a batch, or in a bin of "pack": "plan" (as the plan draws them) or "longest_first". Default: "plan".
-        balance: dict, tuple or list of numbers. What to balance over ranks instead of `cost`: a dict of index columns and weights, (a, b)
-            for a L + b L^2, or a number for each sample. A piece (too_long="split") costs its share of its sample's, by items. Default: by
-            `cost`.
+        balance: dict, tuple, list of numbers or callable. What to balance over ranks instead of `cost`: a dict of index columns and
+            weights, (a, b) for a L + b L^2, or a number for each sample, also by balance(ds), which a refresh calls again. A piece
+            (too_long="split") costs its share of its sample's, by items. Default: by `cost`.
         mix: dict of name and weight. How many of an epoch's draws each source has: of N draws, a source with weight w has N w / (sum of
             weights), exact to one. Each of its samples occurs equally often, and a random part of them, another in each epoch, once more.
             Names are those of `sources` (rankstore.concat), or with mix_by the values of a column. A source that it does not name is not
@@ -272,9 +272,9 @@ class Dataset(TorchItems):
             without a mix, all samples.
         mix_by: str. An index column with few distinct values, which become the sources. Default: the datasets of a concat.
         mix_unit: str. Weights count "samples" or "tokens" (the sum of lengths). Default: "samples".
-        weights: array. One number a sample, not with mix. Integers say how often a sample occurs. Floats, which need samples=, are
-            probabilities of any sum; each sample occurs its share of N times, rounded down or up at random. With a mix too, a draw of a
-            sample that is split is a draw of each of its pieces. Default: none.
+        weights: array or callable. One number a sample, also by weights(ds), which a refresh calls again; not with mix. Integers say how
+            often a sample occurs. Floats, which need samples=, are probabilities of any sum; each sample occurs its share of N times,
+            rounded down or up at random. With a mix too, a draw of a sample that is split is a draw of each of its pieces. Default: none.
         curriculum: list of (from_step, mix, max_length). What to draw from a step on, as by Plan.remix. mix: as above, or None for the
             weights before. max_length: longer samples wait for a later stage; or None. from_step: (epoch, step), or an int, the steps since
             epoch 0 began, as counted by the ranks that began; a job that resumes on another number of ranks keeps the place in its state.
@@ -300,9 +300,9 @@ class Dataset(TorchItems):
         core, options, drawn = asked.core(self, shared=True)
         stages = [] if drawn is None else _agreed_stages(self.group, curriculum or (), drawn[0])
         # raised only now, when the other ranks are in the same call
-        made = Plan(self, core, plan_rank(self.group.rank if rank is None else rank, planned), {**options, **shown(balance)})
+        made = Plan(self, core, plan_rank(self.group.rank if rank is None else rank, planned), options)
         made.follow(stages)
-        self._handle.note_plan(made, asked)
+        self._handle.note_plan(made, replace(asked, made_for=len(self)))
         return made
 
     def core_like(self, plan: Plan, *, shared: bool) -> _core.Plan:

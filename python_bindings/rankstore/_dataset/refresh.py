@@ -21,6 +21,7 @@ from .._provenance.dataset_json import counted, expand
 if TYPE_CHECKING:
     from .worker_store import Handle
 
+Source = tuple[str, str, str, int, int, int]
 Counted = tuple[tuple[str | None, int, str] | None, ...]
 _WHY = "ds.refresh() went on with a later generation of the dataset; iterate anew"
 
@@ -91,7 +92,7 @@ def refresh(dataset: Any, group: Group) -> bool:
         handle.directories, handle.counted, handle.shards = look_around(group, newer, given, options["shards"], several)
         for one in datasets:
             one._forget()
-        on_all(group, "refresh", lambda: _grow(datasets))
+        on_all(group, "refresh", lambda: _grow(datasets, before.store.sources(), newer.sources()))
         made = _remade(group, carried)
     except BaseException:
         before.restore()
@@ -113,11 +114,26 @@ def _plans(handle: Handle) -> list[Plan]:
     return [plan for plan in (one() for one in handle.plans) if plan is not None]
 
 
-def _grow(datasets: list[Any]) -> None:
-    """Give each part of a split the new samples that belong to it."""
+def _grow(datasets: list[Any], before: Sequence[Source], after: Sequence[Source]) -> None:
+    """Keep the samples of selections, and give each part of a split the new samples that belong to it."""
     done: set[int] = set()
     for one in datasets:
+        if one._chosen is not None and one._split_of is None:
+            one._chosen = _moved(one._chosen, before, after)
+    for one in datasets:
         _grow_one(one, done, {})
+
+
+def _moved(chosen: Any, before: Sequence[Source], after: Sequence[Source]) -> Any:
+    """Return the ids that samples have now. Those of a dataset move when one before it has grown."""
+    import numpy
+    first = numpy.array([source[3] for source in before], numpy.int64)
+    now = numpy.array([source[3] for source in after], numpy.int64)
+    if numpy.array_equal(first, now):
+        return chosen
+    # of datasets without samples, the last one has the id
+    number = numpy.searchsorted(first, chosen, side="right") - 1
+    return (chosen + (now - first)[number]).astype(numpy.uint32)
 
 
 def _grow_one(dataset: Any, done: set[int], parts: dict[Any, Any]) -> None:
