@@ -22,9 +22,10 @@
 #include "ingest/row_sampling.h"
 #include "store/duplicates.h"
 #include "store/index_commit.h"
+#include "store/store.h"
 
 /* What a rank reports about its rows. */
-enum { SEALED_PARTS, SEALED_BAD, SEALED_OFFER, SEALED_INDEX, SEALED_FACTS };
+enum { SEALED_PARTS, SEALED_BAD, SEALED_OFFER, SEALED_WRITES, SEALED_FACTS };
 
 static int by_number(const void *a, const void *b)
 {
@@ -246,9 +247,7 @@ static rks_status agree_on_sealed(rks_parts *parts, rks_status status, const rks
                                   const rks_fd_offer *offer, rks_agreed *agreed, rks_error *err)
 {
     rks_buffer mine = {0};
-    rks_index_writer writer = {0};
-    if (status == RKS_OK && parts->lock != NULL)
-        rks_commit_look_at_index(parts->directory, parts->base, &writer);
+    const uint8_t writes = parts->lock != NULL;
     size_t room = sizeof(((rks_build_report *)NULL)->bad_first);
     for (size_t i = 0; status == RKS_OK && i < parts->sealed_count; i++)
         status = rks_reported_parts_put(&mine, parts->sealed[i], err);
@@ -257,7 +256,7 @@ static rks_status agree_on_sealed(rks_parts *parts, rks_status status, const rks
         [SEALED_BAD] = rks_fact_bytes(bad->data, bad->size < room ? bad->size : room,
                                       rks_group_size(parts->group) * room),
         [SEALED_OFFER] = rks_fd_offer_fact(offer),
-        [SEALED_INDEX] = rks_fact_fixed(&writer, sizeof(writer)),
+        [SEALED_WRITES] = rks_fact_fixed(&writes, sizeof(writes)),
     };
     status = rks_group_agree_on(parts->group, "build: rows read", status, facts, SEALED_FACTS,
                                 agreed, err);
@@ -322,9 +321,18 @@ typedef struct commit {
     rks_index_commit index;
 } commit;
 
-static bool makes_index(const rks_parts *parts)
+/* Returns true if the base has index files. */
+static bool adds_to_index(const rks_parts *parts)
 {
-    return !parts->options.no_index && rks_commit_has_index(parts->base);
+    return !parts->options.no_index && parts->base != NULL && parts->base->index_file_count > 0;
+}
+
+/* Returns true if an earlier version built the base, without index files: this commit writes those
+ * of all samples. */
+static bool completes_index(const rks_parts *parts)
+{
+    return !parts->options.no_index && parts->base != NULL && parts->base->count > 0 &&
+           parts->base->index_file_count == 0;
 }
 
 /* COLLECTIVE. Opens the shards that may hold equal keys, if keys are stored, and those that are
@@ -334,17 +342,18 @@ static rks_status open_sealed(const rks_parts *parts, rks_status status, commit 
 {
     rks_dataset *part = NULL;
     const rks_dataset *opened = made->dataset;
-    bool derived = parts->options.shard.derived_keys;
-    if (derived && !makes_index(parts))
+    bool derived = parts->options.shard.derived_keys, whole = completes_index(parts);
+    if (derived && parts->options.no_index)
         return rks_group_agree(parts->group, "build: dataset made", status, err);
     if (status == RKS_OK && !derived)
         status = rks_earlier_keys_narrow(&made->earlier, parts, made->dataset, &part, err);
-    if (part != NULL)
+    if (part != NULL && !whole)
         opened = part;
-    else if (derived && made->added != NULL)
+    else if (derived && !whole && made->added != NULL)
         opened = made->added;
-    status =
-        rks_commit_open(parts->group, parts->directory, status, opened, pairs, &made->store, err);
+    /* Keys that are stored are compared with those of all shards. */
+    status = rks_commit_open(parts->group, parts->directory, status, opened,
+                             whole && derived ? "partial" : NULL, pairs, &made->store, err);
     rks_dataset_free(part);
     return status;
 }
@@ -378,7 +387,7 @@ static rks_status make_new(rks_parts *parts, rks_status status, const rks_buffer
     status = agree_on_sealed(parts, status, bad, exclusions.offer, &agreed, err);
     if (status == RKS_OK) {
         report_bad(parts, &agreed, report);
-        rks_commit_choose_index_writer(&agreed, SEALED_INDEX, &made->index);
+        rks_commit_choose_index_writer(&agreed, SEALED_WRITES, &made->index);
         status = rks_exclusions_receive(&exclusions, &agreed, SEALED_OFFER, err);
         if (status == RKS_OK)
             status = make_dataset(parts, &agreed, &made->dataset, &made->holders, err);
@@ -389,6 +398,12 @@ static rks_status make_new(rks_parts *parts, rks_status status, const rks_buffer
         made->added = made->dataset;
         made->dataset = NULL;
         status = append_to(parts->base, made->added, &made->dataset, &made->holders, err);
+    }
+    if (adds_to_index(parts)) {
+        made->index.base = parts->base;
+        made->index.directory = parts->lock == NULL ? NULL : parts->directory;
+        status = rks_commit_agree_index(&made->index, parts->group, status,
+                                        status == RKS_OK ? made->added->count : 0, err);
     }
     return check_sealed(parts, status, made, err);
 }
@@ -424,9 +439,10 @@ static rks_status write_all(const rks_parts *parts, commit *made, rks_error *err
 {
     rks_status status = RKS_OK;
     made->index.directory = parts->directory;
-    made->index.base = parts->base;
+    made->index.base = completes_index(parts) ? NULL : parts->base;
     made->index.store = made->store;
-    if (parts->repaired == NULL && makes_index(parts))
+    if (parts->repaired == NULL && !parts->options.no_index &&
+        (!completes_index(parts) || made->store->missing_shards == 0))
         status = rks_commit_index(&made->index, made->dataset, err);
     return status == RKS_OK ? write_dataset(parts, made->dataset, err) : status;
 }

@@ -415,8 +415,8 @@ static rks_status lock_target(merge *m, rks_status status, rks_error *err)
         status = rks_fail(err, RKS_ERR_ARGUMENT, EEXIST, "%s: already holds a finished dataset",
                           m->target);
     rks_free(path);
-    const rks_index_writer writer = {.writes = m->writes};
-    const rks_fact fact = rks_fact_fixed(&writer, sizeof(writer));
+    const uint8_t writes = m->writes;
+    const rks_fact fact = rks_fact_fixed(&writes, sizeof(writes));
     rks_agreed agreed;
     status = rks_group_agree_on(m->group, "merge: target is free", status, &fact, 1, &agreed, err);
     if (status == RKS_OK)
@@ -446,7 +446,8 @@ static rks_status check_and_commit(merge *m, rks_error *err)
     const rks_key_words words = {.place = describe_merged_row, .user = m};
     uint64_t pairs = 0;
     rks_status status = rks_commit_check_names(m->dataset, &words, err);
-    status = rks_commit_open(m->group, m->target, status, m->dataset, &pairs, &m->index.store, err);
+    status = rks_commit_open(m->group, m->target, status, m->dataset, NULL, &pairs, &m->index.store,
+                             err);
     if (status == RKS_OK)
         status = rks_commit_compare_keys(m->index.store, pairs, m->dataset, NULL, &words, err);
     if (status == RKS_OK) {

@@ -93,12 +93,13 @@ static rks_status compare_pair(void *user, uint64_t a, uint64_t b, rks_error *er
 }
 
 rks_status rks_commit_open(rks_group *group, const char *directory, rks_status status,
-                           const rks_dataset *dataset, uint64_t *pairs, rks_store **store,
-                           rks_error *err)
+                           const rks_dataset *dataset, const char *missing, uint64_t *pairs,
+                           rks_store **store, rks_error *err)
 {
     rks_store_options options;
     rks_dataset *copy = NULL;
     rks_store_options_default(&options);
+    options.missing = missing;
     if (status == RKS_OK)
         status = rks_dataset_copy(dataset, &copy, err);
     return rks_store_open_dataset(group, &(rks_loaded_dataset){directory, status, copy, NULL},

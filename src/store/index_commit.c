@@ -11,11 +11,6 @@
 #include "base/memory.h"
 #include "store/store.h"
 
-bool rks_commit_has_index(const rks_dataset *base)
-{
-    return base == NULL || base->count == 0 || base->index_file_count > 0;
-}
-
 /* Reads a file whole: a damaged one counts as missing, as it does when the dataset is opened. */
 static bool is_good(const char *directory, const rks_index_file *file, rks_index_items items)
 {
@@ -31,29 +26,13 @@ static bool is_good(const char *directory, const rks_index_file *file, rks_index
     return good;
 }
 
-void rks_commit_look_at_index(const char *directory, const rks_dataset *base,
-                              rks_index_writer *writer)
-{
-    rks_index_items items = {0};
-    size_t has = base == NULL ? 0 : base->index_file_count;
-    if (has > 0 && rks_dataset_index_items(base, &items, NULL) == RKS_OK)
-        while (has > 0 && is_good(directory, &base->index_files[has - 1], items))
-            has--;
-    rks_free((void *)(uintptr_t)items.sizes);
-    *writer = (rks_index_writer){1, (uint8_t)has};
-}
-
 void rks_commit_choose_index_writer(const rks_agreed *agreed, size_t fact, rks_index_commit *commit)
 {
     const rks_group *group = agreed->group;
     int64_t first = -1;
     for (uint32_t rank = 0; rank < rks_group_size(group); rank++) {
-        rks_index_writer writer;
-        memcpy(&writer, rks_agreed_get(agreed, rank, fact, NULL), sizeof(writer));
-        if (writer.writes == 0)
-            continue;
-        commit->have = writer.has > commit->have ? writer.has : commit->have;
-        if (first < 0 && rks_group_node_of(group, rank) == rks_group_node(group))
+        const uint8_t *writes = rks_agreed_get(agreed, rank, fact, NULL);
+        if (first < 0 && *writes != 0 && rks_group_node_of(group, rank) == rks_group_node(group))
             first = rank;
     }
     commit->writes = first == rks_group_rank(group);
@@ -77,6 +56,33 @@ static size_t count_kept(const rks_dataset *base, uint64_t samples)
            (base->index_files[kept - 1].samples < 2 * samples || kept == RKS_INDEX_FILES_MAX))
         samples += base->index_files[--kept].samples;
     return kept;
+}
+
+/* Returns true if the directory has the files of the base from number `kept` on, undamaged. */
+static bool has_good(const char *directory, const rks_dataset *base, size_t kept)
+{
+    rks_index_items items = {0};
+    size_t count = base->index_file_count;
+    bool good = rks_dataset_index_items(base, &items, NULL) == RKS_OK;
+    for (size_t i = kept; good && i < count; i++)
+        good = is_good(directory, &base->index_files[i], items);
+    rks_free((void *)(uintptr_t)items.sizes);
+    return good;
+}
+
+rks_status rks_commit_agree_index(rks_index_commit *commit, rks_group *group, rks_status status,
+                                  uint64_t samples, rks_error *err)
+{
+    rks_agreed agreed;
+    uint8_t lacks = 0;
+    if (status == RKS_OK && commit->directory != NULL && samples > 0)
+        lacks = !has_good(commit->directory, commit->base, count_kept(commit->base, samples));
+    const rks_fact fact = rks_fact_fixed(&lacks, sizeof(lacks));
+    status = rks_group_agree_on(group, "build: index files", status, &fact, 1, &agreed, err);
+    for (uint32_t rank = 0; status == RKS_OK && rank < rks_group_size(group); rank++)
+        commit->keeps_all =
+            commit->keeps_all || *(const uint8_t *)rks_agreed_get(&agreed, rank, 0, NULL) != 0;
+    return status;
 }
 
 static void free_piece(committing *c, size_t piece)
@@ -168,9 +174,7 @@ rks_status rks_commit_index(const rks_index_commit *commit, rks_dataset *dataset
     dataset->index_file_count = c.before;
     if (samples == 0)
         return RKS_OK;
-    c.kept = count_kept(base, samples);
-    if (c.kept < commit->have) /* some directory lacks the others */
-        c.kept = c.before;
+    c.kept = commit->keeps_all ? c.before : count_kept(base, samples);
     dataset->index_file_count = 0;
     if (c.kept == RKS_INDEX_FILES_MAX) /* there is room for no other one */
         return RKS_OK;
