@@ -43,8 +43,9 @@ typedef struct rks_prune_report {
 
 /* COLLECTIVE. Forgets old generations in each rank's `directory`, and removes files that no other
  * generation names. The newest generation always stays. If it is killed, each generation is whole
- * or forgotten; call it again to finish. RKS_ERR_STATE if a build runs there; RKS_ERR_NOT_FOUND if
- * there is no dataset (an unfinished build keeps its parts). `options` and `report` may be NULL. */
+ * or forgotten; call it again to finish. RKS_ERR_STATE if a build runs there, or if somebody
+ * publishes to it; RKS_ERR_NOT_FOUND if there is no dataset (an unfinished build keeps its parts).
+ * `options` and `report` may be NULL. */
 RKS_API rks_status rks_prune(rks_group *group, const char *directory,
                              const rks_prune_options *options, rks_prune_report *report,
                              rks_error *err);

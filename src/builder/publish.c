@@ -2,7 +2,7 @@
  *
  * publish.c: rks_publish: copies a dataset to its home.
  *
- *   same dataset ─► what home holds ─► claim ─► shards ─► lists, older generations ─► dataset.json
+ *   same dataset ─► what home holds ─► claim ─► shards ─► lists ─► dataset.json ─► the rest
  *
  * Only dataset.json is ever replaced, by the rank that holds the claim, and only if it is still the
  * one that rank 0 has read. */
@@ -229,14 +229,17 @@ static rks_status send_generation(rks_publish_work *work, uint64_t generation, r
     return status;
 }
 
-/* Sends the older generations that home does not have; a home that had one has all before it. */
+/* Sends the older generations that this directory has, and that are newer than the one that home
+ * had. In a home that had none they come after dataset.json, which would seem to be lost
+ * otherwise. */
 static rks_status send_generations(rks_publish_work *work, rks_error *err)
 {
     uint64_t *numbers = NULL;
+    uint64_t first = work->state.has == RKS_HOME_HAS_SAME ? 0 : work->state.generation;
     size_t count = 0;
     rks_status status = rks_dataset_generations(work->directory, &numbers, &count, err);
     for (size_t i = 0; status == RKS_OK && i < count; i++)
-        if (numbers[i] > work->state.generation && numbers[i] < rks_dataset_number(work->dataset))
+        if (numbers[i] > first && numbers[i] < rks_dataset_number(work->dataset))
             status = send_generation(work, numbers[i], err);
     rks_free(numbers);
     return status;
@@ -260,8 +263,8 @@ static rks_status keep_home_generation(rks_publish_work *work, rks_error *err)
     return status;
 }
 
-/* After a put of dataset.json that did not succeed: it may be there all the same, if an answer was
- * lost, or if somebody else has published the same. */
+/* Another dataset.json is at home than the one that was to be replaced: it may be the same, by
+ * somebody who has published it, too. */
 static rks_status look_who_won(rks_publish_work *work, const rks_error *why, rks_error *err)
 {
     rks_home_dataset there;
@@ -292,11 +295,16 @@ static rks_status commit(rks_publish_work *work, rks_error *err)
     }
     rks_status status = rks_publish_replace(work, RKS_DATASET_FILE, work->text, work->text_size,
                                             work->state.version, &why);
-    return status == RKS_OK ? RKS_OK : look_who_won(work, &why, err);
+    if (status == RKS_ERR_STATE)
+        return look_who_won(work, &why, err);
+    if (status != RKS_OK)
+        *err = why;
+    return status;
 }
 
-/* Sends python.json, which says in words what dataset.json says; it comes after it, so that it is
- * never that of a dataset that was refused. */
+/* Sends python.json, which says in words what dataset.json says. It comes after it, so that it is
+ * never that of a dataset that was refused. If one of an older generation is there it is removed
+ * first: it may be lost, since it says nothing more. */
 static rks_status send_python_file(rks_publish_work *work, rks_error *err)
 {
     char version[RKS_HOME_VERSION] = "", *own = NULL, *there = NULL;
@@ -309,29 +317,31 @@ static rks_status send_python_file(rks_publish_work *work, rks_error *err)
         return status == RKS_ERR_NOT_FOUND ? RKS_OK : status;
     status =
         rks_home_read_all(work->home, PYTHON_FILE, PYTHON_MOST, &there, &there_size, version, err);
-    if (status == RKS_OK && there_size == size && memcmp(own, there, size) == 0)
+    bool same = status == RKS_OK && there_size == size && memcmp(own, there, size) == 0;
+    if (same)
         work->there_bytes += size;
-    else if (status == RKS_OK || status == RKS_ERR_NOT_FOUND)
-        status = rks_publish_replace(work, PYTHON_FILE, own, size, version, err);
-    if (status == RKS_ERR_STATE) /* somebody publishes the same, or what follows it */
+    else if (status == RKS_OK)
+        status = work->home->ops->remove(work->home->state, PYTHON_FILE, version, err);
+    else if (status == RKS_ERR_NOT_FOUND)
         status = RKS_OK;
+    if (status == RKS_OK && !same)
+        status = rks_publish_replace(work, PYTHON_FILE, own, size, "", err);
     rks_free(own);
     rks_free(there);
-    return status;
+    return status == RKS_ERR_STATE ? RKS_OK : status; /* somebody publishes the same */
 }
 
 static rks_status send_the_rest(rks_publish_work *work, rks_error *err)
 {
+    bool writes = !work->options.dry_run;
     rks_status status = rks_publish_lists(work, work->dataset, err);
+    if (status == RKS_OK && writes)
+        status = keep_home_generation(work, err);
+    if (status == RKS_OK && writes)
+        status = commit(work, err);
     if (status == RKS_OK)
         status = send_generations(work, err);
-    if (work->options.dry_run)
-        return status;
-    if (status == RKS_OK)
-        status = keep_home_generation(work, err);
-    if (status == RKS_OK)
-        status = commit(work, err);
-    return status == RKS_OK ? send_python_file(work, err) : status;
+    return status == RKS_OK && writes ? send_python_file(work, err) : status;
 }
 
 /* COLLECTIVE. */

@@ -9,7 +9,6 @@
 #include "home/claim.h"
 #include "rankstore/home.h"
 
-#define RKS_HOME_MARK "rankstore.home"
 enum { RKS_HOME_MARK_MOST = 256, RKS_SENDER_HOME = -1 };
 
 enum rks_home_has {
@@ -61,7 +60,8 @@ rks_status rks_publish_file(rks_publish_work *work, const char *name, rks_error 
 /* Sends bytes under a name that home does not have; if it has, *there is true. */
 rks_status rks_publish_text(rks_publish_work *work, const char *name, const char *text, size_t size,
                             bool *there, rks_error *err);
-/* Replaces a file of home: `version` "": there is none. RKS_ERR_STATE: it has another version. */
+/* Puts a file under a name where home has none (`version` ""), or in place of that version, for
+ * which the claim must be that of these bytes. RKS_ERR_STATE: home has another version. */
 rks_status rks_publish_replace(rks_publish_work *work, const char *name, const char *text,
                                size_t size, const char *version, rks_error *err);
 

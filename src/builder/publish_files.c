@@ -123,10 +123,10 @@ rks_status rks_publish_text(rks_publish_work *work, const char *name, const char
 rks_status rks_publish_replace(rks_publish_work *work, const char *name, const char *text,
                                size_t size, const char *version, rks_error *err)
 {
-    char claim[160], now[RKS_HOME_VERSION];
+    char now[RKS_HOME_VERSION];
     sent_bytes from = {.work = work, .bytes = text, .fd = -1, .stream = {.fd = -1}};
-    snprintf(claim, sizeof(claim), "%s.claim", name);
-    const rks_home_bytes bytes = {.size = size, .give = give_piece, .user = &from, .claim = claim};
+    const rks_home_bytes bytes = {
+        .size = size, .give = give_piece, .user = &from, .claim = RKS_HOME_CLAIM};
     strcpy(now, version);
     rks_status status =
         work->home->ops->put(work->home->state, name, &bytes,

@@ -21,6 +21,24 @@ static void name_this_host(char host[HOST_ROOM])
     host[HOST_ROOM - 1] = '\0';
 }
 
+/* Returns true if no process of this host has the number, or only one that waits to be reaped. */
+static bool has_ended(long pid)
+{
+    char path[64], text[512];
+    if (kill((pid_t)pid, 0) != 0)
+        return errno == ESRCH;
+    snprintf(path, sizeof(path), "/proc/%ld/stat", pid);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return false;
+    size_t size = fread(text, 1, sizeof(text) - 1, file);
+    fclose(file);
+    text[size] = '\0';
+    const char *name_end = strrchr(text, ')'); /* the name may hold anything */
+    return name_end != NULL &&
+           (strncmp(name_end, ") Z", 3) == 0 || strncmp(name_end, ") X", 3) == 0);
+}
+
 void rks_claim_write(rks_digest contents, rks_claim *claim)
 {
     char digest[RKS_DIGEST_TEXT], host[HOST_ROOM];
@@ -47,8 +65,7 @@ enum rks_claim_holder rks_claim_look(const rks_claim *own, const char *text, siz
         return RKS_CLAIM_SAME;
     name_this_host(host);
     bool here = sscanf(who, "pid %ld on %64s", &pid, named) == 2 && strcmp(named, host) == 0;
-    return here && pid > 0 && kill((pid_t)pid, 0) != 0 && errno == ESRCH ? RKS_CLAIM_ENDED
-                                                                         : RKS_CLAIM_OTHER;
+    return here && pid > 0 && has_ended(pid) ? RKS_CLAIM_ENDED : RKS_CLAIM_OTHER;
 }
 
 rks_status rks_claim_refuse(const char *home, const char *name, const char *who, rks_error *err)
@@ -90,6 +107,23 @@ static rks_status meet(rks_home *home, const rks_claim *own, rks_held_claim *cla
     return status == RKS_ERR_STATE ? RKS_OK : status; /* somebody else was faster */
 }
 
+void rks_claim_end(rks_home *home, const rks_held_claim *claim, bool done)
+{
+    rks_error ignored;
+    if (claim->held && (claim->ours || done))
+        home->ops->remove(home->state, RKS_HOME_CLAIM, claim->version, &ignored);
+}
+
+/* A put that failed may have left the claim there, for example not durably. */
+static void take_back(rks_home *home, const rks_claim *own)
+{
+    rks_held_claim claim;
+    rks_error ignored;
+    bool again = false;
+    if (meet(home, own, &claim, &again, &ignored) == RKS_OK && !again)
+        rks_claim_end(home, &claim, false);
+}
+
 rks_status rks_claim_take(rks_home *home, rks_digest contents, rks_held_claim *claim,
                           rks_error *err)
 {
@@ -108,14 +142,9 @@ rks_status rks_claim_take(rks_home *home, rks_digest contents, rks_held_claim *c
     }
     if (status == RKS_OK && again)
         status = rks_claim_refuse(home->name, RKS_HOME_CLAIM, "", err);
+    if (status != RKS_OK && status != RKS_ERR_STATE)
+        take_back(home, &own);
     if (status != RKS_OK)
         claim->held = false;
     return status;
-}
-
-void rks_claim_end(rks_home *home, const rks_held_claim *claim, bool done)
-{
-    rks_error ignored;
-    if (claim->held && (claim->ours || done))
-        home->ops->remove(home->state, RKS_HOME_CLAIM, claim->version, &ignored);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * claim.h: a small file at home by which one publisher knows of another. Who changes a home first
- * puts the claim, if it is not there, and removes it at the end:
+ * claim.h: a small file at home by which one publisher knows of another. Who changes a home,
+ * publish or prune, first puts the claim, if it is not there, and removes it at the end:
  *
  *   digest 0123...        of the contents that dataset.json gets
  *   pid 123 on HOST
@@ -17,6 +17,7 @@
 
 enum { RKS_CLAIM_MOST = 512, RKS_CLAIM_WHO = 128 };
 #define RKS_HOME_CLAIM "dataset.claim"
+#define RKS_HOME_MARK "rankstore.home" /* a file that every home has */
 
 typedef struct rks_claim {
     char text[RKS_CLAIM_MOST];

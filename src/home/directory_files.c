@@ -4,8 +4,8 @@
  *
  * A file is written as NAME.PID-N.sending, synced, and then gets its name: by link(2), which fails
  * if the name is there, also on network file systems whose locks are local to a node. A rename has
- * no such condition. So who replaces a file first links a claim (claim.h), which stays until the
- * rename is done. */
+ * no such condition. So who replaces a file first links a claim (claim.h), unless the caller holds
+ * one for the same contents, and removes it after the rename. */
 #include "home/directory_files.h"
 
 #include <dirent.h>
@@ -165,9 +165,9 @@ static rks_status look_at_claim(const char *directory, const char *name, const c
     return status;
 }
 
-/* Takes the claim, or finds one for the same contents. */
+/* Takes the claim, or finds one for the same contents. *made: it is this call's. */
 static rks_status take_claim(const char *directory, const char *name, const char *path,
-                             rks_digest contents, rks_error *err)
+                             rks_digest contents, bool *made, rks_error *err)
 {
     rks_claim own;
     sending file = {.fd = -1};
@@ -180,6 +180,7 @@ static rks_status take_claim(const char *directory, const char *name, const char
     for (int tries = 0; status == RKS_OK && gone && tries < 4; tries++) {
         gone = false;
         status = place_new(&file, path, err);
+        *made = status == RKS_OK;
         if (status == RKS_ERR_STATE)
             status = look_at_claim(directory, name, path, &own, &gone, err);
     }
@@ -209,17 +210,19 @@ static rks_status replace(const char *directory, sending *file, const char *path
                           const char *version, rks_error *err)
 {
     char *claimed = NULL;
+    bool made = false;
     rks_status status = rks_directory_path(directory, claim, &claimed, err);
     if (status == RKS_OK)
-        status = take_claim(directory, claim, claimed, file->digest, err);
+        status = take_claim(directory, claim, claimed, file->digest, &made, err);
     if (status == RKS_OK) {
         status = check_same(path, version, err);
         if (status == RKS_OK && rename(file->path, path) != 0)
             status = rks_fail_errno(err, errno, "%s: renaming into place", path);
         if (status == RKS_OK)
             status = rks_file_sync_directory_of(path, err);
-        unlink(claimed);
     }
+    if (made)
+        unlink(claimed);
     rks_free(claimed);
     return status;
 }
@@ -235,14 +238,12 @@ static rks_status look_before(const char *path, enum rks_put_rule rule, const ch
     return RKS_OK;
 }
 
-rks_status rks_directory_put(const char *directory, const char *name, const rks_home_bytes *bytes,
-                             enum rks_put_rule rule, char version[RKS_HOME_VERSION], rks_error *err)
+static rks_status put_once(const char *directory, const char *name, const rks_home_bytes *bytes,
+                           enum rks_put_rule rule, char version[RKS_HOME_VERSION], rks_error *err)
 {
     sending file = {.fd = -1};
     struct stat info;
     char *path = NULL;
-    if (rule == RKS_PUT_SAME && bytes->claim == NULL)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "%s: a claim is needed to replace it", name);
     rks_status status = rks_directory_path(directory, name, &path, err);
     if (status == RKS_OK)
         status = look_before(path, rule, version, err);
@@ -263,6 +264,20 @@ rks_status rks_directory_put(const char *directory, const char *name, const rks_
         rks_directory_version(&info, version);
     end_sending(&file);
     rks_free(path);
+    return status;
+}
+
+rks_status rks_directory_put(const char *directory, const char *name, const rks_home_bytes *bytes,
+                             enum rks_put_rule rule, char version[RKS_HOME_VERSION], rks_error *err)
+{
+    rks_error why = {0};
+    if (rule == RKS_PUT_SAME && bytes->claim == NULL)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "%s: a claim is needed to replace it", name);
+    rks_status status = put_once(directory, name, bytes, rule, version, &why);
+    if (status == RKS_ERR_IO && why.cause == ENOENT) /* a prune took it for a leftover */
+        status = put_once(directory, name, bytes, rule, version, &why);
+    if (status != RKS_OK && err != NULL)
+        *err = why;
     return status;
 }
 

@@ -63,8 +63,9 @@ typedef struct rks_home_bytes {
     uint64_t size;
     rks_status (*give)(void *user, uint64_t first, uint8_t *to, size_t size, rks_error *err);
     void *user;
-    /* With RKS_PUT_SAME: a name, the same for all who would make this change. A home that cannot
-     * replace a file on a condition keeps there who is about to. */
+    /* With RKS_PUT_SAME: the name of a claim (claim.h), the same for all who would make this
+     * change. A home that cannot replace a file on a condition makes one there, or finds the
+     * caller's. */
     const char *claim;
 } rks_home_bytes;
 

@@ -17,6 +17,7 @@
 #include "dataset/build_directory.h"
 #include "dataset/list_keys.h"
 #include "group/agreement.h"
+#include "home/claim.h"
 #include "rankstore/manage.h"
 
 typedef struct prune {
@@ -27,6 +28,7 @@ typedef struct prune {
     rks_shard_names shards; /* those that remaining generations name */
     char (*lists)[64];      /* and their lists */
     size_t list_count;
+    rks_home *home; /* the directory, if it is one */
 } prune;
 
 static rks_status remove_file(prune *p, const char *path, rks_error *err)
@@ -160,12 +162,26 @@ static bool is_ours(const char *name)
     return false;
 }
 
+/* Returns true for a temporary file of a publisher, which has the name of what it sends in front.
+ */
+static bool is_being_sent(const char *name)
+{
+    static const char *const fronts[] = {"python.json.", RKS_HOME_MARK "."};
+    const char *ending = strrchr(name, '.');
+    bool front = is_ours(name);
+    for (size_t i = 0; i < sizeof(fronts) / sizeof(fronts[0]); i++)
+        front = front || strncmp(name, fronts[i], strlen(fronts[i])) == 0;
+    return front && ending != NULL && strcmp(ending, ".sending") == 0;
+}
+
 /* Returns true for files of shards, under names that builds give, and temporary files of killed
  * processes. Other files are the user's. `name` is changed. */
 static bool is_ours_and_unnamed(const prune *p, char *name)
 {
     bool part = strncmp(name, "part-", 5) == 0;
     if (is_ours(name) && cut_ending(name, ".tmp"))
+        return true;
+    if (p->home != NULL && is_being_sent(name))
         return true;
     if (is_list_name(name))
         return !is_named_list(p, name);
@@ -214,6 +230,31 @@ static rks_status prune_directory(prune *p, rks_error *err)
     return status == RKS_OK ? prune_shards(p, err) : status;
 }
 
+/* Opens the directory as a home if it is one, and claims it. */
+static rks_status claim_home(prune *p, rks_held_claim *claim, rks_error *err)
+{
+    char *mark = rks_format(err, "%s/%s", p->directory, RKS_HOME_MARK);
+    rks_status status = mark == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    if (status == RKS_OK && access(mark, F_OK) == 0)
+        status = rks_home_open(p->directory, NULL, &p->home, err);
+    if (status == RKS_OK && p->home != NULL && !p->options.dry_run)
+        status = rks_claim_take(p->home, (rks_digest){0}, claim, err);
+    rks_free(mark);
+    return status;
+}
+
+static rks_status prune_claimed(prune *p, rks_error *err)
+{
+    rks_held_claim claim = {0};
+    rks_status status = claim_home(p, &claim, err);
+    if (status == RKS_OK)
+        status = prune_directory(p, err);
+    if (p->home != NULL)
+        rks_claim_end(p->home, &claim, status == RKS_OK);
+    rks_home_close(p->home);
+    return status;
+}
+
 /* COLLECTIVE. Prunes on the ranks that have their directory's lock. */
 static rks_status prune_locked(rks_group *group, prune *p, rks_lock_file **lock, rks_error *err)
 {
@@ -223,7 +264,7 @@ static rks_status prune_locked(rks_group *group, prune *p, rks_lock_file **lock,
         return status;
     status = rks_directory_lock_settle(group, p->directory, lock, err);
     if (status == RKS_OK && *lock != NULL)
-        status = prune_directory(p, err);
+        status = prune_claimed(p, err);
     uint64_t sums[] = {p->report.generations, p->report.files, p->report.bytes};
     const rks_fact fact = rks_fact_sum(sums, 3);
     status = rks_group_agree_on(group, "prune: done", status, &fact, 1, NULL, err);

@@ -69,11 +69,11 @@ def listed_shards(path):
     return names
 
 
-def check_nothing_is_left(directory):
-    """It holds what its generations name, and no more, at the latest after a prune."""
+def check_nothing_is_left(directory, more=frozenset()):
+    """It holds what its generations name and the files `more`, and nothing else, at the latest after a prune."""
     rankstore("verify", "--full", directory)
     rankstore("prune", directory)
-    names = set()
+    names = set(more)
     for file in glob.glob(directory + "/dataset*.json"):
         with open(file, encoding="utf-8") as text:
             dataset = json.load(text)

@@ -16,6 +16,7 @@ import tempfile
 import time
 
 import generations
+import publishing
 import strangers
 from common import (
     BUILD,
@@ -548,6 +549,7 @@ TESTS = [
     nothing_is_left_behind,
     few_open_files_are_an_error_that_says_so,
     *generations.TESTS,
+    *publishing.TESTS,
     *strangers.TESTS,
 ]
 
