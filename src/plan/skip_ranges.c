@@ -24,7 +24,7 @@ static bool is_of(const rks_plan_skip_range *range, uint64_t epoch, uint64_t seg
 bool rks_plan_next_skip(const rks_epoch_progress *progress, uint64_t epoch, uint64_t segment,
                         uint64_t step, uint64_t steps, uint64_t *first, uint64_t *end)
 {
-    for (size_t i = 0; i < progress->skip_count; i++) {
+    for (size_t i = 0; step < steps && i < progress->skip_count; i++) {
         const rks_plan_skip_range *range = &progress->skips[i];
         if (!is_of(range, epoch, segment) || range->end <= step || range->first >= steps)
             continue;

@@ -126,6 +126,9 @@ static void nothing_else_moves(void **state)
         assert_int_equal(steps, steps_of(same, 1));
         uint64_t all[COUNT] = {0}, whole[COUNT] = {0}, left[COUNT] = {0}, tokens = 0;
         for (uint64_t step = 0; step < steps; step++) {
+            assert_ok(rks_plan_skipped(plan, 1, step, &counted, &err),
+                      &err); /* within a range, too */
+            assert_int_equal(counted, missing);
             missing += out[step];
             assert_int_equal(next_of(plan, 1, step) == step, !out[step]);
             past = out[step] ? past : step + 1;
