@@ -20,6 +20,10 @@ struct rks_plan_absences {
     uint64_t pieces_room;
     uint32_t *bounds;
     uint64_t bounds_room;
+    /* Those of an epoch's steps below `known` that are left out, ascending. */
+    uint64_t epoch, known;
+    uint32_t *left_out;
+    size_t left_out_count, left_out_room;
 };
 
 /* ---- the deal -------------------------------------------------------------------------------- */
@@ -84,6 +88,7 @@ void rks_plan_absences_free(rks_plan_absences *absences)
     rks_free(absences->ids);
     rks_free(absences->pieces);
     rks_free(absences->bounds);
+    rks_free(absences->left_out);
     rks_free(absences);
 }
 
@@ -128,16 +133,82 @@ static rks_status has_enough(rks_plan *plan, uint64_t epoch, uint64_t step, bool
     return RKS_OK;
 }
 
+void rks_plan_forget_left_out(rks_plan *plan)
+{
+    if (plan->absences != NULL)
+        plan->absences->known = plan->absences->left_out_count = 0;
+}
+
+/* Counts the known steps below `step` that are left out. */
+static size_t left_out_below(const rks_plan_absences *absences, uint64_t step)
+{
+    size_t low = 0, high = absences->left_out_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (absences->left_out[middle] < step)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 rks_status rks_plan_left_out(rks_plan *plan, uint64_t epoch, uint64_t step, bool *left_out,
                              rks_error *err)
 {
+    const rks_plan_absences *absences = plan->absences;
     uint32_t micro = plan->in.config.micro_batches;
     uint64_t first = step - step % micro;
     bool enough = true;
     rks_status status = RKS_OK;
-    for (uint32_t i = 0; plan->absences != NULL && status == RKS_OK && enough && i < micro; i++)
+    *left_out = false;
+    if (absences == NULL)
+        return RKS_OK;
+    if (absences->epoch == epoch && step < absences->known) {
+        size_t at = left_out_below(absences, step);
+        *left_out = at < absences->left_out_count && absences->left_out[at] == step;
+        return RKS_OK;
+    }
+    for (uint32_t i = 0; status == RKS_OK && enough && i < micro; i++)
         status = has_enough(plan, epoch, first + i, &enough, err);
     *left_out = !enough;
+    return status;
+}
+
+static rks_status note_left_out(rks_plan_absences *absences, uint64_t first, uint32_t count,
+                                rks_error *err)
+{
+    if (absences->left_out_count + count > absences->left_out_room) {
+        size_t room = 2 * absences->left_out_room + count;
+        uint32_t *grown = rks_realloc(absences->left_out, room, sizeof(*grown), err);
+        if (grown == NULL)
+            return RKS_ERR_MEMORY;
+        absences->left_out = grown;
+        absences->left_out_room = room;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        absences->left_out[absences->left_out_count++] = (uint32_t)(first + i);
+    return RKS_OK;
+}
+
+rks_status rks_plan_count_left_out(rks_plan *plan, uint64_t epoch, uint64_t begin, uint64_t end,
+                                   uint64_t *count, rks_error *err)
+{
+    rks_plan_absences *absences = plan->absences;
+    uint32_t micro = plan->in.config.micro_batches;
+    rks_status status = RKS_OK;
+    if (absences->epoch != epoch)
+        rks_plan_forget_left_out(plan);
+    absences->epoch = epoch;
+    while (status == RKS_OK && absences->known < end) {
+        bool left_out = false;
+        status = rks_plan_left_out(plan, epoch, absences->known, &left_out, err);
+        if (status == RKS_OK && left_out)
+            status = note_left_out(absences, absences->known, micro, err);
+        if (status == RKS_OK)
+            absences->known += micro;
+    }
+    *count = left_out_below(absences, end) - left_out_below(absences, begin);
     return status;
 }
 

@@ -48,6 +48,12 @@ uint64_t rks_plan_present(const rks_plan_absences *absences, const uint32_t *ids
 /* Sets *left_out if the step is. */
 rks_status rks_plan_left_out(rks_plan *plan, uint64_t epoch, uint64_t step, bool *left_out,
                              rks_error *err);
+/* Counts the steps in [begin, end) that are left out. The steps of an epoch are looked at once.
+ * `end` is at most the number of steps. */
+rks_status rks_plan_count_left_out(rks_plan *plan, uint64_t epoch, uint64_t begin, uint64_t end,
+                                   uint64_t *count, rks_error *err);
+/* Forgets which steps are left out: what the plan does of an epoch has changed. */
+void rks_plan_forget_left_out(rks_plan *plan);
 /* Turns the planned batch of a rank into what it delivers; of a step that is left out, into its
  * present samples, of which there may be none. The arrays are those of the absences until the next
  * call. */

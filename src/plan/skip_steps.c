@@ -40,21 +40,29 @@ rks_status rks_plan_skipped_by_user(rks_plan *plan, uint64_t epoch, uint64_t ste
     return status;
 }
 
+/* Steps that the user skips may be left out, too. */
 rks_status rks_plan_skipped(rks_plan *plan, uint64_t epoch, uint64_t step, uint64_t *count,
                             rks_error *err)
 {
-    if (plan->absences == NULL)
-        return rks_plan_skipped_by_user(plan, epoch, step, count, err);
-    uint64_t steps, at = 0, delivered = 0;
-    rks_status status = rks_plan_steps(plan, epoch, &steps, err);
+    uint64_t steps, left_out, both, first, end = 0;
+    uint64_t segment = rks_plan_segment_of(&plan->progress, epoch);
+    rks_status status = rks_plan_skipped_by_user(plan, epoch, step, count, err);
+    if (status != RKS_OK || plan->absences == NULL)
+        return status;
+    status = rks_plan_steps(plan, epoch, &steps, err);
     step = status == RKS_OK && step > steps ? steps : step;
-    while (status == RKS_OK && at < step) {
-        status = rks_plan_next_step(plan, epoch, at, &at, err);
-        delivered += status == RKS_OK && at < step;
-        at++;
+    if (status == RKS_OK)
+        status = rks_plan_count_left_out(plan, epoch, 0, step, &left_out, err);
+    if (status != RKS_OK)
+        return status;
+    *count += left_out;
+    while (rks_plan_next_skip(&plan->progress, epoch, segment, end, step, &first, &end)) {
+        status = rks_plan_count_left_out(plan, epoch, first, end, &both, err);
+        if (status != RKS_OK)
+            return status;
+        *count -= both;
     }
-    *count = step - delivered;
-    return status;
+    return RKS_OK;
 }
 
 bool rks_plan_has_absent(const rks_plan *plan)

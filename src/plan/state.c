@@ -431,6 +431,7 @@ static void set_rest(rks_plan *plan, const rks_plan_rest *rest)
     rks_epoch_progress *progress = &plan->progress;
     plan->image.ready = false;
     plan->steps_known = false;
+    rks_plan_forget_left_out(plan);
     progress->resumed_epoch = rest->epoch;
     progress->done_count = rest->done_count;
     progress->rest_steps = rest->steps;
@@ -514,6 +515,7 @@ static void swap_changes(rks_plan *plan, rks_plan_place *place)
     plan->progress.schedule = place->schedule;
     place->schedule = kept;
     plan->image.ready = plan->steps_known = false;
+    rks_plan_forget_left_out(plan);
 }
 
 static rks_status resume(rks_plan *plan, const char *state, uint64_t *epoch, uint64_t *step,

@@ -201,6 +201,7 @@ static rks_status change_at(rks_plan *plan, const change_call *call, rks_error *
     plan->last_step = number;
     plan->was_changed = true;
     plan->steps_known = false;
+    rks_plan_forget_left_out(plan);
     return RKS_OK;
 }
 

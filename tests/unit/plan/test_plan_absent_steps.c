@@ -252,6 +252,30 @@ static void check_left(rks_plan *whole, rks_plan *rest, const rks_plan_options *
     assert_true(report.samples == other.samples && other.absent == 0 && other.left_out == 0);
 }
 
+/* Asked in any order, beside steps that the user skips, of two epochs in turn. */
+static void check_counts(rks_plan *rest, const rks_plan_options *options)
+{
+    for (int i = 0; i < 12; i++) {
+        uint64_t epoch = 1 + (uint64_t)i / 2 % 2, steps = 0, at = 0, delivered = 0, counted = 0;
+        assert_ok(rks_plan_steps(rest, epoch, &steps, &err), &err);
+        uint64_t groups = steps / options->micro_batches, first = draw((uint32_t)groups);
+        uint64_t last = first + draw((uint32_t)(groups - first));
+        if (i % 3 == 2)
+            assert_ok(rks_plan_skip(rest, epoch, first * options->micro_batches,
+                                    (last + 1) * options->micro_batches - 1, &err),
+                      &err);
+        uint64_t end = draw((uint32_t)steps + 2);
+        assert_ok(rks_plan_skipped(rest, epoch, end, &counted, &err), &err);
+        end = end < steps ? end : steps;
+        while (at < end) {
+            assert_ok(rks_plan_next_step(rest, epoch, at, &at, &err), &err);
+            delivered += at < end;
+            at++;
+        }
+        assert_int_equal(counted, end - delivered);
+    }
+}
+
 static void what_is_there_of_a_step_stays_in_it_on_all_ranks(void **state)
 {
     (void)state;
@@ -273,6 +297,7 @@ static void what_is_there_of_a_step_stays_in_it_on_all_ranks(void **state)
         assert_ok(rks_plan_skipped(rest, 1, UINT32_MAX, &counted, &err), &err);
         left_out += counted;
         whole_plans += counted == 0;
+        check_counts(rest, &options);
         rks_plan_free(whole);
         rks_plan_free(rest);
     }
