@@ -353,7 +353,8 @@ static rks_status open_sealed(const rks_parts *parts, rks_status status, commit 
         opened = made->added;
     /* Keys that are stored are compared with those of all shards. */
     status = rks_commit_open(parts->group, parts->directory, status, opened,
-                             whole && derived ? "partial" : NULL, pairs, &made->store, err);
+                             whole && derived ? "partial" : NULL, derived ? NULL : pairs,
+                             &made->store, err);
     rks_dataset_free(part);
     return status;
 }
