@@ -19,7 +19,19 @@ if TYPE_CHECKING:
     from ._build.options import BuildReport
     from ._core import version as __version__
     from ._dataset.dataset import Dataset
-    from ._dataset.maintenance import Difference, DiffReport, ExportReport, MergeReport, PruneReport, diff, export, merge, prune
+    from ._dataset.maintenance import (
+        Difference,
+        DiffReport,
+        ExportReport,
+        MergeReport,
+        PruneReport,
+        PublishReport,
+        diff,
+        export,
+        merge,
+        prune,
+        publish,
+    )
     from ._dataset.open import concat, open  # noqa: A004
     from ._dataset.reader import Source
     from ._dataset.torch_subset import from_torch
@@ -50,7 +62,7 @@ _PLACES = {
     "_batching.batch": "Batch", "_batching.layouts": "Layout Lists Nested Pad", "_batching.pack": "Pack",
     "_build.build": "build", "_build.options": "BuildReport",
     "_dataset.dataset": "Dataset", "_dataset.open": "concat open", "_dataset.reader": "Source", "_dataset.torch_subset": "from_torch",
-    "_dataset.maintenance": "Difference DiffReport ExportReport MergeReport PruneReport diff export merge prune",
+    "_dataset.maintenance": "Difference DiffReport ExportReport MergeReport PruneReport PublishReport diff export merge prune publish",
     "_distributed.group": "Group current init launch", "_gather.gather": "GatherReport gather", "_loader.loader": "Loader",
     "_plan.lengths": "plan transformer_cost", "_plan.plan": "Plan PlanBatch PlanSampler", "_schema.columns": "Columns",
     "errors": "ArgumentError CallbackError CancelledError CorruptError DataError IOFailedError NotFoundError OutOfMemoryError "
@@ -82,8 +94,7 @@ __all__ = [
     "ArgumentError", "Batch", "BuildReport", "CallbackError", "CancelledError", "Columns", "CorruptError",
     "DataError", "Dataset", "DiffReport", "Difference", "ExportReport", "GatherReport", "Group", "IOFailedError", "Layout",
     "Lists", "Loader", "MergeReport", "Nested", "NotFoundError", "OutOfMemoryError", "Pack", "Pad", "PeerError", "Plan",
-    "PlanBatch", "PlanSampler", "PruneReport", "RankStoreError", "Source", "StateError", "TimeoutError", "UnsupportedError",
-    "__version__", "build", "concat", "current", "diff", "export", "from_torch", "gather", "init", "launch", "merge", "open",
-    "plan", "prune",
-    "transformer_cost",
+    "PlanBatch", "PlanSampler", "PruneReport", "PublishReport", "RankStoreError", "Source", "StateError", "TimeoutError",
+    "UnsupportedError", "__version__", "build", "concat", "current", "diff", "export", "from_torch", "gather", "init", "launch", "merge",
+    "open", "plan", "prune", "publish", "transformer_cost",
 ]

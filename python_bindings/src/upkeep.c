@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * upkeep.c: operations on whole datasets: merge, prune, export, diff. All are collective. */
+ * upkeep.c: operations on whole datasets: merge, publish, prune, export, diff. All are
+ * collective. */
 #include "build.h"
 #include "handles.h"
 
@@ -52,6 +53,51 @@ static PyObject *merge(PyObject *self, PyObject *arguments, PyObject *keywords)
     }
     core_texts_free(&sources);
     return merged;
+}
+
+static PyObject *run_publish(PyObject *group_object, const char *directory, const char *home,
+                             const rks_publish_options *options)
+{
+    rks_group *group = core_group_enter(group_object);
+    rks_publish_report report = {.struct_size = sizeof(report)};
+    rks_error err = {0};
+    rks_status status;
+    if (group == NULL)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    status = rks_publish(group, directory, home, options, &report, &err);
+    Py_END_ALLOW_THREADS
+    core_group_leave(group_object);
+    if (!core_succeeded(status, &err))
+        return NULL;
+    return Py_BuildValue(
+        "{s:s,s:K,s:K,s:N,s:K,s:K,s:K,s:K}", "dataset", report.dataset, "generation",
+        (unsigned long long)report.generation, "before", (unsigned long long)report.before,
+        "nothing_to_do", PyBool_FromLong(report.nothing_to_do), "shards",
+        (unsigned long long)report.shards, "sent_shards", (unsigned long long)report.sent_shards,
+        "sent_bytes", (unsigned long long)report.sent_bytes, "there_bytes",
+        (unsigned long long)report.there_bytes);
+}
+
+static PyObject *publish(PyObject *self, PyObject *arguments, PyObject *keywords)
+{
+    (void)self;
+    static char *names[] = {"group", "directory", "home", "dry_run", "progress", NULL};
+    PyObject *group, *progress = NULL;
+    const char *directory, *home;
+    int dry_run = 0;
+    core_callbacks calls = {0};
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "Oss|$pO:publish", names, &group,
+                                     &directory, &home, &dry_run, &progress) ||
+        !core_callable(progress, "progress", &calls.progress))
+        return NULL;
+    const rks_publish_options options = {
+        .struct_size = sizeof(options),
+        .dry_run = dry_run != 0,
+        .progress = calls.progress == NULL ? NULL : core_call_progress,
+        .progress_user = &calls,
+    };
+    return run_publish(group, directory, home, &options);
 }
 
 static PyObject *prune(PyObject *self, PyObject *arguments, PyObject *keywords)
@@ -239,6 +285,8 @@ static PyObject *diff(PyObject *self, PyObject *arguments, PyObject *keywords)
 static PyMethodDef upkeep_functions[] = {
     {"merge", (PyCFunction)(void (*)(void))merge, METH_VARARGS | METH_KEYWORDS,
      "merge(group, sources, directory, ...): collective; the report."},
+    {"publish", (PyCFunction)(void (*)(void))publish, METH_VARARGS | METH_KEYWORDS,
+     "publish(group, directory, home, ...): collective; the report."},
     {"prune", (PyCFunction)(void (*)(void))prune, METH_VARARGS | METH_KEYWORDS,
      "prune(group, directory, ...): collective; the report."},
     {"lost", lost, METH_VARARGS,

@@ -13,7 +13,7 @@ import rankstore
 
 CALLS = [rankstore.open, rankstore.concat, rankstore.build, rankstore.Dataset.split, rankstore.Dataset.plan,
          rankstore.Dataset.loader, rankstore.init, rankstore.launch,
-         rankstore.gather, rankstore.merge, rankstore.prune, rankstore.export, rankstore.diff,
+         rankstore.gather, rankstore.merge, rankstore.publish, rankstore.prune, rankstore.export, rankstore.diff,
          rankstore.plan, rankstore.transformer_cost]
 HOLDS_ITS_OPTIONS = {rankstore.Dataset.loader: rankstore.Loader}
 

@@ -68,6 +68,11 @@ def merge(directory: Path) -> None:
     assert type(made) is rankstore.MergeReport and made.samples == 13
 
 
+def publish(directory: Path) -> None:
+    report = rankstore.publish(directory / "store", directory / "home", dry_run=True)
+    assert type(report) is rankstore.PublishReport and report.sent_shards == 1
+
+
 def prune(directory: Path) -> None:
     assert type(rankstore.prune(directory / "store", dry_run=True)) is rankstore.PruneReport
 
@@ -138,9 +143,11 @@ USES: dict[str, Callable[[Path], None]] = {
     "Difference": difference, "ExportReport": export, "GatherReport": gather, "Group": init, "Layout": layout(lambda: rankstore.Lists()),
     "Lists": layout(lambda: rankstore.Lists()), "Loader": layout(lambda: rankstore.Pad()), "MergeReport": merge,
     "Nested": layout(lambda: rankstore.Nested()), "Pack": layout(lambda: rankstore.Pack()), "Pad": layout(lambda: rankstore.Pad()),
-    "Plan": plan, "PlanBatch": sampler, "PlanSampler": sampler, "PruneReport": prune, "Source": source, "__version__": version,
-    "build": build, "concat": concat, "current": init, "diff": difference, "export": export, "from_torch": from_torch, "gather": gather,
-    "init": init, "launch": launch, "merge": merge, "open": dataset, "plan": plan, "prune": prune, "transformer_cost": cost,
+    "Plan": plan, "PlanBatch": sampler, "PlanSampler": sampler, "PruneReport": prune, "PublishReport": publish,
+    "Source": source, "__version__": version, "build": build, "concat": concat, "current": init, "diff": difference, "export": export,
+    "from_torch": from_torch, "gather": gather,
+    "init": init, "launch": launch, "merge": merge, "open": dataset, "plan": plan, "prune": prune, "publish": publish,
+    "transformer_cost": cost,
 }
 
 

@@ -136,10 +136,11 @@ def test_a_quarantine_is_in_neither(two: tuple[Path, Path], tmp_path: Path) -> N
 def test_reports_are_the_command_line_s(two: tuple[Path, Path], tmp_path: Path) -> None:
     """The same figures under the same names."""
     a, b = map(str, two)
-    apart = {"schema_version", "directory", "target", "dry_run", "equal", "only_a_keys", "only_b_keys", "changed_keys"}
+    apart = {"schema_version", "directory", "target", "dry_run", "equal", "only_a_keys", "only_b_keys", "changed_keys", "home"}
     cases: list[tuple[type, list[Any], set[str]]] = [
         (rankstore.MergeReport, ["merge", a, b, "-o", tmp_path / "both"], set()),
         (rankstore.ExportReport, ["export", a, "-o", tmp_path / "out.tar"], set()),
+        (rankstore.PublishReport, ["publish", a, tmp_path / "home"], set()),
         (rankstore.PruneReport, ["prune", a], set()),
         (rankstore.DiffReport, ["diff", a, a], {"differences"}),
     ]
@@ -147,7 +148,7 @@ def test_reports_are_the_command_line_s(two: tuple[Path, Path], tmp_path: Path) 
         assert set(kind.__dataclass_fields__) - only_here == set(json.loads(command(*line, "--json"))) - apart
 
 
-@pytest.mark.parametrize("call", ["merge", "export", "diff"])
+@pytest.mark.parametrize("call", ["merge", "publish", "export", "diff"])
 def test_what_progress_raises_is_raised(two: tuple[Path, Path], tmp_path: Path, call: str) -> None:
     def progress(*_: Any) -> None:
         raise LookupError("enough")
@@ -156,6 +157,8 @@ def test_what_progress_raises_is_raised(two: tuple[Path, Path], tmp_path: Path, 
     with pytest.raises(LookupError, match="enough"):
         if call == "merge":
             rankstore.merge([a, b], tmp_path / "out", progress=progress)
+        elif call == "publish":
+            rankstore.publish(a, tmp_path / "out", progress=progress)
         elif call == "export":
             rankstore.export(a, tmp_path / "out", to="dir", progress=progress)
         else:

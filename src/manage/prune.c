@@ -238,7 +238,7 @@ static rks_status claim_home(prune *p, rks_held_claim *claim, rks_error *err)
     if (status == RKS_OK && access(mark, F_OK) == 0)
         status = rks_home_open(p->directory, NULL, &p->home, err);
     if (status == RKS_OK && p->home != NULL && !p->options.dry_run)
-        status = rks_claim_take(p->home, (rks_digest){0}, claim, err);
+        status = rks_claim_take(p->home, rks_checksum128("prune", 5), claim, err);
     rks_free(mark);
     return status;
 }

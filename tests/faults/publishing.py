@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 from common import CHOICE, CLI, LIMIT, killed_after, make_input, path, rankstore, rankstore_json
-from generations import at_each_call, check_nothing_is_left, dataset_of, make_grown, make_twins, OPTIONS
+from generations import OPTIONS, at_each_call, check_nothing_is_left, dataset_of, make_grown, make_twins
 from support.report import Skip
 
 MARK = {"rankstore.home"}
@@ -60,6 +60,10 @@ def a_publish_killed_at_random_on_several_ranks_goes_on():
     check_nothing_is_left(home, MARK)
 
 
+def started(source, home):
+    return subprocess.Popen([CLI, "publish", source, home], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
 def of_two_that_publish_at_once_one_succeeds():
     sources = []
     for number in range(3):
@@ -70,7 +74,7 @@ def of_two_that_publish_at_once_one_succeeds():
     for _ in range(20):
         home, order = path("home.rivals"), CHOICE.sample(sources, len(sources))
         shutil.rmtree(home, ignore_errors=True)
-        running = [subprocess.Popen([CLI, "publish", source, home], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for source in order]
+        running = [started(source, home) for source in order]
         ends = [(source, one.communicate(timeout=LIMIT)[1], one.returncode) for source, one in zip(order, running)]
         won = [source for source, _, code in ends if code == 0]
         assert len(won) == 1, ends
@@ -87,9 +91,7 @@ def several_that_publish_the_same_all_succeed():
     for _ in range(10):
         home = path("home.twins")
         shutil.rmtree(home, ignore_errors=True)
-        running = [subprocess.Popen([CLI, "publish", path("grown.large"), home], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-                   for _ in range(3)]
-        for one in running:
+        for one in [started(path("grown.large"), home) for _ in range(3)]:
             _, err = one.communicate(timeout=LIMIT)
             assert one.returncode == 0, err
         check_home(home, [large])
@@ -126,7 +128,7 @@ def a_prune_does_not_run_while_something_is_published():
     shutil.rmtree(home, ignore_errors=True)
     rankstore("publish", path("grown.small"), home)
     with open(home + "/dataset.claim", "w", encoding="utf-8") as file:
-        file.write(f"digest {'0' * 31}1\npid {os.getpid()} on {os.uname().nodename}\n")
+        file.write(f"digest {'0' * 32}\npid {os.getpid()} on {os.uname().nodename}\n")
     name = "part-0000000000000000-0000000000000000.rks"
     shutil.copy(glob.glob(home + "/part-*.sums")[0], f"{home}/{name}.5-6.sending")
     shutil.copy(glob.glob(home + "/part-*.sums")[0], f"{home}/{name}")

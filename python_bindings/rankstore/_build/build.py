@@ -13,6 +13,7 @@ from typing import Any
 
 from .._batching.layouts import item_name
 from .._dataset.dataset import Dataset
+from .._dataset.maintenance import publish
 from .._dataset.open import open as open_dataset
 from .._distributed import progress
 from .._distributed.group import Group, current
@@ -41,7 +42,8 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
           count: Mapping[str, count_columns.Rule] | None = None, each_rank: bool = False,
           same_on_all: bool = False, no_lock: bool = False, json_path: str | None = None, flatten: bool = False,
           extra: str | None = None, dtype: Any = None, wait: bool = False, threads: int | None = None, check_source: bool = True,
-          version: str | None = None, max_shard: int | str | None = None) -> Dataset:
+          version: str | None = None, max_shard: int | str | None = None,
+          home: str | os.PathLike[str] | None = None) -> Dataset:
     """Build a dataset on disk and open it (collective: call it on every rank).
 
     Repeat the same call to resume an interrupted build.
@@ -141,6 +143,7 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
         the same version, whatever they use. Default: none; what they use is compared.
     max_shard: int or str, in bytes of samples. End a shard with the unit that brings it to this size and begin another, so that the shards
         of one rank can be spread over disks: move the files. The dataset does not depend on it. Default: a shard a rank.
+    home: path. Where the dataset is published once it is built, as by `publish`; also if it was built before. Default: none.
 
     Returns the open Dataset; its `report` is a BuildReport.
     Raises on all ranks: CallbackError (your function or the source raised), DataError, ArgumentError, NotFoundError, StateError,
@@ -168,6 +171,8 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
         report = build_with_workers(group, workers, source, directory, options)
     else:
         report = build_here(group, source, directory, options)
+    if home is not None:
+        publish(directory, home, group=group, progress=progress)
     dataset = open_dataset(directory, group=group, exchange=exchange, no_share=no_share)
     dataset.report = report
     return dataset

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Merge, prune, export and compare whole datasets. The commands of the same names do the same and report the same figures."""
+"""Merge, publish, prune, export and compare whole datasets. The commands of the same names do the same and report the same figures."""
 from __future__ import annotations
 
 import contextlib
@@ -32,6 +32,25 @@ class MergeReport:
     linked_bytes: int
     copied_bytes: int
     dataset: str
+
+
+@dataclass(frozen=True)
+class PublishReport:
+    """What `publish` sent.
+
+    Attributes: dataset (its id), generation (that home has now), before (the generation that home had; 0 for none), nothing_to_do (True if
+        home had this generation or a later one from somewhere else), shards (of the dataset), sent_shards, sent_bytes (of all files that
+        were sent, by all ranks), there_bytes (of all files that home had).
+    """
+
+    dataset: str
+    generation: int
+    before: int
+    nothing_to_do: bool
+    shards: int
+    sent_shards: int
+    sent_bytes: int
+    there_bytes: int
 
 
 @dataclass(frozen=True)
@@ -126,6 +145,30 @@ def merge(sources: Sequence[Path], directory: Path, *, copy: bool = False, group
     return MergeReport(**made)
 
 
+def publish(directory: Path, home: Path, *, dry_run: bool = False, group: Group | None = None, progress: Bar = None) -> PublishReport:
+    """Copy a dataset to its home, a directory that all nodes see (collective: call it on every rank).
+
+    Each rank sends the shards that are on its disk, and compares every MiB with the shard's sums as it sends it. What home has is not sent
+    again: repeat the call after an append, or after it was killed. Readers of home see the dataset of before until all of the new one is
+    there. `rankstore.open(home)` opens it.
+
+    directory: path. The dataset's directory. "{rank}" and "{node}" in it become numbers.
+    home: path. The same directory on all ranks; it is made if it is not there.
+    dry_run: bool. Only count. Default: False.
+    group: Group. The ranks that publish. Default: `current()`.
+    progress: bool or callable. As for `merge`. Default: None.
+
+    Returns a PublishReport.
+    Raises, the same on all ranks, StateError if home has another dataset, or if another process publishes something else there;
+    ArgumentError if home lies in the directory, or if ranks see different directories as home; CorruptError naming damage, which is not
+    published; NotFoundError if a shard is neither on a rank's disk nor at home.
+    """
+    chosen = group if group is not None else current()
+    with _shown(progress, chosen) as report:
+        made = _core.publish(chosen.core, os.fspath(directory), os.fspath(home), dry_run=dry_run, progress=report)
+    return PublishReport(**made)
+
+
 def prune(directory: Path, *, keep: int | None = None, dry_run: bool = False, group: Group | None = None,
           no_lock: bool = False) -> PruneReport:
     """Remove files that no generation of a dataset names (collective: call it on every rank).
@@ -139,7 +182,7 @@ def prune(directory: Path, *, keep: int | None = None, dry_run: bool = False, gr
     no_lock: bool. As for `build`. Default: False.
 
     Returns a PruneReport.
-    Raises StateError if a build runs there, NotFoundError if there is no dataset.
+    Raises StateError if a build runs there or somebody publishes to it, NotFoundError if there is no dataset.
     """
     chosen = group if group is not None else current()
     return PruneReport(**_core.prune(chosen.core, os.fspath(directory), keep=keep, dry_run=dry_run,
