@@ -122,6 +122,9 @@ typedef struct rks_build_options {
                     * added to since. RKS_ERR_ARGUMENT with cause ESTALE if shards are lost, but
                     * none that this input made. If none is lost, as `keep`. rks_repair takes the
                     * other options from the dataset */
+    /* Where the dataset is published once it is built, as by rks_publish; also if it was there (see
+     * `keep`). NULL: nowhere. */
+    const char *home;
 } rks_build_options;
 
 RKS_API void rks_build_options_default(rks_build_options *options);
@@ -156,6 +159,7 @@ typedef struct rks_build_report {
                        * text", "1 each"; a long name is cut */
     uint64_t shards_rebuilt; /* lost ones of a finished dataset, see rks_build */
     uint64_t units_rebuilt;  /* of them */
+    uint64_t sent_bytes;     /* to home, all ranks */
 } rks_build_report;
 
 /* COLLECTIVE. Builds `directory` from files and folders, divided among the ranks. The same call

@@ -40,6 +40,7 @@
 #include "base/memory.h"
 #include "builder/build_state.h"
 #include "builder/lost_units.h"
+#include "builder/publish.h"
 #include "builder/row_units.h"
 #include "ingest/format.h"
 #include "ingest/rows.h"
@@ -338,6 +339,22 @@ static void fill_report(const rks_build_state *b, const rks_build_report *made,
     report->struct_size = room;
 }
 
+/* COLLECTIVE, if the build has a home. */
+static rks_status publish_built(const rks_build_state *b, const char *directory,
+                                rks_build_report *made, rks_error *err)
+{
+    const rks_publish_options options = {.struct_size = sizeof(options),
+                                         .progress = b->options.progress,
+                                         .progress_user = b->options.progress_user};
+    rks_publish_report published = {.struct_size = sizeof(published)};
+    if (b->options.home == NULL)
+        return RKS_OK;
+    rks_status status =
+        rks_publish(b->group, directory, b->options.home, &options, &published, err);
+    made->sent_bytes = published.sent_bytes;
+    return status;
+}
+
 static rks_status run(rks_group *group, const rks_build_source *from, const char *directory,
                       const rks_build_options *options, rks_build_report *report, rks_error *err)
 {
@@ -354,6 +371,8 @@ static rks_status run(rks_group *group, const rks_build_source *from, const char
     b.threads = rks_build_threads(group, &b.options);
     if (status == RKS_OK)
         status = rks_build_look(&b, directory, err);
+    if (status == RKS_OK && b.options.home != NULL)
+        status = rks_publish_check_places(b.directory, b.options.home, err);
     status = rks_build_agree(&b, status, &agreed, err);
     rks_status own = status;
     if (status == RKS_OK) {
@@ -370,8 +389,10 @@ static rks_status run(rks_group *group, const rks_build_source *from, const char
         rks_parts_report(b.parts, kept, &made);
         made.kept = true;
     } else if (status == RKS_OK) {
-        status = read_and_commit(&b, own, &made, err); /* nothing can fail after this */
+        status = read_and_commit(&b, own, &made, err);
     }
+    if (status == RKS_OK)
+        status = publish_built(&b, directory, &made, err); /* nothing can fail after this */
     made.collectives = rks_group_collectives(group) - begun_in;
     made.seconds = (double)(rks_now_ns() - begun) / 1e9;
     if (status == RKS_OK && report != NULL)

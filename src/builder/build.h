@@ -38,7 +38,7 @@ rks_status rks_build_id(const char *what, rks_digest input, const rks_schema *sc
                         const char *options_text, rks_digest *id, rks_error *err);
 /* The values that must be the same on all ranks: the digest of `what` ("the list of input files"),
  * the schema (NULL: to be inferred), options. All are borrowed. */
-enum { RKS_BUILD_SAME = 6 };
+enum { RKS_BUILD_SAME = 7 };
 void rks_build_same(rks_fact facts[RKS_BUILD_SAME], const char *what, const rks_digest *input,
                     const rks_schema *schema, const rks_build_options *options,
                     const char *options_text);

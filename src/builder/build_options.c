@@ -238,4 +238,5 @@ void rks_build_same(rks_fact facts[RKS_BUILD_SAME], const char *what, const rks_
     facts[3] = rks_fact_same("the build's option \"append\"", options->append ? "yes" : NULL);
     facts[4] = rks_fact_same("the build's option \"replace\"", options->replace ? "yes" : NULL);
     facts[5] = rks_fact_same("the build's option \"made_from\"", options->made_from);
+    facts[6] = rks_fact_same_shown("home", options->home);
 }

@@ -44,7 +44,7 @@ static rks_status begin_publish(rks_publish_work *work, const char *directory, c
     if (status == RKS_OK)
         status = rks_home_open(home, &limits, &work->home, err);
     if (status == RKS_OK)
-        status = rks_publish_check_places(work, err);
+        status = rks_publish_check_places(work->directory, home, err);
     const rks_fact given[] = {
         rks_fact_same_shown("home", home),
         rks_fact_same("publish: dry_run", work->options.dry_run ? "yes" : NULL)};

@@ -47,7 +47,7 @@ rks_status rks_publish_look(rks_publish_work *work, rks_error *err);
 /* Compares the mark at home with what rank 0 has read or put there. */
 rks_status rks_publish_check_mark(rks_publish_work *work, rks_error *err);
 /* Fails unless home lies outside of this rank's directory. */
-rks_status rks_publish_check_places(const rks_publish_work *work, rks_error *err);
+rks_status rks_publish_check_places(const char *directory, const char *home, rks_error *err);
 
 /* publish_files.c. */
 bool rks_publish_has_shard(const rks_publish_work *work, size_t shard);

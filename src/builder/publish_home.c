@@ -37,24 +37,39 @@ static void cut_to_existing(char *path)
     }
 }
 
-rks_status rks_publish_check_places(const rks_publish_work *work, rks_error *err)
+/* Returns true for the name of the directory, or of something in it. */
+static bool begins_with(const char *name, const char *directory)
+{
+    size_t size = strlen(directory);
+    while (size > 1 && directory[size - 1] == '/')
+        size--;
+    return strncmp(name, directory, size) == 0 && (name[size] == '\0' || name[size] == '/');
+}
+
+static rks_status fail_inside(const char *directory, const char *home, rks_error *err)
+{
+    return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                    "%s: is or lies in %s, whose home it would be; give another directory", home,
+                    directory);
+}
+
+rks_status rks_publish_check_places(const char *directory, const char *home, rks_error *err)
 {
     struct stat source, info, above;
     enum { ROOM = 4096 };
-    char *path = rks_alloc(strlen(work->home->name) + ROOM, 1, err);
+    char *path = rks_alloc(strlen(home) + ROOM, 1, err);
     if (path == NULL)
         return RKS_ERR_MEMORY;
     rks_status status = RKS_OK;
-    strcpy(path, work->home->name);
+    strcpy(path, home);
     cut_to_existing(path);
     size_t most = strlen(path) + ROOM - 4;
-    bool known = stat(work->directory, &source) == 0 && stat(path, &info) == 0;
+    bool known = stat(directory, &source) == 0 && stat(path, &info) == 0;
+    if (!known && begins_with(home, directory)) /* the directory is not made yet */
+        status = fail_inside(directory, home, err);
     while (known && status == RKS_OK) {
         if (info.st_dev == source.st_dev && info.st_ino == source.st_ino)
-            status =
-                rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                         "%s: is or lies in %s, whose home it would be; give another directory",
-                         work->home->name, work->directory);
+            status = fail_inside(directory, home, err);
         strcat(path, "/..");
         if (strlen(path) > most || stat(path, &above) != 0 ||
             (above.st_dev == info.st_dev && above.st_ino == info.st_ino))

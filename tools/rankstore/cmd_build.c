@@ -150,6 +150,8 @@ static int run_build(rks_group *group, void *user)
         print_build_json(&report, a->directory);
     else
         print_build_report(&report, a->directory);
+    if (!a->json && a->options.home != NULL)
+        printf("%s: %s sent\n", cli_shown(a->options.home), cli_bytes(report.sent_bytes));
     print_hints(&report, rks_group_size(group));
     return CLI_GOOD;
 }
@@ -270,6 +272,8 @@ static const cli_option options[] = {
     {"--append", NULL, CLI_FLAG, offsetof(args, options.append),
      .help = "add to the dataset in DIR, as its next generation; defaults of schema, key, length "
              "and index columns are the dataset's; --dedup and --sample apply to the new samples"},
+    {"--home", "HOME", CLI_TEXT, offsetof(args, options.home),
+     .help = "publish the dataset there once it is built, as rankstore publish does"},
     CLI_NO_LOCK(args, options.no_lock, "build"),
     {"--wait", NULL, CLI_FLAG, offsetof(args, options.wait),
      .help = "if another build runs in DIR, wait for its end, and keep its dataset if input and "

@@ -97,6 +97,7 @@ static json_t *options_of(const rks_build_options *o, bool *bad)
     set_text(object, "key", o->key, bad);
     set_text(object, "length", o->length, bad);
     set_text(object, "where", o->where, bad);
+    set_text(object, "home", o->home, bad);
     set_number(object, "length_unit", o->length_unit, usual.length_unit);
     set_number(object, "min_length", o->min_length, usual.min_length);
     set_number(object, "max_length", o->max_length, usual.max_length);
