@@ -125,6 +125,10 @@ typedef struct rks_build_options {
     /* Where the dataset is published once it is built, as by rks_publish; also if it was there (see
      * `keep`). NULL: nowhere. */
     const char *home;
+    /* Folders that may hold shards of the dataset in `directory`, as in rks_store_options: shards
+     * that lie there are not lost. Nothing is written or removed there. */
+    const char *const *shards;
+    size_t shard_count;
 } rks_build_options;
 
 RKS_API void rks_build_options_default(rks_build_options *options);
@@ -186,10 +190,12 @@ typedef struct rks_repair_options {
     size_t struct_size;
     rks_progress_fn progress;
     void *progress_user;
-    uint32_t threads;   /* as in rks_build_options */
-    uint64_t max_total; /* likewise */
-    bool no_lock;       /* likewise */
-    bool unchecked;     /* likewise */
+    uint32_t threads;          /* as in rks_build_options */
+    uint64_t max_total;        /* likewise */
+    bool no_lock;              /* likewise */
+    bool unchecked;            /* likewise */
+    const char *const *shards; /* likewise */
+    size_t shard_count;
 } rks_repair_options;
 
 typedef struct rks_repair_report {

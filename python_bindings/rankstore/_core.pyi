@@ -160,7 +160,7 @@ def build(group: Group, sources: Sequence[str], directory: str, *, schema: str |
           no_lock: bool = False, json_path: str | None = None, flatten: bool = False,
           extra: str | None = None, made_from: str | None = None, dtype: str | None = None,
           wait: bool = False, threads: int | None = None, unchecked: bool = False,
-          max_shard: int | None = None) -> dict[str, Any]:
+          max_shard: int | None = None, shards: Sequence[str] = ()) -> dict[str, Any]:
     """COLLECTIVE. rks_build: return the report {samples, duplicates, sampled_out, filtered, bad, bytes, input_bytes, not_read, units,
     units_resumed, unit_size, collectives, seconds, dataset, bad_first, json_columns, object_columns, length}. `filter` gets a dict of the
     sample's columns, each (bytes, dims, type) or None, copied; a true result keeps the sample. What it raises is raised as DataError on
@@ -214,7 +214,7 @@ def build_input(group: Group, input: Source, directory: str, *, schema: str | No
                 sample: int | None = None, sample_rate: float = 0, seed: int = 0, dedup: bool = False,
                 append: bool = False, no_lock: bool = False, unit_size: int | None = None,
                 made_from: str | None = None, wait: bool = False, keep: bool = False,
-                max_shard: int | None = None) -> dict[str, Any]:
+                max_shard: int | None = None, shards: Sequence[str] = ()) -> dict[str, Any]:
     """COLLECTIVE. rks_build_input. Return a report as build() does. `own_lengths`: each sample is added with its length."""
 
 class Gather:
@@ -437,7 +437,7 @@ def prune(group: Group, directory: str, *, keep: int | None = None, dry_run: boo
           no_lock: bool = False) -> dict[str, Any]:
     """COLLECTIVE. rks_prune: return {generations, files, bytes}."""
 
-def lost(group: Group, directory: str) -> int:
+def lost(group: Group, directory: str, shards: Sequence[str], /) -> int:
     """COLLECTIVE. rks_repair without an input: how many shards of the dataset are on no rank's disk."""
 
 def export(store: Store, target: str, *, to: str | None = None, where: str | None = None,

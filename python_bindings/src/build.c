@@ -108,6 +108,7 @@ static bool read_numbers(const core_build_given *from, rks_build_options *option
 bool core_build_options(core_build_given *from, core_callbacks *calls, rks_build_options *options)
 {
     if (!read_numbers(from, options) || !core_texts_take(from->index, "index", &from->names) ||
+        !core_texts_take(from->shards, "shards", &from->folders) ||
         (from->filter != NULL && !core_callable(from->filter, "filter", &calls->filter)) ||
         (from->length_fn != NULL &&
          !core_callable(from->length_fn, "length_fn", &calls->length_fn)) ||
@@ -117,6 +118,8 @@ bool core_build_options(core_build_given *from, core_callbacks *calls, rks_build
     options->flatten = from->flatten != 0;
     options->index = from->names.texts;
     options->index_count = from->names.count;
+    options->shards = from->folders.texts;
+    options->shard_count = from->folders.count;
     options->skip_bad = from->skip_bad != 0;
     options->unchecked = from->unchecked != 0;
     options->own_keys = from->own_keys != 0;
@@ -131,6 +134,12 @@ bool core_build_options(core_build_given *from, core_callbacks *calls, rks_build
     options->filter = calls->filter == NULL ? NULL : call_filter;
     options->progress = calls->progress == NULL ? NULL : core_call_progress;
     return true;
+}
+
+void core_build_given_free(core_build_given *from)
+{
+    core_texts_free(&from->names);
+    core_texts_free(&from->folders);
 }
 
 PyObject *core_build_report(const rks_build_report *r)
@@ -184,7 +193,7 @@ static PyObject *build(PyObject *self, PyObject *arguments, PyObject *keywords)
                             "sample_rate", "seed",       "dedup",       "max_total",  "append",
                             "length_fn",   "columns",    "no_lock",     "json_path",  "flatten",
                             "extra",       "made_from",  "dtype",       "wait",       "threads",
-                            "unchecked",   "max_shard",  NULL};
+                            "unchecked",   "max_shard",  "shards",      NULL};
     PyObject *group, *sequence, *built = NULL;
     const char *directory;
     core_texts sources = {0};
@@ -193,20 +202,21 @@ static PyObject *build(PyObject *self, PyObject *arguments, PyObject *keywords)
     rks_build_options options;
     rks_build_options_default(&options);
     if (!PyArg_ParseTupleAndKeywords(
-            arguments, keywords, "OOs|$zzzzOzOOOppOOOOOOdOpOpOzpzpzzzpOpO:build", names, &group,
+            arguments, keywords, "OOs|$zzzzOzOOOppOOOOOOdOpOpOzpzpzzzpOpOO:build", names, &group,
             &sequence, &directory, &options.schema, &options.format, &options.key, &options.length,
             &from.length_unit, &options.where, &from.index, &from.filter, &from.max_sample,
             &from.skip_bad, &from.replace, &from.unit_size, &from.block_size, &from.progress,
             &from.min_length, &from.max_length, &from.sample, &options.sample_rate, &from.seed,
             &from.dedup, &from.max_total, &from.append, &from.length_fn, &options.columns,
             &from.no_lock, &options.json_path, &from.flatten, &options.extra, &options.made_from,
-            &options.dtype, &from.wait, &from.threads, &from.unchecked, &from.max_shard))
+            &options.dtype, &from.wait, &from.threads, &from.unchecked, &from.max_shard,
+            &from.shards))
         return NULL;
     if (core_texts_take(sequence, "sources", &sources) &&
         core_build_options(&from, &calls, &options))
         built = run_build(group, &sources, directory, &options);
     core_texts_free(&sources);
-    core_texts_free(&from.names);
+    core_build_given_free(&from);
     core_values_free(calls.columns);
     return built;
 }

@@ -15,16 +15,17 @@ typedef struct core_callbacks {
 /* Options as Python objects; NULL if not given. */
 typedef struct core_build_given {
     PyObject *length_unit, *index, *filter, *length_fn, *max_sample, *max_total, *unit_size,
-        *block_size, *max_shard, *progress, *threads;
+        *block_size, *max_shard, *progress, *threads, *shards;
     PyObject *min_length, *max_length, *sample, *seed;
     int skip_bad, unchecked, own_keys, own_lengths, replace, dedup, append, no_lock, flatten, wait,
         keep;
-    core_texts names; /* of index */
+    core_texts names, folders; /* of index, of shards */
 } core_build_given;
 
-/* Reads the options. Returns false with an exception; free `from->names` in either case. The
+/* Reads the options. Returns false with an exception; free `from` in either case. The
  * options point into `from` and `calls`. */
 bool core_build_options(core_build_given *from, core_callbacks *calls, rks_build_options *options);
+void core_build_given_free(core_build_given *from);
 /* Returns {column: (bytes, dims, type), or None} for a sample; makes *columns with the first
  * sample. */
 PyObject *core_sample_dict(core_values **columns, const rks_sample *sample);

@@ -369,7 +369,8 @@ static PyObject *build_input(PyObject *self, PyObject *arguments, PyObject *keyw
                             "own_keys",  "replace",     "block_size", "progress",  "own_lengths",
                             "source",    "min_length",  "max_length", "sample",    "sample_rate",
                             "seed",      "dedup",       "append",     "no_lock",   "unit_size",
-                            "made_from", "wait",        "keep",       "max_shard", NULL};
+                            "made_from", "wait",        "keep",       "max_shard", "shards",
+                            NULL};
     PyObject *group, *input, *built = NULL;
     const char *directory;
     core_callbacks calls = {0};
@@ -377,17 +378,17 @@ static PyObject *build_input(PyObject *self, PyObject *arguments, PyObject *keyw
     rks_build_options options;
     rks_build_options_default(&options);
     if (!PyArg_ParseTupleAndKeywords(
-            arguments, keywords, "OOs|$zzzOzOOppOOpzOOOdOpppOzppO:build_input", names, &group,
+            arguments, keywords, "OOs|$zzzOzOOppOOpzOOOdOpppOzppOO:build_input", names, &group,
             &input, &directory, &options.schema, &options.key, &options.length, &from.length_unit,
             &options.where, &from.index, &from.max_sample, &from.own_keys, &from.replace,
             &from.block_size, &from.progress, &from.own_lengths, &options.source, &from.min_length,
             &from.max_length, &from.sample, &options.sample_rate, &from.seed, &from.dedup,
             &from.append, &from.no_lock, &from.unit_size, &options.made_from, &from.wait,
-            &from.keep, &from.max_shard))
+            &from.keep, &from.max_shard, &from.shards))
         return NULL;
     if (core_build_options(&from, &calls, &options))
         built = run_input(group, input, directory, &options);
-    core_texts_free(&from.names);
+    core_build_given_free(&from);
     core_values_free(calls.columns);
     return built;
 }

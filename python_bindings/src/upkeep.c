@@ -136,18 +136,27 @@ static PyObject *lost(PyObject *self, PyObject *arguments)
     (void)self;
     PyObject *group_object;
     const char *directory;
+    PyObject *patterns;
+    core_texts shards = {0};
+    rks_repair_options options = {.struct_size = sizeof(options)};
     rks_repair_report report = {.struct_size = sizeof(report)};
     rks_error err = {0};
     rks_status status;
-    if (!PyArg_ParseTuple(arguments, "Os:lost", &group_object, &directory))
+    if (!PyArg_ParseTuple(arguments, "OsO:lost", &group_object, &directory, &patterns) ||
+        !core_texts_take(patterns, "shards", &shards))
         return NULL;
     rks_group *group = core_group_enter(group_object);
-    if (group == NULL)
+    if (group == NULL) {
+        core_texts_free(&shards);
         return NULL;
+    }
+    options.shards = shards.texts;
+    options.shard_count = shards.count;
     Py_BEGIN_ALLOW_THREADS
-    status = rks_repair(group, directory, NULL, 0, NULL, &report, &err);
+    status = rks_repair(group, directory, NULL, 0, &options, &report, &err);
     Py_END_ALLOW_THREADS
     core_group_leave(group_object);
+    core_texts_free(&shards);
     if (!core_succeeded(status, &err))
         return NULL;
     return PyLong_FromUnsignedLongLong(report.lost_shards);
@@ -290,7 +299,7 @@ static PyMethodDef upkeep_functions[] = {
     {"prune", (PyCFunction)(void (*)(void))prune, METH_VARARGS | METH_KEYWORDS,
      "prune(group, directory, ...): collective; the report."},
     {"lost", lost, METH_VARARGS,
-     "lost(group, directory): collective; how many shards are on no rank's disk."},
+     "lost(group, directory, shards): collective; how many shards are on no rank's disk."},
     {"export", (PyCFunction)(void (*)(void))export, METH_VARARGS | METH_KEYWORDS,
      "export(store, target, ...): collective; the report."},
     {"diff", (PyCFunction)(void (*)(void))diff, METH_VARARGS | METH_KEYWORDS,

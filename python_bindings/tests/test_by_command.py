@@ -44,6 +44,17 @@ def test_the_command_builds_what_python_does(source: Path, tmp_path: Path) -> No
         assert (report["samples"], report["sampled_out"], report["directory"]) == (10, 590, f"{tmp_path}/of-{other}")
 
 
+def test_it_looks_for_shards_in_other_folders(source: Path, tmp_path: Path) -> None:
+    out, moved = tmp_path / "out", tmp_path / "moved-1"
+    assert command(source, "-o", out).returncode == 0
+    moved.mkdir()
+    for path in out.glob("part-*"):
+        path.rename(moved / path.name)
+    done = command(source, "-o", out, "--shards", tmp_path / "none", "--shards", tmp_path / "moved-*")
+    assert done.returncode == 0 and "was there: the input and the options are the same" in done.stdout, done
+    assert not list(out.glob("part-*"))
+
+
 def test_its_errors_are_the_commands(source: Path, tmp_path: Path) -> None:
     for arguments, code, says in (((source, "--key", "nope"), 2, 'rankstore build: key: no column "nope"; nearest: "n", "id", "x"\n'),
                                   ((tmp_path / "none.parquet",), 1, f"rankstore build: {tmp_path}/none.parquet: no such file\n")):

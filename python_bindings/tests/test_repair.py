@@ -206,3 +206,38 @@ def test_a_stream_is_repaired_with_another_size_of_shards(tmp_path: Path, lines:
     smaller = again("an iterable").replace("unit_samples=20", "unit_samples=20, max_shard='1KiB'")
     assert launched(1, smaller, out, lines) == [f"False 1 True 300 {TOTAL}"]
     assert [shard["id"] for shard in described(out)["shards"]] == [shard["id"] for shard in before["shards"]]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_shards_in_other_folders_are_not_lost(tmp_path: Path, lines: str, way: str) -> None:
+    out = tmp_path / "out"
+    launched(3, program(way), out, lines)
+    moved = tmp_path / "moved-1"
+    moved.mkdir()
+    for path in (out / "r1").glob("part-*"):
+        path.rename(moved / path.name)
+    there = again(way).replace("group=group, ", "group=group, shards=[OUT + '/../moved-*'], ")
+    total = TOTAL * (2 if way == "a map" else 1)
+    assert launched(3, there, out, lines) == [f"True 0 False 300 {total}"] * 3
+    assert not list((out / "r1").glob("part-*"))
+    for path in (out / "r2").glob("part-*"):  # of two that are away, one is lost
+        path.unlink()
+    assert launched(3, there, out, lines) == [f"False 1 True 300 {total}"] * 3
+    assert launched(3, again(way), out, lines) == [f"False 1 True 300 {total}"] * 3
+
+
+def test_an_append_reads_shards_in_other_folders(tmp_path: Path, lines: str) -> None:
+    out = tmp_path / "out"
+    options = "key='key', unit_samples=20"
+    rows = "[{'i': i, 'key': f'k{i}'} for i in range(%d, %d)]"
+    made = REPORT.format(source=rows % (0, 300), more=options)
+    launched(2, made, out)
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    for path in (out / "r1").glob("part-*"):
+        path.rename(moved / path.name)
+    added = REPORT.format(source=rows % (300, 310), more="append=True, shards=[OUT + '/../moved']")
+    assert launched(2, added, out) == [f"False 0 False 310 {sum(range(310))}"] * 2
+    twice = REPORT.format(source=rows % (5, 6), more="append=True, shards=[OUT + '/../moved']")
+    with pytest.raises(AssertionError, match="'k5' appears twice"):
+        launched(2, twice, out)

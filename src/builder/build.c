@@ -77,7 +77,9 @@ static rks_status open_parts(rks_build_state *b, rks_status *own, rks_error *err
                                  .no_lock = b->options.no_lock,
                                  .wait = b->options.wait,
                                  .keep = b->options.keep,
-                                 .repair = b->options.repair};
+                                 .repair = b->options.repair,
+                                 .shards = b->options.shards,
+                                 .shard_count = b->options.shard_count};
     if (*own == RKS_OK)
         *own = rks_build_id(b->source->ops != NULL ? "memory" : "files", input_of(b), b->schema,
                             b->options_text, &options.shard.build_id, err);

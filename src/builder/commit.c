@@ -351,10 +351,16 @@ static rks_status open_sealed(const rks_parts *parts, rks_status status, commit 
         opened = part;
     else if (derived && !whole && made->added != NULL)
         opened = made->added;
-    /* Keys that are stored are compared with those of all shards. */
-    status = rks_commit_open(parts->group, parts->directory, status, opened,
-                             whole && derived ? "partial" : NULL, derived ? NULL : pairs,
-                             &made->store, err);
+    const rks_sealed_dataset sealed = {
+        .directory = parts->directory,
+        .status = status,
+        .dataset = opened,
+        /* Keys that are stored are compared with those of all shards. */
+        .missing = whole && derived ? "partial" : NULL,
+        .shards = parts->options.shards,
+        .shard_count = parts->options.shard_count,
+    };
+    status = rks_commit_open(parts->group, &sealed, derived ? NULL : pairs, &made->store, err);
     rks_dataset_free(part);
     return status;
 }

@@ -302,8 +302,8 @@ static rks_status compare_all(dedup *d, rks_status *own, rks_error *err)
     rks_status status = rks_exclusions_join(at, "build: duplicates", own, &undecided, err);
     if (status != RKS_OK || undecided == 0)
         return status;
-    status = rks_commit_open(at->group, at->parts->directory, RKS_OK, at->dataset, NULL, NULL,
-                             &store, err);
+    const rks_sealed_dataset sealed = {.directory = at->parts->directory, .dataset = at->dataset};
+    status = rks_commit_open(at->group, &sealed, NULL, &store, err);
     if (status != RKS_OK)
         return status;
     if (unseen)

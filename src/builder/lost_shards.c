@@ -64,15 +64,16 @@ static rks_status see_copies(const char *directory, const rks_dataset *dataset, 
     return status;
 }
 
-/* The same in the directory and in the folders of RKS_PATH. */
-static rks_status see_shards(const rks_group *group, const char *directory,
+/* The same wherever this rank looks. */
+static rks_status see_shards(const rks_group *group, const rks_shard_search *search,
                              const rks_dataset *dataset, uint8_t *seen, rks_error *err)
 {
     rks_folders folders = {0};
     char *none = NULL;
-    rks_status status = rks_folders_add(&folders, directory, err);
+    rks_status status = rks_folders_add(&folders, search->directory, err);
     if (status == RKS_OK)
-        status = rks_folders_of_shards(&folders, group, NULL, 0, &none, err);
+        status =
+            rks_folders_of_shards(&folders, group, search->shards, search->shard_count, &none, err);
     for (size_t i = 0; status == RKS_OK && i < folders.count; i++) {
         status = see_names(folders.paths[i], dataset, seen, err);
         if (status == RKS_OK)
@@ -106,15 +107,15 @@ static void add_up_seen(const rks_dataset *dataset, const rks_agreed *agreed,
 }
 
 /* COLLECTIVE. *late: some shards may only not show yet. `status`: this rank's own. */
-static rks_status look_once(rks_group *group, const char *directory, rks_status status,
+static rks_status look_once(rks_group *group, const rks_shard_search *search, rks_status status,
                             const rks_dataset *dataset, rks_lost_shards *shards, bool *late,
                             rks_error *err)
 {
     rks_agreed agreed;
-    uint8_t shows_late = status == RKS_OK && rks_store_shows_late(directory);
+    uint8_t shows_late = status == RKS_OK && rks_store_shows_late(search->directory);
     uint8_t *seen = status == RKS_OK ? rks_alloc(dataset->shard_count, 1, err) : NULL;
     if (status == RKS_OK)
-        status = seen == NULL ? RKS_ERR_MEMORY : see_shards(group, directory, dataset, seen, err);
+        status = seen == NULL ? RKS_ERR_MEMORY : see_shards(group, search, dataset, seen, err);
     const rks_fact facts[SEES_FACTS] = {[SEES_SHARDS] = rks_fact_fixed(seen, dataset->shard_count),
                                         [SEES_LATE] =
                                             rks_fact_fixed(&shows_late, sizeof(shows_late))};
@@ -130,19 +131,19 @@ static rks_status look_once(rks_group *group, const char *directory, rks_status 
     return RKS_OK;
 }
 
-rks_status rks_lost_shards_find(rks_group *group, const char *directory, const rks_dataset *dataset,
-                                rks_lost_shards *shards, rks_error *err)
+rks_status rks_lost_shards_find(rks_group *group, const rks_shard_search *search,
+                                const rks_dataset *dataset, rks_lost_shards *shards, rks_error *err)
 {
     bool late = true;
     *shards =
         (rks_lost_shards){.lost = rks_alloc(dataset->shard_count, 1, err),
                           .held = rks_alloc(rks_group_size(group), sizeof(*shards->held), err)};
     rks_status status = shards->lost == NULL || shards->held == NULL ? RKS_ERR_MEMORY : RKS_OK;
-    status = look_once(group, directory, status, dataset, shards, &late, err);
+    status = look_once(group, search, status, dataset, shards, &late, err);
     for (uint32_t looks = 0;
          status == RKS_OK && shards->count > 0 && late && looks < RKS_STORE_LOOKS_AGAIN; looks++) {
         rks_status waited = rks_store_wait_for_late(err);
-        status = look_once(group, directory, waited, dataset, shards, &late, err);
+        status = look_once(group, search, waited, dataset, shards, &late, err);
     }
     return status;
 }
@@ -233,7 +234,9 @@ rks_status rks_parts_find_lost(rks_parts *parts, const rks_dataset *dataset, rks
 {
     uint64_t first_unit = 0;
     rks_lost_shards *lost = &parts->lost;
-    rks_status status = rks_lost_shards_find(parts->group, parts->directory, dataset, lost, err);
+    const rks_shard_search search = {parts->directory, parts->options.shards,
+                                     parts->options.shard_count};
+    rks_status status = rks_lost_shards_find(parts->group, &search, dataset, lost, err);
     if (status != RKS_OK || lost->count == 0)
         return status;
     size_t all = lost->count, first = 0;

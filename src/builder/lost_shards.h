@@ -13,10 +13,18 @@ typedef struct rks_lost_shards {
     uint64_t *held; /* by rank: bytes of the dataset's samples that lie in the rank's directory */
 } rks_lost_shards;
 
-/* COLLECTIVE. Looks for the dataset's shards in all ranks' directories. On network file systems,
- * which show files late, it looks again for a few seconds. Free `shards` also after a failure. */
-rks_status rks_lost_shards_find(rks_group *group, const char *directory, const rks_dataset *dataset,
-                                rks_lost_shards *shards, rks_error *err);
+/* Where a rank looks for shards: in a directory, and in the folders that patterns fit. */
+typedef struct rks_shard_search {
+    const char *directory;
+    const char *const *shards; /* patterns, before those of RKS_PATH */
+    size_t shard_count;
+} rks_shard_search;
+
+/* COLLECTIVE. Looks for the dataset's shards on all ranks. On network file systems, which show
+ * files late, it looks again for a few seconds. Free `shards` also after a failure. */
+rks_status rks_lost_shards_find(rks_group *group, const rks_shard_search *search,
+                                const rks_dataset *dataset, rks_lost_shards *shards,
+                                rks_error *err);
 void rks_lost_shards_free(rks_lost_shards *shards);
 
 #endif

@@ -24,6 +24,8 @@ typedef struct rks_parts_options {
     bool wait, keep, repair;   /* as in rks_build_options */
     const char *build_options; /* JSON text for dataset.json */
     const char *made_from;     /* as rks_build_options.made_from; "" means none, too */
+    const char *const *shards; /* as in rks_build_options */
+    size_t shard_count;
     rks_selection selection;
 } rks_parts_options;
 

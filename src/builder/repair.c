@@ -113,6 +113,8 @@ static rks_status build_again(repair *r, const rks_dataset *dataset, bool first,
         options.max_total = r->options.max_total;
         options.no_lock = r->options.no_lock;
         options.unchecked = r->options.unchecked;
+        options.shards = r->options.shards;
+        options.shard_count = r->options.shard_count;
         options.progress = r->options.progress;
         options.progress_user = r->options.progress_user;
         status =
@@ -206,7 +208,9 @@ static rks_status look_for_all(repair *r, const char *directory, rks_error *err)
         rks_store_look(r->directory, 0, &found);
     rks_status status = rks_store_agree_dataset(r->group, "", &found, &r->dataset, err);
     if (status == RKS_OK)
-        status = rks_lost_shards_find(r->group, r->directory, r->dataset, &r->lost, err);
+        status = rks_lost_shards_find(
+            r->group, &(rks_shard_search){r->directory, r->options.shards, r->options.shard_count},
+            r->dataset, &r->lost, err);
     if (status == RKS_OK)
         describe_lost(r);
     return status;

@@ -446,8 +446,9 @@ static rks_status check_and_commit(merge *m, rks_error *err)
     const rks_key_words words = {.place = describe_merged_row, .user = m};
     uint64_t pairs = 0;
     rks_status status = rks_commit_check_names(m->dataset, &words, err);
-    status = rks_commit_open(m->group, m->target, status, m->dataset, NULL, &pairs, &m->index.store,
-                             err);
+    const rks_sealed_dataset sealed = {
+        .directory = m->target, .status = status, .dataset = m->dataset};
+    status = rks_commit_open(m->group, &sealed, &pairs, &m->index.store, err);
     if (status == RKS_OK)
         status = rks_commit_compare_keys(m->index.store, pairs, m->dataset, NULL, &words, err);
     if (status == RKS_OK) {

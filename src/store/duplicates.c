@@ -92,18 +92,20 @@ static rks_status compare_pair(void *user, uint64_t a, uint64_t b, rks_error *er
                     c->words.advice == NULL ? "" : c->words.advice);
 }
 
-rks_status rks_commit_open(rks_group *group, const char *directory, rks_status status,
-                           const rks_dataset *dataset, const char *missing, uint64_t *pairs,
+rks_status rks_commit_open(rks_group *group, const rks_sealed_dataset *sealed, uint64_t *pairs,
                            rks_store **store, rks_error *err)
 {
     rks_store_options options;
     rks_dataset *copy = NULL;
+    rks_status status = sealed->status;
     rks_store_options_default(&options);
-    options.missing = missing;
+    options.missing = sealed->missing;
+    options.shards = sealed->shards;
+    options.shard_count = sealed->shard_count;
     if (status == RKS_OK)
-        status = rks_dataset_copy(dataset, &copy, err);
-    return rks_store_open_dataset(group, &(rks_loaded_dataset){directory, status, copy, NULL},
-                                  &options, pairs, store, err);
+        status = rks_dataset_copy(sealed->dataset, &copy, err);
+    const rks_loaded_dataset loaded = {sealed->directory, status, copy, NULL};
+    return rks_store_open_dataset(group, &loaded, &options, pairs, store, err);
 }
 
 rks_status rks_commit_compare_keys(rks_store *store, uint64_t pairs, const rks_dataset *dataset,

@@ -8,12 +8,19 @@
 #include "group/group.h"
 #include "rankstore/store.h"
 
-/* COLLECTIVE. Opens the sealed but not yet committed dataset as a store. End it with
- * rks_store_close. `status` and *err: this rank's result so far, as in rks_group_agree; `dataset`
- * is used only if it is RKS_OK. `missing`: the option of rks_store_open. `pairs`: as in
- * rks_store_open_dataset. */
-rks_status rks_commit_open(rks_group *group, const char *directory, rks_status status,
-                           const rks_dataset *dataset, const char *missing, uint64_t *pairs,
+/* A dataset that is sealed but not committed yet, and how to open it. */
+typedef struct rks_sealed_dataset {
+    const char *directory;
+    rks_status status;          /* this rank's result so far, as in rks_group_agree */
+    const rks_dataset *dataset; /* used only if that is RKS_OK */
+    const char *missing;        /* as in rks_store_options, like the next two */
+    const char *const *shards;
+    size_t shard_count;
+} rks_sealed_dataset;
+
+/* COLLECTIVE. Opens it as a store. End that with rks_store_close. *err goes with the status.
+ * `pairs`: as in rks_store_open_dataset. */
+rks_status rks_commit_open(rks_group *group, const rks_sealed_dataset *sealed, uint64_t *pairs,
                            rks_store **store, rks_error *err);
 /* COLLECTIVE. Looks for equal keys in the store that rks_commit_open has opened: samples with equal
  * hashes are compared by full key at their owners. RKS_ERR_DATA shows the key, and where both

@@ -18,6 +18,7 @@ typedef struct args {
     const char *directory;
     rks_build_options options;
     cli_list index;
+    cli_list shards;
     const char *sample;
     bool json;
     uint32_t processes;
@@ -192,6 +193,8 @@ static int build(void *user)
         return cli_usage(&cli_build,
                          "--sample: '%s' is neither a number of samples nor a share (0.1, 10%%)",
                          a->sample);
+    a->options.shards = a->shards.items;
+    a->options.shard_count = a->shards.count;
     if (cli_python_format(&a->sources, a->options.format) == NULL)
         return cli_run(a->processes, run_build, a);
     a->options.index = a->index.items;
@@ -274,6 +277,7 @@ static const cli_option options[] = {
              "and index columns are the dataset's; --dedup and --sample apply to the new samples"},
     {"--home", "HOME", CLI_TEXT, offsetof(args, options.home),
      .help = "publish the dataset there once it is built, as rankstore publish does"},
+    CLI_SHARDS(args, shards),
     CLI_NO_LOCK(args, options.no_lock, "build"),
     {"--wait", NULL, CLI_FLAG, offsetof(args, options.wait),
      .help = "if another build runs in DIR, wait for its end, and keep its dataset if input and "

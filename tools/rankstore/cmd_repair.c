@@ -8,6 +8,7 @@
 
 typedef struct args {
     cli_list words; /* the directory, then the input */
+    cli_list shards;
     rks_repair_options options;
     bool json;
     uint32_t processes;
@@ -69,6 +70,8 @@ static int run_repair(rks_group *group, void *user)
     rks_repair_report report = {.struct_size = sizeof(report)};
     size_t inputs = a->words.count - 1;
     a->options.progress = cli_bar_update;
+    a->options.shards = a->shards.items;
+    a->options.shard_count = a->shards.count;
     a->options.progress_user = &a->bar;
     cli_bar_begin(&a->bar, group);
     rks_status status = rks_repair(group, a->words.items[0], a->words.items + 1, inputs,
@@ -108,6 +111,7 @@ static const cli_option options[] = {
      .least = 1},
     {"--no-check-source", NULL, CLI_FLAG, offsetof(args, options.unchecked),
      .help = "do not verify checksums that the source itself has"},
+    CLI_SHARDS(args, shards),
     CLI_NO_LOCK(args, options.no_lock, "repair"),
     CLI_JSON(args, json, "print the report as JSON"),
 };

@@ -82,6 +82,17 @@ static void set_flag(json_t *object, const char *name, bool value)
         json_object_set_new(object, name, json_true());
 }
 
+static void set_list(json_t *object, const char *name, const char *const *values, size_t count,
+                     bool *bad)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++)
+        *bad = json_array_append_new(list, json_string(values[i])) != 0 || *bad;
+    if (count > 0)
+        json_object_set(object, name, list);
+    json_decref(list);
+}
+
 /* By the names of Python's build(); what is not given is left out. *bad: a text is not UTF-8. */
 static json_t *options_of(const rks_build_options *o, bool *bad)
 {
@@ -118,12 +129,8 @@ static json_t *options_of(const rks_build_options *o, bool *bad)
     set_flag(object, "append", o->append);
     set_flag(object, "no_lock", o->no_lock);
     set_flag(object, "wait", o->wait);
-    json_t *index = json_array();
-    for (size_t i = 0; i < o->index_count; i++)
-        *bad = json_array_append_new(index, json_string(o->index[i])) != 0 || *bad;
-    if (o->index_count > 0)
-        json_object_set(object, "index", index);
-    json_decref(index);
+    set_list(object, "index", o->index, o->index_count, bad);
+    set_list(object, "shards", o->shards, o->shard_count, bad);
     return object;
 }
 

@@ -14,7 +14,7 @@ from typing import Any
 from .._batching.layouts import item_name
 from .._dataset.dataset import Dataset
 from .._dataset.maintenance import publish
-from .._dataset.open import open as open_dataset
+from .._dataset.open import folders_of, open as open_dataset
 from .._distributed import progress
 from .._distributed.group import Group, current
 from .._schema import infer
@@ -43,7 +43,7 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
           same_on_all: bool = False, no_lock: bool = False, json_path: str | None = None, flatten: bool = False,
           extra: str | None = None, dtype: Any = None, wait: bool = False, threads: int | None = None, check_source: bool = True,
           version: str | None = None, max_shard: int | str | None = None,
-          home: str | os.PathLike[str] | None = None) -> Dataset:
+          home: str | os.PathLike[str] | None = None, shards: Sequence[str | os.PathLike[str]] | None = None) -> Dataset:
     """Build a dataset on disk and open it (collective: call it on every rank).
 
     Repeat the same call to resume an interrupted build.
@@ -144,6 +144,8 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
     max_shard: int or str, in bytes of samples. End a shard with the unit that brings it to this size and begin another, so that the shards
         of one rank can be spread over disks: move the files. The dataset does not depend on it. Default: a shard a rank.
     home: path. Where the dataset is published once it is built, as by `publish`; also if it was built before. Default: none.
+    shards: list of paths. As for `open`: folders that may hold shards of the dataset in `out`. Shards that lie there are not lost, and are
+        read; nothing is written or removed there. Default: none.
 
     Returns the open Dataset; its `report` is a BuildReport.
     Raises on all ranks: CallbackError (your function or the source raised), DataError, ArgumentError, NotFoundError, StateError,
@@ -161,7 +163,7 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
                       progress, optional_bytes("max_total", max_total), min_length, max_length, sample, seed, dedup,
                       append, optional_bytes("unit_size", unit_size), columns, json_path, flatten, extra, infer_all,
                       item_name(dtype), each_rank, same_on_all, no_lock, wait, threads=threads, version=version, check_source=check_source,
-                      max_shard=optional_bytes("max_shard", max_shard))
+                      max_shard=optional_bytes("max_shard", max_shard), shards=folders_of(shards))
     options.check()
     group = group or current()
     if not isinstance(out, (str, os.PathLike)):
@@ -173,6 +175,6 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
         report = build_here(group, source, directory, options)
     if home is not None:
         publish(directory, home, group=group, progress=progress)
-    dataset = open_dataset(directory, group=group, exchange=exchange, no_share=no_share)
+    dataset = open_dataset(directory, group=group, exchange=exchange, no_share=no_share, shards=options.shards)
     dataset.report = report
     return dataset

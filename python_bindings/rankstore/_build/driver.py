@@ -76,7 +76,7 @@ def _build_once(group: Group, source: Any, directory: str, options: Options, beg
             options = replaced(options, replace=True)
         elif same and request.is_interrupted() and isinstance(found, list) and not options.append:
             request.say("ending the commit of a build that was interrupted")
-        elif same and isinstance(found, list) and _core.lost(group.core, directory):
+        elif same and isinstance(found, list) and _core.lost(group.core, directory, options.shards):
             pass  # the core says how many, and builds those alone
         elif not options.append or same:
             read = isinstance(found, Stream) and not options.reuse

@@ -91,6 +91,7 @@ class Options:
     threads: int | None = field(default=None, compare=False)
     check_source: bool = field(default=True, compare=False)
     max_shard: int | None = field(default=None, compare=False)
+    shards: tuple[str, ...] = field(default=(), compare=False)
     version: str | None = None  # what counts instead of the functions' code
     keeps_schema: bool = field(default=False, compare=False)  # the schema is the dataset's: columns that it lacks are refused
 
@@ -165,7 +166,8 @@ class Options:
                 "length": self.length if isinstance(self.length, str) else None, "length_unit": self.length_unit,
                 "where": self.where, "index": self.index,
                 "max_sample": self.max_sample, "replace": bool(self.replace), "append": self.append,
-                "no_lock": self.no_lock, "wait": self.wait, "max_shard": self.max_shard, **self.selection()}
+                "no_lock": self.no_lock, "wait": self.wait, "max_shard": self.max_shard, "shards": self.shards,
+                **self.selection()}
 
     def for_reading(self) -> dict[str, Any]:
         """As _core.Files and _core.build name them."""

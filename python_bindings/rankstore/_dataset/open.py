@@ -76,9 +76,7 @@ def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *
         raise ArgumentError(f"metrics: {metrics!r} is not a port; give an int, 1 to 65535, or leave it out")
     if partial is not None:
         raise ArgumentError('partial: this option is now missing="partial"')
-    if isinstance(shards, (str, bytes, os.PathLike)):
-        raise ArgumentError(f'shards: a list of folders, such as ["{os.fsdecode(shards)}"], not one path')
-    folders = tuple(os.fspath(one) for one in shards or ())
+    folders = folders_of(shards)
     chosen = group if group is not None else current()
     nccl.prepare(chosen, exchange)
     before = of_torch()
@@ -98,6 +96,13 @@ def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *
     opened.given, opened.shards_given = tuple(given), folders
     opened.torch_memory = None if before is None or after is None else {"before": before, "after": after}
     return opened
+
+
+def folders_of(shards: Sequence[str | os.PathLike[str]] | None) -> tuple[str, ...]:
+    """Return the folders that the option `shards` names. ArgumentError for one path."""
+    if isinstance(shards, (str, bytes, os.PathLike)):
+        raise ArgumentError(f'shards: a list of folders, such as ["{os.fsdecode(shards)}"], not one path')
+    return tuple(os.fspath(one) for one in shards or ())
 
 
 def concat(datasets: Sequence[Dataset], *, names: Sequence[str] | None = None,

@@ -204,6 +204,44 @@ static void a_name_that_fits_nothing_is_told(void **state)
     world_remove(s.directory);
 }
 
+static void build_again(member *m)
+{
+    const spread *s = m->user;
+    rks_build_options options;
+    rks_repair_options repair = {.struct_size = sizeof(repair)};
+    rks_build_report report = {.struct_size = sizeof(report)};
+    rks_repair_report found = {.struct_size = sizeof(found)};
+    world_build_options(&options);
+    options.keep = true;
+    options.shards = repair.shards = s->shards;
+    options.shard_count = repair.shard_count = s->shard_count;
+    if (!world_enter(m, true))
+        return;
+    EXPECT_OK(rks_repair(m->group, s->pattern, NULL, 0, &repair, &found, &m->err));
+    EXPECT(found.lost_shards == (s->shard_count == 0));
+    EXPECT_OK(world_build(m->group, s->pattern, &options, &report, &m->err));
+    EXPECT(report.kept == (s->shard_count > 0));
+    EXPECT(report.shards_rebuilt == (s->shard_count == 0));
+}
+
+static void a_build_looks_into_folders_too(void **state)
+{
+    (void)state;
+    char from[FOLDER_PATH + 16], away[FOLDER_PATH + 16];
+    spread s = {.shard_count = 1};
+    make_spread(&s);
+    snprintf(from, sizeof(from), "%s/d-1", s.directory);
+    snprintf(away, sizeof(away), "%s/away", s.directory);
+    assert_int_equal(mkdir(away, 0755), 0);
+    world_move_parts(from, away);
+    s.shards[0] = away;
+    on_threads(RANKS, build_again, &s);
+    assert_int_equal(world_files(from, ".rks"), 0);
+    s.shard_count = 0;
+    on_threads(RANKS, build_again, &s);
+    world_remove(s.directory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -213,6 +251,7 @@ int main(void)
         cmocka_unit_test(two_datasets_are_not_one),
         cmocka_unit_test(a_file_of_another_dataset_is_left_alone_a_damaged_one_is_not),
         cmocka_unit_test(a_name_that_fits_nothing_is_told),
+        cmocka_unit_test(a_build_looks_into_folders_too),
     };
     return cmocka_run_group_tests_name("search_path", tests, NULL, NULL);
 }
