@@ -53,7 +53,8 @@ typedef struct rks_store_options {
      * text says how many samples they have, and which hosts built them) or "partial": opens the
      * rest. Ids do not change: a sample of a missing shard has the length UINT32_MAX and the owner
      * -1, and is in no batch (rks_plan_has_absent); rks_store_stats counts them. On a network file
-     * system the ranks look again for 4 seconds first. Default NULL: "error". */
+     * system the ranks look again for 4 seconds first. With `local` it is "fetch" alone: they are
+     * read from home. Default NULL: "error", or "fetch". */
     const char *missing;
     /* Patterns of folders that may hold more of the dataset's shards: a `*` stands for any text in
      * one part of a path, {rank} and {node} for numbers. A rank opens every shard file there that
@@ -64,6 +65,18 @@ typedef struct rks_store_options {
      * store is opened. */
     const char *const *shards;
     size_t shard_count;
+    /* Opens a dataset that is kept at a home, which is `directory`, from local directories: this is
+     * one on a disk of the rank's node, and may hold {rank} and {node}. The shards are spread over
+     * the ranks' local directories; those that none has are read from home. What has come stays
+     * there, in LOCAL/DATASET-ID, and later jobs find it, on whatever ranks. RKS_ERR_ARGUMENT: it
+     * is on a network file system. If home is away, and all shards are local, the generation that
+     * was opened last opens. NULL: `directory` itself is read. */
+    const char *local;
+    uint32_t copies; /* with `local`: on how many nodes each shard will be; more than there are
+                      * are as many as there are. Default 0: 1 */
+    /* With `local`: bytes that the dataset may add to this rank's disk. RKS_ERR_IO with the numbers
+     * if the parts do not fit. Default 0: three quarters of what is free. */
+    uint64_t local_room;
 } rks_store_options;
 
 RKS_API void rks_store_options_default(rks_store_options *options);
@@ -222,6 +235,8 @@ typedef struct rks_store_stats {
     uint64_t shards;          /* of the dataset */
     uint64_t missing_shards;  /* of them on no rank's disk (rks_store_options.missing "partial") */
     uint64_t missing_samples; /* of the dataset, in these shards */
+    uint64_t home_bytes;      /* of shards that this rank has read from home
+                               * (rks_store_options.local) */
 } rks_store_stats;
 RKS_API void rks_store_stats_get(rks_store *store, rks_store_stats *stats);
 

@@ -325,21 +325,25 @@ static store *create_store(PyTypeObject *type, PyObject *group, const char *dire
 static PyObject *open_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords,
                           PyObject *earlier)
 {
-    static char *keys[] = {"group",   "directory",      "exchange",   "no_share", "no_check",
-                           "missing", "inflight_bytes", "quarantine", "names",    "columns",
-                           "metrics", "index_dir",      "shards",     NULL};
-    PyObject *group, *directory, *inflight = NULL, *names = Py_None, *columns = Py_None;
+    static char *keys[] = {
+        "group",          "directory",  "exchange", "no_share",   "no_check", "missing",
+        "inflight_bytes", "quarantine", "names",    "columns",    "metrics",  "index_dir",
+        "shards",         "local",      "copies",   "local_room", NULL};
+    PyObject *group, *directory, *inflight = NULL, *room = NULL, *names = Py_None,
+                                 *columns = Py_None;
     PyObject *shards = Py_None;
-    unsigned int metrics = 0;
+    unsigned int metrics = 0, copies = 0;
     int no_share = 0, no_check = 0;
     rks_store_options options;
     rks_store_options_default(&options);
     const char *exchange = NULL, *missing = NULL, *quarantine = NULL, *index_dir = NULL;
+    const char *local = NULL;
     places from = {0};
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO|$zppzOzOOIzO:Store", keys, &group,
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO|$zppzOzOOIzOzIO:Store", keys, &group,
                                      &directory, &exchange, &no_share, &no_check, &missing,
                                      &inflight, &quarantine, &names, &columns, &metrics, &index_dir,
-                                     &shards) ||
+                                     &shards, &local, &copies, &room) ||
+        !core_number(room, "local_room", 0, UINT64_MAX, &options.local_room) ||
         !core_number(inflight, "inflight_bytes", 0, UINT64_MAX, &options.inflight_bytes))
         return NULL;
     if (exchange != NULL)
@@ -350,6 +354,8 @@ static PyObject *open_new(PyTypeObject *type, PyObject *arguments, PyObject *key
     options.quarantine = quarantine;
     options.metrics_port = metrics;
     options.index_dir = index_dir;
+    options.local = local;
+    options.copies = copies;
     store *self = NULL;
     if (parse_places(directory, names, columns, shards, &from)) {
         bool many = !PyUnicode_Check(directory) || names != Py_None;
@@ -536,7 +542,7 @@ static PyObject *store_stats(PyObject *object, PyObject *unused)
     rks_store_stats_get(handle, &stats);
     core_store_leave(object);
     return Py_BuildValue(
-        "{sK,sK,sK,sK,sK,sd,sK,sK,sK,sK,ss,ss,sK,sK,sK,sK,sK,sK,sK}", "samples", stats.samples,
+        "{sK,sK,sK,sK,sK,sd,sK,sK,sK,sK,ss,ss,sK,sK,sK,sK,sK,sK,sK,sK}", "samples", stats.samples,
         "bytes", stats.bytes, "local_bytes", stats.local_bytes, "remote_bytes", stats.remote_bytes,
         "served_bytes", stats.served_bytes, "wait_seconds", (double)stats.wait_ns / 1e9,
         "peak_inflight_bytes", stats.peak_inflight_bytes, "peak_batch_bytes",
@@ -544,7 +550,8 @@ static PyObject *store_stats(PyObject *object, PyObject *unused)
         stats.exchange_bytes, "exchange", stats.exchange, "exchange_why", stats.exchange_why,
         "quarantined", stats.quarantined, "collectives", stats.collectives, "disk_bytes",
         stats.disk_bytes, "disk_reads", stats.disk_reads, "shards", stats.shards, "missing_shards",
-        stats.missing_shards, "missing_samples", stats.missing_samples);
+        stats.missing_shards, "missing_samples", stats.missing_samples, "home_bytes",
+        stats.home_bytes);
 }
 
 /* ---- type ------------------------------------------------------------------------------------ */

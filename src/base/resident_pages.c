@@ -33,7 +33,8 @@ enum {
 struct rks_resident {
     const rks_guarded_map *map;
     const char *path;
-    dev_t device; /* to recognise the file when it is opened again */
+    const char *other_path; /* NULL: it has one name */
+    dev_t device;           /* to recognise the file when it is opened again */
     ino_t number;
     uid_t user; /* the user to whom mincore tells the truth; (uid_t)-1 for nobody */
     size_t page, granules;
@@ -110,18 +111,29 @@ void rks_resident_expect_random(const rks_resident *resident, uint64_t first, ui
 
 /* ---- looking ------------------------------------------------------------------------------ */
 
-int rks_resident_open_again(const rks_resident *resident)
+void rks_resident_also(rks_resident *resident, const char *path)
+{
+    resident->other_path = path;
+}
+
+static int open_named(const rks_resident *resident, const char *path)
 {
     struct stat info;
-    if (stat(resident->path, &info) != 0 || !S_ISREG(info.st_mode))
+    if (path == NULL || stat(path, &info) != 0 || !S_ISREG(info.st_mode))
         return -1;
-    int fd = open(resident->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd >= 0 && fstat(fd, &info) == 0 && info.st_dev == resident->device &&
         info.st_ino == resident->number)
         return fd;
     if (fd >= 0)
         close(fd);
     return -1;
+}
+
+int rks_resident_open_again(const rks_resident *resident)
+{
+    int fd = open_named(resident, resident->path);
+    return fd >= 0 ? fd : open_named(resident, resident->other_path);
 }
 
 static bool seen_by_mincore(const rks_resident *resident, uint8_t *at, size_t size, bool *empty)

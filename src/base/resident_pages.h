@@ -28,6 +28,9 @@ rks_status rks_resident_open(int fd, const char *path, const rks_guarded_map *ma
                              rks_resident **resident, rks_error *err);
 void rks_resident_close(rks_resident *resident); /* NULL is accepted */
 
+/* The file's second name, under which it is looked for if it has lost the first one. `path` must
+ * outlive *resident. Call it before others use it. */
+void rks_resident_also(rks_resident *resident, const char *path);
 /* Opens the file again if it is still there under its name; otherwise returns -1. */
 int rks_resident_open_again(const rks_resident *resident);
 

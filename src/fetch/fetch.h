@@ -7,6 +7,7 @@
 #define RKS_FETCH_FETCH_H
 
 #include "collate/collate.h"
+#include "fetch/arriving.h"
 #include "fetch/request_list.h"
 #include "rankstore/batch.h"
 #include "shard/shard.h"
@@ -28,6 +29,9 @@ typedef struct rks_fetcher_options {
     /* By shard: converts its records to samples of `schema`; NULL entry: no conversion. NULL: no
      * shard needs one. The array and what its entries point to must outlive the fetcher. */
     const rks_record_fit *const *fits;
+    /* Shards whose records may not be here yet. Not copied: what it points to must outlive the
+     * fetcher's open life. NULL: all are. */
+    const rks_arriving *arriving;
     bool check;
     uint64_t inflight_bytes;
     /* Milliseconds for which an owner may send no byte of a reply. Then the waiter gives the

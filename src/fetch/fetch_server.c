@@ -20,6 +20,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/thread.h"
 #include "fetch/fetch_server.h"
 #include "fetch/payload_size.h"
 #include "fetch/disk_reader.h"
@@ -43,7 +44,20 @@ struct rks_fetch_server {
     atomic_bool closing;      /* a close waits for the last reply */
     pthread_mutex_t mutex;
     pthread_cond_t idle;
+    const rks_arriving *arriving; /* NULL: all rows are here */
+    struct aside *aside;          /* requests whose rows have come; guarded by mutex, as the next */
+    bool aside_ends;
+    pthread_cond_t aside_comes;
+    pthread_t aside_thread; /* answers them */
 };
+
+/* A request that waits for rows from home. */
+typedef struct aside {
+    rks_fetch_server *server;
+    rks_request *request;
+    rks_error error; /* why they do not come */
+    struct aside *next;
+} aside;
 
 /* A reply being made or sent. Its table is after its parts. */
 typedef struct answer {
@@ -154,6 +168,7 @@ static void free_server(rks_fetch_server *server)
     rks_free(server->shards);
     rks_resident_stream_end(&server->stream.file);
     pthread_cond_destroy(&server->idle);
+    pthread_cond_destroy(&server->aside_comes);
     pthread_mutex_destroy(&server->mutex);
     pthread_mutex_destroy(&server->stream_mutex);
     rks_free(server);
@@ -323,6 +338,63 @@ static void answer_request(rks_fetch_server *server, rks_request *request, const
     rks_request_reply_with(request, reply->parts, reply->part_count, answer_released, reply);
 }
 
+/* ---- rows that are on their way ---------------------------------------------------------------
+ */
+
+static void aside_is_ready(void *user, const rks_error *err)
+{
+    aside *waiting = user;
+    rks_fetch_server *server = waiting->server;
+    waiting->error = *err;
+    pthread_mutex_lock(&server->mutex);
+    aside **last = &server->aside;
+    while (*last != NULL)
+        last = &(*last)->next;
+    *last = waiting;
+    pthread_cond_signal(&server->aside_comes);
+    pthread_mutex_unlock(&server->mutex);
+}
+
+static rks_arriving_row *list_rows(const uint8_t *body, uint32_t groups, uint32_t rows,
+                                   rks_error *err)
+{
+    rks_arriving_row *list = rks_alloc_raw(rows, sizeof(*list), err);
+    const uint8_t *at = body + RKS_FETCH_REQUEST_HEAD;
+    size_t count = 0;
+    for (uint32_t i = 0; list != NULL && i < groups; i++) {
+        rks_fetch_group group;
+        at = rks_fetch_get_group(at, &group);
+        for (uint32_t k = 0; k < group.count; k++)
+            list[count++] =
+                (rks_arriving_row){group.shard, rks_load_u32(group.rows + 4 * (size_t)k)};
+    }
+    return list;
+}
+
+/* Puts a checked request aside if some of its rows are not here. Returns false if all are, or if
+ * the request has to be answered with an error. */
+static bool put_aside(rks_fetch_server *server, rks_request *request, const uint8_t *body,
+                      uint32_t groups, uint32_t rows)
+{
+    rks_error err;
+    bool lacking = false;
+    aside *waiting = rks_alloc(1, sizeof(*waiting), &err);
+    rks_arriving_row *list = waiting == NULL ? NULL : list_rows(body, groups, rows, &err);
+    size_t count = 0;
+    for (uint32_t i = 0; list != NULL && i < rows; i++)
+        if (list[i].shard < server->count)
+            list[count++] = list[i]; /* the answer to others is an error */
+    if (list != NULL) {
+        *waiting = (aside){.server = server, .request = request};
+        (void)rks_arriving_want(server->arriving, list, count, aside_is_ready, waiting, &lacking,
+                                &err);
+    }
+    rks_free(list);
+    if (!lacking)
+        rks_free(waiting);
+    return lacking;
+}
+
 static void serve(void *user, rks_request *request)
 {
     uint32_t groups = 0, rows = 0;
@@ -331,10 +403,55 @@ static void serve(void *user, rks_request *request)
     rks_error err;
     if (rks_fetch_request_check(body, size, &groups, &rows, &err) != RKS_OK)
         rks_request_fail(request, &err);
-    else {
+    else if (((rks_fetch_server *)user)->arriving == NULL ||
+             !put_aside(user, request, body, groups, rows)) {
         ask_disk(user, body, groups, rows);
         answer_request(user, request, body, groups, rows);
     }
+}
+
+static void *aside_main(void *user)
+{
+    rks_fetch_server *server = user;
+    pthread_mutex_lock(&server->mutex);
+    while (!server->aside_ends || server->aside != NULL) {
+        aside *ready = server->aside;
+        if (ready == NULL) {
+            pthread_cond_wait(&server->aside_comes, &server->mutex);
+            continue;
+        }
+        server->aside = ready->next;
+        pthread_mutex_unlock(&server->mutex);
+        if (ready->error.status == RKS_OK)
+            serve(server, ready->request); /* a long record may lack its end */
+        else
+            rks_request_fail(ready->request, &ready->error);
+        rks_free(ready);
+        pthread_mutex_lock(&server->mutex);
+    }
+    pthread_mutex_unlock(&server->mutex);
+    return NULL;
+}
+
+rks_status rks_fetch_server_expect(rks_fetch_server *server, const rks_arriving *arriving,
+                                   rks_error *err)
+{
+    int error = rks_thread_start(&server->aside_thread, aside_main, server);
+    if (error != 0)
+        return rks_fail_errno(err, error, "starting a thread that serves what arrives");
+    server->arriving = arriving;
+    return RKS_OK;
+}
+
+static void end_asides(rks_fetch_server *server)
+{
+    if (server->arriving == NULL)
+        return;
+    pthread_mutex_lock(&server->mutex);
+    server->aside_ends = true;
+    pthread_cond_signal(&server->aside_comes);
+    pthread_mutex_unlock(&server->mutex);
+    pthread_join(server->aside_thread, NULL);
 }
 
 /* Checks whether this thread waited for the disk when it answered the last request. */
@@ -372,6 +489,7 @@ rks_status rks_fetch_server_open(rks_engine *engine, enum rks_service service,
     pthread_mutex_init(&made->mutex, NULL);
     pthread_mutex_init(&made->stream_mutex, NULL);
     pthread_cond_init(&made->idle, NULL);
+    pthread_cond_init(&made->aside_comes, NULL);
     made->shards = rks_alloc(count, sizeof(rks_shard *), err);
     if (schemas == NULL || made->shards == NULL)
         goto out;
@@ -405,7 +523,9 @@ void rks_fetch_server_close(rks_fetch_server *server)
         return;
     atomic_store(&server->stop, true);
     rks_engine_serve(server->engine, server->service, NULL, NULL, NULL);
-    /* No call is running now. The engine ends each reply: it is sent, or its peer is lost. */
+    /* No call is running now, and the arrivals have ended all needs. */
+    end_asides(server);
+    /* The engine ends each reply: it is sent, or its peer is lost. */
     atomic_store(&server->closing, true);
     pthread_mutex_lock(&server->mutex);
     while (atomic_load(&server->replies) != 0)

@@ -4,6 +4,7 @@
 #ifndef RKS_FETCH_FETCH_SERVER_H
 #define RKS_FETCH_FETCH_SERVER_H
 
+#include "fetch/arriving.h"
 #include "shard/shard.h"
 #include "transport/engine.h"
 
@@ -16,6 +17,11 @@ typedef struct rks_fetch_server rks_fetch_server;
 rks_status rks_fetch_server_open(rks_engine *engine, enum rks_service service,
                                  rks_shard *const *shards, size_t count, uint32_t readers,
                                  rks_fetch_server **server, rks_error *err);
+/* Some shards still arrive: requests for rows that are not here are put aside until they are.
+ * `arriving` and its arrivals outlive the server. Call it before other ranks send requests; stop
+ * the arrivals before the server closes. */
+rks_status rks_fetch_server_expect(rks_fetch_server *server, const rks_arriving *arriving,
+                                   rks_error *err);
 /* Stops serving and reading, and waits until no reply uses the maps. NULL is accepted. */
 void rks_fetch_server_close(rks_fetch_server *server);
 /* Returns the column and key bytes that it has sent. */

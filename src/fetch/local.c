@@ -136,10 +136,31 @@ static rks_status locate_some(rks_batch *batch, size_t first, uint64_t todo, rks
     return RKS_OK;
 }
 
+rks_status rks_fetch_wait_arriving(const rks_fetcher *fetcher, const rks_wanted *wanted,
+                                   size_t count, rks_error *err)
+{
+    const rks_arriving *arriving = fetcher->options.arriving;
+    if (arriving == NULL || count == 0)
+        return RKS_OK;
+    rks_arriving_row *rows = rks_alloc_raw(count, sizeof(*rows), err);
+    if (rows == NULL)
+        return RKS_ERR_MEMORY;
+    size_t local = 0;
+    for (size_t i = 0; i < count; i++)
+        if (fetcher->shards[wanted[i].shard] != NULL)
+            rows[local++] = (rks_arriving_row){wanted[i].shard, wanted[i].row};
+    rks_status status = rks_arriving_wait(arriving, rows, local, err);
+    rks_free(rows);
+    return status;
+}
+
 rks_status rks_fetch_locate_local(rks_batch *batch, size_t *size, rks_error *err)
 {
     rks_shard *const *shards = batch->fetcher->shards;
     size_t end = 0;
+    rks_status here = rks_fetch_wait_arriving(batch->fetcher, batch->wanted, batch->count, err);
+    if (here != RKS_OK)
+        return here;
     for (size_t first = 0; first < batch->count; first += LOCATE_MOST) {
         size_t many = batch->count - first < LOCATE_MOST ? batch->count - first : LOCATE_MOST;
         uint64_t local = 0;

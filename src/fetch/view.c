@@ -23,13 +23,15 @@ static rks_status find_in_map(rks_fetcher *fetcher, const rks_wanted *wanted,
     const rks_shard *shard = fetcher->shards[wanted->shard];
     rks_error inner;
     rks_range range;
+    rks_status status = rks_fetch_wait_arriving(fetcher, wanted, 1, err);
+    if (status != RKS_OK)
+        return status;
     if (!rks_disk_reader_is_warm(&fetcher->disk) &&
         rks_disk_reader_range(&fetcher->disk, wanted->shard, wanted->row, &range))
         rks_disk_reader_follow(&fetcher->disk, &range);
     if (rks_shard_locate_many(shard, &wanted->row, 1, record, &inner) != RKS_OK)
         return rks_fetcher_blame(fetcher, wanted, &inner, err);
-    rks_status status =
-        fetcher->options.check ? rks_fetcher_check(fetcher, wanted, record, err) : RKS_OK;
+    status = fetcher->options.check ? rks_fetcher_check(fetcher, wanted, record, err) : RKS_OK;
     rks_fetch_notice_faults(fetcher, wanted, 1);
     if (!rks_shard_faulted(shard, record->record, record->record_size))
         return status;

@@ -318,11 +318,42 @@ __attribute__((cold)) static rks_status unreadable(const rks_shard *shard, uint6
                     shard->path, row, offset);
 }
 
+bool rks_shard_lacks(const rks_shard *shard, uint64_t row, uint64_t *first, uint64_t *end)
+{
+    rks_record_view view;
+    if (!atomic_load_explicit(&shard->arriving, memory_order_relaxed) ||
+        row >= shard->manifest->samples)
+        return false;
+    const uint64_t offset = rks_shard_locator(shard, row), size = shard->map->size;
+    if (offset % 8 != 0 || offset >= size || size - offset < RKS_RECORD_HEADER)
+        return false; /* locating it says what is wrong */
+    *first = offset;
+    *end = offset + RKS_RECORD_HEADER;
+    if (!rks_pieces_have(shard->pieces, *first, *end)) {
+        uint64_t from = 0;
+        rks_shard_extent(shard, row, &from, end);
+        return true;
+    }
+    if (rks_record_parse(shard->map->bytes + offset, size - offset, &view, NULL) != RKS_OK)
+        return false;
+    *end = offset + view.record_size;
+    return !rks_pieces_have(shard->pieces, *first, *end);
+}
+
+__attribute__((cold)) static rks_status fail_lacking(const rks_shard *shard, uint64_t row,
+                                                     rks_error *err)
+{
+    return rks_fail(err, RKS_ERR_STATE, 0, "%s: row %" PRIu64 " has not come from home yet",
+                    shard->path, row);
+}
+
 static inline rks_status locate(const rks_shard *shard, uint64_t row, uint64_t offset,
                                 rks_record_view *view, rks_error *err)
 {
-    uint64_t size = shard->map->size;
+    uint64_t size = shard->map->size, first, end;
     rks_record_view found;
+    if (rks_shard_lacks(shard, row, &first, &end))
+        return fail_lacking(shard, row, err);
     if (offset >= size || offset % 8 != 0 ||
         rks_record_parse(shard->map->bytes + offset, size - offset, &found, NULL) != RKS_OK ||
         found.record_size > shard->manifest->largest ||
@@ -430,11 +461,19 @@ bool rks_shard_place_in_memory(const rks_shard *shard, uint64_t row)
 
 bool rks_shard_in_memory(const rks_shard *shard, uint64_t first, uint64_t end)
 {
+    if (atomic_load_explicit(&shard->arriving, memory_order_relaxed) &&
+        !rks_pieces_have(shard->pieces, first, end))
+        return false; /* a hole that was touched is in memory, and says nothing */
     return rks_resident_has(shard->resident, first, end);
 }
 
-rks_resident_state rks_shard_scan(const rks_shard *shard, size_t *budget)
+rks_resident_state rks_shard_scan(rks_shard *shard, size_t *budget)
 {
+    if (atomic_load_explicit(&shard->arriving, memory_order_relaxed)) {
+        if (!rks_pieces_have(shard->pieces, 0, shard->map->size))
+            return RKS_RESIDENT_SOME;
+        atomic_store(&shard->arriving, false);
+    }
     return rks_resident_scan(shard->resident, budget);
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/buffer.h"
 #include "base/checksum.h"
+#include "base/pieces.h"
 #include "base/resident_pages.h"
 #include "shard/record.h"
 #include "shard/shard_writer.h"
@@ -17,6 +18,14 @@ typedef struct rks_shard rks_shard;
 /* Opens the shard of `path`, a NAME.json. Checks the manifest, the file's size and first pages, and
  * maps the file. */
 rks_status rks_shard_open(const char *path, rks_shard **shard, rks_error *err);
+/* Opens a shard that still arrives: PATH.manifest and PATH.arriving, of which the pieces say what
+ * is here. Its first two pages, the page that names it and its segments must be. If it has been
+ * sealed meanwhile, opens it as that. Takes its own hold of `pieces`. */
+rks_status rks_shard_open_arriving(const char *path, rks_pieces *pieces, rks_shard **shard,
+                                   rks_error *err);
+/* Returns true if the row's record is not here yet, or not all of it: then the bytes [*first, *end)
+ * are wanted. Locating such a row is RKS_ERR_STATE. One load for a shard that is whole. */
+bool rks_shard_lacks(const rks_shard *shard, uint64_t row, uint64_t *first, uint64_t *end);
 void rks_shard_close(rks_shard *shard); /* NULL is accepted */
 
 rks_digest rks_shard_id(const rks_shard *shard);
@@ -108,7 +117,7 @@ bool rks_shard_extent(const rks_shard *shard, uint64_t row, uint64_t *first, uin
 bool rks_shard_place_in_memory(const rks_shard *shard, uint64_t row);
 /* The next nine are those of base/resident_pages.h. */
 bool rks_shard_in_memory(const rks_shard *shard, uint64_t first, uint64_t end);
-rks_resident_state rks_shard_scan(const rks_shard *shard, size_t *budget);
+rks_resident_state rks_shard_scan(rks_shard *shard, size_t *budget);
 void rks_shard_ask(const rks_shard *shard, uint64_t first, uint64_t end);
 bool rks_shard_stream_to(rks_resident_stream *stream, const rks_shard *shard, uint64_t first,
                          uint64_t end, const atomic_bool *stop);

@@ -136,7 +136,10 @@ static rks_status open_file(rks_shard *shard, rks_shard_damage_fn damage, void *
     rks_error local;
     if (err == NULL)
         err = &local;
-    rks_status status = rks_file_open(shard->path, &fd, &size, err);
+    const char *path = shard->arriving_path == NULL ? shard->path : shard->arriving_path;
+    rks_status status = rks_file_open(path, &fd, &size, err);
+    if (status == RKS_ERR_NOT_FOUND && path != shard->path) /* it is sealed at this moment */
+        status = rks_file_open(shard->path, &fd, &size, err);
     if (status != RKS_OK)
         return status;
     status = check_file(shard, fd, size, damage, user, err);
@@ -144,7 +147,9 @@ static rks_status open_file(rks_shard *shard, rks_shard_damage_fn damage, void *
         status =
             rks_guarded_map_open(fd, shard->path, shard->manifest->file_size, &shard->map, err);
     if (status == RKS_OK)
-        status = rks_resident_open(fd, shard->path, shard->map, &shard->resident, err);
+        status = rks_resident_open(fd, path, shard->map, &shard->resident, err);
+    if (status == RKS_OK && path != shard->path)
+        rks_resident_also(shard->resident, shard->path);
     close(fd);
     return status;
 }
@@ -254,6 +259,52 @@ rks_status rks_shard_open(const char *path, rks_shard **shard, rks_error *err)
     return rks_shard_open_damaged(path, NULL, NULL, shard, err);
 }
 
+static rks_status name_arriving(rks_shard *shard, const char *path, char **manifest, rks_error *err)
+{
+    shard->path = rks_format(err, "%s.rks", path);
+    shard->arriving_path = rks_format(err, "%s.arriving", path);
+    *manifest = rks_format(err, "%s.manifest", path);
+    return shard->path == NULL || shard->arriving_path == NULL || *manifest == NULL ? RKS_ERR_MEMORY
+                                                                                    : RKS_OK;
+}
+
+/* What was not sealed when this looked may be sealed when it opens. */
+static rks_status open_sealed(const char *path, rks_shard **shard, rks_error *err)
+{
+    char *manifest = rks_format(err, "%s.json", path);
+    rks_status status = manifest == NULL ? RKS_ERR_MEMORY : rks_shard_open(manifest, shard, err);
+    rks_free(manifest);
+    return status;
+}
+
+rks_status rks_shard_open_arriving(const char *path, rks_pieces *pieces, rks_shard **shard,
+                                   rks_error *err)
+{
+    char *manifest = NULL;
+    rks_shard *opened = rks_alloc(1, sizeof(*opened), err);
+    if (opened == NULL)
+        return RKS_ERR_MEMORY;
+    rks_status status = name_arriving(opened, path, &manifest, err);
+    if (status == RKS_OK) {
+        opened->pieces = rks_pieces_hold(pieces);
+        atomic_store(&opened->arriving, true);
+        status = rks_manifest_load(manifest, &opened->manifest, err);
+    }
+    if (status == RKS_OK)
+        status = open_file(opened, NULL, NULL, err);
+    if (status == RKS_OK)
+        status = place_locators(opened, err);
+    if (status == RKS_OK)
+        status = read_units(opened, NULL, NULL, err);
+    rks_free(manifest);
+    if (status == RKS_OK) {
+        *shard = opened;
+        return RKS_OK;
+    }
+    rks_shard_close(opened);
+    return status == RKS_ERR_NOT_FOUND ? open_sealed(path, shard, err) : status;
+}
+
 void rks_shard_close(rks_shard *shard)
 {
     if (shard == NULL)
@@ -264,6 +315,8 @@ void rks_shard_close(rks_shard *shard)
     rks_free(shard->locators);
     rks_free((void *)shard->segment_good);
     rks_manifest_free(shard->manifest);
+    rks_pieces_close(shard->pieces);
+    rks_free(shard->arriving_path);
     rks_free(shard->path);
     rks_free(shard);
 }

@@ -5,6 +5,7 @@
 #define RKS_SHARD_SHARD_STATE_H
 
 #include "base/guarded_map.h"
+#include "base/pieces.h"
 #include "base/resident_pages.h"
 #include "shard/block.h"
 #include "shard/manifest.h"
@@ -26,6 +27,9 @@ struct rks_shard {
     rks_locators *locators;        /* one for each RKS_SEGMENT_ROWS rows */
     size_t row_segments;           /* number of locators, and of segments of each kind */
     _Atomic uint8_t *segment_good; /* one for each segment of the manifest: it matched its digest */
+    char *arriving_path;           /* of NAME.arriving; NULL: it was opened sealed */
+    rks_pieces *pieces;            /* likewise */
+    atomic_bool arriving;          /* some piece may not be here */
 };
 
 static inline size_t rks_shard_segment_at(const rks_shard *shard, size_t part, uint64_t row)

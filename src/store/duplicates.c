@@ -104,7 +104,8 @@ rks_status rks_commit_open(rks_group *group, const rks_sealed_dataset *sealed, u
     options.shard_count = sealed->shard_count;
     if (status == RKS_OK)
         status = rks_dataset_copy(sealed->dataset, &copy, err);
-    const rks_loaded_dataset loaded = {sealed->directory, status, copy, NULL};
+    const rks_loaded_dataset loaded = {
+        .directory = sealed->directory, .status = status, .dataset = copy};
     return rks_store_open_dataset(group, &loaded, &options, pairs, store, err);
 }
 

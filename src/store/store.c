@@ -118,6 +118,7 @@ void rks_store_stats_get(rks_store *store, rks_store_stats *stats)
         .disk_bytes = fetched.disk_bytes + served_bytes,
         .disk_reads = fetched.disk_reads + served_reads,
         .shards = store->dataset->shard_count,
+        .home_bytes = rks_store_home_bytes(store),
         .missing_shards = store->missing_shards,
         .missing_samples = store->missing_samples,
     };

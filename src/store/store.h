@@ -18,6 +18,7 @@
 #include "shard/shard.h"
 #include "metrics/metrics.h"
 #include "plan/epoch.h"
+#include "staging/staging.h"
 
 struct rks_store {
     atomic_int references; /* one of the caller, one of the fetcher (which its batches share), and
@@ -62,6 +63,11 @@ struct rks_store {
     bool opens_partly;                        /* options.missing is "partial" */
     uint64_t missing_shards, missing_samples; /* on no rank's disk */
     uint64_t exchange_bytes;
+
+    rks_staging **stagings; /* of the sources that are kept at a home, in their order */
+    size_t staging_count;
+    rks_arriving_shard *arriving_shards; /* by shard; NULL: none arrives */
+    rks_arriving arriving;
     char *index_dir; /* NULL: the default */
     const char *exchange_name;
     char exchange_why[128];
@@ -146,6 +152,22 @@ rks_status rks_store_agree_datasets(rks_group *group, const char *exchange,
  * `beside` gets the others. RKS_ERR_STATE in `found` names two that have different datasets. */
 void rks_store_look_for(rks_group *group, const char *pattern, char **directory,
                         rks_folders *beside, rks_found_dataset *found);
+/* local_copy.c, for options->local. Looks for the dataset at its home: on rank 0; on others `found`
+ * says that there is none. If home is away, rank 0 takes what its local directory holds of it.
+ * *home, which the caller frees, is its name without "@N". */
+void rks_store_look_home(rks_group *group, const char *pattern, const rks_store_options *options,
+                         char **home, rks_found_dataset *found);
+/* COLLECTIVE. Begins to bring the shards that this rank's node will hold to its local directory,
+ * and waits for their heads. The caller owns *staging; its directory is the one to open. */
+rks_status rks_store_make_local(rks_group *group, const rks_dataset *dataset, const char *home,
+                                const rks_store_options *options, rks_staging **staging,
+                                rks_error *err);
+/* Opens the shards that arrive at this rank. */
+rks_status rks_store_open_arriving(rks_store *store, rks_error *err);
+/* Ends what the stagings do, and frees them. */
+void rks_store_stop_stagings(rks_store *store);
+void rks_store_end_stagings(rks_staging **stagings, size_t count);
+uint64_t rks_store_home_bytes(const rks_store *store);
 /* Fills store->folders: `beside` (may be NULL), then those of options->shards and of RKS_PATH. */
 rks_status rks_store_find_folders(rks_store *store, const rks_folders *beside,
                                   const rks_store_options *options, rks_error *err);
@@ -164,6 +186,8 @@ typedef struct rks_loaded_dataset {
     rks_status status;         /* this rank's result so far, as in rks_group_agree */
     rks_dataset *dataset;      /* may be NULL unless status is RKS_OK */
     const rks_folders *beside; /* more folders that may hold its shards; NULL: none */
+    rks_staging **stagings;    /* from rks_alloc; the store takes them over, also after a failure */
+    size_t staging_count;
 } rks_loaded_dataset;
 /* COLLECTIVE. rks_store_open for a dataset in memory. The store owns it, also after a failure.
  * *err goes with the status. `pairs`: NULL, or becomes the number of pairs of samples with equal

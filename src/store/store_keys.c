@@ -14,18 +14,12 @@
 
 enum { REQUEST_SIZE = 16 };
 
-static void serve_key(void *user, rks_request *request)
+/* Answers a checked request. */
+static void answer_key(rks_store *store, rks_request *request)
 {
-    rks_store *store = user;
     rks_error err;
     size_t size = 0, key_size = 0;
     const uint8_t *body = rks_request_body(request, &size);
-    if (size != REQUEST_SIZE || rks_load_u32(body) >= store->dataset->shard_count ||
-        store->shards[rks_load_u32(body)] == NULL) {
-        rks_fail(&err, RKS_ERR_ARGUMENT, 0, "no such shard here");
-        rks_request_fail(request, &err);
-        return;
-    }
     uint8_t *key = rks_alloc_raw(RKS_KEY_MAX, 1, &err);
     if (key == NULL || rks_shard_key(store->shards[rks_load_u32(body)], rks_load_u64(body + 8), key,
                                      &key_size, &err) != RKS_OK) {
@@ -35,6 +29,50 @@ static void serve_key(void *user, rks_request *request)
     }
     struct iovec part = {key, key_size};
     rks_request_reply(request, &part, 1, rks_free, key);
+}
+
+/* A request whose sample comes from home. */
+typedef struct coming_key {
+    rks_store *store;
+    rks_request *request;
+} coming_key;
+
+static void serve_key(void *user, rks_request *request);
+
+static void key_comes(void *user, const rks_error *err)
+{
+    coming_key *coming = user;
+    if (err->status == RKS_OK)
+        serve_key(coming->store, coming->request); /* a long record may lack its end */
+    else
+        rks_request_fail(coming->request, err);
+    rks_free(coming);
+}
+
+static void serve_key(void *user, rks_request *request)
+{
+    rks_store *store = user;
+    rks_error err;
+    size_t size = 0;
+    bool lacking = false;
+    const uint8_t *body = rks_request_body(request, &size);
+    if (size != REQUEST_SIZE || rks_load_u32(body) >= store->dataset->shard_count ||
+        store->shards[rks_load_u32(body)] == NULL) {
+        rks_fail(&err, RKS_ERR_ARGUMENT, 0, "no such shard here");
+        rks_request_fail(request, &err);
+        return;
+    }
+    coming_key *coming =
+        store->arriving.shards == NULL ? NULL : rks_alloc(1, sizeof(*coming), NULL);
+    if (coming != NULL) {
+        const rks_arriving_row row = {rks_load_u32(body), rks_load_u64(body + 8)};
+        *coming = (coming_key){store, request};
+        (void)rks_arriving_want(&store->arriving, &row, 1, key_comes, coming, &lacking, NULL);
+        if (!lacking)
+            rks_free(coming);
+    }
+    if (!lacking)
+        answer_key(store, request);
 }
 
 void rks_store_serve_keys(rks_store *store)
@@ -107,7 +145,10 @@ rks_status rks_store_key(rks_store *store, uint64_t id, uint8_t key[RKS_KEY_MAX]
         return ask_owners(store, id, shard, row, key, key_size, err);
     uint8_t own[RKS_KEY_MAX];
     size_t size = 0;
-    rks_status status = rks_shard_key(store->shards[shard], row, own, &size, err);
+    const rks_arriving_row wanted = {shard, row};
+    rks_status status = rks_arriving_wait(&store->arriving, &wanted, 1, err);
+    if (status == RKS_OK)
+        status = rks_shard_key(store->shards[shard], row, own, &size, err);
     if (status == RKS_OK)
         status = check_read_key(store, id, own, size, err);
     if (status != RKS_OK)

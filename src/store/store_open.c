@@ -102,6 +102,7 @@ static rks_status open_fetcher(rks_store *store, rks_fetcher_options *options, r
     options->shard_count = dataset->shard_count;
     options->schema = dataset->schema;
     options->fits = store->fit_of;
+    options->arriving = store->arriving.shards == NULL ? NULL : &store->arriving;
     options->check = !store->options.no_check;
     options->inflight_bytes = store->options.inflight_bytes;
     options->timeout_ms = store->options.fetch_timeout_ms;
@@ -113,6 +114,8 @@ static rks_status open_fetcher(rks_store *store, rks_fetcher_options *options, r
         rks_status status =
             rks_fetch_server_open(engine, options->service, store->shards, dataset->shard_count,
                                   rks_group_size(store->group), &store->server, err);
+        if (status == RKS_OK && store->arriving.shards != NULL)
+            status = rks_fetch_server_expect(store->server, &store->arriving, err);
         if (status != RKS_OK)
             return status;
     }
@@ -195,6 +198,7 @@ void rks_store_release(void *user)
     rks_free(store->asks);
     rks_free(store->seers);
     rks_free(store->life);
+    rks_free(store->arriving_shards);
     rks_dataset_free(store->dataset);
     rks_folders_free(&store->folders);
     rks_free(store->fitting_none);
@@ -208,6 +212,7 @@ static void end_store(rks_store *store)
 {
     rks_metrics_end(&store->metrics_source);
     rks_store_unlist(store);
+    rks_store_stop_stagings(store);
     if (store->life_ready && rks_group_size(store->group) > 1) {
         rks_engine *engine = rks_group_engine(store->group);
         rks_engine_serve(engine, rks_store_service(store, RKS_SERVICE_STORE), NULL, NULL, NULL);
@@ -215,6 +220,9 @@ static void end_store(rks_store *store)
     }
     rks_fetcher_close(store->fetcher);
     rks_fetch_server_close(store->server);
+    rks_store_end_stagings(store->stagings, store->staging_count);
+    store->stagings = NULL;
+    store->staging_count = 0;
     if (store->life_ready) {
         pthread_cond_destroy(&store->cond);
         pthread_mutex_destroy(&store->mutex);
@@ -252,6 +260,7 @@ static rks_status create_store(rks_group *group, const rks_loaded_dataset *loade
     rks_store *made = rks_alloc(1, sizeof(*made), err);
     if (made == NULL) {
         rks_dataset_free(dataset);
+        rks_store_end_stagings(loaded->stagings, loaded->staging_count);
         return RKS_ERR_MEMORY;
     }
     atomic_init(&made->references, 1);
@@ -263,6 +272,9 @@ static rks_status create_store(rks_group *group, const rks_loaded_dataset *loade
     made->options.index_dir = NULL;
     made->options.missing = NULL;
     made->options.shards = NULL;
+    made->options.local = NULL;
+    made->stagings = loaded->stagings;
+    made->staging_count = loaded->staging_count;
     made->dataset = dataset;
     rks_digest_format(dataset->id, made->id_text);
     *store = made;
@@ -347,6 +359,8 @@ static rks_status look_at_shards(rks_store *store, const char *quarantine,
                                  rks_index_gather *filling, own_shards *own, rks_error *err)
 {
     rks_status status = rks_store_open_shards(store, err);
+    if (status == RKS_OK)
+        status = rks_store_open_arriving(store, err);
     if (status == RKS_OK)
         status = rks_store_open_copies(store, err);
     if (status != RKS_OK)
@@ -510,8 +524,10 @@ rks_status rks_store_open_dataset(rks_group *group, const rks_loaded_dataset *lo
     rks_index_gather filling = {.fd = -1};
     if (status == RKS_OK)
         status = create_store(group, loaded, options, &opened, err);
-    else
+    else {
         rks_dataset_free(loaded->dataset);
+        rks_store_end_stagings(loaded->stagings, loaded->staging_count);
+    }
     status = tell_shards(opened, group, status, options->quarantine, &filling, err);
     status = fill_and_serve(opened, group, status, &filling, pairs, err);
     rks_filling_end(&filling, opened);
@@ -526,6 +542,26 @@ rks_status rks_store_open_dataset(rks_group *group, const rks_loaded_dataset *lo
 
 /* ---- one directory ------------------------------------------------------------------------ */
 
+/* COLLECTIVE. Begins to bring a dataset from its home. The staging owns loaded->directory. */
+static rks_status take_local(rks_group *group, const char *home, const rks_store_options *options,
+                             rks_loaded_dataset *loaded, rks_error *err)
+{
+    rks_staging *staging = NULL;
+    rks_status status = rks_store_make_local(group, loaded->dataset, home, options, &staging, err);
+    if (status != RKS_OK)
+        return status;
+    loaded->stagings = rks_alloc(1, sizeof(*loaded->stagings), err);
+    if (loaded->stagings == NULL) {
+        rks_staging_end(staging);
+        loaded->status = RKS_ERR_MEMORY; /* the next agreement tells the others */
+        return RKS_OK;
+    }
+    loaded->stagings[0] = staging;
+    loaded->staging_count = 1;
+    loaded->directory = rks_staging_directory(staging);
+    return RKS_OK;
+}
+
 rks_status rks_store_open(rks_group *group, const char *directory, const rks_store_options *options,
                           rks_store **store, rks_error *err)
 {
@@ -535,14 +571,24 @@ rks_status rks_store_open(rks_group *group, const char *directory, const rks_sto
         return rks_store_open_many(group, &directory, NULL, 1, options, store, err);
     char *expanded = NULL;
     rks_folders beside = {0};
-    rks_dataset *dataset = NULL;
+    rks_loaded_dataset loaded = {.beside = &beside};
     rks_found_dataset looked;
-    rks_store_look_for(group, directory, &expanded, &beside, &looked);
-    rks_status status = rks_store_agree_dataset(group, chosen.exchange, &looked, &dataset, err);
+    if (chosen.local != NULL)
+        rks_store_look_home(group, directory, &chosen, &expanded, &looked);
+    else
+        rks_store_look_for(group, directory, &expanded, &beside, &looked);
+    rks_status status =
+        rks_store_agree_dataset(group, chosen.exchange, &looked, &loaded.dataset, err);
+    if (status == RKS_OK && chosen.local != NULL) {
+        status = take_local(group, expanded, &chosen, &loaded, err);
+        if (status != RKS_OK)
+            rks_dataset_free(loaded.dataset);
+        chosen.missing = NULL; /* checked; what is missing comes */
+    }
+    if (chosen.local == NULL)
+        loaded.directory = expanded;
     if (status == RKS_OK)
-        status =
-            rks_store_open_dataset(group, &(rks_loaded_dataset){expanded, RKS_OK, dataset, &beside},
-                                   &chosen, NULL, store, err);
+        status = rks_store_open_dataset(group, &loaded, &chosen, NULL, store, err);
     rks_folders_free(&beside);
     rks_free(expanded);
     return status;

@@ -16,6 +16,8 @@ typedef struct opening {
     rks_folders beside; /* other folders of names with a `*` */
     rks_found_dataset *looked;
     rks_dataset **datasets;
+    rks_staging **stagings; /* NULL: the datasets are not kept at a home */
+    size_t staging_count;
 } opening;
 
 static rks_status begin_opening(opening *o, rks_error *err)
@@ -23,8 +25,10 @@ static rks_status begin_opening(opening *o, rks_error *err)
     o->directories = rks_alloc(o->count, sizeof(*o->directories), err);
     o->looked = rks_alloc(o->count, sizeof(*o->looked), err);
     o->datasets = rks_alloc(o->count, sizeof(*o->datasets), err);
-    return o->directories == NULL || o->looked == NULL || o->datasets == NULL ? RKS_ERR_MEMORY
-                                                                              : RKS_OK;
+    o->stagings = rks_alloc(o->count, sizeof(rks_staging *), err);
+    return o->directories == NULL || o->looked == NULL || o->datasets == NULL || o->stagings == NULL
+               ? RKS_ERR_MEMORY
+               : RKS_OK;
 }
 
 static void end_opening(opening *o)
@@ -36,6 +40,7 @@ static void end_opening(opening *o)
         rks_dataset_free(o->looked[i].dataset);
     for (size_t i = 0; o->datasets != NULL && i < o->count; i++)
         rks_dataset_free(o->datasets[i]);
+    rks_store_end_stagings(o->stagings, o->staging_count);
     rks_folders_free(&o->beside);
     rks_free(o->directories);
     rks_free(o->looked);
@@ -102,8 +107,37 @@ static rks_status put_said(const opening *o, const rks_store_options *options, c
     return status;
 }
 
+static void look_for_source(rks_group *group, opening *o, const rks_store_options *options,
+                            size_t i)
+{
+    if (options->local != NULL)
+        rks_store_look_home(group, o->patterns[i], options, &o->directories[i], &o->looked[i]);
+    else
+        rks_store_look_for(group, o->patterns[i], &o->directories[i], &o->beside, &o->looked[i]);
+}
+
+/* COLLECTIVE. Begins to bring the datasets from their homes. */
+static rks_status make_local(rks_group *group, opening *o, const rks_store_options *options,
+                             rks_error *err)
+{
+    rks_status status = RKS_OK;
+    for (size_t i = 0; status == RKS_OK && i < o->count; i++) {
+        status = rks_store_make_local(group, o->datasets[i], o->directories[i], options,
+                                      &o->stagings[i], err);
+        if (status != RKS_OK)
+            break;
+        o->staging_count++;
+        rks_free(o->directories[i]);
+        o->directories[i] = rks_strdup(rks_staging_directory(o->stagings[i]), err);
+        if (o->directories[i] == NULL)
+            status = RKS_ERR_MEMORY;
+        status = rks_group_agree(group, "open: local", status, err);
+    }
+    return status;
+}
+
 /* COLLECTIVE. */
-static rks_status open_united(rks_group *group, opening *o, const rks_store_options *options,
+static rks_status open_united(rks_group *group, opening *o, rks_store_options *options,
                               rks_store **store, rks_error *err)
 {
     char *said = NULL, *directory = NULL;
@@ -120,20 +154,26 @@ static rks_status open_united(rks_group *group, opening *o, const rks_store_opti
     if (status == RKS_OK)
         status = put_said(o, options, &said, err);
     for (size_t i = 0; status == RKS_OK && i < o->count; i++)
-        rks_store_look_for(group, o->patterns[i], &o->directories[i], &o->beside, &o->looked[i]);
+        look_for_source(group, o, options, i);
     const rks_fact same = rks_fact_same("directories", said);
     status = rks_group_agree_on(group, "open: directories", status, &same, 1, NULL, err);
     rks_free(said);
     if (status == RKS_OK)
         status = rks_store_agree_datasets(group, options->exchange, o->looked, o->count,
                                           o->datasets, err);
+    if (status == RKS_OK && options->local != NULL)
+        status = make_local(group, o, options, err);
+    if (options->local != NULL)
+        options->missing = NULL; /* checked; what is missing comes */
     if (status != RKS_OK)
         return status; /* the same on all ranks */
     directory = rks_strdup(o->directories[0], err);
     status = directory == NULL ? RKS_ERR_MEMORY : unite(o, options, &united, err);
-    status =
-        rks_store_open_dataset(group, &(rks_loaded_dataset){directory, status, united, &o->beside},
-                               options, NULL, store, err);
+    const rks_loaded_dataset loaded = {directory,  status,      united,
+                                       &o->beside, o->stagings, o->staging_count};
+    o->stagings = NULL;
+    o->staging_count = 0;
+    status = rks_store_open_dataset(group, &loaded, options, NULL, store, err);
     rks_free(directory);
     return status;
 }

@@ -20,10 +20,11 @@ from .worker_store import Handle
 
 
 def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, group: Group | None = None,  # noqa: A001
-         exchange: str | None = None, no_share: bool = False, check: bool = True, missing: str = "error",
+         exchange: str | None = None, no_share: bool = False, check: bool = True, missing: str | None = None,
          inflight_bytes: int | str | None = None, quarantine: str | os.PathLike[str] | None = None,
          names: Sequence[str] | None = None, columns: Sequence[str] | None = None, metrics: int | None = None,
          index_dir: str | os.PathLike[str] | None = None, shards: Sequence[str | os.PathLike[str]] | None = None,
+         local: str | os.PathLike[str] | None = None, copies: int = 1, local_room: int | str | None = None,
          partial: None = None) -> Dataset:
     """Open a dataset, or several as one (collective: call it on every rank).
 
@@ -42,7 +43,7 @@ def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *
     missing: str. What to do if shards are on no rank's disk. "error" raises NotFoundError, which says which hosts built them. "partial"
         opens the rest and prints how much is left out; ids do not change, samples that are missing have the length 4294967295, are in no
         batch, and raise NotFoundError when read; plans and states stay those of the whole dataset. `stats()` counts missing_shards and
-        missing_samples. Default: "error".
+        missing_samples. Default: "error"; with `local`, "fetch": shards that no rank has are read from home.
     inflight_bytes: int or str ("16MiB"), in bytes, at least 1. Limit for replies on their way to this rank. Default: 256 MiB.
     quarantine: path. A list of bad samples, as `rankstore verify --quarantine FILE` writes it; may contain "{rank}" and "{node}". These
         samples keep their ids, are in no batch, have the length 4294967295, and raise NotFoundError when read, so `for sample in ds` ends
@@ -64,6 +65,15 @@ def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *
         of a path; "{rank}" and "{node}" become numbers. A folder that a rank lacks is skipped. Of several files of a shard the first
         counts: that in the directory, then in these folders, then in those of the variable RKS_PATH, patterns with ":" between them.
         Default: none.
+    local: path. Open a dataset that is kept at a home, which is `directory`, from local directories: this is one on a disk of the rank's
+        node, such as "/nvme/rks"; may contain "{rank}" and "{node}". The shards are spread over the ranks' local directories; those that
+        none has are read from home. What has come stays there, in LOCAL/DATASET-ID, and later jobs find it, on whatever ranks.
+        ArgumentError if it is on a network file system. If home is away, and all shards are local, the generation that was opened last
+        opens. `stats()["home_bytes"]` counts what this rank has read from home. Default: `directory` itself is read.
+    copies: int, at least 1. With `local`: on how many nodes each shard will be; more than there are nodes are as many as there are. With
+        2, a job goes on without home after a node is lost. Default: 1.
+    local_room: int or str ("200GiB"), in bytes. With `local`: what the dataset may add to this rank's disk. IOFailedError, with the
+        numbers, if the parts do not fit. Default: three quarters of what is free.
     partial: the earlier name of missing="partial"; ArgumentError. Default: None.
 
     Returns the Dataset.
@@ -76,6 +86,11 @@ def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *
         raise ArgumentError(f"metrics: {metrics!r} is not a port; give an int, 1 to 65535, or leave it out")
     if partial is not None:
         raise ArgumentError('partial: this option is now missing="partial"')
+    if local is None and (copies != 1 or local_room is not None):
+        raise ArgumentError(f"{'copies' if copies != 1 else 'local_room'}: needs local=, a directory on a disk of this node")
+    if isinstance(copies, bool) or not isinstance(copies, int) or not 1 <= copies < 1 << 32:
+        raise ArgumentError(f"copies: {copies!r} is not a number of nodes; give an int of at least 1")
+    room = optional_bytes("local_room", local_room)
     folders = folders_of(shards)
     chosen = group if group is not None else current()
     nccl.prepare(chosen, exchange)
@@ -84,6 +99,7 @@ def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *
     options: dict[str, Any] = {
         "exchange": exchange, "no_share": no_share, "no_check": not check, "missing": missing, "inflight_bytes": inflight, "names": names,
         "columns": columns, "metrics": metrics or 0, "index_dir": None if index_dir is None else os.fspath(index_dir), "shards": folders,
+        "local": None if local is None else os.fspath(local), "copies": copies, "local_room": room or 0,
         "quarantine": None if quarantine is None else os.fspath(quarantine)}
     store = _core.Store(chosen.core, wanted, **options)
     after = of_torch()

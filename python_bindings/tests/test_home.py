@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A dataset that is kept at a home and opened from local directories: jobs on the same nodes, on fewer, on more, after losses, and without
+home. Each rank is a node with a local directory of its own."""
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rankstore
+
+SAMPLES, SHARDS = 600, 12
+SCRIPT = """
+import json, os, sys
+os.environ["RKS_NODE"] = os.environ["RANK"]
+import glob, time
+import numpy, torch, rankstore
+home, local, more, state = sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), sys.argv[4]
+SHARDS = 12
+lost = more.pop("lost", False)
+with rankstore.open(home, local=local, **more) as ds:
+    plan = ds.plan(batch_size=8, seed=3)
+    loader = ds.loader(plan)
+    if state != "" and os.path.exists(state):
+        loader.load_state_dict(json.load(open(state)))
+    ids = []
+    for batch in loader:
+        ids += batch["i"].tolist()
+        if state != "" and not os.path.exists(state) and batch.step == 4:
+            break
+    if state != "" and not os.path.exists(state):
+        said = loader.state_dict()
+        ds.group.barrier()
+        if ds.group.rank == 0:
+            json.dump(said, open(state, "w"))
+    copies = more.get("copies", 1)  # further ones are made beside the job
+    while copies > 1 and not lost and ds.group.rank == 0 and len(glob.glob(f"{os.path.dirname(local)}/l*/*/part-*.json")) < copies * SHARDS:
+        time.sleep(0.01)
+    ds.group.barrier()
+    rows = [int(ds[k]["i"]) for k in (0, 299, 599)]
+    print(json.dumps([ids, ds.stats()["home_bytes"], plan.hash, rows]))
+"""
+Ranks = Callable[..., list[Any]]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("home") / "tokens"
+    rows = ({"i": i, "data": bytes([i % 251]) * (4000 + i % 97 * 50)} for i in range(SAMPLES))
+    rankstore.build(rows, home, max_shard="256KiB", unit_samples=20).close()
+    assert len(list(home.glob("*.rks"))) == SHARDS
+    return home
+
+
+@pytest.fixture
+def home(built: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(built, tmp_path / "kept" / "tokens"))
+
+
+def shard_bytes(home: Path) -> int:
+    return sum(path.stat().st_size for path in home.glob("part-*.rks"))
+
+
+class Job:
+    """What a job's ranks read."""
+
+    def __init__(self, ranks: Ranks, world: int, home: Path | str, local: Path | str, state: str = "", **more: Any) -> None:
+        done = ranks(world, SCRIPT, str(home), str(local), json.dumps(more), state, warm=["import rankstore"])
+        rows = [json.loads(one.stdout.splitlines()[-1]) for one in done]
+        self.said = "".join(one.stderr for one in done)
+        self.ids = sorted(i for row in rows for i in row[0])
+        self.brought = [row[1] for row in rows]
+        self.digest = rows[0][2]
+        assert all(row[2:] == [self.digest, [0, 299, 599]] for row in rows)
+
+
+def test_nodes_keep_what_has_come(home: Path, tmp_path: Path, ranks: Ranks) -> None:
+    """The same nodes, fewer, more, a wiped disk: every sample once, and only what is lost is read from home."""
+    whole = list(range(SAMPLES))
+    local = tmp_path / "l{rank}"
+    first = Job(ranks, 4, home, local)
+    assert first.ids == whole and sum(first.brought) == shard_bytes(home) and max(first.brought) < shard_bytes(home) // 2
+    again = Job(ranks, 4, home, local)
+    assert (again.ids, again.brought, again.digest) == (whole, [0] * 4, first.digest)
+    fewer = Job(ranks, 2, home, local)
+    assert fewer.ids == whole and sum(fewer.brought) == first.brought[2] + first.brought[3]
+    more = Job(ranks, 6, home, local)
+    assert (more.ids, more.brought) == (whole, [0] * 6)
+    for rank in range(2, 6):
+        shutil.rmtree(tmp_path / f"l{rank}")
+    shutil.rmtree(tmp_path / "l1")
+    held = sum(path.stat().st_size for path in (tmp_path / "l0").glob("*/part-*.rks"))
+    wiped = Job(ranks, 4, home, local)
+    assert wiped.ids == whole and sum(wiped.brought) == shard_bytes(home) - held
+
+
+def test_a_lost_node_costs_nothing_with_two_copies(home: Path, tmp_path: Path, ranks: Ranks) -> None:
+    local, state = tmp_path / "l{rank}", str(tmp_path / "state.json")
+    first = Job(ranks, 3, home, local, state, copies=2)
+    assert sum(first.brought) == 2 * shard_bytes(home)
+    shutil.rmtree(tmp_path / "l2")
+    home.rename(home.parent / "away")
+    rest = Job(ranks, 2, home, local, state, copies=2, lost=True)
+    assert sorted(first.ids + rest.ids) == list(range(SAMPLES)) and rest.brought == [0, 0]
+    assert "no dataset here; what " in rest.said and "l0 holds of it opens" in rest.said
+
+
+def test_a_lost_node_s_shards_are_read_again(home: Path, tmp_path: Path, ranks: Ranks) -> None:
+    local, state = tmp_path / "l{rank}", str(tmp_path / "state.json")
+    first = Job(ranks, 3, home, local, state)
+    shutil.rmtree(tmp_path / "l2")
+    rest = Job(ranks, 2, home, local, state)
+    assert sorted(first.ids + rest.ids) == list(range(SAMPLES)) and sum(rest.brought) == first.brought[2]
+
+
+def test_home_is_away_and_shards_lack(home: Path, tmp_path: Path) -> None:
+    rankstore.open(home, local=tmp_path / "l").close()
+    away = home.rename(home.parent / "away")
+    with rankstore.open(home, local=tmp_path / "l") as ds:
+        assert ds[599]["i"] == 599
+    next((tmp_path / "l").glob("*/part-*.json")).unlink()
+    next((tmp_path / "l").glob("*/part-*.rks")).unlink()
+    with pytest.raises(rankstore.NotFoundError, match="kept/tokens"):
+        rankstore.open(home, local=tmp_path / "l").close()
+    away.rename(home)
+    rankstore.open(home, local=tmp_path / "l").close()
+
+
+def test_an_append_brings_what_is_new(home: Path, tmp_path: Path) -> None:
+    with rankstore.open(home, local=tmp_path / "l") as ds:
+        assert ds.stats()["home_bytes"] == shard_bytes(home)
+        before = shard_bytes(home)
+        rankstore.build([{"i": i, "data": b"x" * 5000} for i in range(600, 650)], home, append=True, unit_samples=20).close()
+        assert ds.refresh() and len(ds) == 650 and ds[649]["i"] == 649
+        assert ds.stats()["home_bytes"] == shard_bytes(home) - before
+    assert len(list((tmp_path / "l").iterdir())) == 1
+    with rankstore.open(f"{home}@1", local=tmp_path / "l") as ds:
+        assert len(ds) == SAMPLES and ds.stats()["home_bytes"] == 0
+    with rankstore.open([home, f"{home}@1"], names=["a", "b"], local=tmp_path / "l") as ds:
+        assert len(ds) == 650 + SAMPLES and ds.stats()["home_bytes"] == 0
+
+
+def test_a_local_directory_is_a_dataset(home: Path, tmp_path: Path) -> None:
+    rankstore.open(home, local=tmp_path / "l").close()
+    [folder] = (tmp_path / "l").iterdir()
+    assert json.loads((folder / "home.json").read_text()) == {"home": str(home), "schema_version": 1}
+    with rankstore.open(folder) as ds:
+        assert len(ds) == SAMPLES
+
+
+def test_workers_read_local_directories(home: Path, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    with rankstore.open(home, local=tmp_path / "l") as ds:
+        loader = torch.utils.data.DataLoader(ds, batch_size=50, num_workers=2, collate_fn=lambda rows: [row["i"] for row in rows])
+        assert sorted(i for batch in loader for i in batch) == list(range(SAMPLES))
+
+
+def test_parts_that_do_not_fit(home: Path, tmp_path: Path) -> None:
+    with pytest.raises(rankstore.IOFailedError, match=r"no room for .* GB of shards; the 1 local directories have room for 0\.0 GB more"):
+        rankstore.open(home, local=tmp_path / "l", local_room="1MiB")
+    assert not list((tmp_path / "l").glob("*/part-*"))
+
+
+def test_options_that_do_not_go_together(home: Path, tmp_path: Path) -> None:
+    for options, said in [
+            ({"copies": 2}, "copies: needs local="), ({"local_room": 5}, "local_room: needs local="),
+            ({"local": tmp_path / "l", "copies": 0}, "copies: 0 is not a number of nodes"),
+            ({"local": tmp_path / "l", "missing": "partial"}, '"partial" goes without `local`'),
+            ({"local": tmp_path / "l", "shards": ["/x"]}, "goes without `shards`"),
+            ({"missing": "fetch"}, '"fetch" is not')]:
+        with pytest.raises(rankstore.ArgumentError, match=said):
+            rankstore.open(home, **options)
+
+
+def test_damage_at_home_is_an_error_that_names_it(home: Path, tmp_path: Path) -> None:
+    shard = sorted(home.glob("part-*.rks"))[0]
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 2] ^= 1
+    shard.write_bytes(data)
+    with pytest.raises(rankstore.CorruptError, match=f"{shard}: the MiB at offset 0 is not the one that was published"):
+        rankstore.open(home, local=tmp_path / "l")
+    data[len(data) // 2] ^= 1
+    shard.write_bytes(data)
+    rankstore.open(home, local=tmp_path / "l").close()

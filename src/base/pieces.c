@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * pieces.c: the file of marks, little-endian:
+ *
+ *    0   8  magic "RKSPIECE"
+ *    8   4  version, 1
+ *   12   4  0
+ *   16  16  which bytes arrive: a digest that names them
+ *   32   8  their size
+ *   40  40  the boot in which the marks were made, as text, with zeros after it
+ *   80   8  XXH3-64 of bytes 0 to 79
+ *   88   8  0
+ *   96   n  a byte for each MiB: 0 missing, 1 claimed, 2 here */
+#include "base/pieces.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory.h"
+
+enum { HEADER = 96, BOOT = 40, CHECKED = 80, VERSION = 1, LOCK_WAIT_MS = 10 };
+
+struct rks_pieces {
+    atomic_int owners;
+    uint8_t *map; /* of the whole file */
+    uint64_t map_size;
+    uint64_t count;
+    uint64_t file_size;
+    _Atomic uint8_t *states;
+};
+
+/* ---- the header ------------------------------------------------------------------------------ */
+
+static const char *pretended_boot; /* for tests */
+
+void rks_pieces_pretend_boot(const char *boot)
+{
+    pretended_boot = boot;
+}
+
+/* Leaves the text empty if the system does not tell: no marks are then believed after this
+ * process. */
+static void read_boot(char boot[BOOT])
+{
+    memset(boot, 0, BOOT);
+    if (pretended_boot != NULL) {
+        snprintf(boot, BOOT, "%s", pretended_boot);
+        return;
+    }
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+    if (file == NULL)
+        return;
+    if (fscanf(file, "%36[0-9a-f-]", boot) != 1)
+        memset(boot, 0, BOOT);
+    fclose(file);
+}
+
+static void put_header(uint8_t *header, rks_digest what, uint64_t file_size, const char boot[BOOT])
+{
+    memset(header, 0, HEADER);
+    memcpy(header, "RKSPIECE", 8);
+    rks_store_u32(header + 8, VERSION);
+    rks_store_u64(header + 16, what.low);
+    rks_store_u64(header + 24, what.high);
+    rks_store_u64(header + 32, file_size);
+    memcpy(header + 40, boot, BOOT);
+    rks_store_u64(header + CHECKED, rks_checksum64(header, CHECKED));
+}
+
+/* Returns true if it is the header of marks of these bytes, of whatever boot. */
+static bool is_header(const uint8_t *header, rks_digest what, uint64_t file_size)
+{
+    uint8_t expected[HEADER];
+    put_header(expected, what, file_size, (const char *)header + 40);
+    return memcmp(header, expected, HEADER) == 0;
+}
+
+static uint64_t pieces_in(uint64_t file_size)
+{
+    return file_size / RKS_PIECE + (file_size % RKS_PIECE != 0);
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+/* Waits for the lock: others hold it for as long as they prepare the file. */
+static rks_status lock_marks(int fd, const char *path, rks_error *err)
+{
+    while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return rks_fail_errno(err, errno, "%s: locking it", path);
+        rks_status status = rks_check_interrupt(err);
+        if (status != RKS_OK)
+            return status;
+        usleep(LOCK_WAIT_MS * 1000);
+    }
+    return RKS_OK;
+}
+
+/* Opens the file that has the name now, locked. It may have been removed while the lock came: by
+ * the one who finished the arrival. Without O_CREAT in `create` *opened may stay -1. */
+static rks_status open_locked(const char *path, int create, int *opened, rks_error *err)
+{
+    for (;;) {
+        struct stat here, named;
+        int fd = open(path, O_RDWR | create | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
+        if (fd < 0 && errno == ENOENT && create == 0)
+            return RKS_OK;
+        if (fd < 0)
+            return rks_fail_errno(err, errno, "%s: opening it", path);
+        rks_status status = lock_marks(fd, path, err);
+        if (status == RKS_OK && fstat(fd, &here) != 0)
+            status = rks_fail_errno(err, errno, "%s", path);
+        if (status == RKS_OK && !S_ISREG(here.st_mode))
+            status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: not a regular file", path);
+        if (status != RKS_OK) {
+            close(fd);
+            return status;
+        }
+        if (stat(path, &named) == 0 && named.st_ino == here.st_ino && named.st_dev == here.st_dev) {
+            *opened = fd;
+            return RKS_OK;
+        }
+        close(fd);
+    }
+}
+
+static void unlock(int fd)
+{
+    if (fd < 0)
+        return;
+    flock(fd, LOCK_UN); /* a map of the file would keep the lock */
+    close(fd);
+}
+
+/* Gives the file its size and room: a write to a map of a full disk would be a SIGBUS. */
+static rks_status give_size(int fd, const char *path, uint64_t size, rks_error *err)
+{
+    struct stat info;
+    if (fstat(fd, &info) != 0)
+        return rks_fail_errno(err, errno, "%s", path);
+    if ((uint64_t)info.st_size != size && ftruncate(fd, 0) != 0)
+        return rks_fail_errno(err, errno, "%s: cutting it", path);
+    int error = posix_fallocate(fd, 0, (off_t)size);
+    return error == 0 ? RKS_OK : rks_fail_write(err, error, path, size);
+}
+
+static rks_status map_marks(int fd, const rks_pieces_wish *wish, rks_pieces *pieces, rks_error *err)
+{
+    pieces->count = pieces_in(pieces->file_size);
+    pieces->map_size = HEADER + pieces->count;
+    rks_status status = give_size(fd, wish->path, pieces->map_size, err);
+    if (status != RKS_OK)
+        return status;
+    void *map = mmap(NULL, (size_t)pieces->map_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (map == MAP_FAILED)
+        return rks_fail_errno(err, errno, "%s: mapping it", wish->path);
+    pieces->map = map;
+    pieces->states = (_Atomic uint8_t *)(pieces->map + HEADER);
+    return RKS_OK;
+}
+
+/* Marks first, the header last: a crash between them leaves another boot's header, and the marks
+ * are claimed again. */
+static void settle_marks(rks_pieces *pieces, const rks_pieces_wish *wish, bool fresh)
+{
+    char boot[BOOT];
+    read_boot(boot);
+    bool ours = is_header(pieces->map, wish->what, pieces->file_size);
+    bool same_boot = ours && boot[0] != '\0' && memcmp(pieces->map + 40, boot, BOOT) == 0;
+    if (fresh || !same_boot) {
+        for (uint64_t i = 0; i < pieces->count; i++) {
+            uint8_t was = atomic_load(&pieces->states[i]);
+            bool lies = !fresh && (!ours || was != RKS_PIECE_MISSING);
+            atomic_store(&pieces->states[i], lies ? RKS_PIECE_CLAIMED : RKS_PIECE_MISSING);
+        }
+        put_header(pieces->map, wish->what, pieces->file_size, boot);
+    }
+}
+
+rks_status rks_pieces_open(const rks_pieces_wish *wish, rks_pieces **pieces, rks_error *err)
+{
+    int fd = -1;
+    bool fresh = false;
+    rks_pieces *made = rks_alloc(1, sizeof(*made), err);
+    if (made == NULL)
+        return RKS_ERR_MEMORY;
+    atomic_init(&made->owners, 1);
+    rks_status status = open_locked(wish->path, O_CREAT, &fd, err);
+    if (status == RKS_OK)
+        status = wish->prepare(wish->user, &made->file_size, &fresh, err);
+    if (status == RKS_OK)
+        status = map_marks(fd, wish, made, err);
+    if (status == RKS_OK)
+        settle_marks(made, wish, fresh);
+    unlock(fd);
+    if (status != RKS_OK) {
+        rks_pieces_close(made);
+        return status;
+    }
+    *pieces = made;
+    return RKS_OK;
+}
+
+rks_status rks_pieces_end(const char *path, rks_pieces_end_fn end, void *user, rks_error *err)
+{
+    int fd = -1;
+    rks_status status = open_locked(path, 0, &fd, err);
+    if (status != RKS_OK || fd < 0)
+        return status;
+    status = end(user, err);
+    if (status == RKS_OK)
+        unlink(path);
+    unlock(fd);
+    return status;
+}
+
+rks_pieces *rks_pieces_hold(rks_pieces *pieces)
+{
+    atomic_fetch_add(&pieces->owners, 1);
+    return pieces;
+}
+
+void rks_pieces_close(rks_pieces *pieces)
+{
+    if (pieces == NULL || atomic_fetch_sub(&pieces->owners, 1) != 1)
+        return;
+    if (pieces->map != NULL)
+        munmap(pieces->map, (size_t)pieces->map_size);
+    rks_free(pieces);
+}
+
+/* ---- marks ----------------------------------------------------------------------------------- */
+
+uint64_t rks_pieces_count(const rks_pieces *pieces)
+{
+    return pieces->count;
+}
+
+/* A byte that no writer stores is a damaged mark. */
+static enum rks_piece_state state_of(uint8_t mark)
+{
+    return mark == RKS_PIECE_MISSING || mark == RKS_PIECE_HERE ? (enum rks_piece_state)mark
+                                                               : RKS_PIECE_CLAIMED;
+}
+
+enum rks_piece_state rks_pieces_get(const rks_pieces *pieces, uint64_t piece)
+{
+    return state_of(atomic_load_explicit(&pieces->states[piece], memory_order_acquire));
+}
+
+void rks_pieces_set(rks_pieces *pieces, uint64_t piece, enum rks_piece_state state)
+{
+    atomic_store_explicit(&pieces->states[piece], (uint8_t)state, memory_order_release);
+}
+
+bool rks_pieces_have(const rks_pieces *pieces, uint64_t first, uint64_t end)
+{
+    for (uint64_t i = first / RKS_PIECE; i < pieces_in(end); i++)
+        if (i >= pieces->count || rks_pieces_get(pieces, i) != RKS_PIECE_HERE)
+            return false;
+    return true;
+}
+
+static uint64_t count_bytes(const uint8_t *marks, uint64_t file_size)
+{
+    uint64_t bytes = 0, count = pieces_in(file_size);
+    for (uint64_t i = 0; i < count; i++)
+        if (marks[i] != RKS_PIECE_MISSING)
+            bytes += i + 1 < count ? RKS_PIECE : file_size - i * RKS_PIECE;
+    return bytes;
+}
+
+uint64_t rks_pieces_bytes(const rks_pieces *pieces)
+{
+    return count_bytes(pieces->map + HEADER, pieces->file_size);
+}
+
+uint64_t rks_pieces_look(const char *path, rks_digest what, uint64_t file_size)
+{
+    char *bytes = NULL;
+    size_t size = 0;
+    uint64_t found = 0, wanted = HEADER + pieces_in(file_size);
+    if (rks_file_load(path, (size_t)wanted, &bytes, &size, NULL) != RKS_OK)
+        return 0;
+    if (size == wanted && is_header((const uint8_t *)bytes, what, file_size))
+        found = count_bytes((const uint8_t *)bytes + HEADER, file_size);
+    rks_free(bytes);
+    return found;
+}

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * arriving.c: a list of needs, and what is called when the last of them has ended. A record's size
+ * stands in its header: if that comes first, a second list asks for the rest. */
+#include "fetch/arriving.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+
+typedef struct need_group {
+    atomic_size_t left; /* needs that have not ended, and one while they are made */
+    pthread_mutex_t mutex;
+    rks_error error; /* the first; guarded by mutex */
+    rks_arriving_fn come;
+    void *user;
+    size_t count;
+    rks_need needs[];
+} need_group;
+
+static void end_need(need_group *group)
+{
+    if (atomic_fetch_sub(&group->left, 1) != 1)
+        return;
+    rks_arriving_fn come = group->come;
+    void *user = group->user;
+    const rks_error error = group->error;
+    pthread_mutex_destroy(&group->mutex);
+    rks_free(group);
+    come(user, &error);
+}
+
+static void need_ends(rks_need *need, const rks_error *err)
+{
+    need_group *group = need->user;
+    if (err->status != RKS_OK) {
+        pthread_mutex_lock(&group->mutex);
+        if (group->error.status == RKS_OK)
+            group->error = *err;
+        pthread_mutex_unlock(&group->mutex);
+    }
+    end_need(group);
+}
+
+/* Returns true if the row lacks bytes; then *need wants them. */
+static bool lacks(const rks_arriving *arriving, const rks_arriving_row *row, rks_need *need)
+{
+    const rks_arriving_shard *shard = &arriving->shards[row->shard];
+    const rks_shard *map = arriving->maps[row->shard];
+    if (shard->set == NULL || map == NULL ||
+        !rks_shard_lacks(map, row->row, &need->first, &need->end))
+        return false;
+    need->shard = shard->number;
+    return true;
+}
+
+rks_status rks_arriving_want(const rks_arriving *arriving, const rks_arriving_row *rows,
+                             size_t count, rks_arriving_fn come, void *user, bool *lacking,
+                             rks_error *err)
+{
+    rks_need need = {0};
+    size_t lacked = 0;
+    *lacking = false;
+    if (arriving->shards == NULL)
+        return RKS_OK;
+    for (size_t i = 0; i < count; i++)
+        lacked += lacks(arriving, &rows[i], &need);
+    if (lacked == 0)
+        return RKS_OK;
+    need_group *group = rks_alloc(1, sizeof(*group) + lacked * sizeof(rks_need), err);
+    if (group == NULL)
+        return RKS_ERR_MEMORY;
+    pthread_mutex_init(&group->mutex, NULL);
+    atomic_init(&group->left, 1);
+    group->come = come;
+    group->user = user;
+    *lacking = true;
+    for (size_t i = 0; i < count && group->count < lacked; i++) {
+        need = (rks_need){.here = need_ends, .user = group};
+        if (!lacks(arriving, &rows[i], &need)) /* it may have come by now */
+            continue;
+        rks_need *made = &group->needs[group->count++];
+        *made = need;
+        atomic_fetch_add(&group->left, 1);
+        rks_arrivals_need(arriving->shards[rows[i].shard].set, made);
+    }
+    end_need(group);
+    return RKS_OK;
+}
+
+/* ---- waiting -----------------------------------------------------------------------------------
+ */
+
+/* Shared by the thread that waits and the arrivals: an interrupted thread leaves first. */
+typedef struct waiter {
+    atomic_int owners;
+    pthread_mutex_t mutex;
+    pthread_cond_t ended;
+    bool over; /* guarded by mutex, as the error */
+    rks_error error;
+} waiter;
+
+static void release_waiter(waiter *w)
+{
+    if (atomic_fetch_sub(&w->owners, 1) != 1)
+        return;
+    pthread_cond_destroy(&w->ended);
+    pthread_mutex_destroy(&w->mutex);
+    rks_free(w);
+}
+
+static void wake_waiter(void *user, const rks_error *err)
+{
+    waiter *w = user;
+    pthread_mutex_lock(&w->mutex);
+    w->over = true;
+    w->error = *err;
+    pthread_cond_signal(&w->ended);
+    pthread_mutex_unlock(&w->mutex);
+    release_waiter(w);
+}
+
+static rks_status wait_once(waiter *w, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    pthread_mutex_lock(&w->mutex);
+    while (status == RKS_OK && !w->over) {
+        rks_cond_wait_ms(&w->ended, &w->mutex, RKS_WAIT_SLICE_MS);
+        pthread_mutex_unlock(&w->mutex);
+        status = rks_check_interrupt(err);
+        pthread_mutex_lock(&w->mutex);
+    }
+    if (status == RKS_OK && w->error.status != RKS_OK) {
+        status = (rks_status)w->error.status;
+        if (err != NULL)
+            *err = w->error;
+    }
+    pthread_mutex_unlock(&w->mutex);
+    return status;
+}
+
+rks_status rks_arriving_wait(const rks_arriving *arriving, const rks_arriving_row *rows,
+                             size_t count, rks_error *err)
+{
+    bool lacking = arriving->shards != NULL;
+    rks_status status = RKS_OK;
+    while (status == RKS_OK && lacking) {
+        waiter *w = rks_alloc(1, sizeof(*w), err);
+        if (w == NULL)
+            return RKS_ERR_MEMORY;
+        pthread_mutex_init(&w->mutex, NULL);
+        rks_cond_init(&w->ended);
+        atomic_init(&w->owners, 2);
+        status = rks_arriving_want(arriving, rows, count, wake_waiter, w, &lacking, err);
+        if (status == RKS_OK && lacking)
+            status = wait_once(w, err);
+        else
+            release_waiter(w); /* nobody will wake it */
+        release_waiter(w);
+    }
+    return status;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * arriving.h: samples of this rank whose records have not come from home yet. Callers and workers
+ * wait for them; the server puts their requests aside, so that no I/O thread waits. */
+#ifndef RKS_FETCH_ARRIVING_H
+#define RKS_FETCH_ARRIVING_H
+
+#include "home/arrivals.h"
+#include "shard/shard.h"
+
+/* Where a shard of the dataset arrives. */
+typedef struct rks_arriving_shard {
+    rks_arrivals *set; /* NULL: it does not */
+    size_t number;     /* in the set */
+} rks_arriving_shard;
+
+typedef struct rks_arriving {
+    const rks_arriving_shard *shards; /* as the dataset counts; NULL: none arrives */
+    rks_shard *const *maps;           /* likewise */
+} rks_arriving;
+
+typedef struct rks_arriving_row {
+    uint32_t shard;
+    uint64_t row;
+} rks_arriving_row;
+
+/* Called once, when all rows are here or one cannot come: *err says so by its status. On a thread
+ * of the arrivals, which must not wait. */
+typedef void (*rks_arriving_fn)(void *user, const rks_error *err);
+
+/* Wants those of the rows that are not here. *lacking: there are some, and `come` will be called
+ * (perhaps before this returns); else it is not. Never waits. RKS_ERR_MEMORY. */
+rks_status rks_arriving_want(const rks_arriving *arriving, const rks_arriving_row *rows,
+                             size_t count, rks_arriving_fn come, void *user, bool *lacking,
+                             rks_error *err);
+/* Waits until all rows are here. Hears interrupts. */
+rks_status rks_arriving_wait(const rks_arriving *arriving, const rks_arriving_row *rows,
+                             size_t count, rks_error *err);
+
+#endif

@@ -1,0 +1,507 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * arrival.c: the files of one arriving shard. */
+#include "home/arrival.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "shard/checksum_file.h"
+
+_Static_assert((int)RKS_PIECE == (int)RKS_SUMS_CHUNK, "a piece has one sum");
+
+struct rks_arrival {
+    rks_home *home;
+    char *directory, *name;
+    char *file;      /* of NAME.arriving */
+    char *home_file; /* "NAME.rks", as home has it */
+    rks_digest manifest;
+    uint64_t size;
+    rks_digest sums_digest;
+    uint8_t *head; /* by piece: 1 if it belongs to the head */
+    rks_digest *sums;
+    rks_pieces *pieces;
+    int fd;
+    bool whole; /* another process has finished it meanwhile */
+};
+
+/* Returns "DIRECTORY/NAME.ENDING". Free it with rks_free. */
+static char *local_path(const rks_arrival *a, const char *ending, rks_error *err)
+{
+    return rks_format(err, "%s/%s.%s", a->directory, a->name, ending);
+}
+
+static bool exists_as(const rks_arrival *a, const char *ending)
+{
+    char *path = local_path(a, ending, NULL);
+    bool exists = path != NULL && access(path, F_OK) == 0;
+    rks_free(path);
+    return exists;
+}
+
+/* ---- manifest and sums ----------------------------------------------------------------------- */
+
+static void take_manifest(rks_arrival *a, const rks_manifest *manifest)
+{
+    a->size = manifest->file_size;
+    a->sums_digest = manifest->sums;
+}
+
+static void mark_head(rks_arrival *a, uint64_t first, uint64_t end)
+{
+    end = end < a->size ? end : a->size;
+    for (uint64_t i = first / RKS_PIECE; i * RKS_PIECE < end; i++)
+        a->head[i] = 1;
+}
+
+/* Notes which pieces belong to the head. */
+static rks_status find_head(rks_arrival *a, const rks_manifest *manifest, rks_error *err)
+{
+    a->head = rks_alloc((size_t)rks_sums_count(a->size), 1, err);
+    if (a->head == NULL)
+        return RKS_ERR_MEMORY;
+    mark_head(a, 0, 2 * (uint64_t)manifest->page_size);
+    mark_head(a, manifest->main_page, manifest->main_page + manifest->page_size);
+    for (size_t i = 0; i < manifest->segment_count; i++)
+        mark_head(a, manifest->segments[i].offset,
+                  manifest->segments[i].offset + manifest->segments[i].size);
+    return RKS_OK;
+}
+
+/* Loads the local file of that ending if it is the manifest that the dataset names; else NULL. */
+static rks_manifest *load_manifest(rks_arrival *a, const char *ending)
+{
+    rks_manifest *manifest = NULL;
+    char *path = local_path(a, ending, NULL);
+    if (path != NULL && rks_manifest_load(path, &manifest, NULL) == RKS_OK &&
+        !rks_digest_equal(manifest->digest, a->manifest)) {
+        rks_manifest_free(manifest);
+        manifest = NULL;
+    }
+    rks_free(path);
+    if (manifest != NULL)
+        take_manifest(a, manifest);
+    return manifest;
+}
+
+static bool has_manifest(rks_arrival *a, const char *ending)
+{
+    rks_manifest *manifest = load_manifest(a, ending);
+    rks_manifest_free(manifest);
+    return manifest != NULL;
+}
+
+/* Returns true if the shard is here, sealed. */
+static bool is_whole(rks_arrival *a)
+{
+    struct stat info;
+    char *path = local_path(a, "rks", NULL);
+    bool whole = path != NULL && has_manifest(a, "json") && stat(path, &info) == 0 &&
+                 (uint64_t)info.st_size == a->size;
+    rks_free(path);
+    return whole;
+}
+
+static rks_status write_file(const rks_arrival *a, const char *ending, const void *bytes,
+                             size_t size, rks_error *err)
+{
+    char *path = local_path(a, ending, err);
+    rks_status status = path == NULL ? RKS_ERR_MEMORY : rks_file_replace(path, bytes, size, err);
+    rks_free(path);
+    return status;
+}
+
+static rks_status fetch_manifest(rks_arrival *a, rks_manifest **manifest, rks_error *err)
+{
+    char version[RKS_HOME_VERSION] = "", *bytes = NULL, *shown = NULL;
+    size_t size = 0;
+    char *name = rks_format(err, "%s.json", a->name);
+    rks_status status = name == NULL ? RKS_ERR_MEMORY
+                                     : rks_home_read_all(a->home, name, RKS_MANIFEST_MAX, &bytes,
+                                                         &size, version, err);
+    if (status == RKS_OK) {
+        shown = rks_format(err, "%s/%s", a->home->name, name);
+        status =
+            shown == NULL ? RKS_ERR_MEMORY : rks_manifest_decode(bytes, size, shown, manifest, err);
+    }
+    if (status == RKS_OK && !rks_digest_equal((*manifest)->digest, a->manifest))
+        status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: not the manifest that dataset.json names",
+                          shown);
+    if (status == RKS_OK)
+        status = write_file(a, "manifest", bytes, size, err);
+    rks_free(shown);
+    rks_free(bytes);
+    rks_free(name);
+    return status;
+}
+
+static rks_status bring_manifest(rks_arrival *a, rks_error *err)
+{
+    rks_manifest *manifest = load_manifest(a, "manifest");
+    rks_status status = manifest == NULL ? fetch_manifest(a, &manifest, err) : RKS_OK;
+    if (status == RKS_OK) {
+        take_manifest(a, manifest);
+        status = find_head(a, manifest, err);
+    }
+    rks_manifest_free(manifest);
+    return status;
+}
+
+static rks_status bring_sums(rks_arrival *a, rks_error *err)
+{
+    char version[RKS_HOME_VERSION] = "", *bytes = NULL;
+    size_t size = 0, expected = (size_t)rks_sums_count(a->size) * RKS_DIGEST_SIZE;
+    char *path = local_path(a, "sums", err), *name = rks_format(err, "%s.sums", a->name);
+    rks_status status = path == NULL || name == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    if (status == RKS_OK &&
+        rks_sums_load(path, a->size, a->sums_digest, &a->sums, NULL) != RKS_OK) {
+        status = rks_home_read_all(a->home, name, expected, &bytes, &size, version, err);
+        if (status == RKS_OK &&
+            (size != expected || !rks_digest_equal(rks_checksum128(bytes, size), a->sums_digest)))
+            status = rks_fail(err, RKS_ERR_CORRUPT, 0,
+                              "%s/%s: not the sums that the manifest names", a->home->name, name);
+        if (status == RKS_OK)
+            status = rks_file_replace(path, bytes, size, err);
+        if (status == RKS_OK)
+            status = rks_sums_load(path, a->size, a->sums_digest, &a->sums, err);
+    }
+    rks_free(bytes);
+    rks_free(path);
+    rks_free(name);
+    return status;
+}
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
+/* Takes the room of the whole file at once: a disk that is too small shows now, not in the middle
+ * of an epoch. */
+static rks_status take_room(const rks_arrival *a, rks_error *err)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+        limit.rlim_cur < a->size) /* the kernel would send SIGXFSZ */
+        return rks_fail_write(err, EFBIG, a->file, a->size);
+    if (ftruncate(a->fd, 0) != 0)
+        return rks_fail_errno(err, errno, "%s: cutting it", a->file);
+    int error;
+    do
+        error = posix_fallocate(a->fd, 0, (off_t)a->size);
+    while (error == EINTR);
+    return error == 0 ? RKS_OK : rks_fail_write(err, error, a->file, a->size);
+}
+
+static rks_status rename_to(rks_arrival *a, const char *from, const char *to, rks_error *err)
+{
+    char *old = local_path(a, from, err), *now = local_path(a, to, err);
+    rks_status status = old == NULL || now == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    if (status == RKS_OK && rename(old, now) != 0)
+        status = rks_fail_errno(err, errno, "%s: renaming it", old);
+    rks_free(old);
+    rks_free(now);
+    return status;
+}
+
+/* A process that was killed while it finished may have left NAME.rks without its manifest: that is
+ * the arriving file. */
+static rks_status take_back(const rks_arrival *a, rks_error *err)
+{
+    if (exists_as(a, "arriving") || !exists_as(a, "rks"))
+        return RKS_OK;
+    char *sealed = local_path(a, "rks", err);
+    rks_status status = sealed == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    if (status == RKS_OK && rename(sealed, a->file) != 0)
+        status = rks_fail_errno(err, errno, "%s: renaming it", sealed);
+    rks_free(sealed);
+    return status;
+}
+
+static rks_status open_file(rks_arrival *a, bool *fresh, rks_error *err)
+{
+    struct stat info;
+    a->fd = open(a->file, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
+    if (a->fd < 0 || fstat(a->fd, &info) != 0)
+        return rks_fail_errno(err, errno, "%s: opening it", a->file);
+    if (!S_ISREG(info.st_mode))
+        return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: not a regular file", a->file);
+    if ((uint64_t)info.st_size == a->size)
+        return RKS_OK;
+    *fresh = true;
+    rks_status status = take_room(a, err);
+    if (status != RKS_OK)
+        unlink(a->file);
+    return status;
+}
+
+/* Does all that only one process may do at a time. */
+static rks_status prepare_files(void *user, uint64_t *file_size, bool *fresh, rks_error *err)
+{
+    rks_arrival *a = user;
+    a->whole = is_whole(a);
+    if (a->whole)
+        return RKS_OK; /* another one has finished it while the lock came */
+    rks_status status = RKS_OK;
+    if (exists_as(a, "json")) /* of a shard whose file is lost or cut */
+        status = rename_to(a, "json", "manifest", err);
+    if (status == RKS_OK)
+        status = bring_manifest(a, err);
+    if (status == RKS_OK)
+        status = bring_sums(a, err);
+    if (status == RKS_OK)
+        status = take_back(a, err);
+    if (status == RKS_OK)
+        status = open_file(a, fresh, err);
+    *file_size = a->size;
+    return status;
+}
+
+static rks_status open_pieces(rks_arrival *a, rks_error *err)
+{
+    char *path = local_path(a, "pieces", err);
+    if (path == NULL)
+        return RKS_ERR_MEMORY;
+    const rks_pieces_wish wish = {path, a->manifest, prepare_files, a};
+    rks_status status = rks_pieces_open(&wish, &a->pieces, err);
+    if (status != RKS_OK || a->whole)
+        unlink(path);
+    rks_free(path);
+    return status;
+}
+
+rks_status rks_arrival_open(const rks_arrival_wish *wish, rks_arrival **arrival, bool *whole,
+                            rks_error *err)
+{
+    rks_arrival *a = rks_alloc(1, sizeof(*a), err);
+    if (a == NULL)
+        return RKS_ERR_MEMORY;
+    a->home = wish->home;
+    a->manifest = wish->manifest;
+    a->fd = -1;
+    a->directory = rks_strdup(wish->directory, err);
+    a->name = rks_strdup(wish->name, err);
+    a->file = rks_format(err, "%s/%s.arriving", wish->directory, wish->name);
+    a->home_file = rks_format(err, "%s.rks", wish->name);
+    rks_status status =
+        a->directory == NULL || a->name == NULL || a->file == NULL || a->home_file == NULL
+            ? RKS_ERR_MEMORY
+            : RKS_OK;
+    if (status == RKS_OK && exists_as(a, "json")) {
+        a->whole = is_whole(a);
+        if (!a->whole && !has_manifest(a, "json"))
+            status = rks_fail(err, RKS_ERR_CORRUPT, 0,
+                              "%s/%s.json: not the shard's manifest; remove that shard's files, "
+                              "and they are brought from %s",
+                              a->directory, a->name, a->home->name);
+    }
+    if (status == RKS_OK && !a->whole)
+        status = open_pieces(a, err);
+    *whole = status == RKS_OK && a->whole;
+    if (status != RKS_OK || *whole) {
+        rks_arrival_close(a);
+        a = NULL;
+    }
+    *arrival = a;
+    return status;
+}
+
+void rks_arrival_close(rks_arrival *arrival)
+{
+    if (arrival == NULL)
+        return;
+    rks_pieces_close(arrival->pieces);
+    if (arrival->fd >= 0)
+        close(arrival->fd);
+    rks_free(arrival->sums);
+    rks_free(arrival->head);
+    rks_free(arrival->home_file);
+    rks_free(arrival->file);
+    rks_free(arrival->name);
+    rks_free(arrival->directory);
+    rks_free(arrival);
+}
+
+const char *rks_arrival_name(const rks_arrival *arrival)
+{
+    return arrival->name;
+}
+
+uint64_t rks_arrival_size(const rks_arrival *arrival)
+{
+    return arrival->size;
+}
+
+rks_pieces *rks_arrival_pieces(const rks_arrival *arrival)
+{
+    return arrival->pieces;
+}
+
+bool rks_arrival_in_head(const rks_arrival *arrival, uint64_t piece)
+{
+    return arrival->head[piece] != 0;
+}
+
+bool rks_arrival_has_head(const rks_arrival *arrival)
+{
+    for (uint64_t i = 0; i < rks_pieces_count(arrival->pieces); i++)
+        if (arrival->head[i] != 0 && rks_pieces_get(arrival->pieces, i) != RKS_PIECE_HERE)
+            return false;
+    return true;
+}
+
+char *rks_arrival_path(const rks_arrival *arrival, rks_error *err)
+{
+    return rks_format(err, "%s/%s", arrival->directory, arrival->name);
+}
+
+/* ---- pieces ---------------------------------------------------------------------------------- */
+
+static size_t piece_size(const rks_arrival *a, uint64_t piece)
+{
+    uint64_t left = a->size - piece * RKS_PIECE;
+    return left < RKS_PIECE ? (size_t)left : RKS_PIECE;
+}
+
+static bool is_right(const rks_arrival *a, uint64_t piece, const uint8_t *bytes)
+{
+    return rks_digest_equal(rks_checksum128(bytes, piece_size(a, piece)), a->sums[piece]);
+}
+
+/* Reads a claimed piece from the local file. A wrong one, and one that the disk does not give, is
+ * missing. */
+static void settle_claim(rks_arrival *a, uint64_t piece, uint8_t *room)
+{
+    bool right = rks_file_read_at(a->fd, a->file, piece * RKS_PIECE, room, piece_size(a, piece),
+                                  NULL) == RKS_OK &&
+                 is_right(a, piece, room);
+    rks_pieces_set(a->pieces, piece, right ? RKS_PIECE_HERE : RKS_PIECE_MISSING);
+}
+
+static rks_status write_piece(rks_arrival *a, uint64_t piece, const uint8_t *bytes, rks_error *err)
+{
+    size_t size = piece_size(a, piece);
+    uint64_t at = piece * RKS_PIECE;
+    for (size_t done = 0; done < size;) {
+        ssize_t put = pwrite(a->fd, bytes + done, size - done, (off_t)(at + done));
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put <= 0)
+            return rks_fail_write(err, put < 0 ? errno : EIO, a->file, size - done);
+        done += (size_t)put;
+    }
+    rks_pieces_set(a->pieces, piece, RKS_PIECE_HERE);
+    return RKS_OK;
+}
+
+/* Brings missing pieces that follow each other. */
+static rks_status bring_run(rks_arrival *a, uint64_t first, uint64_t count, uint8_t *room,
+                            rks_error *err)
+{
+    uint64_t begin = first * RKS_PIECE, end = (first + count) * RKS_PIECE;
+    end = end < a->size ? end : a->size;
+    for (int try = 1;; try++) {
+        char version[RKS_HOME_VERSION] = "";
+        uint64_t wrong = UINT64_MAX;
+        rks_status status = rks_home_fetch(a->home, a->home_file, begin, end, room, version, err);
+        for (uint64_t i = 0; status == RKS_OK && i < count; i++) {
+            uint8_t *bytes = room + i * RKS_PIECE;
+            if (rks_pieces_get(a->pieces, first + i) == RKS_PIECE_HERE)
+                continue; /* another process has brought it, or the first try */
+            if (is_right(a, first + i, bytes))
+                status = write_piece(a, first + i, bytes, err);
+            else if (wrong == UINT64_MAX)
+                wrong = first + i;
+        }
+        if (status != RKS_OK || wrong == UINT64_MAX)
+            return status;
+        if (try == 2)
+            return rks_fail(err, RKS_ERR_CORRUPT, 0,
+                            "%s/%s: the MiB at offset %" PRIu64
+                            " is not the one that was published; publish it again from a node that "
+                            "has the shard, or repair the dataset",
+                            a->home->name, a->home_file, wrong * RKS_PIECE);
+    }
+}
+
+rks_status rks_arrival_bring(rks_arrival *a, uint64_t first, uint64_t count, uint8_t *room,
+                             uint64_t *brought, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    uint64_t end = first + count;
+    *brought = 0;
+    for (uint64_t i = first; i < end; i++)
+        if (rks_pieces_get(a->pieces, i) == RKS_PIECE_CLAIMED)
+            settle_claim(a, i, room);
+    for (uint64_t i = first; status == RKS_OK && i < end;) {
+        uint64_t run = i;
+        while (run < end && rks_pieces_get(a->pieces, run) == RKS_PIECE_MISSING)
+            run++;
+        if (run > i) {
+            status = bring_run(a, i, run - i, room, err);
+            for (; status == RKS_OK && i < run; i++)
+                *brought += piece_size(a, i);
+            /* begins to write now, so that the sync at the end has little left */
+            sync_file_range(a->fd, (off_t)(first * RKS_PIECE), (off_t)(count * RKS_PIECE),
+                            SYNC_FILE_RANGE_WRITE);
+        }
+        i = run + (run == i);
+    }
+    return status;
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+static rks_status sync_file(rks_arrival *a, rks_error *err)
+{
+    if (fsync(a->fd) == 0)
+        return RKS_OK;
+    int error = errno;
+    /* The kernel has dropped what it could not write, and shows it until the pages go. */
+    for (uint64_t i = 0; i < rks_pieces_count(a->pieces); i++)
+        rks_pieces_set(a->pieces, i, RKS_PIECE_CLAIMED);
+    posix_fadvise(a->fd, 0, 0, POSIX_FADV_DONTNEED);
+    return rks_fail_write(err, error, a->file, a->size);
+}
+
+/* Under the lock of the marks: who opens the arrival then sees all of it, or none. */
+static rks_status seal(void *user, rks_error *err)
+{
+    rks_arrival *a = user;
+    rks_status status = rename_to(a, "arriving", "rks", err);
+    if (status == RKS_OK)
+        status = rename_to(a, "manifest", "json", err);
+    return status == RKS_OK ? rks_file_sync_directory_of(a->file, err) : status;
+}
+
+rks_status rks_arrival_finish(rks_arrival *a, rks_error *err)
+{
+    rks_status status = sync_file(a, err);
+    char *marks = status == RKS_OK ? local_path(a, "pieces", err) : NULL;
+    if (status == RKS_OK)
+        status = marks == NULL ? RKS_ERR_MEMORY : rks_pieces_end(marks, seal, a, err);
+    rks_free(marks);
+    return status;
+}
+
+uint64_t rks_arrival_look(const char *directory, const char *name, rks_digest manifest,
+                          uint64_t size)
+{
+    rks_arrival a = {.directory = (char *)(uintptr_t)directory,
+                     .name = (char *)(uintptr_t)name,
+                     .manifest = manifest};
+    if (is_whole(&a))
+        return size;
+    if (!has_manifest(&a, "manifest") || (!exists_as(&a, "arriving") && !exists_as(&a, "rks")))
+        return 0;
+    char *path = local_path(&a, "pieces", NULL);
+    uint64_t here = path == NULL ? 0 : rks_pieces_look(path, manifest, a.size);
+    rks_free(path);
+    return here < size ? here : size;
+}

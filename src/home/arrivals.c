@@ -1,0 +1,503 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * arrivals.c: one mutex guards what is dealt to whom; the work itself is done without it. */
+#include "home/arrivals.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/thread.h"
+
+enum stage { TO_OPEN, OPENING, ARRIVING, FINISHING, WHOLE, FAILED };
+
+typedef struct arriving {
+    rks_arrival_wish wish;
+    rks_arrival *arrival; /* from ARRIVING on */
+    enum stage stage;
+    uint8_t *busy;      /* by piece: a thread brings it */
+    size_t under_way;   /* threads that bring pieces of it */
+    bool headed;        /* its head is here */
+    uint64_t next;      /* where the rest goes on */
+    uint64_t file_size; /* 0 until it is known */
+} arriving;
+
+/* What a thread does next. */
+typedef struct job {
+    arriving *shard;
+    enum stage stage;      /* TO_OPEN: open it; ARRIVING: bring pieces; FINISHING: seal it */
+    uint64_t first, count; /* pieces */
+} job;
+
+typedef struct need_list {
+    rks_need *first, *last;
+} need_list;
+
+struct rks_arrivals {
+    pthread_mutex_t mutex;
+    pthread_cond_t work, progress;
+    arriving *shards;
+    size_t count, whole, failed;
+    need_list now, soon; /* in the order in which they came */
+    bool paused;
+    atomic_bool stop;  /* the threads end */
+    rks_status status; /* the first failure */
+    rks_error error;
+    uint64_t brought;
+    pthread_t threads[RKS_ARRIVALS_THREADS];
+    size_t thread_count;
+};
+
+/* ---- needs ----------------------------------------------------------------------------------- */
+
+static need_list *list_of(rks_arrivals *set, const rks_need *need)
+{
+    return need->soon ? &set->soon : &set->now;
+}
+
+static void add_need(need_list *list, rks_need *need)
+{
+    need->next = NULL;
+    need->before = list->last;
+    *(list->last == NULL ? &list->first : &list->last->next) = need;
+    list->last = need;
+}
+
+static void remove_need(need_list *list, rks_need *need)
+{
+    *(need->before == NULL ? &list->first : &need->before->next) = need->next;
+    *(need->next == NULL ? &list->last : &need->next->before) = need->before;
+    need->next = need->before = NULL;
+}
+
+static bool is_here(const rks_arrivals *set, const rks_need *need)
+{
+    const arriving *shard = &set->shards[need->shard];
+    if (shard->stage == WHOLE || shard->stage == FINISHING)
+        return true;
+    return shard->stage == ARRIVING &&
+           rks_pieces_have(rks_arrival_pieces(shard->arrival), need->first, need->end);
+}
+
+/* Moves the needs that `wanted` chooses from a list to `taken`. */
+static void take_needs(need_list *list, const rks_arrivals *set, const arriving *shard,
+                       need_list *taken)
+{
+    for (rks_need *need = list->first, *next; need != NULL; need = next) {
+        next = need->next;
+        if (shard != NULL && (set->shards + need->shard != shard || !is_here(set, need)))
+            continue;
+        remove_need(list, need);
+        add_need(taken, need);
+    }
+}
+
+/* Ends needs, without the mutex. */
+static void end_needs(need_list *taken, const rks_error *err)
+{
+    for (rks_need *need = taken->first, *next; need != NULL; need = next) {
+        next = need->next;
+        need->here(need, err);
+    }
+}
+
+/* ---- choosing a job -------------------------------------------------------------------------- */
+
+/* Returns true if the piece is to be brought, and nobody brings it. */
+static bool is_free(const arriving *shard, uint64_t piece, bool of_head)
+{
+    return shard->busy[piece] == 0 &&
+           rks_pieces_get(rks_arrival_pieces(shard->arrival), piece) != RKS_PIECE_HERE &&
+           (!of_head || rks_arrival_in_head(shard->arrival, piece));
+}
+
+/* Takes up to RKS_ARRIVAL_PIECES free pieces of [first, end), from the first such one on. */
+static bool take_pieces(arriving *shard, uint64_t first, uint64_t end, bool of_head, job *next)
+{
+    uint64_t count = rks_pieces_count(rks_arrival_pieces(shard->arrival));
+    end = end < count ? end : count;
+    while (first < end && !is_free(shard, first, of_head))
+        first++;
+    uint64_t taken = 0;
+    while (first + taken < end && taken < RKS_ARRIVAL_PIECES &&
+           is_free(shard, first + taken, of_head))
+        shard->busy[first + taken++] = 1;
+    if (taken == 0)
+        return false;
+    shard->under_way++;
+    *next = (job){shard, ARRIVING, first, taken};
+    return true;
+}
+
+static bool take_need(rks_arrivals *set, const need_list *list, job *next)
+{
+    for (const rks_need *need = list->first; need != NULL; need = need->next) {
+        arriving *shard = &set->shards[need->shard];
+        if (shard->stage == TO_OPEN) {
+            *next = (job){shard, TO_OPEN, 0, 0};
+            return true;
+        }
+        if (shard->stage == ARRIVING && take_pieces(shard, need->first / RKS_PIECE,
+                                                    (need->end - 1) / RKS_PIECE + 1, false, next))
+            return true;
+    }
+    return false;
+}
+
+static bool take_opening(rks_arrivals *set, bool optional, job *next)
+{
+    for (size_t i = 0; i < set->count; i++)
+        if (set->shards[i].stage == TO_OPEN && set->shards[i].wish.optional == optional) {
+            *next = (job){&set->shards[i], TO_OPEN, 0, 0};
+            return true;
+        }
+    return false;
+}
+
+/* Heads of optional shards are not wanted before the rest. */
+static bool take_head(rks_arrivals *set, job *next)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        arriving *shard = &set->shards[i];
+        if (shard->stage == ARRIVING && !shard->headed && !shard->wish.optional &&
+            take_pieces(shard, 0, UINT64_MAX, true, next))
+            return true;
+    }
+    return false;
+}
+
+/* Returns true if all pieces of the shard are here, and nobody works on it. */
+static bool has_all(const arriving *shard)
+{
+    const rks_pieces *pieces = rks_arrival_pieces(shard->arrival);
+    return shard->stage == ARRIVING && shard->under_way == 0 &&
+           rks_pieces_have(pieces, 0, rks_arrival_size(shard->arrival));
+}
+
+static bool take_rest(rks_arrivals *set, job *next)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        arriving *shard = &set->shards[i];
+        if (shard->stage != ARRIVING)
+            continue;
+        if (take_pieces(shard, shard->next, UINT64_MAX, false, next) ||
+            take_pieces(shard, 0, shard->next, false, next)) {
+            shard->next = next->first + next->count;
+            return true;
+        }
+        if (has_all(shard)) {
+            *next = (job){shard, FINISHING, 0, 0};
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool take_job(rks_arrivals *set, job *next)
+{
+    if (set->status != RKS_OK)
+        return false;
+    bool took = take_need(set, &set->now, next) || take_opening(set, false, next) ||
+                take_head(set, next) || take_need(set, &set->soon, next) ||
+                (!set->paused && (take_rest(set, next) || take_opening(set, true, next)));
+    if (took && next->stage == TO_OPEN)
+        next->shard->stage = OPENING;
+    if (took && next->stage == FINISHING)
+        next->shard->stage = FINISHING;
+    return took;
+}
+
+/* ---- doing it -------------------------------------------------------------------------------- */
+
+static rks_status do_job(const job *next, uint8_t *room, rks_arrival **opened, bool *whole,
+                         uint64_t *brought, rks_error *err)
+{
+    arriving *shard = next->shard;
+    if (next->stage == TO_OPEN)
+        return rks_arrival_open(&shard->wish, opened, whole, err);
+    if (next->stage == FINISHING)
+        return rks_arrival_finish(shard->arrival, err);
+    return rks_arrival_bring(shard->arrival, next->first, next->count, room, brought, err);
+}
+
+/* With the mutex. */
+static void end_opening(rks_arrivals *set, arriving *shard, rks_arrival *opened, bool whole)
+{
+    shard->arrival = opened;
+    if (whole) {
+        shard->stage = WHOLE;
+        set->whole++;
+        return;
+    }
+    shard->file_size = rks_arrival_size(opened);
+    shard->busy = rks_alloc((size_t)rks_pieces_count(rks_arrival_pieces(opened)), 1, &set->error);
+    if (shard->busy == NULL && set->status == RKS_OK)
+        set->status = RKS_ERR_MEMORY;
+    shard->stage = shard->busy == NULL ? OPENING : ARRIVING;
+}
+
+/* With the mutex. */
+static void end_job(rks_arrivals *set, const job *done, rks_status status, rks_arrival *opened,
+                    bool whole)
+{
+    arriving *shard = done->shard;
+    if (done->stage == TO_OPEN && status == RKS_OK)
+        end_opening(set, shard, opened, whole);
+    if (done->stage == ARRIVING) {
+        memset(shard->busy + done->first, 0, (size_t)done->count);
+        shard->under_way--;
+    }
+    if (shard->stage == ARRIVING && !shard->headed)
+        shard->headed = rks_arrival_has_head(shard->arrival);
+    if (done->stage == FINISHING && status == RKS_OK) {
+        shard->stage = WHOLE;
+        set->whole++;
+    }
+}
+
+/* With the mutex. A copy that does not come is no loss. */
+static void note_failure(rks_arrivals *set, arriving *shard, rks_status status,
+                         const rks_error *err)
+{
+    if (status == RKS_ERR_CANCELLED && set->stop)
+        return;
+    if (shard->wish.optional) {
+        if (shard->stage != FAILED && set->failed++ == 0)
+            rks_log("a copy is not made: %s", err->text);
+        shard->stage = FAILED;
+    } else if (set->status == RKS_OK) {
+        set->status = status;
+        set->error = *err;
+    }
+}
+
+/* With the mutex, which it gives back while it works. */
+static void work(rks_arrivals *set, const job *next, uint8_t *room)
+{
+    need_list taken = {0};
+    rks_arrival *opened = NULL;
+    bool whole = false;
+    uint64_t brought = 0;
+    rks_error err = {0};
+    pthread_mutex_unlock(&set->mutex);
+    rks_status status = do_job(next, room, &opened, &whole, &brought, &err);
+    pthread_mutex_lock(&set->mutex);
+    set->brought += brought;
+    end_job(set, next, status, opened, whole);
+    if (status != RKS_OK)
+        note_failure(set, next->shard, status, &err);
+    bool failed = set->status != RKS_OK;
+    const rks_error why = failed ? set->error : (rks_error){0};
+    take_needs(&set->now, set, failed ? NULL : next->shard, &taken);
+    take_needs(&set->soon, set, failed ? NULL : next->shard, &taken);
+    pthread_cond_broadcast(&set->work);
+    pthread_cond_broadcast(&set->progress);
+    if (taken.first == NULL)
+        return;
+    pthread_mutex_unlock(&set->mutex);
+    end_needs(&taken, &why);
+    pthread_mutex_lock(&set->mutex);
+}
+
+static void *arrivals_main(void *user)
+{
+    rks_arrivals *set = user;
+    rks_error err;
+    uint8_t *room = rks_alloc_raw(RKS_ARRIVAL_PIECES, RKS_PIECE, &err);
+    rks_interrupt_from(&set->stop); /* the caller's thread hears interrupts */
+    pthread_mutex_lock(&set->mutex);
+    if (room == NULL && set->status == RKS_OK) {
+        set->status = RKS_ERR_MEMORY;
+        set->error = err;
+        pthread_cond_broadcast(&set->progress);
+    }
+    while (!set->stop) {
+        job next;
+        if (take_job(set, &next))
+            work(set, &next, room);
+        else
+            pthread_cond_wait(&set->work, &set->mutex);
+    }
+    pthread_mutex_unlock(&set->mutex);
+    rks_free(room);
+    return NULL;
+}
+
+/* ---- the set --------------------------------------------------------------------------------- */
+
+static rks_status start_threads(rks_arrivals *set, rks_error *err)
+{
+    /* One thread a shard would open them all at once; more than a piece each have nothing to do. */
+    while (set->thread_count < RKS_ARRIVALS_THREADS) {
+        int error = rks_thread_start(&set->threads[set->thread_count], arrivals_main, set);
+        if (error != 0)
+            return rks_fail_errno(err, error, "starting a thread that brings shards");
+        set->thread_count++;
+    }
+    return RKS_OK;
+}
+
+rks_status rks_arrivals_open(const rks_arrival_wish *wishes, size_t count, bool paused,
+                             rks_arrivals **set, rks_error *err)
+{
+    rks_arrivals *made = rks_alloc(1, sizeof(*made), err);
+    if (made == NULL)
+        return RKS_ERR_MEMORY;
+    made->shards = rks_alloc(count, sizeof(*made->shards), err);
+    if (made->shards == NULL || pthread_mutex_init(&made->mutex, NULL) != 0) {
+        rks_free(made->shards);
+        rks_free(made);
+        return RKS_ERR_MEMORY;
+    }
+    rks_cond_init(&made->work);
+    rks_cond_init(&made->progress);
+    made->count = count;
+    made->paused = paused;
+    for (size_t i = 0; i < count; i++)
+        made->shards[i].wish = wishes[i];
+    rks_status status = count == 0 ? RKS_OK : start_threads(made, err);
+    if (status != RKS_OK) {
+        rks_arrivals_close(made);
+        return status;
+    }
+    *set = made;
+    return RKS_OK;
+}
+
+void rks_arrivals_go(rks_arrivals *set)
+{
+    pthread_mutex_lock(&set->mutex);
+    set->paused = false;
+    pthread_cond_broadcast(&set->work);
+    pthread_mutex_unlock(&set->mutex);
+}
+
+void rks_arrivals_stop(rks_arrivals *set)
+{
+    if (set == NULL)
+        return;
+    need_list taken = {0};
+    pthread_mutex_lock(&set->mutex);
+    set->stop = true;
+    if (set->status == RKS_OK)
+        set->status =
+            rks_fail(&set->error, RKS_ERR_CANCELLED, 0, "closed while a shard was on its way");
+    const rks_error why = set->error;
+    take_needs(&set->now, set, NULL, &taken);
+    take_needs(&set->soon, set, NULL, &taken);
+    pthread_cond_broadcast(&set->work);
+    pthread_mutex_unlock(&set->mutex);
+    end_needs(&taken, &why);
+    for (size_t i = 0; i < set->thread_count; i++)
+        pthread_join(set->threads[i], NULL);
+    set->thread_count = 0;
+}
+
+void rks_arrivals_close(rks_arrivals *set)
+{
+    if (set == NULL)
+        return;
+    rks_arrivals_stop(set);
+    for (size_t i = 0; i < set->count; i++) {
+        rks_arrival_close(set->shards[i].arrival);
+        rks_free(set->shards[i].busy);
+    }
+    pthread_cond_destroy(&set->work);
+    pthread_cond_destroy(&set->progress);
+    pthread_mutex_destroy(&set->mutex);
+    rks_free(set->shards);
+    rks_free(set);
+}
+
+/* With the mutex. */
+static bool is_reached(const rks_arrivals *set, enum rks_arrivals_until until)
+{
+    for (size_t i = 0; set->whole < set->count && i < set->count; i++) {
+        const arriving *shard = &set->shards[i];
+        if (shard->stage == WHOLE || (until == RKS_ARRIVALS_HEADS && shard->headed))
+            continue;
+        if (!shard->wish.optional || (until == RKS_ARRIVALS_ALL && shard->stage != FAILED))
+            return false;
+    }
+    return true;
+}
+
+rks_status rks_arrivals_wait(rks_arrivals *set, enum rks_arrivals_until until, uint64_t ms,
+                             bool *reached, rks_error *err)
+{
+    uint64_t end = rks_now_ms() + ms, now = 0;
+    rks_status status = RKS_OK;
+    pthread_mutex_lock(&set->mutex);
+    while (status == RKS_OK && !is_reached(set, until) && (now = rks_now_ms()) < end) {
+        uint64_t left = end - now;
+        rks_cond_wait_ms(&set->progress, &set->mutex,
+                         left < RKS_WAIT_SLICE_MS ? left : RKS_WAIT_SLICE_MS);
+        status = set->status;
+        if (status != RKS_OK && err != NULL)
+            *err = set->error;
+        pthread_mutex_unlock(&set->mutex);
+        if (status == RKS_OK)
+            status = rks_check_interrupt(err);
+        pthread_mutex_lock(&set->mutex);
+    }
+    *reached = is_reached(set, until);
+    pthread_mutex_unlock(&set->mutex);
+    return status;
+}
+
+rks_arrival *rks_arrivals_get(rks_arrivals *set, size_t shard)
+{
+    pthread_mutex_lock(&set->mutex);
+    const arriving *one = &set->shards[shard];
+    rks_arrival *arrival = one->stage == ARRIVING || one->stage == FINISHING ? one->arrival : NULL;
+    pthread_mutex_unlock(&set->mutex);
+    return arrival;
+}
+
+void rks_arrivals_counted(rks_arrivals *set, rks_arrivals_count *count)
+{
+    *count = (rks_arrivals_count){0};
+    pthread_mutex_lock(&set->mutex);
+    for (size_t i = 0; i < set->count; i++) {
+        const arriving *shard = &set->shards[i];
+        count->bytes += shard->file_size;
+        if (shard->stage == ARRIVING)
+            count->here += rks_pieces_bytes(rks_arrival_pieces(shard->arrival));
+        else
+            count->here += shard->stage == OPENING ? 0 : shard->file_size;
+    }
+    count->brought = set->brought;
+    count->whole = set->whole;
+    count->failed = set->failed;
+    pthread_mutex_unlock(&set->mutex);
+}
+
+void rks_arrivals_need(rks_arrivals *set, rks_need *need)
+{
+    pthread_mutex_lock(&set->mutex);
+    const rks_error why = set->status != RKS_OK ? set->error : (rks_error){0};
+    bool ends = why.status != RKS_OK || is_here(set, need);
+    if (!ends) {
+        add_need(list_of(set, need), need);
+        pthread_cond_signal(&set->work);
+    }
+    pthread_mutex_unlock(&set->mutex);
+    if (ends)
+        need->here(need, &why);
+}
+
+bool rks_arrivals_forget(rks_arrivals *set, rks_need *need)
+{
+    bool found = false;
+    pthread_mutex_lock(&set->mutex);
+    for (const rks_need *one = list_of(set, need)->first; one != NULL && !found; one = one->next)
+        found = one == need;
+    if (found)
+        remove_need(list_of(set, need), need);
+    pthread_mutex_unlock(&set->mutex);
+    return found;
+}

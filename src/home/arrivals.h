@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * arrivals.h: the shards that one rank brings from a home into its local directory: threads that
+ * open arrivals, bring pieces in the order in which they are wanted, and seal what has come whole.
+ *
+ *   needs "now"  ─►  shards to open  ─►  heads  ─►  needs "soon"  ─►  the rest, shard by shard
+ *
+ * A need is a range of bytes of one shard that somebody waits for. Its `here` is called once, on a
+ * thread of the set that must not wait, or within rks_arrivals_need. */
+#ifndef RKS_HOME_ARRIVALS_H
+#define RKS_HOME_ARRIVALS_H
+
+#include "home/arrival.h"
+
+typedef struct rks_arrivals rks_arrivals;
+
+enum { RKS_ARRIVALS_THREADS = 8 };
+
+typedef struct rks_need rks_need;
+struct rks_need {
+    size_t shard;                                       /* as the set counts */
+    uint64_t first, end;                                /* bytes of NAME.rks */
+    bool soon;                                          /* nobody waits yet */
+    void (*here)(rks_need *need, const rks_error *err); /* *err: its status is RKS_OK, or why not */
+    void *user;
+    rks_need *next, *before; /* the set's own */
+};
+
+/* What has come so far, of all shards of the set. */
+typedef struct rks_arrivals_count {
+    uint64_t bytes;   /* of the files, when all have come */
+    uint64_t here;    /* of them here */
+    uint64_t brought; /* from home, by this set; manifests and sums too */
+    size_t whole;     /* shards */
+    size_t failed;    /* optional ones that will not come */
+} rks_arrivals_count;
+
+/* Starts the threads. `wishes` (copied; their strings and home outlive the set) are the shards, in
+ * the order in which the rest is brought. `paused`: brings only manifests, sums, heads and needs
+ * until rks_arrivals_go. The caller owns *set. */
+rks_status rks_arrivals_open(const rks_arrival_wish *wishes, size_t count, bool paused,
+                             rks_arrivals **set, rks_error *err);
+void rks_arrivals_go(rks_arrivals *set);
+/* Ends all needs, also later ones, with RKS_ERR_CANCELLED, and the threads. What has come stays.
+ * NULL is accepted. */
+void rks_arrivals_stop(rks_arrivals *set);
+/* The same, and frees the set. NULL is accepted. */
+void rks_arrivals_close(rks_arrivals *set);
+
+enum rks_arrivals_until {
+    RKS_ARRIVALS_HEADS, /* all shards that are not optional are whole, or have their heads */
+    RKS_ARRIVALS_WHOLE, /* all shards that are not optional are whole */
+    RKS_ARRIVALS_ALL,   /* optional ones, too; or they have failed */
+};
+/* Waits for that, or at most `ms`. *reached: it is so. Returns the first failure of any shard that
+ * is not optional, after which nothing more is brought. Hears interrupts. */
+rks_status rks_arrivals_wait(rks_arrivals *set, enum rks_arrivals_until until, uint64_t ms,
+                             bool *reached, rks_error *err);
+/* Returns the arrival of a shard that has been opened and is not whole; else NULL. It lives as long
+ * as the set. */
+rks_arrival *rks_arrivals_get(rks_arrivals *set, size_t shard);
+void rks_arrivals_counted(rks_arrivals *set, rks_arrivals_count *count);
+
+/* Wants bytes, which may be here already. Never waits. */
+void rks_arrivals_need(rks_arrivals *set, rks_need *need);
+/* Takes a need back: `here` is not called after this returns true. False: it was called, or is
+ * being called now. */
+bool rks_arrivals_forget(rks_arrivals *set, rks_need *need);
+
+#endif

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * place.c: home.json is {"home": "/mnt/lake/tokens", "schema_version": 1}. */
+#include "staging/place.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/available_memory.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "dataset/dataset_json.h"
+#include "home/arrival.h"
+
+enum { HOME_JSON_MAX = 64 << 10, VERSION = 1 };
+
+/* ---- the directory --------------------------------------------------------------------------- */
+
+static rks_status refuse_network(const char *directory, rks_error *err)
+{
+    bool memory = false;
+    const char *kind = rks_shared_filesystem(directory, &memory);
+    if (kind == NULL || memory)
+        return RKS_OK;
+    return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                    "local: %s is on %s, which several nodes see; name a directory on a disk of "
+                    "this node, or open the dataset without `local`",
+                    directory, kind);
+}
+
+static rks_status measure(const rks_group *group, const char *directory, uint64_t room,
+                          rks_place_told *told, rks_error *err)
+{
+    struct stat info;
+    struct statvfs disk;
+    char path[PATH_MAX];
+    if (realpath(directory, path) == NULL || stat(path, &info) != 0 || statvfs(path, &disk) != 0)
+        return rks_fail_errno(err, errno, "%s: looking at it", directory);
+    uint64_t free_bytes = (uint64_t)disk.f_bavail * disk.f_frsize;
+    char *name = rks_format(err, "%s:%s", rks_group_host(group, rks_group_rank(group)), path);
+    if (name == NULL)
+        return RKS_ERR_MEMORY;
+    *told = (rks_place_told){
+        .name = rks_checksum64(name, strlen(name)),
+        .device = (uint64_t)info.st_dev,
+        .inode = (uint64_t)info.st_ino,
+        .room = room > 0 ? room : free_bytes / 4 * 3,
+    };
+    rks_free(name);
+    return RKS_OK;
+}
+
+rks_status rks_place_make(const rks_group *group, const char *local, const char *folder,
+                          uint64_t room, char **directory, rks_place_told *told, rks_error *err)
+{
+    char *path = rks_format(err, "%s/%s", local, folder);
+    rks_status status = path == NULL ? RKS_ERR_MEMORY : rks_directory_make(path, err);
+    if (status == RKS_OK)
+        status = refuse_network(path, err);
+    if (status == RKS_OK)
+        status = measure(group, path, room, told, err);
+    if (status != RKS_OK) {
+        rks_free(path);
+        return status;
+    }
+    *directory = path;
+    return RKS_OK;
+}
+
+void rks_place_look(const char *directory, const rks_dataset *dataset, uint64_t *here)
+{
+    for (size_t i = 0; i < dataset->shard_count; i++) {
+        const rks_dataset_shard *shard = &dataset->shards[i];
+        here[i] = rks_arrival_look(directory, shard->name, shard->manifest, shard->file_bytes);
+    }
+}
+
+/* ---- its description ------------------------------------------------------------------------- */
+
+rks_status rks_place_home(const char *directory, char **home, rks_error *err)
+{
+    char *bytes = NULL, *path = rks_format(err, "%s/home.json", directory);
+    size_t size = 0;
+    *home = NULL;
+    rks_status status =
+        path == NULL ? RKS_ERR_MEMORY : rks_file_load(path, HOME_JSON_MAX, &bytes, &size, err);
+    if (status == RKS_ERR_NOT_FOUND) {
+        rks_free(path);
+        return RKS_OK;
+    }
+    if (status == RKS_OK) {
+        json_t *said = json_loadb(bytes, size, JSON_REJECT_DUPLICATES, NULL);
+        const char *name = json_string_value(json_object_get(said, "home"));
+        int64_t version = json_integer_value(json_object_get(said, "schema_version"));
+        if (name == NULL || version != VERSION)
+            status = rks_fail(err, RKS_ERR_CORRUPT, 0,
+                              "%s: does not name a home; remove it, and give the home again", path);
+        else if ((*home = rks_strdup(name, err)) == NULL)
+            status = RKS_ERR_MEMORY;
+        json_decref(said);
+    }
+    rks_free(bytes);
+    rks_free(path);
+    return status;
+}
+
+static rks_status write_home(const char *directory, const char *home, rks_error *err)
+{
+    char *said = NULL;
+    rks_status status = rks_place_home(directory, &said, err);
+    bool same = status == RKS_OK && said != NULL && strcmp(said, home) == 0;
+    rks_free(said);
+    if (same)
+        return RKS_OK;
+    json_t *value = json_pack("{s:s, s:i}", "home", home, "schema_version", VERSION);
+    char *text = value == NULL ? NULL : json_dumps(value, JSON_INDENT(2));
+    char *path = rks_format(err, "%s/home.json", directory);
+    if (text == NULL)
+        status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "%s: its name is not UTF-8", home);
+    else
+        status = path == NULL ? RKS_ERR_MEMORY : rks_file_replace(path, text, strlen(text), err);
+    rks_free(path);
+    free(text);
+    json_decref(value);
+    return status;
+}
+
+static rks_status describe_dataset(const char *directory, const rks_dataset *dataset,
+                                   rks_error *err)
+{
+    const uint64_t number = rks_dataset_number(dataset);
+    rks_dataset_summary there;
+    rks_status status = rks_dataset_summarize(directory, 0, &there, err);
+    if (status == RKS_OK && there.generation == number && !rks_digest_equal(there.id, dataset->id))
+        return rks_fail(err, RKS_ERR_STATE, 0,
+                        "%s: holds another dataset than its home has now; remove that folder",
+                        directory);
+    if (status == RKS_OK && there.generation >= number)
+        return RKS_OK;
+    if (status == RKS_OK || status == RKS_ERR_NOT_FOUND || status == RKS_ERR_CORRUPT)
+        return rks_dataset_commit(directory, dataset, err);
+    return status;
+}
+
+rks_status rks_place_describe(const char *directory, const char *home, const rks_dataset *dataset,
+                              rks_error *err)
+{
+    rks_status status = write_home(directory, home, err);
+    return status == RKS_OK ? describe_dataset(directory, dataset, err) : status;
+}

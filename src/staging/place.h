@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * place.h: the local directory of a rank, where the shards of a dataset arrive from its home:
+ *
+ *   LOCAL/DATASET-ID/           the id of the dataset's first generation
+ *       home.json               where the dataset is kept whole
+ *       dataset.json            the newest generation that was opened here
+ *       NAME.rks .sums .json    shards that are here
+ *       NAME.arriving ...       those that still come (home/arrival.h)
+ *
+ * Ranks whose directories are one directory, by node, device and inode, share a place. */
+#ifndef RKS_STAGING_PLACE_H
+#define RKS_STAGING_PLACE_H
+
+#include "dataset/dataset.h"
+#include "group/agreement.h"
+
+/* What a rank tells the others of its directory. All fields are set, none is padding. */
+typedef struct rks_place_told {
+    uint64_t name;   /* hash of host and path: the same in each job */
+    uint64_t device; /* with the node it names the disk */
+    uint64_t inode;
+    uint64_t room; /* bytes that may be added */
+} rks_place_told;
+
+/* Makes the directory LOCAL/FOLDER and looks at it. `room`: bytes that the dataset may add to its
+ * disk; 0: three quarters of what is free. RKS_ERR_ARGUMENT if it is on a network file system: its
+ * nodes have no common page cache. */
+rks_status rks_place_make(const rks_group *group, const char *local, const char *folder,
+                          uint64_t room, char **directory, rks_place_told *told, rks_error *err);
+
+/* Writes home.json, if it does not say that already, and the dataset as dataset.json, unless that
+ * or a later generation is there. RKS_ERR_STATE: the directory has another dataset. */
+rks_status rks_place_describe(const char *directory, const char *home, const rks_dataset *dataset,
+                              rks_error *err);
+
+/* Reads home.json of a directory: the home's name, or NULL if there is no such file. Free *home
+ * with rks_free. RKS_ERR_CORRUPT if it cannot be understood. */
+rks_status rks_place_home(const char *directory, char **home, rks_error *err);
+
+/* By shard, the bytes that lie in the directory. */
+void rks_place_look(const char *directory, const rks_dataset *dataset, uint64_t *here);
+
+#endif

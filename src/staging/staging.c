@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * staging.c: two agreements make the assignment:
+ *
+ *   stage: directories   node, device, inode and room of each rank's local directory
+ *   stage: shards        what lies in each place already, as the place's lowest rank reports it
+ *
+ * Then each rank knows what it brings, without another word. */
+#include "staging/staging.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "home/assign.h"
+
+/* A shard that this rank's place lacks. */
+typedef struct lacking {
+    size_t shard;
+    bool optional;
+} lacking;
+
+struct rks_staging {
+    rks_group *group;
+    rks_home *home;
+    char *directory;
+    rks_staging_plan plan;
+    lacking *mine;          /* what this rank brings, as the arrivals count */
+    char (*names)[128];     /* of these shards */
+    uint64_t samples;       /* of the dataset */
+    rks_arrivals *arrivals; /* NULL: there are none */
+};
+
+/* What is known of all places, while shards are assigned. */
+typedef struct places {
+    uint32_t *of_rank; /* rank -> place */
+    uint32_t *first;   /* place -> its lowest rank */
+    rks_place *list;
+    uint64_t *here; /* place after place, by shard */
+    uint32_t count;
+} places;
+
+/* ---- what the ranks tell -----------------------------------------------------------------------
+ */
+
+/* Numbers the places in the order of their lowest ranks. */
+static rks_status number_places(const rks_staging *s, const rks_agreed *agreed, places *p,
+                                rks_error *err)
+{
+    const uint32_t ranks = rks_group_size(s->group);
+    p->of_rank = rks_alloc(ranks, sizeof(*p->of_rank), err);
+    p->first = rks_alloc(ranks, sizeof(*p->first), err);
+    p->list = rks_alloc(ranks, sizeof(*p->list), err);
+    if (p->of_rank == NULL || p->first == NULL || p->list == NULL)
+        return RKS_ERR_MEMORY;
+    for (uint32_t rank = 0; rank < ranks; rank++) {
+        rks_place_told told, other;
+        const uint32_t node = rks_group_node_of(s->group, rank);
+        uint32_t place = 0;
+        memcpy(&told, rks_agreed_get(agreed, rank, 0, NULL), sizeof(told));
+        for (; place < p->count; place++) {
+            memcpy(&other, rks_agreed_get(agreed, p->first[place], 0, NULL), sizeof(other));
+            if (p->list[place].node == node && other.device == told.device &&
+                other.inode == told.inode)
+                break;
+        }
+        p->of_rank[rank] = place;
+        if (place == p->count) {
+            p->first[p->count++] = rank;
+            p->list[place] =
+                (rks_place){.id = told.name, .node = node, .disk = told.device, .room = told.room};
+        }
+    }
+    return RKS_OK;
+}
+
+/* Appends {shard, bytes} of those of which something is here. */
+static rks_status put_here(const rks_staging *s, const rks_dataset *dataset, rks_buffer *told,
+                           rks_error *err)
+{
+    size_t shards = dataset->shard_count;
+    uint64_t *here = rks_alloc(shards, sizeof(*here), err);
+    rks_status status = here == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    if (status == RKS_OK)
+        rks_place_look(s->directory, dataset, here);
+    for (size_t i = 0; status == RKS_OK && i < shards; i++) {
+        uint8_t entry[16];
+        if (here[i] == 0)
+            continue;
+        rks_store_u64(entry, i);
+        rks_store_u64(entry + 8, here[i]);
+        status = rks_buffer_add(told, entry, sizeof(entry), err);
+    }
+    rks_free(here);
+    return status;
+}
+
+static rks_status take_here(const rks_agreed *agreed, size_t shards, places *p, rks_error *err)
+{
+    p->here = rks_alloc(p->count * shards, sizeof(*p->here), err);
+    if (p->here == NULL)
+        return RKS_ERR_MEMORY;
+    for (uint32_t place = 0; place < p->count; place++) {
+        size_t size = 0;
+        const uint8_t *told = rks_agreed_get(agreed, p->first[place], 0, &size);
+        p->list[place].here = p->here + place * shards;
+        for (size_t at = 0; told != NULL && at + 16 <= size; at += 16) {
+            uint64_t shard = rks_load_u64(told + at);
+            if (shard < shards)
+                p->here[place * shards + shard] = rks_load_u64(told + at + 8);
+        }
+    }
+    return RKS_OK;
+}
+
+/* ---- who brings what ---------------------------------------------------------------------------
+ */
+
+/* The first copies first, the large ones of them first. */
+static int by_priority(const void *a, const void *b, void *user)
+{
+    const rks_dataset *dataset = user;
+    const lacking *one = a, *other = b;
+    uint64_t x = dataset->shards[one->shard].file_bytes;
+    uint64_t y = dataset->shards[other->shard].file_bytes;
+    if (one->optional != other->optional)
+        return one->optional ? 1 : -1;
+    return x != y ? (x > y ? -1 : 1) : one->shard < other->shard ? -1 : one->shard > other->shard;
+}
+
+static int in_order(const void *a, const void *b)
+{
+    const lacking *one = a, *other = b;
+    if (one->optional != other->optional)
+        return one->optional ? 1 : -1;
+    return one->shard < other->shard ? -1 : one->shard > other->shard;
+}
+
+/* Divides the shards that the place lacks among its ranks: each to the rank with the least bytes.
+ * Keeps this rank's. */
+static rks_status divide(rks_staging *s, const rks_dataset *dataset, const places *p, lacking *list,
+                         size_t count, rks_error *err)
+{
+    const uint32_t ranks = rks_group_size(s->group), mine = rks_group_rank(s->group);
+    const uint64_t *here = p->list[p->of_rank[mine]].here;
+    uint64_t *load = rks_alloc(ranks, sizeof(*load), err);
+    s->mine = rks_alloc(count, sizeof(*s->mine), err);
+    if (load == NULL || s->mine == NULL) {
+        rks_free(load);
+        return RKS_ERR_MEMORY;
+    }
+    qsort_r(list, count, sizeof(*list), by_priority, (void *)(uintptr_t)dataset);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t least = UINT32_MAX;
+        for (uint32_t rank = 0; rank < ranks; rank++)
+            if (p->of_rank[rank] == p->of_rank[mine] &&
+                (least == UINT32_MAX || load[rank] < load[least]))
+                least = rank;
+        const uint64_t bytes = dataset->shards[list[i].shard].file_bytes - here[list[i].shard];
+        load[least] += bytes;
+        if (least != mine)
+            continue;
+        s->mine[s->plan.shards++] = list[i];
+        s->plan.mine += list[i].optional ? 0 : bytes;
+    }
+    qsort(s->mine, s->plan.shards, sizeof(*s->mine), in_order);
+    rks_free(load);
+    return RKS_OK;
+}
+
+static rks_status fail_no_room(const rks_staging *s, const places *p, uint64_t bytes,
+                               rks_error *err)
+{
+    uint64_t room = 0;
+    for (uint32_t i = 0; i < p->count; i++)
+        room += p->list[i].room;
+    return rks_fail(err, RKS_ERR_IO, 0,
+                    "local: no room for %.1f of %.1f GB of shards; the %" PRIu32
+                    " local directories have room for %.1f GB more; give them more room "
+                    "(local_room), use more nodes or fewer copies",
+                    (double)bytes / 1e9, (double)s->plan.wanted / 1e9, p->count,
+                    (double)room / 1e9);
+}
+
+static bool is_held(const places *p, size_t shard, uint64_t bytes)
+{
+    for (uint32_t i = 0; i < p->count; i++)
+        if (p->list[i].here[shard] >= bytes)
+            return true;
+    return false;
+}
+
+/* Chooses the shards that this rank's place lacks, of those that it will hold. */
+static rks_status choose_mine(rks_staging *s, const rks_dataset *dataset, const places *p,
+                              const int32_t *holders, uint32_t copies, bool must_copy,
+                              rks_error *err)
+{
+    const int32_t place = (int32_t)p->of_rank[rks_group_rank(s->group)];
+    lacking *list = rks_alloc(dataset->shard_count, sizeof(*list), err);
+    size_t count = 0;
+    if (list == NULL)
+        return RKS_ERR_MEMORY;
+    for (size_t i = 0; i < dataset->shard_count; i++) {
+        const uint64_t bytes = dataset->shards[i].file_bytes;
+        const bool held = is_held(p, i, bytes);
+        for (uint32_t copy = 0; copy < copies && holders[i * copies + copy] >= 0; copy++) {
+            const int32_t holder = holders[i * copies + copy];
+            const uint64_t here = p->list[holder].here[i];
+            s->plan.wanted += bytes;
+            s->plan.here += here;
+            if (holder == place && here < bytes)
+                list[count++] = (lacking){i, !must_copy && (held || copy > 0)};
+        }
+    }
+    rks_status status = divide(s, dataset, p, list, count, err);
+    rks_free(list);
+    return status;
+}
+
+static rks_status assign(rks_staging *s, const rks_dataset *dataset,
+                         const rks_staging_options *options, const places *p, rks_error *err)
+{
+    const size_t shards = dataset->shard_count;
+    /* "everywhere" is a copy for each place: those of one node are one place nearly always */
+    uint32_t copies = options->copies == 0 ? 1 : options->copies;
+    copies = options->everywhere || copies > p->count ? p->count : copies;
+    uint64_t without = 0;
+    rks_assign_shard *list = rks_alloc(shards, sizeof(*list), err);
+    int32_t *holders = rks_alloc(shards * copies, sizeof(*holders), err);
+    rks_status status = list == NULL || holders == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    for (size_t i = 0; status == RKS_OK && i < shards; i++) {
+        list[i] = (rks_assign_shard){dataset->shards[i].id, dataset->shards[i].file_bytes};
+        s->plan.bytes += list[i].bytes;
+    }
+    s->plan.places = p->count;
+    s->samples = dataset->count;
+    if (status == RKS_OK)
+        status = rks_assign(&(rks_cluster){list, shards, p->list, p->count, copies}, holders,
+                            &without, err);
+    if (status == RKS_OK)
+        status = choose_mine(s, dataset, p, holders, copies,
+                             options->must_copy || options->everywhere, err);
+    if (status == RKS_OK && without > 0)
+        status = fail_no_room(s, p, without, err);
+    rks_free(list);
+    rks_free(holders);
+    return status;
+}
+
+/* ---- begin and end -----------------------------------------------------------------------------
+ */
+
+static rks_status make_staging(rks_group *group, const rks_staging_options *options,
+                               rks_place_told *told, rks_staging **staging, rks_error *err)
+{
+    rks_staging *s = rks_alloc(1, sizeof(*s), err);
+    if (s == NULL)
+        return RKS_ERR_MEMORY;
+    *staging = s;
+    s->group = group;
+    rks_status status = rks_home_open(options->home, NULL, &s->home, err);
+    if (status == RKS_OK)
+        status = rks_place_make(group, options->local, options->folder, options->room,
+                                &s->directory, told, err);
+    return status;
+}
+
+/* What a staging begins with. */
+typedef struct beginning {
+    rks_group *group;
+    const rks_dataset *dataset;
+    const rks_staging_options *options;
+    rks_place_told told; /* of this rank's directory */
+} beginning;
+
+/* COLLECTIVE. */
+static rks_status learn_places(const beginning *begun, rks_status status, rks_staging *s, places *p,
+                               rks_error *err)
+{
+    rks_group *group = begun->group;
+    const rks_dataset *dataset = begun->dataset;
+    const rks_staging_options *options = begun->options;
+    rks_agreed agreed;
+    rks_buffer here = {0};
+    char said[48];
+    snprintf(said, sizeof(said), options->everywhere ? "everywhere" : "%" PRIu32, options->copies);
+    const rks_fact facts[] = {rks_fact_fixed(&begun->told, sizeof(begun->told)),
+                              rks_fact_same_shown("copies", said)};
+    status = rks_group_agree_on(group, "stage: directories", status, facts, 2, &agreed, err);
+    if (status != RKS_OK)
+        return status;
+    status = number_places(s, &agreed, p, err);
+    const uint32_t mine = rks_group_rank(group);
+    if (status == RKS_OK && p->first[p->of_rank[mine]] == mine)
+        status = put_here(s, dataset, &here, err);
+    const rks_fact shards = rks_fact_bytes(
+        here.data, here.size, (uint64_t)16 * dataset->shard_count * rks_group_size(group));
+    status = rks_group_agree_on(group, "stage: shards", status, &shards, 1, &agreed, err);
+    rks_buffer_free(&here);
+    return status == RKS_OK ? take_here(&agreed, dataset->shard_count, p, err) : status;
+}
+
+static rks_status start_arrivals(rks_staging *s, const rks_dataset *dataset, rks_error *err)
+{
+    const size_t count = s->plan.shards;
+    if (count == 0)
+        return RKS_OK;
+    rks_arrival_wish *wishes = rks_alloc(count, sizeof(*wishes), err);
+    s->names = rks_alloc(count, sizeof(*s->names), err);
+    rks_status status = wishes == NULL || s->names == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    for (size_t i = 0; status == RKS_OK && i < count; i++) {
+        const rks_dataset_shard *shard = &dataset->shards[s->mine[i].shard];
+        memcpy(s->names[i], shard->name, sizeof(s->names[i]));
+        wishes[i] = (rks_arrival_wish){.home = s->home,
+                                       .directory = s->directory,
+                                       .name = s->names[i],
+                                       .manifest = shard->manifest,
+                                       .optional = s->mine[i].optional};
+    }
+    if (status == RKS_OK)
+        status = rks_arrivals_open(wishes, count, false, &s->arrivals, err);
+    rks_free(wishes);
+    return status;
+}
+
+rks_status rks_staging_begin(rks_group *group, rks_status status, const rks_dataset *dataset,
+                             const rks_staging_options *options, rks_staging **staging,
+                             rks_error *err)
+{
+    beginning begun = {.group = group, .dataset = dataset, .options = options};
+    places p = {0};
+    rks_staging *s = NULL;
+    if (status == RKS_OK)
+        status = make_staging(group, options, &begun.told, &s, err);
+    status = learn_places(&begun, status, s, &p, err);
+    if (status == RKS_OK)
+        status = assign(s, dataset, options, &p, err);
+    if (status == RKS_OK && p.first[p.of_rank[rks_group_rank(group)]] == rks_group_rank(group))
+        status = rks_place_describe(s->directory, s->home->name, dataset, err);
+    if (status == RKS_OK)
+        status = start_arrivals(s, dataset, err);
+    rks_free(p.of_rank);
+    rks_free(p.first);
+    rks_free(p.list);
+    rks_free(p.here);
+    status = rks_group_agree(group, "stage: assignment", status, err);
+    if (status != RKS_OK) {
+        rks_staging_end(s);
+        return status;
+    }
+    *staging = s;
+    return RKS_OK;
+}
+
+void rks_staging_stop(rks_staging *staging)
+{
+    if (staging != NULL)
+        rks_arrivals_stop(staging->arrivals);
+}
+
+void rks_staging_end(rks_staging *staging)
+{
+    if (staging == NULL)
+        return;
+    rks_arrivals_close(staging->arrivals);
+    rks_home_close(staging->home);
+    rks_free(staging->mine);
+    rks_free(staging->names);
+    rks_free(staging->directory);
+    rks_free(staging);
+}
+
+const char *rks_staging_directory(const rks_staging *staging)
+{
+    return staging->directory;
+}
+
+const rks_staging_plan *rks_staging_planned(const rks_staging *staging)
+{
+    return &staging->plan;
+}
+
+rks_arrivals *rks_staging_arrivals(const rks_staging *staging)
+{
+    return staging->arrivals;
+}
+
+int64_t rks_staging_find(const rks_staging *staging, const char *shard)
+{
+    for (size_t i = 0; i < staging->plan.shards; i++)
+        if (strcmp(staging->names[i], shard) == 0)
+            return (int64_t)i;
+    return -1;
+}
+
+uint64_t rks_staging_brought(const rks_staging *staging)
+{
+    rks_arrivals_count count = {0};
+    if (staging->arrivals != NULL)
+        rks_arrivals_counted(staging->arrivals, &count);
+    return count.brought;
+}
+
+/* ---- waiting -----------------------------------------------------------------------------------
+ */
+
+/* Who follows the progress. */
+typedef struct watcher {
+    const rks_staging *staging;
+    rks_progress_fn progress;
+    void *user;
+} watcher;
+
+static void show_staging(void *user)
+{
+    const watcher *w = user;
+    const rks_staging *s = w->staging;
+    const uint64_t brought = rks_staging_brought(s);
+    const uint64_t done = brought < s->plan.mine ? brought : s->plan.mine;
+    char text[96];
+    const rks_work work = {.done = done, .total = s->plan.mine};
+    snprintf(text, sizeof(text), "%" PRIu64 " of %" PRIu64 " MiB fetched", done >> 20,
+             s->plan.mine >> 20);
+    rks_group_tell_progress(s->group, &work, text);
+    if (w->progress != NULL)
+        w->progress(w->user, "stage", done, s->plan.mine, s->samples);
+}
+
+rks_status rks_staging_wait(rks_staging *s, enum rks_arrivals_until until, rks_progress_fn progress,
+                            void *progress_user, rks_error *err)
+{
+    watcher watching = {s, progress, progress_user};
+    rks_status status = RKS_OK;
+    bool reached = s->arrivals == NULL;
+    while (status == RKS_OK && !reached) {
+        status = rks_arrivals_wait(s->arrivals, until, RKS_WAIT_SLICE_MS, &reached, err);
+        if (status == RKS_OK)
+            status = rks_group_must_stop(s->group, err);
+        show_staging(&watching);
+    }
+    if (rks_group_rank(s->group) == 0)
+        rks_group_on_wait(s->group, show_staging, &watching);
+    status = rks_group_agree(s->group, "stage", status, err);
+    rks_group_on_wait(s->group, NULL, NULL);
+    return status;
+}

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * local_copy.c: a dataset that is kept at a home, and opened from local directories. Rank 0 alone
+ * reads the dataset's description at home; a shard is read there by the rank that brings it. */
+#include <dirent.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "dataset/build_directory.h"
+#include "store/store.h"
+
+/* Copies the id of the dataset's first generation, so that later generations find what is there. */
+static rks_status name_folder(const rks_dataset *dataset, char folder[RKS_DIGEST_TEXT],
+                              rks_error *err)
+{
+    rks_generation *earlier = NULL;
+    size_t count = 0;
+    rks_status status = rks_store_earlier_of(dataset, &earlier, &count, err);
+    if (status != RKS_OK)
+        return status;
+    if (count == 0)
+        rks_digest_format(dataset->id, folder);
+    else
+        memcpy(folder, earlier[0].dataset, RKS_DIGEST_TEXT);
+    rks_release(earlier);
+    return RKS_OK;
+}
+
+/* ---- home is away ---------------------------------------------------------------------------- */
+
+/* Loads the dataset of LOCAL/FOLDER into `found` if it came from this home. */
+static bool take_copy(const char *local, const char *folder, const char *home, uint64_t generation,
+                      rks_found_dataset *found)
+{
+    char *said = NULL, *path = rks_format(NULL, "%s/%s", local, folder);
+    bool is = path != NULL && rks_place_home(path, &said, NULL) == RKS_OK && said != NULL &&
+              strcmp(said, home) == 0 &&
+              rks_dataset_load_generation(path, generation, &found->dataset, NULL) == RKS_OK;
+    rks_free(said);
+    rks_free(path);
+    return is;
+}
+
+/* Looks for the dataset that was opened last from this home. */
+static void look_at_copies(const char *local, const char *home, uint64_t generation,
+                           rks_found_dataset *found)
+{
+    DIR *stream = opendir(local);
+    bool taken = false;
+    for (struct dirent *entry; stream != NULL && !taken && (entry = readdir(stream)) != NULL;)
+        taken = entry->d_name[0] != '.' && take_copy(local, entry->d_name, home, generation, found);
+    if (stream != NULL)
+        closedir(stream);
+    if (!taken)
+        return;
+    rks_log("%s; what %s holds of it opens", found->error.text, local);
+    found->status = RKS_OK;
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static rks_status check_local_options(const rks_store_options *options, rks_error *err)
+{
+    if (options->shard_count > 0)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "local: goes without `shards`: what is not local comes from home");
+    if (options->missing != NULL && strcmp(options->missing, "fetch") != 0)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "missing: \"%.40s\" goes without `local`; with it, it is \"fetch\"",
+                        options->missing);
+    return RKS_OK;
+}
+
+void rks_store_look_home(rks_group *group, const char *pattern, const rks_store_options *options,
+                         char **home, rks_found_dataset *found)
+{
+    char *local = NULL;
+    *found = (rks_found_dataset){.directory = pattern};
+    rks_error *why = &found->error;
+    rks_status status = check_local_options(options, why);
+    if (status == RKS_OK)
+        status = rks_directory_expand(group, pattern, home, why);
+    if (status == RKS_OK)
+        status = rks_directory_expand(group, options->local, &local, why);
+    uint64_t generation = status == RKS_OK ? rks_dataset_take_generation(*home) : 0;
+    found->status = status;
+    if (status == RKS_OK && rks_group_rank(group) == 0) {
+        rks_store_look(*home, generation, found);
+        if (found->status != RKS_OK)
+            look_at_copies(local, *home, generation, found);
+    } else if (status == RKS_OK) {
+        found->status = rks_fail(why, RKS_ERR_NOT_FOUND, 0, "%s: no dataset here", *home);
+    }
+    rks_free(local);
+}
+
+rks_status rks_store_make_local(rks_group *group, const rks_dataset *dataset, const char *home,
+                                const rks_store_options *options, rks_staging **staging,
+                                rks_error *err)
+{
+    char folder[RKS_DIGEST_TEXT], *local = NULL;
+    rks_staging *begun = NULL;
+    rks_status status = name_folder(dataset, folder, err);
+    if (status == RKS_OK)
+        status = rks_directory_expand_target(group, options->local, &local, err);
+    const rks_staging_options wanted = {.home = home,
+                                        .local = local,
+                                        .folder = folder,
+                                        .copies = options->copies,
+                                        .room = options->local_room};
+    status = rks_staging_begin(group, status, dataset, &wanted, &begun, err);
+    rks_free(local);
+    if (status == RKS_OK)
+        status = rks_staging_wait(begun, RKS_ARRIVALS_HEADS, NULL, NULL, err);
+    if (status != RKS_OK) {
+        rks_staging_end(begun);
+        return status;
+    }
+    *staging = begun;
+    return RKS_OK;
+}
+
+/* ---- the store's part ------------------------------------------------------------------------ */
+
+static const char *name_of(const rks_store *store, size_t shard)
+{
+    return store->dataset->shards[shard].name;
+}
+
+static size_t staging_of(const rks_store *store, size_t shard)
+{
+    return store->dataset->source_count == 0 ? 0
+                                             : rks_dataset_source_of_shard(store->dataset, shard);
+}
+
+/* Opens one that arrives at this rank, if it does. */
+static rks_status open_arriving(rks_store *store, size_t shard, rks_error *err)
+{
+    const rks_staging *staging = store->stagings[staging_of(store, shard)];
+    int64_t number = rks_staging_find(staging, name_of(store, shard));
+    if (number < 0 || store->shards[shard] != NULL)
+        return RKS_OK;
+    rks_arrivals *set = rks_staging_arrivals(staging);
+    rks_arrival *arrival = rks_arrivals_get(set, (size_t)number);
+    if (arrival == NULL || !rks_arrival_has_head(arrival))
+        return RKS_OK; /* sealed meanwhile: below; or a further copy */
+    char *path = rks_arrival_path(arrival, err);
+    rks_status status = path == NULL ? RKS_ERR_MEMORY
+                                     : rks_shard_open_arriving(path, rks_arrival_pieces(arrival),
+                                                               &store->shards[shard], err);
+    rks_free(path);
+    store->arriving_shards[shard] = (rks_arriving_shard){set, (size_t)number};
+    return status;
+}
+
+rks_status rks_store_open_arriving(rks_store *store, rks_error *err)
+{
+    const size_t count = store->dataset->shard_count;
+    bool brings = false;
+    for (size_t i = 0; i < store->staging_count; i++)
+        brings = brings || rks_staging_arrivals(store->stagings[i]) != NULL;
+    if (!brings)
+        return RKS_OK;
+    store->arriving_shards = rks_alloc(count, sizeof(*store->arriving_shards), err);
+    rks_status status = store->arriving_shards == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    for (size_t i = 0; status == RKS_OK && i < count; i++)
+        status = open_arriving(store, i, err);
+    if (status == RKS_OK)
+        status = rks_store_open_shards(store, err); /* those that were sealed in between */
+    store->arriving = (rks_arriving){store->arriving_shards, store->shards};
+    return status;
+}
+
+void rks_store_stop_stagings(rks_store *store)
+{
+    for (size_t i = 0; i < store->staging_count; i++)
+        rks_staging_stop(store->stagings[i]);
+}
+
+void rks_store_end_stagings(rks_staging **stagings, size_t count)
+{
+    for (size_t i = 0; stagings != NULL && i < count; i++)
+        rks_staging_end(stagings[i]);
+    rks_free(stagings);
+}
+
+uint64_t rks_store_home_bytes(const rks_store *store)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < store->staging_count; i++)
+        bytes += rks_staging_brought(store->stagings[i]);
+    return bytes;
+}

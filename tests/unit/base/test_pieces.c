@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_pieces.c: marks of what has arrived, over boots, damage and several openers. */
+#include "support/check.h"
+#include "support/folder.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/pieces.h"
+
+enum { PIECES = 5 };
+#define FILE_SIZE (UINT64_C(4) * RKS_PIECE + 100)
+
+static rks_error err;
+static char root[FOLDER_PATH], path[FOLDER_PATH + 32];
+
+static rks_status prepare(void *fresh_wanted, uint64_t *file_size, bool *fresh, rks_error *unused)
+{
+    (void)unused;
+    *file_size = FILE_SIZE;
+    *fresh = *(bool *)fresh_wanted;
+    return RKS_OK;
+}
+
+static rks_status refuse(void *user, uint64_t *file_size, bool *fresh, rks_error *why)
+{
+    (void)user;
+    (void)file_size;
+    (void)fresh;
+    snprintf(why->text, sizeof(why->text), "no room");
+    return RKS_ERR_IO;
+}
+
+static rks_pieces *open_marks(bool fresh, uint64_t what)
+{
+    rks_pieces *pieces = NULL;
+    const rks_pieces_wish wish = {path, {what, 1}, prepare, &fresh};
+    assert_ok(rks_pieces_open(&wish, &pieces, &err), &err);
+    return pieces;
+}
+
+static int make_root(void **state)
+{
+    (void)state;
+    if (!folder_make_in_memory(root))
+        return -1;
+    snprintf(path, sizeof(path), "%s/p.pieces", root);
+    return 0;
+}
+
+static int remove_root(void **state)
+{
+    (void)state;
+    return folder_remove(root);
+}
+
+static int remove_marks(void **state)
+{
+    (void)state;
+    rks_pieces_pretend_boot(NULL);
+    unlink(path);
+    return 0;
+}
+
+static void marks_stay_and_are_shared(void **state)
+{
+    (void)state;
+    rks_pieces *one = open_marks(true, 7);
+    assert_int_equal(rks_pieces_count(one), PIECES);
+    assert_false(rks_pieces_have(one, 0, 1));
+    rks_pieces *other = open_marks(false, 7);
+    rks_pieces_set(one, 1, RKS_PIECE_HERE);
+    rks_pieces_set(one, 4, RKS_PIECE_HERE);
+    assert_int_equal(rks_pieces_get(other, 1), RKS_PIECE_HERE);
+    assert_true(rks_pieces_have(other, RKS_PIECE, 2 * RKS_PIECE));
+    assert_true(rks_pieces_have(other, 2 * RKS_PIECE - 1, 2 * RKS_PIECE));
+    assert_false(rks_pieces_have(other, RKS_PIECE, 2 * RKS_PIECE + 1));
+    assert_false(rks_pieces_have(other, RKS_PIECE - 1, RKS_PIECE + 1));
+    assert_true(rks_pieces_have(other, FILE_SIZE - 1, FILE_SIZE));
+    assert_false(rks_pieces_have(other, FILE_SIZE - 1, UINT64_C(6) * RKS_PIECE));
+    assert_int_equal(rks_pieces_bytes(other), RKS_PIECE + 100);
+    rks_pieces_close(one);
+    rks_pieces_close(other);
+    assert_int_equal(rks_pieces_look(path, (rks_digest){7, 1}, FILE_SIZE), RKS_PIECE + 100);
+    assert_int_equal(rks_pieces_look(path, (rks_digest){8, 1}, FILE_SIZE), 0);
+    assert_int_equal(rks_pieces_look(path, (rks_digest){7, 1}, FILE_SIZE + 1), 0);
+}
+
+static void another_boot_claims_what_was_here(void **state)
+{
+    (void)state;
+    rks_pieces_pretend_boot("a");
+    rks_pieces *pieces = open_marks(true, 7);
+    rks_pieces_set(pieces, 2, RKS_PIECE_HERE);
+    rks_pieces_close(pieces);
+    pieces = open_marks(false, 7);
+    assert_int_equal(rks_pieces_get(pieces, 2), RKS_PIECE_HERE);
+    rks_pieces_close(pieces);
+    rks_pieces_pretend_boot("b");
+    pieces = open_marks(false, 7);
+    assert_int_equal(rks_pieces_get(pieces, 2), RKS_PIECE_CLAIMED);
+    assert_int_equal(rks_pieces_get(pieces, 1), RKS_PIECE_MISSING);
+    rks_pieces_set(pieces, 2, RKS_PIECE_HERE);
+    rks_pieces_close(pieces);
+    pieces = open_marks(false, 7);
+    assert_int_equal(rks_pieces_get(pieces, 2), RKS_PIECE_HERE);
+    rks_pieces_close(pieces);
+    /* a system that does not tell its boot: nothing is believed */
+    rks_pieces_pretend_boot("");
+    for (int i = 0; i < 2; i++) {
+        pieces = open_marks(false, 7);
+        assert_int_equal(rks_pieces_get(pieces, 2), RKS_PIECE_CLAIMED);
+        rks_pieces_set(pieces, 2, RKS_PIECE_HERE);
+        rks_pieces_close(pieces);
+    }
+}
+
+static void a_fresh_file_has_nothing(void **state)
+{
+    (void)state;
+    rks_pieces *pieces = open_marks(true, 7);
+    rks_pieces_set(pieces, 0, RKS_PIECE_HERE);
+    rks_pieces_close(pieces);
+    pieces = open_marks(true, 7);
+    assert_int_equal(rks_pieces_bytes(pieces), 0);
+    rks_pieces_close(pieces);
+}
+
+/* Each byte of the header, and one mark; marks of other bytes; a file that was cut. */
+static void damaged_marks_are_claims(void **state)
+{
+    (void)state;
+    for (int at = 0; at <= 96; at++) {
+        rks_pieces *pieces = open_marks(true, 7);
+        rks_pieces_set(pieces, 0, RKS_PIECE_HERE);
+        rks_pieces_close(pieces);
+        uint8_t byte;
+        int fd = open(path, O_RDWR);
+        assert_int_equal(pread(fd, &byte, 1, at), 1);
+        byte ^= 0x40;
+        assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+        close(fd);
+        pieces = open_marks(false, 7);
+        assert_int_equal(rks_pieces_get(pieces, 0), RKS_PIECE_CLAIMED);
+        rks_pieces_close(pieces);
+    }
+    rks_pieces *pieces = open_marks(false, 9);
+    assert_int_equal(rks_pieces_get(pieces, 0), RKS_PIECE_CLAIMED);
+    rks_pieces_close(pieces);
+    assert_int_equal(truncate(path, 50), 0);
+    pieces = open_marks(false, 9);
+    assert_int_equal(rks_pieces_get(pieces, 4), RKS_PIECE_CLAIMED);
+    rks_pieces_close(pieces);
+}
+
+static void a_failure_to_prepare_is_passed_on(void **state)
+{
+    (void)state;
+    rks_pieces *pieces = NULL;
+    const rks_pieces_wish wish = {path, {7, 1}, refuse, NULL};
+    assert_fails(RKS_ERR_IO, rks_pieces_open(&wish, &pieces, &err));
+    assert_contains(err.text, "no room");
+    assert_null(pieces);
+    unlink(path);
+    assert_int_equal(mkfifo(path, 0644), 0);
+    assert_fails(RKS_ERR_CORRUPT, rks_pieces_open(&wish, &pieces, &err));
+    assert_contains(err.text, "not a regular file");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(marks_stay_and_are_shared, remove_marks),
+        cmocka_unit_test_teardown(another_boot_claims_what_was_here, remove_marks),
+        cmocka_unit_test_teardown(a_fresh_file_has_nothing, remove_marks),
+        cmocka_unit_test_teardown(damaged_marks_are_claims, remove_marks),
+        cmocka_unit_test_teardown(a_failure_to_prepare_is_passed_on, remove_marks),
+    };
+    return cmocka_run_group_tests(tests, make_root, remove_root);
+}

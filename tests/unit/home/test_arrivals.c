@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_arrivals.c: shards that come from a directory: whole and in turns, after kills and other
+ * boots, with damage here and there, and the bytes that somebody waits for first. */
+#include "support/check.h"
+#include "support/shards.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "home/arrivals.h"
+
+enum { SHARDS = 3, LIMIT_MS = 60000, SHORT_MS = 300 };
+
+static rks_error err;
+static char *home_directory;
+static char local[128];
+static const char *const names[SHARDS] = {"a", "b", "c"};
+static rks_home *home;
+static rks_arrival_wish wishes[SHARDS];
+static uint64_t sizes[SHARDS]; /* of NAME.rks */
+
+static char *file_of(const char *directory, const char *name, const char *ending)
+{
+    static char paths[4][256];
+    static unsigned next;
+    char *path = paths[next++ % 4];
+    snprintf(path, sizeof(paths[0]), "%s/%s.%s", directory, name, ending);
+    return path;
+}
+
+/* Three shards of more than 5 MiB at home. */
+static int make_home(void **state)
+{
+    (void)state;
+    static const rks_home_limits limits = {.stall_ms = 5000, .timeout_ms = SHORT_MS};
+    home_directory = shards_directory();
+    for (size_t i = 0; i < SHARDS; i++) {
+        const shards_recipe recipe = {
+            .first = 1000 * i, .samples = 1000, .units = 4, .wide_every = 1};
+        shards_write(home_directory, names[i], &recipe);
+        rks_shard *shard = shards_open(home_directory, names[i]);
+        struct stat info;
+        assert_int_equal(stat(rks_shard_path(shard), &info), 0);
+        sizes[i] = (uint64_t)info.st_size;
+        wishes[i] = (rks_arrival_wish){
+            .directory = local, .name = names[i], .manifest = rks_shard_manifest_digest(shard)};
+        rks_shard_close(shard);
+    }
+    assert_ok(rks_home_open(home_directory, &limits, &home, &err), &err);
+    for (size_t i = 0; i < SHARDS; i++)
+        wishes[i].home = home;
+    return 0;
+}
+
+static int remove_home(void **state)
+{
+    (void)state;
+    rks_home_close(home);
+    shards_directory_remove(home_directory);
+    return 0;
+}
+
+static int make_local(void **state)
+{
+    (void)state;
+    snprintf(local, sizeof(local), "%s/local", home_directory);
+    return mkdir(local, 0755);
+}
+
+static int remove_local(void **state)
+{
+    (void)state;
+    char command[256];
+    rks_pieces_pretend_boot(NULL);
+    snprintf(command, sizeof(command), "rm -rf '%s'", local);
+    return system(command);
+}
+
+static bool has_file(const char *name, const char *ending)
+{
+    return access(file_of(local, name, ending), F_OK) == 0;
+}
+
+static void check_whole(const char *name)
+{
+    char *one = NULL, *other = NULL;
+    size_t one_size = 0, other_size = 0;
+    static const char *const endings[] = {"rks", "sums", "json"};
+    for (size_t i = 0; i < 3; i++) {
+        assert_ok(rks_file_load(file_of(local, name, endings[i]), 64 << 20, &one, &one_size, &err),
+                  &err);
+        assert_ok(rks_file_load(file_of(home_directory, name, endings[i]), 64 << 20, &other,
+                                &other_size, &err),
+                  &err);
+        assert_int_equal(one_size, other_size);
+        assert_memory_equal(one, other, one_size);
+        rks_free(one);
+        rks_free(other);
+    }
+    assert_false(has_file(name, "arriving"));
+    assert_false(has_file(name, "pieces"));
+    assert_false(has_file(name, "manifest"));
+}
+
+static rks_status bring_all(size_t count, uint64_t *brought)
+{
+    rks_arrivals *set = NULL;
+    rks_arrivals_count counted;
+    bool whole = false;
+    assert_ok(rks_arrivals_open(wishes, count, false, &set, &err), &err);
+    rks_status status = rks_arrivals_wait(set, RKS_ARRIVALS_WHOLE, LIMIT_MS, &whole, &err);
+    rks_arrivals_counted(set, &counted);
+    *brought = counted.brought;
+    if (status == RKS_OK)
+        assert_true(whole);
+    rks_arrivals_close(set);
+    return status;
+}
+
+/* The arrival of shard 0, and its pieces `chosen`. */
+static void bring_some(uint64_t chosen)
+{
+    rks_arrival *arrival = NULL;
+    bool whole = true;
+    uint64_t brought = 0;
+    uint8_t *room = rks_alloc_raw(1, RKS_PIECE, &err);
+    assert_ok(rks_arrival_open(&wishes[0], &arrival, &whole, &err), &err);
+    assert_false(whole);
+    for (uint64_t i = 0; i < rks_pieces_count(rks_arrival_pieces(arrival)); i++)
+        if ((chosen >> i & 1) != 0)
+            assert_ok(rks_arrival_bring(arrival, i, 1, room, &brought, &err), &err);
+    rks_arrival_close(arrival);
+    rks_free(room);
+}
+
+static void all_come_whole_and_once(void **state)
+{
+    (void)state;
+    uint64_t brought = 0;
+    assert_ok(bring_all(SHARDS, &brought), &err);
+    assert_int_equal(brought, sizes[0] + sizes[1] + sizes[2]);
+    for (size_t i = 0; i < SHARDS; i++) {
+        check_whole(names[i]);
+        assert_int_equal(rks_arrival_look(local, names[i], wishes[i].manifest, 77), 77);
+    }
+    assert_ok(bring_all(SHARDS, &brought), &err);
+    assert_int_equal(brought, 0);
+}
+
+static void what_has_come_does_not_come_again(void **state)
+{
+    (void)state;
+    uint64_t brought = 0;
+    assert_int_equal(rks_arrival_look(local, "a", wishes[0].manifest, UINT64_MAX), 0);
+    bring_some(0x5);
+    assert_int_equal(rks_arrival_look(local, "a", wishes[0].manifest, UINT64_MAX), 2 * RKS_PIECE);
+    assert_int_equal(rks_arrival_look(local, "a", (rks_digest){1, 2}, UINT64_MAX), 0);
+    assert_ok(bring_all(1, &brought), &err);
+    assert_int_equal(brought, sizes[0] - 2 * RKS_PIECE);
+    check_whole("a");
+}
+
+static void write_at(const char *ending, uint64_t at, const char *text)
+{
+    int fd = open(file_of(local, "a", ending), O_WRONLY);
+    assert_true(fd >= 0);
+    assert_int_equal(pwrite(fd, text, strlen(text), (off_t)at), strlen(text));
+    close(fd);
+}
+
+/* A power cut keeps marks and loses bytes: piece 2 is damaged, 0 and 4 are right. */
+static void another_boot_checks_what_it_finds(void **state)
+{
+    (void)state;
+    uint64_t brought = 0;
+    rks_pieces_pretend_boot("one");
+    bring_some(0x15);
+    write_at("arriving", 2 * RKS_PIECE + 5000, "lost");
+    rks_pieces_pretend_boot("two");
+    assert_ok(bring_all(1, &brought), &err);
+    assert_int_equal(brought, sizes[0] - 2 * RKS_PIECE);
+    check_whole("a");
+}
+
+/* Each state that a kill can leave between the calls of the end. */
+static void an_end_that_was_killed_is_finished(void **state)
+{
+    (void)state;
+    uint64_t brought = 0;
+    for (int step = 0; step < 4; step++) {
+        rks_pieces_pretend_boot("one");
+        bring_some(0xff);
+        if (step >= 1)
+            assert_int_equal(rename(file_of(local, "a", "arriving"), file_of(local, "a", "rks")),
+                             0);
+        if (step >= 2)
+            assert_int_equal(rename(file_of(local, "a", "manifest"), file_of(local, "a", "json")),
+                             0);
+        if (step == 3)
+            unlink(file_of(local, "a", "pieces"));
+        if (step == 1)
+            rks_pieces_pretend_boot("two");
+        assert_ok(bring_all(1, &brought), &err);
+        assert_int_equal(brought, 0);
+        if (step == 2) /* nobody opens it again to remove its marks */
+            unlink(file_of(local, "a", "pieces"));
+        check_whole("a");
+        remove_local(NULL);
+        make_local(NULL);
+    }
+}
+
+static void lost_marks_and_lost_files_are_noticed(void **state)
+{
+    (void)state;
+    uint64_t brought = 0;
+    bring_some(0x3);
+    unlink(file_of(local, "a", "arriving"));
+    assert_ok(bring_all(1, &brought), &err);
+    assert_int_equal(brought, sizes[0]);
+    check_whole("a");
+    unlink(file_of(local, "a", "json"));
+    assert_ok(bring_all(1, &brought), &err); /* no marks: all is claimed, and right */
+    assert_int_equal(brought, 0);
+    check_whole("a");
+    unlink(file_of(local, "a", "rks")); /* the manifest stays */
+    assert_int_equal(rks_arrival_look(local, "a", wishes[0].manifest, UINT64_MAX), 0);
+    write_at("sums", 3, "x");
+    assert_ok(bring_all(1, &brought), &err);
+    assert_int_equal(brought, sizes[0]);
+    check_whole("a");
+    assert_int_equal(truncate(file_of(local, "a", "rks"), RKS_PIECE), 0);
+    assert_ok(bring_all(1, &brought), &err);
+    assert_int_equal(brought, sizes[0]);
+    check_whole("a");
+}
+
+static void flip(const char *ending, uint64_t at)
+{
+    char file[64];
+    snprintf(file, sizeof(file), "a.%s", ending);
+    shards_flip(home_directory, file, at, 1);
+}
+
+static void damage_at_home_is_named_and_never_written(void **state)
+{
+    (void)state;
+    uint64_t brought = 0;
+    static const char *const endings[] = {"rks", "sums", "json"};
+    static const char *const said[] = {"a.rks: the MiB at offset 2097152 is not", "a.sums: not the",
+                                       "a.json"};
+    for (size_t i = 0; i < 3; i++) {
+        uint64_t at = i == 0 ? 2 * RKS_PIECE + 77 : 40;
+        flip(endings[i], at);
+        assert_fails(RKS_ERR_CORRUPT, bring_all(1, &brought));
+        assert_contains(err.text, said[i]);
+        assert_contains(err.text, home_directory);
+        assert_false(has_file("a", "json"));
+        flip(endings[i], at);
+        assert_ok(bring_all(1, &brought), &err);
+        check_whole("a");
+        remove_local(NULL);
+        make_local(NULL);
+    }
+}
+
+static void a_missing_file_at_home_is_an_error(void **state)
+{
+    (void)state;
+    uint64_t brought = 0;
+    rks_arrival_wish kept = wishes[0];
+    wishes[0].name = "nowhere";
+    assert_fails(RKS_ERR_NOT_FOUND, bring_all(1, &brought));
+    assert_contains(err.text, "nowhere.json");
+    wishes[0] = kept;
+}
+
+/* ---- needs ----------------------------------------------------------------------------------- */
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static int calls;
+static rks_error said;
+
+static void note(rks_need *need, const rks_error *why)
+{
+    (void)need;
+    pthread_mutex_lock(&mutex);
+    calls++;
+    said = *why;
+    pthread_mutex_unlock(&mutex);
+}
+
+static int calls_so_far(void)
+{
+    pthread_mutex_lock(&mutex);
+    int now = calls;
+    pthread_mutex_unlock(&mutex);
+    return now;
+}
+
+static void wait_for_calls(int wanted)
+{
+    uint64_t until = rks_now_ms() + LIMIT_MS;
+    while (calls_so_far() < wanted && rks_now_ms() < until)
+        usleep(1000);
+    assert_int_equal(calls_so_far(), wanted);
+}
+
+static void a_need_comes_while_the_rest_is_paused(void **state)
+{
+    (void)state;
+    rks_arrivals *set = NULL;
+    rks_arrivals_count counted, before;
+    bool headed = false;
+    rks_need need = {.shard = 1, .first = 3 * RKS_PIECE - 10, .end = 3 * RKS_PIECE + 10};
+    rks_need again = need, late = {.shard = 2, .first = 0, .end = 1, .soon = true};
+    need.here = again.here = late.here = note;
+    calls = 0;
+    assert_ok(rks_arrivals_open(wishes, SHARDS, true, &set, &err), &err);
+    assert_ok(rks_arrivals_wait(set, RKS_ARRIVALS_HEADS, LIMIT_MS, &headed, &err), &err);
+    assert_true(headed);
+    for (size_t i = 0; i < SHARDS; i++)
+        assert_true(rks_arrival_has_head(rks_arrivals_get(set, i)));
+    rks_arrivals_counted(set, &before);
+    assert_true(before.here < sizes[0] + sizes[1] + sizes[2]);
+    rks_arrivals_need(set, &need);
+    wait_for_calls(1);
+    assert_int_equal(said.status, RKS_OK);
+    rks_arrivals_need(set, &again); /* it is here */
+    assert_int_equal(calls_so_far(), 2);
+    assert_false(rks_arrivals_forget(set, &again));
+    rks_arrivals_need(set, &late);
+    wait_for_calls(3);
+    rks_arrivals_counted(set, &counted);
+    /* two pieces at most, for those that the heads have brought are not brought again */
+    assert_true(counted.here >= before.here + RKS_PIECE);
+    assert_true(counted.here <= before.here + 2 * RKS_PIECE);
+    rks_arrivals_go(set);
+    bool whole = false;
+    assert_ok(rks_arrivals_wait(set, RKS_ARRIVALS_WHOLE, LIMIT_MS, &whole, &err), &err);
+    assert_true(whole);
+    need.first = 0;
+    rks_arrivals_need(set, &need);
+    assert_int_equal(calls_so_far(), 4);
+    rks_arrivals_close(set);
+    check_whole("b");
+}
+
+static void needs_end_with_the_first_failure_and_at_the_close(void **state)
+{
+    (void)state;
+    rks_arrivals *set = NULL;
+    rks_need need = {.shard = 0, .first = 2 * RKS_PIECE, .end = 2 * RKS_PIECE + 1, .here = note};
+    calls = 0;
+    flip("rks", 2 * RKS_PIECE + 1);
+    assert_ok(rks_arrivals_open(wishes, 1, true, &set, &err), &err);
+    rks_arrivals_need(set, &need);
+    wait_for_calls(1);
+    assert_int_equal(said.status, RKS_ERR_CORRUPT);
+    rks_need late = need;
+    rks_arrivals_need(set, &late);
+    assert_int_equal(calls_so_far(), 2);
+    assert_int_equal(said.status, RKS_ERR_CORRUPT);
+    rks_arrivals_close(set);
+    flip("rks", 2 * RKS_PIECE + 1);
+}
+
+/* ---- two at once, no room, no memory -----------------------------------------------------------
+ */
+
+static void *bring_beside(void *brought)
+{
+    static rks_error why;
+    rks_arrivals *set = NULL;
+    rks_arrivals_count counted;
+    bool whole = false;
+    if (rks_arrivals_open(wishes, SHARDS, false, &set, &why) != RKS_OK)
+        return &why;
+    rks_status status = rks_arrivals_wait(set, RKS_ARRIVALS_WHOLE, LIMIT_MS, &whole, &why);
+    rks_arrivals_counted(set, &counted);
+    *(uint64_t *)brought = counted.brought;
+    rks_arrivals_close(set);
+    return status == RKS_OK && whole ? NULL : &why;
+}
+
+static void two_jobs_bring_into_one_directory(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 5; round++) {
+        pthread_t other;
+        uint64_t mine = 0, theirs = 0;
+        void *why = NULL;
+        assert_int_equal(pthread_create(&other, NULL, bring_beside, &theirs), 0);
+        rks_status status = bring_all(SHARDS, &mine);
+        pthread_join(other, &why);
+        assert_ok(status, &err);
+        if (why != NULL)
+            fail_msg("%s", ((rks_error *)why)->text);
+        for (size_t i = 0; i < SHARDS; i++)
+            check_whole(names[i]);
+        remove_local(NULL);
+        make_local(NULL);
+    }
+}
+
+static void survives_each_failing_allocation(void **state)
+{
+    (void)state;
+    uint64_t brought = 0;
+    bool failed = true;
+    for (long n = 1; failed; n++) {
+        rks_arrival *arrival = NULL;
+        bool whole = false;
+        rks_memory_fail_at(n);
+        rks_status status = rks_arrival_open(&wishes[0], &arrival, &whole, &err);
+        failed = rks_memory_fail_left() == 0;
+        rks_memory_fail_at(0);
+        if (status != RKS_OK)
+            assert_int_equal(status, RKS_ERR_MEMORY);
+        rks_arrival_close(arrival);
+        assert_true(n < 1000);
+        if (n % 3 == 0) { /* with and without what an earlier try has left */
+            remove_local(NULL);
+            make_local(NULL);
+        }
+    }
+    assert_ok(bring_all(1, &brought), &err);
+    check_whole("a");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(all_come_whole_and_once, make_local, remove_local),
+        cmocka_unit_test_setup_teardown(what_has_come_does_not_come_again, make_local,
+                                        remove_local),
+        cmocka_unit_test_setup_teardown(another_boot_checks_what_it_finds, make_local,
+                                        remove_local),
+        cmocka_unit_test_setup_teardown(an_end_that_was_killed_is_finished, make_local,
+                                        remove_local),
+        cmocka_unit_test_setup_teardown(lost_marks_and_lost_files_are_noticed, make_local,
+                                        remove_local),
+        cmocka_unit_test_setup_teardown(damage_at_home_is_named_and_never_written, make_local,
+                                        remove_local),
+        cmocka_unit_test_setup_teardown(a_missing_file_at_home_is_an_error, make_local,
+                                        remove_local),
+        cmocka_unit_test_setup_teardown(a_need_comes_while_the_rest_is_paused, make_local,
+                                        remove_local),
+        cmocka_unit_test_setup_teardown(needs_end_with_the_first_failure_and_at_the_close,
+                                        make_local, remove_local),
+        cmocka_unit_test_setup_teardown(two_jobs_bring_into_one_directory, make_local,
+                                        remove_local),
+        cmocka_unit_test_setup_teardown(survives_each_failing_allocation, make_local, remove_local),
+    };
+    return cmocka_run_group_tests(tests, make_home, remove_home);
+}
