@@ -110,15 +110,17 @@ typedef struct held_files {
     uint64_t index_files;
 } held_files;
 
-static held_files look_at_files(const rks_publish_work *work)
+static rks_status look_at_files(const rks_publish_work *work, held_files *held, rks_error *err)
 {
-    held_files held = {.text = work->text != NULL};
+    held->text = work->text != NULL;
     for (size_t i = 0; i < work->dataset->index_file_count; i++) {
-        char *path = rks_format(NULL, "%s/%s", work->directory, work->dataset->index_files[i].name);
-        held.index_files += path != NULL && access(path, F_OK) == 0;
+        char *path = rks_format(err, "%s/%s", work->directory, work->dataset->index_files[i].name);
+        if (path == NULL)
+            return RKS_ERR_MEMORY;
+        held->index_files += access(path, F_OK) == 0;
         rks_free(path);
     }
-    return held;
+    return RKS_OK;
 }
 
 /* The lowest rank with dataset.json and the most index files sends all but the shards. */
@@ -142,6 +144,7 @@ static void choose_committer(rks_publish_work *work, const rks_agreed *agreed, s
 static rks_status look_at_all(rks_publish_work *work, bool *together, rks_error *err)
 {
     rks_found_dataset found = {0};
+    held_files held = {0};
     rks_agreed agreed;
     rks_store_look(work->directory, 0, &found);
     rks_status status = rks_store_agree_dataset(work->group, NULL, &found, &work->dataset, err);
@@ -153,12 +156,13 @@ static rks_status look_at_all(rks_publish_work *work, bool *together, rks_error 
     if (work->here == NULL || work->senders == NULL)
         status = RKS_ERR_MEMORY;
     for (size_t i = 0; status == RKS_OK && i < shards; i++)
-        work->here[i] = rks_publish_has_shard(work, i);
+        status = rks_publish_look_for_shard(work, i, err);
     if (status == RKS_OK)
         status = load_text(work, err);
+    if (status == RKS_OK)
+        status = look_at_files(work, &held, err);
     if (status == RKS_OK && rks_group_rank(work->group) == 0)
         status = rks_publish_look(work, err);
-    const held_files held = look_at_files(work);
     const rks_fact facts[] = {rks_fact_fixed(&work->state, sizeof(work->state)),
                               rks_fact_fixed(work->here, shards * sizeof(*work->here)),
                               rks_fact_fixed(&held, sizeof(held))};
@@ -202,16 +206,18 @@ static rks_status send_shards(rks_publish_work *work, rks_error *err)
     return status;
 }
 
-/* Returns true if the newest dataset has all shards of an older one. It may not after lost ones
- * were built again. */
-static bool has_its_shards(const rks_publish_work *work, const rks_dataset *older)
+/* *has: the newest dataset has all shards of an older one. It may not after lost ones were built
+ * again. */
+static rks_status look_at_shards(const rks_publish_work *work, const rks_dataset *older, bool *has,
+                                 rks_error *err)
 {
     rks_shard_names names = {0};
-    bool all = rks_shard_names_add(&names, work->dataset, NULL) == RKS_OK;
-    for (size_t i = 0; all && i < older->shard_count; i++)
-        all = rks_shard_names_have(&names, older->shards[i].name);
+    rks_status status = rks_shard_names_add(&names, work->dataset, err);
+    *has = true;
+    for (size_t i = 0; status == RKS_OK && *has && i < older->shard_count; i++)
+        *has = rks_shard_names_have(&names, older->shards[i].name);
     rks_shard_names_free(&names);
-    return all;
+    return status;
 }
 
 static rks_status send_generation(rks_publish_work *work, uint64_t generation, rks_error *err)
@@ -220,11 +226,13 @@ static rks_status send_generation(rks_publish_work *work, uint64_t generation, r
     char name[64];
     snprintf(name, sizeof(name), "dataset.%" PRIu64 ".json", generation);
     rks_status status = rks_dataset_load_generation(work->directory, generation, &older, err);
-    if (status == RKS_OK && has_its_shards(work, older)) {
+    bool has = false;
+    if (status == RKS_OK)
+        status = look_at_shards(work, older, &has, err);
+    if (status == RKS_OK && has)
         status = rks_publish_lists(work, older, err);
-        if (status == RKS_OK)
-            status = rks_publish_file(work, name, err);
-    }
+    if (status == RKS_OK && has)
+        status = rks_publish_file(work, name, err);
     rks_dataset_free(older);
     return status;
 }

@@ -50,7 +50,8 @@ rks_status rks_publish_check_mark(rks_publish_work *work, rks_error *err);
 rks_status rks_publish_check_places(const char *directory, const char *home, rks_error *err);
 
 /* publish_files.c. */
-bool rks_publish_has_shard(const rks_publish_work *work, size_t shard);
+/* Sets work->here of a shard. */
+rks_status rks_publish_look_for_shard(rks_publish_work *work, size_t shard, rks_error *err);
 /* Sends a shard if home does not have it. */
 rks_status rks_publish_shard(rks_publish_work *work, size_t shard, rks_error *err);
 /* Sends what the dataset names beside its shards. */

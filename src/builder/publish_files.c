@@ -205,16 +205,17 @@ static rks_status take_manifest(sent_shard *s, const char *place, rks_error *err
     return status;
 }
 
-bool rks_publish_has_shard(const rks_publish_work *work, size_t shard)
+rks_status rks_publish_look_for_shard(rks_publish_work *work, size_t shard, rks_error *err)
 {
-    const rks_dataset_shard *named = &work->dataset->shards[shard];
-    char *manifest = rks_format(NULL, "%s/%s.json", work->directory, named->name);
-    char *data = rks_format(NULL, "%s/%s.rks", work->directory, named->name);
-    bool has =
-        manifest != NULL && data != NULL && access(manifest, F_OK) == 0 && access(data, F_OK) == 0;
+    const char *name = work->dataset->shards[shard].name;
+    char *manifest = rks_format(err, "%s/%s.json", work->directory, name);
+    char *data = rks_format(err, "%s/%s.rks", work->directory, name);
+    rks_status status = manifest == NULL || data == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    if (status == RKS_OK)
+        work->here[shard] = access(manifest, F_OK) == 0 && access(data, F_OK) == 0;
     rks_free(manifest);
     rks_free(data);
-    return has;
+    return status;
 }
 
 /* Looks whether home has the shard: its manifest, and the others in their sizes. */
