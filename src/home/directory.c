@@ -19,6 +19,7 @@
 #include "base/thread.h"
 #include "home/directory_files.h"
 #include "home/home.h"
+#include "home/open_files.h"
 
 enum { READERS = 8, REPLACED_MOST = 16, READERS_MOST = READERS + REPLACED_MOST, STEP = 1 << 20 };
 
@@ -44,10 +45,12 @@ struct directory {
     uint32_t alive, idle, hung; /* readers: that run; of them those that wait, and that hang */
     bool closing;
     uint32_t users; /* the owner and the readers that run; the last one frees */
+    rks_open_files files;
 };
 
 static void free_directory(directory *home)
 {
+    rks_open_files_end(&home->files);
     pthread_cond_destroy(&home->wanted);
     pthread_cond_destroy(&home->ended);
     pthread_mutex_destroy(&home->mutex);
@@ -139,23 +142,37 @@ static enum rks_home_kind read_opened(rks_home_read *read, int fd, const char *p
     return strcmp(read->version, version) == 0 ? kind : fail_replaced(path, err);
 }
 
-static enum rks_home_kind read_file(const directory *home, rks_home_read *read, rks_error *err)
+static enum rks_home_kind open_and_read(directory *home, rks_home_read *read, const char *path,
+                                        rks_error *err)
+{
+    int fd = -1;
+    rks_status status = rks_file_open(path, &fd, NULL, err);
+    if (status != RKS_OK)
+        return status == RKS_ERR_CORRUPT ? RKS_HOME_DENIED : kind_of_error((int)err->cause);
+    enum rks_home_kind kind = read_opened(read, fd, path, err);
+    if (kind == RKS_HOME_OK && !read->whole && read->first < read->end)
+        rks_open_files_keep(&home->files, read->name, read->version, fd);
+    else
+        close(fd);
+    return kind;
+}
+
+static enum rks_home_kind read_file(directory *home, rks_home_read *read, rks_error *err)
 {
     char *path = NULL;
-    int fd = -1;
     enum rks_home_kind kind = RKS_HOME_BROKEN;
     rks_status status = rks_directory_path(home->path, read->name, &path, err);
-    if (status == RKS_ERR_ARGUMENT)
-        kind = RKS_HOME_DENIED;
-    if (status == RKS_OK) {
-        status = rks_file_open(path, &fd, NULL, err);
-        if (status == RKS_OK)
-            kind = read_opened(read, fd, path, err);
-        else
-            kind = status == RKS_ERR_CORRUPT ? RKS_HOME_DENIED : kind_of_error((int)err->cause);
+    if (status != RKS_OK)
+        return status == RKS_ERR_ARGUMENT ? RKS_HOME_DENIED : RKS_HOME_BROKEN;
+    rks_open_file *open = read->version[0] == '\0' || read->whole
+                              ? NULL
+                              : rks_open_files_take(&home->files, read->name, read->version);
+    if (open != NULL) {
+        kind = read_opened(read, open->fd, path, err);
+        rks_open_files_leave(&home->files, open, kind != RKS_HOME_OK);
+    } else {
+        kind = open_and_read(home, read, path, err);
     }
-    if (fd >= 0)
-        close(fd);
     rks_free(path);
     return kind;
 }
@@ -284,6 +301,8 @@ static rks_status open_directory(const char *url, const char *secret_options, vo
         code = rks_cond_init(&made->wanted);
     if (code == 0)
         code = rks_cond_init(&made->ended);
+    if (code == 0)
+        code = rks_open_files_begin(&made->files);
     if (code != 0) {
         rks_free(made->path);
         rks_free(made);

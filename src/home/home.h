@@ -10,7 +10,9 @@
  *   `give_up` or `close`. Until then the home may write into `to` and into the read; so both lie in
  *   memory that outlives a read that hangs. `done` may free them. It must not wait, and nobody may
  *   hold a lock that `done` takes while he gives up or closes.
- * - Success means: all bytes that were asked for, of one version of the file.
+ * - Success means: all bytes that were asked for, of one version of the file. A read that wants a
+ *   version may get it also if another one is there by now; reads of one file are faster if they
+ *   name its version.
  * - A home raises no signal and changes no working directory. */
 #ifndef RKS_HOME_HOME_H
 #define RKS_HOME_HOME_H

@@ -207,6 +207,53 @@ static void a_file_that_changes_is_noticed(void **state)
     free(a.bytes);
 }
 
+/* A file stays open for those who want its version. */
+static void a_version_that_was_read_stays_readable(void **state)
+{
+    (void)state;
+    asked a = {0};
+    char version[RKS_HOME_VERSION];
+    write_file("a", 100);
+    assert_int_equal(read_now(&a, "a", 0, 50, ""), RKS_HOME_OK);
+    strcpy(version, a.read.version);
+    assert_int_equal(unlink(path_of("a")), 0);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(read_now(&a, "a", 50, 100, version), RKS_HOME_OK);
+    assert_int_equal(a.bytes[49], byte_at(99));
+    assert_int_equal(read_now(&a, "a", 0, 50, ""), RKS_HOME_MISSING);
+    write_file("a", 200);
+    assert_int_equal(read_now(&a, "a", 0, 50, version), RKS_HOME_OK);
+    assert_int_equal(read_now(&a, "a", 0, 150, ""), RKS_HOME_OK);
+    assert_string_not_equal(a.read.version, version);
+    pread_set(EIO, 0, 0); /* after an error it is opened anew */
+    assert_int_equal(read_now(&a, "a", 0, 50, version), RKS_HOME_BROKEN);
+    pread_set(PREAD_WORKS, 0, 0);
+    assert_int_equal(read_now(&a, "a", 0, 50, version), RKS_HOME_CHANGED);
+    free(a.bytes);
+}
+
+static void few_files_stay_open(void **state)
+{
+    (void)state;
+    enum { FILES = 100 };
+    asked a = {0};
+    char names[FILES][16], versions[FILES][RKS_HOME_VERSION];
+    for (int i = 0; i < FILES; i++) {
+        snprintf(names[i], sizeof(names[i]), "f%d", i);
+        write_file(names[i], 10);
+        assert_int_equal(read_now(&a, names[i], 0, 10, ""), RKS_HOME_OK);
+        strcpy(versions[i], a.read.version);
+    }
+    int open = 0;
+    for (int i = 0; i < FILES; i++) {
+        assert_int_equal(unlink(path_of(names[i])), 0);
+        open += read_now(&a, names[i], 0, 10, versions[i]) == RKS_HOME_OK;
+    }
+    assert_int_equal(open, 32);
+    assert_int_equal(a.kind, RKS_HOME_OK); /* the last ones */
+    free(a.bytes);
+}
+
 /* ---- reads that hang ------------------------------------------------------------------------ */
 
 static void reads_that_hang_are_replaced(void **state)
@@ -593,6 +640,8 @@ int main(void)
         WITH_PLACE(a_whole_file_comes_if_it_is_not_too_large),
         WITH_PLACE(what_cannot_be_read_has_its_kind),
         WITH_PLACE(a_file_that_changes_is_noticed),
+        WITH_PLACE(a_version_that_was_read_stays_readable),
+        WITH_PLACE(few_files_stay_open),
         WITH_PLACE(reads_that_hang_are_replaced),
         WITH_PLACE(a_queued_read_ends_when_it_is_given_up),
         WITH_PLACE(a_read_that_was_given_up_reads_no_further),
