@@ -18,6 +18,9 @@ typedef struct rks_publish_options {
     bool dry_run; /* looks and counts only; what would be sent is in the report */
     rks_progress_fn progress;
     void *progress_user;
+    const char *const *shards; /* folders that may hold shards of the dataset, too, as in
+                                * rks_store_options */
+    size_t shard_count;
 } rks_publish_options;
 
 /* The same on all ranks. */
@@ -33,7 +36,7 @@ typedef struct rks_publish_report {
     uint64_t there_bytes; /* of all files that home had */
 } rks_publish_report;
 
-/* COLLECTIVE. Copies the dataset in each rank's `directory` ({rank} and {node} as in
+/* COLLECTIVE. Copies the dataset in each rank's `directory` ({rank}, {node} and `*` as in
  * rks_store_open) to `home`, a directory that all ranks see, and that is made if it is not there.
  * One rank sends each shard, and compares every MiB with the shard's sums as it sends it:
  * RKS_ERR_CORRUPT names damage, and nothing of it counts. Files that home has are not sent again,

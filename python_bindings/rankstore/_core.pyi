@@ -430,7 +430,7 @@ def merge(group: Group, sources: Sequence[str], directory: str, *, copy: bool = 
     """COLLECTIVE. rks_merge: return {samples, shards, linked_bytes, copied_bytes, dataset}."""
 
 def publish(group: Group, directory: str, home: str, *, dry_run: bool = False,
-            progress: Callable[[str, int, int, int], None] | None = None) -> dict[str, Any]:
+            progress: Callable[[str, int, int, int], None] | None = None, shards: Sequence[str] = ()) -> dict[str, Any]:
     """COLLECTIVE. rks_publish: return {dataset, generation, before, nothing_to_do, shards, sent_shards, sent_bytes, there_bytes}."""
 
 def prune(group: Group, directory: str, *, keep: int | None = None, dry_run: bool = False,

@@ -82,22 +82,28 @@ static PyObject *run_publish(PyObject *group_object, const char *directory, cons
 static PyObject *publish(PyObject *self, PyObject *arguments, PyObject *keywords)
 {
     (void)self;
-    static char *names[] = {"group", "directory", "home", "dry_run", "progress", NULL};
-    PyObject *group, *progress = NULL;
+    static char *names[] = {"group", "directory", "home", "dry_run", "progress", "shards", NULL};
+    PyObject *group, *progress = NULL, *patterns = NULL, *published;
     const char *directory, *home;
     int dry_run = 0;
+    core_texts shards = {0};
     core_callbacks calls = {0};
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "Oss|$pO:publish", names, &group,
-                                     &directory, &home, &dry_run, &progress) ||
-        !core_callable(progress, "progress", &calls.progress))
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "Oss|$pOO:publish", names, &group,
+                                     &directory, &home, &dry_run, &progress, &patterns) ||
+        !core_callable(progress, "progress", &calls.progress) ||
+        !core_texts_take(patterns, "shards", &shards))
         return NULL;
     const rks_publish_options options = {
         .struct_size = sizeof(options),
         .dry_run = dry_run != 0,
         .progress = calls.progress == NULL ? NULL : core_call_progress,
         .progress_user = &calls,
+        .shards = shards.texts,
+        .shard_count = shards.count,
     };
-    return run_publish(group, directory, home, &options);
+    published = run_publish(group, directory, home, &options);
+    core_texts_free(&shards);
+    return published;
 }
 
 static PyObject *prune(PyObject *self, PyObject *arguments, PyObject *keywords)

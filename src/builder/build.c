@@ -347,7 +347,9 @@ static rks_status publish_built(const rks_build_state *b, const char *directory,
 {
     const rks_publish_options options = {.struct_size = sizeof(options),
                                          .progress = b->options.progress,
-                                         .progress_user = b->options.progress_user};
+                                         .progress_user = b->options.progress_user,
+                                         .shards = b->options.shards,
+                                         .shard_count = b->options.shard_count};
     rks_publish_report published = {.struct_size = sizeof(published)};
     if (b->options.home == NULL)
         return RKS_OK;

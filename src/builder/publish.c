@@ -32,19 +32,44 @@ static rks_status must_stop(void *user, rks_error *err)
     return rks_group_must_stop(user, err);
 }
 
+/* Looks for the dataset and for the folders of its shards, of which home must be none. */
+static rks_status look_here(rks_publish_work *work, const char *directory, const char *home,
+                            rks_error *err)
+{
+    char *name = NULL, *none = NULL;
+    rks_folders beside = {0};
+    rks_status status = rks_directory_expand(work->group, directory, &name, err);
+    if (status == RKS_OK && rks_dataset_take_generation(name) != 0)
+        status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                          "%s: give the directory; its newest generation is published", directory);
+    rks_free(name);
+    if (status != RKS_OK)
+        return status;
+    rks_store_look_for(work->group, directory, &work->directory, &beside, &work->found);
+    if (work->directory == NULL)
+        status = RKS_ERR_MEMORY;
+    if (status == RKS_OK)
+        status = rks_folders_add(&work->folders, work->directory, err);
+    for (size_t i = 0; status == RKS_OK && i < beside.count; i++)
+        status = rks_folders_add(&work->folders, beside.paths[i], err);
+    if (status == RKS_OK)
+        status = rks_folders_of_shards(&work->folders, work->group, work->options.shards,
+                                       work->options.shard_count, &none, err);
+    for (size_t i = 0; status == RKS_OK && i < work->folders.count; i++)
+        status = rks_publish_check_places(work->folders.paths[i], home, err);
+    rks_folders_free(&beside);
+    rks_free(none);
+    return status;
+}
+
 /* COLLECTIVE. */
 static rks_status begin_publish(rks_publish_work *work, const char *directory, const char *home,
                                 rks_error *err)
 {
     const rks_home_limits limits = {.must_stop = must_stop, .user = work->group};
-    rks_status status = rks_directory_expand(work->group, directory, &work->directory, err);
-    if (status == RKS_OK && rks_dataset_take_generation(work->directory) != 0)
-        status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                          "%s: give the directory; its newest generation is published", directory);
+    rks_status status = rks_home_open(home, &limits, &work->home, err);
     if (status == RKS_OK)
-        status = rks_home_open(home, &limits, &work->home, err);
-    if (status == RKS_OK)
-        status = rks_publish_check_places(work->directory, home, err);
+        status = look_here(work, directory, home, err);
     const rks_fact given[] = {
         rks_fact_same_shown("home", home),
         rks_fact_same("publish: dry_run", work->options.dry_run ? "yes" : NULL)};
@@ -143,17 +168,17 @@ static void choose_committer(rks_publish_work *work, const rks_agreed *agreed, s
  * then the status is this rank's own. */
 static rks_status look_at_all(rks_publish_work *work, bool *together, rks_error *err)
 {
-    rks_found_dataset found = {0};
     held_files held = {0};
     rks_agreed agreed;
-    rks_store_look(work->directory, 0, &found);
-    rks_status status = rks_store_agree_dataset(work->group, NULL, &found, &work->dataset, err);
+    rks_status status =
+        rks_store_agree_dataset(work->group, NULL, &work->found, &work->dataset, err);
     if (status != RKS_OK)
         return status;
     size_t shards = work->dataset->shard_count;
     work->here = rks_alloc(shards, sizeof(*work->here), err);
+    work->folder_of = rks_alloc(shards, sizeof(*work->folder_of), err);
     work->senders = rks_alloc(shards, sizeof(*work->senders), err);
-    if (work->here == NULL || work->senders == NULL)
+    if (work->here == NULL || work->folder_of == NULL || work->senders == NULL)
         status = RKS_ERR_MEMORY;
     for (size_t i = 0; status == RKS_OK && i < shards; i++)
         status = rks_publish_look_for_shard(work, i, err);
@@ -390,6 +415,9 @@ static void free_publish(rks_publish_work *work)
     rks_free(work->directory);
     rks_free(work->text);
     rks_free(work->here);
+    rks_free(work->folder_of);
+    rks_folders_free(&work->folders);
+    rks_dataset_free(work->found.dataset);
     rks_free(work->senders);
 }
 

@@ -7,7 +7,9 @@
 #include "dataset/dataset.h"
 #include "group/agreement.h"
 #include "home/claim.h"
+#include "dataset/search_folders.h"
 #include "rankstore/home.h"
+#include "store/store.h"
 
 enum { RKS_HOME_MARK_MOST = 256, RKS_SENDER_HOME = -1 };
 
@@ -29,14 +31,17 @@ typedef struct rks_publish_work {
     rks_group *group;
     rks_publish_options options;
     rks_home *home;
-    char *directory; /* this rank's */
+    char *directory;     /* this rank's */
+    rks_folders folders; /* that may hold shards, the directory first */
+    rks_found_dataset found;
     rks_dataset *dataset;
     char *text; /* this rank's dataset.json; NULL: it has none, or another revision */
     size_t text_size;
     rks_home_state state;
-    bool *here;       /* by shard: this rank has it */
-    int32_t *senders; /* by shard: a rank, or RKS_SENDER_HOME: no rank has it */
-    bool commits;     /* this rank sends all but the shards */
+    bool *here;             /* by shard: this rank has it, */
+    const char **folder_of; /* and where */
+    int32_t *senders;       /* by shard: a rank, or RKS_SENDER_HOME: no rank has it */
+    bool commits;           /* this rank sends all but the shards */
     rks_held_claim claim;
     uint64_t sent_shards, sent_bytes, there_bytes; /* by this rank */
     uint64_t done, total, ticked_ms;

@@ -136,13 +136,13 @@ rks_status rks_publish_replace(rks_publish_work *work, const char *name, const c
     return status;
 }
 
-/* Sends a file of this rank's directory, whose pieces have these sums (NULL: none). */
-static rks_status send_from_disk(rks_publish_work *work, const char *name, const rks_digest *sums,
-                                 bool *there, rks_error *err)
+/* Sends a file of a folder, whose pieces have these sums (NULL: none). */
+static rks_status send_from_disk(rks_publish_work *work, const char *folder, const char *name,
+                                 const rks_digest *sums, bool *there, rks_error *err)
 {
     sent_bytes from = {.work = work, .fd = -1, .stream = {.fd = -1}, .sums = sums};
     uint64_t size = 0;
-    char *path = rks_format(err, "%s/%s", work->directory, name);
+    char *path = rks_format(err, "%s/%s", folder, name);
     rks_status status = path == NULL ? RKS_ERR_MEMORY : rks_file_open(path, &from.fd, &size, err);
     if (status == RKS_OK) {
         from.path = path;
@@ -159,7 +159,7 @@ static rks_status send_from_disk(rks_publish_work *work, const char *name, const
 rks_status rks_publish_file(rks_publish_work *work, const char *name, rks_error *err)
 {
     bool there = false;
-    rks_status status = send_from_disk(work, name, NULL, &there, err);
+    rks_status status = send_from_disk(work, work->directory, name, NULL, &there, err);
     return status == RKS_ERR_NOT_FOUND ? RKS_OK : status;
 }
 
@@ -208,13 +208,17 @@ static rks_status take_manifest(sent_shard *s, const char *place, rks_error *err
 rks_status rks_publish_look_for_shard(rks_publish_work *work, size_t shard, rks_error *err)
 {
     const char *name = work->dataset->shards[shard].name;
-    char *manifest = rks_format(err, "%s/%s.json", work->directory, name);
-    char *data = rks_format(err, "%s/%s.rks", work->directory, name);
-    rks_status status = manifest == NULL || data == NULL ? RKS_ERR_MEMORY : RKS_OK;
-    if (status == RKS_OK)
-        work->here[shard] = access(manifest, F_OK) == 0 && access(data, F_OK) == 0;
-    rks_free(manifest);
-    rks_free(data);
+    rks_status status = RKS_OK;
+    for (size_t i = 0; status == RKS_OK && !work->here[shard] && i < work->folders.count; i++) {
+        char *manifest = rks_format(err, "%s/%s.json", work->folders.paths[i], name);
+        char *data = rks_format(err, "%s/%s.rks", work->folders.paths[i], name);
+        status = manifest == NULL || data == NULL ? RKS_ERR_MEMORY : RKS_OK;
+        if (status == RKS_OK)
+            work->here[shard] = access(manifest, F_OK) == 0 && access(data, F_OK) == 0;
+        work->folder_of[shard] = work->folders.paths[i];
+        rks_free(manifest);
+        rks_free(data);
+    }
     return status;
 }
 
@@ -264,22 +268,23 @@ static rks_status send_sums(rks_publish_work *work, const sent_shard *s, const r
     return status;
 }
 
-static rks_status send_shard(rks_publish_work *work, sent_shard *s, rks_error *err)
+static rks_status send_shard(rks_publish_work *work, const char *folder, sent_shard *s,
+                             rks_error *err)
 {
     bool there = false;
     rks_digest *sums = NULL;
-    char *manifest = rks_format(err, "%s/%s", work->directory, s->names[MANIFEST]);
-    char *path = rks_format(err, "%s/%s", work->directory, s->names[SUMS]);
+    char *manifest = rks_format(err, "%s/%s", folder, s->names[MANIFEST]);
+    char *path = rks_format(err, "%s/%s", folder, s->names[SUMS]);
     rks_status status =
         manifest == NULL || path == NULL
             ? RKS_ERR_MEMORY
             : rks_file_load(manifest, RKS_MANIFEST_MAX, &s->text, &s->text_size, err);
     if (status == RKS_OK)
-        status = take_manifest(s, work->directory, err);
+        status = take_manifest(s, folder, err);
     if (status == RKS_OK)
         status = rks_sums_load(path, s->manifest->file_size, s->manifest->sums, &sums, err);
     if (status == RKS_OK)
-        status = send_from_disk(work, s->names[DATA], sums, &there, err);
+        status = send_from_disk(work, folder, s->names[DATA], sums, &there, err);
     if (status == RKS_OK)
         status = send_sums(work, s, sums, err);
     if (status == RKS_OK)
@@ -307,7 +312,7 @@ rks_status rks_publish_shard(rks_publish_work *work, size_t number, rks_error *e
                      work->directory, shard->name, work->home->name);
     if (status == RKS_OK && !whole) {
         name_files(&s, shard);
-        status = send_shard(work, &s, err);
+        status = send_shard(work, work->folder_of[number], &s, err);
         free_shard(&s);
     }
     if (work->senders[number] != RKS_SENDER_HOME)
@@ -370,7 +375,7 @@ static rks_status send_index_files(rks_publish_work *work, const rks_dataset *da
         else if (status == RKS_OK)
             status = check_index_file(work, named, items, err);
         if (status == RKS_OK && !there)
-            status = send_from_disk(work, named->name, NULL, &there, err);
+            status = send_from_disk(work, work->directory, named->name, NULL, &there, err);
         if (status == RKS_ERR_NOT_FOUND)
             status = RKS_OK;
     }

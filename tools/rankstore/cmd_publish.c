@@ -9,6 +9,7 @@
 
 typedef struct args {
     cli_list words; /* the directory, and home */
+    cli_list shards;
     rks_publish_options options;
     bool json;
     uint32_t processes;
@@ -34,6 +35,8 @@ static int run_publish(rks_group *group, void *user)
     args *a = user;
     rks_error err = {0};
     rks_publish_report report = {.struct_size = sizeof(report)};
+    a->options.shards = a->shards.items;
+    a->options.shard_count = a->shards.count;
     a->options.progress = cli_bar_update;
     a->options.progress_user = &a->bar;
     cli_bar_begin(&a->bar, group);
@@ -74,6 +77,7 @@ static int publish(void *user)
 static const cli_option options[] = {
     {"--dry-run", NULL, CLI_FLAG, offsetof(args, options.dry_run),
      .help = "only print what would be sent"},
+    CLI_SHARDS(args, shards),
     CLI_PROCESSES(args, processes),
     CLI_JSON(args, json, "print the report as JSON"),
 };

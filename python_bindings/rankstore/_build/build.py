@@ -174,7 +174,7 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
     else:
         report = build_here(group, source, directory, options)
     if home is not None:
-        publish(directory, home, group=group, progress=progress)
+        publish(directory, home, group=group, progress=progress, shards=options.shards)
     dataset = open_dataset(directory, group=group, exchange=exchange, no_share=no_share, shards=options.shards)
     dataset.report = report
     return dataset

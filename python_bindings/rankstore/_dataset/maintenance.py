@@ -13,7 +13,7 @@ from .._distributed import progress
 from .._distributed.group import Group, current
 from ..errors import ArgumentError, StateError
 from .dataset import Dataset
-from .open import open as open_dataset
+from .open import folders_of, open as open_dataset
 
 Path = str | os.PathLike[str]
 Bar = progress.Report | bool | None
@@ -145,18 +145,20 @@ def merge(sources: Sequence[Path], directory: Path, *, copy: bool = False, group
     return MergeReport(**made)
 
 
-def publish(directory: Path, home: Path, *, dry_run: bool = False, group: Group | None = None, progress: Bar = None) -> PublishReport:
+def publish(directory: Path, home: Path, *, dry_run: bool = False, group: Group | None = None, progress: Bar = None,
+            shards: Sequence[Path] | None = None) -> PublishReport:
     """Copy a dataset to its home, a directory that all nodes see (collective: call it on every rank).
 
     Each rank sends the shards that are on its disk, and compares every MiB with the shard's sums as it sends it. What home has is not sent
     again: repeat the call after an append, or after it was killed. Readers of home see the dataset of before until all of the new one is
     there. `rankstore.open(home)` opens it.
 
-    directory: path. The dataset's directory. "{rank}" and "{node}" in it become numbers.
+    directory: path. The dataset's directory. "{rank}" and "{node}" in it become numbers; with a "*", as for `open`.
     home: path. The same directory on all ranks; it is made if it is not there.
     dry_run: bool. Only count. Default: False.
     group: Group. The ranks that publish. Default: `current()`.
     progress: bool or callable. As for `merge`. Default: None.
+    shards: list of paths. As for `open`: more folders that may hold shards of the dataset. Default: none, and those of RKS_PATH.
 
     Returns a PublishReport.
     Raises, the same on all ranks, StateError if home has another dataset, or if another process publishes something else there;
@@ -165,7 +167,8 @@ def publish(directory: Path, home: Path, *, dry_run: bool = False, group: Group 
     """
     chosen = group if group is not None else current()
     with _shown(progress, chosen) as report:
-        made = _core.publish(chosen.core, os.fspath(directory), os.fspath(home), dry_run=dry_run, progress=report)
+        made = _core.publish(chosen.core, os.fspath(directory), os.fspath(home), dry_run=dry_run, progress=report,
+                             shards=folders_of(shards))
     return PublishReport(**made)
 
 
