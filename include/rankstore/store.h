@@ -120,6 +120,11 @@ RKS_API rks_status rks_store_refresh(rks_store *store, const char *const *direct
  * views and arrays may outlive it. NULL is accepted. */
 RKS_API void rks_store_close(rks_store *store, uint32_t timeout_ms);
 
+/* Makes calls that wait for samples in other threads fail with RKS_ERR_STATE, now and later: those
+ * of this store, before it is closed. Without it they wait as long as the storage, or another rank,
+ * does not answer. */
+RKS_API void rks_store_end_reads(rks_store *store);
+
 /* Announces that this rank no longer needs the store, and waits at most `timeout_ms` (0: not at
  * all) until all ranks have done so. Returns nonzero if all have, or if there are no other ranks; 0
  * if others still need it. The store serves the others until rks_store_close, which does not wait

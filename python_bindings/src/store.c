@@ -143,10 +143,14 @@ void core_store_close_epoch(PyObject *object, core_epoch *epoch)
 
 /* ---- open and close -------------------------------------------------------------------------- */
 
-/* Returns -1 with an exception of a signal handler; then the store stays open. */
+/* Returns -1 with an exception of a signal handler; then the store stays open. After the silence
+ * limit, calls that wait for samples end. */
 static int wait_for_users(store *self)
 {
-    while (self->users > 0) {
+    uint64_t waited_ms = 0, limit_ms = core_group_silence(self->group);
+    for (; self->users > 0; waited_ms++) {
+        if (waited_ms == limit_ms)
+            rks_store_end_reads(self->handle);
         sleep_a_little();
         if (PyErr_CheckSignals() < 0)
             return -1;

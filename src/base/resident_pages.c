@@ -219,6 +219,27 @@ bool rks_resident_has(rks_resident *resident, uint64_t first, uint64_t end)
     return true;
 }
 
+bool rks_resident_now(const rks_resident *resident, uint64_t first, uint64_t end)
+{
+    enum { AT_ONCE = 128 << 10 };
+    unsigned char there[AT_ONCE / 4096];
+    uint8_t *at = NULL;
+    size_t size = 0;
+    if (!pages_of(resident, first, end, &at, &size))
+        return true;
+    if (resident->user != geteuid())
+        return false;
+    for (size_t done = 0; done < size; done += AT_ONCE) {
+        size_t many = size - done < AT_ONCE ? size - done : AT_ONCE;
+        if (mincore(at + done, many, there) != 0)
+            return false;
+        for (size_t i = 0; i < (many + resident->page - 1) / resident->page; i++)
+            if ((there[i] & 1) == 0)
+                return false;
+    }
+    return true;
+}
+
 rks_resident_state rks_resident_scan(rks_resident *resident, size_t *budget)
 {
     size_t granule = atomic_load_explicit(&resident->scanned, memory_order_relaxed);

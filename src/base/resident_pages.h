@@ -43,6 +43,10 @@ void rks_resident_expect_random(const rks_resident *resident, uint64_t first, ui
  * unknown, which takes microseconds each. */
 bool rks_resident_has(rks_resident *resident, uint64_t first, uint64_t end);
 
+/* Returns true if the pages of bytes [first, end) are in memory now, even if their granules are not
+ * known to be. Takes a system call for each 128 KiB. */
+bool rks_resident_now(const rks_resident *resident, uint64_t first, uint64_t end);
+
 /* What a scan of the whole file has found. */
 typedef enum rks_resident_state {
     RKS_RESIDENT_ALL,     /* the whole file is in memory */

@@ -1,10 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * thread.c: blocks signals before the start, so that the new thread inherits the mask. */
+ * thread.c: blocks signals before the start, so that the new thread inherits the mask; and keeps
+ * when a thread was last given up. */
 #include "base/thread.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <stddef.h>
+#include <time.h>
+
+#include "base/clock.h"
+
+enum { HUNG_MS = 10000, BRIEFLY_MS = 50 };
+
+static atomic_uint_least64_t hung_until_ms; /* until when waits are brief */
 
 int rks_thread_start(pthread_t *thread, void *(*run)(void *user), void *user)
 {
@@ -14,4 +23,27 @@ int rks_thread_start(pthread_t *thread, void *(*run)(void *user), void *user)
     int code = pthread_create(thread, NULL, run, user);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return code;
+}
+
+uint64_t rks_hang_until(uint32_t limit_ms)
+{
+    uint64_t now = rks_now_ms();
+    return now +
+           (now < atomic_load(&hung_until_ms) && limit_ms > BRIEFLY_MS ? BRIEFLY_MS : limit_ms);
+}
+
+void rks_hang_seen(void)
+{
+    atomic_store(&hung_until_ms, rks_now_ms() + HUNG_MS);
+}
+
+bool rks_thread_join_within(pthread_t thread, uint32_t limit_ms)
+{
+    uint64_t until = rks_hang_until(limit_ms);
+    const struct timespec at = {(time_t)(until / 1000), (long)(until % 1000) * 1000000};
+    if (pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &at) == 0)
+        return true;
+    pthread_detach(thread);
+    rks_hang_seen();
+    return false;
 }

@@ -1,13 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * thread.h: starts threads of the library. */
+ * thread.h: starts threads of the library, and ends them.
+ *
+ * A thread that reads a mapped file of storage that hangs never comes back, and no signal reaches
+ * it. So whoever ends such threads waits for a limited time. If that is over, the thread is left
+ * alone, with all memory that it may use. Of what such threads are still waited for after that, in
+ * the next seconds, little is expected: a close has several waits, and together they take one
+ * limit. */
 #ifndef RKS_BASE_THREAD_H
 #define RKS_BASE_THREAD_H
 
 #include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 /* Like pthread_create, but the thread blocks all signals, which are for the program's own
  * threads. */
 int rks_thread_start(pthread_t *thread, void *(*run)(void *user), void *user);
+
+/* Returns the time, as rks_now_ms, until which to wait for what may hang. */
+uint64_t rks_hang_until(uint32_t limit_ms);
+/* Says that such a wait was given up. */
+void rks_hang_seen(void);
+/* Joins a thread that may hang. Returns false if it did not end in time; it is detached then. */
+bool rks_thread_join_within(pthread_t thread, uint32_t limit_ms);
 
 #endif

@@ -3,9 +3,10 @@
  * fetch.c: fetches from their start to their end.
  *
  * A synchronous fetch does all slow work in the caller's thread. A fetch that was started ahead
- * also gives its tasks to the workers, which start with the first such fetch. If a fetch is
- * cancelled, its sent requests stay with the engine. The last of them frees the fetch, and possibly
- * the fetcher after its close. */
+ * also gives its tasks to the workers, which start with the first such fetch; so does one whose
+ * samples are not in memory, since the caller's thread must not wait for storage (slow.h). If a
+ * fetch is cancelled, its sent requests stay with the engine. The last of them frees the fetch, and
+ * possibly the fetcher after its close. */
 #include "fetch/fetch.h"
 
 #include <inttypes.h>
@@ -22,9 +23,30 @@
 #include "fetch/request_queue.h"
 #include "fetch/request_sender.h"
 #include "fetch/retry.h"
+#include "fetch/slow.h"
 #include "fetch/workers.h"
 
 /* ---- tasks ---------------------------------------------------------------------------------- */
+
+/* Takes the local task, and releases the mutex; or leaves the task to workers, and does not. Only
+ * a thread of the program leaves any. */
+static bool take_local(rks_fetch *fetch, bool is_worker)
+{
+    rks_fetcher *fetcher = fetch->fetcher;
+    fetch->local_waits = false;
+    pthread_mutex_unlock(&fetcher->mutex);
+    if (is_worker)
+        return true;
+    if (!rks_fetch_list_may_wait(fetch->batch->list)) {
+        fetch->batch->list->asked = true; /* asking might wait for a thread that reads ahead */
+        return true;
+    }
+    pthread_mutex_lock(&fetcher->mutex);
+    fetch->local_waits = true;
+    fetch->left = true;
+    rks_fetch_wake(fetch);
+    return false;
+}
 
 static void do_local(rks_fetch *fetch)
 {
@@ -32,8 +54,6 @@ static void do_local(rks_fetch *fetch)
     rks_block *block = NULL;
     uint64_t bytes = 0;
     rks_error err;
-    fetch->local_waits = false;
-    pthread_mutex_unlock(&fetcher->mutex);
     rks_status status = rks_fetch_copy_local(fetch->batch, &block, &bytes, &err);
     pthread_mutex_lock(&fetcher->mutex);
     fetch->local_bytes += bytes;
@@ -48,14 +68,15 @@ static void do_arrays(rks_fetch *fetch)
     rks_arrays *arrays = NULL;
     uint64_t bytes = 0;
     rks_error err;
-    fetch->local_waits = false;
-    pthread_mutex_unlock(&fetcher->mutex);
     rks_status status = rks_fetch_make_arrays(fetch->batch, fetch->collate, &arrays, &bytes, &err);
-    if (status == RKS_OK) {
-        rks_batch_free(fetch->batch);
-        fetch->batch = NULL;
-    }
     pthread_mutex_lock(&fetcher->mutex);
+    if (status == RKS_OK) {
+        rks_batch *made_of = fetch->batch;
+        fetch->batch = NULL;
+        pthread_mutex_unlock(&fetcher->mutex);
+        rks_batch_free(made_of);
+        pthread_mutex_lock(&fetcher->mutex);
+    }
     fetch->local_bytes += bytes;
     fetch->arrays = arrays;
     if (status != RKS_OK)
@@ -79,20 +100,23 @@ static void do_arrived(rks_fetch *fetch)
     rks_fetch_request_drop(request);
 }
 
-/* Takes a task and works on it without the mutex. Returns false if there is none. The caller must
- * hold the mutex and a reference. */
-static bool work_on(rks_fetch *fetch)
+/* Takes a task and works on it without the mutex. Returns false if there is none for this thread.
+ * The caller must hold the mutex and a reference. */
+static bool work_on(rks_fetch *fetch, bool is_worker)
 {
     if (rks_fetch_is_over(fetch))
         return false;
-    if (fetch->arrived != NULL)
+    if (fetch->arrived != NULL) {
         do_arrived(fetch);
-    else if (fetch->local_waits && fetch->collate == NULL)
-        do_local(fetch);
-    else if (fetch->local_waits && fetch->tasks == 1)
-        do_arrays(fetch);
-    else
+        return true;
+    }
+    if (!fetch->local_waits || (fetch->left && !is_worker) ||
+        (fetch->collate != NULL && fetch->tasks != 1) || !take_local(fetch, is_worker))
         return false;
+    if (fetch->collate == NULL)
+        do_local(fetch);
+    else
+        do_arrays(fetch);
     return true;
 }
 
@@ -106,17 +130,19 @@ static bool release_shared(rks_fetch *fetch)
     return false;
 }
 
-/* Works on all tasks of the first fetch of the work list. */
-static bool work_on_next(rks_fetcher *fetcher)
+/* Works on all tasks of the first fetch of the work list that this thread may work on. */
+static bool work_on_first(rks_fetcher *fetcher, bool is_worker)
 {
-    rks_fetch *fetch = fetcher->work;
-    if (fetch == NULL)
+    rks_fetch **at = &fetcher->work, *fetch;
+    while (*at != NULL && (*at)->left && !is_worker)
+        at = &(*at)->next;
+    if ((fetch = *at) == NULL)
         return false;
-    fetcher->work = fetch->next;
+    *at = fetch->next;
     if (fetch->next == NULL)
-        fetcher->work_end = &fetcher->work;
+        fetcher->work_end = at;
     fetch->queued = false;
-    while (work_on(fetch))
+    while (work_on(fetch, is_worker))
         ;
     if (release_shared(fetch)) /* the work list's reference */
         return true;
@@ -129,6 +155,11 @@ static bool work_on_next(rks_fetcher *fetcher)
         pthread_mutex_lock(&fetcher->mutex);
     }
     return true;
+}
+
+static bool work_on_next(rks_fetcher *fetcher)
+{
+    return work_on_first(fetcher, true);
 }
 
 /* ---- fetches --------------------------------------------------------------------------------- */
@@ -194,9 +225,12 @@ static rks_status begin_fetch(rks_fetcher *fetcher, rks_request_list *list, rks_
     rks_fetch_request *requests = NULL;
     size_t remote = 0;
     rks_status status = count_remote(list, &remote, err);
+    bool leaves =
+        status == RKS_OK && (!ahead || list->ahead == NULL) && rks_fetch_list_may_wait(list);
+    ahead = ahead || leaves;
     if (status == RKS_OK && ahead && list->count != 0)
         status = rks_fetcher_start_workers(fetcher, work_on_next, err);
-    if (status == RKS_OK && list->ahead == NULL)
+    if (status == RKS_OK && list->ahead == NULL && !leaves)
         rks_fetch_ask_disk(list);
     if (status == RKS_OK)
         status = make_fetch(list, remote, collate, ahead, &made, &requests, err);
@@ -245,6 +279,22 @@ static void end_fetch(rks_fetch *fetch)
     rks_fetch_release(fetch);
 }
 
+/* Between two waits: is the caller to stop? Says what it waits for if that takes long. */
+static rks_status look_around(rks_fetch *fetch, uint64_t now_ms, uint64_t begun_ms,
+                              uint64_t *said_ms, rks_error *err)
+{
+    const rks_fetcher *fetcher = fetch->fetcher;
+    if (atomic_load(&fetcher->ending))
+        return rks_fail(err, RKS_ERR_STATE, 0,
+                        "the dataset was closed while this call waited for its samples");
+    uint32_t patience_ms = fetcher->options.patience_ms;
+    if (patience_ms != 0 && now_ms - *said_ms >= patience_ms) {
+        *said_ms = now_ms;
+        rks_fetch_say_slow(fetch, now_ms - begun_ms);
+    }
+    return rks_check_interrupt(err);
+}
+
 /* Works and waits until the fetch is over. A thread that waits for a fetch started ahead helps with
  * later fetches instead of sleeping: it will wait for them next. */
 static rks_status wait_until_over(rks_fetch *fetch, rks_error *err)
@@ -253,10 +303,11 @@ static rks_status wait_until_over(rks_fetch *fetch, rks_error *err)
     rks_status status = RKS_OK;
     if (rks_fetch_is_over(fetch))
         return RKS_OK;
-    uint64_t looked_ms = rks_now_ms();
+    uint64_t looked_ms = rks_now_ms(), begun_ms = looked_ms, said_ms = looked_ms;
     pthread_mutex_lock(&fetcher->mutex);
     while (status == RKS_OK && !rks_fetch_is_over(fetch)) {
-        bool worked = work_on(fetch) || (fetch->ahead && work_on_next(fetcher));
+        bool worked =
+            work_on(fetch, !fetch->ahead) || (fetch->ahead && work_on_first(fetcher, false));
         if (!worked) {
             fetch->waited_for = true;
             rks_cond_wait_ms(&fetch->changed, &fetcher->mutex, RKS_WAIT_SLICE_MS);
@@ -269,7 +320,7 @@ static rks_status wait_until_over(rks_fetch *fetch, rks_error *err)
             continue;
         looked_ms = now;
         pthread_mutex_unlock(&fetcher->mutex);
-        status = rks_check_interrupt(err);
+        status = look_around(fetch, now, begun_ms, &said_ms, err);
         if (status == RKS_OK && fetcher->options.timeout_ms != 0 && rks_fetch_give_up_silent(fetch))
             rks_fetch_send_queued(fetcher);
         pthread_mutex_lock(&fetcher->mutex);
@@ -362,7 +413,7 @@ rks_status rks_fetcher_fetch(rks_fetcher *fetcher, rks_request_list *list, rks_b
     rks_fetch *fetch = NULL;
     size_t remote = 0, count = list->count;
     rks_status status = count_remote(list, &remote, err);
-    if (status == RKS_OK && remote != 0) {
+    if (status == RKS_OK && (remote != 0 || rks_fetch_list_may_wait(list))) {
         status = begin_fetch(fetcher, list, NULL, false, &fetch, err);
         if (status == RKS_OK)
             return rks_fetch_wait(fetch, batch, err);
@@ -399,7 +450,7 @@ rks_status rks_fetcher_collate(rks_fetcher *fetcher, rks_request_list *list, rks
     rks_fetch *fetch = NULL;
     size_t remote = 0, count = list->count;
     rks_status status = count_remote(list, &remote, err);
-    if (status == RKS_OK && remote == 0) {
+    if (status == RKS_OK && remote == 0 && !rks_fetch_list_may_wait(list)) {
         status = collate_local(list, collate, arrays, &bytes, err);
         if (status == RKS_OK)
             rks_fetcher_count_delivered(fetcher, count, bytes, 0, begin);
@@ -431,9 +482,14 @@ void rks_fetcher_close(rks_fetcher *fetcher)
     pthread_mutex_unlock(&fetcher->mutex);
     rks_fetcher_join_workers(fetcher);
     rks_fetch_request_free(queued);
-    while (fetcher->work != NULL) {
-        rks_fetch *fetch = fetcher->work;
-        fetcher->work = fetch->next;
+    pthread_mutex_lock(&fetcher->mutex); /* a thread that hung may come back now */
+    rks_fetch *left = fetcher->work;
+    fetcher->work = NULL;
+    fetcher->work_end = &fetcher->work;
+    pthread_mutex_unlock(&fetcher->mutex);
+    while (left != NULL) {
+        rks_fetch *fetch = left;
+        left = fetch->next;
         rks_fetch_release(fetch);
     }
     rks_fetcher_release(fetcher);

@@ -37,6 +37,9 @@ typedef struct rks_fetcher_options {
     /* Milliseconds for which an owner may send no byte of a reply. Then the waiter gives the
      * request up and asks others. 0: no limit. */
     uint32_t timeout_ms;
+    /* How long a close waits for threads that read from storage, which may hang. 0: no limit. */
+    uint32_t silence_ms;
+    uint32_t patience_ms;     /* after this wait a line on stderr names the file. 0: never */
     enum rks_service service; /* the service of the owners */
     /* Prints "sample 17 (key ...)" for messages. Runs on any thread, also the engine's: must not
      * wait. */
@@ -53,15 +56,20 @@ typedef struct rks_fetcher_options {
 /* Opens a fetcher; copies the options. */
 rks_status rks_fetcher_open(const rks_fetcher_options *options, rks_fetcher **fetcher,
                             rks_error *err);
-/* Closes a fetcher. The caller must have ended its fetches; batches may live on. NULL is
- * accepted. */
+/* Closes a fetcher. The caller must have ended its fetches; batches may live on. If the storage
+ * hangs, the fetcher stays in memory for the thread that reads, and `release` is not called. NULL
+ * is accepted. */
 void rks_fetcher_close(rks_fetcher *fetcher);
+/* Makes calls that wait for samples fail with RKS_ERR_STATE, now and later: the fetcher is about to
+ * be closed. Any thread. */
+void rks_fetcher_end_waits(rks_fetcher *fetcher);
 
 /* Points `values`, one for each column of the schema, at the columns of sample i. */
 rks_status rks_batch_decode(const rks_batch *batch, size_t i, rks_value *values, rks_error *err);
 
 /* Fetches in the calling thread, and waits as rks_fetch_wait. Copies samples of maps in this
- * thread, so no other thread takes part if all are mapped. Takes the list over, also on failure. */
+ * thread, so no other thread takes part if all are mapped and in memory. Takes the list over, also
+ * on failure. */
 rks_status rks_fetcher_fetch(rks_fetcher *fetcher, rks_request_list *list, rks_batch **batch,
                              rks_error *err);
 /* Starts a fetch ahead of its use. Threads of the fetcher copy and check samples, or the waiter
@@ -94,6 +102,10 @@ uint64_t rks_fetch_memory(rks_fetch *fetch);
  * holds the fetcher, and so delays `release`. */
 rks_status rks_fetcher_view(rks_fetcher *fetcher, const rks_wanted *wanted, rks_view **view,
                             rks_error *err);
+/* Brings the record of a mapped sample into memory if it is not known to be there. Waits as
+ * rks_fetch_wait, and fails only if that is to stop; what is wrong with the record, its reader will
+ * see. */
+rks_status rks_fetcher_bring(rks_fetcher *fetcher, const rks_wanted *wanted, rks_error *err);
 /* Does the work of rks_store_read_now. */
 rks_status rks_fetcher_read_now(rks_fetcher *fetcher, const rks_wanted *wanted, uint8_t *to,
                                 size_t room, rks_value *values, bool *done, rks_error *err);

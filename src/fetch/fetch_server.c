@@ -517,12 +517,13 @@ out:
     return status;
 }
 
-void rks_fetch_server_close(rks_fetch_server *server)
+bool rks_fetch_server_close(rks_fetch_server *server)
 {
     if (server == NULL)
-        return;
+        return true;
     atomic_store(&server->stop, true);
-    rks_engine_serve(server->engine, server->service, NULL, NULL, NULL);
+    if (!rks_engine_serve(server->engine, server->service, NULL, NULL, NULL))
+        return false;
     /* No call is running now, and the arrivals have ended all needs. */
     end_asides(server);
     /* The engine ends each reply: it is sent, or its peer is lost. */
@@ -532,6 +533,7 @@ void rks_fetch_server_close(rks_fetch_server *server)
         pthread_cond_wait(&server->idle, &server->mutex);
     pthread_mutex_unlock(&server->mutex);
     release_server(server);
+    return true;
 }
 
 uint64_t rks_fetch_server_bytes(const rks_fetch_server *server)

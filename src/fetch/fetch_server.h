@@ -22,8 +22,9 @@ rks_status rks_fetch_server_open(rks_engine *engine, enum rks_service service,
  * the arrivals before the server closes. */
 rks_status rks_fetch_server_expect(rks_fetch_server *server, const rks_arriving *arriving,
                                    rks_error *err);
-/* Stops serving and reading, and waits until no reply uses the maps. NULL is accepted. */
-void rks_fetch_server_close(rks_fetch_server *server);
+/* Stops serving and reading, and waits until no reply uses the maps. NULL is accepted. Returns
+ * false if a thread hangs in the storage: server and maps must stay then. */
+bool rks_fetch_server_close(rks_fetch_server *server);
 /* Returns the column and key bytes that it has sent. */
 uint64_t rks_fetch_server_bytes(const rks_fetch_server *server);
 /* Forgets which pages are in memory. */

@@ -19,7 +19,7 @@ void rks_fetch_set_failed(rks_fetch *fetch, const rks_error *err)
 void rks_fetch_wake(rks_fetch *fetch)
 {
     rks_fetcher *fetcher = fetch->fetcher;
-    if (fetch->ahead && !fetch->queued && !fetch->waited_for) {
+    if (fetch->ahead && !fetch->queued && (!fetch->waited_for || fetch->left)) {
         fetch->queued = true;
         fetch->next = NULL;
         atomic_fetch_add(&fetch->references, 1);

@@ -31,6 +31,7 @@ struct rks_fetch {
     bool waited_for;  /* a thread sleeps until something changes: it does the work, so no worker
                        * wakes */
     bool local_waits; /* nobody has taken the local task, or that of the arrays */
+    bool left;        /* it is left to workers, since the waiting thread might hang in it */
     size_t tasks;     /* tasks that are not finished */
     uint64_t local_bytes, remote_bytes;
     rks_status status; /* the first failure */

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/thread.h"
 #include "base/trace.h"
 
 static const uint64_t LARGEST_RECORD = (uint64_t)1 << 40; /* no shard can hold a larger one */
@@ -210,6 +211,12 @@ rks_status rks_fetcher_open(const rks_fetcher_options *options, rks_fetcher **fe
     }
     *fetcher = made;
     return RKS_OK;
+}
+
+void rks_fetcher_end_waits(rks_fetcher *fetcher)
+{
+    atomic_store(&fetcher->ending, true);
+    rks_hang_seen(); /* they have been waited for */
 }
 
 void rks_fetcher_release(rks_fetcher *fetcher)

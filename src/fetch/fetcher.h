@@ -41,6 +41,7 @@ struct rks_fetcher {
     rks_payload_layouts layouts;     /* by shard */
     atomic_int references;           /* the caller's, and one for each fetch, batch and view */
     atomic_bool closing;             /* set under the mutex */
+    atomic_bool ending;              /* waits are to fail: rks_fetcher_end_waits */
     atomic_bool started;             /* all workers have started; set under the mutex */
     atomic_uint_least64_t reserved;  /* used part of inflight_bytes; grows under the mutex */
     atomic_uint_least64_t inflight, peak_inflight;
@@ -61,6 +62,12 @@ struct rks_fetcher {
     rks_blocks *pool; /* of replies and copies */
     atomic_uint_least64_t samples, local_bytes, remote_bytes, wait_ns;
 };
+
+/* Returns how long to wait for a thread that reads. */
+static inline uint32_t rks_fetcher_close_ms(const rks_fetcher *fetcher)
+{
+    return fetcher->options.silence_ms == 0 ? UINT32_MAX : fetcher->options.silence_ms;
+}
 
 void rks_fetcher_release(rks_fetcher *fetcher);
 /* Counts the samples, and the bytes of columns and keys, that a call begun at `begin_ns`

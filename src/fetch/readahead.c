@@ -21,6 +21,7 @@
 
 #include "base/guarded_map.h"
 #include "base/memory.h"
+#include "base/thread.h"
 #include "fetch/fetcher.h"
 
 enum {
@@ -250,8 +251,14 @@ void rks_readahead_close(rks_readahead *ahead)
     pthread_cond_broadcast(&ahead->work);
     pthread_cond_broadcast(&ahead->read);
     pthread_mutex_unlock(&ahead->mutex);
-    for (; ahead->running > 0; ahead->running--)
-        pthread_join(ahead->threads[ahead->running - 1]->thread, NULL);
+    rks_fetcher *fetcher = ahead->options.fetcher;
+    for (; ahead->running > 0; ahead->running--) {
+        if (rks_thread_join_within(ahead->threads[ahead->running - 1]->thread,
+                                   rks_fetcher_close_ms(fetcher)))
+            continue;
+        atomic_fetch_add(&ahead->references, 1); /* the thread's, which never comes back */
+        atomic_fetch_add(&fetcher->references, 1);
+    }
     rks_readahead_release(ahead);
 }
 

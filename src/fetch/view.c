@@ -8,11 +8,12 @@
 #include "base/memory.h"
 #include "base/trace.h"
 #include "fetch/local.h"
+#include "fetch/slow.h"
 #include "fetch/wire.h"
 
 struct rks_view {
     rks_fetcher *fetcher; /* holds a reference, which keeps the map */
-    rks_batch *batch;     /* of this one sample; NULL: it is in the map */
+    rks_batch *batch;     /* of this one sample; NULL: it is in the map, and in memory */
     uint32_t columns;
     rks_value values[];
 };
@@ -50,13 +51,23 @@ static rks_status fetch_one(rks_fetcher *fetcher, const rks_wanted *wanted, rks_
     return rks_fetcher_fetch(fetcher, list, batch, err);
 }
 
+rks_status rks_fetcher_bring(rks_fetcher *fetcher, const rks_wanted *wanted, rks_error *err)
+{
+    rks_batch *batch = NULL;
+    if (!rks_fetch_may_wait(fetcher, wanted))
+        return RKS_OK;
+    rks_status status = fetch_one(fetcher, wanted, &batch, err);
+    rks_batch_free(batch);
+    return status == RKS_ERR_CANCELLED || status == RKS_ERR_STATE ? status : RKS_OK;
+}
+
 static rks_status fill_view(rks_view *view, const rks_wanted *wanted, rks_error *err)
 {
     rks_fetcher *fetcher = view->fetcher;
     rks_record_view record;
     uint64_t begin = rks_now_ns();
-    bool mapped =
-        wanted->shard < fetcher->options.shard_count && fetcher->shards[wanted->shard] != NULL;
+    bool mapped = wanted->shard < fetcher->options.shard_count &&
+                  fetcher->shards[wanted->shard] != NULL && !rks_fetch_may_wait(fetcher, wanted);
     rks_status status = mapped ? find_in_map(fetcher, wanted, &record, err)
                                : fetch_one(fetcher, wanted, &view->batch, err);
     if (status != RKS_OK)

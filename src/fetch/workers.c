@@ -7,6 +7,7 @@
 #include <signal.h>
 
 #include "base/error.h"
+#include "base/thread.h"
 
 static void work_until_closing(rks_fetcher *fetcher, pthread_cond_t *comes)
 {
@@ -88,5 +89,6 @@ void rks_fetcher_join_workers(rks_fetcher *fetcher)
     pthread_cond_broadcast(&fetcher->cold_work_comes);
     pthread_mutex_unlock(&fetcher->mutex);
     for (size_t i = 0; i < fetcher->worker_count; i++)
-        pthread_join(fetcher->workers[i], NULL);
+        if (!rks_thread_join_within(fetcher->workers[i], rks_fetcher_close_ms(fetcher)))
+            atomic_fetch_add(&fetcher->references, 1); /* the thread's, which never comes back */
 }

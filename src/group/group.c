@@ -571,6 +571,11 @@ uint32_t rks_group_silence_ms(const rks_group *group)
     return group->silence_ms;
 }
 
+uint32_t rks_group_patience_ms(const rks_group *group)
+{
+    return group->patience_ms;
+}
+
 bool rks_group_encrypts(const rks_group *group)
 {
     return group->encrypts;

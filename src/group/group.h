@@ -27,6 +27,7 @@ bool rks_group_is_leader(const rks_group *group);
 int64_t rks_group_parent(const rks_group *group);
 const uint32_t *rks_group_children(const rks_group *group, uint32_t *count);
 uint32_t rks_group_silence_ms(const rks_group *group);
+uint32_t rks_group_patience_ms(const rks_group *group);
 /* Returns true if all ranks are threads of this process. */
 bool rks_group_is_threads(const rks_group *group);
 /* Returns true if this rank encrypts what it sends (RKS_ENCRYPT=1). */

@@ -459,6 +459,43 @@ bool rks_shard_place_in_memory(const rks_shard *shard, uint64_t row)
     return rks_resident_has(shard->resident, place, place + 16);
 }
 
+static bool is_there(const rks_shard *shard, uint64_t first, uint64_t end)
+{
+    return rks_resident_has(shard->resident, first, end) ||
+           rks_resident_now(shard->resident, first, end);
+}
+
+/* Returns true if the locators of rows [first, last], which are of one segment, are in memory. */
+static bool places_are_there(const rks_shard *shard, uint64_t first, uint64_t last)
+{
+    const rks_locators *locators = &shard->locators[first / RKS_SEGMENT_ROWS];
+    if (!is_there(shard, rks_shard_place(shard, first), rks_shard_place(shard, last) + 8))
+        return false;
+    if (locators->bases == NULL)
+        return true;
+    uint64_t bases = (uint64_t)(locators->bases - shard->map->bytes);
+    return is_there(shard, bases + first % RKS_SEGMENT_ROWS / RKS_LOCATOR_GROUP * 8,
+                    bases + last % RKS_SEGMENT_ROWS / RKS_LOCATOR_GROUP * 8 + 8);
+}
+
+/* Looks at the next row's place, too, which says where the record ends. */
+bool rks_shard_is_ready(const rks_shard *shard, uint64_t row)
+{
+    uint64_t first = 0, end = 0, samples = shard->manifest->samples;
+    if (row >= samples)
+        return true;
+    uint64_t last = row + 1 < samples && (row + 1) % RKS_SEGMENT_ROWS != 0 ? row + 1 : row;
+    if (!places_are_there(shard, row, last) ||
+        (last == row && row + 1 < samples && !places_are_there(shard, row + 1, row + 1)))
+        return false;
+    if (!rks_shard_extent(shard, row, &first, &end) || end - first == EXTENT_GUESS)
+        return false;
+    if (atomic_load_explicit(&shard->arriving, memory_order_relaxed) &&
+        !rks_pieces_have(shard->pieces, first, end))
+        return true; /* it comes from home, and whoever waits for that can be woken */
+    return is_there(shard, first, end);
+}
+
 bool rks_shard_in_memory(const rks_shard *shard, uint64_t first, uint64_t end)
 {
     if (atomic_load_explicit(&shard->arriving, memory_order_relaxed) &&

@@ -115,6 +115,9 @@ bool rks_shard_extent(const rks_shard *shard, uint64_t row, uint64_t *first, uin
 /* Returns true if the locators that rks_shard_extent reads are in memory, or if there is no such
  * row. */
 bool rks_shard_place_in_memory(const rks_shard *shard, uint64_t row);
+/* Returns true if the row's place and record are in memory, as far as can be known without reading
+ * them: then reading the row does not wait for the storage. */
+bool rks_shard_is_ready(const rks_shard *shard, uint64_t row);
 /* The next nine are those of base/resident_pages.h. */
 bool rks_shard_in_memory(const rks_shard *shard, uint64_t first, uint64_t end);
 rks_resident_state rks_shard_scan(rks_shard *shard, size_t *budget);

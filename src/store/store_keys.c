@@ -145,8 +145,15 @@ rks_status rks_store_key(rks_store *store, uint64_t id, uint8_t key[RKS_KEY_MAX]
         return ask_owners(store, id, shard, row, key, key_size, err);
     uint8_t own[RKS_KEY_MAX];
     size_t size = 0;
-    const rks_arriving_row wanted = {shard, row};
-    rks_status status = rks_arriving_wait(&store->arriving, &wanted, 1, err);
+    const rks_wanted wanted = {.id = id,
+                               .row = row,
+                               .key_hash = rks_index_key_hashes(store->index)[id],
+                               .shard = shard,
+                               .length = rks_index_lengths(store->index)[id]};
+    const rks_arriving_row comes = {shard, row};
+    rks_status status = rks_arriving_wait(&store->arriving, &comes, 1, err);
+    if (status == RKS_OK)
+        status = rks_fetcher_bring(store->fetcher, &wanted, err);
     if (status == RKS_OK)
         status = rks_shard_key(store->shards[shard], row, own, &size, err);
     if (status == RKS_OK)
@@ -206,7 +213,7 @@ const char *rks_store_describe(void *user, uint64_t id, char *text, size_t size)
     size_t key_size = 0;
     rks_index_locate(store->index, id, &shard, &row);
     const char *name = store->dataset->shards[shard].name;
-    if (store->shards[shard] != NULL &&
+    if (store->shards[shard] != NULL && rks_shard_is_ready(store->shards[shard], row) &&
         rks_shard_key(store->shards[shard], row, key, &key_size, NULL) == RKS_OK) {
         snprintf(text, size, "sample %" PRIu64 " (key %s in %s.rks)", id,
                  rks_text_shown(key, key_size, shown), name);

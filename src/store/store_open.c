@@ -106,6 +106,8 @@ static rks_status open_fetcher(rks_store *store, rks_fetcher_options *options, r
     options->check = !store->options.no_check;
     options->inflight_bytes = store->options.inflight_bytes;
     options->timeout_ms = store->options.fetch_timeout_ms;
+    options->silence_ms = rks_group_silence_ms(store->group);
+    options->patience_ms = rks_group_patience_ms(store->group);
     options->describe = rks_store_describe;
     options->derive_key = dataset->derived_keys ? rks_store_derive_key : NULL;
     options->user = store;
@@ -207,19 +209,23 @@ void rks_store_release(void *user)
     rks_free(store);
 }
 
-/* Ends the store's work with other ranks, and its threads. */
+/* Ends the store's work with other ranks, and its threads. If a thread hangs in the storage, what
+ * it may use stays. */
 static void end_store(rks_store *store)
 {
+    bool ended = true;
     rks_metrics_end(&store->metrics_source);
     rks_store_unlist(store);
     rks_store_stop_stagings(store);
     if (store->life_ready && rks_group_size(store->group) > 1) {
         rks_engine *engine = rks_group_engine(store->group);
         rks_engine_serve(engine, rks_store_service(store, RKS_SERVICE_STORE), NULL, NULL, NULL);
-        rks_engine_serve(engine, rks_store_service(store, RKS_SERVICE_KEYS), NULL, NULL, NULL);
+        ended =
+            rks_engine_serve(engine, rks_store_service(store, RKS_SERVICE_KEYS), NULL, NULL, NULL);
     }
     rks_fetcher_close(store->fetcher);
-    rks_fetch_server_close(store->server);
+    if (!rks_fetch_server_close(store->server) || !ended)
+        return;
     rks_store_end_stagings(store->stagings, store->staging_count);
     store->stagings = NULL;
     store->staging_count = 0;
@@ -592,6 +598,11 @@ rks_status rks_store_open(rks_group *group, const char *directory, const rks_sto
     rks_folders_free(&beside);
     rks_free(expanded);
     return status;
+}
+
+void rks_store_end_reads(rks_store *store)
+{
+    rks_fetcher_end_waits(store->fetcher);
 }
 
 void rks_store_close(rks_store *store, uint32_t timeout_ms)

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "transport/heartbeat.h"
@@ -169,12 +170,15 @@ static void free_inside(rks_engine *engine)
     rks_wipe(engine->private_key, sizeof(engine->private_key));
 }
 
-static void close_outside(rks_engine *engine)
+/* A thread of the pool that hangs in storage keeps the engine and the pool: it may come back. */
+static void close_outside(rks_engine *engine, bool pool_ended)
 {
     rks_net_free(engine->net);
-    rks_pool_free(engine->pool);
+    if (pool_ended)
+        rks_pool_free(engine->pool);
     free_inside(engine);
-    rks_engine_release(engine);
+    if (pool_ended)
+        rks_engine_release(engine);
 }
 
 void rks_engine_close(rks_engine *engine, uint32_t linger_ms)
@@ -184,12 +188,12 @@ void rks_engine_close(rks_engine *engine, uint32_t linger_ms)
     atomic_store(&engine->closing, true);
     engine->abort.run = run_abort;
     rks_engine_post(engine, &engine->abort);
-    rks_pool_stop(engine->pool);
+    bool pool_ended = rks_pool_stop(engine->pool);
     engine->linger_ms = linger_ms;
     engine->finish.run = run_finish;
     rks_engine_post(engine, &engine->finish);
     pthread_join(engine->thread, NULL);
-    close_outside(engine);
+    close_outside(engine, pool_ended);
 }
 
 /* ---- open and join --------------------------------------------------------------------------- */
@@ -262,7 +266,7 @@ rks_status rks_engine_open(const rks_engine_options *options, rks_engine **engin
     atomic_store(&made->references, 1);
     pthread_mutex_init(&made->mutex, NULL);
     pthread_mutex_init(&made->handlers_mutex, NULL);
-    pthread_cond_init(&made->handlers_idle, NULL);
+    rks_cond_init(&made->handlers_idle);
 
     made->stage = rks_alloc_raw(RKS_STAGE_SIZE, 1, err);
     made->peers = made->stage == NULL ? NULL : rks_alloc(options->size, sizeof(rks_peer), err);
@@ -291,7 +295,7 @@ rks_status rks_engine_open(const rks_engine_options *options, rks_engine **engin
     made = NULL;
 out:
     if (made != NULL)
-        close_outside(made);
+        close_outside(made, true);
     return status;
 }
 

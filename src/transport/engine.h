@@ -115,9 +115,10 @@ typedef void (*rks_note_fn)(void *user, uint32_t from, const uint8_t *body, size
 /* Sets the functions of a service; either may be NULL. Call it before peers can send to the
  * service, or while they do. If both are NULL, closes the service: waits until none of its calls is
  * running, except on the engine thread, and refuses later requests with RKS_ERR_PEER ("not open").
+ * Returns false if a call still runs after T, as with storage that hangs: it may use `user` later.
  * A service without `serve` refuses requests with RKS_ERR_STATE. Notes without a `note` are dropped
  * and counted as strays. Do not close a service from one of its own calls. */
-void rks_engine_serve(rks_engine *engine, enum rks_service service, rks_serve_fn serve,
+bool rks_engine_serve(rks_engine *engine, enum rks_service service, rks_serve_fn serve,
                       rks_note_fn note, void *user);
 
 /* Tries to serve a request without waiting; called on the engine thread before `serve`. Returns

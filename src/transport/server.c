@@ -17,10 +17,11 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/thread.h"
 #include "transport/connection.h"
 #include "transport/mailbox.h"
 
-enum { HURRY_MS = 1 };
+enum { HURRY_MS = 1, WAIT_MS = 20 };
 
 struct rks_pool {
     rks_engine *engine;
@@ -94,8 +95,10 @@ static bool handler_enter(rks_engine *engine, uint16_t number, rks_handler *hand
     return false;
 }
 
-static void handler_set(rks_engine *engine, uint16_t number, const rks_handler *handler)
+/* Returns false if a call hangs. */
+static bool handler_set(rks_engine *engine, uint16_t number, const rks_handler *handler)
 {
+    bool ended = true;
     bool none = handler->serve == NULL && handler->note == NULL && handler->lost == NULL;
     /* The engine thread must not wait for itself. */
     bool may_wait = none && !pthread_equal(pthread_self(), engine->thread);
@@ -110,18 +113,23 @@ static void handler_set(rks_engine *engine, uint16_t number, const rks_handler *
     atomic_fetch_add(&place->version, 1);
     if (may_wait) {
         atomic_fetch_add(&place->waiting, 1);
-        while (atomic_load(&place->running) > 0)
-            pthread_cond_wait(&engine->handlers_idle, &engine->handlers_mutex);
+        uint64_t until = rks_hang_until(engine->options.silence_ms);
+        while (atomic_load(&place->running) > 0 && rks_now_ms() < until)
+            rks_cond_wait_ms(&engine->handlers_idle, &engine->handlers_mutex, WAIT_MS);
         atomic_fetch_sub(&place->waiting, 1);
+        ended = atomic_load(&place->running) == 0;
     }
     pthread_mutex_unlock(&engine->handlers_mutex);
+    if (!ended)
+        rks_hang_seen();
+    return ended;
 }
 
-void rks_engine_serve(rks_engine *engine, enum rks_service service, rks_serve_fn serve,
+bool rks_engine_serve(rks_engine *engine, enum rks_service service, rks_serve_fn serve,
                       rks_note_fn note, void *user)
 {
-    handler_set(engine, (uint16_t)service,
-                &(rks_handler){.serve = serve, .note = note, .user = user});
+    return handler_set(engine, (uint16_t)service,
+                       &(rks_handler){.serve = serve, .note = note, .user = user});
 }
 
 void rks_engine_serve_quick(rks_engine *engine, enum rks_service service, rks_quick_fn quick)
@@ -498,18 +506,20 @@ void rks_pool_hurry(rks_engine *engine)
         rks_net_nudge(engine->net, HURRY_MS);
 }
 
-void rks_pool_stop(rks_pool *pool)
+bool rks_pool_stop(rks_pool *pool)
 {
+    bool ended = true;
     if (pool == NULL)
-        return;
+        return true;
     pthread_mutex_lock(&pool->mutex);
     pool->stopping = true;
     pthread_cond_broadcast(&pool->work);
     uint32_t started = pool->started;
     pthread_mutex_unlock(&pool->mutex);
     for (uint32_t i = 0; i < started; i++)
-        pthread_join(pool->threads[i], NULL);
+        ended = rks_thread_join_within(pool->threads[i], pool->engine->options.silence_ms) && ended;
     pool->started = 0;
+    return ended;
 }
 
 void rks_pool_free(rks_pool *pool)

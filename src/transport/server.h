@@ -58,8 +58,9 @@ typedef struct rks_handler_place {
 } rks_handler_place;
 
 rks_status rks_pool_create(rks_engine *engine, uint32_t threads, rks_pool **pool, rks_error *err);
-/* Refuses requests that have not started, waits for those that have, and ends the threads. */
-void rks_pool_stop(rks_pool *pool);
+/* Refuses requests that have not started, waits for those that have, and ends the threads. Returns
+ * false if one hangs: it may use the pool and the engine later. */
+bool rks_pool_stop(rks_pool *pool);
 void rks_pool_free(rks_pool *pool);
 /* Serves a request at once or queues it for the threads. Takes it over. Engine thread. */
 void rks_pool_serve(rks_engine *engine, rks_request *request);

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A file system whose reads hang, fail and heal when a test says so: a directory, shown again through /dev/fuse (for root).
+
+The kernel treats it as it treats storage behind a network: a page of a mapped file that does not come leaves its thread in the page
+fault, where no signal handler runs. Every other answer comes at once. The test must not read the mount itself while it hangs."""
+import ctypes
+import errno
+import os
+import struct
+import threading
+
+LOOKUP, FORGET, GETATTR, READLINK, OPEN, READ, STATFS, RELEASE, FLUSH, INIT = 1, 2, 3, 5, 14, 15, 17, 18, 25, 26
+OPENDIR, READDIR, RELEASEDIR, ACCESS, INTERRUPT, BATCH_FORGET = 27, 28, 29, 34, 36, 42
+SILENT = FORGET, BATCH_FORGET, INTERRUPT
+DETACH, INVALIDATE = 2, 2
+VALID = struct.pack("<QI", 3600, 0)  # how long the kernel may keep names and attributes
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+class NotHere(Exception):
+    """This machine cannot do it."""
+
+
+class Mount:
+    """`source` shown at `target`. `hang` and `fail` name files by the end of their names; `heal()` answers what waits."""
+
+    def __init__(self, source, target):
+        self.source, self.target = source, target
+        self.paths, self.numbers = {1: ""}, {"": 1}
+        self.hanging, self.failing, self.waiting = (), (), []
+        self.reads = 0  # of files that hang or fail
+        self.lock = threading.Lock()
+        try:
+            self.device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
+        except OSError as error:
+            raise NotHere(f"needs /dev/fuse: {error}") from None
+        options = f"fd={self.device},rootmode=40000,user_id={os.getuid()},group_id={os.getgid()},allow_other"
+        os.makedirs(target, exist_ok=True)
+        if libc.mount(b"rankstore-test", os.fsencode(target), b"fuse", 0, options.encode()) != 0:
+            os.close(self.device)
+            raise NotHere(f"needs to mount: {os.strerror(ctypes.get_errno())}")
+        self.thread = threading.Thread(target=self._serve, daemon=True)
+        self.thread.start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.heal()
+        libc.umount2(os.fsencode(self.target), DETACH)
+        self.thread.join(60)
+
+    def hang(self, *names):
+        """From now on reads of these files get no answer. What the kernel has of them is dropped."""
+        self.drop(names)
+        with self.lock:
+            self.hanging = names
+
+    def fail(self, *names):
+        self.drop(names)
+        with self.lock:
+            self.failing = names
+
+    def heal(self):
+        with self.lock:
+            self.hanging = self.failing = ()
+            waiting, self.waiting = self.waiting, []
+        for request in waiting:
+            self._answer(*request)
+
+    def drop(self, names):
+        """Drops the pages of files, also where they are mapped."""
+        for number, path in list(self.paths.items()):
+            if path.endswith(names):
+                os.write(self.device, struct.pack("<IiQQqq", 40, INVALIDATE, 0, number, 0, -1))
+
+    # ---- the protocol --------------------------------------------------------------------------
+
+    def _serve(self):
+        while True:
+            try:
+                message = os.read(self.device, 1 << 20)
+            except OSError as error:
+                if error.errno in (errno.EINTR, errno.ENOENT, errno.EAGAIN):
+                    continue
+                break  # unmounted
+            opcode, unique, node = struct.unpack_from("<4xIQQ", message)
+            if opcode not in SILENT:
+                self._answer(opcode, unique, node, message[40:])
+        os.close(self.device)
+
+    def _answer(self, opcode, unique, node, body):
+        error, out = 0, b""
+        try:
+            out = self._do(opcode, unique, node, body)
+        except OSError as failure:
+            error = failure.errno
+        if out is None:
+            return
+        try:
+            os.write(self.device, struct.pack("<IiQ", 16 + len(out), -error, unique) + out)
+        except OSError:
+            pass  # the asker is gone
+
+    def _do(self, opcode, unique, node, body):
+        path = self.source + self.paths.get(node, "")
+        if opcode == INIT:
+            return struct.pack("<IIIIHHIIHHI28x", 7, 31, 1 << 17, 1, 12, 9, 1 << 17, 1, 0, 0, 0)  # flags: reads side by side
+        if opcode == LOOKUP:
+            return self._entry(self.paths[node] + "/" + body.split(b"\0")[0].decode())
+        if opcode == GETATTR:
+            return VALID + bytes(4) + self._attributes(os.stat(path, follow_symlinks=False))
+        if opcode == READLINK:
+            return os.fsencode(os.readlink(path))
+        if opcode in (OPEN, OPENDIR):
+            os.stat(path)
+            return struct.pack("<QII", 0, 2, 0)  # pages stay from one open to the next
+        if opcode == READ:
+            return self._read(opcode, unique, node, body, path)
+        if opcode == READDIR:
+            return self._list(path, *struct.unpack_from("<8xQI", body))
+        if opcode == STATFS:
+            of = os.statvfs(self.source)
+            return struct.pack("<QQQQQIII28x", of.f_blocks, of.f_bfree, of.f_bavail, of.f_files, of.f_ffree, of.f_bsize, of.f_namemax,
+                               of.f_frsize)
+        if opcode in (RELEASE, RELEASEDIR, FLUSH, ACCESS):
+            return b""
+        raise OSError(errno.ENOSYS, "not here")
+
+    def _read(self, opcode, unique, node, body, path):
+        offset, size = struct.unpack_from("<8xQI", body)
+        with self.lock:
+            if self.failing and path.endswith(self.failing):
+                self.reads += 1
+                raise OSError(errno.EIO, "as the test wants it")
+            if self.hanging and path.endswith(self.hanging):
+                self.reads += 1
+                self.waiting.append((opcode, unique, node, body))
+                return None
+        with open(path, "rb") as file:
+            return os.pread(file.fileno(), size, offset)
+
+    def _entry(self, name):
+        info = os.stat(self.source + name, follow_symlinks=False)
+        number = self.numbers.setdefault(name, len(self.numbers) + 1)
+        self.paths[number] = name
+        return struct.pack("<QQ", number, 0) + VALID[:8] + VALID[:8] + bytes(8) + self._attributes(info)
+
+    def _attributes(self, of):
+        times = int(of.st_atime), int(of.st_mtime), int(of.st_ctime), 0, 0, 0
+        return struct.pack("<QQQQQQIIIIIIIIII", of.st_ino, of.st_size, of.st_blocks, *times, of.st_mode, of.st_nlink, of.st_uid, of.st_gid,
+                           0, of.st_blksize, 0)
+
+    def _list(self, path, offset, size):
+        out = b""
+        names = [".", "..", *sorted(os.listdir(path))]
+        for place, name in enumerate(names[offset:], offset + 1):
+            raw = os.fsencode(name)
+            entry = struct.pack("<QQII", place, place, len(raw), 0) + raw
+            entry += bytes(-len(entry) % 8)
+            if len(out) + len(entry) > size:
+                break
+            out += entry
+        return out
