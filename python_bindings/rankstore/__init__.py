@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from ._gather.gather import GatherReport, gather
     from ._loader.loader import Loader
     from ._plan.lengths import plan, transformer_cost
-    from ._plan.plan import Plan, PlanBatch, PlanSampler
+    from ._plan.plan import Plan
+    from ._plan.sampler import PlanBatch, PlanSampler
     from ._schema.columns import Columns
     from .errors import (
         ArgumentError,
@@ -64,7 +65,7 @@ _PLACES = {
     "_dataset.dataset": "Dataset", "_dataset.open": "concat open", "_dataset.reader": "Source", "_dataset.torch_subset": "from_torch",
     "_dataset.maintenance": "Difference DiffReport ExportReport MergeReport PruneReport PublishReport diff export merge prune publish",
     "_distributed.group": "Group current init launch", "_gather.gather": "GatherReport gather", "_loader.loader": "Loader",
-    "_plan.lengths": "plan transformer_cost", "_plan.plan": "Plan PlanBatch PlanSampler", "_schema.columns": "Columns",
+    "_plan.lengths": "plan transformer_cost", "_plan.plan": "Plan", "_plan.sampler": "PlanBatch PlanSampler", "_schema.columns": "Columns",
     "errors": "ArgumentError CallbackError CancelledError CorruptError DataError IOFailedError NotFoundError OutOfMemoryError "
               "PeerError RankStoreError StateError TimeoutError UnsupportedError",
 }

@@ -21,7 +21,8 @@ from .._loader.sample_map import how_to_draw
 from .._loader.user_functions import Own
 from .._plan.mixture import Groups, core_mix, groups_of, stages_of
 from .._plan.options import names_synonyms, plan_rank
-from .._plan.plan import Plan, PlanBatch
+from .._plan.plan import Plan
+from .._plan.sampler import PlanBatch
 from .._schema.completion import hides
 from ..errors import ArgumentError, StateError
 from .index import Index, Keys

@@ -16,7 +16,7 @@ from .._distributed.group import Group
 from .._loader.collate_fn import CollateFn
 from .._loader.prefetch import Ahead
 from .._loader.user_functions import own_of
-from .._plan.plan import PlanBatch
+from .._plan.sampler import PlanBatch
 from ..errors import ArgumentError
 from .reader import ABSENT, OpenSamples, WorkerGroup
 

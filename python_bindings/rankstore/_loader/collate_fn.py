@@ -7,7 +7,7 @@ from typing import Any
 from .. import _core
 from .._batching.batch import Batch
 from .._batching.tensors import each_tensor
-from .._plan.plan import PlanBatch
+from .._plan.sampler import PlanBatch
 from ..errors import ArgumentError
 
 

@@ -19,8 +19,9 @@ from .._batching.tensors import each_tensor, pinned
 from .._distributed import progress as bars
 from .._distributed.collectives import callback_failed
 from .._distributed.stderr import say
-from .._plan.plan import Plan, PlanSampler, batch_parts
+from .._plan.plan import Plan
 from .._plan.reading import Reading
+from .._plan.sampler import PlanSampler, batch_parts
 from .._schema.completion import hides
 from .._schema.sizes import parse_bytes
 from ..errors import ArgumentError, StateError

@@ -8,7 +8,7 @@ from typing import Any
 from .. import _core
 from .._batching.batch import Batch, live
 from .._batching.protocols import Samples
-from .._plan.plan import PlanBatch
+from .._plan.sampler import PlanBatch
 from .user_functions import Own, own_of
 
 
