@@ -48,6 +48,12 @@ typedef struct rks_step_range {
  * pack: the last step takes the cheapest bins. tail "split" deals them over all ranks, and splits
  * bins if there are fewer than batches; "repeat" repeats bins; "drop" drops them. A sample above
  * `capacity` is too long; too_long may not be "alone". */
+/* A run of `count` samples from `first` on that nobody can deliver. */
+typedef struct rks_absent_run {
+    uint32_t first;
+    uint32_t count;
+} rks_absent_run;
+
 typedef struct rks_plan_options {
     size_t struct_size;
     const char *strategy; /* "bucket" (default), "sorted", "random", "sequential", "pack" */
@@ -105,6 +111,11 @@ typedef struct rks_plan_options {
     size_t skips;               /* how many ranges */
     bool whole; /* rks_plan_open: batches hold absent samples, too, which cannot be read: to look
                  * at the plan of the complete dataset. It is the same plan */
+    /* rks_plan_create: samples that nobody can deliver, in ascending runs that do not meet. They
+     * are planned by their lengths and left out of the batches, as rks_plan_open does it with what
+     * its store lacks. Copied. */
+    const rks_absent_run *absent;
+    size_t absent_count;
 } rks_plan_options;
 
 RKS_API void rks_plan_options_default(rks_plan_options *options);
@@ -150,6 +161,11 @@ RKS_API rks_status rks_plan_steps(rks_plan *plan, uint64_t epoch, uint64_t *step
  * left out, as if it were skipped; of pack, its optimizer step is. Steps, states and digests stay
  * those of the complete dataset. */
 RKS_API bool rks_plan_has_absent(const rks_plan *plan);
+/* Return them, and the lengths that the plan is over: what rks_plan_create needs for the same plan.
+ * Lengths of absent samples are those that were sealed. *runs is NULL if there are none. Both live
+ * as long as the plan. */
+RKS_API void rks_plan_absent(const rks_plan *plan, const rks_absent_run **runs, size_t *count);
+RKS_API void rks_plan_lengths(const rks_plan *plan, const uint32_t **lengths, uint64_t *count);
 
 enum { RKS_PLAN_SKIPS_MAX = 256 };
 /* Skips steps `first` to `last` of `epoch`, both included. No loader delivers them, and their

@@ -360,6 +360,8 @@ class Plan:
 
     world: int
     has_absent: bool
+    absent: bytes  # uint32[n, 2], runs of absent samples: first and count
+    lengths: bytes  # uint32[n], those that it is over; of absent samples as they were sealed
     mix: tuple[Any, ...] | None
     balance: bytes | None
     def __init__(self, source: Store | Readable, *, dataset: str | None = None, strategy: str | None = None,
@@ -370,7 +372,7 @@ class Plan:
                  micro_batches: int = 1, mixed: bool = False, cost_linear: float = 0,
                  cost_quadratic: float = 0, pack_window: int = 0, order: str | None = None,
                  mix: tuple[Any, ...] | None = None,
-                 balance: Any = None, skip: list[tuple[int, int, int]] | None = None) -> None: ...
+                 balance: Any = None, skip: list[tuple[int, int, int]] | None = None, absent: Any = b"") -> None: ...
     def steps(self, epoch: int = 0) -> int: ...
     def batch(self, epoch: int, step: int, rank: int) -> list[int]: ...
     def bins(self, epoch: int, step: int, rank: int) -> bytes:

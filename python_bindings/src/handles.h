@@ -153,7 +153,7 @@ PyObject *core_bytes(size_t size);
 /* ---- plan_options.c ---- */
 /* Arguments of Plan that are not numbers or names; borrowed. */
 typedef struct core_plan_arguments {
-    PyObject *source, *mix, *balance, *skip;
+    PyObject *source, *mix, *balance, *skip, *absent;
     const char *dataset;
 } core_plan_arguments;
 /* Reads the options over the defaults in *options; texts point into the arguments. Returns false

@@ -140,19 +140,37 @@ static int set_balance(plan *self, PyObject *balance, uint64_t count, rks_plan_o
     return 0;
 }
 
-/* Returns -1 with an exception. */
-static int open_plan(plan *self, PyObject *source, const char *dataset, rks_plan_options *options,
-                     PyObject *balance)
+/* Opens a plan over lengths. `absent`: runs as uint32, pairs of first and count; NULL: none.
+ * Returns -1 with an exception. */
+static int open_with_absent(plan *self, const core_plan_arguments *given, rks_plan_options *options,
+                            rks_status *status, rks_error *err)
 {
+    PyObject *runs = NULL;
+    if (given->absent != NULL) {
+        runs = copy_lengths(given->absent);
+        if (runs == NULL)
+            return -1;
+        options->absent = (const rks_absent_run *)(void *)PyBytes_AsString(runs);
+        options->absent_count = (size_t)PyBytes_Size(runs) / sizeof(*options->absent);
+    }
+    *status = open_over_lengths(self, given->dataset, options, err);
+    Py_XDECREF(runs);
+    return 0;
+}
+
+/* Returns -1 with an exception. */
+static int open_plan(plan *self, const core_plan_arguments *given, rks_plan_options *options)
+{
+    PyObject *source = given->source, *balance = given->balance;
     rks_error err = {0};
     rks_status status;
     if (!core_is_store(source)) {
         self->lengths = copy_lengths(source);
         if (self->lengths == NULL ||
-            set_balance(self, balance, (uint64_t)PyBytes_Size(self->lengths) / 4, options) < 0)
+            set_balance(self, balance, (uint64_t)PyBytes_Size(self->lengths) / 4, options) < 0 ||
+            open_with_absent(self, given, options, &status, &err) < 0)
             return -1;
-        status = open_over_lengths(self, dataset, options, &err);
-    } else if (dataset != NULL) {
+    } else if (given->dataset != NULL) {
         PyErr_SetString(PyExc_ValueError, "dataset: a store has its own");
         return -1;
     } else {
@@ -195,7 +213,7 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *arguments, PyObject *key
     if (self->lock == NULL)
         PyErr_NoMemory();
     if (self->lock == NULL || core_plan_take_skip(given.skip, &options) < 0 ||
-        open_plan(self, given.source, given.dataset, &options, given.balance) < 0)
+        open_plan(self, &given, &options) < 0)
         Py_CLEAR(self);
     PyMem_Free((void *)(uintptr_t)options.skip);
     core_mix_clear(&taken);
@@ -482,9 +500,43 @@ static PyObject *get_has_absent(PyObject *object, void *unused)
     return PyBool_FromLong(absent);
 }
 
+static PyObject *get_absent(PyObject *object, void *unused)
+{
+    (void)unused;
+    const rks_absent_run *runs = NULL;
+    size_t count = 0;
+    rks_plan *handle = core_plan_enter(object);
+    if (handle == NULL)
+        return NULL;
+    rks_plan_absent(handle, &runs, &count);
+    PyObject *made =
+        PyBytes_FromStringAndSize((const char *)runs, (Py_ssize_t)(count * sizeof(*runs)));
+    core_plan_leave(object);
+    return made;
+}
+
+static PyObject *get_lengths(PyObject *object, void *unused)
+{
+    (void)unused;
+    const uint32_t *lengths = NULL;
+    uint64_t count = 0;
+    rks_plan *handle = core_plan_enter(object);
+    if (handle == NULL)
+        return NULL;
+    rks_plan_lengths(handle, &lengths, &count);
+    PyObject *made = core_bytes((size_t)count * sizeof(*lengths));
+    if (made != NULL && count > 0)
+        memcpy(PyBytes_AsString(made), lengths, (size_t)count * sizeof(*lengths));
+    core_plan_leave(object);
+    return made;
+}
+
 static PyGetSetDef plan_getters[] = {
+    {"absent", get_absent, NULL, "Runs of absent samples as bytes: uint32[n, 2], first and count.",
+     NULL},
     {"balance", get_balance, NULL, "Costs of samples, uint32 as bytes; None: by length.", NULL},
     {"has_absent", get_has_absent, NULL, "Some samples cannot be delivered.", NULL},
+    {"lengths", get_lengths, NULL, "The lengths that it is over, uint32 as bytes.", NULL},
     {"mix", get_mix, NULL, "The option; None: each sample occurs once.", NULL},
     {"world", get_world, NULL, "Ranks that it is for.", NULL},
     {0},

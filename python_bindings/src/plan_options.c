@@ -31,6 +31,7 @@ bool core_plan_take_options(PyObject *arguments, PyObject *keywords, core_plan_a
                             "mix",
                             "balance",
                             "skip",
+                            "absent",
                             NULL};
     PyObject *batch_size = NULL, *max_tokens = NULL, *max_length = NULL, *multiple = NULL,
              *world = NULL, *seed = NULL, *capacity = NULL, *unit = NULL, *micro = NULL,
@@ -41,11 +42,11 @@ bool core_plan_take_options(PyObject *arguments, PyObject *keywords, core_plan_a
     const char *strategy = NULL, *cost = NULL, *too_long = NULL, *tail = NULL, *steps = NULL,
                *order = NULL;
     if (!PyArg_ParseTupleAndKeywords(
-            arguments, keywords, "O|$zzOOzOzzzOpOOOOOpddOzOOO:Plan", names, &given->source,
+            arguments, keywords, "O|$zzOOzOzzzOpOOOOOpddOzOOOO:Plan", names, &given->source,
             &given->dataset, &strategy, &batch_size, &max_tokens, &cost, &max_length, &too_long,
             &tail, &steps, &multiple, &no_shuffle, &world, &seed, &capacity, &unit, &micro, &mixed,
             &options->cost_linear, &options->cost_quadratic, &window, &order, &given->mix,
-            &given->balance, &given->skip) ||
+            &given->balance, &given->skip, &given->absent) ||
         !core_number(batch_size, "batch_size", 0, UINT32_MAX, &size) ||
         !core_number(max_tokens, "max_tokens", 0, UINT64_MAX, &options->max_tokens) ||
         !core_number(max_length, "max_length", 0, UINT32_MAX, &longest) ||

@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shards that are on no rank's disk: the error says whose they are, and `missing="partial"` prints what it leaves out."""
+import copy
 import json
+import pickle
 import socket
+import subprocess
+import sys
 
 import pytest
 from built import launched
@@ -118,3 +122,39 @@ def test_a_state_goes_on_without_what_is_lost(tmp_path, world, options):
         assert rest[0]["length"] == steps
     else:
         assert not set(seen) - set(expected) and rest[0]["length"] == steps - rest[0]["left_out"]
+
+
+@pytest.mark.parametrize("options", [{"batch_size": 8}, {"strategy": "random", "batch_size": 3, "skip": [(0, 4, 9)]},
+                                     {"strategy": "pack", "capacity": 16}, {"batch_size": 4, "weights": "twice"}])
+@pytest.mark.parametrize("made_by", [copy.copy, copy.deepcopy, lambda plan: pickle.loads(pickle.dumps(plan))])
+def test_a_plan_with_absent_samples_is_copied(torn, tmp_path, options, made_by):
+    with rankstore.open(torn, missing="partial") as ds:
+        ds.write_quarantine(tmp_path / "q", [3, 4, 77])
+    with rankstore.open(torn, missing="partial", quarantine=tmp_path / "q") as ds:
+        if "weights" in options:
+            options = {**options, "weights": [1 + i % 2 for i in range(1500)]}
+        plan = ds.plan(seed=5, **options)
+        state = plan.state(0, 40)
+        plan.resume(state)
+        made = made_by(plan)
+        assert made.hash == plan.hash and made.steps == plan.steps and made.core.has_absent
+        for epoch in (0, 1):
+            assert made.steps_of(epoch) == plan.steps_of(epoch) and made.report(epoch) == plan.report(epoch)
+            for one, other in zip(made.epoch(epoch).batches(), plan.epoch(epoch).batches(), strict=True):
+                assert one.tolist() == other.tolist()
+        assert made.state(0, 50) == plan.state(0, 50)
+        again = made_by(made)
+        assert again.samples(0, 3) == plan.samples(0, 3)
+
+
+def test_a_loader_with_absent_samples_goes_to_another_process(torn, tmp_path):
+    with rankstore.open(torn, missing="partial") as ds:
+        loader = ds.loader(ds.plan(batch_size=8, seed=5), out="numpy")
+        batches = iter(loader)
+        begun = [i for _ in range(20) for i in next(batches).ids.tolist()]
+        (tmp_path / "loader").write_bytes(pickle.dumps(loader))
+        script = "import pickle, sys; print([i for batch in pickle.load(open(sys.argv[1], 'rb')) for i in batch.ids.tolist()])"
+        done = subprocess.run([sys.executable, "-c", script, str(tmp_path / "loader")], text=True, capture_output=True, timeout=400)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout) == [i for batch in batches for i in batch.ids.tolist()]
+        assert sorted(begun + json.loads(done.stdout)) == list(range(1000))

@@ -92,6 +92,12 @@ void rks_plan_absences_free(rks_plan_absences *absences)
     rks_free(absences);
 }
 
+size_t rks_plan_absences_runs(const rks_plan_absences *absences, const rks_absent_run **runs)
+{
+    *runs = absences->runs;
+    return absences->run_count;
+}
+
 static bool is_present(const rks_plan_absences *absences, uint32_t id)
 {
     size_t low = 0, high = absences->run_count;

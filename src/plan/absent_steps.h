@@ -42,6 +42,8 @@ typedef struct rks_plan_absences rks_plan_absences;
 rks_status rks_plan_absences_create(const rks_absent_run *runs, size_t count, uint32_t world,
                                     rks_plan_absences **absences, rks_error *err);
 void rks_plan_absences_free(rks_plan_absences *absences); /* NULL is accepted */
+/* Returns how many runs it has; *runs lives as long as `absences`. */
+size_t rks_plan_absences_runs(const rks_plan_absences *absences, const rks_absent_run **runs);
 /* Returns how many of the ids are present. */
 uint64_t rks_plan_present(const rks_plan_absences *absences, const uint32_t *ids, size_t count);
 

@@ -45,12 +45,6 @@ rks_status rks_plan_create_sorted(const uint32_t *lengths, uint64_t count, const
                                   const char *dataset, const rks_plan_options *options,
                                   rks_plan **plan, rks_error *err);
 
-/* A run of `count` samples from `first` on that nobody can deliver. */
-typedef struct rks_absent_run {
-    uint32_t first;
-    uint32_t count;
-} rks_absent_run;
-
 /* The samples of a plan. */
 typedef struct rks_plan_samples {
     const uint32_t *lengths; /* borrowed */

@@ -213,10 +213,36 @@ rks_status rks_plan_create_sorted(const uint32_t *lengths, uint64_t count, const
     return rks_plan_create_shared(&samples, options, NULL, plan, err);
 }
 
+static rks_status check_absent(const rks_plan_samples *samples, rks_error *err)
+{
+    uint64_t least = 0;
+    for (size_t i = 0; i < samples->absent_count; i++) {
+        const rks_absent_run *run = &samples->absent[i];
+        uint64_t end = (uint64_t)run->first + run->count;
+        if (run->count == 0 || run->first < least || end > samples->count)
+            return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                            "absent: run %zu is %" PRIu32 " samples from %" PRIu32
+                            " on; runs are ascending, do not meet, and end at %" PRIu64,
+                            i, run->count, run->first, samples->count);
+        least = end + 1;
+    }
+    return RKS_OK;
+}
+
 rks_status rks_plan_create(const uint32_t *lengths, uint64_t count, const char *dataset,
                            const rks_plan_options *options, rks_plan **plan, rks_error *err)
 {
-    return rks_plan_create_sorted(lengths, count, NULL, dataset, options, plan, err);
+    rks_plan_options chosen = {.struct_size = sizeof(chosen)};
+    if (options != NULL)
+        memcpy(&chosen, options,
+               options->struct_size < sizeof(chosen) ? options->struct_size : sizeof(chosen));
+    const rks_plan_samples samples = {.lengths = lengths,
+                                      .count = count,
+                                      .dataset = dataset,
+                                      .absent = chosen.absent,
+                                      .absent_count = chosen.absent_count};
+    rks_status status = check_absent(&samples, err);
+    return status == RKS_OK ? rks_plan_create_shared(&samples, options, NULL, plan, err) : status;
 }
 
 void rks_plan_free(rks_plan *plan)

@@ -70,6 +70,20 @@ bool rks_plan_has_absent(const rks_plan *plan)
     return plan->absences != NULL;
 }
 
+void rks_plan_absent(const rks_plan *plan, const rks_absent_run **runs, size_t *count)
+{
+    *runs = NULL;
+    *count = 0;
+    if (plan->absences != NULL)
+        *count = rks_plan_absences_runs(plan->absences, runs);
+}
+
+void rks_plan_lengths(const rks_plan *plan, const uint32_t **lengths, uint64_t *count)
+{
+    *lengths = plan->in.lengths;
+    *count = plan->in.count;
+}
+
 rks_status rks_plan_skip(rks_plan *plan, uint64_t epoch, uint64_t first, uint64_t last,
                          rks_error *err)
 {

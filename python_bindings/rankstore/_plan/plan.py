@@ -150,13 +150,12 @@ class Plan:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle or copy: over the same lengths (4 bytes a sample), of the same dataset, at the state that was resumed."""
-        if self.core.has_absent:
-            raise ArgumentError("plan: some of its samples are in quarantine or missing, so it cannot be pickled or copied; "
-                                "make it again from the dataset")
         lengths, name = self._over or self.dataset.planned_lengths()
+        if self.core.has_absent:  # the dataset shows them without their lengths
+            lengths = as_array(self.core.lengths, "uint32")
         state = self.state(*self._at) if self.changes else self._resumed
         return _remade, (self.dataset, lengths, name, self.rank, self._asked, state, self.hash, self.core.mix,
-                         self.core.balance, self.steps, list(self._stages.values()))
+                         self.core.balance, self.steps, list(self._stages.values()), self.core.absent)
 
     @property
     def samples_there(self) -> int:
@@ -451,10 +450,10 @@ class Plan:
 
 def _remade(dataset: Samples, lengths: Any, name: str, rank: int, options: dict[str, Any], resumed: dict[str, Any] | None,
             digest: str, mix: tuple[Any, ...] | None = None, balance: Any = None, steps: int | None = None,
-            stages: Sequence[Sequence[Any]] = ()) -> Plan:
+            stages: Sequence[Sequence[Any]] = (), absent: bytes = b"") -> Plan:
     """Return the plan that Plan.__reduce__ pickled. StateError if it differs, as after another version of Rankstore."""
     given = {**core_options(options), **({"dataset": name} if name else {})}
-    made = Plan(dataset, _core.Plan(lengths, mix=mix, balance=balance, **given), rank, options)
+    made = Plan(dataset, _core.Plan(lengths, mix=mix, balance=balance, absent=absent, **given), rank, options)
     made._over = lengths, name
     try:
         made.follow(stages)  # a state does not record which stages keep the weights before them
@@ -464,7 +463,7 @@ def _remade(dataset: Samples, lengths: Any, name: str, rank: int, options: dict[
         if not stages:
             raise
         # A remix moved a stage, so that its place differs here: the state alone describes all batches.
-        return _remade(dataset, lengths, name, rank, options, resumed, digest, mix, balance, steps)
+        return _remade(dataset, lengths, name, rank, options, resumed, digest, mix, balance, steps, absent=absent)
     made.steps = made.steps if steps is None else steps
     if made.hash != digest:
         raise StateError("plan: this copy has other batches than its original; make it by ds.plan in the process that needs it")

@@ -304,11 +304,64 @@ static void what_is_there_of_a_step_stays_in_it_on_all_ranks(void **state)
     assert_true(left_out > 100 && whole_plans > 20); /* both kinds have come */
 }
 
+/* What a plan says of its samples makes the same plan again. */
+static void a_plan_is_made_again_of_lengths_and_runs(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        rks_plan_options options;
+        rks_plan *again = NULL;
+        const uint32_t *over = NULL;
+        uint64_t count = 0, steps = 0, one = 0, other = 0;
+        lose_samples(30);
+        choose_options(i, &options);
+        rks_plan *rest = make(&options, false);
+        rks_plan_lengths(rest, &over, &count);
+        rks_plan_absent(rest, &options.absent, &options.absent_count);
+        assert_true(over == lengths && count == COUNT && options.absent_count == run_count);
+        assert_ok(rks_plan_create(over, count, NULL, &options, &again, &err), &err);
+        assert_ok(rks_plan_steps(rest, 1, &steps, &err), &err);
+        assert_ok(rks_plan_skipped(rest, 1, steps, &one, &err), &err);
+        assert_ok(rks_plan_skipped(again, 1, steps, &other, &err), &err);
+        assert_int_equal(one, other);
+        for (uint64_t step = 0; step < steps; step++)
+            for (uint32_t rank = 0; rank < options.world; rank++) {
+                static batch mine, theirs;
+                read_batch(rest, &options, step, rank, &mine);
+                read_batch(again, &options, step, rank, &theirs);
+                assert_int_equal(mine.count, theirs.count);
+                assert_memory_equal(mine.items, theirs.items, mine.count * sizeof(*mine.items));
+            }
+        rks_plan_free(rest);
+        rks_plan_free(again);
+    }
+}
+
+static void wrong_runs_are_refused(void **state)
+{
+    (void)state;
+    const rks_absent_run wrong[][2] = {
+        {{3, 0}, {5, 1}},         {{3, 2}, {5, 1}},         {{9, 1}, {2, 1}},
+        {{0, COUNT}, {COUNT, 1}}, {{0, 1}, {COUNT - 1, 2}}, {{0, 1}, {UINT32_MAX, UINT32_MAX}}};
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        rks_plan_options options;
+        rks_plan *plan = NULL;
+        rks_plan_options_default(&options);
+        options.absent = wrong[i];
+        options.absent_count = 2;
+        assert_int_equal(rks_plan_create(lengths, COUNT, NULL, &options, &plan, &err),
+                         RKS_ERR_ARGUMENT);
+        assert_non_null(strstr(err.text, "runs are ascending"));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_counts_are_dealt_by_the_laws),
         cmocka_unit_test(what_is_there_of_a_step_stays_in_it_on_all_ranks),
+        cmocka_unit_test(a_plan_is_made_again_of_lengths_and_runs),
+        cmocka_unit_test(wrong_runs_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
