@@ -23,7 +23,9 @@ from built import build
 
 import rankstore
 from rankstore import Lists, Nested, Pack, Pad
-from rankstore._dataset.worker_store import Service, WorkerStore, WorkerStoreSpec, _receive, _send
+from rankstore._dataset.worker_frames import WorkerStoreSpec, receive, send
+from rankstore._dataset.worker_service import Service
+from rankstore._dataset.worker_store import WorkerStore
 
 COUNT = 307
 
@@ -351,7 +353,9 @@ def test_a_loop_that_is_left_early_stays_in_its_epoch(ds: Any, capsys: pytest.Ca
 SERVICE = """
 import ctypes, json, os, resource, signal, subprocess, sys, time
 import rankstore
-from rankstore._dataset.worker_store import Service, WorkerStoreSpec, WorkerStore
+from rankstore._dataset.worker_frames import WorkerStoreSpec
+from rankstore._dataset.worker_service import Service
+from rankstore._dataset.worker_store import WorkerStore
 how, out = sys.argv[1], sys.argv[2]
 if how == "worker":
     spec = WorkerStoreSpec(**json.loads(sys.stdin.readline()))
@@ -485,8 +489,8 @@ def test_a_full_backlog_is_waited_for(ds: Any, is_served: bool) -> None:
             for _ in range(waiting):
                 listener.accept()[0].close()
             connection = stack.enter_context(listener.accept()[0])
-            _receive(connection, 1 << 20)
-            _send(connection, {}, [b"a key"])
+            receive(connection, 1 << 20)
+            send(connection, {}, [b"a key"])
 
         if is_served:
             threading.Thread(target=serve, daemon=True).start()

@@ -32,7 +32,8 @@ from .reader import WorkerGroup
 from .refresh import SplitOf, refresh
 from .torch_items import TorchItems
 from .windows import Windows
-from .worker_store import Handle, WorkerStore, WorkerStoreSpec
+from .worker_frames import WorkerStoreSpec
+from .worker_store import Handle, WorkerStore
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -3,12 +3,7 @@
 
 A worker opens the shards of its node itself, read-only, in the generation that its parent has (a counter in shared memory says when that
 changes), and asks its parent for the rest over a Unix socket with an abstract name, which goes with the process, however that ends. Each
-side looks whether the other's user is its own, and the worker brings a token. Frames, both ways: u32 size of the header, header (JSON),
-then as many bytes as the header's `sizes` add up to.
-
-    request   {"token", "op": "fetch" | "collate" | "key" | "find" | "spec", "sizes": [...], ...}   ids: int64
-    reply     {"error": [status, rank, cause, host, text]} or {"sizes": [...], ...}
-    beat      {"beat": true, "sizes": []}, three times in the silence limit while a reply is being made
+side looks whether the other's user is its own, and the worker brings a token (worker_frames.py).
 
 A parent whose Python threads cannot run, since one of them holds the interpreter's lock, sends no beats and accepts nobody.
 So the worker looks at the parent's process, too: its wait ends if that is stopped, and sends nothing, for the silence limit.
@@ -16,237 +11,27 @@ So the worker looks at the parent's process, too: its wait ends if that is stopp
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import errno
-import json
 import os
 import re
 import struct
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
 from .._distributed import shutdown
 from .._provenance.dataset_json import described
 from ..errors import RankStoreError, StateError, make
+from .worker_frames import WorkerStoreSpec, is_own_user, receive, send
+from .worker_service import Service
 
 if TYPE_CHECKING:
     import mmap
     import socket
 
-_HEADER_MAX = 64 << 20
-_IDS_MAX = 1 << 24
 _NAP = 0.05  # seconds
-
-
-@dataclass(frozen=True)
-class WorkerStoreSpec:
-    """What a worker needs to know. Picklable, without handles."""
-
-    directories: tuple[str | tuple[str, ...], ...]  # one entry per rank of this node: a directory, or several
-    dataset: str
-    schema: str
-    count: int
-    no_check: bool
-    socket: str  # its abstract name; "": the dataset was closed
-    token: str
-    rank: int
-    world: int
-    silence: float  # seconds
-    sources: tuple[tuple[str, str, str, int, int, int], ...] = ()  # as returned by `store.sources()`
-    names: tuple[str, ...] | None = None  # names of several datasets
-    columns: tuple[str, ...] | None = None
-    counted: tuple[tuple[str | None, int, str] | None, ...] = ()  # for each source, what its lengths count
-    pid: int = 0  # the process that made the spec; 0: not known
-    index_dir: str | None = None
-    shards: tuple[str, ...] = ()  # patterns of folders that may hold more shards, of all ranks of this node
-    counter: int = -1  # descriptor, of process `pid`, of the memory that counts refreshes; -1: none
-    refreshes: int = 0  # its value for this spec
-
-
-def _is_own_user(connection: socket.socket) -> bool:
-    """Return True if the peer's user is this process's. Anybody can connect to an abstract name."""
-    import socket
-    seen = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    return bool(struct.unpack("3i", seen)[1] == os.geteuid())
-
-
-# ---- frames ---------------------------------------------------------------------------------------------------------
-
-def _head(header: dict[str, Any], sizes: list[int]) -> bytes:
-    text = json.dumps({**header, "sizes": sizes}).encode()
-    return struct.pack("<I", len(text)) + text
-
-
-def _send(connection: socket.socket | _DeadlineConnection, header: dict[str, Any], parts: Sequence[Any] = ()) -> None:
-    views = [memoryview(part).cast("B") for part in parts]
-    connection.sendall(_head(header, [len(view) for view in views]))
-    for view in views:
-        connection.sendall(view)
-
-
-def _receive_exactly(connection: socket.socket | _DeadlineConnection, size: int) -> bytearray:
-    data = bytearray(size)
-    view, have = memoryview(data), 0
-    while have < size:
-        count = connection.recv_into(view[have:])
-        if count == 0:
-            raise EOFError
-        have += count
-    return data
-
-
-def _receive(connection: socket.socket | _DeadlineConnection, limit: int | None) -> tuple[dict[str, Any], list[bytearray]]:
-    """`limit` bounds what a stranger may make us allocate; None for the parent's own replies."""
-    (size,) = struct.unpack("<I", _receive_exactly(connection, 4))
-    if size > (_HEADER_MAX if limit is None else 1 << 20):
-        raise EOFError
-    header = json.loads(_receive_exactly(connection, size))
-    sizes = header.get("sizes", [])
-    if limit is not None and (len(sizes) > 1 or sum(sizes) > limit or min(sizes, default=0) < 0):
-        raise EOFError
-    return header, [_receive_exactly(connection, part) for part in sizes]
-
-
-# ---- the parent's side ----------------------------------------------------------------------------------------------
-
-class Service:
-    """Answers the workers of an open dataset, one thread a connection. Started when the first worker may come."""
-
-    def __init__(self, store: _core.Store, spec: Callable[[], WorkerStoreSpec] | None = None) -> None:
-        import mmap
-        import secrets
-        import socket
-        self._store, self._describe = store, spec
-        self.refreshes = 0
-        self.counter = os.memfd_create("rankstore-refreshes")
-        os.ftruncate(self.counter, 8)
-        self._shown = mmap.mmap(self.counter, 8)
-        self._ended = threading.Event()
-        self._busy: dict[socket.socket, threading.Lock] = {}  # connections whose reply is in progress
-        self.name = f"rankstore-workers-{secrets.token_hex(16)}"
-        self.token = secrets.token_hex(16)
-        self._pid = _core.pid()
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-        self._listener.bind("\0" + self.name)
-        self._listener.listen(128)
-        self._beat_every = store.group.silence_ms / 3000
-        for target in (self._accept, self._beat):
-            threading.Thread(target=target, name="rankstore-workers", daemon=True).start()
-
-    def _accept(self) -> None:
-        while not self._ended.is_set():
-            try:
-                connection, _ = self._listener.accept()
-            except OSError as error:
-                if error.errno in (errno.EBADF, errno.EINVAL, errno.ENOTSOCK):  # the listener was closed
-                    return
-                self._ended.wait(_NAP)  # too few descriptors or too little memory now, or the worker gave up: try the next
-                continue
-            if not _is_own_user(connection):  # checked before a thread is started
-                connection.close()
-                continue
-            try:
-                threading.Thread(target=self._serve, args=(connection,), name="rankstore-worker", daemon=True).start()
-            except RuntimeError:  # no thread can be started: the closed connection ends this worker's wait
-                connection.close()
-                self._ended.wait(_NAP)
-
-    def _beat(self) -> None:
-        import socket
-        beat = _head({"beat": True}, [])
-        while not self._ended.wait(self._beat_every):
-            for connection, sending in list(self._busy.items()):
-                if sending.acquire(blocking=False):  # else the reply is being sent
-                    with contextlib.suppress(OSError):
-                        connection.send(beat, socket.MSG_DONTWAIT)
-                    sending.release()
-
-    def _serve(self, connection: socket.socket) -> None:
-        import hmac
-        with connection:
-            try:
-                while True:
-                    header, parts = _receive(connection, 8 * _IDS_MAX)
-                    if not hmac.compare_digest(str(header.get("token", "")), self.token):
-                        return
-                    self._answer(connection, header, parts[0] if parts else bytearray())
-            except (EOFError, OSError, ValueError):
-                return
-
-    def _answer(self, connection: socket.socket, header: dict[str, Any], data: bytearray) -> None:
-        sending = self._busy[connection] = threading.Lock()
-        try:
-            reply, parts = self._reply(header, data)
-            with sending:
-                _send(connection, reply, parts)
-        finally:
-            del self._busy[connection]
-
-    def _reply(self, header: dict[str, Any], data: bytearray) -> tuple[dict[str, Any], list[Any]]:
-        reply: dict[str, Any]
-        parts: list[Any]
-        try:
-            reply, parts = getattr(self, "_" + header["op"])(header, data)
-        except RankStoreError as error:
-            reply, parts = {"error": [error.code, error.rank, error.cause, error.host, error.text]}, []
-        except (KeyError, IndexError, TypeError, AttributeError) as error:
-            reply, parts = {"error": [type(error).__name__, str(error)]}, []
-        return reply, parts
-
-    def _fetch(self, header: dict[str, Any], ids: bytearray) -> tuple[dict[str, Any], list[Any]]:
-        samples = self._store.fetch(memoryview(ids).cast("q"))
-        dims: list[Any] = []
-        parts: list[Any] = []
-        for i in range(len(samples)):
-            for value in samples.values(i):
-                dims.append(None if value is None else value[1])
-                parts.append(b"" if value is None else value[0])
-        return {"dims": dims, "lengths": [samples.length(i) for i in range(len(samples))]}, parts
-
-    def _collate(self, header: dict[str, Any], data: bytearray) -> tuple[dict[str, Any], list[Any]]:
-        whole, sizes = memoryview(data), header["parts"]
-        ids, pieces = whole[:8 * sizes[0]], whole[8 * sizes[0]:8 * sizes[0] + sizes[1]]
-        arrays = self._store.collate(ids.cast("q"), _core.Collate(**header["options"]), pieces, whole[8 * sizes[0] + sizes[1]:])
-        parts: list[Any] = [arrays.ids(), arrays.lengths(), arrays.pieces() or b""]
-        shapes = []
-        for name, item, dims, values, offsets in arrays.arrays():
-            shapes.append([name, item, dims, offsets is not None])
-            parts += [values] if offsets is None else [values, offsets]
-        return {"arrays": shapes, "samples": arrays.samples}, parts
-
-    def _key(self, header: dict[str, Any], data: bytearray) -> tuple[dict[str, Any], list[Any]]:
-        return {}, [self._store.key(int(header["sample"]))]
-
-    def _find(self, header: dict[str, Any], data: bytearray) -> tuple[dict[str, Any], list[Any]]:
-        return {"sample": self._store.find(bytes(data), header.get("source"))}, []
-
-    def _spec(self, header: dict[str, Any], data: bytearray) -> tuple[dict[str, Any], list[Any]]:
-        if self._describe is None:
-            raise KeyError("spec")
-        return {"spec": dataclasses.asdict(self._describe())}, []
-
-    def refresh(self, store: _core.Store) -> None:
-        """Serve another generation. Workers see the count, and ask for what they need to know of it."""
-        self._store = store
-        self.refreshes += 1
-        self._shown[:] = struct.pack("<Q", self.refreshes)
-
-    def close(self) -> None:
-        """Close the service. A forked child only closes the descriptor.
-
-        The socket and its name are the parent's, and so are locks that its threads held at the fork."""
-        if self._pid == _core.pid():
-            import socket
-            self._ended.set()
-            self._listener.shutdown(socket.SHUT_RDWR)  # ends the thread's accept(), which close() alone does not
-        self._listener.close()
-        self._shown.close()
-        os.close(self.counter)
 
 
 class Handle:
@@ -566,7 +351,7 @@ class WorkerStore:
                 except BlockingIOError:
                     time.sleep(_NAP)
                     deadline.look()
-            if not _is_own_user(connection):
+            if not is_own_user(connection):
                 raise EOFError
         except BaseException:
             connection.close()
@@ -580,10 +365,10 @@ class WorkerStore:
         try:
             if self._connection is None:
                 self._connection = self._connect()
-            _send(self._connection, {**header, "token": self.spec.token}, parts)
-            reply, data = _receive(self._connection, None)
+            send(self._connection, {**header, "token": self.spec.token}, parts)
+            reply, data = receive(self._connection, None)
             while "beat" in reply:
-                reply, data = _receive(self._connection, None)
+                reply, data = receive(self._connection, None)
         except BaseException:
             connection, self._connection = self._connection, None
             if connection is not None:
