@@ -355,3 +355,40 @@ def main(group):
         os.write(1, f"{len(ds)} {ds.plan('random', batch_size=4).hash == loader.plan.hash}\\n".encode())
 """.replace("main(group):", "main(group):\n    import json", 1), tmp_path)
     assert lines == ["210 True"] * 3
+
+
+def plain(ds: Any, workers: int, start: str, **options: Any) -> Any:
+    torch = pytest.importorskip("torch")
+    how = {"num_workers": workers, "multiprocessing_context": start if workers else None}
+    return torch.utils.data.DataLoader(ds, batch_size=8, **how, **options)
+
+
+def as_lists(batch: Any) -> Any:
+    batch = batch[0] if isinstance(batch, list) else batch
+    return {name: value.tolist() for name, value in batch.items()}
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+@pytest.mark.parametrize("own", [True, False])
+def test_a_worker_stacks_as_its_parent_does(directory: Path, start: str, own: bool) -> None:
+    """torch's own samplers: values of one size are stacked, those of varying size padded."""
+    with rankstore.open(directory) as ds:
+        equal = ds.select([i for i in range(COUNT) if i % 5 == 3])
+        for one in (ds, equal, ds.select([])):
+            options = {"collate_fn": one.collate} if own else {}
+            wanted, found = list(plain(one, 0, start, **options)), list(plain(one, 1, start, **options))
+            assert [type(batch) for batch in wanted] == [type(batch) for batch in found]
+            assert [as_lists(batch) for batch in wanted] == [as_lists(batch) for batch in found]
+        assert isinstance(next(iter(plain(equal, 1, start, collate_fn=ds.collate))), dict)
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_a_persistent_worker_pads_what_is_longer_after_a_refresh(tmp_path: Path, start: str) -> None:
+    rankstore.build([{"x": [i] * 4} for i in range(32)], tmp_path / "d").close()
+    with rankstore.open(tmp_path / "d") as ds:
+        loader = plain(ds, 1, start, collate_fn=ds.collate, persistent_workers=True)
+        assert {tuple(batch["x"].shape) for batch in loader} == {(8, 4)}
+        with rankstore.init("solo") as group:
+            rankstore.build([{"x": [i] * 6} for i in range(8)], tmp_path / "d", append=True, group=group).close()
+        ds.refresh()
+        assert [tuple(batch["x"].shape) for batch in loader] == [(8, 4)] * 4 + [(8, 6)]

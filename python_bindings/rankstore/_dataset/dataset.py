@@ -80,7 +80,7 @@ class Dataset(TorchItems):
         if self._ahead is not None:
             self._ahead.close()
             self._ahead = None
-        for name in ("sources", "_stacks", "_order", "length_column", "lengths_are_items"):
+        for name in ("sources", "_order", "length_column", "lengths_are_items"):
             self.__dict__.pop(name, None)
 
     def refresh(self) -> bool:

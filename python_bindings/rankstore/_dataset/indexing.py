@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from .._distributed.group import Group
 from ..errors import ArgumentError
 
+ABSENT = 0xFFFFFFFF  # the length of a sample that cannot be read
+
 if TYPE_CHECKING:
     import numpy
 
@@ -67,3 +69,10 @@ def index(place: Any) -> int:
     if is_bool(place):
         raise TypeError(f"{place} is not a place: places are ints; a mask has one bool for each sample")
     return operator.index(place)
+
+
+def length_range(lengths: Any, chosen: Any = None) -> tuple[int, int]:
+    """Return the least and the greatest of the lengths of samples that are there; (1, 0) if none is. chosen: ids; None for all."""
+    lengths = lengths if chosen is None else lengths[chosen]
+    there = lengths[lengths != ABSENT]
+    return (int(there.min()), int(there.max())) if len(there) else (1, 0)

@@ -14,7 +14,7 @@ from .._provenance.dataset_json import expand
 from .._schema.sizes import optional_bytes
 from ..errors import ArgumentError, StateError
 from .dataset import Dataset
-from .reader import ABSENT
+from .indexing import ABSENT
 from .refresh import look_around
 from .worker_store import Handle
 

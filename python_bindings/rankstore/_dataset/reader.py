@@ -16,7 +16,7 @@ from .._distributed.memory import Extreme, TorchMemory, of_process, of_ranks
 from .._schema import types
 from .._schema.decode import Readers, reader_of, rows_of, values_of
 from ..errors import ArgumentError, StateError
-from .indexing import index, is_bool
+from .indexing import ABSENT, index, is_bool
 from .worker_store import Handle
 
 if TYPE_CHECKING:
@@ -48,7 +48,6 @@ class WorkerGroup:
 
 
 _PIECE = 64  # samples of a slice per fetch
-ABSENT = 0xFFFFFFFF  # the length of a sample that cannot be read
 
 
 @dataclass(frozen=True)

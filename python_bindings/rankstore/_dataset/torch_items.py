@@ -18,7 +18,8 @@ from .._loader.prefetch import Ahead
 from .._loader.user_functions import own_of
 from .._plan.sampler import PlanBatch
 from ..errors import ArgumentError
-from .reader import ABSENT, OpenSamples, WorkerGroup
+from .indexing import length_range
+from .reader import OpenSamples, WorkerGroup
 
 if TYPE_CHECKING:
     from .worker_store import Handle
@@ -38,6 +39,7 @@ class TorchItems(OpenSamples):
         self._followers: weakref.WeakSet[Any] = weakref.WeakSet()
         self.functions: tuple[Callable[..., Any], ...] = ()  # those of `map`
         self._epoch = 0  # of what they draw outside of plans
+        self._stacking: tuple[str, bool] | None = None  # the generation, and whether samples of it stack
 
     def _like(self: Items) -> Items:
         """Return another dataset over the same open store."""
@@ -108,16 +110,24 @@ class TorchItems(OpenSamples):
         made._dataset = dataset
         return made
 
-    @functools.cached_property
+    @property
     def _stacks(self) -> bool:
         """Return True if torch's default collate can make a batch of any samples: all values of a column have one size."""
+        generation = self.store.dataset
+        if self._stacking is None or self._stacking[0] != generation:
+            self._stacking = generation, self._can_stack()
+        return self._stacking[1]
+
+    def _can_stack(self) -> bool:
         if any(column.item == "json" or column.nullable for column in self._columns):
             return False
         varying = [column.name for column in self._columns if column.varies and not column.is_text]
         if varying and not (varying == [self.length_column] and self.lengths_are_items):
             return False
-        there = self.lengths[self.lengths != ABSENT]
-        return not varying or len(there) == 0 or bool(there.min() == there.max())
+        if not varying:
+            return True
+        least, most = self.store.length_range(self._chosen) if self._handle.is_worker else length_range(self.all_lengths, self._chosen)
+        return bool(least >= most)
 
     @functools.cached_property
     def _narrow(self) -> Collator:

@@ -12,7 +12,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
+from .._schema.types import as_array
 from ..errors import RankStoreError
+from .indexing import length_range
 from .worker_frames import IDS_MAX, WorkerStoreSpec, head, is_own_user, receive, send
 
 if TYPE_CHECKING:
@@ -131,6 +133,10 @@ class Service:
 
     def _find(self, header: dict[str, Any], data: bytearray) -> tuple[dict[str, Any], list[Any]]:
         return {"sample": self._store.find(bytes(data), header.get("source"))}, []
+
+    def _length_range(self, header: dict[str, Any], data: bytearray) -> tuple[dict[str, Any], list[Any]]:
+        least, most = length_range(as_array(self._store.lengths(), "uint32"), as_array(data, "uint32") if header["chosen"] else None)
+        return {"range": [least, most]}, []
 
     def _spec(self, header: dict[str, Any], data: bytearray) -> tuple[dict[str, Any], list[Any]]:
         if self._describe is None:

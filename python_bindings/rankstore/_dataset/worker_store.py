@@ -24,7 +24,7 @@ from .. import _core
 from .._distributed import shutdown
 from .._provenance.dataset_json import described
 from ..errors import RankStoreError, StateError, make
-from .worker_frames import WorkerStoreSpec, is_own_user, receive, send
+from .worker_frames import IDS_MAX, WorkerStoreSpec, is_own_user, receive, send
 from .worker_service import Service
 
 if TYPE_CHECKING:
@@ -432,6 +432,15 @@ class WorkerStore:
             return own[0].find(key, source)
         whole = key.encode() if isinstance(key, str) else bytes(key)
         return int(self._ask({"op": "find", "source": source}, [whole])[0]["sample"])
+
+    def length_range(self, chosen: Any) -> tuple[int, int]:
+        """Return the least and the greatest length of samples, which the process that opened the dataset knows. chosen: uint32, ids; None
+        for all."""
+        self._look()
+        parts = [b""] if chosen is None else [chosen[at:at + IDS_MAX] for at in range(0, len(chosen), IDS_MAX)]
+        ranges = [self._ask({"op": "length_range", "chosen": chosen is not None}, [part])[0]["range"] for part in parts]
+        there = [(least, most) for least, most in ranges if least <= most]
+        return (min(least for least, _ in there), max(most for _, most in there)) if there else (1, 0)
 
     def sources(self) -> list[tuple[str, str, str, int, int, int]]:
         self._look()
