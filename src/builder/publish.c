@@ -326,8 +326,10 @@ static rks_status commit(rks_publish_work *work, rks_error *err)
         work->there_bytes += work->text_size;
         return RKS_OK;
     }
-    rks_status status = rks_publish_replace(work, RKS_DATASET_FILE, work->text, work->text_size,
-                                            work->state.version, &why);
+    rks_status status = keep_home_generation(work, &why);
+    if (status == RKS_OK)
+        status = rks_publish_replace(work, RKS_DATASET_FILE, work->text, work->text_size,
+                                     work->state.version, &why);
     if (status == RKS_ERR_STATE)
         return look_who_won(work, &why, err);
     if (status != RKS_OK)
@@ -368,8 +370,6 @@ static rks_status send_the_rest(rks_publish_work *work, rks_error *err)
 {
     bool writes = !work->options.dry_run;
     rks_status status = rks_publish_lists(work, work->dataset, err);
-    if (status == RKS_OK && writes)
-        status = keep_home_generation(work, err);
     if (status == RKS_OK && writes)
         status = commit(work, err);
     if (status == RKS_OK)
@@ -442,7 +442,7 @@ rks_status rks_publish(rks_group *group, const char *directory, const char *home
         status = claim(&work, status, err);
     if (status == RKS_OK && work.state.has != RKS_HOME_HAS_MORE)
         status = send_everything(&work, &made, err);
-    rks_claim_end(work.home, &work.claim, status == RKS_OK);
+    rks_claim_end(work.home, &work.claim);
     if (status == RKS_OK && report != NULL)
         report_publish(&work, &made, report);
     free_publish(&work);

@@ -7,19 +7,16 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/memory.h"
 
-enum { HOST_ROOM = 65, TRIES = 4 };
-
-static void name_this_host(char host[HOST_ROOM])
-{
-    if (gethostname(host, HOST_ROOM) != 0)
-        strcpy(host, "unknown");
-    host[HOST_ROOM - 1] = '\0';
-}
+enum { HOST_ROOM = 65, SPACE_ROOM = 72, TRIES = 16 };
 
 /* Returns true if no process of this host has the number, or only one that waits to be reaped. */
 static bool has_ended(long pid)
@@ -39,33 +36,67 @@ static bool has_ended(long pid)
            (strncmp(name_end, ") Z", 3) == 0 || strncmp(name_end, ") X", 3) == 0);
 }
 
+/* "BOOT-NUMBER" */
+static void name_this_space(char space[SPACE_ROOM])
+{
+    char boot[40] = "unknown";
+    struct stat info = {0};
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+    if (file != NULL && fgets(boot, sizeof(boot), file) != NULL)
+        boot[strcspn(boot, "\n")] = '\0';
+    if (file != NULL)
+        fclose(file);
+    stat("/proc/self/ns/pid", &info);
+    snprintf(space, SPACE_ROOM, "%s-%llu", boot, (unsigned long long)info.st_ino);
+}
+
 void rks_claim_write(rks_digest contents, rks_claim *claim)
 {
-    char digest[RKS_DIGEST_TEXT], host[HOST_ROOM];
-    name_this_host(host);
+    char digest[RKS_DIGEST_TEXT], host[HOST_ROOM], space[SPACE_ROOM];
+    if (gethostname(host, sizeof(host)) != 0)
+        strcpy(host, "unknown");
+    host[HOST_ROOM - 1] = '\0';
+    name_this_space(space);
     rks_digest_format(contents, digest);
-    claim->size = (size_t)snprintf(claim->text, sizeof(claim->text), "digest %s\npid %ld on %s\n",
-                                   digest, (long)getpid(), host);
+    claim->size =
+        (size_t)snprintf(claim->text, sizeof(claim->text), "digest %s\npid %ld on %s\nspace %s\n",
+                         digest, (long)getpid(), host, space);
+}
+
+/* Copies the line at *at, and moves *at to the next one. */
+static void take_line(const char **at, const char *end, char *line, size_t room)
+{
+    const char *newline = *at == end ? NULL : memchr(*at, '\n', (size_t)(end - *at));
+    size_t size = newline == NULL ? 0 : (size_t)(newline - *at);
+    snprintf(line, room, "%.*s", (int)size, size == 0 ? "" : *at);
+    *at = newline == NULL ? end : newline + 1;
+}
+
+bool rks_claim_is_same(const rks_claim *own, const char *text, size_t size)
+{
+    size_t line = strcspn(own->text, "\n") + 1;
+    return size >= line && memcmp(text, own->text, line) == 0;
 }
 
 enum rks_claim_holder rks_claim_look(const rks_claim *own, const char *text, size_t size,
                                      char who[RKS_CLAIM_WHO])
 {
-    char host[HOST_ROOM], named[HOST_ROOM] = "";
+    char line[RKS_CLAIM_WHO], space[SPACE_ROOM], ours[SPACE_ROOM + 8];
+    const char *at = text, *end = text + size;
     long pid = 0;
-    size_t line = strcspn(own->text, "\n") + 1;
-    const char *second = size == 0 ? NULL : memchr(text, '\n', size);
-    size_t left = second == NULL ? 0 : size - (size_t)(second + 1 - text);
-    const char *end = left == 0 ? NULL : memchr(second + 1, '\n', left);
-    snprintf(who, RKS_CLAIM_WHO, "%.*s", end == NULL ? 0 : (int)(end - second - 1),
-             end == NULL ? "" : second + 1);
+    bool same = rks_claim_is_same(own, text, size);
+    take_line(&at, end, line, sizeof(line));
+    take_line(&at, end, who, RKS_CLAIM_WHO);
+    take_line(&at, end, line, sizeof(line));
+    name_this_space(space);
+    snprintf(ours, sizeof(ours), "space %s", space);
     if (size == own->size && memcmp(text, own->text, size) == 0)
         return RKS_CLAIM_OURS;
-    if (size >= line && memcmp(text, own->text, line) == 0)
-        return RKS_CLAIM_SAME;
-    name_this_host(host);
-    bool here = sscanf(who, "pid %ld on %64s", &pid, named) == 2 && strcmp(named, host) == 0;
-    return here && pid > 0 && has_ended(pid) ? RKS_CLAIM_ENDED : RKS_CLAIM_OTHER;
+    if (strcmp(line, ours) != 0)
+        return same ? RKS_CLAIM_FREE : RKS_CLAIM_OTHER;
+    if (sscanf(who, "pid %ld on ", &pid) == 1 && pid > 0 && has_ended(pid))
+        return RKS_CLAIM_FREE;
+    return same ? RKS_CLAIM_TWIN : RKS_CLAIM_OTHER;
 }
 
 rks_status rks_claim_refuse(const char *home, const char *name, const char *who, rks_error *err)
@@ -83,45 +114,84 @@ static rks_status give_claim(void *user, uint64_t first, uint8_t *to, size_t siz
     return RKS_OK;
 }
 
-/* Looks at the claim that is there. *again: it has gone. */
-static rks_status meet(rks_home *home, const rks_claim *own, rks_held_claim *claim, bool *again,
-                       rks_error *err)
+/* Looks at the claim that is there, and removes it if it is free. *holder is RKS_CLAIM_FREE if it
+ * has gone. */
+static rks_status meet(rks_home *home, const rks_claim *own, rks_held_claim *claim,
+                       enum rks_claim_holder *holder, char who[RKS_CLAIM_WHO], rks_error *err)
 {
-    char *text = NULL, who[RKS_CLAIM_WHO];
+    char *text = NULL;
     size_t size = 0;
     claim->version[0] = '\0';
+    *holder = RKS_CLAIM_FREE;
     rks_status status =
         rks_home_read_all(home, RKS_HOME_CLAIM, RKS_CLAIM_MOST, &text, &size, claim->version, err);
-    *again = status == RKS_ERR_NOT_FOUND;
+    if (status == RKS_ERR_NOT_FOUND)
+        return RKS_OK;
     if (status != RKS_OK)
-        return *again ? RKS_OK : status;
-    enum rks_claim_holder holder = rks_claim_look(own, text, size, who);
+        return status;
+    *holder = rks_claim_look(own, text, size, who);
     rks_free(text);
-    claim->held = holder == RKS_CLAIM_OURS || holder == RKS_CLAIM_SAME;
-    claim->ours = holder == RKS_CLAIM_OURS;
-    if (holder == RKS_CLAIM_OTHER)
-        return rks_claim_refuse(home->name, RKS_HOME_CLAIM, who, err);
-    *again = holder == RKS_CLAIM_ENDED;
-    if (*again)
+    if (*holder == RKS_CLAIM_FREE)
         status = home->ops->remove(home->state, RKS_HOME_CLAIM, claim->version, err);
     return status == RKS_ERR_STATE ? RKS_OK : status; /* somebody else was faster */
 }
 
-void rks_claim_end(rks_home *home, const rks_held_claim *claim, bool done)
+void rks_claim_end(rks_home *home, rks_held_claim *claim)
 {
     rks_error ignored;
-    if (claim->held && (claim->ours || done))
+    if (claim->held)
         home->ops->remove(home->state, RKS_HOME_CLAIM, claim->version, &ignored);
+    claim->held = false;
 }
 
 /* A put that failed may have left the claim there, for example not durably. */
 static void take_back(rks_home *home, const rks_claim *own)
 {
-    rks_held_claim claim;
+    rks_held_claim claim = {.held = true};
+    enum rks_claim_holder holder = RKS_CLAIM_FREE;
+    char who[RKS_CLAIM_WHO];
     rks_error ignored;
-    bool again = false;
-    if (meet(home, own, &claim, &again, &ignored) == RKS_OK && !again)
-        rks_claim_end(home, &claim, false);
+    if (meet(home, own, &claim, &holder, who, &ignored) == RKS_OK && holder == RKS_CLAIM_OURS)
+        rks_claim_end(home, &claim);
+}
+
+static rks_status wait_for_twin(const rks_home *home, const char *who, uint64_t *named_ms,
+                                rks_error *err)
+{
+    const rks_home_limits *limits = &home->limits;
+    nanosleep(&(struct timespec){.tv_nsec = RKS_WAIT_SLICE_MS * 1000000L}, NULL);
+    if (rks_now_ms() - *named_ms >= limits->tell_ms) {
+        rks_log("%s: waits for another process that publishes the same (%s)", home->name, who);
+        *named_ms = rks_now_ms();
+    }
+    rks_status status = rks_check_interrupt(err);
+    return status == RKS_OK && limits->must_stop != NULL ? limits->must_stop(limits->user, err)
+                                                         : status;
+}
+
+static rks_status take_or_wait(rks_home *home, const rks_claim *own, rks_held_claim *claim,
+                               rks_error *err)
+{
+    const rks_home_bytes bytes = {.size = own->size, .give = give_claim, .user = (void *)own};
+    uint64_t named_ms = rks_now_ms();
+    for (int tries = 0; tries < TRIES;) {
+        enum rks_claim_holder holder = RKS_CLAIM_OURS;
+        char who[RKS_CLAIM_WHO] = "";
+        claim->version[0] = '\0';
+        rks_status status = home->ops->put(home->state, RKS_HOME_CLAIM, &bytes, RKS_PUT_ABSENT,
+                                           claim->version, err);
+        if (status == RKS_ERR_STATE)
+            status = meet(home, own, claim, &holder, who, err);
+        if (status != RKS_OK || holder == RKS_CLAIM_OURS)
+            return status;
+        if (holder == RKS_CLAIM_OTHER)
+            return rks_claim_refuse(home->name, RKS_HOME_CLAIM, who, err);
+        tries += holder == RKS_CLAIM_FREE;
+        if (holder == RKS_CLAIM_TWIN &&
+            (status = wait_for_twin(home, who, &named_ms, err)) != RKS_OK)
+            return status;
+    }
+    return rks_claim_refuse(home->name, RKS_HOME_CLAIM, "", err);
 }
 
 rks_status rks_claim_take(rks_home *home, rks_digest contents, rks_held_claim *claim,
@@ -129,22 +199,9 @@ rks_status rks_claim_take(rks_home *home, rks_digest contents, rks_held_claim *c
 {
     rks_claim own;
     rks_claim_write(contents, &own);
-    const rks_home_bytes bytes = {.size = own.size, .give = give_claim, .user = &own};
-    rks_status status = RKS_OK;
-    bool again = true;
-    for (int tries = 0; status == RKS_OK && again && tries < TRIES; tries++) {
-        again = false;
-        *claim = (rks_held_claim){.held = true, .ours = true};
-        status = home->ops->put(home->state, RKS_HOME_CLAIM, &bytes, RKS_PUT_ABSENT, claim->version,
-                                err);
-        if (status == RKS_ERR_STATE)
-            status = meet(home, &own, claim, &again, err);
-    }
-    if (status == RKS_OK && again)
-        status = rks_claim_refuse(home->name, RKS_HOME_CLAIM, "", err);
+    rks_status status = take_or_wait(home, &own, claim, err);
+    claim->held = status == RKS_OK;
     if (status != RKS_OK && status != RKS_ERR_STATE)
         take_back(home, &own);
-    if (status != RKS_OK)
-        claim->held = false;
     return status;
 }

@@ -14,6 +14,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -145,7 +146,7 @@ static rks_status give_note(void *user, uint64_t first, uint8_t *to, size_t size
     return RKS_OK;
 }
 
-/* Looks at a claim that is there. *gone: its holder has ended, or has just finished. */
+/* Fails if the claim that is there is for other contents. *gone: it is not there. */
 static rks_status look_at_claim(const char *directory, const char *name, const char *path,
                                 const rks_claim *own, bool *gone, rks_error *err)
 {
@@ -155,17 +156,15 @@ static rks_status look_at_claim(const char *directory, const char *name, const c
     *gone = status == RKS_ERR_NOT_FOUND;
     if (status != RKS_OK)
         return *gone ? RKS_OK : status;
-    enum rks_claim_holder holder = rks_claim_look(own, text, size, who);
-    if (holder == RKS_CLAIM_OTHER)
+    if (!rks_claim_is_same(own, text, size)) {
+        rks_claim_look(own, text, size, who);
         status = rks_claim_refuse(directory, name, who, err);
-    *gone = holder == RKS_CLAIM_ENDED;
-    if (*gone)
-        unlink(path);
+    }
     rks_free(text);
     return status;
 }
 
-/* Takes the claim, or finds one for the same contents. *made: it is this call's. */
+/* Makes the claim, or finds one for the same contents. *made: it is this call's. */
 static rks_status take_claim(const char *directory, const char *name, const char *path,
                              rks_digest contents, bool *made, rks_error *err)
 {
@@ -188,6 +187,24 @@ static rks_status take_claim(const char *directory, const char *name, const char
         status = rks_claim_refuse(directory, name, "", err);
     end_sending(&file);
     return status;
+}
+
+/* Keeps other processes of this machine, and those that the file system's locks reach, from
+ * looking at a file's version and changing it at the same time. Returns -1 without locks. */
+static int lock_changes(const char *directory)
+{
+    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0 && flock(fd, LOCK_EX) != 0) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+static void unlock_changes(int fd)
+{
+    if (fd >= 0)
+        close(fd);
 }
 
 /* ---- put ------------------------------------------------------------------------------------- */
@@ -215,9 +232,11 @@ static rks_status replace(const char *directory, sending *file, const char *path
     if (status == RKS_OK)
         status = take_claim(directory, claim, claimed, file->digest, &made, err);
     if (status == RKS_OK) {
+        int lock = lock_changes(directory);
         status = check_same(path, version, err);
         if (status == RKS_OK && rename(file->path, path) != 0)
             status = rks_fail_errno(err, errno, "%s: renaming into place", path);
+        unlock_changes(lock);
         if (status == RKS_OK)
             status = rks_file_sync_directory_of(path, err);
     }
@@ -327,6 +346,7 @@ rks_status rks_directory_drop(const char *directory, const char *name, const cha
     struct stat info;
     char now[RKS_HOME_VERSION], *path = NULL;
     rks_status status = rks_directory_path(directory, name, &path, err);
+    int lock = status == RKS_OK ? lock_changes(directory) : -1;
     if (status == RKS_OK && stat(path, &info) == 0) {
         rks_directory_version(&info, now);
         if (version[0] != '\0' && strcmp(now, version) != 0)
@@ -336,6 +356,7 @@ rks_status rks_directory_drop(const char *directory, const char *name, const cha
     } else if (status == RKS_OK && errno != ENOENT) {
         status = rks_fail_errno(err, errno, "%s", path);
     }
+    unlock_changes(lock);
     rks_free(path);
     return status;
 }

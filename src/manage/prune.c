@@ -250,7 +250,7 @@ static rks_status prune_claimed(prune *p, rks_error *err)
     if (status == RKS_OK)
         status = prune_directory(p, err);
     if (p->home != NULL)
-        rks_claim_end(p->home, &claim, status == RKS_OK);
+        rks_claim_end(p->home, &claim);
     rks_home_close(p->home);
     return status;
 }

@@ -4,6 +4,8 @@ import glob
 import os
 import shutil
 import subprocess
+import threading
+import time
 
 from common import CHOICE, CLI, LIMIT, killed_after, make_input, path, rankstore, rankstore_json
 from generations import OPTIONS, at_each_call, check_nothing_is_left, dataset_of, make_grown, make_twins
@@ -141,6 +143,55 @@ def a_prune_does_not_run_while_something_is_published():
     check_nothing_is_left(home, MARK)
 
 
+def grow_and_publish(source, home, generations, failed):
+    """Appends and publishes, again and again if somebody else changes the home."""
+    for number in range(1, generations + 1):
+        rankstore("build", make_twins(f"step{number}.jsonl", 20000 + 100 * number, 30), "-o", source, "--append")
+        for _ in range(500):
+            done = subprocess.run([CLI, "publish", source, home, "-j", "12"[number % 2]], capture_output=True, text=True, timeout=LIMIT)
+            if done.returncode == 0 or "changes this home" not in done.stderr:
+                break
+            time.sleep(0.02)
+        if done.returncode != 0:
+            failed.append(done)
+
+
+def publishers_prunes_and_kills_at_once_leave_a_home_whole():
+    source, old, home = path("grows"), path("grows.old"), path("home.busy")
+    rankstore("build", make_twins("step0.jsonl", 20000, 100), "-o", source, *OPTIONS)
+    shutil.copytree(source, old)
+    rankstore("publish", source, home)
+    failed, over = [], threading.Event()
+
+    def often(*arguments):
+        while not over.is_set():
+            done = subprocess.run([CLI, *arguments], capture_output=True, text=True, timeout=LIMIT)
+            if done.returncode != 0 and "changes this home" not in done.stderr:
+                failed.append(done)
+
+    def killed():
+        while not over.is_set():
+            process = subprocess.Popen([CLI, "publish", source, home], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            time.sleep(CHOICE.uniform(0, 0.05))
+            process.kill()
+            process.wait()
+
+    threads = [threading.Thread(target=often, args=arguments) for arguments in (
+        ("verify", "--full", home), ("prune", home, "--keep", "2"), ("publish", old, home))] + [threading.Thread(target=killed)]
+    for thread in threads:
+        thread.start()
+    try:
+        grow_and_publish(source, home, 30, failed)
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+    assert not failed, failed[:3]
+    rankstore("publish", source, home)
+    rankstore("diff", source, home)
+    check_nothing_is_left(home, MARK)
+
+
 TESTS = [
     a_publish_stopped_in_front_of_any_call_leaves_what_was_there_or_all_of_the_new,
     a_publish_killed_at_random_on_several_ranks_goes_on,
@@ -148,4 +199,5 @@ TESTS = [
     several_that_publish_the_same_all_succeed,
     a_home_on_a_small_disk_says_so_and_is_filled_when_there_is_room,
     a_prune_does_not_run_while_something_is_published,
+    publishers_prunes_and_kills_at_once_leave_a_home_whole,
 ]
