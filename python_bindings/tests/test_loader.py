@@ -385,12 +385,16 @@ with rankstore.init("solo", silence=1) as group, rankstore.build([{"n": i} for i
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if how == "no descriptors":  # the listener's accept() fails while the worker's connection waits
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
-    tell("go")
+    if how != "stopped":
+        tell("go")
     if how == "holds the GIL":  # so that no other thread of Python accepts, reads or beats, for three times the limit
         ctypes.PyDLL(None).sleep(3)
     if how == "stopped":
         waker = os.fork()
         if waker == 0:
+            while open(f"/proc/{os.getppid()}/stat").read().rpartition(")")[2].split()[0] != "T":
+                time.sleep(0.01)
+            tell("go")
             until = time.monotonic() + 200  # a worker that waits for its parent for so long is told no error
             while not os.path.exists(out + ".told") and time.monotonic() < until:
                 time.sleep(0.05)
