@@ -35,12 +35,8 @@ static bool take_local(rks_fetch *fetch, bool is_worker)
     rks_fetcher *fetcher = fetch->fetcher;
     fetch->local_waits = false;
     pthread_mutex_unlock(&fetcher->mutex);
-    if (is_worker)
+    if (is_worker || !rks_fetch_list_may_wait(fetch->batch->list))
         return true;
-    if (!rks_fetch_list_may_wait(fetch->batch->list)) {
-        fetch->batch->list->asked = true; /* asking might wait for a thread that reads ahead */
-        return true;
-    }
     pthread_mutex_lock(&fetcher->mutex);
     fetch->local_waits = true;
     fetch->left = true;

@@ -34,7 +34,8 @@ void rks_fetch_prefetch_local(const rks_batch *batch, size_t i)
 void rks_fetch_ask_disk(rks_request_list *list)
 {
     rks_disk_reader *disk = &list->fetcher->disk;
-    if (list->asked || rks_disk_reader_is_warm(disk) ||
+    /* Asking might wait for a thread that reads ahead, and so for the storage. */
+    if (list->asked || list->ready || rks_disk_reader_is_warm(disk) ||
         (list->ahead != NULL && !rks_readahead_claim(list->ahead, list->ahead_end, list->count)))
         return;
     rks_range few[LOCATE_MOST], *ranges = few;

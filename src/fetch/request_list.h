@@ -30,6 +30,7 @@ typedef struct rks_request_list {
     rks_readahead *ahead; /* reads its samples ahead; holds a reference; NULL: none */
     uint64_t ahead_end;   /* end of its ids, counted from the first one pushed to `ahead` */
     bool asked;           /* the disk was asked for its local samples */
+    bool ready;           /* they were in memory: there is nothing to ask for */
     rks_wanted wanted[];  /* in the order of the batch */
 } rks_request_list;
 

@@ -32,9 +32,12 @@ bool rks_fetch_may_wait(rks_fetcher *fetcher, const rks_wanted *wanted)
            !rks_shard_is_ready(shard, wanted->row);
 }
 
-bool rks_fetch_list_may_wait(const rks_request_list *list)
+bool rks_fetch_list_may_wait(rks_request_list *list)
 {
-    return !rks_disk_reader_is_warm(&list->fetcher->disk) && find_slow(list) != NULL;
+    if (rks_disk_reader_is_warm(&list->fetcher->disk))
+        return false;
+    list->ready = find_slow(list) == NULL;
+    return !list->ready;
 }
 
 static void say_owner(const rks_fetcher *fetcher, uint32_t owner, const rks_wanted *wanted,

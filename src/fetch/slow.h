@@ -10,10 +10,10 @@
 
 #include "fetch/fetch_tasks.h"
 
-/* Returns true if reading the sample, or any local sample of the list, may wait for the storage.
- * Costs one load if all shards are known to be in memory. */
+/* Returns true if reading the sample, or any local sample of the list, may wait for the storage;
+ * otherwise the list is `ready`. Costs one load if all shards are known to be in memory. */
 bool rks_fetch_may_wait(rks_fetcher *fetcher, const rks_wanted *wanted);
-bool rks_fetch_list_may_wait(const rks_request_list *list);
+bool rks_fetch_list_may_wait(rks_request_list *list);
 
 /* Says on stderr for which file, or rank, the fetch has waited. The mutex must not be held. */
 void rks_fetch_say_slow(rks_fetch *fetch, uint64_t waited_ms);
