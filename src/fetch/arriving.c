@@ -11,6 +11,8 @@
 #include "base/error.h"
 #include "base/memory.h"
 
+struct row_need;
+
 typedef struct need_group {
     atomic_size_t left; /* needs that have not ended, and one while they are made */
     pthread_mutex_t mutex;
@@ -18,8 +20,14 @@ typedef struct need_group {
     rks_arriving_fn come;
     void *user;
     size_t count;
-    rks_need needs[];
+    struct row_need *needs; /* `count` of them, behind this */
 } need_group;
+
+typedef struct row_need {
+    rks_need need;
+    rks_shard *map;
+    uint64_t row;
+} row_need;
 
 static void end_need(need_group *group)
 {
@@ -33,9 +41,18 @@ static void end_need(need_group *group)
     come(user, &error);
 }
 
-static void need_ends(rks_need *need, const rks_error *err)
+/* Checks a record that was read alone. */
+static uint64_t check_record(const rks_need *need, const uint8_t *bytes, uint64_t size)
+{
+    const row_need *of = (const row_need *)need;
+    return rks_shard_check_record(of->map, of->row, bytes, size);
+}
+
+static void need_ends(rks_need *need, bool alone, const rks_error *err)
 {
     need_group *group = need->user;
+    if (alone)
+        rks_shard_note_record(((row_need *)need)->map, ((row_need *)need)->row);
     if (err->status != RKS_OK) {
         pthread_mutex_lock(&group->mutex);
         if (group->error.status == RKS_OK)
@@ -70,22 +87,23 @@ rks_status rks_arriving_want(const rks_arriving *arriving, const rks_arriving_ro
         lacked += lacks(arriving, &rows[i], &need);
     if (lacked == 0)
         return RKS_OK;
-    need_group *group = rks_alloc(1, sizeof(*group) + lacked * sizeof(rks_need), err);
+    need_group *group = rks_alloc(1, sizeof(*group) + lacked * sizeof(row_need), err);
     if (group == NULL)
         return RKS_ERR_MEMORY;
+    group->needs = (row_need *)(group + 1);
     pthread_mutex_init(&group->mutex, NULL);
     atomic_init(&group->left, 1);
     group->come = come;
     group->user = user;
     *lacking = true;
     for (size_t i = 0; i < count && group->count < lacked; i++) {
-        need = (rks_need){.here = need_ends, .user = group};
+        need = (rks_need){.check = check_record, .here = need_ends, .user = group};
         if (!lacks(arriving, &rows[i], &need)) /* it may have come by now */
             continue;
-        rks_need *made = &group->needs[group->count++];
-        *made = need;
+        row_need *made = &group->needs[group->count++];
+        *made = (row_need){need, arriving->maps[rows[i].shard], rows[i].row};
         atomic_fetch_add(&group->left, 1);
-        rks_arrivals_need(arriving->shards[rows[i].shard].set, made);
+        rks_arrivals_need(arriving->shards[rows[i].shard].set, &made->need);
     }
     end_need(group);
     return RKS_OK;

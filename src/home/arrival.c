@@ -384,20 +384,33 @@ static void settle_claim(rks_arrival *a, uint64_t piece, uint8_t *room)
     rks_pieces_set(a->pieces, piece, right ? RKS_PIECE_HERE : RKS_PIECE_MISSING);
 }
 
-static rks_status write_piece(rks_arrival *a, uint64_t piece, const uint8_t *bytes, rks_error *err)
+rks_status rks_arrival_read(rks_arrival *a, uint64_t first, uint64_t end, uint8_t *to,
+                            rks_error *err)
 {
-    size_t size = piece_size(a, piece);
-    uint64_t at = piece * RKS_PIECE;
-    for (size_t done = 0; done < size;) {
-        ssize_t put = pwrite(a->fd, bytes + done, size - done, (off_t)(at + done));
+    char version[RKS_HOME_VERSION] = "";
+    return rks_home_fetch(a->home, a->home_file, first, end, to, version, err);
+}
+
+rks_status rks_arrival_write(rks_arrival *a, uint64_t first, const uint8_t *bytes, uint64_t size,
+                             rks_error *err)
+{
+    for (uint64_t done = 0; done < size;) {
+        ssize_t put = pwrite(a->fd, bytes + done, (size_t)(size - done), (off_t)(first + done));
         if (put < 0 && errno == EINTR)
             continue;
         if (put <= 0)
             return rks_fail_write(err, put < 0 ? errno : EIO, a->file, size - done);
-        done += (size_t)put;
+        done += (uint64_t)put;
     }
-    rks_pieces_set(a->pieces, piece, RKS_PIECE_HERE);
     return RKS_OK;
+}
+
+static rks_status write_piece(rks_arrival *a, uint64_t piece, const uint8_t *bytes, rks_error *err)
+{
+    rks_status status = rks_arrival_write(a, piece * RKS_PIECE, bytes, piece_size(a, piece), err);
+    if (status == RKS_OK)
+        rks_pieces_set(a->pieces, piece, RKS_PIECE_HERE);
+    return status;
 }
 
 /* Brings missing pieces that follow each other. */
@@ -407,9 +420,8 @@ static rks_status bring_run(rks_arrival *a, uint64_t first, uint64_t count, uint
     uint64_t begin = first * RKS_PIECE, end = (first + count) * RKS_PIECE;
     end = end < a->size ? end : a->size;
     for (int try = 1;; try++) {
-        char version[RKS_HOME_VERSION] = "";
         uint64_t wrong = UINT64_MAX;
-        rks_status status = rks_home_fetch(a->home, a->home_file, begin, end, room, version, err);
+        rks_status status = rks_arrival_read(a, begin, end, room, err);
         for (uint64_t i = 0; status == RKS_OK && i < count; i++) {
             uint8_t *bytes = room + i * RKS_PIECE;
             if (rks_pieces_get(a->pieces, first + i) == RKS_PIECE_HERE)

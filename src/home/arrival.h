@@ -58,6 +58,11 @@ char *rks_arrival_path(const rks_arrival *arrival, rks_error *err);
  * RKS_ERR_CORRUPT: home's bytes are not those of the sums, twice. */
 rks_status rks_arrival_bring(rks_arrival *arrival, uint64_t first, uint64_t count, uint8_t *room,
                              uint64_t *brought, rks_error *err);
+/* Read bytes of NAME.rks from home, and write checked ones to their place, without a mark. */
+rks_status rks_arrival_read(rks_arrival *arrival, uint64_t first, uint64_t end, uint8_t *to,
+                            rks_error *err);
+rks_status rks_arrival_write(rks_arrival *arrival, uint64_t first, const uint8_t *bytes,
+                             uint64_t size, rks_error *err);
 /* Makes the arrived file a shard. All pieces must be here. If it cannot be synced, all its pieces
  * become claimed, and the status is RKS_ERR_IO. */
 rks_status rks_arrival_finish(rks_arrival *arrival, rks_error *err);

@@ -12,6 +12,10 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/thread.h"
+#include "home/link_rate.h"
+
+enum { RECORD_MOST = RKS_PIECE, RECORD_SHARE = 100 };
+static const double SOON_S = 0.25; /* what comes within it is no wait */
 
 enum stage { TO_OPEN, OPENING, ARRIVING, FINISHING, WHOLE, FAILED };
 
@@ -31,6 +35,7 @@ typedef struct job {
     arriving *shard;
     enum stage stage;      /* TO_OPEN: open it; ARRIVING: bring pieces; FINISHING: seal it */
     uint64_t first, count; /* pieces */
+    rks_need *record;      /* bring this record alone; NULL: none */
 } job;
 
 typedef struct need_list {
@@ -42,7 +47,9 @@ struct rks_arrivals {
     pthread_cond_t work, progress;
     arriving *shards;
     size_t count, whole, failed;
-    need_list now, soon; /* in the order in which they came */
+    rks_link_rate rate;
+    uint64_t bytes, records; /* of all files; of records that were read alone */
+    need_list needs;         /* in the order in which they came */
     bool paused;
     atomic_bool stop;  /* the threads end */
     rks_status status; /* the first failure */
@@ -53,11 +60,6 @@ struct rks_arrivals {
 };
 
 /* ---- needs ----------------------------------------------------------------------------------- */
-
-static need_list *list_of(rks_arrivals *set, const rks_need *need)
-{
-    return need->soon ? &set->soon : &set->now;
-}
 
 static void add_need(need_list *list, rks_need *need)
 {
@@ -89,8 +91,9 @@ static void take_needs(need_list *list, const rks_arrivals *set, const arriving 
 {
     for (rks_need *need = list->first, *next; need != NULL; need = next) {
         next = need->next;
-        if (shard != NULL && (set->shards + need->shard != shard || !is_here(set, need)))
-            continue;
+        if (need->busy ||
+            (shard != NULL && (set->shards + need->shard != shard || !is_here(set, need))))
+            continue; /* a busy one ends with its record */
         remove_need(list, need);
         add_need(taken, need);
     }
@@ -101,7 +104,7 @@ static void end_needs(need_list *taken, const rks_error *err)
 {
     for (rks_need *need = taken->first, *next; need != NULL; need = next) {
         next = need->next;
-        need->here(need, err);
+        need->here(need, false, err);
     }
 }
 
@@ -129,16 +132,49 @@ static bool take_pieces(arriving *shard, uint64_t first, uint64_t end, bool of_h
     if (taken == 0)
         return false;
     shard->under_way++;
-    *next = (job){shard, ARRIVING, first, taken};
+    *next = (job){shard, ARRIVING, first, taken, NULL};
     return true;
 }
 
-static bool take_need(rks_arrivals *set, const need_list *list, job *next)
+/* Returns true if the records that are waited for are to be read alone. */
+static bool reads_records(const rks_arrivals *set)
 {
-    for (const rks_need *need = list->first; need != NULL; need = need->next) {
+    uint64_t pieces = 0, records = 0;
+    if (set->records > set->bytes / RECORD_SHARE)
+        return false;
+    for (const rks_need *need = set->needs.first; need != NULL; need = need->next) {
+        pieces += RKS_PIECE;
+        records += need->end - need->first;
+    }
+    const double slow = rks_link_rate_seconds(&set->rate, pieces);
+    return slow > SOON_S && slow > 1.25 * rks_link_rate_seconds(&set->rate, records);
+}
+
+static bool take_record(rks_arrivals *set, job *next)
+{
+    if (set->needs.first == NULL || !reads_records(set))
+        return false;
+    for (rks_need *need = set->needs.first; need != NULL; need = need->next) {
         arriving *shard = &set->shards[need->shard];
+        if (shard->stage != ARRIVING || need->busy || need->by_pieces || need->check == NULL ||
+            need->end - need->first > RECORD_MOST)
+            continue;
+        need->busy = true;
+        shard->under_way++;
+        *next = (job){shard, ARRIVING, 0, 0, need};
+        return true;
+    }
+    return false;
+}
+
+static bool take_need(rks_arrivals *set, job *next)
+{
+    for (const rks_need *need = set->needs.first; need != NULL; need = need->next) {
+        arriving *shard = &set->shards[need->shard];
+        if (need->busy)
+            continue;
         if (shard->stage == TO_OPEN) {
-            *next = (job){shard, TO_OPEN, 0, 0};
+            *next = (job){shard, TO_OPEN, 0, 0, NULL};
             return true;
         }
         if (shard->stage == ARRIVING && take_pieces(shard, need->first / RKS_PIECE,
@@ -152,7 +188,7 @@ static bool take_opening(rks_arrivals *set, bool optional, job *next)
 {
     for (size_t i = 0; i < set->count; i++)
         if (set->shards[i].stage == TO_OPEN && set->shards[i].wish.optional == optional) {
-            *next = (job){&set->shards[i], TO_OPEN, 0, 0};
+            *next = (job){&set->shards[i], TO_OPEN, 0, 0, NULL};
             return true;
         }
     return false;
@@ -180,6 +216,8 @@ static bool has_all(const arriving *shard)
 
 static bool take_rest(rks_arrivals *set, job *next)
 {
+    if (set->rate.under_way > 0 && rks_link_rate_seconds(&set->rate, set->rate.under_way) > SOON_S)
+        return false;
     for (size_t i = 0; i < set->count; i++) {
         arriving *shard = &set->shards[i];
         if (shard->stage != ARRIVING)
@@ -190,7 +228,7 @@ static bool take_rest(rks_arrivals *set, job *next)
             return true;
         }
         if (has_all(shard)) {
-            *next = (job){shard, FINISHING, 0, 0};
+            *next = (job){shard, FINISHING, 0, 0, NULL};
             return true;
         }
     }
@@ -201,8 +239,9 @@ static bool take_job(rks_arrivals *set, job *next)
 {
     if (set->status != RKS_OK)
         return false;
-    bool took = take_need(set, &set->now, next) || take_opening(set, false, next) ||
-                take_head(set, next) || take_need(set, &set->soon, next) ||
+    bool took = take_record(set, next) || take_need(set, next) || take_opening(set, false, next) ||
+                take_head(set, next) ||
+
                 (!set->paused && (take_rest(set, next) || take_opening(set, true, next)));
     if (took && next->stage == TO_OPEN)
         next->shard->stage = OPENING;
@@ -213,6 +252,20 @@ static bool take_job(rks_arrivals *set, job *next)
 
 /* ---- doing it -------------------------------------------------------------------------------- */
 
+/* Brings a record alone. *brought stays 0 if it is not right: its pieces are brought then. */
+static rks_status bring_record(rks_arrival *arrival, rks_need *need, uint8_t *room,
+                               uint64_t *brought, rks_error *err)
+{
+    const uint64_t size = need->end - need->first;
+    rks_status status = rks_arrival_read(arrival, need->first, need->end, room, err);
+    const uint64_t right = status == RKS_OK ? need->check(need, room, size) : 0;
+    if (status != RKS_OK || right == 0 || right > size)
+        return status;
+    status = rks_arrival_write(arrival, need->first, room, right, err);
+    *brought = status == RKS_OK ? size : 0;
+    return status;
+}
+
 static rks_status do_job(const job *next, uint8_t *room, rks_arrival **opened, bool *whole,
                          uint64_t *brought, rks_error *err)
 {
@@ -221,6 +274,8 @@ static rks_status do_job(const job *next, uint8_t *room, rks_arrival **opened, b
         return rks_arrival_open(&shard->wish, opened, whole, err);
     if (next->stage == FINISHING)
         return rks_arrival_finish(shard->arrival, err);
+    if (next->record != NULL)
+        return bring_record(shard->arrival, next->record, room, brought, err);
     return rks_arrival_bring(shard->arrival, next->first, next->count, room, brought, err);
 }
 
@@ -234,6 +289,7 @@ static void end_opening(rks_arrivals *set, arriving *shard, rks_arrival *opened,
         return;
     }
     shard->file_size = rks_arrival_size(opened);
+    set->bytes += shard->file_size;
     shard->busy = rks_alloc((size_t)rks_pieces_count(rks_arrival_pieces(opened)), 1, &set->error);
     if (shard->busy == NULL && set->status == RKS_OK)
         set->status = RKS_ERR_MEMORY;
@@ -242,7 +298,7 @@ static void end_opening(rks_arrivals *set, arriving *shard, rks_arrival *opened,
 
 /* With the mutex. */
 static void end_job(rks_arrivals *set, const job *done, rks_status status, rks_arrival *opened,
-                    bool whole)
+                    bool whole, uint64_t brought)
 {
     arriving *shard = done->shard;
     if (done->stage == TO_OPEN && status == RKS_OK)
@@ -250,6 +306,8 @@ static void end_job(rks_arrivals *set, const job *done, rks_status status, rks_a
     if (done->stage == ARRIVING) {
         memset(shard->busy + done->first, 0, (size_t)done->count);
         shard->under_way--;
+        if (done->record == NULL)
+            rks_link_rate_end(&set->rate, done->count * RKS_PIECE, brought);
     }
     if (shard->stage == ARRIVING && !shard->headed)
         shard->headed = rks_arrival_has_head(shard->arrival);
@@ -275,6 +333,21 @@ static void note_failure(rks_arrivals *set, arriving *shard, rks_status status,
     }
 }
 
+/* With the mutex. A record that has come ends its need. One that has not is brought by pieces, or
+ * ends with the set's failure. */
+static void end_record(rks_arrivals *set, rks_need *need, uint64_t brought)
+{
+    need->busy = false;
+    need->by_pieces = true;
+    if (brought == 0)
+        return;
+    set->records += brought;
+    remove_need(&set->needs, need);
+    pthread_mutex_unlock(&set->mutex);
+    need->here(need, true, &(rks_error){0});
+    pthread_mutex_lock(&set->mutex);
+}
+
 /* With the mutex, which it gives back while it works. */
 static void work(rks_arrivals *set, const job *next, uint8_t *room)
 {
@@ -283,17 +356,20 @@ static void work(rks_arrivals *set, const job *next, uint8_t *room)
     bool whole = false;
     uint64_t brought = 0;
     rks_error err = {0};
+    if (next->stage == ARRIVING && next->record == NULL)
+        rks_link_rate_ask(&set->rate, next->count * RKS_PIECE);
     pthread_mutex_unlock(&set->mutex);
     rks_status status = do_job(next, room, &opened, &whole, &brought, &err);
     pthread_mutex_lock(&set->mutex);
     set->brought += brought;
-    end_job(set, next, status, opened, whole);
+    end_job(set, next, status, opened, whole, brought);
     if (status != RKS_OK)
         note_failure(set, next->shard, status, &err);
+    if (next->record != NULL)
+        end_record(set, next->record, brought);
     bool failed = set->status != RKS_OK;
     const rks_error why = failed ? set->error : (rks_error){0};
-    take_needs(&set->now, set, failed ? NULL : next->shard, &taken);
-    take_needs(&set->soon, set, failed ? NULL : next->shard, &taken);
+    take_needs(&set->needs, set, failed ? NULL : next->shard, &taken);
     pthread_cond_broadcast(&set->work);
     pthread_cond_broadcast(&set->progress);
     if (taken.first == NULL)
@@ -387,8 +463,7 @@ void rks_arrivals_stop(rks_arrivals *set)
         set->status =
             rks_fail(&set->error, RKS_ERR_CANCELLED, 0, "closed while a shard was on its way");
     const rks_error why = set->error;
-    take_needs(&set->now, set, NULL, &taken);
-    take_needs(&set->soon, set, NULL, &taken);
+    take_needs(&set->needs, set, NULL, &taken);
     pthread_cond_broadcast(&set->work);
     pthread_mutex_unlock(&set->mutex);
     end_needs(&taken, &why);
@@ -473,6 +548,7 @@ void rks_arrivals_counted(rks_arrivals *set, rks_arrivals_count *count)
     count->brought = set->brought;
     count->whole = set->whole;
     count->failed = set->failed;
+    count->records = set->records;
     pthread_mutex_unlock(&set->mutex);
 }
 
@@ -482,22 +558,10 @@ void rks_arrivals_need(rks_arrivals *set, rks_need *need)
     const rks_error why = set->status != RKS_OK ? set->error : (rks_error){0};
     bool ends = why.status != RKS_OK || is_here(set, need);
     if (!ends) {
-        add_need(list_of(set, need), need);
+        add_need(&set->needs, need);
         pthread_cond_signal(&set->work);
     }
     pthread_mutex_unlock(&set->mutex);
     if (ends)
-        need->here(need, &why);
-}
-
-bool rks_arrivals_forget(rks_arrivals *set, rks_need *need)
-{
-    bool found = false;
-    pthread_mutex_lock(&set->mutex);
-    for (const rks_need *one = list_of(set, need)->first; one != NULL && !found; one = one->next)
-        found = one == need;
-    if (found)
-        remove_need(list_of(set, need), need);
-    pthread_mutex_unlock(&set->mutex);
-    return found;
+        need->here(need, false, &why);
 }

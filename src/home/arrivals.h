@@ -3,10 +3,16 @@
  * arrivals.h: the shards that one rank brings from a home into its local directory: threads that
  * open arrivals, bring pieces in the order in which they are wanted, and seal what has come whole.
  *
- *   needs "now"  ─►  shards to open  ─►  heads  ─►  needs "soon"  ─►  the rest, shard by shard
+ *   needs  ─►  shards to open  ─►  heads  ─►  the rest, shard by shard  ─►  further copies
  *
- * A need is a range of bytes of one shard that somebody waits for. Its `here` is called once, on a
- * thread of the set that must not wait, or within rks_arrivals_need. */
+ * A need is the range of one record that somebody waits for. Its `here` is called once, on a thread
+ * of the set that must not wait, or within rks_arrivals_need.
+ *
+ * First reads are as small as their records: while the pieces that are waited for would take more
+ * than 250 ms and a quarter longer than their records, the records alone are read, checked and
+ * written to their places; of at most 1 % of the bytes. Where requests are the limit, pieces are
+ * better. The rest never has more on its way than comes in 250 ms, so that a need waits no longer
+ * behind it. */
 #ifndef RKS_HOME_ARRIVALS_H
 #define RKS_HOME_ARRIVALS_H
 
@@ -18,12 +24,16 @@ enum { RKS_ARRIVALS_THREADS = 8 };
 
 typedef struct rks_need rks_need;
 struct rks_need {
-    size_t shard;                                       /* as the set counts */
-    uint64_t first, end;                                /* bytes of NAME.rks */
-    bool soon;                                          /* nobody waits yet */
-    void (*here)(rks_need *need, const rks_error *err); /* *err: its status is RKS_OK, or why not */
+    size_t shard;        /* as the set counts */
+    uint64_t first, end; /* bytes of NAME.rks */
+    /* Returns the size of the record at the beginning of these bytes if it is the wanted one and
+     * right; else 0: then its pieces are brought. Any thread. NULL: pieces only. */
+    uint64_t (*check)(const rks_need *need, const uint8_t *bytes, uint64_t size);
+    /* *err: its status is RKS_OK, or why not. `alone`: the record was written, its pieces not. */
+    void (*here)(rks_need *need, bool alone, const rks_error *err);
     void *user;
-    rks_need *next, *before; /* the set's own */
+    rks_need *next, *before; /* the set's own, as the rest */
+    bool busy, by_pieces;
 };
 
 /* What has come so far, of all shards of the set. */
@@ -33,6 +43,7 @@ typedef struct rks_arrivals_count {
     uint64_t brought; /* from home, by this set; manifests and sums too */
     size_t whole;     /* shards */
     size_t failed;    /* optional ones that will not come */
+    uint64_t records; /* bytes of records that were read alone */
 } rks_arrivals_count;
 
 /* Starts the threads. `wishes` (copied; their strings and home outlive the set) are the shards, in
@@ -63,8 +74,5 @@ void rks_arrivals_counted(rks_arrivals *set, rks_arrivals_count *count);
 
 /* Wants bytes, which may be here already. Never waits. */
 void rks_arrivals_need(rks_arrivals *set, rks_need *need);
-/* Takes a need back: `here` is not called after this returns true. False: it was called, or is
- * being called now. */
-bool rks_arrivals_forget(rks_arrivals *set, rks_need *need);
 
 #endif

@@ -318,6 +318,29 @@ __attribute__((cold)) static rks_status unreadable(const rks_shard *shard, uint6
                     shard->path, row, offset);
 }
 
+uint64_t rks_shard_check_record(rks_shard *shard, uint64_t row, const uint8_t *bytes, uint64_t size)
+{
+    rks_record_view view;
+    uint32_t length = 0;
+    uint64_t hash = 0;
+    bool right =
+        rks_record_parse(bytes, (size_t)size, &view, NULL) == RKS_OK &&
+        rks_shard_copy_lengths(shard, row, 1, &length, NULL) == RKS_OK &&
+        rks_shard_copy_key_hashes(shard, row, 1, &hash, NULL) == RKS_OK &&
+        rks_record_check(&view, shard->manifest->shard_id, row, hash, length, NULL) == RKS_OK;
+    return right ? view.record_size : 0;
+}
+
+void rks_shard_note_record(const rks_shard *shard, uint64_t row)
+{
+    atomic_fetch_or(&shard->rows_here[row / 8], (uint8_t)(1u << row % 8));
+}
+
+static bool is_row_here(const rks_shard *shard, uint64_t row)
+{
+    return (atomic_load(&shard->rows_here[row / 8]) >> row % 8 & 1) != 0;
+}
+
 bool rks_shard_lacks(const rks_shard *shard, uint64_t row, uint64_t *first, uint64_t *end)
 {
     rks_record_view view;
@@ -327,6 +350,8 @@ bool rks_shard_lacks(const rks_shard *shard, uint64_t row, uint64_t *first, uint
     const uint64_t offset = rks_shard_locator(shard, row), size = shard->map->size;
     if (offset % 8 != 0 || offset >= size || size - offset < RKS_RECORD_HEADER)
         return false; /* locating it says what is wrong */
+    if (is_row_here(shard, row))
+        return false;
     *first = offset;
     *end = offset + RKS_RECORD_HEADER;
     if (!rks_pieces_have(shard->pieces, *first, *end)) {

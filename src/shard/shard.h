@@ -26,6 +26,12 @@ rks_status rks_shard_open_arriving(const char *path, rks_pieces *pieces, rks_sha
 /* Returns true if the row's record is not here yet, or not all of it: then the bytes [*first, *end)
  * are wanted. Locating such a row is RKS_ERR_STATE. One load for a shard that is whole. */
 bool rks_shard_lacks(const rks_shard *shard, uint64_t row, uint64_t *first, uint64_t *end);
+/* Checks whether `bytes` begin with the row's record, by the shard's own index. Returns its size,
+ * or 0. */
+uint64_t rks_shard_check_record(rks_shard *shard, uint64_t row, const uint8_t *bytes,
+                                uint64_t size);
+/* The row's record, checked, has been written to its place. */
+void rks_shard_note_record(const rks_shard *shard, uint64_t row);
 void rks_shard_close(rks_shard *shard); /* NULL is accepted */
 
 rks_digest rks_shard_id(const rks_shard *shard);

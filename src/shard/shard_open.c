@@ -296,6 +296,10 @@ rks_status rks_shard_open_arriving(const char *path, rks_pieces *pieces, rks_sha
         status = place_locators(opened, err);
     if (status == RKS_OK)
         status = read_units(opened, NULL, NULL, err);
+    if (status == RKS_OK) {
+        opened->rows_here = rks_alloc((size_t)(opened->manifest->samples / 8 + 1), 1, err);
+        status = opened->rows_here == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    }
     rks_free(manifest);
     if (status == RKS_OK) {
         *shard = opened;
@@ -316,6 +320,7 @@ void rks_shard_close(rks_shard *shard)
     rks_free((void *)shard->segment_good);
     rks_manifest_free(shard->manifest);
     rks_pieces_close(shard->pieces);
+    rks_free((void *)shard->rows_here);
     rks_free(shard->arriving_path);
     rks_free(shard->path);
     rks_free(shard);

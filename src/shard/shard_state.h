@@ -30,6 +30,7 @@ struct rks_shard {
     char *arriving_path;           /* of NAME.arriving; NULL: it was opened sealed */
     rks_pieces *pieces;            /* likewise */
     atomic_bool arriving;          /* some piece may not be here */
+    _Atomic uint8_t *rows_here;    /* a bit a row: its record is here, whatever the pieces say */
 };
 
 static inline size_t rks_shard_segment_at(const rks_shard *shard, size_t part, uint64_t row)
