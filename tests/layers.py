@@ -54,7 +54,7 @@ PUBLIC = {
     "staging": ["base", "schema", "group", "verify"],
     "store": ["base", "schema", "collate", "batch", "group", "index", "mix", "plan", "store", "epoch"],
     "builder": ["base", "schema", "collate", "batch", "group", "index", "mix", "plan", "store", "build", "home", "input", "gather"],
-    "manage": ["base", "schema", "collate", "batch", "group", "index", "mix", "plan", "store", "export", "manage", "verify"],
+    "manage": ["base", "schema", "collate", "batch", "group", "index", "mix", "plan", "store", "export", "manage", "verify", "home"],
 }
 ONE_FILE_ONLY = ["lmdb.h", "mpi.h", "uv.h", "xxhash.h", "xxh_x86dispatch.h", "sodium.h",
                  "archive.h", "archive_entry.h", "zlib.h", "simdjson.h"]

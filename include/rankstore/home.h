@@ -52,6 +52,40 @@ RKS_API rks_status rks_publish(rks_group *group, const char *directory, const ch
                                const rks_publish_options *options, rks_publish_report *report,
                                rks_error *err);
 
+/* ---- staging --------------------------------------------------------------------------------- */
+
+typedef struct rks_stage_options {
+    size_t struct_size;
+    uint32_t copies;     /* on how many nodes each shard will be; default 0: 1 */
+    bool everywhere;     /* each node gets all shards; `copies` is ignored */
+    uint64_t local_room; /* as in rks_store_options */
+    rks_progress_fn progress;
+    void *progress_user;
+} rks_stage_options;
+
+/* The same on all ranks. */
+typedef struct rks_stage_report {
+    size_t struct_size;
+    char dataset[33]; /* the dataset id, 32 hexadecimal digits */
+    uint64_t generation;
+    uint64_t shards;
+    uint64_t bytes;        /* of the shards, each once */
+    uint64_t places;       /* local directories */
+    uint64_t wanted_bytes; /* of all copies */
+    uint64_t here_bytes;   /* of them that were in a local directory before */
+    uint64_t home_bytes;   /* that were read from home now */
+} rks_stage_report;
+
+/* COLLECTIVE. Brings the shards of the dataset at `home` ("DIR@2": its generation 2) to the ranks'
+ * local directories, as rks_store_open with `local` does, and returns when they are there: a job
+ * that opens it with the same `local` then reads nothing from home. What has come before is not
+ * read again, so call it again after it was killed. `local` may hold {rank} and {node}. Errors are
+ * those of that opening; a copy that cannot be made is one, too. `options` and `report` may be
+ * NULL. */
+RKS_API rks_status rks_stage(rks_group *group, const char *home, const char *local,
+                             const rks_stage_options *options, rks_stage_report *report,
+                             rks_error *err);
+
 #ifdef __cplusplus
 }
 #endif

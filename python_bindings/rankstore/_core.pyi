@@ -435,6 +435,10 @@ def publish(group: Group, directory: str, home: str, *, dry_run: bool = False,
             progress: Callable[[str, int, int, int], None] | None = None, shards: Sequence[str] = ()) -> dict[str, Any]:
     """COLLECTIVE. rks_publish: return {dataset, generation, before, nothing_to_do, shards, sent_shards, sent_bytes, there_bytes}."""
 
+def stage(group: Group, home: str, local: str, *, copies: int = 0, everywhere: bool = False, local_room: int = 0,
+          progress: Callable[[str, int, int, int], None] | None = None) -> dict[str, Any]:
+    """COLLECTIVE. rks_stage: return {dataset, generation, shards, bytes, places, wanted_bytes, here_bytes, home_bytes}."""
+
 def prune(group: Group, directory: str, *, keep: int | None = None, dry_run: bool = False,
           no_lock: bool = False) -> dict[str, Any]:
     """COLLECTIVE. rks_prune: return {generations, files, bytes}."""

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * upkeep.c: operations on whole datasets: merge, publish, prune, export, diff. All are
+ * upkeep.c: operations on whole datasets: merge, publish, stage, prune, export, diff. All are
  * collective. */
 #include "build.h"
 #include "handles.h"
@@ -104,6 +104,52 @@ static PyObject *publish(PyObject *self, PyObject *arguments, PyObject *keywords
     published = run_publish(group, directory, home, &options);
     core_texts_free(&shards);
     return published;
+}
+
+static PyObject *run_stage(PyObject *group_object, const char *home, const char *local,
+                           const rks_stage_options *options)
+{
+    rks_group *group = core_group_enter(group_object);
+    rks_stage_report report = {.struct_size = sizeof(report)};
+    rks_error err = {0};
+    rks_status status;
+    if (group == NULL)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    status = rks_stage(group, home, local, options, &report, &err);
+    Py_END_ALLOW_THREADS
+    core_group_leave(group_object);
+    if (!core_succeeded(status, &err))
+        return NULL;
+    return Py_BuildValue(
+        "{s:s,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "dataset", report.dataset, "generation",
+        (unsigned long long)report.generation, "shards", (unsigned long long)report.shards, "bytes",
+        (unsigned long long)report.bytes, "places", (unsigned long long)report.places,
+        "wanted_bytes", (unsigned long long)report.wanted_bytes, "here_bytes",
+        (unsigned long long)report.here_bytes, "home_bytes", (unsigned long long)report.home_bytes);
+}
+
+static PyObject *stage(PyObject *self, PyObject *arguments, PyObject *keywords)
+{
+    (void)self;
+    static char *names[] = {"group",      "home",       "local",    "copies",
+                            "everywhere", "local_room", "progress", NULL};
+    PyObject *group, *progress = NULL, *room = NULL;
+    const char *home, *local;
+    unsigned int copies = 0;
+    int everywhere = 0;
+    core_callbacks calls = {0};
+    rks_stage_options options = {.struct_size = sizeof(options)};
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "Oss|$IpOO:stage", names, &group, &home,
+                                     &local, &copies, &everywhere, &room, &progress) ||
+        !core_number(room, "local_room", 0, UINT64_MAX, &options.local_room) ||
+        !core_callable(progress, "progress", &calls.progress))
+        return NULL;
+    options.copies = copies;
+    options.everywhere = everywhere != 0;
+    options.progress = calls.progress == NULL ? NULL : core_call_progress;
+    options.progress_user = &calls;
+    return run_stage(group, home, local, &options);
 }
 
 static PyObject *prune(PyObject *self, PyObject *arguments, PyObject *keywords)
@@ -300,6 +346,8 @@ static PyObject *diff(PyObject *self, PyObject *arguments, PyObject *keywords)
 static PyMethodDef upkeep_functions[] = {
     {"merge", (PyCFunction)(void (*)(void))merge, METH_VARARGS | METH_KEYWORDS,
      "merge(group, sources, directory, ...): collective; the report."},
+    {"stage", (PyCFunction)(void (*)(void))stage, METH_VARARGS | METH_KEYWORDS,
+     "stage(group, home, local, *, copies, everywhere, local_room, progress) -> a report"},
     {"publish", (PyCFunction)(void (*)(void))publish, METH_VARARGS | METH_KEYWORDS,
      "publish(group, directory, home, ...): collective; the report."},
     {"prune", (PyCFunction)(void (*)(void))prune, METH_VARARGS | METH_KEYWORDS,

@@ -160,9 +160,29 @@ def test_workers_read_local_directories(home: Path, tmp_path: Path) -> None:
 
 
 def test_parts_that_do_not_fit(home: Path, tmp_path: Path) -> None:
-    with pytest.raises(rankstore.IOFailedError, match=r"no room for .* GB of shards; the 1 local directories have room for 0\.0 GB more"):
+    with pytest.raises(rankstore.IOFailedError, match=r"no room for .* MB of .* MB of shards; 1 local directory has room for 1\.0 MB more"):
         rankstore.open(home, local=tmp_path / "l", local_room="1MiB")
     assert not list((tmp_path / "l").glob("*/part-*"))
+
+
+def test_stage_brings_all_ahead_of_a_job(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[str, int, int]] = []
+    report = rankstore.stage(home, tmp_path / "l", progress=lambda phase, done, total, samples: seen.append((phase, done, total)))
+    assert (report.shards, report.places, report.here_bytes, report.home_bytes) == (SHARDS, 1, 0, shard_bytes(home))
+    assert report.wanted_bytes == report.bytes > report.home_bytes
+    assert all(phase == "stage" and done <= total for phase, done, total in seen)
+    again = rankstore.stage(home, tmp_path / "l", everywhere=True)
+    assert (again.here_bytes, again.home_bytes, again.dataset, again.generation) == (report.bytes, 0, report.dataset, 1)
+    with rankstore.open(home, local=tmp_path / "l") as ds:
+        assert ds.stats()["home_bytes"] == 0 and ds[0]["i"] == 0
+    monkeypatch.chdir(home.parent)
+    rankstore.stage("tokens", "../m")
+    [folder] = (tmp_path / "m").iterdir()
+    assert json.loads((folder / "home.json").read_text())["home"] == str(home)
+    with pytest.raises(rankstore.ArgumentError, match="copies: 0 is not"):
+        rankstore.stage(home, tmp_path / "l", copies=0)
+    with pytest.raises(rankstore.NotFoundError, match="nowhere"):
+        rankstore.stage(tmp_path / "nowhere", tmp_path / "l")
 
 
 def test_options_that_do_not_go_together(home: Path, tmp_path: Path) -> None:
@@ -171,7 +191,7 @@ def test_options_that_do_not_go_together(home: Path, tmp_path: Path) -> None:
             ({"local": tmp_path / "l", "copies": 0}, "copies: 0 is not a number of nodes"),
             ({"local": tmp_path / "l", "missing": "partial"}, '"partial" goes without `local`'),
             ({"local": tmp_path / "l", "shards": ["/x"]}, "goes without `shards`"),
-            ({"missing": "fetch"}, '"fetch" is not')]:
+            ({"missing": "fetch"}, '"fetch" needs `local`')]:
         with pytest.raises(rankstore.ArgumentError, match=said):
             rankstore.open(home, **options)
 

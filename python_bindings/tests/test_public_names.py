@@ -73,6 +73,10 @@ def publish(directory: Path) -> None:
     assert type(report) is rankstore.PublishReport and report.sent_shards == 1
 
 
+def stage(directory: Path) -> None:
+    assert type(rankstore.stage(directory / "store", directory / "local")) is rankstore.StageReport
+
+
 def prune(directory: Path) -> None:
     assert type(rankstore.prune(directory / "store", dry_run=True)) is rankstore.PruneReport
 
@@ -143,10 +147,10 @@ USES: dict[str, Callable[[Path], None]] = {
     "Difference": difference, "ExportReport": export, "GatherReport": gather, "Group": init, "Layout": layout(lambda: rankstore.Lists()),
     "Lists": layout(lambda: rankstore.Lists()), "Loader": layout(lambda: rankstore.Pad()), "MergeReport": merge,
     "Nested": layout(lambda: rankstore.Nested()), "Pack": layout(lambda: rankstore.Pack()), "Pad": layout(lambda: rankstore.Pad()),
-    "Plan": plan, "PlanBatch": sampler, "PlanSampler": sampler, "PruneReport": prune, "PublishReport": publish,
+    "Plan": plan, "PlanBatch": sampler, "PlanSampler": sampler, "PruneReport": prune, "PublishReport": publish, "StageReport": stage,
     "Source": source, "__version__": version, "build": build, "concat": concat, "current": init, "diff": difference, "export": export,
     "from_torch": from_torch, "gather": gather,
-    "init": init, "launch": launch, "merge": merge, "open": dataset, "plan": plan, "prune": prune, "publish": publish,
+    "init": init, "launch": launch, "merge": merge, "open": dataset, "plan": plan, "prune": prune, "publish": publish, "stage": stage,
     "transformer_cost": cost,
 }
 

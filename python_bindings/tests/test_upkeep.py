@@ -141,6 +141,7 @@ def test_reports_are_the_command_line_s(two: tuple[Path, Path], tmp_path: Path) 
         (rankstore.MergeReport, ["merge", a, b, "-o", tmp_path / "both"], set()),
         (rankstore.ExportReport, ["export", a, "-o", tmp_path / "out.tar"], set()),
         (rankstore.PublishReport, ["publish", a, tmp_path / "home"], set()),
+        (rankstore.StageReport, ["stage", a, tmp_path / "local"], set()),
         (rankstore.PruneReport, ["prune", a], set()),
         (rankstore.DiffReport, ["diff", a, a], {"differences"}),
     ]

@@ -42,7 +42,7 @@ static void end_need(need_group *group)
 }
 
 /* Checks a record that was read alone. */
-static uint64_t check_record(const rks_need *need, const uint8_t *bytes, uint64_t size)
+static uint64_t check_alone(const rks_need *need, const uint8_t *bytes, uint64_t size)
 {
     const row_need *of = (const row_need *)need;
     return rks_shard_check_record(of->map, of->row, bytes, size);
@@ -97,7 +97,7 @@ rks_status rks_arriving_want(const rks_arriving *arriving, const rks_arriving_ro
     group->user = user;
     *lacking = true;
     for (size_t i = 0; i < count && group->count < lacked; i++) {
-        need = (rks_need){.check = check_record, .here = need_ends, .user = group};
+        need = (rks_need){.check = check_alone, .here = need_ends, .user = group};
         if (!lacks(arriving, &rows[i], &need)) /* it may have come by now */
             continue;
         row_need *made = &group->needs[group->count++];

@@ -85,6 +85,21 @@ void rks_place_look(const char *directory, const rks_dataset *dataset, uint64_t 
 
 /* ---- its description ------------------------------------------------------------------------- */
 
+char *rks_place_home_name(const char *home, rks_error *err)
+{
+    char here[PATH_MAX];
+    size_t size = strlen(home);
+    while (size > 1 && home[size - 1] == '/')
+        size--;
+    if (home[0] == '/')
+        return rks_format(err, "%.*s", (int)size, home);
+    if (getcwd(here, sizeof(here)) == NULL) {
+        rks_fail_errno(err, errno, "%s: the working directory", home);
+        return NULL;
+    }
+    return rks_format(err, "%s/%.*s", here, (int)size, home);
+}
+
 rks_status rks_place_home(const char *directory, char **home, rks_error *err)
 {
     char *bytes = NULL, *path = rks_format(err, "%s/home.json", directory);
@@ -153,6 +168,8 @@ static rks_status describe_dataset(const char *directory, const rks_dataset *dat
 rks_status rks_place_describe(const char *directory, const char *home, const rks_dataset *dataset,
                               rks_error *err)
 {
-    rks_status status = write_home(directory, home, err);
+    char *name = rks_place_home_name(home, err);
+    rks_status status = name == NULL ? RKS_ERR_MEMORY : write_home(directory, name, err);
+    rks_free(name);
     return status == RKS_OK ? describe_dataset(directory, dataset, err) : status;
 }

@@ -34,6 +34,8 @@ rks_status rks_place_make(const rks_group *group, const char *local, const char 
 rks_status rks_place_describe(const char *directory, const char *home, const rks_dataset *dataset,
                               rks_error *err);
 
+/* Returns the home's name for home.json: an absolute path. Free it with rks_free. */
+char *rks_place_home_name(const char *home, rks_error *err);
 /* Reads home.json of a directory: the home's name, or NULL if there is no such file. Free *home
  * with rks_free. RKS_ERR_CORRUPT if it cannot be understood. */
 rks_status rks_place_home(const char *directory, char **home, rks_error *err);

@@ -173,18 +173,33 @@ static rks_status divide(rks_staging *s, const rks_dataset *dataset, const place
     return RKS_OK;
 }
 
+/* Writes "1.5 GB". */
+static const char *print_bytes(uint64_t bytes, char text[32])
+{
+    static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
+    double number = (double)bytes;
+    size_t unit = 0;
+    while (number >= 1000 && unit + 1 < sizeof(units) / sizeof(units[0])) {
+        number /= 1000;
+        unit++;
+    }
+    snprintf(text, 32, "%.*f %s", unit == 0 ? 0 : 1, number, units[unit]);
+    return text;
+}
+
 static rks_status fail_no_room(const rks_staging *s, const places *p, uint64_t bytes,
                                rks_error *err)
 {
     uint64_t room = 0;
+    char texts[3][32];
     for (uint32_t i = 0; i < p->count; i++)
         room += p->list[i].room;
     return rks_fail(err, RKS_ERR_IO, 0,
-                    "local: no room for %.1f of %.1f GB of shards; the %" PRIu32
-                    " local directories have room for %.1f GB more; give them more room "
-                    "(local_room), use more nodes or fewer copies",
-                    (double)bytes / 1e9, (double)s->plan.wanted / 1e9, p->count,
-                    (double)room / 1e9);
+                    "local: no room for %s of %s of shards; %" PRIu32
+                    " local director%s room for %s more; give more room (local_room), use more "
+                    "nodes or fewer copies",
+                    print_bytes(bytes, texts[0]), print_bytes(s->plan.wanted + bytes, texts[1]),
+                    p->count, p->count == 1 ? "y has" : "ies have", print_bytes(room, texts[2]));
 }
 
 static bool is_held(const places *p, size_t shard, uint64_t bytes)
@@ -226,7 +241,6 @@ static rks_status assign(rks_staging *s, const rks_dataset *dataset,
                          const rks_staging_options *options, const places *p, rks_error *err)
 {
     const size_t shards = dataset->shard_count;
-    /* "everywhere" is a copy for each place: those of one node are one place nearly always */
     uint32_t copies = options->copies == 0 ? 1 : options->copies;
     copies = options->everywhere || copies > p->count ? p->count : copies;
     uint64_t without = 0;

@@ -17,7 +17,7 @@ typedef struct rks_staging_options {
                       * are as many as there are nodes */
     uint64_t room; /* bytes that the dataset may add to this rank's disk; 0: three quarters of what
                     * is free */
-    bool everywhere; /* each local directory gets all shards; `copies` is ignored */
+    bool everywhere; /* each node gets all shards; `copies` is ignored */
     bool must_copy;  /* further copies of a shard count as much as the first one */
 } rks_staging_options;
 

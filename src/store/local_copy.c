@@ -47,12 +47,14 @@ static bool take_copy(const char *local, const char *folder, const char *home, u
 static void look_at_copies(const char *local, const char *home, uint64_t generation,
                            rks_found_dataset *found)
 {
-    DIR *stream = opendir(local);
+    char *name = rks_place_home_name(home, NULL);
+    DIR *stream = name == NULL ? NULL : opendir(local);
     bool taken = false;
     for (struct dirent *entry; stream != NULL && !taken && (entry = readdir(stream)) != NULL;)
-        taken = entry->d_name[0] != '.' && take_copy(local, entry->d_name, home, generation, found);
+        taken = entry->d_name[0] != '.' && take_copy(local, entry->d_name, name, generation, found);
     if (stream != NULL)
         closedir(stream);
+    rks_free(name);
     if (!taken)
         return;
     rks_log("%s; what %s holds of it opens", found->error.text, local);
@@ -97,21 +99,30 @@ void rks_store_look_home(rks_group *group, const char *pattern, const rks_store_
 }
 
 rks_status rks_store_make_local(rks_group *group, const rks_dataset *dataset, const char *home,
-                                const rks_store_options *options, rks_staging **staging,
+                                const rks_staging_options *options, rks_staging **staging,
                                 rks_error *err)
 {
+    rks_staging_options wanted = *options;
     char folder[RKS_DIGEST_TEXT], *local = NULL;
-    rks_staging *begun = NULL;
     rks_status status = name_folder(dataset, folder, err);
     if (status == RKS_OK)
         status = rks_directory_expand_target(group, options->local, &local, err);
-    const rks_staging_options wanted = {.home = home,
-                                        .local = local,
-                                        .folder = folder,
-                                        .copies = options->copies,
-                                        .room = options->local_room};
-    status = rks_staging_begin(group, status, dataset, &wanted, &begun, err);
+    wanted.home = home;
+    wanted.local = local;
+    wanted.folder = folder;
+    status = rks_staging_begin(group, status, dataset, &wanted, staging, err);
     rks_free(local);
+    return status;
+}
+
+rks_status rks_store_take_local(rks_group *group, const rks_dataset *dataset, const char *home,
+                                const rks_store_options *options, rks_staging **staging,
+                                rks_error *err)
+{
+    rks_staging *begun = NULL;
+    const rks_staging_options wanted = {
+        .local = options->local, .copies = options->copies, .room = options->local_room};
+    rks_status status = rks_store_make_local(group, dataset, home, &wanted, &begun, err);
     if (status == RKS_OK)
         status = rks_staging_wait(begun, RKS_ARRIVALS_HEADS, NULL, NULL, err);
     if (status != RKS_OK) {

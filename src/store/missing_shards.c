@@ -27,6 +27,9 @@ rks_status rks_store_read_missing(const char *missing, bool *partly, rks_error *
     *partly = missing != NULL && strcmp(missing, "partial") == 0;
     if (missing == NULL || *partly || strcmp(missing, "error") == 0)
         return RKS_OK;
+    if (strcmp(missing, "fetch") == 0)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "missing: \"fetch\" needs `local`, a directory on a disk of this node");
     return rks_fail(err, RKS_ERR_ARGUMENT, 0, "missing: \"%.40s\" is not \"error\" or \"partial\"",
                     missing);
 }

@@ -157,9 +157,14 @@ void rks_store_look_for(rks_group *group, const char *pattern, char **directory,
  * *home, which the caller frees, is its name without "@N". */
 void rks_store_look_home(rks_group *group, const char *pattern, const rks_store_options *options,
                          char **home, rks_found_dataset *found);
-/* COLLECTIVE. Begins to bring the shards that this rank's node will hold to its local directory,
- * and waits for their heads. The caller owns *staging; its directory is the one to open. */
+/* COLLECTIVE. rks_staging_begin in options->local, a pattern, for a dataset that is kept at `home`.
+ * The other strings of the options are not read. */
 rks_status rks_store_make_local(rks_group *group, const rks_dataset *dataset, const char *home,
+                                const rks_staging_options *options, rks_staging **staging,
+                                rks_error *err);
+/* COLLECTIVE. The same for an opening, and waits for the heads of the shards. The caller owns
+ * *staging; its directory is the one to open. */
+rks_status rks_store_take_local(rks_group *group, const rks_dataset *dataset, const char *home,
                                 const rks_store_options *options, rks_staging **staging,
                                 rks_error *err);
 /* Opens the shards that arrive at this rank. */

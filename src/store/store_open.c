@@ -288,6 +288,11 @@ static rks_status create_store(rks_group *group, const rks_loaded_dataset *loade
     if (made->directory == NULL || made->life == NULL)
         return RKS_ERR_MEMORY;
     rks_status read = rks_store_read_missing(options->missing, &made->opens_partly, err);
+    if (read == RKS_OK && options->local == NULL &&
+        (options->copies > 1 || options->local_room > 0))
+        read = rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "%s: needs `local`, a directory on a disk of this node",
+                        options->copies > 1 ? "copies" : "local_room");
     if (read == RKS_OK)
         read = rks_store_find_folders(made, loaded->beside, options, err);
     if (read != RKS_OK)
@@ -553,7 +558,7 @@ static rks_status take_local(rks_group *group, const char *home, const rks_store
                              rks_loaded_dataset *loaded, rks_error *err)
 {
     rks_staging *staging = NULL;
-    rks_status status = rks_store_make_local(group, loaded->dataset, home, options, &staging, err);
+    rks_status status = rks_store_take_local(group, loaded->dataset, home, options, &staging, err);
     if (status != RKS_OK)
         return status;
     loaded->stagings = rks_alloc(1, sizeof(*loaded->stagings), err);

@@ -122,7 +122,7 @@ static rks_status make_local(rks_group *group, opening *o, const rks_store_optio
 {
     rks_status status = RKS_OK;
     for (size_t i = 0; status == RKS_OK && i < o->count; i++) {
-        status = rks_store_make_local(group, o->datasets[i], o->directories[i], options,
+        status = rks_store_take_local(group, o->datasets[i], o->directories[i], options,
                                       &o->stagings[i], err);
         if (status != RKS_OK)
             break;

@@ -83,8 +83,8 @@ typedef struct cli_command {
 #define CLI_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 extern const cli_command cli_build, cli_info, cli_ls, cli_cat, cli_verify, cli_stats, cli_diff,
-    cli_export, cli_merge, cli_publish, cli_prune, cli_repair, cli_plan, cli_bench, cli_top,
-    cli_doctor, cli_completion, cli_manual;
+    cli_export, cli_merge, cli_publish, cli_stage, cli_prune, cli_repair, cli_plan, cli_bench,
+    cli_top, cli_doctor, cli_completion, cli_manual;
 extern const cli_command *const cli_commands[]; /* in the order of a dataset's life */
 extern const size_t cli_command_count;
 
@@ -236,9 +236,21 @@ const char *cli_directory(const char *word);
      CLI_TEXT,                                                                                     \
      offsetof(args, field.options.missing),                                                        \
      .help = "what to do if shards are on no rank's disk: error; partial: open the rest, whose "   \
-             "ids do not change",                                                                  \
-     .choices = "error partial",                                                                   \
-     .normal = "error"},                                                                           \
+             "ids do not change; fetch: read them from home, which --local does",                  \
+     .choices = "error partial fetch",                                                             \
+     .normal = "error, or fetch with --local"},                                                    \
+        {"--local", "LOCAL", CLI_TEXT, offsetof(args, field.options.local),                        \
+         .help =                                                                                   \
+             "open a dataset that is kept at a home from local directories: LOCAL is one on "      \
+             "a disk of each node; shards that no node has are read from home and stay there"},    \
+        {"--copies",                                                                               \
+         "N",                                                                                      \
+         CLI_U32,                                                                                  \
+         offsetof(args, field.options.copies),                                                     \
+         .help = "with --local: bring each shard to N nodes",                                      \
+         .normal = "1",                                                                            \
+         .least = 1,                                                                               \
+         .most = UINT32_MAX},                                                                      \
         {"--index-dir",                                                                            \
          "DIR",                                                                                    \
          CLI_TEXT,                                                                                 \

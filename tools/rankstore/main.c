@@ -10,9 +10,9 @@
 #include "value.h"
 
 const cli_command *const cli_commands[] = {
-    &cli_build, &cli_info,   &cli_ls,    &cli_cat,     &cli_verify,     &cli_stats,
-    &cli_diff,  &cli_export, &cli_merge, &cli_publish, &cli_prune,      &cli_repair,
-    &cli_plan,  &cli_bench,  &cli_top,   &cli_doctor,  &cli_completion, &cli_manual,
+    &cli_build,  &cli_info,  &cli_ls,      &cli_cat,        &cli_verify, &cli_stats,  &cli_diff,
+    &cli_export, &cli_merge, &cli_publish, &cli_stage,      &cli_prune,  &cli_repair, &cli_plan,
+    &cli_bench,  &cli_top,   &cli_doctor,  &cli_completion, &cli_manual,
 };
 const size_t cli_command_count = CLI_COUNT(cli_commands);
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Merge, publish, prune, export and compare whole datasets. The commands of the same names do the same and report the same figures."""
+"""Merge, publish, stage, prune, export and compare whole datasets. The commands of these names do the same, with the same figures."""
 from __future__ import annotations
 
 import contextlib
@@ -11,6 +11,7 @@ from typing import Literal
 from .. import _core
 from .._distributed import progress
 from .._distributed.group import Group, current
+from .._schema.sizes import optional_bytes
 from ..errors import ArgumentError, StateError
 from .dataset import Dataset
 from .open import folders_of, open as open_dataset
@@ -51,6 +52,24 @@ class PublishReport:
     sent_shards: int
     sent_bytes: int
     there_bytes: int
+
+
+@dataclass(frozen=True)
+class StageReport:
+    """What `stage` brought.
+
+    Attributes: dataset (its id), generation, shards, bytes (of the shards, each once), places (local directories), wanted_bytes (of all
+        copies), here_bytes (of them that were in a local directory before), home_bytes (that were read from home now).
+    """
+
+    dataset: str
+    generation: int
+    shards: int
+    bytes: int
+    places: int
+    wanted_bytes: int
+    here_bytes: int
+    home_bytes: int
 
 
 @dataclass(frozen=True)
@@ -170,6 +189,34 @@ def publish(directory: Path, home: Path, *, dry_run: bool = False, group: Group 
         made = _core.publish(chosen.core, os.fspath(directory), os.fspath(home), dry_run=dry_run, progress=report,
                              shards=folders_of(shards))
     return PublishReport(**made)
+
+
+def stage(home: Path, local: Path, *, copies: int = 1, everywhere: bool = False, local_room: int | str | None = None,
+          group: Group | None = None, progress: Bar = None) -> StageReport:
+    """Bring a dataset from its home to local disks ahead of a job (collective: call it on every rank).
+
+    The shards are spread over the ranks' local directories, as `open(home, local=)` does while a job runs; this returns when they are
+    there. Shards that are there already are not read again.
+
+    home: path. The directory where the dataset is kept whole; "DIR@2" is its generation 2.
+    local: path. A directory on a disk of the rank's node; may contain "{rank}" and "{node}".
+    copies: int, at least 1. On how many nodes each shard will be. Default: 1.
+    everywhere: bool. Bring all shards to each node. Default: False.
+    local_room: int or str ("200GiB"), in bytes. What the dataset may add to this rank's disk. Default: three quarters of what is free.
+    group: Group. The ranks that bring it. Default: `current()`.
+    progress: bool or callable. As for `merge`. Default: None.
+
+    Returns a StageReport.
+    Raises what `open` raises, the same on all ranks.
+    """
+    if isinstance(copies, bool) or not isinstance(copies, int) or not 1 <= copies < 1 << 32:
+        raise ArgumentError(f"copies: {copies!r} is not a number of nodes; give an int of at least 1")
+    room = optional_bytes("local_room", local_room)
+    chosen = group if group is not None else current()
+    with _shown(progress, chosen) as report:
+        made = _core.stage(chosen.core, os.fspath(home), os.fspath(local), copies=copies, everywhere=everywhere, local_room=room or 0,
+                           progress=report)
+    return StageReport(**made)
 
 
 def prune(directory: Path, *, keep: int | None = None, dry_run: bool = False, group: Group | None = None,

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * stage.c: brings a dataset from its home to local directories ahead of a job. */
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "rankstore/home.h"
+#include "store/store.h"
+
+static void fill_report(const rks_dataset *dataset, const rks_staging *staging, uint64_t brought,
+                        rks_stage_report *report)
+{
+    const rks_staging_plan *plan = rks_staging_planned(staging);
+    const size_t room = report->struct_size;
+    rks_stage_report made = {
+        .struct_size = room,
+        .generation = rks_dataset_number(dataset),
+        .shards = dataset->shard_count,
+        .bytes = plan->bytes,
+        .places = plan->places,
+        .wanted_bytes = plan->wanted,
+        .here_bytes = plan->here,
+        .home_bytes = brought,
+    };
+    rks_digest_format(dataset->id, made.dataset);
+    memcpy(report, &made, room < sizeof(made) ? room : sizeof(made));
+}
+
+/* COLLECTIVE. */
+static rks_status bring_dataset(rks_group *group, const rks_dataset *dataset, const char *home,
+                                const rks_staging_options *wanted, const rks_stage_options *options,
+                                rks_stage_report *report, rks_error *err)
+{
+    rks_staging *staging = NULL;
+    rks_status status = rks_store_make_local(group, dataset, home, wanted, &staging, err);
+    if (status != RKS_OK)
+        return status;
+    status = rks_staging_wait(staging, RKS_ARRIVALS_WHOLE, options->progress,
+                              options->progress_user, err);
+    uint64_t brought = rks_staging_brought(staging);
+    const rks_fact sum = rks_fact_sum(&brought, 1);
+    if (status == RKS_OK)
+        status = rks_group_agree_on(group, "stage: done", RKS_OK, &sum, 1, NULL, err);
+    if (status == RKS_OK && report != NULL)
+        fill_report(dataset, staging, brought, report);
+    rks_staging_end(staging);
+    return status;
+}
+
+rks_status rks_stage(rks_group *group, const char *home, const char *local,
+                     const rks_stage_options *options, rks_stage_report *report, rks_error *err)
+{
+    rks_stage_options chosen = {.struct_size = sizeof(chosen)};
+    rks_store_options looking;
+    rks_found_dataset found;
+    rks_dataset *dataset = NULL;
+    char *expanded = NULL;
+    if (options != NULL)
+        memcpy(&chosen, options,
+               options->struct_size < sizeof(chosen) ? options->struct_size : sizeof(chosen));
+    rks_store_options_default(&looking);
+    looking.local = local;
+    rks_store_look_home(group, home, &looking, &expanded, &found);
+    rks_status status = rks_store_agree_dataset(group, NULL, &found, &dataset, err);
+    const rks_staging_options wanted = {.local = local,
+                                        .copies = chosen.copies,
+                                        .room = chosen.local_room,
+                                        .everywhere = chosen.everywhere,
+                                        .must_copy = true};
+    if (status == RKS_OK)
+        status = bring_dataset(group, dataset, expanded, &wanted, &chosen, report, err);
+    rks_dataset_free(dataset);
+    rks_free(expanded);
+    return status;
+}
