@@ -502,14 +502,24 @@ rks_status rks_arrival_finish(rks_arrival *a, rks_error *err)
     return status;
 }
 
+static void remove_local(const rks_arrival *a, const char *ending)
+{
+    char *path = local_path(a, ending, NULL);
+    if (path != NULL)
+        unlink(path);
+    rks_free(path);
+}
+
 uint64_t rks_arrival_look(const char *directory, const char *name, rks_digest manifest,
                           uint64_t size)
 {
     rks_arrival a = {.directory = (char *)(uintptr_t)directory,
                      .name = (char *)(uintptr_t)name,
                      .manifest = manifest};
-    if (is_whole(&a))
+    if (is_whole(&a)) {
+        remove_local(&a, "pieces");
         return size;
+    }
     if (!has_manifest(&a, "manifest") || (!exists_as(&a, "arriving") && !exists_as(&a, "rks")))
         return 0;
     char *path = local_path(&a, "pieces", NULL);

@@ -68,7 +68,7 @@ rks_status rks_arrival_write(rks_arrival *arrival, uint64_t first, const uint8_t
 rks_status rks_arrival_finish(rks_arrival *arrival, rks_error *err);
 
 /* Looks, without home, at how much of a shard of `size` bytes lies in a directory: all of it, or
- * the pieces that have come. */
+ * the pieces that have come. Removes marks that a killed process has left beside a whole shard. */
 uint64_t rks_arrival_look(const char *directory, const char *name, rks_digest manifest,
                           uint64_t size);
 

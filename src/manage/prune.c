@@ -155,7 +155,8 @@ static bool is_list_name(const char *name)
 /* Returns true for names that all files of one kind of ours have in front. */
 static bool is_ours(const char *name)
 {
-    static const char *const fronts[] = {"part-", "excluded-", "list-", "index-", "dataset."};
+    static const char *const fronts[] = {"part-",  "excluded-", "list-",
+                                         "index-", "dataset.",  "home."};
     for (size_t i = 0; i < sizeof(fronts) / sizeof(fronts[0]); i++)
         if (strncmp(name, fronts[i], strlen(fronts[i])) == 0)
             return true;

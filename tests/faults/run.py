@@ -17,6 +17,7 @@ import time
 
 import generations
 import publishing
+import staging
 import strangers
 from common import (
     BUILD,
@@ -550,6 +551,7 @@ TESTS = [
     few_open_files_are_an_error_that_says_so,
     *generations.TESTS,
     *publishing.TESTS,
+    *staging.TESTS,
     *strangers.TESTS,
 ]
 
