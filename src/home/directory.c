@@ -161,6 +161,8 @@ static enum rks_home_kind read_file(directory *home, rks_home_read *read, rks_er
 {
     char *path = NULL;
     enum rks_home_kind kind = RKS_HOME_BROKEN;
+    if (read->come != NULL)
+        read->come(read, 0);
     rks_status status = rks_directory_path(home->path, read->name, &path, err);
     if (status != RKS_OK)
         return status == RKS_ERR_ARGUMENT ? RKS_HOME_DENIED : RKS_HOME_BROKEN;

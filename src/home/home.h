@@ -45,7 +45,8 @@ struct rks_home_read {
     uint8_t *to;
     char version[RKS_HOME_VERSION]; /* the one wanted, or ""; out: the one read */
     uint64_t size;                  /* out: of the whole file */
-    /* `bytes` of the range have come so far. On a thread of the home; NULL: not wanted. */
+    /* `bytes` of the range have come so far; 0: the home has begun with it, for reads wait for each
+     * other. On a thread of the home; NULL: not wanted. */
     void (*come)(rks_home_read *read, uint64_t bytes);
     void (*done)(rks_home_read *read, enum rks_home_kind kind, const rks_error *err);
     void *user;

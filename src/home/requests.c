@@ -26,11 +26,13 @@ enum {
     CLOSE_MS = 1000,
 };
 
+static const uint64_t NOT_BEGUN = UINT64_MAX;
+
 typedef struct slot {
     rks_home_read read; /* first: `done` finds the slot by it */
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    uint64_t came;
+    uint64_t came;    /* NOT_BEGUN at first */
     bool ended, left; /* the home has ended the read; the waiting thread has gone */
     enum rks_home_kind kind;
     rks_error err;
@@ -103,6 +105,7 @@ static slot *make_slot(const request *r, rks_error *err)
                               .come = slot_comes,
                               .done = slot_ends};
     strcpy(s->read.version, r->version);
+    s->came = NOT_BEGUN;
     int code = pthread_mutex_init(&s->mutex, NULL);
     if (code == 0)
         code = rks_cond_init(&s->changed);
@@ -133,10 +136,12 @@ static void name_home(request *r, const char *why)
             (now - r->began_ms) / 1000, r->tries, why[0] == '\0' ? "" : ": ", why);
 }
 
-/* Waits for the slot's read. *stalled: no byte came for the limit. */
+/* Waits for the slot's read. *stalled: no byte came for the limit. While the home has not begun
+ * with it, it waits for others, which have limits of their own. */
 static rks_status wait_for_slot(request *r, slot *s, bool *stalled, rks_error *err)
 {
-    uint64_t came = 0, last_ms = rks_now_ms();
+    const rks_home_limits *limits = &r->home->limits;
+    uint64_t came = NOT_BEGUN, last_ms = rks_now_ms();
     rks_status status = RKS_OK;
     pthread_mutex_lock(&s->mutex);
     while (status == RKS_OK && !s->ended && !*stalled) {
@@ -146,7 +151,7 @@ static rks_status wait_for_slot(request *r, slot *s, bool *stalled, rks_error *e
         uint64_t now = rks_now_ms();
         last_ms = s->came != came ? now : last_ms;
         came = s->came;
-        *stalled = now - last_ms >= r->home->limits.stall_ms;
+        *stalled = now - last_ms >= (came == NOT_BEGUN ? limits->timeout_ms : limits->stall_ms);
         pthread_mutex_unlock(&s->mutex);
         status = hear_caller(r, err);
         name_home(r, "");

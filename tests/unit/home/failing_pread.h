@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { PREAD_WORKS = 0, PREAD_ENDS = -1, PREAD_HANGS = -2 }; /* else an errno */
+enum { PREAD_WORKS = 0, PREAD_ENDS = -1, PREAD_HANGS = -2, PREAD_SLOW = -3 }; /* else an errno */
 
 static atomic_int pread_fails_with;
 static atomic_llong pread_fails_from;
@@ -56,6 +56,8 @@ ssize_t pread(int fd, void *to, size_t size, off_t offset)
         fails = false;
     if (fails && how == PREAD_HANGS)
         pread_hang();
+    if (fails && how == PREAD_SLOW)
+        usleep(80000);
     if (fails && how == PREAD_ENDS)
         return 0;
     if (fails && how > 0) {

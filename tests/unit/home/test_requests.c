@@ -143,6 +143,33 @@ static void a_stall_is_asked_again(void **state)
     assert_true(atomic_load(&pread_calls) >= 3);
 }
 
+enum { CALLERS = 48 };
+
+static void *fetch_one(void *user)
+{
+    uint8_t bytes[100];
+    rks_error why;
+    *(rks_status *)user = rks_home_fetch(home, "a", 0, sizeof(bytes), bytes, NULL, &why);
+    return NULL;
+}
+
+/* A slow home is not asked again for what waits for others: it would only get slower. */
+static void what_waits_for_others_does_not_stall(void **state)
+{
+    (void)state;
+    pthread_t threads[CALLERS];
+    rks_status ends[CALLERS];
+    open_home(200, 60000, 60000);
+    pread_set(PREAD_SLOW, 0, 0);
+    for (int i = 0; i < CALLERS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, fetch_one, &ends[i]), 0);
+    for (int i = 0; i < CALLERS; i++) {
+        pthread_join(threads[i], NULL);
+        assert_int_equal(ends[i], RKS_OK);
+    }
+    assert_int_equal(atomic_load(&pread_calls), CALLERS);
+}
+
 static void what_never_comes_is_an_error_that_names_it(void **state)
 {
     (void)state;
@@ -240,6 +267,7 @@ int main(void)
         WITH_PLACE(a_short_file_is_tried_three_times),
         WITH_PLACE(an_error_is_tried_again),
         WITH_PLACE(a_stall_is_asked_again),
+        WITH_PLACE(what_waits_for_others_does_not_stall),
         WITH_PLACE(what_never_comes_is_an_error_that_names_it),
         WITH_PLACE(a_line_names_the_home),
         WITH_PLACE(a_caller_can_leave),
