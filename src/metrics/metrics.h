@@ -22,7 +22,8 @@ typedef struct rks_metrics {
     uint64_t number; /* of the source within this process; rks_metrics_begin sets it */
     char dataset[33];
     char directory[200]; /* only the end of a path that is longer */
-    uint64_t samples, bytes, local_bytes, remote_bytes, served_bytes, disk_bytes, disk_reads;
+    uint64_t samples, bytes, local_bytes, remote_bytes, served_bytes, disk_bytes, disk_reads,
+        home_bytes;
     uint64_t wait_ns, batches, epoch, step, steps, ahead;
 } rks_metrics;
 

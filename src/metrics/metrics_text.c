@@ -35,6 +35,8 @@ static const figure figures[] = {
     {"disk_bytes", offsetof(rks_metrics, disk_bytes), "read from the node's disk for samples", true,
      false},
     {"disk_reads", offsetof(rks_metrics, disk_reads), "requests of such reads", true, false},
+    {"home_bytes", offsetof(rks_metrics, home_bytes), "bytes of shards read from home", true,
+     false},
     {"wait_seconds", offsetof(rks_metrics, wait_ns), "time in which the reader waited for samples",
      true, true},
     {"batches", offsetof(rks_metrics, batches), "batches of epochs", true, false},

@@ -32,6 +32,7 @@ static void read_figures(void *user, rks_metrics *figures)
         .served_bytes = stats.served_bytes,
         .disk_bytes = stats.disk_bytes,
         .disk_reads = stats.disk_reads,
+        .home_bytes = stats.home_bytes,
         .wait_ns = stats.wait_ns,
         .batches = load(&store->batches),
         .epoch = load(&store->epoch),

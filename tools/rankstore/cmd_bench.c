@@ -277,6 +277,7 @@ static void copy_stats(cli_measured *figures, const rks_store_stats *stats)
     figures->exchange_bytes = stats->exchange_bytes;
     figures->disk_bytes = stats->disk_bytes;
     figures->disk_reads = stats->disk_reads;
+    figures->home_bytes = stats->home_bytes;
     figures->quarantined = stats->quarantined;
 }
 

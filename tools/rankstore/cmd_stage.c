@@ -82,8 +82,7 @@ const cli_command cli_stage = {
     .name = "stage",
     .arguments = "HOME LOCAL",
     .summary = "Bring a dataset from its home to local disks ahead of a job",
-    .examples = {"rankstore stage home /nvme/rks",
-                 "srun rankstore stage home /nvme/rks --copies 2"},
+    .examples = {"rankstore stage home /nvme/rks", "rankstore stage home /nvme/rks -j 2 --all"},
     .text = "The shards are spread over the ranks' local directories. LOCAL is one on a disk of "
             "each node; it may hold {rank} and {node}. Shards that are there already are not read "
             "again. A job that opens HOME with the same LOCAL (--local, or local= in Python) then "

@@ -27,6 +27,7 @@ static const figure figures[] = {
     {FIGURE(served_bytes), false, true, COUNTER, "Bytes sent to other ranks."},
     {FIGURE(disk_bytes), false, true, COUNTER, "Bytes read from the node's disk for samples."},
     {FIGURE(disk_reads), false, true, COUNTER, "Requests to the disk that read them."},
+    {FIGURE(home_bytes), false, true, COUNTER, "Bytes of shards read from home."},
     {FIGURE(seconds), true, false, COUNTER, "Time in which epochs were read."},
     {FIGURE(wait_seconds), true, false, COUNTER, "Time in which the reader waited for samples."},
     {FIGURE(peak_anon_bytes), false, false, GAUGE, "Largest anonymous and shared memory seen."},

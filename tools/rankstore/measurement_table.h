@@ -14,7 +14,7 @@
 typedef struct cli_measured {
     uint64_t samples, bytes, local_bytes, remote_bytes, served_bytes;
     uint64_t peak_anon_bytes, index_bytes_node, exchange_bytes, quarantined, collectives;
-    uint64_t disk_bytes, disk_reads;
+    uint64_t disk_bytes, disk_reads, home_bytes;
     double seconds, wait_seconds;
 } cli_measured;
 

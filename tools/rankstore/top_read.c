@@ -22,9 +22,9 @@ enum { PROCESSES = 4096, ANSWER = 256 << 10, PATIENCE_MS = 500 };
 const top_figure top_figures[] = {
     FIGURE(rank),         FIGURE(ranks),      FIGURE(node),        FIGURE(nodes),
     FIGURE(samples),      FIGURE(bytes),      FIGURE(local_bytes), FIGURE(remote_bytes),
-    FIGURE(served_bytes), FIGURE(disk_bytes), FIGURE(disk_reads),  FIGURE(wait_ns),
-    FIGURE(batches),      FIGURE(epoch),      FIGURE(step),        FIGURE(steps),
-    FIGURE(ahead),        FIGURE(number),
+    FIGURE(served_bytes), FIGURE(disk_bytes), FIGURE(disk_reads),  FIGURE(home_bytes),
+    FIGURE(wait_ns),      FIGURE(batches),    FIGURE(epoch),       FIGURE(step),
+    FIGURE(steps),        FIGURE(ahead),      FIGURE(number),
 };
 const size_t top_figure_count = sizeof(top_figures) / sizeof(top_figures[0]);
 

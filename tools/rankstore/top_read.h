@@ -11,7 +11,8 @@
 typedef struct top_store {
     uint64_t pid, now_ms; /* now_ms: the process's clock when it answered */
     uint64_t number, rank, ranks, node, nodes;
-    uint64_t samples, bytes, local_bytes, remote_bytes, served_bytes, disk_bytes, disk_reads;
+    uint64_t samples, bytes, local_bytes, remote_bytes, served_bytes, disk_bytes, disk_reads,
+        home_bytes;
     uint64_t wait_ns, batches, epoch, step, steps, ahead;
     char group[20], dataset[40], directory[208];
 } top_store;
