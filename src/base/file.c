@@ -13,6 +13,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 
@@ -298,6 +299,52 @@ rks_status rks_directory_make(const char *path, rks_error *err)
         if (end == '\0')
             break;
     }
+    rks_free(copy);
+    return status;
+}
+
+static rks_status copy_bytes(int from, int to, const char *path, rks_error *err)
+{
+    enum { PIECE = 1 << 20 };
+    rks_status status = RKS_OK;
+    ssize_t got = 1;
+    uint8_t *bytes = rks_alloc_raw(PIECE, 1, err);
+    if (bytes == NULL)
+        return RKS_ERR_MEMORY;
+    while (status == RKS_OK && got > 0) {
+        got = read(from, bytes, PIECE);
+        if (got < 0 && errno == EINTR)
+            got = 1;
+        else if (got < 0)
+            status = rks_fail_errno(err, errno, "%s: reading", path);
+        else if (got > 0)
+            status = rks_file_write(to, path, bytes, (size_t)got, err);
+        if (status == RKS_OK)
+            status = rks_check_interrupt(err);
+    }
+    rks_free(bytes);
+    if (status == RKS_OK && fsync(to) != 0)
+        status = rks_fail_write(err, errno, path, 0);
+    return status;
+}
+
+rks_status rks_file_renew(const char *path, rks_error *err)
+{
+    int from = -1, to = -1;
+    char *copy = rks_format(err, "%s.copy", path);
+    rks_status status = copy == NULL ? RKS_ERR_MEMORY : rks_file_open(path, &from, NULL, err);
+    if (status == RKS_OK) {
+        to = open(copy, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+        status = to < 0 ? rks_fail_write(err, errno, copy, 0) : copy_bytes(from, to, copy, err);
+    }
+    if (status == RKS_OK && rename(copy, path) != 0)
+        status = rks_fail_errno(err, errno, "%s: renaming", copy);
+    if (to >= 0 && status != RKS_OK)
+        unlink(copy);
+    if (to >= 0)
+        close(to);
+    if (from >= 0)
+        close(from);
     rks_free(copy);
     return status;
 }

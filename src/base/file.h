@@ -37,6 +37,9 @@ static inline uint8_t *rks_file_place(void *room, uint64_t offset)
 /* Writes all bytes at the file's position. The error names a full disk. */
 rks_status rks_file_write(int fd, const char *path, const void *bytes, size_t size, rks_error *err);
 
+/* Puts a copy of the file in its place: who has it open keeps the old one. */
+rks_status rks_file_renew(const char *path, rks_error *err);
+
 /* Loads a whole file and adds a NUL. A file larger than `limit` bytes is RKS_ERR_CORRUPT, a missing
  * one RKS_ERR_NOT_FOUND. Free *bytes with rks_free. */
 rks_status rks_file_load(const char *path, size_t limit, char **bytes, size_t *size,

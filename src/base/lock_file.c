@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -23,12 +24,13 @@
 #include "base/secret.h"
 #include "base/thread.h"
 
-enum { TRIES = 100, TEXT_SIZE = 256 };
+/* A holder that beats does so each second, or more often. */
+enum { TRIES = 100, TEXT_SIZE = 256, BOOT_SIZE = 40, TWO_BEATS_MS = 2500, LOOK_MS = 100 };
 
 struct rks_lock_file {
     int fd;
     char *path;
-    bool locked;
+    bool locked, taken_over;
     char text[TEXT_SIZE]; /* padded with newlines */
     uint32_t beat_ms;
     bool beating; /* process `owner` runs the thread */
@@ -43,6 +45,7 @@ struct rks_lock_file {
 typedef struct lock_note {
     uint64_t job;           /* 0: none */
     char holder[TEXT_SIZE]; /* "pid 123 on HOST"; empty if unknown */
+    char boot[BOOT_SIZE];   /* empty if unknown */
 } lock_note;
 
 static const char *name_of(const rks_lock_wish *wish)
@@ -65,7 +68,35 @@ static lock_note read_note(int fd)
         line = end == NULL ? "" : end + 1;
     }
     snprintf(note.holder, sizeof(note.holder), "%.*s", (int)strcspn(line, "\n"), line);
+    const char *boot = strstr(line, "\nboot ");
+    if (boot != NULL)
+        snprintf(note.boot, sizeof(note.boot), "%.*s", (int)strcspn(boot + 6, "\n"), boot + 6);
     return note;
+}
+
+static void read_boot(char boot[BOOT_SIZE])
+{
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t size = fd < 0 ? 0 : read(fd, boot, BOOT_SIZE - 1);
+    boot[size < 0 ? 0 : size] = '\0';
+    boot[strcspn(boot, "\n")] = '\0';
+    if (fd >= 0)
+        close(fd);
+}
+
+/* Returns true if the file names a holder whom our lock may not keep out. */
+static bool is_foreign(const lock_note *note)
+{
+    char boot[BOOT_SIZE], host[65] = "?", end[80];
+    read_boot(boot);
+    if (note->holder[0] == '\0')
+        return false; /* it was killed before it signed */
+    if (note->boot[0] != '\0' && boot[0] != '\0')
+        return strcmp(note->boot, boot) != 0;
+    gethostname(host, sizeof(host) - 1);
+    snprintf(end, sizeof(end), " on %s", host);
+    size_t size = strlen(note->holder), tail = strlen(end);
+    return size < tail || strcmp(note->holder + size - tail, end) != 0;
 }
 
 static rks_status fail_held(const rks_lock_wish *wish, const lock_note *note, rks_error *err)
@@ -139,13 +170,47 @@ static rks_status try_once(const rks_lock_wish *wish, rks_lock_file *lock, rks_e
     return status;
 }
 
+/* Fails if a holder of another boot lives: it renews the file, or another one signs it. */
+static rks_status watch_foreign(const rks_lock_wish *wish, rks_lock_file *lock, rks_error *err)
+{
+    const struct timespec pause = {.tv_nsec = LOOK_MS * 1000000L};
+    struct stat before, now;
+    lock_note note = read_note(lock->fd), later;
+    lock->taken_over = is_foreign(&note);
+    if (!lock->taken_over || wish->beat_ms == 0)
+        return RKS_OK; /* without beats, another lock of the caller has watched */
+    if (wish->job != 0 && note.job == wish->job)
+        return fail_held(wish, &note, err);
+    if (fstat(lock->fd, &before) != 0)
+        return rks_fail_errno(err, errno, "%s", name_of(wish));
+    for (uint64_t until = rks_now_ms() + TWO_BEATS_MS; rks_now_ms() < until;) {
+        nanosleep(&pause, NULL);
+        if (rks_check_interrupt(err) != RKS_OK)
+            return RKS_ERR_CANCELLED;
+        int fd = open(lock->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+        if (fd < 0) /* NFS asks its server at an open */
+            return fail_held(wish, &note, err);
+        bool looked = fstat(fd, &now) == 0;
+        later = read_note(fd);
+        close(fd);
+        if (!looked || now.st_mtim.tv_sec != before.st_mtim.tv_sec ||
+            now.st_mtim.tv_nsec != before.st_mtim.tv_nsec ||
+            memcmp(&later, &note, sizeof(note)) != 0)
+            return fail_held(wish, &later, err);
+    }
+    rks_log("%s: taken over from %s, which gave no sign of life", name_of(wish), note.holder);
+    return RKS_OK;
+}
+
 static rks_status sign(const rks_lock_wish *wish, rks_lock_file *lock, rks_error *err)
 {
-    char host[65] = "?", job[32] = "", text[TEXT_SIZE];
+    char host[65] = "?", job[32] = "", boot[BOOT_SIZE], text[TEXT_SIZE];
+    read_boot(boot);
     gethostname(host, sizeof(host) - 1);
     if (wish->job != 0)
         snprintf(job, sizeof(job), "job %" PRIx64 "\n", wish->job);
-    int size = snprintf(text, sizeof(text), "%spid %ld on %s\n", job, (long)getpid(), host);
+    int size =
+        snprintf(text, sizeof(text), "%spid %ld on %s\nboot %s\n", job, (long)getpid(), host, boot);
     if (!lock->locked || wish->job != 0) {
         uint64_t mark = 0; /* identifies us if another process is here at the same time */
         rks_status status = rks_random(&mark, sizeof(mark), err);
@@ -264,6 +329,8 @@ rks_status rks_lock_file_take(const rks_lock_wish *wish, rks_lock_file **lock, r
     if (status == RKS_OK && !taken->locked && !wish->quiet)
         warn(wish, taken);
     if (status == RKS_OK)
+        status = watch_foreign(wish, taken, err);
+    if (status == RKS_OK)
         status = sign(wish, taken, err);
     if (status == RKS_OK && wish->beat_ms > 0) {
         status = start_beats(taken, wish->beat_ms, err);
@@ -279,6 +346,11 @@ rks_status rks_lock_file_take(const rks_lock_wish *wish, rks_lock_file **lock, r
     rks_free(taken->path);
     rks_free(taken);
     return status;
+}
+
+bool rks_lock_file_is_taken_over(const rks_lock_file *lock)
+{
+    return lock->taken_over;
 }
 
 bool rks_lock_file_is_ours(const rks_lock_file *lock)

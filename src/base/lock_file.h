@@ -6,7 +6,14 @@
  *
  *   job 1f2e3d...        only if the holder gave a job
  *   pid 123 on HOST
- *   mark 5a6b7c...       with a job, or without a lock: random, this holder's own */
+ *   boot 0b1c2d...       the running of the machine
+ *   mark 5a6b7c...       with a job, or without a lock: random, this holder's own
+ *
+ * Some file systems (NFS with local_lock, Lustre with localflock, some FUSE) lock within one host
+ * only. There a lock says nothing of a holder whose text names another boot. Such a holder is
+ * watched: if it renews the file, it lives, and the lock counts as held; if the file stands still
+ * for two beats, its lock is taken over, and the holder, should it only have been stopped, learns
+ * from rks_lock_file_is_ours that it has lost it. */
 #ifndef RKS_BASE_LOCK_FILE_H
 #define RKS_BASE_LOCK_FILE_H
 
@@ -32,6 +39,10 @@ typedef struct rks_lock_wish {
  * RKS_ERR_UNSUPPORTED  the file system has no locks, and the lock is not optional
  * Anything else        the system's error, with the path. */
 rks_status rks_lock_file_take(const rks_lock_wish *wish, rks_lock_file **lock, rks_error *err);
+
+/* Returns true if the lock was taken over from a holder of another boot, whom the lock does not
+ * keep out: it may have been stopped, and may go on. */
+bool rks_lock_file_is_taken_over(const rks_lock_file *lock);
 
 /* Returns true if the file still names this lock's holder. If it does not, the file system does not
  * keep holders apart: it has no locks, or its locks hold within one node only. */

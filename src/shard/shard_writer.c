@@ -92,6 +92,17 @@ static rks_status open_part(rks_shard_writer *writer, rks_error *err)
     return status == RKS_OK ? rks_committer_create(writer->env, &writer->committer, err) : status;
 }
 
+/* A writer of another host may go on after it was stopped. It has its file open: from here on we
+ * write into another one of that name. What it wrote while we copied, the digests of the part
+ * show. */
+static rks_status leave_file_to_other(const rks_shard_writer *writer, rks_error *err)
+{
+    struct stat info;
+    if (!rks_lock_file_is_taken_over(writer->lock) || lstat(writer->data_path, &info) != 0)
+        return RKS_OK;
+    return rks_file_renew(writer->data_path, err);
+}
+
 static rks_status lock_shard(const char *path, const rks_shard_options *options,
                              rks_lock_file **lock, rks_error *err)
 {
@@ -116,7 +127,11 @@ rks_status rks_shard_writer_open(const char *directory, const char *name,
     if (status == RKS_OK)
         status = lock_shard(lock_path, options, &opened->lock, err);
     if (status == RKS_OK)
+        status = leave_file_to_other(opened, err);
+    if (status == RKS_OK)
         status = open_part(opened, err);
+    if (status == RKS_OK && rks_lock_file_is_taken_over(opened->lock))
+        opened->resumed_blocks = UINT64_MAX; /* the seal checks them all */
     if (status == RKS_OK) {
         *writer = opened;
         opened = NULL;
@@ -243,6 +258,11 @@ rks_status rks_shard_writer_seal(rks_shard_writer *writer, rks_error *err)
     rks_committer_free(writer->committer);
     writer->committer = NULL;
     writer->broken = true; /* opening the part again repairs whatever fails here */
+    if (status == RKS_OK && !rks_lock_file_is_ours(writer->lock))
+        status = rks_fail(err, RKS_ERR_STATE, 0,
+                          "%s: another process has taken over this shard, since this one gave no "
+                          "sign of life; nothing is sealed",
+                          writer->data_path);
     if (status == RKS_OK)
         status = rks_seal_index(writer, &manifest, err);
     rks_lmdb_close(writer->env);

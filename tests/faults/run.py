@@ -131,6 +131,42 @@ def a_build_whose_lock_was_taken_commits_nothing():
         assert not os.path.exists(os.path.join(target, "dataset.json"))
 
 
+def on_another_host(command):
+    """The command as another host would run it: in another boot."""
+    with open(path("boot_id"), "w", encoding="ascii") as file:
+        file.write("00000000-0000-4000-8000-000000000001\n")
+    mounts = 'mount --bind "$0" /proc/sys/kernel/random/boot_id && exec "$@"'
+    started = ["unshare", "-m", "sh", "-c", mounts, path("boot_id")]
+    if subprocess.run([*started, "true"], capture_output=True).returncode != 0:
+        raise Skip("needs mounts of its own")
+    return [*started, *command]
+
+
+def locks_that_hold_on_one_host_only_keep_no_build_out_but_its_beats_do():
+    """A build that was stopped, and goes on when another host looks whether it lives, or long after that one has taken its parts over."""
+    source = make_input("input60000.jsonl", 60000)
+    env = {**os.environ, "LD_PRELOAD": preload(os.path.join(BUILD, "tests", "faults", "libapart.so"))}
+    for name, late in (("lives", False), ("stopped", True)):
+        target = path(name)
+        first = stopped_in_a_build(source, name, "part-*.rks", env=env, stderr=subprocess.PIPE)
+        command = on_another_host([CLI, "build", source, "-o", target, "--key", "key", "--unit-size", "64k"])
+        second = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        if late:
+            _, err = second.communicate(timeout=LIMIT)
+            assert second.returncode == 0 and f"taken over from pid {first.pid}" in err, (second.returncode, err)
+            rankstore("verify", "--full", target)
+            first.send_signal(signal.SIGCONT)
+        else:
+            time.sleep(1)  # it looks for longer
+            first.send_signal(signal.SIGCONT)
+            _, err = second.communicate(timeout=LIMIT)
+            assert second.returncode == 3 and f"pid {first.pid}" in err, (second.returncode, err)
+        _, err = first.communicate(timeout=LIMIT)
+        assert first.returncode == (3 if late else 0), (first.returncode, err)
+        assert not late or "taken over" in err.decode() or "build.lock" in err.decode(), err
+        rankstore("verify", "--full", target)
+
+
 def a_file_size_limit_is_named():
     source = make_input("input20000.jsonl", 20000)
 
@@ -535,6 +571,7 @@ TESTS = [
     a_commit_that_is_not_durable_says_so_until_it_is,
     leftovers_of_killed_processes_are_removed_by_the_next_build,
     a_build_whose_lock_was_taken_commits_nothing,
+    locks_that_hold_on_one_host_only_keep_no_build_out_but_its_beats_do,
     a_second_build_in_the_same_place_is_refused_naming_the_first,
     an_interrupted_build_exits_130_and_can_be_resumed,
     an_export_is_there_whole_or_not_at_all,
