@@ -319,6 +319,7 @@ typedef struct commit {
     rks_dataset *added; /* what is appended; NULL: the commit has nothing else */
     rks_store *store;   /* its last samples are those that are added; NULL: not open */
     rks_index_commit index;
+    bool lacks_index; /* an index file that it takes in is not in this rank's directory */
 } commit;
 
 /* Returns true if the base has index files. */
@@ -359,6 +360,8 @@ static rks_status open_sealed(const rks_parts *parts, rks_status status, commit 
         .missing = whole && derived ? "partial" : NULL,
         .shards = parts->options.shards,
         .shard_count = parts->options.shard_count,
+        .note = made->lacks_index,
+        .noted = &made->index.keeps_all,
     };
     status = rks_commit_open(parts->group, &sealed, derived ? NULL : pairs, &made->store, err);
     rks_dataset_free(part);
@@ -406,12 +409,9 @@ static rks_status make_new(rks_parts *parts, rks_status status, const rks_buffer
         made->dataset = NULL;
         status = append_to(parts->base, made->added, &made->dataset, &made->holders, err);
     }
-    if (adds_to_index(parts)) {
-        made->index.base = parts->base;
-        made->index.directory = parts->lock == NULL ? NULL : parts->directory;
-        status = rks_commit_agree_index(&made->index, parts->group, status,
-                                        status == RKS_OK ? made->added->count : 0, err);
-    }
+    if (status == RKS_OK && parts->lock != NULL && adds_to_index(parts))
+        made->lacks_index =
+            rks_commit_lacks_index(parts->directory, parts->base, made->added->count);
     return check_sealed(parts, status, made, err);
 }
 

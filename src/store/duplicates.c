@@ -104,8 +104,11 @@ rks_status rks_commit_open(rks_group *group, const rks_sealed_dataset *sealed, u
     options.shard_count = sealed->shard_count;
     if (status == RKS_OK)
         status = rks_dataset_copy(sealed->dataset, &copy, err);
-    const rks_loaded_dataset loaded = {
-        .directory = sealed->directory, .status = status, .dataset = copy};
+    const rks_loaded_dataset loaded = {.directory = sealed->directory,
+                                       .status = status,
+                                       .dataset = copy,
+                                       .note = sealed->note,
+                                       .noted = sealed->noted};
     return rks_store_open_dataset(group, &loaded, &options, pairs, store, err);
 }
 

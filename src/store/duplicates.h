@@ -16,6 +16,8 @@ typedef struct rks_sealed_dataset {
     const char *missing;        /* as in rks_store_options, like the next two */
     const char *const *shards;
     size_t shard_count;
+    uint8_t note; /* as in rks_loaded_dataset, like the next one */
+    bool *noted;
 } rks_sealed_dataset;
 
 /* COLLECTIVE. Opens it as a store. End that with rks_store_close. *err goes with the status.

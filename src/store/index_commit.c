@@ -58,31 +58,15 @@ static size_t count_kept(const rks_dataset *base, uint64_t samples)
     return kept;
 }
 
-/* Returns true if the directory has the files of the base from number `kept` on, undamaged. */
-static bool has_good(const char *directory, const rks_dataset *base, size_t kept)
+bool rks_commit_lacks_index(const char *directory, const rks_dataset *base, uint64_t samples)
 {
     rks_index_items items = {0};
-    size_t count = base->index_file_count;
-    bool good = rks_dataset_index_items(base, &items, NULL) == RKS_OK;
-    for (size_t i = kept; good && i < count; i++)
+    bool good = samples == 0 || rks_dataset_index_items(base, &items, NULL) == RKS_OK;
+    for (size_t i = count_kept(base, samples); samples > 0 && good && i < base->index_file_count;
+         i++)
         good = is_good(directory, &base->index_files[i], items);
     rks_free((void *)(uintptr_t)items.sizes);
-    return good;
-}
-
-rks_status rks_commit_agree_index(rks_index_commit *commit, rks_group *group, rks_status status,
-                                  uint64_t samples, rks_error *err)
-{
-    rks_agreed agreed;
-    uint8_t lacks = 0;
-    if (status == RKS_OK && commit->directory != NULL && samples > 0)
-        lacks = !has_good(commit->directory, commit->base, count_kept(commit->base, samples));
-    const rks_fact fact = rks_fact_fixed(&lacks, sizeof(lacks));
-    status = rks_group_agree_on(group, "build: index files", status, &fact, 1, &agreed, err);
-    for (uint32_t rank = 0; status == RKS_OK && rank < rks_group_size(group); rank++)
-        commit->keeps_all =
-            commit->keeps_all || *(const uint8_t *)rks_agreed_get(&agreed, rank, 0, NULL) != 0;
-    return status;
+    return !good;
 }
 
 static void free_piece(committing *c, size_t piece)

@@ -22,10 +22,9 @@ typedef struct rks_index_commit {
  * sets `writes`. */
 void rks_commit_choose_index_writer(const rks_agreed *agreed, size_t fact,
                                     rks_index_commit *commit);
-/* COLLECTIVE, if the base has index files. Looks at those that a new one of `samples` takes into
- * it, on ranks whose commit has a directory, and sets `keeps_all`. `status`: this rank's own. */
-rks_status rks_commit_agree_index(rks_index_commit *commit, rks_group *group, rks_status status,
-                                  uint64_t samples, rks_error *err);
+/* Returns true if the directory lacks a file of the base that a new one of `samples` would take
+ * into it, or if one is damaged. */
+bool rks_commit_lacks_index(const char *directory, const rks_dataset *base, uint64_t samples);
 /* Names the index files of `dataset`, which has the samples of `base`, then those that are added.
  * All ranks that write dataset.json call it, and name the same files. */
 rks_status rks_commit_index(const rks_index_commit *commit, rks_dataset *dataset, rks_error *err);

@@ -193,6 +193,9 @@ typedef struct rks_loaded_dataset {
     const rks_folders *beside; /* more folders that may hold its shards; NULL: none */
     rks_staging **stagings;    /* from rks_alloc; the store takes them over, also after a failure */
     size_t staging_count;
+    /* *noted becomes true if the caller notes something (1) on some rank; NULL: nobody asks. */
+    uint8_t note;
+    bool *noted;
 } rks_loaded_dataset;
 /* COLLECTIVE. rks_store_open for a dataset in memory. The store owns it, also after a failure.
  * *err goes with the status. `pairs`: NULL, or becomes the number of pairs of samples with equal
@@ -254,7 +257,9 @@ typedef struct rks_index_gather {
     rks_index_column *columns;
     int fd; /* the leader's descriptor, which it offers */
     rks_fd_offer *offer;
-    bool damaged;               /* an index file is */
+    bool damaged; /* an index file is */
+    uint8_t note; /* the caller's, and whether some rank has one */
+    bool noted;
     rks_index_intake **intakes; /* for shards that come from other nodes: one a shard, or NULL */
     rks_index_streams *streams; /* what ranks send: node_index.c; NULL: nothing travels */
     uint64_t taken, wanted;     /* bytes of the index: stored by this rank, needed by its node */

@@ -483,14 +483,18 @@ static rks_status fill_own(rks_store *store, rks_group *group, rks_status status
     do {
         if (status == RKS_OK)
             status = rks_filling_copy(filling, store, err);
-        const uint8_t told[] = {status == RKS_OK && rks_store_serves_node(store), filling->damaged};
+        const uint8_t told[] = {status == RKS_OK && rks_store_serves_node(store), filling->damaged,
+                                filling->note};
         const rks_fact fact = rks_fact_fixed(told, sizeof(told));
         status = rks_group_agree_on(group, "open: own shards", status, &fact, 1, &agreed, err);
         if (status != RKS_OK)
             return status;
         again = false;
-        for (uint32_t rank = 0; rank < rks_group_size(group); rank++)
-            again = again || ((const uint8_t *)rks_agreed_get(&agreed, rank, 0, NULL))[1] != 0;
+        for (uint32_t rank = 0; rank < rks_group_size(group); rank++) {
+            const uint8_t *theirs = rks_agreed_get(&agreed, rank, 0, NULL);
+            again = again || theirs[1] != 0;
+            filling->noted = filling->noted || theirs[2] != 0;
+        }
         if (again)
             rks_store_drop_index_files(store);
     } while (again);
@@ -532,7 +536,7 @@ rks_status rks_store_open_dataset(rks_group *group, const rks_loaded_dataset *lo
 {
     rks_status status = loaded->status;
     rks_store *opened = NULL;
-    rks_index_gather filling = {.fd = -1};
+    rks_index_gather filling = {.fd = -1, .note = loaded->note};
     if (status == RKS_OK)
         status = create_store(group, loaded, options, &opened, err);
     else {
@@ -547,6 +551,8 @@ rks_status rks_store_open_dataset(rks_group *group, const rks_loaded_dataset *lo
             end_store(opened);
         return status;
     }
+    if (loaded->noted != NULL)
+        *loaded->noted = filling.noted;
     *store = opened;
     return RKS_OK;
 }

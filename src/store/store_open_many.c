@@ -169,8 +169,12 @@ static rks_status open_united(rks_group *group, opening *o, rks_store_options *o
         return status; /* the same on all ranks */
     directory = rks_strdup(o->directories[0], err);
     status = directory == NULL ? RKS_ERR_MEMORY : unite(o, options, &united, err);
-    const rks_loaded_dataset loaded = {directory,  status,      united,
-                                       &o->beside, o->stagings, o->staging_count};
+    const rks_loaded_dataset loaded = {.directory = directory,
+                                       .status = status,
+                                       .dataset = united,
+                                       .beside = &o->beside,
+                                       .stagings = o->stagings,
+                                       .staging_count = o->staging_count};
     o->stagings = NULL;
     o->staging_count = 0;
     status = rks_store_open_dataset(group, &loaded, options, NULL, store, err);
