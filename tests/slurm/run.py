@@ -11,11 +11,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 
 from cluster import PROGRAMS, Cluster, find
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from support.report import Skip, run_all  # noqa: E402
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python_bindings", "tests"))
+from paged import blocks_of  # noqa: E402
 
 BUILD = os.path.abspath(sys.argv[1])
 CLI = os.path.join(BUILD, "tools", "rankstore", "rankstore")
@@ -158,6 +162,22 @@ def python_programs_meet_without_torch():
     assert out.split("\n")[0] == "4 srun True 0", out
 
 
+def the_pages_commands_run():
+    """What the page on many nodes prints, and the program of the one on shared file systems: here srun is the real one."""
+    script("pages")  # makes the package
+    at = {"PYTHONPATH": SITE, "PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}", **HERE}
+    for page, command in (("nodes.md", None), ("shared.md", "srun --nodes 2 --ntasks-per-node 1 python shared.py")):
+        folder = path(page)
+        os.makedirs(folder)
+        blocks = blocks_of(Path(ROOT) / "python_bindings" / "docs" / page)
+        saved = next(block for block in blocks if block.how.startswith("save="))
+        command = command or next(block.text for block in blocks if block.how == "srun")
+        with open(os.path.join(folder, saved.how.removeprefix("save=")), "w", encoding="utf-8") as file:
+            file.write(saved.text)
+        cluster().run("bash", "-euo", "pipefail", "-c", f"cd {folder}\n{command}", **at)
+        assert any(name.endswith("dataset.json") for _, _, names in os.walk(folder) for name in names)
+
+
 def a_killed_task_is_named_by_the_others():
     program = script("killed", "if group.rank == 2:\n        os.kill(os.getpid(), 9)\n    group.barrier()")
     begun = time.monotonic()
@@ -200,6 +220,7 @@ TESTS = [
     two_steps_of_a_job_do_not_disturb_each_other,
     a_cancelled_step_leaves_nothing_and_is_resumed,
     python_programs_meet_without_torch,
+    the_pages_commands_run,
     a_killed_task_is_named_by_the_others,
     a_requeued_job_goes_on,
     nothing_is_left,
