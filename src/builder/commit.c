@@ -319,7 +319,7 @@ typedef struct commit {
     rks_dataset *added; /* what is appended; NULL: the commit has nothing else */
     rks_store *store;   /* its last samples are those that are added; NULL: not open */
     rks_index_commit index;
-    bool lacks_index; /* an index file that it takes in is not in this rank's directory */
+    bool lacks_index; /* an index file that it would contain is not in this rank's directory */
 } commit;
 
 /* Returns true if the base has index files. */
