@@ -6,7 +6,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -19,6 +21,14 @@
 
 _Static_assert((int)RKS_PIECE == (int)RKS_SUMS_CHUNK, "a piece has one sum");
 
+/* A part of the head, and the manifest's word for its bytes. */
+typedef struct head_part {
+    uint64_t first, end;
+    bool is_segment; /* `check` counts, else `digest` */
+    uint64_t check;
+    rks_digest digest;
+} head_part;
+
 struct rks_arrival {
     rks_home *home;
     char *directory, *name;
@@ -27,7 +37,9 @@ struct rks_arrival {
     rks_digest manifest;
     uint64_t size;
     rks_digest sums_digest;
-    uint8_t *head; /* by piece: 1 if it belongs to the head */
+    head_part *head; /* by offset */
+    size_t head_count;
+    atomic_bool head_here;
     rks_digest *sums;
     rks_pieces *pieces;
     int fd;
@@ -56,24 +68,29 @@ static void take_manifest(rks_arrival *a, const rks_manifest *manifest)
     a->sums_digest = manifest->sums;
 }
 
-static void mark_head(rks_arrival *a, uint64_t first, uint64_t end)
+static int parts_by_offset(const void *a, const void *b)
 {
-    end = end < a->size ? end : a->size;
-    for (uint64_t i = first / RKS_PIECE; i * RKS_PIECE < end; i++)
-        a->head[i] = 1;
+    const head_part *one = a, *other = b;
+    return one->first < other->first ? -1 : one->first > other->first;
 }
 
-/* Notes which pieces belong to the head. */
+/* Lists the parts of the head. */
 static rks_status find_head(rks_arrival *a, const rks_manifest *manifest, rks_error *err)
 {
-    a->head = rks_alloc((size_t)rks_sums_count(a->size), 1, err);
+    const uint64_t page = manifest->page_size;
+    a->head = rks_alloc(manifest->segment_count + 2, sizeof(*a->head), err);
     if (a->head == NULL)
         return RKS_ERR_MEMORY;
-    mark_head(a, 0, 2 * (uint64_t)manifest->page_size);
-    mark_head(a, manifest->main_page, manifest->main_page + manifest->page_size);
-    for (size_t i = 0; i < manifest->segment_count; i++)
-        mark_head(a, manifest->segments[i].offset,
-                  manifest->segments[i].offset + manifest->segments[i].size);
+    a->head[0] = (head_part){.end = 2 * page, .digest = manifest->head};
+    a->head[1] = (head_part){
+        .first = manifest->main_page, .end = manifest->main_page + page, .digest = manifest->main};
+    for (size_t i = 0; i < manifest->segment_count; i++) {
+        const rks_segment *segment = &manifest->segments[i];
+        a->head[2 + i] = (head_part){
+            segment->offset, segment->offset + segment->size, true, segment->check, {0}};
+    }
+    a->head_count = manifest->segment_count + 2;
+    qsort(a->head, a->head_count, sizeof(*a->head), parts_by_offset);
     return RKS_OK;
 }
 
@@ -343,15 +360,12 @@ rks_pieces *rks_arrival_pieces(const rks_arrival *arrival)
     return arrival->pieces;
 }
 
-bool rks_arrival_in_head(const rks_arrival *arrival, uint64_t piece)
-{
-    return arrival->head[piece] != 0;
-}
-
 bool rks_arrival_has_head(const rks_arrival *arrival)
 {
-    for (uint64_t i = 0; i < rks_pieces_count(arrival->pieces); i++)
-        if (arrival->head[i] != 0 && rks_pieces_get(arrival->pieces, i) != RKS_PIECE_HERE)
+    if (atomic_load(&arrival->head_here))
+        return true;
+    for (size_t i = 0; i < arrival->head_count; i++)
+        if (!rks_pieces_have(arrival->pieces, arrival->head[i].first, arrival->head[i].end))
             return false;
     return true;
 }
@@ -465,6 +479,76 @@ rks_status rks_arrival_bring(rks_arrival *a, uint64_t first, uint64_t count, uin
         }
         i = run + (run == i);
     }
+    return status;
+}
+
+/* ---- the head -------------------------------------------------------------------------------- */
+
+enum { HEAD_GAP = 64 << 10 }; /* bytes between parts that are read together */
+
+static bool is_part_right(const head_part *part, const uint8_t *bytes)
+{
+    const size_t size = (size_t)(part->end - part->first);
+    return part->is_segment ? rks_checksum64(bytes, size) == part->check
+                            : rks_digest_equal(rks_checksum128(bytes, size), part->digest);
+}
+
+/* Reads parts [first, end), which lie close together, and writes those that are right. */
+static rks_status bring_parts(rks_arrival *a, size_t first, size_t end, uint8_t *room,
+                              uint64_t *brought, rks_error *err)
+{
+    const uint64_t begin = a->head[first].first, stop = a->head[end - 1].end;
+    rks_status status = rks_arrival_read(a, begin, stop, room, err);
+    for (size_t i = first; status == RKS_OK && i < end; i++) {
+        const head_part *part = &a->head[i];
+        const uint8_t *bytes = room + (part->first - begin);
+        if (!is_part_right(part, bytes))
+            return rks_fail(err, RKS_ERR_CORRUPT, 0,
+                            "%s/%s: the index at offset %" PRIu64
+                            " is not the one that was published; publish it again from a node "
+                            "that has the shard, or repair the dataset",
+                            a->home->name, a->home_file, part->first);
+        status = rks_arrival_write(a, part->first, bytes, part->end - part->first, err);
+    }
+    *brought += status == RKS_OK ? stop - begin : 0;
+    return status;
+}
+
+/* Brings the pieces of a part that one request cannot bring. */
+static rks_status bring_large(rks_arrival *a, const head_part *part, uint8_t *room,
+                              uint64_t *brought, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    const uint64_t end = (part->end - 1) / RKS_PIECE + 1;
+    for (uint64_t i = part->first / RKS_PIECE; status == RKS_OK && i < end;
+         i += RKS_ARRIVAL_PIECES) {
+        uint64_t some = 0, count = end - i < RKS_ARRIVAL_PIECES ? end - i : RKS_ARRIVAL_PIECES;
+        status = rks_arrival_bring(a, i, count, room, &some, err);
+        *brought += some;
+    }
+    return status;
+}
+
+rks_status rks_arrival_bring_head(rks_arrival *a, uint8_t *room, uint64_t *brought, rks_error *err)
+{
+    const uint64_t most = (uint64_t)RKS_ARRIVAL_PIECES * RKS_PIECE;
+    rks_status status = RKS_OK;
+    *brought = 0;
+    for (size_t i = 0, next; status == RKS_OK && i < a->head_count; i = next) {
+        const head_part *part = &a->head[i];
+        next = i + 1;
+        if (rks_pieces_have(a->pieces, part->first, part->end))
+            continue;
+        if (part->end - part->first > most) {
+            status = bring_large(a, part, room, brought, err);
+            continue;
+        }
+        while (next < a->head_count && a->head[next].first <= a->head[next - 1].end + HEAD_GAP &&
+               a->head[next].end - part->first <= most)
+            next++;
+        status = bring_parts(a, i, next, room, brought, err);
+    }
+    atomic_store(&a->head_here, status == RKS_OK);
     return status;
 }
 

@@ -45,9 +45,13 @@ void rks_arrival_close(rks_arrival *arrival);
 const char *rks_arrival_name(const rks_arrival *arrival);
 uint64_t rks_arrival_size(const rks_arrival *arrival); /* of NAME.rks */
 rks_pieces *rks_arrival_pieces(const rks_arrival *arrival);
-/* Returns true if the piece belongs to the head: the bytes that a reader needs before it reads any
- * sample. These are the file's first two pages, the page that names the shard, and all segments. */
-bool rks_arrival_in_head(const rks_arrival *arrival, uint64_t piece);
+/* The head is what a reader needs before it reads any sample: the file's first two pages, the page
+ * that names the shard, and all segments. Reads these bytes alone, checks them by the manifest, and
+ * writes them to their places, without marks; parts that are larger than a request by pieces.
+ * `room` has space for RKS_ARRIVAL_PIECES. Waits. One thread. */
+rks_status rks_arrival_bring_head(rks_arrival *arrival, uint8_t *room, uint64_t *brought,
+                                  rks_error *err);
+/* Returns true once the head is here, in this process or by marks. */
 bool rks_arrival_has_head(const rks_arrival *arrival);
 /* Returns "DIRECTORY/NAME", for rks_shard_open_arriving. Free it with rks_free. */
 char *rks_arrival_path(const rks_arrival *arrival, rks_error *err);

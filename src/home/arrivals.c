@@ -111,23 +111,21 @@ static void end_needs(need_list *taken, const rks_error *err)
 /* ---- choosing a job -------------------------------------------------------------------------- */
 
 /* Returns true if the piece is to be brought, and nobody brings it. */
-static bool is_free(const arriving *shard, uint64_t piece, bool of_head)
+static bool is_free(const arriving *shard, uint64_t piece)
 {
     return shard->busy[piece] == 0 &&
-           rks_pieces_get(rks_arrival_pieces(shard->arrival), piece) != RKS_PIECE_HERE &&
-           (!of_head || rks_arrival_in_head(shard->arrival, piece));
+           rks_pieces_get(rks_arrival_pieces(shard->arrival), piece) != RKS_PIECE_HERE;
 }
 
 /* Takes up to RKS_ARRIVAL_PIECES free pieces of [first, end), from the first such one on. */
-static bool take_pieces(arriving *shard, uint64_t first, uint64_t end, bool of_head, job *next)
+static bool take_pieces(arriving *shard, uint64_t first, uint64_t end, job *next)
 {
     uint64_t count = rks_pieces_count(rks_arrival_pieces(shard->arrival));
     end = end < count ? end : count;
-    while (first < end && !is_free(shard, first, of_head))
+    while (first < end && !is_free(shard, first))
         first++;
     uint64_t taken = 0;
-    while (first + taken < end && taken < RKS_ARRIVAL_PIECES &&
-           is_free(shard, first + taken, of_head))
+    while (first + taken < end && taken < RKS_ARRIVAL_PIECES && is_free(shard, first + taken))
         shard->busy[first + taken++] = 1;
     if (taken == 0)
         return false;
@@ -142,6 +140,8 @@ static bool reads_records(const rks_arrivals *set)
     uint64_t pieces = 0, records = 0;
     if (set->records > set->bytes / RECORD_SHARE)
         return false;
+    if (set->rate.bytes_per_s == 0)
+        return true; /* the link is not known yet */
     for (const rks_need *need = set->needs.first; need != NULL; need = need->next) {
         pieces += RKS_PIECE;
         records += need->end - need->first;
@@ -160,6 +160,7 @@ static bool take_record(rks_arrivals *set, job *next)
             need->end - need->first > RECORD_MOST)
             continue;
         need->busy = true;
+        set->records += need->end - need->first;
         shard->under_way++;
         *next = (job){shard, ARRIVING, 0, 0, need};
         return true;
@@ -177,8 +178,8 @@ static bool take_need(rks_arrivals *set, job *next)
             *next = (job){shard, TO_OPEN, 0, 0, NULL};
             return true;
         }
-        if (shard->stage == ARRIVING && take_pieces(shard, need->first / RKS_PIECE,
-                                                    (need->end - 1) / RKS_PIECE + 1, false, next))
+        if (shard->stage == ARRIVING &&
+            take_pieces(shard, need->first / RKS_PIECE, (need->end - 1) / RKS_PIECE + 1, next))
             return true;
     }
     return false;
@@ -191,18 +192,6 @@ static bool take_opening(rks_arrivals *set, bool optional, job *next)
             *next = (job){&set->shards[i], TO_OPEN, 0, 0, NULL};
             return true;
         }
-    return false;
-}
-
-/* Heads of optional shards are not wanted before the rest. */
-static bool take_head(rks_arrivals *set, job *next)
-{
-    for (size_t i = 0; i < set->count; i++) {
-        arriving *shard = &set->shards[i];
-        if (shard->stage == ARRIVING && !shard->headed && !shard->wish.optional &&
-            take_pieces(shard, 0, UINT64_MAX, true, next))
-            return true;
-    }
     return false;
 }
 
@@ -222,8 +211,8 @@ static bool take_rest(rks_arrivals *set, job *next)
         arriving *shard = &set->shards[i];
         if (shard->stage != ARRIVING)
             continue;
-        if (take_pieces(shard, shard->next, UINT64_MAX, false, next) ||
-            take_pieces(shard, 0, shard->next, false, next)) {
+        if (take_pieces(shard, shard->next, UINT64_MAX, next) ||
+            take_pieces(shard, 0, shard->next, next)) {
             shard->next = next->first + next->count;
             return true;
         }
@@ -240,7 +229,6 @@ static bool take_job(rks_arrivals *set, job *next)
     if (set->status != RKS_OK)
         return false;
     bool took = take_record(set, next) || take_need(set, next) || take_opening(set, false, next) ||
-                take_head(set, next) ||
 
                 (!set->paused && (take_rest(set, next) || take_opening(set, true, next)));
     if (took && next->stage == TO_OPEN)
@@ -266,12 +254,27 @@ static rks_status bring_record(rks_arrival *arrival, rks_need *need, uint8_t *ro
     return status;
 }
 
+/* Opens an arrival, and brings its head. That of an optional shard is not wanted before the
+ * rest. */
+static rks_status open_shard(const rks_arrival_wish *wish, uint8_t *room, rks_arrival **opened,
+                             bool *whole, uint64_t *brought, rks_error *err)
+{
+    rks_status status = rks_arrival_open(wish, opened, whole, err);
+    if (status == RKS_OK && !*whole && !wish->optional)
+        status = rks_arrival_bring_head(*opened, room, brought, err);
+    if (status != RKS_OK) {
+        rks_arrival_close(*opened);
+        *opened = NULL;
+    }
+    return status;
+}
+
 static rks_status do_job(const job *next, uint8_t *room, rks_arrival **opened, bool *whole,
                          uint64_t *brought, rks_error *err)
 {
     arriving *shard = next->shard;
     if (next->stage == TO_OPEN)
-        return rks_arrival_open(&shard->wish, opened, whole, err);
+        return open_shard(&shard->wish, room, opened, whole, brought, err);
     if (next->stage == FINISHING)
         return rks_arrival_finish(shard->arrival, err);
     if (next->record != NULL)
@@ -341,7 +344,6 @@ static void end_record(rks_arrivals *set, rks_need *need, uint64_t brought)
     need->by_pieces = true;
     if (brought == 0)
         return;
-    set->records += brought;
     remove_need(&set->needs, need);
     pthread_mutex_unlock(&set->mutex);
     need->here(need, true, &(rks_error){0});
