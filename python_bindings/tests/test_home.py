@@ -153,8 +153,12 @@ def test_a_local_directory_is_a_dataset(home: Path, tmp_path: Path) -> None:
     rankstore.open(home, local=tmp_path / "l").close()
     [folder] = (tmp_path / "l").iterdir()
     assert json.loads((folder / "home.json").read_text()) == {"home": str(home), "schema_version": 1}
+    rankstore.stage(home, tmp_path / "l")
     with rankstore.open(folder) as ds:
         assert len(ds) == SAMPLES
+    next(folder.glob("part-*.json")).unlink()
+    with pytest.raises(rankstore.NotFoundError, match=f"1 of {SHARDS} shards .* local copy: open its home, .*{home}, with `local`"):
+        rankstore.open(folder)
 
 
 def test_workers_read_local_directories(home: Path, tmp_path: Path) -> None:

@@ -97,6 +97,25 @@ rks_status rks_store_look_again(rks_store *store, rks_error *err)
     return status == RKS_OK ? rks_store_open_copies(store, err) : status;
 }
 
+/* Says what to do about missing shards of a directory. */
+static void put_advice(const char *directory, char *text, size_t room)
+{
+    char *home = NULL;
+    if (directory != NULL)
+        (void)rks_place_home(directory, &home, NULL);
+    if (home != NULL)
+        snprintf(
+            text, room,
+            "this is a local copy: open its home, %.120s, with `local`, and they are read from "
+            "there",
+            rks_text_end(home, 120));
+    else
+        snprintf(text, room,
+                 "bring the files, run on nodes that have them, build the lost shards again (the "
+                 "same build, or rankstore repair), or open the rest with missing=\"partial\"");
+    rks_free(home);
+}
+
 rks_status rks_store_check_missing(rks_store *store, const rks_index_gather *filling,
                                    rks_error *err)
 {
@@ -122,13 +141,13 @@ rks_status rks_store_check_missing(rks_store *store, const rks_index_gather *fil
     if (store->missing_shards == 0 || store->opens_partly)
         return RKS_OK;
     const char *directory = rks_store_directory_of(store, first);
+    char advice[256];
+    put_advice(directory, advice, sizeof(advice));
     return rks_fail(err, RKS_ERR_NOT_FOUND, 0,
                     "%s: %" PRIu64 " of %zu shards are on no rank's disk, with %" PRIu64
-                    " of %" PRIu64 " samples: %s%s%s%s%s; bring the files, run on nodes that have "
-                    "them, build the lost shards again (the same build, or rankstore repair), or "
-                    "open the rest with missing=\"partial\"",
+                    " of %" PRIu64 " samples: %s%s%s%s%s; %s",
                     directory == NULL ? "" : directory, store->missing_shards, shards,
                     store->missing_samples, store->dataset->count,
                     store->dataset->shards[first].name, store->missing_shards > 1 ? ", ..." : "",
-                    origins[0] != '\0' ? "; built by " : "", origins, looked);
+                    origins[0] != '\0' ? "; built by " : "", origins, looked, advice);
 }
