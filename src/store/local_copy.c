@@ -133,6 +133,26 @@ rks_status rks_store_take_local(rks_group *group, const rks_dataset *dataset, co
     return RKS_OK;
 }
 
+rks_status rks_store_load_local(rks_group *group, const char *home,
+                                const rks_store_options *options, rks_loaded_dataset *loaded,
+                                rks_error *err)
+{
+    rks_staging *staging = NULL;
+    rks_status status = rks_store_take_local(group, loaded->dataset, home, options, &staging, err);
+    if (status != RKS_OK)
+        return status;
+    loaded->stagings = rks_alloc(1, sizeof(*loaded->stagings), err);
+    if (loaded->stagings == NULL) {
+        rks_staging_end(staging);
+        loaded->status = RKS_ERR_MEMORY; /* the next agreement tells the others */
+        return RKS_OK;
+    }
+    loaded->stagings[0] = staging;
+    loaded->staging_count = 1;
+    loaded->directory = rks_staging_directory(staging);
+    return RKS_OK;
+}
+
 /* ---- the store's part ------------------------------------------------------------------------ */
 
 static const char *name_of(const rks_store *store, size_t shard)

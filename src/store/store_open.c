@@ -559,26 +559,6 @@ rks_status rks_store_open_dataset(rks_group *group, const rks_loaded_dataset *lo
 
 /* ---- one directory ------------------------------------------------------------------------ */
 
-/* COLLECTIVE. Begins to bring a dataset from its home. The staging owns loaded->directory. */
-static rks_status take_local(rks_group *group, const char *home, const rks_store_options *options,
-                             rks_loaded_dataset *loaded, rks_error *err)
-{
-    rks_staging *staging = NULL;
-    rks_status status = rks_store_take_local(group, loaded->dataset, home, options, &staging, err);
-    if (status != RKS_OK)
-        return status;
-    loaded->stagings = rks_alloc(1, sizeof(*loaded->stagings), err);
-    if (loaded->stagings == NULL) {
-        rks_staging_end(staging);
-        loaded->status = RKS_ERR_MEMORY; /* the next agreement tells the others */
-        return RKS_OK;
-    }
-    loaded->stagings[0] = staging;
-    loaded->staging_count = 1;
-    loaded->directory = rks_staging_directory(staging);
-    return RKS_OK;
-}
-
 rks_status rks_store_open(rks_group *group, const char *directory, const rks_store_options *options,
                           rks_store **store, rks_error *err)
 {
@@ -597,7 +577,7 @@ rks_status rks_store_open(rks_group *group, const char *directory, const rks_sto
     rks_status status =
         rks_store_agree_dataset(group, chosen.exchange, &looked, &loaded.dataset, err);
     if (status == RKS_OK && chosen.local != NULL) {
-        status = take_local(group, expanded, &chosen, &loaded, err);
+        status = rks_store_load_local(group, expanded, &chosen, &loaded, err);
         if (status != RKS_OK)
             rks_dataset_free(loaded.dataset);
         chosen.missing = NULL; /* checked; what is missing comes */
