@@ -37,11 +37,23 @@ void rks_hang_seen(void)
     atomic_store(&hung_until_ms, rks_now_ms() + HUNG_MS);
 }
 
+static int join_until(pthread_t thread, uint64_t until_ms)
+{
+#ifdef __SANITIZE_THREAD__ /* of joins with a limit it knows only that by the time of day */
+    struct timespec at;
+    const uint64_t now = rks_now_ms(), left = until_ms > now ? until_ms - now : 0;
+    clock_gettime(CLOCK_REALTIME, &at);
+    at.tv_sec += (time_t)(left / 1000) + 1;
+    return pthread_timedjoin_np(thread, NULL, &at);
+#else
+    const struct timespec at = {(time_t)(until_ms / 1000), (long)(until_ms % 1000) * 1000000};
+    return pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &at);
+#endif
+}
+
 bool rks_thread_join_within(pthread_t thread, uint32_t limit_ms)
 {
-    uint64_t until = rks_hang_until(limit_ms);
-    const struct timespec at = {(time_t)(until / 1000), (long)(until % 1000) * 1000000};
-    if (pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &at) == 0)
+    if (join_until(thread, rks_hang_until(limit_ms)) == 0)
         return true;
     pthread_detach(thread);
     rks_hang_seen();
