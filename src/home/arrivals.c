@@ -85,14 +85,26 @@ static bool is_here(const rks_arrivals *set, const rks_need *need)
            rks_pieces_have(rks_arrival_pieces(shard->arrival), need->first, need->end);
 }
 
-/* Moves the needs that `wanted` chooses from a list to `taken`. */
+/* Fills *why if the need's shard is a further copy that does not come. */
+static bool is_lost(const rks_arrivals *set, const rks_need *need, rks_error *why)
+{
+    const arriving *shard = &set->shards[need->shard];
+    if (shard->stage != FAILED)
+        return false;
+    rks_fail(why, RKS_ERR_IO, 0, "%s/%s: this further copy does not come from home",
+             shard->wish.directory, shard->wish.name);
+    return true;
+}
+
+/* Moves needs that are over from a list to `taken`: those of `shard` whose bytes are here or do not
+ * come; NULL: all. */
 static void take_needs(need_list *list, const rks_arrivals *set, const arriving *shard,
                        need_list *taken)
 {
     for (rks_need *need = list->first, *next; need != NULL; need = next) {
         next = need->next;
-        if (need->busy ||
-            (shard != NULL && (set->shards + need->shard != shard || !is_here(set, need))))
+        if (need->busy || (shard != NULL && (set->shards + need->shard != shard ||
+                                             (shard->stage != FAILED && !is_here(set, need)))))
             continue; /* a busy one ends with its record */
         remove_need(list, need);
         add_need(taken, need);
@@ -370,8 +382,10 @@ static void work(rks_arrivals *set, const job *next, uint8_t *room)
     if (next->record != NULL)
         end_record(set, next->record, brought);
     bool failed = set->status != RKS_OK;
-    const rks_error why = failed ? set->error : (rks_error){0};
+    rks_error why = failed ? set->error : (rks_error){0};
     take_needs(&set->needs, set, failed ? NULL : next->shard, &taken);
+    if (!failed && taken.first != NULL)
+        (void)is_lost(set, taken.first, &why);
     pthread_cond_broadcast(&set->work);
     pthread_cond_broadcast(&set->progress);
     if (taken.first == NULL)
@@ -557,8 +571,8 @@ void rks_arrivals_counted(rks_arrivals *set, rks_arrivals_count *count)
 void rks_arrivals_need(rks_arrivals *set, rks_need *need)
 {
     pthread_mutex_lock(&set->mutex);
-    const rks_error why = set->status != RKS_OK ? set->error : (rks_error){0};
-    bool ends = why.status != RKS_OK || is_here(set, need);
+    rks_error why = set->status != RKS_OK ? set->error : (rks_error){0};
+    bool ends = why.status != RKS_OK || is_lost(set, need, &why) || is_here(set, need);
     if (!ends) {
         add_need(&set->needs, need);
         pthread_cond_signal(&set->work);

@@ -407,7 +407,7 @@ rks_arrivals *rks_staging_arrivals(const rks_staging *staging)
 int64_t rks_staging_find(const rks_staging *staging, const char *shard)
 {
     for (size_t i = 0; i < staging->plan.shards; i++)
-        if (strcmp(staging->names[i], shard) == 0)
+        if (!staging->mine[i].optional && strcmp(staging->names[i], shard) == 0)
             return (int64_t)i;
     return -1;
 }

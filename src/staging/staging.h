@@ -50,7 +50,8 @@ const char *rks_staging_directory(const rks_staging *staging);
 const rks_staging_plan *rks_staging_planned(const rks_staging *staging);
 /* What this rank brings; NULL: nothing. */
 rks_arrivals *rks_staging_arrivals(const rks_staging *staging);
-/* Returns the place of a shard in the arrivals; -1: this rank does not bring it. */
+/* Returns the place of a shard in the arrivals; -1: this rank does not bring it, or
+ * as a further copy, which nobody reads before it is whole. */
 int64_t rks_staging_find(const rks_staging *staging, const char *shard);
 
 /* COLLECTIVE. Waits until all ranks have come so far. The error of one is that of all. `progress`

@@ -374,6 +374,33 @@ static void needs_end_with_the_first_failure_and_at_the_close(void **state)
     flip("rks", 2 * RKS_PIECE + 1);
 }
 
+/* It is no failure of the set, but nobody may wait for it for ever. */
+static void needs_of_a_copy_that_fails_end(void **state)
+{
+    (void)state;
+    rks_arrivals *set = NULL;
+    bool all = false;
+    rks_need need = {.shard = 0, .first = 2 * RKS_PIECE, .end = 2 * RKS_PIECE + 1, .here = note};
+    rks_arrival_wish copy = wishes[0];
+    copy.optional = true;
+    calls = 0;
+    flip("rks", 2 * RKS_PIECE + 1);
+    assert_ok(rks_arrivals_open(&copy, 1, true, &set, &err), &err);
+    rks_arrivals_need(set, &need);
+    rks_arrivals_go(set);
+    assert_ok(rks_arrivals_wait(set, RKS_ARRIVALS_ALL, LIMIT_MS, &all, &err), &err);
+    assert_true(all);
+    wait_for_calls(1);
+    assert_int_equal(said.status, RKS_ERR_IO);
+    assert_contains(said.text, "a: this further copy does not come");
+    rks_need late = need;
+    rks_arrivals_need(set, &late);
+    assert_int_equal(calls_so_far(), 2);
+    assert_int_equal(said.status, RKS_ERR_IO);
+    rks_arrivals_close(set);
+    flip("rks", 2 * RKS_PIECE + 1);
+}
+
 /* ---- two at once, no room, no memory -----------------------------------------------------------
  */
 
@@ -457,6 +484,7 @@ int main(void)
                                         remove_local),
         cmocka_unit_test_setup_teardown(needs_end_with_the_first_failure_and_at_the_close,
                                         make_local, remove_local),
+        cmocka_unit_test_setup_teardown(needs_of_a_copy_that_fails_end, make_local, remove_local),
         cmocka_unit_test_setup_teardown(two_jobs_bring_into_one_directory, make_local,
                                         remove_local),
         cmocka_unit_test_setup_teardown(survives_each_failing_allocation, make_local, remove_local),
