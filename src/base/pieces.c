@@ -188,6 +188,14 @@ static void settle_marks(rks_pieces *pieces, const rks_pieces_wish *wish, bool f
     }
 }
 
+/* Removes a file of marks that nobody has used. Others may use one that has marks. */
+static void remove_unused(int fd, const char *path)
+{
+    struct stat info;
+    if (fd >= 0 && fstat(fd, &info) == 0 && info.st_size == 0)
+        unlink(path);
+}
+
 rks_status rks_pieces_open(const rks_pieces_wish *wish, rks_pieces **pieces, rks_error *err)
 {
     int fd = -1;
@@ -203,6 +211,8 @@ rks_status rks_pieces_open(const rks_pieces_wish *wish, rks_pieces **pieces, rks
         status = map_marks(fd, wish, made, err);
     if (status == RKS_OK)
         settle_marks(made, wish, fresh);
+    else
+        remove_unused(fd, wish->path);
     unlock(fd);
     if (status != RKS_OK) {
         rks_pieces_close(made);

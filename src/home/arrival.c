@@ -263,6 +263,7 @@ static rks_status prepare_files(void *user, uint64_t *file_size, bool *fresh, rk
 {
     rks_arrival *a = user;
     a->whole = is_whole(a);
+    *file_size = a->size;
     if (a->whole)
         return RKS_OK; /* another one has finished it while the lock came */
     rks_status status = RKS_OK;
@@ -287,7 +288,7 @@ static rks_status open_pieces(rks_arrival *a, rks_error *err)
         return RKS_ERR_MEMORY;
     const rks_pieces_wish wish = {path, a->manifest, prepare_files, a};
     rks_status status = rks_pieces_open(&wish, &a->pieces, err);
-    if (status != RKS_OK || a->whole)
+    if (status == RKS_OK && a->whole)
         unlink(path);
     rks_free(path);
     return status;

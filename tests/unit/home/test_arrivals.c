@@ -439,6 +439,29 @@ static void two_jobs_bring_into_one_directory(void **state)
     }
 }
 
+/* Else the other one could not seal what it has brought. */
+static void an_opening_that_fails_leaves_the_marks_of_others(void **state)
+{
+    (void)state;
+    rks_arrival *mine = NULL, *other = NULL;
+    bool whole = false, failed = true;
+    bring_some(0xff);
+    assert_ok(rks_arrival_open(&wishes[0], &mine, &whole, &err), &err);
+    for (long n = 1; failed; n++) {
+        rks_memory_fail_at(n);
+        rks_status status = rks_arrival_open(&wishes[0], &other, &whole, &err);
+        failed = rks_memory_fail_left() == 0;
+        rks_memory_fail_at(0);
+        if (status != RKS_OK)
+            assert_int_equal(status, RKS_ERR_MEMORY);
+        rks_arrival_close(other);
+        assert_true(has_file("a", "pieces"));
+    }
+    assert_ok(rks_arrival_finish(mine, &err), &err);
+    rks_arrival_close(mine);
+    check_whole("a");
+}
+
 static void survives_each_failing_allocation(void **state)
 {
     (void)state;
@@ -487,6 +510,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(needs_of_a_copy_that_fails_end, make_local, remove_local),
         cmocka_unit_test_setup_teardown(two_jobs_bring_into_one_directory, make_local,
                                         remove_local),
+        cmocka_unit_test_setup_teardown(an_opening_that_fails_leaves_the_marks_of_others,
+                                        make_local, remove_local),
         cmocka_unit_test_setup_teardown(survives_each_failing_allocation, make_local, remove_local),
     };
     return cmocka_run_group_tests(tests, make_home, remove_home);
