@@ -281,8 +281,8 @@ rankstore.build(Rows(), "store").close()
 
 def test_a_rank_that_still_looks_at_its_source_is_not_taken_for_one_elsewhere(ranks: Ranks, tmp_path: Path) -> None:
     ranks(2, BUSY)
-    said = (tmp_path / "err").read_text()
-    assert "in 'build: looking at the source' since" in said and ": looks at its source" in said and "build is collective" not in said
+    said = [line for line in (tmp_path / "err").read_text().splitlines() if "in 'build: looking at the source' since" in line]
+    assert said and all(line.endswith(": looks at its source") for line in said), said  # a busy machine has later waits, of other things
 
 
 SOLO_FIRST = '''
