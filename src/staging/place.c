@@ -4,6 +4,7 @@
 #include "staging/place.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <limits.h>
@@ -127,6 +128,17 @@ rks_status rks_place_home(const char *directory, char **home, rks_error *err)
     return status;
 }
 
+/* The time of home.json is that of the last opening. */
+static rks_status note_use(const char *directory, rks_error *err)
+{
+    char *path = rks_format(err, "%s/home.json", directory);
+    if (path == NULL)
+        return RKS_ERR_MEMORY;
+    (void)utimensat(AT_FDCWD, path, NULL, 0); /* another user's may not be changed */
+    rks_free(path);
+    return RKS_OK;
+}
+
 static rks_status write_home(const char *directory, const char *home, rks_error *err)
 {
     char *said = NULL;
@@ -134,7 +146,7 @@ static rks_status write_home(const char *directory, const char *home, rks_error 
     bool same = status == RKS_OK && said != NULL && strcmp(said, home) == 0;
     rks_free(said);
     if (same)
-        return RKS_OK;
+        return note_use(directory, err);
     json_t *value = json_pack("{s:s, s:i}", "home", home, "schema_version", VERSION);
     char *text = value == NULL ? NULL : json_dumps(value, JSON_INDENT(2));
     char *path = rks_format(err, "%s/home.json", directory);

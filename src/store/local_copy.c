@@ -4,6 +4,7 @@
  * reads the dataset's description at home; a shard is read there by the rank that brings it. */
 #include <dirent.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -30,35 +31,45 @@ static rks_status name_folder(const rks_dataset *dataset, char folder[RKS_DIGEST
 
 /* ---- home is away ---------------------------------------------------------------------------- */
 
-/* Loads the dataset of LOCAL/FOLDER into `found` if it came from this home. */
-static bool take_copy(const char *local, const char *folder, const char *home, uint64_t generation,
-                      rks_found_dataset *found)
+/* Returns when the dataset of LOCAL/FOLDER was opened last, in ns, if it came from this home; else
+ * 0. */
+static uint64_t last_use(const char *local, const char *folder, const char *home)
 {
+    struct stat info;
     char *said = NULL, *path = rks_format(NULL, "%s/%s", local, folder);
-    bool is = path != NULL && rks_place_home(path, &said, NULL) == RKS_OK && said != NULL &&
-              strcmp(said, home) == 0 &&
-              rks_dataset_load_generation(path, generation, &found->dataset, NULL) == RKS_OK;
+    char *file = path == NULL ? NULL : rks_format(NULL, "%s/home.json", path);
+    bool is = file != NULL && rks_place_home(path, &said, NULL) == RKS_OK && said != NULL &&
+              strcmp(said, home) == 0 && stat(file, &info) == 0;
     rks_free(said);
+    rks_free(file);
     rks_free(path);
-    return is;
+    return is ? (uint64_t)info.st_mtim.tv_sec * 1000000000 + (uint64_t)info.st_mtim.tv_nsec : 0;
 }
 
-/* Looks for the dataset that was opened last from this home. */
+/* Loads the dataset that was opened last from this home into `found`. */
 static void look_at_copies(const char *local, const char *home, uint64_t generation,
                            rks_found_dataset *found)
 {
-    char *name = rks_place_home_name(home, NULL);
+    char *name = rks_place_home_name(home, NULL), *newest = NULL;
     DIR *stream = name == NULL ? NULL : opendir(local);
-    bool taken = false;
-    for (struct dirent *entry; stream != NULL && !taken && (entry = readdir(stream)) != NULL;)
-        taken = entry->d_name[0] != '.' && take_copy(local, entry->d_name, name, generation, found);
+    uint64_t last = 0;
+    for (struct dirent *entry; stream != NULL && (entry = readdir(stream)) != NULL;) {
+        uint64_t used = entry->d_name[0] == '.' ? 0 : last_use(local, entry->d_name, name);
+        if (used <= last)
+            continue;
+        last = used;
+        rks_free(newest);
+        newest = rks_format(NULL, "%s/%s", local, entry->d_name);
+    }
     if (stream != NULL)
         closedir(stream);
     rks_free(name);
-    if (!taken)
-        return;
-    rks_log("%s; what %s holds of it opens", found->error.text, local);
-    found->status = RKS_OK;
+    if (newest != NULL &&
+        rks_dataset_load_generation(newest, generation, &found->dataset, NULL) == RKS_OK) {
+        rks_log("%s; what %s holds of it opens", found->error.text, newest);
+        found->status = RKS_OK;
+    }
+    rks_free(newest);
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
