@@ -346,11 +346,6 @@ void rks_arrival_close(rks_arrival *arrival)
     rks_free(arrival);
 }
 
-const char *rks_arrival_name(const rks_arrival *arrival)
-{
-    return arrival->name;
-}
-
 uint64_t rks_arrival_size(const rks_arrival *arrival)
 {
     return arrival->size;

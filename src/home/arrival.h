@@ -42,7 +42,6 @@ rks_status rks_arrival_open(const rks_arrival_wish *wish, rks_arrival **arrival,
 /* Keeps what has come. NULL is accepted. */
 void rks_arrival_close(rks_arrival *arrival);
 
-const char *rks_arrival_name(const rks_arrival *arrival);
 uint64_t rks_arrival_size(const rks_arrival *arrival); /* of NAME.rks */
 rks_pieces *rks_arrival_pieces(const rks_arrival *arrival);
 /* The head is what a reader needs before it reads any sample: the file's first two pages, the page
