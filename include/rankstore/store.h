@@ -242,6 +242,7 @@ typedef struct rks_store_stats {
     uint64_t missing_samples; /* of the dataset, in these shards */
     uint64_t home_bytes;      /* of shards that this rank has read from home
                                * (rks_store_options.local) */
+    uint64_t arriving_shards; /* of this rank's local directory, which still come from home */
 } rks_store_stats;
 RKS_API void rks_store_stats_get(rks_store *store, rks_store_stats *stats);
 

@@ -546,16 +546,16 @@ static PyObject *store_stats(PyObject *object, PyObject *unused)
     rks_store_stats_get(handle, &stats);
     core_store_leave(object);
     return Py_BuildValue(
-        "{sK,sK,sK,sK,sK,sd,sK,sK,sK,sK,ss,ss,sK,sK,sK,sK,sK,sK,sK,sK}", "samples", stats.samples,
-        "bytes", stats.bytes, "local_bytes", stats.local_bytes, "remote_bytes", stats.remote_bytes,
-        "served_bytes", stats.served_bytes, "wait_seconds", (double)stats.wait_ns / 1e9,
-        "peak_inflight_bytes", stats.peak_inflight_bytes, "peak_batch_bytes",
-        stats.peak_batch_bytes, "index_bytes_node", stats.index_bytes_node, "exchange_bytes",
-        stats.exchange_bytes, "exchange", stats.exchange, "exchange_why", stats.exchange_why,
-        "quarantined", stats.quarantined, "collectives", stats.collectives, "disk_bytes",
-        stats.disk_bytes, "disk_reads", stats.disk_reads, "shards", stats.shards, "missing_shards",
-        stats.missing_shards, "missing_samples", stats.missing_samples, "home_bytes",
-        stats.home_bytes);
+        "{sK,sK,sK,sK,sK,sd,sK,sK,sK,sK,ss,ss,sK,sK,sK,sK,sK,sK,sK,sK,sK}", "samples",
+        stats.samples, "bytes", stats.bytes, "local_bytes", stats.local_bytes, "remote_bytes",
+        stats.remote_bytes, "served_bytes", stats.served_bytes, "wait_seconds",
+        (double)stats.wait_ns / 1e9, "peak_inflight_bytes", stats.peak_inflight_bytes,
+        "peak_batch_bytes", stats.peak_batch_bytes, "index_bytes_node", stats.index_bytes_node,
+        "exchange_bytes", stats.exchange_bytes, "exchange", stats.exchange, "exchange_why",
+        stats.exchange_why, "quarantined", stats.quarantined, "collectives", stats.collectives,
+        "disk_bytes", stats.disk_bytes, "disk_reads", stats.disk_reads, "shards", stats.shards,
+        "missing_shards", stats.missing_shards, "missing_samples", stats.missing_samples,
+        "home_bytes", stats.home_bytes, "arriving_shards", stats.arriving_shards);
 }
 
 /* ---- type ------------------------------------------------------------------------------------ */

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,14 @@ def home(built: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(built, tmp_path / "kept" / "tokens"))
 
 
+@pytest.fixture
+def slow(home: Path, tmp_path: Path) -> dict[str, str]:
+    """The environment of processes for which home gives 2 MB/s: the dataset comes in two seconds."""
+    source = Path(__file__).parents[2] / "tests" / "bench" / "slow_pread.c"
+    subprocess.run(["cc", "-shared", "-fPIC", "-D_GNU_SOURCE", "-D_FILE_OFFSET_BITS=64", "-o", tmp_path / "slow.so", source], check=True)
+    return {"LD_PRELOAD": str(tmp_path / "slow.so"), "SLOW_BUCKET": str(tmp_path / "link"), "SLOW_MB": "2", "SLOW_WHERE": str(home)}
+
+
 def once(found: int, expected: int) -> bool:
     """Each byte came once; those of the shards' heads, and of the first records, perhaps twice: alone and with their pieces."""
     return expected <= found <= expected + SHARDS * TWICE
@@ -101,6 +110,61 @@ def test_nodes_keep_what_has_come(home: Path, tmp_path: Path, ranks: Ranks) -> N
     held = sum(path.stat().st_size for path in (tmp_path / "l0").glob("*/part-*.rks"))
     wiped = Job(ranks, 4, home, local)
     assert wiped.ids == whole and once(sum(wiped.brought), shard_bytes(home) - held)
+
+
+NEIGHBOURS = """
+import json, sys, time
+import numpy, torch, rankstore
+home, local, share = sys.argv[1], sys.argv[2], sys.argv[3] == "share"
+with rankstore.open(home, local=local, no_share=not share) as ds:
+    loader = ds.loader(ds.plan(batch_size=8, seed=3))
+    came = [ds.stats()["arriving_shards"]]
+    ids, remote = [], []
+    for epoch in range(2):
+        ids.append([i for batch in loader for i in batch["i"].tolist()])
+        came.append(ds.stats()["arriving_shards"])
+        while ds.stats()["arriving_shards"] > 0:
+            time.sleep(0.01)
+        remote.append(ds.stats()["remote_bytes"])
+        ds.group.barrier()
+    print(json.dumps([ids, remote, [int(ds[k]["i"]) for k in (0, 299, 599)], came]))
+"""
+
+
+@pytest.mark.parametrize("share", ["share", "alone"])
+def test_ranks_of_a_node_read_what_neighbours_bring(home: Path, tmp_path: Path, ranks: Ranks, slow: dict[str, str], share: str) -> None:
+    """Until a sample is here, the rank that brings it is asked; then it is read from the file."""
+    done = [json.loads(one.stdout.splitlines()[-1]) for one in
+            ranks(3, NEIGHBOURS, str(home), str(tmp_path / "l"), share, env=slow, warm=None)]
+    for epoch in range(2):
+        assert sorted(i for one in done for i in one[0][epoch]) == list(range(SAMPLES))
+    assert all(one[2] == [0, 299, 599] and one[3][0] > 0 and one[3][-1] == 0 for one in done), [one[3] for one in done]
+    first, asked = [one[1][0] for one in done], [one[1][1] - one[1][0] for one in done]
+    assert min(first) > 0 and (asked == [0, 0, 0] if share == "share" else min(asked) > 0), (first, asked)
+
+
+WORKERS = """
+import json, sys, time
+import torch, rankstore
+home, local = sys.argv[1:]
+with rankstore.open(home, local=local) as ds:
+    loader = torch.utils.data.DataLoader(ds, batch_size=8, num_workers=2, persistent_workers=True, shuffle=True,
+                                         collate_fn=lambda rows: [row["i"] for row in rows])
+    came, asked = [ds.stats()["arriving_shards"]], []
+    for epoch in range(3):
+        assert sorted(i for batch in loader for i in batch) == list(range(600))
+        while ds.stats()["arriving_shards"] > 0:
+            time.sleep(0.1)
+        time.sleep(0.6)  # longer than the parent goes between its looks
+        asked.append(ds.stats()["samples"])
+    print(json.dumps([came, asked]))
+"""
+
+
+def test_workers_open_shards_when_all_have_come(home: Path, tmp_path: Path, ranks: Ranks, slow: dict[str, str]) -> None:
+    [done] = ranks(1, WORKERS, str(home), str(tmp_path / "l"), env=slow, warm=None)
+    came, asked = json.loads(done.stdout.splitlines()[-1])
+    assert came[0] > 0 and asked[0] > 0 and asked[2] == asked[1], (came, asked)
 
 
 def test_a_lost_node_costs_nothing_with_two_copies(home: Path, tmp_path: Path, ranks: Ranks) -> None:

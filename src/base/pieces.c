@@ -222,6 +222,53 @@ rks_status rks_pieces_open(const rks_pieces_wish *wish, rks_pieces **pieces, rks
     return RKS_OK;
 }
 
+/* The header says that this boot has made the marks: then they are true. */
+static bool is_current(const rks_pieces *pieces, rks_digest what)
+{
+    char boot[BOOT];
+    read_boot(boot);
+    return pieces->map_size == HEADER + pieces_in(pieces->file_size) && boot[0] != '\0' &&
+           is_header(pieces->map, what, pieces->file_size) &&
+           memcmp(pieces->map + 40, boot, BOOT) == 0;
+}
+
+static rks_status map_to_read(int fd, const char *path, rks_digest what, rks_pieces *pieces,
+                              rks_error *err)
+{
+    struct stat info;
+    if (fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > HEADER) {
+        void *map = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_SHARED, fd, 0);
+        if (map == MAP_FAILED)
+            return rks_fail_errno(err, errno, "%s: mapping it", path);
+        pieces->map = map;
+        pieces->map_size = (uint64_t)info.st_size;
+        pieces->file_size = rks_load_u64(pieces->map + 32);
+        pieces->count = pieces->map_size - HEADER;
+        pieces->states = (_Atomic uint8_t *)(pieces->map + HEADER);
+    }
+    if (pieces->map == NULL || !is_current(pieces, what))
+        return rks_fail(err, RKS_ERR_NOT_FOUND, 0, "%s: no marks of this shard", path);
+    return RKS_OK;
+}
+
+rks_status rks_pieces_follow(const char *path, rks_digest what, rks_pieces **pieces, rks_error *err)
+{
+    rks_pieces *made = rks_alloc(1, sizeof(*made), err);
+    if (made == NULL)
+        return RKS_ERR_MEMORY;
+    atomic_init(&made->owners, 1);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    rks_status status = map_to_read(fd, path, what, made, err);
+    if (fd >= 0)
+        close(fd);
+    if (status != RKS_OK) {
+        rks_pieces_close(made);
+        return status;
+    }
+    *pieces = made;
+    return RKS_OK;
+}
+
 rks_status rks_pieces_end(const char *path, rks_pieces_end_fn end, void *user, rks_error *err)
 {
     int fd = -1;

@@ -38,6 +38,10 @@ typedef struct rks_pieces_wish {
  * another boot, and marks that are damaged, become CLAIMED; those of a fresh file MISSING. The
  * caller owns *pieces. */
 rks_status rks_pieces_open(const rks_pieces_wish *wish, rks_pieces **pieces, rks_error *err);
+/* Maps the marks that another process has opened, to read them. RKS_ERR_NOT_FOUND: there are
+ * none, or they are of other bytes or of another boot. The caller owns *pieces. */
+rks_status rks_pieces_follow(const char *path, rks_digest what, rks_pieces **pieces,
+                             rks_error *err);
 /* Ends the marks: calls `end` under the lock of the file, and removes it. Without such a file
  * another process has done it, and nothing is called. */
 typedef rks_status (*rks_pieces_end_fn)(void *user, rks_error *err);

@@ -62,6 +62,13 @@ static void need_ends(rks_need *need, bool alone, const rks_error *err)
     end_need(group);
 }
 
+bool rks_arriving_is_elsewhere(const rks_arriving *arriving, uint32_t shard, const rks_shard *map,
+                               uint64_t row)
+{
+    uint64_t first, end;
+    return arriving->shards[shard].beside && rks_shard_lacks(map, row, &first, &end);
+}
+
 /* Returns true if the row lacks bytes; then *need wants them. */
 static bool lacks(const rks_arriving *arriving, const rks_arriving_row *row, rks_need *need)
 {
@@ -81,7 +88,7 @@ rks_status rks_arriving_want(const rks_arriving *arriving, const rks_arriving_ro
     rks_need need = {0};
     size_t lacked = 0;
     *lacking = false;
-    if (arriving->shards == NULL)
+    if (!arriving->here)
         return RKS_OK;
     for (size_t i = 0; i < count; i++)
         lacked += lacks(arriving, &rows[i], &need);
@@ -163,7 +170,7 @@ static rks_status wait_once(waiter *w, rks_error *err)
 rks_status rks_arriving_wait(const rks_arriving *arriving, const rks_arriving_row *rows,
                              size_t count, rks_error *err)
 {
-    bool lacking = arriving->shards != NULL;
+    bool lacking = arriving->here;
     rks_status status = RKS_OK;
     while (status == RKS_OK && lacking) {
         waiter *w = rks_alloc(1, sizeof(*w), err);

@@ -5,19 +5,28 @@
 #ifndef RKS_FETCH_ARRIVING_H
 #define RKS_FETCH_ARRIVING_H
 
+#include <stdatomic.h>
+
 #include "home/arrivals.h"
 #include "shard/shard.h"
 
 /* Where a shard of the dataset arrives. */
 typedef struct rks_arriving_shard {
-    rks_arrivals *set; /* NULL: it does not */
+    rks_arrivals *set; /* of this rank; NULL: it brings none of it */
     size_t number;     /* in the set */
+    bool beside; /* another rank of this node brings it, and is asked for rows that are not here */
+    atomic_bool sealed; /* its files have been seen whole */
 } rks_arriving_shard;
 
 typedef struct rks_arriving {
     const rks_arriving_shard *shards; /* as the dataset counts; NULL: none arrives */
-    rks_shard *const *maps;           /* likewise */
+    rks_shard *const *maps;           /* likewise, of those that arrive at this rank */
+    bool here, beside; /* some arrive at this rank; at other ranks of its node, and are mapped */
 } rks_arriving;
+
+/* Returns true if the row is mapped here, but has to be asked of the rank that brings it. */
+bool rks_arriving_is_elsewhere(const rks_arriving *arriving, uint32_t shard, const rks_shard *map,
+                               uint64_t row);
 
 typedef struct rks_arriving_row {
     uint32_t shard;

@@ -24,7 +24,7 @@ typedef struct samples {
 
 static bool in_map(const samples *s, size_t i)
 {
-    return s->maps && s->batch->fetcher->shards[s->batch->wanted[i].shard] != NULL;
+    return s->maps && rks_request_list_is_local(s->batch->list, i);
 }
 
 /* Returns true if a record is converted from a copy. Without checks none is copied. */

@@ -187,7 +187,7 @@ rks_status rks_fetch_deal_all(rks_fetch *fetch, size_t remote, rks_fetch_request
                         "the sample is on another rank, and there is no connection to it");
     for (size_t i = 0, found = 0; found < remote; i++) {
         fetch->order[found] = (uint32_t)i;
-        found += fetcher->shards[fetch->batch->wanted[i].shard] == NULL;
+        found += !rks_request_list_is_local(fetch->batch->list, i);
     }
     return rks_fetch_deal(fetch, 0, remote, &none, list, made, err);
 }

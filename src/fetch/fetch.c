@@ -160,23 +160,6 @@ static bool work_on_next(rks_fetcher *fetcher)
 
 /* ---- fetches --------------------------------------------------------------------------------- */
 
-static rks_status count_remote(const rks_request_list *list, size_t *remote, rks_error *err)
-{
-    const rks_fetcher *fetcher = list->fetcher;
-    size_t found = 0;
-    for (size_t i = 0; i < list->count; i++) {
-        const rks_wanted *wanted = &list->wanted[i];
-        if (wanted->shard >= fetcher->options.shard_count || wanted->row > UINT32_MAX)
-            return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                            "sample %" PRIu64 ": row %" PRIu64 " of shard %" PRIu32
-                            " is out of range; there are %zu shards",
-                            wanted->id, wanted->row, wanted->shard, fetcher->options.shard_count);
-        found += fetcher->shards[wanted->shard] == NULL;
-    }
-    *remote = found;
-    return RKS_OK;
-}
-
 /* Makes a fetch and its requests, without queueing them. */
 static rks_status make_fetch(rks_request_list *list, size_t remote, rks_collate *collate,
                              bool ahead, rks_fetch **fetch, rks_fetch_request **requests,
@@ -220,7 +203,7 @@ static rks_status begin_fetch(rks_fetcher *fetcher, rks_request_list *list, rks_
     rks_fetch *made = NULL;
     rks_fetch_request *requests = NULL;
     size_t remote = 0;
-    rks_status status = count_remote(list, &remote, err);
+    rks_status status = rks_request_list_look(list, &remote, err);
     bool leaves =
         status == RKS_OK && (!ahead || list->ahead == NULL) && rks_fetch_list_may_wait(list);
     ahead = ahead || leaves;
@@ -408,7 +391,7 @@ rks_status rks_fetcher_fetch(rks_fetcher *fetcher, rks_request_list *list, rks_b
     uint64_t begin = rks_now_ns(), bytes = 0;
     rks_fetch *fetch = NULL;
     size_t remote = 0, count = list->count;
-    rks_status status = count_remote(list, &remote, err);
+    rks_status status = rks_request_list_look(list, &remote, err);
     if (status == RKS_OK && (remote != 0 || rks_fetch_list_may_wait(list))) {
         status = begin_fetch(fetcher, list, NULL, false, &fetch, err);
         if (status == RKS_OK)
@@ -445,7 +428,7 @@ rks_status rks_fetcher_collate(rks_fetcher *fetcher, rks_request_list *list, rks
     uint64_t begin = rks_now_ns(), bytes = 0;
     rks_fetch *fetch = NULL;
     size_t remote = 0, count = list->count;
-    rks_status status = count_remote(list, &remote, err);
+    rks_status status = rks_request_list_look(list, &remote, err);
     if (status == RKS_OK && remote == 0 && !rks_fetch_list_may_wait(list)) {
         status = collate_local(list, collate, arrays, &bytes, err);
         if (status == RKS_OK)

@@ -63,6 +63,14 @@ struct rks_fetcher {
     atomic_uint_least64_t samples, local_bytes, remote_bytes, wait_ns;
 };
 
+/* Returns true if sample i is read from its map, else it is asked of its owner. The same answer
+ * until rks_request_list_look looks again. */
+static inline bool rks_request_list_is_local(const rks_request_list *list, size_t i)
+{
+    return list->fetcher->shards[list->wanted[i].shard] != NULL &&
+           (list->elsewhere == NULL || (list->elsewhere[i / 8] >> i % 8 & 1) == 0);
+}
+
 /* Returns how long to wait for a thread that reads. */
 static inline uint32_t rks_fetcher_close_ms(const rks_fetcher *fetcher)
 {

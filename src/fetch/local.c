@@ -21,7 +21,7 @@ enum { MERGE_GAP = 4096, FAULTS_MOST = 4 };
 
 void rks_fetch_prefetch_local(const rks_batch *batch, size_t i)
 {
-    if (i + AHEAD >= batch->count || batch->fetcher->shards[batch->wanted[i + AHEAD].shard] == NULL)
+    if (i + AHEAD >= batch->count || !rks_request_list_is_local(batch->list, i + AHEAD))
         return;
     const rks_record_view *view = &batch->views[i + AHEAD];
     size_t size = view->record_size < PREFETCH_RECORD ? view->record_size : PREFETCH_RECORD;
@@ -141,7 +141,7 @@ rks_status rks_fetch_wait_arriving(const rks_fetcher *fetcher, const rks_wanted 
                                    size_t count, rks_error *err)
 {
     const rks_arriving *arriving = fetcher->options.arriving;
-    if (arriving == NULL || count == 0)
+    if (arriving == NULL || !arriving->here || count == 0)
         return RKS_OK;
     rks_arriving_row *rows = rks_alloc_raw(count, sizeof(*rows), err);
     if (rows == NULL)
@@ -157,7 +157,6 @@ rks_status rks_fetch_wait_arriving(const rks_fetcher *fetcher, const rks_wanted 
 
 rks_status rks_fetch_locate_local(rks_batch *batch, size_t *size, rks_error *err)
 {
-    rks_shard *const *shards = batch->fetcher->shards;
     size_t end = 0;
     rks_status here = rks_fetch_wait_arriving(batch->fetcher, batch->wanted, batch->count, err);
     if (here != RKS_OK)
@@ -166,7 +165,7 @@ rks_status rks_fetch_locate_local(rks_batch *batch, size_t *size, rks_error *err
         size_t many = batch->count - first < LOCATE_MOST ? batch->count - first : LOCATE_MOST;
         uint64_t local = 0;
         for (size_t i = 0; i < many; i++)
-            local |= (uint64_t)(shards[batch->wanted[first + i].shard] != NULL) << i;
+            local |= (uint64_t)rks_request_list_is_local(batch->list, first + i) << i;
         rks_status status = locate_some(batch, first, local, err);
         if (status != RKS_OK)
             return status;
@@ -215,7 +214,7 @@ static rks_status copy_all(rks_batch *batch, uint8_t *data, uint64_t *bytes, rks
     size_t end = 0;
     for (size_t i = 0; i < batch->count; i++) {
         const rks_wanted *wanted = &batch->wanted[i];
-        if (fetcher->shards[wanted->shard] == NULL)
+        if (!rks_request_list_is_local(batch->list, i))
             continue;
         rks_fetch_prefetch_local(batch, i);
         rks_record_view *view = &batch->views[i], in_map = *view;

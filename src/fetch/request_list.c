@@ -37,8 +37,50 @@ void rks_request_list_free(rks_request_list *list)
     rks_readahead_release(list->ahead);
     rks_free(list->pieces);
     rks_free(list->bins);
+    rks_free(list->elsewhere);
     rks_free(list);
     rks_fetcher_release(fetcher);
+}
+
+/* Rows that come after this are asked for all the same. */
+static rks_status look_elsewhere(rks_request_list *list, rks_error *err)
+{
+    const rks_fetcher *fetcher = list->fetcher;
+    const rks_arriving *arriving = fetcher->options.arriving;
+    if (arriving == NULL || !arriving->beside)
+        return RKS_OK;
+    for (size_t i = 0; i < list->count; i++) {
+        const rks_wanted *wanted = &list->wanted[i];
+        const rks_shard *map = fetcher->shards[wanted->shard];
+        if (map == NULL || !rks_arriving_is_elsewhere(arriving, wanted->shard, map, wanted->row))
+            continue;
+        if (list->elsewhere == NULL)
+            list->elsewhere = rks_alloc(list->count / 8 + 1, 1, err);
+        if (list->elsewhere == NULL)
+            return RKS_ERR_MEMORY;
+        list->elsewhere[i / 8] |= (uint8_t)(1u << i % 8);
+    }
+    return RKS_OK;
+}
+
+rks_status rks_request_list_look(rks_request_list *list, size_t *remote, rks_error *err)
+{
+    const rks_fetcher *fetcher = list->fetcher;
+    for (size_t i = 0; i < list->count; i++) {
+        const rks_wanted *wanted = &list->wanted[i];
+        if (wanted->shard >= fetcher->options.shard_count || wanted->row > UINT32_MAX)
+            return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                            "sample %" PRIu64 ": row %" PRIu64 " of shard %" PRIu32
+                            " is out of range; there are %zu shards",
+                            wanted->id, wanted->row, wanted->shard, fetcher->options.shard_count);
+    }
+    rks_status status = look_elsewhere(list, err);
+    if (status != RKS_OK)
+        return status;
+    *remote = 0;
+    for (size_t i = 0; i < list->count; i++)
+        *remote += !rks_request_list_is_local(list, i);
+    return RKS_OK;
 }
 
 rks_status rks_request_list_set_pieces(rks_request_list *list, const rks_piece *pieces,

@@ -29,6 +29,8 @@ typedef struct rks_request_list {
     size_t bin_count;
     rks_readahead *ahead; /* reads its samples ahead; holds a reference; NULL: none */
     uint64_t ahead_end;   /* end of its ids, counted from the first one pushed to `ahead` */
+    uint8_t *elsewhere;   /* a bit for each sample that its shard's map lacks, and another rank of
+                           * this node brings; NULL: there are none */
     bool asked;           /* the disk was asked for its local samples */
     bool ready;           /* they were in memory: there is nothing to ask for */
     rks_wanted wanted[];  /* in the order of the batch */
@@ -39,6 +41,9 @@ typedef struct rks_request_list {
 rks_status rks_request_list_create(rks_fetcher *fetcher, size_t count, rks_request_list **list,
                                    rks_error *err);
 void rks_request_list_free(rks_request_list *list); /* NULL is accepted */
+/* Looks which samples have to be asked of their owners (rks_request_list_is_local), and counts
+ * them. */
+rks_status rks_request_list_look(rks_request_list *list, size_t *remote, rks_error *err);
 /* Sets which samples of the list are pieces, in ascending order of place; copies them. Returns
  * RKS_ERR_ARGUMENT if a piece exceeds its sample. */
 rks_status rks_request_list_set_pieces(rks_request_list *list, const rks_piece *pieces,

@@ -40,6 +40,16 @@ static rks_status find_in_map(rks_fetcher *fetcher, const rks_wanted *wanted,
     return rks_fetcher_blame(fetcher, wanted, &inner, err);
 }
 
+/* Returns true if the sample is read here, perhaps once it has come. */
+static bool is_mapped(const rks_fetcher *fetcher, const rks_wanted *wanted)
+{
+    const rks_arriving *arriving = fetcher->options.arriving;
+    const rks_shard *map =
+        wanted->shard < fetcher->options.shard_count ? fetcher->shards[wanted->shard] : NULL;
+    return map != NULL && (arriving == NULL || !arriving->beside ||
+                           !rks_arriving_is_elsewhere(arriving, wanted->shard, map, wanted->row));
+}
+
 static rks_status fetch_one(rks_fetcher *fetcher, const rks_wanted *wanted, rks_batch **batch,
                             rks_error *err)
 {
@@ -66,8 +76,7 @@ static rks_status fill_view(rks_view *view, const rks_wanted *wanted, rks_error 
     rks_fetcher *fetcher = view->fetcher;
     rks_record_view record;
     uint64_t begin = rks_now_ns();
-    bool mapped = wanted->shard < fetcher->options.shard_count &&
-                  fetcher->shards[wanted->shard] != NULL && !rks_fetch_may_wait(fetcher, wanted);
+    bool mapped = is_mapped(fetcher, wanted) && !rks_fetch_may_wait(fetcher, wanted);
     rks_status status = mapped ? find_in_map(fetcher, wanted, &record, err)
                                : fetch_one(fetcher, wanted, &view->batch, err);
     if (status != RKS_OK)

@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -193,7 +194,8 @@ static rks_status open_arriving(rks_store *store, size_t shard, rks_error *err)
                                      : rks_shard_open_arriving(path, rks_arrival_pieces(arrival),
                                                                &store->shards[shard], err);
     rks_free(path);
-    store->arriving_shards[shard] = (rks_arriving_shard){set, (size_t)number};
+    store->arriving_shards[shard].set = set;
+    store->arriving_shards[shard].number = (size_t)number;
     return status;
 }
 
@@ -203,6 +205,7 @@ rks_status rks_store_open_arriving(rks_store *store, rks_error *err)
     bool brings = false;
     for (size_t i = 0; i < store->staging_count; i++)
         brings = brings || rks_staging_arrivals(store->stagings[i]) != NULL;
+    store->arriving.here = brings;
     if (!brings)
         return RKS_OK;
     store->arriving_shards = rks_alloc(count, sizeof(*store->arriving_shards), err);
@@ -211,8 +214,63 @@ rks_status rks_store_open_arriving(rks_store *store, rks_error *err)
         status = open_arriving(store, i, err);
     if (status == RKS_OK)
         status = rks_store_open_shards(store, err); /* those that were sealed in between */
-    store->arriving = (rks_arriving){store->arriving_shards, store->shards};
+    store->arriving.shards = store->arriving_shards;
+    store->arriving.maps = store->shards;
     return status;
+}
+
+/* Opens the files of a shard that another rank brings, perhaps sealed by now. */
+static rks_shard *open_files_beside(const char *path, const rks_dataset_shard *named)
+{
+    rks_pieces *pieces = NULL;
+    rks_shard *map = NULL;
+    char *marks = rks_format(NULL, "%s.pieces", path), *sealed = rks_format(NULL, "%s.json", path);
+    if (marks != NULL && rks_pieces_follow(marks, named->manifest, &pieces, NULL) == RKS_OK)
+        (void)rks_shard_open_arriving(path, pieces, &map, NULL);
+    else if (sealed != NULL)
+        (void)rks_shard_open(sealed, &map, NULL);
+    rks_pieces_close(pieces);
+    rks_free(sealed);
+    rks_free(marks);
+    return map;
+}
+
+/* Maps a shard that another rank brings. One that cannot be mapped is asked of that rank. */
+static rks_shard *open_one_beside(const rks_store *store, size_t shard)
+{
+    const rks_dataset_shard *named = &store->dataset->shards[shard];
+    char *path = rks_format(NULL, "%s/%s", rks_store_directory_of(store, shard), named->name);
+    rks_shard *map = path == NULL ? NULL : open_files_beside(path, named);
+    rks_free(path);
+    if (map != NULL && (!rks_digest_equal(rks_shard_manifest_digest(map), named->manifest) ||
+                        !rks_digest_equal(rks_shard_id(map), rks_store_shard_id(store, shard)))) {
+        rks_shard_close(map);
+        map = NULL;
+    }
+    return map;
+}
+
+rks_status rks_store_open_beside(rks_store *store, rks_shard **maps, rks_error *err)
+{
+    const size_t count = store->dataset->shard_count;
+    const uint32_t node = rks_group_node(store->group);
+    if (store->staging_count == 0)
+        return RKS_OK;
+    store->beside = rks_alloc(count, sizeof(*store->beside), err);
+    if (store->arriving_shards == NULL)
+        store->arriving_shards = rks_alloc(count, sizeof(*store->arriving_shards), err);
+    store->arriving.shards = store->arriving_shards;
+    if (store->beside == NULL || store->arriving_shards == NULL)
+        return RKS_ERR_MEMORY;
+    for (size_t i = 0; i < count; i++) {
+        if (store->shards[i] != NULL || rks_store_first_to_see(store, node, i) < 0)
+            continue;
+        store->beside[i] = open_one_beside(store, i);
+        maps[i] = store->beside[i];
+        store->arriving_shards[i].beside = maps[i] != NULL;
+        store->arriving.beside = store->arriving.beside || maps[i] != NULL;
+    }
+    return RKS_OK;
 }
 
 void rks_store_stop_stagings(rks_store *store)
@@ -226,6 +284,31 @@ void rks_store_end_stagings(rks_staging **stagings, size_t count)
     for (size_t i = 0; stagings != NULL && i < count; i++)
         rks_staging_end(stagings[i]);
     rks_free(stagings);
+}
+
+/* Looks for its manifest, which comes last. */
+static bool is_sealed(const rks_store *store, size_t shard)
+{
+    char *path =
+        rks_format(NULL, "%s/%s.json", rks_store_directory_of(store, shard), name_of(store, shard));
+    bool sealed = path != NULL && access(path, F_OK) == 0;
+    rks_free(path);
+    return sealed;
+}
+
+uint64_t rks_store_count_arriving(const rks_store *store)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; store->arriving_shards != NULL && i < store->dataset->shard_count; i++) {
+        rks_arriving_shard *shard = &store->arriving_shards[i];
+        if ((shard->set == NULL && !shard->beside) || atomic_load(&shard->sealed))
+            continue;
+        if (is_sealed(store, i))
+            atomic_store(&shard->sealed, true);
+        else
+            count++;
+    }
+    return count;
 }
 
 uint64_t rks_store_home_bytes(const rks_store *store)

@@ -119,6 +119,7 @@ void rks_store_stats_get(rks_store *store, rks_store_stats *stats)
         .disk_reads = fetched.disk_reads + served_reads,
         .shards = store->dataset->shard_count,
         .home_bytes = rks_store_home_bytes(store),
+        .arriving_shards = rks_store_count_arriving(store),
         .missing_shards = store->missing_shards,
         .missing_samples = store->missing_samples,
     };

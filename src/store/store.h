@@ -67,6 +67,8 @@ struct rks_store {
     rks_staging **stagings; /* of the sources that are kept at a home, in their order */
     size_t staging_count;
     rks_arriving_shard *arriving_shards; /* by shard; NULL: none arrives */
+    rks_shard **beside; /* by shard: maps of those that arrive at other ranks of this node; NULL:
+                         * there are none. Only the fetcher reads them */
     rks_arriving arriving;
     char *index_dir; /* NULL: the default */
     const char *exchange_name;
@@ -169,9 +171,14 @@ rks_status rks_store_take_local(rks_group *group, const rks_dataset *dataset, co
                                 rks_error *err);
 /* Opens the shards that arrive at this rank. */
 rks_status rks_store_open_arriving(rks_store *store, rks_error *err);
+/* Maps those that arrive in this rank's directory through other ranks: then a message is needed
+ * only for samples that are not here yet. `maps` by shard: what this rank has mapped; gets them. */
+rks_status rks_store_open_beside(rks_store *store, rks_shard **maps, rks_error *err);
 /* Ends what the stagings do, and frees them. */
 void rks_store_stop_stagings(rks_store *store);
 void rks_store_end_stagings(rks_staging **stagings, size_t count);
+/* Counts the shards that this rank maps and that are not sealed yet. */
+uint64_t rks_store_count_arriving(const rks_store *store);
 uint64_t rks_store_home_bytes(const rks_store *store);
 /* Fills store->folders: `beside` (may be NULL), then those of options->shards and of RKS_PATH. */
 rks_status rks_store_find_folders(rks_store *store, const rks_folders *beside,

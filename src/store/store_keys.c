@@ -62,8 +62,7 @@ static void serve_key(void *user, rks_request *request)
         rks_request_fail(request, &err);
         return;
     }
-    coming_key *coming =
-        store->arriving.shards == NULL ? NULL : rks_alloc(1, sizeof(*coming), NULL);
+    coming_key *coming = !store->arriving.here ? NULL : rks_alloc(1, sizeof(*coming), NULL);
     if (coming != NULL) {
         const rks_arriving_row row = {rks_load_u32(body), rks_load_u64(body + 8)};
         *coming = (coming_key){store, request};

@@ -102,7 +102,7 @@ static rks_status open_fetcher(rks_store *store, rks_fetcher_options *options, r
     options->shard_count = dataset->shard_count;
     options->schema = dataset->schema;
     options->fits = store->fit_of;
-    options->arriving = store->arriving.shards == NULL ? NULL : &store->arriving;
+    options->arriving = store->arriving.here || store->arriving.beside ? &store->arriving : NULL;
     options->check = !store->options.no_check;
     options->inflight_bytes = store->options.inflight_bytes;
     options->timeout_ms = store->options.fetch_timeout_ms;
@@ -116,7 +116,7 @@ static rks_status open_fetcher(rks_store *store, rks_fetcher_options *options, r
         rks_status status =
             rks_fetch_server_open(engine, options->service, store->shards, dataset->shard_count,
                                   rks_group_size(store->group), &store->server, err);
-        if (status == RKS_OK && store->arriving.shards != NULL)
+        if (status == RKS_OK && store->arriving.here)
             status = rks_fetch_server_expect(store->server, &store->arriving, err);
         if (status != RKS_OK)
             return status;
@@ -143,6 +143,8 @@ static rks_status start_fetching(rks_store *store, rks_error *err)
         largest[i] = dataset->shards[i].largest;
     }
     rks_fetcher_options options = {.shards = mapped, .shard_ids = ids, .largest = largest};
+    if (status == RKS_OK && !store->options.no_share)
+        status = rks_store_open_beside(store, mapped, err);
     if (status == RKS_OK)
         status = open_fetcher(store, &options, err);
     rks_free(mapped);
@@ -193,6 +195,9 @@ void rks_store_release(void *user)
     rks_free(store->quarantined);
     rks_free(store->unit_first);
     rks_free(store->unit_number);
+    for (size_t i = 0; store->beside != NULL && i < store->dataset->shard_count; i++)
+        rks_shard_close(store->beside[i]);
+    rks_free(store->beside);
     rks_free(store->shards);
     rks_free(store->shard_ids);
     rks_free(store->owners);

@@ -353,6 +353,7 @@ class OpenSamples(_Items):
 
         - samples, bytes, local_bytes, remote_bytes, served_bytes, wait_seconds, peak_inflight_bytes, peak_batch_bytes, index_bytes_node,
           quarantined; shards, and of them missing_shards, with missing_samples (`missing="partial"`)
+        - home_bytes, arriving_shards: bytes that this rank has read from home; shards of its local directory that still come
         - exchange (how the index travelled), exchange_why, exchange_bytes; collectives (of the ranks' group so far)
         - disk_bytes, disk_reads: what was read from this node's disk for samples, and in how many requests
         - memory: what this process holds, by kind (current, peak); `help(rankstore.Dataset.memory)` lists the kinds

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import socket
 
 _NAP = 0.05  # seconds, until a connection is accepted again after a failure
+_LOOK_EVERY = 0.5  # seconds
 
 
 class Service:
@@ -32,6 +33,7 @@ class Service:
         import socket
         self._store, self._describe = store, spec
         self.refreshes = 0
+        self._arriving, self._looked = store.stats()["arriving_shards"], 0.0
         self.counter = os.memfd_create("rankstore-refreshes")
         os.ftruncate(self.counter, 8)
         self._shown = mmap.mmap(self.counter, 8)
@@ -107,7 +109,19 @@ class Service:
             reply, parts = {"error": [type(error).__name__, str(error)]}, []
         return reply, parts
 
+    def _note_arrivals(self) -> None:
+        """Once all shards have come from home, let the workers open them."""
+        import time
+        now = time.monotonic()
+        if self._arriving == 0 or now < self._looked + _LOOK_EVERY:
+            return
+        self._looked = now
+        self._arriving = self._store.stats()["arriving_shards"]
+        if self._arriving == 0:
+            self._tell_workers()
+
     def _fetch(self, header: dict[str, Any], ids: bytearray) -> tuple[dict[str, Any], list[Any]]:
+        self._note_arrivals()
         samples = self._store.fetch(memoryview(ids).cast("q"))
         dims: list[Any] = []
         parts: list[Any] = []
@@ -118,6 +132,7 @@ class Service:
         return {"dims": dims, "lengths": [samples.length(i) for i in range(len(samples))]}, parts
 
     def _collate(self, header: dict[str, Any], data: bytearray) -> tuple[dict[str, Any], list[Any]]:
+        self._note_arrivals()
         whole, sizes = memoryview(data), header["parts"]
         ids, pieces = whole[:8 * sizes[0]], whole[8 * sizes[0]:8 * sizes[0] + sizes[1]]
         arrays = self._store.collate(ids.cast("q"), _core.Collate(**header["options"]), pieces, whole[8 * sizes[0] + sizes[1]:])
@@ -144,8 +159,13 @@ class Service:
         return {"spec": dataclasses.asdict(self._describe())}, []
 
     def refresh(self, store: _core.Store) -> None:
-        """Serve another generation. Workers see the count, and ask for what they need to know of it."""
+        """Serve another generation."""
         self._store = store
+        self._arriving = store.stats()["arriving_shards"]
+        self._tell_workers()
+
+    def _tell_workers(self) -> None:
+        """Let the workers see that there is something new: they ask for what they need to know of it, and open their shards anew."""
         self.refreshes += 1
         self._shown[:] = struct.pack("<Q", self.refreshes)
 

@@ -171,6 +171,49 @@ static void a_failure_to_prepare_is_passed_on(void **state)
     assert_contains(err.text, "not a regular file");
 }
 
+static rks_status follow(uint64_t what, rks_pieces **pieces)
+{
+    return rks_pieces_follow(path, (rks_digest){what, 1}, pieces, &err);
+}
+
+static void a_reader_follows_the_marks_of_this_boot(void **state)
+{
+    (void)state;
+    rks_pieces *reader = NULL;
+    assert_fails(RKS_ERR_NOT_FOUND, follow(7, &reader));
+    rks_pieces *writer = open_marks(true, 7);
+    assert_ok(follow(7, &reader), &err);
+    assert_false(rks_pieces_have(reader, 0, 1));
+    rks_pieces_set(writer, 0, RKS_PIECE_HERE);
+    assert_true(rks_pieces_have(reader, 0, 1));
+    unlink(path); /* as at the end of the arrival: the marks stay true */
+    rks_pieces_set(writer, 1, RKS_PIECE_HERE);
+    assert_true(rks_pieces_have(reader, 0, 2 * RKS_PIECE));
+    rks_pieces_close(reader);
+    rks_pieces_close(writer);
+}
+
+static void a_reader_believes_no_other_marks(void **state)
+{
+    (void)state;
+    rks_pieces *reader = NULL;
+    rks_pieces_close(open_marks(true, 7));
+    assert_fails(RKS_ERR_NOT_FOUND, follow(8, &reader));
+    rks_pieces_pretend_boot("b");
+    assert_fails(RKS_ERR_NOT_FOUND, follow(7, &reader));
+    rks_pieces_pretend_boot("");
+    assert_fails(RKS_ERR_NOT_FOUND, follow(7, &reader));
+    rks_pieces_pretend_boot(NULL);
+    assert_int_equal(truncate(path, 96 + PIECES - 1), 0);
+    assert_fails(RKS_ERR_NOT_FOUND, follow(7, &reader));
+    assert_int_equal(truncate(path, 10), 0);
+    assert_fails(RKS_ERR_NOT_FOUND, follow(7, &reader));
+    unlink(path);
+    assert_int_equal(mkfifo(path, 0644), 0);
+    assert_fails(RKS_ERR_NOT_FOUND, follow(7, &reader));
+    assert_null(reader);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -179,6 +222,8 @@ int main(void)
         cmocka_unit_test_teardown(a_fresh_file_has_nothing, remove_marks),
         cmocka_unit_test_teardown(damaged_marks_are_claims, remove_marks),
         cmocka_unit_test_teardown(a_failure_to_prepare_is_passed_on, remove_marks),
+        cmocka_unit_test_teardown(a_reader_follows_the_marks_of_this_boot, remove_marks),
+        cmocka_unit_test_teardown(a_reader_believes_no_other_marks, remove_marks),
     };
     return cmocka_run_group_tests(tests, make_root, remove_root);
 }
