@@ -285,10 +285,11 @@ static rks_status start_reader(directory *home, rks_error *err)
 
 /* ---- the seam ------------------------------------------------------------------------------- */
 
-static rks_status open_directory(const char *url, const char *secret_options, void **home,
-                                 rks_error *err)
+static rks_status open_directory(const char *url, const char *secret_options, uint32_t requests,
+                                 void **home, rks_error *err)
 {
     (void)secret_options; /* a file system has none */
+    (void)requests;       /* its readers are few */
     directory *made = rks_alloc(1, sizeof(*made), err);
     if (made == NULL)
         return RKS_ERR_MEMORY;

@@ -83,8 +83,10 @@ typedef struct rks_home_listed {
 typedef rks_status (*rks_home_listed_fn)(void *user, const rks_home_listed *file, rks_error *err);
 
 typedef struct rks_home_ops {
-    /* Does not look whether a home is there. */
-    rks_status (*open)(const char *url, const char *secret_options, void **home, rks_error *err);
+    /* Does not look whether a home is there. `secret_options`: a JSON object, or NULL. `requests`:
+     * how many to make at once before it is known how many the home bears; 0: as many as it can. */
+    rks_status (*open)(const char *url, const char *secret_options, uint32_t requests, void **home,
+                       rks_error *err);
     /* Starts a read. After an error `done` is not called. */
     rks_status (*read)(void *home, rks_home_read *read, rks_error *err);
     /* Ends a read, if it has not ended: its kind becomes RKS_HOME_BROKEN, perhaps long after. */
@@ -108,5 +110,9 @@ typedef struct rks_home_ops {
 /* A directory: a shared file system, or another disk. Its url is the path. Threads of its own read;
  * one that hangs keeps its read, and another one takes its place. */
 extern const rks_home_ops rks_home_directory;
+
+/* An object store, which a process of its own reaches for this one (helper.h). Its url is that of
+ * the store and of a prefix there. */
+extern const rks_home_ops rks_home_helper;
 
 #endif

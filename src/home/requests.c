@@ -15,14 +15,14 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "home/address.h"
+#include "home/pause.h"
 
 enum {
     STALL_MS = 15000,
     TELL_MS = 60000,
     TIMEOUT_MS = 300000,
     SHORT_TRIES = 3,
-    FIRST_PAUSE_MS = 200,
-    LONGEST_PAUSE_MS = 20000,
     CLOSE_MS = 1000,
 };
 
@@ -161,14 +161,9 @@ static rks_status wait_for_slot(request *r, slot *s, bool *stalled, rks_error *e
     return status;
 }
 
-static rks_status pause_before_next(request *r, const char *why, rks_error *err)
+static rks_status pause_before_next(request *r, bool busy, const char *why, rks_error *err)
 {
-    uint64_t most = FIRST_PAUSE_MS;
-    for (uint32_t i = 1; i < r->tries && most < LONGEST_PAUSE_MS; i++)
-        most *= 2;
-    most = most < LONGEST_PAUSE_MS ? most : LONGEST_PAUSE_MS;
-    uint64_t until =
-        rks_now_ms() + rks_now_ns() / 1000 % most + 1; /* so that callers do not keep step */
+    uint64_t until = rks_now_ms() + rks_home_pause_ms(r->tries, busy);
     rks_status status = RKS_OK;
     for (uint64_t now; status == RKS_OK && (now = rks_now_ms()) < until;) {
         uint64_t left = until - now < RKS_WAIT_SLICE_MS ? until - now : RKS_WAIT_SLICE_MS;
@@ -202,7 +197,7 @@ static rks_status after_failure(request *r, enum rks_home_kind kind, const rks_e
         return rks_fail(err, RKS_ERR_TIMEOUT, why->cause,
                         "%s: %s did not come within %" PRIu64 " s, %" PRIu32 " tries; the last: %s",
                         r->home->name, r->name, waited / 1000, r->tries, why->text);
-    return pause_before_next(r, why->text, err);
+    return pause_before_next(r, kind == RKS_HOME_BUSY, why->text, err);
 }
 
 /* One try. *got stays NULL if there is to be another one. */
@@ -216,7 +211,8 @@ static rks_status try_request(request *r, slot **got, rks_error *err)
     r->tries++;
     if (r->home->ops->read(r->home->state, &s->read, &why) != RKS_OK) {
         free_slot(s);
-        return after_failure(r, RKS_HOME_BROKEN, &why, err);
+        bool lasts = why.status == RKS_ERR_STATE || why.status == RKS_ERR_ARGUMENT;
+        return after_failure(r, lasts ? RKS_HOME_DENIED : RKS_HOME_BROKEN, &why, err);
     }
     rks_status status = wait_for_slot(r, s, &stalled, err);
     if (status == RKS_OK && !stalled && s->kind == RKS_HOME_OK) {
@@ -317,16 +313,14 @@ rks_status rks_home_fetch(rks_home *home, const char *name, uint64_t first, uint
 rks_status rks_home_open(const char *url, const rks_home_limits *limits, rks_home **home,
                          rks_error *err)
 {
-    const char *scheme = strstr(url, "://");
-    if (url[0] == '\0')
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "home: give a directory");
-    if (scheme != NULL)
-        return rks_fail(err, RKS_ERR_UNSUPPORTED, 0, "%.*s: a home is a directory, not a URL",
-                        (int)(scheme - url + 3), url);
+    rks_home_address address;
+    rks_status status = rks_home_address_of(url, &address, err);
+    if (status != RKS_OK)
+        return status;
     rks_home *made = rks_alloc(1, sizeof(*made), err);
     if (made == NULL)
         return RKS_ERR_MEMORY;
-    made->ops = &rks_home_directory;
+    made->ops = address.stored ? &rks_home_helper : &rks_home_directory;
     if (limits != NULL)
         made->limits = *limits;
     if (made->limits.stall_ms == 0)
@@ -335,9 +329,11 @@ rks_status rks_home_open(const char *url, const rks_home_limits *limits, rks_hom
         made->limits.tell_ms = TELL_MS;
     if (made->limits.timeout_ms == 0)
         made->limits.timeout_ms = TIMEOUT_MS;
-    made->name = rks_strdup(url, err);
-    rks_status status =
-        made->name == NULL ? RKS_ERR_MEMORY : made->ops->open(url, NULL, &made->state, err);
+    made->name = rks_strdup(address.path, err);
+    status = made->name == NULL ? RKS_ERR_MEMORY
+                                : made->ops->open(address.path, made->limits.options,
+                                                  made->limits.requests, &made->state, err);
+    made->limits.options = NULL; /* the caller's */
     if (status == RKS_OK) {
         *home = made;
         return RKS_OK;

@@ -15,6 +15,8 @@ typedef struct rks_home_limits {
      * ends the wait with it. NULL: not asked. */
     rks_status (*must_stop)(void *user, rks_error *err);
     void *user;
+    uint32_t requests;   /* to begin with, if the home is an object store; 0: as many as it can */
+    const char *options; /* for the store: a JSON object, with secrets; NULL: none */
 } rks_home_limits;
 
 typedef struct rks_home {
@@ -24,8 +26,8 @@ typedef struct rks_home {
     rks_home_limits limits;
 } rks_home;
 
-/* Opens the home of a url, which today is a path; another scheme is RKS_ERR_UNSUPPORTED. Does not
- * look whether it is there. `limits` may be NULL. */
+/* Opens the home that `url` names, which may be a path (address.h). Does not look whether it is
+ * there. `limits` may be NULL. */
 rks_status rks_home_open(const char *url, const rks_home_limits *limits, rks_home **home,
                          rks_error *err);
 /* Waits at most a second for reads that hang. NULL is accepted. */

@@ -99,7 +99,7 @@ static int make_place(void **state)
     (void)state;
     pread_set(PREAD_WORKS, 0, 0);
     assert_true(folder_make(place));
-    assert_ok(ops->open(place, NULL, &home, &err), &err);
+    assert_ok(ops->open(place, NULL, 0, &home, &err), &err);
     return 0;
 }
 
@@ -447,7 +447,7 @@ static void a_directory_is_made_with_its_first_file(void **state)
     char below[FOLDER_PATH + 16], version[RKS_HOME_VERSION] = "";
     snprintf(below, sizeof(below), "%s/x/y", place);
     ops->close(home, 1000);
-    assert_ok(ops->open(below, NULL, &home, &err), &err);
+    assert_ok(ops->open(below, NULL, 0, &home, &err), &err);
     assert_int_equal(files_of(""), 0);
     assert_ok(put_text("a", "first", RKS_PUT_ABSENT, version), &err);
     expect_text("x/y/a", "first");
