@@ -28,7 +28,7 @@ MAY_SEE = {
     "export": ["base", "shard", "codec"],
     "fetch": ["base", "transport", "shard", "home", "collate"],
     "dataset": ["base", "shard", "group"],
-    "staging": ["base", "shard", "home", "group", "dataset"],
+    "staging": ["base", "transport", "shard", "home", "group", "dataset"],
     "store": ["base", "shard", "index", "plan", "group", "exchange", "fetch", "dataset", "metrics", "home", "staging"],
     "builder": ["base", "shard", "group", "exchange", "ingest", "dataset", "store", "home"],
     "manage": ["base", "transport", "shard", "codec", "group", "exchange", "export", "dataset", "store", "home", "staging"],

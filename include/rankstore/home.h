@@ -56,7 +56,8 @@ RKS_API rks_status rks_publish(rks_group *group, const char *directory, const ch
 
 typedef struct rks_stage_options {
     size_t struct_size;
-    uint32_t copies;     /* on how many nodes each shard will be; default 0: 1 */
+    uint32_t copies;     /* on how many nodes each shard will be; further ones come from ranks that
+                          * have it; default 0: 1 */
     bool everywhere;     /* each node gets all shards; `copies` is ignored */
     uint64_t local_room; /* as in rks_store_options */
     rks_progress_fn progress;

@@ -73,7 +73,8 @@ typedef struct rks_store_options {
      * was opened last opens. NULL: `directory` itself is read. */
     const char *local;
     uint32_t copies; /* with `local`: on how many nodes each shard will be; more than there are
-                      * are as many as there are. Default 0: 1 */
+                      * are as many as there are. A further copy comes from a rank that has the
+                      * shard, and from home only if that fails. Default 0: 1 */
     /* With `local`: bytes that the dataset may add to this rank's disk. RKS_ERR_IO with the numbers
      * if the parts do not fit. Default 0: three quarters of what is free. */
     uint64_t local_room;

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
@@ -30,7 +31,8 @@ typedef struct head_part {
 } head_part;
 
 struct rks_arrival {
-    rks_home *home;
+    rks_home *home;           /* NULL: there is none */
+    _Atomic(rks_home *) from; /* the holder; home once that has failed */
     char *directory, *name;
     char *file;      /* of NAME.arriving */
     char *home_file; /* "NAME.rks", as home has it */
@@ -58,6 +60,48 @@ static bool exists_as(const rks_arrival *a, const char *ending)
     bool exists = path != NULL && access(path, F_OK) == 0;
     rks_free(path);
     return exists;
+}
+
+/* ---- from where ------------------------------------------------------------------------------ */
+
+static const char *source_name(const rks_arrival *a)
+{
+    return atomic_load(&a->from)->name;
+}
+
+/* Returns true if a failed read is to be made again from home, as `from` was the holder. */
+static bool turns_to_home(rks_arrival *a, rks_home *from, rks_status status)
+{
+    rks_error unused;
+    if (status == RKS_OK || a->home == NULL || from == a->home ||
+        rks_check_interrupt(&unused) != RKS_OK)
+        return false;
+    atomic_store(&a->from, a->home);
+    return true;
+}
+
+static rks_status read_file(rks_arrival *a, const char *name, size_t most, char **bytes,
+                            size_t *size, rks_error *err)
+{
+    for (;;) {
+        char version[RKS_HOME_VERSION] = "";
+        rks_home *from = atomic_load(&a->from);
+        rks_status status = rks_home_read_all(from, name, most, bytes, size, version, err);
+        if (!turns_to_home(a, from, status))
+            return status;
+    }
+}
+
+rks_status rks_arrival_read(rks_arrival *a, uint64_t first, uint64_t end, uint8_t *to,
+                            rks_error *err)
+{
+    for (;;) {
+        char version[RKS_HOME_VERSION] = "";
+        rks_home *from = atomic_load(&a->from);
+        rks_status status = rks_home_fetch(from, a->home_file, first, end, to, version, err);
+        if (!turns_to_home(a, from, status))
+            return status;
+    }
 }
 
 /* ---- manifest and sums ----------------------------------------------------------------------- */
@@ -139,14 +183,13 @@ static rks_status write_file(const rks_arrival *a, const char *ending, const voi
 
 static rks_status fetch_manifest(rks_arrival *a, rks_manifest **manifest, rks_error *err)
 {
-    char version[RKS_HOME_VERSION] = "", *bytes = NULL, *shown = NULL;
+    char *bytes = NULL, *shown = NULL;
     size_t size = 0;
     char *name = rks_format(err, "%s.json", a->name);
-    rks_status status = name == NULL ? RKS_ERR_MEMORY
-                                     : rks_home_read_all(a->home, name, RKS_MANIFEST_MAX, &bytes,
-                                                         &size, version, err);
+    rks_status status =
+        name == NULL ? RKS_ERR_MEMORY : read_file(a, name, RKS_MANIFEST_MAX, &bytes, &size, err);
     if (status == RKS_OK) {
-        shown = rks_format(err, "%s/%s", a->home->name, name);
+        shown = rks_format(err, "%s/%s", source_name(a), name);
         status =
             shown == NULL ? RKS_ERR_MEMORY : rks_manifest_decode(bytes, size, shown, manifest, err);
     }
@@ -175,17 +218,17 @@ static rks_status bring_manifest(rks_arrival *a, rks_error *err)
 
 static rks_status bring_sums(rks_arrival *a, rks_error *err)
 {
-    char version[RKS_HOME_VERSION] = "", *bytes = NULL;
+    char *bytes = NULL;
     size_t size = 0, expected = (size_t)rks_sums_count(a->size) * RKS_DIGEST_SIZE;
     char *path = local_path(a, "sums", err), *name = rks_format(err, "%s.sums", a->name);
     rks_status status = path == NULL || name == NULL ? RKS_ERR_MEMORY : RKS_OK;
     if (status == RKS_OK &&
         rks_sums_load(path, a->size, a->sums_digest, &a->sums, NULL) != RKS_OK) {
-        status = rks_home_read_all(a->home, name, expected, &bytes, &size, version, err);
+        status = read_file(a, name, expected, &bytes, &size, err);
         if (status == RKS_OK &&
             (size != expected || !rks_digest_equal(rks_checksum128(bytes, size), a->sums_digest)))
             status = rks_fail(err, RKS_ERR_CORRUPT, 0,
-                              "%s/%s: not the sums that the manifest names", a->home->name, name);
+                              "%s/%s: not the sums that the manifest names", source_name(a), name);
         if (status == RKS_OK)
             status = rks_file_replace(path, bytes, size, err);
         if (status == RKS_OK)
@@ -301,6 +344,7 @@ rks_status rks_arrival_open(const rks_arrival_wish *wish, rks_arrival **arrival,
     if (a == NULL)
         return RKS_ERR_MEMORY;
     a->home = wish->home;
+    atomic_init(&a->from, wish->holder != NULL ? wish->holder : wish->home);
     a->manifest = wish->manifest;
     a->fd = -1;
     a->directory = rks_strdup(wish->directory, err);
@@ -317,7 +361,7 @@ rks_status rks_arrival_open(const rks_arrival_wish *wish, rks_arrival **arrival,
             status = rks_fail(err, RKS_ERR_CORRUPT, 0,
                               "%s/%s.json: not the shard's manifest; remove that shard's files, "
                               "and they are brought from %s",
-                              a->directory, a->name, a->home->name);
+                              a->directory, a->name, source_name(a));
     }
     if (status == RKS_OK && !a->whole)
         status = open_pieces(a, err);
@@ -394,13 +438,6 @@ static void settle_claim(rks_arrival *a, uint64_t piece, uint8_t *room)
     rks_pieces_set(a->pieces, piece, right ? RKS_PIECE_HERE : RKS_PIECE_MISSING);
 }
 
-rks_status rks_arrival_read(rks_arrival *a, uint64_t first, uint64_t end, uint8_t *to,
-                            rks_error *err)
-{
-    char version[RKS_HOME_VERSION] = "";
-    return rks_home_fetch(a->home, a->home_file, first, end, to, version, err);
-}
-
 rks_status rks_arrival_write(rks_arrival *a, uint64_t first, const uint8_t *bytes, uint64_t size,
                              rks_error *err)
 {
@@ -425,7 +462,7 @@ static rks_status write_piece(rks_arrival *a, uint64_t piece, const uint8_t *byt
 
 /* Brings missing pieces that follow each other. */
 static rks_status bring_run(rks_arrival *a, uint64_t first, uint64_t count, uint8_t *room,
-                            rks_error *err)
+                            uint64_t *brought, rks_error *err)
 {
     uint64_t begin = first * RKS_PIECE, end = (first + count) * RKS_PIECE;
     end = end < a->size ? end : a->size;
@@ -441,14 +478,18 @@ static rks_status bring_run(rks_arrival *a, uint64_t first, uint64_t count, uint
             else if (wrong == UINT64_MAX)
                 wrong = first + i;
         }
+        if (status == RKS_OK && wrong == UINT64_MAX && atomic_load(&a->from) == a->home)
+            *brought += end - begin;
         if (status != RKS_OK || wrong == UINT64_MAX)
             return status;
-        if (try == 2)
+        if (try == 2 && turns_to_home(a, atomic_load(&a->from), RKS_ERR_CORRUPT))
+            try = 0;
+        else if (try == 2)
             return rks_fail(err, RKS_ERR_CORRUPT, 0,
                             "%s/%s: the MiB at offset %" PRIu64
                             " is not the one that was published; publish it again from a node that "
                             "has the shard, or repair the dataset",
-                            a->home->name, a->home_file, wrong * RKS_PIECE);
+                            source_name(a), a->home_file, wrong * RKS_PIECE);
     }
 }
 
@@ -466,9 +507,7 @@ rks_status rks_arrival_bring(rks_arrival *a, uint64_t first, uint64_t count, uin
         while (run < end && rks_pieces_get(a->pieces, run) == RKS_PIECE_MISSING)
             run++;
         if (run > i) {
-            status = bring_run(a, i, run - i, room, err);
-            for (; status == RKS_OK && i < run; i++)
-                *brought += piece_size(a, i);
+            status = bring_run(a, i, run - i, room, brought, err);
             /* begins to write now, so that the sync at the end has little left */
             sync_file_range(a->fd, (off_t)(first * RKS_PIECE), (off_t)(count * RKS_PIECE),
                             SYNC_FILE_RANGE_WRITE);
@@ -503,7 +542,7 @@ static rks_status bring_parts(rks_arrival *a, size_t first, size_t end, uint8_t 
                             "%s/%s: the index at offset %" PRIu64
                             " is not the one that was published; publish it again from a node "
                             "that has the shard, or repair the dataset",
-                            a->home->name, a->home_file, part->first);
+                            source_name(a), a->home_file, part->first);
         status = rks_arrival_write(a, part->first, bytes, part->end - part->first, err);
     }
     *brought += status == RKS_OK ? stop - begin : 0;

@@ -27,7 +27,9 @@ enum { RKS_ARRIVAL_PIECES = 4 };
 typedef struct rks_arrival rks_arrival;
 
 typedef struct rks_arrival_wish {
-    rks_home *home; /* must outlive the arrival */
+    rks_home *home;   /* must outlive the arrival, as the next one; NULL: only the holder has it */
+    rks_home *holder; /* of a further copy: who has the shard, or will, and is asked before home;
+                       * NULL: nobody */
     const char *directory;
     const char *name;    /* of the shard */
     rks_digest manifest; /* digest of its manifest */

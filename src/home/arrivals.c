@@ -91,8 +91,8 @@ static bool is_lost(const rks_arrivals *set, const rks_need *need, rks_error *wh
     const arriving *shard = &set->shards[need->shard];
     if (shard->stage != FAILED)
         return false;
-    rks_fail(why, RKS_ERR_IO, 0, "%s/%s: this further copy does not come from home",
-             shard->wish.directory, shard->wish.name);
+    rks_fail(why, RKS_ERR_IO, 0, "%s/%s: this further copy does not come", shard->wish.directory,
+             shard->wish.name);
     return true;
 }
 
@@ -197,10 +197,25 @@ static bool take_need(rks_arrivals *set, job *next)
     return false;
 }
 
-static bool take_opening(rks_arrivals *set, bool optional, job *next)
+/* A copy of what another rank brings, or has. To begin one may wait until that is whole. */
+static bool is_copy(const rks_arrival_wish *wish)
+{
+    return wish->optional || wish->holder != NULL;
+}
+
+/* Returns true if nothing is to come but copies. */
+static bool only_copies_lack(const rks_arrivals *set)
 {
     for (size_t i = 0; i < set->count; i++)
-        if (set->shards[i].stage == TO_OPEN && set->shards[i].wish.optional == optional) {
+        if (!is_copy(&set->shards[i].wish) && set->shards[i].stage != WHOLE)
+            return false;
+    return true;
+}
+
+static bool take_opening(rks_arrivals *set, bool copies, job *next)
+{
+    for (size_t i = 0; i < set->count; i++)
+        if (set->shards[i].stage == TO_OPEN && is_copy(&set->shards[i].wish) == copies) {
             *next = (job){&set->shards[i], TO_OPEN, 0, 0, NULL};
             return true;
         }
@@ -241,8 +256,8 @@ static bool take_job(rks_arrivals *set, job *next)
     if (set->status != RKS_OK)
         return false;
     bool took = take_record(set, next) || take_need(set, next) || take_opening(set, false, next) ||
-
-                (!set->paused && (take_rest(set, next) || take_opening(set, true, next)));
+                (!set->paused && (take_rest(set, next) ||
+                                  (only_copies_lack(set) && take_opening(set, true, next))));
     if (took && next->stage == TO_OPEN)
         next->shard->stage = OPENING;
     if (took && next->stage == FINISHING)
@@ -266,13 +281,12 @@ static rks_status bring_record(rks_arrival *arrival, rks_need *need, uint8_t *ro
     return status;
 }
 
-/* Opens an arrival, and brings its head. That of an optional shard is not wanted before the
- * rest. */
+/* Opens an arrival, and brings its head. That of a copy is not wanted before the rest. */
 static rks_status open_shard(const rks_arrival_wish *wish, uint8_t *room, rks_arrival **opened,
                              bool *whole, uint64_t *brought, rks_error *err)
 {
     rks_status status = rks_arrival_open(wish, opened, whole, err);
-    if (status == RKS_OK && !*whole && !wish->optional)
+    if (status == RKS_OK && !*whole && !is_copy(wish))
         status = rks_arrival_bring_head(*opened, room, brought, err);
     if (status != RKS_OK) {
         rks_arrival_close(*opened);

@@ -3,7 +3,8 @@
  * arrivals.h: the shards that one rank brings from a home into its local directory: threads that
  * open arrivals, bring pieces in the order in which they are wanted, and seal what has come whole.
  *
- *   needs  ─►  shards to open, with their heads  ─►  the rest, shard by shard  ─►  further copies
+ *   needs  ─►  shards to open, with their heads  ─►  the rest, shard by shard  ─►  copies of shards
+ *                                                                                  of other ranks
  *
  * A need is the range of one record that somebody waits for. Its `here` is called once, on a thread
  * of the set that must not wait, or within rks_arrivals_need.

@@ -18,16 +18,20 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "home/assign.h"
+#include "staging/holder.h"
 
 /* A shard that this rank's place lacks. */
 typedef struct lacking {
     size_t shard;
     bool optional;
+    int32_t holder; /* the rank that has it, or brings it, for a copy; -1: home alone */
 } lacking;
 
 struct rks_staging {
     rks_group *group;
     rks_home *home;
+    rks_home **holders;   /* by rank: those from which copies come; NULL entry: not needed */
+    rks_holding *holding; /* what this rank gives to others */
     char *directory;
     rks_staging_plan plan;
     lacking *mine;          /* what this rank brings, as the arrivals count */
@@ -202,12 +206,16 @@ static rks_status fail_no_room(const rks_staging *s, const places *p, uint64_t b
                     p->count, p->count == 1 ? "y has" : "ies have", print_bytes(room, texts[2]));
 }
 
-static bool is_held(const places *p, size_t shard, uint64_t bytes)
+/* Returns a place that has the shard whole; -1: none. Each place begins to look behind itself, so
+ * that not all ask the same one. */
+static int32_t find_holder(const places *p, uint32_t place, size_t shard, uint64_t bytes)
 {
-    for (uint32_t i = 0; i < p->count; i++)
-        if (p->list[i].here[shard] >= bytes)
-            return true;
-    return false;
+    for (uint32_t i = 1; i <= p->count; i++) {
+        const uint32_t other = (place + i) % p->count;
+        if (p->list[other].here[shard] >= bytes)
+            return (int32_t)other;
+    }
+    return -1;
 }
 
 /* Chooses the shards that this rank's place lacks, of those that it will hold. */
@@ -222,14 +230,16 @@ static rks_status choose_mine(rks_staging *s, const rks_dataset *dataset, const 
         return RKS_ERR_MEMORY;
     for (size_t i = 0; i < dataset->shard_count; i++) {
         const uint64_t bytes = dataset->shards[i].file_bytes;
-        const bool held = is_held(p, i, bytes);
+        const int32_t holds = find_holder(p, (uint32_t)place, i, bytes);
+        const int32_t first = holds >= 0 ? holds : holders[i * copies];
         for (uint32_t copy = 0; copy < copies && holders[i * copies + copy] >= 0; copy++) {
             const int32_t holder = holders[i * copies + copy];
             const uint64_t here = p->list[holder].here[i];
             s->plan.wanted += bytes;
             s->plan.here += here;
             if (holder == place && here < bytes)
-                list[count++] = (lacking){i, !must_copy && (held || copy > 0)};
+                list[count++] = (lacking){i, !must_copy && first != place,
+                                          first == place ? -1 : (int32_t)p->first[first]};
         }
     }
     rks_status status = divide(s, dataset, p, list, count, err);
@@ -326,11 +336,17 @@ static rks_status start_arrivals(rks_staging *s, const rks_dataset *dataset, rks
         return RKS_OK;
     rks_arrival_wish *wishes = rks_alloc(count, sizeof(*wishes), err);
     s->names = rks_alloc(count, sizeof(*s->names), err);
-    rks_status status = wishes == NULL || s->names == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    s->holders = rks_alloc(rks_group_size(s->group), sizeof(*s->holders), err);
+    rks_status status =
+        wishes == NULL || s->names == NULL || s->holders == NULL ? RKS_ERR_MEMORY : RKS_OK;
     for (size_t i = 0; status == RKS_OK && i < count; i++) {
         const rks_dataset_shard *shard = &dataset->shards[s->mine[i].shard];
         memcpy(s->names[i], shard->name, sizeof(s->names[i]));
+        const int32_t holder = s->mine[i].holder;
+        if (holder >= 0 && s->holders[holder] == NULL)
+            status = rks_holder_open(s->group, (uint32_t)holder, dataset, &s->holders[holder], err);
         wishes[i] = (rks_arrival_wish){.home = s->home,
+                                       .holder = holder < 0 ? NULL : s->holders[holder],
                                        .directory = s->directory,
                                        .name = s->names[i],
                                        .manifest = shard->manifest,
@@ -356,6 +372,8 @@ rks_status rks_staging_begin(rks_group *group, rks_status status, const rks_data
         status = assign(s, dataset, options, &p, err);
     if (status == RKS_OK && p.first[p.of_rank[rks_group_rank(group)]] == rks_group_rank(group))
         status = rks_place_describe(s->directory, s->home->name, dataset, err);
+    if (status == RKS_OK && rks_group_size(group) > 1)
+        status = rks_holding_open(group, dataset, s->directory, &s->holding, err);
     if (status == RKS_OK)
         status = start_arrivals(s, dataset, err);
     rks_free(p.of_rank);
@@ -382,6 +400,10 @@ void rks_staging_end(rks_staging *staging)
     if (staging == NULL)
         return;
     rks_arrivals_close(staging->arrivals);
+    rks_holding_close(staging->holding);
+    for (uint32_t i = 0; staging->holders != NULL && i < rks_group_size(staging->group); i++)
+        rks_home_close(staging->holders[i]);
+    rks_free(staging->holders);
     rks_home_close(staging->home);
     rks_free(staging->mine);
     rks_free(staging->names);

@@ -100,6 +100,7 @@ enum rks_service {
     RKS_SERVICE_INDEX = 3,   /* index segments: requests */
     RKS_SERVICE_KEYS = 4,    /* full keys: requests */
     RKS_SERVICE_STORE = 5,   /* open, close and failure of the store: notes */
+    RKS_SERVICE_FILES = 6,   /* files of shards, for further copies: requests */
     RKS_SERVICE_STORES = 16, /* first of three numbers for each open store, by its number */
     RKS_SERVICES = 256,
 };

@@ -200,7 +200,7 @@ def stage(home: Path, local: Path, *, copies: int = 1, everywhere: bool = False,
 
     home: path. The directory where the dataset is kept whole; "DIR@2" is its generation 2.
     local: path. A directory on a disk of the rank's node; may contain "{rank}" and "{node}".
-    copies: int, at least 1. On how many nodes each shard will be. Default: 1.
+    copies: int, at least 1. On how many nodes each shard will be. Further copies come from ranks that have the shard. Default: 1.
     everywhere: bool. Bring all shards to each node. Default: False.
     local_room: int or str ("200GiB"), in bytes. What the dataset may add to this rank's disk. Default: three quarters of what is free.
     group: Group. The ranks that bring it. Default: `current()`.

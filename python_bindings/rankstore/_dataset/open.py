@@ -71,7 +71,8 @@ def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *
         ArgumentError if it is on a network file system. If home is away, and all shards are local, the generation that was opened last
         opens. `stats()["home_bytes"]` counts what this rank has read from home. Default: `directory` itself is read.
     copies: int, at least 1. With `local`: on how many nodes each shard will be; more than there are nodes are as many as there are. With
-        2, a job goes on without home after a node is lost. Default: 1.
+        2, a job goes on without home after a node is lost. A further copy comes from a rank that has the shard, and from home only if
+        that fails. Default: 1.
     local_room: int or str ("200GiB"), in bytes. With `local`: what the dataset may add to this rank's disk. IOFailedError, with the
         numbers, if the parts do not fit. Default: three quarters of what is free.
     partial: the earlier name of missing="partial"; ArgumentError. Default: None.
