@@ -17,10 +17,12 @@ MAY_SEE = {
     "_loader": ["_schema", "_distributed", "_batching", "_plan"],
     "_integrations": ["_batching", "_plan", "_loader"],
     "_dataset": ["_schema", "_distributed", "_provenance", "_batching", "_plan", "_loader"],
+    "_stores": [],
     "_build": ["_schema", "_distributed", "_sources", "_provenance", "_batching", "_dataset"],
 }
 ANYWHERE = ["errors", "_core"]
-FRONT = {"": [*MAY_SEE, *ANYWHERE], "hf": ["_integrations"], "errors": [], "_core": []}  # what users import, and the extension
+# what users import, the helper of stores, and the extension
+FRONT = {"": [*MAY_SEE, *ANYWHERE], "hf": ["_integrations"], "store_helper": ["_stores"], "errors": [], "_core": []}
 
 
 def circles(edges):

@@ -129,6 +129,7 @@ typedef struct rks_build_options {
      * that lie there are not lost. Nothing is written or removed there. */
     const char *const *shards;
     size_t shard_count;
+    const char *storage_options; /* of `home`, as in rks_store_options */
 } rks_build_options;
 
 RKS_API void rks_build_options_default(rks_build_options *options);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * rankstore/home.h: a home keeps a dataset whole: a directory on a shared file system, or on
- * another disk, that outlives the disks of the nodes. Part of rankstore.h. */
+ * another disk, or a URL of an object store, that outlives the disks of the nodes. Part of
+ * rankstore.h. */
 #ifndef RANKSTORE_HOME_H
 #define RANKSTORE_HOME_H
 
@@ -10,6 +11,14 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* ---- object stores --------------------------------------------------------------------------- */
+
+/* Sets the program, with its arguments (up to 8 words, then NULL), that each rank starts to reach
+ * an object store: it speaks the lines of src/home/helper_wire.h. The variable RKS_HOME_HELPER, a
+ * program without arguments, comes first. The Python package sets its own. The words are copied;
+ * NULL: none. RKS_ERR_ARGUMENT: too many, or too long ones. */
+RKS_API rks_status rks_set_store_helper(const char *const *arguments, rks_error *err);
 
 /* ---- publishing ------------------------------------------------------------------------------ */
 
@@ -21,6 +30,7 @@ typedef struct rks_publish_options {
     const char *const *shards; /* folders that may hold shards of the dataset, too, as in
                                 * rks_store_options */
     size_t shard_count;
+    const char *storage_options; /* of `home`, as in rks_store_options */
 } rks_publish_options;
 
 /* The same on all ranks. */
@@ -37,11 +47,11 @@ typedef struct rks_publish_report {
 } rks_publish_report;
 
 /* COLLECTIVE. Copies the dataset in each rank's `directory` ({rank}, {node} and `*` as in
- * rks_store_open) to `home`, a directory that all ranks see, and that is made if it is not there.
- * One rank sends each shard, and compares every MiB with the shard's sums as it sends it:
- * RKS_ERR_CORRUPT names damage, and nothing of it counts. Files that home has are not sent again,
- * so call it again after it was killed. dataset.json comes last: until then readers see what was
- * there before.
+ * rks_store_open) to `home`, a directory that all ranks see, and that is made if it is not there,
+ * or a URL of an object store. One rank sends each shard, and compares every MiB with the shard's
+ * sums as it sends it: RKS_ERR_CORRUPT names damage, and nothing of it counts. Files that home has
+ * are not sent again, so call it again after it was killed. dataset.json comes last: until then
+ * readers see what was there before.
  *
  * A home that has an older generation of the dataset gets those that are newer. RKS_ERR_STATE: home
  * has another dataset, or another process publishes something else there; of two that publish at
@@ -62,6 +72,7 @@ typedef struct rks_stage_options {
     uint64_t local_room; /* as in rks_store_options */
     rks_progress_fn progress;
     void *progress_user;
+    const char *storage_options; /* of `home`, as in rks_store_options */
 } rks_stage_options;
 
 /* The same on all ranks. */

@@ -78,6 +78,11 @@ typedef struct rks_store_options {
     /* With `local`: bytes that the dataset may add to this rank's disk. RKS_ERR_IO with the numbers
      * if the parts do not fit. Default 0: three quarters of what is free. */
     uint64_t local_room;
+    /* If `directory` is a URL (s3://, gs://, az://, https://, ...): what its store needs, such as
+     * credentials, as a JSON object; see rks_set_store_helper. They stay secret: no message and no
+     * file shows them. Such a home needs `local`; if that is NULL, the variable RKS_LOCAL names the
+     * local directory. NULL: what the environment and the machine give. */
+    const char *storage_options;
 } rks_store_options;
 
 RKS_API void rks_store_options_default(rks_store_options *options);

@@ -242,7 +242,8 @@ class Store:
                  no_check: bool = False, missing: str | None = None, inflight_bytes: int | None = None,
                  quarantine: str | None = None, names: Sequence[str] | None = None,
                  columns: Sequence[str] | None = None, metrics: int = 0, index_dir: str | None = None,
-                 shards: Sequence[str] | None = None, local: str | None = None, copies: int = 0, local_room: int = 0) -> None: ...
+                 shards: Sequence[str] | None = None, local: str | None = None, copies: int = 0, local_room: int = 0,
+                 storage_options: str | None = None) -> None: ...
     def refresh(self, group: Group, directory: str | Sequence[str], **options: Any) -> Store | None: ...
     def earlier(self) -> list[tuple[int, int, str]]: ...
     def lengths(self) -> Buffer:
@@ -427,16 +428,20 @@ class Epoch:
         """Cancel what is in flight. May be called twice."""
 
 # ---- upkeep.c ----
+def set_store_helper(words: Sequence[str]) -> None:
+    """rks_set_store_helper: the program that reaches object stores, with its arguments."""
+
 def merge(group: Group, sources: Sequence[str], directory: str, *, copy: bool = False,
           progress: Callable[[str, int, int, int], None] | None = None, no_lock: bool = False) -> dict[str, Any]:
     """COLLECTIVE. rks_merge: return {samples, shards, linked_bytes, copied_bytes, dataset}."""
 
 def publish(group: Group, directory: str, home: str, *, dry_run: bool = False,
-            progress: Callable[[str, int, int, int], None] | None = None, shards: Sequence[str] = ()) -> dict[str, Any]:
+            progress: Callable[[str, int, int, int], None] | None = None, shards: Sequence[str] = (),
+            storage_options: str | None = None) -> dict[str, Any]:
     """COLLECTIVE. rks_publish: return {dataset, generation, before, nothing_to_do, shards, sent_shards, sent_bytes, there_bytes}."""
 
 def stage(group: Group, home: str, local: str, *, copies: int = 0, everywhere: bool = False, local_room: int = 0,
-          progress: Callable[[str, int, int, int], None] | None = None) -> dict[str, Any]:
+          progress: Callable[[str, int, int, int], None] | None = None, storage_options: str | None = None) -> dict[str, Any]:
     """COLLECTIVE. rks_stage: return {dataset, generation, shards, bytes, places, wanted_bytes, here_bytes, home_bytes}."""
 
 def prune(group: Group, directory: str, *, keep: int | None = None, dry_run: bool = False,

@@ -329,10 +329,10 @@ static store *create_store(PyTypeObject *type, PyObject *group, const char *dire
 static PyObject *open_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords,
                           PyObject *earlier)
 {
-    static char *keys[] = {
-        "group",          "directory",  "exchange", "no_share",   "no_check", "missing",
-        "inflight_bytes", "quarantine", "names",    "columns",    "metrics",  "index_dir",
-        "shards",         "local",      "copies",   "local_room", NULL};
+    static char *keys[] = {"group",      "directory",       "exchange",   "no_share", "no_check",
+                           "missing",    "inflight_bytes",  "quarantine", "names",    "columns",
+                           "metrics",    "index_dir",       "shards",     "local",    "copies",
+                           "local_room", "storage_options", NULL};
     PyObject *group, *directory, *inflight = NULL, *room = NULL, *names = Py_None,
                                  *columns = Py_None;
     PyObject *shards = Py_None;
@@ -341,12 +341,12 @@ static PyObject *open_new(PyTypeObject *type, PyObject *arguments, PyObject *key
     rks_store_options options;
     rks_store_options_default(&options);
     const char *exchange = NULL, *missing = NULL, *quarantine = NULL, *index_dir = NULL;
-    const char *local = NULL;
+    const char *local = NULL, *storage_options = NULL;
     places from = {0};
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO|$zppzOzOOIzOzIO:Store", keys, &group,
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO|$zppzOzOOIzOzIOz:Store", keys, &group,
                                      &directory, &exchange, &no_share, &no_check, &missing,
                                      &inflight, &quarantine, &names, &columns, &metrics, &index_dir,
-                                     &shards, &local, &copies, &room) ||
+                                     &shards, &local, &copies, &room, &storage_options) ||
         !core_number(room, "local_room", 0, UINT64_MAX, &options.local_room) ||
         !core_number(inflight, "inflight_bytes", 0, UINT64_MAX, &options.inflight_bytes))
         return NULL;
@@ -359,6 +359,7 @@ static PyObject *open_new(PyTypeObject *type, PyObject *arguments, PyObject *key
     options.metrics_port = metrics;
     options.index_dir = index_dir;
     options.local = local;
+    options.storage_options = storage_options;
     options.copies = copies;
     store *self = NULL;
     if (parse_places(directory, names, columns, shards, &from)) {

@@ -82,14 +82,16 @@ static PyObject *run_publish(PyObject *group_object, const char *directory, cons
 static PyObject *publish(PyObject *self, PyObject *arguments, PyObject *keywords)
 {
     (void)self;
-    static char *names[] = {"group", "directory", "home", "dry_run", "progress", "shards", NULL};
+    static char *names[] = {"group",  "directory",       "home", "dry_run", "progress",
+                            "shards", "storage_options", NULL};
     PyObject *group, *progress = NULL, *patterns = NULL, *published;
-    const char *directory, *home;
+    const char *directory, *home, *storage_options = NULL;
     int dry_run = 0;
     core_texts shards = {0};
     core_callbacks calls = {0};
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "Oss|$pOO:publish", names, &group,
-                                     &directory, &home, &dry_run, &progress, &patterns) ||
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "Oss|$pOOz:publish", names, &group,
+                                     &directory, &home, &dry_run, &progress, &patterns,
+                                     &storage_options) ||
         !core_callable(progress, "progress", &calls.progress) ||
         !core_texts_take(patterns, "shards", &shards))
         return NULL;
@@ -100,6 +102,7 @@ static PyObject *publish(PyObject *self, PyObject *arguments, PyObject *keywords
         .progress_user = &calls,
         .shards = shards.texts,
         .shard_count = shards.count,
+        .storage_options = storage_options,
     };
     published = run_publish(group, directory, home, &options);
     core_texts_free(&shards);
@@ -132,19 +135,21 @@ static PyObject *run_stage(PyObject *group_object, const char *home, const char 
 static PyObject *stage(PyObject *self, PyObject *arguments, PyObject *keywords)
 {
     (void)self;
-    static char *names[] = {"group",      "home",       "local",    "copies",
-                            "everywhere", "local_room", "progress", NULL};
+    static char *names[] = {"group",      "home",     "local",           "copies", "everywhere",
+                            "local_room", "progress", "storage_options", NULL};
     PyObject *group, *progress = NULL, *room = NULL;
-    const char *home, *local;
+    const char *home, *local, *storage_options = NULL;
     unsigned int copies = 0;
     int everywhere = 0;
     core_callbacks calls = {0};
     rks_stage_options options = {.struct_size = sizeof(options)};
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "Oss|$IpOO:stage", names, &group, &home,
-                                     &local, &copies, &everywhere, &room, &progress) ||
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "Oss|$IpOOz:stage", names, &group, &home,
+                                     &local, &copies, &everywhere, &room, &progress,
+                                     &storage_options) ||
         !core_number(room, "local_room", 0, UINT64_MAX, &options.local_room) ||
         !core_callable(progress, "progress", &calls.progress))
         return NULL;
+    options.storage_options = storage_options;
     options.copies = copies;
     options.everywhere = everywhere != 0;
     options.progress = calls.progress == NULL ? NULL : core_call_progress;
@@ -343,7 +348,27 @@ static PyObject *diff(PyObject *self, PyObject *arguments, PyObject *keywords)
     return compared;
 }
 
+static PyObject *set_store_helper(PyObject *self, PyObject *list)
+{
+    (void)self;
+    enum { WORDS = 16 };
+    core_texts words = {0};
+    const char *all[WORDS + 1] = {0};
+    rks_error err = {0};
+    if (!core_texts_take(list, "words", &words))
+        return NULL;
+    for (size_t i = 0; i < words.count && i < WORDS; i++)
+        all[i] = words.texts[i];
+    rks_status status = rks_set_store_helper(all, &err);
+    core_texts_free(&words);
+    if (!core_succeeded(status, &err))
+        return NULL;
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef upkeep_functions[] = {
+    {"set_store_helper", set_store_helper, METH_O,
+     "set_store_helper(words): the program that reaches object stores."},
     {"merge", (PyCFunction)(void (*)(void))merge, METH_VARARGS | METH_KEYWORDS,
      "merge(group, sources, directory, ...): collective; the report."},
     {"stage", (PyCFunction)(void (*)(void))stage, METH_VARARGS | METH_KEYWORDS,

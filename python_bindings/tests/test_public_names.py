@@ -218,7 +218,7 @@ def test_public_classes_are_found_by_what_they_say_of_themselves() -> None:
 
 def test_what_is_public_beside_the_names() -> None:
     found = [name for name in os.listdir(Path(rankstore.__path__[0])) if not name.startswith(("_", "lib"))]
-    assert sorted(found) == ["errors.py", "hf.py", "py.typed"]
+    assert sorted(found) == ["errors.py", "hf.py", "py.typed", "store_helper.py"]
     assert rankstore.hf.TrainerMixin.__name__ == "TrainerMixin" and rankstore.errors.make
 
 

@@ -83,8 +83,10 @@ def test_what_is_refused(tmp_path: Path) -> None:
         rankstore.publish(there, there / "home")
     with pytest.raises(rankstore.NotFoundError, match="no dataset here"):
         rankstore.publish(tmp_path / "missing", home)
-    with pytest.raises(rankstore.UnsupportedError, match="a home is a directory, not a URL"):
-        rankstore.publish(there, "s3://bucket/x")
+    with pytest.raises(rankstore.ArgumentError, match="s3://...: has a password in it"):
+        rankstore.publish(there, "s3://me:word@bucket/x")
+    with pytest.raises(rankstore.ArgumentError, match="storage_options: only for a URL"):
+        rankstore.publish(there, home, storage_options={"region": "x"})
     with pytest.raises(TypeError, match="progress: a callable"):
         rankstore._core.publish(rankstore.current().core, str(there), str(home), progress=1)  # type: ignore[arg-type]
     (home / "dataset.claim").write_text("digest 00000000000000000000000000000000\npid 1 on another-host\n")
@@ -129,5 +131,5 @@ def main(group):
 def test_ranks_that_see_different_homes_are_refused(tmp_path: Path) -> None:
     build(numbers(0, 30), tmp_path / "there", key="id")
     lines = launched(2, OWN_HOMES, tmp_path / "there", str(tmp_path / "at"))
-    assert len(lines) == 2 and all("does not see the directory that rank 0 sees" in line for line in lines), lines
+    assert len(lines) == 2 and all("does not see what rank 0 sees under this name" in line for line in lines), lines
     assert files(tmp_path / "at-0" / "home") == set()

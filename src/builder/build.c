@@ -349,7 +349,8 @@ static rks_status publish_built(const rks_build_state *b, const char *directory,
                                          .progress = b->options.progress,
                                          .progress_user = b->options.progress_user,
                                          .shards = b->options.shards,
-                                         .shard_count = b->options.shard_count};
+                                         .shard_count = b->options.shard_count,
+                                         .storage_options = b->options.storage_options};
     rks_publish_report published = {.struct_size = sizeof(published)};
     if (b->options.home == NULL)
         return RKS_OK;

@@ -66,7 +66,8 @@ static rks_status look_here(rks_publish_work *work, const char *directory, const
 static rks_status begin_publish(rks_publish_work *work, const char *directory, const char *home,
                                 rks_error *err)
 {
-    const rks_home_limits limits = {.must_stop = must_stop, .user = work->group};
+    const rks_home_limits limits = {
+        .must_stop = must_stop, .user = work->group, .options = work->options.storage_options};
     rks_status status = rks_home_open(home, &limits, &work->home, err);
     if (status == RKS_OK)
         status = look_here(work, directory, home, err);

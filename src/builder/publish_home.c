@@ -16,6 +16,7 @@
 #include "base/secret.h"
 #include "builder/publish.h"
 #include "dataset/dataset_json.h"
+#include "home/address.h"
 #include "store/home_dataset.h"
 
 /* ---- places ---------------------------------------------------------------------------------- */
@@ -57,10 +58,14 @@ rks_status rks_publish_check_places(const char *directory, const char *home, rks
 {
     struct stat source, info, above;
     enum { ROOM = 4096 };
+    rks_home_address address;
+    rks_status status = rks_home_address_of(home, &address, err);
+    if (status != RKS_OK || address.stored)
+        return status;
+    home = address.path;
     char *path = rks_alloc(strlen(home) + ROOM, 1, err);
     if (path == NULL)
         return RKS_ERR_MEMORY;
-    rks_status status = RKS_OK;
     strcpy(path, home);
     cut_to_existing(path);
     size_t most = strlen(path) + ROOM - 4;
@@ -122,8 +127,8 @@ rks_status rks_publish_check_mark(rks_publish_work *work, rks_error *err)
     rks_status status = read_mark(work->home, mark, err);
     if (status == RKS_ERR_NOT_FOUND || (status == RKS_OK && strcmp(mark, work->state.mark) != 0))
         status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                          "%s: this rank does not see the directory that rank 0 sees under this "
-                          "name; a home is on a file system that all nodes share",
+                          "%s: this rank does not see what rank 0 sees under this name; a home is "
+                          "on a file system that all nodes share, or in an object store",
                           work->home->name);
     return status;
 }

@@ -8,9 +8,6 @@
 
 #include "base/error.h"
 
-static const char *const SCHEMES[] = {"s3",   "s3a",   "gs",  "gcs",  "az",   "azure",
-                                      "abfs", "abfss", "adl", "http", "https"};
-
 /* Returns the length of the scheme, 0 for a path. */
 static size_t scheme_of(const char *home)
 {
@@ -24,14 +21,6 @@ static size_t scheme_of(const char *home)
 bool rks_home_is_url(const char *home)
 {
     return scheme_of(home) > 0;
-}
-
-static bool is_scheme(const char *home, size_t size)
-{
-    for (size_t i = 0; i < sizeof(SCHEMES) / sizeof(*SCHEMES); i++)
-        if (strlen(SCHEMES[i]) == size && strncmp(SCHEMES[i], home, size) == 0)
-            return true;
-    return false;
 }
 
 /* Of what follows "SCHEME://". */
@@ -69,11 +58,6 @@ rks_status rks_home_address_of(const char *home, rks_home_address *address, rks_
                                        : rks_fail(err, RKS_ERR_ARGUMENT, 0,
                                                   "%s: give an absolute path after file://", home);
     }
-    if (!is_scheme(home, scheme))
-        return rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
-                        "%.*s://: no home has this scheme; known are s3, gs, az, abfs, http, https "
-                        "and file",
-                        (int)(scheme < 20 ? scheme : 20), home);
     address->stored = true;
     return check_rest(rest, scheme, home, err);
 }

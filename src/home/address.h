@@ -16,8 +16,8 @@ typedef struct rks_home_address {
 } rks_home_address;
 
 /* Says where a home is. RKS_ERR_ARGUMENT: the name is empty, or a URL without a host, with a
- * password or with a query, which would be shown; the text does not repeat them.
- * RKS_ERR_UNSUPPORTED: no kind of home has that scheme. */
+ * password or with a query, which would be shown; the text does not repeat them. The helper knows
+ * which schemes it serves. */
 rks_status rks_home_address_of(const char *home, rks_home_address *address, rks_error *err);
 
 #endif

@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "home/known_version.h"
 #include "shard/checksum_file.h"
 
 _Static_assert((int)RKS_PIECE == (int)RKS_SUMS_CHUNK, "a piece has one sum");
@@ -45,7 +46,8 @@ struct rks_arrival {
     rks_digest *sums;
     rks_pieces *pieces;
     int fd;
-    bool whole; /* another process has finished it meanwhile */
+    bool whole;                /* another process has finished it meanwhile */
+    rks_known_version version; /* of the shard's file at home */
 };
 
 /* Returns "DIRECTORY/NAME.ENDING". Free it with rks_free. */
@@ -96,9 +98,9 @@ rks_status rks_arrival_read(rks_arrival *a, uint64_t first, uint64_t end, uint8_
                             rks_error *err)
 {
     for (;;) {
-        char version[RKS_HOME_VERSION] = "";
         rks_home *from = atomic_load(&a->from);
-        rks_status status = rks_home_fetch(from, a->home_file, first, end, to, version, err);
+        rks_status status =
+            rks_known_version_fetch(&a->version, from, a->home_file, first, end, to, err);
         if (!turns_to_home(a, from, status))
             return status;
     }

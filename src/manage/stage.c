@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "home/helper_process.h"
 #include "rankstore/home.h"
 #include "store/store.h"
 
@@ -48,6 +49,11 @@ static rks_status bring_dataset(rks_group *group, const rks_dataset *dataset, co
     return status;
 }
 
+rks_status rks_set_store_helper(const char *const *arguments, rks_error *err)
+{
+    return rks_helper_set_program(arguments, err);
+}
+
 rks_status rks_stage(rks_group *group, const char *home, const char *local,
                      const rks_stage_options *options, rks_stage_report *report, rks_error *err)
 {
@@ -61,13 +67,20 @@ rks_status rks_stage(rks_group *group, const char *home, const char *local,
                options->struct_size < sizeof(chosen) ? options->struct_size : sizeof(chosen));
     rks_store_options_default(&looking);
     looking.local = local;
-    rks_store_look_home(group, home, &looking, &expanded, &found);
+    looking.storage_options = chosen.storage_options;
+    rks_error why = {0};
+    rks_status chose = rks_store_choose_local(&home, &looking, &why);
+    if (chose == RKS_OK)
+        rks_store_look_home(group, home, &looking, &expanded, &found);
+    else
+        found = (rks_found_dataset){.directory = home, .status = chose, .error = why};
     rks_status status = rks_store_agree_dataset(group, NULL, &found, &dataset, err);
     const rks_staging_options wanted = {.local = local,
                                         .copies = chosen.copies,
                                         .room = chosen.local_room,
                                         .everywhere = chosen.everywhere,
-                                        .must_copy = true};
+                                        .must_copy = true,
+                                        .storage_options = chosen.storage_options};
     if (status == RKS_OK)
         status = bring_dataset(group, dataset, expanded, &wanted, &chosen, report, err);
     rks_dataset_free(dataset);

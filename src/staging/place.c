@@ -20,6 +20,7 @@
 #include "base/memory.h"
 #include "dataset/dataset_json.h"
 #include "home/arrival.h"
+#include "home/address.h"
 
 enum { HOME_JSON_MAX = 64 << 10, VERSION = 1 };
 
@@ -90,6 +91,8 @@ char *rks_place_home_name(const char *home, rks_error *err)
 {
     char here[PATH_MAX];
     size_t size = strlen(home);
+    if (rks_home_is_url(home))
+        return rks_strdup(home, err);
     while (size > 1 && home[size - 1] == '/')
         size--;
     if (home[0] == '/')

@@ -279,6 +279,8 @@ static rks_status assign(rks_staging *s, const rks_dataset *dataset,
 /* ---- begin and end -----------------------------------------------------------------------------
  */
 
+enum { JOB_REQUESTS = 256 }; /* of all ranks, to begin with */
+
 static rks_status make_staging(rks_group *group, const rks_staging_options *options,
                                rks_place_told *told, rks_staging **staging, rks_error *err)
 {
@@ -287,7 +289,10 @@ static rks_status make_staging(rks_group *group, const rks_staging_options *opti
         return RKS_ERR_MEMORY;
     *staging = s;
     s->group = group;
-    rks_status status = rks_home_open(options->home, NULL, &s->home, err);
+    const uint32_t share = JOB_REQUESTS / rks_group_size(group);
+    const rks_home_limits limits = {.options = options->storage_options,
+                                    .requests = share == 0 ? 1 : share};
+    rks_status status = rks_home_open(options->home, &limits, &s->home, err);
     if (status == RKS_OK)
         status = rks_place_make(group, options->local, options->folder, options->room,
                                 &s->directory, told, err);

@@ -3,6 +3,7 @@
  * local_copy.c: a dataset that is kept at a home, and opened from local directories. Rank 0 alone
  * reads the dataset's description at home; a shard is read there by the rank that brings it. */
 #include <dirent.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,6 +12,8 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "dataset/build_directory.h"
+#include "home/address.h"
+#include "store/home_dataset.h"
 #include "store/store.h"
 
 /* Copies the id of the dataset's first generation, so that later generations find what is there. */
@@ -75,6 +78,29 @@ static void look_at_copies(const char *local, const char *home, uint64_t generat
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
+rks_status rks_store_choose_local(const char **directory, rks_store_options *options,
+                                  rks_error *err)
+{
+    rks_home_address address;
+    if (!rks_home_is_url(*directory))
+        return RKS_OK;
+    rks_status status = rks_home_address_of(*directory, &address, err);
+    if (status != RKS_OK)
+        return status;
+    *directory = address.path;
+    const char *named = getenv("RKS_LOCAL");
+    if (!address.stored || options->local != NULL)
+        return RKS_OK;
+    if (named == NULL || named[0] == '\0')
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "%s: a dataset in an object store opens from local directories: give one "
+                        "on a disk of each node, local= (--local on the command line), or name it "
+                        "in the variable RKS_LOCAL",
+                        *directory);
+    options->local = named;
+    return RKS_OK;
+}
+
 static rks_status check_local_options(const rks_store_options *options, rks_error *err)
 {
     if (options->shard_count > 0)
@@ -101,7 +127,11 @@ void rks_store_look_home(rks_group *group, const char *pattern, const rks_store_
     uint64_t generation = status == RKS_OK ? rks_dataset_take_generation(*home) : 0;
     found->status = status;
     if (status == RKS_OK && rks_group_rank(group) == 0) {
-        rks_store_look(*home, generation, found);
+        if (rks_home_is_url(*home))
+            found->status = rks_home_dataset_load(*home, options->storage_options, generation,
+                                                  &found->dataset, why);
+        else
+            rks_store_look(*home, generation, found);
         if (found->status != RKS_OK)
             look_at_copies(local, *home, generation, found);
     } else if (status == RKS_OK) {
@@ -132,8 +162,10 @@ rks_status rks_store_take_local(rks_group *group, const rks_dataset *dataset, co
                                 rks_error *err)
 {
     rks_staging *begun = NULL;
-    const rks_staging_options wanted = {
-        .local = options->local, .copies = options->copies, .room = options->local_room};
+    const rks_staging_options wanted = {.local = options->local,
+                                        .copies = options->copies,
+                                        .room = options->local_room,
+                                        .storage_options = options->storage_options};
     rks_status status = rks_store_make_local(group, dataset, home, &wanted, &begun, err);
     if (status == RKS_OK)
         status = rks_staging_wait(begun, RKS_ARRIVALS_HEADS, NULL, NULL, err);

@@ -154,7 +154,11 @@ rks_status rks_store_agree_datasets(rks_group *group, const char *exchange,
  * `beside` gets the others. RKS_ERR_STATE in `found` names two that have different datasets. */
 void rks_store_look_for(rks_group *group, const char *pattern, char **directory,
                         rks_folders *beside, rks_found_dataset *found);
-/* local_copy.c, for options->local. Looks for the dataset at its home: on rank 0; on others `found`
+/* local_copy.c. If *directory is a URL: takes "file://" from it, or sets the local directory that a
+ * store needs, from RKS_LOCAL if `options` has none. RKS_ERR_ARGUMENT names both. */
+rks_status rks_store_choose_local(const char **directory, rks_store_options *options,
+                                  rks_error *err);
+/* For options->local. Looks for the dataset at its home: on rank 0; on others `found`
  * says that there is none. If home is away, rank 0 takes what its local directory holds of it.
  * *home, which the caller frees, is its name without "@N". */
 void rks_store_look_home(rks_group *group, const char *pattern, const rks_store_options *options,

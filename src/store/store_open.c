@@ -575,7 +575,11 @@ rks_status rks_store_open(rks_group *group, const char *directory, const rks_sto
     rks_folders beside = {0};
     rks_loaded_dataset loaded = {.beside = &beside};
     rks_found_dataset looked;
-    if (chosen.local != NULL)
+    rks_error why = {0};
+    rks_status chose = rks_store_choose_local(&directory, &chosen, &why);
+    if (chose != RKS_OK)
+        looked = (rks_found_dataset){.directory = directory, .status = chose, .error = why};
+    else if (chosen.local != NULL)
         rks_store_look_home(group, directory, &chosen, &expanded, &looked);
     else
         rks_store_look_for(group, directory, &expanded, &beside, &looked);

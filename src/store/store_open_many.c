@@ -110,10 +110,13 @@ static rks_status put_said(const opening *o, const rks_store_options *options, c
 static void look_for_source(rks_group *group, opening *o, const rks_store_options *options,
                             size_t i)
 {
+    rks_store_options ignored = *options;
+    const char *name = o->patterns[i];
+    (void)rks_store_choose_local(&name, &ignored, NULL); /* it was asked before */
     if (options->local != NULL)
-        rks_store_look_home(group, o->patterns[i], options, &o->directories[i], &o->looked[i]);
+        rks_store_look_home(group, name, options, &o->directories[i], &o->looked[i]);
     else
-        rks_store_look_for(group, o->patterns[i], &o->directories[i], &o->beside, &o->looked[i]);
+        rks_store_look_for(group, name, &o->directories[i], &o->beside, &o->looked[i]);
 }
 
 /* COLLECTIVE. Begins to bring the datasets from their homes. */
@@ -151,6 +154,10 @@ static rks_status open_united(rks_group *group, opening *o, rks_store_options *o
                           RKS_SOURCES_MAX);
     if (status == RKS_OK)
         status = begin_opening(o, err);
+    for (size_t i = 0; status == RKS_OK && i < o->count; i++) {
+        const char *name = o->patterns[i];
+        status = rks_store_choose_local(&name, options, err);
+    }
     if (status == RKS_OK)
         status = put_said(o, options, &said, err);
     for (size_t i = 0; status == RKS_OK && i < o->count; i++)

@@ -202,3 +202,24 @@ int cli_python_build(const cli_list *sources, const char *directory,
     free(text);
     return CLI_ENVIRONMENT;
 }
+
+/* ---- object stores --------------------------------------------------------------------------- */
+
+void cli_use_store_helper(void)
+{
+    static const char code[] =
+        "import os, sys\n"
+        "sys.path[:1] = []\n" /* not what lies here */
+        "try:\n"
+        "    from rankstore.store_helper import main\n"
+        "except ImportError as missing:\n"
+        "    os.write(1, f'bad {sys.executable} reaches no object store ({missing}): pip install "
+        "\"rankstore[store]\", or set RANKSTORE_PYTHON to a Python that has it, or RKS_HOME_HELPER "
+        "to another program\\n'.encode())\n"
+        "    sys.exit(1)\n"
+        "main()\n";
+    char room[PATH_MAX];
+    rks_error ignored;
+    const char *const words[] = {find_python(room, sizeof(room)), "-c", code, NULL};
+    rks_set_store_helper(words, &ignored);
+}

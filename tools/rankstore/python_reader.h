@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * python_reader.h: input that the Python package alone reads: Parquet and Arrow. */
+ * python_reader.h: what the Python package alone does: it reads Parquet and Arrow, and reaches
+ * object stores. */
 #ifndef CLI_PYTHON_READER_H
 #define CLI_PYTHON_READER_H
 
@@ -14,5 +15,8 @@ const char *cli_python_format(const cli_list *sources, const char *format);
  * Returns an exit code only if there is no Python to go on with. */
 int cli_python_build(const cli_list *sources, const char *directory,
                      const rks_build_options *options, uint32_t processes, bool json);
+
+/* Names the Python package's helper as the program that reaches object stores. */
+void cli_use_store_helper(void);
 
 #endif

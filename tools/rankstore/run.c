@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "python_reader.h"
 #include "value.h"
 
 static const cli_command *command;
@@ -255,6 +256,7 @@ int cli_run(uint32_t processes, cli_body body, void *user)
         return CLI_USAGE;
     if (is_under_torchrun())
         return CLI_USAGE;
+    cli_use_store_helper();
     if (processes <= 1)
         return run_rank(NULL, &j);
     bool mpirun = getenv("OMPI_COMM_WORLD_SIZE") != NULL;

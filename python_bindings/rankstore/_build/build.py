@@ -15,6 +15,7 @@ from .._batching.layouts import item_name
 from .._dataset.dataset import Dataset
 from .._dataset.maintenance import publish
 from .._dataset.open import folders_of, open as open_dataset
+from .._dataset.stores import for_store
 from .._distributed import progress
 from .._distributed.group import Group, current
 from .._schema import infer
@@ -43,7 +44,8 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
           same_on_all: bool = False, no_lock: bool = False, json_path: str | None = None, flatten: bool = False,
           extra: str | None = None, dtype: Any = None, wait: bool = False, threads: int | None = None, check_source: bool = True,
           version: str | None = None, max_shard: int | str | None = None,
-          home: str | os.PathLike[str] | None = None, shards: Sequence[str | os.PathLike[str]] | None = None) -> Dataset:
+          home: str | os.PathLike[str] | None = None, shards: Sequence[str | os.PathLike[str]] | None = None,
+          storage_options: Mapping[str, Any] | None = None) -> Dataset:
     """Build a dataset on disk and open it (collective: call it on every rank).
 
     Repeat the same call to resume an interrupted build.
@@ -143,9 +145,11 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
         the same version, whatever they use. Default: none; what they use is compared.
     max_shard: int or str, in bytes of samples. End a shard with the unit that brings it to this size and begin another, so that the shards
         of one rank can be spread over disks: move the files. The dataset does not depend on it. Default: a shard a rank.
-    home: path. Where the dataset is published once it is built, as by `publish`; also if it was built before. Default: none.
+    home: path. Where the dataset is published once it is built, as by `publish`; also if it was built before; a directory or a URL.
+        Default: none.
     shards: list of paths. As for `open`: folders that may hold shards of the dataset in `out`. Shards that lie there are not lost, and are
         read; nothing is written or removed there. Default: none.
+    storage_options: dict. What the store of `home` needs, as for `open`. Default: what the environment and the machine give.
 
     Returns the open Dataset; its `report` is a BuildReport.
     Raises on all ranks: CallbackError (your function or the source raised), DataError, ArgumentError, NotFoundError, StateError,
@@ -169,12 +173,14 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
     if not isinstance(out, (str, os.PathLike)):
         raise ArgumentError(f"out: a directory's path, not {type(out).__name__}; the source comes first: build(source, out)")
     directory = os.fspath(out)
+    if home is not None:
+        for_store(os.fspath(home), storage_options)  # what is wrong is found before the build
     if workers:
         report = build_with_workers(group, workers, source, directory, options)
     else:
         report = build_here(group, source, directory, options)
     if home is not None:
-        publish(directory, home, group=group, progress=progress, shards=options.shards)
+        publish(directory, home, group=group, progress=progress, shards=options.shards, storage_options=storage_options)
     dataset = open_dataset(directory, group=group, exchange=exchange, no_share=no_share, shards=options.shards)
     dataset.report = report
     return dataset

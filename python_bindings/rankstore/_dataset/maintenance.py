@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from .. import _core
 from .._distributed import progress
@@ -15,6 +15,7 @@ from .._schema.sizes import optional_bytes
 from ..errors import ArgumentError, StateError
 from .dataset import Dataset
 from .open import folders_of, open as open_dataset
+from .stores import for_store
 
 Path = str | os.PathLike[str]
 Bar = progress.Report | bool | None
@@ -165,7 +166,7 @@ def merge(sources: Sequence[Path], directory: Path, *, copy: bool = False, group
 
 
 def publish(directory: Path, home: Path, *, dry_run: bool = False, group: Group | None = None, progress: Bar = None,
-            shards: Sequence[Path] | None = None) -> PublishReport:
+            shards: Sequence[Path] | None = None, storage_options: Mapping[str, Any] | None = None) -> PublishReport:
     """Copy a dataset to its home, a directory that all nodes see (collective: call it on every rank).
 
     Each rank sends the shards that are on its disk, and compares every MiB with the shard's sums as it sends it. What home has is not sent
@@ -173,11 +174,12 @@ def publish(directory: Path, home: Path, *, dry_run: bool = False, group: Group 
     there. `rankstore.open(home)` opens it.
 
     directory: path. The dataset's directory. "{rank}" and "{node}" in it become numbers; with a "*", as for `open`.
-    home: path. The same directory on all ranks; it is made if it is not there.
+    home: path. The same directory on all ranks; it is made if it is not there. Or a URL of an object store, such as s3://bucket/tokens.
     dry_run: bool. Only count. Default: False.
     group: Group. The ranks that publish. Default: `current()`.
     progress: bool or callable. As for `merge`. Default: None.
     shards: list of paths. As for `open`: more folders that may hold shards of the dataset. Default: none, and those of RKS_PATH.
+    storage_options: dict. As for `open`: what the store of a URL needs. Default: what the environment and the machine give.
 
     Returns a PublishReport.
     Raises, the same on all ranks, StateError if home has another dataset, or if another process publishes something else there;
@@ -187,24 +189,25 @@ def publish(directory: Path, home: Path, *, dry_run: bool = False, group: Group 
     chosen = group if group is not None else current()
     with _shown(progress, chosen) as report:
         made = _core.publish(chosen.core, os.fspath(directory), os.fspath(home), dry_run=dry_run, progress=report,
-                             shards=folders_of(shards))
+                             shards=folders_of(shards), storage_options=for_store(os.fspath(home), storage_options))
     return PublishReport(**made)
 
 
 def stage(home: Path, local: Path, *, copies: int = 1, everywhere: bool = False, local_room: int | str | None = None,
-          group: Group | None = None, progress: Bar = None) -> StageReport:
+          group: Group | None = None, progress: Bar = None, storage_options: Mapping[str, Any] | None = None) -> StageReport:
     """Bring a dataset from its home to local disks ahead of a job (collective: call it on every rank).
 
     The shards are spread over the ranks' local directories, as `open(home, local=)` does while a job runs; this returns when they are
     there. Shards that are there already are not read again.
 
-    home: path. The directory where the dataset is kept whole; "DIR@2" is its generation 2.
+    home: path. The directory or URL where the dataset is kept whole; "DIR@2" is its generation 2.
     local: path. A directory on a disk of the rank's node; may contain "{rank}" and "{node}".
     copies: int, at least 1. On how many nodes each shard will be. Further copies come from ranks that have the shard. Default: 1.
     everywhere: bool. Bring all shards to each node. Default: False.
     local_room: int or str ("200GiB"), in bytes. What the dataset may add to this rank's disk. Default: three quarters of what is free.
     group: Group. The ranks that bring it. Default: `current()`.
     progress: bool or callable. As for `merge`. Default: None.
+    storage_options: dict. As for `open`: what the store of a URL needs. Default: what the environment and the machine give.
 
     Returns a StageReport.
     Raises what `open` raises, the same on all ranks.
@@ -215,7 +218,7 @@ def stage(home: Path, local: Path, *, copies: int = 1, everywhere: bool = False,
     chosen = group if group is not None else current()
     with _shown(progress, chosen) as report:
         made = _core.stage(chosen.core, os.fspath(home), os.fspath(local), copies=copies, everywhere=everywhere, local_room=room or 0,
-                           progress=report)
+                           progress=report, storage_options=for_store(os.fspath(home), storage_options))
     return StageReport(**made)
 
 

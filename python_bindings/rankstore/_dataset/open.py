@@ -2,8 +2,9 @@
 """Open datasets: `open` opens those on disk, `concat` joins open ones."""
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .. import _core
@@ -16,6 +17,7 @@ from ..errors import ArgumentError, StateError
 from .dataset import Dataset
 from .indexing import ABSENT
 from .refresh import look_around
+from .stores import for_store, is_url
 from .worker_store import Handle
 
 
@@ -25,15 +27,16 @@ def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *
          names: Sequence[str] | None = None, columns: Sequence[str] | None = None, metrics: int | None = None,
          index_dir: str | os.PathLike[str] | None = None, shards: Sequence[str | os.PathLike[str]] | None = None,
          local: str | os.PathLike[str] | None = None, copies: int = 1, local_room: int | str | None = None,
-         partial: None = None) -> Dataset:
+         partial: None = None, storage_options: Mapping[str, Any] | None = None) -> Dataset:
     """Open a dataset, or several as one (collective: call it on every rank).
 
     Each rank serves the shards that it can read to the other ranks.
 
     directory: path, or a list of paths. "{rank}" and "{node}" in it become numbers. "DIR@2" is generation 2 of DIR, unless a directory has
         that name. A path with a "*", such as "/nvme*/rks", is one dataset whose shards lie in all the folders that it fits; StateError if
-        two of them have different datasets. A list opens one dataset over all of them without copying: the first one's samples come
-        first. Samples have the columns of all sources; a column that a source lacks is None in its samples.
+        two of them have different datasets. A URL (s3://, gs://, az://, https://) is a home in an object store, and needs
+        `local`. A list opens one dataset over all of them without copying: the first one's samples come first. Samples have the columns of
+        all sources; a column that a source lacks is None in its samples.
     group: Group. The ranks that open it. Default: `current()`.
     exchange: str. How the index travels: "auto", "local", "nccl", "mpi" or "pull". nccl takes options, such as "nccl:rails=off,timeout=60"
         (seconds for one chunk of all ranks), and uses the libnccl of this process or of NVIDIA's package beside this interpreter. Default:
@@ -76,6 +79,8 @@ def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *
     local_room: int or str ("200GiB"), in bytes. With `local`: what the dataset may add to this rank's disk. IOFailedError, with the
         numbers, if the parts do not fit. Default: three quarters of what is free.
     partial: the earlier name of missing="partial"; ArgumentError. Default: None.
+    storage_options: dict. For a URL: what its store needs, as in obstore, such as {"region": ..., "endpoint": ..., "access_key_id": ...,
+        "secret_access_key": ...}. No message and no file shows its secrets. Default: what the environment and the machine give.
 
     Returns the Dataset.
     Raises NotFoundError, CorruptError, UnsupportedError or ArgumentError, the same on all ranks.
@@ -87,7 +92,8 @@ def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *
         raise ArgumentError(f"metrics: {metrics!r} is not a port; give an int, 1 to 65535, or leave it out")
     if partial is not None:
         raise ArgumentError('partial: this option is now missing="partial"')
-    if local is None and (copies != 1 or local_room is not None):
+    in_store = any(is_url(one) for one in given)
+    if local is None and not in_store and (copies != 1 or local_room is not None):
         raise ArgumentError(f"{'copies' if copies != 1 else 'local_room'}: needs local=, a directory on a disk of this node")
     if isinstance(copies, bool) or not isinstance(copies, int) or not 1 <= copies < 1 << 32:
         raise ArgumentError(f"copies: {copies!r} is not a number of nodes; give an int of at least 1")
@@ -101,6 +107,7 @@ def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *
         "exchange": exchange, "no_share": no_share, "no_check": not check, "missing": missing, "inflight_bytes": inflight, "names": names,
         "columns": columns, "metrics": metrics or 0, "index_dir": None if index_dir is None else os.fspath(index_dir), "shards": folders,
         "local": None if local is None else os.fspath(local), "copies": copies, "local_room": room or 0,
+        "storage_options": for_store(next((one for one in given if is_url(one)), given[0] if given else ""), storage_options),
         "quarantine": None if quarantine is None else os.fspath(quarantine)}
     store = _core.Store(chosen.core, wanted, **options)
     after = of_torch()
@@ -166,7 +173,8 @@ def concat(datasets: Sequence[Dataset], *, names: Sequence[str] | None = None,
         index_dir = next((one._handle.index_dir for one in wholes if one._handle.index_dir is not None), None)
     whole = open(given, group=wholes[0].group, names=called, columns=columns, index_dir=index_dir,  # type: ignore[arg-type]
                  shards=tuple(dict.fromkeys(pattern for one in wholes for pattern in one.shards_given)),
-                 check=any(one.is_checked for one in wholes), missing="partial" if any(one.lacks_samples for one in wholes) else "error")
+                 check=any(one.is_checked for one in wholes), missing="partial" if any(one.lacks_samples for one in wholes) else None,
+                 **_at_stores(wholes))
     there = [source for one in wholes for source in one.sources]
     for now, source in zip(whole.sources, there, strict=True):
         if (now.id, now.samples) != (source.id, source.samples):
@@ -174,6 +182,16 @@ def concat(datasets: Sequence[Dataset], *, names: Sequence[str] | None = None,
             raise StateError(f"concat: {source.directory or source.name} holds another generation now than the dataset that is "
                              "open; open it anew, or as DIR@N")
     return _chosen(wholes, whole)
+
+
+def _at_stores(wholes: Sequence[Dataset]) -> dict[str, Any]:
+    """Return the options of the first dataset that lies in an object store, if one does."""
+    for one in wholes:
+        if any(is_url(name) for name in one.given):
+            asked = one._handle.asked[1]
+            options = asked["storage_options"]
+            return {"local": asked["local"], "copies": asked["copies"], "storage_options": None if options is None else json.loads(options)}
+    return {}
 
 
 def _chosen(parts: Sequence[Dataset], whole: Dataset) -> Dataset:

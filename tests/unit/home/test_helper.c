@@ -315,7 +315,6 @@ static void names_mean_directories_or_stores(void **state)
     assert_string_equal(address.path, "/a/b");
     assert_ok(rks_home_address_of("gs://bucket/x", &address, &err), &err);
     assert_true(address.stored);
-    assert_fails(RKS_ERR_UNSUPPORTED, rks_home_address_of("ftp://host/x", &address, &err));
     assert_fails(RKS_ERR_ARGUMENT, rks_home_address_of("", &address, &err));
     assert_fails(RKS_ERR_ARGUMENT, rks_home_address_of("s3:///x", &address, &err));
     assert_fails(RKS_ERR_ARGUMENT, rks_home_address_of("file://host/x", &address, &err));

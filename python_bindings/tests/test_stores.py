@@ -1,0 +1,355 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Homes in an object store, served by moto's server on this machine."""
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import stores
+
+import rankstore
+
+pytest.importorskip("obstore")
+pytest.importorskip("moto")
+
+SAMPLES, SHARDS, TWICE = 600, 12, 65536
+Ranks = Callable[..., list[Any]]
+SCRIPT = """
+import json, os, sys
+os.environ["RKS_NODE"] = os.environ["RANK"]
+import numpy, rankstore
+url, local, options = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+with rankstore.open(url, local=local, storage_options=options) as ds:
+    plan = ds.plan(batch_size=8, seed=3)
+    ids, right = [], True
+    for batch in ds.loader(plan):
+        ids += batch["i"].tolist()
+        for i, data in zip(batch["i"].tolist(), batch["data"]):
+            right = right and bytes(data) == bytes([i % 251]) * (4000 + i % 97 * 50)
+    ds.group.barrier()
+    print(json.dumps([ids, ds.stats()["home_bytes"], right]))
+"""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with stores.moto() as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("built") / "tokens"
+    build(home, 0, SAMPLES)
+    assert len(list(home.glob("*.rks"))) == SHARDS
+    return home
+
+
+@pytest.fixture
+def store(server: str, tmp_path: Path) -> stores.Store:
+    return stores.make_bucket(server, "b" + str(abs(hash(str(tmp_path)))))
+
+
+@pytest.fixture
+def home(built: Path, store: stores.Store) -> stores.Store:
+    rankstore.publish(built, store.url("tokens"), storage_options=store.options)
+    return store
+
+
+def build(out: Path, first: int, end: int, **more: Any) -> None:
+    rows = ({"i": i, "data": bytes([i % 251]) * (4000 + i % 97 * 50)} for i in range(first, end))
+    size = "256KiB" if end - first <= SAMPLES else "16MiB"
+    rankstore.build(rows, out, max_shard=size, unit_samples=20, **more).close()
+
+
+def shard_bytes(home: Path) -> int:
+    return sum(path.stat().st_size for path in home.glob("part-*.rks"))
+
+
+def right(batch: Any) -> bool:
+    return all(bytes(data) == bytes([i % 251]) * (4000 + i % 97 * 50) for i, data in zip(batch["i"].tolist(), batch["data"], strict=True))
+
+
+def epoch(url: str, local: Path, options: dict[str, Any]) -> tuple[list[int], int]:
+    with rankstore.open(url, local=local, storage_options=options) as ds:
+        ids = []
+        for batch in ds.loader(ds.plan(batch_size=8, seed=3)):
+            ids += batch["i"].tolist()
+            assert right(batch)
+        return ids, int(ds.stats()["home_bytes"])
+
+
+def helpers() -> list[int]:
+    """Return this process's helpers."""
+    found = []
+    for one in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            words = one.read_text().rpartition(")")[2].split()
+            if int(words[1]) == os.getpid() and words[0] not in "ZX" and b"store_helper" in (one.parent / "cmdline").read_bytes():
+                found.append(int(one.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+# ---- publish, open, stage ----------------------------------------------------------------------------
+
+def test_what_is_published_is_the_directory_and_opens_with_the_same_plan(built: Path, home: stores.Store, tmp_path: Path) -> None:
+    names = home.names("tokens")
+    assert "rankstore.home" in names and "dataset.claim" not in names
+    for name in names:
+        if name != "rankstore.home":
+            assert home.read(f"tokens/{name}") == (built / name).read_bytes(), name
+    with rankstore.open(built) as ds:
+        ids = [i for batch in ds.loader(ds.plan(batch_size=8, seed=3)) for i in batch["i"].tolist()]
+    found, brought = epoch(home.url("tokens"), tmp_path / "local", home.options)
+    assert found == ids
+    assert shard_bytes(built) <= brought <= shard_bytes(built) + SHARDS * TWICE
+    assert epoch(home.url("tokens"), tmp_path / "local", home.options) == (ids, 0)
+    again = rankstore.publish(built, home.url("tokens"), storage_options=home.options)
+    assert (again.sent_shards, again.sent_bytes) == (0, 0)
+    assert not helpers()
+
+
+def test_four_ranks_bring_each_byte_once(built: Path, home: stores.Store, tmp_path: Path, ranks: Ranks) -> None:
+    found = ranks(4, SCRIPT, home.url("tokens"), str(tmp_path / "l{rank}"), json.dumps(home.options))
+    answers = [json.loads(one.stdout) for one in found]
+    assert sorted(i for ids, *_ in answers for i in ids) == list(range(SAMPLES)) and all(right for *_, right in answers)
+    brought = sum(one for _, one, _ in answers)
+    assert shard_bytes(built) <= brought <= shard_bytes(built) + SHARDS * TWICE
+    again = ranks(4, SCRIPT, home.url("tokens"), str(tmp_path / "l{rank}"), json.dumps(home.options))
+    assert sum(json.loads(one.stdout)[1] for one in again) == 0
+
+
+def test_later_generations_and_older_ones(built: Path, store: stores.Store, tmp_path: Path) -> None:
+    out, url = tmp_path / "out", store.url("tokens")
+    build(out, 0, 100, home=url, storage_options=store.options)
+    build(out, 100, 160, append=True, home=url, storage_options=store.options)
+    for name, count in ((url, 160), (url + "@1", 100), (url + "@2", 160)):
+        with rankstore.open(name, local=tmp_path / "local", storage_options=store.options) as ds:
+            assert len(ds) == count and int(ds[count - 1]["i"]) == count - 1
+    with pytest.raises(rankstore.NotFoundError, match="there is no generation 7"):
+        rankstore.open(url + "@7", local=tmp_path / "other", storage_options=store.options)
+
+
+def test_stage_brings_all_and_the_job_nothing(built: Path, home: stores.Store, tmp_path: Path) -> None:
+    report = rankstore.stage(home.url("tokens"), tmp_path / "local", storage_options=home.options)
+    assert report.bytes >= shard_bytes(built) and report.here_bytes == 0
+    for path in built.glob("part-*"):
+        found = list((tmp_path / "local").glob(f"*/{path.name}"))
+        assert len(found) == 1 and found[0].read_bytes() == path.read_bytes()
+    assert epoch(home.url("tokens"), tmp_path / "local", home.options)[1] == 0
+
+
+def test_local_is_needed_or_the_variable(home: stores.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(rankstore.ArgumentError, match=r"local= .*RKS_LOCAL"):
+        rankstore.open(home.url("tokens"), storage_options=home.options)
+    monkeypatch.setenv("RKS_LOCAL", str(tmp_path / "named"))
+    with rankstore.open(home.url("tokens"), storage_options=home.options) as ds:
+        assert len(ds) == SAMPLES
+    assert (tmp_path / "named").is_dir()
+
+
+def test_a_file_url_is_a_directory(built: Path, tmp_path: Path) -> None:
+    rankstore.publish(built, f"file://{tmp_path}/home")
+    assert (tmp_path / "home" / "dataset.json").exists()
+    with rankstore.open(f"file://{tmp_path}/home") as ds:
+        assert len(ds) == SAMPLES
+    assert epoch(f"file://{tmp_path}/home", tmp_path / "local", None)[1] > 0  # type: ignore[arg-type]
+
+
+def test_two_that_publish_at_once(store: stores.Store, tmp_path: Path) -> None:
+    """The same dataset: both succeed. Two datasets: one does, and the home is whole."""
+    for k in range(2):
+        build(tmp_path / f"d{k}", 1000 * k, 1000 * k + 60)
+
+    def both(sources: list[Path], url: str) -> list[str]:
+        code = ("import sys, json, rankstore\ntry:\n"
+                "    rankstore.publish(sys.argv[1], sys.argv[2], storage_options=json.loads(sys.argv[3]))\n"
+                "    print('done')\nexcept rankstore.StateError as e:\n    print('refused', e)")
+        options = json.dumps(store.options)
+        running = [subprocess.Popen([sys.executable, "-c", code, str(one), url, options], stdout=subprocess.PIPE, text=True)
+                   for one in sources]
+        return sorted(one.communicate(timeout=120)[0].split(" ")[0].strip() for one in running)
+
+    assert both([tmp_path / "d0", tmp_path / "d1"], store.url("other")) == ["done", "refused"]
+    with rankstore.open(store.url("other"), local=tmp_path / "local", storage_options=store.options) as ds:
+        assert len(ds) == 60 and int(ds[0]["i"]) in (0, 1000)
+    assert both([tmp_path / "d0", tmp_path / "d0"], store.url("same")) == ["done", "done"]
+
+
+def test_a_publish_that_ends_early_leaves_no_upload(store: stores.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = ({"i": i, "data": os.urandom(1 << 20)} for i in range(80))
+    rankstore.build(rows, tmp_path / "large", unit_samples=20).close()
+    path = next((tmp_path / "large").glob("*.rks"))
+    at = path.stat().st_size - (8 << 20)  # found when most of it was sent
+    with path.open("r+b") as file:
+        file.seek(at)
+        byte = file.read(1)
+        file.seek(at)
+        file.write(bytes([byte[0] ^ 1]))
+    with pytest.raises(rankstore.CorruptError, match="does not match its sum"):
+        rankstore.publish(tmp_path / "large", store.url("large"), storage_options=store.options)
+    assert store.uploads() == 0 and not [name for name in store.names("large") if name.endswith(".rks")]
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(byte)
+    rankstore.publish(tmp_path / "large", store.url("large"), storage_options=store.options)
+    assert store.read(f"large/{path.name}") == path.read_bytes() and store.uploads() == 0
+
+
+# ---- the helper ---------------------------------------------------------------------------------------
+
+def test_a_killed_helper_is_started_again(home: stores.Store, tmp_path: Path) -> None:
+    stop = threading.Event()
+
+    def kill() -> None:
+        killed = 0
+        while not stop.is_set() and killed < 3:
+            for one in helpers():
+                os.kill(one, signal.SIGKILL)
+                killed += 1
+            stop.wait(0.3)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    ids, _ = epoch(home.url("tokens"), tmp_path / "local", home.options)
+    stop.set()
+    killer.join()
+    assert sorted(ids) == list(range(SAMPLES))
+
+
+def test_the_helper_ends_with_its_rank(home: stores.Store, tmp_path: Path) -> None:
+    """Also if a forked process of the rank lives on, which has the socket open."""
+    code = ("import os, sys, json, time, rankstore\n"
+            "ds = rankstore.open(sys.argv[1], local=sys.argv[2], storage_options=json.loads(sys.argv[3]))\n"
+            "if os.fork() == 0:\n    time.sleep(30)\n    os._exit(0)\n"
+            "from pathlib import Path\n"
+            "print(*[p.parent.name for p in Path('/proc').glob('[0-9]*/stat')"
+            " if p.read_text().rpartition(')')[2].split()[1] == str(os.getpid())"
+            " and b'store_helper' in (p.parent / 'cmdline').read_bytes()], flush=True)\n"
+            "time.sleep(30)\n")
+    with subprocess.Popen([sys.executable, "-c", code, home.url("tokens"), str(tmp_path / "local"), json.dumps(home.options)],
+                          stdout=subprocess.PIPE, text=True, start_new_session=True) as rank:
+        assert rank.stdout is not None
+        helper = rank.stdout.readline().strip()
+        assert helper, "no helper"
+        rank.kill()
+        for _ in range(100):
+            if not Path(f"/proc/{helper}").exists():
+                break
+            threading.Event().wait(0.1)
+        gone = not Path(f"/proc/{helper}").exists()
+        os.killpg(rank.pid, signal.SIGKILL)
+    assert gone
+
+
+def test_workers_of_a_loader_are_forked_beside_it(home: stores.Store, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    with rankstore.open(home.url("tokens"), local=tmp_path / "local", storage_options=home.options) as ds:
+        loader = torch.utils.data.DataLoader(ds, batch_size=10, num_workers=2, multiprocessing_context="fork",
+                                             collate_fn=lambda rows: [int(row["i"]) for row in rows])
+        assert sorted(i for batch in loader for i in batch) == list(range(SAMPLES))
+
+
+def test_secrets_appear_nowhere(built: Path, home: stores.Store, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with rankstore.open(home.url("tokens"), local=tmp_path / "local", storage_options=home.options) as ds:
+        shown = repr(ds) + str(ds.given) + str(ds.loader(ds.plan(batch_size=8)).state_dict())
+        running = b"".join((Path("/proc") / str(one) / part).read_bytes() for one in helpers() for part in ("cmdline", "environ"))
+        assert stores.without_secrets(shown) and stores.without_secrets(running) and running
+        assert stores.without_secrets(pickle.dumps(ds))
+    assert stores.without_secrets(stores.everything_in(tmp_path / "local"))
+    said = json.loads(next((tmp_path / "local").glob("*/home.json")).read_text())
+    assert home.url("tokens") in said.values()
+    wrong = {**home.options, "endpoint": "http://127.0.0.1:1", "session_token": stores.SECRET}
+    with pytest.raises(rankstore.RankStoreError) as failed:
+        rankstore.open(home.url("tokens"), local=tmp_path / "none", storage_options={**wrong, "no_such_option": stores.SECRET})
+    assert stores.without_secrets(str(failed.value)) and "no_such_option" in str(failed.value)
+    assert stores.without_secrets("".join(capfd.readouterr()))
+
+
+def test_another_program_may_be_the_helper(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of 30 lines over a directory; any scheme is its own business."""
+    program = Path(__file__).with_name("small_helper.py")
+    monkeypatch.setenv("RKS_HOME_HELPER", str(program))
+    monkeypatch.setenv("SMALL_HELPER_TOP", str(tmp_path / "top"))
+    (tmp_path / "top" / "tokens").mkdir(parents=True)
+    rankstore.publish(built, "toy://top/tokens")
+    ids, brought = epoch("toy://top/tokens", tmp_path / "local", None)  # type: ignore[arg-type]
+    assert sorted(ids) == list(range(SAMPLES)) and brought >= shard_bytes(built)
+
+
+def test_what_no_library_knows_is_told(tmp_path: Path) -> None:
+    with pytest.raises(rankstore.RankStoreError, match="(?i)protocol not known: nosuch|No module"):
+        rankstore.open("nosuch://bucket/x", local=tmp_path / "local")
+
+
+# ---- faults -------------------------------------------------------------------------------------------
+
+@pytest.fixture
+def broken(home: stores.Store) -> Iterator[tuple[stores.Store, stores.Proxy]]:
+    with stores.proxy(home.address) as between:
+        yield stores.Store(between.address, home.bucket), between
+
+
+@pytest.mark.parametrize("rules", [
+    {"fault": "503", "times": 10}, {"fault": "429", "times": 3}, {"fault": "500", "each": 7}, {"fault": "close", "each": 5},
+    {"fault": "cut", "each": 5}, {"fault": "short", "each": 9}, {"fault": "etag"}], ids=lambda rules: str(rules["fault"]))
+def test_faults_that_pass_cost_time_alone(broken: tuple[stores.Store, stores.Proxy], rules: dict[str, Any], tmp_path: Path) -> None:
+    store, between = broken
+    between.set(**rules)
+    ids, _ = epoch(store.url("tokens"), tmp_path / "local", store.options)
+    counts = between.counts()
+    assert sorted(ids) == list(range(SAMPLES)) and counts["faults"] > 0 and counts["under_way"] == 0
+    assert counts["requests"] < 400
+
+
+@pytest.mark.parametrize(("fault", "text"), [
+    ("403", r"GET at http://127.0.0.1:\d+: 403 Forbidden \(AccessDenied, by the proxy\).*AWS_ACCESS_KEY_ID"),
+    ("400", "ExpiredToken.*has expired"),
+    ("200", r"the whole file \(200\)"), ("412", "412 Precondition Failed"), ("flip", "is not the one that was published")])
+def test_faults_that_last_are_told_at_once(broken: tuple[stores.Store, stores.Proxy], fault: str, text: str, tmp_path: Path) -> None:
+    store, between = broken
+    with rankstore.open(store.url("tokens"), local=tmp_path / "first", storage_options=store.options):
+        pass
+    between.set(fault=fault)
+    before = between.counts()["requests"]
+    with pytest.raises(rankstore.RankStoreError, match=text) as failed:
+        epoch(store.url("tokens"), tmp_path / "local", store.options)
+    assert store.url("tokens")[:12] in str(failed.value) and stores.without_secrets(str(failed.value))
+    assert between.counts()["requests"] - before < 150
+
+
+def test_a_fault_in_mid_epoch_ends_it_with_the_store_s_words(broken: tuple[stores.Store, stores.Proxy], tmp_path: Path) -> None:
+    store, between = broken
+    build(tmp_path / "more", 0, 6000)
+    rankstore.publish(tmp_path / "more", store.url("more"), storage_options=store.options)
+    between.set(bytes_per_s=5_000_000)
+    with pytest.raises(rankstore.RankStoreError, match="403 Forbidden"), \
+            rankstore.open(store.url("more"), local=tmp_path / "local", storage_options=store.options) as ds:
+        for number, batch in enumerate(ds.loader(ds.plan(batch_size=8, seed=3))):
+            assert right(batch)
+            if number == 2:
+                between.set(fault="403")
+
+
+def test_each_range_names_the_version_that_was_read_first(broken: tuple[stores.Store, stores.Proxy], tmp_path: Path) -> None:
+    store, between = broken
+    epoch(store.url("tokens"), tmp_path / "local", store.options)
+    assert between.counts()["unconditional"] <= SHARDS  # the first of each shard
+
+
+def test_a_request_that_stalls_is_made_again(broken: tuple[stores.Store, stores.Proxy], tmp_path: Path) -> None:
+    store, between = broken
+    between.set(fault="stall", times=1)
+    ids, _ = epoch(store.url("tokens"), tmp_path / "local", store.options)
+    assert sorted(ids) == list(range(SAMPLES)) and between.counts()["faults"] == 1
