@@ -11,6 +11,7 @@ What stands after a block's language says how it is run:
 """
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import signal
@@ -28,8 +29,8 @@ SLURM = """
 SLURM_JOB_NODELIST=localhost
 scontrol() { [ "$*" = "show hostnames localhost" ] && echo localhost; }
 srun() {
-    while [ "$1" != python ]; do shift; done
-    export SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NODELIST=localhost
+    while [ "$1" != python ] && [ "$1" != rankstore ]; do shift; done
+    export SLURM_STEP_ID=$((${SLURM_STEP_ID:--1} + 1)) SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NODELIST=localhost
     SLURM_PROCID=0 SLURM_LOCALID=0 "$@" & local one=$!
     SLURM_PROCID=1 SLURM_LOCALID=1 "$@" & local two=$!
     wait $one && wait $two
@@ -56,10 +57,17 @@ def blocks_of(page: Path) -> list[Block]:
             for found in re.finditer(r"^```(\w*)([^\n]*)\n(.*?)^```$", text, re.M | re.S)]
 
 
+def programs() -> list[str]:
+    """Where python and the package's own command line lie: a wheel's beside the interpreter, the tests' beside the package."""
+    package = importlib.util.find_spec("rankstore")
+    assert package is not None and package.origin is not None
+    return [os.path.dirname(sys.executable), str(Path(package.origin).parents[1] / "bin")]
+
+
 def run_shell(block: Block, before: str = "") -> None:
     """`before`: what bash does first. Nothing that was started outlives the limit."""
     port = free_port(20000, 30000)
-    environ = {**os.environ, "PATH": os.path.dirname(sys.executable) + ":" + os.environ["PATH"], "SLURM_JOB_ID": str(port - 20000)}
+    environ = {**os.environ, "PATH": ":".join([*programs(), os.environ["PATH"]]), "SLURM_JOB_ID": str(port - 20000)}
     shell = subprocess.Popen(["bash", "-euo", "pipefail", "-c", before + block.text.replace(PORT, str(port))], env=environ,
                              stdin=subprocess.DEVNULL, start_new_session=True)
     try:

@@ -121,9 +121,9 @@ class Cluster:
                     text += f"--- {name}\n{file.read()[-2000:]}"
         return text
 
-    def run(self, *command, limit=120, code=0, **environ):
+    def run(self, *command, limit=120, code=0, cwd=None, **environ):
         """Runs a command beside the cluster; returns (stdout, stderr). None: any exit code."""
-        done = subprocess.run(command, env={**self.environ, **environ}, capture_output=True, text=True, timeout=limit)
+        done = subprocess.run(command, env={**self.environ, **environ}, cwd=cwd, capture_output=True, text=True, timeout=limit)
         assert code is None or done.returncode == code, f"{command}: exit {done.returncode}\n{done.stdout}{done.stderr}\n{self._logs()}"
         return done.stdout, done.stderr
 

@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from cluster import PROGRAMS, Cluster, find
+from cluster import PROGRAMS, Cluster, find, free_ports
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from support.report import Skip, run_all  # noqa: E402
@@ -162,20 +162,54 @@ def python_programs_meet_without_torch():
     assert out.split("\n")[0] == "4 srun True 0", out
 
 
+ONE_A_NODE = "srun --nodes 2 --ntasks-per-node 1 python"
+PAGES = {  # what is run of a page; "": all of it, in its order
+    "slurm.md": "",
+    "nodes.md": f"{ONE_A_NODE} epoch.py",
+    "shared.md": f"{ONE_A_NODE} shared.py",
+    "training.md": f"export MASTER_PORT=29500\npython block0.py\n{ONE_A_NODE} train.py",
+}
+
+
+def script_of(page, folder):
+    """Save a page's programs, and return what a batch script does to run them."""
+    lines = ""
+    for i, block in enumerate(blocks_of(Path(ROOT) / "python_bindings" / "docs" / page)):
+        name = block.how.removeprefix("save=") or f"block{i}.py"
+        if block.language == "python":
+            with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+                file.write(block.text)
+            lines += "" if block.how else f"python {name}\n"
+        elif block.how == "srun":
+            lines += block.text
+    lines = (PAGES[page] or lines).replace("29500", str(free_ports(1)[0]))
+    # The names of the two nodes have no addresses.
+    return re.sub(r"^(export MASTER_ADDR=.*)$", r"\1\n[ $MASTER_ADDR = n1 ]\nexport MASTER_ADDR=127.0.0.1", lines, flags=re.M)
+
+
 def the_pages_commands_run():
-    """What the page on many nodes prints, and the program of the one on shared file systems: here srun is the real one."""
+    """What pages print, as the lines of a batch script: here srun is the real one."""
     script("pages")  # makes the package
-    at = {"PYTHONPATH": SITE, "PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}", **HERE}
-    for page, command in (("nodes.md", None), ("shared.md", "srun --nodes 2 --ntasks-per-node 1 python shared.py")):
+    at = {"PYTHONPATH": SITE, "PATH": f"{os.path.dirname(sys.executable)}:{os.path.dirname(CLI)}:{os.environ['PATH']}", **HERE}
+    for page in PAGES:
         folder = path(page)
         os.makedirs(folder)
-        blocks = blocks_of(Path(ROOT) / "python_bindings" / "docs" / page)
-        saved = next(block for block in blocks if block.how.startswith("save="))
-        command = command or next(block.text for block in blocks if block.how == "srun")
-        with open(os.path.join(folder, saved.how.removeprefix("save=")), "w", encoding="utf-8") as file:
-            file.write(saved.text)
-        cluster().run("bash", "-euo", "pipefail", "-c", f"cd {folder}\n{command}", **at)
+        with open(os.path.join(folder, "job.sh"), "w", encoding="utf-8") as file:
+            file.write("#!/bin/bash\nset -euo pipefail\n" + script_of(page, folder))
+        cluster().run("bash", "-c", 'sbatch --wait --nodes 2 --ntasks-per-node 1 --output=job.out job.sh || { cat job.out; exit 1; }',
+                      cwd=folder, **at)
         assert any(name.endswith("dataset.json") for _, _, names in os.walk(folder) for name in names)
+
+
+def the_readmes_program_runs():
+    script("readme")  # makes the package
+    folder = path("readme_program")
+    os.makedirs(folder)
+    with open(f"{folder}/readme.py", "w", encoding="utf-8") as file:
+        file.write("".join(block.text for block in blocks_of(Path(ROOT) / "README.md") if block.language == "python"))
+    out, _ = cluster().run("srun", "-N2", "-n4", sys.executable, "readme.py", cwd=folder, PYTHONPATH=SITE, **HERE)
+    shapes = [int(rows) for rows in re.findall(r"torch\.Size\(\[(\d+), \d+\]\)", out)]
+    assert sum(shapes) == 10_000, out[-2000:]
 
 
 def a_killed_task_is_named_by_the_others():
@@ -221,6 +255,7 @@ TESTS = [
     a_cancelled_step_leaves_nothing_and_is_resumed,
     python_programs_meet_without_torch,
     the_pages_commands_run,
+    the_readmes_program_runs,
     a_killed_task_is_named_by_the_others,
     a_requeued_job_goes_on,
     nothing_is_left,
