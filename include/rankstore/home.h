@@ -93,7 +93,11 @@ typedef struct rks_stage_report {
  * that opens it with the same `local` then reads nothing from home. What has come before is not
  * read again, so call it again after it was killed. `local` may hold {rank} and {node}. Errors are
  * those of that opening; a copy that cannot be made is one, too. `options` and `report` may be
- * NULL. */
+ * NULL.
+ *
+ * `home` NULL: the dataset that was built in the ranks' directories, `local`, gets further copies
+ * of its shards on other nodes (options->copies, options->everywhere), over the ranks' connections:
+ * a node may then be lost without a home. RKS_ERR_NOT_FOUND: a shard is in no rank's directory. */
 RKS_API rks_status rks_stage(rks_group *group, const char *home, const char *local,
                              const rks_stage_options *options, rks_stage_report *report,
                              rks_error *err);

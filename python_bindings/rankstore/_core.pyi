@@ -440,7 +440,7 @@ def publish(group: Group, directory: str, home: str, *, dry_run: bool = False,
             storage_options: str | None = None) -> dict[str, Any]:
     """COLLECTIVE. rks_publish: return {dataset, generation, before, nothing_to_do, shards, sent_shards, sent_bytes, there_bytes}."""
 
-def stage(group: Group, home: str, local: str, *, copies: int = 0, everywhere: bool = False, local_room: int = 0,
+def stage(group: Group, home: str | None, local: str, *, copies: int = 0, everywhere: bool = False, local_room: int = 0,
           progress: Callable[[str, int, int, int], None] | None = None, storage_options: str | None = None) -> dict[str, Any]:
     """COLLECTIVE. rks_stage: return {dataset, generation, shards, bytes, places, wanted_bytes, here_bytes, home_bytes}."""
 

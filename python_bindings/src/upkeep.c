@@ -143,7 +143,7 @@ static PyObject *stage(PyObject *self, PyObject *arguments, PyObject *keywords)
     int everywhere = 0;
     core_callbacks calls = {0};
     rks_stage_options options = {.struct_size = sizeof(options)};
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "Oss|$IpOOz:stage", names, &group, &home,
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "Ozs|$IpOOz:stage", names, &group, &home,
                                      &local, &copies, &everywhere, &room, &progress,
                                      &storage_options) ||
         !core_number(room, "local_room", 0, UINT64_MAX, &options.local_room) ||

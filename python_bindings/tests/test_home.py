@@ -206,6 +206,40 @@ def test_each_byte_leaves_home_once(home: Path, tmp_path: Path, ranks: Ranks, op
         assert len(found) == copies and all(one.read_bytes() == path.read_bytes() for one in found)
 
 
+BUILD = """
+import json, os, shutil, sys
+os.environ["RKS_NODE"] = os.environ["RANK"]
+import rankstore
+from rankstore import NotFoundError
+directory, copies, lose = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "lose"
+rank = int(os.environ["RANK"])
+if lose:
+    if rank == 2:
+        shutil.rmtree(directory.replace("{rank}", "2"))
+    try:
+        with rankstore.open(directory) as ds:
+            print(json.dumps(sorted(int(ds[i]["i"]) for i in range(600))))
+    except NotFoundError as error:
+        print(json.dumps(str(error)))
+else:
+    rows = ({"i": i, "data": bytes([i % 251]) * (4000 + i % 97 * 50)} for i in range(600))
+    with rankstore.build(rows, directory, copies=copies, max_shard="256KiB", unit_samples=20, same_on_all=True) as ds:
+        print(json.dumps(ds.id if hasattr(ds, "id") else ""))
+"""
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+def test_a_build_makes_copies_between_its_nodes(tmp_path: Path, ranks: Ranks, copies: int) -> None:
+    """Without a home: with two copies a node may be lost; the same call again, or an opening, finds them."""
+    directory = str(tmp_path / "n{rank}")
+    for _ in range(2):
+        ranks(3, BUILD, directory, str(copies), "", warm=["import rankstore"])
+    shards = {path.name for path in tmp_path.glob("n*/part-*.rks")}
+    assert all(len(list(tmp_path.glob(f"n*/{name}"))) == copies for name in shards) and len(shards) >= 12
+    done = [json.loads(one.stdout.splitlines()[-1]) for one in ranks(3, BUILD, directory, str(copies), "lose", warm=["import rankstore"])]
+    assert done == [list(range(SAMPLES))] * 3 if copies == 2 else all("on no rank's disk" in one for one in done), done
+
+
 def test_a_lost_node_s_shards_are_read_again(home: Path, tmp_path: Path, ranks: Ranks) -> None:
     local, state = tmp_path / "l{rank}", str(tmp_path / "state.json")
     first = Job(ranks, 3, home, local, state)

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "dataset/build_directory.h"
 #include "home/helper_process.h"
 #include "rankstore/home.h"
 #include "store/store.h"
@@ -34,7 +35,9 @@ static rks_status bring_dataset(rks_group *group, const rks_dataset *dataset, co
                                 rks_stage_report *report, rks_error *err)
 {
     rks_staging *staging = NULL;
-    rks_status status = rks_store_make_local(group, dataset, home, wanted, &staging, err);
+    rks_status status = home != NULL
+                            ? rks_store_make_local(group, dataset, home, wanted, &staging, err)
+                            : rks_staging_begin(group, RKS_OK, dataset, wanted, &staging, err);
     if (status != RKS_OK)
         return status;
     status = rks_staging_wait(staging, RKS_ARRIVALS_WHOLE, options->progress,
@@ -54,6 +57,16 @@ rks_status rks_set_store_helper(const char *const *arguments, rks_error *err)
     return rks_helper_set_program(arguments, err);
 }
 
+/* Looks at the dataset in the directory of this rank, in which copies of its shards are made. */
+static void look_here(rks_group *group, const char *directory, char **expanded,
+                      rks_found_dataset *found)
+{
+    *found = (rks_found_dataset){.directory = directory};
+    found->status = rks_directory_expand_target(group, directory, expanded, &found->error);
+    if (found->status == RKS_OK)
+        rks_store_look(*expanded, 0, found);
+}
+
 rks_status rks_stage(rks_group *group, const char *home, const char *local,
                      const rks_stage_options *options, rks_stage_report *report, rks_error *err)
 {
@@ -69,20 +82,23 @@ rks_status rks_stage(rks_group *group, const char *home, const char *local,
     looking.local = local;
     looking.storage_options = chosen.storage_options;
     rks_error why = {0};
-    rks_status chose = rks_store_choose_local(&home, &looking, &why);
-    if (chose == RKS_OK)
+    rks_status chose = home == NULL ? RKS_OK : rks_store_choose_local(&home, &looking, &why);
+    if (home == NULL)
+        look_here(group, local, &expanded, &found);
+    else if (chose == RKS_OK)
         rks_store_look_home(group, home, &looking, &expanded, &found);
     else
         found = (rks_found_dataset){.directory = home, .status = chose, .error = why};
     rks_status status = rks_store_agree_dataset(group, NULL, &found, &dataset, err);
-    const rks_staging_options wanted = {.local = local,
+    const rks_staging_options wanted = {.local = home != NULL ? local : expanded,
                                         .copies = chosen.copies,
                                         .room = chosen.local_room,
                                         .everywhere = chosen.everywhere,
                                         .must_copy = true,
                                         .storage_options = chosen.storage_options};
     if (status == RKS_OK)
-        status = bring_dataset(group, dataset, expanded, &wanted, &chosen, report, err);
+        status = bring_dataset(group, dataset, home != NULL ? expanded : NULL, &wanted, &chosen,
+                               report, err);
     rks_dataset_free(dataset);
     rks_free(expanded);
     return status;

@@ -26,12 +26,17 @@ enum { HOME_JSON_MAX = 64 << 10, VERSION = 1 };
 
 /* ---- the directory --------------------------------------------------------------------------- */
 
-static rks_status refuse_network(const char *directory, rks_error *err)
+static rks_status refuse_network(const char *directory, bool built_here, rks_error *err)
 {
     bool memory = false;
     const char *kind = rks_shared_filesystem(directory, &memory);
     if (kind == NULL || memory)
         return RKS_OK;
+    if (built_here)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "copies: %s is on %s, which several nodes see: a lost node takes no shard "
+                        "with it; leave `copies` out",
+                        directory, kind);
     return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                     "local: %s is on %s, which several nodes see; name a directory on a disk of "
                     "this node, or open the dataset without `local`",
@@ -63,10 +68,10 @@ static rks_status measure(const rks_group *group, const char *directory, uint64_
 rks_status rks_place_make(const rks_group *group, const char *local, const char *folder,
                           uint64_t room, char **directory, rks_place_told *told, rks_error *err)
 {
-    char *path = rks_format(err, "%s/%s", local, folder);
+    char *path = folder == NULL ? rks_strdup(local, err) : rks_format(err, "%s/%s", local, folder);
     rks_status status = path == NULL ? RKS_ERR_MEMORY : rks_directory_make(path, err);
     if (status == RKS_OK)
-        status = refuse_network(path, err);
+        status = refuse_network(path, folder == NULL, err);
     if (status == RKS_OK)
         status = measure(group, path, room, told, err);
     if (status != RKS_OK) {
@@ -183,8 +188,10 @@ static rks_status describe_dataset(const char *directory, const rks_dataset *dat
 rks_status rks_place_describe(const char *directory, const char *home, const rks_dataset *dataset,
                               rks_error *err)
 {
-    char *name = rks_place_home_name(home, err);
-    rks_status status = name == NULL ? RKS_ERR_MEMORY : write_home(directory, name, err);
+    char *name = home == NULL ? NULL : rks_place_home_name(home, err);
+    rks_status status = RKS_OK;
+    if (home != NULL)
+        status = name == NULL ? RKS_ERR_MEMORY : write_home(directory, name, err);
     rks_free(name);
     return status == RKS_OK ? describe_dataset(directory, dataset, err) : status;
 }

@@ -23,14 +23,16 @@ typedef struct rks_place_told {
     uint64_t room; /* bytes that may be added */
 } rks_place_told;
 
-/* Makes the directory LOCAL/FOLDER and looks at it. `room`: bytes that the dataset may add to its
+/* Makes the directory LOCAL/FOLDER and looks at it. `folder` NULL: LOCAL itself, where the dataset
+ * was built. `room`: bytes that the dataset may add to its
  * disk; 0: three quarters of what is free. RKS_ERR_ARGUMENT if it is on a network file system: its
  * nodes have no common page cache. */
 rks_status rks_place_make(const rks_group *group, const char *local, const char *folder,
                           uint64_t room, char **directory, rks_place_told *told, rks_error *err);
 
-/* Writes home.json, if it does not say that already, and the dataset as dataset.json, unless that
- * or a later generation is there. RKS_ERR_STATE: the directory has another dataset. */
+/* Writes home.json, if it does not say that already and `home` is not NULL, and the dataset as
+ * dataset.json, unless that or a later generation is there. RKS_ERR_STATE: the directory has
+ * another dataset. */
 rks_status rks_place_describe(const char *directory, const char *home, const rks_dataset *dataset,
                               rks_error *err);
 

@@ -232,6 +232,13 @@ static rks_status choose_mine(rks_staging *s, const rks_dataset *dataset, const 
         const uint64_t bytes = dataset->shards[i].file_bytes;
         const int32_t holds = find_holder(p, (uint32_t)place, i, bytes);
         const int32_t first = holds >= 0 ? holds : holders[i * copies];
+        if (holds < 0 && s->home == NULL) {
+            rks_free(list);
+            return rks_fail(err, RKS_ERR_NOT_FOUND, 0,
+                            "copies: shard %s is in no rank's directory; repair the dataset, or "
+                            "move the shard there",
+                            dataset->shards[i].name);
+        }
         for (uint32_t copy = 0; copy < copies && holders[i * copies + copy] >= 0; copy++) {
             const int32_t holder = holders[i * copies + copy];
             const uint64_t here = p->list[holder].here[i];
@@ -281,8 +288,10 @@ static rks_status assign(rks_staging *s, const rks_dataset *dataset,
 
 enum { JOB_REQUESTS = 256 }; /* of all ranks, to begin with */
 
-static rks_status make_staging(rks_group *group, const rks_staging_options *options,
-                               rks_place_told *told, rks_staging **staging, rks_error *err)
+/* What the rank holds is served before the agreements, so before anybody knows whom to ask. */
+static rks_status make_staging(rks_group *group, const rks_dataset *dataset,
+                               const rks_staging_options *options, rks_place_told *told,
+                               rks_staging **staging, rks_error *err)
 {
     rks_staging *s = rks_alloc(1, sizeof(*s), err);
     if (s == NULL)
@@ -292,10 +301,13 @@ static rks_status make_staging(rks_group *group, const rks_staging_options *opti
     const uint32_t share = JOB_REQUESTS / rks_group_size(group);
     const rks_home_limits limits = {.options = options->storage_options,
                                     .requests = share == 0 ? 1 : share};
-    rks_status status = rks_home_open(options->home, &limits, &s->home, err);
+    rks_status status =
+        options->home == NULL ? RKS_OK : rks_home_open(options->home, &limits, &s->home, err);
     if (status == RKS_OK)
         status = rks_place_make(group, options->local, options->folder, options->room,
                                 &s->directory, told, err);
+    if (status == RKS_OK && rks_group_size(group) > 1)
+        status = rks_holding_open(group, dataset, s->directory, &s->holding, err);
     return status;
 }
 
@@ -371,14 +383,13 @@ rks_status rks_staging_begin(rks_group *group, rks_status status, const rks_data
     places p = {0};
     rks_staging *s = NULL;
     if (status == RKS_OK)
-        status = make_staging(group, options, &begun.told, &s, err);
+        status = make_staging(group, dataset, options, &begun.told, &s, err);
     status = learn_places(&begun, status, s, &p, err);
     if (status == RKS_OK)
         status = assign(s, dataset, options, &p, err);
     if (status == RKS_OK && p.first[p.of_rank[rks_group_rank(group)]] == rks_group_rank(group))
-        status = rks_place_describe(s->directory, s->home->name, dataset, err);
-    if (status == RKS_OK && rks_group_size(group) > 1)
-        status = rks_holding_open(group, dataset, s->directory, &s->holding, err);
+        status =
+            rks_place_describe(s->directory, s->home == NULL ? NULL : s->home->name, dataset, err);
     if (status == RKS_OK)
         status = start_arrivals(s, dataset, err);
     rks_free(p.of_rank);

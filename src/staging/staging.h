@@ -10,10 +10,12 @@
 #include "staging/place.h"
 
 typedef struct rks_staging_options {
-    const char *home;            /* where the dataset is kept whole */
+    const char *home; /* where the dataset is kept whole; NULL: nowhere, and copies are made of what
+                       * the ranks have */
     const char *storage_options; /* of home, if it is an object store; may be NULL */
     const char *local;           /* this rank's local directory, without braces */
-    const char *folder;          /* its folder for this dataset, the same on all ranks */
+    const char
+        *folder;     /* its folder for this dataset, the same on all ranks; NULL: `local` itself */
     uint32_t copies; /* on how many nodes each shard will be; at least 1; more than there are nodes
                       * are as many as there are nodes */
     uint64_t room; /* bytes that the dataset may add to this rank's disk; 0: three quarters of what

@@ -20,6 +20,7 @@ typedef struct args {
     cli_list index;
     cli_list shards;
     const char *sample;
+    uint32_t copies;
     bool json;
     uint32_t processes;
     cli_bar bar;
@@ -125,6 +126,15 @@ static void print_hints(const rks_build_report *report, uint32_t ranks)
                 cli_bytes(report->unit_size));
 }
 
+static rks_status make_copies(rks_group *group, args *a, rks_error *err)
+{
+    const rks_stage_options options = {.struct_size = sizeof(options),
+                                       .copies = a->copies,
+                                       .progress = cli_bar_update,
+                                       .progress_user = &a->bar};
+    return rks_stage(group, NULL, a->directory, &options, NULL, err);
+}
+
 static int run_build(rks_group *group, void *user)
 {
     args *a = user;
@@ -138,6 +148,8 @@ static int run_build(rks_group *group, void *user)
     cli_bar_begin(&a->bar, group);
     rks_status status = rks_build(group, a->sources.items, a->sources.count, a->directory,
                                   &a->options, &report, &err);
+    if (status == RKS_OK && a->copies > 1)
+        status = make_copies(group, a, &err);
     cli_bar_end(&a->bar);
     if (status != RKS_OK) {
         int code = cli_fail(group, status, &err);
@@ -199,7 +211,8 @@ static int build(void *user)
         return cli_run(a->processes, run_build, a);
     a->options.index = a->index.items;
     a->options.index_count = a->index.count;
-    return cli_python_build(&a->sources, a->directory, &a->options, a->processes, a->json);
+    return cli_python_build(&a->sources, a->directory, &a->options, a->copies, a->processes,
+                            a->json);
 }
 
 static const cli_option options[] = {
@@ -277,6 +290,9 @@ static const cli_option options[] = {
              "and index columns are the dataset's; --dedup and --sample apply to the new samples"},
     {"--home", "HOME", CLI_TEXT, offsetof(args, options.home),
      .help = "publish the dataset there once it is built, as rankstore publish does"},
+    {"--copies", "N", CLI_U32, offsetof(args, copies),
+     .help = "bring each shard to N nodes once the dataset is built, so that one may be lost",
+     .normal = "1", .least = 1, .most = UINT32_MAX},
     CLI_SHARDS(args, shards),
     CLI_NO_LOCK(args, options.no_lock, "build"),
     {"--wait", NULL, CLI_FLAG, offsetof(args, options.wait),

@@ -153,7 +153,8 @@ static const char *find_python(char *room, size_t size)
 }
 
 int cli_python_build(const cli_list *sources, const char *directory,
-                     const rks_build_options *options, uint32_t processes, bool json)
+                     const rks_build_options *options, uint32_t copies, uint32_t processes,
+                     bool json)
 {
     static char code[] =
         "import sys\n"
@@ -174,9 +175,10 @@ int cli_python_build(const cli_list *sources, const char *directory,
         bad = bad || name == NULL;
         json_decref(name);
     }
-    json_t *object =
-        json_pack("{s:s, s:o, s:I, s:b}", "directory", directory, "options",
-                  options_of(options, &bad), "processes", (json_int_t)processes, "json", (int)json);
+    json_t *chosen = options_of(options, &bad);
+    set_number(chosen, "copies", copies, 0);
+    json_t *object = json_pack("{s:s, s:o, s:I, s:b}", "directory", directory, "options", chosen,
+                               "processes", (json_int_t)processes, "json", (int)json);
     char *text =
         object == NULL || bad ? NULL : json_dumps(object, JSON_COMPACT | JSON_ENSURE_ASCII);
     json_decref(object);

@@ -13,8 +13,8 @@ from typing import Any
 
 from .._batching.layouts import item_name
 from .._dataset.dataset import Dataset
-from .._dataset.maintenance import publish
-from .._dataset.open import folders_of, open as open_dataset
+from .._dataset.maintenance import make_copies, publish
+from .._dataset.open import check_copies, folders_of, open as open_dataset
 from .._dataset.stores import for_store
 from .._distributed import progress
 from .._distributed.group import Group, current
@@ -45,7 +45,7 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
           extra: str | None = None, dtype: Any = None, wait: bool = False, threads: int | None = None, check_source: bool = True,
           version: str | None = None, max_shard: int | str | None = None,
           home: str | os.PathLike[str] | None = None, shards: Sequence[str | os.PathLike[str]] | None = None,
-          storage_options: Mapping[str, Any] | None = None) -> Dataset:
+          storage_options: Mapping[str, Any] | None = None, copies: int = 1) -> Dataset:
     """Build a dataset on disk and open it (collective: call it on every rank).
 
     Repeat the same call to resume an interrupted build.
@@ -150,6 +150,9 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
     shards: list of paths. As for `open`: folders that may hold shards of the dataset in `out`. Shards that lie there are not lost, and are
         read; nothing is written or removed there. Default: none.
     storage_options: dict. What the store of `home` needs, as for `open`. Default: what the environment and the machine give.
+    copies: int, at least 1. On how many nodes each shard will be once the dataset is built; further copies are made between the nodes,
+        over the ranks' connections. With 2, a node may be lost without a home. More than there are nodes are as many as there are.
+        Default: 1.
 
     Returns the open Dataset; its `report` is a BuildReport.
     Raises on all ranks: CallbackError (your function or the source raised), DataError, ArgumentError, NotFoundError, StateError,
@@ -169,6 +172,7 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
                       item_name(dtype), each_rank, same_on_all, no_lock, wait, threads=threads, version=version, check_source=check_source,
                       max_shard=optional_bytes("max_shard", max_shard), shards=folders_of(shards))
     options.check()
+    check_copies(copies)
     group = group or current()
     if not isinstance(out, (str, os.PathLike)):
         raise ArgumentError(f"out: a directory's path, not {type(out).__name__}; the source comes first: build(source, out)")
@@ -181,6 +185,8 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
         report = build_here(group, source, directory, options)
     if home is not None:
         publish(directory, home, group=group, progress=progress, shards=options.shards, storage_options=storage_options)
+    if copies > 1:
+        make_copies(directory, copies, group=group, progress=progress)
     dataset = open_dataset(directory, group=group, exchange=exchange, no_share=no_share, shards=options.shards)
     dataset.report = report
     return dataset

@@ -14,7 +14,7 @@ from .._distributed.group import Group, current
 from .._schema.sizes import optional_bytes
 from ..errors import ArgumentError, StateError
 from .dataset import Dataset
-from .open import folders_of, open as open_dataset
+from .open import check_copies, folders_of, open as open_dataset
 from .stores import for_store
 
 Path = str | os.PathLike[str]
@@ -212,14 +212,19 @@ def stage(home: Path, local: Path, *, copies: int = 1, everywhere: bool = False,
     Returns a StageReport.
     Raises what `open` raises, the same on all ranks.
     """
-    if isinstance(copies, bool) or not isinstance(copies, int) or not 1 <= copies < 1 << 32:
-        raise ArgumentError(f"copies: {copies!r} is not a number of nodes; give an int of at least 1")
+    check_copies(copies)
     room = optional_bytes("local_room", local_room)
     chosen = group if group is not None else current()
     with _shown(progress, chosen) as report:
         made = _core.stage(chosen.core, os.fspath(home), os.fspath(local), copies=copies, everywhere=everywhere, local_room=room or 0,
                            progress=report, storage_options=for_store(os.fspath(home), storage_options))
     return StageReport(**made)
+
+
+def make_copies(directory: Path, copies: int, *, group: Group, progress: Bar = None) -> None:
+    """Bring each shard of the dataset in the ranks' directories to `copies` nodes (collective)."""
+    with _shown(progress, group) as report:
+        _core.stage(group.core, None, os.fspath(directory), copies=copies, progress=report)
 
 
 def prune(directory: Path, *, keep: int | None = None, dry_run: bool = False, group: Group | None = None,

@@ -21,6 +21,12 @@ from .stores import for_store, is_url
 from .worker_store import Handle
 
 
+def check_copies(copies: Any) -> None:
+    """Raise ArgumentError unless it is a number of nodes."""
+    if isinstance(copies, bool) or not isinstance(copies, int) or not 1 <= copies < 1 << 32:
+        raise ArgumentError(f"copies: {copies!r} is not a number of nodes; give an int of at least 1")
+
+
 def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, group: Group | None = None,  # noqa: A001
          exchange: str | None = None, no_share: bool = False, check: bool = True, missing: str | None = None,
          inflight_bytes: int | str | None = None, quarantine: str | os.PathLike[str] | None = None,
@@ -95,8 +101,7 @@ def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *
     in_store = any(is_url(one) for one in given)
     if local is None and not in_store and (copies != 1 or local_room is not None):
         raise ArgumentError(f"{'copies' if copies != 1 else 'local_room'}: needs local=, a directory on a disk of this node")
-    if isinstance(copies, bool) or not isinstance(copies, int) or not 1 <= copies < 1 << 32:
-        raise ArgumentError(f"copies: {copies!r} is not a number of nodes; give an int of at least 1")
+    check_copies(copies)
     room = optional_bytes("local_room", local_room)
     folders = folders_of(shards)
     chosen = group if group is not None else current()
