@@ -85,6 +85,24 @@ static rks_status find_backend(const char *name, int32_t *named, const char **op
     return RKS_OK;
 }
 
+/* Returns whether this rank can use a backend. */
+static rks_status ask_backend(rks_group *group, const rks_exchange_backend *backend, rks_error *why)
+{
+    const char *in_clear = rks_group_encrypts(group) ? backend->in_clear : NULL;
+    return in_clear == NULL ? backend->can(group, why)
+                            : rks_fail(why, RKS_ERR_UNSUPPORTED, 0,
+                                       "RKS_ENCRYPT=1: %s does not encrypt", in_clear);
+}
+
+const char *rks_exchange_expected(rks_group *group)
+{
+    rks_error why;
+    for (int32_t i = 0; i < BACKENDS; i++)
+        if (!backends[i]->slow_start && ask_backend(group, backends[i], &why) == RKS_OK)
+            return backends[i]->name;
+    return rks_exchange_pull.name;
+}
+
 /* Fills this rank's record. Returns an error if the backend that its user named cannot run. */
 static rks_status fill_record(rks_exchange_plan *plan, const char *backend, uint8_t *record,
                               rks_error *err)
@@ -95,11 +113,7 @@ static rks_status fill_record(rks_exchange_plan *plan, const char *backend, uint
     uint32_t can = 0;
     for (int32_t i = 0; i < BACKENDS; i++) {
         rks_error why;
-        const char *in_clear = rks_group_encrypts(plan->group) ? backends[i]->in_clear : NULL;
-        rks_status answer = in_clear == NULL
-                                ? backends[i]->can(plan->group, &why)
-                                : rks_fail(&why, RKS_ERR_UNSUPPORTED, 0,
-                                           "RKS_ENCRYPT=1: %s does not encrypt", in_clear);
+        rks_status answer = ask_backend(plan->group, backends[i], &why);
         if (backends[i]->reads_others && answer == RKS_OK && !job->reads_node)
             answer = rks_fail(&why, RKS_ERR_UNSUPPORTED, 0, "it does not carry these streams");
         if (answer == RKS_OK)

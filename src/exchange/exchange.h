@@ -112,6 +112,10 @@ typedef struct rks_exchange_stats {
 rks_status rks_exchange_run(rks_group *group, const char *backend, const rks_exchange_job *job,
                             rks_exchange_stats *stats, const char **used, rks_error *err);
 
+/* Returns the name of the backend that this rank would choose for an index below the size from
+ * which on NCCL is worth its start. */
+const char *rks_exchange_expected(rks_group *group);
+
 /* Returns true if this process could take part in the nccl exchange. `text` says with what, or why
  * not. Loads the libraries and opens the GPU for a moment. */
 bool rks_exchange_nccl_usable(char text[192]);

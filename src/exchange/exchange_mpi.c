@@ -96,7 +96,7 @@ static rks_status mpi_can(rks_group *group, rks_error *err)
     const char *name = bootstrap == NULL ? "solo" : bootstrap->name;
     if (strcmp(name, "mpi") != 0)
         return rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
-                        "the ranks found each other by %s; start them with mpirun or srun", name);
+                        "the ranks found each other by %s; start them with mpirun", name);
     rks_error why;
     if (rks_mpi_load(&why) == NULL)
         return rks_fail(err, RKS_ERR_UNSUPPORTED, why.cause, "%s", why.text);

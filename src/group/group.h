@@ -10,6 +10,10 @@
 #include "transport/engine.h"
 
 rks_engine *rks_group_engine(rks_group *group);
+
+/* Finds the interface to other machines: that of the default route, else the only one that is
+ * up. */
+rks_status rks_interface_find(char name[32], rks_error *err);
 /* Returns the number drawn when the group opened. It is the same on all ranks and identifies the
  * group; it is not secret. */
 uint64_t rks_group_id(const rks_group *group);

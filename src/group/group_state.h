@@ -228,10 +228,6 @@ bool rks_group_is_echo(const rks_error *err);
 /* After a failure: MPI will not be finalized, if the module is loaded. */
 void rks_mpi_abandon(void);
 
-/* Finds the interface to other machines: that of the default route, else the only one that is
- * up. */
-rks_status rks_interface_find(char name[32], rks_error *err);
-
 /* job_secret.c */
 enum { RKS_SECRET_NONE = 0, RKS_SECRET_OF_FILE = 1, RKS_SECRET_OF_DIRECTORY = 2 };
 typedef struct job_secret {

@@ -33,8 +33,11 @@
 #include "codec/archive.h"
 #include "exchange/exchange.h"
 #include "group/group.h"
+#include "group/slurm_step.h"
 #include "rankstore/verify.h"
 #include "shard/lmdb_env.h"
+#include "transport/engine.h"
+#include "transport/listener.h"
 #include "transport/tcp.h"
 
 typedef struct visit {
@@ -77,38 +80,93 @@ static void probe_versions(visit *v)
     add(v, "archives", true, NULL, "%s", rks_archive_library());
 }
 
-static void probe_launcher(visit *v)
+static const char *variable(const char *name)
 {
-    const struct {
-        const char *name, *size;
-    } known[] = {{"torchrun", "WORLD_SIZE"}, {"srun", "SLURM_STEP_NUM_TASKS"}};
+    const char *text = getenv(name);
+    return text == NULL ? "" : text;
+}
+
+/* Python programs look for these first. */
+static bool is_torch(void)
+{
+    return getenv("RANK") != NULL && getenv("WORLD_SIZE") != NULL &&
+           getenv("MASTER_ADDR") != NULL && getenv("MASTER_PORT") != NULL;
+}
+
+/* Adds the launcher. Returns how many ranks it started, as text; NULL: it does not say. */
+static const char *add_launcher(visit *v)
+{
+    rks_error why;
     const char *size = NULL, *name = "none: one rank, or -j N";
-    if (rks_mpi_detected()) {
+    if (is_torch()) {
+        name = getenv("TORCHELASTIC_RUN_ID") != NULL ? "torchrun" : "torchrun's variables";
+        size = getenv("WORLD_SIZE");
+    } else if (rks_mpi_detected()) {
         name = "Open MPI";
         size = getenv("OMPI_COMM_WORLD_SIZE");
-    } else if (getenv("TORCHELASTIC_RUN_ID") != NULL) {
-        name = known[0].name;
-        size = getenv(known[0].size);
     } else if (getenv("SLURM_STEP_ID") != NULL) {
-        name = known[1].name;
-        size = getenv(known[1].size);
+        name = "srun";
+        size = getenv("SLURM_STEP_NUM_TASKS");
+    } else if (rks_launcher_check(&why) != RKS_OK) {
+        add(v, "launcher", false,
+            "in Python, also: rankstore.init(mpi4py.MPI.COMM_WORLD), a communicator of that MPI",
+            "%s", why.text);
+        return NULL;
     }
     add(v, "launcher", true, NULL, "%s%s%s", name,
         size == NULL ? "" : ", ranks: ", size == NULL ? "" : size);
-    if (v->group == NULL)
-        return;
+    return size;
+}
+
+/* What a Python program will do, which this command cannot: torch's store needs torch. */
+static void add_torch_ranks(visit *v, const char *size)
+{
+    bool one_node = strcmp(variable("LOCAL_WORLD_SIZE"), size) == 0;
+    const char *listen = getenv("RKS_LISTEN");
+    char interface[32];
+    rks_error err;
+    add(v, "ranks", true,
+        "Python programs join them; this command cannot: start it with mpirun, srun or -j N",
+        "rank %.20s of %.20s; they meet in torch's store at %.200s, port %.20s", variable("RANK"),
+        size, variable("MASTER_ADDR"), variable("MASTER_PORT"));
+    if (listen == NULL && !one_node && rks_interface_find(interface, &err) != RKS_OK)
+        add(v, "transport", false, "set RKS_LISTEN on every node", "%s", err.text);
+    else
+        add(v, "transport", true, NULL, "samples by TCP on %s; index: %s",
+            listen != NULL ? listen
+            : one_node     ? "loopback"
+                           : interface,
+            one_node ? "shared" : "pull");
+}
+
+static void add_ranks(visit *v, const char *size)
+{
     uint32_t ranks = rks_group_size(v->group);
     bool seen = size == NULL || strtoul(size, NULL, 10) == ranks;
-    bool torchrun = getenv("TORCHELASTIC_RUN_ID") != NULL && !rks_mpi_detected();
     add(v, "ranks", seen,
         seen ? NULL
-        : torchrun
-            ? "Python programs join torchrun's ranks; this command does not: start it with "
-              "mpirun, srun or -j N"
-            : "the launcher started another number of ranks than found each other: start all of "
-              "them with one launcher",
+             : "the launcher started another number of ranks than found each other: start all of "
+               "them with one launcher",
         "rank %u of %u, node %u of %u (%s)", rks_group_rank(v->group), ranks,
         rks_group_node(v->group), rks_group_nodes(v->group), rks_group_bootstrap(v->group)->name);
+    if (ranks == 1)
+        return;
+    char address[64];
+    rks_address_format(rks_engine_address(rks_group_engine(v->group)), address, sizeof(address));
+    add(v, "transport", true, NULL, "samples by TCP at %s, %s; index: %s", address,
+        rks_group_encrypts(v->group)    ? "encrypted"
+        : rks_group_nodes(v->group) > 1 ? "authenticated between hosts"
+                                        : "plain on one host",
+        rks_group_nodes(v->group) == 1 ? "shared" : rks_exchange_expected(v->group));
+}
+
+static void probe_launcher(visit *v)
+{
+    const char *size = add_launcher(v);
+    if (v->group != NULL)
+        add_ranks(v, size);
+    else if (is_torch() && strtoul(size, NULL, 10) > 1)
+        add_torch_ranks(v, size);
 }
 
 static void probe_mpi(visit *v)

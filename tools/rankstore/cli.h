@@ -139,6 +139,12 @@ void cli_set_command(const cli_command *command);
 const char *cli_command_name(void);
 /* Returns this process's rank as mpirun or srun says; NULL: neither started it with others. */
 const char *cli_launched_rank(void);
+/* Returns true if the processes of this launcher meet. torchrun's do not, wherever it was started.
+ */
+bool cli_meets_others(void);
+/* Returns this process's number among those that a launcher started which do not meet; 0 if it is
+ * alone. */
+uint32_t cli_lone_rank(void);
 /* RKS_ERR_CANCELLED if Ctrl-C or SIGTERM has come: work of the command's own ends, as the
  * library's waits do. */
 rks_status cli_check_interrupt(rks_error *err);

@@ -58,6 +58,20 @@ static void report(const args *a, json_t *all, bool ok)
     json_decref(others);
 }
 
+/* Every process of a launcher whose processes do not meet says what is wrong; the first says all.
+ */
+static void report_alone(const args *a, json_t *all, bool ok)
+{
+    uint32_t rank = cli_lone_rank();
+    size_t i;
+    json_t *finding;
+    if (rank == 0)
+        report(a, all, ok);
+    else if (!a->json) /* rank 0's is the output */
+        json_array_foreach(json_array_get(all, 0), i, finding) if (!is_ok(finding))
+            print_finding(finding, rank);
+}
+
 /* Prints what each rank found, if this one talks. The exit code. */
 static int judge(const args *a, const rks_gathered *found, uint32_t ranks, bool talks)
 {
@@ -70,7 +84,9 @@ static int judge(const args *a, const rks_gathered *found, uint32_t ranks, bool 
         json_array_foreach(list, i, finding) ok = ok && is_ok(finding);
         json_array_append_new(all, list == NULL ? json_array() : list);
     }
-    if (talks)
+    if (ranks == 1 && !a->met)
+        report_alone(a, all, ok);
+    else if (talks)
         report(a, all, ok);
     json_decref(all);
     return ok ? CLI_GOOD : CLI_ENVIRONMENT;
@@ -117,11 +133,10 @@ static int look_alone(const args *a)
 static int doctor(void *user)
 {
     const args *a = user;
-    const char *rank = cli_launched_rank();
-    if (rank == NULL)
+    if (!cli_meets_others())
         return look_alone(a);
     int code = cli_run(1, run_doctor, user);
-    if (!a->met && strcmp(rank, "0") == 0) /* the findings may say why */
+    if (!a->met && strcmp(cli_launched_rank(), "0") == 0) /* the findings may say why */
         look_alone(a);
     return code;
 }

@@ -169,6 +169,27 @@ const char *cli_launched_rank(void)
     return rank != NULL ? rank : is_srun() ? getenv("SLURM_PROCID") : NULL;
 }
 
+/* torchrun tells its processes where torch's store is, which takes torch to read. */
+static bool is_torchrun(void)
+{
+    const char *world = getenv("WORLD_SIZE");
+    return world != NULL && strtoul(world, NULL, 10) > 1 && getenv("TORCHELASTIC_RUN_ID") != NULL;
+}
+
+bool cli_meets_others(void)
+{
+    return cli_launched_rank() != NULL && !is_torchrun();
+}
+
+uint32_t cli_lone_rank(void)
+{
+    static const char *const names[] = {"RANK", "PMIX_RANK", "PMI_RANK"};
+    const char *rank = NULL;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && rank == NULL; i++)
+        rank = getenv(names[i]);
+    return rank == NULL ? 0 : (uint32_t)strtoul(rank, NULL, 10);
+}
+
 static uint32_t own_rank(const rks_bootstrap *bootstrap)
 {
     const char *launched = cli_launched_rank();
@@ -206,15 +227,11 @@ static int run_rank(const rks_bootstrap *bootstrap, void *user)
     return code;
 }
 
-/* torchrun tells its processes where torch's store is, which takes torch to read. */
-static bool is_under_torchrun(void)
+static bool refuses_torchrun(void)
 {
-    const char *world = getenv("WORLD_SIZE");
-    bool several = world != NULL && strtoul(world, NULL, 10) > 1;
-    if (!several || getenv("TORCHELASTIC_RUN_ID") == NULL ||
-        strcmp(cli_command_name(), "doctor") == 0)
+    const char *rank = getenv("RANK"), *world = getenv("WORLD_SIZE");
+    if (!is_torchrun())
         return false;
-    const char *rank = getenv("RANK");
     if (rank == NULL || strtoul(rank, NULL, 10) == 0)
         fprintf(stderr,
                 "rankstore %s: torchrun started %s processes of this command, which cannot join "
@@ -254,7 +271,7 @@ int cli_run(uint32_t processes, cli_body body, void *user)
     sigaction(SIGTERM, &action, NULL);
     if (!read_silence(&j.silence_ms))
         return CLI_USAGE;
-    if (is_under_torchrun())
+    if (refuses_torchrun())
         return CLI_USAGE;
     cli_use_store_helper();
     if (processes <= 1)

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`rankstore doctor`, started by a launcher as the job is: what it says is what a program under the same launcher then does."""
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from paged import programs
+
+import rankstore
+
+CLI = shutil.which("rankstore", path=os.pathsep.join(programs())) or "rankstore"
+LIMIT_S = 400
+JOB = """
+import json, sys
+import rankstore
+with rankstore.init() as group, rankstore.open(sys.argv[1]) as ds:
+    said = {"ranks": f"rank {group.rank} of {group.world}", "launcher": group.launcher, "index": ds.stats()["exchange"]}
+    with open(f"{sys.argv[2]}/said.{group.rank}", "w") as file:
+        json.dump(said, file)
+"""
+TORCHRUN = ["torchrun", "--standalone", "--nproc-per-node"]
+MPIRUN = ["mpirun", "--bind-to", "none", "-n"]
+ALLOWED = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
+           "OMP_NUM_THREADS": "1", "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+
+
+def run(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, env={**os.environ, **ALLOWED}, capture_output=True, text=True, timeout=LIMIT_S)
+
+
+@pytest.mark.parametrize("launcher", ["torchrun", "mpirun"])
+@pytest.mark.parametrize("world", [2, 4])
+def test_it_tells_what_the_job_does(tmp_path: Path, launcher: str, world: int) -> None:
+    if launcher == "torchrun":
+        pytest.importorskip("torch")
+    elif shutil.which("mpirun") is None:
+        pytest.skip("there is no mpirun")
+    with rankstore.init("solo") as alone:
+        rankstore.build([{"x": i} for i in range(100)], tmp_path / "ds", group=alone).close()
+    (tmp_path / "job.py").write_text(JOB)
+    begin = [*(TORCHRUN if launcher == "torchrun" else MPIRUN), str(world)]
+    found = run(*begin, *(["--no-python"] if launcher == "torchrun" else []), CLI, "doctor", "--json", str(tmp_path))
+    assert found.returncode == 0, found.stdout + found.stderr
+    report = json.loads(found.stdout)  # one rank speaks
+    value = {one["name"]: one["value"] for one in report["findings"]}
+    advice = {one["name"]: one["advice"] for one in report["findings"]}
+    done = run(*begin, *([] if launcher == "torchrun" else [sys.executable]), str(tmp_path / "job.py"), str(tmp_path / "ds"), str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    said = [json.loads((tmp_path / f"said.{rank}").read_text()) for rank in range(world)]
+    meet = "torch's rendezvous" if launcher == "torchrun" else "Open MPI"
+    assert {one["launcher"] for one in said} == {meet}
+    assert value["launcher"] == f"{'torchrun' if launcher == 'torchrun' else 'Open MPI'}, ranks: {world}"
+    assert value["ranks"].startswith(said[0]["ranks"])
+    assert ("they meet in torch's store" if launcher == "torchrun" else "(mpi)") in value["ranks"]
+    assert ("Python programs join them" in advice["ranks"]) == (launcher == "torchrun")
+    assert value["transport"].startswith("samples by TCP ") and value["transport"].endswith(f"index: {said[0]['index']}")
+    assert ("loopback" if launcher == "torchrun" else "127.0.0.1") in value["transport"]
+
+
+@pytest.mark.parametrize("name", ["PMIX_RANK", "PMI_RANK"])
+def test_a_launcher_that_the_job_refuses(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "0")
+    with pytest.raises(rankstore.UnsupportedError, match=f"{name} is set"):
+        rankstore.init()
+    done = run(CLI, "doctor", "--json")
+    finding = next(one for one in json.loads(done.stdout)["findings"] if one["name"] == "launcher")
+    assert done.returncode == 3 and not finding["ok"] and finding["value"].startswith(f"{name} is set"), finding
