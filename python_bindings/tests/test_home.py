@@ -354,3 +354,26 @@ def test_damage_at_home_is_an_error_that_names_it(home: Path, tmp_path: Path) ->
     data[len(data) // 2] ^= 1
     shard.write_bytes(data)
     rankstore.open(home, local=tmp_path / "l").close()
+
+
+def test_a_job_goes_on_when_home_is_mended(tmp_path: Path) -> None:
+    """Damage at home fails the samples of that MiB alone, and they can be read once home is mended; so does a home that comes back."""
+    home = tmp_path / "home"
+    rankstore.build(({"i": i, "data": bytes([i % 251]) * 4000} for i in range(SAMPLES)), home).close()
+    [shard] = home.glob("*.rks")
+    data = bytearray(shard.read_bytes())
+    with open(shard, "r+b") as file:  # in place: a home that is replaced is another error
+        file.seek(len(data) // 2)
+        file.write(bytes([data[len(data) // 2] ^ 1]))
+    with rankstore.open(home, local=tmp_path / "l") as ds:
+        failed = []
+        for i in range(SAMPLES):
+            try:
+                assert ds[i]["i"] == i
+            except rankstore.CorruptError as error:
+                assert f"{shard.name}: the MiB at offset 1048576 is not the one that was published" in str(error)
+                failed.append(i)
+        assert 1 <= len(failed) <= 300
+        with open(shard, "r+b") as file:
+            file.write(data)
+        assert all(ds[i]["i"] == i for i in range(SAMPLES))

@@ -3,8 +3,6 @@
  * arrivals.c: one mutex guards what is dealt to whom; the work itself is done without it. */
 #include "home/arrivals.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -12,56 +10,14 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/thread.h"
-#include "home/link_rate.h"
+#include "home/arrivals_state.h"
 
-enum { RECORD_MOST = RKS_PIECE, RECORD_SHARE = 100 };
-static const double SOON_S = 0.25; /* what comes within it is no wait */
-
-enum stage { TO_OPEN, OPENING, ARRIVING, FINISHING, WHOLE, FAILED };
-
-typedef struct arriving {
-    rks_arrival_wish wish;
-    rks_arrival *arrival; /* from ARRIVING on */
-    enum stage stage;
-    uint8_t *busy;      /* by piece: a thread brings it */
-    size_t under_way;   /* threads that bring pieces of it */
-    bool headed;        /* its head is here */
-    uint64_t next;      /* where the rest goes on */
-    uint64_t file_size; /* 0 until it is known */
-} arriving;
-
-/* What a thread does next. */
-typedef struct job {
-    arriving *shard;
-    enum stage stage;      /* TO_OPEN: open it; ARRIVING: bring pieces; FINISHING: seal it */
-    uint64_t first, count; /* pieces */
-    rks_need *record;      /* bring this record alone; NULL: none */
-} job;
-
-typedef struct need_list {
-    rks_need *first, *last;
-} need_list;
-
-struct rks_arrivals {
-    pthread_mutex_t mutex;
-    pthread_cond_t work, progress;
-    arriving *shards;
-    size_t count, whole, failed;
-    rks_link_rate rate;
-    uint64_t bytes, records; /* of all files; of records that were read alone */
-    need_list needs;         /* in the order in which they came */
-    bool paused;
-    atomic_bool stop;  /* the threads end */
-    rks_status status; /* the first failure */
-    rks_error error;
-    uint64_t brought;
-    pthread_t threads[RKS_ARRIVALS_THREADS];
-    size_t thread_count;
-};
+enum { LOOK_MS = 1000 };   /* until a thread without work looks again */
+enum { PAUSE_MS = 30000 }; /* after a failure, until the rest of the shard is tried again */
 
 /* ---- needs ----------------------------------------------------------------------------------- */
 
-static void add_need(need_list *list, rks_need *need)
+static void add_need(rks_need_list *list, rks_need *need)
 {
     need->next = NULL;
     need->before = list->last;
@@ -69,7 +25,7 @@ static void add_need(need_list *list, rks_need *need)
     list->last = need;
 }
 
-static void remove_need(need_list *list, rks_need *need)
+static void remove_need(rks_need_list *list, rks_need *need)
 {
     *(need->before == NULL ? &list->first : &need->before->next) = need->next;
     *(need->next == NULL ? &list->last : &need->next->before) = need->before;
@@ -78,191 +34,57 @@ static void remove_need(need_list *list, rks_need *need)
 
 static bool is_here(const rks_arrivals *set, const rks_need *need)
 {
-    const arriving *shard = &set->shards[need->shard];
+    const rks_arriving_one *shard = &set->shards[need->shard];
     if (shard->stage == WHOLE || shard->stage == FINISHING)
         return true;
     return shard->stage == ARRIVING &&
            rks_pieces_have(rks_arrival_pieces(shard->arrival), need->first, need->end);
 }
 
-/* Fills *why if the need's shard is a further copy that does not come. */
-static bool is_lost(const rks_arrivals *set, const rks_need *need, rks_error *why)
+/* Moves needs from the set to `taken`: those of `shard` (NULL: of all) that fit. A busy one ends
+ * with its record. */
+static void take_needs(rks_arrivals *set, const rks_arriving_one *shard,
+                       bool (*fits)(const rks_arrivals *set, const rks_need *need, const void *by),
+                       const void *by, rks_need_list *taken)
 {
-    const arriving *shard = &set->shards[need->shard];
-    if (shard->stage != FAILED)
-        return false;
-    rks_fail(why, RKS_ERR_IO, 0, "%s/%s: this further copy does not come", shard->wish.directory,
-             shard->wish.name);
-    return true;
-}
-
-/* Moves needs that are over from a list to `taken`: those of `shard` whose bytes are here or do not
- * come; NULL: all. */
-static void take_needs(need_list *list, const rks_arrivals *set, const arriving *shard,
-                       need_list *taken)
-{
-    for (rks_need *need = list->first, *next; need != NULL; need = next) {
+    for (rks_need *need = set->needs.first, *next; need != NULL; need = next) {
         next = need->next;
-        if (need->busy || (shard != NULL && (set->shards + need->shard != shard ||
-                                             (shard->stage != FAILED && !is_here(set, need)))))
-            continue; /* a busy one ends with its record */
-        remove_need(list, need);
+        if (need->busy || (shard != NULL && set->shards + need->shard != shard) ||
+            !fits(set, need, by))
+            continue;
+        remove_need(&set->needs, need);
         add_need(taken, need);
     }
 }
 
+static bool any_need(const rks_arrivals *set, const rks_need *need, const void *unused)
+{
+    (void)set, (void)need, (void)unused;
+    return true;
+}
+
+static bool has_come(const rks_arrivals *set, const rks_need *need, const void *unused)
+{
+    (void)unused;
+    return is_here(set, need);
+}
+
+/* The need lacks a piece of a job that failed; all of one that was to open its shard. */
+static bool waits_for(const rks_arrivals *set, const rks_need *need, const void *failed)
+{
+    const rks_arrival_job *one = failed;
+    return one->stage != ARRIVING ||
+           (!is_here(set, need) && need->first < (one->first + one->count) * RKS_PIECE &&
+            need->end > one->first * RKS_PIECE);
+}
+
 /* Ends needs, without the mutex. */
-static void end_needs(need_list *taken, const rks_error *err)
+static void end_needs(rks_need_list *taken, const rks_error *err)
 {
     for (rks_need *need = taken->first, *next; need != NULL; need = next) {
         next = need->next;
         need->here(need, false, err);
     }
-}
-
-/* ---- choosing a job -------------------------------------------------------------------------- */
-
-/* Returns true if the piece is to be brought, and nobody brings it. */
-static bool is_free(const arriving *shard, uint64_t piece)
-{
-    return shard->busy[piece] == 0 &&
-           rks_pieces_get(rks_arrival_pieces(shard->arrival), piece) != RKS_PIECE_HERE;
-}
-
-/* Takes up to RKS_ARRIVAL_PIECES free pieces of [first, end), from the first such one on. */
-static bool take_pieces(arriving *shard, uint64_t first, uint64_t end, job *next)
-{
-    uint64_t count = rks_pieces_count(rks_arrival_pieces(shard->arrival));
-    end = end < count ? end : count;
-    while (first < end && !is_free(shard, first))
-        first++;
-    uint64_t taken = 0;
-    while (first + taken < end && taken < RKS_ARRIVAL_PIECES && is_free(shard, first + taken))
-        shard->busy[first + taken++] = 1;
-    if (taken == 0)
-        return false;
-    shard->under_way++;
-    *next = (job){shard, ARRIVING, first, taken, NULL};
-    return true;
-}
-
-/* Returns true if the records that are waited for are to be read alone. */
-static bool reads_records(const rks_arrivals *set)
-{
-    uint64_t pieces = 0, records = 0;
-    if (set->records > set->bytes / RECORD_SHARE)
-        return false;
-    if (set->rate.bytes_per_s == 0)
-        return true; /* the link is not known yet */
-    for (const rks_need *need = set->needs.first; need != NULL; need = need->next) {
-        pieces += RKS_PIECE;
-        records += need->end - need->first;
-    }
-    const double slow = rks_link_rate_seconds(&set->rate, pieces);
-    return slow > SOON_S && slow > 1.25 * rks_link_rate_seconds(&set->rate, records);
-}
-
-static bool take_record(rks_arrivals *set, job *next)
-{
-    if (set->needs.first == NULL || !reads_records(set))
-        return false;
-    for (rks_need *need = set->needs.first; need != NULL; need = need->next) {
-        arriving *shard = &set->shards[need->shard];
-        if (shard->stage != ARRIVING || need->busy || need->by_pieces || need->check == NULL ||
-            need->end - need->first > RECORD_MOST)
-            continue;
-        need->busy = true;
-        set->records += need->end - need->first;
-        shard->under_way++;
-        *next = (job){shard, ARRIVING, 0, 0, need};
-        return true;
-    }
-    return false;
-}
-
-static bool take_need(rks_arrivals *set, job *next)
-{
-    for (const rks_need *need = set->needs.first; need != NULL; need = need->next) {
-        arriving *shard = &set->shards[need->shard];
-        if (need->busy)
-            continue;
-        if (shard->stage == TO_OPEN) {
-            *next = (job){shard, TO_OPEN, 0, 0, NULL};
-            return true;
-        }
-        if (shard->stage == ARRIVING &&
-            take_pieces(shard, need->first / RKS_PIECE, (need->end - 1) / RKS_PIECE + 1, next))
-            return true;
-    }
-    return false;
-}
-
-/* A copy of what another rank brings, or has. To begin one may wait until that is whole. */
-static bool is_copy(const rks_arrival_wish *wish)
-{
-    return wish->optional || wish->holder != NULL;
-}
-
-/* Returns true if nothing is to come but copies. */
-static bool only_copies_lack(const rks_arrivals *set)
-{
-    for (size_t i = 0; i < set->count; i++)
-        if (!is_copy(&set->shards[i].wish) && set->shards[i].stage != WHOLE)
-            return false;
-    return true;
-}
-
-static bool take_opening(rks_arrivals *set, bool copies, job *next)
-{
-    for (size_t i = 0; i < set->count; i++)
-        if (set->shards[i].stage == TO_OPEN && is_copy(&set->shards[i].wish) == copies) {
-            *next = (job){&set->shards[i], TO_OPEN, 0, 0, NULL};
-            return true;
-        }
-    return false;
-}
-
-/* Returns true if all pieces of the shard are here, and nobody works on it. */
-static bool has_all(const arriving *shard)
-{
-    const rks_pieces *pieces = rks_arrival_pieces(shard->arrival);
-    return shard->stage == ARRIVING && shard->under_way == 0 &&
-           rks_pieces_have(pieces, 0, rks_arrival_size(shard->arrival));
-}
-
-static bool take_rest(rks_arrivals *set, job *next)
-{
-    if (set->rate.under_way > 0 && rks_link_rate_seconds(&set->rate, set->rate.under_way) > SOON_S)
-        return false;
-    for (size_t i = 0; i < set->count; i++) {
-        arriving *shard = &set->shards[i];
-        if (shard->stage != ARRIVING)
-            continue;
-        if (take_pieces(shard, shard->next, UINT64_MAX, next) ||
-            take_pieces(shard, 0, shard->next, next)) {
-            shard->next = next->first + next->count;
-            return true;
-        }
-        if (has_all(shard)) {
-            *next = (job){shard, FINISHING, 0, 0, NULL};
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool take_job(rks_arrivals *set, job *next)
-{
-    if (set->status != RKS_OK)
-        return false;
-    bool took = take_record(set, next) || take_need(set, next) || take_opening(set, false, next) ||
-                (!set->paused && (take_rest(set, next) ||
-                                  (only_copies_lack(set) && take_opening(set, true, next))));
-    if (took && next->stage == TO_OPEN)
-        next->shard->stage = OPENING;
-    if (took && next->stage == FINISHING)
-        next->shard->stage = FINISHING;
-    return took;
 }
 
 /* ---- doing it -------------------------------------------------------------------------------- */
@@ -286,7 +108,7 @@ static rks_status open_shard(const rks_arrival_wish *wish, uint8_t *room, rks_ar
                              bool *whole, uint64_t *brought, rks_error *err)
 {
     rks_status status = rks_arrival_open(wish, opened, whole, err);
-    if (status == RKS_OK && !*whole && !is_copy(wish))
+    if (status == RKS_OK && !*whole && !rks_arrival_is_copy(wish))
         status = rks_arrival_bring_head(*opened, room, brought, err);
     if (status != RKS_OK) {
         rks_arrival_close(*opened);
@@ -295,10 +117,10 @@ static rks_status open_shard(const rks_arrival_wish *wish, uint8_t *room, rks_ar
     return status;
 }
 
-static rks_status do_job(const job *next, uint8_t *room, rks_arrival **opened, bool *whole,
-                         uint64_t *brought, rks_error *err)
+static rks_status do_job(const rks_arrival_job *next, uint8_t *room, rks_arrival **opened,
+                         bool *whole, uint64_t *brought, rks_error *err)
 {
-    arriving *shard = next->shard;
+    rks_arriving_one *shard = next->shard;
     if (next->stage == TO_OPEN)
         return open_shard(&shard->wish, room, opened, whole, brought, err);
     if (next->stage == FINISHING)
@@ -309,7 +131,7 @@ static rks_status do_job(const job *next, uint8_t *room, rks_arrival **opened, b
 }
 
 /* With the mutex. */
-static void end_opening(rks_arrivals *set, arriving *shard, rks_arrival *opened, bool whole)
+static void end_opening(rks_arrivals *set, rks_arriving_one *shard, rks_arrival *opened, bool whole)
 {
     shard->arrival = opened;
     if (whole) {
@@ -319,17 +141,19 @@ static void end_opening(rks_arrivals *set, arriving *shard, rks_arrival *opened,
     }
     shard->file_size = rks_arrival_size(opened);
     set->bytes += shard->file_size;
-    shard->busy = rks_alloc((size_t)rks_pieces_count(rks_arrival_pieces(opened)), 1, &set->error);
-    if (shard->busy == NULL && set->status == RKS_OK)
+    shard->busy = rks_alloc((size_t)rks_pieces_count(rks_arrival_pieces(opened)), 1, &shard->error);
+    shard->stage = shard->busy == NULL ? FAILED : ARRIVING;
+    if (shard->busy == NULL && set->status == RKS_OK) {
         set->status = RKS_ERR_MEMORY;
-    shard->stage = shard->busy == NULL ? OPENING : ARRIVING;
+        set->error = shard->error;
+    }
 }
 
 /* With the mutex. */
-static void end_job(rks_arrivals *set, const job *done, rks_status status, rks_arrival *opened,
-                    bool whole, uint64_t brought)
+static void end_job(rks_arrivals *set, const rks_arrival_job *done, rks_status status,
+                    rks_arrival *opened, bool whole, uint64_t brought)
 {
-    arriving *shard = done->shard;
+    rks_arriving_one *shard = done->shard;
     if (done->stage == TO_OPEN && status == RKS_OK)
         end_opening(set, shard, opened, whole);
     if (done->stage == ARRIVING) {
@@ -346,40 +170,64 @@ static void end_job(rks_arrivals *set, const job *done, rks_status status, rks_a
     }
 }
 
-/* With the mutex. A copy that does not come is no loss. */
-static void note_failure(rks_arrivals *set, arriving *shard, rks_status status,
-                         const rks_error *err)
+/* With the mutex. A shard that cannot be opened has failed; so has a copy, which is no loss. Others
+ * go on: what was waited for has failed, and is tried again when somebody wants it; the rest of
+ * that shard after a pause. */
+static void note_failure(rks_arrivals *set, const rks_arrival_job *failed, const rks_error *err)
 {
-    if (status == RKS_ERR_CANCELLED && set->stop)
-        return;
-    if (shard->wish.optional) {
-        if (shard->stage != FAILED && set->failed++ == 0)
-            rks_log("a copy is not made: %s", err->text);
+    rks_arriving_one *shard = failed->shard;
+    shard->pause_ms = rks_now_ms() + PAUSE_MS;
+    if (shard->stage == FINISHING)
+        shard->stage = ARRIVING;
+    if (shard->wish.optional && shard->stage != FAILED && set->failed++ == 0)
+        rks_log("a copy is not made: %s", err->text);
+    if (shard->wish.optional || shard->stage == OPENING) {
         shard->stage = FAILED;
-    } else if (set->status == RKS_OK) {
-        set->status = status;
+        shard->error = *err;
+    }
+    if (!shard->wish.optional && set->status == RKS_OK) {
+        set->status = (rks_status)err->status;
         set->error = *err;
     }
 }
 
-/* With the mutex. A record that has come ends its need. One that has not is brought by pieces, or
- * ends with the set's failure. */
-static void end_record(rks_arrivals *set, rks_need *need, uint64_t brought)
+/* With the mutex. A record that has come, or that home does not give, ends its need. One that is
+ * not right is brought by pieces. */
+static void end_record(rks_arrivals *set, rks_need *need, uint64_t brought, const rks_error *err)
 {
     need->busy = false;
     need->by_pieces = true;
-    if (brought == 0)
+    if (brought == 0 && err->status == RKS_OK)
         return;
     remove_need(&set->needs, need);
     pthread_mutex_unlock(&set->mutex);
-    need->here(need, true, &(rks_error){0});
+    need->here(need, brought > 0, err);
+    pthread_mutex_lock(&set->mutex);
+}
+
+/* With the mutex, which it gives back. Ends the needs that a job has brought, or will not. */
+static void end_needs_of(rks_arrivals *set, const rks_arrival_job *done, const rks_error *why)
+{
+    rks_need_list here = {0}, lost = {0};
+    const bool over = set->over, failed = why->status != RKS_OK;
+    rks_error because = over ? set->error : *why;
+    if (over || done->shard->stage == FAILED)
+        take_needs(set, over ? NULL : done->shard, any_need, NULL, &lost);
+    else if (failed && done->record == NULL && done->stage != FINISHING)
+        take_needs(set, done->shard, waits_for, done, &lost);
+    if (!over)
+        take_needs(set, done->shard, has_come, NULL, &here);
+    if (here.first == NULL && lost.first == NULL)
+        return;
+    pthread_mutex_unlock(&set->mutex);
+    end_needs(&here, &(rks_error){0});
+    end_needs(&lost, &because);
     pthread_mutex_lock(&set->mutex);
 }
 
 /* With the mutex, which it gives back while it works. */
-static void work(rks_arrivals *set, const job *next, uint8_t *room)
+static void work(rks_arrivals *set, const rks_arrival_job *next, uint8_t *room)
 {
-    need_list taken = {0};
     rks_arrival *opened = NULL;
     bool whole = false;
     uint64_t brought = 0;
@@ -391,21 +239,30 @@ static void work(rks_arrivals *set, const job *next, uint8_t *room)
     pthread_mutex_lock(&set->mutex);
     set->brought += brought;
     end_job(set, next, status, opened, whole, brought);
-    if (status != RKS_OK)
-        note_failure(set, next->shard, status, &err);
+    if (status == RKS_OK)
+        err = (rks_error){0};
+    else if (status != RKS_ERR_CANCELLED || !set->stop)
+        note_failure(set, next, &err);
     if (next->record != NULL)
-        end_record(set, next->record, brought);
-    bool failed = set->status != RKS_OK;
-    rks_error why = failed ? set->error : (rks_error){0};
-    take_needs(&set->needs, set, failed ? NULL : next->shard, &taken);
-    if (!failed && taken.first != NULL)
-        (void)is_lost(set, taken.first, &why);
+        end_record(set, next->record, brought, &err);
+    end_needs_of(set, next, &err);
     pthread_cond_broadcast(&set->work);
     pthread_cond_broadcast(&set->progress);
-    if (taken.first == NULL)
-        return;
+}
+
+/* With the mutex, which it gives back. */
+static void give_up(rks_arrivals *set, const rks_error *why)
+{
+    rks_need_list lost = {0};
+    set->over = true;
+    if (set->status == RKS_OK)
+        set->status = (rks_status)why->status;
+    set->error = *why;
+    take_needs(set, NULL, any_need, NULL, &lost);
+    pthread_cond_broadcast(&set->work);
+    pthread_cond_broadcast(&set->progress);
     pthread_mutex_unlock(&set->mutex);
-    end_needs(&taken, &why);
+    end_needs(&lost, why);
     pthread_mutex_lock(&set->mutex);
 }
 
@@ -416,17 +273,14 @@ static void *arrivals_main(void *user)
     uint8_t *room = rks_alloc_raw(RKS_ARRIVAL_PIECES, RKS_PIECE, &err);
     rks_interrupt_from(&set->stop); /* the caller's thread hears interrupts */
     pthread_mutex_lock(&set->mutex);
-    if (room == NULL && set->status == RKS_OK) {
-        set->status = RKS_ERR_MEMORY;
-        set->error = err;
-        pthread_cond_broadcast(&set->progress);
-    }
-    while (!set->stop) {
-        job next;
-        if (take_job(set, &next))
+    if (room == NULL && !set->over)
+        give_up(set, &err);
+    while (!set->stop && room != NULL) {
+        rks_arrival_job next;
+        if (rks_arrivals_take_job(set, &next))
             work(set, &next, room);
         else
-            pthread_cond_wait(&set->work, &set->mutex);
+            rks_cond_wait_ms(&set->work, &set->mutex, LOOK_MS);
     }
     pthread_mutex_unlock(&set->mutex);
     rks_free(room);
@@ -486,17 +340,12 @@ void rks_arrivals_stop(rks_arrivals *set)
 {
     if (set == NULL)
         return;
-    need_list taken = {0};
+    rks_error why;
+    rks_fail(&why, RKS_ERR_CANCELLED, 0, "closed while a shard was on its way");
     pthread_mutex_lock(&set->mutex);
     set->stop = true;
-    if (set->status == RKS_OK)
-        set->status =
-            rks_fail(&set->error, RKS_ERR_CANCELLED, 0, "closed while a shard was on its way");
-    const rks_error why = set->error;
-    take_needs(&set->needs, set, NULL, &taken);
-    pthread_cond_broadcast(&set->work);
+    give_up(set, &why);
     pthread_mutex_unlock(&set->mutex);
-    end_needs(&taken, &why);
     for (size_t i = 0; i < set->thread_count; i++)
         pthread_join(set->threads[i], NULL);
     set->thread_count = 0;
@@ -522,7 +371,7 @@ void rks_arrivals_close(rks_arrivals *set)
 static bool is_reached(const rks_arrivals *set, enum rks_arrivals_until until)
 {
     for (size_t i = 0; set->whole < set->count && i < set->count; i++) {
-        const arriving *shard = &set->shards[i];
+        const rks_arriving_one *shard = &set->shards[i];
         if (shard->stage == WHOLE || (until == RKS_ARRIVALS_HEADS && shard->headed))
             continue;
         if (!shard->wish.optional || (until == RKS_ARRIVALS_ALL && shard->stage != FAILED))
@@ -557,7 +406,7 @@ rks_status rks_arrivals_wait(rks_arrivals *set, enum rks_arrivals_until until, u
 rks_arrival *rks_arrivals_get(rks_arrivals *set, size_t shard)
 {
     pthread_mutex_lock(&set->mutex);
-    const arriving *one = &set->shards[shard];
+    const rks_arriving_one *one = &set->shards[shard];
     rks_arrival *arrival = one->stage == ARRIVING || one->stage == FINISHING ? one->arrival : NULL;
     pthread_mutex_unlock(&set->mutex);
     return arrival;
@@ -568,7 +417,7 @@ void rks_arrivals_counted(rks_arrivals *set, rks_arrivals_count *count)
     *count = (rks_arrivals_count){0};
     pthread_mutex_lock(&set->mutex);
     for (size_t i = 0; i < set->count; i++) {
-        const arriving *shard = &set->shards[i];
+        const rks_arriving_one *shard = &set->shards[i];
         count->bytes += shard->file_size;
         if (shard->stage == ARRIVING)
             count->here += rks_pieces_bytes(rks_arrival_pieces(shard->arrival));
@@ -585,8 +434,9 @@ void rks_arrivals_counted(rks_arrivals *set, rks_arrivals_count *count)
 void rks_arrivals_need(rks_arrivals *set, rks_need *need)
 {
     pthread_mutex_lock(&set->mutex);
-    rks_error why = set->status != RKS_OK ? set->error : (rks_error){0};
-    bool ends = why.status != RKS_OK || is_lost(set, need, &why) || is_here(set, need);
+    const rks_arriving_one *shard = &set->shards[need->shard];
+    rks_error why = set->over ? set->error : shard->stage == FAILED ? shard->error : (rks_error){0};
+    bool ends = why.status != RKS_OK || is_here(set, need);
     if (!ends) {
         add_need(&set->needs, need);
         pthread_cond_signal(&set->work);

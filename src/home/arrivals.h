@@ -9,6 +9,9 @@
  * A need is the range of one record that somebody waits for. Its `here` is called once, on a thread
  * of the set that must not wait, or within rks_arrivals_need.
  *
+ * What home does not give fails the needs that wait for it; a later need tries again, as does the
+ * rest after a pause. So a damaged MiB, or a home that was away, ends nothing else.
+ *
  * First reads are as small as their records: while the pieces that are waited for would take more
  * than 250 ms and a quarter longer than their records, the records alone are read, checked and
  * written to their places; of at most 1 % of the bytes. Where requests are the limit, pieces are
@@ -65,7 +68,7 @@ enum rks_arrivals_until {
     RKS_ARRIVALS_ALL,   /* optional ones, too; or they have failed */
 };
 /* Waits for that, or at most `ms`. *reached: it is so. Returns the first failure of any shard that
- * is not optional, after which nothing more is brought. Hears interrupts. */
+ * is not optional. Hears interrupts. */
 rks_status rks_arrivals_wait(rks_arrivals *set, enum rks_arrivals_until until, uint64_t ms,
                              bool *reached, rks_error *err);
 /* Returns the arrival of a shard that has been opened and is not whole; else NULL. It lives as long

@@ -355,23 +355,35 @@ static void a_need_comes_while_the_rest_is_paused(void **state)
     check_whole("b");
 }
 
-static void needs_end_with_the_first_failure_and_at_the_close(void **state)
+static void a_failure_ends_its_needs_alone(void **state)
 {
     (void)state;
     rks_arrivals *set = NULL;
     rks_need need = {.shard = 0, .first = 2 * RKS_PIECE, .end = 2 * RKS_PIECE + 1, .here = note};
+    rks_need beside = need, again = need, late = need;
+    beside.first = 0;
+    beside.end = 1;
     calls = 0;
     flip("rks", 2 * RKS_PIECE + 1);
     assert_ok(rks_arrivals_open(wishes, 1, true, &set, &err), &err);
     rks_arrivals_need(set, &need);
     wait_for_calls(1);
     assert_int_equal(said.status, RKS_ERR_CORRUPT);
-    rks_need late = need;
+    assert_contains(said.text, "a.rks: the MiB at offset 2097152 is not");
+    rks_arrivals_need(set, &beside);
+    wait_for_calls(2);
+    assert_int_equal(said.status, RKS_OK);
+    flip("rks", 2 * RKS_PIECE + 1); /* home is mended */
+    rks_arrivals_need(set, &again);
+    wait_for_calls(3);
+    assert_int_equal(said.status, RKS_OK);
+    rks_arrivals_stop(set);
+    late.first = 4 * RKS_PIECE;
+    late.end = late.first + 1;
     rks_arrivals_need(set, &late);
-    assert_int_equal(calls_so_far(), 2);
-    assert_int_equal(said.status, RKS_ERR_CORRUPT);
+    assert_int_equal(calls_so_far(), 4);
+    assert_int_equal(said.status, RKS_ERR_CANCELLED);
     rks_arrivals_close(set);
-    flip("rks", 2 * RKS_PIECE + 1);
 }
 
 /* It is no failure of the set, but nobody may wait for it for ever. */
@@ -391,12 +403,12 @@ static void needs_of_a_copy_that_fails_end(void **state)
     assert_ok(rks_arrivals_wait(set, RKS_ARRIVALS_ALL, LIMIT_MS, &all, &err), &err);
     assert_true(all);
     wait_for_calls(1);
-    assert_int_equal(said.status, RKS_ERR_IO);
-    assert_contains(said.text, "a: this further copy does not come");
+    assert_int_equal(said.status, RKS_ERR_CORRUPT);
     rks_need late = need;
     rks_arrivals_need(set, &late);
     assert_int_equal(calls_so_far(), 2);
-    assert_int_equal(said.status, RKS_ERR_IO);
+    assert_int_equal(said.status, RKS_ERR_CORRUPT);
+    assert_contains(said.text, "a.rks: the MiB at offset 2097152 is not");
     rks_arrivals_close(set);
     flip("rks", 2 * RKS_PIECE + 1);
 }
@@ -505,8 +517,7 @@ int main(void)
                                         remove_local),
         cmocka_unit_test_setup_teardown(a_need_comes_while_the_rest_is_paused, make_local,
                                         remove_local),
-        cmocka_unit_test_setup_teardown(needs_end_with_the_first_failure_and_at_the_close,
-                                        make_local, remove_local),
+        cmocka_unit_test_setup_teardown(a_failure_ends_its_needs_alone, make_local, remove_local),
         cmocka_unit_test_setup_teardown(needs_of_a_copy_that_fails_end, make_local, remove_local),
         cmocka_unit_test_setup_teardown(two_jobs_bring_into_one_directory, make_local,
                                         remove_local),

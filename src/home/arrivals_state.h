@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * arrivals_state.h: what a set of arrivals knows, for its own files. The mutex guards all of it. */
+#ifndef RKS_HOME_ARRIVALS_STATE_H
+#define RKS_HOME_ARRIVALS_STATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "home/arrivals.h"
+#include "home/link_rate.h"
+
+enum rks_stage { TO_OPEN, OPENING, ARRIVING, FINISHING, WHOLE, FAILED };
+
+/* A shard of the set. */
+typedef struct rks_arriving_one {
+    rks_arrival_wish wish;
+    rks_arrival *arrival; /* from ARRIVING on */
+    enum rks_stage stage;
+    uint8_t *busy;      /* by piece: a thread brings it */
+    size_t under_way;   /* threads that bring pieces of it */
+    bool headed;        /* its head is here */
+    uint64_t next;      /* where the rest goes on */
+    uint64_t file_size; /* 0 until it is known */
+    uint64_t pause_ms;  /* the rest is not brought before: a failure */
+    rks_error error;    /* why it has FAILED */
+} rks_arriving_one;
+
+/* What a thread does next. */
+typedef struct rks_arrival_job {
+    rks_arriving_one *shard;
+    enum rks_stage stage;  /* TO_OPEN: open it; ARRIVING: bring pieces; FINISHING: seal it */
+    uint64_t first, count; /* pieces */
+    rks_need *record;      /* bring this record alone; NULL: none */
+} rks_arrival_job;
+
+typedef struct rks_need_list {
+    rks_need *first, *last;
+} rks_need_list;
+
+struct rks_arrivals {
+    pthread_mutex_t mutex;
+    pthread_cond_t work, progress;
+    rks_arriving_one *shards;
+    size_t count, whole, failed;
+    rks_link_rate rate;
+    uint64_t bytes, records; /* of all files; of records that were read alone */
+    rks_need_list needs;     /* in the order in which they came */
+    bool paused;
+    atomic_bool stop;  /* the threads end */
+    rks_status status; /* the first failure, for those who wait for shards */
+    rks_error error;
+    bool over; /* nothing is brought any more: `error` says why */
+    uint64_t brought;
+    pthread_t threads[RKS_ARRIVALS_THREADS];
+    size_t thread_count;
+};
+
+/* A copy of what another rank brings, or has. To begin one may wait until that is whole. */
+static inline bool rks_arrival_is_copy(const rks_arrival_wish *wish)
+{
+    return wish->optional || wish->holder != NULL;
+}
+
+/* With the mutex. Takes what is to be done next; false: nothing now. */
+bool rks_arrivals_take_job(rks_arrivals *set, rks_arrival_job *next);
+
+#endif
