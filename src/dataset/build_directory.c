@@ -18,6 +18,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "dataset/dataset.h"
+#include "dataset/home_file.h"
 #include "dataset/search_folders.h"
 
 rks_status rks_directory_expand(const rks_group *group, const char *pattern, char **directory,
@@ -111,7 +112,9 @@ rks_status rks_directory_lock_try(const rks_group *group, const char *directory,
 {
     rks_lock_wish wish;
     rks_error why;
-    rks_status status = rks_directory_make(directory, err);
+    rks_status status = rks_home_file_refuse(directory, err);
+    if (status == RKS_OK)
+        status = rks_directory_make(directory, err);
     if (status != RKS_OK)
         return status;
     char *path = wish_for(group, directory, &wish, err);

@@ -20,7 +20,8 @@ rks_status rks_directory_expand_target(const rks_group *group, const char *patte
 /* Tries to take the lock of a directory, DIRECTORY/build.lock: one build at a time runs there, and
  * a killed build blocks no other. Every rank tries, and makes the directory if it does not exist.
  * *lock stays NULL if another process has the lock. RKS_ERR_UNSUPPORTED: the file system has no
- * locks, several ranks build, and `no_lock` is not set. */
+ * locks, several ranks build, and `no_lock` is not set. RKS_ERR_ARGUMENT: it is a local copy
+ * (home_file.h). */
 rks_status rks_directory_lock_try(const rks_group *group, const char *directory, bool no_lock,
                                   rks_lock_file **lock, rks_error *err);
 /* After an agreement: the rank that got the lock has written its name into the file. *lock becomes

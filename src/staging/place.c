@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * place.c: home.json is {"home": "/mnt/lake/tokens", "schema_version": 1}. */
+ * place.c: looks at the directory, and describes it. */
 #include "staging/place.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,10 +18,9 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "dataset/dataset_json.h"
+#include "dataset/home_file.h"
 #include "home/arrival.h"
 #include "home/address.h"
-
-enum { HOME_JSON_MAX = 64 << 10, VERSION = 1 };
 
 /* ---- the directory --------------------------------------------------------------------------- */
 
@@ -109,37 +107,10 @@ char *rks_place_home_name(const char *home, rks_error *err)
     return rks_format(err, "%s/%.*s", here, (int)size, home);
 }
 
-rks_status rks_place_home(const char *directory, char **home, rks_error *err)
-{
-    char *bytes = NULL, *path = rks_format(err, "%s/home.json", directory);
-    size_t size = 0;
-    *home = NULL;
-    rks_status status =
-        path == NULL ? RKS_ERR_MEMORY : rks_file_load(path, HOME_JSON_MAX, &bytes, &size, err);
-    if (status == RKS_ERR_NOT_FOUND) {
-        rks_free(path);
-        return RKS_OK;
-    }
-    if (status == RKS_OK) {
-        json_t *said = json_loadb(bytes, size, JSON_REJECT_DUPLICATES, NULL);
-        const char *name = json_string_value(json_object_get(said, "home"));
-        int64_t version = json_integer_value(json_object_get(said, "schema_version"));
-        if (name == NULL || version != VERSION)
-            status = rks_fail(err, RKS_ERR_CORRUPT, 0,
-                              "%s: does not name a home; remove it, and give the home again", path);
-        else if ((*home = rks_strdup(name, err)) == NULL)
-            status = RKS_ERR_MEMORY;
-        json_decref(said);
-    }
-    rks_free(bytes);
-    rks_free(path);
-    return status;
-}
-
 /* The time of home.json is that of the last opening. */
 static rks_status note_use(const char *directory, rks_error *err)
 {
-    char *path = rks_format(err, "%s/home.json", directory);
+    char *path = rks_format(err, "%s/%s", directory, RKS_HOME_FILE);
     if (path == NULL)
         return RKS_ERR_MEMORY;
     (void)utimensat(AT_FDCWD, path, NULL, 0); /* another user's may not be changed */
@@ -150,22 +121,10 @@ static rks_status note_use(const char *directory, rks_error *err)
 static rks_status write_home(const char *directory, const char *home, rks_error *err)
 {
     char *said = NULL;
-    rks_status status = rks_place_home(directory, &said, err);
+    rks_status status = rks_home_file_read(directory, &said, err);
     bool same = status == RKS_OK && said != NULL && strcmp(said, home) == 0;
     rks_free(said);
-    if (same)
-        return note_use(directory, err);
-    json_t *value = json_pack("{s:s, s:i}", "home", home, "schema_version", VERSION);
-    char *text = value == NULL ? NULL : json_dumps(value, JSON_INDENT(2));
-    char *path = rks_format(err, "%s/home.json", directory);
-    if (text == NULL)
-        status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "%s: its name is not UTF-8", home);
-    else
-        status = path == NULL ? RKS_ERR_MEMORY : rks_file_replace(path, text, strlen(text), err);
-    rks_free(path);
-    free(text);
-    json_decref(value);
-    return status;
+    return same ? note_use(directory, err) : rks_home_file_write(directory, home, err);
 }
 
 static rks_status describe_dataset(const char *directory, const rks_dataset *dataset,

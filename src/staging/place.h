@@ -38,10 +38,6 @@ rks_status rks_place_describe(const char *directory, const char *home, const rks
 
 /* Returns the home's name for home.json: an absolute path. Free it with rks_free. */
 char *rks_place_home_name(const char *home, rks_error *err);
-/* Reads home.json of a directory: the home's name, or NULL if there is no such file. Free *home
- * with rks_free. RKS_ERR_CORRUPT if it cannot be understood. */
-rks_status rks_place_home(const char *directory, char **home, rks_error *err);
-
 /* By shard, the bytes that lie in the directory. */
 void rks_place_look(const char *directory, const rks_dataset *dataset, uint64_t *here);
 

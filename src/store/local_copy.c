@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "dataset/build_directory.h"
+#include "dataset/home_file.h"
 #include "home/address.h"
 #include "store/home_dataset.h"
 #include "store/store.h"
@@ -42,7 +43,7 @@ static uint64_t last_use(const char *local, const char *folder, const char *home
     struct stat info;
     char *said = NULL, *path = rks_format(NULL, "%s/%s", local, folder);
     char *file = path == NULL ? NULL : rks_format(NULL, "%s/home.json", path);
-    bool is = file != NULL && rks_place_home(path, &said, NULL) == RKS_OK && said != NULL &&
+    bool is = file != NULL && rks_home_file_read(path, &said, NULL) == RKS_OK && said != NULL &&
               strcmp(said, home) == 0 && stat(file, &info) == 0;
     rks_free(said);
     rks_free(file);

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "dataset/home_file.h"
 #include "store/store.h"
 
 static const uint32_t LOOK_AGAIN_MS = 1000;
@@ -102,7 +103,7 @@ static void put_advice(const char *directory, char *text, size_t room)
 {
     char *home = NULL;
     if (directory != NULL)
-        (void)rks_place_home(directory, &home, NULL);
+        (void)rks_home_file_read(directory, &home, NULL);
     if (home != NULL)
         snprintf(
             text, room,
