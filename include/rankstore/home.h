@@ -102,6 +102,37 @@ RKS_API rks_status rks_stage(rks_group *group, const char *home, const char *loc
                              const rks_stage_options *options, rks_stage_report *report,
                              rks_error *err);
 
+/* ---- local directories ----------------------------------------------------------------------- */
+
+typedef struct rks_prune_local_options {
+    size_t struct_size;
+    bool dry_run;                /* looks and counts only */
+    const char *storage_options; /* of homes that are object stores, as in rks_store_options */
+} rks_prune_local_options;
+
+/* The same on all ranks. */
+typedef struct rks_prune_local_report {
+    size_t struct_size;
+    uint64_t datasets; /* local copies that were looked at */
+    uint64_t shards;   /* removed; in a dry run, that would be */
+    uint64_t arrivals; /* removed shards of which only a part had come */
+    uint64_t files;
+    uint64_t bytes; /* that these files had on the disks */
+} rks_prune_local_report;
+
+/* COLLECTIVE. Removes the shards in each rank's local directory, of all datasets in it; `local` may
+ * also be the folder of one of them, LOCAL/DATASET-ID. Asks each dataset's home first: removes
+ * nothing on any rank unless home names each shard, and has it with the same digests and size.
+ * Shards of which only a part had come go without that question. home.json and dataset.json stay,
+ * so the directory still says where its dataset is kept.
+ *
+ * RKS_ERR_STATE: a process has a dataset open from there, or home lacks a shard.
+ * RKS_ERR_NOT_FOUND: no such directory, or no dataset at home. RKS_ERR_TIMEOUT: home is away.
+ * RKS_ERR_UNSUPPORTED: the file system has no locks. `options` and `report` may be NULL. */
+RKS_API rks_status rks_prune_local(rks_group *group, const char *local,
+                                   const rks_prune_local_options *options,
+                                   rks_prune_local_report *report, rks_error *err);
+
 #ifdef __cplusplus
 }
 #endif

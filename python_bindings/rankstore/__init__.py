@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         DiffReport,
         ExportReport,
         MergeReport,
+        PruneLocalReport,
         PruneReport,
         PublishReport,
         StageReport,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         export,
         merge,
         prune,
+        prune_local,
         publish,
         stage,
     )
@@ -65,8 +67,8 @@ _PLACES = {
     "_batching.batch": "Batch", "_batching.layouts": "Layout Lists Nested Pad", "_batching.pack": "Pack",
     "_build.build": "build", "_build.options": "BuildReport",
     "_dataset.dataset": "Dataset", "_dataset.open": "concat open", "_dataset.reader": "Source", "_dataset.torch_subset": "from_torch",
-    "_dataset.maintenance": "Difference DiffReport ExportReport MergeReport PruneReport PublishReport StageReport "
-                            "diff export merge prune publish stage",
+    "_dataset.maintenance": "Difference DiffReport ExportReport MergeReport PruneLocalReport PruneReport PublishReport StageReport "
+                            "diff export merge prune prune_local publish stage",
     "_distributed.group": "Group current init launch", "_gather.gather": "GatherReport gather", "_loader.loader": "Loader",
     "_plan.lengths": "plan transformer_cost", "_plan.plan": "Plan", "_plan.sampler": "PlanBatch PlanSampler", "_schema.columns": "Columns",
     "errors": "ArgumentError CallbackError CancelledError CorruptError DataError IOFailedError NotFoundError OutOfMemoryError "
@@ -95,10 +97,10 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "ArgumentError", "Batch", "BuildReport", "CallbackError", "CancelledError", "Columns", "CorruptError",
-    "DataError", "Dataset", "DiffReport", "Difference", "ExportReport", "GatherReport", "Group", "IOFailedError", "Layout",
-    "Lists", "Loader", "MergeReport", "Nested", "NotFoundError", "OutOfMemoryError", "Pack", "Pad", "PeerError", "Plan",
-    "PlanBatch", "PlanSampler", "PruneReport", "PublishReport", "RankStoreError", "Source", "StageReport", "StateError", "TimeoutError",
-    "UnsupportedError", "__version__", "build", "concat", "current", "diff", "export", "from_torch", "gather", "init", "launch", "merge",
-    "open", "plan", "prune", "publish", "stage", "transformer_cost",
+    "ArgumentError", "Batch", "BuildReport", "CallbackError", "CancelledError", "Columns", "CorruptError", "DataError", "Dataset",
+    "DiffReport", "Difference", "ExportReport", "GatherReport", "Group", "IOFailedError", "Layout", "Lists", "Loader", "MergeReport",
+    "Nested", "NotFoundError", "OutOfMemoryError", "Pack", "Pad", "PeerError", "Plan", "PlanBatch", "PlanSampler", "PruneLocalReport",
+    "PruneReport", "PublishReport", "RankStoreError", "Source", "StageReport", "StateError", "TimeoutError", "UnsupportedError",
+    "__version__", "build", "concat", "current", "diff", "export", "from_torch", "gather", "init", "launch", "merge", "open", "plan",
+    "prune", "prune_local", "publish", "stage", "transformer_cost",
 ]

@@ -448,6 +448,9 @@ def prune(group: Group, directory: str, *, keep: int | None = None, dry_run: boo
           no_lock: bool = False) -> dict[str, Any]:
     """COLLECTIVE. rks_prune: return {generations, files, bytes}."""
 
+def prune_local(group: Group, local: str, *, dry_run: bool = False, storage_options: str | None = None) -> dict[str, Any]:
+    """COLLECTIVE. rks_prune_local: return {datasets, shards, arrivals, files, bytes}."""
+
 def lost(group: Group, directory: str, shards: Sequence[str], /) -> int:
     """COLLECTIVE. rks_repair without an input: how many shards of the dataset are on no rank's disk."""
 

@@ -188,6 +188,37 @@ static PyObject *prune(PyObject *self, PyObject *arguments, PyObject *keywords)
                          (unsigned long long)report.bytes);
 }
 
+static PyObject *prune_local(PyObject *self, PyObject *arguments, PyObject *keywords)
+{
+    (void)self;
+    static char *names[] = {"group", "local", "dry_run", "storage_options", NULL};
+    PyObject *group_object;
+    const char *local, *storage_options = NULL;
+    int dry_run = 0;
+    rks_prune_local_options options = {.struct_size = sizeof(options)};
+    rks_prune_local_report report = {.struct_size = sizeof(report)};
+    rks_error err = {0};
+    rks_status status;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "Os|$pz:prune_local", names,
+                                     &group_object, &local, &dry_run, &storage_options))
+        return NULL;
+    options.dry_run = dry_run != 0;
+    options.storage_options = storage_options;
+    rks_group *group = core_group_enter(group_object);
+    if (group == NULL)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    status = rks_prune_local(group, local, &options, &report, &err);
+    Py_END_ALLOW_THREADS
+    core_group_leave(group_object);
+    if (!core_succeeded(status, &err))
+        return NULL;
+    return Py_BuildValue(
+        "{s:K,s:K,s:K,s:K,s:K}", "datasets", (unsigned long long)report.datasets, "shards",
+        (unsigned long long)report.shards, "arrivals", (unsigned long long)report.arrivals, "files",
+        (unsigned long long)report.files, "bytes", (unsigned long long)report.bytes);
+}
+
 static PyObject *lost(PyObject *self, PyObject *arguments)
 {
     (void)self;
@@ -377,6 +408,8 @@ static PyMethodDef upkeep_functions[] = {
      "publish(group, directory, home, ...): collective; the report."},
     {"prune", (PyCFunction)(void (*)(void))prune, METH_VARARGS | METH_KEYWORDS,
      "prune(group, directory, ...): collective; the report."},
+    {"prune_local", (PyCFunction)(void (*)(void))prune_local, METH_VARARGS | METH_KEYWORDS,
+     "prune_local(group, local, ...): collective; the report."},
     {"lost", lost, METH_VARARGS,
      "lost(group, directory, shards): collective; how many shards are on no rank's disk."},
     {"export", (PyCFunction)(void (*)(void))export, METH_VARARGS | METH_KEYWORDS,

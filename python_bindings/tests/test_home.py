@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -377,3 +378,116 @@ def test_a_job_goes_on_when_home_is_mended(tmp_path: Path) -> None:
         with open(shard, "r+b") as file:
             file.write(data)
         assert all(ds[i]["i"] == i for i in range(SAMPLES))
+
+
+IN_USE = """
+import os, sys
+import rankstore
+ds = rankstore.open(sys.argv[1], **({"local": sys.argv[2]} if len(sys.argv) > 2 else {}))
+child = os.fork()  # a worker, which lives on
+if child == 0:
+    sys.stdin.read()
+    os._exit(0)
+print(os.getpid(), flush=True)
+sys.stdin.readline()
+ds.close()
+print("closed", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("how", ["home", "local"])
+def test_shards_in_use_stay(home: Path, tmp_path: Path, how: str) -> None:
+    """Whoever has the dataset open keeps its shards, until it closes it: forked workers of an open dataset that was closed do not."""
+    rankstore.stage(home, tmp_path / "l")
+    [folder] = (tmp_path / "l").iterdir()
+    opens = [home, tmp_path / "l"] if how == "home" else [folder]
+    with subprocess.Popen([sys.executable, "-c", IN_USE, *opens], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdin is not None and other.stdout is not None
+        pid = other.stdout.readline().strip()
+        for dry in (True, False):
+            with pytest.raises(rankstore.StateError, match=f"a process has it open; the last one that opened it is pid {pid} on "):
+                rankstore.prune_local(tmp_path / "l", dry_run=dry)
+        assert len(list(folder.glob("part-*.rks"))) == SHARDS
+        other.stdin.write("\n")
+        other.stdin.flush()
+        assert other.stdout.readline() == "closed\n"
+        assert rankstore.prune_local(tmp_path / "l").shards == SHARDS
+        other.stdin.close()
+    assert sorted(one.name for one in folder.iterdir()) == ["dataset.json", "home.json", "open.lock"]
+    with rankstore.open(home, local=tmp_path / "l") as ds:
+        assert ds[599]["i"] == 599
+        with pytest.raises(rankstore.StateError, match="has it open"):
+            rankstore.prune_local(folder)
+
+
+def test_what_home_lacks_stays(home: Path, tmp_path: Path) -> None:
+    rankstore.stage(home, tmp_path / "l")
+    [folder] = (tmp_path / "l").iterdir()
+    there = sorted(one.name for one in folder.iterdir())
+    shard = sorted(home.glob("part-*.rks"))[3]
+
+    def refused(error: type[Exception], match: str) -> None:
+        with pytest.raises(error, match=match):
+            rankstore.prune_local(tmp_path / "l")
+        assert sorted(one.name for one in folder.iterdir()) == there
+
+    for ending, kind in [("rks", "lacks"), ("json", "lacks"), ("sums", "lacks"), ("rks", "has another"), ("json", "has another"),
+                         ("sums", "has another")]:
+        file = shard.with_suffix(f".{ending}")
+        whole = file.read_bytes()
+        file.unlink()
+        if kind == "has another":
+            file.write_bytes(whole[:-1])
+        refused(rankstore.StateError, f"its home, {home}, {kind} {file.name}; nothing is removed")
+        file.unlink(missing_ok=True)
+        file.write_bytes(whole)
+    home.rename(home.parent / "away")
+    refused(rankstore.NotFoundError, "nothing is removed: its home has no dataset")
+    rankstore.build([{"i": 1, "data": b""}], home).close()
+    refused(rankstore.StateError, "does not name part-")
+    shutil.rmtree(home)
+    (home.parent / "away").rename(home)
+    counted = rankstore.prune_local(tmp_path / "l", dry_run=True)
+    assert (counted.datasets, counted.shards, counted.arrivals, counted.files) == (1, SHARDS, 0, 3 * SHARDS) and counted.bytes > 0
+    assert sorted(one.name for one in folder.iterdir()) == there
+    assert rankstore.prune_local(folder) == counted and not list(folder.glob("part-*"))
+    with pytest.raises(rankstore.NotFoundError, match="no local directory here"):
+        rankstore.prune_local(tmp_path / "nowhere")
+
+
+def test_abandoned_arrivals_go(home: Path, tmp_path: Path) -> None:
+    rankstore.stage(home, tmp_path / "l")
+    [folder] = (tmp_path / "l").iterdir()
+    [one, other, third] = sorted(folder.glob("part-*.json"))[:3]
+    one.rename(one.with_suffix(".manifest"))
+    one.with_suffix(".rks").rename(one.with_suffix(".arriving"))
+    one.with_suffix(".pieces").write_bytes(b"x" * 80)
+    other.rename(other.with_suffix(".manifest"))  # killed at its end
+    third.unlink()
+    for name in ("part-0000000000000000-0000000000000000.pieces", "notes.txt", "part-mine.txt"):
+        (folder / name).write_text("x")
+    pruned = rankstore.prune_local(tmp_path / "l")
+    assert (pruned.shards, pruned.arrivals) == (SHARDS - 3, 4)
+    assert sorted(one.name for one in folder.iterdir()) == ["dataset.json", "home.json", "notes.txt", "open.lock", "part-mine.txt"]
+
+
+PRUNE = """
+import os, sys
+import rankstore
+report = rankstore.prune_local(sys.argv[1])
+print(report.datasets, report.shards)
+"""
+
+
+def test_all_ranks_prune_or_none(home: Path, tmp_path: Path, ranks: Ranks) -> None:
+    """Ranks that share a directory prune it once; if one directory is in use, no other one is touched."""
+    for place in ("l0", "l1"):
+        rankstore.stage(home, tmp_path / place, everywhere=True)
+    [folder] = (tmp_path / "l1").iterdir()
+    with rankstore.open(folder):
+        refused = ranks(2, PRUNE, str(tmp_path / "l{rank}"), warm=None, check=False)
+    assert all("has it open" in one.stderr for one in refused)
+    assert len(list(tmp_path.glob("l?/*/part-*.rks"))) == 2 * SHARDS
+    done = [one.stdout.splitlines()[-1] for one in ranks(2, PRUNE, str(tmp_path / "l0"), warm=None)]
+    assert done == [f"1 {SHARDS}"] * 2 and len(list(tmp_path.glob("l?/*/part-*.rks"))) == SHARDS

@@ -81,6 +81,11 @@ def prune(directory: Path) -> None:
     assert type(rankstore.prune(directory / "store", dry_run=True)) is rankstore.PruneReport
 
 
+def prune_local(directory: Path) -> None:
+    rankstore.stage(directory / "store", directory / "fast")
+    assert type(rankstore.prune_local(directory / "fast", dry_run=True)) is rankstore.PruneLocalReport
+
+
 def gather(directory: Path) -> None:
     assert rankstore.gather({"a": (0, 1.5)}) == {"a": [(0, 1.5)]}
     target = directory / f"gathered{len(list(directory.glob('gathered*')))}.npz"
@@ -147,11 +152,12 @@ USES: dict[str, Callable[[Path], None]] = {
     "Difference": difference, "ExportReport": export, "GatherReport": gather, "Group": init, "Layout": layout(lambda: rankstore.Lists()),
     "Lists": layout(lambda: rankstore.Lists()), "Loader": layout(lambda: rankstore.Pad()), "MergeReport": merge,
     "Nested": layout(lambda: rankstore.Nested()), "Pack": layout(lambda: rankstore.Pack()), "Pad": layout(lambda: rankstore.Pad()),
-    "Plan": plan, "PlanBatch": sampler, "PlanSampler": sampler, "PruneReport": prune, "PublishReport": publish, "StageReport": stage,
-    "Source": source, "__version__": version, "build": build, "concat": concat, "current": init, "diff": difference, "export": export,
+    "Plan": plan, "PlanBatch": sampler, "PlanSampler": sampler, "PruneLocalReport": prune_local,
+    "PruneReport": prune, "PublishReport": publish, "StageReport": stage, "Source": source,
+    "__version__": version, "build": build, "concat": concat, "current": init, "diff": difference, "export": export,
     "from_torch": from_torch, "gather": gather,
-    "init": init, "launch": launch, "merge": merge, "open": dataset, "plan": plan, "prune": prune, "publish": publish, "stage": stage,
-    "transformer_cost": cost,
+    "init": init, "launch": launch, "merge": merge, "open": dataset, "plan": plan, "prune": prune,
+    "prune_local": prune_local, "publish": publish, "stage": stage, "transformer_cost": cost,
 }
 
 

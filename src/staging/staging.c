@@ -19,6 +19,7 @@
 #include "base/memory.h"
 #include "home/assign.h"
 #include "staging/holder.h"
+#include "staging/lease.h"
 
 /* A shard that this rank's place lacks. */
 typedef struct lacking {
@@ -33,6 +34,7 @@ struct rks_staging {
     rks_home **holders;   /* by rank: those from which copies come; NULL entry: not needed */
     rks_holding *holding; /* what this rank gives to others */
     char *directory;
+    rks_lease *lease; /* of it; NULL: it has no home */
     rks_staging_plan plan;
     lacking *mine;          /* what this rank brings, as the arrivals count */
     char (*names)[128];     /* of these shards */
@@ -306,6 +308,8 @@ static rks_status make_staging(rks_group *group, const rks_dataset *dataset,
     if (status == RKS_OK)
         status = rks_place_make(group, options->local, options->folder, options->room,
                                 &s->directory, told, err);
+    if (status == RKS_OK && options->home != NULL)
+        status = rks_lease_share(s->directory, &s->lease, err);
     if (status == RKS_OK && rks_group_size(group) > 1)
         status = rks_holding_open(group, dataset, s->directory, &s->holding, err);
     return status;
@@ -421,6 +425,7 @@ void rks_staging_end(rks_staging *staging)
         rks_home_close(staging->holders[i]);
     rks_free(staging->holders);
     rks_home_close(staging->home);
+    rks_leases_end(staging->lease);
     rks_free(staging->mine);
     rks_free(staging->names);
     rks_free(staging->directory);

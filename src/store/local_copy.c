@@ -306,6 +306,28 @@ rks_status rks_store_open_beside(rks_store *store, rks_shard **maps, rks_error *
     return RKS_OK;
 }
 
+static rks_status take_lease(rks_store *store, const char *directory, rks_error *err)
+{
+    char *home = NULL;
+    (void)rks_home_file_read(directory, &home, NULL);
+    rks_status status = home == NULL ? RKS_OK : rks_lease_share(directory, &store->leases, err);
+    rks_free(home);
+    return status;
+}
+
+rks_status rks_store_take_leases(rks_store *store, rks_error *err)
+{
+    const rks_dataset *dataset = store->dataset;
+    rks_status status =
+        dataset->source_count == 0 ? take_lease(store, store->directory, err) : RKS_OK;
+    for (size_t i = 0; status == RKS_OK && i < dataset->source_count; i++)
+        if (dataset->sources[i].directory != NULL)
+            status = take_lease(store, dataset->sources[i].directory, err);
+    for (size_t i = 0; status == RKS_OK && i < store->folders.count; i++)
+        status = take_lease(store, store->folders.paths[i], err);
+    return status;
+}
+
 void rks_store_stop_stagings(rks_store *store)
 {
     for (size_t i = 0; i < store->staging_count; i++)

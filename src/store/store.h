@@ -18,6 +18,7 @@
 #include "shard/shard.h"
 #include "metrics/metrics.h"
 #include "plan/epoch.h"
+#include "staging/lease.h"
 #include "staging/staging.h"
 
 struct rks_store {
@@ -66,6 +67,7 @@ struct rks_store {
 
     rks_staging **stagings; /* of the sources that are kept at a home, in their order */
     size_t staging_count;
+    rks_lease *leases; /* of local copies, whose shards nobody removes meanwhile */
     rks_arriving_shard *arriving_shards; /* by shard; NULL: none arrives */
     rks_shard **beside; /* by shard: maps of those that arrive at other ranks of this node; NULL:
                          * there are none. Only the fetcher reads them */
@@ -178,6 +180,8 @@ rks_status rks_store_open_arriving(rks_store *store, rks_error *err);
 /* Maps those that arrive in this rank's directory through other ranks: then a message is needed
  * only for samples that are not here yet. `maps` by shard: what this rank has mapped; gets them. */
 rks_status rks_store_open_beside(rks_store *store, rks_shard **maps, rks_error *err);
+/* Takes a lease (staging/lease.h) of each directory of the store that is a local copy. */
+rks_status rks_store_take_leases(rks_store *store, rks_error *err);
 /* Ends what the stagings do, and frees them. */
 void rks_store_stop_stagings(rks_store *store);
 void rks_store_end_stagings(rks_staging **stagings, size_t count);

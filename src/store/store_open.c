@@ -234,6 +234,8 @@ static void end_store(rks_store *store)
     rks_store_end_stagings(store->stagings, store->staging_count);
     store->stagings = NULL;
     store->staging_count = 0;
+    rks_leases_end(store->leases);
+    store->leases = NULL;
     if (store->life_ready) {
         pthread_cond_destroy(&store->cond);
         pthread_mutex_destroy(&store->mutex);
@@ -374,7 +376,9 @@ static rks_status note_seen(const rks_store *store, own_shards *own, rks_error *
 static rks_status look_at_shards(rks_store *store, const char *quarantine,
                                  rks_index_gather *filling, own_shards *own, rks_error *err)
 {
-    rks_status status = rks_store_open_shards(store, err);
+    rks_status status = rks_store_take_leases(store, err);
+    if (status == RKS_OK)
+        status = rks_store_open_shards(store, err);
     if (status == RKS_OK)
         status = rks_store_open_arriving(store, err);
     if (status == RKS_OK)

@@ -86,6 +86,21 @@ class PruneReport:
 
 
 @dataclass(frozen=True)
+class PruneLocalReport:
+    """What `prune_local` removed from the local directories of all ranks.
+
+    Attributes: datasets (that were looked at), shards (removed), arrivals (removed shards of which only a part had come), files, bytes
+        (that these files had on the disks).
+    """
+
+    datasets: int
+    shards: int
+    arrivals: int
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True)
 class ExportReport:
     """What `export` wrote.
 
@@ -245,6 +260,27 @@ def prune(directory: Path, *, keep: int | None = None, dry_run: bool = False, gr
     chosen = group if group is not None else current()
     return PruneReport(**_core.prune(chosen.core, os.fspath(directory), keep=keep, dry_run=dry_run,
                                      no_lock=no_lock))
+
+
+def prune_local(local: Path, *, dry_run: bool = False, group: Group | None = None,
+                storage_options: Mapping[str, Any] | None = None) -> PruneLocalReport:
+    """Make room on local disks: remove shards that their home has, too (collective: call it on every rank).
+
+    Asks the home of each dataset in `local` first. Nothing is removed on any rank unless home names each shard, and has it with the same
+    digests. Shards of which only a part had come go without that question.
+
+    local: path. What `open` and `stage` got as `local`, or the folder of one dataset in it; may contain "{rank}" and "{node}".
+    dry_run: bool. Only look and count. Default: False.
+    group: Group. The ranks that prune. Default: `current()`.
+    storage_options: dict. As for `open`, of homes that are URLs. Default: what the environment and the machine give.
+
+    Returns a PruneLocalReport.
+    Raises StateError if a process has a dataset open from there (it names the one that opened it last), or if home lacks a shard;
+    NotFoundError if there is no such directory, or no dataset at home; TimeoutError if home is away.
+    """
+    chosen = group if group is not None else current()
+    return PruneLocalReport(**_core.prune_local(chosen.core, os.fspath(local), dry_run=dry_run,
+                                                storage_options=for_store("any://home", storage_options)))
 
 
 def export(dataset: Dataset | Path, target: Path, *, to: str | None = None, where: str | None = None,
