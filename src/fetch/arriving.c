@@ -82,8 +82,8 @@ static bool lacks(const rks_arriving *arriving, const rks_arriving_row *row, rks
 }
 
 rks_status rks_arriving_want(const rks_arriving *arriving, const rks_arriving_row *rows,
-                             size_t count, rks_arriving_fn come, void *user, bool *lacking,
-                             rks_error *err)
+                             size_t count, uint32_t asker, rks_arriving_fn come, void *user,
+                             bool *lacking, rks_error *err)
 {
     rks_need need = {0};
     size_t lacked = 0;
@@ -104,7 +104,7 @@ rks_status rks_arriving_want(const rks_arriving *arriving, const rks_arriving_ro
     group->user = user;
     *lacking = true;
     for (size_t i = 0; i < count && group->count < lacked; i++) {
-        need = (rks_need){.check = check_alone, .here = need_ends, .user = group};
+        need = (rks_need){.check = check_alone, .here = need_ends, .user = group, .asker = asker};
         if (!lacks(arriving, &rows[i], &need)) /* it may have come by now */
             continue;
         row_need *made = &group->needs[group->count++];
@@ -179,7 +179,8 @@ rks_status rks_arriving_wait(const rks_arriving *arriving, const rks_arriving_ro
         pthread_mutex_init(&w->mutex, NULL);
         rks_cond_init(&w->ended);
         atomic_init(&w->owners, 2);
-        status = rks_arriving_want(arriving, rows, count, wake_waiter, w, &lacking, err);
+        status =
+            rks_arriving_want(arriving, rows, count, arriving->rank, wake_waiter, w, &lacking, err);
         if (status == RKS_OK && lacking)
             status = wait_once(w, err);
         else

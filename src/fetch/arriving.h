@@ -21,6 +21,7 @@ typedef struct rks_arriving_shard {
 typedef struct rks_arriving {
     const rks_arriving_shard *shards; /* as the dataset counts; NULL: none arrives */
     rks_shard *const *maps;           /* likewise, of those that arrive at this rank */
+    uint32_t rank;                    /* this one */
     bool here, beside; /* some arrive at this rank; at other ranks of its node, and are mapped */
 } rks_arriving;
 
@@ -37,11 +38,12 @@ typedef struct rks_arriving_row {
  * of the arrivals, which must not wait. */
 typedef void (*rks_arriving_fn)(void *user, const rks_error *err);
 
-/* Wants those of the rows that are not here. *lacking: there are some, and `come` will be called
- * (perhaps before this returns); else it is not. Never waits. RKS_ERR_MEMORY. */
+/* Wants those of the rows that are not here, for the rank `asker`. *lacking: there are some, and
+ * `come` will be called (perhaps before this returns); else it is not. Never waits. RKS_ERR_MEMORY.
+ */
 rks_status rks_arriving_want(const rks_arriving *arriving, const rks_arriving_row *rows,
-                             size_t count, rks_arriving_fn come, void *user, bool *lacking,
-                             rks_error *err);
+                             size_t count, uint32_t asker, rks_arriving_fn come, void *user,
+                             bool *lacking, rks_error *err);
 /* Waits until all rows are here. Hears interrupts. */
 rks_status rks_arriving_wait(const rks_arriving *arriving, const rks_arriving_row *rows,
                              size_t count, rks_error *err);

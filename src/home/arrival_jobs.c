@@ -58,6 +58,7 @@ static bool take_record(rks_arrivals *set, rks_arrival_job *next)
             need->end - need->first > RECORD_MOST)
             continue;
         need->busy = true;
+        set->turn = need->turn;
         set->records += need->end - need->first;
         shard->under_way++;
         *next = (rks_arrival_job){shard, ARRIVING, 0, 0, need};
@@ -77,8 +78,10 @@ static bool take_need(rks_arrivals *set, rks_arrival_job *next)
             return true;
         }
         if (shard->stage == ARRIVING &&
-            take_pieces(shard, need->first / RKS_PIECE, (need->end - 1) / RKS_PIECE + 1, next))
+            take_pieces(shard, need->first / RKS_PIECE, (need->end - 1) / RKS_PIECE + 1, next)) {
+            set->turn = need->turn;
             return true;
+        }
     }
     return false;
 }

@@ -25,6 +25,36 @@ static void add_need(rks_need_list *list, rks_need *need)
     list->last = need;
 }
 
+/* With the mutex. Without memory for its asker's turns a need comes as if it were the first. */
+static uint64_t next_turn(rks_arrivals *set, uint32_t asker)
+{
+    if (asker >= set->askers) {
+        const uint32_t askers = asker + 16;
+        uint64_t *turns = rks_realloc(set->last_turns, askers, sizeof(*turns), NULL);
+        if (turns == NULL)
+            return set->turn + 1;
+        memset(turns + set->askers, 0, (askers - set->askers) * sizeof(*turns));
+        set->last_turns = turns;
+        set->askers = askers;
+    }
+    uint64_t *last = &set->last_turns[asker];
+    *last = (*last > set->turn ? *last : set->turn) + 1;
+    return *last;
+}
+
+/* With the mutex. Puts a need behind those whose turn is not later. */
+static void queue_need(rks_arrivals *set, rks_need *need)
+{
+    need->turn = next_turn(set, need->asker);
+    rks_need *before = set->needs.last;
+    while (before != NULL && before->turn > need->turn)
+        before = before->before;
+    need->before = before;
+    need->next = before == NULL ? set->needs.first : before->next;
+    *(before == NULL ? &set->needs.first : &before->next) = need;
+    *(need->next == NULL ? &set->needs.last : &need->next->before) = need;
+}
+
 static void remove_need(rks_need_list *list, rks_need *need)
 {
     *(need->before == NULL ? &list->first : &need->before->next) = need->next;
@@ -363,6 +393,7 @@ void rks_arrivals_close(rks_arrivals *set)
     pthread_cond_destroy(&set->work);
     pthread_cond_destroy(&set->progress);
     pthread_mutex_destroy(&set->mutex);
+    rks_free(set->last_turns);
     rks_free(set->shards);
     rks_free(set);
 }
@@ -438,7 +469,7 @@ void rks_arrivals_need(rks_arrivals *set, rks_need *need)
     rks_error why = set->over ? set->error : shard->stage == FAILED ? shard->error : (rks_error){0};
     bool ends = why.status != RKS_OK || is_here(set, need);
     if (!ends) {
-        add_need(&set->needs, need);
+        queue_need(set, need);
         pthread_cond_signal(&set->work);
     }
     pthread_mutex_unlock(&set->mutex);

@@ -6,8 +6,10 @@
  *   needs  ─►  shards to open, with their heads  ─►  the rest, shard by shard  ─►  copies of shards
  *                                                                                  of other ranks
  *
- * A need is the range of one record that somebody waits for. Its `here` is called once, on a thread
- * of the set that must not wait, or within rks_arrivals_need.
+ * A need is the range of one record that somebody waits for. Ranks that ask take turns, so that the
+ * next batch of one does not wait behind what another one reads ahead (start-time fair queueing:
+ * Goyal, Vin, Cheng, "Start-time Fair Queuing", SIGCOMM 1996, with records as units). Its `here` is
+ * called once, on a thread of the set that must not wait, or within rks_arrivals_need.
  *
  * What home does not give fails the needs that wait for it; a later need tries again, as does the
  * rest after a pause. So a damaged MiB, or a home that was away, ends nothing else.
@@ -36,6 +38,8 @@ struct rks_need {
     /* *err: its status is RKS_OK, or why not. `alone`: the record was written, its pieces not. */
     void (*here)(rks_need *need, bool alone, const rks_error *err);
     void *user;
+    uint32_t asker;          /* the rank that waits for it */
+    uint64_t turn;           /* the set's own */
     rks_need *next, *before; /* the set's own, as the rest */
     bool busy, by_pieces;
 };

@@ -45,7 +45,10 @@ struct rks_arrivals {
     size_t count, whole, failed;
     rks_link_rate rate;
     uint64_t bytes, records; /* of all files; of records that were read alone */
-    rks_need_list needs;     /* in the order in which they came */
+    rks_need_list needs;     /* by turn */
+    uint64_t turn;           /* of the need that was served last */
+    uint64_t *last_turns;    /* by rank that asks: of its last need; `askers` of them */
+    uint32_t askers;
     bool paused;
     atomic_bool stop;  /* the threads end */
     rks_status status; /* the first failure, for those who wait for shards */

@@ -239,6 +239,7 @@ rks_status rks_store_open_arriving(rks_store *store, rks_error *err)
     for (size_t i = 0; i < store->staging_count; i++)
         brings = brings || rks_staging_arrivals(store->stagings[i]) != NULL;
     store->arriving.here = brings;
+    store->arriving.rank = rks_group_rank(store->group);
     if (!brings)
         return RKS_OK;
     store->arriving_shards = rks_alloc(count, sizeof(*store->arriving_shards), err);

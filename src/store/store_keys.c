@@ -66,7 +66,8 @@ static void serve_key(void *user, rks_request *request)
     if (coming != NULL) {
         const rks_arriving_row row = {rks_load_u32(body), rks_load_u64(body + 8)};
         *coming = (coming_key){store, request};
-        (void)rks_arriving_want(&store->arriving, &row, 1, key_comes, coming, &lacking, NULL);
+        (void)rks_arriving_want(&store->arriving, &row, 1, rks_request_sender(request), key_comes,
+                                coming, &lacking, NULL);
         if (!lacking)
             rks_free(coming);
     }

@@ -386,6 +386,74 @@ static void a_failure_ends_its_needs_alone(void **state)
     rks_arrivals_close(set);
 }
 
+/* A home that waits at a gate, and notes what is read behind it. */
+static pthread_cond_t gate = PTHREAD_COND_INITIALIZER;
+static bool gate_shut;
+static uint64_t firsts[256];
+static size_t first_count;
+
+static rks_status read_at_gate(void *state, rks_home_read *read, rks_error *why)
+{
+    pthread_mutex_lock(&mutex);
+    const bool waited = gate_shut;
+    while (gate_shut)
+        pthread_cond_wait(&gate, &mutex);
+    if (waited || first_count > 0)
+        firsts[first_count++] = read->first;
+    pthread_mutex_unlock(&mutex);
+    return rks_home_directory.read(state, read, why);
+}
+
+static void set_gate(bool shut)
+{
+    pthread_mutex_lock(&mutex);
+    gate_shut = shut;
+    pthread_cond_broadcast(&gate);
+    pthread_mutex_unlock(&mutex);
+}
+
+static uint64_t all_right(const rks_need *need, const uint8_t *bytes, uint64_t size)
+{
+    (void)need;
+    (void)bytes;
+    return size;
+}
+
+static void ranks_that_ask_take_turns(void **state)
+{
+    (void)state;
+    enum { MANY = 100, EACH = 1000 };
+    static rks_need needs[MANY + 1];
+    rks_home_ops ops = rks_home_directory;
+    ops.read = read_at_gate;
+    rks_home gated = *home;
+    gated.ops = &ops;
+    rks_arrival_wish wish = wishes[0];
+    wish.home = &gated;
+    rks_arrivals *set = NULL;
+    bool headed = false;
+    size_t place = 0;
+    calls = 0;
+    first_count = 0;
+    assert_ok(rks_arrivals_open(&wish, 1, true, &set, &err), &err);
+    assert_ok(rks_arrivals_wait(set, RKS_ARRIVALS_HEADS, LIMIT_MS, &headed, &err), &err);
+    set_gate(true);
+    for (size_t i = 0; i <= MANY; i++) { /* rank 0 reads far ahead, then rank 3 wants one record */
+        needs[i] = (rks_need){.first = RKS_PIECE + i * EACH,
+                              .end = RKS_PIECE + (i + 1) * EACH,
+                              .check = all_right,
+                              .here = note,
+                              .asker = i == MANY ? 3 : 0};
+        rks_arrivals_need(set, &needs[i]);
+    }
+    set_gate(false);
+    wait_for_calls(MANY + 1);
+    while (place < first_count && firsts[place] != needs[MANY].first)
+        place++;
+    assert_in_range(place, 0, 2 * RKS_ARRIVALS_THREADS);
+    rks_arrivals_close(set);
+}
+
 /* It is no failure of the set, but nobody may wait for it for ever. */
 static void needs_of_a_copy_that_fails_end(void **state)
 {
@@ -519,6 +587,7 @@ int main(void)
                                         remove_local),
         cmocka_unit_test_setup_teardown(a_failure_ends_its_needs_alone, make_local, remove_local),
         cmocka_unit_test_setup_teardown(needs_of_a_copy_that_fails_end, make_local, remove_local),
+        cmocka_unit_test_setup_teardown(ranks_that_ask_take_turns, make_local, remove_local),
         cmocka_unit_test_setup_teardown(two_jobs_bring_into_one_directory, make_local,
                                         remove_local),
         cmocka_unit_test_setup_teardown(an_opening_that_fails_leaves_the_marks_of_others,
