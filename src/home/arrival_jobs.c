@@ -7,51 +7,61 @@
 enum { RECORD_MOST = RKS_PIECE, RECORD_SHARE = 100 };
 static const double SOON_S = 0.25; /* what comes within it is no wait */
 
-/* Returns true if the piece is to be brought, and nobody brings it. */
-static bool is_free(const rks_arriving_one *shard, uint64_t piece)
+/* Returns true if the piece is to be brought, and nobody brings it. *claimed: it may lie here. */
+static bool is_free(const rks_arriving_one *shard, uint64_t piece, bool *claimed)
 {
-    return shard->busy[piece] == 0 &&
-           rks_pieces_get(rks_arrival_pieces(shard->arrival), piece) != RKS_PIECE_HERE;
+    if (shard->busy[piece] != 0)
+        return false;
+    const enum rks_piece_state state = rks_pieces_get(rks_arrival_pieces(shard->arrival), piece);
+    *claimed = state == RKS_PIECE_CLAIMED;
+    return state != RKS_PIECE_HERE;
 }
 
-/* Takes up to RKS_ARRIVAL_PIECES free pieces of [first, end), from the first such one on. */
-static bool take_pieces(rks_arriving_one *shard, uint64_t first, uint64_t end,
+/* Takes free pieces of [first, end), from the first such one on: up to RKS_ARRIVAL_PIECES that are
+ * claimed, which the local disk gives, or `most` that home has to give. */
+static bool take_pieces(rks_arriving_one *shard, uint64_t first, uint64_t end, uint64_t most,
                         rks_arrival_job *next)
 {
-    uint64_t count = rks_pieces_count(rks_arrival_pieces(shard->arrival));
+    uint64_t count = rks_pieces_count(rks_arrival_pieces(shard->arrival)), taken = 0;
+    bool claimed = false, same = false;
     end = end < count ? end : count;
-    while (first < end && !is_free(shard, first))
+    while (first < end && (!is_free(shard, first, &claimed) || (!claimed && most == 0)))
         first++;
-    uint64_t taken = 0;
-    while (first + taken < end && taken < RKS_ARRIVAL_PIECES && is_free(shard, first + taken))
-        shard->busy[first + taken++] = 1;
-    if (taken == 0)
+    if (first == end)
         return false;
+    same = claimed;
+    most = claimed ? RKS_ARRIVAL_PIECES : most;
+    while (first + taken < end && taken < most && is_free(shard, first + taken, &same) &&
+           same == claimed)
+        shard->busy[first + taken++] = 1;
     shard->under_way++;
-    *next = (rks_arrival_job){shard, ARRIVING, first, taken, NULL};
+    *next = (rks_arrival_job){
+        .shard = shard, .stage = ARRIVING, .first = first, .count = taken, .is_local = claimed};
     return true;
+}
+
+/* Returns how many pieces of the rest may be asked for together: as much as comes soon. */
+static uint64_t rest_most(const rks_link_rate *rate)
+{
+    if (rate->under_way > 0 && rks_link_rate_seconds(rate, rate->under_way) > SOON_S)
+        return 0;
+    const uint64_t soon = (uint64_t)(rate->bytes_per_s * SOON_S) / RKS_PIECE;
+    return soon < 1 ? 1 : soon > RKS_ARRIVAL_PIECES ? RKS_ARRIVAL_PIECES : soon;
 }
 
 /* Returns true if the records that are waited for are to be read alone. */
 static bool reads_records(const rks_arrivals *set)
 {
-    uint64_t pieces = 0, records = 0;
-    if (set->records > set->bytes / RECORD_SHARE)
+    if (set->needs.first == NULL || set->records > set->bytes / RECORD_SHARE)
         return false;
     if (set->rate.bytes_per_s == 0)
         return true; /* the link is not known yet */
-    for (const rks_need *need = set->needs.first; need != NULL; need = need->next) {
-        pieces += RKS_PIECE;
-        records += need->end - need->first;
-    }
-    const double slow = rks_link_rate_seconds(&set->rate, pieces);
-    return slow > SOON_S && slow > 1.25 * rks_link_rate_seconds(&set->rate, records);
+    const double slow = rks_link_rate_seconds(&set->rate, set->need_count * RKS_PIECE);
+    return slow > SOON_S && slow > 1.25 * rks_link_rate_seconds(&set->rate, set->need_bytes);
 }
 
 static bool take_record(rks_arrivals *set, rks_arrival_job *next)
 {
-    if (set->needs.first == NULL || !reads_records(set))
-        return false;
     for (rks_need *need = set->needs.first; need != NULL; need = need->next) {
         rks_arriving_one *shard = &set->shards[need->shard];
         if (shard->stage != ARRIVING || need->busy || need->by_pieces || need->check == NULL ||
@@ -61,7 +71,7 @@ static bool take_record(rks_arrivals *set, rks_arrival_job *next)
         set->turn = need->turn;
         set->records += need->end - need->first;
         shard->under_way++;
-        *next = (rks_arrival_job){shard, ARRIVING, 0, 0, need};
+        *next = (rks_arrival_job){.shard = shard, .stage = ARRIVING, .record = need};
         return true;
     }
     return false;
@@ -74,11 +84,12 @@ static bool take_need(rks_arrivals *set, rks_arrival_job *next)
         if (need->busy)
             continue;
         if (shard->stage == TO_OPEN) {
-            *next = (rks_arrival_job){shard, TO_OPEN, 0, 0, NULL};
+            *next = (rks_arrival_job){.shard = shard, .stage = TO_OPEN};
             return true;
         }
         if (shard->stage == ARRIVING &&
-            take_pieces(shard, need->first / RKS_PIECE, (need->end - 1) / RKS_PIECE + 1, next)) {
+            take_pieces(shard, need->first / RKS_PIECE, (need->end - 1) / RKS_PIECE + 1,
+                        RKS_ARRIVAL_PIECES, next)) {
             set->turn = need->turn;
             return true;
         }
@@ -100,7 +111,7 @@ static bool take_opening(rks_arrivals *set, bool copies, rks_arrival_job *next)
     for (size_t i = 0; i < set->count; i++)
         if (set->shards[i].stage == TO_OPEN &&
             rks_arrival_is_copy(&set->shards[i].wish) == copies) {
-            *next = (rks_arrival_job){&set->shards[i], TO_OPEN, 0, 0, NULL};
+            *next = (rks_arrival_job){.shard = &set->shards[i], .stage = TO_OPEN};
             return true;
         }
     return false;
@@ -117,32 +128,34 @@ static bool has_all(const rks_arriving_one *shard)
 static bool take_rest(rks_arrivals *set, rks_arrival_job *next)
 {
     const uint64_t now = rks_now_ms();
-    if (set->rate.under_way > 0 && rks_link_rate_seconds(&set->rate, set->rate.under_way) > SOON_S)
-        return false;
+    const uint64_t most = rest_most(&set->rate);
     for (size_t i = 0; i < set->count; i++) {
         rks_arriving_one *shard = &set->shards[i];
         if (shard->stage != ARRIVING || shard->pause_ms > now)
             continue;
-        if (take_pieces(shard, shard->next, UINT64_MAX, next) ||
-            take_pieces(shard, 0, shard->next, next)) {
+        if (take_pieces(shard, shard->next, UINT64_MAX, most, next) ||
+            take_pieces(shard, 0, shard->next, most, next)) {
             shard->next = next->first + next->count;
             return true;
         }
         if (has_all(shard)) {
-            *next = (rks_arrival_job){shard, FINISHING, 0, 0, NULL};
+            *next = (rks_arrival_job){.shard = shard, .stage = FINISHING};
             return true;
         }
     }
     return false;
 }
 
+/* While records are read alone the rest waits: they are few, and each would wait behind it. */
 bool rks_arrivals_take_job(rks_arrivals *set, rks_arrival_job *next)
 {
     if (set->over)
         return false;
-    bool took = take_record(set, next) || take_need(set, next) || take_opening(set, false, next) ||
-                (!set->paused && (take_rest(set, next) ||
-                                  (only_copies_lack(set) && take_opening(set, true, next))));
+    const bool alone = reads_records(set), goes_on = !set->paused && !alone;
+    bool took = (alone && take_record(set, next)) || take_need(set, next) ||
+                take_opening(set, false, next) ||
+                (goes_on && (take_rest(set, next) ||
+                             (only_copies_lack(set) && take_opening(set, true, next))));
     if (took && next->stage == TO_OPEN)
         next->shard->stage = OPENING;
     if (took && next->stage == FINISHING)

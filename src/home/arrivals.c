@@ -46,6 +46,8 @@ static uint64_t next_turn(rks_arrivals *set, uint32_t asker)
 static void queue_need(rks_arrivals *set, rks_need *need)
 {
     need->turn = next_turn(set, need->asker);
+    set->need_count++;
+    set->need_bytes += need->end - need->first;
     rks_need *before = set->needs.last;
     while (before != NULL && before->turn > need->turn)
         before = before->before;
@@ -55,8 +57,11 @@ static void queue_need(rks_arrivals *set, rks_need *need)
     *(need->next == NULL ? &set->needs.last : &need->next->before) = need;
 }
 
-static void remove_need(rks_need_list *list, rks_need *need)
+static void remove_need(rks_arrivals *set, rks_need *need)
 {
+    rks_need_list *list = &set->needs;
+    set->need_count--;
+    set->need_bytes -= need->end - need->first;
     *(need->before == NULL ? &list->first : &need->before->next) = need->next;
     *(need->next == NULL ? &list->last : &need->next->before) = need->before;
     need->next = need->before = NULL;
@@ -82,7 +87,7 @@ static void take_needs(rks_arrivals *set, const rks_arriving_one *shard,
         if (need->busy || (shard != NULL && set->shards + need->shard != shard) ||
             !fits(set, need, by))
             continue;
-        remove_need(&set->needs, need);
+        remove_need(set, need);
         add_need(taken, need);
     }
 }
@@ -189,7 +194,7 @@ static void end_job(rks_arrivals *set, const rks_arrival_job *done, rks_status s
     if (done->stage == ARRIVING) {
         memset(shard->busy + done->first, 0, (size_t)done->count);
         shard->under_way--;
-        if (done->record == NULL)
+        if (done->record == NULL && !done->is_local)
             rks_link_rate_end(&set->rate, done->count * RKS_PIECE, brought);
     }
     if (shard->stage == ARRIVING && !shard->headed)
@@ -229,7 +234,7 @@ static void end_record(rks_arrivals *set, rks_need *need, uint64_t brought, cons
     need->by_pieces = true;
     if (brought == 0 && err->status == RKS_OK)
         return;
-    remove_need(&set->needs, need);
+    remove_need(set, need);
     pthread_mutex_unlock(&set->mutex);
     need->here(need, brought > 0, err);
     pthread_mutex_lock(&set->mutex);
@@ -245,7 +250,7 @@ static void end_needs_of(rks_arrivals *set, const rks_arrival_job *done, const r
         take_needs(set, over ? NULL : done->shard, any_need, NULL, &lost);
     else if (failed && done->record == NULL && done->stage != FINISHING)
         take_needs(set, done->shard, waits_for, done, &lost);
-    if (!over)
+    if (!over && done->record == NULL) /* one that is read alone ends its own need */
         take_needs(set, done->shard, has_come, NULL, &here);
     if (here.first == NULL && lost.first == NULL)
         return;
@@ -262,7 +267,7 @@ static void work(rks_arrivals *set, const rks_arrival_job *next, uint8_t *room)
     bool whole = false;
     uint64_t brought = 0;
     rks_error err = {0};
-    if (next->stage == ARRIVING && next->record == NULL)
+    if (next->stage == ARRIVING && next->record == NULL && !next->is_local)
         rks_link_rate_ask(&set->rate, next->count * RKS_PIECE);
     pthread_mutex_unlock(&set->mutex);
     rks_status status = do_job(next, room, &opened, &whole, &brought, &err);

@@ -56,7 +56,8 @@ typedef struct rks_arrivals_count {
 
 /* Starts the threads. `wishes` (copied; their strings and home outlive the set) are the shards, in
  * the order in which the rest is brought. `paused`: brings only manifests, sums, heads and needs
- * until rks_arrivals_go. The caller owns *set. */
+ * until rks_arrivals_go, so that a job's opening and first batches do not wait behind the rest. The
+ * caller owns *set. */
 rks_status rks_arrivals_open(const rks_arrival_wish *wishes, size_t count, bool paused,
                              rks_arrivals **set, rks_error *err);
 void rks_arrivals_go(rks_arrivals *set);

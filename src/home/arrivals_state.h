@@ -31,6 +31,7 @@ typedef struct rks_arrival_job {
     rks_arriving_one *shard;
     enum rks_stage stage;  /* TO_OPEN: open it; ARRIVING: bring pieces; FINISHING: seal it */
     uint64_t first, count; /* pieces */
+    bool is_local;         /* they are claimed: the link is not needed, if they are right */
     rks_need *record;      /* bring this record alone; NULL: none */
 } rks_arrival_job;
 
@@ -46,8 +47,9 @@ struct rks_arrivals {
     rks_link_rate rate;
     uint64_t bytes, records; /* of all files; of records that were read alone */
     rks_need_list needs;     /* by turn */
-    uint64_t turn;           /* of the need that was served last */
-    uint64_t *last_turns;    /* by rank that asks: of its last need; `askers` of them */
+    uint64_t need_count, need_bytes;
+    uint64_t turn;        /* of the need that was served last */
+    uint64_t *last_turns; /* by rank that asks: of its last need; `askers` of them */
     uint32_t askers;
     bool paused;
     atomic_bool stop;  /* the threads end */

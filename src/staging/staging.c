@@ -374,7 +374,7 @@ static rks_status start_arrivals(rks_staging *s, const rks_dataset *dataset, rks
                                        .optional = s->mine[i].optional};
     }
     if (status == RKS_OK)
-        status = rks_arrivals_open(wishes, count, false, &s->arrivals, err);
+        status = rks_arrivals_open(wishes, count, true, &s->arrivals, err);
     rks_free(wishes);
     return status;
 }
@@ -407,6 +407,12 @@ rks_status rks_staging_begin(rks_group *group, rks_status status, const rks_data
     }
     *staging = s;
     return RKS_OK;
+}
+
+void rks_staging_go(rks_staging *staging)
+{
+    if (staging->arrivals != NULL)
+        rks_arrivals_go(staging->arrivals);
 }
 
 void rks_staging_stop(rks_staging *staging)
@@ -494,6 +500,8 @@ rks_status rks_staging_wait(rks_staging *s, enum rks_arrivals_until until, rks_p
     watcher watching = {s, progress, progress_user};
     rks_status status = RKS_OK;
     bool reached = s->arrivals == NULL;
+    if (until != RKS_ARRIVALS_HEADS)
+        rks_staging_go(s);
     while (status == RKS_OK && !reached) {
         status = rks_arrivals_wait(s->arrivals, until, RKS_WAIT_SLICE_MS, &reached, err);
         if (status == RKS_OK)

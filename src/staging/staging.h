@@ -43,6 +43,9 @@ typedef struct rks_staging rks_staging;
 rks_status rks_staging_begin(rks_group *group, rks_status status, const rks_dataset *dataset,
                              const rks_staging_options *options, rks_staging **staging,
                              rks_error *err);
+/* Brings more than heads and what somebody waits for. rks_staging_wait does it, too, unless it
+ * waits for heads. */
+void rks_staging_go(rks_staging *staging);
 /* Ends the arrivals; what has come stays. NULL is accepted. */
 void rks_staging_stop(rks_staging *staging);
 /* The same, and frees the staging. NULL is accepted. */

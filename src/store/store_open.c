@@ -560,6 +560,8 @@ rks_status rks_store_open_dataset(rks_group *group, const rks_loaded_dataset *lo
             end_store(opened);
         return status;
     }
+    for (size_t i = 0; i < opened->staging_count; i++)
+        rks_staging_go(opened->stagings[i]);
     if (loaded->noted != NULL)
         *loaded->noted = filling.noted;
     *store = opened;
