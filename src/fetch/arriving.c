@@ -17,8 +17,7 @@ typedef struct need_group {
     atomic_size_t left; /* needs that have not ended, and one while they are made */
     pthread_mutex_t mutex;
     rks_error error; /* the first; guarded by mutex */
-    rks_arriving_fn come;
-    void *user;
+    rks_arriving_asker asker;
     size_t count;
     struct row_need *needs; /* `count` of them, behind this */
 } need_group;
@@ -33,12 +32,11 @@ static void end_need(need_group *group)
 {
     if (atomic_fetch_sub(&group->left, 1) != 1)
         return;
-    rks_arriving_fn come = group->come;
-    void *user = group->user;
+    const rks_arriving_asker asker = group->asker;
     const rks_error error = group->error;
     pthread_mutex_destroy(&group->mutex);
     rks_free(group);
-    come(user, &error);
+    asker.come(asker.user, &error);
 }
 
 /* Checks a record that was read alone. */
@@ -82,8 +80,8 @@ static bool lacks(const rks_arriving *arriving, const rks_arriving_row *row, rks
 }
 
 rks_status rks_arriving_want(const rks_arriving *arriving, const rks_arriving_row *rows,
-                             size_t count, uint32_t asker, rks_arriving_fn come, void *user,
-                             bool *lacking, rks_error *err)
+                             size_t count, const rks_arriving_asker *asker, bool *lacking,
+                             rks_error *err)
 {
     rks_need need = {0};
     size_t lacked = 0;
@@ -100,11 +98,11 @@ rks_status rks_arriving_want(const rks_arriving *arriving, const rks_arriving_ro
     group->needs = (row_need *)(group + 1);
     pthread_mutex_init(&group->mutex, NULL);
     atomic_init(&group->left, 1);
-    group->come = come;
-    group->user = user;
+    group->asker = *asker;
     *lacking = true;
     for (size_t i = 0; i < count && group->count < lacked; i++) {
-        need = (rks_need){.check = check_alone, .here = need_ends, .user = group, .asker = asker};
+        need = (rks_need){
+            .check = check_alone, .here = need_ends, .user = group, .asker = asker->rank};
         if (!lacks(arriving, &rows[i], &need)) /* it may have come by now */
             continue;
         row_need *made = &group->needs[group->count++];
@@ -179,8 +177,8 @@ rks_status rks_arriving_wait(const rks_arriving *arriving, const rks_arriving_ro
         pthread_mutex_init(&w->mutex, NULL);
         rks_cond_init(&w->ended);
         atomic_init(&w->owners, 2);
-        status =
-            rks_arriving_want(arriving, rows, count, arriving->rank, wake_waiter, w, &lacking, err);
+        const rks_arriving_asker asker = {arriving->rank, wake_waiter, w};
+        status = rks_arriving_want(arriving, rows, count, &asker, &lacking, err);
         if (status == RKS_OK && lacking)
             status = wait_once(w, err);
         else

@@ -34,16 +34,19 @@ typedef struct rks_arriving_row {
     uint64_t row;
 } rks_arriving_row;
 
-/* Called once, when all rows are here or one cannot come: *err says so by its status. On a thread
- * of the arrivals, which must not wait. */
-typedef void (*rks_arriving_fn)(void *user, const rks_error *err);
+/* Who wants rows. `come` is called once, when all are here or one cannot come: *err says so by its
+ * status. On a thread of the arrivals, which must not wait. */
+typedef struct rks_arriving_asker {
+    uint32_t rank;
+    void (*come)(void *user, const rks_error *err);
+    void *user;
+} rks_arriving_asker;
 
-/* Wants those of the rows that are not here, for the rank `asker`. *lacking: there are some, and
- * `come` will be called (perhaps before this returns); else it is not. Never waits. RKS_ERR_MEMORY.
- */
+/* Wants those of the rows that are not here. *lacking: there are some, and `come` will be called
+ * (perhaps before this returns); else it is not. Never waits. RKS_ERR_MEMORY. */
 rks_status rks_arriving_want(const rks_arriving *arriving, const rks_arriving_row *rows,
-                             size_t count, uint32_t asker, rks_arriving_fn come, void *user,
-                             bool *lacking, rks_error *err);
+                             size_t count, const rks_arriving_asker *asker, bool *lacking,
+                             rks_error *err);
 /* Waits until all rows are here. Hears interrupts. */
 rks_status rks_arriving_wait(const rks_arriving *arriving, const rks_arriving_row *rows,
                              size_t count, rks_error *err);

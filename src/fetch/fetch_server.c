@@ -386,8 +386,8 @@ static bool put_aside(rks_fetch_server *server, rks_request *request, const uint
             list[count++] = list[i]; /* the answer to others is an error */
     if (list != NULL) {
         *waiting = (aside){.server = server, .request = request};
-        (void)rks_arriving_want(server->arriving, list, count, rks_request_sender(request),
-                                aside_is_ready, waiting, &lacking, &err);
+        const rks_arriving_asker asker = {rks_request_sender(request), aside_is_ready, waiting};
+        (void)rks_arriving_want(server->arriving, list, count, &asker, &lacking, &err);
     }
     rks_free(list);
     if (!lacking)

@@ -66,8 +66,8 @@ static void serve_key(void *user, rks_request *request)
     if (coming != NULL) {
         const rks_arriving_row row = {rks_load_u32(body), rks_load_u64(body + 8)};
         *coming = (coming_key){store, request};
-        (void)rks_arriving_want(&store->arriving, &row, 1, rks_request_sender(request), key_comes,
-                                coming, &lacking, NULL);
+        const rks_arriving_asker asker = {rks_request_sender(request), key_comes, coming};
+        (void)rks_arriving_want(&store->arriving, &row, 1, &asker, &lacking, NULL);
         if (!lacking)
             rks_free(coming);
     }
