@@ -24,6 +24,20 @@ extern "C" {
  * file. Free *json with rks_release. */
 RKS_API rks_status rks_dataset_info_json(const char *directory, char **json, rks_error *err);
 
+/* Returns where the shards of a dataset lie, as JSON: schema_version (1), dataset, generation, home
+ * (null: it has none, or none is known), and two lists. places: {node, host, directory, home,
+ * ranks, whole (shards), bytes}, one for each directory. shards: {name, id, bytes, built
+ * ("HOST:DIRECTORY" of the build that made it, or null), places: [{place (its number), bytes (that
+ * are there)}]}; of a shard that still arrives a part is there. Free *json with rks_release.
+ *
+ * The first one looks into directories of this machine, without a group: all of one dataset, whose
+ * newest generation in the first one counts. RKS_ERR_NOT_FOUND: one has no dataset.
+ * RKS_ERR_ARGUMENT: one has another dataset. */
+RKS_API rks_status rks_placement_json(const char *const *directories, size_t count, char **json,
+                                      rks_error *err);
+/* COLLECTIVE. The directories of all ranks; the same text on each. */
+RKS_API rks_status rks_store_placement_json(rks_store *store, char **json, rks_error *err);
+
 /* ---- generations ----------------------------------------------------------------------------- */
 
 typedef struct rks_prune_options {

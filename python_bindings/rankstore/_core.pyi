@@ -269,6 +269,9 @@ class Store:
     def info(self) -> str:
         """Return a description as JSON."""
 
+    def placement(self) -> str:
+        """COLLECTIVE. rks_store_placement_json."""
+
     def stats(self) -> dict[str, Any]: ...
     def fetch(self, samples: Readable | Sequence[int]) -> Samples:
         """Fetch samples: ints, or an array of int64, uint64 or uint32. IndexError if one is out of range."""

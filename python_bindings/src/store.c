@@ -517,9 +517,10 @@ static PyObject *store_sources(PyObject *object, PyObject *unused)
     return list;
 }
 
-static PyObject *store_info(PyObject *object, PyObject *unused)
+typedef rks_status (*json_of_fn)(rks_store *store, char **json, rks_error *err);
+
+static PyObject *json_text(PyObject *object, json_of_fn json_of)
 {
-    (void)unused;
     char *json = NULL;
     rks_error err = {0};
     rks_status status;
@@ -527,7 +528,7 @@ static PyObject *store_info(PyObject *object, PyObject *unused)
     if (handle == NULL)
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    status = rks_store_info_json(handle, &json, &err);
+    status = json_of(handle, &json, &err);
     Py_END_ALLOW_THREADS
     core_store_leave(object);
     if (status != RKS_OK)
@@ -535,6 +536,18 @@ static PyObject *store_info(PyObject *object, PyObject *unused)
     PyObject *text = PyUnicode_FromString(json);
     rks_release(json);
     return text;
+}
+
+static PyObject *store_info(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    return json_text(object, rks_store_info_json);
+}
+
+static PyObject *store_placement(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    return json_text(object, rks_store_placement_json);
 }
 
 static PyObject *store_stats(PyObject *object, PyObject *unused)
@@ -619,6 +632,7 @@ static PyMethodDef store_methods[] = {
      "one"},
     {"earlier", store_earlier, METH_NOARGS, "(number, samples, dataset) of earlier generations"},
     {"info", store_info, METH_NOARGS, "JSON text"},
+    {"placement", store_placement, METH_NOARGS, "COLLECTIVE. JSON text"},
     {"stats", store_stats, METH_NOARGS, "Figures of this rank since the store was opened"},
     {"fetch", core_store_fetch, METH_O, "fetch(samples) -> Samples; IndexError"},
     {"view", core_store_view, METH_O,

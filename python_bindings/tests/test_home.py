@@ -491,3 +491,39 @@ def test_all_ranks_prune_or_none(home: Path, tmp_path: Path, ranks: Ranks) -> No
     assert len(list(tmp_path.glob("l?/*/part-*.rks"))) == 2 * SHARDS
     done = [one.stdout.splitlines()[-1] for one in ranks(2, PRUNE, str(tmp_path / "l0"), warm=None)]
     assert done == [f"1 {SHARDS}"] * 2 and len(list(tmp_path.glob("l?/*/part-*.rks"))) == SHARDS
+
+
+PLACEMENT = """
+import json, os, sys
+os.environ["RKS_NODE"] = str(int(os.environ["RANK"]) // 2)  # two ranks a node
+import rankstore
+with rankstore.open(sys.argv[1], local=sys.argv[2], copies=2) as ds:
+    first = ds.placement()
+    again = ds.placement()
+    print(json.dumps([first, again["dataset"] == first["dataset"]]))
+"""
+
+
+def test_placement_says_where_shards_lie(home: Path, tmp_path: Path, ranks: Ranks) -> None:
+    for rank in range(3):  # whole on node 0; ranks 2 and 3 of node 1 have a directory each
+        rankstore.stage(home, tmp_path / f"l{rank}")
+    shutil.rmtree(tmp_path / "l1")
+    (tmp_path / "l1").symlink_to("l0")
+    gone = sorted((tmp_path / "l2").glob("*/part-*.json"))[:2]
+    for one in gone:
+        one.unlink()
+    done = [json.loads(one.stdout.splitlines()[-1]) for one in ranks(3, PLACEMENT, str(home), str(tmp_path / "l{rank}"), warm=None)]
+    assert all(one[1] for one in done) and done[0][0] == done[1][0] == done[2][0]
+    found = done[0][0]
+    assert [place["ranks"] for place in found["places"]] == [[0, 1], [2]] and [place["node"] for place in found["places"]] == [0, 1]
+    assert found["home"] == str(home) and all(place["home"] == str(home) for place in found["places"])
+    assert found["places"][0]["whole"] == SHARDS == len(found["shards"])
+    assert found["places"][0]["directory"].startswith(str(tmp_path / "l0"))
+    names = {one.stem for one in gone}
+    for shard in found["shards"]:
+        assert {"place": 0, "bytes": shard["bytes"]} in shard["places"] and ":" in shard["built"]
+        assert shard["name"] in names or {"place": 1, "bytes": shard["bytes"]} in shard["places"]
+    with rankstore.open(home) as ds:
+        here = ds.placement()
+        assert here["home"] is None and [place["whole"] for place in here["places"]] == [SHARDS]
+        assert all(shard["places"] == [{"place": 0, "bytes": shard["bytes"]}] for shard in here["shards"])

@@ -7,12 +7,14 @@
 
 #include "cli.h"
 #include "sources.h"
+#include "terminal.h"
 #include "value.h"
 
 typedef struct args {
     cli_list paths;
     cli_store_args store;
     bool json;
+    bool where;
 } args;
 
 static uint64_t number(const json_t *object, const char *name)
@@ -142,6 +144,92 @@ static int run_info(rks_group *group, void *user)
     return worst == CLI_GOOD && a->paths.count > 1 ? show_all(group, a) : worst;
 }
 
+/* ---- where its shards lie -------------------------------------------------------------------- */
+
+enum { BAR_CELLS = 12 };
+
+static const char *json_text(const json_t *object, const char *name)
+{
+    const char *text = json_string_value(json_object_get(object, name));
+    return text == NULL ? "" : text;
+}
+
+static void print_places(const json_t *places, size_t shards)
+{
+    const json_t *one;
+    size_t i;
+    json_array_foreach(places, i, one)
+    {
+        const char *home = json_text(one, "home");
+        printf("  [%zu] %s:%s  %s of %s whole, %s%s\n", i, cli_shown(json_text(one, "host")),
+               cli_shown(json_text(one, "directory")), cli_count(number(one, "whole")),
+               cli_counted(shards, "shard"), cli_bytes(number(one, "bytes")),
+               home[0] == '\0' ? "; built here or moved here" : "; they come from home");
+    }
+}
+
+/* A bar for each place: how much of the shard is there. */
+static void print_bars(const json_t *shard, size_t places)
+{
+    const uint64_t bytes = number(shard, "bytes");
+    const json_t *held = json_object_get(shard, "places"), *one;
+    for (size_t place = 0; place < places; place++) {
+        double part = 0;
+        size_t i;
+        json_array_foreach(held, i, one) if (number(one, "place") == place) part =
+            bytes == 0 ? 1 : (double)number(one, "bytes") / (double)bytes;
+        printf("  ");
+        int used = cli_print_bar(stdout, part, BAR_CELLS);
+        printf("%*s", BAR_CELLS - used, "");
+        if (part > 0)
+            printf(" %3.0f %%", part >= 1 ? 100 : part > 0.99 ? 99 : part * 100);
+        else
+            printf("     -");
+    }
+    printf("\n");
+}
+
+static void print_where(const json_t *placed)
+{
+    const json_t *places = json_object_get(placed, "places"), *shard;
+    const json_t *shards = json_object_get(placed, "shards");
+    const char *home = json_text(placed, "home");
+    size_t i;
+    printf("dataset %s, generation %s\n", json_text(placed, "dataset"),
+           cli_count(number(placed, "generation")));
+    printf("  home      %s\n", home[0] == '\0' ? "none, or not known here" : cli_shown(home));
+    print_places(places, json_array_size(shards));
+    printf("  shard          bytes");
+    for (i = 0; i < json_array_size(places); i++)
+        printf("  [%zu]%*s", i, i + 1 < json_array_size(places) ? BAR_CELLS + (i < 10 ? 3 : 2) : 0,
+               "");
+    printf("\n");
+    json_array_foreach(shards, i, shard)
+    {
+        printf("  %.8s  %10s", json_text(shard, "id"), cli_bytes(number(shard, "bytes")));
+        print_bars(shard, json_array_size(places));
+    }
+}
+
+/* Looks at directories alone: needs no rank that serves them. */
+static int show_where(rks_group *group, void *user)
+{
+    const args *a = user;
+    char *text = NULL;
+    rks_error err = {0};
+    rks_status status = rks_placement_json(a->paths.items, a->paths.count, &text, &err);
+    if (status != RKS_OK)
+        return cli_fail(group, status, &err);
+    json_t *placed = json_loads(text, 0, NULL);
+    if (a->json)
+        printf("%s\n", text);
+    else
+        print_where(placed);
+    json_decref(placed);
+    rks_release(text);
+    return CLI_GOOD;
+}
+
 static void set_info_defaults(void *user)
 {
     rks_store_options_default(&((args *)user)->store.options);
@@ -149,11 +237,13 @@ static void set_info_defaults(void *user)
 
 static int info(void *user)
 {
-    return cli_run(1, run_info, user);
+    return cli_run(1, ((args *)user)->where ? show_where : run_info, user);
 }
 
 static const cli_option options[] = {
     CLI_JSON(args, json, "print JSON"),
+    {"--where", NULL, CLI_FLAG, offsetof(args, where),
+     .help = "show how much of each shard lies in each DIR"},
     CLI_STORE_OPTIONS(args, store),
 };
 
@@ -164,7 +254,9 @@ const cli_command cli_info = {
     .examples = {"rankstore info store", "rankstore info --json store | python3 -m json.tool"},
     .text = "For several directories, it shows each, and then the one dataset that ls, stats, "
             "plan and bench open, by source. NAME=DIR names a source. With --json it prints an "
-            "object for each, and one for all if they fit together.",
+            "object for each, and one for all if they fit together. With --where, the DIRs hold "
+            "one dataset: those of its nodes, or LOCAL/DATASET-ID, which stage and --local fill; "
+            "no shard is opened.",
     CLI_OPTIONS(options, args, paths),
     .least = 1,
     .most = CLI_MANY,

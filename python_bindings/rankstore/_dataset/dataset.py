@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -106,6 +107,20 @@ class Dataset(TorchItems):
         if not isinstance(self.group, Group):
             raise StateError("refresh: call it in the process that opened the dataset; its workers follow")
         return refresh(self, self.group)
+
+    def placement(self) -> dict[str, Any]:
+        """Say where the shards lie (collective: call it on every rank), as a dict. `rankstore info --where` shows it of directories.
+
+        - dataset, generation, home: the dataset's id; its home, or None if it has none or none is known
+        - places: a list of dicts, one for each directory: node, host, directory, home (where its shards come from; None: they were built
+          there, or moved), ranks, whole (shards), bytes
+        - shards: a list of dicts: name, id, bytes, built ("HOST:DIRECTORY" of the build that made it, or None), places (a list of
+          dicts: place, its number above, and bytes, how much is there; of a shard that still arrives a part)
+        """
+        if not isinstance(self.group, Group):
+            raise StateError("placement: call it in the process that opened the dataset")
+        found: dict[str, Any] = json.loads(self.store.placement())
+        return found
 
     def _item(self, which: Any) -> Any:
         return self._planned(which) if isinstance(which, PlanBatch) else super()._item(which)
