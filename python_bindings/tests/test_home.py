@@ -384,9 +384,11 @@ IN_USE = """
 import os, sys
 import rankstore
 ds = rankstore.open(sys.argv[1], **({"local": sys.argv[2]} if len(sys.argv) > 2 else {}))
-child = os.fork()  # a worker, which lives on
+until, end = os.pipe()
+child = os.fork()  # a worker, which lives as long as this process
 if child == 0:
-    sys.stdin.read()
+    os.close(end)
+    os.read(until, 1)
     os._exit(0)
 print(os.getpid(), flush=True)
 sys.stdin.readline()
