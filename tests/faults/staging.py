@@ -95,9 +95,34 @@ def a_small_local_disk_says_so_and_is_filled_when_there_is_room():
         subprocess.run(["umount", disk], check=True)
 
 
+def a_prune_of_local_shards_killed_in_front_of_any_call_leaves_whole_ones_or_none():
+    make_grown()
+    home, place, kept = path("grown.large"), path("local.pruned"), path("local.whole")
+    rankstore("stage", home, kept)
+    shutil.copytree(kept, place)
+
+    def before(_):
+        shutil.rmtree(place)
+        shutil.copytree(kept, place)
+
+    def after(number):
+        if number % 2 == 0:
+            rankstore("stage", home, place)
+        else:
+            rankstore("prune", "--local", place)
+            left = [name for name in os.listdir(local_of(place)) if name.startswith("part-")]
+            assert not left, left
+            rankstore("stage", home, place)
+        check_all_is_there(home, [place])
+
+    calls = at_each_call("DIE_AT", ["prune", "--local", place], before, after)
+    assert calls > 5, calls
+
+
 TESTS = [
     a_stage_stopped_in_front_of_any_call_goes_on,
     a_stage_killed_at_random_on_several_ranks_goes_on,
     two_stages_at_once_bring_the_same,
     a_small_local_disk_says_so_and_is_filled_when_there_is_room,
+    a_prune_of_local_shards_killed_in_front_of_any_call_leaves_whole_ones_or_none,
 ]
