@@ -183,7 +183,7 @@ static void a_claim_may_be_anything(void **state)
     assert_fails(RKS_ERR_CORRUPT, rks_claim_take(home, other, &claim, &err));
 }
 
-enum { TAKERS = 6, ROUNDS = 200 };
+enum { TAKERS = 6, ROUNDS = 200, WANTED = 50, LIMIT_MS = 60000 };
 
 static atomic_int inside, most, taken;
 
@@ -191,7 +191,9 @@ static void *take_often(void *user)
 {
     const rks_digest mine = {(uint64_t)(uintptr_t)user, 7};
     rks_error why;
-    for (int i = 0; i < ROUNDS; i++) {
+    const uint64_t until = rks_now_ms() + LIMIT_MS;
+    /* On a busy machine most rounds find the claim taken. */
+    for (int i = 0; (i < ROUNDS || atomic_load(&taken) <= WANTED) && rks_now_ms() < until; i++) {
         rks_held_claim claim = {0};
         if (rks_claim_take(home, mine, &claim, &why) != RKS_OK)
             continue;
@@ -215,7 +217,7 @@ static void only_one_holds_it(void **state)
     for (int i = 0; i < TAKERS; i++)
         pthread_join(threads[i], NULL);
     assert_int_equal(atomic_load(&most), 1);
-    assert_true(atomic_load(&taken) > 50);
+    assert_true(atomic_load(&taken) > WANTED);
     assert_false(is_there());
 }
 
