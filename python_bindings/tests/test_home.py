@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -297,7 +298,18 @@ def test_a_local_directory_is_a_dataset(home: Path, tmp_path: Path) -> None:
     with rankstore.open(folder) as ds:
         assert len(ds) == SAMPLES
     next(folder.glob("part-*.json")).unlink()
-    with pytest.raises(rankstore.NotFoundError, match=f"1 of {SHARDS} shards .* local copy: open its home, .*{home}, with `local`"):
+    with pytest.raises(rankstore.NotFoundError, match=f"1 of {SHARDS} shards .* local copy: without `missing` .* from its home, .*{home}"):
+        rankstore.open(folder, missing="error")
+    with rankstore.open(folder) as ds:
+        assert ds.stats()["home_bytes"] > 0 and sorted(int(ds[i]["i"]) for i in range(SAMPLES)) == list(range(SAMPLES))
+        while ds.stats()["arriving_shards"] > 0:
+            time.sleep(0.01)
+    with rankstore.open(folder, missing="error") as ds:
+        assert ds.stats()["home_bytes"] == 0
+    lost = next(folder.glob("part-*.json"))
+    lost.unlink()
+    home.rename(home.parent / "away")
+    with pytest.raises(rankstore.NotFoundError, match=f"{home}/{lost.stem}.rks: no such file|{home}"):
         rankstore.open(folder)
 
 

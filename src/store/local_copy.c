@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/available_memory.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -178,14 +179,14 @@ rks_status rks_store_take_local(rks_group *group, const rks_dataset *dataset, co
     return RKS_OK;
 }
 
-rks_status rks_store_load_local(rks_group *group, const char *home,
-                                const rks_store_options *options, rks_loaded_dataset *loaded,
-                                rks_error *err)
+/* Takes over the staging, if `status` is RKS_OK; else frees the dataset. */
+static rks_status take_staging(rks_status status, rks_staging *staging, rks_loaded_dataset *loaded,
+                               rks_error *err)
 {
-    rks_staging *staging = NULL;
-    rks_status status = rks_store_take_local(group, loaded->dataset, home, options, &staging, err);
-    if (status != RKS_OK)
+    if (status != RKS_OK) {
+        rks_dataset_free(loaded->dataset);
         return status;
+    }
     loaded->stagings = rks_alloc(1, sizeof(*loaded->stagings), err);
     if (loaded->stagings == NULL) {
         rks_staging_end(staging);
@@ -196,6 +197,60 @@ rks_status rks_store_load_local(rks_group *group, const char *home,
     loaded->staging_count = 1;
     loaded->directory = rks_staging_directory(staging);
     return RKS_OK;
+}
+
+rks_status rks_store_load_local(rks_group *group, const char *home,
+                                const rks_store_options *options, rks_loaded_dataset *loaded,
+                                rks_error *err)
+{
+    rks_staging *staging = NULL;
+    rks_status status = rks_store_take_local(group, loaded->dataset, home, options, &staging, err);
+    return take_staging(status, staging, loaded, err);
+}
+
+/* ---- a local copy by its own name ------------------------------------------------------------ */
+
+enum { HOME_NAME_MAX = 64 << 10 };
+
+rks_status rks_store_agree_home(rks_group *group, const char *directory, char **home,
+                                rks_error *err)
+{
+    char *mine = NULL;
+    bool memory = false;
+    rks_agreed agreed;
+    rks_status status = RKS_OK;
+    *home = NULL;
+    /* A copy on a file system of several nodes was put there by hand. */
+    if (directory != NULL && (rks_shared_filesystem(directory, &memory) == NULL || memory))
+        status = rks_home_file_read(directory, &mine, err);
+    const size_t size = mine == NULL ? 0 : strlen(mine) + 1;
+    const rks_fact fact =
+        rks_fact_bytes(mine, size, (uint64_t)HOME_NAME_MAX * rks_group_size(group));
+    status = rks_group_agree_on(group, "open: home", status, &fact, 1, &agreed, err);
+    for (uint32_t rank = 0; status == RKS_OK && *home == NULL && rank < rks_group_size(group);
+         rank++) {
+        size_t told = 0;
+        const char *name = rks_agreed_get(&agreed, rank, 0, &told);
+        if (told > 1 && name[told - 1] == '\0')
+            *home = rks_strdup(name, err);
+    }
+    rks_free(mine);
+    return status;
+}
+
+rks_status rks_store_load_copy(rks_group *group, const char *directory, const char *home,
+                               const rks_store_options *options, rks_loaded_dataset *loaded,
+                               rks_error *err)
+{
+    rks_staging *staging = NULL;
+    const rks_staging_options wanted = {
+        .home = home, .storage_options = options->storage_options, .local = directory, .copies = 1};
+    rks_status status = rks_staging_begin(group, RKS_OK, loaded->dataset, &wanted, &staging, err);
+    if (status == RKS_OK)
+        status = rks_staging_wait(staging, RKS_ARRIVALS_HEADS, NULL, NULL, err);
+    if (status != RKS_OK)
+        rks_staging_end(staging);
+    return take_staging(status, staging, loaded, err);
 }
 
 /* ---- the store's part ------------------------------------------------------------------------ */

@@ -105,11 +105,9 @@ static void put_advice(const char *directory, char *text, size_t room)
     if (directory != NULL)
         (void)rks_home_file_read(directory, &home, NULL);
     if (home != NULL)
-        snprintf(
-            text, room,
-            "this is a local copy: open its home, %.120s, with `local`, and they are read from "
-            "there",
-            rks_text_end(home, 120));
+        snprintf(text, room,
+                 "this is a local copy: without `missing` they are read from its home, %.120s",
+                 rks_text_end(home, 120));
     else
         snprintf(text, room,
                  "bring the files, run on nodes that have them, build the lost shards again (the "

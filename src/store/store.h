@@ -212,10 +212,19 @@ typedef struct rks_loaded_dataset {
     uint8_t note;
     bool *noted;
 } rks_loaded_dataset;
-/* COLLECTIVE. rks_store_take_local for loaded->dataset. The staging owns loaded->directory. */
+/* COLLECTIVE. rks_store_take_local for loaded->dataset, which is freed after a failure. The staging
+ * owns loaded->directory. */
 rks_status rks_store_load_local(rks_group *group, const char *home,
                                 const rks_store_options *options, rks_loaded_dataset *loaded,
                                 rks_error *err);
+/* COLLECTIVE. Finds the home of a local copy: what home.json in `directory` (NULL: none) of the
+ * lowest rank with such a file says; *home stays NULL if there is none. Free it with rks_free. */
+rks_status rks_store_agree_home(rks_group *group, const char *directory, char **home,
+                                rks_error *err);
+/* COLLECTIVE. As rks_store_load_local, for the local copy in `directory` itself. */
+rks_status rks_store_load_copy(rks_group *group, const char *directory, const char *home,
+                               const rks_store_options *options, rks_loaded_dataset *loaded,
+                               rks_error *err);
 /* COLLECTIVE. rks_store_open for a dataset in memory. The store owns it, also after a failure.
  * *err goes with the status. `pairs`: NULL, or becomes the number of pairs of samples with equal
  * key hashes; UINT64_MAX if the index came by an exchange, which does not count them. */

@@ -570,13 +570,42 @@ rks_status rks_store_open_dataset(rks_group *group, const rks_loaded_dataset *lo
 
 /* ---- one directory ------------------------------------------------------------------------ */
 
-rks_status rks_store_open(rks_group *group, const char *directory, const rks_store_options *options,
-                          rks_store **store, rks_error *err)
+/* A directory that is a local copy lacks shards: opens it once more, and brings them from its home.
+ * The failure was that of all ranks, so all come here. */
+static rks_status open_and_bring(rks_group *group, const char *directory,
+                                 const rks_store_options *options, rks_store **store,
+                                 rks_error *err)
 {
-    rks_store_options chosen;
-    rks_store_take_options(options, &chosen);
-    if (chosen.columns != NULL)
-        return rks_store_open_many(group, &directory, NULL, 1, options, store, err);
+    char *expanded = NULL, *home = NULL;
+    rks_folders beside = {0};
+    rks_found_dataset looked;
+    rks_loaded_dataset loaded = {.beside = &beside};
+    const rks_error failed = *err;
+    rks_store_look_for(group, directory, &expanded, &beside, &looked);
+    rks_status status = rks_store_agree_home(group, expanded, &home, err);
+    if (status != RKS_OK || home == NULL) {
+        rks_dataset_free(looked.dataset);
+        if (status == RKS_OK) {
+            *err = failed;
+            status = (rks_status)failed.status;
+        }
+    } else {
+        status = rks_store_agree_dataset(group, options->exchange, &looked, &loaded.dataset, err);
+        if (status == RKS_OK)
+            status = rks_store_load_copy(group, expanded, home, options, &loaded, err);
+        if (status == RKS_OK)
+            status = rks_store_open_dataset(group, &loaded, options, NULL, store, err);
+    }
+    rks_folders_free(&beside);
+    rks_free(expanded);
+    rks_free(home);
+    return status;
+}
+
+static rks_status open_one(rks_group *group, const char *directory,
+                           const rks_store_options *options, rks_store **store, rks_error *err)
+{
+    rks_store_options chosen = *options;
     char *expanded = NULL;
     rks_folders beside = {0};
     rks_loaded_dataset loaded = {.beside = &beside};
@@ -593,8 +622,6 @@ rks_status rks_store_open(rks_group *group, const char *directory, const rks_sto
         rks_store_agree_dataset(group, chosen.exchange, &looked, &loaded.dataset, err);
     if (status == RKS_OK && chosen.local != NULL) {
         status = rks_store_load_local(group, expanded, &chosen, &loaded, err);
-        if (status != RKS_OK)
-            rks_dataset_free(loaded.dataset);
         chosen.missing = NULL; /* checked; what is missing comes */
     }
     if (chosen.local == NULL)
@@ -603,6 +630,22 @@ rks_status rks_store_open(rks_group *group, const char *directory, const rks_sto
         status = rks_store_open_dataset(group, &loaded, &chosen, NULL, store, err);
     rks_folders_free(&beside);
     rks_free(expanded);
+    return status;
+}
+
+rks_status rks_store_open(rks_group *group, const char *directory, const rks_store_options *options,
+                          rks_store **store, rks_error *err)
+{
+    rks_store_options chosen;
+    rks_error unseen = {0};
+    if (err == NULL)
+        err = &unseen;
+    rks_store_take_options(options, &chosen);
+    if (chosen.columns != NULL)
+        return rks_store_open_many(group, &directory, NULL, 1, options, store, err);
+    rks_status status = open_one(group, directory, &chosen, store, err);
+    if (status == RKS_ERR_NOT_FOUND && chosen.local == NULL && chosen.missing == NULL)
+        status = open_and_bring(group, directory, &chosen, store, err);
     return status;
 }
 

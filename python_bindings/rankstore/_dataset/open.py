@@ -52,7 +52,8 @@ def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *
     missing: str. What to do if shards are on no rank's disk. "error" raises NotFoundError, which says which hosts built them. "partial"
         opens the rest and prints how much is left out; ids do not change, samples that are missing have the length 4294967295, are in no
         batch, and raise NotFoundError when read; plans and states stay those of the whole dataset. `stats()` counts missing_shards and
-        missing_samples. Default: "error"; with `local`, "fetch": shards that no rank has are read from home.
+        missing_samples. Default: "error"; with `local`, or if `directory` is the folder that it made, "fetch": shards that no rank has are
+        read from home.
     inflight_bytes: int or str ("16MiB"), in bytes, at least 1. Limit for replies on their way to this rank. Default: 256 MiB.
     quarantine: path. A list of bad samples, as `rankstore verify --quarantine FILE` writes it; may contain "{rank}" and "{node}". These
         samples keep their ids, are in no batch, have the length 4294967295, and raise NotFoundError when read, so `for sample in ds` ends
