@@ -83,6 +83,9 @@ typedef struct rks_store_options {
      * file shows them. Such a home needs `local`; if that is NULL, the variable RKS_LOCAL names the
      * local directory. NULL: what the environment and the machine give. */
     const char *storage_options;
+    /* With `local`: brings only the index and what is read, and takes no room on the disk ahead:
+     * for programs that look into a dataset. The shards do not become whole. */
+    bool on_demand;
 } rks_store_options;
 
 RKS_API void rks_store_options_default(rks_store_options *options);

@@ -2,6 +2,7 @@
 """The pages: what they print works as it is printed, in order, in an empty directory."""
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import paged
 import pytest
+import stores
 
 import rankstore
 
@@ -29,9 +31,14 @@ def test_a_page_runs_as_printed(page: Path, tmp_path: Path) -> None:
     if page.name == "mpi.md":
         pytest.importorskip("mpi4py")
     allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
-               "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, paged.__file__, str(page)], cwd=tmp_path, env={**os.environ, **allowed}, text=True,
-                          timeout=LIMIT_S, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+               "OMP_NUM_THREADS": "1", "RANKSTORE_PYTHON": sys.executable}
+    with contextlib.ExitStack() as servers:
+        if page.name == "stores.md":
+            pytest.importorskip("moto")
+            store = stores.make_bucket(servers.enter_context(stores.moto()), "bucket")
+            allowed.update(store.environment)
+        done = subprocess.run([sys.executable, paged.__file__, str(page)], cwd=tmp_path, env={**os.environ, **allowed}, text=True,
+                              timeout=LIMIT_S, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert done.returncode == 0, done.stdout[-6000:]
 
 

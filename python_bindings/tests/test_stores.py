@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import stores
+from built import COMMAND
 
 import rankstore
 
@@ -353,3 +354,24 @@ def test_a_request_that_stalls_is_made_again(broken: tuple[stores.Store, stores.
     between.set(fault="stall", times=1)
     ids, _ = epoch(store.url("tokens"), tmp_path / "local", store.options)
     assert sorted(ids) == list(range(SAMPLES)) and between.counts()["faults"] == 1
+
+
+def test_commands_look_into_a_url_without_a_local_directory(built: Path, home: stores.Store, tmp_path: Path) -> None:
+    """They bring the index and what they show, not the shards."""
+    for name in ("tmp", "more"):
+        (tmp_path / name).mkdir()
+    build(tmp_path / "more" / "d", 0, 6000)
+    rankstore.publish(tmp_path / "more" / "d", home.url("more"), storage_options=home.options)
+    with stores.proxy(home.address) as between:
+        environ = {**os.environ, **stores.Store(between.address, home.bucket).environment, "TMPDIR": str(tmp_path / "tmp"),
+                   "RANKSTORE_PYTHON": sys.executable}
+
+        def said(*words: str) -> str:
+            return subprocess.run([str(COMMAND), *words], env=environ, check=True, capture_output=True, text=True, timeout=100).stdout
+
+        assert json.loads(said("info", "--json", home.url("more")))["directory"] == home.url("more")
+        assert "6,000 samples" in said("plan", home.url("more"), "--batch-size", "10")
+        assert "of 6,000 samples" in said("stats", home.url("more"))
+        assert "int64  5900" in said("cat", home.url("more"), "#5900")
+        assert between.counts()["data_bytes"] < shard_bytes(tmp_path / "more" / "d") / 4
+    assert not list((tmp_path / "tmp").iterdir())

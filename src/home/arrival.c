@@ -46,6 +46,7 @@ struct rks_arrival {
     rks_digest *sums;
     rks_pieces *pieces;
     int fd;
+    bool sparse;               /* takes no room ahead */
     bool whole;                /* another process has finished it meanwhile */
     rks_known_version version; /* of the shard's file at home */
 };
@@ -254,6 +255,10 @@ static rks_status take_room(const rks_arrival *a, rks_error *err)
         return rks_fail_write(err, EFBIG, a->file, a->size);
     if (ftruncate(a->fd, 0) != 0)
         return rks_fail_errno(err, errno, "%s: cutting it", a->file);
+    if (a->sparse)
+        return ftruncate(a->fd, (off_t)a->size) == 0
+                   ? RKS_OK
+                   : rks_fail_errno(err, errno, "%s: giving it its size", a->file);
     int error;
     do
         error = posix_fallocate(a->fd, 0, (off_t)a->size);
@@ -348,6 +353,7 @@ rks_status rks_arrival_open(const rks_arrival_wish *wish, rks_arrival **arrival,
     a->home = wish->home;
     atomic_init(&a->from, wish->holder != NULL ? wish->holder : wish->home);
     a->manifest = wish->manifest;
+    a->sparse = wish->sparse;
     a->fd = -1;
     a->directory = rks_strdup(wish->directory, err);
     a->name = rks_strdup(wish->name, err);

@@ -33,6 +33,7 @@ typedef struct rks_arrival_wish {
     const char *directory;
     const char *name;    /* of the shard */
     rks_digest manifest; /* digest of its manifest */
+    bool sparse;         /* takes no room ahead */
     bool optional;       /* a further copy: nobody waits for it, and a failure only ends it */
 } rks_arrival_wish;
 

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "dataset/length_description.h"
+#include "home/address.h"
 #include "rankstore/manage.h"
 #include "store/store.h"
 
@@ -227,6 +228,13 @@ static rks_status print_info(const char *directory, const rks_dataset *dataset, 
     return *json == NULL ? RKS_ERR_MEMORY : RKS_OK;
 }
 
+/* The name that says where a dataset is: of one in an object store its URL, not the local copy. */
+static const char *shown_place(const rks_store *store)
+{
+    const char *home = store->staging_count == 1 ? rks_staging_home(store->stagings[0]) : NULL;
+    return home != NULL && rks_home_is_url(home) ? home : store->directory;
+}
+
 rks_status rks_store_info_json(rks_store *store, char **json, rks_error *err)
 {
     json_t *lengths = describe_lengths(store, err);
@@ -236,7 +244,7 @@ rks_status rks_store_info_json(rks_store *store, char **json, rks_error *err)
         json_pack("{s:I, s:o, s:o, s:o, s:o}", "quarantined", (json_int_t)store->quarantined_count,
                   "shards", describe_shards(store), "lengths", lengths, "generations",
                   describe_generations(store), "sources", describe_sources(store));
-    return print_info(store->directory, store->dataset, more, json, err);
+    return print_info(shown_place(store), store->dataset, more, json, err);
 }
 
 /* Describes what programs ask that build from a dataset: how lengths count, what it was made from.

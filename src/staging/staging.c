@@ -40,6 +40,7 @@ struct rks_staging {
     char (*names)[128];     /* of these shards */
     uint64_t samples;       /* of the dataset */
     rks_arrivals *arrivals; /* NULL: there are none */
+    bool on_demand;
 };
 
 /* What is known of all places, while shards are assigned. */
@@ -300,13 +301,15 @@ static rks_status make_staging(rks_group *group, const rks_dataset *dataset,
         return RKS_ERR_MEMORY;
     *staging = s;
     s->group = group;
+    s->on_demand = options->on_demand;
     const uint32_t share = JOB_REQUESTS / rks_group_size(group);
     const rks_home_limits limits = {.options = options->storage_options,
                                     .requests = share == 0 ? 1 : share};
     rks_status status =
         options->home == NULL ? RKS_OK : rks_home_open(options->home, &limits, &s->home, err);
     if (status == RKS_OK)
-        status = rks_place_make(group, options->local, options->folder, options->room,
+        status = rks_place_make(group, options->local, options->folder,
+                                options->on_demand ? INT64_MAX / 1024 : options->room,
                                 &s->directory, told, err);
     if (status == RKS_OK && options->home != NULL)
         status = rks_lease_share(s->directory, &s->lease, err);
@@ -371,7 +374,8 @@ static rks_status start_arrivals(rks_staging *s, const rks_dataset *dataset, rks
                                        .directory = s->directory,
                                        .name = s->names[i],
                                        .manifest = shard->manifest,
-                                       .optional = s->mine[i].optional};
+                                       .optional = s->mine[i].optional,
+                                       .sparse = s->on_demand};
     }
     if (status == RKS_OK)
         status = rks_arrivals_open(wishes, count, true, &s->arrivals, err);
@@ -411,7 +415,7 @@ rks_status rks_staging_begin(rks_group *group, rks_status status, const rks_data
 
 void rks_staging_go(rks_staging *staging)
 {
-    if (staging->arrivals != NULL)
+    if (staging->arrivals != NULL && !staging->on_demand)
         rks_arrivals_go(staging->arrivals);
 }
 
@@ -436,6 +440,11 @@ void rks_staging_end(rks_staging *staging)
     rks_free(staging->names);
     rks_free(staging->directory);
     rks_free(staging);
+}
+
+const char *rks_staging_home(const rks_staging *staging)
+{
+    return staging->home == NULL ? NULL : staging->home->name;
 }
 
 const char *rks_staging_directory(const rks_staging *staging)

@@ -21,6 +21,7 @@ typedef struct rks_staging_options {
     uint64_t room; /* bytes that the dataset may add to this rank's disk; 0: three quarters of what
                     * is free */
     bool everywhere; /* each node gets all shards; `copies` is ignored */
+    bool on_demand;  /* only heads and what is needed; no room is taken ahead */
     bool must_copy;  /* further copies of a shard count as much as the first one */
 } rks_staging_options;
 
@@ -51,6 +52,8 @@ void rks_staging_stop(rks_staging *staging);
 /* The same, and frees the staging. NULL is accepted. */
 void rks_staging_end(rks_staging *staging);
 
+/* Where the dataset is kept whole; NULL: nowhere. */
+const char *rks_staging_home(const rks_staging *staging);
 /* Where this rank's shards are or will be. */
 const char *rks_staging_directory(const rks_staging *staging);
 const rks_staging_plan *rks_staging_planned(const rks_staging *staging);

@@ -167,7 +167,8 @@ rks_status rks_store_take_local(rks_group *group, const rks_dataset *dataset, co
     const rks_staging_options wanted = {.local = options->local,
                                         .copies = options->copies,
                                         .room = options->local_room,
-                                        .storage_options = options->storage_options};
+                                        .storage_options = options->storage_options,
+                                        .on_demand = options->on_demand};
     rks_status status = rks_store_make_local(group, dataset, home, &wanted, &begun, err);
     if (status == RKS_OK)
         status = rks_staging_wait(begun, RKS_ARRIVALS_HEADS, NULL, NULL, err);

@@ -85,7 +85,7 @@ static const cli_option options[] = {
 const cli_command cli_publish = {
     .name = "publish",
     .arguments = "DIR HOME",
-    .summary = "Copy a dataset to its home, a directory that all nodes see",
+    .summary = "Copy a dataset to its home, a directory that all nodes see, or a URL",
     .examples = {"rankstore publish store home", "rankstore publish store home --dry-run --json"},
     .text = "Each rank sends the shards that are on its disk, and compares every MiB with the "
             "shard's sums as it sends it. What HOME has is not sent again, so publish again after "

@@ -86,7 +86,8 @@ const cli_command cli_stage = {
     .text = "The shards are spread over the ranks' local directories. LOCAL is one on a disk of "
             "each node; it may hold {rank} and {node}. Shards that are there already are not read "
             "again. A job that opens HOME with the same LOCAL (--local, or local= in Python) then "
-            "reads nothing from home; without stage it brings the shards while it runs.",
+            "reads nothing from home; HOME may be a URL of an object store. Without stage it "
+            "brings the shards while it runs.",
     CLI_OPTIONS(options, args, words),
     .least = 2,
     .most = 2,

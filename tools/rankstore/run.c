@@ -2,6 +2,8 @@
  *
  * run.c: the group that a command runs in, errors and exit codes, Ctrl-C. */
 #include <errno.h>
+#include <ftw.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio_ext.h>
 #include <stdlib.h>
@@ -198,6 +200,48 @@ static uint32_t own_rank(const rks_bootstrap *bootstrap)
                               : 0;
 }
 
+/* ---- object stores --------------------------------------------------------------------------- */
+
+static char temporary[PATH_MAX]; /* a local directory for looking into a home; "": there is none */
+
+static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *place)
+{
+    (void)info;
+    (void)kind;
+    (void)place;
+    return remove(path);
+}
+
+static void remove_temporary(void)
+{
+    enum { OPEN_MOST = 16 };
+    if (temporary[0] != '\0')
+        nftw(temporary, remove_one, OPEN_MOST, FTW_DEPTH | FTW_PHYS);
+    temporary[0] = '\0';
+}
+
+/* A command that looks into a home in an object store needs no local directory of its own: what it
+ * reads lies in a temporary one. */
+static void look_from_temporary(const cli_list *words, rks_store_options *options)
+{
+    const char *named = getenv("RKS_LOCAL"), *place = getenv("TMPDIR");
+    bool url = false;
+    for (size_t i = 0; i < words->count; i++)
+        url = url || strstr(words->items[i], "://") != NULL;
+    if (!url || options->local != NULL || (named != NULL && named[0] != '\0'))
+        return;
+    if (temporary[0] == '\0') {
+        snprintf(temporary, sizeof(temporary), "%s/rankstore-XXXXXX",
+                 place == NULL || place[0] == '\0' ? "/tmp" : place);
+        if (mkdtemp(temporary) == NULL)
+            temporary[0] = '\0';
+    }
+    if (temporary[0] != '\0') {
+        options->local = temporary;
+        options->on_demand = true;
+    }
+}
+
 static int run_rank(const rks_bootstrap *bootstrap, void *user)
 {
     const job *j = user;
@@ -217,6 +261,7 @@ static int run_rank(const rks_bootstrap *bootstrap, void *user)
         return cli_fail(NULL, status, &err);
     bool alone = rks_group_size(group) == 1;
     int code = cli_finish(j->body(group, j->user));
+    remove_temporary();
     fflush(stderr);
     /* A launcher's own end (MPI_Finalize) would wait for ranks that are gone. */
     if (!alone && code != CLI_GOOD && code != CLI_PROBLEM && code != CLI_USAGE) {
@@ -345,8 +390,11 @@ rks_status cli_open_several(rks_group *group, const cli_list *words, const cli_s
     return status;
 }
 
-int cli_open(rks_group *group, const cli_list *words, const cli_store_args *args, rks_store **store)
+int cli_open(rks_group *group, const cli_list *words, const cli_store_args *given,
+             rks_store **store)
 {
+    cli_store_args chosen = *given, *args = &chosen;
+    look_from_temporary(words, &chosen.options);
     const rks_store_options options = with_shards(args);
     rks_error err = {0};
     rks_status status = words->count == 1

@@ -97,6 +97,8 @@ def failure_of(error: BaseException, scheme: str, secrets: Secrets) -> Failure:
     elif status in LASTS or (300 <= status < 400) or name in (
             "PermissionDeniedError", "UnauthenticatedError", "NotSupportedError", "UnknownConfigurationKeyError", "InvalidPathError"):
         kind = "denied"
+    elif "builder error" in text:
+        kind, line = "denied", f'{line}: https is needed, unless storage_options have {{"client_options": {{"allow_http": True}}}}'
     elif isinstance(error, (PermissionError, ValueError, TypeError, NotImplementedError)) or "169.254." in text:
         kind = "denied"
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
@@ -46,7 +47,7 @@ class ObjectStore:
                   if name not in ("client_options", "retry_config", "client_kwargs")}
         config.update({called.get(name, name): value for name, value in options.get("client_kwargs", {}).items()})
         client: dict[str, Any] = {"connect_timeout": "5s", "timeout": "900s", "user_agent": "rankstore"}
-        plain = [str(value) for name, value in config.items() if "endpoint" in name] + [url]
+        plain = [str(value) for name, value in [*os.environ.items(), *config.items()] if "endpoint" in name.lower()] + [url]
         if any(one.startswith("http://") for one in plain):
             client["allow_http"] = True
         client.update(options.get("client_options", {}))
