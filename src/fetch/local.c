@@ -137,18 +137,29 @@ static rks_status locate_some(rks_batch *batch, size_t first, uint64_t todo, rks
     return RKS_OK;
 }
 
+static bool arrives(const rks_fetcher *fetcher, const rks_wanted *wanted)
+{
+    const rks_shard *shard = fetcher->shards[wanted->shard];
+    return shard != NULL && rks_shard_arrives(shard);
+}
+
 rks_status rks_fetch_wait_arriving(const rks_fetcher *fetcher, const rks_wanted *wanted,
                                    size_t count, rks_error *err)
 {
     const rks_arriving *arriving = fetcher->options.arriving;
     if (arriving == NULL || !arriving->here || count == 0)
         return RKS_OK;
+    size_t local = 0;
+    while (local < count && !arrives(fetcher, &wanted[local]))
+        local++;
+    if (local == count) /* also when all has come: this is all that it costs then */
+        return RKS_OK;
     rks_arriving_row *rows = rks_alloc_raw(count, sizeof(*rows), err);
     if (rows == NULL)
         return RKS_ERR_MEMORY;
-    size_t local = 0;
+    local = 0;
     for (size_t i = 0; i < count; i++)
-        if (fetcher->shards[wanted[i].shard] != NULL)
+        if (arrives(fetcher, &wanted[i]))
             rows[local++] = (rks_arriving_row){wanted[i].shard, wanted[i].row};
     rks_status status = rks_arriving_wait(arriving, rows, local, err);
     rks_free(rows);

@@ -341,6 +341,11 @@ static bool is_row_here(const rks_shard *shard, uint64_t row)
     return (atomic_load(&shard->rows_here[row / 8]) >> row % 8 & 1) != 0;
 }
 
+bool rks_shard_arrives(const rks_shard *shard)
+{
+    return atomic_load_explicit(&shard->arriving, memory_order_relaxed);
+}
+
 bool rks_shard_lacks(const rks_shard *shard, uint64_t row, uint64_t *first, uint64_t *end)
 {
     rks_record_view view;

@@ -18,6 +18,8 @@ typedef struct rks_shard rks_shard;
 /* Opens the shard of `path`, a NAME.json. Checks the manifest, the file's size and first pages, and
  * maps the file. */
 rks_status rks_shard_open(const char *path, rks_shard **shard, rks_error *err);
+/* Returns true if some of its pieces may not be here. */
+bool rks_shard_arrives(const rks_shard *shard);
 /* Opens a shard that still arrives: PATH.manifest and PATH.arriving, of which the pieces say what
  * is here. Its first two pages, the page that names it and its segments must be. If it has been
  * sealed meanwhile, opens it as that. Takes its own hold of `pieces`. */
