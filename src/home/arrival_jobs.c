@@ -5,7 +5,9 @@
 #include "home/arrivals_state.h"
 
 enum { RECORD_MOST = RKS_PIECE, RECORD_SHARE = 100 };
+enum { WANTED_MS = 1000 };         /* after a need others are likely */
 static const double SOON_S = 0.25; /* what comes within it is no wait */
+static const double SLOW_PIECE_S = 0.005;
 
 /* Returns true if the piece is to be brought, and nobody brings it. *claimed: it may lie here. */
 static bool is_free(const rks_arriving_one *shard, uint64_t piece, bool *claimed)
@@ -40,19 +42,29 @@ static bool take_pieces(rks_arriving_one *shard, uint64_t first, uint64_t end, u
     return true;
 }
 
-/* Returns how many pieces of the rest may be asked for together: as much as comes soon. */
-static uint64_t rest_most(const rks_link_rate *rate)
+static bool may_read_records(const rks_arrivals *set)
 {
+    return set->records <= set->bytes / RECORD_SHARE;
+}
+
+/* Returns how many pieces of the rest may be asked for together: as much as comes soon. As long as
+ * records are read alone now and then it is one piece: they share the link with it. */
+static uint64_t rest_most(const rks_arrivals *set, uint64_t now)
+{
+    const rks_link_rate *rate = &set->rate;
+    const uint64_t soon = (uint64_t)(rate->bytes_per_s * SOON_S) / RKS_PIECE;
     if (rate->under_way > 0 && rks_link_rate_seconds(rate, rate->under_way) > SOON_S)
         return 0;
-    const uint64_t soon = (uint64_t)(rate->bytes_per_s * SOON_S) / RKS_PIECE;
+    if (may_read_records(set) && now < set->wanted_ms + WANTED_MS &&
+        rks_link_rate_seconds(rate, RKS_PIECE) > SLOW_PIECE_S)
+        return rate->under_way == 0 ? 1 : 0;
     return soon < 1 ? 1 : soon > RKS_ARRIVAL_PIECES ? RKS_ARRIVAL_PIECES : soon;
 }
 
 /* Returns true if the records that are waited for are to be read alone. */
 static bool reads_records(const rks_arrivals *set)
 {
-    if (set->needs.first == NULL || set->records > set->bytes / RECORD_SHARE)
+    if (set->needs.first == NULL || !may_read_records(set))
         return false;
     if (set->rate.bytes_per_s == 0)
         return true; /* the link is not known yet */
@@ -128,7 +140,7 @@ static bool has_all(const rks_arriving_one *shard)
 static bool take_rest(rks_arrivals *set, rks_arrival_job *next)
 {
     const uint64_t now = rks_now_ms();
-    const uint64_t most = rest_most(&set->rate);
+    const uint64_t most = rest_most(set, now);
     for (size_t i = 0; i < set->count; i++) {
         rks_arriving_one *shard = &set->shards[i];
         if (shard->stage != ARRIVING || shard->pause_ms > now)

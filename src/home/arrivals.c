@@ -47,6 +47,7 @@ static void queue_need(rks_arrivals *set, rks_need *need)
 {
     need->turn = next_turn(set, need->asker);
     set->need_count++;
+    set->wanted_ms = rks_now_ms();
     set->need_bytes += need->end - need->first;
     rks_need *before = set->needs.last;
     while (before != NULL && before->turn > need->turn)
@@ -367,6 +368,7 @@ void rks_arrivals_go(rks_arrivals *set)
 {
     pthread_mutex_lock(&set->mutex);
     set->paused = false;
+    set->wanted_ms = rks_now_ms();
     pthread_cond_broadcast(&set->work);
     pthread_mutex_unlock(&set->mutex);
 }

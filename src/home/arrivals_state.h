@@ -51,6 +51,7 @@ struct rks_arrivals {
     uint64_t turn;        /* of the need that was served last */
     uint64_t *last_turns; /* by rank that asks: of its last need; `askers` of them */
     uint32_t askers;
+    uint64_t wanted_ms; /* when the last need came, or the rest began */
     bool paused;
     atomic_bool stop;  /* the threads end */
     rks_status status; /* the first failure, for those who wait for shards */

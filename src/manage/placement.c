@@ -53,10 +53,17 @@ static rks_status begin_placement(placement *p, const rks_dataset *dataset, rks_
                : rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory: the places of shards");
 }
 
-/* Adds a place, whose entries are `size` bytes. Takes `ranks` over. `home` may be empty. */
-static void add_place(placement *p, uint32_t node, const char *host, const char *directory,
-                      const char *home, json_t *ranks, const uint8_t *entries, size_t size)
+/* A directory. `home` may be empty. */
+typedef struct place_names {
+    uint32_t node;
+    const char *host, *directory, *home;
+} place_names;
+
+/* Adds a place, whose entries are `size` bytes. Takes `ranks` over. */
+static void add_place(placement *p, const place_names *names, json_t *ranks, const uint8_t *entries,
+                      size_t size)
 {
+    const char *home = names->home;
     const json_int_t number = (json_int_t)json_array_size(p->places);
     json_int_t bytes = 0, whole = 0;
     for (size_t at = 0; at + ENTRY <= size; at += ENTRY) {
@@ -70,10 +77,11 @@ static void add_place(placement *p, uint32_t node, const char *host, const char 
         whole += here >= p->dataset->shards[shard].file_bytes;
     }
     json_array_append_new(p->places,
-                          json_pack("{s:I, s:o, s:o, s:o, s:o, s:I, s:I}", "node", (json_int_t)node,
-                                    "host", name_json(host), "directory", name_json(directory),
-                                    "home", home[0] == '\0' ? json_null() : name_json(home),
-                                    "ranks", ranks, "whole", whole, "bytes", bytes));
+                          json_pack("{s:I, s:o, s:o, s:o, s:o, s:I, s:I}", "node",
+                                    (json_int_t)names->node, "host", name_json(names->host),
+                                    "directory", name_json(names->directory), "home",
+                                    home[0] == '\0' ? json_null() : name_json(home), "ranks", ranks,
+                                    "whole", whole, "bytes", bytes));
     if (p->home == NULL && home[0] != '\0')
         p->home = rks_strdup(home, NULL);
 }
@@ -188,8 +196,8 @@ static rks_status add_directory(placement *p, const char *directory, rks_error *
         status = put_names(directory, &names, err);
     if (status == RKS_OK) {
         const char *path = (const char *)names.data;
-        add_place(p, 0, host, path, path + strlen(path) + 1, json_array(), entries.data,
-                  entries.size);
+        const place_names place = {0, host, path, path + strlen(path) + 1};
+        add_place(p, &place, json_array(), entries.data, entries.size);
     }
     rks_buffer_free(&names);
     rks_buffer_free(&entries);
@@ -255,8 +263,9 @@ static void add_ranks(placement *p, const rks_store *store, const rks_agreed *ag
         for (uint32_t other = rank; other < rks_group_size(group); other++)
             if (first[other] == rank)
                 json_array_append_new(ranks, json_integer(other));
-        add_place(p, rks_group_node_of(group, rank), rks_group_host(group, rank), path,
-                  length < size ? path + length : "", ranks, entries, entries_size);
+        const place_names place = {rks_group_node_of(group, rank), rks_group_host(group, rank),
+                                   path, length < size ? path + length : ""};
+        add_place(p, &place, ranks, entries, entries_size);
     }
 }
 
