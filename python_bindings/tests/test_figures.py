@@ -27,8 +27,8 @@ def test_reading(tmp_path: Path) -> None:
         assert set(names) - {"schema_version"} <= NAMED
     assert set(metrics) - {"info"} <= set(said)
     alone = {"seconds", "peak_anon_bytes", "exactly_once", "digest", "plan_digest", "schema_version"}
-    assert set(said) - alone == set(stats) - {"shards", "missing_shards", "missing_samples", "peak_inflight_bytes",
-                                               "peak_batch_bytes", "torch_memory"}
+    assert set(said) - alone == set(stats) - {"shards", "missing_shards", "missing_samples", "arriving_shards",
+                                               "peak_inflight_bytes", "peak_batch_bytes", "torch_memory"}
     assert set(asked) - set(stats) == {"batches", "wait_seconds_p50", "wait_seconds_p99"}
     assert said["memory"].keys() == memory.keys() == stats["memory"].keys()
     assert asked["batches"] == len(batches) == 13 and stats["samples"] == said["samples"] == 100

@@ -370,7 +370,7 @@ if how == "worker":
     sys.exit()
 with rankstore.init("solo", silence=1) as group, rankstore.build([{"n": i} for i in range(9)], out, group=group) as ds:
     class Slow:
-        group = ds.store.group
+        group, stats = ds.store.group, ds.store.stats
         def key(self, sample):
             time.sleep(3)  # three times the silence limit
             return ds.store.key(sample)
@@ -424,7 +424,7 @@ def worker_store(ds: Any, name: str, token: str = "", silence: float = 5.0) -> W
 
 def test_an_interrupted_request_leaves_no_reply_to_the_next_one(ds: Any) -> None:
     class Slow:
-        group = ds.store.group
+        group, stats = ds.store.group, ds.store.stats
 
         def key(self, sample: int) -> bytes:
             if sample == 3:
