@@ -362,17 +362,20 @@ void rks_resident_leave(rks_resident *resident, uint64_t first, uint64_t end)
 {
     int fd = -1;
     uint64_t granule = (first + RKS_RESIDENT_GRANULE - 1) / RKS_RESIDENT_GRANULE;
-    for (; granule < resident->granules && (granule + 1) * RKS_RESIDENT_GRANULE <= end; granule++) {
-        uint64_t at = granule * RKS_RESIDENT_GRANULE;
+    for (; granule < resident->granules; granule++) {
+        const uint64_t at = granule * RKS_RESIDENT_GRANULE, left = resident->map->size - at;
+        /* The last one ends with the file: behind it lies somebody else's memory. */
+        const size_t size = left < RKS_RESIDENT_GRANULE ? (size_t)left : RKS_RESIDENT_GRANULE;
+        if (at + size > end)
+            break;
         if (!atomic_exchange_explicit(&resident->empty[granule], 0, memory_order_relaxed))
             continue;
         if (fd < 0)
             fd = rks_resident_open_again(resident);
         if (fd < 0)
             return;
-        madvise((void *)(uintptr_t)(resident->map->bytes + at), RKS_RESIDENT_GRANULE,
-                MADV_DONTNEED);
-        posix_fadvise(fd, (off_t)at, RKS_RESIDENT_GRANULE, POSIX_FADV_DONTNEED);
+        madvise((void *)(uintptr_t)(resident->map->bytes + at), size, MADV_DONTNEED);
+        posix_fadvise(fd, (off_t)at, (off_t)size, POSIX_FADV_DONTNEED);
         atomic_store_explicit(&resident->state[granule], UNKNOWN, memory_order_relaxed);
     }
     if (fd >= 0)

@@ -224,8 +224,18 @@ static void a_file_that_is_read_once_leaves_what_was_there(void **state)
         bytes[0] ^= map->bytes[at];
     }
     assert_true(comes(FILE_SIZE));
+    /* what lies behind the map stays as it is */
+    uint8_t *behind =
+        mmap((void *)(uintptr_t)(map->bytes + FILE_SIZE / 4096 * 4096 + 4096), 4096,
+             PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    if (behind != MAP_FAILED)
+        *behind = 77;
     rks_resident_leave(resident, 0, PIECES * RKS_RESIDENT_GRANULE);
     assert_int_equal(cached(), RKS_RESIDENT_GRANULE);
+    if (behind != MAP_FAILED) {
+        assert_int_equal(*behind, 77);
+        munmap(behind, 4096);
+    }
 }
 
 /* Another user sees a file that it may not write; mincore() would call all of it resident. */
