@@ -241,24 +241,37 @@ static void end_record(rks_arrivals *set, rks_need *need, uint64_t brought, cons
     pthread_mutex_lock(&set->mutex);
 }
 
+/* With the mutex, which it gives back. Ends needs whose pieces came without a job of theirs: by
+ * another process, or while their record was read. Returns true if there were any. */
+static bool end_what_came(rks_arrivals *set)
+{
+    rks_need_list here = {0};
+    take_needs(set, NULL, has_come, NULL, &here);
+    if (here.first == NULL)
+        return false;
+    pthread_mutex_unlock(&set->mutex);
+    end_needs(&here, &(rks_error){0});
+    pthread_mutex_lock(&set->mutex);
+    return true;
+}
+
 /* With the mutex, which it gives back. Ends the needs that a job has brought, or will not. */
 static void end_needs_of(rks_arrivals *set, const rks_arrival_job *done, const rks_error *why)
 {
-    rks_need_list here = {0}, lost = {0};
+    rks_need_list lost = {0};
     const bool over = set->over, failed = why->status != RKS_OK;
     rks_error because = over ? set->error : *why;
     if (over || done->shard->stage == FAILED)
         take_needs(set, over ? NULL : done->shard, any_need, NULL, &lost);
     else if (failed && done->record == NULL && done->stage != FINISHING)
         take_needs(set, done->shard, waits_for, done, &lost);
-    if (!over && done->record == NULL) /* one that is read alone ends its own need */
-        take_needs(set, done->shard, has_come, NULL, &here);
-    if (here.first == NULL && lost.first == NULL)
-        return;
-    pthread_mutex_unlock(&set->mutex);
-    end_needs(&here, &(rks_error){0});
-    end_needs(&lost, &because);
-    pthread_mutex_lock(&set->mutex);
+    if (lost.first != NULL) {
+        pthread_mutex_unlock(&set->mutex);
+        end_needs(&lost, &because);
+        pthread_mutex_lock(&set->mutex);
+    }
+    if (done->record == NULL) /* one that is read alone ends its own need */
+        (void)end_what_came(set);
 }
 
 /* With the mutex, which it gives back while it works. */
@@ -315,7 +328,7 @@ static void *arrivals_main(void *user)
         rks_arrival_job next;
         if (rks_arrivals_take_job(set, &next))
             work(set, &next, room);
-        else
+        else if (!end_what_came(set))
             rks_cond_wait_ms(&set->work, &set->mutex, LOOK_MS);
     }
     pthread_mutex_unlock(&set->mutex);
