@@ -344,6 +344,20 @@ static rks_status open_pieces(rks_arrival *a, rks_error *err)
     return status;
 }
 
+/* Waits until the holder of a copy has the shard whole, without the lock of the marks, for which
+ * others who need the shard would wait, too. What fails here fails again below, and is told there.
+ */
+static void wait_for_holder(const rks_arrival_wish *wish)
+{
+    char version[RKS_HOME_VERSION] = "", *bytes = NULL;
+    size_t size = 0;
+    char *name = rks_format(NULL, "%s.json", wish->name);
+    if (name != NULL)
+        (void)rks_home_read_all(wish->holder, name, RKS_MANIFEST_MAX, &bytes, &size, version, NULL);
+    rks_free(bytes);
+    rks_free(name);
+}
+
 rks_status rks_arrival_open(const rks_arrival_wish *wish, rks_arrival **arrival, bool *whole,
                             rks_error *err)
 {
@@ -371,6 +385,8 @@ rks_status rks_arrival_open(const rks_arrival_wish *wish, rks_arrival **arrival,
                               "and they are brought from %s",
                               a->directory, a->name, source_name(a));
     }
+    if (status == RKS_OK && !a->whole && wish->holder != NULL)
+        wait_for_holder(wish);
     if (status == RKS_OK && !a->whole)
         status = open_pieces(a, err);
     *whole = status == RKS_OK && a->whole;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "home/arrivals.h"
@@ -552,6 +553,45 @@ static void ranks_that_ask_take_turns(void **state)
     rks_arrivals_close(set);
 }
 
+/* A rank that has not got the shard whole yet. */
+static rks_status read_later(void *state, rks_home_read *read, rks_error *unused)
+{
+    rks_error why;
+    (void)state;
+    (void)unused;
+    rks_fail(&why, RKS_ERR_NOT_FOUND, 0, "not whole here yet");
+    pthread_mutex_lock(&mutex);
+    calls++;
+    pthread_mutex_unlock(&mutex);
+    read->done(read, RKS_HOME_BUSY, &why);
+    return RKS_OK;
+}
+
+static void a_copy_that_waits_for_its_holder_is_in_nobodys_way(void **state)
+{
+    (void)state;
+    rks_home_ops ops = rks_home_directory;
+    ops.read = read_later;
+    rks_home holder = *home;
+    holder.ops = &ops;
+    holder.limits.timeout_ms = holder.limits.tell_ms = UINT32_MAX;
+    rks_arrival_wish copy = wishes[0];
+    copy.holder = &holder;
+    copy.optional = true;
+    rks_arrivals *waits = NULL, *other = NULL;
+    bool whole = false;
+    calls = 0;
+    assert_ok(rks_arrivals_open(&copy, 1, false, &waits, &err), &err);
+    while (calls_so_far() == 0)
+        usleep(1000);
+    assert_ok(rks_arrivals_open(wishes, 1, false, &other, &err), &err);
+    assert_ok(rks_arrivals_wait(other, RKS_ARRIVALS_WHOLE, LIMIT_MS, &whole, &err), &err);
+    assert_true(whole);
+    rks_arrivals_close(other);
+    rks_arrivals_close(waits);
+    check_whole("a");
+}
+
 /* It is no failure of the set, but nobody may wait for it for ever. */
 static void needs_of_a_copy_that_fails_end(void **state)
 {
@@ -686,6 +726,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_failure_ends_its_needs_alone, make_local, remove_local),
         cmocka_unit_test_setup_teardown(needs_of_a_copy_that_fails_end, make_local, remove_local),
         cmocka_unit_test_setup_teardown(ranks_that_ask_take_turns, make_local, remove_local),
+        cmocka_unit_test_setup_teardown(a_copy_that_waits_for_its_holder_is_in_nobodys_way,
+                                        make_local, remove_local),
         cmocka_unit_test_setup_teardown(a_need_ends_that_another_job_has_met, make_local,
                                         remove_local),
         cmocka_unit_test_setup_teardown(a_need_ends_whose_record_is_wrong_when_its_piece_is_here,
