@@ -602,18 +602,20 @@ static rks_status open_and_bring(rks_group *group, const char *directory,
     return status;
 }
 
+/* `refused`: why this rank cannot look at it, of which all are to know; its status may be RKS_OK.
+ */
 static rks_status open_one(rks_group *group, const char *directory,
-                           const rks_store_options *options, rks_store **store, rks_error *err)
+                           const rks_store_options *options, const rks_error *refused,
+                           rks_store **store, rks_error *err)
 {
     rks_store_options chosen = *options;
     char *expanded = NULL;
     rks_folders beside = {0};
     rks_loaded_dataset loaded = {.beside = &beside};
     rks_found_dataset looked;
-    rks_error why = {0};
-    rks_status chose = rks_store_choose_local(&directory, &chosen, &why);
-    if (chose != RKS_OK)
-        looked = (rks_found_dataset){.directory = directory, .status = chose, .error = why};
+    if (refused->status != RKS_OK)
+        looked = (rks_found_dataset){
+            .directory = directory, .status = (rks_status)refused->status, .error = *refused};
     else if (chosen.local != NULL)
         rks_store_look_home(group, directory, &chosen, &expanded, &looked);
     else
@@ -643,7 +645,10 @@ rks_status rks_store_open(rks_group *group, const char *directory, const rks_sto
     rks_store_take_options(options, &chosen);
     if (chosen.columns != NULL)
         return rks_store_open_many(group, &directory, NULL, 1, options, store, err);
-    rks_status status = open_one(group, directory, &chosen, store, err);
+    rks_error refused = {0};
+    if (rks_store_choose_local(&directory, &chosen, &refused) == RKS_OK)
+        refused = (rks_error){0};
+    rks_status status = open_one(group, directory, &chosen, &refused, store, err);
     if (status == RKS_ERR_NOT_FOUND && chosen.local == NULL && chosen.missing == NULL)
         status = open_and_bring(group, directory, &chosen, store, err);
     return status;
