@@ -18,8 +18,6 @@
 #include "rankstore/manage.h"
 #include "store/store.h"
 
-enum { ENTRY = 16 }; /* bytes for a shard: its number, and what is here of it */
-
 /* ---- as JSON --------------------------------------------------------------------------------- */
 
 typedef struct placement {
@@ -66,7 +64,7 @@ static void add_place(placement *p, const place_names *names, json_t *ranks, con
     const char *home = names->home;
     const json_int_t number = (json_int_t)json_array_size(p->places);
     json_int_t bytes = 0, whole = 0;
-    for (size_t at = 0; at + ENTRY <= size; at += ENTRY) {
+    for (size_t at = 0; at + RKS_PLACE_ENTRY <= size; at += RKS_PLACE_ENTRY) {
         const uint64_t shard = rks_load_u64(entries + at), here = rks_load_u64(entries + at + 8);
         json_t *list = json_object_get(json_array_get(p->shards, shard), "places");
         if (shard >= p->dataset->shard_count)
@@ -113,22 +111,6 @@ static rks_status end_placement(placement *p, rks_status status, char **json, rk
 
 /* ---- what lies here -------------------------------------------------------------------------- */
 
-/* Appends an entry for each shard of which something is here. */
-static rks_status put_here_entries(const uint64_t *here, size_t shards, rks_buffer *entries,
-                                   rks_error *err)
-{
-    rks_status status = RKS_OK;
-    for (size_t i = 0; status == RKS_OK && i < shards; i++) {
-        uint8_t entry[ENTRY];
-        if (here[i] == 0)
-            continue;
-        rks_store_u64(entry, i);
-        rks_store_u64(entry + 8, here[i]);
-        status = rks_buffer_add(entries, entry, sizeof(entry), err);
-    }
-    return status;
-}
-
 static rks_status look_in_directory(const rks_dataset *dataset, const char *directory,
                                     rks_buffer *entries, rks_error *err)
 {
@@ -136,7 +118,7 @@ static rks_status look_in_directory(const rks_dataset *dataset, const char *dire
     if (here == NULL)
         return RKS_ERR_MEMORY;
     rks_place_look(directory, dataset, here);
-    rks_status status = put_here_entries(here, dataset->shard_count, entries, err);
+    rks_status status = rks_place_put(here, dataset->shard_count, entries, err);
     rks_free(here);
     return status;
 }
@@ -158,7 +140,7 @@ static rks_status look_in_store(const rks_store *store, rks_buffer *entries, rks
         for (size_t k = 0; here[i] == 0 && k < store->folders.count; k++)
             here[i] = look_for(&dataset->shards[i], store->folders.paths[k]);
     }
-    rks_status status = put_here_entries(here, dataset->shard_count, entries, err);
+    rks_status status = rks_place_put(here, dataset->shard_count, entries, err);
     rks_free(here);
     return status;
 }
@@ -299,7 +281,7 @@ rks_status rks_store_placement_json(rks_store *store, char **json, rks_error *er
         const rks_fact facts[] = {
             rks_fact_bytes(names.data, names.size, (uint64_t)ranks * 2 * PATH_MAX),
             rks_fact_bytes(entries.data, entries.size,
-                           (uint64_t)ENTRY * store->dataset->shard_count * ranks)};
+                           (uint64_t)RKS_PLACE_ENTRY * store->dataset->shard_count * ranks)};
         status = rks_group_agree_on(group, "placement: shards", status, facts, 2, &agreed, err);
     }
     if (status == RKS_OK)

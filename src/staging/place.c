@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/available_memory.h"
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
@@ -78,6 +79,20 @@ rks_status rks_place_make(const rks_group *group, const char *local, const char 
     }
     *directory = path;
     return RKS_OK;
+}
+
+rks_status rks_place_put(const uint64_t *here, size_t shards, rks_buffer *entries, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    for (size_t i = 0; status == RKS_OK && i < shards; i++) {
+        uint8_t entry[RKS_PLACE_ENTRY];
+        if (here[i] == 0)
+            continue;
+        rks_store_u64(entry, i);
+        rks_store_u64(entry + 8, here[i]);
+        status = rks_buffer_add(entries, entry, sizeof(entry), err);
+    }
+    return status;
 }
 
 void rks_place_look(const char *directory, const rks_dataset *dataset, uint64_t *here)

@@ -12,6 +12,7 @@
 #ifndef RKS_STAGING_PLACE_H
 #define RKS_STAGING_PLACE_H
 
+#include "base/buffer.h"
 #include "dataset/dataset.h"
 #include "group/agreement.h"
 
@@ -38,6 +39,11 @@ rks_status rks_place_describe(const char *directory, const char *home, const rks
 
 /* Returns the home's name for home.json: an absolute path. Free it with rks_free. */
 char *rks_place_home_name(const char *home, rks_error *err);
+/* Appends an entry for each shard of which something is here: its number and the bytes, 8 bytes
+ * each. */
+enum { RKS_PLACE_ENTRY = 16 };
+rks_status rks_place_put(const uint64_t *here, size_t shards, rks_buffer *entries, rks_error *err);
+
 /* By shard, the bytes that lie in the directory. */
 void rks_place_look(const char *directory, const rks_dataset *dataset, uint64_t *here);
 

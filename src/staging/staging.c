@@ -93,15 +93,9 @@ static rks_status put_here(const rks_staging *s, const rks_dataset *dataset, rks
     size_t shards = dataset->shard_count;
     uint64_t *here = rks_alloc(shards, sizeof(*here), err);
     rks_status status = here == NULL ? RKS_ERR_MEMORY : RKS_OK;
-    if (status == RKS_OK)
+    if (status == RKS_OK) {
         rks_place_look(s->directory, dataset, here);
-    for (size_t i = 0; status == RKS_OK && i < shards; i++) {
-        uint8_t entry[16];
-        if (here[i] == 0)
-            continue;
-        rks_store_u64(entry, i);
-        rks_store_u64(entry + 8, here[i]);
-        status = rks_buffer_add(told, entry, sizeof(entry), err);
+        status = rks_place_put(here, shards, told, err);
     }
     rks_free(here);
     return status;
@@ -116,7 +110,7 @@ static rks_status take_here(const rks_agreed *agreed, size_t shards, places *p, 
         size_t size = 0;
         const uint8_t *told = rks_agreed_get(agreed, p->first[place], 0, &size);
         p->list[place].here = p->here + place * shards;
-        for (size_t at = 0; told != NULL && at + 16 <= size; at += 16) {
+        for (size_t at = 0; told != NULL && at + RKS_PLACE_ENTRY <= size; at += RKS_PLACE_ENTRY) {
             uint64_t shard = rks_load_u64(told + at);
             if (shard < shards)
                 p->here[place * shards + shard] = rks_load_u64(told + at + 8);
@@ -346,8 +340,9 @@ static rks_status learn_places(const beginning *begun, rks_status status, rks_st
     const uint32_t mine = rks_group_rank(group);
     if (status == RKS_OK && p->first[p->of_rank[mine]] == mine)
         status = put_here(s, dataset, &here, err);
-    const rks_fact shards = rks_fact_bytes(
-        here.data, here.size, (uint64_t)16 * dataset->shard_count * rks_group_size(group));
+    const rks_fact shards =
+        rks_fact_bytes(here.data, here.size,
+                       (uint64_t)RKS_PLACE_ENTRY * dataset->shard_count * rks_group_size(group));
     status = rks_group_agree_on(group, "stage: shards", status, &shards, 1, &agreed, err);
     rks_buffer_free(&here);
     return status == RKS_OK ? take_here(&agreed, dataset->shard_count, p, err) : status;
