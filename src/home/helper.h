@@ -29,8 +29,9 @@ typedef struct rks_helper_task rks_helper_task; /* a read */
 typedef struct rks_helper_call {
     size_t slot;
     uint64_t id;
-    int memory; /* of its own: the process may end meanwhile */
-    bool more;  /* the helper waits for a part */
+    int memory;       /* of its own: the process may end meanwhile */
+    bool puts, lists; /* what it is: only a put gets `more`, only a list items */
+    bool more;        /* the helper waits for a part */
     bool ended;
     enum rks_home_kind kind;
     rks_error err;

@@ -36,10 +36,10 @@ bool rks_helper_hear_call(rks_helper *h, rks_helper_slot *slot, const rks_helper
     case RKS_HELPER_AT:
         return true;
     case RKS_HELPER_MORE:
-        call->more = true;
-        return true;
+        call->more = call->puts;
+        return call->puts;
     case RKS_HELPER_ITEM:
-        if (call->items.size > LISTED_MOST ||
+        if (!call->lists || call->items.size > LISTED_MOST ||
             rks_buffer_add(&call->items, &item, sizeof(item), &ignored) != RKS_OK ||
             rks_buffer_add(&call->items, line->name, item.name_size + 1, &ignored) != RKS_OK)
             return false;
@@ -259,7 +259,7 @@ rks_status rks_helper_put(void *home, const char *name, const rks_home_bytes *by
     if (status == RKS_OK)
         status = rks_helper_check_owner(a.h, err);
     for (bool again = true; status == RKS_OK && again;) {
-        rks_helper_call call = {0};
+        rks_helper_call call = {.puts = true};
         status = put_once(a.h, &call, name, bytes, rule, version, err);
         if (status == RKS_OK)
             status = after_try(&a, &call, &again, err);
@@ -312,7 +312,7 @@ rks_status rks_helper_list(void *home, const char *prefix, rks_home_listed_fn ea
     if (status == RKS_OK)
         status = rks_helper_check_owner(a.h, err);
     for (bool again = true; status == RKS_OK && again;) {
-        rks_helper_call call = {0};
+        rks_helper_call call = {.lists = true};
         status = ask_once(a.h, &call, "list", "", prefix, err);
         if (status == RKS_OK)
             status = after_try(&a, &call, &again, err);

@@ -171,6 +171,15 @@ static void one_that_hangs_does_not_keep_the_read(void **state)
     assert_non_null(strstr(err.text, "no byte came"));
 }
 
+static void half_a_secret_is_not_shown(void **state)
+{
+    (void)state;
+    open_mode("talks", 300);
+    assert_fails(RKS_ERR_TIMEOUT, fetch("a", 0, SIZE));
+    assert_non_null(strstr(err.text, "it said: "));
+    assert_null(strstr(err.text, "secret"));
+}
+
 static void what_is_no_answer_ends_the_helper(void **state)
 {
     (void)state;
@@ -283,6 +292,22 @@ static void files_are_listed_and_removed(void **state)
     assert_fails(RKS_ERR_STATE, home->ops->remove(home->state, "a", "v", &err));
 }
 
+/* An answer that only a put may get is none, and another helper is asked. */
+static void only_a_put_is_asked_for_more(void **state)
+{
+    (void)state;
+    char names[200] = "";
+    open_mode("more", 20000);
+    assert_ok(home->ops->remove(home->state, "a", "", &err), &err);
+    assert_int_equal(starts(), 2);
+    remove_place(state);
+    make_place(state);
+    open_mode("more", 20000);
+    assert_ok(home->ops->list(home->state, "x-", count_file, names, &err), &err);
+    assert_string_equal(names, "x-one:12:3600:v1;x-two words:7:0:;");
+    assert_int_equal(starts(), 2);
+}
+
 /* ---- forks, addresses, lines ----------------------------------------------------------------- */
 
 static void a_forked_process_leaves_the_helper_alone(void **state)
@@ -372,12 +397,14 @@ int main(void)
         TEST(a_helper_that_dies_is_started_again),
         TEST(one_that_always_dies_is_started_five_times_at_most_and_its_last_words_are_told),
         TEST(one_that_hangs_does_not_keep_the_read),
+        TEST(half_a_secret_is_not_shown),
         TEST(what_is_no_answer_ends_the_helper),
         TEST(answers_that_may_pass_are_tried_again),
         TEST(what_would_fail_again_is_told_at_once_without_secrets),
         TEST(files_are_put_on_a_condition),
         TEST(a_put_that_fails_leaves_nothing),
         TEST(files_are_listed_and_removed),
+        TEST(only_a_put_is_asked_for_more),
         TEST(a_forked_process_leaves_the_helper_alone),
         TEST(names_mean_directories_or_stores),
         TEST(lines_that_are_none_are_refused),

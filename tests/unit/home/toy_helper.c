@@ -62,6 +62,10 @@ static bool misbehave(uint64_t id, uint64_t at, uint64_t size)
 {
     if (is("dies") && starts == 1)
         _exit(3);
+    if (is("talks")) { /* a secret lies across what is shown of it */
+        fprintf(stderr, "key hunter2secret%0290d\n", 0);
+        _exit(3);
+    }
     if (is("always-dies")) {
         fprintf(stderr, "no such region; key hunter2secret\n");
         _exit(3);
@@ -241,12 +245,17 @@ int main(void)
             part(id, a, b);
         else if (sscanf(line, "drop %" SCNu64, &id) == 1)
             drop(id);
+        else if (is("more") && starts == 1 && sscanf(line, "list %" SCNu64, &id) == 1)
+            say("more %" PRIu64 "\n", id);
         else if (sscanf(line, "list %" SCNu64 " %255[^\n]", &id, name) >= 1)
             say("item %" PRIu64 " 12 3600 v1 %sone\nitem %" PRIu64 " 7 0 - %stwo words\nok %" PRIu64
                 " 0 - 0\n",
                 id, name, id, name, id);
         else if (sscanf(line, "remove %" SCNu64 " %63s %255[^\n]", &id, version, name) == 3)
-            say(is("changes") ? "fail %" PRIu64 " changed 412\n" : "ok %" PRIu64 " 0 - 0\n", id);
+            say(is("more") && starts == 1 ? "more %" PRIu64 "\n"
+                : is("changes")           ? "fail %" PRIu64 " changed 412\n"
+                                          : "ok %" PRIu64 " 0 - 0\n",
+                id);
         else
             return 1;
     }
