@@ -25,6 +25,7 @@ enum {
     SILENT_MS = 60000, /* until a new helper says that it is ready */
     ENDS_MS = 200,     /* for one that ends by itself */
     END_MS = 2000,     /* and for one that still clears up */
+    WORDS_SHOWN = 299, /* of the last bytes on its standard error */
 };
 
 uint64_t rks_helper_slot_at(size_t slot)
@@ -42,13 +43,16 @@ uint64_t rks_helper_slot_room(size_t slot)
 void rks_helper_tell(const rks_helper *h, const char *name, enum rks_home_kind kind,
                      const char *text, rks_error *err)
 {
-    char shown[RKS_HELPER_TEXT];
-    snprintf(shown, sizeof(shown), "%s", text);
-    rks_helper_hide(h->options, shown);
+    /* Hidden before anything cuts it: half a secret would be left. */
+    char *shown = rks_strdup(text, NULL);
+    if (shown != NULL)
+        rks_helper_hide(h->options, shown);
     const rks_status status = kind == RKS_HOME_MISSING   ? RKS_ERR_NOT_FOUND
                               : kind == RKS_HOME_CHANGED ? RKS_ERR_STATE
                                                          : RKS_ERR_IO;
-    rks_fail(err, status, 0, "%s%s%s: %s", h->url, name[0] == '\0' ? "" : "/", name, shown);
+    rks_fail(err, status, 0, "%s%s%s: %s", h->url, name[0] == '\0' ? "" : "/", name,
+             shown == NULL ? "out of memory" : shown);
+    rks_free(shown);
 }
 
 void rks_helper_wake(rks_helper *h)
@@ -176,9 +180,12 @@ static void end_all_under_way(rks_helper *h, bool queued)
 /* Ends the process, and says why in h->broken. */
 static void end_process(rks_helper *h, const char *why, uint32_t patience_ms)
 {
-    char how[64] = "", said[300], text[RKS_HELPER_TEXT];
+    char how[64] = "", said[RKS_HELPER_SAID + 1], text[RKS_HELPER_TEXT];
     rks_helper_hear_errors(&h->process);
-    rks_helper_last_words(&h->process, said, sizeof(said));
+    rks_helper_last_words(&h->process, said);
+    rks_helper_hide(h->options, said);
+    char *words = strlen(said) > WORDS_SHOWN ? said + strlen(said) - WORDS_SHOWN : said;
+    rks_text_clean(words); /* it may begin inside a character */
     rks_helper_process ended = h->process;
     h->process = (rks_helper_process){.handle = -1, .socket = -1, .errors = -1, .memory = -1};
     h->ready = false;
@@ -187,7 +194,7 @@ static void end_process(rks_helper *h, const char *why, uint32_t patience_ms)
     rks_helper_end(&ended, patience_ms, how, sizeof(how));
     pthread_mutex_lock(&h->mutex);
     snprintf(text, sizeof(text), "the helper ended (%s, %s)%s%s", why, how,
-             said[0] == '\0' ? "" : "; it said: ", said);
+             words[0] == '\0' ? "" : "; it said: ", words);
     rks_helper_tell(h, "", RKS_HOME_BROKEN, text, &h->broken);
 }
 

@@ -247,15 +247,17 @@ bool rks_helper_hear_errors(rks_helper_process *helper)
     }
 }
 
-void rks_helper_last_words(const rks_helper_process *helper, char *text, size_t room)
+void rks_helper_last_words(const rks_helper_process *helper, char text[RKS_HELPER_SAID + 1])
 {
-    size_t size = helper->said_size;
+    size_t size = helper->said_size, first = 0;
     while (size > 0 && helper->said[size - 1] == '\n')
         size--;
-    size_t kept = size < room - 1 ? size : room - 1;
-    memcpy(text, helper->said + size - kept, kept);
-    text[kept] = '\0';
-    for (size_t i = 0; i < kept; i++)
+    if (helper->said_size == sizeof(helper->said)) /* what lies before is lost: half a word, too */
+        while (first < size && helper->said[first] != ' ' && helper->said[first] != '\n')
+            first++;
+    memcpy(text, helper->said + first, size - first);
+    text[size - first] = '\0';
+    for (size_t i = 0; i < size - first; i++)
         text[i] = text[i] == '\0' ? '?' : text[i] == '\n' ? ' ' : text[i];
     rks_text_clean(text);
 }

@@ -30,8 +30,8 @@ rks_status rks_helper_start(const char *home, uint64_t memory, rks_helper_proces
                             rks_error *err);
 /* Keeps what came on standard error. Returns false at its end. */
 bool rks_helper_hear_errors(rks_helper_process *helper);
-/* Returns the last lines that it said there, as one line, in `text`. */
-void rks_helper_last_words(const rks_helper_process *helper, char *text, size_t room);
+/* Returns what it said last there, as one line of whole words, in `text`. */
+void rks_helper_last_words(const rks_helper_process *helper, char text[RKS_HELPER_SAID + 1]);
 /* Ends it: closes its input, waits at most `patience_ms` for it to end by itself, kills it, and
  * reaps it. The memory is gone with it: what a helper that cannot be killed writes into it is read
  * by nobody. `how`: "exit status 1", "signal 9". */
