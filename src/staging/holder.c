@@ -35,12 +35,14 @@ struct rks_holding {
 static pthread_mutex_t list_mutex = PTHREAD_MUTEX_INITIALIZER;
 static rks_holding *holdings; /* guarded by list_mutex, as the counts of users */
 
-static rks_holding *hold(const rks_engine *engine, rks_digest dataset)
+/* Returns the dataset's holding of that number: it may be open from several directories. */
+static rks_holding *hold(const rks_engine *engine, rks_digest dataset, size_t number)
 {
     pthread_mutex_lock(&list_mutex);
     rks_holding *found = holdings;
-    while (found != NULL && (found->engine != engine || !rks_digest_equal(found->dataset, dataset)))
-        found = found->next;
+    for (; found != NULL; found = found->next)
+        if (found->engine == engine && rks_digest_equal(found->dataset, dataset) && number-- == 0)
+            break;
     if (found != NULL)
         found->users++;
     pthread_mutex_unlock(&list_mutex);
@@ -124,6 +126,20 @@ static rks_status read_wanted(const rks_holding *holding, const wanted *w, uint8
     return status;
 }
 
+/* Reads it where it is whole. The caller frees *bytes. */
+static rks_status read_from_any(const rks_engine *engine, const wanted *w, uint8_t **bytes,
+                                size_t *size, rks_error *err)
+{
+    rks_status status = rks_fail(err, RKS_ERR_STATE, 0, "the dataset is not open here");
+    rks_holding *holding = hold(engine, w->dataset, 0);
+    for (size_t next = 1; holding != NULL; next++) {
+        status = read_wanted(holding, w, bytes, size, err);
+        let_go(holding);
+        holding = status == RKS_ERR_NOT_FOUND ? hold(engine, w->dataset, next) : NULL;
+    }
+    return status;
+}
+
 static void serve_file(void *user, rks_request *request)
 {
     rks_engine *engine = user;
@@ -132,16 +148,10 @@ static void serve_file(void *user, rks_request *request)
     size_t size = 0;
     uint8_t *bytes = NULL;
     const uint8_t *body = rks_request_body(request, &size);
-    rks_status status = RKS_OK;
-    if (!parse_request(body, size, &w))
-        status = rks_fail(&err, RKS_ERR_ARGUMENT, 0, "not a request for a shard's file");
-    rks_holding *holding = status == RKS_OK ? hold(engine, w.dataset) : NULL;
-    if (status == RKS_OK && holding == NULL)
-        status = rks_fail(&err, RKS_ERR_STATE, 0, "the dataset is not open here");
-    if (status == RKS_OK)
-        status = read_wanted(holding, &w, &bytes, &size, &err);
-    if (holding != NULL)
-        let_go(holding);
+    rks_status status =
+        parse_request(body, size, &w)
+            ? read_from_any(engine, &w, &bytes, &size, &err)
+            : rks_fail(&err, RKS_ERR_ARGUMENT, 0, "not a request for a shard's file");
     if (status == RKS_OK) {
         rks_request_reply(request, &(struct iovec){bytes, size}, 1, rks_release, bytes);
         return;

@@ -69,11 +69,13 @@ typedef void (*asking_fn)(member *m, asking *a);
 static void two_ranks(member *m)
 {
     asking a = {0};
-    rks_holding *holding = NULL;
+    rks_holding *holding = NULL, *empty = NULL;
     EXPECT_OK(open_group_on(m->bootstrap, NULL, 0, &m->group, &m->err));
     EXPECT_OK(rks_dataset_load(shards_here, &a.dataset, &m->err));
     if (m->failures == 0 && m->rank == 0)
         EXPECT_OK(rks_holding_open(m->group, a.dataset, shards_here, &holding, &m->err));
+    if (m->failures == 0 && m->rank == 0) /* the same dataset, from a directory that has nothing */
+        EXPECT_OK(rks_holding_open(m->group, a.dataset, local, &empty, &m->err));
     EXPECT_OK(rks_group_agree(m->group, "ready", RKS_OK, &m->err));
     if (m->failures == 0 && m->rank == 1) {
         EXPECT_OK(rks_holder_open(m->group, 0, a.dataset, &a.holder, &m->err));
@@ -81,6 +83,7 @@ static void two_ranks(member *m)
         rks_home_close(a.holder);
     }
     EXPECT_OK(rks_group_agree(m->group, "done", RKS_OK, &m->err));
+    rks_holding_close(empty);
     rks_holding_close(holding);
     rks_dataset_free(a.dataset);
 }
