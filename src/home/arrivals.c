@@ -187,7 +187,7 @@ static void end_opening(rks_arrivals *set, rks_arriving_one *shard, rks_arrival 
 
 /* With the mutex. */
 static void end_job(rks_arrivals *set, const rks_arrival_job *done, rks_status status,
-                    rks_arrival *opened, bool whole, uint64_t brought)
+                    rks_arrival *opened, bool whole)
 {
     rks_arriving_one *shard = done->shard;
     if (done->stage == TO_OPEN && status == RKS_OK)
@@ -196,7 +196,8 @@ static void end_job(rks_arrivals *set, const rks_arrival_job *done, rks_status s
         memset(shard->busy + done->first, 0, (size_t)done->count);
         shard->under_way--;
         if (done->record == NULL && !done->is_local)
-            rks_link_rate_end(&set->rate, done->count * RKS_PIECE, brought);
+            rks_link_rate_end(&set->rate, done->count * RKS_PIECE,
+                              status == RKS_OK ? done->count * RKS_PIECE : 0);
     }
     if (shard->stage == ARRIVING && !shard->headed)
         shard->headed = rks_arrival_has_head(shard->arrival);
@@ -287,7 +288,7 @@ static void work(rks_arrivals *set, const rks_arrival_job *next, uint8_t *room)
     rks_status status = do_job(next, room, &opened, &whole, &brought, &err);
     pthread_mutex_lock(&set->mutex);
     set->brought += brought;
-    end_job(set, next, status, opened, whole, brought);
+    end_job(set, next, status, opened, whole);
     if (status == RKS_OK)
         err = (rks_error){0};
     else if (status != RKS_ERR_CANCELLED || !set->stop)
