@@ -345,7 +345,7 @@ static rks_status open_pieces(rks_arrival *a, rks_error *err)
 }
 
 /* Waits until the holder of a copy has the shard whole, without the lock of the marks, for which
- * others who need the shard would wait, too. What fails here fails again below, and is told there.
+ * others who need the shard would wait, too. What fails here fails again below, with its error.
  */
 static void wait_for_holder(const rks_arrival_wish *wish)
 {
