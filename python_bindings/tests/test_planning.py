@@ -30,7 +30,7 @@ def test_lengths_come_as_array_tensor_list_or_iterator() -> None:
         other = rankstore.plan(same, "pack", capacity=2048, world=4)
         assert other.hash == plan.hash and other.report(2)["digest"] == plan.report(2)["digest"]
     for wrong in ([0.5, 1.5], numpy.zeros((2, 2), int), [-1], [2**32], iter([0.5, 1.5])):
-        with pytest.raises(rankstore.ArgumentError, match="lengths: "):
+        with pytest.raises(rankstore.ArgumentError, match=r"^lengths(\[0\])?: "):
             rankstore.plan(wrong)
     with pytest.raises(rankstore.DataError, match="no samples"):
         rankstore.plan([], "pack", capacity=5)

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 from .._batching.limits import Rule
 from .._batching.protocols import Samples
 from ..errors import ArgumentError
+from .numbers import NUMBERS, one_dimension, refuse_outside
 
 if TYPE_CHECKING:
     import numpy
 
+RULE = "costs must be finite and at least 0, and one must be above 0"
 LENGTH = "length"  # among weights, this name means a sample's length, unless a column has it
 
 
@@ -33,7 +35,7 @@ def sample_costs(balance: Any, lengths: numpy.ndarray[Any, Any], rule: Rule,
             values = column(name)
             if values is None and name != LENGTH:
                 raise ArgumentError(f'balance: "{name}" is not an index column; build it with index=["{name}"], or name "{LENGTH}"')
-            costs += _numbers(own if values is None else values, name).astype("float64") * float(weight)
+            costs += one_dimension(own if values is None else values, f"balance: {name}", NUMBERS).astype("float64") * float(weight)
     elif isinstance(balance, tuple):
         if len(balance) != 2:
             raise ArgumentError(f"balance: {len(balance)} numbers; give (a, b) for a L + b L^2")
@@ -42,14 +44,15 @@ def sample_costs(balance: Any, lengths: numpy.ndarray[Any, Any], rule: Rule,
                                 'use cost=(a, b)')
         costs = own * (float(balance[0]) + own * float(balance[1]))
     else:
-        costs = _numbers(numpy.asarray(balance.numpy(force=True) if hasattr(balance, "numpy") else balance), "numbers")
+        costs = one_dimension(balance, "balance", NUMBERS)
         if len(costs) != len(lengths):
             raise ArgumentError(f"balance: {len(costs)} costs for {len(lengths)} samples")
         costs = costs.astype("float64")
     costs = numpy.where(there, costs, 0)
+    refuse_outside(costs, numpy.isfinite(costs) & (costs >= 0), "balance", RULE)
     largest = float(costs.max(initial=0))
-    if not math.isfinite(largest) or not (costs >= 0).all() or len(costs) and largest == 0:
-        raise ArgumentError("balance: costs must be finite and at least 0, and one must be above 0")
+    if len(costs) and largest == 0:
+        raise ArgumentError(f"balance: {RULE}")
     return numpy.rint(numpy.ldexp(costs, 31 - math.frexp(largest)[1])).astype("uint32")
 
 
@@ -83,8 +86,3 @@ def shown(balance: Any) -> dict[str, Any]:
         return {}
     return {"balance": balance if isinstance(balance, (Mapping, tuple)) else f"{len(balance)} costs"}
 
-
-def _numbers(values: numpy.ndarray[Any, Any], name: str) -> numpy.ndarray[Any, Any]:
-    if values.ndim != 1 or values.dtype.kind not in "biuf":
-        raise ArgumentError(f"balance: {name}: an array of {values.ndim} dimensions and {values.dtype}; give numbers in one dimension")
-    return values

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from .. import _core
 from .._batching.limits import rule_of
 from .._distributed.group import ranks_here
-from .._schema.types import missing_items
 from ..errors import ArgumentError
 from .cost import sample_costs, shown
 from .mixture import Groups, core_mix, groups_of, shown_options, stages_of
+from .numbers import INTEGERS, one_dimension, refuse_outside
 from .options import names_synonyms, plan_options, plan_rank
 from .plan import Plan
 
@@ -35,23 +35,19 @@ class Lengths:
         """Do nothing: there is no loader whose epoch the sampler could follow."""
 
 
-def _array(lengths: Any) -> numpy.ndarray[Any, Any]:
-    """Return integers of one dimension as uint32. ArgumentError for anything else."""
+def _array(lengths: Any, first: int = 0) -> numpy.ndarray[Any, Any]:
+    """Return integers of one dimension as uint32. first: the place of the first one, in errors. ArgumentError for anything else."""
     import numpy
     if isinstance(lengths, Iterator):
         lengths = list(lengths)
-        if not all(isinstance(one, (int, numpy.integer)) for one in lengths):
-            lengths = numpy.concatenate([_array(part) for part in lengths])
-    missing = missing_items(lengths)
-    if missing is not None:
-        raise ArgumentError(f"lengths: an array with {missing} items; each sample needs a length")
-    array = numpy.asarray(lengths.numpy(force=True) if hasattr(lengths, "numpy") else lengths)
-    if array.size == 0:
-        array = array.astype("uint32")
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise ArgumentError(f"lengths: an array of {array.ndim} dimensions and {array.dtype}; give integers in one dimension")
-    if array.size and not 0 <= int(array.min()) <= int(array.max()) < 0xFFFFFFFF:
-        raise ArgumentError(f"lengths: from {array.min()} to {array.max()}; they are from 0 to 2^32 - 2")
+        if not all(isinstance(one, (int, numpy.integer)) or getattr(one, "shape", None) == () for one in lengths):
+            parts: list[Any] = []
+            for part in lengths:
+                parts.append(_array([part] if isinstance(part, (int, float)) else part, first))
+                first += len(parts[-1])
+            return numpy.concatenate(parts)
+    array = one_dimension(lengths, "lengths", INTEGERS, first)
+    refuse_outside(array, (array >= 0) & (array < 0xFFFFFFFF), "lengths", "lengths are from 0 to 2^32 - 2", first)
     return numpy.ascontiguousarray(array, "uint32")
 
 

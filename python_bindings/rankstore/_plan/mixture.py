@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError
+from .numbers import NAMES, NUMBERS, one_dimension, refuse_item, refuse_outside
 
 if TYPE_CHECKING:
     import numpy
@@ -30,7 +31,12 @@ class Groups:
 def groups_of(values: Any, what: str) -> Groups:
     """Return the distinct values of an array, one value a sample, as sources. ArgumentError if there are too many."""
     import numpy
-    found, numbers = numpy.unique(numpy.asarray(values), return_inverse=True)
+    array = one_dimension(values, what, NAMES)
+    try:
+        found, numbers = numpy.unique(array, return_inverse=True)
+    except TypeError as raised:
+        refuse_item(values, what, NAMES)
+        raise ArgumentError(f"{what}: names and numbers are mixed ({raised}); give one kind") from raised
     if len(found) > MOST:
         raise ArgumentError(f"{what}: {len(found)} different values; a mix has at most {MOST} sources")
     return Groups([str(value) for value in found.tolist()], source_of=numbers.reshape(-1).astype(numpy.uint16).tobytes())
@@ -59,17 +65,17 @@ def weights_of(mix: Mapping[Any, float], names: list[str], option: str = "mix") 
 def _of_samples(weights: Any, count: int, samples: int) -> tuple[numpy.ndarray[Any, Any], bool]:
     """Return weights of samples, and whether they are counts."""
     import numpy
-    array = numpy.asarray(weights.numpy(force=True) if hasattr(weights, "numpy") else weights)
-    if array.shape != (count,) or array.dtype.kind not in "biuf":
+    array = one_dimension(weights, "weights", NUMBERS)
+    if array.shape != (count,):
         raise ArgumentError(f"weights: {array.dtype} of shape {array.shape}; give a number for each of the {count} samples")
     if array.dtype.kind == "f":
         if not samples:
             raise ArgumentError("weights: floats are probabilities, and need samples=, the draws of an epoch; integers are counts")
+        refuse_outside(array, numpy.isfinite(array) & (array >= 0), "weights", "weights are finite numbers from 0")
         return array.astype(numpy.float64), False
     if samples:
         raise ArgumentError("weights: integers are counts, whose sum is the epoch's draws; leave samples out, or give floats")
-    if count and not 0 <= int(array.min()) <= int(array.max()) < 2**32:
-        raise ArgumentError(f"weights: from {array.min()} to {array.max()}; counts are from 0 to 2^32 - 1")
+    refuse_outside(array, (array >= 0) & (array <= 0xFFFFFFFF), "weights", "counts are from 0 to 2^32 - 1")
     return array.astype(numpy.uint32), True
 
 
@@ -137,8 +143,7 @@ def shown_options(mix: Mapping[Any, float] | None, samples: int | None, mix_by: 
     if mix is not None:
         shown["mix"] = {str(name): float(weight) for name, weight in mix.items()}
     if weights is not None:
-        import numpy
-        array = numpy.asarray(weights.numpy(force=True) if hasattr(weights, "numpy") else weights)
+        array = one_dimension(weights, "weights", NUMBERS)
         shown["weights"] = f"{array.dtype}[{len(array)}] {hashlib.sha256(array.tobytes()).hexdigest()[:8]}"
     for name, value in (("samples", samples), ("mix_by", mix_by), ("mix_unit", mix_unit if mix_unit != "samples" else None)):
         if value is not None:
