@@ -75,8 +75,8 @@ RKS_SIZED_DEFAULT(rks_plan_mix)
  * that epoch has N draws minus those before the step, at the new weights; samples that were drawn
  * least come first. Steps keep counting. A change at the step of an earlier change replaces it. A
  * plan has no group: all ranks must make the same changes. States hold them; RKS_ERR_STATE if they
- * have no room. For plans with weights of sources, or with none. On failure the plan is unchanged.
- */
+ * have no room. RKS_ERR_ARGUMENT if the epoch ends before `step`; a change at its end is for the
+ * next epoch. For plans with weights of sources, or with none. On failure the plan is unchanged. */
 RKS_API rks_status rks_plan_change(rks_plan *plan, uint64_t epoch, uint64_t step,
                                    const double *weights, size_t sources, uint32_t longest,
                                    rks_error *err);

@@ -166,7 +166,63 @@ def test_a_remix_holds_from_the_next_step_on(three: list[Path]) -> None:
             plan.resume(made().state(0, 3))
         with pytest.raises(StateError, match="states have room for 64 changes"):
             for step in range(65):
-                plan.remix({"math": 1, "web": 1}, at=(1, step))
+                plan.remix({"math": 1, "web": 1}, at=(1 + step, 0))
+
+
+def test_a_remix_behind_the_end_of_its_epoch_is_refused(three: list[Path]) -> None:
+    with rankstore.open(three) as ds:
+        plan = ds.plan("random", batch_size=5, mix={"web": 1, "math": 1}, samples=100)
+        digest = plan.hash
+        with pytest.raises(ArgumentError, match="change at step 21 of epoch 3: it has 20 steps; for the epochs after it, give epoch 4, "
+                                                "step 0"):
+            plan.remix({"math": 1}, at=(3, 21))
+        assert plan.hash == digest
+        with pytest.raises(ArgumentError, match="change at step 21 of epoch 0: it has 20 steps"):
+            ds.plan("random", batch_size=5, mix={"web": 1, "math": 1}, samples=100, curriculum=[((0, 21), {"math": 1}, None)])
+        loader = ds.loader(plan, collate=rankstore.Lists(), out="numpy")
+        assert len(list(loader)) == 20
+        loader.remix({"math": 1})  # after the last step: of the next epoch
+        assert plan.report(0)["sources"]["web"]["draws"] == 50 and plan.report(1)["sources"]["math"]["draws"] == 100
+
+
+def of_sources(count: int, **options: Any) -> rankstore.Plan:
+    return rankstore.plan([7] * (4 * count), "random", batch_size=8, sources=numpy.arange(4 * count) % count, samples=8 * count, **options)
+
+
+def test_a_number_and_its_text_are_one_source() -> None:
+    for mix in ({1: 1.0, "1": 3.0}, {"1": 1, 1: 1}):
+        with pytest.raises(ArgumentError, match="^mix: '1' has two weights, as a number and as a text; give one$"):
+            of_sources(3, mix=mix)
+        with pytest.raises(ArgumentError, match="^curriculum: '1' has two weights"):
+            of_sources(3, mix={1: 1}, curriculum=[(2, mix, None)])
+        with pytest.raises(ArgumentError, match="^remix: '1' has two weights"):
+            of_sources(3, mix={1: 1}).remix(mix, at=(0, 2))
+    assert draws_of(of_sources(3, mix={1: 1, "2": 1}), 0) == draws_of(of_sources(3, mix={"1": 1, 2: 1}), 0)
+
+
+@pytest.mark.parametrize("large", [1.7e308, sys.float_info.max, 10**308])
+def test_all_finite_weights_are_weights(large: float) -> None:
+    plan = of_sources(4, mix={0: large, 1: large, 2: large / 2})
+    assert {name: one["draws"] for name, one in plan.report()["sources"].items()} == {"0": 13, "1": 13, "2": 6, "3": 0}
+    assert draws_of(plan, 0) == draws_of(of_sources(4, mix={0: 2, 1: 2, 2: 1}), 0)
+    odds = [large, large / 2, large, large]
+    draws = draws_of(rankstore.plan([5] * 4, weights=numpy.array(odds, float), samples=14), 0)
+    assert draws == {0: 4, 1: 2, 2: 4, 3: 4}
+    with pytest.raises(ArgumentError, match='mix: "1" has the weight inf; weights are finite numbers from 0'):
+        of_sources(4, mix={1: 10**309})
+
+
+def test_the_limit_of_changes_and_sources_says_what_to_do() -> None:
+    plan = of_sources(1000, mix={name: 1 + name % 7 for name in range(1000)})
+    with pytest.raises(StateError, match=r"states have room for 64 changes and 6144 bytes; 1 of 1000 sources take \d+; give sources that "
+                                         "change alike one name, or make a new plan for the next epoch"):
+        plan.remix({name: 1 + name % 5 for name in range(1000)}, at=(0, 3))
+    plan = of_sources(100, mix={name: 1 + name % 7 for name in range(100)})
+    with pytest.raises(StateError, match=r"; \d of 100 sources take \d+; change less often, or make a new plan for the next epoch"):
+        for step in range(20):
+            plan.remix({name: 1 + name % 5 for name in range(100)}, at=(0, step))
+    with pytest.raises(ArgumentError, match="sources: 65536 different values; a mix has at most 65535 sources; give rare ones one name"):
+        rankstore.plan([7] * 65536, sources=numpy.arange(65536), mix={0: 1})
 
 
 def test_a_stage_too_far_away_is_refused() -> None:

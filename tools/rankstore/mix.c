@@ -143,8 +143,11 @@ static rks_status use_values(rks_store *store, const char *name, taken *t, rks_e
         return no_mix(err, RKS_ERR_ARGUMENT, "--mix-by: %s%s", problem, "");
     rks_status status = different(&column, &keys, &count, err);
     if (status == RKS_OK && count > RKS_MIX_SOURCES_MAX)
-        status = no_mix(err, RKS_ERR_ARGUMENT,
-                        "--mix-by: column '%s' has more than 65,535 different values%s", name, "");
+        status =
+            no_mix(err, RKS_ERR_ARGUMENT,
+                   "--mix-by: column '%s' has more than 65,535 different values; choose one with "
+                   "fewer, as groups of them%s",
+                   name, "");
     if (status == RKS_OK)
         status = give_room(t, count, err);
     if (status == RKS_OK &&

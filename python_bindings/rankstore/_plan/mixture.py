@@ -38,8 +38,16 @@ def groups_of(values: Any, what: str) -> Groups:
         refuse_item(values, what, NAMES)
         raise ArgumentError(f"{what}: names and numbers are mixed ({raised}); give one kind") from raised
     if len(found) > MOST:
-        raise ArgumentError(f"{what}: {len(found)} different values; a mix has at most {MOST} sources")
+        raise ArgumentError(f"{what}: {len(found)} different values; a mix has at most {MOST} sources; give rare ones one name")
     return Groups([str(value) for value in found.tolist()], source_of=numbers.reshape(-1).astype(numpy.uint16).tobytes())
+
+
+def _double(weight: Any) -> float:
+    """Return a number as a float, one that is too large for it as infinity."""
+    try:
+        return float(weight)
+    except OverflowError:
+        return math.inf
 
 
 def weights_of(mix: Mapping[Any, float], names: list[str], option: str = "mix") -> list[float]:
@@ -48,7 +56,11 @@ def weights_of(mix: Mapping[Any, float], names: list[str], option: str = "mix") 
         raise TypeError(f"{option}: a dict of names and weights, not {type(mix).__name__}")
     if not mix:
         raise ArgumentError(f"{option}: it is empty; name a source, as {{{names[0]!r}: 1.0}}")
-    given = {str(name): weight for name, weight in mix.items()}
+    given: dict[str, Any] = {}
+    for name, weight in mix.items():
+        if str(name) in given:
+            raise ArgumentError(f"{option}: {str(name)!r} has two weights, as a number and as a text; give one")
+        given[str(name)] = weight
     for name, weight in given.items():
         if name not in names:
             near = difflib.get_close_matches(name, names, 1)
@@ -57,8 +69,8 @@ def weights_of(mix: Mapping[Any, float], names: list[str], option: str = "mix") 
                                 f" the sources are {shown}")
         if isinstance(weight, bool) or not isinstance(weight, (int, float)) and not hasattr(weight, "__float__"):
             raise TypeError(f"{option}: the weight of {name!r} is {weight!r}, not a number")
-        if not math.isfinite(weight) or weight < 0:
-            raise ArgumentError(f'{option}: "{name}" has the weight {float(weight):g}; weights are finite numbers from 0')
+        if not math.isfinite(_double(weight)) or weight < 0:
+            raise ArgumentError(f'{option}: "{name}" has the weight {_double(weight):g}; weights are finite numbers from 0')
     return [float(given.get(name, 0.0)) for name in names]
 
 

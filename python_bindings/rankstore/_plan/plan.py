@@ -329,9 +329,9 @@ class Plan:
         mix: dict of name and weight. Names as for Dataset.plan. A source that it does not name is no longer drawn.
         at: (epoch, step). The first step of the new weights.
 
-        Raises ArgumentError on all ranks if they differ in mix or step; StateError if the plan has no sources, or if states have no room
-        for another change (64 changes, 6,144 bytes). A plan over lengths alone has no group, so it cannot check that ranks make the same
-        change.
+        Raises ArgumentError on all ranks if they differ in mix or step, or if the epoch ends before the step; StateError if the plan has
+        no sources, or if states have no room for another change (64 changes, 6,144 bytes, which one change of about 300 sources takes).
+        A plan over lengths alone has no group, so it cannot check that ranks make the same change.
         """
         if self.core.mix is None:
             raise StateError("remix: the plan has no sources; make it with mix=")

@@ -99,9 +99,14 @@ static rks_status add_change(const rks_plan_input *in, rks_epoch_progress *progr
     if (schedule->count > RKS_PLAN_CHANGES_MAX || size > RKS_PLAN_SCHEDULE_MAX)
         status = rks_fail(err, RKS_ERR_STATE, 0,
                           "change at step %" PRIu64 " of epoch %" PRIu64
-                          ": states have room for %d changes that take %d bytes; %zu take more",
+                          ": states have room for %d changes and %d bytes; %zu of %zu sources take "
+                          "%zu; %s",
                           change->step, change->epoch, RKS_PLAN_CHANGES_MAX, RKS_PLAN_SCHEDULE_MAX,
-                          schedule->count);
+                          schedule->count, in->mix->sources, size,
+                          schedule->count > 1
+                              ? "change less often, or make a new plan for the next epoch"
+                              : "give sources that change alike one name, or make a new plan for "
+                                "the next epoch");
     if (status == RKS_OK) {
         rks_free(replaced);
         memcpy(spare, mine, sizeof(mine)); /* what was there before, to be freed */
@@ -170,10 +175,27 @@ static rks_status read_weights(const rks_plan_input *in, const rks_mix_schedule 
     return status == RKS_OK ? rks_mix_check_force(in, &change->force, err) : status;
 }
 
+/* A change behind the last step would say nothing of this epoch. One at its end is for the next. */
+static rks_status check_place(rks_plan *plan, const change_call *call, rks_error *err)
+{
+    uint64_t steps = 0;
+    if (call->counted || call->step == 0)
+        return RKS_OK;
+    rks_status status = rks_plan_steps(plan, call->epoch, &steps, err);
+    if (status == RKS_OK && call->step > steps)
+        status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                          "change at step %" PRIu64 " of epoch %" PRIu64 ": it has %" PRIu64
+                          " steps; for the epochs after it, give epoch %" PRIu64 ", step 0",
+                          call->step, call->epoch, steps, call->epoch + 1);
+    return status;
+}
+
 static rks_status change_at(rks_plan *plan, const change_call *call, rks_error *err)
 {
     const rks_plan_input *in = &plan->in;
     rks_status status = check_call(in, call, err);
+    if (status == RKS_OK)
+        status = check_place(plan, call, err);
     if (status != RKS_OK)
         return status;
     uint64_t number = rks_mix_number(&plan->progress, call->epoch, call->step);

@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <float.h>
 #include <string.h>
 
 #include "base/c_locale.h"
@@ -190,7 +191,7 @@ static rks_status most_odds(const rks_plan_input *in, double *most, rks_error *e
     const double *odds = in->mix->odds;
     *most = 0;
     for (uint64_t i = 0; i < in->count; i++) {
-        if (!(odds[i] >= 0 && odds[i] <= 1e300))
+        if (!(odds[i] >= 0 && odds[i] <= DBL_MAX))
             return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                             "weights: sample %" PRIu64
                             " has the weight %g; weights are finite numbers from 0",

@@ -7,6 +7,7 @@
  * remainders. */
 #include "plan/mix/mix.h"
 
+#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,7 +22,7 @@ rks_status rks_mix_weights_read(const rks_mix *mix, const double *weights, const
 {
     double most = 0;
     for (size_t i = 0; i < mix->sources; i++) {
-        if (!(weights[i] >= 0 && weights[i] <= 1e300))
+        if (!(weights[i] >= 0 && weights[i] <= DBL_MAX))
             return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                             "%s: \"%.60s\" has the weight %g; weights are finite numbers from 0",
                             what, mix->names[i], weights[i]);

@@ -234,8 +234,9 @@ static void wrong_changes_are_refused(void **state)
         assert_ok(rks_plan_change(fresh, 0, i, weights, 3, 0, &err), &err);
     assert_int_equal(rks_plan_change(fresh, 4, 0, weights, 3, 0, &err), RKS_ERR_STATE);
     assert_string_equal(err.text,
-                        "change at step 0 of epoch 4: states have room for 64 changes that "
-                        "take 6144 bytes; 65 take more");
+                        "change at step 0 of epoch 4: states have room for 64 changes and 6144 "
+                        "bytes; 65 of 3 sources take 4732; change less often, or make a new plan "
+                        "for the next epoch");
     assert_ok(rks_plan_change(fresh, 0, 7, weights, 3, 0, &err), &err); /* in place of another */
     assert_ok(rks_plan_state(fresh, 0, 5, text, sizeof(text), &err), &err);
     assert_true(before.samples == DRAWS);
@@ -295,6 +296,17 @@ static void a_place_that_cannot_be_is_refused(void **state)
     assert_int_equal(rks_plan_change(plan, 0, 3, weights, SOURCES, 0, &err), RKS_ERR_ARGUMENT);
     assert_string_equal(err.text, "change at step 3 of epoch 0: an optimizer step has 2 "
                                   "micro-batches; change at a multiple of that");
+    uint64_t has = 0;
+    char text[160];
+    assert_ok(rks_plan_steps(plan, 1, &has, &err), &err);
+    assert_ok(rks_plan_change(plan, 1, has, weights, SOURCES, 0, &err), &err);
+    assert_int_equal(rks_plan_change(plan, 1, has + 2, weights, SOURCES, 0, &err),
+                     RKS_ERR_ARGUMENT);
+    snprintf(text, sizeof(text),
+             "change at step %" PRIu64 " of epoch 1: it has %" PRIu64
+             " steps; for the epochs after it, give epoch 2, step 0",
+             has + 2, has);
+    assert_string_equal(err.text, text);
     const uint64_t epochs[] = {UINT64_C(1) << 63, 0}, steps[] = {0, UINT64_C(1) << 32};
     for (size_t i = 0; i < 2; i++) {
         assert_int_equal(rks_plan_change(plan, epochs[i], steps[i], weights, SOURCES, 0, &err),

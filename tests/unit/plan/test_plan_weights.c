@@ -4,6 +4,7 @@
  */
 #include "plans.h"
 
+#include <float.h>
 #include <math.h>
 
 static const char *const NAMES[] = {"web", "code", "math"};
@@ -156,6 +157,11 @@ static void wrong_mixes_are_refused(void **state)
     good = mix;
     weights[0] = -0.5;
     check_refused("mix: \"web\" has the weight -0.5; weights are finite numbers from 0", &mix);
+    weights[0] = DBL_MAX; /* finite: it leaves nothing of the others */
+    check_refused(
+        "mix: the weight 1 of \"math\" is too small beside 1.79769e+308; give it 0, or at "
+        "least 6.38669e+293",
+        &mix);
     weights[0] = INFINITY;
     check_refused("mix: \"web\" has the weight inf; weights are finite numbers from 0", &mix);
     weights[0] = 0;
