@@ -24,7 +24,7 @@ MAY_SEE = {
     "group": ["base", "transport"],
     "mpi": ["base", "group"],
     "exchange": ["base", "transport", "group"],
-    "ingest": ["base", "shard", "codec"],
+    "ingest": ["base", "shard", "codec", "home"],
     "export": ["base", "shard", "codec"],
     "fetch": ["base", "transport", "shard", "home", "collate"],
     "dataset": ["base", "shard", "group"],

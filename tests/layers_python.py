@@ -10,15 +10,15 @@ MAY_SEE = {
     "_schema": [],
     "_distributed": [],
     "_batching": ["_schema"],
-    "_sources": ["_schema"],
+    "_sources": ["_schema", "_stores"],
     "_gather": ["_distributed", "_schema"],
     "_provenance": ["_sources"],
     "_plan": ["_schema", "_distributed", "_batching"],
     "_loader": ["_schema", "_distributed", "_batching", "_plan"],
     "_integrations": ["_batching", "_plan", "_loader"],
-    "_dataset": ["_schema", "_distributed", "_provenance", "_batching", "_plan", "_loader"],
+    "_dataset": ["_schema", "_distributed", "_provenance", "_batching", "_plan", "_loader", "_stores"],
     "_stores": [],
-    "_build": ["_schema", "_distributed", "_sources", "_provenance", "_batching", "_dataset"],
+    "_build": ["_schema", "_distributed", "_sources", "_provenance", "_batching", "_dataset", "_stores"],
 }
 ANYWHERE = ["errors", "_core"]
 # what users import, the helper of stores, and the extension

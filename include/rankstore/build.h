@@ -129,7 +129,11 @@ typedef struct rks_build_options {
      * that lie there are not lost. Nothing is written or removed there. */
     const char *const *shards;
     size_t shard_count;
-    const char *storage_options; /* of `home`, as in rks_store_options */
+    /* Of `home` and of sources that are URLs, as in rks_store_options. */
+    const char *storage_options;
+    /* Bytes of sources that are URLs that this rank holds in memory at once, those sent ahead
+     * included; more only while one sample is larger. Default 0: 256 MiB; at least 1 MiB. */
+    uint64_t input_bytes;
 } rks_build_options;
 
 RKS_API void rks_build_options_default(rks_build_options *options);
@@ -268,6 +272,15 @@ RKS_API void rks_files_close(rks_files *files); /* NULL is accepted */
 RKS_API rks_status rks_source_format(const char *const *sources, size_t source_count,
                                      const rks_build_options *options, const char **format,
                                      rks_error *err);
+
+/* Called for each file: its name as keys have it, its size, and its version in a store, which is ""
+ * for a local file. Anything but RKS_OK ends the look. */
+typedef rks_status (*rks_source_file_fn)(void *user, const char *name, uint64_t size,
+                                         const char *version, rks_error *err);
+/* The same, and says which files the sources are. The stores of URLs are asked. */
+RKS_API rks_status rks_source_look(const char *const *sources, size_t source_count,
+                                   const rks_build_options *options, const char **format,
+                                   rks_source_file_fn each, void *user, rks_error *err);
 
 #ifdef __cplusplus
 }

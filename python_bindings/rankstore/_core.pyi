@@ -132,13 +132,17 @@ def has_other_names(value: Any) -> bool:
 def source_format(sources: Sequence[str], format: str | None) -> str:
     """rks_source_format."""
 
+def source_look(sources: Sequence[str], format: str | None, storage_options: str | None) -> tuple[str, list[tuple[str, int, str]]]:
+    """rks_source_look: return the format, and (name, size, version) of each file."""
+
 class Files:
     """COLLECTIVE. rks_files_open."""
 
     def __init__(self, group: Group, sources: Sequence[str], *, schema: str | None = None, format: str | None = None,
                  max_sample: int | None = None, skip_bad: bool = False, max_total: int | None = None,
                  unit_size: int | None = None, columns: str | None = None, json_path: str | None = None,
-                 extra: str | None = None, dtype: str | None = None, key: str | None = None, unchecked: bool = False) -> None: ...
+                 extra: str | None = None, dtype: str | None = None, key: str | None = None, unchecked: bool = False,
+                 storage_options: str | None = None, input_bytes: int | None = None) -> None: ...
     def units(self) -> list[tuple[str, int]]:
         """Return (name of the file, bytes) of each unit."""
     def unit_size(self) -> int: ...
@@ -160,7 +164,8 @@ def build(group: Group, sources: Sequence[str], directory: str, *, schema: str |
           no_lock: bool = False, json_path: str | None = None, flatten: bool = False,
           extra: str | None = None, made_from: str | None = None, dtype: str | None = None,
           wait: bool = False, threads: int | None = None, unchecked: bool = False,
-          max_shard: int | None = None, shards: Sequence[str] = ()) -> dict[str, Any]:
+          max_shard: int | None = None, shards: Sequence[str] = (), storage_options: str | None = None,
+          input_bytes: int | None = None) -> dict[str, Any]:
     """COLLECTIVE. rks_build: return the report {samples, duplicates, sampled_out, filtered, bad, bytes, input_bytes, not_read, units,
     units_resumed, unit_size, collectives, seconds, dataset, bad_first, json_columns, object_columns, length}. `filter` gets a dict of the
     sample's columns, each (bytes, dims, type) or None, copied; a true result keeps the sample. What it raises is raised as DataError on

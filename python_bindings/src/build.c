@@ -91,6 +91,7 @@ static bool read_numbers(const core_build_given *from, rks_build_options *option
         !core_number(from->max_total, "max_total", 1, UINT64_MAX, &options->max_total) ||
         !core_number(from->unit_size, "unit_size", 1, UINT64_MAX, &options->unit_size) ||
         !core_number(from->max_shard, "max_shard", 1, UINT64_MAX, &options->max_shard) ||
+        !core_number(from->input_bytes, "input_bytes", 1, UINT64_MAX, &options->input_bytes) ||
         !core_number(from->block_size, "block_size", 1, UINT64_MAX, &options->block_size) ||
         !core_number(from->threads, "threads", 1, UINT32_MAX, &threads) ||
         !core_number(from->min_length, "min_length", 0, UINT32_MAX, &least) ||
@@ -186,14 +187,14 @@ static PyObject *run_build(PyObject *group_object, const core_texts *sources, co
 static PyObject *build(PyObject *self, PyObject *arguments, PyObject *keywords)
 {
     (void)self;
-    static char *names[] = {"group",       "sources",    "directory",   "schema",     "format",
-                            "key",         "length",     "length_unit", "where",      "index",
-                            "filter",      "max_sample", "skip_bad",    "replace",    "unit_size",
-                            "block_size",  "progress",   "min_length",  "max_length", "sample",
-                            "sample_rate", "seed",       "dedup",       "max_total",  "append",
-                            "length_fn",   "columns",    "no_lock",     "json_path",  "flatten",
-                            "extra",       "made_from",  "dtype",       "wait",       "threads",
-                            "unchecked",   "max_shard",  "shards",      NULL};
+    static char *names[] = {
+        "group",      "sources",     "directory",       "schema",      "format",    "key",
+        "length",     "length_unit", "where",           "index",       "filter",    "max_sample",
+        "skip_bad",   "replace",     "unit_size",       "block_size",  "progress",  "min_length",
+        "max_length", "sample",      "sample_rate",     "seed",        "dedup",     "max_total",
+        "append",     "length_fn",   "columns",         "no_lock",     "json_path", "flatten",
+        "extra",      "made_from",   "dtype",           "wait",        "threads",   "unchecked",
+        "max_shard",  "shards",      "storage_options", "input_bytes", NULL};
     PyObject *group, *sequence, *built = NULL;
     const char *directory;
     core_texts sources = {0};
@@ -202,7 +203,7 @@ static PyObject *build(PyObject *self, PyObject *arguments, PyObject *keywords)
     rks_build_options options;
     rks_build_options_default(&options);
     if (!PyArg_ParseTupleAndKeywords(
-            arguments, keywords, "OOs|$zzzzOzOOOppOOOOOOdOpOpOzpzpzzzpOpOO:build", names, &group,
+            arguments, keywords, "OOs|$zzzzOzOOOppOOOOOOdOpOpOzpzpzzzpOpOOzO:build", names, &group,
             &sequence, &directory, &options.schema, &options.format, &options.key, &options.length,
             &from.length_unit, &options.where, &from.index, &from.filter, &from.max_sample,
             &from.skip_bad, &from.replace, &from.unit_size, &from.block_size, &from.progress,
@@ -210,7 +211,7 @@ static PyObject *build(PyObject *self, PyObject *arguments, PyObject *keywords)
             &from.dedup, &from.max_total, &from.append, &from.length_fn, &options.columns,
             &from.no_lock, &options.json_path, &from.flatten, &options.extra, &options.made_from,
             &options.dtype, &from.wait, &from.threads, &from.unchecked, &from.max_shard,
-            &from.shards))
+            &from.shards, &options.storage_options, &from.input_bytes))
         return NULL;
     if (core_texts_take(sequence, "sources", &sources) &&
         core_build_options(&from, &calls, &options))

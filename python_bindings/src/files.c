@@ -34,20 +34,21 @@ static bool open_files(files_object *self, PyObject *group_object, const core_te
 
 static PyObject *files_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
 {
-    static char *names[] = {"group",    "sources",   "schema",    "format",    "max_sample",
-                            "skip_bad", "max_total", "unit_size", "columns",   "json_path",
-                            "extra",    "dtype",     "key",       "unchecked", NULL};
+    static char *names[] = {"group",       "sources",   "schema",    "format",    "max_sample",
+                            "skip_bad",    "max_total", "unit_size", "columns",   "json_path",
+                            "extra",       "dtype",     "key",       "unchecked", "storage_options",
+                            "input_bytes", NULL};
     PyObject *group, *sequence;
     core_texts sources = {0};
     core_callbacks calls = {0};
     core_build_given from = {0};
     rks_build_options options;
     rks_build_options_default(&options);
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO|$zzOpOOzzzzzp:Files", names, &group,
-                                     &sequence, &options.schema, &options.format, &from.max_sample,
-                                     &from.skip_bad, &from.max_total, &from.unit_size,
-                                     &options.columns, &options.json_path, &options.extra,
-                                     &options.dtype, &options.key, &from.unchecked))
+    if (!PyArg_ParseTupleAndKeywords(
+            arguments, keywords, "OO|$zzOpOOzzzzzpzO:Files", names, &group, &sequence,
+            &options.schema, &options.format, &from.max_sample, &from.skip_bad, &from.max_total,
+            &from.unit_size, &options.columns, &options.json_path, &options.extra, &options.dtype,
+            &options.key, &from.unchecked, &options.storage_options, &from.input_bytes))
         return NULL;
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     files_object *self = (files_object *)alloc(type, 0);
@@ -233,6 +234,48 @@ static PyObject *source_format(PyObject *self, PyObject *arguments)
     return status != RKS_OK ? core_raise(&err) : PyUnicode_FromString(found);
 }
 
+static rks_status add_found(void *user, const char *name, uint64_t size, const char *version,
+                            rks_error *err)
+{
+    rks_status status = RKS_OK;
+    PyGILState_STATE state = PyGILState_Ensure();
+    PyObject *one =
+        Py_BuildValue("(NKs)", PyUnicode_DecodeFSDefault(name), (unsigned long long)size, version);
+    if (one == NULL || PyList_Append(user, one) < 0)
+        status = core_caught("", RKS_ERR_MEMORY, err);
+    Py_XDECREF(one);
+    PyGILState_Release(state);
+    return status;
+}
+
+static PyObject *source_look(PyObject *self, PyObject *arguments)
+{
+    (void)self;
+    PyObject *sequence, *list;
+    const char *found = NULL;
+    core_texts sources = {0};
+    rks_error err = {0};
+    rks_status status = RKS_OK;
+    rks_build_options options;
+    rks_build_options_default(&options);
+    if (!PyArg_ParseTuple(arguments, "Ozz:source_look", &sequence, &options.format,
+                          &options.storage_options) ||
+        !core_texts_take(sequence, "sources", &sources))
+        return NULL;
+    list = PyList_New(0);
+    if (list != NULL) {
+        Py_BEGIN_ALLOW_THREADS
+        status =
+            rks_source_look(sources.texts, sources.count, &options, &found, add_found, list, &err);
+        Py_END_ALLOW_THREADS
+    }
+    core_texts_free(&sources);
+    if (list != NULL && core_succeeded(status, &err))
+        return Py_BuildValue("(sN)", found, list);
+    Py_XDECREF(list);
+    return NULL;
+}
+
 static PyObject *unit_size_kept(PyObject *self, PyObject *arguments)
 {
     (void)self;
@@ -251,6 +294,8 @@ static PyObject *unit_size_kept(PyObject *self, PyObject *arguments)
 static PyMethodDef files_functions[] = {
     {"unit_size_kept", (PyCFunction)(void (*)(void))unit_size_kept, METH_VARARGS,
      "unit_size_kept(directory): of its dataset or unfinished parts; 0: there are none."},
+    {"source_look", (PyCFunction)(void (*)(void))source_look, METH_VARARGS,
+     "source_look(sources, format, storage_options): the format, and what files there are."},
     {"source_format", (PyCFunction)(void (*)(void))source_format, METH_VARARGS,
      "source_format(sources, format): as which format build would read them."},
     {0},

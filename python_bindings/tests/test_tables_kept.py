@@ -41,6 +41,25 @@ def test_a_schema_makes_integers_narrower_if_they_fit(source: str, kind: str, tm
             build(given([0, bad]), tmp_path / "bad", schema=asked)
 
 
+@pytest.mark.parametrize("kind", ["dataset", "union", "scanner", "file", "reader"])
+def test_what_pyarrow_reads_lazily_is_a_table(kind: str, tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.dataset
+    import pyarrow.parquet
+    table = pa.table({"key": [f"k{i}" for i in range(300)], "ids": [list(range(i % 7)) for i in range(300)]})
+    (tmp_path / "in").mkdir()
+    pyarrow.parquet.write_table(table, tmp_path / "in" / "a.parquet", row_group_size=50)
+    files = pyarrow.dataset.dataset(tmp_path / "in")
+    given = {"dataset": lambda: files, "union": lambda: pyarrow.dataset.dataset([files]), "scanner": files.scanner,
+             "file": lambda: pyarrow.parquet.ParquetFile(tmp_path / "in" / "a.parquet"),
+             "reader": lambda: files.scanner().to_reader()}[kind]
+    build(given(), tmp_path / "out", key="key")
+    build(table, tmp_path / "table", key="key")
+    with rankstore.open(tmp_path / "out") as lazy, rankstore.open(tmp_path / "table") as whole:
+        assert lazy.id == whole.id and lazy[7]["ids"].tolist() == []
+    assert rankstore.build(given(), tmp_path / "out", key="key") is not None  # the same again: it opens
+
+
 def test_iterable_datasets_with_a_length_are_iterated(tmp_path: Path) -> None:
     data = pytest.importorskip("torch.utils.data")
 

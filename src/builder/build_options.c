@@ -51,6 +51,9 @@ static rks_status check_sizes(const rks_build_options *options, rks_error *err)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "block_size: %" PRIu64 " is not from 64 KiB to 64 MiB",
                         options->block_size);
+    if (options->input_bytes != 0 && options->input_bytes < 1 << 20)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "input_bytes: %" PRIu64 " is below 1 MiB",
+                        options->input_bytes);
     if (options->threads > RKS_BUILD_THREADS_MOST)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "threads: %" PRIu32 " is above %d",
                         options->threads, RKS_BUILD_THREADS_MOST);

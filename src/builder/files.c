@@ -160,8 +160,9 @@ void rks_files_close(rks_files *files)
     rks_free(files);
 }
 
-rks_status rks_source_format(const char *const *sources, size_t source_count,
-                             const rks_build_options *options, const char **format, rks_error *err)
+rks_status rks_source_look(const char *const *sources, size_t source_count,
+                           const rks_build_options *options, const char **format,
+                           rks_source_file_fn each, void *user, rks_error *err)
 {
     rks_build_options taken;
     rks_input *input = NULL;
@@ -170,10 +171,23 @@ rks_status rks_source_format(const char *const *sources, size_t source_count,
         status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "no source given");
     rks_ingest_options reading = rks_build_ingest_options(&taken);
     reading.unit_size = INT64_MAX; /* finding places to cut would read whole files */
+    if (reading.dtype == NULL && reading.format != NULL && strcmp(reading.format, "raw") == 0)
+        reading.dtype = "uint8"; /* what the files are does not depend on it */
     if (status == RKS_OK)
         status = rks_input_open(sources, source_count, &reading, &input, err);
     if (status == RKS_OK)
         *format = input->format->name;
+    for (size_t i = 0; status == RKS_OK && each != NULL && i < input->file_count; i++) {
+        const rks_input_file *file = &input->files[i];
+        status =
+            each(user, file->name, file->size, file->version == NULL ? "" : file->version, err);
+    }
     rks_input_free(input);
     return status;
+}
+
+rks_status rks_source_format(const char *const *sources, size_t source_count,
+                             const rks_build_options *options, const char **format, rks_error *err)
+{
+    return rks_source_look(sources, source_count, options, format, NULL, NULL, err);
 }

@@ -15,6 +15,7 @@
 #include "builder/build.h"
 #include "dataset/dataset.h"
 #include "dataset/key_description.h"
+#include "home/address.h"
 #include "ingest/format.h"
 #include "ingest/ingest.h"
 #include "ingest/row.h"
@@ -31,7 +32,8 @@ static rks_status refuse_datasets(const char *const *sources, size_t count, rks_
     rks_status status = RKS_OK;
     for (size_t i = 0; status == RKS_OK && i < count; i++) {
         rks_dataset *dataset = NULL;
-        if (sources[i] != NULL && rks_dataset_load(sources[i], &dataset, NULL) == RKS_OK)
+        if (sources[i] != NULL && !rks_home_is_url(sources[i]) &&
+            rks_dataset_load(sources[i], &dataset, NULL) == RKS_OK)
             status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
                               "%s: a dataset already, no input; merge makes one of several, append "
                               "adds input to one, export writes its samples as files",
@@ -57,6 +59,8 @@ rks_ingest_options rks_build_ingest_options(const rks_build_options *options)
         .unit_size = options->unit_size,
         .max_sample = options->max_sample,
         .max_total = options->max_total,
+        .input_bytes = options->input_bytes,
+        .storage_options = options->storage_options,
         .skip_bad = options->skip_bad,
         .unchecked = options->unchecked,
         .sample_rate = options->sample_rate,

@@ -46,14 +46,16 @@ static void look_at_run(int fd, uint64_t at, size_t size, uint8_t *absent)
 
 static uint8_t *look_at_file(const rks_input_file *file)
 {
-    int fd = -1;
+    rks_input_handle *handle = NULL;
     uint8_t *absent = NULL;
-    if (file->size < GRANULE || rks_input_file_open(file, &fd, NULL) != RKS_OK)
+    if (file->store != NULL || file->size < GRANULE ||
+        rks_input_file_open(file, &handle, NULL) != RKS_OK)
         return NULL;
     absent = rks_alloc((size_t)(file->size / GRANULE / 8 + 1), 1, NULL);
     for (uint64_t at = 0; absent != NULL && at < file->size; at += RUN)
-        look_at_run(fd, at, file->size - at < RUN ? (size_t)(file->size - at) : RUN, absent);
-    close(fd);
+        look_at_run(handle->fd, at, file->size - at < RUN ? (size_t)(file->size - at) : RUN,
+                    absent);
+    rks_input_file_close(handle);
     return absent;
 }
 
@@ -78,8 +80,8 @@ rks_page_cache *rks_page_cache_look(const rks_input *input)
 static void drop_range(const rks_input_file *file, const uint8_t *absent, uint64_t first,
                        uint64_t end)
 {
-    int fd = -1;
-    if (first >= end || rks_input_file_open(file, &fd, NULL) != RKS_OK)
+    rks_input_handle *handle = NULL;
+    if (first >= end || rks_input_file_open(file, &handle, NULL) != RKS_OK)
         return;
     while (first < end) {
         uint64_t at = first;
@@ -88,10 +90,10 @@ static void drop_range(const rks_input_file *file, const uint8_t *absent, uint64
             ;
         uint64_t until = at < end ? at : end;
         if (until > first)
-            posix_fadvise(fd, (off_t)first, (off_t)(until - first), POSIX_FADV_DONTNEED);
+            posix_fadvise(handle->fd, (off_t)first, (off_t)(until - first), POSIX_FADV_DONTNEED);
         first = (until / GRANULE + 1) * GRANULE;
     }
-    close(fd);
+    rks_input_file_close(handle);
 }
 
 void rks_page_cache_drop(const rks_page_cache *cache, const rks_input *input, size_t unit)

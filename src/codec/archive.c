@@ -41,8 +41,8 @@ enum {
 struct rks_archive {
     struct archive *reader;
     const rks_input_file *file;
-    rks_gunzip *gunzip; /* used instead of fd for gzip */
-    int fd;
+    rks_gunzip *gunzip; /* used instead of `plain` for gzip */
+    rks_input_handle *plain;
     /* libarchive converts UTF-8 names to the thread's locale. To C.UTF-8 it composes characters
      * ("e" and an accent become one); to C it cannot, and keeps the bytes of a tar's names. A zip's
      * are lost then, so they are read again. */
@@ -66,7 +66,7 @@ static la_ssize_t read_block(struct archive *reader, void *user, const void **by
         status = rks_gunzip_read(at->gunzip, at->data, ROOM, &got, &at->failed);
     } else if (status == RKS_OK && at->read_to < at->file->size) {
         uint64_t left = at->file->size - at->read_to;
-        status = rks_input_file_read(at->file, at->fd, at->read_to, at->data,
+        status = rks_input_file_read(at->file, at->plain, at->read_to, at->data,
                                      left < at->next_read ? (size_t)left : at->next_read, &got,
                                      &at->failed);
         at->next_read = at->next_read < ROOM ? 2 * at->next_read : ROOM;
@@ -164,7 +164,7 @@ static rks_status open_reader(rks_archive *at, rks_archive_kind kind, rks_error 
                                                               : "a format that this needs");
     rks_status status = at->file->packing == RKS_PACKING_GZIP
                             ? rks_gunzip_open(at->file, &at->gunzip, err)
-                            : rks_input_file_open(at->file, &at->fd, err);
+                            : rks_input_file_open(at->file, &at->plain, err);
     if (status != RKS_OK)
         return status;
     archive_read_set_read_callback(at->reader, read_block);
@@ -187,7 +187,6 @@ rks_status rks_archive_open(rks_archive_kind kind, const rks_input_file *file, u
     if (made == NULL)
         return RKS_ERR_MEMORY;
     made->file = file;
-    made->fd = -1;
     made->is_zip = kind == RKS_ARCHIVE_ZIP;
     made->offset = made->read_to = offset;
     made->next_read = kind == RKS_ARCHIVE_ZIP ? FIRST_READ : ROOM;
@@ -241,7 +240,8 @@ static rks_status read_zip_header(rks_archive *at, uint64_t end, size_t *header,
         bytes->size = 0;
         rks_status status = rks_buffer_reserve(bytes, size + 1, err);
         if (status == RKS_OK)
-            status = rks_input_file_read_all(at->file, at->fd, end - size, bytes->data, size, err);
+            status =
+                rks_input_file_read_all(at->file, at->plain, end - size, bytes->data, size, err);
         if (status != RKS_OK)
             return status;
         bytes->size = size;
@@ -285,7 +285,7 @@ rks_status rks_archive_next(rks_archive *archive, rks_member *member, bool *end,
     uselocale(before);
     *end = code == ARCHIVE_EOF;
     if (*end && archive->gunzip == NULL)
-        return rks_input_file_unchanged(archive->file, archive->fd, err);
+        return rks_input_file_unchanged(archive->file, archive->plain, err);
     if (*end)
         return RKS_OK;
     if (code != ARCHIVE_OK && code != ARCHIVE_WARN)
@@ -339,8 +339,7 @@ void rks_archive_close(rks_archive *archive)
         freelocale(archive->locale);
     rks_gunzip_close(archive->gunzip);
     rks_buffer_free(&archive->name);
-    if (archive->fd >= 0)
-        close(archive->fd);
+    rks_input_file_close(archive->plain);
     rks_free(archive);
 }
 

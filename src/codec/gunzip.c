@@ -17,7 +17,7 @@ enum { ROOM = 256 << 10, GZIP_ONLY = 16 + MAX_WBITS };
 
 struct rks_gunzip {
     const rks_input_file *file;
-    int fd;
+    rks_input_handle *plain;
     uint64_t read_to;
     z_stream z;
     bool made;   /* z must be ended */
@@ -44,10 +44,9 @@ rks_status rks_gunzip_open(const rks_input_file *file, rks_gunzip **unzip, rks_e
     if (made == NULL)
         return RKS_ERR_MEMORY;
     made->file = file;
-    made->fd = -1;
     made->z.zalloc = allocate_for_zlib;
     made->z.zfree = give_memory;
-    rks_status status = rks_input_file_open(file, &made->fd, err);
+    rks_status status = rks_input_file_open(file, &made->plain, err);
     if (status == RKS_OK && inflateInit2(&made->z, GZIP_ONLY) != Z_OK)
         status = rks_fail(err, RKS_ERR_MEMORY, 0, "%s: out of memory for unpacking", file->path);
     made->made = status == RKS_OK;
@@ -78,7 +77,7 @@ static rks_status refill_input(rks_gunzip *unzip, rks_error *err)
     size_t got = 0;
     rks_status status = rks_check_interrupt(err);
     if (status == RKS_OK)
-        status = rks_input_file_read(unzip->file, unzip->fd, unzip->read_to, unzip->data,
+        status = rks_input_file_read(unzip->file, unzip->plain, unzip->read_to, unzip->data,
                                      left < ROOM ? (size_t)left : ROOM, &got, err);
     if (status != RKS_OK)
         return status;
@@ -136,7 +135,7 @@ rks_status rks_gunzip_read(rks_gunzip *unzip, void *bytes, size_t size, size_t *
             return report_damaged_stream(unzip, z->msg != NULL ? z->msg : "not gzip", err);
     }
     *got = room - z->avail_out;
-    return *got > 0 ? RKS_OK : rks_input_file_unchanged(unzip->file, unzip->fd, err);
+    return *got > 0 ? RKS_OK : rks_input_file_unchanged(unzip->file, unzip->plain, err);
 }
 
 void rks_gunzip_close(rks_gunzip *unzip)
@@ -145,7 +144,6 @@ void rks_gunzip_close(rks_gunzip *unzip)
         return;
     if (unzip->made)
         inflateEnd(&unzip->z);
-    if (unzip->fd >= 0)
-        close(unzip->fd);
+    rks_input_file_close(unzip->plain);
     rks_free(unzip);
 }

@@ -30,22 +30,7 @@ static rks_status open_any(const rks_input_file *file, int at, const char *path,
     return rks_fail_errno(err, errno, "%s", file->path);
 }
 
-rks_status rks_input_file_open(const rks_input_file *file, int *fd, rks_error *err)
-{
-    int opened = -1;
-    rks_status status = open_any(file, AT_FDCWD, file->path, &opened, err);
-    if (status != RKS_OK)
-        return status;
-    status = rks_input_file_unchanged(file, opened, err);
-    if (status != RKS_OK) {
-        close(opened);
-        return status;
-    }
-    *fd = opened;
-    return RKS_OK;
-}
-
-rks_status rks_input_file_unchanged(const rks_input_file *file, int fd, rks_error *err)
+static rks_status unchanged(const rks_input_file *file, int fd, rks_error *err)
 {
     struct stat info;
     if (fstat(fd, &info) != 0)
@@ -59,12 +44,60 @@ rks_status rks_input_file_unchanged(const rks_input_file *file, int fd, rks_erro
     return RKS_OK;
 }
 
-rks_status rks_input_file_read(const rks_input_file *file, int fd, uint64_t offset, void *bytes,
-                               size_t size, size_t *got, rks_error *err)
+rks_status rks_input_file_open(const rks_input_file *file, rks_input_handle **handle,
+                               rks_error *err)
+{
+    rks_input_handle *made = rks_alloc(1, sizeof(*made), err);
+    if (made == NULL)
+        return RKS_ERR_MEMORY;
+    made->fd = -1;
+    rks_status status = file->store != NULL
+                            ? file->store->open(file->store, file, &made->object, err)
+                            : open_any(file, AT_FDCWD, file->path, &made->fd, err);
+    if (status == RKS_OK && file->store == NULL)
+        status = unchanged(file, made->fd, err);
+    if (status == RKS_OK) {
+        made->store = file->store;
+        *handle = made;
+    } else {
+        rks_input_file_close(made);
+    }
+    return status;
+}
+
+void rks_input_file_close(rks_input_handle *handle)
+{
+    if (handle == NULL)
+        return;
+    if (handle->fd >= 0)
+        close(handle->fd);
+    if (handle->store != NULL)
+        handle->store->close(handle->object);
+    rks_free(handle);
+}
+
+void rks_input_file_until(const rks_input_handle *handle, uint64_t end)
+{
+    if (handle->store != NULL)
+        handle->store->until(handle->object, end);
+}
+
+rks_status rks_input_file_unchanged(const rks_input_file *file, const rks_input_handle *handle,
+                                    rks_error *err)
+{
+    /* A store compares the version with each read. */
+    return handle->store != NULL ? RKS_OK : unchanged(file, handle->fd, err);
+}
+
+rks_status rks_input_file_read(const rks_input_file *file, const rks_input_handle *handle,
+                               uint64_t offset, void *bytes, size_t size, size_t *got,
+                               rks_error *err)
 {
     ssize_t count;
+    if (handle->store != NULL)
+        return handle->store->read(handle->object, offset, bytes, size, got, err);
     do
-        count = pread(fd, bytes, size, (off_t)offset);
+        count = pread(handle->fd, bytes, size, (off_t)offset);
     while (count < 0 && errno == EINTR);
     if (count < 0)
         return rks_fail_errno(err, errno, "%s: reading at %" PRIu64, file->path, offset);
@@ -76,12 +109,12 @@ rks_status rks_input_file_read(const rks_input_file *file, int fd, uint64_t offs
     return RKS_OK;
 }
 
-rks_status rks_input_file_read_all(const rks_input_file *file, int fd, uint64_t offset,
-                                   uint8_t *bytes, size_t size, rks_error *err)
+rks_status rks_input_file_read_all(const rks_input_file *file, const rks_input_handle *handle,
+                                   uint64_t offset, uint8_t *bytes, size_t size, rks_error *err)
 {
     rks_status status = RKS_OK;
     for (size_t at = 0, got = 0; status == RKS_OK && at < size; at += got)
-        status = rks_input_file_read(file, fd, offset + at, bytes + at, size - at, &got, err);
+        status = rks_input_file_read(file, handle, offset + at, bytes + at, size - at, &got, err);
     return status;
 }
 
@@ -115,6 +148,20 @@ static rks_status open_in(const rks_input_file *file, rks_input_folder *folder, 
     return open_any(file, folder->fd, slash + 1, fd, err);
 }
 
+static rks_status load_stored(const rks_input_file *file, rks_buffer *data, rks_error *err)
+{
+    rks_input_handle *handle = NULL;
+    rks_status status = rks_buffer_reserve(data, (size_t)file->size + 1, err);
+    if (status == RKS_OK && file->size > 0)
+        status = rks_input_file_open(file, &handle, err);
+    if (status == RKS_OK && file->size > 0)
+        status = rks_input_file_read_all(file, handle, 0, data->data, (size_t)file->size, err);
+    if (status == RKS_OK)
+        data->size = (size_t)file->size;
+    rks_input_file_close(handle);
+    return status;
+}
+
 /* Reads one byte more than the listed size: an unchanged file gives exactly its size, but a FIFO, a
  * device or a folder in its place does not. So no other check is needed if the size is right. */
 rks_status rks_input_file_load(const rks_input_file *file, rks_input_folder *folder,
@@ -124,6 +171,8 @@ rks_status rks_input_file_load(const rks_input_file *file, rks_input_folder *fol
     ssize_t count = 1;
     uint64_t room = file->size + 1;
     data->size = 0;
+    if (file->store != NULL)
+        return load_stored(file, data, err);
     rks_status status = rks_buffer_reserve(data, room, err);
     if (status == RKS_OK)
         status = open_in(file, folder, &fd, err);
@@ -140,7 +189,7 @@ rks_status rks_input_file_load(const rks_input_file *file, rks_input_folder *fol
     }
     if (status == RKS_OK && data->size != file->size) {
         int error = count < 0 ? errno : 0;
-        status = rks_input_file_unchanged(file, fd, err); /* names what it is now */
+        status = unchanged(file, fd, err); /* names what it is now */
         if (status == RKS_OK && error != 0)
             status = rks_fail_errno(err, error, "%s", file->path);
         if (status == RKS_OK)

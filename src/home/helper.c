@@ -223,7 +223,7 @@ static void start_process(rks_helper *h)
     h->process = begun;
     h->grown_ms = rks_now_ms();
     if (status == RKS_OK)
-        status = rks_helper_write_home(&h->out, h->url, h->options, &err);
+        status = rks_helper_write_home(&h->out, h->url, h->options, h->objects, &err);
     if (status == RKS_OK)
         return;
     bool lasting = status == RKS_ERR_UNSUPPORTED || status == RKS_ERR_ARGUMENT ||
@@ -354,6 +354,11 @@ rks_status rks_helper_check_owner(const rks_helper *h, rks_error *err)
                                            h->url);
 }
 
+rks_status rks_helper_check(const rks_helper *h, const char *name, rks_error *err)
+{
+    return h->objects ? rks_helper_check_object(name, err) : rks_helper_check_name(name, err);
+}
+
 rks_status rks_helper_begin(rks_helper *h, rks_error *err)
 {
     if (h->closing)
@@ -404,7 +409,7 @@ static rks_status open_helper(const char *url, const char *secret_options, uint3
         status = RKS_ERR_MEMORY;
     if (status == RKS_OK) { /* what is no JSON object is refused here */
         rks_buffer line = {0};
-        status = rks_helper_write_home(&line, url, secret_options, err);
+        status = rks_helper_write_home(&line, url, secret_options, false, err);
         rks_wipe(line.data, line.size);
         rks_buffer_free(&line);
     }
@@ -416,6 +421,15 @@ static rks_status open_helper(const char *url, const char *secret_options, uint3
         h->url[strlen(h->url) - 1] = '\0';
     *home = h;
     return RKS_OK;
+}
+
+static rks_status open_objects(const char *url, const char *secret_options, uint32_t requests,
+                               void **home, rks_error *err)
+{
+    rks_status status = open_helper(url, secret_options, requests, home, err);
+    if (status == RKS_OK)
+        ((rks_helper *)*home)->objects = true;
+    return status;
 }
 
 static void close_helper(void *home, uint32_t patience_ms)
@@ -434,6 +448,16 @@ static void close_helper(void *home, uint32_t patience_ms)
         pthread_join(h->thread, NULL);
     free_helper(h);
 }
+
+const rks_home_ops rks_home_objects = {
+    .open = open_objects,
+    .read = rks_helper_read,
+    .give_up = rks_helper_give_up,
+    .put = rks_helper_put,
+    .list = rks_helper_list,
+    .remove = rks_helper_remove,
+    .close = close_helper,
+};
 
 const rks_home_ops rks_home_helper = {
     .open = open_helper,

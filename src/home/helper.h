@@ -55,8 +55,9 @@ typedef struct rks_helper_slot {
 
 typedef struct rks_helper {
     char *url, *options;
-    pid_t owner; /* the process that opened it, not one that it forked */
-    int wake;    /* an eventfd */
+    bool objects; /* names may have slashes */
+    pid_t owner;  /* the process that opened it, not one that it forked */
+    int wake;     /* an eventfd */
     pthread_t thread;
     pthread_mutex_t mutex;  /* guards what follows */
     pthread_cond_t changed; /* a call ended or may go on; a slot is free; the helper has ended */
@@ -113,6 +114,9 @@ void rks_helper_reads_settle(rks_helper *h, bool all, enum rks_home_kind kind,
                              const rks_error *why);
 rks_status rks_helper_read(void *home, rks_home_read *read, rks_error *err);
 void rks_helper_give_up(void *home, rks_home_read *read);
+
+/* RKS_ERR_ARGUMENT if it cannot be the name of a file there. */
+rks_status rks_helper_check(const rks_helper *h, const char *name, rks_error *err);
 
 /* helper_calls.c: the seam's calls that wait. */
 rks_status rks_helper_put(void *home, const char *name, const rks_home_bytes *bytes,

@@ -255,7 +255,7 @@ rks_status rks_helper_put(void *home, const char *name, const rks_home_bytes *by
                           enum rks_put_rule rule, char version[RKS_HOME_VERSION], rks_error *err)
 {
     attempt a = {.h = home, .what = "put", .name = name, .began_ms = rks_now_ms()};
-    rks_status status = rks_helper_check_name(name, err);
+    rks_status status = rks_helper_check(a.h, name, err);
     if (status == RKS_OK)
         status = rks_helper_check_owner(a.h, err);
     for (bool again = true; status == RKS_OK && again;) {
@@ -308,12 +308,12 @@ rks_status rks_helper_list(void *home, const char *prefix, rks_home_listed_fn ea
                            rks_error *err)
 {
     attempt a = {.h = home, .what = "list", .name = prefix, .began_ms = rks_now_ms()};
-    rks_status status = prefix[0] == '\0' ? RKS_OK : rks_helper_check_name(prefix, err);
+    rks_status status = prefix[0] == '\0' ? RKS_OK : rks_helper_check(a.h, prefix, err);
     if (status == RKS_OK)
         status = rks_helper_check_owner(a.h, err);
     for (bool again = true; status == RKS_OK && again;) {
         rks_helper_call call = {.lists = true};
-        status = ask_once(a.h, &call, "list", "", prefix, err);
+        status = ask_once(a.h, &call, a.h->objects ? "tree" : "list", "", prefix, err);
         if (status == RKS_OK)
             status = after_try(&a, &call, &again, err);
         if (status == RKS_OK && !again)
@@ -326,7 +326,7 @@ rks_status rks_helper_list(void *home, const char *prefix, rks_home_listed_fn ea
 rks_status rks_helper_remove(void *home, const char *name, const char *version, rks_error *err)
 {
     attempt a = {.h = home, .what = "remove", .name = name, .began_ms = rks_now_ms()};
-    rks_status status = rks_helper_check_name(name, err);
+    rks_status status = rks_helper_check(a.h, name, err);
     if (status == RKS_OK)
         status = rks_helper_check_owner(a.h, err);
     for (bool again = true; status == RKS_OK && again;) {

@@ -309,7 +309,7 @@ void rks_helper_reads_settle(rks_helper *h, bool all, enum rks_home_kind kind, c
 rks_status rks_helper_read(void *home, rks_home_read *read, rks_error *err)
 {
     rks_helper *h = home;
-    rks_status status = rks_helper_check_name(read->name, err);
+    rks_status status = rks_helper_check(h, read->name, err);
     if (status == RKS_OK)
         status = rks_helper_check_owner(h, err);
     if (status != RKS_OK)

@@ -159,12 +159,25 @@ rks_status rks_helper_check_name(const char *name, rks_error *err)
                            name);
 }
 
+rks_status rks_helper_check_object(const char *name, rks_error *err)
+{
+    size_t size = strlen(name);
+    bool good = size > 0 && size <= RKS_OBJECT_NAME;
+    for (size_t i = 0; good && i < size; i++)
+        good = (unsigned char)name[i] >= ' ' && name[i] != 0x7F;
+    return good ? RKS_OK
+                : rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                           "'%.60s' cannot be the name of an object: it has 1 to %d bytes, and no "
+                           "control characters",
+                           name, RKS_OBJECT_NAME);
+}
+
 const char *rks_helper_version(const char *version)
 {
     return version[0] == '\0' ? "-" : version;
 }
 
-rks_status rks_helper_write_home(rks_buffer *to, const char *url, const char *options,
+rks_status rks_helper_write_home(rks_buffer *to, const char *url, const char *options, bool inputs,
                                  rks_error *err)
 {
     json_error_t why;
@@ -174,6 +187,8 @@ rks_status rks_helper_write_home(rks_buffer *to, const char *url, const char *op
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "%s: storage_options: not a JSON object", url);
     }
     json_t *both = json_pack("{s:s, s:o}", "url", url, "options", given);
+    if (inputs)
+        json_object_set_new(both, "inputs", json_true());
     char *text = both == NULL ? NULL : json_dumps(both, JSON_COMPACT | JSON_ENSURE_ASCII);
     json_decref(both);
     if (text == NULL)

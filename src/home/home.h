@@ -23,6 +23,7 @@
 
 /* Room for the text of a version: something that another content of the file does not have. */
 enum { RKS_HOME_VERSION = 64 };
+enum { RKS_OBJECT_NAME = 1024 };
 enum { RKS_HOME_PIECE = 1 << 20 }; /* of what is put */
 
 enum rks_home_kind {
@@ -114,5 +115,10 @@ extern const rks_home_ops rks_home_directory;
 /* An object store, which a process of its own reaches for this one (helper.h). Its url is that of
  * the store and of a prefix there. */
 extern const rks_home_ops rks_home_helper;
+
+/* The same for a store whose files are inputs: their names have slashes, and at most
+ * RKS_OBJECT_NAME bytes, and `list` goes below its prefix. A name from a manifest never gets
+ * here. */
+extern const rks_home_ops rks_home_objects;
 
 #endif

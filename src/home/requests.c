@@ -308,6 +308,12 @@ rks_status rks_home_fetch(rks_home *home, const char *name, uint64_t first, uint
     return RKS_OK;
 }
 
+rks_status rks_home_list(rks_home *home, const char *prefix, rks_home_listed_fn each, void *user,
+                         rks_error *err)
+{
+    return home->ops->list(home->state, prefix, each, user, err);
+}
+
 /* ---- an open home ---------------------------------------------------------------------------- */
 
 rks_status rks_home_open(const char *url, const rks_home_limits *limits, rks_home **home,
@@ -320,7 +326,9 @@ rks_status rks_home_open(const char *url, const rks_home_limits *limits, rks_hom
     rks_home *made = rks_alloc(1, sizeof(*made), err);
     if (made == NULL)
         return RKS_ERR_MEMORY;
-    made->ops = address.stored ? &rks_home_helper : &rks_home_directory;
+    made->ops = !address.stored                     ? &rks_home_directory
+                : limits != NULL && limits->objects ? &rks_home_objects
+                                                    : &rks_home_helper;
     if (limits != NULL)
         made->limits = *limits;
     if (made->limits.stall_ms == 0)

@@ -15,6 +15,7 @@ typedef struct rks_home_limits {
      * ends the wait with it. NULL: not asked. */
     rks_status (*must_stop)(void *user, rks_error *err);
     void *user;
+    bool objects;        /* of a store whose files are inputs: rks_home_objects */
     uint32_t requests;   /* to begin with, if the home is an object store; 0: as many as it can */
     const char *options; /* for the store: a JSON object, with secrets; NULL: none */
 } rks_home_limits;
@@ -46,6 +47,9 @@ rks_status rks_home_size(rks_home *home, const char *name, uint64_t *size, char 
 /* A whole file of at most `most` bytes, and a NUL after it. Free *bytes with rks_free. */
 rks_status rks_home_read_all(rks_home *home, const char *name, size_t most, char **bytes,
                              size_t *size, char *version, rks_error *err);
+/* Files whose names begin with `prefix`; see rks_home_ops. Fails as its `list` does. */
+rks_status rks_home_list(rks_home *home, const char *prefix, rks_home_listed_fn each, void *user,
+                         rks_error *err);
 /* The bytes [first, end) of a file. */
 rks_status rks_home_fetch(rks_home *home, const char *name, uint64_t first, uint64_t end, void *to,
                           char *version, rks_error *err);

@@ -54,7 +54,7 @@ static rks_status cut_csv(rks_input *input, uint64_t unit_size, rks_error *err)
     for (; status == RKS_OK && c.file < input->file_count; c.file++) {
         uint64_t size = input->files[c.file].size;
         c.begin = 0;
-        if (size > unit_size && input->files[c.file].packing == RKS_PACKING_NONE)
+        if (size > unit_size && !rks_file_is_whole(&input->files[c.file]))
             status = rks_csv_cuts(&input->files[c.file], unit_size, cut_here, &c, err);
         if (status == RKS_OK && size > 0)
             status = cut_here(&c, size, err);

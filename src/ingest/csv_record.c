@@ -201,18 +201,18 @@ rks_status rks_csv_cuts(const rks_input_file *file, uint64_t unit_size,
                         rks_status (*cut)(void *user, uint64_t offset, rks_error *err), void *user,
                         rks_error *err)
 {
-    int fd = -1;
+    rks_input_handle *handle = NULL;
     rks_csv_scan scan = {0};
     uint64_t base = 0, next = unit_size;
     uint8_t *room = rks_alloc_raw(CHUNK + RKS_FILE_PAGE, 1, err);
     uint8_t *bytes = room == NULL ? NULL : rks_file_place(room, 0); /* chunks are whole pages */
-    rks_status status = room == NULL ? RKS_ERR_MEMORY : rks_input_file_open(file, &fd, err);
+    rks_status status = room == NULL ? RKS_ERR_MEMORY : rks_input_file_open(file, &handle, err);
     while (status == RKS_OK && base < file->size && next < file->size) {
         size_t got = 0, at = 0;
         scan.quoted_to = 0;
         status = rks_check_interrupt(err);
         if (status == RKS_OK)
-            status = rks_input_file_read(file, fd, base, bytes, CHUNK, &got, err);
+            status = rks_input_file_read(file, handle, base, bytes, CHUNK, &got, err);
         while (status == RKS_OK && at < got) {
             /* Before the place where the search for a cut begins, only the parity of quotes
              * matters. */
@@ -235,8 +235,7 @@ rks_status rks_csv_cuts(const rks_input_file *file, uint64_t unit_size,
         }
         base += got;
     }
-    if (fd >= 0)
-        close(fd);
+    rks_input_file_close(handle);
     rks_free(room);
     return status;
 }

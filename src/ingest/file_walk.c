@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/utf8.h"
+#include "home/address.h"
 
 typedef struct todo {
     char **names; /* below the source; "" is the source itself */
@@ -43,25 +44,31 @@ static rks_status grow(void **items, size_t count, size_t *room, size_t size, rk
     return RKS_OK;
 }
 
-/* Adds a file; owns path and name, even on failure. */
-static rks_status add_file(rks_found_list *list, size_t source, char *path, char *name,
-                           uint64_t size, rks_error *err)
+rks_status rks_found_add(rks_found_list *list, size_t source, const rks_input_file *file,
+                         rks_error *err)
 {
     void *items = list->found;
     rks_status status = RKS_ERR_MEMORY;
-    if (path != NULL && name != NULL)
+    bool whole =
+        file->path != NULL && file->name != NULL && (file->store == NULL || file->version != NULL);
+    if (whole)
         status = grow(&items, list->count, &list->room, sizeof(*list->found), err);
     if (status != RKS_OK) {
-        rks_free(path);
-        rks_free(name);
+        rks_free(file->path);
+        rks_free(file->name);
+        rks_free(file->version);
         return status;
     }
     list->found = items;
-    list->found[list->count++] = (rks_found){
-        .file = {.path = path, .name = name, .size = size},
-        .source = source,
-    };
+    list->found[list->count++] = (rks_found){.file = *file, .source = source};
     return RKS_OK;
+}
+
+static rks_status add_file(rks_found_list *list, size_t source, char *path, char *name,
+                           uint64_t size, rks_error *err)
+{
+    const rks_input_file file = {.path = path, .name = name, .size = size};
+    return rks_found_add(list, source, &file, err);
 }
 
 /* Joins two parts of a path. Called twice for each file, so it avoids printf. */
@@ -228,6 +235,7 @@ void rks_found_list_free(rks_found_list *list)
     for (size_t i = 0; i < list->count; i++) {
         rks_free(list->found[i].file.path);
         rks_free(list->found[i].file.name);
+        rks_free(list->found[i].file.version);
     }
     rks_free(list->found);
     *list = (rks_found_list){0};
@@ -249,10 +257,29 @@ void rks_walk_sort(rks_found_list *list)
         qsort(list->found, list->count, sizeof(*list->found), entries_by_name);
 }
 
+/* The same of a URL. */
+static char *prefix_of_url(const char *url, bool folder, rks_error *err)
+{
+    size_t end = strlen(url), begin;
+    while (end > 0 && url[end - 1] == '/')
+        end--;
+    for (begin = end; begin > 0 && url[begin - 1] != '/';)
+        begin--;
+    if (!folder) {
+        for (end = begin; end > 0 && url[end - 1] == '/';)
+            end--;
+        for (begin = end; begin > 0 && url[begin - 1] != '/';)
+            begin--;
+    }
+    return rks_format(err, "%.*s", (int)(end - begin), url + begin);
+}
+
 /* Returns the base name of a folder source, or of the folder of a file source. */
 static char *prefix_of(const char *source, bool folder, rks_error *err)
 {
     char full[PATH_MAX];
+    if (rks_home_is_url(source))
+        return prefix_of_url(source, folder, err);
     if (realpath(source, full) == NULL) {
         rks_fail_errno(err, errno, "%s", source);
         return NULL;

@@ -22,6 +22,10 @@ typedef struct rks_found_list {
  * folder. */
 rks_status rks_walk(const char *path, size_t source, rks_found_list *list, bool *folder,
                     rks_error *err);
+/* Adds a file; owns its path, name and version, also on failure. A NULL path or name is
+ * RKS_ERR_MEMORY. */
+rks_status rks_found_add(rks_found_list *list, size_t source, const rks_input_file *file,
+                         rks_error *err);
 void rks_found_list_free(rks_found_list *list);
 
 void rks_walk_sort(rks_found_list *list); /* by name, then by source */

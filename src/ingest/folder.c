@@ -42,19 +42,18 @@ static rks_status count_folder_files(const rks_input *input, size_t unit, uint64
 static rks_status file_is_text(const rks_input_file *file, uint8_t *bytes, uint64_t room,
                                bool *text, rks_error *err)
 {
-    int fd = -1;
+    rks_input_handle *handle = NULL;
     uint64_t size = 0, want = file->size < room ? file->size : room;
-    rks_status status = rks_input_file_open(file, &fd, err);
+    rks_status status = rks_input_file_open(file, &handle, err);
     while (status == RKS_OK && size < want) {
         size_t got = 0;
         status =
-            rks_input_file_read(file, fd, size, bytes + size, (size_t)(want - size), &got, err);
+            rks_input_file_read(file, handle, size, bytes + size, (size_t)(want - size), &got, err);
         size += got;
     }
     if (status == RKS_OK)
         *text = rks_bytes_are_text(bytes, (size_t)size, size == file->size);
-    if (fd >= 0)
-        close(fd);
+    rks_input_file_close(handle);
     return status;
 }
 

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/utf8.h"
+#include "ingest/mds_index.h"
 #include "ingest/unpack.h"
 
 /* Places are part of a build's identity: only append. If two formats accept a file, the first one
@@ -221,27 +222,61 @@ static rks_status find_packings(rks_found_list *list, const bool *folders, bool 
     return status;
 }
 
+/* The format of a source folder in a store, by the objects below it. */
+static rks_status of_stored_folder(const rks_found_list *list, size_t source,
+                                   const rks_input_format **format, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    bool mds = false;
+    for (size_t i = 0; status == RKS_OK && i < list->count && !mds; i++)
+        if (list->found[i].source == source && strcmp(list->found[i].file.name, RKS_MDS_INDEX) == 0)
+            status = rks_mds_is_index(&list->found[i].file, &mds, err);
+    *format = mds ? &rks_format_mds : &rks_format_folder;
+    return status;
+}
+
+/* Returns true if both are objects whose names end alike: the second is not looked into, as a
+ * request for each of many would be slow. */
+static bool are_alike(const rks_input_file *looked, const rks_input_file *file)
+{
+    const char *a, *b;
+    if (looked == NULL || file->store == NULL)
+        return false;
+    a = strrchr(looked->name, '.');
+    b = strrchr(file->name, '.');
+    return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
+}
+
 /* Finds the format of all files: the first that is not empty decides. `of_source` is room for the
  * format of each source. */
 static rks_status find_common(const rks_found_list *list, const char *const *sources,
                               const bool *folders, const rks_input_format **of_source,
                               const rks_input_format **format, rks_error *err)
 {
-    const rks_input_file *first = NULL;
+    const rks_input_file *first = NULL, *looked = NULL; /* an object, and as what */
+    const rks_input_format *looked_as = NULL;
     *format = &rks_format_text; /* if all files are empty */
     for (size_t i = 0; i < list->count; i++) {
         const rks_input_file *file = &list->found[i].file;
         size_t source = list->found[i].source;
         const rks_input_format *found = NULL;
         rks_status status = RKS_OK;
-        if (folders[source] && of_source[source] == NULL)
+        if (folders[source] && of_source[source] == NULL && file->store != NULL)
+            status = of_stored_folder(list, source, &of_source[source], err);
+        else if (folders[source] && of_source[source] == NULL)
             of_source[source] = of_folder(sources[source]);
         if (folders[source])
             found = of_source[source];
+        else if (are_alike(looked, file))
+            found = looked_as;
         else
             status = of_file(file, &found, err);
         if (status != RKS_OK)
             return status;
+        if (!folders[source] && file->store != NULL && found != NULL) {
+            looked = file;
+            looked_as = found;
+        }
         if (first != NULL && found != NULL && found != *format)
             return rks_fail(err, RKS_ERR_DATA, 0, "%s is %s and %s is %s: give format", first->path,
                             (*format)->name, file->path, found->name);

@@ -86,6 +86,13 @@ bool rks_bytes_are_text(const uint8_t *bytes, size_t size, bool all);
 bool rks_bytes_are_utf16(const uint8_t *bytes, size_t size);
 #define RKS_UTF16_ADVICE "is UTF-16; convert it: iconv -f UTF-16 -t UTF-8"
 
+/* Returns true if a file is read as a whole, from start to end: places to cut it could be found
+ * only by reading it. */
+static inline bool rks_file_is_whole(const rks_input_file *file)
+{
+    return file->packing != RKS_PACKING_NONE || file->store != NULL;
+}
+
 /* For rks_input_format.cut. Appends a unit; sets its number, and file_count to 1. */
 rks_status rks_unit_add(rks_input *input, rks_input_unit unit, uint64_t unit_size, rks_error *err);
 /* Appends a whole file as a unit, unless it is empty. */

@@ -118,13 +118,14 @@ static uint64_t count_newlines(const uint8_t *data, size_t size)
 rks_status rks_lines_count(const rks_input_file *file, uint64_t offset, uint64_t size,
                            uint64_t *count, rks_error *err)
 {
-    int fd = -1;
+    rks_input_handle *handle = NULL;
     uint8_t *data = NULL;
     uint64_t lines = offset == 0 && size > 0; /* the one at byte 0 follows no newline */
-    rks_status status = rks_input_file_open(file, &fd, err);
+    rks_status status = rks_input_file_open(file, &handle, err);
     if (status != RKS_OK)
         return status;
     uint64_t end = offset + size;
+    rks_input_file_until(handle, end);
     uint64_t at = offset == 0 ? 0 : offset - 1;
     size_t room = size < CHUNK ? (size_t)size + 1 : CHUNK;
     data = rks_alloc_raw(room + RKS_FILE_PAGE, 1, err);
@@ -138,7 +139,7 @@ rks_status rks_lines_count(const rks_input_file *file, uint64_t offset, uint64_t
         uint8_t *into = rks_file_place(data, at);
         status = rks_check_interrupt(err);
         if (status == RKS_OK)
-            status = rks_input_file_read(file, fd, at, into, want < room ? (size_t)want : room,
+            status = rks_input_file_read(file, handle, at, into, want < room ? (size_t)want : room,
                                          &got, err);
         if (status != RKS_OK)
             goto out;
@@ -148,6 +149,6 @@ rks_status rks_lines_count(const rks_input_file *file, uint64_t offset, uint64_t
     *count = lines;
 out:
     rks_free(data);
-    close(fd);
+    rks_input_file_close(handle);
     return status;
 }

@@ -34,6 +34,20 @@ bool rks_mds_is_folder(const char *path)
     return found;
 }
 
+rks_status rks_mds_is_index(const rks_input_file *file, bool *index, rks_error *err)
+{
+    rks_input_handle *handle = NULL;
+    size_t size = file->size < LOOK ? (size_t)file->size : LOOK;
+    char *bytes = rks_alloc_raw(size + 1, 1, err);
+    rks_status status = bytes == NULL ? RKS_ERR_MEMORY : rks_input_file_open(file, &handle, err);
+    if (status == RKS_OK)
+        status = rks_input_file_read_all(file, handle, 0, (uint8_t *)bytes, size, err);
+    *index = status == RKS_OK && memmem(bytes, size, "\"shards\"", 8) != NULL;
+    rks_input_file_close(handle);
+    rks_free(bytes);
+    return status;
+}
+
 size_t rks_mds_folder_size(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -42,19 +56,18 @@ size_t rks_mds_folder_size(const char *path)
 
 rks_status rks_mds_index_load(const rks_input_file *file, json_t **root, rks_error *err)
 {
-    int fd = -1;
+    rks_input_handle *handle = NULL;
     rks_error why = {0};
     json_t *parsed = NULL;
     if (file->size > INDEX_MAX)
         return rks_fail(err, RKS_ERR_DATA, 0, "%s: above %d MiB", file->path, INDEX_MAX >> 20);
     uint8_t *bytes = rks_alloc_raw((size_t)file->size + 1, 1, err);
-    rks_status status = bytes == NULL ? RKS_ERR_MEMORY : rks_input_file_open(file, &fd, err);
+    rks_status status = bytes == NULL ? RKS_ERR_MEMORY : rks_input_file_open(file, &handle, err);
     if (status == RKS_OK)
-        status = rks_input_file_read_all(file, fd, 0, bytes, (size_t)file->size, err);
+        status = rks_input_file_read_all(file, handle, 0, bytes, (size_t)file->size, err);
     if (status == RKS_OK && (status = rks_json_parse(bytes, file->size, &parsed, &why)) != RKS_OK)
         rks_fail(err, status, 0, "%s: %s", file->path, why.text);
-    if (fd >= 0)
-        close(fd);
+    rks_input_file_close(handle);
     rks_free(bytes);
     if (status == RKS_OK && (json_integer_value(json_object_get(parsed, "version")) != 2 ||
                              !json_is_array(json_object_get(parsed, "shards"))))

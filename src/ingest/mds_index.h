@@ -12,6 +12,8 @@
 
 /* Returns true if the folder has an index.json that mentions "shards". */
 bool rks_mds_is_folder(const char *path);
+/* Says whether a file mentions "shards" at its start, as such an index does. */
+rks_status rks_mds_is_index(const rks_input_file *file, bool *index, rks_error *err);
 /* Returns the bytes of a path before the file's own name. */
 size_t rks_mds_folder_size(const char *path);
 /* Loads an index: an object with a list of "shards", which are not checked yet. Free *root with

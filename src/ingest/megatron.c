@@ -175,8 +175,8 @@ static rks_status load_tokens(reader *r, uint64_t place, uint64_t size, const ui
         r->window.size = 0;
         status = rks_buffer_reserve(&r->window, (size_t)want + 1, err);
         if (status == RKS_OK)
-            status = rks_input_file_read_all(&r->pair.data, r->pair.data_fd, place, r->window.data,
-                                             (size_t)want, err);
+            status = rks_input_file_read_all(&r->pair.data, r->pair.data_handle, place,
+                                             r->window.data, (size_t)want, err);
         if (status != RKS_OK)
             return status;
         r->window.size = (size_t)want;
@@ -238,8 +238,9 @@ static rks_status read_sequences(rks_job *job, reader *r, rks_error *err)
             status = read_batch(job, r, first + at, count - at < BATCH ? count - at : BATCH, err);
     }
     if (status == RKS_OK)
-        status = rks_input_file_unchanged(&pair->index, pair->index_fd, err);
-    return status == RKS_OK ? rks_input_file_unchanged(&pair->data, pair->data_fd, err) : status;
+        status = rks_input_file_unchanged(&pair->index, pair->index_handle, err);
+    return status == RKS_OK ? rks_input_file_unchanged(&pair->data, pair->data_handle, err)
+                            : status;
 }
 
 static rks_status read_megatron_unit(rks_job *job, rks_error *err)

@@ -56,36 +56,54 @@ char *rks_megatron_of_stem(const char *path)
 
 void rks_megatron_close(rks_megatron *pair)
 {
-    if (pair->index_fd >= 0)
-        close(pair->index_fd);
-    if (pair->data_fd >= 0)
-        close(pair->data_fd);
+    rks_input_file_close(pair->index_handle);
+    rks_input_file_close(pair->data_handle);
     rks_free(pair->index.path);
+    rks_free(pair->index.version);
     rks_free(pair->data.path);
-    *pair = (rks_megatron){.index_fd = -1, .data_fd = -1};
+    rks_free(pair->data.version);
+    *pair = (rks_megatron){0};
+}
+
+/* Finds the size of the other file, and its version in a store. */
+static rks_status look_for_half(rks_input_file *file, rks_error *err)
+{
+    struct stat info;
+    if (file->store != NULL)
+        return file->store->find(file->store, file->path, &file->size, &file->version, err);
+    if (stat(file->path, &info) != 0)
+        return errno == ENOENT
+                   ? rks_fail(err, RKS_ERR_NOT_FOUND, errno, "%s: no such file", file->path)
+                   : rks_fail_errno(err, errno, "%s", file->path);
+    file->size = (uint64_t)info.st_size;
+    return RKS_OK;
 }
 
 /* Opens one of the two files. */
 static rks_status open_half(const rks_input_file *given, const char *ending, rks_input_file *file,
-                            int *fd, rks_error *err)
+                            rks_input_handle **handle, rks_error *err)
 {
-    struct stat info;
     size_t stem = strlen(given->path) - ENDING;
     file->path = rks_format(err, "%.*s%s", (int)stem, given->path, ending);
     if (file->path == NULL)
         return RKS_ERR_MEMORY;
     file->size = given->size;
+    file->store = given->store;
     if (strcmp(file->path, given->path) != 0) {
-        if (stat(file->path, &info) != 0)
-            return errno == ENOENT
-                       ? rks_fail(err, RKS_ERR_NOT_FOUND, errno,
-                                  "%s: %.*s.bin and .idx belong together; one is missing "
-                                  "(give format if it is another thing)",
-                                  file->path, (int)stem, given->path)
-                       : rks_fail_errno(err, errno, "%s", file->path);
-        file->size = (uint64_t)info.st_size;
+        rks_status status = look_for_half(file, err);
+        if (status == RKS_ERR_NOT_FOUND)
+            return rks_fail(err, RKS_ERR_NOT_FOUND, ENOENT,
+                            "%s: %.*s.bin and .idx belong together; one is missing "
+                            "(give format if it is another thing)",
+                            file->path, (int)stem, given->path);
+        if (status != RKS_OK)
+            return status;
+    } else if (given->store != NULL) {
+        file->version = rks_strdup(given->version, err);
+        if (file->version == NULL)
+            return RKS_ERR_MEMORY;
     }
-    return rks_input_file_open(file, fd, err);
+    return rks_input_file_open(file, handle, err);
 }
 
 /* ---- the index's head ------------------------------------------------------------------------ */
@@ -166,7 +184,8 @@ static rks_status read_head(rks_megatron *pair, rks_error *err)
 {
     uint8_t head[OLDER_HEAD] = {0};
     size_t size = pair->index.size < OLDER_HEAD ? (size_t)pair->index.size : OLDER_HEAD;
-    rks_status status = rks_input_file_read_all(&pair->index, pair->index_fd, 0, head, size, err);
+    rks_status status =
+        rks_input_file_read_all(&pair->index, pair->index_handle, 0, head, size, err);
     if (status != RKS_OK)
         return status;
     if (size >= HEAD && memcmp(head, "MMIDIDX\0\0", 9) == 0)
@@ -179,13 +198,13 @@ static rks_status read_head(rks_megatron *pair, rks_error *err)
 
 rks_status rks_megatron_open(rks_megatron *pair, const rks_input_file *given, rks_error *err)
 {
-    *pair = (rks_megatron){.index_fd = -1, .data_fd = -1};
+    *pair = (rks_megatron){0};
     if (!rks_megatron_is_named(given->path))
         return rks_fail(err, RKS_ERR_DATA, 0, "%s: its name ends neither in .idx nor in .bin",
                         given->path);
-    rks_status status = open_half(given, ".idx", &pair->index, &pair->index_fd, err);
+    rks_status status = open_half(given, ".idx", &pair->index, &pair->index_handle, err);
     if (status == RKS_OK)
-        status = open_half(given, ".bin", &pair->data, &pair->data_fd, err);
+        status = open_half(given, ".bin", &pair->data, &pair->data_handle, err);
     return status == RKS_OK ? read_head(pair, err) : status;
 }
 
@@ -208,7 +227,7 @@ static rks_status check_sequence(const rks_megatron *pair, uint64_t number, int6
 static rks_status read_list(const rks_megatron *pair, uint64_t place, void *list, size_t size,
                             rks_error *err)
 {
-    return rks_input_file_read_all(&pair->index, pair->index_fd, place, list, size, err);
+    return rks_input_file_read_all(&pair->index, pair->index_handle, place, list, size, err);
 }
 
 static rks_status read_from_mapped(const rks_megatron *pair, uint64_t first, uint64_t count,

@@ -28,7 +28,7 @@ enum {
 
 typedef struct rks_megatron {
     rks_input_file index, data; /* they own their paths */
-    int index_fd, data_fd;
+    rks_input_handle *index_handle, *data_handle;
     const char *item; /* "uint16" */
     rks_kind kind;
     uint32_t item_size;

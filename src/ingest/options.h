@@ -20,6 +20,8 @@ typedef struct rks_ingest_options {
     uint64_t unit_size; /* 0: rks_unit_size_for() of the input */
     uint64_t max_sample;
     uint64_t max_total;
+    uint64_t input_bytes;        /* of sources that are URLs: in memory at once */
+    const char *storage_options; /* of their stores; outlives the input */
     bool skip_bad;
     bool unchecked; /* do not verify hashes that the source itself has */
     double sample_rate;

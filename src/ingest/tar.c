@@ -46,7 +46,7 @@ static rks_status cut_tar(rks_input *input, uint64_t unit_size, rks_error *err)
     rks_status status = RKS_OK;
     for (size_t i = 0; status == RKS_OK && i < input->file_count; i++) {
         const rks_input_file *file = &input->files[i];
-        bool one = file->packing != RKS_PACKING_NONE || file->size <= unit_size;
+        bool one = rks_file_is_whole(file) || file->size <= unit_size;
         status = one ? rks_unit_of_file(input, i, unit_size, err)
                      : cut_tar_file(input, i, unit_size, err);
     }

@@ -3,7 +3,8 @@
  * unit.c: lists the sources' files, cuts them into units and deals the units to ranks.
  *
  * The digest is XXH3-128 over, little-endian:
- *   u64 files; each: u64 format, u64 size, u64 bytes of the name, name
+ *   u64 files; each: u64 format, u64 size, u64 bytes of the name, name; of an object in a store
+ *       then: u64 bytes of the version, version
  *   u64 units; each: u64 first file, u64 files, u64 offset, u64 size */
 #include "ingest/unit.h"
 
@@ -14,7 +15,9 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "home/address.h"
 #include "ingest/format.h"
+#include "ingest/stored.h"
 
 enum { FILE_WEIGHT = 4096 };
 
@@ -43,6 +46,10 @@ static rks_status digest_input(rks_input *input, rks_error *err)
         digest_number(digester, file->size);
         digest_number(digester, strlen(file->name));
         rks_digester_update(digester, file->name, strlen(file->name));
+        if (file->version == NULL)
+            continue;
+        digest_number(digester, strlen(file->version));
+        rks_digester_update(digester, file->version, strlen(file->version));
     }
     digest_number(digester, input->unit_count);
     for (size_t i = 0; i < input->unit_count; i++) {
@@ -75,10 +82,13 @@ static rks_status move_files(rks_input *input, rks_found_list *list, rks_error *
 }
 
 typedef struct source_list {
-    const char **paths; /* each source's path, or what it stands for */
+    const char **paths; /* each source's path, or what it stands for; of a store: its URL */
     char **found;       /* paths that missing sources stand for */
     bool *folders;
     size_t count;
+    const rks_ingest_options *options;
+    const char *asked;  /* the format, or NULL */
+    rks_stores *stores; /* of URLs, once there is one; not the list's own */
 } source_list;
 
 static void free_sources(source_list *all)
@@ -90,8 +100,25 @@ static void free_sources(source_list *all)
     rks_free(all->folders);
 }
 
-static rks_status walk_sources(const char *const *given, const char *asked, source_list *all,
-                               rks_found_list *list, rks_error *err)
+/* A file:// URL is a path; another one needs a store. */
+static rks_status walk_url(const char *url, size_t source, source_list *all, rks_found_list *list,
+                           rks_error *err)
+{
+    rks_home_address address;
+    rks_status status = rks_home_address_of(url, &address, err);
+    all->paths[source] = status == RKS_OK ? address.path : url;
+    if (status == RKS_OK && !address.stored)
+        return rks_walk(address.path, source, list, &all->folders[source], err);
+    if (status == RKS_OK && all->stores == NULL)
+        status = rks_stores_create(all->options->storage_options, all->options->input_bytes,
+                                   &all->stores, err);
+    return status == RKS_OK ? rks_stores_list(all->stores, url, source, all->asked, list,
+                                              &all->folders[source], err)
+                            : status;
+}
+
+static rks_status walk_sources(const char *const *given, source_list *all, rks_found_list *list,
+                               rks_error *err)
 {
     rks_status status = RKS_OK;
     all->paths = rks_alloc(all->count, sizeof(*all->paths), err);
@@ -100,8 +127,12 @@ static rks_status walk_sources(const char *const *given, const char *asked, sour
     if (all->paths == NULL || all->found == NULL || all->folders == NULL)
         return RKS_ERR_MEMORY;
     for (size_t i = 0; status == RKS_OK && i < all->count; i++) {
+        if (rks_home_is_url(given[i])) {
+            status = walk_url(given[i], i, all, list, err);
+            continue;
+        }
         if (access(given[i], F_OK) != 0)
-            all->found[i] = rks_format_find_source(given[i], asked);
+            all->found[i] = rks_format_find_source(given[i], all->asked);
         all->paths[i] = all->found[i] != NULL ? all->found[i] : given[i];
         status = rks_walk(all->paths[i], i, list, &all->folders[i], err);
     }
@@ -111,18 +142,18 @@ static rks_status walk_sources(const char *const *given, const char *asked, sour
 
 /* Finds the files of all sources, their names and their format. */
 static rks_status find_files(const char *const *given, size_t count,
-                             const rks_ingest_options *options, rks_found_list *list,
-                             const rks_input_format **format, rks_error *err)
+                             const rks_ingest_options *options, rks_stores **stores,
+                             rks_found_list *list, const rks_input_format **format, rks_error *err)
 {
-    source_list all = {.count = count};
-    const char *asked =
-        options->format == NULL && options->json_path != NULL ? "json" : options->format;
-    rks_status status = walk_sources(given, asked, &all, list, err);
+    source_list all = {.count = count, .options = options};
+    all.asked = options->format == NULL && options->json_path != NULL ? "json" : options->format;
+    rks_status status = walk_sources(given, &all, list, err);
+    *stores = all.stores;
     for (size_t i = 0; i < list->count; i++)
         list->found[i].file.max_total =
             options->max_total != 0 ? options->max_total : DEFAULT_MAX_TOTAL;
     if (status == RKS_OK)
-        status = rks_format_find(list, all.paths, all.folders, count, asked, format, err);
+        status = rks_format_find(list, all.paths, all.folders, count, all.asked, format, err);
     if (status == RKS_OK)
         status = rks_walk_name(all.paths, count, all.folders, list, err);
     free_sources(&all);
@@ -223,13 +254,14 @@ rks_status rks_input_open(const char *const *sources, size_t count,
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "no sources were given");
     rks_input *opened = rks_alloc(1, sizeof(*opened), err);
     rks_status status =
-        opened == NULL ? RKS_ERR_MEMORY : find_files(sources, count, options, &list, &format, err);
+        opened == NULL ? RKS_ERR_MEMORY
+                       : find_files(sources, count, options, &opened->stores, &list, &format, err);
     if (status == RKS_OK)
         status = set_up_input(opened, options, format, &list, err);
     if (status == RKS_OK)
         *input = opened;
     else
-        rks_input_free(opened);
+        rks_input_free(opened); /* the list's files may lie in its stores, but are not open */
     rks_found_list_free(&list);
     return status;
 }
@@ -242,8 +274,10 @@ void rks_input_free(rks_input *input)
     for (size_t i = 0; i < input->file_count; i++) {
         rks_free(input->files[i].path);
         rks_free(input->files[i].name);
+        rks_free(input->files[i].version);
     }
     rks_free(input->files);
+    rks_stores_free(input->stores);
     rks_free(input);
 }
 

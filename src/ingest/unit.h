@@ -16,8 +16,10 @@
  * Packed   A file of lines, records, rows or members may be compressed (unpack.h). It is one unit;
  *          its size is its size on disk, and its name lacks the ending that shows the compression:
  *          keys and lines are those of the unpacked file. In a "folder" files stay as they are.
- * Folders  Hidden names are skipped, and so is everything that is neither file nor folder. Links to
- *          files are followed, links to folders are not. A broken link is an error. */
+ * URLs     Objects of stores are like files (stored.h), but their names alone show a compression,
+ * and only lines and arrays are cut: an object of any other format is one unit. Folders  Hidden
+ * names are skipped, and so is everything that is neither file nor folder. Links to files are
+ * followed, links to folders are not. A broken link is an error. */
 #ifndef RKS_INGEST_UNIT_H
 #define RKS_INGEST_UNIT_H
 
@@ -58,9 +60,10 @@ typedef struct rks_input {
     uint64_t unit_size; /* the unit size that it was cut by */
     rks_not_read not_read;
     const rks_input_format *format; /* of all files */
-    void *cut;           /* what the format's `cut` keeps for its other operations, or NULL */
-    rks_digest digest;   /* result of rks_input_digest */
-    uint64_t max_sample; /* from the options, with the default filled in */
+    void *cut;                 /* what the format's `cut` keeps for its other operations, or NULL */
+    struct rks_stores *stores; /* of sources that are URLs; NULL: there are none */
+    rks_digest digest;         /* result of rks_input_digest */
+    uint64_t max_sample;       /* from the options, with the default filled in */
     bool skip_bad;
     bool unchecked;        /* hashes of the source itself are not verified */
     bool flatten;          /* objects in rows become columns "outer.inner" */

@@ -23,7 +23,7 @@ static const uint64_t RATIO_FROM = UINT64_C(1) << 30;
 
 struct rks_unpack {
     const rks_input_file *file;
-    int fd;
+    rks_input_handle *plain; /* NULL: it is packed */
     rks_gunzip *gunzip;
     rks_archive *archive;
     rks_unpack_ahead *ahead; /* uses one of the two above */
@@ -63,19 +63,31 @@ static bool is_packed(const uint8_t *bytes, size_t size, size_t i)
                            memcmp(bytes + 4, "\x17\x72\x45\x38\x50\x90", 6) == 0));
 }
 
+/* Of an object in a store: a request for each would be slow. What is not as its name says is an
+ * error when it is read. */
+static rks_packing packing_by_name(const char *name)
+{
+    static const char *const tars[PACKING_COUNT] = {".tgz", ".tzst", ".txz", ".tbz2"};
+    for (size_t i = 0; i < PACKING_COUNT; i++)
+        if (rks_name_ends(name, PACKINGS[i].ending) || rks_name_ends(name, tars[i]))
+            return PACKINGS[i].packing;
+    return RKS_PACKING_NONE;
+}
+
 rks_status rks_packing_find(const rks_input_file *file, rks_packing *packing, rks_error *err)
 {
     uint8_t bytes[MAGIC_ROOM];
-    int fd = -1;
+    rks_input_handle *handle = NULL;
     size_t size = 0;
     rks_status status = RKS_OK;
-    *packing = RKS_PACKING_NONE;
+    *packing = file->store != NULL ? packing_by_name(file->name) : RKS_PACKING_NONE;
+    if (file->store != NULL)
+        return RKS_OK;
     if (file->size > 0)
-        status = rks_input_file_open(file, &fd, err);
+        status = rks_input_file_open(file, &handle, err);
     if (status == RKS_OK && file->size > 0)
-        status = rks_input_file_read(file, fd, 0, bytes, sizeof(bytes), &size, err);
-    if (fd >= 0)
-        close(fd);
+        status = rks_input_file_read(file, handle, 0, bytes, sizeof(bytes), &size, err);
+    rks_input_file_close(handle);
     if (status != RKS_OK)
         return status;
     for (size_t i = 0; i < PACKING_COUNT; i++)
@@ -94,13 +106,12 @@ rks_status rks_unpack_open(const rks_input_file *file, uint64_t offset, rks_unpa
     if (made == NULL)
         return RKS_ERR_MEMORY;
     made->file = file;
-    made->fd = -1;
     rks_status status;
     rks_member member;
     bool end = false;
     if (file->packing == RKS_PACKING_NONE) {
         made->made = offset;
-        status = rks_input_file_open(file, &made->fd, err);
+        status = rks_input_file_open(file, &made->plain, err);
     } else if (file->packing == RKS_PACKING_GZIP) {
         status = rks_gunzip_open(file, &made->gunzip, err);
     } else {
@@ -125,7 +136,7 @@ uint64_t rks_unpack_taken(const rks_unpack *stream)
     return stream->ahead != NULL     ? stream->taken
            : stream->gunzip != NULL  ? rks_gunzip_taken(stream->gunzip)
            : stream->archive != NULL ? rks_archive_taken(stream->archive)
-           : stream->fd >= 0         ? stream->made
+           : stream->plain != NULL   ? stream->made
                                      : stream->file->size;
 }
 
@@ -138,8 +149,8 @@ static rks_status read_plain(rks_unpack *stream, void *bytes, size_t size, size_
     if (status != RKS_OK)
         return status;
     if (left == 0)
-        return rks_input_file_unchanged(stream->file, stream->fd, err);
-    return rks_input_file_read(stream->file, stream->fd, stream->made, bytes,
+        return rks_input_file_unchanged(stream->file, stream->plain, err);
+    return rks_input_file_read(stream->file, stream->plain, stream->made, bytes,
                                size < left ? size : (size_t)left, got, err);
 }
 
@@ -149,7 +160,8 @@ rks_status rks_unpack_read_all(rks_unpack *stream, uint8_t *bytes, size_t size, 
         rks_status status = rks_unpack_read(stream, bytes + at, size - at, &got, err);
         if (status == RKS_OK && got == 0)
             status = rks_fail(err, RKS_ERR_DATA, 0, "%s: ends after %" PRIu64 " bytes%s",
-                              stream->file->path, stream->made, stream->fd < 0 ? ", unpacked" : "");
+                              stream->file->path, stream->made,
+                              stream->plain == NULL ? ", unpacked" : "");
         if (status != RKS_OK)
             return status;
     }
@@ -158,7 +170,14 @@ rks_status rks_unpack_read_all(rks_unpack *stream, uint8_t *bytes, size_t size, 
 
 rks_status rks_unpack_unchanged(const rks_unpack *stream, rks_error *err)
 {
-    return stream->fd < 0 ? RKS_OK : rks_input_file_unchanged(stream->file, stream->fd, err);
+    return stream->plain == NULL ? RKS_OK
+                                 : rks_input_file_unchanged(stream->file, stream->plain, err);
+}
+
+void rks_unpack_until(const rks_unpack *stream, uint64_t end)
+{
+    if (stream->plain != NULL)
+        rks_input_file_until(stream->plain, end);
 }
 
 rks_status rks_unpack_check(const rks_input_file *file, uint64_t taken, uint64_t made,
@@ -198,14 +217,14 @@ rks_status rks_unpack_read(rks_unpack *stream, void *bytes, size_t size, size_t 
         stream->ahead = rks_unpack_ahead_start(read_packed, stream);
         stream->alone = stream->ahead == NULL;
     }
-    if (stream->fd >= 0)
+    if (stream->plain != NULL)
         status = read_plain(stream, bytes, size, got, err);
     else if (stream->ahead != NULL)
         status = rks_unpack_ahead_read(stream->ahead, bytes, size, got, &stream->taken, err);
     else if (packed)
         status = read_packed(stream, bytes, size, got, &stream->taken, err);
     stream->made += *got;
-    return status == RKS_OK && stream->fd < 0
+    return status == RKS_OK && stream->plain == NULL
                ? rks_unpack_check(stream->file, rks_unpack_taken(stream), stream->made, 0, err)
                : status;
 }
@@ -217,7 +236,6 @@ void rks_unpack_close(rks_unpack *stream)
     rks_unpack_ahead_close(stream->ahead);
     rks_archive_close(stream->archive);
     rks_gunzip_close(stream->gunzip);
-    if (stream->fd >= 0)
-        close(stream->fd);
+    rks_input_file_close(stream->plain);
     rks_free(stream);
 }

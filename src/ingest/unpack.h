@@ -17,7 +17,8 @@ enum {
     RKS_UNPACK_RATIO = 10000,
 };
 
-/* Finds the compression by the file's first bytes. RKS_ERR_DATA if a name ends like a packed file
+/* Finds the compression by the file's first bytes; of an object in a store by its name.
+ * RKS_ERR_DATA if a name ends like a packed file
  * but the content is not packed, or empty. */
 rks_status rks_packing_find(const rks_input_file *file, rks_packing *packing, rks_error *err);
 /* Returns the bytes of the ending that shows the compression (".gz": 3); 0 if there is none. */
@@ -37,6 +38,8 @@ rks_status rks_unpack_read(rks_unpack *stream, void *bytes, size_t size, size_t 
 rks_status rks_unpack_read_all(rks_unpack *stream, uint8_t *bytes, size_t size, rks_error *err);
 /* Checks a plain file that is not read to its end: RKS_ERR_DATA if it has changed. */
 rks_status rks_unpack_unchanged(const rks_unpack *stream, rks_error *err);
+/* Says that no byte of a plain file from `end` on will be wanted. */
+void rks_unpack_until(const rks_unpack *stream, uint64_t end);
 /* Checks the limits for `made` unpacked bytes and `more` to come, from `taken` bytes of the
  * file. */
 rks_status rks_unpack_check(const rks_input_file *file, uint64_t taken, uint64_t made,

@@ -27,7 +27,10 @@ rks_status rks_window_open(rks_window *window, const rks_input_file *file, uint6
     if (window->data == NULL)
         return RKS_ERR_MEMORY;
     window->begin = window->filled = (size_t)(rks_file_place(window->data, offset) - window->data);
-    return rks_unpack_open(file, offset, &window->stream, err);
+    rks_status status = rks_unpack_open(file, offset, &window->stream, err);
+    if (status == RKS_OK && !packed)
+        rks_unpack_until(window->stream, window->stop + OVERLAP);
+    return status;
 }
 
 void rks_window_close(rks_window *window)

@@ -301,6 +301,10 @@ static const cli_option options[] = {
     {"--unit-size", "BYTES", CLI_SIZE, offsetof(args, options.unit_size),
      .help = "input in a unit; ranks and resumes work by whole units",
      .normal = "as DIR was built, else 1/64 of the input, from 1M to 64M", .least = 4096},
+    {"--input-bytes", "BYTES", CLI_SIZE, offsetof(args, options.input_bytes),
+     .help = "bytes of sources that are URLs that each rank holds in memory, those sent ahead "
+             "included",
+     .normal = "256M", .least = 1 << 20},
     {"--max-shard", "BYTES", CLI_SIZE, offsetof(args, options.max_shard),
      .help = "end a shard with the unit that brings it to so many bytes of samples, so that the "
              "shards of one rank can be spread over disks; the dataset does not depend on it",

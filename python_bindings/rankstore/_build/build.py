@@ -20,6 +20,7 @@ from .._distributed import progress
 from .._distributed.group import Group, current
 from .._schema import infer
 from .._schema.sizes import optional_bytes
+from .._stores.address import is_url
 from ..errors import ArgumentError
 from . import count_columns
 from .driver import build_here
@@ -45,7 +46,7 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
           extra: str | None = None, dtype: Any = None, wait: bool = False, threads: int | None = None, check_source: bool = True,
           version: str | None = None, max_shard: int | str | None = None,
           home: str | os.PathLike[str] | None = None, shards: Sequence[str | os.PathLike[str]] | None = None,
-          storage_options: Mapping[str, Any] | None = None, copies: int = 1) -> Dataset:
+          storage_options: Mapping[str, Any] | None = None, copies: int = 1, input_bytes: int | str | None = None) -> Dataset:
     """Build a dataset on disk and open it (collective: call it on every rank).
 
     Repeat the same call to resume an interrupted build.
@@ -55,7 +56,8 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
           .npz, folders (one sample a file), .tar (WebDataset), .zip, Megatron's .bin with .idx, MDS folders, .parquet, .arrow, .feather;
           lines and tar also compressed (.gz, .zst, .xz, .bz2). A folder of .parquet, .arrow, .tar or .zip is these files: hidden ones,
           names that begin with `_`, checksums and READMEs are no data, and other files beside them are an ArgumentError;
-        - a pyarrow Table; a Hugging Face dataset;
+        - a pyarrow Table; a pyarrow Dataset, Scanner, ParquetFile or RecordBatchReader, which each rank reads into memory as a Table; a
+          Hugging Face dataset;
         - an array or tensor (its rows become the column "data"); a dict of arrays of one length; a pandas DataFrame without its index; a
           structured array of numpy;
         - an open dataset of Rankstore: with the same samples in the same order the result is the same dataset (its id), since units, keys,
@@ -149,10 +151,13 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
         Default: none.
     shards: list of paths. As for `open`: folders that may hold shards of the dataset in `out`. Shards that lie there are not lost, and are
         read; nothing is written or removed there. Default: none.
-    storage_options: dict. What the store of `home` needs, as for `open`. Default: what the environment and the machine give.
+    storage_options: dict. What the stores of `home` and of sources that are URLs need, as for `open`. Default: what the environment and
+        the machine give.
     copies: int, at least 1. On how many nodes each shard will be once the dataset is built; further copies are made between the nodes,
         over the ranks' connections. With 2, a node may be lost without a home. More than there are nodes are as many as there are.
         Default: 1.
+    input_bytes: int or str, such as "64MiB"; at least 1 MiB. How many bytes of sources that are URLs each rank holds in memory, those that
+        are sent ahead included; more only while one sample is larger. Default: 256 MiB.
 
     Returns the open Dataset; its `report` is a BuildReport.
     Raises on all ranks: CallbackError (your function or the source raised), DataError, ArgumentError, NotFoundError, StateError,
@@ -170,23 +175,30 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
                       progress, optional_bytes("max_total", max_total), min_length, max_length, sample, seed, dedup,
                       append, optional_bytes("unit_size", unit_size), columns, json_path, flatten, extra, infer_all,
                       item_name(dtype), each_rank, same_on_all, no_lock, wait, threads=threads, version=version, check_source=check_source,
-                      max_shard=optional_bytes("max_shard", max_shard), shards=folders_of(shards))
+                      max_shard=optional_bytes("max_shard", max_shard), shards=folders_of(shards),
+                      storage=storage_for(home, source, storage_options), input_bytes=optional_bytes("input_bytes", input_bytes))
     options.check()
     check_copies(copies)
     group = group or current()
     if not isinstance(out, (str, os.PathLike)):
         raise ArgumentError(f"out: a directory's path, not {type(out).__name__}; the source comes first: build(source, out)")
     directory = os.fspath(out)
-    if home is not None:
-        for_store(os.fspath(home), storage_options)  # what is wrong is found before the build
     if workers:
         report = build_with_workers(group, workers, source, directory, options)
     else:
         report = build_here(group, source, directory, options)
     if home is not None:
-        publish(directory, home, group=group, progress=progress, shards=options.shards, storage_options=storage_options)
+        publish(directory, home, group=group, progress=progress, shards=options.shards,
+                storage_options=storage_options if is_url(os.fspath(home)) else None)
     if copies > 1:
         make_copies(directory, copies, group=group, progress=progress)
     dataset = open_dataset(directory, group=group, exchange=exchange, no_share=no_share, shards=options.shards)
     dataset.report = report
     return dataset
+
+
+def storage_for(home: str | os.PathLike[str] | None, source: Any, options: Mapping[str, Any] | None) -> str | None:
+    """Return storage_options as the core takes them, found wrong before the build. They need a URL: `home`, or a source."""
+    paths = [source] if isinstance(source, (str, os.PathLike)) else source if isinstance(source, (list, tuple)) else []
+    names = [os.fspath(one) for one in (home, *paths) if isinstance(one, (str, os.PathLike))]
+    return for_store(next(filter(is_url, names), ""), options)

@@ -51,7 +51,7 @@ def _build_once(group: Group, source: Any, directory: str, options: Options, beg
 
     def look() -> dict[str, Any]:
         held.append(resolve(source, format=options.format, unit_samples=options.unit_samples,
-                            each_rank=options.each_rank, same_on_all=options.same_on_all))
+                            each_rank=options.each_rank, same_on_all=options.same_on_all, storage=options.storage))
         for name, what in (("json_path", "JSON files"), ("flatten", "JSON files"), ("dtype", 'format="raw"')):
             if getattr(options, name) and not (isinstance(held[0], list) and all(isinstance(piece, CoreFiles) for piece in held[0])):
                 raise ArgumentError(f"{name}: only for {what}")

@@ -92,6 +92,8 @@ class Options:
     check_source: bool = field(default=True, compare=False)
     max_shard: int | None = field(default=None, compare=False)
     shards: tuple[str, ...] = field(default=(), compare=False)
+    storage: str | None = field(default=None, compare=False, repr=False)  # what stores need, as JSON, with secrets
+    input_bytes: int | None = field(default=None, compare=False)
     version: str | None = None  # what counts instead of the functions' code
     keeps_schema: bool = field(default=False, compare=False)  # the schema is the dataset's: columns that it lacks are refused
 
@@ -173,7 +175,8 @@ class Options:
         """As _core.Files and _core.build name them."""
         return {"max_sample": self.max_sample, "skip_bad": self.skip_bad, "max_total": self.max_total,
                 "unit_size": self.unit_size, "columns": self.columns, "json_path": self.json_path,
-                "extra": self.extra, "dtype": self.dtype, "unchecked": not self.check_source}
+                "extra": self.extra, "dtype": self.dtype, "unchecked": not self.check_source, "storage_options": self.storage,
+                "input_bytes": self.input_bytes}
 
     def as_stored(self, source: Stored) -> Options:
         """A build's options from an open dataset: its own, for what they do not say. With a map only the units stay."""

@@ -13,11 +13,12 @@ from .._distributed.group import Group, current
 from .._distributed.memory import of_torch
 from .._provenance.dataset_json import expand
 from .._schema.sizes import optional_bytes
+from .._stores.address import is_url
 from ..errors import ArgumentError, StateError
 from .dataset import Dataset
 from .indexing import ABSENT
 from .refresh import look_around
-from .stores import for_store, is_url
+from .stores import for_store
 from .worker_store import Handle
 
 

@@ -5,18 +5,13 @@ from __future__ import annotations
 import functools
 import json
 import os
-import re
 import sys
 from collections.abc import Mapping
 from typing import Any
 
 from .. import _core
+from .._stores.address import is_url
 from ..errors import ArgumentError
-
-
-def is_url(name: str) -> bool:
-    """Say whether a home's name is a URL; src/home/address.c decides what it means."""
-    return re.match(r"[A-Za-z0-9][A-Za-z0-9+.-]*://", name) is not None
 
 
 @functools.cache

@@ -390,6 +390,17 @@ class ArrowPiece(Piece):
         return to_columns(raw, self.given, self.functions, self.rows)
 
 
+def read_table(source: Any) -> Any:
+    """Return what a pyarrow Dataset, Scanner, ParquetFile or RecordBatchReader reads, as a Table in memory; anything else as it is. A
+    reader and a scanner can be read once."""
+    name = next((one.__name__ for one in type(source).__mro__ if one.__name__ in _READ_BY and one.__module__.startswith("pyarrow.")), None)
+    return source if name is None else getattr(source, _READ_BY[name])()
+
+
+# What reads all of an object of pyarrow.
+_READ_BY = {"Dataset": "to_table", "Scanner": "to_table", "ParquetFile": "read", "RecordBatchReader": "read_all"}
+
+
 class Table(ArrowPiece):
     """A pyarrow Table or RecordBatch in memory, the same on all ranks. A unit is 64 Ki rows."""
 

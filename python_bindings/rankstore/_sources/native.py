@@ -14,6 +14,7 @@ from typing import Any
 
 from .. import _core
 from .._schema.types import BITS, EXTRA, as_array, describe, typed
+from .._stores.address import is_url
 from .base import Piece, Unit
 
 Value = tuple[bytes, tuple[int, ...], str] | None
@@ -37,14 +38,18 @@ ITEM = "__item__"  # the column that asks the core for the unparsed items of a J
 class CoreFiles(Piece):
     """All of a build's files that the core reads, in the user's order, with the core's units and keys."""
 
-    def __init__(self, paths: Sequence[str], format: str | None) -> None:  # noqa: A002
+    def __init__(self, paths: Sequence[str], format: str | None, storage: str | None = None) -> None:  # noqa: A002
         self.paths, self.format, self.name = list(paths), format, "files"
+        self._storage, self._in_store = storage, any(map(is_url, self.paths))
+        self._looked: tuple[str, list[tuple[str, int, str]]] | None = None
         self._files: _core.Files | None = None
         self._units: list[tuple[str, int]] = []
         self._raw = self._has_lines = self._has_extra = False
 
     def identity(self) -> list[Any]:
-        """Return names and sizes of the files, and of all files inside folders."""
+        """Return names and sizes of the files, and of all files inside folders; and versions, if any are in a store."""
+        if self._in_store:
+            return [list(one) for one in self._look()[1]]
         found: list[Any] = []
         for path in self.paths:
             if not os.path.isdir(path):
@@ -57,18 +62,27 @@ class CoreFiles(Piece):
 
     def is_folder(self) -> bool:
         """Return True if the files of a folder become samples, and nobody asked for that by format=."""
+        if self._in_store:
+            return self.format is None and self._look()[0] == "folder"
         return self.format is None and any(map(os.path.isdir, self.paths)) and _core.source_format(self.paths, None) == "folder"
 
     def size(self) -> int:
         """Return the bytes of all files together."""
-        return sum(size for _, size in self.identity())
+        return sum(one[1] for one in self.identity())
+
+    def _look(self) -> tuple[str, list[tuple[str, int, str]]]:
+        """Return format and (name, size, version) of all files. The stores are asked once."""
+        if self._looked is None:
+            self._looked = _core.source_look(self.paths, self.format, self._storage)
+        return self._looked
 
     def open(self, core: _core.Group, *, mapped: bool, schema: str | None, **options: Any) -> None:
         """Open the files (collective).
 
         mapped: a map gets the samples. If not, `schema` sets the columns to read; None infers them.
         """
-        kind = _core.source_format(self.paths, self.format or ("json" if options.get("json_path") else None))
+        asked = self.format or ("json" if options.get("json_path") else None)
+        kind = asked or self._look()[0] if self._in_store else _core.source_format(self.paths, asked)
         self._raw, self._has_lines = mapped and kind in ("jsonl", "json"), kind in LINES
         items = self._raw and kind == "json"
         if self._raw:

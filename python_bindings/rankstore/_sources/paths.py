@@ -6,6 +6,7 @@ import glob
 import os
 from collections.abc import Sequence
 
+from .._stores.address import is_url, local_path
 from ..errors import ArgumentError, NotFoundError
 from .arrow import ArrowFile, Parquet
 from .base import Piece
@@ -20,11 +21,18 @@ _BESIDE_ENDINGS = (".md", ".crc", ".md5", ".sha1", ".sha256", ".sha512")
 _BESIDE = {"readme", "readme.txt", "license", "license.txt", "dataset_info.json", "dataset_infos.json", "state.json"}
 
 
-def pieces(paths: Sequence[str], format: str | None) -> list[Piece]:  # noqa: A002
-    """Return one piece for each Arrow file, and one for all files that the core reads, at the place of the first of these."""
+def pieces(paths: Sequence[str], format: str | None, storage: str | None = None) -> list[Piece]:  # noqa: A002
+    """Return one piece for each Arrow file, and one for all files that the core reads, at the place of the first of these.
+
+    storage: what the stores of URLs need, as JSON.
+    """
     found = [inner for path in _expand(paths) for inner in _inside(path, format)]
     if not found:
         raise ArgumentError("source: no file was found in the given folders")
+    for path in filter(is_url, found):
+        if (format or _ARROW.get(os.path.splitext(path)[1].lower())) in _PIECES:
+            raise ArgumentError(f"source: {path}: Parquet and Arrow files in a store are read by pyarrow: "
+                                "build(pyarrow.dataset.dataset(URL), ...)")
     kinds = [format or _ARROW.get(os.path.splitext(path)[1].lower()) for path in found]
     names = _short_names([path for path, kind in zip(found, kinds, strict=True) if kind in _PIECES])
     made: list[Piece] = []
@@ -35,16 +43,18 @@ def pieces(paths: Sequence[str], format: str | None) -> list[Piece]:  # noqa: A0
             continue
         core.append(path)
         if len(core) == 1:
-            made.append(CoreFiles(core, format))
-    return [CoreFiles(core, format) if isinstance(piece, CoreFiles) else piece for piece in made]
+            made.append(CoreFiles(core, format, storage))
+    return [CoreFiles(core, format, storage) if isinstance(piece, CoreFiles) else piece for piece in made]
 
 
 def _expand(paths: Sequence[str]) -> list[str]:
     """Return the paths, with globs replaced by the sorted paths that they match. NotFoundError for a path that does not exist."""
     found: list[str] = []
     for path in paths:
-        path = os.path.expanduser(path)
-        if os.path.exists(path):
+        path = os.path.expanduser(local_path(path))
+        if is_url(path):  # the core asks the store
+            found.append(path)
+        elif os.path.exists(path):
             found.append(path)
         elif any(mark in path for mark in "*?["):
             matches = sorted(glob.glob(path, recursive=True))

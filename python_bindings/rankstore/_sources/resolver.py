@@ -19,18 +19,18 @@ Source = Stream | list[Piece]
 
 
 def resolve(source: Any, *, format: str | None, unit_samples: int | None, each_rank: bool = False,  # noqa: A002
-            same_on_all: bool = False) -> Source:
+            same_on_all: bool = False, storage: str | None = None) -> Source:
     """Return `source` as `build` reads it: a stream, or a list of pieces.
 
-    each_rank: a list, too, is this rank's own part. same_on_all: an iterable yields the same items on all ranks. Raises ArgumentError,
-    NotFoundError.
+    each_rank: a list, too, is this rank's own part. same_on_all: an iterable yields the same items on all ranks. storage: what the stores
+    of URLs need, as JSON. Raises ArgumentError, NotFoundError.
     """
     if isinstance(source, (str, os.PathLike)):
         source = [source]
     if isinstance(source, (list, tuple)) and source and all(isinstance(path, (str, os.PathLike)) for path in source):
         if each_rank:
             raise ArgumentError("each_rank: only for samples in memory; files are split between all ranks")
-        return pieces([os.fspath(path) for path in source], format)
+        return pieces([os.fspath(path) for path in source], format, storage)
     if format is not None:
         raise ArgumentError("format: only for paths")
     if isinstance(source, bytes):
@@ -55,9 +55,11 @@ def resolve(source: Any, *, format: str | None, unit_samples: int | None, each_r
 
 def _object(source: Any, unit_samples: int | None) -> Source:
     pyarrow = sys.modules.get("pyarrow")
-    if pyarrow is not None and isinstance(source, (pyarrow.Table, pyarrow.RecordBatch)):
-        from .arrow import Table
-        return [Table(source)]
+    if pyarrow is not None and type(source).__module__.startswith("pyarrow."):
+        from .arrow import Table, read_table
+        source = read_table(source)
+        if isinstance(source, (pyarrow.Table, pyarrow.RecordBatch)):
+            return [Table(source)]
     if hasattr(source, "with_format") and hasattr(source, "features") and hasattr(source, "data"):
         if source.format["type"] != "custom":
             from .arrow import HuggingFace

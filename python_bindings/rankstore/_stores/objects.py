@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import unquote
 
 from .failures import Failure
 
@@ -34,7 +35,7 @@ def version_of(meta: Any, with_generation: bool) -> str:
 class ObjectStore:
     """The files below a URL. All methods raise what obstore raises, or Failure."""
 
-    def __init__(self, url: str, options: dict[str, Any]) -> None:
+    def __init__(self, url: str, options: dict[str, Any], inputs: bool = False) -> None:
         import obstore
         import obstore.store
         self.obstore: Any = obstore
@@ -52,7 +53,10 @@ class ObjectStore:
             client["allow_http"] = True
         client.update(options.get("client_options", {}))
         made: dict[str, Any] = {"client_options": client}
-        if self.scheme not in ("http", "https") or config:
+        self.web = self.scheme in ("http", "https")
+        if self.web and inputs:  # the options may be those of another source
+            from_url = obstore.store.HTTPStore.from_url
+        elif not self.web or config:
             made["config"] = config
         self.store = from_url(url, retry_config={"max_retries": 0}, **made)  # the rank makes tries
         backoff = {"init_backoff": timedelta(seconds=0.2), "max_backoff": timedelta(seconds=20), "base": 2}
@@ -61,9 +65,12 @@ class ObjectStore:
     def _version(self, meta: Any) -> str:
         return version_of(meta, self.scheme == "gs")
 
+    def _path(self, name: str) -> str:
+        return unquote(name) if self.web else name  # obstore quotes it again
+
     async def stat(self, name: str) -> tuple[str, int]:
         """Return version and size."""
-        meta = await self.obstore.head_async(self.store, name)
+        meta = await self.obstore.head_async(self.store, self._path(name))
         return self._version(meta), meta["size"]
 
     async def get(self, name: str, first: int, end: int, version: str, come: Come) -> tuple[int, str, int]:
@@ -74,7 +81,7 @@ class ObjectStore:
         if version.startswith('"'):
             options["if_match"] = version.partition("#")[0]
         try:
-            found = await self.obstore.get_async(self.store, name, options=options)
+            found = await self.obstore.get_async(self.store, self._path(name), options=options)
         except self.obstore.exceptions.GenericError as error:
             if "status code: 416" not in str(error):
                 raise
@@ -91,7 +98,7 @@ class ObjectStore:
     async def put(self, name: str, size: int, rule: str, version: str,
                   parts: AsyncIterator[bytes]) -> tuple[str, int]:
         """Write a file if the rule holds. Return version and size."""
-        if self.scheme in ("http", "https"):
+        if self.web:
             raise Failure("denied", "homes by http are read-only; publish to the store itself (s3://, gs://, az://)")
         if size <= ONE_PUT:
             whole = b"".join([part async for part in parts])
@@ -119,6 +126,16 @@ class ObjectStore:
                 if meta["path"].startswith(prefix) and "/" not in meta["path"]:
                     age = max(int((now - meta["last_modified"]).total_seconds()), 0)
                     each(meta["path"], meta["size"], age, self._version(meta))
+
+    async def tree(self, prefix: str, each: Callable[[str, int, int, str], None]) -> None:
+        """Call `each` as `listing` does, for files in folders below, too. `prefix` ends with a slash, or is empty."""
+        if self.web:
+            raise Failure("denied", "a web server lists nothing; give the URL of each file, without * or [")
+        now = datetime.now(UTC)
+        async for page in self.obstore.list(self.store, prefix=prefix or None, chunk_size=1000):
+            for meta in page:
+                age = max(int((now - meta["last_modified"]).total_seconds()), 0)
+                each(meta["path"], meta["size"], age, self._version(meta))
 
     async def remove(self, name: str, version: str) -> None:
         """Remove a file of that version, or of any ("")."""
@@ -148,7 +165,8 @@ class FileSystem:
         return f"{self.root.rstrip('/')}/{name}"
 
     def _version(self, info: dict[str, Any]) -> str:
-        written = next((info[one] for one in ("ETag", "etag", "mtime", "LastModified", "last_modified", "created") if info.get(one)), "")
+        names = ("ETag", "etag", "blob_id", "mtime", "LastModified", "last_modified", "created")
+        written = next((info[one] for one in names if info.get(one)), "")
         return version_of({"e_tag": "f" + hashlib.sha256(f"{written} {info.get('size')}".encode()).hexdigest()[:32]}, False)
 
     async def stat(self, name: str) -> tuple[str, int]:
@@ -159,6 +177,8 @@ class FileSystem:
     def _info(self, name: str) -> dict[str, Any]:
         self.files.invalidate_cache()
         info: dict[str, Any] = self.files.info(self._path(name))
+        if info.get("type") == "directory":
+            raise FileNotFoundError(f"{name}: a folder")
         return info
 
     async def get(self, name: str, first: int, end: int, version: str, come: Come) -> tuple[int, str, int]:
@@ -202,6 +222,17 @@ class FileSystem:
             if info.get("type") == "file" and name.startswith(prefix):
                 each(name, int(info["size"]), max(int(time.time() - written), 0), self._version(info))
 
+    async def tree(self, prefix: str, each: Callable[[str, int, int, str], None]) -> None:
+        """Call `each` as `listing` does, for files in folders below, too. `prefix` ends with a slash, or is empty."""
+        top = self.files._strip_protocol(self.root).rstrip("/") + "/"
+        try:
+            found = await self._run(self.files.find, self._path(prefix).rstrip("/"), detail=True)
+        except FileNotFoundError:
+            found = {}
+        for path, info in found.items():
+            if info.get("type") == "file" and path.startswith(top):
+                each(path.removeprefix(top), int(info["size"]), 0, self._version(info))
+
     async def remove(self, name: str, version: str) -> None:
         """Remove a file of that version, or of any ("")."""
         try:
@@ -213,8 +244,9 @@ class FileSystem:
         await self._run(self.files.rm_file, self._path(name))
 
 
-def open_store(url: str, options: dict[str, Any]) -> ObjectStore | FileSystem:
+def open_store(url: str, options: dict[str, Any], inputs: bool = False) -> ObjectStore | FileSystem:
     """Open the store of a URL. `options`: those of obstore; or of fsspec, under the name "fsspec", if the scheme is one of its own.
+    inputs: no home is meant, but objects to build from; then http is a web server, whatever its name.
 
     Raises Failure("denied") naming what to install, or the option that is not known.
     """
@@ -222,7 +254,7 @@ def open_store(url: str, options: dict[str, Any]) -> ObjectStore | FileSystem:
     of_obstore = scheme in ("s3", "s3a", "gs", "gcs", "az", "azure", "abfs", "abfss", "adl", "http", "https") and "fsspec" not in options
     try:
         if of_obstore:
-            return ObjectStore(url, options)
+            return ObjectStore(url, options, inputs)
         return FileSystem(url, options.get("fsspec", options))
     except ImportError as error:
         needed = "pip install 'rankstore[store]'" if of_obstore else f"pip install fsspec and what it needs for {scheme}://"

@@ -19,6 +19,7 @@ MEMORY = 3  # the descriptor of the slots
 TELL_S = 1.0
 END_S = 2.0  # for uploads that are ended
 TEXT = 500
+OBJECT_NAME = 1024  # bytes
 
 
 class Rank:
@@ -123,6 +124,14 @@ class Server:
         await self.store.listing(words[0] if words else "", each)
         return "0 - 0"
 
+    async def tree(self, number: str, words: list[str]) -> str:
+        def each(name: str, size: int, age: int, version: str) -> None:
+            if len(name.encode()) > OBJECT_NAME or not name.isprintable():
+                raise Failure("denied", f"the name {name[:80]!r} has more than {OBJECT_NAME} bytes, or characters that no line can hold")
+            self.rank.say(f"item {number} {size} {age} {version} {name}")
+        await self.store.tree(words[0] if words else "", each)
+        return "0 - 0"
+
     async def remove(self, number: str, words: list[str]) -> str:
         await self.store.remove(words[1], "" if words[0] == "-" else words[0])
         return "0 - 0"
@@ -144,7 +153,7 @@ class Server:
 
     def hear(self, line: str) -> None:
         """Start what a line asks for."""
-        words_of = {"get": 6, "stat": 3, "put": 5, "part": 3, "list": 2, "remove": 3, "drop": 1}  # after the verb
+        words_of = {"get": 6, "stat": 3, "put": 5, "part": 3, "list": 2, "tree": 2, "remove": 3, "drop": 1}  # after the verb
         verb, _, rest = line.partition(" ")
         if verb not in words_of:
             raise ValueError(f"not a request: {line[:80]!r}")
@@ -200,7 +209,7 @@ def main() -> None:
     given = json.loads(words[3])
     secrets = Secrets(given["options"])
     try:
-        store = open_store(given["url"], given["options"])
+        store = open_store(given["url"], given["options"], bool(given.get("inputs")))
     except Exception as error:
         failure = failure_of(error, given["url"].partition("://")[0], secrets)
         rank.say("bad " + " ".join(str(failure).split())[:TEXT])
