@@ -63,6 +63,33 @@ def test_it_tells_what_the_job_does(tmp_path: Path, launcher: str, world: int) -
     assert ("loopback" if launcher == "torchrun" else "127.0.0.1") in value["transport"]
 
 
+def test_a_build_under_torchrun_is_refused_by_name_and_writes_nothing(tmp_path: Path) -> None:
+    """The command line cannot join torch's ranks: each process would build all."""
+    pytest.importorskip("torch")
+    (tmp_path / "x.jsonl").write_text('{"key": "a", "text": "b"}\n' * 3)
+    done = run(*TORCHRUN, "2", "--no-python", CLI, "build", str(tmp_path / "x.jsonl"), "-o", str(tmp_path / "out"))
+    assert done.returncode != 0 and os.listdir(tmp_path) == ["x.jsonl"], done.stdout + done.stderr
+    assert "torchrun started 2 processes of this command, which cannot join them; use mpirun -n 2, srun -n 2 or" in done.stderr
+
+
+@pytest.mark.parametrize("size, name", [("1", "PMI_RANK"), ("2", "PMI_RANK"), (None, "PMI_RANK"), (None, "PMIX_RANK")])
+def test_a_pmi_launcher_of_one_process_is_one_rank_and_others_are_refused(tmp_path: Path, size: str | None, name: str) -> None:
+    """On the command line and in Python alike."""
+    (tmp_path / "x.jsonl").write_text('{"key": "a", "text": "b"}\n')
+    given = {**os.environ, **ALLOWED, name: "0", **({} if size is None else {"PMI_SIZE": size})}
+    built = subprocess.run([CLI, "build", str(tmp_path / "x.jsonl"), "-o", str(tmp_path / "out")], env=given, capture_output=True,
+                           text=True, timeout=LIMIT_S)
+    opened = subprocess.run([sys.executable, "-c", "import rankstore\nwith rankstore.init() as group: print(group.world, group.launcher)"],
+                            env=given, capture_output=True, text=True, timeout=LIMIT_S)
+    if size == "1":
+        assert built.returncode == 0 and (tmp_path / "out" / "dataset.json").exists(), built.stderr
+        assert opened.stdout == "1 one process\n", opened.stderr
+    else:
+        assert built.returncode == 3 and f"{name} is set by a launcher that is neither" in built.stderr, built.stderr
+        assert not (tmp_path / "out").exists()
+        assert opened.returncode == 1 and f"{name} is set by a launcher that is not Open MPI" in opened.stderr, opened.stderr
+
+
 @pytest.mark.parametrize("name", ["PMIX_RANK", "PMI_RANK"])
 def test_a_launcher_that_the_job_refuses(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(name, "0")

@@ -283,7 +283,7 @@ def _detect(setting: _Setting) -> Group:
     if "OMPI_COMM_WORLD_SIZE" in environ:
         return Group(_core.Group(**setting.options), "Open MPI")
     for name in ("PMIX_RANK", "PMI_RANK"):
-        if name in environ and "SLURM_STEP_ID" not in environ:
+        if name in environ and "SLURM_STEP_ID" not in environ and _number("PMI_SIZE", 2) > 1:  # 2: not said, so perhaps several
             raise UnsupportedError(f"{name} is set by a launcher that is not Open MPI; pass its communicator: "
                                    "rankstore.init(mpi4py.MPI.COMM_WORLD)")
     if "SLURM_STEP_ID" in environ and _number("SLURM_STEP_NUM_TASKS", 1) > 1:
