@@ -39,6 +39,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "builder/build_state.h"
+#include "builder/commit_mark.h"
 #include "builder/lost_units.h"
 #include "builder/publish.h"
 #include "builder/row_units.h"
@@ -393,6 +394,8 @@ static rks_status run(rks_group *group, const rks_build_source *from, const char
         status = check_kept(&b, own, err);
         rks_parts_report(b.parts, kept, &made);
         made.kept = true;
+        if (status == RKS_OK)
+            rks_commit_mark_remove(b.directory);
     } else if (status == RKS_OK) {
         status = read_and_commit(&b, own, &made, err);
     }

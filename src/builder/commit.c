@@ -13,6 +13,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "builder/commit_mark.h"
 #include "builder/earlier_keys.h"
 #include "builder/exclusions.h"
 #include "builder/parts_state.h"
@@ -308,7 +309,12 @@ static rks_status write_dataset(const rks_parts *parts, const rks_dataset *datas
         return rks_fail(err, RKS_ERR_STATE, 0,
                         "%s: build.lock was removed, or is another build's; nothing is committed",
                         parts->directory);
-    return rks_dataset_commit(parts->directory, dataset, err);
+    rks_status status = rks_commit_mark_write(parts->directory, dataset->build_id, err);
+    if (status == RKS_OK)
+        status = rks_dataset_commit(parts->directory, dataset, err);
+    if (status == RKS_OK)
+        rks_commit_mark_remove(parts->directory);
+    return status;
 }
 
 /* What a commit makes. */

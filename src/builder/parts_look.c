@@ -4,6 +4,7 @@
  * it:
  *
  *   this build's dataset, whole              keep it, or refuse
+ *   the same, its commit was interrupted     make it durable, and keep it
  *   this build's dataset, shards are lost    build those again
  *   parts of this build                      take them over
  *   another dataset                          append to it, replace it, or refuse */
@@ -15,6 +16,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "builder/commit_mark.h"
 #include "builder/parts_state.h"
 #include "shard/manifest.h"
 #include "store/store.h"
@@ -23,7 +25,12 @@
 enum { LOOK_DATASET, LOOK_FOUND, LOOK_BASE, LOOK_PARTS, LOOK_FACTS };
 
 /* What the directory of a rank holds. */
-enum { HOLDS_NOTHING, HOLDS_OURS, HOLDS_OTHER };
+enum { HOLDS_NOTHING, HOLDS_OURS, HOLDS_COMMITTING, HOLDS_OTHER };
+
+static bool is_ours(uint8_t what)
+{
+    return what == HOLDS_OURS || what == HOLDS_COMMITTING;
+}
 
 /* What a rank sees in its directory. */
 typedef struct sight {
@@ -108,9 +115,11 @@ static rks_status look_for_dataset(const rks_parts *parts, rks_dataset **old, ui
         bool ours = rks_digest_equal((*old)->build_id, parts->options.shard.build_id);
         *what = ours || parts->options.repair ? HOLDS_OURS : HOLDS_OTHER;
     }
-    if (*what == HOLDS_OURS) /* the build that wrote it may have ended before it was durable */
+    if (*what == HOLDS_OURS) { /* the build that wrote it may have ended before it was durable */
+        if (rks_commit_mark_is_of(parts->directory, (*old)->build_id))
+            *what = HOLDS_COMMITTING;
         return rks_dataset_make_durable(parts->directory, err);
-    else if (status == RKS_ERR_CORRUPT && parts->options.replace)
+    } else if (status == RKS_ERR_CORRUPT && parts->options.replace)
         *what = HOLDS_OTHER;
     else if (status != RKS_ERR_NOT_FOUND || kept > 0) {
         if (err != NULL)
@@ -138,7 +147,7 @@ static void report_found(const rks_parts *parts, rks_dataset **dataset, rks_foun
 static void look_for_base(const rks_parts *parts, uint8_t what, rks_dataset **old,
                           uint64_t generation, rks_found_dataset *base)
 {
-    if (what == HOLDS_OURS && generation > 1)
+    if (is_ours(what) && generation > 1)
         rks_store_look(parts->directory, generation - 1, base);
     else
         report_found(parts, what == HOLDS_OTHER ? old : NULL, base);
@@ -165,7 +174,7 @@ static rks_status see(const rks_parts *parts, sight *seen, rks_error *err)
     rks_status status = look_for_dataset(parts, &old, &seen->what, err);
     if (status == RKS_OK) {
         uint64_t generation = old == NULL ? 0 : old->generation;
-        report_found(parts, seen->what == HOLDS_OURS ? &old : NULL, &seen->found);
+        report_found(parts, is_ours(seen->what) ? &old : NULL, &seen->found);
         status = rks_store_dataset_description(&seen->found, &seen->found_described, err);
         if (parts->options.append)
             look_for_base(parts, seen->what, &old, generation, &seen->base);
@@ -185,6 +194,7 @@ static rks_status see(const rks_parts *parts, sight *seen, rks_error *err)
 typedef struct sights {
     uint32_t same, other; /* ranks with this build's dataset, and ranks with another one */
     bool any_parts;
+    bool committing;  /* a rank has this build's dataset, whose commit was interrupted */
     bool parts_alone; /* a rank has parts of this build, but no dataset: the commit was
                        * interrupted */
 } sights;
@@ -195,7 +205,8 @@ static sights add_up_sights(const rks_parts *parts, const rks_agreed *agreed)
     for (uint32_t rank = 0; rank < rks_group_size(parts->group); rank++) {
         size_t size = 0;
         const uint8_t *what = rks_agreed_get(agreed, rank, LOOK_DATASET, NULL);
-        all.same += *what == HOLDS_OURS;
+        all.same += is_ours(*what);
+        all.committing = all.committing || *what == HOLDS_COMMITTING;
         all.other += *what == HOLDS_OTHER;
         rks_agreed_get(agreed, rank, LOOK_PARTS, &size);
         all.any_parts = all.any_parts || size > 0;
@@ -249,7 +260,8 @@ static rks_status settle_ours(rks_parts *parts, const rks_agreed *agreed, const 
                               sight *seen, bool *ends, rks_error *err)
 {
     rks_dataset *ours = NULL;
-    bool keeps = (parts->options.keep || parts->options.repair) && is_committed(all);
+    bool keeps =
+        (parts->options.keep || parts->options.repair || all->committing) && is_committed(all);
     rks_status status =
         rks_store_settle_found(parts->group, agreed, LOOK_FOUND, &seen->found, &ours, err);
     if (status == RKS_OK)

@@ -126,7 +126,10 @@ int rename(const char *from, const char *to)
 
 int renameat2(int at, const char *from, int there, const char *to, unsigned flags)
 {
-    return may(true) ? REAL(renameat2)(at, from, there, to, flags) : -1;
+    int failed = may(true) ? REAL(renameat2)(at, from, there, to, flags) : -1;
+    if (failed == 0)
+        note_rename(to);
+    return failed;
 }
 
 int link(const char *from, const char *to)

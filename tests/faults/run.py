@@ -96,9 +96,33 @@ def a_commit_that_is_not_durable_says_so_until_it_is():
     assert "not durable" in err and "dataset.json" in err, err
     _, err = rankstore(*command, code=3, env={**shim, "UNSYNCED": "."})
     assert "not durable" in err, err
+    assert rankstore_json(*command)["kept"] and not os.path.exists(path("unsynced") + "/build.committing")
     _, err = rankstore(*command, code=2)
     assert "already holds a finished dataset" in err, err
+    with open(path("more.jsonl"), "w", encoding="utf-8") as file:
+        file.writelines(json.dumps({"key": f"more{i}", "text": "x" * i}) + "\n" for i in range(100))
+    add = ["build", path("more.jsonl"), "-o", path("unsynced"), "--key", "key", "--append"]
+    _, err = rankstore(*add, code=3, env={**shim, "UNSYNCED": "dataset.json"})
+    assert "not durable" in err, err
+    _, err = rankstore(*command, code=2)
+    assert "already holds a finished dataset" in err, err
+    assert rankstore_json(*add, "-j", "2")["kept"]
+    _, err = rankstore(*add, code=2)
+    assert "the same input was the last to be added" in err, err
     rankstore("verify", "--full", path("unsynced"))
+
+
+def an_export_that_is_not_durable_leaves_nothing_and_runs_again():
+    store = make_store("exported.few", lines=200)
+    for to, name in (("jsonl", "unsynced.jsonl"), ("dir", "unsynced.files"), ("lmdb", "unsynced.lmdb")):
+        command = ["export", store, "--to", to, "-o", path(name)]
+        for force in ([], ["--force"]):  # nothing is there; then a finished export
+            before = os.path.exists(path(name)) and os.stat(path(name)).st_ino
+            _, err = rankstore(*command, *force, code=3, env={"LD_PRELOAD": generations.SHIM, "UNSYNCED": name})
+            assert "not written, as it would not be durable" in err and name in err, err
+            assert [one for one in os.listdir(path("")) if one.startswith(name)] == ([name] if force else []), os.listdir(path(""))
+            assert (os.path.exists(path(name)) and os.stat(path(name)).st_ino) == before
+            rankstore(*command, *force)
 
 
 def leftovers_of_killed_processes_are_removed_by_the_next_build():
@@ -569,6 +593,7 @@ TESTS = [
     a_full_disk_is_named_and_the_build_goes_on_when_there_is_room,
     a_file_size_limit_is_named,
     a_commit_that_is_not_durable_says_so_until_it_is,
+    an_export_that_is_not_durable_leaves_nothing_and_runs_again,
     leftovers_of_killed_processes_are_removed_by_the_next_build,
     a_build_whose_lock_was_taken_commits_nothing,
     locks_that_hold_on_one_host_only_keep_no_build_out_but_its_beats_do,
