@@ -2,7 +2,9 @@
 """gather: what arrives is what was given, in order, in memory and in files, from uneven ranks."""
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 import sys
 import warnings
@@ -32,6 +34,22 @@ exec("import numpy as np\n" + MADE)  # noqa: S102  # the same in this process
 def solo(results: dict[str, Any], **options: Any) -> Any:
     with rankstore.init("solo") as group:
         return rankstore.gather(results, group=group, **options)
+
+
+@pytest.mark.parametrize("name", ["r", "r.npz", "r.safetensors"])
+def test_a_result_that_is_not_durable_can_be_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    def fails(handle: int) -> None:
+        if os.path.samefile(f"/proc/self/fd/{handle}", tmp_path):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    given = {"a": (0, numpy.arange(5))}
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", fails)
+        with pytest.raises(OSError, match="Input/output error"):
+            solo(given, out=tmp_path / name)
+    assert not [one for one in os.listdir(tmp_path) if one.startswith(".")]
+    solo(given, out=tmp_path / name)
+    assert os.listdir(tmp_path) == [name]
 
 
 @pytest.mark.parametrize("world, dst", [(1, 0), (2, 1), (3, 2)])

@@ -123,14 +123,29 @@ rks_status rks_target_commit(rks_target *target, rks_error *err)
     rks_status status = check_place(target->path, target->force, err);
     if (status != RKS_OK)
         return status;
+    bool exchanged = false;
     int failed = renameat2(AT_FDCWD, target->part, AT_FDCWD, target->path, RENAME_NOREPLACE);
-    if (failed != 0 && errno == EEXIST && target->force)
+    if (failed != 0 && errno == EEXIST && target->force) {
         failed = renameat2(AT_FDCWD, target->part, AT_FDCWD, target->path, RENAME_EXCHANGE);
-    else if (failed != 0 && errno == EINVAL && access(target->path, F_OK) != 0)
+        exchanged = failed == 0;
+    } else if (failed != 0 && errno == EINVAL && access(target->path, F_OK) != 0) {
         failed = rename(target->part, target->path); /* this file system lacks the flag */
+    }
     if (failed != 0)
         return rks_fail_errno(err, errno, "%s: renaming into place", target->path);
-    return rks_file_sync_directory_of(target->path, err);
+    rks_error why = {0};
+    status = rks_file_sync_directory_of(target->path, &why);
+    if (status == RKS_OK)
+        return status;
+    /* It comes back, to be removed: the same command, run again, must not meet it. */
+    failed = exchanged ? renameat2(AT_FDCWD, target->part, AT_FDCWD, target->path, RENAME_EXCHANGE)
+                       : rename(target->path, target->part);
+    if (failed != 0)
+        return rks_fail(err, status, why.cause,
+                        "%s: in place, but not durable: a power cut may lose it (%s)", target->path,
+                        why.text);
+    return rks_fail(err, status, why.cause, "%s: not written, as it would not be durable: %s",
+                    target->path, why.text);
 }
 
 void rks_target_close(rks_target *target)

@@ -17,7 +17,8 @@ rks_status rks_target_open(const char *path, bool force, rks_target **target, rk
 const char *rks_target_part(const rks_target *target);
 /* Marks a directory with a hidden file that says what made it. */
 rks_status rks_target_mark(const rks_target *target, rks_error *err);
-/* Moves the part into its place in one step, and makes that durable. */
+/* Moves the part into its place in one step, and makes that durable. If that fails, what was there
+ * before is there again. */
 rks_status rks_target_commit(rks_target *target, rks_error *err);
 /* Removes the part unless it was committed. NULL is allowed. */
 void rks_target_close(rks_target *target);

@@ -242,8 +242,12 @@ class Directory(File):
         if os.path.isdir(self.path):
             os.rmdir(self.path)
         os.rename(self.temporary, self.path)
+        try:
+            _sync(os.path.dirname(os.path.abspath(self.path)))
+        except OSError:
+            os.rename(self.path, self.temporary)  # to be removed: the same call, made again, must not meet it
+            raise
         self.temporary = ""
-        _sync(os.path.dirname(os.path.abspath(self.path)))
 
     def _stop(self) -> None:
         thread, self.thread = self.thread, None
