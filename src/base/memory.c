@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * memory.c: malloc with two counters: live allocations, and the countdown to a failure. */
+ * memory.c: malloc with two counters, live allocations and the countdown to a failure, and a look
+ * at what is left before large ones. */
 #include "base/memory.h"
 
+#include <inttypes.h>
+#include <malloc.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/available_memory.h"
 #include "base/c_locale.h"
 #include "base/error.h"
 
@@ -22,6 +26,22 @@ static bool must_fail(void)
     return atomic_fetch_sub(&fail_at, 1) == 1;
 }
 
+static double gib(uint64_t bytes)
+{
+    return (double)bytes / (1 << 30);
+}
+
+rks_status rks_memory_check(uint64_t bytes, const char *what, const char *advice, rks_error *err)
+{
+    uint64_t left = bytes < RKS_MEMORY_LARGE ? UINT64_MAX : rks_memory_available("");
+    if (bytes <= left)
+        return RKS_OK;
+    return rks_fail(err, RKS_ERR_MEMORY, 0,
+                    "%s needs %.1f GiB of memory, and this machine, or the control group of the "
+                    "process, has %.1f GiB left%s",
+                    what, gib(bytes), gib(left), advice);
+}
+
 static void *no_memory(rks_error *err, size_t count, size_t size)
 {
     rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory: %zu x %zu bytes", count, size);
@@ -33,6 +53,8 @@ static void *allocate_counted(size_t count, size_t size, bool zero, rks_error *e
     size_t bytes;
     if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX / 2 || must_fail())
         return no_memory(err, count, size);
+    if (rks_memory_check(bytes, "out of memory: one allocation", "", err) != RKS_OK)
+        return NULL;
     if (bytes == 0)
         bytes = 1;
     void *memory = zero ? calloc(1, bytes) : malloc(bytes);
@@ -59,6 +81,10 @@ void *rks_realloc(void *memory, size_t count, size_t size, rks_error *err)
     size_t bytes;
     if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX / 2 || must_fail())
         return no_memory(err, count, size);
+    size_t before = bytes < RKS_MEMORY_LARGE ? 0 : malloc_usable_size(memory);
+    if (bytes > before &&
+        rks_memory_check(bytes - before, "out of memory: one allocation", "", err) != RKS_OK)
+        return NULL;
     void *grown = realloc(memory, bytes == 0 ? 1 : bytes);
     return grown != NULL ? grown : no_memory(err, count, size);
 }

@@ -12,6 +12,7 @@
 #include "base/memory_usage.h"
 #include "plan/cancellation.h"
 #include "plan/mix/mix.h"
+#include "plan/plan_memory.h"
 #include "plan/strategy.h"
 #include "plan/cache/epoch_cache_area.h"
 
@@ -180,6 +181,8 @@ rks_status rks_plan_create_shared(const rks_plan_samples *samples, const rks_pla
         status = set_samples(&made->in, err);
     if (status == RKS_OK)
         status = set_mix(made, err);
+    if (status == RKS_OK)
+        status = rks_plan_memory_check(&made->in, err);
     if (status == RKS_OK)
         status = set_order(made, samples->order, err);
     if (status == RKS_OK && samples->absent_count > 0)

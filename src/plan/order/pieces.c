@@ -17,6 +17,7 @@
 #include "base/memory_usage.h"
 #include "plan/cancellation.h"
 #include "plan/mix/mix.h"
+#include "plan/plan_memory.h"
 
 /* Returns the cut sample of piece `piece`. */
 static const rks_plan_cut_sample *find_cut(const rks_plan_input *in, uint32_t piece)
@@ -139,6 +140,8 @@ rks_status rks_plan_split(rks_plan_input *in, uint64_t *tokens, rks_error *err)
         return RKS_ERR_MEMORY;
     rks_usage_add(RKS_MEMORY_PLAN, in->too_long * sizeof(*in->cuts));
     rks_status status = list_cuts(in, err);
+    if (status == RKS_OK)
+        status = rks_plan_memory_check(in, err);
     for (size_t i = 0; i < in->cut_count && status == RKS_OK; i++)
         *tokens += in->lengths[in->cuts[i].id] - 1; /* it counts 1 already */
     in->longest = in->config.limit;
