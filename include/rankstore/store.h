@@ -68,9 +68,11 @@ typedef struct rks_store_options {
     /* Opens a dataset that is kept at a home, which is `directory`, from local directories: this is
      * one on a disk of the rank's node, and may hold {rank} and {node}. The shards are spread over
      * the ranks' local directories; those that none has are read from home. What has come stays
-     * there, in LOCAL/DATASET-ID, and later jobs find it, on whatever ranks. RKS_ERR_ARGUMENT: it
-     * is on a network file system. If home is away, and all shards are local, the generation that
-     * was opened last opens. NULL: `directory` itself is read. */
+     * there, in LOCAL/DATASET-ID, and later jobs find it, on whatever ranks. Shards of the same
+     * dataset in another folder of it, such as LOCAL/speech, where this node built them, are linked
+     * there (hard links) instead. RKS_ERR_ARGUMENT: it is on a network file system. If home is
+     * away, and all shards are local, the generation that was opened last opens. NULL: `directory`
+     * itself is read. */
     const char *local;
     uint32_t copies; /* with `local`: on how many nodes each shard will be; more than there are
                       * are as many as there are. A further copy comes from a rank that has the

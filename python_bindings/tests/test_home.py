@@ -242,6 +242,40 @@ def test_a_build_makes_copies_between_its_nodes(tmp_path: Path, ranks: Ranks, co
     assert done == [list(range(SAMPLES))] * 3 if copies == 2 else all("on no rank's disk" in one for one in done), done
 
 
+BELOW = """
+import json, os, sys
+os.environ["RKS_NODE"] = os.environ["RANK"]
+import rankstore
+home, local = sys.argv[1], sys.argv[2]
+rows = ({"i": i, "data": bytes([i % 251]) * (4000 + i % 97 * 50)} for i in range(600))
+rankstore.build(rows, local + "/speech", home=home, max_shard="256KiB", unit_samples=20, same_on_all=True).close()
+with rankstore.open(home, local=local) as ds:
+    assert ds.stats()["arriving_shards"] == 0
+    read = sorted(int(ds[i]["i"]) for i in range(600)) == list(range(600))
+    ds.group.barrier()
+    print(json.dumps([read, ds.stats()["home_bytes"]]))
+"""
+
+
+def test_shards_built_below_the_local_directory_are_linked(tmp_path: Path, ranks: Ranks) -> None:
+    """Nodes that built the dataset and published it read nothing from home; one that lost its folder reads its part again, once."""
+    home, local = tmp_path / "home", str(tmp_path / "l{rank}")
+    done = [json.loads(one.stdout.splitlines()[-1]) for one in ranks(2, BELOW, str(home), local, warm=["import rankstore"])]
+    assert done == [[True, 0], [True, 0]], done
+    for path in home.glob("part-*.rks"):
+        [built] = tmp_path.glob(f"l*/speech/{path.name}")
+        [linked] = built.parents[1].glob(f"[!s]*/{path.name}")
+        assert built.samefile(linked) and not linked.is_symlink()
+    lost = held_bytes(tmp_path / "l1") // 2  # each file counts twice
+    assert 0 < lost < shard_bytes(home)
+    shutil.rmtree(tmp_path / "l1")
+    again = Job(ranks, 2, home, local)
+    assert again.ids == list(range(SAMPLES)) and once(sum(again.brought), lost)
+    shutil.rmtree(tmp_path / "l0" / "speech")  # the other name stays
+    last = Job(ranks, 2, home, local)
+    assert (last.ids, last.brought) == (again.ids, [0, 0])
+
+
 def test_a_lost_node_s_shards_are_read_again(home: Path, tmp_path: Path, ranks: Ranks) -> None:
     local, state = tmp_path / "l{rank}", str(tmp_path / "state.json")
     first = Job(ranks, 3, home, local, state)

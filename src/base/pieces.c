@@ -9,12 +9,14 @@
  *   32   8  their size
  *   40  40  the boot in which the marks were made, as text, with zeros after it
  *   80   8  XXH3-64 of bytes 0 to 79
- *   88   8  0
+ *   88   4  how many doubts there were: failed syncs of the file
+ *   92   4  the pid of the process that had the lock last, 0: not known; 2^32 - 1: sealed
  *   96   n  a byte for each MiB: 0 missing, 1 claimed, 2 here */
 #include "base/pieces.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,9 +29,12 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/memory.h"
 
-enum { HEADER = 96, BOOT = 40, CHECKED = 80, VERSION = 1, LOCK_WAIT_MS = 10 };
+enum { HEADER = 96, BOOT = 40, CHECKED = 80, DOUBTS = 88, HOLDER = 92, VERSION = 1 };
+enum { LOCK_WAIT_MS = 10, TELL_MS = 15000, LIMIT_MS = 900000 };
+#define SEALED UINT32_MAX
 
 struct rks_pieces {
     atomic_int owners;
@@ -68,7 +73,7 @@ static void read_boot(char boot[BOOT])
 
 static void put_header(uint8_t *header, rks_digest what, uint64_t file_size, const char boot[BOOT])
 {
-    memset(header, 0, HEADER);
+    memset(header, 0, DOUBTS);
     memcpy(header, "RKSPIECE", 8);
     rks_store_u32(header + 8, VERSION);
     rks_store_u64(header + 16, what.low);
@@ -83,7 +88,12 @@ static bool is_header(const uint8_t *header, rks_digest what, uint64_t file_size
 {
     uint8_t expected[HEADER];
     put_header(expected, what, file_size, (const char *)header + 40);
-    return memcmp(header, expected, HEADER) == 0;
+    return memcmp(header, expected, DOUBTS) == 0;
+}
+
+static _Atomic uint32_t *word_at(const rks_pieces *pieces, size_t offset)
+{
+    return (_Atomic uint32_t *)(void *)(pieces->map + offset);
 }
 
 static uint64_t pieces_in(uint64_t file_size)
@@ -93,17 +103,56 @@ static uint64_t pieces_in(uint64_t file_size)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* Waits for the lock: others hold it for as long as they prepare the file. */
+static uint32_t tell_after_ms = TELL_MS, limit_wait_ms = LIMIT_MS; /* others in tests */
+
+void rks_pieces_limit_wait(uint32_t tell_ms, uint32_t limit_ms)
+{
+    tell_after_ms = tell_ms == 0 ? TELL_MS : tell_ms;
+    limit_wait_ms = limit_ms == 0 ? LIMIT_MS : limit_ms;
+}
+
+/* Writes who has the lock. The number is that of its own pid namespace. */
+static const char *name_holder(int fd, char text[32])
+{
+    uint8_t word[4] = {0};
+    const bool read = pread(fd, word, sizeof(word), HOLDER) == (ssize_t)sizeof(word);
+    const uint32_t pid = read ? rks_load_u32(word) : 0;
+    if (pid == 0 || pid == SEALED)
+        snprintf(text, 32, "another process");
+    else
+        snprintf(text, 32, "process %" PRIu32, pid);
+    return text;
+}
+
+/* Waits for the lock: others hold it while they prepare the file, for which they may have to wait
+ * for home, or end it. */
 static rks_status lock_marks(int fd, const char *path, rks_error *err)
 {
+    char holder[32];
+    const uint64_t begun = rks_now_ms();
+    bool told = false;
     while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
         if (errno != EWOULDBLOCK && errno != EINTR)
             return rks_fail_errno(err, errno, "%s: locking it", path);
         rks_status status = rks_check_interrupt(err);
         if (status != RKS_OK)
             return status;
+        const uint64_t waited = rks_now_ms() - begun;
+        if (!told && waited >= tell_after_ms)
+            rks_log("waits for the lock of %s, which %s of this node has", path,
+                    name_holder(fd, holder));
+        told = told || waited >= tell_after_ms;
+        if (waited >= limit_wait_ms)
+            return rks_fail(err, RKS_ERR_TIMEOUT, 0,
+                            "%s: waited %" PRIu64 " s for the lock, which %s of this node has; if "
+                            "that process hangs, end it, then run again",
+                            path, waited / 1000, name_holder(fd, holder));
         usleep(LOCK_WAIT_MS * 1000);
     }
+    /* For those who wait. If it cannot be written, the holder is not known. */
+    uint8_t word[4];
+    rks_store_u32(word, (uint32_t)getpid());
+    (void)!pwrite(fd, word, sizeof(word), HOLDER);
     return RKS_OK;
 }
 
@@ -192,7 +241,7 @@ static void settle_marks(rks_pieces *pieces, const rks_pieces_wish *wish, bool f
 static void remove_unused(int fd, const char *path)
 {
     struct stat info;
-    if (fd >= 0 && fstat(fd, &info) == 0 && info.st_size == 0)
+    if (fd >= 0 && fstat(fd, &info) == 0 && info.st_size <= HEADER)
         unlink(path);
 }
 
@@ -269,15 +318,18 @@ rks_status rks_pieces_follow(const char *path, rks_digest what, rks_pieces **pie
     return RKS_OK;
 }
 
-rks_status rks_pieces_end(const char *path, rks_pieces_end_fn end, void *user, rks_error *err)
+rks_status rks_pieces_end(rks_pieces *pieces, const char *path, rks_pieces_end_fn end, void *user,
+                          rks_error *err)
 {
     int fd = -1;
     rks_status status = open_locked(path, 0, &fd, err);
     if (status != RKS_OK || fd < 0)
         return status;
     status = end(user, err);
-    if (status == RKS_OK)
+    if (status == RKS_OK) {
+        atomic_store_explicit(word_at(pieces, HOLDER), SEALED, memory_order_release);
         unlink(path);
+    }
     unlock(fd);
     return status;
 }
@@ -321,6 +373,34 @@ void rks_pieces_set(rks_pieces *pieces, uint64_t piece, enum rks_piece_state sta
     atomic_store_explicit(&pieces->states[piece], (uint8_t)state, memory_order_release);
 }
 
+uint32_t rks_pieces_doubts(const rks_pieces *pieces)
+{
+    return atomic_load_explicit(word_at(pieces, DOUBTS), memory_order_acquire);
+}
+
+bool rks_pieces_sealed(const rks_pieces *pieces)
+{
+    return atomic_load_explicit(word_at(pieces, HOLDER), memory_order_acquire) == SEALED;
+}
+
+/* The count may change between the look and the mark: then one of both takes the mark back. */
+void rks_pieces_mark(rks_pieces *pieces, uint64_t piece, uint32_t doubts)
+{
+    const bool doubted = rks_pieces_doubts(pieces) != doubts;
+    atomic_store(&pieces->states[piece], doubted ? RKS_PIECE_CLAIMED : RKS_PIECE_HERE);
+    if (!doubted && atomic_load(word_at(pieces, DOUBTS)) != doubts)
+        atomic_store(&pieces->states[piece], RKS_PIECE_CLAIMED);
+}
+
+void rks_pieces_doubt(rks_pieces *pieces)
+{
+    atomic_fetch_add(word_at(pieces, DOUBTS), 1);
+    for (uint64_t i = 0; i < pieces->count; i++) {
+        uint8_t here = RKS_PIECE_HERE;
+        atomic_compare_exchange_strong(&pieces->states[i], &here, RKS_PIECE_CLAIMED);
+    }
+}
+
 bool rks_pieces_have(const rks_pieces *pieces, uint64_t first, uint64_t end)
 {
     for (uint64_t i = first / RKS_PIECE; i < pieces_in(end); i++)
@@ -329,11 +409,13 @@ bool rks_pieces_have(const rks_pieces *pieces, uint64_t first, uint64_t end)
     return true;
 }
 
+/* Others may set marks meanwhile. */
 static uint64_t count_bytes(const uint8_t *marks, uint64_t file_size)
 {
+    const _Atomic uint8_t *shared = (const _Atomic uint8_t *)marks;
     uint64_t bytes = 0, count = pieces_in(file_size);
     for (uint64_t i = 0; i < count; i++)
-        if (marks[i] != RKS_PIECE_MISSING)
+        if (atomic_load_explicit(&shared[i], memory_order_relaxed) != RKS_PIECE_MISSING)
             bytes += i + 1 < count ? RKS_PIECE : file_size - i * RKS_PIECE;
     return bytes;
 }

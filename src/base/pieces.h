@@ -6,7 +6,13 @@
  * Laws. A piece becomes HERE only after its bytes were checked in memory and written. HERE becomes
  * CLAIMED by another boot of the machine, or by a doubt; nothing else goes back. Two writers of a
  * piece write the same bytes, so no lock is needed. Marks are not synced: they are true as long as
- * the page cache lives, and another boot checks them again. */
+ * the page cache lives, and another boot checks them again.
+ *
+ * A doubt: the file could not be synced, so that what the page cache shows may never reach the disk
+ * and may go at any time. It is counted before the marks change. Who writes without a mark, or is
+ * about to mark, looks at the count before it reads or writes the bytes, and believes them only as
+ * long as the count is the same. Once the file has been synced and has its name, it is sealed:
+ * then no doubt comes any more. */
 #ifndef RKS_BASE_PIECES_H
 #define RKS_BASE_PIECES_H
 
@@ -35,17 +41,22 @@ typedef struct rks_pieces_wish {
 } rks_pieces_wish;
 
 /* Calls `prepare` under a lock of the file of marks, which it makes if there is none. Marks of
- * another boot, and marks that are damaged, become CLAIMED; those of a fresh file MISSING. The
- * caller owns *pieces. */
+ * another boot, and marks that are damaged, become CLAIMED; those of a fresh file MISSING. Nothing
+ * is sealed then. The caller owns *pieces.
+ *
+ * Who waits for the lock says a line after 15 s, and fails after 15 min with RKS_ERR_TIMEOUT; both
+ * name the file, and the process that has the lock. The same holds for rks_pieces_end. */
 rks_status rks_pieces_open(const rks_pieces_wish *wish, rks_pieces **pieces, rks_error *err);
 /* Maps the marks that another process has opened, to read them. RKS_ERR_NOT_FOUND: there are
  * none, or they are of other bytes or of another boot. The caller owns *pieces. */
 rks_status rks_pieces_follow(const char *path, rks_digest what, rks_pieces **pieces,
                              rks_error *err);
-/* Ends the marks: calls `end` under the lock of the file, and removes it. Without such a file
- * another process has done it, and nothing is called. */
+/* Ends the marks, which the caller has open from `path`: calls `end` under the lock of the file. If
+ * that succeeds, the pieces are sealed, and the file is removed. Without such a file another
+ * process has done it, and nothing is called. */
 typedef rks_status (*rks_pieces_end_fn)(void *user, rks_error *err);
-rks_status rks_pieces_end(const char *path, rks_pieces_end_fn end, void *user, rks_error *err);
+rks_status rks_pieces_end(rks_pieces *pieces, const char *path, rks_pieces_end_fn end, void *user,
+                          rks_error *err);
 /* One more owner, who closes it, too. Returns `pieces`. */
 rks_pieces *rks_pieces_hold(rks_pieces *pieces);
 void rks_pieces_close(rks_pieces *pieces); /* NULL is accepted */
@@ -53,6 +64,15 @@ void rks_pieces_close(rks_pieces *pieces); /* NULL is accepted */
 uint64_t rks_pieces_count(const rks_pieces *pieces);
 enum rks_piece_state rks_pieces_get(const rks_pieces *pieces, uint64_t piece);
 void rks_pieces_set(rks_pieces *pieces, uint64_t piece, enum rks_piece_state state);
+/* Marks a piece as HERE whose bytes were read and written since the count of doubts was `doubts`.
+ * If there is a new one, it is CLAIMED. */
+void rks_pieces_mark(rks_pieces *pieces, uint64_t piece, uint32_t doubts);
+/* The file could not be synced: counts a doubt, and what is HERE becomes CLAIMED. */
+void rks_pieces_doubt(rks_pieces *pieces);
+/* Returns how many doubts there were since the file of marks was made, by all processes. */
+uint32_t rks_pieces_doubts(const rks_pieces *pieces);
+/* Returns true once the file has been sealed: all pieces are HERE, and stay it. */
+bool rks_pieces_sealed(const rks_pieces *pieces);
 /* Returns true if all pieces with bytes [first, end) are HERE. Then these bytes are right in every
  * map of the file. */
 bool rks_pieces_have(const rks_pieces *pieces, uint64_t first, uint64_t end);
@@ -65,5 +85,7 @@ uint64_t rks_pieces_look(const char *path, rks_digest what, uint64_t file_size);
 
 /* For tests: another boot of the machine; NULL: the real one. */
 void rks_pieces_pretend_boot(const char *boot);
+/* For tests: after how long a wait for the lock says a line, and fails. Zeros: as ever. */
+void rks_pieces_limit_wait(uint32_t tell_ms, uint32_t limit_ms);
 
 #endif

@@ -50,7 +50,7 @@ static void need_ends(rks_need *need, bool alone, const rks_error *err)
 {
     need_group *group = need->user;
     if (alone)
-        rks_shard_note_record(((row_need *)need)->map, ((row_need *)need)->row);
+        rks_shard_note_record(((row_need *)need)->map, ((row_need *)need)->row, need->doubts);
     if (err->status != RKS_OK) {
         pthread_mutex_lock(&group->mutex);
         if (group->error.status == RKS_OK)

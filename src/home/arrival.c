@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * arrival.c: the files of one arriving shard. */
-#include "home/arrival.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -18,38 +16,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "home/known_version.h"
+#include "home/arrival_state.h"
 #include "shard/checksum_file.h"
-
-_Static_assert((int)RKS_PIECE == (int)RKS_SUMS_CHUNK, "a piece has one sum");
-
-/* A part of the head, and the manifest's word for its bytes. */
-typedef struct head_part {
-    uint64_t first, end;
-    bool is_segment; /* `check` counts, else `digest` */
-    uint64_t check;
-    rks_digest digest;
-} head_part;
-
-struct rks_arrival {
-    rks_home *home;           /* NULL: there is none */
-    _Atomic(rks_home *) from; /* the holder; home once that has failed */
-    char *directory, *name;
-    char *file;      /* of NAME.arriving */
-    char *home_file; /* "NAME.rks", as home has it */
-    rks_digest manifest;
-    uint64_t size;
-    rks_digest sums_digest;
-    head_part *head; /* by offset */
-    size_t head_count;
-    atomic_bool head_here;
-    rks_digest *sums;
-    rks_pieces *pieces;
-    int fd;
-    bool sparse;               /* takes no room ahead */
-    bool whole;                /* another process has finished it meanwhile */
-    rks_known_version version; /* of the shard's file at home */
-};
 
 /* Returns "DIRECTORY/NAME.ENDING". Free it with rks_free. */
 static char *local_path(const rks_arrival *a, const char *ending, rks_error *err)
@@ -67,13 +35,7 @@ static bool exists_as(const rks_arrival *a, const char *ending)
 
 /* ---- from where ------------------------------------------------------------------------------ */
 
-static const char *source_name(const rks_arrival *a)
-{
-    return atomic_load(&a->from)->name;
-}
-
-/* Returns true if a failed read is to be made again from home, as `from` was the holder. */
-static bool turns_to_home(rks_arrival *a, rks_home *from, rks_status status)
+bool rks_arrival_turns_home(rks_arrival *a, rks_home *from, rks_status status)
 {
     rks_error unused;
     if (status == RKS_OK || a->home == NULL || from == a->home ||
@@ -90,7 +52,7 @@ static rks_status read_file(rks_arrival *a, const char *name, size_t most, char 
         char version[RKS_HOME_VERSION] = "";
         rks_home *from = atomic_load(&a->from);
         rks_status status = rks_home_read_all(from, name, most, bytes, size, version, err);
-        if (!turns_to_home(a, from, status))
+        if (!rks_arrival_turns_home(a, from, status))
             return status;
     }
 }
@@ -102,7 +64,7 @@ rks_status rks_arrival_read(rks_arrival *a, uint64_t first, uint64_t end, uint8_
         rks_home *from = atomic_load(&a->from);
         rks_status status =
             rks_known_version_fetch(&a->version, from, a->home_file, first, end, to, err);
-        if (!turns_to_home(a, from, status))
+        if (!rks_arrival_turns_home(a, from, status))
             return status;
     }
 }
@@ -192,7 +154,7 @@ static rks_status fetch_manifest(rks_arrival *a, rks_manifest **manifest, rks_er
     rks_status status =
         name == NULL ? RKS_ERR_MEMORY : read_file(a, name, RKS_MANIFEST_MAX, &bytes, &size, err);
     if (status == RKS_OK) {
-        shown = rks_format(err, "%s/%s", source_name(a), name);
+        shown = rks_format(err, "%s/%s", rks_arrival_source(a), name);
         status =
             shown == NULL ? RKS_ERR_MEMORY : rks_manifest_decode(bytes, size, shown, manifest, err);
     }
@@ -230,8 +192,9 @@ static rks_status bring_sums(rks_arrival *a, rks_error *err)
         status = read_file(a, name, expected, &bytes, &size, err);
         if (status == RKS_OK &&
             (size != expected || !rks_digest_equal(rks_checksum128(bytes, size), a->sums_digest)))
-            status = rks_fail(err, RKS_ERR_CORRUPT, 0,
-                              "%s/%s: not the sums that the manifest names", source_name(a), name);
+            status =
+                rks_fail(err, RKS_ERR_CORRUPT, 0, "%s/%s: not the sums that the manifest names",
+                         rks_arrival_source(a), name);
         if (status == RKS_OK)
             status = rks_file_replace(path, bytes, size, err);
         if (status == RKS_OK)
@@ -278,15 +241,21 @@ static rks_status rename_to(rks_arrival *a, const char *from, const char *to, rk
 }
 
 /* A process that was killed while it finished may have left NAME.rks without its manifest: that is
- * the arriving file. */
+ * the arriving file. One that has another name is not: it is linked from another directory
+ * (staging/adopt.h), whose readers map it. */
 static rks_status take_back(const rks_arrival *a, rks_error *err)
 {
+    struct stat info;
     if (exists_as(a, "arriving") || !exists_as(a, "rks"))
         return RKS_OK;
     char *sealed = local_path(a, "rks", err);
     rks_status status = sealed == NULL ? RKS_ERR_MEMORY : RKS_OK;
-    if (status == RKS_OK && rename(sealed, a->file) != 0)
+    if (status == RKS_OK && lstat(sealed, &info) == 0 && info.st_nlink > 1) {
+        if (unlink(sealed) != 0)
+            status = rks_fail_errno(err, errno, "%s: removing it", sealed);
+    } else if (status == RKS_OK && rename(sealed, a->file) != 0) {
         status = rks_fail_errno(err, errno, "%s: renaming it", sealed);
+    }
     rks_free(sealed);
     return status;
 }
@@ -383,7 +352,7 @@ rks_status rks_arrival_open(const rks_arrival_wish *wish, rks_arrival **arrival,
             status = rks_fail(err, RKS_ERR_CORRUPT, 0,
                               "%s/%s.json: not the shard's manifest; remove that shard's files, "
                               "and they are brought from %s",
-                              a->directory, a->name, source_name(a));
+                              a->directory, a->name, rks_arrival_source(a));
     }
     if (status == RKS_OK && !a->whole && wish->holder != NULL)
         wait_for_holder(wish);
@@ -439,178 +408,6 @@ char *rks_arrival_path(const rks_arrival *arrival, rks_error *err)
     return rks_format(err, "%s/%s", arrival->directory, arrival->name);
 }
 
-/* ---- pieces ---------------------------------------------------------------------------------- */
-
-static size_t piece_size(const rks_arrival *a, uint64_t piece)
-{
-    uint64_t left = a->size - piece * RKS_PIECE;
-    return left < RKS_PIECE ? (size_t)left : RKS_PIECE;
-}
-
-static bool is_right(const rks_arrival *a, uint64_t piece, const uint8_t *bytes)
-{
-    return rks_digest_equal(rks_checksum128(bytes, piece_size(a, piece)), a->sums[piece]);
-}
-
-/* Reads a claimed piece from the local file. A wrong one, and one that the disk does not give, is
- * missing. */
-static void settle_claim(rks_arrival *a, uint64_t piece, uint8_t *room)
-{
-    bool right = rks_file_read_at(a->fd, a->file, piece * RKS_PIECE, room, piece_size(a, piece),
-                                  NULL) == RKS_OK &&
-                 is_right(a, piece, room);
-    rks_pieces_set(a->pieces, piece, right ? RKS_PIECE_HERE : RKS_PIECE_MISSING);
-}
-
-rks_status rks_arrival_write(rks_arrival *a, uint64_t first, const uint8_t *bytes, uint64_t size,
-                             rks_error *err)
-{
-    for (uint64_t done = 0; done < size;) {
-        ssize_t put = pwrite(a->fd, bytes + done, (size_t)(size - done), (off_t)(first + done));
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put <= 0)
-            return rks_fail_write(err, put < 0 ? errno : EIO, a->file, size - done);
-        done += (uint64_t)put;
-    }
-    return RKS_OK;
-}
-
-static rks_status write_piece(rks_arrival *a, uint64_t piece, const uint8_t *bytes, rks_error *err)
-{
-    rks_status status = rks_arrival_write(a, piece * RKS_PIECE, bytes, piece_size(a, piece), err);
-    if (status == RKS_OK)
-        rks_pieces_set(a->pieces, piece, RKS_PIECE_HERE);
-    return status;
-}
-
-/* Brings missing pieces that follow each other. */
-static rks_status bring_run(rks_arrival *a, uint64_t first, uint64_t count, uint8_t *room,
-                            uint64_t *brought, rks_error *err)
-{
-    uint64_t begin = first * RKS_PIECE, end = (first + count) * RKS_PIECE;
-    end = end < a->size ? end : a->size;
-    for (int try = 1;; try++) {
-        uint64_t wrong = UINT64_MAX;
-        rks_status status = rks_arrival_read(a, begin, end, room, err);
-        for (uint64_t i = 0; status == RKS_OK && i < count; i++) {
-            uint8_t *bytes = room + i * RKS_PIECE;
-            if (rks_pieces_get(a->pieces, first + i) == RKS_PIECE_HERE)
-                continue; /* another process has brought it, or the first try */
-            if (is_right(a, first + i, bytes))
-                status = write_piece(a, first + i, bytes, err);
-            else if (wrong == UINT64_MAX)
-                wrong = first + i;
-        }
-        if (status == RKS_OK && wrong == UINT64_MAX && atomic_load(&a->from) == a->home)
-            *brought += end - begin;
-        if (status != RKS_OK || wrong == UINT64_MAX)
-            return status;
-        if (try == 2 && turns_to_home(a, atomic_load(&a->from), RKS_ERR_CORRUPT))
-            try = 0;
-        else if (try == 2)
-            return rks_fail(err, RKS_ERR_CORRUPT, 0,
-                            "%s/%s: the MiB at offset %" PRIu64
-                            " is not the one that was published; publish it again from a node that "
-                            "has the shard, or repair the dataset",
-                            source_name(a), a->home_file, wrong * RKS_PIECE);
-    }
-}
-
-rks_status rks_arrival_bring(rks_arrival *a, uint64_t first, uint64_t count, uint8_t *room,
-                             uint64_t *brought, rks_error *err)
-{
-    rks_status status = RKS_OK;
-    uint64_t end = first + count;
-    *brought = 0;
-    for (uint64_t i = first; i < end; i++)
-        if (rks_pieces_get(a->pieces, i) == RKS_PIECE_CLAIMED)
-            settle_claim(a, i, room);
-    for (uint64_t i = first; status == RKS_OK && i < end;) {
-        uint64_t run = i;
-        while (run < end && rks_pieces_get(a->pieces, run) == RKS_PIECE_MISSING)
-            run++;
-        if (run > i) {
-            status = bring_run(a, i, run - i, room, brought, err);
-            /* begins to write now, so that the sync at the end has little left */
-            sync_file_range(a->fd, (off_t)(first * RKS_PIECE), (off_t)(count * RKS_PIECE),
-                            SYNC_FILE_RANGE_WRITE);
-        }
-        i = run + (run == i);
-    }
-    return status;
-}
-
-/* ---- the head -------------------------------------------------------------------------------- */
-
-enum { HEAD_GAP = 64 << 10 }; /* bytes between parts that are read together */
-
-static bool is_part_right(const head_part *part, const uint8_t *bytes)
-{
-    const size_t size = (size_t)(part->end - part->first);
-    return part->is_segment ? rks_checksum64(bytes, size) == part->check
-                            : rks_digest_equal(rks_checksum128(bytes, size), part->digest);
-}
-
-/* Reads parts [first, end), which lie close together, and writes those that are right. */
-static rks_status bring_parts(rks_arrival *a, size_t first, size_t end, uint8_t *room,
-                              uint64_t *brought, rks_error *err)
-{
-    const uint64_t begin = a->head[first].first, stop = a->head[end - 1].end;
-    rks_status status = rks_arrival_read(a, begin, stop, room, err);
-    for (size_t i = first; status == RKS_OK && i < end; i++) {
-        const head_part *part = &a->head[i];
-        const uint8_t *bytes = room + (part->first - begin);
-        if (!is_part_right(part, bytes))
-            return rks_fail(err, RKS_ERR_CORRUPT, 0,
-                            "%s/%s: the index at offset %" PRIu64
-                            " is not the one that was published; publish it again from a node "
-                            "that has the shard, or repair the dataset",
-                            source_name(a), a->home_file, part->first);
-        status = rks_arrival_write(a, part->first, bytes, part->end - part->first, err);
-    }
-    *brought += status == RKS_OK ? stop - begin : 0;
-    return status;
-}
-
-/* Brings the pieces of a part that one request cannot bring. */
-static rks_status bring_large(rks_arrival *a, const head_part *part, uint8_t *room,
-                              uint64_t *brought, rks_error *err)
-{
-    rks_status status = RKS_OK;
-    const uint64_t end = (part->end - 1) / RKS_PIECE + 1;
-    for (uint64_t i = part->first / RKS_PIECE; status == RKS_OK && i < end;
-         i += RKS_ARRIVAL_PIECES) {
-        uint64_t some = 0, count = end - i < RKS_ARRIVAL_PIECES ? end - i : RKS_ARRIVAL_PIECES;
-        status = rks_arrival_bring(a, i, count, room, &some, err);
-        *brought += some;
-    }
-    return status;
-}
-
-rks_status rks_arrival_bring_head(rks_arrival *a, uint8_t *room, uint64_t *brought, rks_error *err)
-{
-    const uint64_t most = (uint64_t)RKS_ARRIVAL_PIECES * RKS_PIECE;
-    rks_status status = RKS_OK;
-    *brought = 0;
-    for (size_t i = 0, next; status == RKS_OK && i < a->head_count; i = next) {
-        const head_part *part = &a->head[i];
-        next = i + 1;
-        if (rks_pieces_have(a->pieces, part->first, part->end))
-            continue;
-        if (part->end - part->first > most) {
-            status = bring_large(a, part, room, brought, err);
-            continue;
-        }
-        while (next < a->head_count && a->head[next].first <= a->head[next - 1].end + HEAD_GAP &&
-               a->head[next].end - part->first <= most)
-            next++;
-        status = bring_parts(a, i, next, room, brought, err);
-    }
-    atomic_store(&a->head_here, status == RKS_OK);
-    return status;
-}
-
 /* ---- the end --------------------------------------------------------------------------------- */
 
 static rks_status sync_file(rks_arrival *a, rks_error *err)
@@ -618,29 +415,36 @@ static rks_status sync_file(rks_arrival *a, rks_error *err)
     if (fsync(a->fd) == 0)
         return RKS_OK;
     int error = errno;
-    /* The kernel has dropped what it could not write, and shows it until the pages go. */
-    for (uint64_t i = 0; i < rks_pieces_count(a->pieces); i++)
-        rks_pieces_set(a->pieces, i, RKS_PIECE_CLAIMED);
+    /* The kernel counts what it could not write as written, and shows it until the pages go. */
+    rks_pieces_doubt(a->pieces);
     posix_fadvise(a->fd, 0, 0, POSIX_FADV_DONTNEED);
     return rks_fail_write(err, error, a->file, a->size);
 }
 
-/* Under the lock of the marks: who opens the arrival then sees all of it, or none. */
+/* Under the lock of the marks: who opens the arrival then sees all of it, or none. The sync, too:
+ * the kernel tells a failure once to each who has the file open by then, so another process must
+ * not open it, sync it without an error and seal it before the doubt is counted. */
 static rks_status seal(void *user, rks_error *err)
 {
     rks_arrival *a = user;
-    rks_status status = rename_to(a, "arriving", "rks", err);
-    if (status == RKS_OK)
+    rks_status status = sync_file(a, err);
+    if (status == RKS_OK && !rks_pieces_have(a->pieces, 0, a->size))
+        status = rks_fail(err, RKS_ERR_IO, 0,
+                          "%s: another process could not sync it; its pieces are checked again",
+                          a->file);
+    /* A try whose sync of the directory failed has given them their names already. */
+    if (status == RKS_OK && (exists_as(a, "arriving") || !exists_as(a, "rks")))
+        status = rename_to(a, "arriving", "rks", err);
+    if (status == RKS_OK && (exists_as(a, "manifest") || !exists_as(a, "json")))
         status = rename_to(a, "manifest", "json", err);
     return status == RKS_OK ? rks_file_sync_directory_of(a->file, err) : status;
 }
 
 rks_status rks_arrival_finish(rks_arrival *a, rks_error *err)
 {
-    rks_status status = sync_file(a, err);
-    char *marks = status == RKS_OK ? local_path(a, "pieces", err) : NULL;
-    if (status == RKS_OK)
-        status = marks == NULL ? RKS_ERR_MEMORY : rks_pieces_end(marks, seal, a, err);
+    char *marks = local_path(a, "pieces", err);
+    rks_status status =
+        marks == NULL ? RKS_ERR_MEMORY : rks_pieces_end(a->pieces, marks, seal, a, err);
     rks_free(marks);
     return status;
 }

@@ -13,7 +13,8 @@
  * Laws. A thing is believed once what names it has checked it: the dataset names the manifest's
  * digest, the manifest that of the sums, the sums those of the pieces. A piece is checked in
  * memory, then written, then marked; so no unchecked byte lies under a mark. Several jobs may bring
- * one shard into one directory at once: they write the same bytes. */
+ * one shard into one directory at once: they write the same bytes. A shard counts as arriving until
+ * it is sealed, which comes after the sync of all its bytes. */
 #ifndef RKS_HOME_ARRIVAL_H
 #define RKS_HOME_ARRIVAL_H
 
@@ -64,13 +65,16 @@ char *rks_arrival_path(const rks_arrival *arrival, rks_error *err);
  * RKS_ERR_CORRUPT: home's bytes are not those of the sums, twice. */
 rks_status rks_arrival_bring(rks_arrival *arrival, uint64_t first, uint64_t count, uint8_t *room,
                              uint64_t *brought, rks_error *err);
-/* Read bytes of NAME.rks from home, and write checked ones to their place, without a mark. */
+/* Read bytes of NAME.rks from home, and write checked ones to their place, without a mark. Who
+ * believes them later looks at the count of doubts before the first of both calls. */
 rks_status rks_arrival_read(rks_arrival *arrival, uint64_t first, uint64_t end, uint8_t *to,
                             rks_error *err);
 rks_status rks_arrival_write(rks_arrival *arrival, uint64_t first, const uint8_t *bytes,
                              uint64_t size, rks_error *err);
-/* Makes the arrived file a shard. All pieces must be here. If it cannot be synced, all its pieces
- * become claimed, and the status is RKS_ERR_IO. */
+/* Makes the arrived file a shard: syncs it, and seals it (base/pieces.h). If it cannot be synced,
+ * that is a doubt, and the status is RKS_ERR_IO, or as the system says: its pieces are then checked
+ * and written again before their next use, and records that came alone are asked for again.
+ * RKS_ERR_IO also if another process has doubted meanwhile. */
 rks_status rks_arrival_finish(rks_arrival *arrival, rks_error *err);
 
 /* Looks, without home, at how much of a shard of `size` bytes lies in a directory: all of it, or

@@ -71,9 +71,9 @@ static void remove_need(rks_arrivals *set, rks_need *need)
 static bool is_here(const rks_arrivals *set, const rks_need *need)
 {
     const rks_arriving_one *shard = &set->shards[need->shard];
-    if (shard->stage == WHOLE || shard->stage == FINISHING)
+    if (shard->stage == WHOLE)
         return true;
-    return shard->stage == ARRIVING &&
+    return (shard->stage == ARRIVING || shard->stage == FINISHING) &&
            rks_pieces_have(rks_arrival_pieces(shard->arrival), need->first, need->end);
 }
 
@@ -130,6 +130,7 @@ static rks_status bring_record(rks_arrival *arrival, rks_need *need, uint8_t *ro
                                uint64_t *brought, rks_error *err)
 {
     const uint64_t size = need->end - need->first;
+    need->doubts = rks_pieces_doubts(rks_arrival_pieces(arrival));
     rks_status status = rks_arrival_read(arrival, need->first, need->end, room, err);
     const uint64_t right = status == RKS_OK ? need->check(need, room, size) : 0;
     if (status != RKS_OK || right == 0 || right > size)

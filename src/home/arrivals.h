@@ -40,6 +40,7 @@ struct rks_need {
     void *user;
     uint32_t asker;          /* the rank that waits for it */
     uint64_t turn;           /* the set's own */
+    uint32_t doubts;         /* of the pieces, before the record was read alone */
     rks_need *next, *before; /* the set's own, as the rest */
     bool busy, by_pieces;
 };

@@ -289,11 +289,13 @@ static rks_status put_once(const char *directory, const char *name, const rks_ho
 rks_status rks_directory_put(const char *directory, const char *name, const rks_home_bytes *bytes,
                              enum rks_put_rule rule, char version[RKS_HOME_VERSION], rks_error *err)
 {
+    enum { TRIES = 16 };
     rks_error why = {0};
     if (rule == RKS_PUT_SAME && bytes->claim == NULL)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "%s: a claim is needed to replace it", name);
     rks_status status = put_once(directory, name, bytes, rule, version, &why);
-    if (status == RKS_ERR_IO && why.cause == ENOENT) /* a prune took it for a leftover */
+    /* A prune took it for a leftover, which a busy machine and several prunes can do in turn. */
+    for (int tries = 1; status == RKS_ERR_IO && why.cause == ENOENT && tries < TRIES; tries++)
         status = put_once(directory, name, bytes, rule, version, &why);
     if (status != RKS_OK && err != NULL)
         *err = why;

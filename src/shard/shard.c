@@ -189,8 +189,7 @@ rks_status rks_shard_check_segment(const rks_shard *shard, size_t segment, rks_e
     if (rks_guarded_map_faulted(shard->map, bytes, at->size)) {
         map_anew(shard, at->offset, at->offset + at->size);
         return rks_fail(err, RKS_ERR_IO, EIO,
-                        "%s: a page of the index between %" PRIu64 " and %" PRIu64
-                        " cannot be read",
+                        "%s: a page of the index between %" PRIu64 " and %" PRIu64 UNREADABLE,
                         shard->path, at->offset, at->offset + at->size);
     }
     if (found != at->check)
@@ -228,7 +227,7 @@ static rks_status copy_part(rks_shard *shard, size_t part, size_t item, uint64_t
         memcpy(to, from, some * item);
         if (rks_guarded_map_faulted(shard->map, from, some * item)) {
             map_anew(shard, segment->offset, segment->offset + segment->size);
-            return rks_fail(err, RKS_ERR_IO, EIO, "%s: the index at %" PRIu64 " cannot be read",
+            return rks_fail(err, RKS_ERR_IO, EIO, "%s: the index at %" PRIu64 UNREADABLE,
                             shard->path, segment->offset + at * item);
         }
         to += some * item;
@@ -297,8 +296,7 @@ __attribute__((cold)) static rks_status unreadable(const rks_shard *shard, uint6
     if (place_faulted(shard, row)) {
         place_anew(shard, row);
         return rks_fail(err, RKS_ERR_IO, EIO,
-                        "%s: row %" PRIu64 ": its place in the index (at %" PRIu64
-                        ") cannot be read",
+                        "%s: row %" PRIu64 ": its place in the index, at %" PRIu64 "," UNREADABLE,
                         shard->path, row, rks_shard_place(shard, row));
     }
     if (offset >= size || offset % 8 != 0)
@@ -310,7 +308,7 @@ __attribute__((cold)) static rks_status unreadable(const rks_shard *shard, uint6
     if (rks_guarded_map_faulted(shard->map, shard->map->bytes + offset,
                                 left < RKS_RECORD_HEADER ? left : RKS_RECORD_HEADER)) {
         map_anew(shard, offset, offset + RKS_RECORD_HEADER);
-        return rks_fail(err, RKS_ERR_IO, EIO, "%s: row %" PRIu64 " at %" PRIu64 " cannot be read",
+        return rks_fail(err, RKS_ERR_IO, EIO, "%s: row %" PRIu64 " at %" PRIu64 UNREADABLE,
                         shard->path, row, offset);
     }
     return rks_fail(err, RKS_ERR_CORRUPT, 0,
@@ -331,14 +329,39 @@ uint64_t rks_shard_check_record(rks_shard *shard, uint64_t row, const uint8_t *b
     return right ? view.record_size : 0;
 }
 
-void rks_shard_note_record(const rks_shard *shard, uint64_t row)
+/* A number of a count of doubts that is never 0. It comes again after 65,535 failed syncs. */
+static uint16_t number_doubts(uint32_t doubts)
 {
-    atomic_fetch_or(&shard->rows_here[row / 8], (uint8_t)(1u << row % 8));
+    return (uint16_t)(doubts % UINT16_MAX + 1);
+}
+
+void rks_shard_note_record(const rks_shard *shard, uint64_t row, uint32_t doubts)
+{
+    atomic_store(&shard->rows_here[row], number_doubts(doubts));
 }
 
 static bool is_row_here(const rks_shard *shard, uint64_t row)
 {
-    return (atomic_load(&shard->rows_here[row / 8]) >> row % 8 & 1) != 0;
+    const uint16_t number = atomic_load(&shard->rows_here[row]);
+    return number != 0 && number == number_doubts(rks_pieces_doubts(shard->pieces));
+}
+
+/* The index came with the head, without marks: after a doubt it is believed where its pieces are
+ * here. */
+__attribute__((cold)) static bool lacks_place(const rks_shard *shard, uint64_t row, uint64_t *first,
+                                              uint64_t *end)
+{
+    const rks_locators *locators = &shard->locators[row / RKS_SEGMENT_ROWS];
+    *first = rks_shard_place(shard, row);
+    *end = *first + (locators->bases == NULL ? 8 : 4);
+    if (!rks_pieces_have(shard->pieces, *first, *end))
+        return true;
+    if (locators->bases == NULL)
+        return false;
+    *first = (uint64_t)(locators->bases - shard->map->bytes) +
+             row % RKS_SEGMENT_ROWS / RKS_LOCATOR_GROUP * 8;
+    *end = *first + 8;
+    return !rks_pieces_have(shard->pieces, *first, *end);
 }
 
 bool rks_shard_arrives(const rks_shard *shard)
@@ -352,6 +375,8 @@ bool rks_shard_lacks(const rks_shard *shard, uint64_t row, uint64_t *first, uint
     if (!atomic_load_explicit(&shard->arriving, memory_order_relaxed) ||
         row >= shard->manifest->samples)
         return false;
+    if (rks_pieces_doubts(shard->pieces) > 0 && lacks_place(shard, row, first, end))
+        return true;
     const uint64_t offset = rks_shard_locator(shard, row), size = shard->map->size;
     if (offset % 8 != 0 || offset >= size || size - offset < RKS_RECORD_HEADER)
         return false; /* locating it says what is wrong */
@@ -382,8 +407,11 @@ static inline rks_status locate(const rks_shard *shard, uint64_t row, uint64_t o
 {
     uint64_t size = shard->map->size, first, end;
     rks_record_view found;
-    if (rks_shard_lacks(shard, row, &first, &end))
-        return fail_lacking(shard, row, err);
+    if (rks_shard_arrives(shard)) {
+        if (rks_shard_lacks(shard, row, &first, &end))
+            return fail_lacking(shard, row, err);
+        offset = rks_shard_locator(shard, row); /* it may have come since the caller looked */
+    }
     if (offset >= size || offset % 8 != 0 ||
         rks_record_parse(shard->map->bytes + offset, size - offset, &found, NULL) != RKS_OK ||
         found.record_size > shard->manifest->largest ||
@@ -449,8 +477,7 @@ rks_status rks_shard_read_failed(const rks_shard *shard, uint64_t row, const rks
     uint64_t first = (uint64_t)(view->record - shard->map->bytes);
     map_anew(shard, first, first + view->record_size);
     return rks_fail(err, RKS_ERR_IO, EIO,
-                    "%s: row %" PRIu64 ": a page between %" PRIu64 " and %" PRIu64
-                    " cannot be read",
+                    "%s: row %" PRIu64 ": a page between %" PRIu64 " and %" PRIu64 UNREADABLE,
                     shard->path, row, first, first + view->record_size);
 }
 
@@ -537,7 +564,7 @@ bool rks_shard_in_memory(const rks_shard *shard, uint64_t first, uint64_t end)
 rks_resident_state rks_shard_scan(rks_shard *shard, size_t *budget)
 {
     if (atomic_load_explicit(&shard->arriving, memory_order_relaxed)) {
-        if (!rks_pieces_have(shard->pieces, 0, shard->map->size))
+        if (!rks_pieces_sealed(shard->pieces))
             return RKS_RESIDENT_SOME;
         atomic_store(&shard->arriving, false);
     }

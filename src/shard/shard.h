@@ -18,7 +18,8 @@ typedef struct rks_shard rks_shard;
 /* Opens the shard of `path`, a NAME.json. Checks the manifest, the file's size and first pages, and
  * maps the file. */
 rks_status rks_shard_open(const char *path, rks_shard **shard, rks_error *err);
-/* Returns true if some of its pieces may not be here. */
+/* Returns true if some of its pieces may not be here, or may be lost: until it is known that the
+ * shard was sealed. */
 bool rks_shard_arrives(const rks_shard *shard);
 /* Opens a shard that still arrives: PATH.manifest and PATH.arriving, of which the pieces say what
  * is here. Its first two pages, the page that names it and its segments must be. If it has been
@@ -26,14 +27,16 @@ bool rks_shard_arrives(const rks_shard *shard);
 rks_status rks_shard_open_arriving(const char *path, rks_pieces *pieces, rks_shard **shard,
                                    rks_error *err);
 /* Returns true if the row's record is not here yet, or not all of it: then the bytes [*first, *end)
- * are wanted. Locating such a row is RKS_ERR_STATE. One load for a shard that is whole. */
+ * are wanted: of the record, or, if the file could not be synced, of its place in the index.
+ * Locating such a row is RKS_ERR_STATE. One load for a shard that is sealed. */
 bool rks_shard_lacks(const rks_shard *shard, uint64_t row, uint64_t *first, uint64_t *end);
 /* Checks whether `bytes` begin with the row's record, by the shard's own index. Returns its size,
  * or 0. */
 uint64_t rks_shard_check_record(rks_shard *shard, uint64_t row, const uint8_t *bytes,
                                 uint64_t size);
-/* The row's record, checked, has been written to its place. */
-void rks_shard_note_record(const rks_shard *shard, uint64_t row);
+/* The row's record, checked, has been written to its place, and was read when there were so many
+ * doubts (base/pieces.h). It counts as here until there is another one. */
+void rks_shard_note_record(const rks_shard *shard, uint64_t row, uint32_t doubts);
 void rks_shard_close(rks_shard *shard); /* NULL is accepted */
 
 rks_digest rks_shard_id(const rks_shard *shard);

@@ -199,7 +199,7 @@ static rks_status read_units(rks_shard *shard, rks_shard_damage_fn damage, void 
                                       shard->path, &shard->units, err);
     if (status == RKS_OK && rks_guarded_map_faulted(shard->map, bytes, segment->size)) {
         rks_unit_list_free(&shard->units);
-        status = rks_fail(err, RKS_ERR_IO, EIO, "%s: the unit list cannot be read", shard->path);
+        status = rks_fail(err, RKS_ERR_IO, EIO, "%s: the unit list" UNREADABLE, shard->path);
     }
     return status == RKS_OK ? RKS_OK : report_damage(damage, user, segment->offset, status, err);
 }
@@ -297,7 +297,8 @@ rks_status rks_shard_open_arriving(const char *path, rks_pieces *pieces, rks_sha
     if (status == RKS_OK)
         status = read_units(opened, NULL, NULL, err);
     if (status == RKS_OK) {
-        opened->rows_here = rks_alloc((size_t)(opened->manifest->samples / 8 + 1), 1, err);
+        opened->rows_here =
+            rks_alloc((size_t)opened->manifest->samples + 1, sizeof(*opened->rows_here), err);
         status = opened->rows_here == NULL ? RKS_ERR_MEMORY : RKS_OK;
     }
     rks_free(manifest);

@@ -11,6 +11,13 @@
 #include "shard/manifest.h"
 #include "shard/shard_check.h"
 
+/* How errors about bytes end that the storage does not give. A bad page raises SIGBUS, which has no
+ * errno. */
+#define UNREADABLE                                                                                 \
+    " cannot be read (input/output error, or the file was cut); \"rankstore verify\" lists what "  \
+    "is "                                                                                          \
+    "lost"
+
 /* The locators of RKS_SEGMENT_ROWS rows. */
 typedef struct rks_locators {
     const uint8_t *bases;   /* u64 for each RKS_LOCATOR_GROUP rows; NULL if `entries` are offsets */
@@ -29,8 +36,9 @@ struct rks_shard {
     _Atomic uint8_t *segment_good; /* one for each segment of the manifest: it matched its digest */
     char *arriving_path;           /* of NAME.arriving; NULL: it was opened sealed */
     rks_pieces *pieces;            /* likewise */
-    atomic_bool arriving;          /* some piece may not be here */
-    _Atomic uint8_t *rows_here;    /* a bit a row: its record is here, whatever the pieces say */
+    atomic_bool arriving;          /* it has not been seen sealed */
+    _Atomic uint16_t *rows_here; /* by row: its record is here, whatever the pieces say, as long as
+                                  * this is the number of the doubts (shard.c); 0: it is not */
 };
 
 static inline size_t rks_shard_segment_at(const rks_shard *shard, size_t part, uint64_t row)

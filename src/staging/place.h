@@ -7,6 +7,8 @@
  *       dataset.json            the newest generation that was opened here
  *       NAME.rks .sums .json    shards that are here
  *       NAME.arriving ...       those that still come (home/arrival.h)
+ *   LOCAL/speech/               the same dataset where this node built it: its shards are linked
+ *                               (adopt.h)
  *
  * Ranks whose directories are one directory, by node, device and inode, share a place. */
 #ifndef RKS_STAGING_PLACE_H

@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "home/assign.h"
+#include "staging/adopt.h"
 #include "staging/holder.h"
 #include "staging/lease.h"
 
@@ -338,8 +339,11 @@ static rks_status learn_places(const beginning *begun, rks_status status, rks_st
         return status;
     status = number_places(s, &agreed, p, err);
     const uint32_t mine = rks_group_rank(group);
-    if (status == RKS_OK && p->first[p->of_rank[mine]] == mine)
+    if (status == RKS_OK && p->first[p->of_rank[mine]] == mine) {
+        if (options->folder != NULL)
+            (void)rks_adopt_shards(options->local, options->folder, dataset);
         status = put_here(s, dataset, &here, err);
+    }
     const rks_fact shards =
         rks_fact_bytes(here.data, here.size,
                        (uint64_t)RKS_PLACE_ENTRY * dataset->shard_count * rks_group_size(group));

@@ -183,6 +183,11 @@ static void make(void **state)
     static const char segments[] = "\204[[2, 3], [3, 1], [1, 2]]";
     put("plan_state", "whole", whole, sizeof(whole) - 1);
     put("plan_state", "segments", segments, sizeof(segments) - 1);
+    /* Odd: home.json. Else words and marks of NAME.pieces. */
+    static const char home[] = "\1{\"home\": \"/mnt/lake/tokens\", \"schema_version\": 1}";
+    static const char marks[] = "\2\1\0\0\0\0\0\0\0\2\1\0\2\2";
+    put("local_copy", "home", home, sizeof(home) - 1);
+    put("local_copy", "marks", marks, sizeof(marks) - 1);
     make_wire();
     shards_directory_remove(directory);
 }

@@ -79,8 +79,9 @@ def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *
     local: path. Open a dataset that is kept at a home, which is `directory`, from local directories: this is one on a disk of the rank's
         node, such as "/nvme/rks"; may contain "{rank}" and "{node}". The shards are spread over the ranks' local directories; those that
         none has are read from home. What has come stays there, in LOCAL/DATASET-ID, and later jobs find it, on whatever ranks.
-        ArgumentError if it is on a network file system. If home is away, and all shards are local, the generation that was opened last
-        opens. `stats()["home_bytes"]` counts what this rank has read from home. Default: `directory` itself is read.
+        Shards of the same dataset in another folder of it, such as /nvme/rks/speech, where this node built them, are linked there (hard
+        links) instead. ArgumentError if it is on a network file system. If home is away, and all shards are local, the generation that was
+        opened last opens. `stats()["home_bytes"]` counts what this rank has read from home. Default: `directory` itself is read.
     copies: int, at least 1. With `local`: on how many nodes each shard will be; more than there are nodes are as many as there are. With
         2, a job goes on without home after a node is lost. A further copy comes from a rank that has the shard, and from home only if
         that fails. Default: 1.

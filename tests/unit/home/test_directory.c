@@ -2,6 +2,7 @@
  *
  * test_directory.c: the home that is a directory: what its reads say, reads that hang, files put on
  * a condition, and who wins of several. */
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -466,6 +467,35 @@ static void a_source_that_fails_leaves_nothing(void **state)
     assert_fails(RKS_ERR_ARGUMENT, ops->put(home, "a", &bytes, RKS_PUT_SAME, version, &err));
 }
 
+/* A source that gives "first", and whose file is removed on the way as often as *user says. */
+static rks_status give_removed(void *user, uint64_t first, uint8_t *to, size_t size, rks_error *why)
+{
+    int *prunes = user;
+    (void)why;
+    memcpy(to, &"first"[first], size);
+    DIR *stream = (*prunes)-- > 0 ? opendir(place) : NULL;
+    for (struct dirent *entry; stream != NULL && (entry = readdir(stream)) != NULL;)
+        if (strstr(entry->d_name, ".sending") != NULL)
+            assert_int_equal(unlinkat(dirfd(stream), entry->d_name, 0), 0);
+    if (stream != NULL)
+        closedir(stream);
+    return RKS_OK;
+}
+
+/* A prune removes what is not in place and has no claim, also what a publisher is about to put. */
+static void what_prunes_remove_on_the_way_is_put_again(void **state)
+{
+    (void)state;
+    int prunes = 5;
+    char version[RKS_HOME_VERSION] = "";
+    const rks_home_bytes bytes = {.size = 5, .give = give_removed, .user = &prunes};
+    assert_ok(ops->put(home, "a", &bytes, RKS_PUT_ABSENT, version, &err), &err);
+    expect_text("a", "first");
+    prunes = 1 << 20; /* but not for ever */
+    assert_fails(RKS_ERR_IO, ops->put(home, "b", &bytes, RKS_PUT_ABSENT, version, &err));
+    assert_int_equal(files_of(""), 1);
+}
+
 static void a_version_is_replaced_once(void **state)
 {
     (void)state;
@@ -635,6 +665,7 @@ int main(void)
         WITH_PLACE(a_large_file_is_put_in_pieces),
         WITH_PLACE(a_directory_is_made_with_its_first_file),
         WITH_PLACE(a_source_that_fails_leaves_nothing),
+        WITH_PLACE(what_prunes_remove_on_the_way_is_put_again),
         WITH_PLACE(a_version_is_replaced_once),
         WITH_PLACE(a_claim_is_for_its_contents),
         WITH_PLACE(a_claim_may_hold_anything),
