@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from built import COMMAND
 from ports import free_port
 
 import rankstore
@@ -234,6 +235,20 @@ def test_what_failed_is_read_again_after_the_storage_has_healed(mount: Any) -> N
         one.go_on()
         out, err = one.end()
     assert out == "True\n" and one.process.returncode == 0, (out, err)
+
+
+def test_verify_says_what_the_storage_does_not_give_and_invents_nothing(mount: Any) -> None:
+    """Not a key of zeros, nor a changed byte; and `bench --cold` names file, bytes and error."""
+    directory = mount.target + "/ds"
+    shard, = Path(mount.source, "ds").glob("*.rks")
+    middle = shard.stat().st_size // 2 // 4096 * 4096
+    mount.fail(".rks", begin=middle, end=middle + 16384)
+    done = subprocess.run([COMMAND, "verify", "--full", directory], capture_output=True, text=True, timeout=LIMIT_S)
+    said = done.stdout + done.stderr
+    assert done.returncode == 1 and "cannot be read (input/output error" in said and "Input/output error" in said, said[:4000]
+    assert "have changed" not in said and "\\0" not in said and "\\x00" not in said and "\0" not in said, said[:4000]
+    done = subprocess.run([COMMAND, "bench", "--cold", directory], capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.returncode == 3 and f"{shard.name}: bytes " in done.stderr and "Input/output error" in done.stderr, done.stderr
 
 
 OF_ANOTHER_NODE = '''

@@ -259,6 +259,18 @@ static void check_contents(sample_walk *walk, const rks_record_view *view, uint6
     rks_digester_update(walk->digester, tuple, sizeof(tuple));
 }
 
+/* Reports a record of which a page did not come. If its key lies there, zeros were read. */
+static void report_unread(sample_walk *walk, const rks_record_view *view, const uint8_t *key,
+                          size_t key_size)
+{
+    rks_error what;
+    bool key_came = !rks_shard_faulted(walk->shard, view->record, RKS_RECORD_HEADER) &&
+                    !rks_shard_faulted(walk->shard, view->key, view->key_size);
+    rks_shard_read_failed(walk->shard, walk->row, view, &what);
+    report_sample(walk, (uint64_t)(view->record - rks_shard_map(walk->shard)->bytes), key,
+                  key_came ? key_size : 0, what.text);
+}
+
 static void check_row(sample_walk *walk)
 {
     rks_shard *shard = walk->shard;
@@ -303,8 +315,7 @@ static void check_row(sample_walk *walk)
                                        index.key_hash, index.length, (uint32_t)view.payload_size);
     walk->job->samples++;
     if (rks_shard_faulted(shard, view.record, view.record_size)) {
-        rks_shard_read_failed(shard, walk->row, &view, &what);
-        report_sample(walk, offset, key, key_size, what.text);
+        report_unread(walk, &view, key, key_size);
     } else if (check != rks_load_u64(view.record + 8) || key_hash != index.key_hash ||
                view.length != index.length || (!has_key && !no_names)) {
         diagnose(walk, &view, &index, payload_hash, key, key_size);

@@ -29,6 +29,7 @@ class Mount:
         self.source, self.target = source, target
         self.paths, self.numbers = {1: ""}, {"": 1}
         self.hanging, self.failing, self.waiting = (), (), []
+        self.failing_bytes = (0, 1 << 62)
         self.reads = 0  # of files that hang or fail
         self.lock = threading.Lock()
         try:
@@ -57,10 +58,11 @@ class Mount:
         with self.lock:
             self.hanging = names
 
-    def fail(self, *names):
+    def fail(self, *names, begin=0, end=1 << 62):
+        """From now on reads of these files fail that touch bytes `begin` to `end`."""
         self.drop(names)
         with self.lock:
-            self.failing = names
+            self.failing, self.failing_bytes = names, (begin, end)
 
     def heal(self):
         with self.lock:
@@ -131,7 +133,7 @@ class Mount:
     def _read(self, opcode, unique, node, body, path):
         offset, size = struct.unpack_from("<8xQI", body)
         with self.lock:
-            if self.failing and path.endswith(self.failing):
+            if self.failing and path.endswith(self.failing) and offset < self.failing_bytes[1] and offset + size > self.failing_bytes[0]:
                 self.reads += 1
                 raise OSError(errno.EIO, "as the test wants it")
             if self.hanging and path.endswith(self.hanging):

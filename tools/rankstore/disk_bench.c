@@ -4,6 +4,7 @@
  * disk's queue was meanwhile. */
 #include "disk_bench.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -75,7 +76,8 @@ typedef struct reads {
     const place *places;
     size_t count;
     atomic_size_t next;
-    atomic_bool failed;
+    atomic_size_t bad; /* 1 + the place whose read failed first; 0: none did */
+    atomic_int error;  /* its errno; 0: the file ends before it */
 } reads;
 
 static void *read_some(void *user)
@@ -89,13 +91,30 @@ static void *read_some(void *user)
             free(bytes);
             bytes = malloc(room = p->size);
         }
-        if (bytes == NULL || pread(p->fd, bytes, p->size, (off_t)p->offset) <= 0) {
-            atomic_store(&r->failed, true);
+        ssize_t got = bytes == NULL ? -1 : pread(p->fd, bytes, p->size, (off_t)p->offset);
+        size_t none = 0;
+        if (got <= 0) {
+            int error = bytes == NULL ? ENOMEM : got < 0 ? errno : 0;
+            if (atomic_compare_exchange_strong(&r->bad, &none, i + 1))
+                atomic_store(&r->error, error);
             break;
         }
     }
     free(bytes);
     return NULL;
+}
+
+static void say_bad_place(const place *p, int error, rks_error *err)
+{
+    char link[40], path[256];
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", p->fd);
+    ssize_t length = readlink(link, path, sizeof(path) - 1);
+    path[length < 0 ? 0 : length] = '\0';
+    snprintf(err->text, sizeof(err->text),
+             "--cold: %s: bytes %" PRIu64 " to %" PRIu64
+             ": %s; \"rankstore verify\" says which samples are lost",
+             path, p->offset, p->offset + p->size - 1,
+             error == 0 ? "the file ends before them" : strerror(error));
 }
 
 static rks_status read_floor(const place *places, size_t count, uint32_t ranks, double *seconds,
@@ -110,10 +129,13 @@ static rks_status read_floor(const place *places, size_t count, uint32_t ranks, 
     for (size_t i = 0; i < started; i++)
         pthread_join(threads[i], NULL);
     *seconds = seconds_now() - begun;
-    if (started == wanted && !atomic_load(&r.failed))
+    if (started == wanted && r.bad == 0)
         return RKS_OK;
-    *err = (rks_error){.status = RKS_ERR_IO, .rank = -1};
-    snprintf(err->text, sizeof(err->text), "--cold: reading the shards failed");
+    *err = (rks_error){.status = RKS_ERR_IO, .rank = -1, .cause = r.error};
+    if (r.bad == 0)
+        snprintf(err->text, sizeof(err->text), "--cold: no thread could be started");
+    else
+        say_bad_place(&places[r.bad - 1], r.error, err);
     return RKS_ERR_IO;
 }
 
