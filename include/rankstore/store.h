@@ -197,6 +197,18 @@ RKS_API size_t rks_store_sources(const rks_store *store); /* at least 1 */
 /* RKS_ERR_ARGUMENT if `number` is not below rks_store_sources. */
 RKS_API rks_status rks_store_source(const rks_store *store, size_t number, rks_source *source,
                                     rks_error *err);
+/* What lengths of a source's samples count. */
+typedef struct rks_source_length {
+    size_t struct_size;
+    uint32_t unit;    /* what lengths were divided by, from 1 */
+    bool by_function; /* a function measured the samples */
+    char name[272];   /* "COLUMN", "chars:COLUMN" or "wav:COLUMN"; empty for a function, or if each
+                       * has length 1 */
+} rks_source_length;
+
+/* RKS_ERR_ARGUMENT if `number` is not below rks_store_sources. Reads no file. */
+RKS_API rks_status rks_store_source_length(const rks_store *store, size_t number,
+                                           rks_source_length *length, rks_error *err);
 /* Returns the number of the sample's source; -1 if the id is out of range. */
 RKS_API int64_t rks_store_source_of(const rks_store *store, uint64_t sample_id);
 /* rks_store_find among the samples of one source. */

@@ -265,6 +265,9 @@ class Store:
     def sources(self) -> list[tuple[str, str, str, int, int, int]]:
         """Return (name, directory, dataset's id, first sample, samples, bytes) of each dataset that was opened."""
 
+    def counted(self) -> list[tuple[str | None, int, bool]]:
+        """rks_store_source_length of each: (column or None, unit, by a function)."""
+
     def units(self) -> bytes:
         """rks_store_units: the first sample id of each unit, as uint64."""
 

@@ -517,6 +517,28 @@ static PyObject *store_sources(PyObject *object, PyObject *unused)
     return list;
 }
 
+static PyObject *store_counted(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    rks_store *handle = core_store_enter(object);
+    if (handle == NULL)
+        return NULL;
+    size_t count = rks_store_sources(handle);
+    PyObject *list = PyList_New((Py_ssize_t)count);
+    for (size_t i = 0; list != NULL && i < count; i++) {
+        rks_source_length length = {.struct_size = sizeof(length)};
+        rks_store_source_length(handle, i, &length, NULL);
+        PyObject *one = Py_BuildValue("(zIN)", length.name[0] == '\0' ? NULL : length.name,
+                                      (unsigned)length.unit, PyBool_FromLong(length.by_function));
+        if (one == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SetItem(list, (Py_ssize_t)i, one);
+    }
+    core_store_leave(object);
+    return list;
+}
+
 typedef rks_status (*json_of_fn)(rks_store *store, char **json, rks_error *err);
 
 static PyObject *json_text(PyObject *object, json_of_fn json_of)
@@ -625,6 +647,8 @@ static PyMethodDef store_methods[] = {
     {"units", store_units, METH_NOARGS, "units(): the first id of each unit, as uint64."},
     {"sources", store_sources, METH_NOARGS,
      "(name, directory, dataset, first, count, bytes) of each dataset that was opened"},
+    {"counted", store_counted, METH_NOARGS,
+     "(column or None, unit, by a function) of each: what its lengths count"},
     {"split", core_store_split, METH_VARARGS,
      "split(((name, weight), ...), seed, by) -> uint16 of each sample: the number of its part"},
     {"refresh", WITH_KEYWORDS(store_refresh), METH_VARARGS | METH_KEYWORDS,

@@ -2,7 +2,9 @@
 """Several datasets as one: `concat`, and `open` of several directories."""
 from __future__ import annotations
 
+import ctypes
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -415,3 +417,18 @@ def test_wrong_parts_are_named(two: list[Path]) -> None:
                 ds.split(parts)
         with pytest.raises(ArgumentError, match='no column "nope"'):
             ds.split({"a": 1}, by="nope")
+
+
+def test_an_open_reads_each_dataset_json_once(two: list[Path]) -> None:
+    """The kernel counts what is opened (inotify)."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    opened = 0x20
+    watch = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        for directory in two:
+            assert libc.inotify_add_watch(watch, os.fsencode(directory / "dataset.json"), opened) > 0
+        with rankstore.open(two) as ds:
+            assert ds.length_column == "text" and ds.length_unit == 1 and ds.length_shown == "text"
+        assert len(os.read(watch, 1 << 16)) == 2 * 16  # events without a name
+    finally:
+        os.close(watch)

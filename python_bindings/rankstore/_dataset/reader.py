@@ -289,20 +289,20 @@ class OpenSamples(_Items):
     @functools.cached_property
     def length_column(self) -> str | None:
         """Return the column whose items lengths count; None if they are of no single column (a function, "chars:x")."""
-        found = {None if one is None else one[0] for one in self._handle.counted}
+        found = {one[0] for one in self._handle.counted}
         length = found.pop() if len(found) == 1 else None
         return length if length in self.schema else None
 
     @property
     def length_unit(self) -> int:
         """Return what lengths were divided by when they were built; 0 if sources differ."""
-        found = {one[1] for one in self._handle.counted if one is not None}
+        found = {one[1] for one in self._handle.counted}
         return 1 if not found else found.pop() if len(found) == 1 else 0
 
     @property
     def length_shown(self) -> str:
         """Return what lengths count, in the words of `build`, and what they were divided by; "" if sources differ."""
-        found = {one[1:] for one in self._handle.counted if one is not None}
+        found = {one[1:] for one in self._handle.counted}
         unit, name = found.pop() if len(found) == 1 else (1, "")
         return name + (f" / {unit}" if unit > 1 else "")
 

@@ -16,13 +16,13 @@ from .._distributed.collectives import on_all
 from .._distributed.group import Group
 from .._distributed.stderr import say
 from .._plan.plan import Plan
-from .._provenance.dataset_json import counted, expand
+from .._provenance.dataset_json import expand
 
 if TYPE_CHECKING:
     from .worker_store import Handle
 
 Source = tuple[str, str, str, int, int, int]
-Counted = tuple[tuple[str | None, int, str] | None, ...]
+Counted = tuple[tuple[str | None, int, str], ...]
 _WHY = "ds.refresh() went on with a later generation of the dataset; iterate anew"
 
 
@@ -38,14 +38,12 @@ def look_around(group: Group, store: _core.Store, given: Sequence[str], shards: 
     own = tuple(os.path.abspath(source[1]) for source in store.sources())
     searched = _searched(group, given, shards)
     places: list[tuple[str, ...]] = [own]
-    lengths = [[counted(one) for one in own]]
     if group.world > 1:
-        mine = json.dumps([group.node, own, lengths[0], searched]).encode()
+        mine = json.dumps([group.node, own, searched]).encode()
         others = [json.loads(one) for one in group.allgather("open: directories", mine)]
-        places += [tuple(place) for node, place, _, _ in others if node == group.node]
-        searched = [one for node, _, _, theirs in others if node == group.node for one in theirs]
-        lengths = [seen for *_, seen, _ in others]  # from all nodes, so that ranks that cannot see a directory make the same batches
-    known = tuple(next((tuple(one) for one in source if one is not None), None) for source in zip(*lengths, strict=True))
+        places += [tuple(place) for node, place, _ in others if node == group.node]
+        searched = [one for node, _, theirs in others if node == group.node for one in theirs]
+    known = tuple((name, unit, name or ("of a function" if by_function else "1 each")) for name, unit, by_function in store.counted())
     return tuple(place if several else place[0] for place in dict.fromkeys(places)), known, tuple(dict.fromkeys(searched))
 
 

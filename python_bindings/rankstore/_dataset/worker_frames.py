@@ -46,7 +46,7 @@ class WorkerStoreSpec:
     sources: tuple[tuple[str, str, str, int, int, int], ...] = ()  # as returned by `store.sources()`
     names: tuple[str, ...] | None = None  # names of several datasets
     columns: tuple[str, ...] | None = None
-    counted: tuple[tuple[str | None, int, str] | None, ...] = ()  # for each source, what its lengths count
+    counted: tuple[tuple[str | None, int, str], ...] = ()  # for each source, what its lengths count
     pid: int = 0  # the process that made the spec; 0: not known
     index_dir: str | None = None
     shards: tuple[str, ...] = ()  # patterns of folders that may hold more shards, of all ranks of this node

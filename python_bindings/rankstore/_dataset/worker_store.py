@@ -39,7 +39,7 @@ class Handle:
 
     def __init__(self, store: _core.Store | WorkerStore, directories: tuple[str | tuple[str, ...], ...], rank: int,
                  world: int, no_check: bool, names: tuple[str, ...] | None = None,
-                 columns: tuple[str, ...] | None = None, counted: tuple[tuple[str | None, int, str] | None, ...] = (),
+                 columns: tuple[str, ...] | None = None, counted: tuple[tuple[str | None, int, str], ...] = (),
                  index_dir: str | None = None, shards: tuple[str, ...] = ()) -> None:
         self._store: Any = store
         self._pid = _core.pid()

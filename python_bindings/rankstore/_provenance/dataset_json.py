@@ -66,15 +66,3 @@ def figures(directory: str) -> dict[str, Any]:
     except NotFoundError:
         there = {"length": ""}
     return {"length": there["length"], **{name: there.get(name, 0) for name in FIGURES}}
-
-
-def counted(directory: str) -> tuple[str | None, int, str] | None:
-    """Return what lengths of the dataset in this directory count; None if its dataset.json cannot be read here.
-
-    That is the column whose items they count (None for no single one), what they were divided by, and how `build` names it: "tokens",
-    "chars:text", "of a function", "1 each"."""
-    there = described(directory)
-    if there is None:
-        return None
-    name = there["length_column"]
-    return name, there["length_unit"], name or ("of a function" if there["build"].get("length_fn") else "1 each")

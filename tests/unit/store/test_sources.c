@@ -165,6 +165,16 @@ static void check_keys(member *m, rks_store *store)
     EXPECT(rks_store_source_of(store, TOGETHER) == -1);
 }
 
+static void check_lengths(member *m, const rks_store *store)
+{
+    rks_source_length length = {.struct_size = sizeof(length)};
+    EXPECT_OK(rks_store_source_length(store, 0, &length, &m->err));
+    EXPECT(length.unit == 1 && !length.by_function && strcmp(length.name, "text") == 0);
+    EXPECT_OK(rks_store_source_length(store, 1, &length, &m->err));
+    EXPECT(length.unit == 1 && !length.by_function && strcmp(length.name, "text") == 0);
+    EXPECT(rks_store_source_length(store, 2, &length, &m->err) == RKS_ERR_ARGUMENT);
+}
+
 static void open_both(member *m)
 {
     static const char *const names[] = {"world", "more"};
@@ -181,6 +191,7 @@ static void open_both(member *m)
                       "{\"id\":\"int64\",\"text\":\"str\",\"vec\":\"float32[*]?\","
                       "\"label\":\"int32?\"}") == 0);
         EXPECT(ids != NULL && ids[SAMPLES - 1] == SAMPLES - 1 && ids[SAMPLES + 5] == 5);
+        check_lengths(m, store);
         check_samples(m, store);
         check_views(m, store);
         check_arrays(m, store);
