@@ -39,7 +39,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "builder/build_state.h"
-#include "builder/commit_mark.h"
 #include "builder/lost_units.h"
 #include "builder/publish.h"
 #include "builder/row_units.h"
@@ -394,13 +393,13 @@ static rks_status run(rks_group *group, const rks_build_source *from, const char
         status = check_kept(&b, own, err);
         rks_parts_report(b.parts, kept, &made);
         made.kept = true;
-        if (status == RKS_OK)
-            rks_commit_mark_remove(b.directory);
     } else if (status == RKS_OK) {
         status = read_and_commit(&b, own, &made, err);
     }
     if (status == RKS_OK)
         status = publish_built(&b, directory, &made, err); /* nothing can fail after this */
+    if (status == RKS_OK)
+        rks_parts_end_commit(b.parts);
     made.collectives = rks_group_collectives(group) - begun_in;
     made.seconds = (double)(rks_now_ns() - begun) / 1e9;
     if (status == RKS_OK && report != NULL)

@@ -310,11 +310,7 @@ static rks_status write_dataset(const rks_parts *parts, const rks_dataset *datas
                         "%s: build.lock was removed, or is another build's; nothing is committed",
                         parts->directory);
     rks_status status = rks_commit_mark_write(parts->directory, dataset->build_id, err);
-    if (status == RKS_OK)
-        status = rks_dataset_commit(parts->directory, dataset, err);
-    if (status == RKS_OK)
-        rks_commit_mark_remove(parts->directory);
-    return status;
+    return status == RKS_OK ? rks_dataset_commit(parts->directory, dataset, err) : status;
 }
 
 /* What a commit makes. */
@@ -487,4 +483,10 @@ rks_status rks_parts_commit(rks_parts *parts, rks_status status, const rks_buffe
     rks_dataset_free(made.dataset);
     rks_free(made.holders);
     return status;
+}
+
+void rks_parts_end_commit(const rks_parts *parts)
+{
+    if (parts->lock != NULL)
+        rks_commit_mark_remove(parts->directory);
 }

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * commit_mark.h: the file build.committing. It is in a directory while a build puts dataset.json
- * there, and stays if the build is killed then or cannot sync the directory. The same build, called
- * again, knows by it that its own commit was interrupted: it makes dataset.json durable and ends
- * well, instead of refusing a finished dataset. The file holds the id of the build, 32 hexadecimal
- * digits. It need not survive a power cut: what is there afterwards is durable. */
+ * commit_mark.h: the file build.committing. A build writes it before it puts dataset.json into the
+ * directory, and removes it when all ranks have made that durable and the home, if there is one,
+ * has the dataset. It stays if the build is killed in between, or if one of these steps fails. The
+ * same build, called again, knows by it that its own commit was interrupted: it completes the steps
+ * and ends well, instead of refusing a finished dataset.
+ *
+ * The file holds the id of the build, 32 hexadecimal digits. It need not survive a power cut:
+ * dataset.json is then whole or not there. The directory's lock guards it. */
 #ifndef RKS_BUILDER_COMMIT_MARK_H
 #define RKS_BUILDER_COMMIT_MARK_H
 

@@ -41,8 +41,8 @@ rks_status rks_parts_open(rks_group *group, const char *directory, rks_status *o
 /* COLLECTIVE. Makes an agreement on *own of rks_parts_open, for a caller without one; none if it is
  * RKS_OK on all ranks because there are no parts. */
 rks_status rks_parts_settle(rks_parts *parts, rks_status own, rks_error *err);
-/* With `keep`: returns the finished dataset if it is this very build's, so that there is nothing to
- * do; else NULL. It lives as long as the parts. */
+/* With `keep`, or if its commit was interrupted: returns the finished dataset if it is this very
+ * build's, so that nothing is to be built; else NULL. It lives as long as the parts. */
 const rks_dataset *rks_parts_kept(const rks_parts *parts);
 /* Returns this build's dataset if shards of it are lost, which the caller builds again
  * (rks_parts_is_lost); else NULL. All its other units are finished. It lives as long as the
@@ -86,6 +86,9 @@ rks_status rks_parts_seal(rks_parts *parts, rks_error *err);
  * report except seconds, input_bytes and collectives. */
 rks_status rks_parts_commit(rks_parts *parts, rks_status status, const rks_buffer *bad,
                             rks_build_report *report, rks_error *err);
+/* Ends a commit that needs no other run: the same build, called again, finds a finished dataset.
+ * Until then it completes the commit and keeps the dataset (commit_mark.h). */
+void rks_parts_end_commit(const rks_parts *parts);
 
 /* Fills the report from a dataset, except seconds, input_bytes and collectives. */
 void rks_parts_report(const rks_parts *parts, const rks_dataset *dataset, rks_build_report *report);

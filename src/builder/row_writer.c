@@ -137,7 +137,10 @@ rks_status rks_row_writer_commit(rks_row_writer *writer, rks_status status, rks_
     if (status == RKS_OK)
         status = rks_parts_seal(writer->parts, err);
     writer->committed = true;
-    return rks_parts_commit(writer->parts, status, &none, &report, err);
+    status = rks_parts_commit(writer->parts, status, &none, &report, err);
+    if (status == RKS_OK)
+        rks_parts_end_commit(writer->parts);
+    return status;
 }
 
 void rks_row_writer_close(rks_row_writer *writer)

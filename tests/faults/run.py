@@ -112,6 +112,45 @@ def a_commit_that_is_not_durable_says_so_until_it_is():
     rankstore("verify", "--full", path("unsynced"))
 
 
+def a_build_that_is_killed_in_its_commit_ends_well_when_it_is_run_again():
+    """At each call that changes the disk, from the first one on: the same command ends with 0, and once more it is refused."""
+    source, shim = make_input("input200.jsonl", 200), {"LD_PRELOAD": generations.SHIM}
+    command = ["build", source, "-o", path("committed"), "--key", "key"]
+    whole, call, kept = None, 0, 0
+    while True:
+        call += 1
+        done = subprocess.run([CLI, *command], capture_output=True, text=True, timeout=LIMIT,
+                              env={**os.environ, **shim, "DIE_AT": str(call)})
+        committed, marked = (os.path.exists(path("committed") + "/" + name) for name in ("dataset.json", "build.committing"))
+        if committed and not marked:
+            break  # the commit has ended
+        assert done.returncode == -signal.SIGKILL, done
+        built = rankstore_json(*command)
+        whole = whole or built["dataset"]
+        assert built["dataset"] == whole and built["kept"] == committed, (call, built)
+        kept += built["kept"]
+        assert not os.path.exists(path("committed") + "/build.committing")
+        _, err = rankstore(*command, code=2)
+        assert "already holds a finished dataset" in err, err
+        rankstore("verify", path("committed"))
+        shutil.rmtree(path("committed"))
+    assert kept >= 2 and call > 10, (kept, call)  # the sync of the directory, and the end of build.committing
+
+
+def a_build_whose_home_failed_sends_it_when_it_is_run_again():
+    source, home = make_input("input200.jsonl", 200), path("built.home")
+    command = ["build", source, "-o", path("built.sent"), "--key", "key", "--home", home]
+    with open(home, "w", encoding="utf-8"):
+        pass  # a file, where the home is to be
+    _, err = rankstore(*command, code=3)
+    assert "built.home" in err and os.path.exists(path("built.sent") + "/dataset.json"), err
+    os.unlink(home)
+    again = rankstore_json(*command)
+    assert again["dataset"] == rankstore_json("info", home)["dataset"], again
+    _, err = rankstore(*command, code=2)
+    assert "already holds a finished dataset" in err, err
+
+
 def an_export_that_is_not_durable_leaves_nothing_and_runs_again():
     store = make_store("exported.few", lines=200)
     for to, name in (("jsonl", "unsynced.jsonl"), ("dir", "unsynced.files"), ("lmdb", "unsynced.lmdb")):
@@ -593,6 +632,8 @@ TESTS = [
     a_full_disk_is_named_and_the_build_goes_on_when_there_is_room,
     a_file_size_limit_is_named,
     a_commit_that_is_not_durable_says_so_until_it_is,
+    a_build_that_is_killed_in_its_commit_ends_well_when_it_is_run_again,
+    a_build_whose_home_failed_sends_it_when_it_is_run_again,
     an_export_that_is_not_durable_leaves_nothing_and_runs_again,
     leftovers_of_killed_processes_are_removed_by_the_next_build,
     a_build_whose_lock_was_taken_commits_nothing,
