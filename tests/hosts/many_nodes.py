@@ -1,65 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of the page "Many nodes": each node is a network namespace, with a disk of its own under the same name in a mount namespace.
-A job's ranks are started in them as srun would."""
+"""The table of the page "Many nodes", on nodes of their own (support/nodes.py)."""
 import json
 import os
 import shutil
-import subprocess
 import sys
-import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from support.report import Skip  # noqa: E402
+from support import nodes  # noqa: E402
 
 CLI = os.path.join(os.path.abspath(sys.argv[1]), "tools", "rankstore", "rankstore")
-COUNT, ROWS, LIMIT = 5, 4000, 120
+ROWS = 4000
 STORE = "/store"  # below the disk
-INSIDE = 'mount --bind "$0" "$1" && shift && exec "$@"'
 
 
-def ip(*arguments):
-    return subprocess.run(["ip", *arguments], capture_output=True, text=True)
-
-
-class Nodes:
-    """Namespaces on one bridge, for one test."""
-
-    def __init__(self):
-        self.work = tempfile.mkdtemp(prefix="rankstore-nodes-")
-        self.disk = f"{self.work}/nvme"
-        self.job = 0
-        self.names = [f"rks-n{i}-{os.getpid()}" for i in range(COUNT)]
-        self.hub = f"rks-hub-{os.getpid()}"
-
-    def __enter__(self):
-        if os.geteuid() != 0:
-            raise Skip("needs root to make namespaces")
-        try:
-            self._make()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def _make(self):
-        commands = [("netns", "add", self.hub), ("-n", self.hub, "link", "add", "bridge", "type", "bridge"),
-                    ("-n", self.hub, "link", "set", "bridge", "up")]
-        for i, name in enumerate(self.names):
-            commands += [("netns", "add", name), ("link", "add", "eth0", "netns", name, "type", "veth", "peer", "name", f"to{i}", "netns",
-                                                  self.hub),
-                         ("-n", self.hub, "link", "set", f"to{i}", "master", "bridge", "up"), ("-n", name, "link", "set", "lo", "up"),
-                         ("-n", name, "addr", "add", f"10.77.0.{i + 1}/24", "dev", "eth0"), ("-n", name, "link", "set", "eth0", "up")]
-            os.mkdir(f"{self.work}/disk{i}")
-        os.mkdir(self.disk)
-        for command in commands:
-            made = ip(*command)
-            if made.returncode != 0:
-                raise Skip(f"cannot make namespaces here: {made.stderr.strip()}")
-
-    def __exit__(self, *_):
-        for name in [*self.names, self.hub]:
-            ip("netns", "del", name)
-        shutil.rmtree(self.work, ignore_errors=True)
+class Nodes(nodes.Nodes):
+    """Nodes that run the command line."""
 
     def rows(self, name, first=0, count=ROWS):
         path = f"{self.work}/{name}"
@@ -68,21 +23,7 @@ class Nodes:
         return path
 
     def run(self, nodes, *arguments, code=0):
-        """Runs a command as a job of one rank on each of these nodes, in this order; returns (stdout, stderr)."""
-        self.job += 1
-        running = []
-        for rank, node in enumerate(nodes):
-            environ = {**os.environ, "RKS_NODE": f"n{node}", "SLURM_JOB_ID": f"{os.getpid()}{self.job}", "SLURM_STEP_ID": "0",
-                       "SLURM_STEP_NUM_TASKS": str(len(nodes)), "SLURM_PROCID": str(rank), "SLURM_STEP_NUM_NODES": str(len(nodes)),
-                       "MASTER_ADDR": f"10.77.0.{nodes[0] + 1}"}
-            running.append(subprocess.Popen(
-                ["ip", "netns", "exec", self.names[node], "unshare", "-m", "sh", "-c", INSIDE, f"{self.work}/disk{node}", self.disk,
-                 CLI, *arguments], env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
-        ended = [one.communicate(timeout=LIMIT) for one in running]
-        said = ["".join(one) for one in zip(*ended, strict=True)]
-        codes = [one.returncode for one in running]
-        assert all(one == code for one in codes), f"{arguments}: {codes}\n{said}"
-        return said
+        return super().run(nodes, CLI, *arguments, code=code)
 
     def build(self, nodes, source, *options, code=0):
         return self.run(nodes, "build", source, "-o", self.disk + STORE, "--unit-size", "4k", *options, code=code)
