@@ -134,6 +134,9 @@ typedef struct rks_build_options {
     /* Bytes of sources that are URLs that this rank holds in memory at once, those sent ahead
      * included; more only while one sample is larger. Default 0: 256 MiB; at least 1 MiB. */
     uint64_t input_bytes;
+    /* What rks_source_list returned for the same sources: their stores are not asked again. Default
+     * NULL: rank 0 asks. Given to all ranks or to none. */
+    const char *listing;
 } rks_build_options;
 
 RKS_API void rks_build_options_default(rks_build_options *options);
@@ -277,7 +280,14 @@ RKS_API rks_status rks_source_format(const char *const *sources, size_t source_c
  * for a local file. Anything but RKS_OK ends the look. */
 typedef rks_status (*rks_source_file_fn)(void *user, const char *name, uint64_t size,
                                          const char *version, rks_error *err);
-/* The same, and says which files the sources are. The stores of URLs are asked. */
+/* COLLECTIVE. Rank 0 asks the stores of sources that are URLs which objects there are, and as what
+ * they would be read; all ranks get its answer, for options->listing. *listing is NULL if no source
+ * is in a store; else free it with rks_release. Fails on all ranks as rank 0 does: see
+ * rks_build. RKS_ERR_ARGUMENT: ranks have other URLs. */
+RKS_API rks_status rks_source_list(rks_group *group, const char *const *sources,
+                                   size_t source_count, const rks_build_options *options,
+                                   char **listing, rks_error *err);
+/* As rks_source_format, and says which files the sources are. */
 RKS_API rks_status rks_source_look(const char *const *sources, size_t source_count,
                                    const rks_build_options *options, const char **format,
                                    rks_source_file_fn each, void *user, rks_error *err);

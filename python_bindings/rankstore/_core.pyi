@@ -132,7 +132,11 @@ def has_other_names(value: Any) -> bool:
 def source_format(sources: Sequence[str], format: str | None) -> str:
     """rks_source_format."""
 
-def source_look(sources: Sequence[str], format: str | None, storage_options: str | None) -> tuple[str, list[tuple[str, int, str]]]:
+def source_list(group: Group, sources: Sequence[str], format: str | None, storage_options: str | None) -> str | None:
+    """COLLECTIVE. rks_source_list. None if no source is in a store."""
+
+def source_look(sources: Sequence[str], format: str | None, storage_options: str | None,
+                listing: str | None) -> tuple[str, list[tuple[str, int, str]]]:
     """rks_source_look: return the format, and (name, size, version) of each file."""
 
 class Files:
@@ -142,7 +146,7 @@ class Files:
                  max_sample: int | None = None, skip_bad: bool = False, max_total: int | None = None,
                  unit_size: int | None = None, columns: str | None = None, json_path: str | None = None,
                  extra: str | None = None, dtype: str | None = None, key: str | None = None, unchecked: bool = False,
-                 storage_options: str | None = None, input_bytes: int | None = None) -> None: ...
+                 storage_options: str | None = None, input_bytes: int | None = None, listing: str | None = None) -> None: ...
     def units(self) -> list[tuple[str, int]]:
         """Return (name of the file, bytes) of each unit."""
     def unit_size(self) -> int: ...
@@ -165,7 +169,7 @@ def build(group: Group, sources: Sequence[str], directory: str, *, schema: str |
           extra: str | None = None, made_from: str | None = None, dtype: str | None = None,
           wait: bool = False, threads: int | None = None, unchecked: bool = False,
           max_shard: int | None = None, shards: Sequence[str] = (), storage_options: str | None = None,
-          input_bytes: int | None = None) -> dict[str, Any]:
+          input_bytes: int | None = None, listing: str | None = None) -> dict[str, Any]:
     """COLLECTIVE. rks_build: return the report {samples, duplicates, sampled_out, filtered, bad, bytes, input_bytes, not_read, units,
     units_resumed, unit_size, collectives, seconds, dataset, bad_first, json_columns, object_columns, length}. `filter` gets a dict of the
     sample's columns, each (bytes, dims, type) or None, copied; a true result keeps the sample. What it raises is raised as DataError on

@@ -194,7 +194,7 @@ static PyObject *build(PyObject *self, PyObject *arguments, PyObject *keywords)
         "max_length", "sample",      "sample_rate",     "seed",        "dedup",     "max_total",
         "append",     "length_fn",   "columns",         "no_lock",     "json_path", "flatten",
         "extra",      "made_from",   "dtype",           "wait",        "threads",   "unchecked",
-        "max_shard",  "shards",      "storage_options", "input_bytes", NULL};
+        "max_shard",  "shards",      "storage_options", "input_bytes", "listing",   NULL};
     PyObject *group, *sequence, *built = NULL;
     const char *directory;
     core_texts sources = {0};
@@ -203,7 +203,7 @@ static PyObject *build(PyObject *self, PyObject *arguments, PyObject *keywords)
     rks_build_options options;
     rks_build_options_default(&options);
     if (!PyArg_ParseTupleAndKeywords(
-            arguments, keywords, "OOs|$zzzzOzOOOppOOOOOOdOpOpOzpzpzzzpOpOOzO:build", names, &group,
+            arguments, keywords, "OOs|$zzzzOzOOOppOOOOOOdOpOpOzpzpzzzpOpOOzOz:build", names, &group,
             &sequence, &directory, &options.schema, &options.format, &options.key, &options.length,
             &from.length_unit, &options.where, &from.index, &from.filter, &from.max_sample,
             &from.skip_bad, &from.replace, &from.unit_size, &from.block_size, &from.progress,
@@ -211,7 +211,7 @@ static PyObject *build(PyObject *self, PyObject *arguments, PyObject *keywords)
             &from.dedup, &from.max_total, &from.append, &from.length_fn, &options.columns,
             &from.no_lock, &options.json_path, &from.flatten, &options.extra, &options.made_from,
             &options.dtype, &from.wait, &from.threads, &from.unchecked, &from.max_shard,
-            &from.shards, &options.storage_options, &from.input_bytes))
+            &from.shards, &options.storage_options, &from.input_bytes, &options.listing))
         return NULL;
     if (core_texts_take(sequence, "sources", &sources) &&
         core_build_options(&from, &calls, &options))

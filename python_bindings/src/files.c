@@ -37,18 +37,19 @@ static PyObject *files_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
     static char *names[] = {"group",       "sources",   "schema",    "format",    "max_sample",
                             "skip_bad",    "max_total", "unit_size", "columns",   "json_path",
                             "extra",       "dtype",     "key",       "unchecked", "storage_options",
-                            "input_bytes", NULL};
+                            "input_bytes", "listing",   NULL};
     PyObject *group, *sequence;
     core_texts sources = {0};
     core_callbacks calls = {0};
     core_build_given from = {0};
     rks_build_options options;
     rks_build_options_default(&options);
-    if (!PyArg_ParseTupleAndKeywords(
-            arguments, keywords, "OO|$zzOpOOzzzzzpzO:Files", names, &group, &sequence,
-            &options.schema, &options.format, &from.max_sample, &from.skip_bad, &from.max_total,
-            &from.unit_size, &options.columns, &options.json_path, &options.extra, &options.dtype,
-            &options.key, &from.unchecked, &options.storage_options, &from.input_bytes))
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO|$zzOpOOzzzzzpzOz:Files", names,
+                                     &group, &sequence, &options.schema, &options.format,
+                                     &from.max_sample, &from.skip_bad, &from.max_total,
+                                     &from.unit_size, &options.columns, &options.json_path,
+                                     &options.extra, &options.dtype, &options.key, &from.unchecked,
+                                     &options.storage_options, &from.input_bytes, &options.listing))
         return NULL;
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     files_object *self = (files_object *)alloc(type, 0);
@@ -258,8 +259,8 @@ static PyObject *source_look(PyObject *self, PyObject *arguments)
     rks_status status = RKS_OK;
     rks_build_options options;
     rks_build_options_default(&options);
-    if (!PyArg_ParseTuple(arguments, "Ozz:source_look", &sequence, &options.format,
-                          &options.storage_options) ||
+    if (!PyArg_ParseTuple(arguments, "Ozzz:source_look", &sequence, &options.format,
+                          &options.storage_options, &options.listing) ||
         !core_texts_take(sequence, "sources", &sources))
         return NULL;
     list = PyList_New(0);
@@ -274,6 +275,34 @@ static PyObject *source_look(PyObject *self, PyObject *arguments)
         return Py_BuildValue("(sN)", found, list);
     Py_XDECREF(list);
     return NULL;
+}
+
+static PyObject *source_list(PyObject *self, PyObject *arguments)
+{
+    (void)self;
+    PyObject *group_object, *sequence, *listed = NULL;
+    core_texts sources = {0};
+    char *text = NULL;
+    rks_error err = {0};
+    rks_build_options options;
+    rks_build_options_default(&options);
+    if (!PyArg_ParseTuple(arguments, "OOzz:source_list", &group_object, &sequence, &options.format,
+                          &options.storage_options) ||
+        !core_texts_take(sequence, "sources", &sources))
+        return NULL;
+    rks_group *group = core_group_enter(group_object);
+    if (group != NULL) {
+        rks_status status;
+        Py_BEGIN_ALLOW_THREADS
+        status = rks_source_list(group, sources.texts, sources.count, &options, &text, &err);
+        Py_END_ALLOW_THREADS
+        core_group_leave(group_object);
+        if (core_succeeded(status, &err))
+            listed = text == NULL ? Py_NewRef(Py_None) : PyUnicode_DecodeFSDefault(text);
+    }
+    rks_release(text);
+    core_texts_free(&sources);
+    return listed;
 }
 
 static PyObject *unit_size_kept(PyObject *self, PyObject *arguments)
@@ -295,7 +324,11 @@ static PyMethodDef files_functions[] = {
     {"unit_size_kept", (PyCFunction)(void (*)(void))unit_size_kept, METH_VARARGS,
      "unit_size_kept(directory): of its dataset or unfinished parts; 0: there are none."},
     {"source_look", (PyCFunction)(void (*)(void))source_look, METH_VARARGS,
-     "source_look(sources, format, storage_options): the format, and what files there are."},
+     "source_look(sources, format, storage_options, listing): the format, and what files there "
+     "are."},
+    {"source_list", (PyCFunction)(void (*)(void))source_list, METH_VARARGS,
+     "source_list(group, sources, format, storage_options): what the stores of URLs hold, for all "
+     "ranks."},
     {"source_format", (PyCFunction)(void (*)(void))source_format, METH_VARARGS,
      "source_format(sources, format): as which format build would read them."},
     {0},

@@ -23,7 +23,8 @@ class Proxy:
     def __init__(self, upstream: int) -> None:
         self.upstream, self.rules = upstream, dict(USUAL)
         self.seen, self.used, self.free_at = 0, 0, 0.0
-        self.counts = {"requests": 0, "bytes": 0, "data_bytes": 0, "faults": 0, "under_way": 0, "most": 0, "unconditional": 0, "gets": 0}
+        self.counts = {"requests": 0, "bytes": 0, "data_bytes": 0, "faults": 0, "under_way": 0, "most": 0, "unconditional": 0, "gets": 0,
+                       "lists": 0}
         self.headers_seen: list[str] = []
 
     def fault_of(self, method: str, path: str) -> str | None:
@@ -95,6 +96,7 @@ class Proxy:
         counts = self.counts
         counts["requests"] += 1
         counts["gets"] += method == "GET"
+        counts["lists"] += b"list-type=" in head.partition(b"\r\n")[0]
         ranged = b"\r\nrange:" in head.lower()
         counts["unconditional"] += ranged and path.endswith(".rks") and b"\r\nif-match:" not in head.lower()
         counts["under_way"] += 1

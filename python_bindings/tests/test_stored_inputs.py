@@ -253,6 +253,18 @@ def test_ranks_share_the_units(store: stores.Store, tmp_path: Path, ranks: Calla
         assert json.loads(one.stdout) == [row["i"] for row in ROWS] * 2
 
 
+def test_one_rank_lists_the_store_once_for_all(store: stores.Store, tmp_path: Path, ranks: Callable[..., list[Any]]) -> None:
+    fill(tmp_path / "in", {f"{i}.jsonl": LINES for i in range(9)})
+    upload(store, tmp_path / "in", "in")
+    with stores.proxy(store.address) as proxy:
+        options = {**store.options, "endpoint": proxy.address}
+        found = ranks(4, RANK, f"s3://{store.bucket}/in/*.jsonl", str(tmp_path / "out{rank}"), json.dumps(options))
+        counts = proxy.counts()
+    assert counts["lists"] == 1
+    for one in found:
+        assert json.loads(one.stdout) == [row["i"] for row in ROWS] * 9
+
+
 def test_the_command_reads_urls(store: stores.Store, tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     fill(tmp_path / "in", {"a.jsonl": LINES})
     upload(store, tmp_path / "in", "in")

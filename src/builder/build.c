@@ -311,6 +311,7 @@ static void free_build(rks_build_state *b)
     rks_buffer_free(&b->bad);
     rks_buffer_free(&b->recorded);
     rks_free(b->directory);
+    rks_free(b->listing);
     rks_free(b->inferred);
     rks_free(b->schema_text);
     rks_free(b->options_text);
@@ -374,6 +375,8 @@ static rks_status run(rks_group *group, const rks_build_source *from, const char
     rks_status status = rks_build_options_take(options, &b.options, err);
     b.given_key = b.options.key;
     b.threads = rks_build_threads(group, &b.options);
+    status =
+        rks_input_list(group, status, from->paths, from->path_count, &b.options, &b.listing, err);
     if (status == RKS_OK)
         status = rks_build_look(&b, directory, err);
     if (status == RKS_OK && b.options.home != NULL)

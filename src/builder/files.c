@@ -21,16 +21,20 @@ struct rks_files {
     rks_schema *schema;
     rks_selector *selector;
     uint64_t *first_rows; /* by unit: number of its first row in its file */
+    char *listing;        /* of sources in stores, if this call has asked them */
 };
 
-/* This rank's own part: infers the schema of its share of the input, or takes the given one. */
-static rks_status look_at_input(rks_files *files, const rks_group *group,
-                                const char *const *sources, size_t source_count,
-                                const rks_build_options *options, char **inferred, rks_error *err)
+/* Infers the schema of this rank's share of the input, or takes the given one. The status is its
+ * own. */
+static rks_status look_at_input(rks_files *files, rks_group *group, const char *const *sources,
+                                size_t source_count, const rks_build_options *options,
+                                char **inferred, rks_error *err)
 {
     rks_status status = rks_build_options_take(options, &files->options, err);
     if (status == RKS_OK && source_count == 0)
         status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "no source given");
+    status =
+        rks_input_list(group, status, sources, source_count, &files->options, &files->listing, err);
     files->options.index_count = 0;
     files->given_key = files->options.key;
     if (status == RKS_OK)
@@ -157,37 +161,6 @@ void rks_files_close(rks_files *files)
     rks_schema_free(files->schema);
     rks_input_free(files->input);
     rks_free(files->first_rows);
+    rks_free(files->listing);
     rks_free(files);
-}
-
-rks_status rks_source_look(const char *const *sources, size_t source_count,
-                           const rks_build_options *options, const char **format,
-                           rks_source_file_fn each, void *user, rks_error *err)
-{
-    rks_build_options taken;
-    rks_input *input = NULL;
-    rks_status status = rks_build_options_take(options, &taken, err);
-    if (status == RKS_OK && source_count == 0)
-        status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "no source given");
-    rks_ingest_options reading = rks_build_ingest_options(&taken);
-    reading.unit_size = INT64_MAX; /* finding places to cut would read whole files */
-    if (reading.dtype == NULL && reading.format != NULL && strcmp(reading.format, "raw") == 0)
-        reading.dtype = "uint8"; /* what the files are does not depend on it */
-    if (status == RKS_OK)
-        status = rks_input_open(sources, source_count, &reading, &input, err);
-    if (status == RKS_OK)
-        *format = input->format->name;
-    for (size_t i = 0; status == RKS_OK && each != NULL && i < input->file_count; i++) {
-        const rks_input_file *file = &input->files[i];
-        status =
-            each(user, file->name, file->size, file->version == NULL ? "" : file->version, err);
-    }
-    rks_input_free(input);
-    return status;
-}
-
-rks_status rks_source_format(const char *const *sources, size_t source_count,
-                             const rks_build_options *options, const char **format, rks_error *err)
-{
-    return rks_source_look(sources, source_count, options, format, NULL, NULL, err);
 }

@@ -61,6 +61,7 @@ rks_ingest_options rks_build_ingest_options(const rks_build_options *options)
         .max_total = options->max_total,
         .input_bytes = options->input_bytes,
         .storage_options = options->storage_options,
+        .listing = options->listing,
         .skip_bad = options->skip_bad,
         .unchecked = options->unchecked,
         .sample_rate = options->sample_rate,

@@ -17,6 +17,12 @@ rks_ingest_options rks_build_ingest_options(const rks_build_options *options);
 rks_status rks_input_look(const char *const *sources, size_t count, rks_build_options *options,
                           rks_input **input, rks_error *err);
 
+/* COLLECTIVE, if a source is in a store and options->listing is NULL, which must be so on all ranks
+ * or on none. Rank 0 asks the stores, and all set options->listing to what it found. `status` is
+ * this rank's own. Free *listing with rks_free, also after a failure. */
+rks_status rks_input_list(rks_group *group, rks_status status, const char *const *sources,
+                          size_t count, rks_build_options *options, char **listing, rks_error *err);
+
 /* Sets the key that the input has by default, if the schema has that column. `given`: options->key
  * before rks_input_look. */
 void rks_input_key(const rks_input *input, const char *given, const rks_schema *schema,

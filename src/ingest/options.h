@@ -22,6 +22,7 @@ typedef struct rks_ingest_options {
     uint64_t max_total;
     uint64_t input_bytes;        /* of sources that are URLs: in memory at once */
     const char *storage_options; /* of their stores; outlives the input */
+    const char *listing; /* of rks_input_listing; outlives the input; NULL: ask the stores */
     bool skip_bad;
     bool unchecked; /* do not verify hashes that the source itself has */
     double sample_rate;

@@ -24,8 +24,8 @@ enum {
 
 /* ---- stores ---------------------------------------------------------------------------------- */
 
-rks_status rks_stores_create(const char *options, uint64_t input_bytes, rks_stores **stores,
-                             rks_error *err)
+rks_status rks_stores_create(const char *options, const char *listing, uint64_t input_bytes,
+                             rks_stores **stores, rks_error *err)
 {
     rks_stores *made = rks_alloc(1, sizeof(*made), err);
     if (made == NULL)
@@ -36,6 +36,7 @@ rks_status rks_stores_create(const char *options, uint64_t input_bytes, rks_stor
         return rks_fail_errno(err, code, "preparing to read from a store");
     }
     made->options = options;
+    made->listing = listing;
     made->left = (int64_t)(input_bytes == 0          ? RKS_INPUT_BYTES
                            : input_bytes < INT64_MAX ? input_bytes
                                                      : INT64_MAX);
@@ -59,6 +60,7 @@ void rks_stores_free(rks_stores *stores)
         free_root(root);
     }
     rks_found_list_free(&stores->halves);
+    rks_buffer_free(&stores->noted);
     pthread_mutex_destroy(&stores->mutex);
     rks_free(stores);
 }
@@ -109,6 +111,12 @@ typedef struct object {
     rks_error err;
 } object;
 
+const char *rks_stored_object(const rks_input_file *file)
+{
+    const rks_stored_root *root = (const rks_stored_root *)file->store;
+    return file->path + strlen(root->url) + 1;
+}
+
 static void drop_range(object *o, range *one)
 {
     if (one->room > 0)
@@ -135,7 +143,7 @@ static rks_status begin_range(object *o, uint64_t first, uint64_t size, range *o
 static rks_status fetch_range(const object *o, const range *one, rks_error *err)
 {
     char version[RKS_HOME_VERSION];
-    const char *name = o->file->path + strlen(o->root->url) + 1;
+    const char *name = rks_stored_object(o->file);
     rks_error why = {0};
     strcpy(version, o->file->version);
     rks_status status =

@@ -8,8 +8,9 @@
  * Source   "s3://bucket/a.jsonl" is an object. "s3://bucket/a" is one, or else the folder of what
  *          lies below "a/". In a pattern a part of the path that is ** stands for any number of
  *          folders, and the others are as in glob(7); a web server has none, and no folders.
- * Look     The store is asked what is there once, when the input is opened. Later each range is
- *          read only of the version that was listed then, so what was replaced is an error.
+ * Look     The store is asked what is there once, by one rank; the others take its listing. Later
+ *          each range is read only of the version that was listed then, so what was replaced is an
+ *          error.
  * Memory   What readers hold of objects, bytes sent ahead included, is at most `input_bytes`. A
  *          reader always gets 64 KiB, and more if one value is larger. */
 #ifndef RKS_INGEST_STORED_H
@@ -17,6 +18,7 @@
 
 #include <pthread.h>
 
+#include "base/buffer.h"
 #include "home/requests.h"
 #include "ingest/file_walk.h"
 
@@ -33,15 +35,17 @@ typedef struct rks_stored_root {
 
 typedef struct rks_stores {
     const char *options; /* JSON, with secrets; NULL: none; borrowed */
+    const char *listing; /* of one rank, which has asked the stores; NULL: ask; borrowed */
+    rks_buffer noted;    /* for such a listing: what was found */
     rks_stored_root *roots;
     rks_found_list halves; /* .idx and .bin: formats look for one by the other's name */
     pthread_mutex_t mutex;
     int64_t left; /* bytes that readers may still take; guarded by the mutex */
 } rks_stores;
 
-/* `options` must outlive the stores. */
-rks_status rks_stores_create(const char *options, uint64_t input_bytes, rks_stores **stores,
-                             rks_error *err);
+/* `options` and `listing` must outlive the stores. */
+rks_status rks_stores_create(const char *options, const char *listing, uint64_t input_bytes,
+                             rks_stores **stores, rks_error *err);
 void rks_stores_free(rks_stores *stores); /* NULL is accepted */
 /* Returns the store of a URL, and where the object's name begins in it. */
 rks_status rks_stores_root(rks_stores *stores, const char *url, rks_stored_root **root,
@@ -53,6 +57,19 @@ rks_status rks_stores_root(rks_stores *stores, const char *url, rks_stored_root 
  * than it is. */
 rks_status rks_stores_list(rks_stores *stores, const char *url, size_t source, const char *asked,
                            rks_found_list *list, bool *folder, rks_error *err);
+
+/* Returns an object's name in its store. */
+const char *rks_stored_object(const rks_input_file *file);
+
+/* stored_listing.c: so that one rank asks the stores, and the others know what it found. `note`:
+ * what the source `url` is, of the list from `from` on. `recall` appends the same; RKS_ERR_ARGUMENT
+ * if the listing does not have the source. */
+rks_status rks_stored_note(rks_stores *stores, const char *url, bool folder, uint64_t hidden,
+                           const rks_found_list *list, size_t from, rks_error *err);
+rks_status rks_stored_recall(const char *listing, const char *url, const rks_stored_root *root,
+                             size_t source, rks_found_list *list, bool *folder, rks_error *err);
+/* Copies the name of the format that was found; false: there is none. */
+bool rks_listing_format(const char *listing, char *name, size_t room);
 
 /* stored_match.c: returns true if the pattern, of parts between slashes, matches the name. */
 bool rks_stored_matches(const char *pattern, const char *name);

@@ -288,15 +288,23 @@ rks_status rks_stores_list(rks_stores *stores, const char *url, size_t source, c
 {
     listing at = {.url = url, .source = source, .list = list};
     const size_t before = list->count;
+    const uint64_t hidden = list->not_read.hidden;
     const char *name;
     const bool pairs = asked == NULL || strcmp(asked, "megatron") == 0;
     *folder = false;
     rks_status status = rks_stores_root(stores, url, &at.root, &name, err);
     if (status != RKS_OK)
         return status;
-    status = name[rks_stored_plain_part(name)] != '\0' ? list_pattern(&at, name, err)
-                                                       : list_named(&at, name, pairs, folder, err);
+    if (stores->listing != NULL)
+        status = rks_stored_recall(stores->listing, url, at.root, source, list, folder, err);
+    else
+        status = name[rks_stored_plain_part(name)] != '\0'
+                     ? list_pattern(&at, name, err)
+                     : list_named(&at, name, pairs, folder, err);
     if (status == RKS_OK && asked == NULL)
         status = refuse_others(&at, before, *folder && !has_index(&at, before), err);
+    if (status == RKS_OK && stores->listing == NULL)
+        status = rks_stored_note(stores, url, *folder, list->not_read.hidden - hidden, list, before,
+                                 err);
     return status == RKS_OK ? keep_halves(stores, list, before, err) : status;
 }

@@ -19,7 +19,7 @@
 #include "ingest/format.h"
 #include "ingest/stored.h"
 
-enum { FILE_WEIGHT = 4096 };
+enum { FILE_WEIGHT = 4096, FORMAT_NAME = 32 };
 
 /* The default: the input's size / UNITS_WANTED in whole steps. */
 static const uint64_t UNITS_WANTED = 64, UNIT_STEP = (uint64_t)1 << 20,
@@ -110,8 +110,8 @@ static rks_status walk_url(const char *url, size_t source, source_list *all, rks
     if (status == RKS_OK && !address.stored)
         return rks_walk(address.path, source, list, &all->folders[source], err);
     if (status == RKS_OK && all->stores == NULL)
-        status = rks_stores_create(all->options->storage_options, all->options->input_bytes,
-                                   &all->stores, err);
+        status = rks_stores_create(all->options->storage_options, all->options->listing,
+                                   all->options->input_bytes, &all->stores, err);
     return status == RKS_OK ? rks_stores_list(all->stores, url, source, all->asked, list,
                                               &all->folders[source], err)
                             : status;
@@ -147,8 +147,12 @@ static rks_status find_files(const char *const *given, size_t count,
 {
     source_list all = {.count = count, .options = options};
     all.asked = options->format == NULL && options->json_path != NULL ? "json" : options->format;
+    char listed[FORMAT_NAME];
     rks_status status = walk_sources(given, &all, list, err);
     *stores = all.stores;
+    if (all.asked == NULL && options->listing != NULL &&
+        rks_listing_format(options->listing, listed, sizeof(listed)))
+        all.asked = listed;
     for (size_t i = 0; i < list->count; i++)
         list->found[i].file.max_total =
             options->max_total != 0 ? options->max_total : DEFAULT_MAX_TOTAL;

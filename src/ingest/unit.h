@@ -84,6 +84,9 @@ typedef struct rks_input {
 rks_status rks_input_open(const char *const *sources, size_t count,
                           const rks_ingest_options *options, rks_input **input, rks_error *err);
 void rks_input_free(rks_input *input); /* NULL is accepted */
+/* Writes what the stores of an input with some were asked, for the options of other ranks. Free
+ * *listing with rks_free. */
+rks_status rks_input_listing(const rks_input *input, char **listing, rks_error *err);
 /* Cuts the input again. After a failure it has no units until a cut succeeds. */
 rks_status rks_input_cut(rks_input *input, uint64_t unit_size, rks_error *err);
 /* Returns the default unit size for an input of `bytes`: about 1/64 of it in whole MiB, 1 to 64

@@ -19,6 +19,7 @@ from .._provenance import code, dataset_json, fingerprint
 from .._provenance.code import difference as code_difference
 from .._sources.base import Piece, Stream
 from .._sources.native import CoreFiles, plain
+from .._sources.paths import has_urls
 from .._sources.resolver import Source, resolve
 from .._sources.sequence import Indexed
 from .._sources.stored import Stored
@@ -49,9 +50,13 @@ def _build_once(group: Group, source: Any, directory: str, options: Options, beg
     held: list[Source] = []
     own = dataset_json.expand(directory, group.rank, group.node)
 
-    def look() -> dict[str, Any]:
+    def find() -> None:
         held.append(resolve(source, format=options.format, unit_samples=options.unit_samples,
                             each_rank=options.each_rank, same_on_all=options.same_on_all, storage=options.storage))
+
+    def look() -> dict[str, Any]:
+        if not held:
+            find()
         for name, what in (("json_path", "JSON files"), ("flatten", "JSON files"), ("dtype", 'format="raw"')):
             if getattr(options, name) and not (isinstance(held[0], list) and all(isinstance(piece, CoreFiles) for piece in held[0])):
                 raise ArgumentError(f"{name}: only for {what}")
@@ -61,6 +66,11 @@ def _build_once(group: Group, source: Any, directory: str, options: Options, beg
                 "there": dataset_json.finished(own), "unit_size": _core.unit_size_kept(own)}
 
     group.core.announce("looks at its source")
+    if has_urls(source):
+        together(group, "build: sources", find)
+        for piece in held[0] if isinstance(held[0], list) else ():
+            if isinstance(piece, CoreFiles) and piece.in_store:
+                piece.list_stores(group.core)
     looks = together(group, "build: looking at the source", look)
     _check_alike(looks)
     request = _BuildRequest(group, directory, looks)
@@ -337,7 +347,7 @@ def _build_core(group: Group, files: CoreFiles, directory: str, options: Options
     if callable(options.length):
         functions["length_fn"] = seen("length", length_of(options.length))
     try:
-        return _core.build(group.core, files.paths, directory, schema=options.asked_schema, format=files.format,
+        return _core.build(group.core, files.paths, directory, schema=options.asked_schema, format=files.format, listing=files.listing,
                            flatten=options.flatten, progress=report, made_from=note, threads=options.threads, **functions,
                            **{**options.for_core(), **options.for_reading()})
     except RankStoreError as failed:

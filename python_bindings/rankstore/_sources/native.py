@@ -40,15 +40,20 @@ class CoreFiles(Piece):
 
     def __init__(self, paths: Sequence[str], format: str | None, storage: str | None = None) -> None:  # noqa: A002
         self.paths, self.format, self.name = list(paths), format, "files"
-        self._storage, self._in_store = storage, any(map(is_url, self.paths))
+        self._storage, self.in_store = storage, any(map(is_url, self.paths))
+        self.listing: str | None = None  # what the stores hold
         self._looked: tuple[str, list[tuple[str, int, str]]] | None = None
         self._files: _core.Files | None = None
         self._units: list[tuple[str, int]] = []
         self._raw = self._has_lines = self._has_extra = False
 
+    def list_stores(self, core: _core.Group) -> None:
+        """Ask what the stores hold, on rank 0 (collective)."""
+        self.listing = _core.source_list(core, self.paths, self.format, self._storage)
+
     def identity(self) -> list[Any]:
         """Return names and sizes of the files, and of all files inside folders; and versions, if any are in a store."""
-        if self._in_store:
+        if self.in_store:
             return [list(one) for one in self._look()[1]]
         found: list[Any] = []
         for path in self.paths:
@@ -62,7 +67,7 @@ class CoreFiles(Piece):
 
     def is_folder(self) -> bool:
         """Return True if the files of a folder become samples, and nobody asked for that by format=."""
-        if self._in_store:
+        if self.in_store:
             return self.format is None and self._look()[0] == "folder"
         return self.format is None and any(map(os.path.isdir, self.paths)) and _core.source_format(self.paths, None) == "folder"
 
@@ -71,9 +76,9 @@ class CoreFiles(Piece):
         return sum(one[1] for one in self.identity())
 
     def _look(self) -> tuple[str, list[tuple[str, int, str]]]:
-        """Return format and (name, size, version) of all files. The stores are asked once."""
+        """Return format and (name, size, version) of all files. list_stores() comes first."""
         if self._looked is None:
-            self._looked = _core.source_look(self.paths, self.format, self._storage)
+            self._looked = _core.source_look(self.paths, self.format, self._storage, self.listing)
         return self._looked
 
     def open(self, core: _core.Group, *, mapped: bool, schema: str | None, **options: Any) -> None:
@@ -82,14 +87,14 @@ class CoreFiles(Piece):
         mapped: a map gets the samples. If not, `schema` sets the columns to read; None infers them.
         """
         asked = self.format or ("json" if options.get("json_path") else None)
-        kind = asked or self._look()[0] if self._in_store else _core.source_format(self.paths, asked)
+        kind = asked or self._look()[0] if self.in_store else _core.source_format(self.paths, asked)
         self._raw, self._has_lines = mapped and kind in ("jsonl", "json"), kind in LINES
         items = self._raw and kind == "json"
         if self._raw:
             options.pop("extra", None)  # a map gets objects with all their members
         self._has_extra = options.get("extra") == "json"
         self._files = _core.Files(core, self.paths, format="text" if self._raw and not items else kind,
-                                    schema=f"{ITEM}:str" if items else None if mapped else schema, **options)
+                                    schema=f"{ITEM}:str" if items else None if mapped else schema, listing=self.listing, **options)
         self._units = self._files.units()
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Sequence
+from typing import Any
 
 from .._stores.address import is_url, local_path
 from ..errors import ArgumentError, NotFoundError
@@ -19,6 +20,12 @@ _DATASETS = (*_ARROW, ".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.xz", ".tar.bz
 # Files that tools leave beside data: checksums, descriptions, and what Hugging Face's save_to_disk writes.
 _BESIDE_ENDINGS = (".md", ".crc", ".md5", ".sha1", ".sha256", ".sha512")
 _BESIDE = {"readme", "readme.txt", "license", "license.txt", "dataset_info.json", "dataset_infos.json", "state.json"}
+
+
+def has_urls(source: Any) -> bool:
+    """Return True if a source of `build` is a URL, or a list with one."""
+    paths = source if isinstance(source, (list, tuple)) else [source]
+    return any(is_url(os.fspath(path)) for path in paths if isinstance(path, (str, os.PathLike)))
 
 
 def pieces(paths: Sequence[str], format: str | None, storage: str | None = None) -> list[Piece]:  # noqa: A002
