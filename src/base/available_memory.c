@@ -35,6 +35,8 @@ typedef struct version {
     const char *mark; /* marks this process's line in /proc/self/cgroup; the path follows */
     const char *folder;
     const char *limit, *usage, *cache;
+    const char *in_use[2];         /* in memory.stat: what the kernel takes back if it must */
+    const char *swap, *swap_usage; /* files of the group's own limit of swap; NULL: it has none */
     const char *period; /* file of the CPU limit's period; NULL if the limit's file holds it, too */
 } version;
 
@@ -43,12 +45,16 @@ static const version memory_versions[] = {
      .folder = "/sys/fs/cgroup",
      .limit = "memory.max",
      .usage = "memory.current",
-     .cache = "inactive_file "},
+     .cache = "inactive_file ",
+     .in_use = {"active_file ", "slab_reclaimable "},
+     .swap = "memory.swap.max",
+     .swap_usage = "memory.swap.current"},
     {.mark = ":memory:",
      .folder = "/sys/fs/cgroup/memory",
      .limit = "memory.limit_in_bytes",
      .usage = "memory.usage_in_bytes",
-     .cache = "total_inactive_file "},
+     .cache = "total_inactive_file ",
+     .in_use = {"total_active_file ", NULL}},
 };
 
 /* Finds this process's group: its path, or "" for the topmost one. */
@@ -70,20 +76,55 @@ static void find_group(const char *root, const version *v, char own[PATH_MAX])
         own[0] = '\0';
 }
 
+/* Reads a number of a group. Returns false if the file or the name is not there. */
+static bool group_number(const char *root, const version *v, const char *group, const char *file,
+                         const char *name, uint64_t *number)
+{
+    char path[2 * PATH_MAX + 64];
+    snprintf(path, sizeof(path), "%s%s%s/%s", root, v->folder, group, file);
+    return number_behind(path, name, number);
+}
+
+static uint64_t less(uint64_t number, uint64_t by)
+{
+    return number - (by < number ? by : number);
+}
+
 /* Returns the bytes that one group leaves; UINT64_MAX if it sets no limit. */
 static uint64_t group_leaves(const char *root, const version *v, const char *group)
 {
-    char path[2 * PATH_MAX + 64];
     uint64_t limit, usage = 0, cache = 0;
-    snprintf(path, sizeof(path), "%s%s%s/%s", root, v->folder, group, v->limit);
-    if (!number_behind(path, "", &limit)) /* also if it says "max" */
+    if (!group_number(root, v, group, v->limit, "", &limit)) /* also if it says "max" */
         return UINT64_MAX;
-    snprintf(path, sizeof(path), "%s%s%s/%s", root, v->folder, group, v->usage);
-    number_behind(path, "", &usage);
-    snprintf(path, sizeof(path), "%s%s%s/memory.stat", root, v->folder, group);
-    number_behind(path, v->cache, &cache);
-    usage -= cache < usage ? cache : usage;
-    return limit - (usage < limit ? usage : limit);
+    group_number(root, v, group, v->usage, "", &usage);
+    group_number(root, v, group, "memory.stat", v->cache, &cache);
+    return less(limit, less(usage, cache));
+}
+
+static uint64_t free_swap(const char *root)
+{
+    char path[PATH_MAX];
+    uint64_t kib = 0;
+    snprintf(path, sizeof(path), "%s/proc/meminfo", root);
+    number_behind(path, "SwapFree:", &kib);
+    return kib << 10;
+}
+
+/* The same with what the kernel takes back before it kills a process of the group. */
+static uint64_t group_can_give(const char *root, const version *v, const char *group)
+{
+    uint64_t leaves = group_leaves(root, v, group), swap = free_swap(root), limit, usage = 0, part;
+    if (leaves == UINT64_MAX)
+        return leaves;
+    for (size_t i = 0; i < 2; i++)
+        if (v->in_use[i] != NULL &&
+            group_number(root, v, group, "memory.stat", v->in_use[i], &part))
+            leaves += part;
+    if (v->swap != NULL && group_number(root, v, group, v->swap, "", &limit)) {
+        group_number(root, v, group, v->swap_usage, "", &usage);
+        swap = less(limit, usage) < swap ? less(limit, usage) : swap;
+    }
+    return leaves + swap;
 }
 
 /* Returns the least that this process's group and those above it give. */
@@ -104,18 +145,32 @@ static uint64_t least_of_groups(const char *root, const version *v,
     return least;
 }
 
-uint64_t rks_memory_available(const char *root)
+/* Returns the least of what the machine and the groups give. `swap`: of the machine, to be added.
+ */
+static uint64_t least_memory(const char *root, uint64_t swap,
+                             uint64_t (*given)(const char *root, const version *v,
+                                               const char *group))
 {
     char path[PATH_MAX];
     uint64_t least = UINT64_MAX, kib;
     snprintf(path, sizeof(path), "%s/proc/meminfo", root);
     if (number_behind(path, "MemAvailable:", &kib))
-        least = kib << 10;
+        least = (kib << 10) + swap;
     for (size_t i = 0; i < sizeof(memory_versions) / sizeof(memory_versions[0]); i++) {
-        uint64_t leaves = least_of_groups(root, &memory_versions[i], group_leaves);
-        least = leaves < least ? leaves : least;
+        uint64_t one = least_of_groups(root, &memory_versions[i], given);
+        least = one < least ? one : least;
     }
     return least;
+}
+
+uint64_t rks_memory_available(const char *root)
+{
+    return least_memory(root, 0, group_leaves);
+}
+
+uint64_t rks_memory_obtainable(const char *root)
+{
+    return least_memory(root, free_swap(root), group_can_give);
 }
 
 static const version cpu_versions[] = {

@@ -13,6 +13,11 @@
  * UINT64_MAX if nothing is known. */
 uint64_t rks_memory_available(const char *root);
 
+/* Returns how many bytes the kernel can give this process before it kills one: the same, and pages
+ * of files that are in use (of shards that are read, for example), and swap. A process that asks
+ * for more is refused for good reason. */
+uint64_t rks_memory_obtainable(const char *root);
+
 /* Returns how many cores this process may use, at least 1: those of its affinity, or fewer if a
  * control group (version 1 or 2) gives it less time. `root`: as above. */
 uint32_t rks_cores_available(const char *root);

@@ -33,7 +33,7 @@ static double gib(uint64_t bytes)
 
 rks_status rks_memory_check(uint64_t bytes, const char *what, const char *advice, rks_error *err)
 {
-    uint64_t left = bytes < RKS_MEMORY_LARGE ? UINT64_MAX : rks_memory_available("");
+    uint64_t left = bytes < RKS_MEMORY_LARGE ? UINT64_MAX : rks_memory_obtainable("");
     if (bytes <= left)
         return RKS_OK;
     return rks_fail(err, RKS_ERR_MEMORY, 0,

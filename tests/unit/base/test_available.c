@@ -87,6 +87,41 @@ static void groups_of_version_1_count_too(void **state)
     assert_int_equal(rks_memory_available(root), 70000);
 }
 
+/* Pages of shards that are read are in use, and fill a job's group: they are no reason to refuse.
+ */
+static void what_the_kernel_takes_back_is_obtainable(void **state)
+{
+    (void)state;
+    put("/proc/meminfo", "MemAvailable:    700 kB\nSwapFree:   0 kB\n");
+    put("/proc/self/cgroup", "0::/job\n");
+    assert_int_equal(rks_memory_obtainable(root), 700 << 10);
+    put("/sys/fs/cgroup/job/memory.max", "500000\n");
+    put("/sys/fs/cgroup/job/memory.current", "499000\n");
+    put("/sys/fs/cgroup/job/memory.stat", "anon 90000\ninactive_file 50000\nactive_file 300000\n"
+                                          "slab_reclaimable 2000\n");
+    assert_int_equal(rks_memory_available(root), 51000);
+    assert_int_equal(rks_memory_obtainable(root), 353000);
+    put("/proc/meminfo", "MemAvailable:    300 kB\nSwapFree:   100 kB\n");
+    assert_int_equal(rks_memory_obtainable(root), 400 << 10);
+    put("/proc/meminfo", "MemAvailable:    700 kB\nSwapFree:   100 kB\n");
+    assert_int_equal(rks_memory_obtainable(root), 353000 + (100 << 10)); /* it may use all swap */
+    put("/sys/fs/cgroup/job/memory.swap.max", "max\n");
+    assert_int_equal(rks_memory_obtainable(root), 353000 + (100 << 10));
+    put("/sys/fs/cgroup/job/memory.swap.max", "30000\n");
+    put("/sys/fs/cgroup/job/memory.swap.current", "10000\n");
+    assert_int_equal(rks_memory_obtainable(root), 373000);
+    put("/sys/fs/cgroup/job/memory.swap.max", "0\n");
+    assert_int_equal(rks_memory_obtainable(root), 353000);
+    put("/proc/self/cgroup", "9:memory:/old\n");
+    put("/sys/fs/cgroup/memory/old/memory.limit_in_bytes", "80000\n");
+    put("/sys/fs/cgroup/memory/old/memory.usage_in_bytes", "79000\n");
+    put("/sys/fs/cgroup/memory/old/memory.stat",
+        "total_inactive_file 20000\ntotal_active_file 30000\n");
+    put("/proc/meminfo", "MemAvailable:    700 kB\nSwapFree:   0 kB\n");
+    assert_int_equal(rks_memory_obtainable(root), 51000);
+    assert_true(rks_memory_obtainable("") > 0);
+}
+
 static void a_path_that_is_not_there_is_on_no_shared_file_system(void **state)
 {
     (void)state;
@@ -147,6 +182,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_group_leaves_its_limit_less_what_is_in_use, begin, end),
         cmocka_unit_test_setup_teardown(a_container_sees_its_group_as_the_topmost_one, begin, end),
         cmocka_unit_test_setup_teardown(groups_of_version_1_count_too, begin, end),
+        cmocka_unit_test_setup_teardown(what_the_kernel_takes_back_is_obtainable, begin, end),
         cmocka_unit_test_setup_teardown(without_groups_cores_are_those_of_the_affinity, begin, end),
         cmocka_unit_test_setup_teardown(a_group_s_time_bounds_the_cores, begin, end),
         cmocka_unit_test_setup_teardown(a_group_of_version_1_bounds_them_too, begin, end),
