@@ -18,6 +18,7 @@
 enum {
     LEAST = 64 << 10,  /* a range */
     FIRST = 256 << 10, /* one where reading begins */
+    UNIT = 4 << 20,    /* the same, if it is known where reading ends */
     MOST = 8 << 20,
     GROWS = 4,
 };
@@ -273,7 +274,8 @@ static rks_status move_to(object *o, uint64_t offset, size_t size, rks_error *er
         return take_ahead(o, err);
     leave_ahead(o);
     drop_range(o, &o->now);
-    uint64_t wanted = goes_on ? o->step : size < FIRST && o->until == UINT64_MAX ? LEAST : FIRST;
+    const bool ends = o->until != UINT64_MAX;
+    uint64_t wanted = goes_on ? o->step : ends ? UNIT : size < FIRST ? LEAST : FIRST;
     if (offset < o->until && o->until - offset < wanted)
         wanted = o->until - offset;
     wanted = wanted < size && size <= MOST ? size : wanted;
@@ -299,7 +301,8 @@ static rks_status read_object(void *opened, uint64_t offset, void *bytes, size_t
         bool known = o->until != UINT64_MAX || (o->now.end > 0 && offset == o->now.end);
         status = move_to(o, offset, size, err);
         if (status == RKS_OK && known) { /* it is read from start to end */
-            o->step = o->step < MOST / GROWS ? GROWS * o->step : MOST;
+            if (o->now.end < o->until)
+                o->step = o->step < MOST / GROWS ? GROWS * o->step : MOST;
             look_ahead(o);
         }
     }

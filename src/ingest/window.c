@@ -33,6 +33,12 @@ rks_status rks_window_open(rks_window *window, const rks_input_file *file, uint6
     return status;
 }
 
+void rks_window_until(rks_window *window, uint64_t end)
+{
+    if (end < window->stop)
+        rks_unpack_until(window->stream, end + OVERLAP);
+}
+
 void rks_window_close(rks_window *window)
 {
     rks_unpack_close(window->stream);

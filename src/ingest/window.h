@@ -30,6 +30,8 @@ typedef struct rks_window {
  * offset + size. Close it also on failure. */
 rks_status rks_window_open(rks_window *window, const rks_input_file *file, uint64_t offset,
                            uint64_t size, rks_error *err);
+/* Says that no line or record that begins at `end` or later will be wanted. */
+void rks_window_until(rks_window *window, uint64_t end);
 /* Reads at least one more byte, or sets `ended`. Checks for interrupts. */
 rks_status rks_window_fill(rks_window *window, rks_error *err);
 /* Checks a plain file when no more is read: RKS_ERR_DATA if it has changed. */
