@@ -104,28 +104,85 @@ static void a_plan_takes_what_the_formula_says(void **state)
     free(lengths);
 }
 
-/* Only what no machine of this size has: the plan must not be begun. */
+/* What the machine has left, as a test wants it; 0: what it has. */
+static uint64_t pretended;
+
+uint64_t __real_rks_memory_obtainable(const char *root);
+uint64_t __wrap_rks_memory_obtainable(const char *root);
+
+uint64_t __wrap_rks_memory_obtainable(const char *root)
+{
+    return pretended != 0 ? pretended : __real_rks_memory_obtainable(root);
+}
+
+/* Checks that no plan is made with so much memory, that the error says so, and that nothing of
+ * its size was allocated: the peak stays. */
+static void check_refused(const uint32_t *lengths, size_t count, const rks_plan_options *options,
+                          uint64_t has, const char *begins, const char *ends)
+{
+    rks_plan *plan = NULL;
+    char text[256];
+    uint64_t before = begin();
+    pretended = has;
+    rks_status status = rks_plan_create(lengths, count, NULL, options, &plan, &err);
+    pretended = 0;
+    assert_int_equal(status, RKS_ERR_MEMORY);
+    snprintf(text, sizeof(text),
+             "%s GiB of memory, and this machine, or the control group of the process, has %.1f "
+             "GiB left; %s",
+             begins, (double)has / (1 << 30), ends);
+    assert_string_equal(err.text, text);
+    assert_true(status_figure("VmHWM:") < before + (UINT64_C(16) << 20));
+}
+
 static void what_does_not_fit_is_refused_with_both_numbers(void **state)
 {
     (void)state;
-    enum { MOST = UINT32_MAX / 2 };
-    uint64_t left = rks_memory_obtainable(""), pieces = 2000000000;
-    if (left > 26 * pieces)
-        skip(); /* a machine with more than 52 GB */
-    const uint32_t lengths[] = {MOST, 5, MOST};
-    rks_plan *plan = NULL;
+    enum { MOST = UINT32_MAX / 2, SAMPLES = 10 };
+    const uint32_t lengths[SAMPLES] = {MOST, 5, MOST, 1, 1, 1, 1, 1, 1, 1};
     rks_plan_options options;
     rks_plan_options_default(&options);
     options.strategy = "pack";
     options.too_long = "split";
     options.capacity = 2;
     options.length_multiple = 1;
-    assert_int_equal(rks_plan_create(lengths, 3, NULL, &options, &plan, &err), RKS_ERR_MEMORY);
-    assert_contains(err.text, "plan: 3 samples and 2147483651 pieces of them needs ");
-    assert_contains(err.text,
-                    " GiB of memory, and this machine, or the control group of the process, "
-                    "has ");
-    assert_contains(err.text, " GiB left; make capacity (2) larger");
+    check_refused(lengths, 3, &options, UINT64_C(50) << 30,
+                  "plan: 3 samples and 2147483651 pieces of them needs 56.0",
+                  "make capacity (2) larger");
+    static const uint64_t bounds[] = {0, 1, SAMPLES};
+    static const double weights[] = {1e9, 1}; /* each of the rare source's samples occurs */
+    rks_plan_mix mix;
+    rks_plan_mix_default(&mix);
+    mix.sources = 2;
+    mix.bounds = bounds;
+    mix.weights = weights;
+    rks_plan_options_default(&options);
+    options.strategy = "random";
+    options.mix = &mix;
+    mix.samples = 1000000000;
+    check_refused(lengths, SAMPLES, &options, UINT64_C(1) << 30,
+                  "plan: an epoch of 1000000000 draws of 10 samples needs 3.8",
+                  "give samples, the draws of an epoch");
+}
+
+/* Below RKS_MEMORY_LARGE nothing is looked at. */
+static void what_is_small_is_not_looked_at(void **state)
+{
+    (void)state;
+    uint32_t *lengths = malloc(COUNT * sizeof(*lengths));
+    assert_non_null(lengths);
+    for (size_t i = 0; i < COUNT; i++)
+        lengths[i] = 7;
+    rks_plan *plan = NULL;
+    rks_plan_options options;
+    rks_plan_options_default(&options);
+    pretended = 1;
+    assert_ok(rks_plan_create(lengths, COUNT, NULL, &options, &plan, &err), &err);
+    assert_ok(rks_plan_prepare(plan, 0, &err), &err);
+    pretended = 0;
+    assert_true(rks_plan_memory(&plan->in) < RKS_MEMORY_LARGE);
+    rks_plan_free(plan);
+    free(lengths);
 }
 
 int main(void)
@@ -133,6 +190,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_plan_takes_what_the_formula_says),
         cmocka_unit_test(what_does_not_fit_is_refused_with_both_numbers),
+        cmocka_unit_test(what_is_small_is_not_looked_at),
     };
     return cmocka_run_group_tests_name("plan_memory", tests, NULL, NULL);
 }
