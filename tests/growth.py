@@ -10,7 +10,8 @@ SECONDS = 120
 
 def main():
     done = subprocess.run([sys.executable, "tests/python.py", "", "python_bindings/tests/test_growth.py"],
-                          env={**os.environ, "RKS_GROWTH_SECONDS": str(SECONDS)}, text=True, capture_output=True, timeout=SECONDS + 900)
+                          env={**os.environ, "RKS_GROWTH_SECONDS": str(SECONDS)}, text=True, capture_output=True,
+                          timeout=10 * SECONDS + 900)
     print(done.stdout[-6000:], done.stderr[-2000:])
     return done.returncode
 
