@@ -123,7 +123,8 @@ typedef struct rks_build_options {
                     * none that this input made. If none is lost, as `keep`. rks_repair takes the
                     * other options from the dataset */
     /* Where the dataset is published once it is built, as by rks_publish; also if it was there (see
-     * `keep`). NULL: nowhere. */
+     * `keep`). Shards that max_shard ends are sent while others are built, unless home holds
+     * another dataset; no reader sees them before all are there. NULL: nowhere. */
     const char *home;
     /* Folders that may hold shards of the dataset in `directory`, as in rks_store_options: shards
      * that lie there are not lost. Nothing is written or removed there. */
@@ -137,6 +138,8 @@ typedef struct rks_build_options {
     /* What rks_source_list returned for the same sources: their stores are not asked again. Default
      * NULL: rank 0 asks. Given to all ranks or to none. */
     const char *listing;
+    bool only_ahead; /* `home` gets only the shards that are ended while others are built: the
+                      * caller calls rks_publish when it has written what belongs beside them */
 } rks_build_options;
 
 RKS_API void rks_build_options_default(rks_build_options *options);

@@ -169,11 +169,12 @@ def build(group: Group, sources: Sequence[str], directory: str, *, schema: str |
           extra: str | None = None, made_from: str | None = None, dtype: str | None = None,
           wait: bool = False, threads: int | None = None, unchecked: bool = False,
           max_shard: int | None = None, shards: Sequence[str] = (), storage_options: str | None = None,
-          input_bytes: int | None = None, listing: str | None = None) -> dict[str, Any]:
-    """COLLECTIVE. rks_build: return the report {samples, duplicates, sampled_out, filtered, bad, bytes, input_bytes, not_read, units,
-    units_resumed, unit_size, collectives, seconds, dataset, bad_first, json_columns, object_columns, length}. `filter` gets a dict of the
-    sample's columns, each (bytes, dims, type) or None, copied; a true result keeps the sample. What it raises is raised as DataError on
-    all ranks, and is the cause of this rank's error. What `progress` raises ends the build on this rank."""
+          input_bytes: int | None = None, listing: str | None = None, home: str | None = None) -> dict[str, Any]:
+    """COLLECTIVE. rks_build, with only_ahead: return the report {samples, duplicates, sampled_out, filtered, bad, bytes, input_bytes,
+    not_read, units, units_resumed, unit_size, collectives, seconds, dataset, bad_first, json_columns, object_columns, length}.
+    `filter` gets a dict of the sample's columns, each (bytes, dims, type) or None, copied; a true result keeps the sample. What it
+    raises is raised as DataError on all ranks, and is the cause of this rank's error. What `progress` raises ends the build on this
+    rank."""
 
 # ---- input.c ----
 STREAM_NONE: int
@@ -223,7 +224,8 @@ def build_input(group: Group, input: Source, directory: str, *, schema: str | No
                 sample: int | None = None, sample_rate: float = 0, seed: int = 0, dedup: bool = False,
                 append: bool = False, no_lock: bool = False, unit_size: int | None = None,
                 made_from: str | None = None, wait: bool = False, keep: bool = False,
-                max_shard: int | None = None, shards: Sequence[str] = ()) -> dict[str, Any]:
+                max_shard: int | None = None, shards: Sequence[str] = (), home: str | None = None,
+                storage_options: str | None = None) -> dict[str, Any]:
     """COLLECTIVE. rks_build_input. Return a report as build() does. `own_lengths`: each sample is added with its length."""
 
 class Gather:

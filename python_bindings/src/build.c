@@ -129,6 +129,7 @@ bool core_build_options(core_build_given *from, core_callbacks *calls, rks_build
     options->no_lock = from->no_lock != 0;
     options->wait = from->wait != 0;
     options->keep = from->keep != 0;
+    options->only_ahead = true; /* the package publishes, after it has written python.json */
     options->own_lengths = from->own_lengths != 0;
     options->length_fn = calls->length_fn == NULL ? NULL : call_length;
     options->callback_user = options->progress_user = calls;
@@ -194,7 +195,8 @@ static PyObject *build(PyObject *self, PyObject *arguments, PyObject *keywords)
         "max_length", "sample",      "sample_rate",     "seed",        "dedup",     "max_total",
         "append",     "length_fn",   "columns",         "no_lock",     "json_path", "flatten",
         "extra",      "made_from",   "dtype",           "wait",        "threads",   "unchecked",
-        "max_shard",  "shards",      "storage_options", "input_bytes", "listing",   NULL};
+        "max_shard",  "shards",      "storage_options", "input_bytes", "listing",   "home",
+        NULL};
     PyObject *group, *sequence, *built = NULL;
     const char *directory;
     core_texts sources = {0};
@@ -203,15 +205,16 @@ static PyObject *build(PyObject *self, PyObject *arguments, PyObject *keywords)
     rks_build_options options;
     rks_build_options_default(&options);
     if (!PyArg_ParseTupleAndKeywords(
-            arguments, keywords, "OOs|$zzzzOzOOOppOOOOOOdOpOpOzpzpzzzpOpOOzOz:build", names, &group,
-            &sequence, &directory, &options.schema, &options.format, &options.key, &options.length,
-            &from.length_unit, &options.where, &from.index, &from.filter, &from.max_sample,
-            &from.skip_bad, &from.replace, &from.unit_size, &from.block_size, &from.progress,
-            &from.min_length, &from.max_length, &from.sample, &options.sample_rate, &from.seed,
-            &from.dedup, &from.max_total, &from.append, &from.length_fn, &options.columns,
-            &from.no_lock, &options.json_path, &from.flatten, &options.extra, &options.made_from,
-            &options.dtype, &from.wait, &from.threads, &from.unchecked, &from.max_shard,
-            &from.shards, &options.storage_options, &from.input_bytes, &options.listing))
+            arguments, keywords, "OOs|$zzzzOzOOOppOOOOOOdOpOpOzpzpzzzpOpOOzOzz:build", names,
+            &group, &sequence, &directory, &options.schema, &options.format, &options.key,
+            &options.length, &from.length_unit, &options.where, &from.index, &from.filter,
+            &from.max_sample, &from.skip_bad, &from.replace, &from.unit_size, &from.block_size,
+            &from.progress, &from.min_length, &from.max_length, &from.sample, &options.sample_rate,
+            &from.seed, &from.dedup, &from.max_total, &from.append, &from.length_fn,
+            &options.columns, &from.no_lock, &options.json_path, &from.flatten, &options.extra,
+            &options.made_from, &options.dtype, &from.wait, &from.threads, &from.unchecked,
+            &from.max_shard, &from.shards, &options.storage_options, &from.input_bytes,
+            &options.listing, &options.home))
         return NULL;
     if (core_texts_take(sequence, "sources", &sources) &&
         core_build_options(&from, &calls, &options))

@@ -364,13 +364,13 @@ static PyObject *run_input(PyObject *group_object, PyObject *object, const char 
 static PyObject *build_input(PyObject *self, PyObject *arguments, PyObject *keywords)
 {
     (void)self;
-    static char *names[] = {"group",     "input",       "directory",  "schema",    "key",
-                            "length",    "length_unit", "where",      "index",     "max_sample",
-                            "own_keys",  "replace",     "block_size", "progress",  "own_lengths",
-                            "source",    "min_length",  "max_length", "sample",    "sample_rate",
-                            "seed",      "dedup",       "append",     "no_lock",   "unit_size",
-                            "made_from", "wait",        "keep",       "max_shard", "shards",
-                            NULL};
+    static char *names[] = {
+        "group",       "input",           "directory",   "schema",     "key",        "length",
+        "length_unit", "where",           "index",       "max_sample", "own_keys",   "replace",
+        "block_size",  "progress",        "own_lengths", "source",     "min_length", "max_length",
+        "sample",      "sample_rate",     "seed",        "dedup",      "append",     "no_lock",
+        "unit_size",   "made_from",       "wait",        "keep",       "max_shard",  "shards",
+        "home",        "storage_options", NULL};
     PyObject *group, *input, *built = NULL;
     const char *directory;
     core_callbacks calls = {0};
@@ -378,13 +378,13 @@ static PyObject *build_input(PyObject *self, PyObject *arguments, PyObject *keyw
     rks_build_options options;
     rks_build_options_default(&options);
     if (!PyArg_ParseTupleAndKeywords(
-            arguments, keywords, "OOs|$zzzOzOOppOOpzOOOdOpppOzppOO:build_input", names, &group,
+            arguments, keywords, "OOs|$zzzOzOOppOOpzOOOdOpppOzppOOzz:build_input", names, &group,
             &input, &directory, &options.schema, &options.key, &options.length, &from.length_unit,
             &options.where, &from.index, &from.max_sample, &from.own_keys, &from.replace,
             &from.block_size, &from.progress, &from.own_lengths, &options.source, &from.min_length,
             &from.max_length, &from.sample, &options.sample_rate, &from.seed, &from.dedup,
             &from.append, &from.no_lock, &from.unit_size, &options.made_from, &from.wait,
-            &from.keep, &from.max_shard, &from.shards))
+            &from.keep, &from.max_shard, &from.shards, &options.home, &options.storage_options))
         return NULL;
     if (core_build_options(&from, &calls, &options))
         built = run_input(group, input, directory, &options);

@@ -2,6 +2,7 @@
 """Datasets and their homes: published, opened there, added to."""
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,70 @@ def test_a_build_publishes_and_a_published_one_is_not_built_again(tmp_path: Path
     with rankstore.build(numbers(30, 40), there, key="id", append=True, home=home) as ds:
         assert len(ds) == 40
     same(read(home), numbers(0, 40))
+
+
+def waits_for_home(home: Path, count: int, last: int, first: int = 0) -> Iterator[dict[str, Any]]:
+    """Samples, the last ones of which come when so many shards have arrived at home."""
+    yield from ({"id": f"k{i}", "data": bytes([i % 251]) * 5000} for i in range(first, last - 10))
+    end = time.monotonic() + 60
+    while len(list(home.glob("part-*.json"))) < count:
+        assert time.monotonic() < end, f"after 60 s home has {files(home) if home.exists() else None}"
+        time.sleep(0.01)
+    yield from ({"id": f"k{i}", "data": bytes([i % 251]) * 5000} for i in range(last - 10, last))
+
+
+SMALL_SHARDS: dict[str, Any] = {"key": "id", "max_shard": "256KiB", "unit_samples": 20}
+
+
+def test_a_build_sends_shards_home_while_it_builds_others(tmp_path: Path) -> None:
+    """The samples do not end before shards are at home; no reader sees them there until all are."""
+    there, home = tmp_path / "there", tmp_path / "home"
+
+    def samples() -> Iterator[dict[str, Any]]:
+        yield from waits_for_home(home, 3, 400)
+        assert "dataset.json" not in files(home)
+
+    with rankstore.build(samples(), there, home=home, **SMALL_SHARDS) as ds:
+        assert len(ds) == 400
+    assert files(there) == files(home)
+    before = len(list(home.glob("part-*.json")))
+    assert before > 4
+    with rankstore.build(waits_for_home(home, before + 2, 700, 400), there, append=True, home=home, **SMALL_SHARDS) as ds:
+        assert len(ds) == 700
+    assert files(there) == files(home)
+    with rankstore.open(home) as ds:
+        assert [ds[i]["data"] for i in (0, 399, 699)] == [bytes([i % 251]) * 5000 for i in (0, 399, 699)]
+    again = rankstore.publish(there, home)
+    assert again.sent_bytes == 0
+
+
+def test_a_build_that_ends_early_leaves_shards_at_home_that_the_next_one_uses(tmp_path: Path) -> None:
+    there, home = tmp_path / "there", tmp_path / "home"
+
+    def fails() -> Iterator[dict[str, Any]]:
+        yield from waits_for_home(home, 2, 400)
+        raise OSError("the source went away")
+
+    with pytest.raises(rankstore.CallbackError, match="the source went away"):
+        rankstore.build(fails(), there, home=home, **SMALL_SHARDS)
+    assert "dataset.json" not in files(home) and not list(home.glob("*.sending"))
+    kept = {path: path.stat().st_mtime_ns for path in home.glob("part-*.json")}
+    with rankstore.build(waits_for_home(home, 2, 400), there, home=home, **SMALL_SHARDS) as ds:
+        assert len(ds) == 400
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    with rankstore.open(home) as ds:
+        assert len(ds) == 400
+
+
+def test_nothing_is_sent_ahead_to_a_home_that_holds_another_dataset(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    rankstore.build(numbers(0, 30), tmp_path / "first", key="id", home=home).close()
+    before = files(home)
+    with pytest.raises(rankstore.StateError, match="publish it to another home"):
+        rankstore.build(waits_for_home(home, 0, 400), tmp_path / "second", home=home, **SMALL_SHARDS)
+    assert files(home) == before
+    with rankstore.open(tmp_path / "second") as ds:  # it was built all the same
+        assert len(ds) == 400
 
 
 def test_what_is_refused(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@
 #include "builder/build_state.h"
 #include "builder/lost_units.h"
 #include "builder/publish.h"
+#include "home/address.h"
 #include "builder/row_units.h"
 #include "ingest/format.h"
 #include "ingest/rows.h"
@@ -68,6 +69,23 @@ static void describe_keys(rks_build_state *b)
     rks_parts_describe_keys(b->parts, &words);
 }
 
+/* Those of a URL: a source that is one needs them, too. */
+static const char *home_options(const rks_build_state *b)
+{
+    return rks_home_is_url(b->options.home) ? b->options.storage_options : NULL;
+}
+
+static rks_status open_ahead(rks_build_state *b, rks_error *err)
+{
+    if (b->options.home == NULL)
+        return RKS_OK;
+    const rks_send_ahead_wish wish = {.home = b->options.home,
+                                      .storage_options = home_options(b),
+                                      .directory = b->directory,
+                                      .base = b->base != NULL ? b->base->id : (rks_digest){0}};
+    return rks_send_ahead_open(&wish, &b->ahead, err);
+}
+
 /* COLLECTIVE. *own: as in rks_parts_open. */
 static rks_status open_parts(rks_build_state *b, rks_status *own, rks_error *err)
 {
@@ -83,7 +101,10 @@ static rks_status open_parts(rks_build_state *b, rks_status *own, rks_error *err
     if (*own == RKS_OK)
         *own = rks_build_id(b->source->ops != NULL ? "memory" : "files", input_of(b), b->schema,
                             b->options_text, &options.shard.build_id, err);
+    if (*own == RKS_OK)
+        *own = open_ahead(b, err);
     if (*own == RKS_OK) {
+        options.ahead = b->ahead;
         options.build_options = b->options_text;
         options.selection = rks_build_selection(&b->options);
         options.shard.schema = b->schema;
@@ -300,6 +321,7 @@ static rks_status check_kept(rks_build_state *b, rks_status status, rks_error *e
 
 static void free_build(rks_build_state *b)
 {
+    rks_send_ahead_close(b->ahead, false, &(rks_sent_ahead){0});
     rks_parts_close(b->parts);
     rks_dataset_free(b->found.dataset);
     rks_dataset_free(b->base);
@@ -343,20 +365,25 @@ static void fill_report(const rks_build_state *b, const rks_build_report *made,
 }
 
 /* COLLECTIVE, if the build has a home. */
-static rks_status publish_built(const rks_build_state *b, const char *directory,
-                                rks_build_report *made, rks_error *err)
+static rks_status publish_built(rks_build_state *b, const char *directory, rks_build_report *made,
+                                rks_error *err)
 {
+    rks_sent_ahead ahead;
+    if (b->options.home == NULL)
+        return RKS_OK;
+    rks_send_ahead_close(b->ahead, true, &ahead);
+    b->ahead = NULL;
+    if (b->options.only_ahead)
+        return RKS_OK;
     const rks_publish_options options = {.struct_size = sizeof(options),
                                          .progress = b->options.progress,
                                          .progress_user = b->options.progress_user,
                                          .shards = b->options.shards,
                                          .shard_count = b->options.shard_count,
-                                         .storage_options = b->options.storage_options};
+                                         .storage_options = home_options(b)};
     rks_publish_report published = {.struct_size = sizeof(published)};
-    if (b->options.home == NULL)
-        return RKS_OK;
     rks_status status =
-        rks_publish(b->group, directory, b->options.home, &options, &published, err);
+        rks_publish_built(b->group, directory, b->options.home, &options, &ahead, &published, err);
     made->sent_bytes = published.sent_bytes;
     return status;
 }

@@ -41,6 +41,7 @@ typedef struct rks_build_state {
     rks_schema *schema;
     rks_selector *selector;
     rks_parts *parts;
+    rks_send_ahead *ahead;   /* sealed parts to options.home; NULL: there is none */
     rks_found_dataset found; /* append: what this rank's directory holds */
     rks_dataset_description described;
     rks_dataset *base;   /* append: what the directories hold */

@@ -36,6 +36,13 @@ static rks_status add_sealed(rks_parts *parts, const char *name, rks_error *err)
     return RKS_OK;
 }
 
+/* The part that was added last goes home, if there is one. */
+static void send_sealed(rks_parts *parts, const char *name)
+{
+    const rks_shard *shard = parts->sealed[parts->sealed_count - 1];
+    rks_send_ahead_add(parts->options.ahead, name, rks_shard_manifest_digest(shard));
+}
+
 rks_status rks_parts_seal(rks_parts *parts, rks_error *err)
 {
     if (parts->writer == NULL)
@@ -47,10 +54,13 @@ rks_status rks_parts_seal(rks_parts *parts, rks_error *err)
         return status;
     rks_shard_writer_close(parts->writer);
     parts->writer = NULL;
-    if (units == 0)
+    if (units == 0) {
         rks_parts_remove(parts, parts->writer_name);
-    else
-        status = add_sealed(parts, parts->writer_name, err);
+        return RKS_OK;
+    }
+    status = add_sealed(parts, parts->writer_name, err);
+    if (status == RKS_OK)
+        send_sealed(parts, parts->writer_name);
     return status;
 }
 
@@ -95,7 +105,9 @@ static rks_status adopt_sealed(rks_parts *parts, const char *name, rks_error *er
         return status;
     status = rks_shard_check_sums(parts->sealed[parts->sealed_count - 1],
                                   parts->options.shard.threads, err);
-    if (status != RKS_OK)
+    if (status == RKS_OK)
+        send_sealed(parts, name);
+    else
         rks_shard_close(parts->sealed[--parts->sealed_count]);
     return status;
 }

@@ -9,6 +9,7 @@
 #define RKS_BUILDER_PARTS_H
 
 #include "builder/build.h"
+#include "builder/send_ahead.h"
 #include "dataset/key_description.h"
 #include "group/group.h"
 #include "shard/shard_writer.h"
@@ -27,6 +28,7 @@ typedef struct rks_parts_options {
     const char *const *shards; /* as in rks_build_options */
     size_t shard_count;
     rks_selection selection;
+    rks_send_ahead *ahead; /* takes the sealed parts, which it sends home; NULL: nobody does */
 } rks_parts_options;
 
 /* COLLECTIVE. Locks the directory and takes over parts. RKS_ERR_ARGUMENT if a finished dataset

@@ -385,7 +385,10 @@ static rks_status send_everything(rks_publish_work *work, rks_publish_report *ma
     status = rks_group_agree(work->group, "publish: shards", status, err);
     if (status == RKS_OK && work->commits)
         status = send_the_rest(work, err);
-    uint64_t sums[] = {work->sent_shards, work->sent_bytes, work->there_bytes};
+    const uint64_t ahead = /* home may have lost it meanwhile: then it was sent twice */
+        work->ahead.bytes < work->there_bytes ? work->ahead.bytes : work->there_bytes;
+    uint64_t sums[] = {work->sent_shards + work->ahead.shards, work->sent_bytes + work->ahead.bytes,
+                       work->there_bytes - ahead};
     const rks_fact fact = rks_fact_sum(sums, 3);
     status = rks_group_agree_on(work->group, "publish: commit", status, &fact, 1, NULL, err);
     made->sent_shards = sums[0];
@@ -422,11 +425,11 @@ static void free_publish(rks_publish_work *work)
     rks_free(work->senders);
 }
 
-rks_status rks_publish(rks_group *group, const char *directory, const char *home,
-                       const rks_publish_options *options, rks_publish_report *report,
-                       rks_error *err)
+rks_status rks_publish_built(rks_group *group, const char *directory, const char *home,
+                             const rks_publish_options *options, const rks_sent_ahead *ahead,
+                             rks_publish_report *report, rks_error *err)
 {
-    rks_publish_work work = {.group = group};
+    rks_publish_work work = {.group = group, .ahead = *ahead};
     rks_publish_report made = {.struct_size = sizeof(made)};
     rks_error unseen = {0};
     if (err == NULL)
@@ -448,4 +451,11 @@ rks_status rks_publish(rks_group *group, const char *directory, const char *home
         report_publish(&work, &made, report);
     free_publish(&work);
     return status;
+}
+
+rks_status rks_publish(rks_group *group, const char *directory, const char *home,
+                       const rks_publish_options *options, rks_publish_report *report,
+                       rks_error *err)
+{
+    return rks_publish_built(group, directory, home, options, &(rks_sent_ahead){0}, report, err);
 }

@@ -4,6 +4,7 @@
 #ifndef RKS_BUILDER_PUBLISH_H
 #define RKS_BUILDER_PUBLISH_H
 
+#include "builder/send_ahead.h"
 #include "dataset/dataset.h"
 #include "group/agreement.h"
 #include "home/claim.h"
@@ -28,7 +29,7 @@ typedef struct rks_home_state {
 } rks_home_state;
 
 typedef struct rks_publish_work {
-    rks_group *group;
+    rks_group *group; /* NULL: shards are sent ahead, by this rank alone (send_ahead.h) */
     rks_publish_options options;
     rks_home *home;
     char *directory;     /* this rank's */
@@ -44,8 +45,15 @@ typedef struct rks_publish_work {
     bool commits;           /* this rank sends all but the shards */
     rks_held_claim claim;
     uint64_t sent_shards, sent_bytes, there_bytes; /* by this rank */
+    rks_sent_ahead ahead; /* by this rank, during the build; part of what is there */
     uint64_t done, total, ticked_ms;
 } rks_publish_work;
+
+/* COLLECTIVE. rks_publish after a build, of which this rank has sent shards ahead: they count as
+ * sent. */
+rks_status rks_publish_built(rks_group *group, const char *directory, const char *home,
+                             const rks_publish_options *options, const rks_sent_ahead *ahead,
+                             rks_publish_report *report, rks_error *err);
 
 /* publish_home.c: what home holds, and whether this dataset may follow it. Only rank 0. */
 rks_status rks_publish_look(rks_publish_work *work, rks_error *err);
@@ -57,7 +65,11 @@ rks_status rks_publish_check_places(const char *directory, const char *home, rks
 /* publish_files.c. */
 /* Sets work->here of a shard. */
 rks_status rks_publish_look_for_shard(rks_publish_work *work, size_t shard, rks_error *err);
-/* Sends a shard if home does not have it. */
+/* Sends a shard, of which name and manifest count, from a folder if home does not have it. Of
+ * `work` it uses the home and the counts alone. */
+rks_status rks_publish_send(rks_publish_work *work, const char *folder,
+                            const rks_dataset_shard *shard, rks_error *err);
+/* The same for a shard of work->dataset, which home must have if no rank does. */
 rks_status rks_publish_shard(rks_publish_work *work, size_t shard, rks_error *err);
 /* Sends what the dataset names beside its shards. */
 rks_status rks_publish_lists(rks_publish_work *work, const rks_dataset *dataset, rks_error *err);

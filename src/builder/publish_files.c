@@ -37,7 +37,7 @@ static void tick(rks_publish_work *work, uint64_t bytes)
 {
     uint64_t now = rks_now_ms();
     work->done += bytes;
-    if (now - work->ticked_ms < TICK_MS)
+    if (work->group == NULL || now - work->ticked_ms < TICK_MS)
         return;
     work->ticked_ms = now;
     const rks_work done = {work->done, work->total, work->dataset->count};
@@ -50,9 +50,9 @@ static void tick(rks_publish_work *work, uint64_t bytes)
 static rks_status give_piece(void *user, uint64_t first, uint8_t *to, size_t size, rks_error *err)
 {
     sent_bytes *from = user;
-    rks_status status = rks_group_must_stop(from->work->group, err);
-    if (status == RKS_OK)
-        status = rks_check_interrupt(err);
+    rks_status status = rks_check_interrupt(err);
+    if (status == RKS_OK && from->work->group != NULL)
+        status = rks_group_must_stop(from->work->group, err);
     if (status != RKS_OK)
         return status;
     if (from->bytes != NULL) {
@@ -297,27 +297,37 @@ static rks_status send_shard(rks_publish_work *work, const char *folder, sent_sh
     return status;
 }
 
+rks_status rks_publish_send(rks_publish_work *work, const char *folder,
+                            const rks_dataset_shard *shard, rks_error *err)
+{
+    sent_shard s;
+    bool whole = false;
+    rks_status status = look_at_home(work, shard, &whole, err);
+    if (status == RKS_OK && !whole) {
+        name_files(&s, shard);
+        status = send_shard(work, folder, &s, err);
+        free_shard(&s);
+    }
+    return status;
+}
+
 rks_status rks_publish_shard(rks_publish_work *work, size_t number, rks_error *err)
 {
     const rks_dataset_shard *shard = &work->dataset->shards[number];
-    sent_shard s;
     bool whole = false;
     uint64_t done = work->done;
-    rks_status status = look_at_home(work, shard, &whole, err);
-    if (status == RKS_OK && !whole && work->senders[number] == RKS_SENDER_HOME)
-        status =
-            rks_fail(err, RKS_ERR_NOT_FOUND, 0,
-                     "%s: shard %s is on no rank's disk, and %s does not have it; bring it, or "
-                     "repair it",
-                     work->directory, shard->name, work->home->name);
-    if (status == RKS_OK && !whole) {
-        name_files(&s, shard);
-        status = send_shard(work, work->folder_of[number], &s, err);
-        free_shard(&s);
-    }
-    if (work->senders[number] != RKS_SENDER_HOME)
+    if (work->senders[number] != RKS_SENDER_HOME) {
+        rks_status status = rks_publish_send(work, work->folder_of[number], shard, err);
         tick(work, done + shard->file_bytes - work->done);
-    return status;
+        return status;
+    }
+    rks_status status = look_at_home(work, shard, &whole, err);
+    return status != RKS_OK || whole
+               ? status
+               : rks_fail(err, RKS_ERR_NOT_FOUND, 0,
+                          "%s: shard %s is on no rank's disk, and %s does not have it; bring it, "
+                          "or repair it",
+                          work->directory, shard->name, work->home->name);
 }
 
 /* ---- beside the shards ----------------------------------------------------------------------- */

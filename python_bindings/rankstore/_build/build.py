@@ -148,7 +148,7 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
     max_shard: int or str, in bytes of samples. End a shard with the unit that brings it to this size and begin another, so that the shards
         of one rank can be spread over disks: move the files. The dataset does not depend on it. Default: a shard a rank.
     home: path. Where the dataset is published once it is built, as by `publish`; also if it was built before; a directory or a URL.
-        Default: none.
+        Shards that `max_shard` ends are sent while others are built. Default: none.
     shards: list of paths. As for `open`: folders that may hold shards of the dataset in `out`. Shards that lie there are not lost, and are
         read; nothing is written or removed there. Default: none.
     storage_options: dict. What the stores of `home` and of sources that are URLs need, as for `open`. Default: what the environment and
@@ -176,7 +176,8 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
                       append, optional_bytes("unit_size", unit_size), columns, json_path, flatten, extra, infer_all,
                       item_name(dtype), each_rank, same_on_all, no_lock, wait, threads=threads, version=version, check_source=check_source,
                       max_shard=optional_bytes("max_shard", max_shard), shards=folders_of(shards),
-                      storage=storage_for(home, source, storage_options), input_bytes=optional_bytes("input_bytes", input_bytes))
+                      storage=storage_for(home, source, storage_options), input_bytes=optional_bytes("input_bytes", input_bytes),
+                      home=None if home is None else os.fspath(home))
     options.check()
     check_copies(copies)
     group = group or current()

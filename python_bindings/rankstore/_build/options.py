@@ -94,6 +94,7 @@ class Options:
     shards: tuple[str, ...] = field(default=(), compare=False)
     storage: str | None = field(default=None, compare=False, repr=False)  # what stores need, as JSON, with secrets
     input_bytes: int | None = field(default=None, compare=False)
+    home: str | None = field(default=None, compare=False)  # where shards go as soon as they are sealed
     version: str | None = None  # what counts instead of the functions' code
     keeps_schema: bool = field(default=False, compare=False)  # the schema is the dataset's: columns that it lacks are refused
 
@@ -169,6 +170,7 @@ class Options:
                 "where": self.where, "index": self.index,
                 "max_sample": self.max_sample, "replace": bool(self.replace), "append": self.append,
                 "no_lock": self.no_lock, "wait": self.wait, "max_shard": self.max_shard, "shards": self.shards,
+                "home": self.home, "storage_options": self.storage,
                 **self.selection()}
 
     def for_reading(self) -> dict[str, Any]:
