@@ -117,7 +117,8 @@ typedef struct rks_prune_local_report {
     uint64_t shards;   /* removed; in a dry run, that would be */
     uint64_t arrivals; /* removed shards of which only a part had come */
     uint64_t files;
-    uint64_t bytes; /* that these files had on the disks */
+    uint64_t bytes; /* that this frees on the disks: none for a file that has another name, as a
+                     * shard that was linked from where it was built */
 } rks_prune_local_report;
 
 /* COLLECTIVE. Removes the shards in each rank's local directory, of all datasets in it; `local` may

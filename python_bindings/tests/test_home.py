@@ -271,7 +271,10 @@ def test_shards_built_below_the_local_directory_are_linked(tmp_path: Path, ranks
     shutil.rmtree(tmp_path / "l1")
     again = Job(ranks, 2, home, local)
     assert again.ids == list(range(SAMPLES)) and once(sum(again.brought), lost)
+    counted = rankstore.prune_local(tmp_path / "l0", dry_run=True)
+    assert counted.shards > 0 and counted.bytes < 65536 * counted.shards, counted  # the other name keeps the shards' room
     shutil.rmtree(tmp_path / "l0" / "speech")  # the other name stays
+    assert rankstore.prune_local(tmp_path / "l0", dry_run=True).bytes > held_bytes(tmp_path / "l0")
     last = Job(ranks, 2, home, local)
     assert (last.ids, last.brought) == (again.ids, [0, 0])
 

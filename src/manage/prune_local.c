@@ -134,7 +134,8 @@ static rks_status note_files(prune_local *p, local_copy *copy, const char *name,
         status = file == NULL ? RKS_ERR_MEMORY : RKS_OK;
         if (status == RKS_OK && lstat(file, &info) == 0) {
             p->report.files++;
-            p->report.bytes += (uint64_t)info.st_blocks * 512;
+            if (info.st_nlink == 1) /* a shard that was built beside keeps its room */
+                p->report.bytes += (uint64_t)info.st_blocks * 512;
             status = rks_folders_add(&copy->files, file, err);
         }
         rks_free(file);

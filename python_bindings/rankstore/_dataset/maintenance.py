@@ -90,7 +90,7 @@ class PruneLocalReport:
     """What `prune_local` removed from the local directories of all ranks.
 
     Attributes: datasets (that were looked at), shards (removed), arrivals (removed shards of which only a part had come), files, bytes
-        (that these files had on the disks).
+        (that this frees on the disks: none for a shard that was linked from where it was built).
     """
 
     datasets: int
