@@ -60,7 +60,7 @@ static void patterns_match_as_paths_do(void **state)
 static void many_marks_end_soon(void **state)
 {
     (void)state;
-    char pattern[600] = "", name[600] = "";
+    char pattern[700] = "", name[700] = "";
     for (int i = 0; i < 100; i++) {
         strcat(pattern, "**/a/");
         strcat(name, "a/a/a/");
