@@ -6,6 +6,7 @@
  *
  *   CLOSED      up, once this rank and all below it have closed
  *   ALL_CLOSED  down, from the root
+ *               Without memory for one of these two it is said again until rks_store_leave ends.
  *   GIVEN_UP    up and down: the sender waits no longer. Its heir takes over the ranks below it:
  * its parent, or, of the root, the lowest rank below it that has not closed.
  *
@@ -25,14 +26,20 @@ enum { LIFE_CLOSED = 1, LIFE_ALL_CLOSED = 2, LIFE_GIVEN_UP = 3, LIFE_WORD = 8, L
 
 /* What is known about a rank. A word may arrive before the one that says where in the tree the
  * sender is. */
-enum { HAS_CLOSED = 1, IS_BELOW = 2, SAID_ALL = 4 };
+enum { HAS_CLOSED = 1, IS_BELOW = 2, SAID_ALL = 4, IS_OWED = 8 };
 
-static void say_life(const rks_store *store, uint32_t to, uint32_t word)
+/* Without memory for the word it is owed, and said again by rks_store_leave. */
+static void say_life(rks_store *store, uint32_t to, uint32_t word)
 {
     uint8_t note[LIFE_WORD] = {0};
     rks_store_u32(note, word);
-    rks_engine_note(rks_group_engine(store->group), to, rks_store_service(store, RKS_SERVICE_STORE),
-                    note, sizeof(note), NULL);
+    rks_status status =
+        rks_engine_note(rks_group_engine(store->group), to,
+                        rks_store_service(store, RKS_SERVICE_STORE), note, sizeof(note), NULL);
+    pthread_mutex_lock(&store->mutex);
+    store->life[to] &= (uint8_t)~IS_OWED;
+    store->life[to] |= status == RKS_ERR_MEMORY ? IS_OWED : 0;
+    pthread_mutex_unlock(&store->mutex);
 }
 
 static uint8_t life_of(rks_store *store, uint32_t rank)
@@ -153,6 +160,30 @@ void rks_store_serve_life(rks_store *store)
                      NULL, on_life, store);
 }
 
+static bool owes_words(const rks_store *store)
+{
+    for (uint32_t rank = 0; rank < rks_group_size(store->group); rank++)
+        if (store->life[rank] & IS_OWED)
+            return true;
+    return false;
+}
+
+/* Says the words that this rank owes, to those whom they are for by now: what one hears twice does
+ * no harm. With the mutex, which it gives back meanwhile. */
+static void say_owed(rks_store *store)
+{
+    bool all = store->all_closed;
+    for (uint32_t rank = 0; rank < rks_group_size(store->group); rank++)
+        store->life[rank] &= (uint8_t)~IS_OWED;
+    pthread_mutex_unlock(&store->mutex);
+    if (all)
+        note_all_closed(store);
+    else
+        tell_next(store);
+    pthread_mutex_lock(&store->mutex);
+}
+
+/* Waits until all have closed, and this rank has passed that on. */
 int rks_store_leave(rks_store *store, uint32_t timeout_ms)
 {
     if (rks_group_size(store->group) == 1)
@@ -160,9 +191,13 @@ int rks_store_leave(rks_store *store, uint32_t timeout_ms)
     note_closed(store, rks_group_rank(store->group));
     uint64_t until = rks_now_ms() + timeout_ms;
     pthread_mutex_lock(&store->mutex);
-    while (!store->all_closed && rks_now_ms() < until && !rks_group_failed(store->group) &&
-           rks_check_interrupt(NULL) == RKS_OK)
-        rks_cond_wait_ms(&store->cond, &store->mutex, RKS_WAIT_SLICE_MS);
+    while ((!store->all_closed || owes_words(store)) && rks_now_ms() < until &&
+           !rks_group_failed(store->group) && rks_check_interrupt(NULL) == RKS_OK) {
+        if (owes_words(store))
+            say_owed(store);
+        if (!store->all_closed || owes_words(store))
+            rks_cond_wait_ms(&store->cond, &store->mutex, RKS_WAIT_SLICE_MS);
+    }
     bool all = store->all_closed;
     pthread_mutex_unlock(&store->mutex);
     return all;

@@ -11,6 +11,7 @@
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 
+#include "base/clock.h"
 #include "store/store.h"
 #include "support/seed.h"
 
@@ -466,7 +467,9 @@ static void try_once(uint32_t ranks, job *j)
     if (j->stage->prepare != NULL)
         j->stage->prepare();
     assert_int_equal(pthread_barrier_init(&j->barrier, NULL, ranks), 0);
+    const uint64_t begun = rks_now_ms();
     on_threads(ranks, try_rank, j);
+    assert_true(rks_now_ms() - begun < CLOSE_MS); /* no word of the close was lost and waited for */
     pthread_barrier_destroy(&j->barrier);
 }
 
