@@ -118,7 +118,8 @@ def ranks(tmp_path: Path, kept: Kept) -> Callable[..., list[subprocess.Completed
 def where_it_is(rank: int, process: subprocess.Popen[str] | Rank) -> str:
     """What each thread of a process waits for, by the kernel and by the interpreter (faulthandler's dump); ends it."""
     if process.poll() is not None:
-        return f"rank {rank} has ended with {process.returncode}"
+        out, err = process.communicate(timeout=10)
+        return f"rank {rank} has ended with {process.returncode}:\n{out[-2000:]}{err[-8000:]}"
     threads = []
     for task in sorted(Path(f"/proc/{process.pid}/task").iterdir()):
         try:
