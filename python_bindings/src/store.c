@@ -493,21 +493,16 @@ static PyObject *store_units(PyObject *object, PyObject *unused)
     return bytes;
 }
 
-static PyObject *store_sources(PyObject *object, PyObject *unused)
+/* Returns a list of what `make` returns for each source. */
+static PyObject *list_sources(PyObject *object, PyObject *(*make)(rks_store *handle, size_t source))
 {
-    (void)unused;
     rks_store *handle = core_store_enter(object);
     if (handle == NULL)
         return NULL;
     size_t count = rks_store_sources(handle);
     PyObject *list = PyList_New((Py_ssize_t)count);
     for (size_t i = 0; list != NULL && i < count; i++) {
-        rks_source source = {.struct_size = sizeof(source)};
-        rks_store_source(handle, i, &source, NULL);
-        PyObject *one =
-            Py_BuildValue("(sNsKKK)", source.name, PyUnicode_DecodeFSDefault(source.directory),
-                          source.dataset, (unsigned long long)source.first,
-                          (unsigned long long)source.count, (unsigned long long)source.bytes);
+        PyObject *one = make(handle, i);
         if (one == NULL)
             Py_CLEAR(list);
         else
@@ -517,26 +512,33 @@ static PyObject *store_sources(PyObject *object, PyObject *unused)
     return list;
 }
 
+static PyObject *describe_source(rks_store *handle, size_t number)
+{
+    rks_source source = {.struct_size = sizeof(source)};
+    rks_store_source(handle, number, &source, NULL);
+    return Py_BuildValue("(sNsKKK)", source.name, PyUnicode_DecodeFSDefault(source.directory),
+                         source.dataset, (unsigned long long)source.first,
+                         (unsigned long long)source.count, (unsigned long long)source.bytes);
+}
+
+static PyObject *store_sources(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    return list_sources(object, describe_source);
+}
+
+static PyObject *describe_length(rks_store *handle, size_t number)
+{
+    rks_source_length length = {.struct_size = sizeof(length)};
+    rks_store_source_length(handle, number, &length, NULL);
+    return Py_BuildValue("(zIN)", length.name[0] == '\0' ? NULL : length.name,
+                         (unsigned)length.unit, PyBool_FromLong(length.by_function));
+}
+
 static PyObject *store_counted(PyObject *object, PyObject *unused)
 {
     (void)unused;
-    rks_store *handle = core_store_enter(object);
-    if (handle == NULL)
-        return NULL;
-    size_t count = rks_store_sources(handle);
-    PyObject *list = PyList_New((Py_ssize_t)count);
-    for (size_t i = 0; list != NULL && i < count; i++) {
-        rks_source_length length = {.struct_size = sizeof(length)};
-        rks_store_source_length(handle, i, &length, NULL);
-        PyObject *one = Py_BuildValue("(zIN)", length.name[0] == '\0' ? NULL : length.name,
-                                      (unsigned)length.unit, PyBool_FromLong(length.by_function));
-        if (one == NULL)
-            Py_CLEAR(list);
-        else
-            PyList_SetItem(list, (Py_ssize_t)i, one);
-    }
-    core_store_leave(object);
-    return list;
+    return list_sources(object, describe_length);
 }
 
 typedef rks_status (*json_of_fn)(rks_store *store, char **json, rks_error *err);
