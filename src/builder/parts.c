@@ -54,13 +54,10 @@ rks_status rks_parts_seal(rks_parts *parts, rks_error *err)
         return status;
     rks_shard_writer_close(parts->writer);
     parts->writer = NULL;
-    if (units == 0) {
+    if (units == 0)
         rks_parts_remove(parts, parts->writer_name);
-        return RKS_OK;
-    }
-    status = add_sealed(parts, parts->writer_name, err);
-    if (status == RKS_OK)
-        send_sealed(parts, parts->writer_name);
+    else
+        status = add_sealed(parts, parts->writer_name, err);
     return status;
 }
 
@@ -78,8 +75,12 @@ uint64_t rks_parts_unsealed_bytes(const rks_parts *parts)
 
 rks_status rks_parts_seal_full(rks_parts *parts, uint64_t max_shard, rks_error *err)
 {
-    bool full = max_shard > 0 && rks_parts_unsealed_bytes(parts) >= max_shard;
-    return full ? rks_parts_seal(parts, err) : RKS_OK;
+    if (max_shard == 0 || rks_parts_unsealed_bytes(parts) < max_shard)
+        return RKS_OK;
+    rks_status status = rks_parts_seal(parts, err);
+    if (status == RKS_OK)
+        send_sealed(parts, parts->writer_name); /* the last one is left to publish and its bar */
+    return status;
 }
 
 /* Takes over an unsealed part. This rank continues the first one; the others are sealed as they

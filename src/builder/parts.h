@@ -28,7 +28,8 @@ typedef struct rks_parts_options {
     const char *const *shards; /* as in rks_build_options */
     size_t shard_count;
     rks_selection selection;
-    rks_send_ahead *ahead; /* takes the sealed parts, which it sends home; NULL: nobody does */
+    rks_send_ahead
+        *ahead; /* takes the parts that are full, and sends them home; NULL: nobody does */
 } rks_parts_options;
 
 /* COLLECTIVE. Locks the directory and takes over parts. RKS_ERR_ARGUMENT if a finished dataset
