@@ -280,7 +280,7 @@ typedef struct rks_cache_report {
     size_t struct_size;
     uint64_t file_bytes;   /* of this rank's shards */
     uint64_t cached_bytes; /* of them still in memory; UINT64_MAX: unknown, the files belong to
-                            * another user */
+                            * another user, or mincore is forbidden */
 } rks_cache_report;
 
 /* Drops the pages of this rank's shards from the system's cache. It needs no privileges. Pages that

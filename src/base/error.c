@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/c_locale.h"
 
@@ -151,6 +152,15 @@ static void put_text(rks_error *err, const char *text)
     err->text[size] = '\0';
 }
 
+/* Adds the limit on address space, if there is one: the kernel says the same as without memory. */
+static void add_limit(char *text, size_t used, size_t room)
+{
+    struct rlimit limit;
+    if (used < room && getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+        snprintf(text + used, room - used, "; the limit on address space (ulimit -v) is %llu KiB",
+                 (unsigned long long)limit.rlim_cur / 1024);
+}
+
 static rks_status fill_error(rks_error *err, rks_status status, int64_t cause, const char *suffix,
                              const char *format, va_list arguments)
 {
@@ -161,8 +171,10 @@ static rks_status fill_error(rks_error *err, rks_status status, int64_t cause, c
     if (size < 0)
         size = 0;
     size_t used = (size_t)size < sizeof(text) ? (size_t)size : sizeof(text) - 1;
-    if (suffix != NULL)
-        snprintf(text + used, sizeof(text) - used, ": %s", suffix);
+    if (suffix != NULL && (size = snprintf(text + used, sizeof(text) - used, ": %s", suffix)) > 0)
+        used += (size_t)size;
+    if (status == RKS_ERR_MEMORY)
+        add_limit(text, used, sizeof(text));
     memset(err, 0, sizeof(*err));
     err->status = status;
     err->rank = -1;

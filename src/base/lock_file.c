@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/forbidden_call.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -107,15 +108,17 @@ static rks_status fail_held(const rks_lock_wish *wish, const lock_note *note, rk
 
 static rks_status fail_without_locks(const rks_lock_wish *wish, int error, rks_error *err)
 {
-    return rks_fail(err, RKS_ERR_UNSUPPORTED, error,
-                    "%s: this file system has no locks; mount it with them (Lustre: -o flock), run "
-                    "one rank alone, or set no_lock",
-                    name_of(wish));
+    bool forbidden = error == EPERM || error == EACCES;
+    return rks_fail(err, RKS_ERR_UNSUPPORTED, error, "%s: %s, run one rank alone, or set no_lock",
+                    name_of(wish),
+                    forbidden ? "a container's filter forbids flock; allow it"
+                              : "this file system has no locks; mount it with them (Lustre: -o "
+                                "flock)");
 }
 
 static bool has_no_locks(int error)
 {
-    return error == ENOLCK || error == ENOSYS || error == EOPNOTSUPP;
+    return error == ENOLCK || rks_call_is_forbidden(error);
 }
 
 /* Sets lock->locked; it stays false if the file system has no locks and the lock is optional. */
@@ -279,7 +282,7 @@ static rks_status start_beats(rks_lock_file *lock, uint32_t beat_ms, rks_error *
         return RKS_OK;
     pthread_cond_destroy(&lock->changed);
     pthread_mutex_destroy(&lock->mutex);
-    return rks_fail_errno(err, error, "%s: renewing", lock->path);
+    return rks_fail_start(err, error, "the thread that renews %s", lock->path);
 }
 
 static void end_beats(rks_lock_file *lock)

@@ -29,6 +29,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/file_room.h"
 #include "base/log.h"
 #include "base/memory.h"
 
@@ -200,7 +201,7 @@ static rks_status give_size(int fd, const char *path, uint64_t size, rks_error *
         return rks_fail_errno(err, errno, "%s", path);
     if ((uint64_t)info.st_size != size && ftruncate(fd, 0) != 0)
         return rks_fail_errno(err, errno, "%s: cutting it", path);
-    int error = posix_fallocate(fd, 0, (off_t)size);
+    int error = rks_file_take_room(fd, 0, size);
     return error == 0 ? RKS_OK : rks_fail_write(err, error, path, size);
 }
 

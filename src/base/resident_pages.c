@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/forbidden_call.h"
 #include "base/memory.h"
 
 enum {
@@ -36,7 +37,8 @@ struct rks_resident {
     const char *other_path; /* NULL: it has one name */
     dev_t device;           /* to recognise the file when it is opened again */
     ino_t number;
-    uid_t user; /* the user to whom mincore tells the truth; (uid_t)-1 for nobody */
+    atomic_bool forbidden; /* mincore is */
+    uid_t user;            /* the user to whom mincore tells the truth; (uid_t)-1 for nobody */
     size_t page, granules;
     atomic_size_t scanned;                                    /* granules [0, scanned) were whole */
     atomic_uint_least64_t stream_at, stream_end, stream_room; /* see rks_resident_follow */
@@ -136,11 +138,27 @@ int rks_resident_open_again(const rks_resident *resident)
     return fd >= 0 ? fd : open_named(resident, resident->other_path);
 }
 
-static bool seen_by_mincore(const rks_resident *resident, uint8_t *at, size_t size, bool *empty)
+/* Returns false if mincore() says nothing: a container's filter may forbid it. */
+static bool ask_mincore(rks_resident *resident, uint8_t *at, size_t size, unsigned char *there)
+{
+    if (mincore(at, size, there) == 0)
+        return true;
+    if (rks_call_is_forbidden(errno))
+        atomic_store_explicit(&resident->forbidden, true, memory_order_relaxed);
+    return false;
+}
+
+static bool may_ask_now(const rks_resident *resident)
+{
+    return resident->user == geteuid() &&
+           !atomic_load_explicit(&resident->forbidden, memory_order_relaxed);
+}
+
+static bool seen_by_mincore(rks_resident *resident, uint8_t *at, size_t size, bool *empty)
 {
     unsigned char there[GRANULE_PAGES];
     size_t pages = (size + resident->page - 1) / resident->page, found = 0;
-    if (pages > GRANULE_PAGES || mincore(at, size, there) != 0)
+    if (pages > GRANULE_PAGES || !ask_mincore(resident, at, size, there))
         return false;
     for (size_t i = 0; i < pages; i++)
         found += there[i] & 1;
@@ -187,10 +205,12 @@ static bool look_at_granule(rks_resident *resident, size_t granule)
     uint8_t *at = NULL;
     size_t size = 0;
     uint64_t first = (uint64_t)granule * RKS_RESIDENT_GRANULE;
-    bool empty = false;
-    bool whole = pages_of(resident, first, first + RKS_RESIDENT_GRANULE, &at, &size) &&
-                 (resident->user == geteuid() ? seen_by_mincore(resident, at, size, &empty)
-                                              : seen_by_reading(resident, first, size));
+    bool empty = false, whole = false;
+    bool there = pages_of(resident, first, first + RKS_RESIDENT_GRANULE, &at, &size);
+    if (there && may_ask_now(resident))
+        whole = seen_by_mincore(resident, at, size, &empty);
+    if (there && !may_ask_now(resident))
+        whole = seen_by_reading(resident, first, size);
     if (atomic_load_explicit(&resident->state[granule], memory_order_relaxed) == UNKNOWN)
         atomic_store_explicit(&resident->empty[granule], empty, memory_order_relaxed);
     atomic_store_explicit(&resident->state[granule], whole ? WHOLE : LOOK_AGAIN,
@@ -219,7 +239,7 @@ bool rks_resident_has(rks_resident *resident, uint64_t first, uint64_t end)
     return true;
 }
 
-bool rks_resident_now(const rks_resident *resident, uint64_t first, uint64_t end)
+bool rks_resident_now(rks_resident *resident, uint64_t first, uint64_t end)
 {
     enum { AT_ONCE = 128 << 10 };
     unsigned char there[AT_ONCE / 4096];
@@ -227,11 +247,11 @@ bool rks_resident_now(const rks_resident *resident, uint64_t first, uint64_t end
     size_t size = 0;
     if (!pages_of(resident, first, end, &at, &size))
         return true;
-    if (resident->user != geteuid())
+    if (!may_ask_now(resident))
         return false;
     for (size_t done = 0; done < size; done += AT_ONCE) {
         size_t many = size - done < AT_ONCE ? size - done : AT_ONCE;
-        if (mincore(at + done, many, there) != 0)
+        if (!ask_mincore(resident, at + done, many, there))
             return false;
         for (size_t i = 0; i < (many + resident->page - 1) / resident->page; i++)
             if ((there[i] & 1) == 0)
@@ -274,18 +294,18 @@ void rks_resident_forget(rks_resident *resident, uint64_t first, uint64_t end)
         atomic_store_explicit(&resident->scanned, from, memory_order_relaxed);
 }
 
-bool rks_resident_bytes(const rks_resident *resident, uint64_t *bytes)
+bool rks_resident_bytes(rks_resident *resident, uint64_t *bytes)
 {
     unsigned char there[GRANULE_PAGES];
     uint64_t sum = 0;
-    if (resident->user != geteuid())
+    if (!may_ask_now(resident))
         return false;
     for (size_t granule = 0; granule < resident->granules; granule++) {
         uint8_t *at = NULL;
         size_t size = 0;
         uint64_t first = (uint64_t)granule * RKS_RESIDENT_GRANULE;
         if (!pages_of(resident, first, first + RKS_RESIDENT_GRANULE, &at, &size) ||
-            mincore(at, size, there) != 0)
+            !ask_mincore(resident, at, size, there))
             return false;
         for (size_t done = 0; done < size; done += resident->page)
             sum += (there[done / resident->page] & 1) * resident->page;

@@ -45,7 +45,7 @@ bool rks_resident_has(rks_resident *resident, uint64_t first, uint64_t end);
 
 /* Returns true if the pages of bytes [first, end) are in memory now, even if their granules are not
  * known to be. Takes a system call for each 128 KiB. */
-bool rks_resident_now(const rks_resident *resident, uint64_t first, uint64_t end);
+bool rks_resident_now(rks_resident *resident, uint64_t first, uint64_t end);
 
 /* What a scan of the whole file has found. */
 typedef enum rks_resident_state {
@@ -87,9 +87,9 @@ void rks_resident_forget(rks_resident *resident, uint64_t first, uint64_t end);
 /* Drops the file's pages from memory, except those that another process maps or that are not
  * written yet. */
 void rks_resident_drop(rks_resident *resident);
-/* Counts the bytes of the file that are in memory now. Returns false if mincore() does not tell
- * this process the truth. */
-bool rks_resident_bytes(const rks_resident *resident, uint64_t *bytes);
+/* Counts the bytes of the file that are in memory now. Returns false if mincore() is forbidden,
+ * or does not tell this process the truth. */
+bool rks_resident_bytes(rks_resident *resident, uint64_t *bytes);
 
 /* Returns true if mincore() tells this process the truth about the file. */
 bool rks_resident_may_ask(int fd, const char *path);

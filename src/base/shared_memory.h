@@ -15,13 +15,15 @@
  * which. RKS_ERR_IO if there is none. */
 rks_status rks_shared_memory(const char *what, uint64_t bytes, const char *directory, int *fd,
                              rks_error *err);
-/* Makes a memfd whose size cannot change. */
+/* Makes a memfd whose size cannot change. If memfd_create is forbidden (base/forbidden_call.h): an
+ * unnamed file in /dev/shm, TMPDIR, /tmp or /var/tmp, the first in memory or on a disk of this node
+ * that has the room. */
 rks_status rks_shared_memfd(const char *what, uint64_t bytes, int *fd, rks_error *err);
 /* Makes an unnamed file in `directory`. */
 rks_status rks_shared_file(const char *what, uint64_t bytes, const char *directory, int *fd,
                            rks_error *err);
-/* Makes a memfd without pages. rks_shared_grow allocates the pages of [at, at + bytes); the
- * stretches may lie far apart. */
+/* Makes a memfd, or such a file, without pages. rks_shared_grow allocates the pages of [at, at +
+ * bytes); the stretches may lie far apart. */
 rks_status rks_shared_growing(const char *what, int *fd, rks_error *err);
 rks_status rks_shared_grow(const char *what, int fd, uint64_t at, uint64_t bytes, rks_error *err);
 /* Seals a memfd: from now on no descriptor gives a writable map. Leaves files as they are. */

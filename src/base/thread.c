@@ -4,12 +4,17 @@
  * when a thread was last given up. */
 #include "base/thread.h"
 
+#include <errno.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <string.h>
 #include <time.h>
 
+#include "base/c_locale.h"
 #include "base/clock.h"
+#include "base/error.h"
 
 enum { HUNG_MS = 10000, BRIEFLY_MS = 50 };
 
@@ -23,6 +28,21 @@ int rks_thread_start(pthread_t *thread, void *(*run)(void *user), void *user)
     int code = pthread_create(thread, NULL, run, user);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return code;
+}
+
+rks_status rks_fail_start(rks_error *err, int error, const char *format, ...)
+{
+    char what[256], reason[128];
+    va_list arguments;
+    va_start(arguments, format);
+    rks_vsnprintf(what, sizeof(what), format, arguments);
+    va_end(arguments);
+    if (error != EAGAIN)
+        return rks_fail_errno(err, error, "starting %s", what);
+    return rks_fail(err, RKS_ERR_IO, error,
+                    "starting %s: %s; raise the limit on processes (pids.max of the control group, "
+                    "ulimit -u) or on address space (ulimit -v)",
+                    what, strerror_r(error, reason, sizeof(reason)));
 }
 
 uint64_t rks_hang_until(uint32_t limit_ms)

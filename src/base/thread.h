@@ -14,9 +14,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "rankstore/base.h"
+
 /* Like pthread_create, but the thread blocks all signals, which are for the program's own
  * threads. */
 int rks_thread_start(pthread_t *thread, void *(*run)(void *user), void *user);
+
+/* Fails for a thread or process that could not be started: "starting ...: REASON". EAGAIN names the
+ * limits to raise. */
+rks_status rks_fail_start(rks_error *err, int error, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* Returns the time, as rks_now_ms, until which to wait for what may hang. */
 uint64_t rks_hang_until(uint32_t limit_ms);

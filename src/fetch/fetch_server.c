@@ -438,7 +438,7 @@ rks_status rks_fetch_server_expect(rks_fetch_server *server, const rks_arriving 
 {
     int error = rks_thread_start(&server->aside_thread, aside_main, server);
     if (error != 0)
-        return rks_fail_errno(err, error, "starting a thread that serves what arrives");
+        return rks_fail_start(err, error, "a thread that serves what arrives");
     server->arriving = arriving;
     return RKS_OK;
 }

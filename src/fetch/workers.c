@@ -79,7 +79,7 @@ rks_status rks_fetcher_start_workers(rks_fetcher *fetcher, rks_work_fn work_on_n
     bool none = fetcher->worker_count == 0;
     atomic_store(&fetcher->started, error == 0);
     pthread_mutex_unlock(&fetcher->mutex);
-    return none ? rks_fail_errno(err, error, "start a thread for fetching ahead") : RKS_OK;
+    return none ? rks_fail_start(err, error, "a thread that fetches ahead") : RKS_OK;
 }
 
 void rks_fetcher_join_workers(rks_fetcher *fetcher)

@@ -21,6 +21,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/thread.h"
 #include "group/group_state.h"
 
 /* How long the others may take to end by themselves after a rank has failed, and when a line says
@@ -330,7 +331,7 @@ static rks_status start_children(watch *w, rks_rank_fn main_fn, void *user, rks_
         if (child == 0)
             run_child(w->t, rank, parent, &w->before, main_fn, user);
         if (child < 0) {
-            rks_status status = rks_fail_errno(err, errno, "starting rank %u", rank);
+            rks_status status = rks_fail_start(err, errno, "rank %u", rank);
             signal_children(w, SIGKILL);
             return status;
         }

@@ -48,10 +48,13 @@ void(rks_group_options_default)(rks_group_options *options)
     };
 }
 
+/* Names this running of the machine; without /proc, the host. */
 static void boot_id(char text[40])
 {
     FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-    snprintf(text, 40, "unknown");
+    if (gethostname(text, 39) != 0)
+        snprintf(text, 40, "unknown");
+    text[39] = '\0';
     if (file == NULL)
         return;
     if (fgets(text, 40, file) != NULL)
@@ -156,7 +159,8 @@ static void say_containers(const rks_group *group, const facts *all)
             continue;
         rks_log(
             "ranks %u and %u are on one machine but cannot share memory: they are containers with "
-            "their own /tmp and network, or different users. Each keeps its own copy of the index. "
+            "their own /tmp and network, different users, or without /proc. Each keeps its own "
+            "copy of the index. "
             "Share /tmp between them for one copy; give each its own RKS_NODE to silence this line",
             before, rank);
         return;

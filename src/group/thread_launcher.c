@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/thread.h"
 #include "group/group_state.h"
 #include "transport/memory_net.h"
 
@@ -150,7 +151,7 @@ static rks_status start_ranks(meeting *m, seat *seats, rks_error *err)
     for (uint32_t rank = 0; status == RKS_OK && rank < m->ranks; rank++) {
         int error = pthread_create(&seats[rank].thread, NULL, run_seat, &seats[rank]);
         if (error != 0)
-            status = rks_fail_errno(err, error, "starting the thread of rank %u", rank);
+            status = rks_fail_start(err, error, "the thread of rank %u", rank);
         else
             seats[rank].started = true;
     }

@@ -8,13 +8,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/file_room.h"
 #include "base/memory.h"
 #include "home/arrival_state.h"
 #include "shard/checksum_file.h"
@@ -212,9 +212,7 @@ static rks_status bring_sums(rks_arrival *a, rks_error *err)
  * of an epoch. */
 static rks_status take_room(const rks_arrival *a, rks_error *err)
 {
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
-        limit.rlim_cur < a->size) /* the kernel would send SIGXFSZ */
+    if (!rks_file_may_have(a->size))
         return rks_fail_write(err, EFBIG, a->file, a->size);
     if (ftruncate(a->fd, 0) != 0)
         return rks_fail_errno(err, errno, "%s: cutting it", a->file);
@@ -222,10 +220,7 @@ static rks_status take_room(const rks_arrival *a, rks_error *err)
         return ftruncate(a->fd, (off_t)a->size) == 0
                    ? RKS_OK
                    : rks_fail_errno(err, errno, "%s: giving it its size", a->file);
-    int error;
-    do
-        error = posix_fallocate(a->fd, 0, (off_t)a->size);
-    while (error == EINTR);
+    int error = rks_file_take_room(a->fd, 0, a->size);
     return error == 0 ? RKS_OK : rks_fail_write(err, error, a->file, a->size);
 }
 

@@ -346,7 +346,7 @@ static rks_status start_threads(rks_arrivals *set, rks_error *err)
     while (set->thread_count < RKS_ARRIVALS_THREADS) {
         int error = rks_thread_start(&set->threads[set->thread_count], arrivals_main, set);
         if (error != 0)
-            return rks_fail_errno(err, error, "starting a thread that brings shards");
+            return rks_fail_start(err, error, "a thread that brings shards");
         set->thread_count++;
     }
     return RKS_OK;

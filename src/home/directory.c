@@ -280,7 +280,7 @@ static rks_status start_reader(directory *home, rks_error *err)
     home->users--;
     return home->alive > home->hung
                ? RKS_OK
-               : rks_fail_errno(err, code, "%s: starting a thread that reads", home->path);
+               : rks_fail_start(err, code, "a thread that reads %s", home->path);
 }
 
 /* ---- the seam ------------------------------------------------------------------------------- */

@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/forbidden_call.h"
 #include "base/memory.h"
 #include "home/claim.h"
 
@@ -124,13 +125,15 @@ static rks_status place_new(const sending *file, const char *path, rks_error *er
     /* an answer of a server was lost, and its client asked again */
     if (error == EEXIST && stat(file->path, &info) == 0 && info.st_nlink == 2)
         return RKS_OK;
-    if (error == EPERM || error == EOPNOTSUPP || error == ENOSYS) {
+    if (rks_call_is_forbidden(error)) {
         if (renameat2(AT_FDCWD, file->path, AT_FDCWD, path, RENAME_NOREPLACE) == 0)
             return RKS_OK;
         error = errno;
-        if (error == EINVAL || error == ENOSYS)
+        if (error == EINVAL || rks_call_is_forbidden(error))
             return rks_fail(err, RKS_ERR_UNSUPPORTED, error,
-                            "%s: this file system has no links (ln), so it cannot be a home", path);
+                            "%s: this file system has no links (ln), or a container's filter "
+                            "forbids link and renameat2, so it cannot be a home",
+                            path);
     }
     if (error == EEXIST)
         return rks_fail(err, RKS_ERR_STATE, EEXIST, "%s: is there already", path);

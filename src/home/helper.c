@@ -367,7 +367,7 @@ rks_status rks_helper_begin(rks_helper *h, rks_error *err)
         return RKS_OK;
     int code = rks_thread_start(&h->thread, helper_main, h);
     if (code != 0)
-        return rks_fail_errno(err, code, "%s: starting a thread", h->url);
+        return rks_fail_start(err, code, "the thread of %s", h->url);
     h->threaded = true;
     return RKS_OK;
 }

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/forbidden_call.h"
 #include "base/memory.h"
 #include "base/stream.h"
 #include "dataset/build_directory.h"
@@ -109,7 +110,7 @@ static rks_status copy_ranges(merge *m, file_copy *c, rks_error *err)
         if (put < 0 && errno == EINTR)
             continue;
         if (put < 0 && c->room == NULL && at == 0 &&
-            (errno == EXDEV || errno == EINVAL || errno == EOPNOTSUPP || errno == ENOSYS)) {
+            (errno == EXDEV || errno == EINVAL || rks_call_is_forbidden(errno))) {
             if ((c->room = rks_alloc_raw(COPY, 1, err)) == NULL)
                 return RKS_ERR_MEMORY;
             continue;

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/forbidden_call.h"
 #include "base/lock_file.h"
 #include "base/memory.h"
 #include "dataset/build_directory.h"
@@ -118,29 +119,64 @@ rks_status rks_target_mark(const rks_target *target, rks_error *err)
     return status;
 }
 
-rks_status rks_target_commit(rks_target *target, rks_error *err)
+typedef enum placed { PLACED_NEW, PLACED_EXCHANGED, PLACED_OVER } placed;
+
+/* Renames without renameat2's flags, which some file systems lack and some containers forbid. Our
+ * lock keeps other exports away. */
+static rks_status place_plainly(const rks_target *target, int error, placed *how, rks_error *err)
 {
-    rks_status status = check_place(target->path, target->force, err);
-    if (status != RKS_OK)
-        return status;
-    bool exchanged = false;
+    bool there = access(target->path, F_OK) == 0;
+    if (there && !target->force)
+        return rks_fail_errno(err, EEXIST, "%s: renaming into place", target->path);
+    *how = there ? PLACED_OVER : PLACED_NEW;
+    if (rename(target->part, target->path) == 0)
+        return RKS_OK;
+    if (errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR || errno == EISDIR)
+        return rks_fail_errno(err, error,
+                              "%s: remove it, and run again: to replace a directory takes "
+                              "renameat2, which the file system lacks or a container's filter "
+                              "forbids",
+                              target->path);
+    return rks_fail_errno(err, errno, "%s: renaming into place", target->path);
+}
+
+static rks_status place_target(const rks_target *target, placed *how, rks_error *err)
+{
     int failed = renameat2(AT_FDCWD, target->part, AT_FDCWD, target->path, RENAME_NOREPLACE);
+    *how = PLACED_NEW;
     if (failed != 0 && errno == EEXIST && target->force) {
         failed = renameat2(AT_FDCWD, target->part, AT_FDCWD, target->path, RENAME_EXCHANGE);
-        exchanged = failed == 0;
-    } else if (failed != 0 && errno == EINVAL && access(target->path, F_OK) != 0) {
-        failed = rename(target->part, target->path); /* this file system lacks the flag */
+        *how = PLACED_EXCHANGED;
     }
-    if (failed != 0)
-        return rks_fail_errno(err, errno, "%s: renaming into place", target->path);
+    if (failed == 0)
+        return RKS_OK;
+    if (errno == EINVAL || rks_call_is_forbidden(errno))
+        return place_plainly(target, errno, how, err);
+    return rks_fail_errno(err, errno, "%s: renaming into place", target->path);
+}
+
+/* Undoes place_target; false if it cannot. */
+static bool undo_place(const rks_target *target, placed how)
+{
+    if (how == PLACED_EXCHANGED)
+        return renameat2(AT_FDCWD, target->part, AT_FDCWD, target->path, RENAME_EXCHANGE) == 0;
+    return how == PLACED_NEW && rename(target->path, target->part) == 0;
+}
+
+rks_status rks_target_commit(rks_target *target, rks_error *err)
+{
+    placed how = PLACED_NEW;
+    rks_status status = check_place(target->path, target->force, err);
+    if (status == RKS_OK)
+        status = place_target(target, &how, err);
+    if (status != RKS_OK)
+        return status;
     rks_error why = {0};
     status = rks_file_sync_directory_of(target->path, &why);
     if (status == RKS_OK)
         return status;
     /* It comes back, to be removed: the same command, run again, must not meet it. */
-    failed = exchanged ? renameat2(AT_FDCWD, target->part, AT_FDCWD, target->path, RENAME_EXCHANGE)
-                       : rename(target->path, target->part);
-    if (failed != 0)
+    if (!undo_place(target, how))
         return rks_fail(err, status, why.cause,
                         "%s: in place, but not durable: a power cut may lose it (%s)", target->path,
                         why.text);

@@ -196,7 +196,7 @@ no_cond:
     pthread_mutex_destroy(&created->mutex);
 no_mutex:
     rks_free(created);
-    return rks_fail_errno(err, code, "starting the writing thread");
+    return rks_fail_start(err, code, "the writing thread");
 }
 
 void rks_committer_free(rks_committer *committer)

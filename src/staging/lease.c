@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/forbidden_call.h"
 #include "base/file.h"
 #include "base/memory.h"
 
@@ -51,7 +52,7 @@ static int lock_now(int fd, int how)
 
 static bool is_without_locks(int error)
 {
-    return error == ENOLCK || error == ENOSYS || error == EOPNOTSUPP || error == EBADF;
+    return error == ENOLCK || error == EBADF || rks_call_is_forbidden(error);
 }
 
 static rks_status add_lease(int fd, rks_lease **leases, rks_error *err)

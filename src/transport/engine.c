@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/thread.h"
 #include "transport/heartbeat.h"
 #include "transport/mailbox.h"
 #include "transport/peer.h"
@@ -219,7 +220,7 @@ static rks_status start_thread(rks_engine *engine, rks_error *err)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = pthread_create(&engine->thread, NULL, engine_thread, engine);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error == 0 ? RKS_OK : rks_fail_errno(err, error, "engine thread");
+    return error == 0 ? RKS_OK : rks_fail_start(err, error, "the engine thread");
 }
 
 static rks_status check_options(const rks_engine_options *options, rks_error *err)

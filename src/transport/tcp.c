@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/forbidden_call.h"
 #include "base/memory.h"
 #include "transport/listener.h"
 
@@ -90,7 +91,11 @@ static rks_status loop_init(tcp_net *made, rks_error *err)
     rks_hold_standard_files();
     int error = uv_loop_init(&made->uv);
     if (error != 0)
-        return rks_fail_errno(err, -error, "event loop");
+        return rks_fail_errno(err, -error, "event loop: %s",
+                              rks_call_is_forbidden(-error)
+                                  ? "allow epoll_create1 and eventfd2, which a container's filter "
+                                    "forbids"
+                                  : "libuv");
     error = uv_async_init(&made->uv, &made->async, on_async);
     if (error != 0) {
         uv_loop_close(&made->uv);

@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <time.h>
@@ -133,7 +134,10 @@ static rks_status read_floor(const place *places, size_t count, uint32_t ranks, 
         return RKS_OK;
     *err = (rks_error){.status = RKS_ERR_IO, .rank = -1, .cause = r.error};
     if (r.bad == 0)
-        snprintf(err->text, sizeof(err->text), "--cold: no thread could be started");
+        snprintf(
+            err->text, sizeof(err->text),
+            "--cold: no thread could be started: raise the limit on processes (pids.max of the "
+            "control group, ulimit -u)");
     else
         say_bad_place(&places[r.bad - 1], r.error, err);
     return RKS_ERR_IO;
@@ -351,6 +355,13 @@ void cli_cold_json(json_t *object, const cli_cold *all)
     json_object_set_new(object, "cold", cold);
 }
 
+static bool mincore_answers(void)
+{
+    unsigned char there;
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    return mincore((void *)((uintptr_t)&there / page * page), page, &there) == 0;
+}
+
 void cli_cold_print(const cli_cold *all)
 {
     printf("  cold      %s, the first of the epoch: %s/s, %.0f %% of 16 threads of pread (%s/s)\n",
@@ -366,8 +377,9 @@ void cli_cold_print(const cli_cold *all)
     else
         printf("%.1f at a time\n", all->depth);
     if (all->cached_bytes == UINT64_MAX)
-        printf("            what stayed cached of %s is unknown: the files are another user's\n",
-               cli_bytes(all->file_bytes));
+        printf("            what stayed cached of %s is unknown: %s\n", cli_bytes(all->file_bytes),
+               mincore_answers() ? "the files are another user's"
+                                 : "a container's filter forbids mincore");
     else
         printf("            %s of %s stayed cached\n", cli_bytes(all->cached_bytes),
                cli_bytes(all->file_bytes));

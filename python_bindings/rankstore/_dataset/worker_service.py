@@ -24,6 +24,20 @@ _NAP = 0.05  # seconds, until a connection is accepted again after a failure
 _LOOK_EVERY = 0.5  # seconds
 
 
+def _shared_memory(size: int) -> int:
+    """Return the descriptor of `size` bytes of zeros: a memfd or, if that is forbidden, a temporary file without a name."""
+    import tempfile
+    try:
+        made = os.memfd_create("rankstore-refreshes")
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOSYS, errno.EACCES):
+            raise
+        with tempfile.TemporaryFile() as file:
+            made = os.dup(file.fileno())
+    os.write(made, bytes(size))
+    return made
+
+
 class Service:
     """Answers the workers of an open dataset, one thread a connection. Started when the first worker may come."""
 
@@ -34,8 +48,7 @@ class Service:
         self._store, self._describe = store, spec
         self.refreshes = 0
         self._arriving, self._looked = store.stats()["arriving_shards"], 0.0
-        self.counter = os.memfd_create("rankstore-refreshes")
-        os.ftruncate(self.counter, 8)
+        self.counter = _shared_memory(8)
         self._shown = mmap.mmap(self.counter, 8)
         self._ended = threading.Event()
         self._busy: dict[socket.socket, threading.Lock] = {}  # connections whose reply is in progress
