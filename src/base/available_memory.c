@@ -163,6 +163,30 @@ static uint64_t least_memory(const char *root, uint64_t swap,
     return least;
 }
 
+static const version process_versions[] = {
+    {.mark = "0::", .folder = "/sys/fs/cgroup", .limit = "pids.max", .usage = "pids.current"},
+    {.mark = ":pids:",
+     .folder = "/sys/fs/cgroup/pids",
+     .limit = "pids.max",
+     .usage = "pids.current"},
+};
+
+static uint64_t group_starts(const char *root, const version *v, const char *group)
+{
+    uint64_t limit, usage = 0;
+    if (!group_number(root, v, group, v->limit, "", &limit))
+        return UINT64_MAX;
+    group_number(root, v, group, v->usage, "", &usage);
+    return less(limit, usage);
+}
+
+uint64_t rks_processes_available(const char *root)
+{
+    uint64_t second = least_of_groups(root, &process_versions[0], group_starts);
+    uint64_t first = least_of_groups(root, &process_versions[1], group_starts);
+    return second < first ? second : first;
+}
+
 uint64_t rks_memory_available(const char *root)
 {
     return least_memory(root, 0, group_leaves);

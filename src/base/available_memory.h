@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * available_memory.h: reports what this node has left: memory, cores, and disks of its own. */
+ * available_memory.h: reports what this node has left: memory, cores, processes, and disks of
+ * its own. */
 #ifndef RKS_BASE_AVAILABLE_MEMORY_H
 #define RKS_BASE_AVAILABLE_MEMORY_H
 
@@ -21,6 +22,10 @@ uint64_t rks_memory_obtainable(const char *root);
 /* Returns how many cores this process may use, at least 1: those of its affinity, or fewer if a
  * control group (version 1 or 2) gives it less time. `root`: as above. */
 uint32_t rks_cores_available(const char *root);
+
+/* Returns how many processes and threads the control groups (version 1 or 2, pids.max) let this
+ * process start; UINT64_MAX if they set no limit. `root`: as above. */
+uint64_t rks_processes_available(const char *root);
 
 /* Returns the name of `path`'s file system if other nodes may share it ("NFS", "Lustre", ...) or if
  * it lies in memory (then *memory is true). Returns NULL for a disk of this node, and if `path`

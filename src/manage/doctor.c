@@ -34,6 +34,7 @@
 #include "exchange/exchange.h"
 #include "group/group.h"
 #include "group/slurm_step.h"
+#include "manage/system_calls.h"
 #include "rankstore/verify.h"
 #include "shard/lmdb_env.h"
 #include "transport/engine.h"
@@ -259,6 +260,8 @@ static void probe_secret(visit *v)
 
 /* ---- limits ---------------------------------------------------------------------------------- */
 
+enum { PROCESSES_MIN = 256 }; /* threads count */
+
 /* `least` 0: any value is enough. */
 static void add_limit(visit *v, const char *name, int resource, uint64_t least, const char *unit,
                       const char *advice)
@@ -278,7 +281,7 @@ static void probe_limits(visit *v)
 {
     add_limit(v, "open files", RLIMIT_NOFILE, 1024, "",
               "a rank needs a few descriptors for each shard and peer: ulimit -n 4096");
-    add_limit(v, "processes", RLIMIT_NPROC, 256, "",
+    add_limit(v, "processes", RLIMIT_NPROC, PROCESSES_MIN, "",
               "ranks and their threads count: ulimit -u 4096");
     add_limit(v, "address space", RLIMIT_AS, UINT64_MAX, " bytes",
               "shards are mapped whole: ulimit -v unlimited");
@@ -288,6 +291,21 @@ static void probe_limits(visit *v)
     add(v, "cores", true, NULL, "%ld", sysconf(_SC_NPROCESSORS_ONLN));
     add(v, "memory", true, NULL, "%ld MiB",
         sysconf(_SC_PHYS_PAGES) / 1024 * sysconf(_SC_PAGESIZE) / 1024);
+}
+
+static void probe_system_calls(visit *v)
+{
+    rks_system_calls found;
+    rks_system_calls_try(&found);
+    add(v, "system calls", !found.bad, found.instead, "%s%s",
+        found.forbidden[0] == '\0' ? "none that is needed is forbidden" : "forbidden: ",
+        found.forbidden);
+    bool there = access("/proc/self/fd", F_OK) == 0;
+    add(v, "/proc", there,
+        there ? NULL
+              : "mount it: without it each rank keeps its own copy of the index and of epochs, and "
+                "limits of control groups are not seen",
+        there ? "mounted" : "not mounted");
 }
 
 static bool first_line(const char *path, char *text, size_t size)
@@ -333,6 +351,17 @@ static void probe_cgroup(visit *v)
         add(v, "cgroup memory", true, NULL, "no limit below the machine's");
 }
 
+static void probe_processes(visit *v)
+{
+    uint64_t left = rks_processes_available("");
+    if (left == UINT64_MAX)
+        add(v, "cgroup processes", true, NULL, "no limit");
+    else
+        add(v, "cgroup processes", left >= PROCESSES_MIN,
+            left >= PROCESSES_MIN ? NULL : "ranks and their threads count: raise pids.max",
+            "%" PRIu64 " more", left);
+}
+
 /* ---- places ---------------------------------------------------------------------------------- */
 
 static void add_place(visit *v, const char *name, const char *path, uint64_t least,
@@ -351,15 +380,17 @@ static void add_place(visit *v, const char *name, const char *path, uint64_t lea
 static void probe_temporary(visit *v)
 {
     const char *path = getenv("TMPDIR");
-    /* Rankstore keeps nothing there, but other libraries of a job need it. */
     struct statvfs room;
+    rks_system_calls found;
+    rks_system_calls_try(&found);
+    const char *need = strstr(found.forbidden, "memfd_create") == NULL
+                           ? "Rankstore needs none of it; data loaders with worker processes do"
+                           : "memory that ranks share lies there if it has room, else in TMPDIR";
     if (statvfs("/dev/shm", &room) == 0)
-        add(v, "/dev/shm", true, NULL, "%" PRIu64 " MiB free; Rankstore needs none of it",
+        add(v, "/dev/shm", true, need, "%" PRIu64 " MiB free",
             ((uint64_t)room.f_bavail * room.f_frsize) >> 20);
     else
-        add(v, "/dev/shm", true,
-            "Rankstore needs none of it; data loaders with worker processes do", "%s",
-            strerror(errno));
+        add(v, "/dev/shm", true, need, "%s", strerror(errno));
     add_place(v, "TMPDIR", path == NULL ? "/tmp" : path, UINT64_C(64) << 20,
               "gathers write their results there: set TMPDIR to a directory with room");
 }
@@ -435,8 +466,9 @@ static void probe_directory(visit *v)
 
 /* In the order in which a person would look. */
 static void (*const probes[])(visit *v) = {
-    probe_versions, probe_launcher, probe_mpi,    probe_nccl,      probe_interfaces,
-    probe_secret,   probe_limits,   probe_cgroup, probe_temporary, probe_directory,
+    probe_versions,   probe_launcher,  probe_mpi,       probe_nccl,
+    probe_interfaces, probe_secret,    probe_limits,    probe_system_calls,
+    probe_cgroup,     probe_processes, probe_temporary, probe_directory,
 };
 
 rks_status rks_doctor_json(rks_group *group, const char *directory, char **json, rks_error *err)

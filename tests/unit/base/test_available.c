@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_available.c: memory and cores that control groups of both versions leave, from files as the
- * kernel writes them. */
+ * test_available.c: memory, processes and cores that control groups of both versions leave, from
+ * files as the kernel writes them. */
 #include "base/available_memory.h"
 
 #include <sched.h>
@@ -37,6 +37,23 @@ static int end(void **state)
 {
     (void)state;
     return folder_remove(root);
+}
+
+static void a_group_leaves_processes_to_start(void **state)
+{
+    (void)state;
+    assert_true(rks_processes_available(root) == UINT64_MAX);
+    put("/proc/self/cgroup", "0::/job/rank\n");
+    put("/sys/fs/cgroup/job/rank/pids.max", "max\n");
+    put("/sys/fs/cgroup/job/rank/pids.current", "30\n");
+    assert_true(rks_processes_available(root) == UINT64_MAX);
+    put("/sys/fs/cgroup/job/pids.max", "100\n");
+    put("/sys/fs/cgroup/job/pids.current", "90\n");
+    assert_int_equal(rks_processes_available(root), 10);
+    put("/proc/self/cgroup", "9:memory:/\n8:pids:/one\n0::/\n");
+    put("/sys/fs/cgroup/pids/one/pids.max", "12\n");
+    put("/sys/fs/cgroup/pids/one/pids.current", "15\n");
+    assert_int_equal(rks_processes_available(root), 0);
 }
 
 static void without_groups_it_is_what_the_kernel_says(void **state)
@@ -182,6 +199,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_group_leaves_its_limit_less_what_is_in_use, begin, end),
         cmocka_unit_test_setup_teardown(a_container_sees_its_group_as_the_topmost_one, begin, end),
         cmocka_unit_test_setup_teardown(groups_of_version_1_count_too, begin, end),
+        cmocka_unit_test_setup_teardown(a_group_leaves_processes_to_start, begin, end),
         cmocka_unit_test_setup_teardown(what_the_kernel_takes_back_is_obtainable, begin, end),
         cmocka_unit_test_setup_teardown(without_groups_cores_are_those_of_the_affinity, begin, end),
         cmocka_unit_test_setup_teardown(a_group_s_time_bounds_the_cores, begin, end),
