@@ -7,7 +7,12 @@
  * their sources. So steps are sorted into kinds by their sources, and the next step is always of
  * the kind that makes up best for what draws so far are off the epoch's shares, and for what steps
  * so far are off the kinds' shares: without that, the last steps would be of the kinds that never
- * helped. */
+ * helped.
+ *
+ * A stratified draw of steps was measured instead (100 strata by sources, one step of each in turn;
+ * sources dealt evenly within the neighbourhoods of bucket), over 136 plans of 3 to 300 sources:
+ * the largest deviations are 1.4 to 1.8 times as large in the median, and up to 3.9 times; strata
+ * by length alone reach 10.8 times. */
 #include "plan/mix/mix.h"
 
 #include <stdlib.h>
