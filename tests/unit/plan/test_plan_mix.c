@@ -277,52 +277,152 @@ static void random_draws_are_even(void **state)
     }
 }
 
-/* Steps of 100: within a percentage point for random, two for bucket and pack if lengths are alike.
- */
+/* ---- windows of steps ------------------------------------------------------------------------ */
+
+enum { WINDOW_SOURCES = 3, WINDOW_SAMPLES = 12000, WINDOW_DRAWS = 40000 };
+
+typedef struct windowed {
+    uint64_t bounds[WINDOW_SOURCES + 1], steps;
+    double weights[WINDOW_SOURCES];
+    uint32_t *lengths;
+    rks_plan_mix mix;
+    rks_plan_options options;
+} windowed;
+
+/* Three sources of like lengths. Some have few samples that come often. */
+static void make_windowed(rks_random *random, uint32_t *lengths, windowed *w)
+{
+    static const char *const strategies[] = {"random", "bucket", "pack", "random", "bucket"};
+    size_t kind = below(random, 5);
+    memset(w, 0, sizeof(*w));
+    w->lengths = lengths;
+    for (size_t i = 0; i < WINDOW_SAMPLES; i++)
+        lengths[i] = 1 + below(random, 500);
+    w->bounds[1] = 500 + below(random, 2000);
+    w->bounds[2] = 5000;
+    w->bounds[3] = WINDOW_SAMPLES;
+    rks_plan_mix_default(&w->mix);
+    for (size_t i = 0; i < WINDOW_SOURCES; i++)
+        w->weights[i] = 1 + below(random, 9);
+    w->mix.sources = WINDOW_SOURCES;
+    w->mix.bounds = w->bounds;
+    w->mix.weights = w->weights;
+    w->mix.samples = WINDOW_DRAWS;
+    rks_plan_options_default(&w->options);
+    w->options.strategy = strategies[kind];
+    w->options.world = 1 + below(random, 8);
+    w->options.seed = rks_random_next(random);
+    w->options.batch_size = option_is(w->options.strategy, "pack") ? 1 : kind > 2 ? 0 : 8;
+    w->options.capacity = option_is(w->options.strategy, "pack") ? 4096 : 0;
+    w->options.max_tokens = kind > 2 ? 4096 : 0;
+    w->options.mix = &w->mix;
+}
+
+/* Returns the draws of each step and source, and of all sources after them. */
+static double (*count_steps(windowed *w, rks_plan *plan)) [WINDOW_SOURCES + 1] {
+    w->steps = steps_of(plan, 0);
+    double (*counts)[WINDOW_SOURCES + 1] = calloc(w->steps, sizeof(*counts));
+    assert_non_null(counts);
+    for (uint64_t step = 0; step < w->steps; step++)
+        for (uint32_t rank = 0; rank < w->options.world; rank++) {
+            const uint32_t *ids;
+            size_t count;
+            assert_ok(rks_plan_batch(plan, 0, step, rank, &ids, &count, &err), &err);
+            for (size_t i = 0; i < count; i++)
+                counts[step][(ids[i] >= w->bounds[1]) + (ids[i] >= w->bounds[2])]++;
+            counts[step][WINDOW_SOURCES] += (double)count;
+        }
+    return counts;
+}
+
+/* What draws of a source are above its share: a step's, and the most of any window. */
+typedef struct offs {
+    double most, deviation; /* of windows: in draws, and as a part of a window's draws */
+    double bound;           /* of `most`, for any order of these steps */
+    double chance;          /* standard deviation of a window if steps come in random order */
+} offs;
+
+static int ascending(const void *a, const void *b)
+{
+    double left = *(const double *)a, right = *(const double *)b;
+    return (left > right) - (left < right);
+}
+
+static offs measure_windows(const windowed *w, double (*counts)[WINDOW_SOURCES + 1], size_t source)
+{
+    offs found = {0};
+    uint64_t window = w->steps < RKS_MIX_WINDOW ? w->steps : RKS_MIX_WINDOW;
+    double *off = calloc(w->steps, sizeof(*off)), all = 0, mine = 0, sum = 0, draws = 0;
+    double squares = 0, least = 0, most = 0;
+    assert_non_null(off);
+    for (uint64_t step = 0; step < w->steps; step++) {
+        mine += counts[step][source];
+        all += counts[step][WINDOW_SOURCES];
+    }
+    for (uint64_t step = 0; step < w->steps; step++) {
+        off[step] = counts[step][source] - mine / all * counts[step][WINDOW_SOURCES];
+        squares += off[step] * off[step];
+        sum += off[step];
+        draws += counts[step][WINDOW_SOURCES];
+        if (step >= window) {
+            sum -= off[step - window];
+            draws -= counts[step - window][WINDOW_SOURCES];
+        }
+        if (step + 1 < window)
+            continue;
+        found.most = fmax(found.most, fabs(sum));
+        found.deviation = fmax(found.deviation, fabs(sum) / draws);
+    }
+    qsort(off, w->steps, sizeof(*off), ascending);
+    for (uint64_t i = 0; i < window; i++) {
+        least += off[i];
+        most += off[w->steps - 1 - i];
+    }
+    found.bound = fmax(most, -least);
+    found.chance =
+        sqrt(squares / (double)w->steps * (double)window * (1 - (double)window / (double)w->steps));
+    free(off);
+    return found;
+}
+
+/* mix.h: the bound of rks_mix_even holds for each window; how much better the order is than a
+ * random one is known on average alone. */
 static void windows_are_even(void **state)
 {
     (void)state;
-    static const char *const strategies[] = {"random", "bucket", "pack", "random", "bucket"};
+    enum { ROUNDS = 60, SMALL = 200 };
     uint64_t seed = test_seed(0);
-    enum { COUNT = 12000 };
-    uint32_t *lengths = calloc(COUNT, sizeof(*lengths));
+    uint32_t *lengths = calloc(WINDOW_SAMPLES, sizeof(*lengths));
+    double sum = 0, count_of_sum = 0;
     assert_non_null(lengths);
-    for (unsigned round = 0; round < 10; round++) {
+    for (unsigned round = 0; round < ROUNDS; round++) {
         rks_random random = {rks_random_key(seed, round)};
-        for (size_t i = 0; i < COUNT; i++)
-            lengths[i] = 1 + below(&random, 500);
-        uint64_t bounds[] = {0, 500 + below(&random, 2000), 5000, COUNT};
-        double weights[] = {1 + below(&random, 9), 1 + below(&random, 9), 1 + below(&random, 9)};
-        rks_plan_mix mix;
-        rks_plan_mix_default(&mix);
-        mix.sources = 3;
-        mix.bounds = bounds;
-        mix.weights = weights;
-        mix.samples = 40000;
-        rks_plan_options options;
-        rks_plan_options_default(&options);
-        options.strategy = strategies[round % 5];
-        options.world = 1 + below(&random, 8);
-        options.batch_size = option_is(options.strategy, "pack") ? 1 : 8;
-        options.capacity = option_is(options.strategy, "pack") ? 4096 : 0;
-        if (round % 5 == 3 || round % 5 == 4) {
-            options.batch_size = 0;
-            options.max_tokens = 4096;
-        }
-        options.mix = &mix;
+        windowed w;
+        make_windowed(&random, lengths, &w);
         rks_plan *plan = NULL;
-        assert_ok(rks_plan_create(lengths, COUNT, NULL, &options, &plan, &err), &err);
-        rks_plan_source list[3] = {{.struct_size = sizeof(list[0])}};
+        assert_ok(rks_plan_create(lengths, WINDOW_SAMPLES, NULL, &w.options, &plan, &err), &err);
+        rks_plan_source list[WINDOW_SOURCES] = {{.struct_size = sizeof(list[0])}};
         size_t count = 0;
-        assert_ok(rks_plan_sources(plan, round, list, 3, &count, &err), &err);
-        assert_int_equal(count, 3);
-        for (size_t i = 0; i < 3; i++) {
-            assert_true(list[i].deviation <= (option_is(options.strategy, "random") ? 0.01 : 0.02));
-            assert_int_equal(list[i].samples, bounds[i + 1] - bounds[i]);
+        assert_ok(rks_plan_sources(plan, 0, list, WINDOW_SOURCES, &count, &err), &err);
+        assert_int_equal(count, WINDOW_SOURCES);
+        double (*counts)[WINDOW_SOURCES + 1] = count_steps(&w, plan);
+        for (size_t i = 0; i < WINDOW_SOURCES; i++) {
+            offs found = measure_windows(&w, counts, i);
+            assert_true(fabs(list[i].deviation - found.deviation) < 1e-9);
+            assert_true(found.most <= found.bound * (1 + 1e-9));
+            assert_int_equal(list[i].samples, w.bounds[i + 1] - w.bounds[i]);
+            if (option_is(w.options.strategy, "random"))
+                assert_true(found.deviation <= 0.01);
+            else if (w.steps >= SMALL) {
+                sum += found.most / found.chance;
+                count_of_sum++;
+            }
         }
-        assert_true(report_of(plan, round).balance > 0.85);
+        assert_true(report_of(plan, 0).balance > 0.85);
         rks_plan_free(plan);
+        free(counts);
     }
+    assert_true(count_of_sum > 0 && sum / count_of_sum < 1); /* a random order: above 2 */
     free(lengths);
 }
 
