@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * shard_state.h: the contents of an open shard; only shard.c and shard_open.c include it. */
+ * shard_state.h: the contents of an open shard; only shard.c, shard_open.c and shard_pages.c
+ * include it. */
 #ifndef RKS_SHARD_SHARD_STATE_H
 #define RKS_SHARD_SHARD_STATE_H
 
@@ -56,5 +57,8 @@ static inline uint64_t rks_shard_locator(const rks_shard *shard, uint64_t row)
     return rks_load_u64(locators->bases + at / RKS_LOCATOR_GROUP * 8) +
            UINT64_C(8) * rks_load_u32(locators->entries + at * 4);
 }
+
+/* shard_pages.c: advises the kernel that records are read at random, and the index is not. */
+void rks_shard_advise_random(const rks_shard *shard);
 
 #endif
