@@ -226,7 +226,7 @@ static PyObject *build(PyObject *self, PyObject *arguments, PyObject *keywords)
 }
 
 static PyMethodDef build_functions[] = {
-    {"build", (PyCFunction)(void (*)(void))build, METH_VARARGS | METH_KEYWORDS,
+    {"build", WITH_KEYWORDS(build),
      "build(group, sources, directory, ...): collective; the report."},
     {0},
 };

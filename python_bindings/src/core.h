@@ -129,6 +129,9 @@ PyObject *core_values_copy(const core_values *values, const rks_value *list);
  * it. Call core_watch_forks once before it; returns -1 with an exception. */
 pid_t core_pid(void);
 int core_watch_forks(void);
+/* The function and flags of a PyMethodDef whose function takes keywords. */
+#define WITH_KEYWORDS(function)                                                                    \
+    (PyCFunction)(void (*)(void))(function), METH_VARARGS | METH_KEYWORDS
 /* Makes a type, adds it to the module under its name, and keeps it in *type (NULL on failure). */
 int core_add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **type);
 /* Ends a tp_dealloc, for types with and without garbage collection. */
@@ -142,6 +145,9 @@ rks_group *core_group_enter(PyObject *group);
 void core_group_leave(PyObject *group);
 /* Returns -1 with the same exception. */
 int core_group_check(PyObject *group);
+/* Returns NULL without an exception if the group is closed or another process's: then nothing that
+ * this rank reads is compared. */
+rks_group *core_group_of_readers(PyObject *group);
 /* COLLECTIVE. Opens a new Group; returns NULL with an exception. */
 PyObject *core_group_open(const rks_group_options *options);
 /* Closes the group, unless one of its objects is still open. */

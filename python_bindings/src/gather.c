@@ -171,7 +171,7 @@ static void gather_dealloc(PyObject *object)
 static PyMethodDef gather_methods[] = {
     {"add", (PyCFunction)(void (*)(void))gather_add, METH_VARARGS,
      "add(name, index, values): one result of this rank."},
-    {"run", (PyCFunction)(void (*)(void))gather_run, METH_VARARGS | METH_KEYWORDS,
+    {"run", WITH_KEYWORDS(gather_run),
      "run(dst, receive, status=0, text=''): collective; the report."},
     {"close", (PyCFunction)(void (*)(void))gather_close, METH_NOARGS,
      "Frees it and its files. Twice is fine."},

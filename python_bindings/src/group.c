@@ -438,200 +438,38 @@ void core_group_leave(PyObject *object)
     ((group_object *)object)->held--;
 }
 
-/* ---- collective calls ------------------------------------------------------------------------ */
-
-static PyObject *group_agree(group_object *self, PyObject *arguments, PyObject *keywords)
+rks_group *core_group_of_readers(PyObject *object)
 {
-    static char *names[] = {"phase", "status", "text", NULL};
-    const char *phase, *text = "";
-    int given = 0;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "s|is:agree", names, &phase, &given,
-                                     &text))
-        return NULL;
-    rks_group *group = core_status(given) ? core_group_enter((PyObject *)self) : NULL;
-    if (group == NULL)
-        return NULL;
-    rks_error err;
-    rks_status status;
-    core_set_error(&err, given, text);
-    Py_BEGIN_ALLOW_THREADS
-    status = rks_group_agree(group, phase, (rks_status)given, &err);
-    Py_END_ALLOW_THREADS
-    core_group_leave((PyObject *)self);
-    if (!core_succeeded(status, &err))
-        return NULL;
-    Py_RETURN_NONE;
-}
-
-static PyObject *list_of_bytes(const uint8_t *all, const uint64_t *offsets, unsigned size)
-{
-    PyObject *list = PyList_New((Py_ssize_t)size);
-    for (unsigned rank = 0; list != NULL && rank < size; rank++) {
-        PyObject *bytes = PyBytes_FromStringAndSize(
-            (const char *)all + offsets[rank], (Py_ssize_t)(offsets[rank + 1] - offsets[rank]));
-        if (bytes == NULL)
-            Py_CLEAR(list);
-        else
-            PyList_SetItem(list, (Py_ssize_t)rank, bytes);
-    }
-    return list;
-}
-
-static PyObject *group_allgather(group_object *self, PyObject *arguments, PyObject *keywords)
-{
-    static char *names[] = {"phase", "data", "status", "text", NULL};
-    const char *phase, *text = "";
-    Py_buffer data;
-    int given = 0;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "sy*|is:allgather", names, &phase, &data,
-                                     &given, &text))
-        return NULL;
-    rks_group *group = core_status(given) ? core_group_enter((PyObject *)self) : NULL;
-    if (group == NULL) {
-        PyBuffer_Release(&data);
-        return NULL;
-    }
-    rks_gathered all = {0};
-    rks_error err;
-    rks_status status;
-    core_set_error(&err, given, text);
-    Py_BEGIN_ALLOW_THREADS
-    status = rks_group_allgather(group, phase, (rks_status)given, data.buf, (size_t)data.len, &all,
-                                 &err);
-    Py_END_ALLOW_THREADS
-    core_group_leave((PyObject *)self);
-    PyBuffer_Release(&data);
-    if (status != RKS_OK)
-        return core_raise(&err);
-    PyObject *list =
-        PyErr_Occurred() != NULL ? NULL : list_of_bytes(all.bytes, all.offsets, self->size);
-    rks_release(all.bytes);
-    rks_release(all.offsets);
-    return list;
-}
-
-static PyObject *group_stop(group_object *self, PyObject *unused)
-{
-    (void)unused;
-    rks_group *group = core_group_enter((PyObject *)self);
-    if (group == NULL)
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    rks_group_stop(group);
-    Py_END_ALLOW_THREADS
-    core_group_leave((PyObject *)self);
-    Py_RETURN_NONE;
-}
-
-static PyObject *group_announce(group_object *self, PyObject *arguments)
-{
-    const char *text;
-    if (!PyArg_ParseTuple(arguments, "s:announce", &text) || core_group_check((PyObject *)self) < 0)
-        return NULL;
-    rks_group_announce(self->group, text);
-    Py_RETURN_NONE;
-}
-
-static PyObject *group_must_stop(group_object *self, PyObject *unused)
-{
-    (void)unused;
-    if (core_group_check((PyObject *)self) < 0)
-        return NULL;
-    return PyBool_FromLong(rks_group_must_stop(self->group, NULL) != RKS_OK);
-}
-
-/* ---- what this rank reads ---------------------------------------------------------------------
- */
-
-/* Returns NULL without an exception if the group is closed or another process's: nothing is
- * compared. */
-static rks_group *group_of_readers(const group_object *self)
-{
+    const group_object *self = (group_object *)object;
     return core_is_foreign(self->owner) ? NULL : self->group;
 }
 
-static PyObject *group_reading(group_object *self, PyObject *arguments)
-{
-    unsigned long long reader, plan, changes, epoch, step;
-    int is_last;
-    rks_group *group = group_of_readers(self);
-    if (!PyArg_ParseTuple(arguments, "KKKKKp:reading", &reader, &plan, &changes, &epoch, &step,
-                          &is_last))
-        return NULL;
-    if (group == NULL)
-        Py_RETURN_NONE;
-    const rks_reading given = {.reader = reader,
-                               .plan = plan,
-                               .changes = changes,
-                               .epoch = epoch,
-                               .step = step,
-                               .is_last = (uint32_t)is_last};
-    rks_error err;
-    if (!core_succeeded(rks_group_reading(group, &given, &err), &err))
-        return NULL;
-    Py_RETURN_NONE;
-}
-
-static PyObject *group_reading_ends(group_object *self, PyObject *arguments)
-{
-    unsigned long long reader;
-    int gone;
-    if (!PyArg_ParseTuple(arguments, "Kp:reading_ends", &reader, &gone))
-        return NULL;
-    if (group_of_readers(self) != NULL)
-        rks_group_reading_ends(self->group, reader, gone);
-    Py_RETURN_NONE;
-}
-
-static PyObject *group_change_begins(group_object *self, PyObject *arguments)
-{
-    unsigned long long plan, changes, epoch, step;
-    const char *call;
-    if (!PyArg_ParseTuple(arguments, "KKKKs:change_begins", &plan, &changes, &epoch, &step, &call))
-        return NULL;
-    const rks_reading first = {.plan = plan, .changes = changes, .epoch = epoch, .step = step};
-    if (group_of_readers(self) != NULL)
-        rks_group_change_begins(self->group, &first, call);
-    Py_RETURN_NONE;
-}
-
-static PyObject *group_change_ends(group_object *self, PyObject *arguments)
-{
-    unsigned long long plan;
-    if (!PyArg_ParseTuple(arguments, "K:change_ends", &plan))
-        return NULL;
-    if (group_of_readers(self) != NULL)
-        rks_group_change_ends(self->group, plan);
-    Py_RETURN_NONE;
-}
-
 static PyMethodDef group_methods[] = {
-    {"agree", (PyCFunction)(void (*)(void))group_agree, METH_VARARGS | METH_KEYWORDS,
+    {"agree", WITH_KEYWORDS(core_group_agree),
      "agree(phase, status=0, text=''): collective; a status other than 0 raises on all ranks."},
-    {"allgather", (PyCFunction)(void (*)(void))group_allgather, METH_VARARGS | METH_KEYWORDS,
+    {"allgather", WITH_KEYWORDS(core_group_allgather),
      "allgather(phase, data, status=0, text=''): collective; each rank's bytes, in rank order."},
-    {"stop", (PyCFunction)(void (*)(void))group_stop, METH_NOARGS,
+    {"stop", core_group_stop, METH_NOARGS,
      "stop(): tells the others that this rank brings an error to the next collective call."},
-    {"must_stop", (PyCFunction)(void (*)(void))group_must_stop, METH_NOARGS,
+    {"must_stop", core_group_must_stop, METH_NOARGS,
      "must_stop() -> bool: another rank has said so, or was lost. Never waits."},
-    {"announce", (PyCFunction)group_announce, METH_VARARGS,
+    {"announce", core_group_announce, METH_VARARGS,
      "announce(text): what this rank does before its next collective call. Never waits."},
-    {"reading", (PyCFunction)group_reading, METH_VARARGS,
+    {"reading", core_group_reading, METH_VARARGS,
      "reading(reader, plan, changes, epoch, step, is_last): a batch was given; raises if ranks "
      "read "
      "different ones. Never waits."},
-    {"reading_ends", (PyCFunction)group_reading_ends, METH_VARARGS,
+    {"reading_ends", core_group_reading_ends, METH_VARARGS,
      "reading_ends(reader, gone): an iteration ended."},
-    {"change_begins", (PyCFunction)group_change_begins, METH_VARARGS,
+    {"change_begins", core_group_change_begins, METH_VARARGS,
      "change_begins(plan, changes, epoch, step, call): this rank waits in a change of a plan."},
-    {"change_ends", (PyCFunction)group_change_ends, METH_VARARGS,
-     "change_ends(plan): it waits no more."},
-    {"leave", (PyCFunction)(void (*)(void))group_leave, METH_VARARGS | METH_KEYWORDS,
+    {"change_ends", core_group_change_ends, METH_VARARGS, "change_ends(plan): it waits no more."},
+    {"leave", WITH_KEYWORDS(group_leave),
      "leave(status=0, text='', rank=-1, host=''): this rank makes no further collective call; the "
      "others' fail, with this error if there is one. Never waits."},
-    {"close", (PyCFunction)(void (*)(void))group_close, METH_VARARGS | METH_KEYWORDS,
+    {"close", WITH_KEYWORDS(group_close),
      "Ends this rank's part; RuntimeError where stores or builders are open. Twice is fine."},
-    {"close_at_exit", (PyCFunction)(void (*)(void))group_close_at_exit, METH_NOARGS,
+    {"close_at_exit", (PyCFunction)group_close_at_exit, METH_NOARGS,
      "In an atexit function: as close, when the exit code is known; the others hear of it."},
     {0},
 };

@@ -70,6 +70,17 @@ typedef struct core_parked {
  * Returns -1 if memory is short. */
 int core_close_at_exit(rks_group *group, core_parked *parked, uint32_t silence_ms);
 
+/* ---- group_calls.c: methods of Group ---- */
+PyObject *core_group_agree(PyObject *object, PyObject *arguments, PyObject *keywords);
+PyObject *core_group_allgather(PyObject *object, PyObject *arguments, PyObject *keywords);
+PyObject *core_group_stop(PyObject *object, PyObject *unused);
+PyObject *core_group_announce(PyObject *object, PyObject *arguments);
+PyObject *core_group_must_stop(PyObject *object, PyObject *unused);
+PyObject *core_group_reading(PyObject *object, PyObject *arguments);
+PyObject *core_group_reading_ends(PyObject *object, PyObject *arguments);
+PyObject *core_group_change_begins(PyObject *object, PyObject *arguments);
+PyObject *core_group_change_ends(PyObject *object, PyObject *arguments);
+
 /* ---- view.c ---- */
 int core_add_view(PyObject *module);
 /* Make an object that owns the index (or view) and frees it; even on failure. */
@@ -129,6 +140,17 @@ bool core_mix_weights(PyObject *list, core_mix *mix, size_t *count);
 void core_mix_clear(core_mix *mix);
 /* Returns the sources of an epoch, as {name: {...}}. */
 PyObject *core_mix_sources(rks_plan *plan, uint64_t epoch);
+
+/* ---- store_facts.c: methods of Store ---- */
+PyObject *core_store_lengths(PyObject *object, PyObject *unused);
+PyObject *core_store_column(PyObject *object, PyObject *name);
+PyObject *core_store_units(PyObject *object, PyObject *unused);
+PyObject *core_store_sources(PyObject *object, PyObject *unused);
+PyObject *core_store_counted(PyObject *object, PyObject *unused);
+PyObject *core_store_info(PyObject *object, PyObject *unused);
+PyObject *core_store_placement(PyObject *object, PyObject *unused);
+PyObject *core_store_stats(PyObject *object, PyObject *unused);
+PyObject *core_store_earlier(PyObject *object, PyObject *unused);
 
 /* ---- store_samples.c: methods of Store ---- */
 PyObject *core_store_owner(PyObject *object, PyObject *number);

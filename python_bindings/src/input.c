@@ -191,9 +191,9 @@ static void sink_dealloc(PyObject *object)
 }
 
 static PyMethodDef sink_methods[] = {
-    {"add", (PyCFunction)(void (*)(void))sink_add, METH_VARARGS | METH_KEYWORDS,
+    {"add", WITH_KEYWORDS(sink_add),
      "add(values, key=None, length=None): one sample, a value a column."},
-    {"add_arrays", (PyCFunction)(void (*)(void))sink_add_arrays, METH_VARARGS | METH_KEYWORDS,
+    {"add_arrays", WITH_KEYWORDS(sink_add_arrays),
      "add_arrays(columns, count, keys=None, lengths=None): many samples, (values, offsets) a "
      "column."},
     {"left_out", (PyCFunction)(void (*)(void))sink_left_out, METH_VARARGS,
@@ -394,7 +394,7 @@ static PyObject *build_input(PyObject *self, PyObject *arguments, PyObject *keyw
 }
 
 static PyMethodDef input_functions[] = {
-    {"build_input", (PyCFunction)(void (*)(void))build_input, METH_VARARGS | METH_KEYWORDS,
+    {"build_input", WITH_KEYWORDS(build_input),
      "build_input(group, input, directory, ...): collective; the report."},
     {0},
 };

@@ -181,7 +181,7 @@ static PyObject *launch(PyObject *self, PyObject *arguments, PyObject *keywords)
 }
 
 static PyMethodDef functions[] = {
-    {"launch", (PyCFunction)(void (*)(void))launch, METH_VARARGS | METH_KEYWORDS,
+    {"launch", WITH_KEYWORDS(launch),
      "launch(ranks, main, *, silence_ms=None): main(group) in forked processes; an exit code."},
     {0},
 };

@@ -242,7 +242,7 @@ static PyMethodDef functions[] = {
     {"item_types", item_types, METH_NOARGS, "item_types(): [name, ...]"},
     {"converts", converts, METH_VARARGS, "converts(from, to): whether a collate may convert them."},
     {"dataset_info", dataset_info, METH_VARARGS, "dataset_info(directory): JSON text"},
-    {"plan_limits", (PyCFunction)(void (*)(void))core_plan_limits, METH_VARARGS | METH_KEYWORDS,
+    {"plan_limits", WITH_KEYWORDS(core_plan_limits),
      "plan_limits(None, **options of Plan): what bounds the batches"},
     {"nccl_library", nccl_library, METH_VARARGS, "nccl_library(path): the NCCL to load"},
     {"verify", verify, METH_VARARGS, "verify(path, level): (samples, findings)"},

@@ -542,9 +542,6 @@ static PyGetSetDef plan_getters[] = {
     {0},
 };
 
-#define WITH_KEYWORDS(function)                                                                    \
-    (PyCFunction)(void (*)(void))(function), METH_VARARGS | METH_KEYWORDS
-
 static PyMethodDef plan_methods[] = {
     {"steps", WITH_KEYWORDS(core_plan_steps), "steps(epoch=0): of each rank"},
     {"batch", WITH_KEYWORDS(core_plan_batch), "batch(epoch, step, rank) -> list of sample numbers"},
