@@ -23,7 +23,7 @@ torch = pytest.importorskip("torch")
 import rankstore  # noqa: E402
 from rankstore import Lists, Nested, Pack, Pad  # noqa: E402
 from rankstore._batching import tensors  # noqa: E402
-from rankstore._loader import device as on_device, loader as loaders  # noqa: E402
+from rankstore._loader import device as on_device, iteration, loader as loaders  # noqa: E402
 
 POISON = 77
 LIMIT_S = 100
@@ -179,7 +179,8 @@ made_arenas: list[Pinned] = []
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(on_device, "Copies", StandIn)
-    monkeypatch.setattr(loaders, "_is_gpu", lambda device: True)
+    for module in (loaders, iteration):
+        monkeypatch.setattr(module, "is_gpu", lambda device: True)
     made.clear()
     yield
     for one in made:
@@ -194,7 +195,7 @@ def pins(gpu: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pinned]:
     monkeypatch.setattr(loaders, "pins_batches",
                         lambda pin_memory, device, out: pin_memory is True or (pin_memory == "auto" and device is not None))
     monkeypatch.setattr(on_device, "pinned_memory", one.make)
-    monkeypatch.setattr(loaders, "pinned", one.pin)
+    monkeypatch.setattr(iteration, "pinned", one.pin)
     yield one
     made_arenas.clear()
 

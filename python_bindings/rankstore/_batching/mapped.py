@@ -20,7 +20,8 @@ from .. import _core
 from .._schema import types, values
 from ..errors import DataError
 from .batch import Batch
-from .layouts import Collator, Layout, Lists
+from .collator import Collator
+from .layouts import Layout, Lists
 from .limits import Rule
 
 Sample = Mapping[str, Any]

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from .._batching import torch_checks
 from .._batching.batch import Batch, live
-from .._batching.layouts import Collator, Layout, Pad
+from .._batching.collator import Collator
+from .._batching.layouts import Layout, Pad
 from .._batching.limits import Rule
 from .._distributed.group import Group
 from .._loader.collate_fn import CollateFn

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .._batching.batch import Batch
-from .._batching.layouts import Collator, Layout, Pad
+from .._batching.collator import Collator
+from .._batching.layouts import Layout, Pad
 from .._batching.limits import Rule
 from .._loader.options import check_functions
 from .._loader.user_functions import Own

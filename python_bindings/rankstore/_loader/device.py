@@ -22,6 +22,11 @@ from .._batching.tensors import each_tensor
 _lost: list[Any] = []  # sources of copies whose end is unknown: the GPU failed, or the parent process sent them
 
 
+def is_gpu(device: Any) -> bool:
+    import torch
+    return torch.device(device).type == "cuda"
+
+
 def pinned_memory(size: int) -> Any:
     """Return a writable, pinned buffer of `size` bytes."""
     import torch
