@@ -265,6 +265,29 @@ def test_one_rank_lists_the_store_once_for_all(store: stores.Store, tmp_path: Pa
         assert json.loads(one.stdout) == [row["i"] for row in ROWS] * 9
 
 
+@pytest.mark.parametrize(("objects", "count", "schema"), [(3, 1, None), (4, 2, {"i": "int64", "text": "str"}),
+                                                          (1, 2, {"i": "int64", "text": "str"})])
+def test_lines_leave_the_store_once(objects: int, count: int, schema: dict[str, str] | None, store: stores.Store, tmp_path: Path,
+                                    ranks: Callable[..., list[Any]]) -> None:
+    """What a look or a count has read is kept for the reader; units overlap by 64 KiB of each MiB."""
+    rows = LINES * (12 * (1 << 20) // objects // len(LINES))
+    fill(tmp_path / "in", {f"{i}.jsonl": rows for i in range(objects)})
+    upload(store, tmp_path / "in", "in")
+    script = RANK.replace('unit_size="4KiB"', "schema=json.loads(sys.argv[4])").replace('[ds[i]["i"] for i in range(len(ds))]', "len(ds)")
+    with stores.proxy(store.address) as proxy:
+        options = {**store.options, "endpoint": proxy.address}
+        before = proxy.counts()["bytes"]
+        found = ranks(count, script, f"s3://{store.bucket}/in/*.jsonl", str(tmp_path / "out{rank}"), json.dumps(options),
+                      json.dumps(schema))
+        read = proxy.counts()["bytes"] - before
+    assert read <= 1.12 * objects * len(rows)
+    rankstore.build([str(tmp_path / "in" / f"{i}.jsonl") for i in range(objects)], tmp_path / "local", schema=schema).close()
+    wanted = json.loads((tmp_path / "local" / "dataset.json").read_text())["dataset"]
+    for rank, one in enumerate(found):
+        assert json.loads(one.stdout) == objects * len(rows) // len(LINES) * len(ROWS)
+        assert json.loads((tmp_path / f"out{rank}" / "dataset.json").read_text())["dataset"] == wanted
+
+
 def test_the_command_reads_urls(store: stores.Store, tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     fill(tmp_path / "in", {"a.jsonl": LINES})
     upload(store, tmp_path / "in", "in")

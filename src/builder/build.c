@@ -124,11 +124,12 @@ static rks_status open_parts(rks_build_state *b, rks_status *own, rks_error *err
 
 /* ---- rows and dealing ----------------------------------------------------------------------- */
 
-/* Returns true if one rank alone reads the units in order: it learns each unit's first row by
- * itself. */
+/* Returns true if one rank alone reads the units of a file in order: it learns each unit's first
+ * row by itself. The same on all ranks. */
 static bool learns_rows(const rks_build_state *b)
 {
-    return rks_group_size(b->group) == 1 && rks_parts_repaired(b->parts) == NULL;
+    return rks_parts_repaired(b->parts) == NULL &&
+           (rks_group_size(b->group) == 1 || b->input->deals_files);
 }
 
 static bool is_stream(const rks_build_state *b)
@@ -157,8 +158,9 @@ static rks_status count_rows(rks_build_state *b, rks_status status, rks_error *e
     }
     if (known != NULL && rks_parts_repaired(b->parts) != NULL)
         rks_lost_units_seen(b->parts, known, units);
-    status = rks_input_first_rows(b->group, status, b->input, known,
-                                  rks_input_begins_inside(b->input), &b->first_rows, err);
+    const rks_counting counting = {
+        .known = known, .owners = b->owners, .is_needed = rks_input_begins_inside(b->input)};
+    status = rks_input_first_rows(b->group, status, b->input, &counting, &b->first_rows, err);
     rks_free(known);
     return status;
 }
@@ -261,12 +263,12 @@ static rks_status read_units(rks_build_state *b, rks_error *err)
 /* Reads this rank's share. `status` is its own. COLLECTIVE, if units begin inside a file. */
 static rks_status read_share(rks_build_state *b, rks_status status, rks_error *err)
 {
-    status = count_rows(b, status, err);
     bool repairs_stream = is_stream(b) && rks_parts_repaired(b->parts) != NULL;
     if (status == RKS_OK)
         status = repairs_stream ? rks_lost_stream_begin(b->parts, rks_group_rank(b->group),
                                                         rks_group_size(b->group), err)
                                 : deal(b, err);
+    status = count_rows(b, status, err);
     if (status == RKS_OK)
         status = read_units(b, err);
     return status;

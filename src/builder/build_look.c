@@ -71,6 +71,8 @@ static rks_status look_at_files(rks_build_state *b, rks_error *err)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "no source given");
     rks_status status =
         rks_input_look(b->source->paths, b->source->path_count, &b->options, &b->input, err);
+    if (status == RKS_OK)
+        status = rks_input_choose_deal(b->input, rks_group_size(b->group), err);
     if (status != RKS_OK)
         return status;
     b->input_digest = rks_input_digest(b->input);

@@ -86,8 +86,8 @@ rks_status rks_files_open(rks_group *group, const char *const *sources, size_t s
     rks_free(inferred);
     if (status == RKS_OK) {
         status = choose_schema(opened, &agreed, err);
-        status = rks_input_first_rows(group, status, opened->input, NULL, true, &opened->first_rows,
-                                      err);
+        status = rks_input_first_rows(group, status, opened->input,
+                                      &(rks_counting){.is_needed = true}, &opened->first_rows, err);
     }
     if (status != RKS_OK) {
         rks_files_close(opened);

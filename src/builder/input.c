@@ -146,8 +146,11 @@ static rks_status look_at_turns(const rks_input *input, uint64_t from, uint64_t 
                                 char **schema_text, rks_error *err)
 {
     rks_status status = RKS_OK;
+    uint64_t sent = from; /* ahead */
     for (uint64_t turn = from; status == RKS_OK && turn < to; turn++) {
         char *one = NULL;
+        for (; sent < to && sent < turn + RKS_UNITS_AHEAD; sent++)
+            rks_unit_ahead(input, unit_of_turn(input, sent, turns), RKS_LOOK_BYTES);
         status = rks_ingest_infer(input, unit_of_turn(input, turn, turns), &one, err);
         if (status == RKS_OK)
             status = merge(schema_text, one, err);
@@ -245,16 +248,46 @@ static bool needs_count(const rks_input *input, const uint64_t *known, size_t un
     return rks_input_goes_on(input, unit) && (known == NULL || known[unit] == UINT64_MAX);
 }
 
+/* Returns the rank that counts a unit. Its reader does: it has the bytes then, or its node has. */
+static uint32_t counter_of(const rks_group *group, const rks_counting *counting, size_t unit)
+{
+    uint32_t owner = counting->owners == NULL ? UINT32_MAX : counting->owners[unit];
+    return owner != UINT32_MAX ? owner : (uint32_t)(unit % rks_group_size(group));
+}
+
+/* Returns true if this rank counts the unit. */
+static bool counts(const rks_group *group, const rks_input *input, const rks_counting *counting,
+                   size_t unit)
+{
+    return counter_of(group, counting, unit) == rks_group_rank(group) &&
+           needs_count(input, counting->known, unit);
+}
+
+/* Stores begin to send the units that this rank counts after `unit`. */
+static void send_ahead(const rks_group *group, const rks_input *input, const rks_counting *counting,
+                       size_t unit, size_t *sent)
+{
+    for (size_t at = unit, found = 0; at < input->unit_count && found <= RKS_UNITS_AHEAD; at++) {
+        bool counted = counts(group, input, counting, at);
+        if (counted && at > unit && at > *sent)
+            rks_unit_ahead(input, at, UINT64_MAX);
+        *sent = at > *sent ? at : *sent;
+        found += counted;
+    }
+}
+
 /* Counts on all ranks at once, each a part of the units, as (unit, rows). */
-static rks_status count(rks_group *group, const rks_input *input, const uint64_t *known,
+static rks_status count(rks_group *group, const rks_input *input, const rks_counting *counting,
                         rks_buffer *pairs, rks_error *err)
 {
     rks_status status = RKS_OK;
-    for (size_t unit = rks_group_rank(group); status == RKS_OK && unit < input->unit_count;
-         unit += rks_group_size(group)) {
+    size_t sent = 0; /* ahead */
+    for (size_t unit = 0; status == RKS_OK && unit < input->unit_count; unit++) {
         uint64_t pair[2] = {unit, 0};
-        if (!needs_count(input, known, unit))
+        if (!counts(group, input, counting, unit))
             continue;
+        if (input->stores != NULL)
+            send_ahead(group, input, counting, unit, &sent);
         status = rks_unit_count_rows(input, unit, &pair[1], err);
         if (status == RKS_OK)
             status = rks_buffer_add(pairs, pair, sizeof(pair), err);
@@ -274,8 +307,7 @@ static void put_first_rows(const rks_input *input, const uint64_t *known, uint64
 }
 
 rks_status rks_input_first_rows(rks_group *group, rks_status status, const rks_input *input,
-                                const uint64_t *known, bool counts, uint64_t **first_rows,
-                                rks_error *err)
+                                const rks_counting *counting, uint64_t **first_rows, rks_error *err)
 {
     size_t units = input == NULL ? 0 : input->unit_count;
     uint64_t *rows = NULL, *first = NULL;
@@ -287,11 +319,12 @@ rks_status rks_input_first_rows(rks_group *group, rks_status status, const rks_i
         status = rows == NULL || first == NULL ? RKS_ERR_MEMORY : RKS_OK;
     }
     if (status == RKS_OK)
-        status = count(group, input, known, &mine, err);
+        status = count(group, input, counting, &mine, err);
     const rks_fact fact = rks_fact_bytes(mine.data, mine.size, units * sizeof(uint64_t[2]));
-    if (counts)
+    if (counting->is_needed)
         status = rks_group_agree_on(group, "build: counting rows", status, &fact, 1, &agreed, err);
-    for (uint32_t rank = 0; counts && status == RKS_OK && rank < rks_group_size(group); rank++) {
+    for (uint32_t rank = 0; counting->is_needed && status == RKS_OK && rank < rks_group_size(group);
+         rank++) {
         size_t size = 0;
         const uint8_t *pairs = rks_agreed_get(&agreed, rank, 0, &size);
         for (size_t at = 0; size - at >= 16; at += 16)
@@ -299,7 +332,7 @@ rks_status rks_input_first_rows(rks_group *group, rks_status status, const rks_i
                 rows[rks_load_u64(pairs + at)] = rks_load_u64(pairs + at + 8);
     }
     if (status == RKS_OK) {
-        put_first_rows(input, known, rows, first);
+        put_first_rows(input, counting->known, rows, first);
         *first_rows = first;
         first = NULL;
     }

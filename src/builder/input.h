@@ -43,12 +43,19 @@ rks_fact rks_input_inferred(const rks_group *group, const char *schema_text);
 rks_status rks_input_join(const rks_input *input, const rks_agreed *agreed, size_t fact,
                           char **schema_text, rks_error *err);
 
-/* COLLECTIVE. Finds for each unit which row of its file it begins with. Free with rks_free.
- * `known`: rows of a unit, or UINT64_MAX; NULL: all unknown. A rank that failed before brings its
- * status. `counts`: the same on all ranks; if false, no unit's rows have to be counted, no
- * agreement is made, and the status is this rank's own. */
+/* Which rows to count, and by whom. */
+typedef struct rks_counting {
+    const uint64_t *known;  /* rows of a unit, or UINT64_MAX; NULL: all unknown */
+    const uint32_t *owners; /* by unit: the rank that will read it, and counts it; UINT32_MAX: none;
+                             * NULL: not known. The same on all ranks */
+    bool is_needed; /* the same on all ranks. false: no rows have to be counted, no agreement is
+                     * made, and the status is this rank's own */
+} rks_counting;
+
+/* COLLECTIVE. Finds for each unit which row of its file it begins with. Free with rks_free. A rank
+ * that failed before brings its status. */
 rks_status rks_input_first_rows(rks_group *group, rks_status status, const rks_input *input,
-                                const uint64_t *known, bool counts, uint64_t **first_rows,
+                                const rks_counting *counting, uint64_t **first_rows,
                                 rks_error *err);
 /* Returns true if the next unit is of the same file: it begins where this one's rows end. */
 bool rks_input_goes_on(const rks_input *input, size_t unit);

@@ -42,6 +42,7 @@ struct pool {
     pthread_cond_t changed;
     /* Guarded by mutex. */
     size_t next; /* the next unit to take */
+    size_t sent; /* stores know of the units before it */
     size_t turn;
     size_t failed;           /* the first unit that failed; SIZE_MAX: none */
     size_t learned;          /* first_rows is known for units up to here */
@@ -167,6 +168,16 @@ static rks_status read_unit(reader *self, bool threaded, uint64_t first_row, rks
     return status;
 }
 
+/* Called with the mutex, so that nobody takes such a unit meanwhile: stores begin to send what is
+ * read next. */
+static void send_ahead(pool *p)
+{
+    if (p->sent < p->next)
+        p->sent = p->next;
+    for (; p->sent < p->unit_count && p->sent < p->next + RKS_UNITS_AHEAD; p->sent++)
+        rks_unit_ahead(p->reading->input, p->units[p->sent], UINT64_MAX);
+}
+
 /* Called with the mutex, which it releases meanwhile. Returns false if there is no unit left to
  * read. */
 static bool read_next(reader *self, bool threaded)
@@ -176,6 +187,7 @@ static bool read_next(reader *self, bool threaded)
     if (p->next == p->unit_count || p->next > p->failed || p->stop)
         return false;
     self->at = p->next++;
+    send_ahead(p);
     uint64_t first_row = threaded ? 0 : first_row_of(p, p->units[self->at]);
     pthread_mutex_unlock(&p->mutex);
     rks_status status = read_unit(self, threaded, first_row, &err);
@@ -339,7 +351,7 @@ rks_status rks_read_units_run(const rks_read_units *reading, uint64_t *samples, 
         uint64_t before = rks_parts_unsealed_bytes(reading->parts);
         p.units = all + at;
         p.unit_count = units_that_fit(&p, p.units, count - at, written);
-        p.next = p.turn = 0;
+        p.next = p.turn = p.sent = 0;
         status = read_listed(&p, err);
         written += rks_parts_unsealed_bytes(reading->parts) - before;
         if (status == RKS_OK)

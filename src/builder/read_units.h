@@ -20,8 +20,8 @@ typedef struct rks_read_units {
     const size_t *units; /* what to read, in this order; NULL: this rank's units, ascending */
     size_t unit_count;
     uint64_t *first_rows; /* by unit: number of its first row in its file */
-    bool learns_rows;     /* this rank reads all units, and enters the first rows of a file's later
-                           * units here */
+    bool learns_rows;     /* a file's units are all this rank's or finished, and it enters the first
+                           * rows of later ones here */
     uint64_t max_shard;   /* as rks_build_options.max_shard */
     uint32_t threads;     /* 1: only the caller's; options with callbacks always use one */
     const rks_schema *schema;

@@ -82,6 +82,12 @@ void rks_input_file_until(const rks_input_handle *handle, uint64_t end)
         handle->store->until(handle->object, end);
 }
 
+void rks_input_file_ahead(const rks_input_file *file, uint64_t first, uint64_t end)
+{
+    if (file->store != NULL && first < end)
+        file->store->ahead(file->store, file, first, end);
+}
+
 rks_status rks_input_file_unchanged(const rks_input_file *file, const rks_input_handle *handle,
                                     rks_error *err)
 {
@@ -154,6 +160,8 @@ static rks_status load_stored(const rks_input_file *file, rks_buffer *data, rks_
     rks_status status = rks_buffer_reserve(data, (size_t)file->size + 1, err);
     if (status == RKS_OK && file->size > 0)
         status = rks_input_file_open(file, &handle, err);
+    if (status == RKS_OK && file->size > 0)
+        rks_input_file_until(handle, file->size);
     if (status == RKS_OK && file->size > 0)
         status = rks_input_file_read_all(file, handle, 0, data->data, (size_t)file->size, err);
     if (status == RKS_OK)

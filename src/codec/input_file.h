@@ -18,7 +18,7 @@ typedef enum rks_packing {
 
 typedef struct rks_input_file rks_input_file;
 
-/* Where files lie that are not on a file system. All calls but `until` and `close` may wait. */
+/* Where files lie that are not on a file system. `open`, `read` and `find` may wait. */
 typedef struct rks_input_store rks_input_store;
 struct rks_input_store {
     rks_status (*open)(const rks_input_store *store, const rks_input_file *file, void **object,
@@ -27,6 +27,9 @@ struct rks_input_store {
     rks_status (*read)(void *object, uint64_t offset, void *bytes, size_t size, size_t *got,
                        rks_error *err);
     void (*until)(void *object, uint64_t end);
+    /* As rks_input_file_ahead. */
+    void (*ahead)(const rks_input_store *store, const rks_input_file *file, uint64_t first,
+                  uint64_t end);
     void (*close)(void *object);
     /* Finds another file there by its path; the caller owns *version. RKS_ERR_NOT_FOUND. */
     rks_status (*find)(const rks_input_store *store, const char *path, uint64_t *size,
@@ -57,6 +60,9 @@ rks_status rks_input_file_open(const rks_input_file *file, rks_input_handle **ha
 void rks_input_file_close(rks_input_handle *handle); /* NULL is accepted */
 /* Says that no byte from `end` on will be wanted soon, so that a store does not send it ahead. */
 void rks_input_file_until(const rks_input_handle *handle, uint64_t end);
+/* Says that the bytes from `first` on, up to `end`, are wanted soon, by a reader that begins with
+ * them: a store may begin to send them. Never waits. */
+void rks_input_file_ahead(const rks_input_file *file, uint64_t first, uint64_t end);
 /* Returns RKS_ERR_DATA if the file is no longer as long as when it was listed. */
 rks_status rks_input_file_unchanged(const rks_input_file *file, const rks_input_handle *handle,
                                     rks_error *err);

@@ -109,11 +109,16 @@ static rks_status read_folder_unit(rks_job *job, rks_error *err)
     rks_input_folder folder = {0};
     rks_status status = RKS_OK;
     uint64_t bytes = 0;
+    size_t sent = 0; /* ahead */
+    const rks_input_file *files = &job->input->files[job->unit->first_file];
     int path = rks_schema_find(job->schema, "path"); /* the schema was checked: 0 or 1 */
     for (size_t i = 0; status == RKS_OK && i < job->unit->file_count; i++) {
-        const rks_input_file *file = &job->input->files[job->unit->first_file + i];
+        const rks_input_file *file = &files[i];
         const rks_place place = {.path = file->path};
         bool taken = rks_job_is_sampled(job), fits = file->size <= job->max_sample;
+        for (; sent < job->unit->file_count && sent <= i + RKS_FILES_AHEAD; sent++)
+            if (job->draw_limit == 0) /* else it may not be taken */
+                rks_input_file_ahead(&files[sent], 0, files[sent].size);
         if (taken && fits)
             status = rks_input_file_load(file, &folder, &data, err);
         if (status != RKS_OK)
@@ -137,6 +142,7 @@ const rks_input_format rks_format_folder = {
     .name = "folder",
     .key = "path",
     .named_only = true,
+    .reads = RKS_READS_ON,
     .cut = cut_folder,
     .count_rows = count_folder_files,
     .infer = infer_folder,

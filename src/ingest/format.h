@@ -20,6 +20,13 @@ enum { RKS_INFER_ROWS = 1000, RKS_INFER_BYTES = 8 << 20 };
  * 1/32 of each other one, but at least 64 KiB. So the total stays a small part of a large input. */
 uint64_t rks_infer_bytes(const rks_input *input, size_t unit);
 
+/* Where the reader of a unit begins. */
+enum rks_reads {
+    RKS_READS_ANYWHERE, /* with no known byte */
+    RKS_READS_ON,       /* with its first byte */
+    RKS_READS_LINES,    /* with the byte before it, if there is one (lines.h) */
+};
+
 struct rks_input_format {
     const char *name; /* as in the option */
     const char *key;  /* the key column if the user names none and the column exists; NULL: keys are
@@ -28,7 +35,8 @@ struct rks_input_format {
     bool utf8;        /* its files are UTF-8 text */
     bool takes_columns; /* supports the option `columns` */
     bool has_objects;   /* its rows are JSON objects: supports the option `flatten` */
-    bool named_only;    /* rows have no keys: needs a key column */
+    enum rks_reads reads;
+    bool named_only; /* rows have no keys: needs a key column */
 
     /* Returns true if a file's name (without folder) belongs to this format. NULL: decided by
      * content alone. */

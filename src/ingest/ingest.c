@@ -11,6 +11,7 @@
 #include "ingest/row_sampling.h"
 #include "ingest/format.h"
 #include "ingest/row.h"
+#include "ingest/stored.h"
 #include "ingest/unpack.h"
 #include "shard/block.h"
 
@@ -228,6 +229,8 @@ static rks_status begin_job(rks_job *at, const rks_ingest_reading *with, size_t 
     const rks_ingest_options *options = with->options;
     if (unit >= input->unit_count)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "unit %zu of %zu", unit, input->unit_count);
+    if (input->stores != NULL)
+        input->stores->reads_once = true;
     *at = (rks_job){
         .input = input,
         .unit = &input->units[unit],

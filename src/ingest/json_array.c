@@ -184,6 +184,7 @@ const rks_input_format rks_format_json = {
     .packable = true,
     .utf8 = true,
     .has_objects = true,
+    .reads = RKS_READS_ON,
     .cut = cut_json,
     .count_rows = count_items,
     .infer = infer_json,

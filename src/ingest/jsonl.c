@@ -60,6 +60,7 @@ const rks_input_format rks_format_jsonl = {
     .packable = true,
     .utf8 = true,
     .has_objects = true,
+    .reads = RKS_READS_LINES,
     .cut = rks_by_line_cut,
     .count_rows = rks_by_line_count,
     .infer = infer_jsonl,

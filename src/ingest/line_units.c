@@ -9,8 +9,6 @@
 #include "base/memory.h"
 #include "ingest/row.h"
 
-enum { LOOK_FIRST = 512 << 10 }; /* bytes of a unit that a store sends at once for a look */
-
 static rks_status count_units(const rks_input *input, uint64_t unit_size, size_t *count,
                               rks_error *err)
 {
@@ -90,7 +88,8 @@ rks_status rks_by_line_look(const rks_input *input, size_t unit, rks_look_line_f
                                        input->max_sample, err);
     uint64_t most = rks_infer_bytes(input, unit);
     if (status == RKS_OK) /* mostly the limit of rows ends it */
-        rks_window_until(&lines.window, at->offset + (most < LOOK_FIRST ? most : LOOK_FIRST));
+        rks_window_until(&lines.window,
+                         at->offset + (most < RKS_LOOK_BYTES ? most : RKS_LOOK_BYTES));
     while (status == RKS_OK && rows < input->infer_rows &&
            (lines.window.position < at->offset ||
             lines.window.position - at->offset < rks_infer_bytes(input, unit))) {

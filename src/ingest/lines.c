@@ -41,11 +41,9 @@ static rks_status discard(rks_window *window, uint64_t stop, rks_error *err)
 rks_status rks_lines_open(rks_lines *lines, const rks_input_file *file, uint64_t offset,
                           uint64_t size, uint64_t limit, rks_error *err)
 {
-    *lines = (rks_lines){.limit = limit};
     uint64_t before = offset > 0; /* the byte that shows whether a line starts at `offset` */
-    rks_status status = rks_window_open(&lines->window, file, offset - before, size + before, err);
-    return status == RKS_OK && offset > 0 ? discard(&lines->window, lines->window.stop, err)
-                                          : status;
+    *lines = (rks_lines){.limit = limit, .is_inside = offset > 0};
+    return rks_window_open(&lines->window, file, offset - before, size + before, err);
 }
 
 static void emit(rks_lines *lines, size_t size, size_t step, rks_line *line)
@@ -63,6 +61,12 @@ rks_status rks_lines_next(rks_lines *lines, rks_line *line, rks_error *err)
 {
     rks_window *window = &lines->window;
     *line = (rks_line){0};
+    if (lines->is_inside) {
+        rks_status status = discard(window, window->stop, err);
+        if (status != RKS_OK)
+            return status;
+        lines->is_inside = false;
+    }
     if (window->position >= window->stop)
         return rks_window_unchanged(window, err);
     size_t looked = 0; /* bytes of this line that were searched */

@@ -10,6 +10,7 @@
 typedef struct rks_lines {
     rks_window window;
     uint64_t limit; /* longest permitted line */
+    bool is_inside; /* the position may lie in a line that began before the range */
 } rks_lines;
 
 typedef struct rks_line {

@@ -156,6 +156,7 @@ static rks_status read_raw_unit(rks_job *job, rks_error *err)
 
 const rks_input_format rks_format_raw = {
     .name = "raw",
+    .reads = RKS_READS_ON,
     .cut = cut_raw,
     .count_rows = count_runs,
     .infer = infer_raw,

@@ -1,22 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stored.c: stores, and reading their objects. A reader has the bytes that it reads from, and while
- * it reads on, a thread that fetches those after them. Ranges grow as reads follow each other. */
+ * stored.c: stores, and reading their objects. A reader has the range that it reads from, and while
+ * it reads on, the one after it, which comes meanwhile. Ranges grow as reads follow each other. */
 #include "ingest/stored.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdatomic.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/thread.h"
 #include "home/address.h"
+#include "ingest/stored_range.h"
 
 enum {
-    LEAST = 64 << 10,  /* a range */
     FIRST = 256 << 10, /* one where reading begins */
     UNIT = 4 << 20,    /* the same, if it is known where reading ends */
     MOST = 8 << 20,
@@ -38,9 +35,10 @@ rks_status rks_stores_create(const char *options, const char *listing, uint64_t 
     }
     made->options = options;
     made->listing = listing;
-    made->left = (int64_t)(input_bytes == 0          ? RKS_INPUT_BYTES
-                           : input_bytes < INT64_MAX ? input_bytes
-                                                     : INT64_MAX);
+    made->input_bytes = input_bytes == 0          ? RKS_INPUT_BYTES
+                        : input_bytes < INT64_MAX ? input_bytes
+                                                  : INT64_MAX;
+    made->left = (int64_t)made->input_bytes;
     *stores = made;
     return RKS_OK;
 }
@@ -56,6 +54,7 @@ void rks_stores_free(rks_stores *stores)
 {
     if (stores == NULL)
         return;
+    rks_range_drop_kept(stores);
     for (rks_stored_root *root = stores->roots, *next; root != NULL; root = next) {
         next = root->next;
         free_root(root);
@@ -66,50 +65,15 @@ void rks_stores_free(rks_stores *stores)
     rks_free(stores);
 }
 
-/* Takes as much of what is left as is wanted, but at least LEAST, also if nothing is left. */
-static uint64_t take_room(rks_stores *stores, uint64_t wanted)
-{
-    pthread_mutex_lock(&stores->mutex);
-    uint64_t taken = stores->left > 0 ? (uint64_t)stores->left : 0;
-    taken = taken < wanted ? taken : wanted;
-    taken = taken < LEAST ? LEAST : taken;
-    stores->left -= (int64_t)taken;
-    pthread_mutex_unlock(&stores->mutex);
-    return taken;
-}
-
-static void give_room(rks_stores *stores, uint64_t taken)
-{
-    pthread_mutex_lock(&stores->mutex);
-    stores->left += (int64_t)taken;
-    pthread_mutex_unlock(&stores->mutex);
-}
-
-/* ---- ranges ---------------------------------------------------------------------------------- */
-
-/* Bytes [first, end) of an object. */
-typedef struct range {
-    uint64_t first, end;
-    uint64_t room; /* taken for it: twice its size, as a request under way holds it, too */
-    uint8_t *bytes;
-} range;
+/* ---- an open object -------------------------------------------------------------------------- */
 
 typedef struct object {
     rks_stored_root *root;
     const rks_input_file *file;
-    uint64_t until; /* no byte from here on is sent ahead */
-    uint64_t step;  /* size of the next range, if reading goes on */
-    range now;
-    /* The range after it. The thread owns what follows until `ended`. */
-    pthread_t thread;
-    bool ahead; /* there is a thread to join */
-    atomic_bool stop;
-    pthread_mutex_t mutex;
-    pthread_cond_t changed;
-    bool ended; /* guarded by the mutex */
-    range next;
-    rks_status status;
-    rks_error err;
+    uint64_t until;         /* no byte from here on is sent ahead */
+    uint64_t step;          /* size of the next range, if reading goes on */
+    rks_stored_range *now;  /* what is read from; NULL: nothing */
+    rks_stored_range *next; /* the range after it, started; NULL: none */
 } object;
 
 const char *rks_stored_object(const rks_input_file *file)
@@ -117,119 +81,6 @@ const char *rks_stored_object(const rks_input_file *file)
     const rks_stored_root *root = (const rks_stored_root *)file->store;
     return file->path + strlen(root->url) + 1;
 }
-
-static void drop_range(object *o, range *one)
-{
-    if (one->room > 0)
-        give_room(o->root->all, one->room);
-    rks_free(one->bytes);
-    *one = (range){0};
-}
-
-/* Prepares a range from `first` on, of about `size` bytes. */
-static rks_status begin_range(object *o, uint64_t first, uint64_t size, range *one, rks_error *err)
-{
-    const uint64_t left = o->file->size - first;
-    *one = (range){.first = first, .room = take_room(o->root->all, 2 * size)};
-    size = one->room / 2 < size ? one->room / 2 : size;
-    size = size < left ? size : left;
-    one->end = first + size;
-    one->bytes = rks_alloc_raw((size_t)size, 1, err);
-    if (one->bytes != NULL)
-        return RKS_OK;
-    drop_range(o, one);
-    return RKS_ERR_MEMORY;
-}
-
-static rks_status fetch_range(const object *o, const range *one, rks_error *err)
-{
-    char version[RKS_HOME_VERSION];
-    const char *name = rks_stored_object(o->file);
-    rks_error why = {0};
-    strcpy(version, o->file->version);
-    rks_status status =
-        rks_home_fetch(o->root->home, name, one->first, one->end, one->bytes, version, &why);
-    if (status == RKS_ERR_STATE || status == RKS_ERR_CORRUPT)
-        return rks_fail(err, RKS_ERR_DATA, why.cause, "%s: changed during the build: %s",
-                        o->file->path, why.text);
-    if (status != RKS_OK && err != NULL)
-        *err = why;
-    return status;
-}
-
-/* ---- the range after it ---------------------------------------------------------------------- */
-
-static void *ahead_main(void *user)
-{
-    object *o = user;
-    rks_interrupt_from(&o->stop);
-    o->status = fetch_range(o, &o->next, &o->err);
-    pthread_mutex_lock(&o->mutex);
-    o->ended = true;
-    pthread_cond_signal(&o->changed);
-    pthread_mutex_unlock(&o->mutex);
-    return NULL;
-}
-
-/* Starts to fetch what follows, if anything does. If it cannot, the next read fetches it. */
-static void look_ahead(object *o)
-{
-    uint64_t most = o->until < o->file->size ? o->until : o->file->size;
-    rks_error ignored;
-    if (o->now.end >= most)
-        return;
-    uint64_t size = most - o->now.end < o->step ? most - o->now.end : o->step;
-    if (begin_range(o, o->now.end, size, &o->next, &ignored) != RKS_OK)
-        return;
-    o->ended = false;
-    o->stop = false;
-    o->ahead = rks_thread_start(&o->thread, ahead_main, o) == 0;
-    if (!o->ahead)
-        drop_range(o, &o->next);
-}
-
-static void end_ahead(object *o)
-{
-    if (o->ahead)
-        pthread_join(o->thread, NULL);
-    o->ahead = false;
-}
-
-/* Waits for what is fetched ahead; it becomes what is read from. */
-static rks_status take_ahead(object *o, rks_error *err)
-{
-    rks_status status = RKS_OK;
-    pthread_mutex_lock(&o->mutex);
-    while (status == RKS_OK && !o->ended) {
-        rks_cond_wait_ms(&o->changed, &o->mutex, RKS_WAIT_SLICE_MS);
-        pthread_mutex_unlock(&o->mutex);
-        status = rks_check_interrupt(err);
-        pthread_mutex_lock(&o->mutex);
-    }
-    pthread_mutex_unlock(&o->mutex);
-    if (status != RKS_OK)
-        return status; /* close ends it */
-    end_ahead(o);
-    if (o->status != RKS_OK) {
-        if (err != NULL)
-            *err = o->err;
-        drop_range(o, &o->next);
-        return o->status;
-    }
-    drop_range(o, &o->now);
-    o->now = o->next;
-    o->next = (range){0};
-    return RKS_OK;
-}
-
-static void leave_ahead(object *o)
-{
-    o->stop = true;
-    end_ahead(o);
-    drop_range(o, &o->next);
-}
-
-/* ---- an open object -------------------------------------------------------------------------- */
 
 static rks_status open_object(const rks_input_store *store, const rks_input_file *file,
                               void **opened, rks_error *err)
@@ -240,54 +91,102 @@ static rks_status open_object(const rks_input_store *store, const rks_input_file
     o->root = (rks_stored_root *)(uintptr_t)store;
     o->file = file;
     o->until = UINT64_MAX;
-    int code = pthread_mutex_init(&o->mutex, NULL);
-    if (code == 0 && (code = rks_cond_init(&o->changed)) != 0)
-        pthread_mutex_destroy(&o->mutex);
-    if (code != 0) {
-        rks_free(o);
-        return rks_fail_errno(err, code, "%s: preparing to read", file->path);
-    }
     *opened = o;
     return RKS_OK;
+}
+
+/* Another reader may come for it; the one that reads units is the last. */
+static void leave_range(const object *o, rks_stored_range **range)
+{
+    if (o->root->all->reads_once)
+        rks_range_drop(*range);
+    else
+        rks_range_keep(*range);
+    *range = NULL;
 }
 
 static void close_object(void *opened)
 {
     object *o = opened;
-    leave_ahead(o);
-    drop_range(o, &o->now);
-    pthread_cond_destroy(&o->changed);
-    pthread_mutex_destroy(&o->mutex);
+    leave_range(o, &o->now);
+    leave_range(o, &o->next);
     rks_free(o);
 }
 
-static bool is_in(const range *one, uint64_t offset)
+static uint64_t now_ends(const object *o)
 {
-    return offset >= one->first && offset < one->end;
+    return o->now == NULL ? 0 : o->now->end;
+}
+
+/* Starts to fetch what follows, if anything does. If it cannot, the next read fetches it. */
+static void look_ahead(object *o)
+{
+    uint64_t most = o->until < o->file->size ? o->until : o->file->size, from = now_ends(o);
+    rks_error ignored;
+    if (from >= most || o->next != NULL || rks_range_is_kept(o->root, o->file, from))
+        return;
+    uint64_t size = most - from < o->step ? most - from : o->step;
+    if (rks_range_make(o->root, o->file, from, size, &o->next, &ignored) != RKS_OK)
+        return;
+    if (!rks_range_start(o->next)) {
+        rks_range_drop(o->next);
+        o->next = NULL;
+    }
+}
+
+/* Makes a range that comes, or has come, what is read from. */
+static rks_status read_from(object *o, rks_stored_range *range, rks_error *err)
+{
+    rks_status status = rks_range_wait(range, err);
+    if (status != RKS_OK) {
+        rks_range_drop(range);
+        return status;
+    }
+    leave_range(o, &o->now);
+    o->now = range;
+    return RKS_OK;
+}
+
+/* Returns how much to read from `offset` on, for a reader that wants `size` bytes now. */
+static uint64_t range_size(const object *o, uint64_t offset, size_t size, bool goes_on)
+{
+    const bool ends = o->until != UINT64_MAX;
+    uint64_t wanted = goes_on ? o->step : ends ? UNIT : size < FIRST ? RKS_RANGE_LEAST : FIRST;
+    wanted = wanted < size && size <= MOST ? size : wanted;
+    if (offset < o->until && o->until - offset < wanted)
+        wanted = o->until - offset;
+    return wanted < RKS_RANGE_LEAST ? RKS_RANGE_LEAST : wanted;
 }
 
 /* Makes `offset` a byte of the range that is read from. */
 static rks_status move_to(object *o, uint64_t offset, size_t size, rks_error *err)
 {
-    bool goes_on = o->now.end > 0 && offset == o->now.end;
-    if (o->ahead && is_in(&o->next, offset))
-        return take_ahead(o, err);
-    leave_ahead(o);
-    drop_range(o, &o->now);
-    const bool ends = o->until != UINT64_MAX;
-    uint64_t wanted = goes_on ? o->step : ends ? UNIT : size < FIRST ? LEAST : FIRST;
-    if (offset < o->until && o->until - offset < wanted)
-        wanted = o->until - offset;
-    wanted = wanted < size && size <= MOST ? size : wanted;
-    wanted = wanted < LEAST ? LEAST : wanted;
-    rks_status status = begin_range(o, offset, wanted, &o->now, err);
+    bool goes_on = o->now != NULL && offset == o->now->end;
+    rks_stored_range *range = NULL;
+    if (o->next != NULL && offset == o->next->first) {
+        range = o->next;
+        o->next = NULL;
+        return read_from(o, range, err);
+    }
+    rks_range_drop(o->next);
+    o->next = NULL;
+    if (!goes_on)
+        o->step = FIRST;
+    range = rks_range_take(o->root, o->file, offset);
+    if (range != NULL)
+        return read_from(o, range, err);
+    leave_range(o, &o->now); /* it makes room */
+    uint64_t wanted = range_size(o, offset, size, goes_on);
+    rks_status status = rks_range_make(o->root, o->file, offset, wanted, &range, err);
     if (status == RKS_OK)
-        status = fetch_range(o, &o->now, err);
-    if (status != RKS_OK)
-        drop_range(o, &o->now);
-    else if (!goes_on)
-        o->step = wanted;
-    return status;
+        status = rks_range_fetch(range, err);
+    if (status != RKS_OK) {
+        rks_range_drop(range);
+        return status;
+    }
+    o->now = range;
+    o->step = goes_on ? o->step : wanted;
+    return RKS_OK;
 }
 
 static rks_status read_object(void *opened, uint64_t offset, void *bytes, size_t size, size_t *got,
@@ -297,21 +196,28 @@ static rks_status read_object(void *opened, uint64_t offset, void *bytes, size_t
     rks_status status = RKS_OK;
     if (offset >= o->file->size)
         return rks_fail(err, RKS_ERR_DATA, 0, "%s: ends at %" PRIu64, o->file->path, o->file->size);
-    if (!is_in(&o->now, offset)) {
-        bool known = o->until != UINT64_MAX || (o->now.end > 0 && offset == o->now.end);
+    if (o->now == NULL || offset < o->now->first || offset >= o->now->end) {
+        bool known = o->until != UINT64_MAX || (o->now != NULL && offset == o->now->end);
         status = move_to(o, offset, size, err);
         if (status == RKS_OK && known) { /* it is read from start to end */
-            if (o->now.end < o->until)
+            if (o->now->end < o->until)
                 o->step = o->step < MOST / GROWS ? GROWS * o->step : MOST;
             look_ahead(o);
         }
     }
     if (status != RKS_OK)
         return status;
-    uint64_t left = o->now.end - offset;
+    uint64_t left = o->now->end - offset;
     *got = left < size ? (size_t)left : size;
-    memcpy(bytes, o->now.bytes + (offset - o->now.first), *got);
+    memcpy(bytes, o->now->bytes + (offset - o->now->first), *got);
     return RKS_OK;
+}
+
+static void fetch_ahead(const rks_input_store *store, const rks_input_file *file, uint64_t first,
+                        uint64_t end)
+{
+    uint64_t most = end - first < UNIT ? end : first + UNIT;
+    rks_range_ahead((rks_stored_root *)(uintptr_t)store, file, first, most);
 }
 
 static void until_byte(void *opened, uint64_t end)
@@ -356,6 +262,7 @@ rks_status rks_stores_root(rks_stores *stores, const char *url, rks_stored_root 
     made->store = (rks_input_store){.open = open_object,
                                     .read = read_object,
                                     .until = until_byte,
+                                    .ahead = fetch_ahead,
                                     .close = close_object,
                                     .find = find_half};
     made->all = stores;

@@ -12,11 +12,14 @@
  *          each range is read only of the version that was listed then, so what was replaced is an
  *          error.
  * Memory   What readers hold of objects, bytes sent ahead included, is at most `input_bytes`. A
- *          reader always gets 64 KiB, and more if one value is larger. */
+ *          reader always gets 64 KiB, and more if one value is larger.
+ * Twice    What is read to find the format, the schema or the number of rows is kept for the reader
+ *          of the unit, as far as there is room (stored_range.h). */
 #ifndef RKS_INGEST_STORED_H
 #define RKS_INGEST_STORED_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "base/buffer.h"
 #include "home/requests.h"
@@ -39,8 +42,13 @@ typedef struct rks_stores {
     rks_buffer noted;    /* for such a listing: what was found */
     rks_stored_root *roots;
     rks_found_list halves; /* .idx and .bin: formats look for one by the other's name */
+    uint64_t input_bytes;
+    atomic_bool reads_once; /* set: what is read is not kept for another reader */
     pthread_mutex_t mutex;
-    int64_t left; /* bytes that readers may still take; guarded by the mutex */
+    /* Guarded by the mutex. */
+    int64_t left; /* bytes that readers may still take */
+    struct rks_stored_range *kept;
+    uint64_t kept_bytes;
 } rks_stores;
 
 /* `options` and `listing` must outlive the stores. */

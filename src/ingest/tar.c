@@ -59,6 +59,7 @@ const rks_input_format rks_format_tar = {
     .packable = true,
     .is_named = is_tar_name,
     .looks_like = looks_like_tar,
+    .reads = RKS_READS_ON,
     .cut = cut_tar,
     .count_rows = rks_members_count,
     .infer = rks_members_infer,

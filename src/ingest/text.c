@@ -60,6 +60,7 @@ const rks_input_format rks_format_text = {
     .looks_like = rks_bytes_are_text,
     .packable = true,
     .utf8 = true,
+    .reads = RKS_READS_LINES,
     .cut = rks_by_line_cut,
     .count_rows = rks_by_line_count,
     .infer = infer_text,

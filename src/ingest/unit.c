@@ -18,8 +18,9 @@
 #include "home/address.h"
 #include "ingest/format.h"
 #include "ingest/stored.h"
+#include "ingest/window.h"
 
-enum { FILE_WEIGHT = 4096, FORMAT_NAME = 32 };
+enum { FILE_WEIGHT = 4096, FORMAT_NAME = 32, DEAL_FILES = 4 };
 
 /* The default: the input's size / UNITS_WANTED in whole steps. */
 static const uint64_t UNITS_WANTED = 64, UNIT_STEP = (uint64_t)1 << 20,
@@ -301,7 +302,8 @@ void rks_input_options(const rks_input *input, rks_ingest_options *options)
 
 typedef struct weighed {
     uint64_t weight;
-    size_t unit;
+    size_t unit;   /* or file; the first one of several */
+    uint32_t rank; /* that gets it */
 } weighed;
 
 static int by_weight(const void *a, const void *b)
@@ -340,39 +342,107 @@ static void sift(load *heap, uint32_t count)
     }
 }
 
+/* Deals, heaviest first to the least loaded, and sets the ranks. */
+static rks_status deal_heaviest_first(weighed *order, size_t count, uint32_t ranks,
+                                      uint64_t *largest, rks_error *err)
+{
+    load *heap = rks_alloc(ranks, sizeof(*heap), err);
+    if (heap == NULL)
+        return RKS_ERR_MEMORY;
+    qsort(order, count, sizeof(*order), by_weight);
+    for (uint32_t rank = 0; rank < ranks; rank++)
+        heap[rank].rank = rank; /* equal loads in rank order are a heap */
+    *largest = 0;
+    for (size_t i = 0; i < count; i++) {
+        order[i].rank = heap[0].rank;
+        heap[0].weight += order[i].weight;
+        *largest = heap[0].weight > *largest ? heap[0].weight : *largest;
+        sift(heap, ranks);
+    }
+    rks_free(heap);
+    return RKS_OK;
+}
+
+rks_status rks_input_choose_deal(rks_input *input, uint32_t ranks, rks_error *err)
+{
+    uint64_t largest = 0;
+    input->deals_files = false;
+    if (input->stores == NULL || ranks == 0)
+        return RKS_OK;
+    weighed *order = rks_alloc(input->file_count, sizeof(*order), err);
+    if (order == NULL)
+        return RKS_ERR_MEMORY;
+    for (size_t i = 0; i < input->file_count; i++)
+        order[i] = (weighed){.weight = input->files[i].size, .unit = i};
+    rks_status status = deal_heaviest_first(order, input->file_count, ranks, &largest, err);
+    uint64_t share = input->bytes / ranks;
+    input->deals_files = status == RKS_OK && largest - share <= share / DEAL_FILES;
+    rks_free(order);
+    return status;
+}
+
+/* Lists what is dealt, by its first unit. Returns how many there are. */
+static size_t list_dealt(const rks_input *input, const bool *done, weighed *order)
+{
+    size_t count = 0;
+    bool goes_on = false; /* the file that was listed last */
+    for (size_t i = 0; i < input->unit_count; i++) {
+        const rks_input_unit *unit = &input->units[i];
+        uint64_t weight = unit->size + FILE_WEIGHT * (uint64_t)unit->file_count;
+        goes_on = goes_on && !unit->first_of_file;
+        if (done != NULL && done[i])
+            continue;
+        if (input->deals_files && goes_on)
+            order[count - 1].weight += weight;
+        else
+            order[count++] = (weighed){.weight = weight, .unit = i};
+        goes_on = true;
+    }
+    return count;
+}
+
+/* Gives what was listed to its rank: the rest of the unit's file, or the unit. */
+static void give(const rks_input *input, const bool *done, const weighed *dealt, uint32_t *owners)
+{
+    for (size_t i = dealt->unit; i < input->unit_count; i++) {
+        if (i > dealt->unit && (!input->deals_files || input->units[i].first_of_file))
+            break;
+        owners[i] = done != NULL && done[i] ? UINT32_MAX : dealt->rank;
+    }
+}
+
 rks_status rks_input_deal(const rks_input *input, uint32_t ranks, const bool *done,
                           uint32_t *owners, rks_error *err)
 {
     if (ranks == 0)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "units cannot be dealt to no ranks");
-    load *heap = NULL;
-    rks_status status = RKS_ERR_MEMORY;
-    size_t count = 0;
     weighed *order = rks_alloc(input->unit_count, sizeof(*order), err);
     if (order == NULL)
-        goto out;
-    heap = rks_alloc(ranks, sizeof(*heap), err);
-    if (heap == NULL)
-        goto out;
-    for (size_t i = 0; i < input->unit_count; i++) {
-        const rks_input_unit *unit = &input->units[i];
+        return RKS_ERR_MEMORY;
+    for (size_t i = 0; i < input->unit_count; i++)
         owners[i] = UINT32_MAX;
-        if (done == NULL || !done[i])
-            order[count++] = (weighed){unit->size + FILE_WEIGHT * (uint64_t)unit->file_count, i};
-    }
-    qsort(order, count, sizeof(*order), by_weight);
-    for (uint32_t rank = 0; rank < ranks; rank++)
-        heap[rank].rank = rank; /* equal loads in rank order are a heap */
-    for (size_t i = 0; i < count; i++) {
-        owners[order[i].unit] = heap[0].rank;
-        heap[0].weight += order[i].weight;
-        sift(heap, ranks);
-    }
-    status = RKS_OK;
-out:
-    rks_free(heap);
+    uint64_t largest = 0;
+    const size_t count = list_dealt(input, done, order);
+    rks_status status = deal_heaviest_first(order, count, ranks, &largest, err);
+    for (size_t i = 0; status == RKS_OK && i < count; i++)
+        give(input, done, &order[i], owners);
     rks_free(order);
     return status;
+}
+
+void rks_unit_ahead(const rks_input *input, size_t unit, uint64_t most)
+{
+    if (input->stores == NULL || input->format->reads == RKS_READS_ANYWHERE)
+        return;
+    const rks_input_unit *at = &input->units[unit];
+    const rks_input_file *files = &input->files[at->first_file];
+    for (size_t i = 0; at->file_count > 1 && i < at->file_count && i < RKS_FILES_AHEAD; i++)
+        rks_input_file_ahead(&files[i], 0, files[i].size);
+    if (at->file_count > 1)
+        return;
+    bool before = input->format->reads == RKS_READS_LINES && at->offset > 0;
+    uint64_t size = at->size < most ? at->size : most;
+    rks_input_file_ahead(files, at->offset - before, at->offset + size + RKS_WINDOW_OVERLAP);
 }
 
 rks_status rks_unit_count_rows(const rks_input *input, size_t unit, uint64_t *rows, rks_error *err)

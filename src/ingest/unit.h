@@ -62,6 +62,7 @@ typedef struct rks_input {
     const rks_input_format *format; /* of all files */
     void *cut;                 /* what the format's `cut` keeps for its other operations, or NULL */
     struct rks_stores *stores; /* of sources that are URLs; NULL: there are none */
+    bool deals_files;          /* see rks_input_choose_deal */
     rks_digest digest;         /* result of rks_input_digest */
     uint64_t max_sample;       /* from the options, with the default filled in */
     bool skip_bad;
@@ -97,10 +98,20 @@ rks_digest rks_input_digest(const rks_input *input);
 /* Completes the options for this input: sets `format` to the format found and, for a folder, `key`
  * to "path" if the user asked for no other. Call it before you create a selector. */
 void rks_input_options(const rks_input *input, rks_ingest_options *options);
+/* Decides whether units are dealt by whole files (input->deals_files): some come from a store,
+ * where counting the rows of a file's first units could send them twice, and no rank gets more than
+ * its share and a quarter of it. */
+rks_status rks_input_choose_deal(rks_input *input, uint32_t ranks, rks_error *err);
 /* Deals units to ranks, largest first to the least loaded: owners[unit] is the rank. `done` (may be
  * NULL) marks finished units, which get no owner (UINT32_MAX). Deterministic. */
 rks_status rks_input_deal(const rks_input *input, uint32_t ranks, const bool *done,
                           uint32_t *owners, rks_error *err);
+
+/* Says that a unit is read soon, first its first `most` bytes: a store may begin to send them.
+ * Never waits; does nothing if no source is in a store. */
+void rks_unit_ahead(const rks_input *input, size_t unit, uint64_t most);
+enum { RKS_LOOK_BYTES = 512 << 10 }; /* of a unit that a store sends at once for a look */
+enum { RKS_UNITS_AHEAD = 4, RKS_FILES_AHEAD = 8 }; /* of what is read next, at most */
 
 /* Counts the rows of a unit, for the row numbers of its file's later units; in a folder, its
  * files. */

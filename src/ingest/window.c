@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 
-enum { CHUNK = 1 << 20, OVERLAP = 64 << 10 };
+enum { CHUNK = 1 << 20 };
 
 rks_status rks_window_open(rks_window *window, const rks_input_file *file, uint64_t offset,
                            uint64_t size, rks_error *err)
@@ -21,22 +21,22 @@ rks_status rks_window_open(rks_window *window, const rks_input_file *file, uint6
                            .read_to = offset,
                            .ended = !packed && offset == file->size,
                            .room = CHUNK};
-    if (!packed && size < CHUNK - OVERLAP)
-        window->room = (size_t)size + OVERLAP;
+    if (!packed && size < CHUNK - RKS_WINDOW_OVERLAP)
+        window->room = (size_t)size + RKS_WINDOW_OVERLAP;
     window->data = rks_alloc_raw(window->room + RKS_WINDOW_PADDING, 1, err);
     if (window->data == NULL)
         return RKS_ERR_MEMORY;
     window->begin = window->filled = (size_t)(rks_file_place(window->data, offset) - window->data);
     rks_status status = rks_unpack_open(file, offset, &window->stream, err);
     if (status == RKS_OK && !packed)
-        rks_unpack_until(window->stream, window->stop + OVERLAP);
+        rks_unpack_until(window->stream, window->stop + RKS_WINDOW_OVERLAP);
     return status;
 }
 
 void rks_window_until(rks_window *window, uint64_t end)
 {
     if (end < window->stop)
-        rks_unpack_until(window->stream, end + OVERLAP);
+        rks_unpack_until(window->stream, end + RKS_WINDOW_OVERLAP);
 }
 
 void rks_window_close(rks_window *window)
@@ -75,8 +75,8 @@ rks_status rks_window_fill(rks_window *window, rks_error *err)
     uint64_t want = window->room - window->filled;
     /* After the range only the last line's end is needed. */
     uint64_t wanted = window->stop > window->read_to ? window->stop - window->read_to : want;
-    if (wanted < want && want - wanted > OVERLAP)
-        want = wanted + OVERLAP;
+    if (wanted < want && want - wanted > RKS_WINDOW_OVERLAP)
+        want = wanted + RKS_WINDOW_OVERLAP;
     rks_status status =
         rks_unpack_read(window->stream, window->data + window->filled, (size_t)want, &got, err);
     window->filled += got;

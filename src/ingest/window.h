@@ -10,6 +10,8 @@
 #include "ingest/unpack.h"
 
 enum { RKS_BOM_SIZE = 3, RKS_WINDOW_PADDING = 64 };
+/* After its range a window reads at least so much, for the end of the last line. */
+enum { RKS_WINDOW_OVERLAP = 64 << 10 };
 
 /* Bytes not consumed yet are data[begin, filled). A zero byte follows, so that numbers end there.
  * RKS_WINDOW_PADDING bytes after `filled` may be read. */

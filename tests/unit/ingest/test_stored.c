@@ -6,7 +6,7 @@
 #include <pthread.h>
 
 #include "base/memory.h"
-#include "ingest/stored.h"
+#include "ingest/stored_range.h"
 #include "scratch.h"
 
 enum { SIZE = 21 << 20, SOURCE = 3 };
@@ -243,7 +243,9 @@ static void readers_share_the_memory_that_they_may_use(void **state)
 {
     (void)state;
     const rks_input_file file = object_of("good", "a");
+    rks_range_drop_kept(stores);
     const int64_t left = stores->left;
+    stores->reads_once = true;
     pthread_t threads[4];
     void *failed;
     for (int i = 0; i < 4; i++)
@@ -253,6 +255,100 @@ static void readers_share_the_memory_that_they_may_use(void **state)
         assert_null(failed);
     }
     assert_true(stores->left == left);
+    stores->reads_once = false;
+}
+
+/* Reads the first bytes of an object as a look does, which knows where it ends. */
+static void look_at(const rks_input_file *file, uint64_t until, size_t size)
+{
+    rks_input_handle *handle = NULL;
+    assert_ok(rks_input_file_open(file, &handle, &err), &err);
+    rks_input_file_until(handle, until);
+    check_range(file, handle, 0, size);
+    rks_input_file_close(handle);
+}
+
+static const rks_stored_root *root_of_file(const rks_input_file *file)
+{
+    return (const rks_stored_root *)file->store;
+}
+
+static void what_was_looked_at_is_not_asked_for_again(void **state)
+{
+    (void)state;
+    scratch_bytes("c", content, 300000);
+    const rks_input_file file = object_of("good", "c");
+    rks_range_drop_kept(stores);
+    look_at(&file, 100000, 10);
+    look_at(&file, 200000, 150000); /* goes on where the first look has ended */
+    assert_true(rks_range_is_kept(root_of_file(&file), &file, 0));
+    assert_true(rks_range_is_kept(root_of_file(&file), &file, 100000));
+    assert_int_equal(unlink(scratch_path("c")), 0); /* nothing more can come */
+    look_at(&file, 200000, 200000);
+    stores->reads_once = true;
+    look_at(&file, 200000, 200000);
+    stores->reads_once = false;
+    assert_false(rks_range_is_kept(root_of_file(&file), &file, 0));
+    assert_null(stores->kept);
+    assert_true(stores->left == (int64_t)stores->input_bytes);
+}
+
+static void what_is_sent_ahead_waits_for_its_reader(void **state)
+{
+    (void)state;
+    const rks_input_file file = object_of("good", "a");
+    rks_range_drop_kept(stores);
+    rks_input_file_ahead(&file, 0, 100000);
+    rks_input_file_ahead(&file, 0, 100000); /* it is there */
+    assert_true(rks_range_is_kept(root_of_file(&file), &file, 0));
+    assert_int_equal(stores->kept_bytes, 100000);
+    rks_input_file_ahead(&file, 0, 150000); /* what lacks of it */
+    assert_true(rks_range_is_kept(root_of_file(&file), &file, 100000));
+    assert_int_equal(stores->kept_bytes, 150000);
+    rks_input_file_ahead(&file, 0, 16 << 20); /* there is no room */
+    assert_int_equal(stores->kept_bytes, 150000);
+    stores->reads_once = true;
+    look_at(&file, SIZE, 1 << 20);
+    stores->reads_once = false;
+    assert_null(stores->kept);
+    assert_true(stores->left == (int64_t)stores->input_bytes);
+}
+
+static void a_failure_of_what_was_sent_ahead_is_its_readers(void **state)
+{
+    (void)state;
+    scratch_bytes("c", content, 3000);
+    const rks_input_file file = object_of("good", "c");
+    scratch_bytes("c", content, 1000); /* its size differs */
+    rks_range_drop_kept(stores);
+    rks_input_file_ahead(&file, 0, 3000);
+    rks_input_handle *handle = NULL;
+    uint8_t bytes[100];
+    assert_ok(rks_input_file_open(&file, &handle, &err), &err);
+    assert_int_equal(rks_input_file_read_all(&file, handle, 0, bytes, sizeof(bytes), &err),
+                     RKS_ERR_DATA);
+    assert_non_null(strstr(err.text, "s3://good/c: changed during the build"));
+    rks_input_file_close(handle);
+    assert_null(stores->kept);
+}
+
+static void what_is_kept_makes_room_for_readers(void **state)
+{
+    (void)state;
+    const rks_input_file file = object_of("good", "a");
+    rks_range_drop_kept(stores);
+    look_at(&file, 500000, 500000);
+    look_at(&file, UINT64_MAX, 10);
+    assert_true(stores->kept_bytes > 0 && stores->kept_bytes <= stores->input_bytes / 2);
+    rks_input_handle *handle = NULL;
+    assert_ok(rks_input_file_open(&file, &handle, &err), &err);
+    rks_input_file_until(handle, SIZE);
+    check_range(&file, handle, 3 << 20, 6 << 20);
+    assert_null(stores->kept);
+    stores->reads_once = true;
+    rks_input_file_close(handle);
+    stores->reads_once = false;
+    assert_true(stores->left == (int64_t)stores->input_bytes);
 }
 
 static void a_replaced_object_is_an_error_that_says_so(void **state)
@@ -304,6 +400,10 @@ int main(void)
         cmocka_unit_test(bytes_come_in_any_order),
         cmocka_unit_test(reading_may_go_on_after_its_known_end),
         cmocka_unit_test(readers_share_the_memory_that_they_may_use),
+        cmocka_unit_test(what_was_looked_at_is_not_asked_for_again),
+        cmocka_unit_test(what_is_sent_ahead_waits_for_its_reader),
+        cmocka_unit_test(a_failure_of_what_was_sent_ahead_is_its_readers),
+        cmocka_unit_test(what_is_kept_makes_room_for_readers),
         cmocka_unit_test(a_replaced_object_is_an_error_that_says_so),
     };
     return cmocka_run_group_tests(tests, make_stores, free_stores);

@@ -11,6 +11,7 @@
 #include "ingest/format.h"
 #include "codec/input_file.h"
 #include "ingest/lines.h"
+#include "ingest/stored.h"
 
 static rks_error err;
 
@@ -504,6 +505,54 @@ static void units_are_dealt_largest_first_to_the_least_loaded(void **state)
     assert_ok(rks_input_deal(&none, 3, NULL, &owner, &err), &err);
 }
 
+static void files_of_a_store_are_dealt_whole_if_none_is_large(void **state)
+{
+    (void)state;
+    enum { FILES = 40, UNITS = 400 };
+    static rks_input_file files[FILES];
+    static rks_input_unit units[UNITS];
+    rks_stores stores = {0};
+    scratch_seed_print();
+    for (int round = 0; round < 40; round++) {
+        rks_input input = {.files = files, .units = units, .stores = &stores};
+        uint32_t owners[UNITS], ranks = (uint32_t)(1 + scratch_random(12));
+        bool done[UNITS], large = round % 4 == 0;
+        uint64_t loads[12] = {0};
+        input.file_count = 1 + scratch_random(FILES);
+        for (size_t file = 0; file < input.file_count; file++) {
+            size_t count = 1 + scratch_random(UNITS / FILES - 1);
+            for (size_t i = 0; i < count; i++) {
+                units[input.unit_count] = (rks_input_unit){
+                    .first_file = file, .file_count = 1, .size = 1 << 20, .first_of_file = i == 0};
+                done[input.unit_count++] = scratch_random(5) == 0;
+            }
+            files[file].size = count << (large && file == 0 ? 30 : 20);
+            input.bytes += files[file].size;
+        }
+        assert_ok(rks_input_choose_deal(&input, ranks, &err), &err);
+        assert_true(!large || ranks == 1 || !input.deals_files);
+        for (size_t file = 0; input.deals_files && file < input.file_count; file++)
+            assert_true(files[file].size <= input.bytes / ranks * 5 / 4);
+        assert_ok(rks_input_deal(&input, ranks, round % 2 == 0 ? done : NULL, owners, &err), &err);
+        uint32_t owner = UINT32_MAX; /* of the file */
+        for (size_t i = 0; i < input.unit_count; i++) {
+            owner = units[i].first_of_file ? UINT32_MAX : owner;
+            assert_int_equal(round % 2 == 0 && done[i], owners[i] == UINT32_MAX);
+            if (owners[i] == UINT32_MAX)
+                continue;
+            assert_true(owners[i] < ranks);
+            assert_true(!input.deals_files || owner == UINT32_MAX || owner == owners[i]);
+            owner = owners[i];
+            loads[owner] += units[i].size;
+        }
+        for (uint32_t r = 0; input.deals_files && round % 2 == 1 && r < ranks; r++)
+            assert_true(loads[r] <= input.bytes / ranks * 5 / 4 + (FILES << 12));
+        input.stores = NULL;
+        assert_ok(rks_input_choose_deal(&input, ranks, &err), &err);
+        assert_false(input.deals_files);
+    }
+}
+
 static void survives_each_failing_allocation(void **state)
 {
     (void)state;
@@ -592,6 +641,7 @@ int main(void)
         cmocka_unit_test(too_many_units_are_refused),
         cmocka_unit_test(the_digest_is_pinned_and_sees_every_change),
         cmocka_unit_test(units_are_dealt_largest_first_to_the_least_loaded),
+        cmocka_unit_test(files_of_a_store_are_dealt_whole_if_none_is_large),
         cmocka_unit_test(survives_each_failing_allocation),
         cmocka_unit_test(files_are_loaded_as_long_as_they_were),
     };
