@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +43,19 @@ def test_the_command_builds_what_python_does(source: Path, tmp_path: Path) -> No
     for other in ("in", "a.feather"):
         report = json.loads(command(tmp_path / other, "-o", tmp_path / f"of-{other}", "--json", "--sample", "10").stdout)
         assert (report["samples"], report["sampled_out"], report["directory"]) == (10, 590, f"{tmp_path}/of-{other}")
+
+
+def test_a_package_of_another_version_is_refused_with_both(source: Path, tmp_path: Path) -> None:
+    site = tmp_path / "site" / "rankstore"
+    shutil.copytree(Path(rankstore.__file__).parent, site)
+    with open(site / "__init__.py", "a", encoding="utf-8") as file:
+        file.write('\n__version__ = "12.34.56"\n')
+    environ = {**os.environ, "RANKSTORE_PYTHON": sys.executable, "PYTHONPATH": str(site.parent)}
+    done = subprocess.run([str(COMMAND), "build", str(source), "-o", str(tmp_path / "out")], text=True, capture_output=True, timeout=400,
+                          env=environ, stdin=subprocess.DEVNULL)
+    assert done.returncode == 3 and not (tmp_path / "out").exists()
+    assert f"this command has version {rankstore.__version__}, and the Python package" in done.stderr, done.stderr
+    assert "has 12.34.56: install the same version of both" in done.stderr
 
 
 def test_it_looks_for_shards_in_other_folders(source: Path, tmp_path: Path) -> None:

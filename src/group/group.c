@@ -22,7 +22,10 @@
 
 static const char OPENING[] = "opening the group"; /* the phase */
 
-/* Round 1. Nothing in it is secret: the bootstrap may be a store that anyone can read. */
+/* Round 1. Nothing in it is secret: the bootstrap may be a store that anyone can read. In all
+ * versions of the library it has FACTS_SIZE bytes and begins with the version, so that ranks of
+ * different ones read each other's, and nothing more. */
+enum { FACTS_SIZE = 1024 };
 typedef struct facts {
     char version[16];
     char host[32];
@@ -34,8 +37,10 @@ typedef struct facts {
     uint32_t secret_source;
     uint8_t session[16];
     uint8_t public_key[RKS_KEY_SIZE];
-    rks_error error; /* set by a rank that cannot take part */
+    rks_error error;   /* set by a rank that cannot take part */
+    uint8_t room[304]; /* zeros */
 } facts;
+_Static_assert(sizeof(facts) == FACTS_SIZE, "ranks of other versions send as many bytes");
 
 void(rks_group_options_default)(rks_group_options *options)
 {
@@ -106,8 +111,22 @@ static rks_status differ(const char *field, uint32_t rank, const char *theirs, c
                     mine, rank, theirs);
 }
 
+static rks_status compare_versions(const facts *all, uint32_t size, rks_error *err)
+{
+    for (uint32_t rank = 1; rank < size; rank++)
+        if (strncmp(all[0].version, all[rank].version, sizeof(all->version)) != 0)
+            return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                            "the library's version differs: rank 0 has %s, rank %u has %s; install "
+                            "the same one on all ranks",
+                            all[0].version, rank, all[rank].version);
+    return RKS_OK;
+}
+
 static rks_status compare(const facts *all, uint32_t size, rks_error *err)
 {
+    rks_status status = compare_versions(all, size, err);
+    if (status != RKS_OK)
+        return status;
     for (uint32_t rank = 0; rank < size; rank++)
         if (all[rank].error.status != RKS_OK) {
             rks_error theirs = all[rank].error;
@@ -118,8 +137,6 @@ static rks_status compare(const facts *all, uint32_t size, rks_error *err)
         }
     for (uint32_t rank = 1; rank < size; rank++) {
         char one[16], other[16];
-        if (strncmp(all[0].version, all[rank].version, sizeof(all->version)) != 0)
-            return differ("the library's version", rank, all[rank].version, all[0].version, err);
         snprintf(one, sizeof(one), "%u ms", all[0].silence_ms);
         snprintf(other, sizeof(other), "%u ms", all[rank].silence_ms);
         if (all[0].silence_ms != all[rank].silence_ms)

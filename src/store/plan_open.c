@@ -19,6 +19,7 @@
 #include "store/store.h"
 #include "plan/plan_state.h"
 #include "plan/cache/epoch_cache.h"
+#include "plan/planner_mark.h"
 
 /* The group finds a rank that is silent. A rank that lives may work for long between two signs. */
 enum { WRITER_SILENCES = 4 };
@@ -161,6 +162,27 @@ static rks_status name_difference(const char *name, const char *ours, size_t our
                     (int)(their_end - theirs - (ptrdiff_t)line), theirs + line);
 }
 
+static rks_status name_planners(const char *name, const char *ours, size_t our_size,
+                                const char *theirs, size_t their_size, uint32_t rank,
+                                rks_error *err)
+{
+    (void)name;
+    return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                    "libraries of these ranks make different plans: rank 0 has %.*s, rank %u has "
+                    "%.*s; install the same build of Rankstore on all of them",
+                    (int)our_size, ours, rank, (int)their_size, theirs);
+}
+
+/* What names this library's planner: ranks whose planners differ would lose samples silently. */
+static rks_status planner_text(const rks_store *store, char *text, size_t room, rks_error *err)
+{
+    uint64_t mark = 0;
+    rks_status status = rks_group_size(store->group) == 1 ? RKS_OK : rks_planner_mark(&mark, err);
+    snprintf(text, room, "version %s, planner %d, plans %016" PRIx64, rks_version(),
+             RKS_PLAN_VERSION, mark);
+    return status;
+}
+
 static uint64_t balance_digest(const rks_store *store, const rks_plan_options *options)
 {
     size_t size = rks_store_count(store) * sizeof(*options->balance);
@@ -277,16 +299,19 @@ rks_status rks_plan_open(rks_store *store, const rks_plan_options *options, rks_
     rks_plan *opened = NULL;
     ordering order = {.fd = -1, .map = MAP_FAILED};
     sharing share = {.fd = -1, .shared = -1};
-    char text[2048];
+    char text[2048], planner[96];
     rks_agreed agreed;
     set_plan_options(store, options, &chosen);
-    rks_status status = begin_plan(store, &chosen, &order, &share, err);
+    rks_status status = planner_text(store, planner, sizeof(planner), err);
+    if (status == RKS_OK)
+        status = begin_plan(store, &chosen, &order, &share, err);
     int size = options_text(&chosen, rks_store_count(store), balance_digest(store, &chosen), text,
                             sizeof(text));
     const rks_fact facts[] = {
         rks_fact_same_bytes("the plan's options", text, (size_t)size, name_difference),
-        rks_fd_offer_fact(order.offer), rks_fd_offer_fact(share.offer)};
-    status = rks_group_agree_on(store->group, "plan", status, facts, 3, &agreed, err);
+        rks_fd_offer_fact(order.offer), rks_fd_offer_fact(share.offer),
+        rks_fact_same_bytes("the planner", planner, strlen(planner), name_planners)};
+    status = rks_group_agree_on(store->group, "plan", status, facts, 4, &agreed, err);
     if (status == RKS_OK) {
         status = make_plan(store, &chosen, &agreed, &order, &share, &opened, err);
         status = rks_group_agree(store->group, "plan: made", status, err);

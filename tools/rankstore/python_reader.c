@@ -160,12 +160,19 @@ int cli_python_build(const cli_list *sources, const char *directory,
         "import sys\n"
         "sys.path[:1] = [] if sys.path[0] == '' else sys.path[:1]\n" /* not what lies here */
         "try:\n"
+        "    import rankstore\n"
+        "    if rankstore.__version__ != sys.argv[3]:\n"
+        "        sys.exit(sys.stderr.write(f'rankstore build: {sys.argv[1]}: this command has "
+        "version "
+        "{sys.argv[3]}, and the Python package that reads Parquet and Arrow, in {sys.executable}, "
+        "has {rankstore.__version__}: install the same version of both, or set RANKSTORE_PYTHON to "
+        "a Python that has it\\n') and 3)\n"
         "    from rankstore._build.cli import main\n"
         "except ImportError as missing:\n"
         "    sys.exit(sys.stderr.write(f'rankstore build: {sys.argv[1]}: the Python package reads "
         "Parquet and Arrow, and {sys.executable} lacks it ({missing}): pip install rankstore "
         "pyarrow, or set RANKSTORE_PYTHON to a Python that has both\\n') and 3)\n"
-        "sys.exit(main(sys.argv[2], sys.argv[3:]))\n";
+        "sys.exit(main(sys.argv[2], sys.argv[4:]))\n";
     static char flag[] = "-c";
     char room[PATH_MAX];
     bool bad = false;
@@ -185,13 +192,13 @@ int cli_python_build(const cli_list *sources, const char *directory,
     if (text == NULL)
         return cli_usage(&cli_build, "a name or an option is not UTF-8");
     /* Sources as they were given: one argument alone has at most 128 KiB. */
-    const char **arguments = calloc(sources->count + 6, sizeof(*arguments));
+    const char **arguments = calloc(sources->count + 7, sizeof(*arguments));
     if (arguments == NULL) {
         free(text);
         fprintf(stderr, "rankstore build: out of memory: the names of the sources\n");
         return CLI_ENVIRONMENT;
     }
-    const char *const first[] = {python, flag, code, sources->items[0], text};
+    const char *const first[] = {python, flag, code, sources->items[0], text, rks_version()};
     memcpy(arguments, first, sizeof(first));
     memcpy(arguments + CLI_COUNT(first), sources->items, sources->count * sizeof(*arguments));
     fflush(stdout);

@@ -2,6 +2,7 @@
  *
  * test_plan_versions.c: plans and states stay as they are, bit for bit. States of other planner
  * versions are refused with both versions in the message. */
+#include "plan/planner_mark.h"
 #include "plans.h"
 #include "saved_mixes.h"
 #include "saved_states.h"
@@ -146,12 +147,22 @@ static void states_of_other_versions_are_refused_with_both_versions(void **state
     }
 }
 
+static void the_mark_of_a_build_is_always_the_same(void **state)
+{
+    (void)state;
+    uint64_t first = 0, again = 0;
+    assert_ok(rks_planner_mark(&first, &err), &err);
+    assert_ok(rks_planner_mark(&again, &err), &err);
+    assert_true(first != 0 && first == again);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plans_and_states_are_those_of_this_version),
         cmocka_unit_test(mixes_are_those_of_this_version),
         cmocka_unit_test(states_of_other_versions_are_refused_with_both_versions),
+        cmocka_unit_test(the_mark_of_a_build_is_always_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
