@@ -89,8 +89,9 @@ RKS_API rks_status rks_quarantine_write(const char *path, const char *directory,
 /* ---- doctor ---------------------------------------------------------------------------------- */
 
 /* Returns what this machine and job offer as the JSON of `doctor --json`: a list of {name, ok,
- * value, advice}. `directory` may be NULL; else its disk is tested. `group` may be NULL. Not
- * collective. Free *json with rks_release. */
+ * value, advice}. `directory` may be NULL; else its disk is tested, or the store that the URL
+ * names: a small object is put there, and removed. `group` may be NULL. Not collective. Free *json
+ * with rks_release. */
 RKS_API rks_status rks_doctor_json(rks_group *group, const char *directory, char **json,
                                    rks_error *err);
 

@@ -75,6 +75,8 @@ class Proxy:
             await asyncio.sleep(3600)
         if fault == "200":
             head = re.sub(rb"\r\n[Rr]ange:[^\r]*", b"", head)
+        if fault == "conditions":  # they are not kept
+            head = re.sub(rb"\r\n[Ii]f-(?:[Nn]one-)?[Mm]atch:[^\r]*", b"", head)
         answer, content = await self.ask(head, body)
         if fault == "etag":
             answer = re.sub(rb'(?i)\r\netag: "[^"]*"', b'\r\nETag: "another"', answer)

@@ -375,3 +375,43 @@ def test_commands_look_into_a_url_without_a_local_directory(built: Path, home: s
         assert "int64  5900" in said("cat", home.url("more"), "#5900")
         assert between.counts()["data_bytes"] < shard_bytes(tmp_path / "more" / "d") / 4
     assert not list((tmp_path / "tmp").iterdir())
+
+
+def findings(url: str, store: stores.Store) -> tuple[int, dict[str, Any]]:
+    """What doctor finds of a store: the exit code, and the findings of the store by name."""
+    environ = {**os.environ, **store.environment, "RANKSTORE_PYTHON": sys.executable}
+    done = subprocess.run([str(COMMAND), "doctor", "--json", url], env=environ, capture_output=True, text=True, timeout=200)
+    assert stores.without_secrets(done.stdout + done.stderr)
+    report = json.loads(done.stdout)
+    return done.returncode, {one["name"]: one for one in report["findings"]
+                             if one["name"] in ("store", "credentials", "dataset", "requests", "ranges", "writes")}
+
+
+def test_doctor_says_what_works_in_a_store(home: stores.Store) -> None:
+    there = home.names("tokens")
+    _, found = findings(home.url("tokens"), home)
+    assert list(found) == ["credentials", "store", "dataset", "requests", "ranges", "writes"]
+    assert all(one["ok"] for one in found.values()), found
+    assert found["credentials"]["value"] == "of the environment: AWS_ACCESS_KEY_ID, AWS_ENDPOINT, AWS_REGION"
+    assert f"{SAMPLES} samples" in found["dataset"]["value"] and "MB/s" in found["ranges"]["value"]
+    assert found["writes"]["value"] == "possible, with conditions, and objects can be removed"
+    assert home.names("tokens") == there
+    _, found = findings(home.url("nothing"), home)
+    assert list(found) == ["credentials", "store", "dataset", "requests", "writes"]
+    assert found["dataset"]["value"].startswith("none") and home.names("nothing") == []
+
+
+@pytest.mark.parametrize(("rules", "name", "ok", "text"), [
+    ({"fault": "403", "where": "."}, "store", False, "403 Forbidden (AccessDenied, by the proxy)"),
+    ({"fault": "200"}, "ranges", False, "the whole file (200)"),
+    ({"fault": "403", "method": "PUT", "where": "."}, "writes", True, "not possible: "),
+    ({"fault": "conditions", "method": "PUT", "where": "."}, "writes", False, "a condition (If-None-Match) is not kept"),
+    ({"fault": "403", "method": "POST", "where": "."}, "writes", False, "was not removed: ")])
+def test_doctor_says_what_does_not(rules: dict[str, Any], name: str, ok: bool, text: str,
+                                   broken: tuple[stores.Store, stores.Proxy]) -> None:
+    store, between = broken
+    between.set(**rules)
+    code, found = findings(store.url("tokens"), store)
+    assert found[name]["ok"] == ok and text in found[name]["value"], found
+    assert (code == 3) or ok
+    assert name != "store" or list(found) == ["credentials", "store"]

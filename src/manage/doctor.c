@@ -34,6 +34,8 @@
 #include "exchange/exchange.h"
 #include "group/group.h"
 #include "group/slurm_step.h"
+#include "home/address.h"
+#include "manage/store_trial.h"
 #include "manage/system_calls.h"
 #include "rankstore/verify.h"
 #include "shard/lmdb_env.h"
@@ -43,7 +45,7 @@
 
 typedef struct visit {
     rks_group *group;      /* NULL: no job */
-    const char *directory; /* NULL: none */
+    const char *directory; /* or a store's URL; NULL: none */
     json_t *findings;
 } visit;
 
@@ -446,11 +448,27 @@ static void try_disk(visit *v, const char *directory)
     close(fd);
 }
 
+static void add_trial(void *user, const char *name, bool ok, const char *advice, const char *value)
+{
+    add(user, name, ok, advice, "%s", value);
+}
+
 static void probe_directory(visit *v)
 {
     struct statfs kind;
+    rks_home_address address;
+    rks_error err = {0};
     if (v->directory == NULL)
         return;
+    if (rks_home_address_of(v->directory, &address, &err) != RKS_OK) {
+        add(v, "store", false, "name it as s3://bucket/folder", "%s", err.text);
+        return;
+    }
+    if (address.stored) {
+        rks_store_try(address.path, add_trial, v);
+        return;
+    }
+    v->directory = address.path;
     if (statfs(v->directory, &kind) != 0) {
         add(v, "directory", false, "make it, or name another one", "%s: %s", v->directory,
             strerror(errno));

@@ -7,10 +7,11 @@
 
 #include "cli.h"
 #include "gather_facts.h"
+#include "python_reader.h"
 #include "value.h"
 
 typedef struct args {
-    cli_list words; /* the directory, or none */
+    cli_list words; /* the directory or URL, or none */
     bool json;
     bool met; /* the ranks have a group */
 } args;
@@ -133,8 +134,10 @@ static int look_alone(const args *a)
 static int doctor(void *user)
 {
     const args *a = user;
-    if (!cli_meets_others())
+    if (!cli_meets_others()) {
+        cli_use_store_helper();
         return look_alone(a);
+    }
     int code = cli_run(1, run_doctor, user);
     if (!a->met && strcmp(cli_launched_rank(), "0") == 0) /* the findings may say why */
         look_alone(a);
@@ -149,13 +152,17 @@ static const cli_option options[] = {
 
 const cli_command cli_doctor = {
     .name = "doctor",
-    .arguments = "[DIR]",
-    .summary = "Check launcher, network, limits and the disk under DIR",
+    .arguments = "[DIR|URL]",
+    .summary = "Check launcher, network, limits and the disk under DIR, or an object store",
     .examples = {"rankstore doctor", "mpirun -n 2 rankstore doctor --json /tmp"},
-    .text = "Every rank checks its machine; of other ranks than 0 only problems are shown. The "
-            "exit code is 3 if something must be fixed; each finding says how.",
+    .text =
+        "Every rank checks its machine; of other ranks than 0 only problems are shown. The "
+        "exit code is 3 if something must be fixed; each finding says how. Of a URL it says "
+        "whether "
+        "the store answers, with which credentials, how fast, and whether writes work: it puts a "
+        "small object there and removes it.",
     CLI_OPTIONS(options, args, words),
     .most = 1,
-    .needs = "at most one directory",
+    .needs = "at most one directory or URL",
     .run = doctor,
 };
