@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files inside a folder form no large circle, and no function is too complex or has too many parameters.
+"""Files inside a folder form no large circle, no function is too complex or has too many parameters, and names are not shared.
 
 A .c file needs another one of its folder if it calls its functions, any file needs a header whose types it uses. Files that need each
 other, directly or through others, are a circle: none of them can be read or tested without all of them."""
@@ -13,6 +13,7 @@ from support.report import run_all
 
 MOST_FILES = 5
 COMPLEXITY, PARAMETERS = 20, 7
+MOST_TAKERS = 20
 # Functions above it that are still to be divided: none may be added, and one that is divided leaves the list.
 MEASURED = ("src", "tools/rankstore", "python_bindings/src")
 NOISE = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.S)
@@ -109,6 +110,36 @@ def lizard_is_the_one_that_is_pinned():
     assert pinned == said.strip(), f"lizard {pinned} is needed, not {said.strip()}: pip install -r tools/requirements-lint.txt"
 
 
+def poor_names(top):
+    """File names that stand in two folders, and headers that are named by who sees them, not by what they hold."""
+    places = {}
+    for folder, _, names in os.walk(top):
+        for name in names:
+            if name.endswith((".c", ".cc", ".h")):
+                places.setdefault(name, []).append(os.path.join(folder, name))
+    for name, found in sorted(places.items()):
+        if len(found) > 1:
+            yield f"{' and '.join(sorted(found))}: one name for two files"
+        if re.search(r"inside|internal", name):
+            yield f"{found[0]}: name what the file holds"
+
+
+def takers(*tops):
+    """Functions whose names begin with take_: most have a verb that says more."""
+    return sorted({(file, name) for top in tops for folder in folders(top) for file, text in read(folder).items()
+                   for name in re.findall(r"^static\b[^;(){}]*?[ \*](take_\w+)\([^;{}]*\)\n\{", text, re.M)})
+
+
+def files_have_names_of_their_own():
+    wrong = list(poor_names("src"))
+    assert not wrong, "\n".join(wrong)
+
+
+def few_functions_only_take():
+    found = takers(*MEASURED)
+    assert len(found) <= MOST_TAKERS, f"{len(found)} functions begin with take_, at most {MOST_TAKERS}: {found}"
+
+
 def planted(folder, name, text):
     with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
         file.write(text)
@@ -136,6 +167,17 @@ def planted_functions_are_found():
         assert sorted(re.search(r"(\w+) has ", line).group(1) for line in found) == ["deep", "many"], found
 
 
+def planted_names_are_found():
+    with tempfile.TemporaryDirectory() as folder:
+        for one in ("a", "b"):
+            os.mkdir(os.path.join(folder, one))
+            planted(os.path.join(folder, one), "same.c", f"static int take_{one}(void)\n{{\n    return 1;\n}}\n")
+        planted(folder, "a/all_internal.h", "static int take_in_a_header(void);\n")
+        assert len(list(poor_names(folder))) == 2
+        assert takers(folder) == [("same.c", "take_a"), ("same.c", "take_b")], takers(folder)
+
+
 if __name__ == "__main__":
     run_all([no_circle_has_more_than_five_files, no_function_is_too_complex_or_has_too_many_parameters, lizard_is_the_one_that_is_pinned,
-             a_planted_circle_is_found, planted_functions_are_found])
+             files_have_names_of_their_own, few_functions_only_take, a_planted_circle_is_found, planted_functions_are_found,
+             planted_names_are_found])

@@ -253,7 +253,7 @@ static bool was_stopped(const python_input *input)
 
 /* Turns the exception that is set into an error. Not only this rank fails, so the error that all
  * agree on is raised; the input keeps its exception itself, if it matters. */
-static rks_status take_exception(const python_input *input, rks_error *err)
+static rks_status report_exception(const python_input *input, rks_error *err)
 {
     rks_status status = was_stopped(input) ? rks_group_must_stop(input->group, err) : RKS_OK;
     if (status == RKS_OK)
@@ -300,7 +300,7 @@ static rks_status scan_input(void *user, rks_scan *scan, rks_error *err)
             (identity == Py_None || scan->identity != NULL) && add_units(units, scan, err, &status);
     }
     if (!good)
-        status = take_exception(input, err);
+        status = report_exception(input, err);
     Py_XDECREF(found);
     PyGILState_Release(state);
     return status;
@@ -330,7 +330,7 @@ static rks_status read_input(void *user, uint64_t unit, rks_sink *sink, rks_erro
                                     : PyObject_CallMethod(input->object, "read", "KO",
                                                           (unsigned long long)unit, self);
     if (answer == NULL)
-        status = take_exception(input, err);
+        status = report_exception(input, err);
     if (self != NULL)
         self->sink = NULL; /* whoever keeps the object */
     Py_XDECREF(answer);

@@ -191,7 +191,7 @@ static void free_shard(sent_shard *s)
 }
 
 /* Decodes s->text, which must be the manifest that the dataset names. */
-static rks_status take_manifest(sent_shard *s, const char *place, rks_error *err)
+static rks_status decode_manifest(sent_shard *s, const char *place, rks_error *err)
 {
     char *path = rks_format(err, "%s/%s", place, s->names[MANIFEST]);
     rks_status status = path == NULL
@@ -236,7 +236,7 @@ static rks_status look_at_home(rks_publish_work *work, const rks_dataset_shard *
     uint64_t sums = 0;
     bool has_data = false, has_sums = false;
     if (status == RKS_OK)
-        status = take_manifest(&there, work->home->name, err);
+        status = decode_manifest(&there, work->home->name, err);
     if (status == RKS_OK) {
         sums = rks_sums_count(there.manifest->file_size) * RKS_DIGEST_SIZE;
         status = look_for(work, there.names[DATA], there.manifest->file_size, &has_data, err);
@@ -280,7 +280,7 @@ static rks_status send_shard(rks_publish_work *work, const char *folder, sent_sh
             ? RKS_ERR_MEMORY
             : rks_file_load(manifest, RKS_MANIFEST_MAX, &s->text, &s->text_size, err);
     if (status == RKS_OK)
-        status = take_manifest(s, folder, err);
+        status = decode_manifest(s, folder, err);
     if (status == RKS_OK)
         status = rks_sums_load(path, s->manifest->file_size, s->manifest->sums, &sums, err);
     if (status == RKS_OK)

@@ -82,7 +82,7 @@ static bool home_is_ours(const rks_send_ahead *ahead, rks_home *home)
 }
 
 /* Takes the next shard, or waits for one. NULL: there will be none. */
-static queued_shard *take_shard(rks_send_ahead *ahead)
+static queued_shard *next_shard_to_send(rks_send_ahead *ahead)
 {
     pthread_mutex_lock(&ahead->mutex);
     while (ahead->first == NULL && !ahead->closing)
@@ -103,7 +103,7 @@ static rks_status send_queued(rks_send_ahead *ahead, rks_error *err)
     rks_publish_work work = {.directory = ahead->directory};
     rks_status status = rks_home_open(ahead->home, &limits, &work.home, err);
     const bool ours = status == RKS_OK && home_is_ours(ahead, work.home);
-    for (queued_shard *next; ours && status == RKS_OK && (next = take_shard(ahead)) != NULL;
+    for (queued_shard *next; ours && status == RKS_OK && (next = next_shard_to_send(ahead)) != NULL;
          rks_free(next))
         status = rks_publish_send(&work, ahead->directory, &next->shard, err);
     rks_home_close(work.home);

@@ -95,8 +95,8 @@ static bool has_named_id(const rks_dataset *dataset, size_t number, const rks_sh
 }
 
 /* Takes the copy, or closes it. One with the dataset's id replaces another. */
-static void take_copy(const rks_dataset *dataset, size_t number, rks_shard *shard,
-                      rks_shard **taken)
+static void prefer_copy(const rks_dataset *dataset, size_t number, rks_shard *shard,
+                        rks_shard **taken)
 {
     if (*taken != NULL &&
         (has_named_id(dataset, number, *taken) || !has_named_id(dataset, number, shard))) {
@@ -161,7 +161,7 @@ rks_status rks_dataset_open_copies(const rks_dataset *dataset, const char *direc
         if (number == SIZE_MAX)
             rks_shard_close(shard);
         else
-            take_copy(dataset, number, shard, &shards[number - first]);
+            prefer_copy(dataset, number, shard, &shards[number - first]);
     }
     rks_shard_names_free(&named);
     rks_dataset_parts_free(names, name_count);

@@ -273,7 +273,7 @@ static reader *find_reader(readings *all, uint64_t id)
     return NULL;
 }
 
-static reader *take_reader(readings *all, uint64_t id)
+static reader *find_or_add_reader(readings *all, uint64_t id)
 {
     reader *found = find_reader(all, id);
     if (found == NULL && (found = find_reader(all, 0)) != NULL)
@@ -292,7 +292,7 @@ static bool is_within_another(const readings *all, const reader *r)
 }
 
 /* Gives a reader its track: the one of the newest reader if it goes on in that one's epoch. */
-static void take_track(readings *all, reader *r)
+static void choose_track(readings *all, reader *r)
 {
     plan_here *plan = find_plan(all, r->last.plan);
     reader *newest = plan == NULL ? NULL : plan->newest;
@@ -328,7 +328,7 @@ static bool note_batch(rks_group *group, reader *r, const rks_reading *given, en
     r->open = true;
     r->given_ms = rks_now_ms();
     if (r->given_two && r->track == NO_TRACK)
-        take_track(group->readings, r);
+        choose_track(group->readings, r);
     if (!r->given_two || r->track >= LEFT_TRACK ||
         (r->count > 0 && r->epoch == given->epoch && r->changes == given->changes))
         return false;
@@ -350,7 +350,7 @@ rks_status rks_group_reading(rks_group *group, const rks_reading *given, rks_err
     if (group->readings == NULL)
         return RKS_OK;
     pthread_mutex_lock(&group->mutex);
-    reader *r = group->failed ? NULL : take_reader(group->readings, given->reader);
+    reader *r = group->failed ? NULL : find_or_add_reader(group->readings, given->reader);
     bool reports = r != NULL && (note_batch(group, r, given, &e) || find_answer(group, r, &e));
     bool on_track = r == NULL || rks_reading_check(group, r, &passed);
     pthread_mutex_unlock(&group->mutex);

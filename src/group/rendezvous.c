@@ -199,7 +199,7 @@ static rks_status open_listener(meeting *m, rks_error *err)
                                              first_port(m), first_port(m) + PORTS - 1);
 }
 
-static void take_guest(meeting *m)
+static void admit_guest(meeting *m)
 {
     int fd = accept(m->listener, NULL, NULL);
     if (fd < 0)
@@ -306,7 +306,7 @@ static rks_status receive_guests(meeting *m, uint64_t until_ms, rks_error *err)
             return RKS_ERR_TIMEOUT;
         }
         if ((polled[0].revents & POLLIN) != 0)
-            take_guest(m);
+            admit_guest(m);
         hear_guests(m);
     }
     for (size_t i = 0; i < m->guest_count; i++)

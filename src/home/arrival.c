@@ -71,7 +71,7 @@ rks_status rks_arrival_read(rks_arrival *a, uint64_t first, uint64_t end, uint8_
 
 /* ---- manifest and sums ----------------------------------------------------------------------- */
 
-static void take_manifest(rks_arrival *a, const rks_manifest *manifest)
+static void note_manifest(rks_arrival *a, const rks_manifest *manifest)
 {
     a->size = manifest->file_size;
     a->sums_digest = manifest->sums;
@@ -115,7 +115,7 @@ static rks_manifest *load_manifest(rks_arrival *a, const char *ending)
     }
     rks_free(path);
     if (manifest != NULL)
-        take_manifest(a, manifest);
+        note_manifest(a, manifest);
     return manifest;
 }
 
@@ -174,7 +174,7 @@ static rks_status bring_manifest(rks_arrival *a, rks_error *err)
     rks_manifest *manifest = load_manifest(a, "manifest");
     rks_status status = manifest == NULL ? fetch_manifest(a, &manifest, err) : RKS_OK;
     if (status == RKS_OK) {
-        take_manifest(a, manifest);
+        note_manifest(a, manifest);
         status = find_head(a, manifest, err);
     }
     rks_manifest_free(manifest);
@@ -210,7 +210,7 @@ static rks_status bring_sums(rks_arrival *a, rks_error *err)
 
 /* Takes the room of the whole file at once: a disk that is too small shows now, not in the middle
  * of an epoch. */
-static rks_status take_room(const rks_arrival *a, rks_error *err)
+static rks_status reserve_file(const rks_arrival *a, rks_error *err)
 {
     if (!rks_file_may_have(a->size))
         return rks_fail_write(err, EFBIG, a->file, a->size);
@@ -238,7 +238,7 @@ static rks_status rename_to(rks_arrival *a, const char *from, const char *to, rk
 /* A process that was killed while it finished may have left NAME.rks without its manifest: that is
  * the arriving file. One that has another name is not: it is linked from another directory
  * (staging/adopt.h), whose readers map it. */
-static rks_status take_back(const rks_arrival *a, rks_error *err)
+static rks_status reopen_sealed(const rks_arrival *a, rks_error *err)
 {
     struct stat info;
     if (exists_as(a, "arriving") || !exists_as(a, "rks"))
@@ -266,7 +266,7 @@ static rks_status open_file(rks_arrival *a, bool *fresh, rks_error *err)
     if ((uint64_t)info.st_size == a->size)
         return RKS_OK;
     *fresh = true;
-    rks_status status = take_room(a, err);
+    rks_status status = reserve_file(a, err);
     if (status != RKS_OK)
         unlink(a->file);
     return status;
@@ -288,7 +288,7 @@ static rks_status prepare_files(void *user, uint64_t *file_size, bool *fresh, rk
     if (status == RKS_OK)
         status = bring_sums(a, err);
     if (status == RKS_OK)
-        status = take_back(a, err);
+        status = reopen_sealed(a, err);
     if (status == RKS_OK)
         status = open_file(a, fresh, err);
     *file_size = a->size;

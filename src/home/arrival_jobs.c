@@ -21,8 +21,8 @@ static bool is_free(const rks_arriving_one *shard, uint64_t piece, bool *claimed
 
 /* Takes free pieces of [first, end), from the first such one on: up to RKS_ARRIVAL_PIECES that are
  * claimed, which the local disk gives, or `most` that home has to give. */
-static bool take_pieces(rks_arriving_one *shard, uint64_t first, uint64_t end, uint64_t most,
-                        rks_arrival_job *next)
+static bool choose_pieces(rks_arriving_one *shard, uint64_t first, uint64_t end, uint64_t most,
+                          rks_arrival_job *next)
 {
     uint64_t count = rks_pieces_count(rks_arrival_pieces(shard->arrival)), taken = 0;
     bool claimed = false, same = false;
@@ -72,7 +72,7 @@ static bool reads_records(const rks_arrivals *set)
     return slow > SOON_S && slow > 1.25 * rks_link_rate_seconds(&set->rate, set->need_bytes);
 }
 
-static bool take_record(rks_arrivals *set, rks_arrival_job *next)
+static bool choose_record(rks_arrivals *set, rks_arrival_job *next)
 {
     for (rks_need *need = set->needs.first; need != NULL; need = need->next) {
         rks_arriving_one *shard = &set->shards[need->shard];
@@ -89,7 +89,7 @@ static bool take_record(rks_arrivals *set, rks_arrival_job *next)
     return false;
 }
 
-static bool take_need(rks_arrivals *set, rks_arrival_job *next)
+static bool choose_need(rks_arrivals *set, rks_arrival_job *next)
 {
     for (const rks_need *need = set->needs.first; need != NULL; need = need->next) {
         rks_arriving_one *shard = &set->shards[need->shard];
@@ -100,8 +100,8 @@ static bool take_need(rks_arrivals *set, rks_arrival_job *next)
             return true;
         }
         if (shard->stage == ARRIVING &&
-            take_pieces(shard, need->first / RKS_PIECE, (need->end - 1) / RKS_PIECE + 1,
-                        RKS_ARRIVAL_PIECES, next)) {
+            choose_pieces(shard, need->first / RKS_PIECE, (need->end - 1) / RKS_PIECE + 1,
+                          RKS_ARRIVAL_PIECES, next)) {
             set->turn = need->turn;
             return true;
         }
@@ -118,7 +118,7 @@ static bool only_copies_lack(const rks_arrivals *set)
     return true;
 }
 
-static bool take_opening(rks_arrivals *set, bool copies, rks_arrival_job *next)
+static bool choose_opening(rks_arrivals *set, bool copies, rks_arrival_job *next)
 {
     for (size_t i = 0; i < set->count; i++)
         if (set->shards[i].stage == TO_OPEN &&
@@ -137,7 +137,7 @@ static bool has_all(const rks_arriving_one *shard)
            rks_pieces_have(pieces, 0, rks_arrival_size(shard->arrival));
 }
 
-static bool take_rest(rks_arrivals *set, rks_arrival_job *next)
+static bool choose_rest(rks_arrivals *set, rks_arrival_job *next)
 {
     const uint64_t now = rks_now_ms();
     const uint64_t most = rest_most(set, now);
@@ -145,8 +145,8 @@ static bool take_rest(rks_arrivals *set, rks_arrival_job *next)
         rks_arriving_one *shard = &set->shards[i];
         if (shard->stage != ARRIVING || shard->pause_ms > now)
             continue;
-        if (take_pieces(shard, shard->next, UINT64_MAX, most, next) ||
-            take_pieces(shard, 0, shard->next, most, next)) {
+        if (choose_pieces(shard, shard->next, UINT64_MAX, most, next) ||
+            choose_pieces(shard, 0, shard->next, most, next)) {
             shard->next = next->first + next->count;
             return true;
         }
@@ -164,10 +164,10 @@ bool rks_arrivals_take_job(rks_arrivals *set, rks_arrival_job *next)
     if (set->over)
         return false;
     const bool alone = reads_records(set), goes_on = !set->paused && !alone;
-    bool took = (alone && take_record(set, next)) || take_need(set, next) ||
-                take_opening(set, false, next) ||
-                (goes_on && (take_rest(set, next) ||
-                             (only_copies_lack(set) && take_opening(set, true, next))));
+    bool took = (alone && choose_record(set, next)) || choose_need(set, next) ||
+                choose_opening(set, false, next) ||
+                (goes_on && (choose_rest(set, next) ||
+                             (only_copies_lack(set) && choose_opening(set, true, next))));
     if (took && next->stage == TO_OPEN)
         next->shard->stage = OPENING;
     if (took && next->stage == FINISHING)

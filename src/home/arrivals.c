@@ -79,7 +79,7 @@ static bool is_here(const rks_arrivals *set, const rks_need *need)
 
 /* Moves needs from the set to `taken`: those of `shard` (NULL: of all) that fit. A busy one ends
  * with its record. */
-static void take_needs(rks_arrivals *set, const rks_arriving_one *shard,
+static void move_needs(rks_arrivals *set, const rks_arriving_one *shard,
                        bool (*fits)(const rks_arrivals *set, const rks_need *need, const void *by),
                        const void *by, rks_need_list *taken)
 {
@@ -248,7 +248,7 @@ static void end_record(rks_arrivals *set, rks_need *need, uint64_t brought, cons
 static bool end_what_came(rks_arrivals *set)
 {
     rks_need_list here = {0};
-    take_needs(set, NULL, has_come, NULL, &here);
+    move_needs(set, NULL, has_come, NULL, &here);
     if (here.first == NULL)
         return false;
     pthread_mutex_unlock(&set->mutex);
@@ -264,9 +264,9 @@ static void end_needs_of(rks_arrivals *set, const rks_arrival_job *done, const r
     const bool over = set->over, failed = why->status != RKS_OK;
     rks_error because = over ? set->error : *why;
     if (over || done->shard->stage == FAILED)
-        take_needs(set, over ? NULL : done->shard, any_need, NULL, &lost);
+        move_needs(set, over ? NULL : done->shard, any_need, NULL, &lost);
     else if (failed && done->record == NULL && done->stage != FINISHING)
-        take_needs(set, done->shard, waits_for, done, &lost);
+        move_needs(set, done->shard, waits_for, done, &lost);
     if (lost.first != NULL) {
         pthread_mutex_unlock(&set->mutex);
         end_needs(&lost, &because);
@@ -309,7 +309,7 @@ static void give_up(rks_arrivals *set, const rks_error *why)
     if (set->status == RKS_OK)
         set->status = (rks_status)why->status;
     set->error = *why;
-    take_needs(set, NULL, any_need, NULL, &lost);
+    move_needs(set, NULL, any_need, NULL, &lost);
     pthread_cond_broadcast(&set->work);
     pthread_cond_broadcast(&set->progress);
     pthread_mutex_unlock(&set->mutex);

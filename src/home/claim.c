@@ -64,7 +64,7 @@ void rks_claim_write(rks_digest contents, rks_claim *claim)
 }
 
 /* Copies the line at *at, and moves *at to the next one. */
-static void take_line(const char **at, const char *end, char *line, size_t room)
+static void copy_line(const char **at, const char *end, char *line, size_t room)
 {
     const char *newline = *at == end ? NULL : memchr(*at, '\n', (size_t)(end - *at));
     size_t size = newline == NULL ? 0 : (size_t)(newline - *at);
@@ -85,9 +85,9 @@ enum rks_claim_holder rks_claim_look(const rks_claim *own, const char *text, siz
     const char *at = text, *end = text + size;
     long pid = 0;
     bool same = rks_claim_is_same(own, text, size);
-    take_line(&at, end, line, sizeof(line));
-    take_line(&at, end, who, RKS_CLAIM_WHO);
-    take_line(&at, end, line, sizeof(line));
+    copy_line(&at, end, line, sizeof(line));
+    copy_line(&at, end, who, RKS_CLAIM_WHO);
+    copy_line(&at, end, line, sizeof(line));
     name_this_space(space);
     snprintf(ours, sizeof(ours), "space %s", space);
     if (size == own->size && memcmp(text, own->text, size) == 0)
@@ -145,7 +145,7 @@ void rks_claim_end(rks_home *home, rks_held_claim *claim)
 }
 
 /* A put that failed may have left the claim there, for example not durably. */
-static void take_back(rks_home *home, const rks_claim *own)
+static void remove_own_claim(rks_home *home, const rks_claim *own)
 {
     rks_held_claim claim = {.held = true};
     enum rks_claim_holder holder = RKS_CLAIM_FREE;
@@ -169,8 +169,8 @@ static rks_status wait_for_twin(const rks_home *home, const char *who, uint64_t 
                                                          : status;
 }
 
-static rks_status take_or_wait(rks_home *home, const rks_claim *own, rks_held_claim *claim,
-                               rks_error *err)
+static rks_status claim_or_wait(rks_home *home, const rks_claim *own, rks_held_claim *claim,
+                                rks_error *err)
 {
     const rks_home_bytes bytes = {.size = own->size, .give = give_claim, .user = (void *)own};
     uint64_t named_ms = rks_now_ms();
@@ -199,9 +199,9 @@ rks_status rks_claim_take(rks_home *home, rks_digest contents, rks_held_claim *c
 {
     rks_claim own;
     rks_claim_write(contents, &own);
-    rks_status status = take_or_wait(home, &own, claim, err);
+    rks_status status = claim_or_wait(home, &own, claim, err);
     claim->held = status == RKS_OK;
     if (status != RKS_OK && status != RKS_ERR_STATE)
-        take_back(home, &own);
+        remove_own_claim(home, &own);
     return status;
 }

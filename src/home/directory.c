@@ -194,7 +194,7 @@ static rks_home_read *next_read(directory *home)
 }
 
 /* Takes a read out of the queue; the mutex is held. */
-static bool take_out(directory *home, const rks_home_read *read)
+static bool unqueue(directory *home, const rks_home_read *read)
 {
     rks_home_read **at = &home->first, *before = NULL;
     while (*at != NULL && *at != read) {
@@ -330,7 +330,7 @@ static rks_status read_directory(void *user, rks_home_read *read, rks_error *err
     if (status == RKS_OK)
         pthread_cond_signal(&home->wanted);
     else
-        take_out(home, read);
+        unqueue(home, read);
     pthread_mutex_unlock(&home->mutex);
     return status;
 }
@@ -358,7 +358,7 @@ static void give_up_read(void *user, rks_home_read *read)
 {
     directory *home = user;
     pthread_mutex_lock(&home->mutex);
-    bool queued = take_out(home, read);
+    bool queued = unqueue(home, read);
     for (size_t i = 0; !queued && i < READERS_MOST; i++)
         if (home->readers[i].state == RUNS && home->readers[i].read == read)
             leave_reader(home, &home->readers[i]);

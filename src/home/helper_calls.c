@@ -73,7 +73,7 @@ static rks_status wait_a_slice(rks_helper *h, rks_error *err)
 }
 
 /* With the mutex. Waits for a helper and a slot. If there is none, the call has ended. */
-static rks_status take_slot(rks_helper *h, rks_helper_call *call, rks_error *err)
+static rks_status wait_for_slot(rks_helper *h, rks_helper_call *call, rks_error *err)
 {
     const uint64_t before = h->broken_times;
     rks_status status = rks_helper_begin(h, err);
@@ -237,7 +237,7 @@ static rks_status put_once(rks_helper *h, rks_helper_call *call, const char *nam
     if (room == NULL)
         return RKS_ERR_MEMORY;
     pthread_mutex_lock(&h->mutex);
-    rks_status status = take_slot(h, call, err);
+    rks_status status = wait_for_slot(h, call, err);
     if (status == RKS_OK && !call->ended)
         status = rks_buffer_print(&h->out, err, "put %" PRIu64 " %" PRIu64 " %s %s %s\n", call->id,
                                   bytes->size, rule == RKS_PUT_ABSENT ? "absent" : "same",
@@ -275,7 +275,7 @@ static rks_status ask_once(rks_helper *h, rks_helper_call *call, const char *ver
                            const char *version, const char *name, rks_error *err)
 {
     pthread_mutex_lock(&h->mutex);
-    rks_status status = take_slot(h, call, err);
+    rks_status status = wait_for_slot(h, call, err);
     if (status == RKS_OK && !call->ended)
         status = rks_buffer_print(&h->out, err, "%s %" PRIu64 " %s%s%s\n", verb, call->id, version,
                                   version[0] == '\0' ? "" : " ", name);

@@ -30,7 +30,7 @@ struct rks_helper_task {
 
 /* ---- tasks ----------------------------------------------------------------------------------- */
 
-static void take_task_out(rks_helper *h, const rks_helper_task *task)
+static void unlink_task(rks_helper *h, const rks_helper_task *task)
 {
     rks_helper_task **at = &h->tasks;
     while (*at != task)
@@ -51,7 +51,7 @@ static void end_task(rks_helper *h, rks_helper_task *task, enum rks_home_kind ki
                      const rks_error *err)
 {
     rks_home_read *read = task->read;
-    take_task_out(h, task);
+    unlink_task(h, task);
     drop_parts(h, task);
     pthread_mutex_unlock(&h->mutex);
     rks_free(task);
@@ -207,8 +207,9 @@ static enum rks_home_kind check_answer(const rks_helper *h, const rks_helper_tas
 }
 
 /* Copies a part out of its slot; gives the mutex back meanwhile. */
-static enum rks_home_kind take_bytes(rks_helper *h, rks_helper_task *task,
-                                     const rks_helper_slot *slot, uint64_t bytes, rks_error *err)
+static enum rks_home_kind copy_from_slot(rks_helper *h, rks_helper_task *task,
+                                         const rks_helper_slot *slot, uint64_t bytes,
+                                         rks_error *err)
 {
     rks_home_read *read = task->read;
     const int memory = h->process.memory; /* only this thread ends the process */
@@ -248,7 +249,7 @@ static void hear_ok(rks_helper *h, rks_helper_task *task, rks_helper_slot *slot,
     rks_error err = {0};
     enum rks_home_kind kind = check_answer(h, task, slot, line, &err);
     if (kind == RKS_HOME_OK)
-        kind = take_bytes(h, task, slot, line->bytes, &err);
+        kind = copy_from_slot(h, task, slot, line->bytes, &err);
     *slot = (rks_helper_slot){0};
     task->parts--;
     if (kind != RKS_HOME_OK) {

@@ -58,7 +58,7 @@ static void next_version(words *w, char version[RKS_HOME_VERSION])
 }
 
 /* The rest of the line: a name, which must fit, or a text, which is cut. */
-static void take_rest(words *w, char *to, size_t room, bool name)
+static void read_rest_of_line(words *w, char *to, size_t room, bool name)
 {
     size_t size = (size_t)(w->end - w->at);
     w->good = w->good && (!name || (size > 0 && size < room));
@@ -94,7 +94,7 @@ static enum rks_home_kind next_kind(words *w, uint32_t *busy_ms)
     return RKS_HOME_BROKEN;
 }
 
-static bool take_word(words *w, enum rks_helper_word *found)
+static bool read_word(words *w, enum rks_helper_word *found)
 {
     static const char *const all[] = {"ready", "bad", "at", "ok", "more", "item", "fail"};
     const char *word;
@@ -111,12 +111,12 @@ bool rks_helper_read_line(const char *bytes, size_t size, rks_helper_line *line)
 {
     words w = {bytes, bytes + size, true};
     *line = (rks_helper_line){0};
-    if (!take_word(&w, &line->word))
+    if (!read_word(&w, &line->word))
         return false;
     if (line->word == RKS_HELPER_READY)
         return next_number(&w) == 1 && w.good && w.at == w.end;
     if (line->word == RKS_HELPER_BAD) {
-        take_rest(&w, line->text, sizeof(line->text), false);
+        read_rest_of_line(&w, line->text, sizeof(line->text), false);
         return w.good;
     }
     line->id = next_number(&w);
@@ -133,11 +133,11 @@ bool rks_helper_read_line(const char *bytes, size_t size, rks_helper_line *line)
         line->size = next_number(&w);
         line->age_s = next_number(&w);
         next_version(&w, line->version);
-        take_rest(&w, line->name, sizeof(line->name), true);
+        read_rest_of_line(&w, line->name, sizeof(line->name), true);
         return w.good;
     case RKS_HELPER_FAIL:
         line->kind = next_kind(&w, &line->busy_ms);
-        take_rest(&w, line->text, sizeof(line->text), false);
+        read_rest_of_line(&w, line->text, sizeof(line->text), false);
         return w.good;
     default:
         break;

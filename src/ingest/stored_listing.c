@@ -64,7 +64,7 @@ static const char *after_line(const char *line)
 }
 
 /* Reads a number and the space after it. */
-static bool take_number(const char **at, uint64_t *number)
+static bool read_number_at(const char **at, uint64_t *number)
 {
     char *end;
     if (**at < '0' || **at > '9')
@@ -88,8 +88,8 @@ static const char *find_source(const char *listing, const char *url, bool *folde
     uint64_t number = 0;
     for (const char *line = listing; *line != '\0'; line = after_line(line)) {
         const char *at = line + strlen(SOURCE);
-        if (!begins(line, SOURCE) || !take_number(&at, &number) || !take_number(&at, hidden) ||
-            !begins(at, url) || at[strlen(url)] != '\n')
+        if (!begins(line, SOURCE) || !read_number_at(&at, &number) ||
+            !read_number_at(&at, hidden) || !begins(at, url) || at[strlen(url)] != '\n')
             continue;
         *folder = number != 0;
         return after_line(line);
@@ -102,12 +102,12 @@ static rks_status add_noted(const char *line, const rks_stored_root *root, size_
 {
     const char *at = line;
     uint64_t size = 0, skip = 0;
-    bool good = take_number(&at, &size);
+    bool good = read_number_at(&at, &size);
     const char *version = at;
     size_t version_size = good ? strcspn(at, " \n") : 0;
     good = good && version_size > 0 && version_size < RKS_HOME_VERSION && at[version_size] == ' ';
     at += good ? version_size + 1 : 0;
-    good = good && take_number(&at, &skip);
+    good = good && read_number_at(&at, &skip);
     size_t object_size = good ? strcspn(at, "\n") : 0;
     if (!good || object_size > RKS_OBJECT_NAME || skip >= object_size)
         return fail_listing(root->url, err);

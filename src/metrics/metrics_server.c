@@ -50,7 +50,7 @@ static char text[TEXT], whole[TEXT + 256];
 static client clients[CLIENTS];
 static uint64_t rests_until_ms; /* the thread accepts no client before this time */
 
-static size_t take_snapshot(size_t *left_out)
+static size_t copy_sources(size_t *left_out)
 {
     size_t count = 0;
     *left_out = 0;
@@ -107,7 +107,7 @@ static void serve_top(void)
     if (fd < 0)
         return;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid()) {
-        size_t count = take_snapshot(&left_out);
+        size_t count = copy_sources(&left_out);
         send_at_once(fd, text, rks_metrics_as_top(taken, count, left_out, text, sizeof(text)));
     }
     close(fd);
@@ -128,7 +128,7 @@ static void reply(client *one)
                      strncmp(one->request + 4, "/ ", 2) == 0;
         status = known ? "200 OK" : "404 Not Found";
         if (known)
-            size = rks_metrics_as_prometheus(taken, take_snapshot(&left_out), text, sizeof(text));
+            size = rks_metrics_as_prometheus(taken, copy_sources(&left_out), text, sizeof(text));
     }
     int used = snprintf(whole, sizeof(whole),
                         "HTTP/1.0 %s\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"

@@ -280,8 +280,8 @@ static rks_status make_rooms(rks_plan_absences *absences, const rks_step_batch *
 }
 
 /* Copies the part's samples, with their pieces and bins. Bins without any of them are gone. */
-static void take_part(rks_plan_absences *absences, const rks_step_part *part,
-                      const rks_step_batch *planned, rks_step_batch *batch)
+static void copy_part_of_step(rks_plan_absences *absences, const rks_step_part *part,
+                              const rks_step_batch *planned, rks_step_batch *batch)
 {
     size_t piece = 0, pieces = 0, bins = 0, bin = 0, bin_end = 0;
     uint64_t seen = 0, taken = 0;
@@ -318,6 +318,6 @@ rks_status rks_plan_deliver(rks_plan *plan, uint64_t epoch, uint64_t step, uint3
     if (status == RKS_OK)
         status = make_rooms(plan->absences, &planned, err);
     if (status == RKS_OK)
-        take_part(plan->absences, &part, &planned, batch);
+        copy_part_of_step(plan->absences, &part, &planned, batch);
     return status;
 }

@@ -138,7 +138,7 @@ typedef struct rks_plan_base {
     uint64_t whole; /* ids of the whole epoch */
 } rks_plan_base;
 
-/* A sample that is cut into pieces (pieces.c). */
+/* A sample that is cut into pieces (sample_pieces.c). */
 typedef struct rks_plan_cut_sample {
     uint32_t id;
     uint32_t first; /* number of its first piece among all pieces */
@@ -173,7 +173,7 @@ typedef struct rks_plan_input {
 } rks_plan_input;
 
 /* Return the length, the sample and the balance cost of a piece. Piece ids start at `count`
- * (pieces.c). */
+ * (sample_pieces.c). */
 uint32_t rks_plan_piece_length(const rks_plan_input *in, uint32_t id);
 uint32_t rks_plan_piece_sample(const rks_plan_input *in, uint32_t id);
 uint64_t rks_plan_piece_balance(const rks_plan_input *in, uint32_t id);

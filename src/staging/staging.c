@@ -102,7 +102,8 @@ static rks_status put_here(const rks_staging *s, const rks_dataset *dataset, rks
     return status;
 }
 
-static rks_status take_here(const rks_agreed *agreed, size_t shards, places *p, rks_error *err)
+static rks_status read_here_places(const rks_agreed *agreed, size_t shards, places *p,
+                                   rks_error *err)
 {
     p->here = rks_alloc(p->count * shards, sizeof(*p->here), err);
     if (p->here == NULL)
@@ -349,7 +350,7 @@ static rks_status learn_places(const beginning *begun, rks_status status, rks_st
                        (uint64_t)RKS_PLACE_ENTRY * dataset->shard_count * rks_group_size(group));
     status = rks_group_agree_on(group, "stage: shards", status, &shards, 1, &agreed, err);
     rks_buffer_free(&here);
-    return status == RKS_OK ? take_here(&agreed, dataset->shard_count, p, err) : status;
+    return status == RKS_OK ? read_here_places(&agreed, dataset->shard_count, p, err) : status;
 }
 
 static rks_status start_arrivals(rks_staging *s, const rks_dataset *dataset, rks_error *err)

@@ -11,8 +11,8 @@
  *
  * In a resumed epoch, `left` counts the draws that remain, and `drawn` those that were delivered.
  *
- * A sample in pieces (pieces.c) is drawn whole. Each draw of it is a draw of each of its pieces,
- * which are planned and delivered on their own (mix_pieces.c). */
+ * A sample in pieces (sample_pieces.c) is drawn whole. Each draw of it is a draw of each of its
+ * pieces, which are planned and delivered on their own (mix_pieces.c). */
 #ifndef RKS_PLAN_MIX_MIX_H
 #define RKS_PLAN_MIX_MIX_H
 

@@ -7,7 +7,7 @@
 #include "plan/epoch.h"
 #include "plan/order/random.h"
 
-/* pieces.c */
+/* sample_pieces.c */
 /* Splits the samples that are too long, and adds the lengths of their pieces to *tokens, which
  * counts 1 for each such sample already. Does nothing unless too_long is "split".
  * RKS_ERR_UNSUPPORTED if samples and pieces together are 2^32 or more. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * pieces.c: too_long "split": cuts samples above the limit into pieces of that length; the last
- * piece of a sample takes the rest.
+ * sample_pieces.c: too_long "split": cuts samples above the limit into pieces of that length; the
+ * last piece of a sample takes the rest.
  *
  * A piece is planned like a sample. Its id is `count` + its place among the pieces, so it is above
  * those of all samples. Pieces are in the order of samples, and in order within each. A cut
