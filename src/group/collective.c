@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * collective.c: one walk up the control tree and one down: what agreements (agreement.c),
- * all-gather and broadcast are made of.
+ * collective.c: one walk up the control tree and one down: what agreements (agreement.c)
+ * and all-gathers are made of.
  *
  * An UP or DOWN message:
  *
@@ -36,9 +36,8 @@ enum {
 
 /* The same phase in another kind of call is a mismatch, too. */
 typedef struct call {
-    uint32_t kind; /* 0 agree, 1 allgather, 2 broadcast */
-    uint32_t root;
-    uint64_t size; /* of a broadcast: its bytes; of an agreement: how many facts */
+    uint64_t kind; /* 0 agree, 1 allgather */
+    uint64_t size; /* of an agreement: how many facts */
 } call;
 
 typedef struct collective_round {
@@ -445,36 +444,6 @@ rks_status rks_group_allgather(rks_group *group, const char *phase, rks_status m
         return status;
     *all = (rks_gathered){.bytes = r.all, .offsets = r.offsets};
     return RKS_OK;
-}
-
-rks_status rks_group_broadcast(rks_group *group, const char *phase, uint32_t root, void *bytes,
-                               size_t size, rks_error *err)
-{
-    const rks_fact fact = rks_fact_optional(group->rank == root ? bytes : NULL, size);
-    collective_round r = {.group = group,
-                          .call = {.kind = 2, .root = root, .size = size},
-                          .facts = &fact,
-                          .fact_count = 1};
-    size_t come = 0;
-    rks_error local;
-    rks_status status = RKS_OK;
-    if (err == NULL)
-        err = &local;
-    if (root >= group->size)
-        status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "'%s': from rank %u of %u", phase, root,
-                          group->size);
-    status = collective(&r, phase, status, err);
-    if (status != RKS_OK)
-        return status;
-    const rks_agreed agreed = {group, r.sequence};
-    const void *from = rks_agreed_get(&agreed, root, 0, &come);
-    if (come != size)
-        status = rks_fail(err, RKS_ERR_STATE, 0, "'%s': rank %u brings %zu bytes, not %zu", phase,
-                          root, come, size);
-    else if (size > 0)
-        memcpy(bytes, from, size);
-    rks_buffer_free(&group->agreed);
-    return status;
 }
 
 uint64_t rks_group_collectives(const rks_group *group)

@@ -50,11 +50,6 @@ rks_status rks_group_failure(rks_group *group, const char *phase, rks_error *err
  * call replaces it. */
 void rks_group_on_close(rks_group *group, void (*closing)(rks_group *group));
 
-/* COLLECTIVE. Copies the `size` bytes of rank `root` over `bytes` on all ranks. Fails with
- * RKS_ERR_ARGUMENT if there is no rank `root`. */
-rks_status rks_group_broadcast(rks_group *group, const char *phase, uint32_t root, void *bytes,
-                               size_t size, rks_error *err);
-
 /* COLLECTIVE. Each node's leader brings a descriptor, others -1. Every rank gets its own duplicate
  * of its node's descriptor, and closes it. Makes two agreements; agreement.h has the parts. */
 rks_status rks_group_share_fd(rks_group *group, int fd, int *shared, rks_error *err);

@@ -35,11 +35,6 @@ uint64_t rks_helper_slot_at(size_t slot)
                                        (uint64_t)(slot - RKS_HELPER_BIG) * RKS_HELPER_SMALL_BYTES;
 }
 
-uint64_t rks_helper_slot_room(size_t slot)
-{
-    return slot < RKS_HELPER_BIG ? RKS_HELPER_BIG_BYTES : RKS_HELPER_SMALL_BYTES;
-}
-
 void rks_helper_tell(const rks_helper *h, const char *name, enum rks_home_kind kind,
                      const char *text, rks_error *err)
 {

@@ -80,9 +80,8 @@ typedef struct rks_helper {
     uint32_t patience_ms;                  /* of the close */
 } rks_helper;
 
-/* Where a slot begins in the memory, and how much it holds. */
+/* Where a slot begins in the memory. */
 uint64_t rks_helper_slot_at(size_t slot);
-uint64_t rks_helper_slot_room(size_t slot);
 
 /* helper.c, for helper_calls.c. With the mutex. */
 /* Returns a free slot, RKS_HELPER_SLOTS if there is none. */

@@ -119,22 +119,33 @@ static int compare_by_id(const void *left, const void *right, void *user)
     return a < b ? -1 : a > b;
 }
 
-/* Makes both orders of the runs by shard. Refuses a row that lies in two runs. */
+/* Refuses a row that lies in two runs. `order` has the numbers of the runs, and is sorted. */
+static rks_status refuse_overlaps(const rks_index *index, uint32_t *order, rks_error *err)
+{
+    size_t count = index->run_count;
+    qsort_r(order, count, sizeof(*order), compare_by_row, index->runs);
+    for (size_t i = 1; i < count; i++) {
+        const rks_index_run *before = &index->runs[order[i - 1]], *run = &index->runs[order[i]];
+        if (run->shard == before->shard &&
+            run->first_row - before->first_row < rks_index_run_count(index, order[i - 1]))
+            return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                            "index: row %" PRIu64 " of shard %" PRIu32 " is in two spans",
+                            run->first_row, run->shard);
+    }
+    return RKS_OK;
+}
+
+/* Makes the order of the runs by shard. */
 static rks_status sort_runs(rks_index *index, rks_error *err)
 {
     size_t count = index->run_count;
     for (size_t i = 0; i < count; i++)
-        index->by_row[i] = index->by_id[i] = (uint32_t)i;
-    qsort_r(index->by_row, count, sizeof(*index->by_row), compare_by_row, index->runs);
+        index->by_id[i] = (uint32_t)i;
+    rks_status status = refuse_overlaps(index, index->by_id, err);
+    if (status != RKS_OK)
+        return status;
     qsort_r(index->by_id, count, sizeof(*index->by_id), compare_by_id, index->runs);
     for (size_t i = 1; i < count; i++) {
-        const rks_index_run *before = &index->runs[index->by_row[i - 1]];
-        const rks_index_run *run = &index->runs[index->by_row[i]];
-        if (run->shard == before->shard &&
-            run->first_row - before->first_row < rks_index_run_count(index, index->by_row[i - 1]))
-            return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                            "index: row %" PRIu64 " of shard %" PRIu32 " is in two spans",
-                            run->first_row, run->shard);
         uint32_t last = index->by_id[i - 1];
         bool same = index->runs[index->by_id[i]].shard == index->runs[last].shard;
         index->position[i] = same ? index->position[i - 1] + rks_index_run_count(index, last) : 0;
@@ -172,7 +183,6 @@ static rks_status copy_layout(rks_index *index, const rks_index_layout *layout, 
     index->shift = block_shift(layout->count, runs);
     size_t blocks = (size_t)(layout->count >> index->shift) + 2;
     if ((index->runs = rks_alloc(runs + 1, sizeof(*index->runs), err)) == NULL ||
-        (index->by_row = rks_alloc(runs, sizeof(*index->by_row), err)) == NULL ||
         (index->by_id = rks_alloc(runs, sizeof(*index->by_id), err)) == NULL ||
         (index->position = rks_alloc(runs, sizeof(*index->position), err)) == NULL ||
         (index->blocks = rks_alloc(blocks, sizeof(*index->blocks), err)) == NULL ||
@@ -180,7 +190,7 @@ static rks_status copy_layout(rks_index *index, const rks_index_layout *layout, 
         (index->item_sizes = rks_alloc(layout->column_count, sizeof(uint32_t), err)) == NULL)
         return RKS_ERR_MEMORY;
     index->own_bytes = (runs + 1) * sizeof(*index->runs) + blocks * sizeof(*index->blocks) +
-                       runs * (2 * sizeof(*index->by_id) + sizeof(*index->position));
+                       runs * (sizeof(*index->by_id) + sizeof(*index->position));
     rks_usage_add(RKS_MEMORY_INDEX_OWN, index->own_bytes);
     for (size_t i = 0; i < runs; i++) {
         const rks_span *span = &layout->spans[i];
@@ -297,7 +307,6 @@ void rks_index_close(rks_index *index)
     rks_usage_sub(RKS_MEMORY_INDEX_OWN, index->own_bytes);
     pthread_mutex_destroy(&index->mutex);
     rks_free(index->runs);
-    rks_free(index->by_row);
     rks_free(index->by_id);
     rks_free(index->position);
     rks_free(index->blocks);
@@ -357,28 +366,6 @@ void rks_index_locate(const rks_index *index, uint64_t id, uint32_t *shard, uint
         low++;
     *shard = runs[low].shard;
     *row = runs[low].first_row + (id - runs[low].first_id);
-}
-
-bool rks_index_id_of(const rks_index *index, uint32_t shard, uint64_t row, uint64_t *id)
-{
-    /* Finds the last run that begins at or before (shard, row). */
-    size_t low = 0, high = index->run_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        const rks_index_run *run = &index->runs[index->by_row[middle]];
-        if (run->shard < shard || (run->shard == shard && run->first_row <= row))
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low == 0)
-        return false;
-    size_t at = index->by_row[low - 1];
-    const rks_index_run *run = &index->runs[at];
-    if (run->shard != shard || row - run->first_row >= rks_index_run_count(index, at))
-        return false;
-    *id = run->first_id + (row - run->first_row);
-    return true;
 }
 
 /* Returns the first place in by_id whose shard is not below `shard`. */

@@ -68,8 +68,6 @@ uint64_t rks_index_bytes(const rks_index *index);
 /* Finds a sample by its id, which must be below count. Takes a few nanoseconds: a table of spans by
  * blocks of ids, then a short search. */
 void rks_index_locate(const rks_index *index, uint64_t id, uint32_t *shard, uint64_t *row);
-/* Finds the id of a sample of a shard. Returns false if the row is out of range. */
-bool rks_index_id_of(const rks_index *index, uint32_t shard, uint64_t row, uint64_t *id);
 
 /* Calls `visit` for each id whose key hash is `hash`, in ascending order, until it returns false.
  * The first call builds a table for this process, of 5 to 6 bytes a sample; above 96 MiB it lies in

@@ -44,11 +44,10 @@ struct rks_index {
     size_t run_count;
     uint32_t shift;
     uint32_t *blocks;   /* of each 2^shift ids: the run that holds the first one */
-    uint32_t *by_row;   /* run numbers by (shard, first row) */
     uint32_t *by_id;    /* run numbers by (shard, first id) */
     uint64_t *position; /* position[i]: how many samples of the same shard come before run by_id[i]
                          * in that order */
-    uint64_t own_bytes; /* of these five arrays, as counted */
+    uint64_t own_bytes; /* of these four arrays, as counted */
 
     void *copied; /* lengths of this process; NULL: none */
     void *order;  /* mapped; NULL until a plan needs it */
@@ -64,7 +63,7 @@ static inline uint64_t rks_index_run_count(const rks_index *index, size_t run)
     return index->runs[run + 1].first_id - index->runs[run].first_id;
 }
 
-/* Sets the part of by_id (and by_row) that belongs to a shard: [*first, *end). */
+/* Sets the part of by_id that belongs to a shard: [*first, *end). */
 void rks_index_runs_of(const rks_index *index, uint32_t shard, size_t *first, size_t *end);
 
 void rks_index_table_free(rks_index_table *table); /* NULL is accepted */

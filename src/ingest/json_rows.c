@@ -144,7 +144,7 @@ rks_status rks_json_take(rks_job *job, rks_row *row, const rks_line *line, rks_e
 {
     if (rks_line_is_blank(line->text, line->size))
         return RKS_OK;
-    rks_status status = rks_row_parse_in(row, line->text, line->size, line->readable, err);
+    rks_status status = rks_row_parse(row, line->text, line->size, line->readable, err);
     if (status == RKS_ERR_DATA && job->schema_from == RKS_SCHEMA_INFERRED && !job->skip_bad)
         return advise(job, row, line, err);
     return status == RKS_OK ? rks_job_emit(job, row->values, err) : status;

@@ -310,13 +310,8 @@ static rks_status read_member(void *user, const char *name, rks_json json, rks_e
     return rks_fail_no_column(row->from, NULL, name, err);
 }
 
-rks_status rks_row_parse(rks_row *row, const uint8_t *line, size_t size, rks_error *err)
-{
-    return rks_row_parse_in(row, line, size, size, err);
-}
-
-rks_status rks_row_parse_in(rks_row *row, const uint8_t *line, size_t size, size_t readable,
-                            rks_error *err)
+rks_status rks_row_parse(rks_row *row, const uint8_t *line, size_t size, size_t readable,
+                         rks_error *err)
 {
     uint32_t count = rks_schema_columns(row->schema);
     const rks_column *columns = rks_schema_column(row->schema, 0);

@@ -61,12 +61,10 @@ rks_status rks_row_create(const rks_schema *schema, rks_schema_from from, rks_ro
                           rks_error *err);
 void rks_row_free(rks_row *row); /* NULL is accepted */
 
-/* Parses a line. RKS_ERR_DATA says what is malformed (and in which column), but not where the line
- * is. */
-rks_status rks_row_parse(rks_row *row, const uint8_t *line, size_t size, rks_error *err);
-/* Does the same without copying the line, if `readable` allows it: see rks_json_read(). */
-rks_status rks_row_parse_in(rks_row *row, const uint8_t *line, size_t size, size_t readable,
-                            rks_error *err);
+/* Parses a line, without copying it if `readable` allows that: see rks_json_read(). RKS_ERR_DATA
+ * says what is malformed (and in which column), but not where the line is. */
+rks_status rks_row_parse(rks_row *row, const uint8_t *line, size_t size, size_t readable,
+                         rks_error *err);
 
 enum { RKS_FLAT_NAME = 320 };
 /* Makes "outer.inner", a column's name in a flattened row. RKS_ERR_DATA if it is too long. */

@@ -90,11 +90,6 @@ const rks_unit_summary *rks_shard_units(const rks_shard *shard, size_t *count)
     return shard->units.summaries;
 }
 
-bool rks_shard_derived_keys(const rks_shard *shard)
-{
-    return shard->manifest->derived_keys;
-}
-
 size_t rks_shard_index_columns(const rks_shard *shard)
 {
     return shard->manifest->index_count;

@@ -55,7 +55,6 @@ rks_status rks_shard_check_sums(const rks_shard *shard, uint32_t threads, rks_er
 /* Returns what the unit's derived keys start with; NULL if keys are stored. Lives as long as the
  * shard. */
 const char *rks_shard_unit_name(const rks_shard *shard, size_t unit);
-bool rks_shard_derived_keys(const rks_shard *shard);
 size_t rks_shard_index_columns(const rks_shard *shard);
 const rks_column *rks_shard_index_column(const rks_shard *shard, size_t column);
 

@@ -30,7 +30,8 @@ static void fuzz_where(const char *text)
     bool keep = false;
     if (rks_where_parse(schema, text, &where, NULL) == RKS_OK) {
         FUZZ_CHECK(rks_row_create(schema, false, &row, NULL) == RKS_OK);
-        FUZZ_CHECK(rks_row_parse(row, (const uint8_t *)ROW, strlen(ROW), NULL) == RKS_OK);
+        FUZZ_CHECK(rks_row_parse(row, (const uint8_t *)ROW, strlen(ROW), strlen(ROW), NULL) ==
+                   RKS_OK);
         FUZZ_CHECK(rks_where_test(where, row->values, &keep, NULL) == RKS_OK);
     }
     rks_row_free(row);
@@ -44,7 +45,7 @@ static void fuzz_line(const uint8_t *line, size_t size)
     uint32_t align = 0;
     uint64_t plain = 0;
     FUZZ_CHECK(rks_row_create(schema, false, &row, NULL) == RKS_OK);
-    if (rks_row_parse(row, line, size, NULL) == RKS_OK)
+    if (rks_row_parse(row, line, size, size, NULL) == RKS_OK)
         FUZZ_CHECK(rks_record_encode(schema, row->values, &payload, &align, &plain, NULL) ==
                    RKS_OK);
     rks_buffer_free(&payload);
@@ -65,7 +66,7 @@ static void read_unit(const rks_input *input, size_t unit, rks_row *row, rks_buf
         FUZZ_CHECK(rks_buffer_add(all, line.text, line.size, NULL) == RKS_OK);
         FUZZ_CHECK(rks_buffer_add(all, "\n", 1, NULL) == RKS_OK);
         if (row != NULL)
-            rks_row_parse(row, line.text, line.size, NULL);
+            rks_row_parse(row, line.text, line.size, line.size, NULL);
     }
     rks_lines_close(&lines);
     FUZZ_CHECK(rks_unit_count_rows(input, unit, &counted, NULL) == RKS_OK && counted == rows);

@@ -41,8 +41,6 @@ static void gather(rks_group *group)
                (other == 0 || all.bytes[all.offsets[other]] == other));
     rks_free(all.bytes);
     rks_free(all.offsets);
-    uint32_t word = rank;
-    EXPECT(rks_group_broadcast(group, "word", 3, &word, sizeof(word), &err) == RKS_OK && word == 3);
 }
 
 static void disagree(rks_group *group)

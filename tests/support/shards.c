@@ -14,6 +14,7 @@
 #include "base/memory.h"
 #include "shard/lmdb_env.h"
 #include "shard/manifest.h"
+#include "shard/shard_check.h"
 #include "shard/checksum_file.h"
 #include "support/check.h"
 #include "support/folder.h"
@@ -284,7 +285,7 @@ static void add_shard(rks_dataset *dataset, rks_shard *shard, const char *name)
     entry->largest = rks_shard_largest(shard);
     dataset->count += entry->samples;
     dataset->build_id = rks_shard_build_id(shard);
-    dataset->derived_keys = rks_shard_derived_keys(shard);
+    dataset->derived_keys = rks_shard_manifest(shard)->derived_keys;
     size_t count = 0;
     uint64_t row = 0;
     const rks_unit_summary *units = rks_shard_units(shard, &count);

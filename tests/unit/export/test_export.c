@@ -121,7 +121,9 @@ static void lines_of_every_type_come_back_exactly(void **state)
         rks_row *row = NULL;
         rks_buffer text = {0};
         assert_ok(rks_row_create(schema, false, &row, &err), &err);
-        assert_ok(rks_row_parse(row, (const uint8_t *)LINES[l], strlen(LINES[l]), &err), &err);
+        assert_ok(
+            rks_row_parse(row, (const uint8_t *)LINES[l], strlen(LINES[l]), strlen(LINES[l]), &err),
+            &err);
         rks_sample sample = {.schema = schema, .values = row->values, .key = "k", .key_size = 1};
         assert_ok(rks_export_object(&job, &sample, &text, &err), &err);
         assert_ok(rks_buffer_add(&text, "", 1, &err), &err);
@@ -158,8 +160,8 @@ static void other_objects_and_words_are_no_bytes_and_numbers(void **state)
     assert_ok(rks_schema_parse("y:bytes,f:float8_e4m3fn,u:uint64", &schema, &err), &err);
     assert_ok(rks_row_create(schema, false, &row, &err), &err);
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-        assert_fails(RKS_ERR_DATA,
-                     rks_row_parse(row, (const uint8_t *)bad[i], strlen(bad[i]), &err));
+        assert_fails(RKS_ERR_DATA, rks_row_parse(row, (const uint8_t *)bad[i], strlen(bad[i]),
+                                                 strlen(bad[i]), &err));
     rks_row_free(row);
     rks_schema_free(schema);
 }
@@ -250,7 +252,9 @@ static void each_failing_allocation_is_an_error_and_leaks_nothing(void **state)
     rks_schema *schema = schema_of();
     rks_row *row = NULL;
     assert_ok(rks_row_create(schema, false, &row, &err), &err);
-    assert_ok(rks_row_parse(row, (const uint8_t *)LINES[0], strlen(LINES[0]), &err), &err);
+    assert_ok(
+        rks_row_parse(row, (const uint8_t *)LINES[0], strlen(LINES[0]), strlen(LINES[0]), &err),
+        &err);
     rks_sample sample = {.schema = schema, .values = row->values, .key = "k", .key_size = 1};
     long before = rks_memory_in_use();
     for (int format = RKS_EXPORT_JSONL; format <= RKS_EXPORT_LMDB; format++) {

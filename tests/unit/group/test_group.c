@@ -3,6 +3,7 @@
  * test_group.c: ranks that agree, share out and fail together, in groups of many sizes and shapes.
  */
 #include "ranks.h"
+#include "group/agreement.h"
 
 enum { T = 15000, T_SHORT = 3000 };
 
@@ -24,10 +25,6 @@ static void gather_uneven(member *m)
     }
     rks_free(all.bytes);
     rks_free(all.offsets);
-    uint32_t word = m->rank;
-    EXPECT(rks_group_broadcast(m->group, "word", m->size - 1, &word, sizeof(word), &m->err) ==
-           RKS_OK);
-    EXPECT(word == m->size - 1);
     EXPECT(rks_group_agree(m->group, "done", RKS_OK, &m->err) == RKS_OK);
 }
 
@@ -208,44 +205,6 @@ static void groups_of_many_sizes_and_shapes_agree(void **state)
             on_threads(sizes[i], agree_many, (void *)(uintptr_t)&on_a_node[j]);
 }
 
-static void broadcast_large(member *m)
-{
-    enum { SIZE = (9 << 20) + 17 }; /* more pieces than may be under way */
-    uint8_t *bytes = calloc(SIZE, 1);
-    if (!open_group(m, T, 2))
-        return;
-    for (size_t i = 0; m->rank == 3 && i < SIZE; i++)
-        bytes[i] = (uint8_t)(i * 31 >> 3);
-    EXPECT(rks_group_broadcast(m->group, "bytes of rank 3", 3, bytes, SIZE, &m->err) == RKS_OK);
-    size_t wrong = 0;
-    for (size_t i = 0; i < SIZE; i++)
-        wrong += bytes[i] != (uint8_t)(i * 31 >> 3);
-    EXPECT(wrong == 0);
-    free(bytes);
-}
-
-static void a_broadcast_larger_than_the_window_arrives_whole(void **state)
-{
-    (void)state;
-    on_threads(5, broadcast_large, NULL);
-}
-
-static void broadcast_from_nowhere(member *m)
-{
-    uint8_t bytes[8] = {0};
-    if (!open_group(m, T, 2))
-        return;
-    EXPECT(rks_group_broadcast(m->group, "word", m->size, bytes, 8, &m->err) == RKS_ERR_ARGUMENT &&
-           strstr(m->err.text, "from rank 3 of 3") != NULL);
-    EXPECT(rks_group_agree(m->group, "after it", RKS_OK, &m->err) == RKS_OK);
-}
-
-static void a_broadcast_from_outside_of_the_group_is_refused(void **state)
-{
-    (void)state;
-    on_threads(3, broadcast_from_nowhere, NULL);
-}
-
 static void call_differently(member *m)
 {
     int what = *(const int *)m->user;
@@ -256,10 +215,13 @@ static void call_differently(member *m)
         return;
     if (what == 0 && m->rank == 3) /* the same name, another call */
         status = rks_group_allgather(m->group, "step", RKS_OK, bytes, 8, &all, &m->err);
-    else if (what == 0)
+    else if (what == 0 || m->rank != 3)
         status = rks_group_agree(m->group, "step", RKS_OK, &m->err);
-    else
-        status = rks_group_broadcast(m->group, "step", 0, bytes, m->rank == 3 ? 4 : 8, &m->err);
+    else { /* an agreement with another number of facts */
+        const rks_fact fact = rks_fact_bytes(bytes, 8, 8);
+        rks_agreed agreed;
+        status = rks_group_agree_on(m->group, "step", RKS_OK, &fact, 1, &agreed, &m->err);
+    }
     EXPECT(status == RKS_ERR_STATE && strstr(m->err.text, "'step'") != NULL &&
            strstr(m->err.text, "rank 3") != NULL);
 }
@@ -297,8 +259,6 @@ int main(void)
         cmocka_unit_test(ranks_in_different_calls_find_out),
         cmocka_unit_test(an_option_that_differs_is_named_with_two_ranks),
         cmocka_unit_test(groups_of_many_sizes_and_shapes_agree),
-        cmocka_unit_test(a_broadcast_larger_than_the_window_arrives_whole),
-        cmocka_unit_test(a_broadcast_from_outside_of_the_group_is_refused),
         cmocka_unit_test(calls_that_differ_in_more_than_their_name_find_out),
         cmocka_unit_test(a_rank_that_works_longer_than_the_silence_limit_is_waited_for),
     };

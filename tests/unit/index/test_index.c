@@ -294,9 +294,7 @@ static void an_empty_dataset_has_an_index(void **state)
     (void)state;
     rks_index_layout layout = {0};
     rks_index *index = layout_open(&layout);
-    uint64_t id;
     assert_int_equal(rks_index_count(index), 0);
-    assert_false(rks_index_id_of(index, 0, 0, &id));
     assert_int_equal(rks_index_stream_size(index, 0), 0);
     assert_ok(rks_index_find(index, 5, NULL, NULL, &err), &err);
     assert_ok(rks_index_equal_hashes(index, 0, 1, NULL, NULL, &err), &err);
@@ -304,7 +302,7 @@ static void an_empty_dataset_has_an_index(void **state)
     rks_index_close(index);
 }
 
-static void check_against_table(const rks_index_layout *layout, uint32_t shards)
+static void check_against_table(const rks_index_layout *layout)
 {
     rks_index *index = layout_open(layout);
     assert_int_equal(rks_index_count(index), layout->count);
@@ -312,21 +310,12 @@ static void check_against_table(const rks_index_layout *layout, uint32_t shards)
         const rks_span *span = &layout->spans[i];
         for (uint64_t j = 0; j < span->count; j++) {
             uint32_t shard = UINT32_MAX;
-            uint64_t row = UINT64_MAX, id = UINT64_MAX;
+            uint64_t row = UINT64_MAX;
             rks_index_locate(index, span->first_id + j, &shard, &row);
             assert_int_equal(shard, span->shard);
             assert_int_equal(row, span->first_row + j);
-            assert_true(rks_index_id_of(index, shard, row, &id));
-            assert_int_equal(id, span->first_id + j);
         }
     }
-    uint64_t found = 0, id;
-    for (uint32_t shard = 0; shard < shards + 2; shard++)
-        for (uint64_t row = 0; row < layout->count + 3 * layout->span_count + 2; row++)
-            found += rks_index_id_of(index, shard, row, &id);
-    assert_int_equal(found, layout->count); /* no row but those */
-    assert_false(rks_index_id_of(index, 0, UINT64_MAX, &id));
-    assert_false(rks_index_id_of(index, UINT32_MAX, 0, &id));
     rks_index_close(index);
 }
 
@@ -343,7 +332,7 @@ static void locates_as_a_plain_table_does(void **state)
             rks_span *spans;
             rks_index_layout layout = layout_make(&the_random, cases[i].spans, cases[i].samples,
                                                   cases[i].shards, gaps, &spans);
-            check_against_table(&layout, cases[i].shards);
+            check_against_table(&layout);
             free(spans);
         }
     }
@@ -360,7 +349,7 @@ static void locates_among_very_uneven_spans(void **state)
         spans[i] = (rks_span){layout.count, count, 1, layout.count};
         layout.count += count;
     }
-    check_against_table(&layout, 2);
+    check_against_table(&layout);
     free(spans);
 }
 

@@ -230,7 +230,7 @@ static rks_row *parse_flat(const char *schema_text, const char *line, rks_schema
     assert_ok(rks_schema_parse(schema_text, schema, &err), &err);
     assert_ok(rks_row_create(*schema, from, &row, &err), &err);
     row->flatten = true;
-    *status = rks_row_parse(row, (const uint8_t *)line, strlen(line), &err);
+    *status = rks_row_parse(row, (const uint8_t *)line, strlen(line), strlen(line), &err);
     return row;
 }
 

@@ -18,7 +18,7 @@ static rks_status parse(const char *types, bool inferred, const char *line, size
     if (status == RKS_OK)
         status = rks_row_create(*schema, inferred, row, &err);
     if (status == RKS_OK)
-        status = rks_row_parse(*row, (const uint8_t *)line, size, &err);
+        status = rks_row_parse(*row, (const uint8_t *)line, size, size, &err);
     return status;
 }
 
@@ -267,9 +267,11 @@ static void bare_specials_are_found_wherever_they_stand(void **state)
         memcpy(&real, row->values[0].data, sizeof(real));
         assert_true(isnan(real));
         const char *plain = "{\"v\": \"x\", \"v\": 1}"; /* nothing of the line before stays */
-        assert_fails(RKS_ERR_DATA, rks_row_parse(row, (const uint8_t *)plain, strlen(plain), &err));
+        assert_fails(RKS_ERR_DATA, rks_row_parse(row, (const uint8_t *)plain, strlen(plain),
+                                                 strlen(plain), &err));
         plain = "{\"v\": 2.5}";
-        assert_ok(rks_row_parse(row, (const uint8_t *)plain, strlen(plain), &err), &err);
+        assert_ok(rks_row_parse(row, (const uint8_t *)plain, strlen(plain), strlen(plain), &err),
+                  &err);
         memcpy(&real, row->values[0].data, sizeof(real));
         assert_true(real == 2.5);
         rks_row_free(row);
@@ -288,7 +290,7 @@ static void members_come_in_any_order_and_strange_ones_only_with_a_given_schema(
     assert_null(row->values[1].data);
     assert_int_equal(*(const int8_t *)row->values[2].data, 3);
     line = "{\"a\": 4, \"b\": 5, \"c\": 6}"; /* the row is used again */
-    assert_ok(rks_row_parse(row, (const uint8_t *)line, strlen(line), &err), &err);
+    assert_ok(rks_row_parse(row, (const uint8_t *)line, strlen(line), strlen(line), &err), &err);
     assert_int_equal(*(const int8_t *)row->values[1].data, 5);
     rks_row_free(row);
     rks_schema_free(schema);
@@ -378,13 +380,13 @@ static void damaged_lines_never_do_harm(void **state)
                     strlen(good), &schema, &row),
               &err);
     for (size_t size = 0; size < strlen(good); size++)
-        assert_fails(RKS_ERR_DATA, rks_row_parse(row, (const uint8_t *)good, size, &err));
+        assert_fails(RKS_ERR_DATA, rks_row_parse(row, (const uint8_t *)good, size, size, &err));
     for (int round = 0; round < 20000; round++) {
         uint8_t line[sizeof(good)];
         memcpy(line, good, sizeof(good));
         for (uint64_t n = 1 + scratch_random(4); n > 0; n--)
             line[scratch_random(sizeof(good) - 1)] = (uint8_t)scratch_random(256);
-        rks_status status = rks_row_parse(row, line, strlen(good), &err);
+        rks_status status = rks_row_parse(row, line, strlen(good), strlen(good), &err);
         assert_true(status == RKS_OK || status == RKS_ERR_DATA);
     }
     rks_row_free(row);

@@ -32,7 +32,7 @@ static int prepare(void **state)
     (void)state;
     return rks_schema_parse(SCHEMA, &schema, &err) != RKS_OK ||
            rks_row_create(schema, false, &row, &err) != RKS_OK ||
-           rks_row_parse(row, (const uint8_t *)ROW, strlen(ROW), &err) != RKS_OK;
+           rks_row_parse(row, (const uint8_t *)ROW, strlen(ROW), strlen(ROW), &err) != RKS_OK;
 }
 
 static int finish(void **state)

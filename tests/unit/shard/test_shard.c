@@ -14,6 +14,7 @@
 #include "base/memory.h"
 #include "shard/block.h"
 #include "shard/manifest.h"
+#include "shard/shard_check.h"
 
 /* ---- whole shards ------------------------------------------------------------------------- */
 
@@ -84,7 +85,7 @@ static void says_what_the_manifest_says(void **state)
     assert_int_equal(rks_shard_count(shard), 300);
     assert_int_equal(rks_shard_file_bytes(shard), files);
     assert_int_equal(rks_shard_build_id(shard).low, 1);
-    assert_false(rks_shard_derived_keys(shard));
+    assert_false(rks_shard_manifest(shard)->derived_keys);
     assert_int_equal(rks_schema_columns(rks_shard_schema(shard)), 3);
     size_t units = 0;
     const rks_unit_summary *summaries = rks_shard_units(shard, &units);
