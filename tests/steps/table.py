@@ -46,7 +46,7 @@ STEPS = [
     Step("abi", "release", "script", "tests/abi.py", 2),
     Step("wheel list", "", "script", "tests/wheel_list.py", 1),
     Step("words", "release", "script", "tests/words.py", 2),
-    Step("model", "", "script", "tests/model.py", 1),
+    Step("model", "", "script", "tests/model.py", 15),
     Step("site", "", "script", "tests/site.py", 40, 0.5, **SLOW),
     Step("demo", "release", "script", "tests/demo.py", 10),
     Step("nccl", "release", "script", "tests/nccl.py", 30),
