@@ -20,14 +20,28 @@ enum { HUNG_MS = 10000, BRIEFLY_MS = 50 };
 
 static atomic_uint_least64_t hung_until_ms; /* until when waits are brief */
 
-int rks_thread_start(pthread_t *thread, void *(*run)(void *user), void *user)
+static int start_with(const sigset_t *mask, pthread_t *thread, void *(*run)(void *user), void *user)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    sigset_t before;
+    pthread_sigmask(SIG_SETMASK, mask, &before);
     int code = pthread_create(thread, NULL, run, user);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return code;
+}
+
+int rks_thread_start(pthread_t *thread, void *(*run)(void *user), void *user)
+{
+    sigset_t all;
+    sigfillset(&all);
+    return start_with(&all, thread, run, user);
+}
+
+int rks_thread_start_reader(pthread_t *thread, void *(*run)(void *user), void *user)
+{
+    sigset_t mask;
+    sigfillset(&mask);
+    sigdelset(&mask, SIGBUS);
+    return start_with(&mask, thread, run, user);
 }
 
 rks_status rks_fail_start(rks_error *err, int error, const char *format, ...)

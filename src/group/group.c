@@ -531,6 +531,8 @@ void rks_group_close(rks_group *group)
         rks_mpi_abandon(); /* finalizing MPI would wait for the rank that is lost */
     if (group->bootstrap.close != NULL)
         group->bootstrap.close(group->bootstrap.user);
+    if (group->outlives)
+        return;
     pthread_cond_destroy(&group->cond);
     pthread_mutex_destroy(&group->mutex);
     pthread_mutex_destroy(&group->sending);
@@ -549,6 +551,11 @@ void rks_group_close(rks_group *group)
     rks_free(group->node_begin);
     rks_free(group->by_node);
     rks_free(group);
+}
+
+void rks_group_outlive(rks_group *group)
+{
+    group->outlives = true;
 }
 
 void rks_group_on_wait(rks_group *group, void (*waiting)(void *user), void *user)

@@ -97,6 +97,10 @@ bool rks_mpi_detected(void);
  * instead of RKS_ERR_PEER. Other errors are returned as they are. */
 rks_status rks_group_explain(rks_group *group, rks_status status, rks_error *err);
 
+/* Leaves the group's memory alone when it is closed: a thread that hangs in the storage may still
+ * ask it who the ranks are. */
+void rks_group_outlive(rks_group *group);
+
 /* group_reference.c: a counted reference to a group, for objects that may outlive it. Any thread.
  * `user` is a link. */
 typedef struct rks_group_link rks_group_link;

@@ -124,6 +124,7 @@ struct rks_group {
     uint64_t told_progress_ms;   /* guarded by mutex */
     struct readings *readings;   /* reading.c; guarded by mutex */
     uint64_t explaining_ms;      /* since when errors wait for an explanation; guarded by mutex */
+    bool outlives;               /* rks_group_outlive */
     bool opened;                 /* rks_group_open has succeeded */
     bool failing;                /* the error is being sent to the neighbours; `failed` follows */
     bool failed;                 /* guarded by mutex */

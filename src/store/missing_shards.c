@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "dataset/home_file.h"
-#include "store/store.h"
+#include "store/store_reads.h"
 
 static const uint32_t LOOK_AGAIN_MS = 1000;
 static uint32_t look_again_ms; /* 0: LOOK_AGAIN_MS, on network file systems only */
@@ -93,9 +93,7 @@ rks_status rks_store_wait_for_late(rks_error *err)
 rks_status rks_store_look_again(rks_store *store, rks_error *err)
 {
     rks_status status = rks_store_wait_for_late(err);
-    if (status == RKS_OK)
-        status = rks_store_open_shards(store, err);
-    return status == RKS_OK ? rks_store_open_copies(store, err) : status;
+    return status == RKS_OK ? rks_store_read_shards_again(store, err) : status;
 }
 
 /* Says what to do about missing shards of a directory. */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/file_wait.h"
 #include "base/memory.h"
 #include "dataset/dataset_json.h"
 #include "store/store.h"
@@ -156,6 +157,7 @@ static rks_status send_dataset(rks_group *group, const found_by_all *found, rks_
 void rks_store_look(const char *directory, uint64_t generation, rks_found_dataset *looked)
 {
     *looked = (rks_found_dataset){.directory = directory};
+    rks_file_wait_at(directory);
     looked->status =
         rks_dataset_load_generation(directory, generation, &looked->dataset, &looked->error);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/file_wait.h"
 #include "base/memory.h"
 #include "dataset/build_directory.h"
 #include "store/store.h"
@@ -107,6 +108,7 @@ void rks_store_look_for(rks_group *group, const char *pattern, char **directory,
     char *name = NULL;
     rks_error why;
     rks_status status = rks_directory_expand(group, pattern, &name, &why);
+    rks_file_wait_at(status == RKS_OK ? name : pattern);
     uint64_t generation = status == RKS_OK ? rks_dataset_take_generation(name) : 0;
     if (status == RKS_OK && !rks_folders_is_pattern(name)) {
         rks_store_look(name, generation, found);
@@ -123,16 +125,19 @@ void rks_store_look_for(rks_group *group, const char *pattern, char **directory,
 
 /* ---- folders of shards ------------------------------------------------------------------- */
 
-rks_status rks_store_find_folders(rks_store *store, const rks_folders *beside,
-                                  const rks_store_options *options, rks_error *err)
+rks_status rks_store_take_folders(rks_store *store, const rks_folders *beside, rks_error *err)
 {
     rks_status status = RKS_OK;
     for (size_t i = 0; status == RKS_OK && beside != NULL && i < beside->count; i++)
         status = rks_folders_add(&store->folders, beside->paths[i], err);
-    if (status == RKS_OK)
-        status = rks_folders_of_shards(&store->folders, store->group, options->shards,
-                                       options->shard_count, &store->fitting_none, err);
     return status;
+}
+
+rks_status rks_store_find_folders(rks_store *store, const char *const *shards, size_t count,
+                                  rks_error *err)
+{
+    return rks_folders_of_shards(&store->folders, store->group, shards, count, &store->fitting_none,
+                                 err);
 }
 
 void rks_store_put_looked(const rks_store *store, char *text, size_t room)

@@ -76,6 +76,7 @@ struct rks_store {
     const char *exchange_name;
     char exchange_why[128];
 
+    bool left;       /* a thread that hangs in the storage uses it: store_reads.h */
     uint32_t number; /* the number of its set of engine services */
     bool listed;     /* it is in the process's list of open stores */
     rks_store *next; /* guarded by that list's mutex */
@@ -188,9 +189,11 @@ void rks_store_end_stagings(rks_staging **stagings, size_t count);
 /* Counts the shards that this rank maps and that are not sealed yet. */
 uint64_t rks_store_count_arriving(const rks_store *store);
 uint64_t rks_store_home_bytes(const rks_store *store);
-/* Fills store->folders: `beside` (may be NULL), then those of options->shards and of RKS_PATH. */
-rks_status rks_store_find_folders(rks_store *store, const rks_folders *beside,
-                                  const rks_store_options *options, rks_error *err);
+/* Fill store->folders: first with `beside` (NULL: none), then, from the file system, with those of
+ * the option `shards` and of RKS_PATH. */
+rks_status rks_store_take_folders(rks_store *store, const rks_folders *beside, rks_error *err);
+rks_status rks_store_find_folders(rks_store *store, const char *const *shards, size_t count,
+                                  rks_error *err);
 /* Writes these folders for an error: "; also looked in A, B". Empty if there are none. */
 void rks_store_put_looked(const rks_store *store, char *text, size_t room);
 

@@ -8,7 +8,6 @@
  *   open: own shards   the node's shards are in its index; then other nodes' come by the exchange
  *   open: serving      the index is whole and sealed, and all answer each other
  */
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,6 +18,7 @@
 #include "base/memory.h"
 #include "dataset/build_directory.h"
 #include "store/store.h"
+#include "store/store_reads.h"
 
 void(rks_store_options_default)(rks_store_options *options)
 {
@@ -183,6 +183,7 @@ void rks_store_release(void *user)
     rks_store *store = user;
     if (atomic_fetch_sub(&store->references, 1) != 1)
         return;
+    rks_leases_end(store->leases); /* there are some only if a stretch of the opening was left */
     rks_free(store->absent);
     rks_index_close(store->index);
     rks_store_free_index_sources(store);
@@ -219,6 +220,11 @@ void rks_store_release(void *user)
 static void end_store(rks_store *store)
 {
     bool ended = true;
+    if (store->left) {
+        rks_store_stop_stagings(store);
+        rks_store_release(store);
+        return;
+    }
     rks_metrics_end(&store->metrics_source);
     rks_store_unlist(store);
     rks_store_stop_stagings(store);
@@ -301,7 +307,7 @@ static rks_status create_store(rks_group *group, const rks_loaded_dataset *loade
                         "%s: needs `local`, a directory on a disk of this node",
                         options->copies > 1 ? "copies" : "local_room");
     if (read == RKS_OK)
-        read = rks_store_find_folders(made, loaded->beside, options, err);
+        read = rks_store_take_folders(made, loaded->beside, err);
     if (read != RKS_OK)
         return read;
     if (options->index_dir != NULL) {
@@ -312,60 +318,7 @@ static rks_status create_store(rks_group *group, const rks_loaded_dataset *loade
     return make_fits(made, err);
 }
 
-enum { OTHER_PATHS_MAX = PATH_MAX }; /* bytes of paths of other folders, from one rank */
-
-static rks_status put_other_paths(const rks_store *store, rks_buffer *paths, rks_error *err)
-{
-    size_t room = OTHER_PATHS_MAX;
-    rks_status status = RKS_OK;
-    for (size_t i = 0; status == RKS_OK && i < store->folders.count; i++) {
-        char path[PATH_MAX];
-        if (realpath(store->folders.paths[i], path) == NULL)
-            continue;
-        size_t size = strlen(path) + 1;
-        if (size > room)
-            break;
-        room -= size;
-        status = rks_buffer_add(paths, path, size, err);
-    }
-    return status;
-}
-
-/* Appends the paths of all sources, one after another, then those of other folders. */
-static rks_status put_paths(const rks_store *store, rks_buffer *paths, rks_error *err)
-{
-    const rks_dataset *dataset = store->dataset;
-    rks_status status = RKS_OK;
-    for (size_t i = 0; status == RKS_OK && (i == 0 || i < dataset->source_count); i++) {
-        const char *directory =
-            dataset->source_count == 0 ? store->directory : dataset->sources[i].directory;
-        char path[PATH_MAX] = "";
-        if (directory == NULL || realpath(directory, path) == NULL)
-            path[0] = '\0';
-        status = rks_buffer_add(paths, path, strlen(path) + 1, err);
-    }
-    return status == RKS_OK ? put_other_paths(store, paths, err) : status;
-}
-
-/* Returns the most bytes that put_paths can append. `store` is NULL on a rank that has failed. */
-static uint64_t paths_limit(const rks_store *store)
-{
-    size_t sources = store == NULL || store->dataset == NULL ? 0 : store->dataset->source_count;
-    return (sources == 0 ? 1 : sources) * (uint64_t)PATH_MAX + OTHER_PATHS_MAX;
-}
-
-/* What a rank reports about its shards. */
-typedef struct own_shards {
-    uint8_t *seen; /* a bit for each shard that lies here */
-    size_t seen_size;
-    uint8_t *listed; /* samples to leave out */
-    size_t listed_size;
-    uint8_t *index_files; /* which sources have theirs here */
-    rks_buffer other_ids; /* of shards that another build wrote */
-    rks_buffer paths;
-} own_shards;
-
-static rks_status note_seen(const rks_store *store, own_shards *own, rks_error *err)
+static rks_status note_seen(const rks_store *store, rks_own_shards *own, rks_error *err)
 {
     for (size_t i = 0; i < store->dataset->shard_count; i++)
         own->seen[i / 8] |= (uint8_t)((store->shards[i] != NULL) << i % 8);
@@ -373,37 +326,23 @@ static rks_status note_seen(const rks_store *store, own_shards *own, rks_error *
 }
 
 /* Opens this rank's shards, and begins the node's index. */
-static rks_status look_at_shards(rks_store *store, const char *quarantine,
-                                 rks_index_gather *filling, own_shards *own, rks_error *err)
+static rks_status look_at_shards(rks_store *store, const rks_store_options *options,
+                                 rks_index_gather *filling, rks_own_shards *own, rks_error *err)
 {
-    rks_status status = rks_store_take_leases(store, err);
+    rks_status status = rks_store_read_shards(store, options, own, err);
     if (status == RKS_OK)
-        status = rks_store_open_shards(store, err);
-    if (status == RKS_OK)
-        status = rks_store_open_arriving(store, err);
-    if (status == RKS_OK)
-        status = rks_store_open_copies(store, err);
+        status = rks_filling_begin(filling, store, err);
     if (status != RKS_OK)
         return status;
-    status = rks_store_load_quarantine(store, quarantine, &own->listed, &own->listed_size, err);
-    if (status != RKS_OK)
-        return status;
-    status = rks_filling_begin(filling, store, err);
-    if (status != RKS_OK)
-        return status;
-    status = rks_store_look_at_index_files(store, err);
-    if (status != RKS_OK)
-        return status;
-    own->seen = rks_alloc(own->seen_size, 1, err);
+    own->seen = rks_alloc((store->dataset->shard_count + 7) / 8, 1, err);
     own->index_files = rks_alloc(rks_store_index_files_size(store), 1, err);
     if (own->seen == NULL || own->index_files == NULL)
         return RKS_ERR_MEMORY;
     rks_store_tell_index_files(store, own->index_files);
-    status = note_seen(store, own, err);
-    return status == RKS_OK ? put_paths(store, &own->paths, err) : status;
+    return note_seen(store, own, err);
 }
 
-static rks_fact other_ids(const rks_store *store, const rks_group *group, const own_shards *own)
+static rks_fact other_ids(const rks_store *store, const rks_group *group, const rks_own_shards *own)
 {
     return rks_fact_bytes(own->other_ids.data, own->other_ids.size,
                           rks_group_size(group) * rks_store_other_ids_limit(store));
@@ -412,27 +351,26 @@ static rks_fact other_ids(const rks_store *store, const rks_group *group, const 
 /* COLLECTIVE. Sends this rank's shards, and the samples that it leaves out, to all ranks, and takes
  * theirs. Before that it stores the node's index memory, for which the node's leader waits. */
 static rks_status tell_shards(rks_store *store, rks_group *group, rks_status status,
-                              const char *quarantine, rks_index_gather *filling, rks_error *err)
+                              const rks_store_options *options, rks_index_gather *filling,
+                              rks_error *err)
 {
     uint64_t numbers = rks_store_numbers_used(group);
-    uint8_t late = 0;
-    own_shards own = {0};
+    const char *quarantine = options->quarantine;
+    rks_own_shards own = {0};
     rks_agreed agreed;
+    if (status == RKS_OK)
+        status = look_at_shards(store, options, filling, &own, err);
     if (store != NULL && store->dataset != NULL)
         own.seen_size = (store->dataset->shard_count + 7) / 8;
-    if (status == RKS_OK)
-        status = look_at_shards(store, quarantine, filling, &own, err);
-    if (status == RKS_OK)
-        late = rks_store_looks_late(store);
     rks_fact facts[RKS_TELL_COUNT] = {
         [RKS_TELL_NUMBERS] = rks_fact_fixed(&numbers, sizeof(numbers)),
         [RKS_TELL_SEEN] = rks_fact_fixed(own.seen, own.seen_size),
         [RKS_TELL_PATH] = rks_fact_bytes(own.paths.data, own.paths.size,
-                                         rks_group_size(group) * paths_limit(store)),
+                                         rks_group_size(group) * rks_store_paths_limit(store)),
         [RKS_TELL_QUARANTINE] = rks_fact_bytes(
             own.listed, own.listed_size, rks_group_size(group) * rks_store_quarantine_limit(store)),
         [RKS_TELL_INDEX] = rks_fd_offer_fact(filling->offer),
-        [RKS_TELL_LATE] = rks_fact_fixed(&late, sizeof(late)),
+        [RKS_TELL_LATE] = rks_fact_fixed(&own.late, sizeof(own.late)),
         [RKS_TELL_INDEX_FILES] = rks_fact_fixed(own.index_files, rks_store_index_files_size(store)),
         [RKS_TELL_OTHER_IDS] = other_ids(store, group, &own),
     };
@@ -446,11 +384,7 @@ static rks_status tell_shards(rks_store *store, rks_group *group, rks_status sta
         status =
             rks_group_agree_on(group, "open: shards", status, facts, RKS_TELL_COUNT, &agreed, err);
     }
-    rks_free(own.seen);
-    rks_free(own.listed);
-    rks_free(own.index_files);
-    rks_buffer_free(&own.other_ids);
-    rks_buffer_free(&own.paths);
+    rks_own_shards_free(&own);
     if (status != RKS_OK)
         return status;
     status = rks_filling_map(filling, store, &agreed, err);
@@ -491,7 +425,7 @@ static rks_status fill_own(rks_store *store, rks_group *group, rks_status status
     bool again = false;
     do {
         if (status == RKS_OK)
-            status = rks_filling_copy(filling, store, err);
+            status = rks_store_read_index(store, filling, err);
         const uint8_t told[] = {status == RKS_OK && rks_store_serves_node(store), filling->damaged,
                                 filling->note};
         const rks_fact fact = rks_fact_fixed(told, sizeof(told));
@@ -552,7 +486,7 @@ rks_status rks_store_open_dataset(rks_group *group, const rks_loaded_dataset *lo
         rks_dataset_free(loaded->dataset);
         rks_store_end_stagings(loaded->stagings, loaded->staging_count);
     }
-    status = tell_shards(opened, group, status, options->quarantine, &filling, err);
+    status = tell_shards(opened, group, status, options, &filling, err);
     status = fill_and_serve(opened, group, status, &filling, pairs, err);
     rks_filling_end(&filling, opened);
     if (status != RKS_OK) {
@@ -581,7 +515,7 @@ static rks_status open_and_bring(rks_group *group, const char *directory,
     rks_found_dataset looked;
     rks_loaded_dataset loaded = {.beside = &beside};
     const rks_error failed = *err;
-    rks_store_look_for(group, directory, &expanded, &beside, &looked);
+    rks_store_look_for_all(group, &directory, 1, options, &expanded, &beside, &looked);
     rks_status status = rks_store_agree_home(group, expanded, &home, err);
     if (status != RKS_OK || home == NULL) {
         rks_dataset_free(looked.dataset);
@@ -616,10 +550,8 @@ static rks_status open_one(rks_group *group, const char *directory,
     if (refused->status != RKS_OK)
         looked = (rks_found_dataset){
             .directory = directory, .status = (rks_status)refused->status, .error = *refused};
-    else if (chosen.local != NULL)
-        rks_store_look_home(group, directory, &chosen, &expanded, &looked);
     else
-        rks_store_look_for(group, directory, &expanded, &beside, &looked);
+        rks_store_look_for_all(group, &directory, 1, &chosen, &expanded, &beside, &looked);
     rks_status status =
         rks_store_agree_dataset(group, chosen.exchange, &looked, &loaded.dataset, err);
     if (status == RKS_OK && chosen.local != NULL) {

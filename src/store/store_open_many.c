@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "dataset/build_directory.h"
-#include "store/store.h"
+#include "store/store_reads.h"
 
 typedef struct opening {
     size_t count;
@@ -107,16 +107,21 @@ static rks_status put_said(const opening *o, const rks_store_options *options, c
     return status;
 }
 
-static void look_for_source(rks_group *group, opening *o, const rks_store_options *options,
-                            size_t i)
+/* Takes "file://" from names; they were asked before. */
+static rks_status look_for_sources(rks_group *group, opening *o, const rks_store_options *options,
+                                   rks_error *err)
 {
-    rks_store_options ignored = *options;
-    const char *name = o->patterns[i];
-    (void)rks_store_choose_local(&name, &ignored, NULL); /* it was asked before */
-    if (options->local != NULL)
-        rks_store_look_home(group, name, options, &o->directories[i], &o->looked[i]);
-    else
-        rks_store_look_for(group, name, &o->directories[i], &o->beside, &o->looked[i]);
+    const char **names = rks_alloc(o->count, sizeof(*names), err);
+    if (names == NULL)
+        return RKS_ERR_MEMORY;
+    for (size_t i = 0; i < o->count; i++) {
+        rks_store_options ignored = *options;
+        names[i] = o->patterns[i];
+        (void)rks_store_choose_local(&names[i], &ignored, NULL);
+    }
+    rks_store_look_for_all(group, names, o->count, options, o->directories, &o->beside, o->looked);
+    rks_free(names);
+    return RKS_OK;
 }
 
 /* COLLECTIVE. Begins to bring the datasets from their homes. */
@@ -160,8 +165,8 @@ static rks_status open_united(rks_group *group, opening *o, rks_store_options *o
     }
     if (status == RKS_OK)
         status = put_said(o, options, &said, err);
-    for (size_t i = 0; status == RKS_OK && i < o->count; i++)
-        look_for_source(group, o, options, i);
+    if (status == RKS_OK)
+        status = look_for_sources(group, o, options, err);
     const rks_fact same = rks_fact_same("directories", said);
     status = rks_group_agree_on(group, "open: directories", status, &same, 1, NULL, err);
     rks_free(said);

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "dataset/build_directory.h"
-#include "store/store.h"
+#include "store/store_reads.h"
 
 enum { LOOKS = 5 }; /* appends and prunes may come between a look and the opening */
 
@@ -89,20 +89,72 @@ static rks_status note_generation(const char *folder, seen_generation *seen, rks
     return status;
 }
 
-static rks_status note_generations(refreshing *r, size_t i, rks_error *err)
+/* Notes those of one name. */
+static rks_status note_generations(const rks_group *group, const char *pattern,
+                                   seen_generation *seen, rks_error *err)
 {
     rks_folders folders = {0};
     char *name = NULL;
-    r->seen[i] = (seen_generation){0};
-    rks_status status = rks_directory_expand(r->store->group, r->patterns[i], &name, err);
+    *seen = (seen_generation){0};
+    rks_status status = rks_directory_expand(group, pattern, &name, err);
     if (status == RKS_OK) {
+        rks_file_wait_at(name);
         rks_dataset_take_generation(name);
         status = rks_folders_find(&folders, name, err);
     }
     for (size_t k = 0; status == RKS_OK && k < folders.count; k++)
-        status = note_generation(folders.paths[k], &r->seen[i], err);
+        status = note_generation(folders.paths[k], seen, err);
     rks_folders_free(&folders);
     rks_free(name);
+    return status;
+}
+
+/* The stretch that looks at all of them; it may outlive the refresh. */
+typedef struct noting {
+    const rks_group *group;
+    rks_store_texts patterns;
+    seen_generation *seen;
+} noting;
+
+static void free_noting(void *state)
+{
+    noting *n = state;
+    rks_store_texts_free(&n->patterns);
+    rks_free(n->seen);
+    rks_free(n);
+}
+
+static rks_status note_all(void *state, rks_error *err)
+{
+    noting *n = state;
+    rks_status status = RKS_OK;
+    for (size_t i = 0; status == RKS_OK && i < n->patterns.count; i++)
+        status = note_generations(n->group, n->patterns.all[i], &n->seen[i], err);
+    return status;
+}
+
+/* Fills r->seen. */
+static rks_status look_at_generations(refreshing *r, rks_error *err)
+{
+    rks_group *group = r->store->group;
+    bool left = false;
+    noting *n = rks_alloc(1, sizeof(*n), err);
+    if (n == NULL)
+        return RKS_ERR_MEMORY;
+    n->group = group;
+    n->seen = rks_alloc(r->count, sizeof(*n->seen), err);
+    rks_status status = n->seen == NULL
+                            ? RKS_ERR_MEMORY
+                            : rks_store_texts_copy(&n->patterns, r->patterns, r->count, err);
+    if (status == RKS_OK) {
+        const rks_file_work work = {note_all, free_noting, n};
+        status = rks_store_wait_for_files(group, &work, &left, err);
+    }
+    if (left)
+        return status;
+    if (status == RKS_OK)
+        memcpy(r->seen, n->seen, r->count * sizeof(*r->seen));
+    free_noting(n);
     return status;
 }
 
@@ -166,8 +218,8 @@ static rks_status find_newest(refreshing *r, rks_status status, bool *grown, rks
 {
     rks_agreed agreed;
     *grown = false;
-    for (size_t i = 0; status == RKS_OK && i < r->count; i++)
-        status = note_generations(r, i, err);
+    if (status == RKS_OK)
+        status = look_at_generations(r, err);
     const rks_fact fact = rks_fact_fixed(r->seen, r->count * sizeof(*r->seen));
     status =
         rks_group_agree_on(r->store->group, "refresh: generations", status, &fact, 1, &agreed, err);

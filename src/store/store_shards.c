@@ -6,14 +6,15 @@
 #include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "base/file_wait.h"
 #include "base/memory.h"
+#include "base/thread.h"
 #include "store/store.h"
 
 enum { SHARDS_A_THREAD = 128, HELPERS_MAX = 7 };
@@ -109,6 +110,7 @@ static rks_status list_directory(const rks_store *store, const char *directory, 
     for (size_t i = 0; i < count; i++)
         sorted[i] = &store->dataset->shards[first + i];
     qsort(sorted, count, sizeof(*sorted), by_shard_name);
+    rks_file_wait_at(directory);
     errno = 0;
     DIR *stream = opendir(directory);
     for (struct dirent *entry; stream != NULL && (entry = readdir(stream)) != NULL; errno = 0)
@@ -192,6 +194,7 @@ typedef struct opening {
     const char *folder;     /* NULL: the directories of their sources */
     size_t *numbers, count; /* numbers of shards */
     atomic_size_t next;     /* index into `numbers` */
+    rks_file_job *job;      /* that this is a part of */
     pthread_mutex_t mutex;
     size_t failed; /* place of the first one that could not be opened */
     rks_status status;
@@ -207,9 +210,8 @@ static rks_status open_one(const opening *o, size_t number, rks_error *err)
     return open_if_there(o->store, o->folder, number, &other, err);
 }
 
-static void *open_some(void *user)
+static void open_some(opening *o)
 {
-    opening *o = user;
     size_t at;
     while ((at = atomic_fetch_add(&o->next, 1)) < o->count) {
         rks_error why;
@@ -225,29 +227,30 @@ static void *open_some(void *user)
         pthread_mutex_unlock(&o->mutex);
         atomic_store(&o->next, o->count);
     }
+}
+
+static void *help(void *user)
+{
+    opening *o = user;
+    rks_file_wait_enter(o->job);
+    open_some(o);
+    rks_file_wait_leave(o->job);
     return NULL;
 }
 
-/* Helpers block signals, which are for the program's own threads; except those of a fault in a
- * map. */
 static size_t start_helpers(opening *o, pthread_t *helpers)
 {
     size_t count = 0, wanted = o->count / shards_a_thread;
-    sigset_t mask, before;
-    sigfillset(&mask);
-    sigdelset(&mask, SIGBUS);
-    pthread_sigmask(SIG_SETMASK, &mask, &before);
     while (count < wanted && count < HELPERS_MAX &&
-           pthread_create(&helpers[count], NULL, open_some, o) == 0)
+           rks_thread_start_reader(&helpers[count], help, o) == 0)
         count++;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return count;
 }
 
 rks_status rks_store_open_folder(rks_store *store, const char *folder, rks_error *err)
 {
     pthread_t helpers[HELPERS_MAX];
-    opening o = {.store = store, .folder = folder, .failed = SIZE_MAX};
+    opening o = {.store = store, .folder = folder, .failed = SIZE_MAX, .job = rks_file_wait_job()};
     rks_status status = list_shards(store, folder, &o.numbers, &o.count, err);
     if (status != RKS_OK) {
         rks_free(o.numbers);

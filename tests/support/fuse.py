@@ -13,7 +13,6 @@ LOOKUP, FORGET, GETATTR, READLINK, OPEN, READ, STATFS, RELEASE, FLUSH, INIT = 1,
 OPENDIR, READDIR, RELEASEDIR, ACCESS, INTERRUPT, BATCH_FORGET = 27, 28, 29, 34, 36, 42
 SILENT = FORGET, BATCH_FORGET, INTERRUPT
 DETACH, INVALIDATE = 2, 2
-VALID = struct.pack("<QI", 3600, 0)  # how long the kernel may keep names and attributes
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -23,14 +22,18 @@ class NotHere(Exception):
 
 
 class Mount:
-    """`source` shown at `target`. `hang` and `fail` name files by the end of their names; `heal()` answers what waits."""
+    """`source` shown at `target`. `hang` and `fail` name files by the end of their names; `heal()` answers what waits.
 
-    def __init__(self, source, target):
+    kept_s: how long the kernel may keep names and attributes."""
+
+    def __init__(self, source, target, kept_s=3600):
         self.source, self.target = source, target
+        self.kept = struct.pack("<QI", kept_s, 0)
+        self.hanging_at = (READ,)
         self.paths, self.numbers = {1: ""}, {"": 1}
         self.hanging, self.failing, self.waiting = (), (), []
         self.failing_bytes = (0, 1 << 62)
-        self.reads = 0  # of files that hang or fail
+        self.reads = 0  # requests for files that hang or fail
         self.lock = threading.Lock()
         try:
             self.device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
@@ -52,11 +55,11 @@ class Mount:
         libc.umount2(os.fsencode(self.target), DETACH)
         self.thread.join(60)
 
-    def hang(self, *names):
-        """From now on reads of these files get no answer. What the kernel has of them is dropped."""
+    def hang(self, *names, at=(READ,)):
+        """From now on requests of these kinds for these files get no answer. What the kernel has of them is dropped."""
         self.drop(names)
         with self.lock:
-            self.hanging = names
+            self.hanging, self.hanging_at = names, at
 
     def fail(self, *names, begin=0, end=1 << 62):
         """From now on reads of these files fail that touch bytes `begin` to `end`."""
@@ -107,19 +110,25 @@ class Mount:
 
     def _do(self, opcode, unique, node, body):
         path = self.source + self.paths.get(node, "")
+        asked = path + "/" + body.split(b"\0")[0].decode() if opcode == LOOKUP else path
+        with self.lock:
+            if self.hanging and opcode in self.hanging_at and asked.endswith(self.hanging):
+                self.reads += 1
+                self.waiting.append((opcode, unique, node, body))
+                return None
         if opcode == INIT:
             return struct.pack("<IIIIHHIIHHI28x", 7, 31, 1 << 17, 1, 12, 9, 1 << 17, 1, 0, 0, 0)  # flags: reads side by side
         if opcode == LOOKUP:
             return self._entry(self.paths[node] + "/" + body.split(b"\0")[0].decode())
         if opcode == GETATTR:
-            return VALID + bytes(4) + self._attributes(os.stat(path, follow_symlinks=False))
+            return self.kept + bytes(4) + self._attributes(os.stat(path, follow_symlinks=False))
         if opcode == READLINK:
             return os.fsencode(os.readlink(path))
         if opcode in (OPEN, OPENDIR):
             os.stat(path)
             return struct.pack("<QII", 0, 2, 0)  # pages stay from one open to the next
         if opcode == READ:
-            return self._read(opcode, unique, node, body, path)
+            return self._read(body, path)
         if opcode == READDIR:
             return self._list(path, *struct.unpack_from("<8xQI", body))
         if opcode == STATFS:
@@ -130,16 +139,12 @@ class Mount:
             return b""
         raise OSError(errno.ENOSYS, "not here")
 
-    def _read(self, opcode, unique, node, body, path):
+    def _read(self, body, path):
         offset, size = struct.unpack_from("<8xQI", body)
         with self.lock:
             if self.failing and path.endswith(self.failing) and offset < self.failing_bytes[1] and offset + size > self.failing_bytes[0]:
                 self.reads += 1
                 raise OSError(errno.EIO, "as the test wants it")
-            if self.hanging and path.endswith(self.hanging):
-                self.reads += 1
-                self.waiting.append((opcode, unique, node, body))
-                return None
         with open(path, "rb") as file:
             return os.pread(file.fileno(), size, offset)
 
@@ -147,7 +152,7 @@ class Mount:
         info = os.stat(self.source + name, follow_symlinks=False)
         number = self.numbers.setdefault(name, len(self.numbers) + 1)
         self.paths[number] = name
-        return struct.pack("<QQ", number, 0) + VALID[:8] + VALID[:8] + bytes(8) + self._attributes(info)
+        return struct.pack("<QQ", number, 0) + self.kept[:8] + self.kept[:8] + bytes(8) + self._attributes(info)
 
     def _attributes(self, of):
         times = int(of.st_atime), int(of.st_mtime), int(of.st_ctime), 0, 0, 0
