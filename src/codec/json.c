@@ -7,6 +7,7 @@
 
 #include "base/checksum.h"
 #include "base/error.h"
+#include "base/json_error.h"
 #include "codec/json_tokens.h"
 
 enum {
@@ -210,10 +211,9 @@ static rks_status load_tree(const uint8_t *text, size_t size, size_t flags, json
         json_loadb((const char *)text, size,
                    JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY | flags, &wrong);
     if (parsed == NULL) {
-        enum json_error_code code = json_error_code(&wrong);
-        if (code == json_error_out_of_memory)
+        if (rks_json_lacked_memory(&wrong))
             return rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory for JSON of %zu bytes", size);
-        if (code == json_error_numeric_overflow)
+        if (json_error_code(&wrong) == json_error_numeric_overflow)
             return rks_fail(err, RKS_ERR_DATA, 0,
                             "%.80s: integers from -2^63 to 2^64 - 1 and 64-bit floats are possible",
                             wrong.text);

@@ -9,14 +9,19 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json_error.h"
 #include "base/memory.h"
+#include "shard/json_parse.h"
 
 enum { VERSION = 1 };
 
 rks_status rks_home_file_decode(const char *text, size_t size, const char *path, char **home,
                                 rks_error *err)
 {
-    json_t *said = json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
+    json_error_t where;
+    json_t *said = rks_json_load(text, size, &where);
+    if (said == NULL && rks_json_lacked_memory(&where))
+        return rks_fail(err, RKS_ERR_MEMORY, 0, "%s: out of memory for its JSON", path);
     const char *name = json_string_value(json_object_get(said, "home"));
     int64_t version = json_integer_value(json_object_get(said, "schema_version"));
     rks_status status = RKS_OK;

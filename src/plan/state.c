@@ -30,6 +30,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/json_error.h"
 #include "base/memory.h"
 #include "plan/mix/mix.h"
 #include "plan/cache/epoch_cache_area.h"
@@ -395,7 +396,7 @@ static rks_status read_state(rks_plan *plan, const char *state, rks_plan_place *
     json_error_t where;
     json_t *object = json_loadb(state, size, JSON_REJECT_DUPLICATES, &where);
     if (object == NULL)
-        return rks_fail(err, RKS_ERR_STATE, 0, "state: not JSON: %s", where.text);
+        return rks_json_fail(err, RKS_ERR_STATE, "state: not JSON", &where);
     char what[OPEN_TEXT] = "";
     const bool earlier = is_earlier(object, plan, what);
     rks_status status = compare_plan(object, plan, earlier, err);

@@ -10,6 +10,8 @@
 
 #include <string.h>
 
+#include "base/json_error.h"
+
 enum { DEPTH_MAX = 16, NAME_ROOM = 128, DIGITS_MAX = 18 };
 
 typedef struct cursor {
@@ -161,5 +163,8 @@ json_t *rks_json_load(const char *text, size_t size, json_error_t *where)
     if (parsed != NULL && peek(&c) == '\0' && c.at == c.end)
         return parsed;
     json_decref(parsed);
-    return json_loadb(text, size, JSON_REJECT_DUPLICATES, where);
+    if (rks_json_has_memory())
+        return json_loadb(text, size, JSON_REJECT_DUPLICATES, where);
+    *where = (json_error_t){.line = -1, .column = -1};
+    return NULL;
 }

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/json_error.h"
 #include "base/memory.h"
 #include "shard/json_parse.h"
 
@@ -152,8 +153,7 @@ rks_status rks_json_open(const char *text, size_t size, const char *path,
     json_error_t where;
     json_t *parsed = rks_json_load(text, size, &where);
     if (parsed == NULL)
-        return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: line %d, column %d: %s", path, where.line,
-                        where.column, where.text);
+        return rks_json_fail(err, RKS_ERR_CORRUPT, path, &where);
     rks_status status = RKS_OK;
     if (!json_is_object(parsed))
         status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: not a JSON object", path);

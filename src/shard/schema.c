@@ -16,6 +16,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "base/json_error.h"
 #include "base/memory.h"
 #include "base/utf8.h"
 #include "shard/json_parse.h"
@@ -286,8 +287,7 @@ static rks_status parse_json(rks_schema *schema, const char *text, rks_error *er
     json_error_t where;
     json_t *root = rks_json_load(text, strlen(text), &where);
     if (root == NULL)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "schema: line %d, column %d: %s", where.line,
-                        where.column, where.text);
+        return rks_json_fail(err, RKS_ERR_ARGUMENT, "schema", &where);
     rks_status status = RKS_OK;
     if (!json_is_object(root))
         status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "schema: not a JSON object");

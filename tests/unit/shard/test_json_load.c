@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_error.h"
 #include "support/check.h"
 #include "support/seed.h"
 
@@ -95,12 +96,39 @@ static void and_texts_with_changed_bytes(void **state)
     }
 }
 
+static int allocations_left;
+
+static void *allocate(size_t size)
+{
+    return --allocations_left >= 0 ? malloc(size) : NULL;
+}
+
+/* Jansson itself cannot be tried: it ends the process by an assertion if a string cannot grow. */
+static void a_lack_of_memory_is_not_called_a_wrong_text(void **state)
+{
+    (void)state;
+    const char *text = TEXTS[sizeof(TEXTS) / sizeof(TEXTS[0]) - 1];
+    json_t *loaded = NULL;
+    json_set_alloc_funcs(allocate, free);
+    for (int allocations = 0; loaded == NULL; allocations++) {
+        json_error_t where;
+        allocations_left = allocations;
+        loaded = rks_json_load(text, strlen(text), &where);
+        if (loaded == NULL)
+            assert_true(rks_json_lacked_memory(&where));
+    }
+    assert_int_equal(allocations_left, 0);
+    json_set_alloc_funcs(malloc, free);
+    json_decref(loaded);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_mean_what_they_mean_to_jansson),
         cmocka_unit_test(every_truncation_too),
         cmocka_unit_test(and_texts_with_changed_bytes),
+        cmocka_unit_test(a_lack_of_memory_is_not_called_a_wrong_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
