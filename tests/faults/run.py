@@ -3,6 +3,7 @@
 
 Usage: run.py BUILD-DIRECTORY [TEST...]; SEED=N repeats a run's random choices.
 """
+import contextlib
 import glob
 import json
 import os
@@ -205,29 +206,47 @@ def on_another_host(command):
     return [*started, *command]
 
 
+@contextlib.contextmanager
+def mounted_twice(name):
+    """Gives two mounts of one folder, as two hosts have them: each with its own locks of files and its own cache."""
+    shared, mounts = path(name), [path(f"{name}.host{i}") for i in range(2)]
+    for folder in (shared, *mounts):
+        os.makedirs(folder)
+    try:
+        for at in mounts:
+            done = subprocess.run(["bindfs", shared, at], capture_output=True, text=True)
+            if done.returncode != 0:
+                raise Skip(f"needs bindfs and /dev/fuse: {done.stderr.strip()}")
+        yield [os.path.basename(at) for at in mounts]
+    finally:
+        for at in mounts:
+            if os.path.ismount(at):
+                subprocess.run(["umount", "-l", at], check=True)
+
+
 def locks_that_hold_on_one_host_only_keep_no_build_out_but_its_beats_do():
     """A build that was stopped, and goes on when another host looks whether it lives, or long after that one has taken its parts over."""
     source = make_input("input60000.jsonl", 60000)
-    env = {**os.environ, "LD_PRELOAD": preload(os.path.join(BUILD, "tests", "faults", "libapart.so"))}
-    for name, late in (("lives", False), ("stopped", True)):
-        target = path(name)
-        first = stopped_in_a_build(source, name, "part-*.rks", env=env, stderr=subprocess.PIPE)
-        command = on_another_host([CLI, "build", source, "-o", target, "--key", "key", "--unit-size", "64k"])
-        second = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        if late:
-            _, err = second.communicate(timeout=LIMIT)
-            assert second.returncode == 0 and f"taken over from pid {first.pid}" in err, (second.returncode, err)
-            rankstore("verify", "--full", target)
-            first.send_signal(signal.SIGCONT)
-        else:
-            time.sleep(1)  # it looks for longer
-            first.send_signal(signal.SIGCONT)
-            _, err = second.communicate(timeout=LIMIT)
-            assert second.returncode == 3 and f"pid {first.pid}" in err, (second.returncode, err)
-        _, err = first.communicate(timeout=LIMIT)
-        assert first.returncode == (3 if late else 0), (first.returncode, err)
-        assert not late or "taken over" in err.decode() or "build.lock" in err.decode(), err
-        rankstore("verify", "--full", target)
+    with mounted_twice("two_hosts") as (here, there):
+        for name, late in (("lives", False), ("stopped", True)):
+            first = stopped_in_a_build(source, f"{here}/{name}", "part-*.rks", stderr=subprocess.PIPE)
+            command = on_another_host([CLI, "build", source, "-o", path(f"{there}/{name}"), "--key", "key", "--unit-size", "64k"])
+            second = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            if late:
+                _, err = second.communicate(timeout=LIMIT)
+                assert second.returncode == 0 and f"taken over from pid {first.pid}" in err, (second.returncode, err)
+                rankstore("verify", "--full", path(f"{there}/{name}"))
+                first.send_signal(signal.SIGCONT)
+            else:
+                time.sleep(1)  # it looks for longer
+                first.send_signal(signal.SIGCONT)
+                _, err = second.communicate(timeout=LIMIT)
+                assert second.returncode == 3 and f"pid {first.pid}" in err, (second.returncode, err)
+            _, err = first.communicate(timeout=LIMIT)
+            assert first.returncode == (3 if late else 0), (first.returncode, err)
+            assert not late or "taken over" in err.decode() or "build.lock" in err.decode(), err
+            for host in (here, there):
+                rankstore("verify", "--full", path(f"{host}/{name}"))
 
 
 def a_file_size_limit_is_named():
