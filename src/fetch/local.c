@@ -89,9 +89,9 @@ void rks_fetch_notice_batch_faults(const rks_batch *batch)
 /* ---- samples ------------------------------------------------------------------------------- */
 
 /* Finds the sample of the group that cannot be read, and its error. */
-__attribute__((cold)) static rks_status find_culprit(const rks_batch *batch, size_t first,
-                                                     uint64_t same, const rks_error *known,
-                                                     rks_error *err)
+__attribute__((cold)) static rks_status find_unreadable(const rks_batch *batch, size_t first,
+                                                        uint64_t same, const rks_error *known,
+                                                        rks_error *err)
 {
     for (; same != 0; same &= same - 1) {
         const rks_wanted *wanted = &batch->wanted[first + (size_t)__builtin_ctzll(same)];
@@ -127,7 +127,7 @@ static rks_status locate_some(rks_batch *batch, size_t first, uint64_t todo, rks
         rks_status status = rks_shard_locate_many(batch->fetcher->shards[shard], rows, count,
                                                   together ? &batch->views[first] : views, &inner);
         if (status != RKS_OK)
-            return find_culprit(batch, first, same, &inner, err);
+            return find_unreadable(batch, first, same, &inner, err);
         todo &= ~same;
         if (together)
             continue;

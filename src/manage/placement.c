@@ -206,13 +206,13 @@ rks_status rks_placement_json(const char *const *directories, size_t count, char
 /* ---- an open store --------------------------------------------------------------------------- */
 
 /* By which ranks know that their directories are one. */
-typedef struct told_directory {
+typedef struct reported_directory {
     uint64_t node, device, inode;
-} told_directory;
+} reported_directory;
 
-static told_directory told_by(const rks_agreed *agreed, uint32_t rank)
+static reported_directory reported_by(const rks_agreed *agreed, uint32_t rank)
 {
-    told_directory told;
+    reported_directory told;
     memcpy(&told, rks_agreed_get(agreed, rank, 0, NULL), sizeof(told));
     return told;
 }
@@ -220,9 +220,9 @@ static told_directory told_by(const rks_agreed *agreed, uint32_t rank)
 /* Returns the lowest rank of that rank's place. */
 static uint32_t first_of(const rks_agreed *agreed, uint32_t rank)
 {
-    const told_directory mine = told_by(agreed, rank);
+    const reported_directory mine = reported_by(agreed, rank);
     for (uint32_t other = 0; other < rank; other++) {
-        const told_directory theirs = told_by(agreed, other);
+        const reported_directory theirs = reported_by(agreed, other);
         if (memcmp(&mine, &theirs, sizeof(mine)) == 0)
             return other;
     }
@@ -257,7 +257,7 @@ rks_status rks_store_placement_json(rks_store *store, char **json, rks_error *er
     const uint32_t ranks = rks_group_size(group), mine = rks_group_rank(group);
     const char *directory =
         store->dataset->shard_count > 0 ? rks_store_directory_of(store, 0) : store->directory;
-    told_directory told = {.node = rks_group_node(group), .inode = UINT64_MAX - mine};
+    reported_directory told = {.node = rks_group_node(group), .inode = UINT64_MAX - mine};
     struct stat info;
     placement p = {0};
     rks_buffer names = {0}, entries = {0};

@@ -69,7 +69,7 @@ static uint64_t watch_open(rks_connection *connection, uint64_t now, bool beat, 
 
 /* Extends all limits if this process itself was stopped or starved: bytes that peers sent meanwhile
  * are still unread. */
-static void forgive(rks_engine *engine, uint64_t now)
+static void extend_limits(rks_engine *engine, uint64_t now)
 {
     uint64_t late = now - engine->alarm_ms;
     if (now < engine->alarm_ms || late < engine->options.silence_ms / 15)
@@ -93,7 +93,7 @@ void rks_heartbeat_alarm(void *user)
     uint64_t due = UINT64_MAX;
     bool beat = engine->beat_ms != 0 && now >= engine->beat_ms;
     bool beats = false;
-    forgive(engine, now);
+    extend_limits(engine, now);
     engine->alarm_ms = 0;
     if (engine->ending && now >= engine->deadline_ms) {
         rks_connection_lose_all(engine);

@@ -401,7 +401,7 @@ static uint32_t awake(const rks_pool *pool)
 
 /* Gets one more thread to work. *signals counts the threads to wake after the mutex is released.
  * Returns false if there is no thread left. The mutex must be held. */
-static bool rouse(rks_pool *pool, uint32_t *signals, int *error)
+static bool add_worker(rks_pool *pool, uint32_t *signals, int *error)
 {
     if (pool->idle > pool->roused) {
         pool->roused++;
@@ -470,7 +470,7 @@ void rks_pool_flush(rks_engine *engine)
     uint32_t signals = 0;
     pool->come = NULL;
     pthread_mutex_lock(&pool->mutex);
-    if (!pool->stopping && (awake(pool) > 0 || rouse(pool, &signals, &error))) {
+    if (!pool->stopping && (awake(pool) > 0 || add_worker(pool, &signals, &error))) {
         if (pool->first == NULL)
             pool->last = &pool->first;
         *pool->last = come;
@@ -496,7 +496,7 @@ void rks_pool_hurry(rks_engine *engine)
     pthread_mutex_lock(&pool->mutex);
     uint32_t signals = 0;
     uint32_t waiting = pool->waiting;
-    while (pool->roused < waiting && rouse(pool, &signals, &error))
+    while (pool->roused < waiting && add_worker(pool, &signals, &error))
         ;
     pthread_mutex_unlock(&pool->mutex);
     while (signals-- > 0)

@@ -84,7 +84,7 @@ rks_status rks_place_by_cost(const rks_plan_input *in, rks_epoch_image *image,
         status =
             rks_plan_shuffle_steps(image, task->world, rks_random_key(key, RKS_BATCH_CLASSES), err);
     if (status == RKS_OK && in->mix != NULL)
-        status = rks_mix_even(in, image, task->world, err);
+        status = rks_mix_interleave(in, image, task->world, err);
 
 out:
     rks_free(counts);

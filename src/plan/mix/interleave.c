@@ -32,7 +32,7 @@ enum {
     STEP_BITS = 15
 };
 
-typedef struct evening {
+typedef struct interleave_state {
     const rks_plan_input *in;
     rks_epoch_image *image;
     uint64_t row;
@@ -48,7 +48,7 @@ typedef struct evening {
     size_t kinds;
     unsigned shift;
     int32_t (*offs)[FOLLOWED]; /* of each step, where they take little beside its draws; or NULL */
-} evening;
+} interleave_state;
 
 typedef struct ranked {
     uint64_t draws;
@@ -93,7 +93,7 @@ static rks_status count_sources(const rks_plan_input *in, const rks_epoch_image 
 }
 
 /* Finds the largest sources and their shares, and the largest step. */
-static rks_status follow(evening *e, ranked *sources, rks_error *err)
+static rks_status follow(interleave_state *e, ranked *sources, rks_error *err)
 {
     const rks_plan_input *in = e->in;
     const rks_epoch_image *image = e->image;
@@ -128,7 +128,7 @@ static rks_status follow(evening *e, ranked *sources, rks_error *err)
 }
 
 /* What a step's draws are above the shares; its slots are `slots`. */
-static void weigh(const evening *e, const uint32_t *slots, int32_t off[FOLLOWED])
+static void weigh(const interleave_state *e, const uint32_t *slots, int32_t off[FOLLOWED])
 {
     const rks_plan_input *in = e->in;
     const rks_epoch_image *image = e->image;
@@ -153,7 +153,7 @@ static void weigh(const evening *e, const uint32_t *slots, int32_t off[FOLLOWED]
 }
 
 /* Lets the processor fetch the draws of the step at `slots`. Its batches are anywhere in memory. */
-static void prefetch_step(const evening *e, const uint32_t *slots)
+static void prefetch_step(const interleave_state *e, const uint32_t *slots)
 {
     enum { IN_LINE = 16 }; /* ids of a cache line */
     for (uint64_t i = 0; i < e->row; i++) {
@@ -166,7 +166,7 @@ static void prefetch_step(const evening *e, const uint32_t *slots)
 }
 
 /* The same of a step that sort_steps has weighed. */
-static void weigh_again(const evening *e, uint32_t step, int32_t off[FOLLOWED])
+static void weigh_again(const interleave_state *e, uint32_t step, int32_t off[FOLLOWED])
 {
     if (e->offs != NULL)
         memcpy(off, e->offs[step], sizeof(*e->offs));
@@ -184,7 +184,7 @@ static int64_t farther(const int64_t *a, const int32_t *b)
 }
 
 /* The same of the parts that kinds have of the steps. */
-static int64_t farther_of_kind(const evening *e, size_t kind)
+static int64_t farther_of_kind(const interleave_state *e, size_t kind)
 {
     const int64_t most = INT64_C(1) << 18;
     int64_t ahead = e->ahead[kind] >> (PART_BITS - 8);
@@ -192,7 +192,7 @@ static int64_t farther_of_kind(const evening *e, size_t kind)
     return e->weight * (2 * ahead + (1 << 8)) >> 8;
 }
 
-static void count_kind(evening *e, size_t chosen)
+static void count_kind(interleave_state *e, size_t chosen)
 {
     for (size_t kind = 0; kind < e->kinds; kind++)
         e->ahead[kind] -= (int64_t)e->part[kind];
@@ -200,7 +200,7 @@ static void count_kind(evening *e, size_t chosen)
 }
 
 /* Steps that differ, as the first ones of the kinds. */
-static void find_kinds(evening *e, uint64_t steps)
+static void find_kinds(interleave_state *e, uint64_t steps)
 {
     enum { LOOKS = 8 * KINDS };
     uint64_t looks = steps < LOOKS ? steps : LOOKS;
@@ -215,7 +215,7 @@ static void find_kinds(evening *e, uint64_t steps)
 }
 
 /* The kind that a step is nearest to. */
-static uint8_t kind_of(const evening *e, const int32_t *off)
+static uint8_t kind_of(const interleave_state *e, const int32_t *off)
 {
     enum { FEW = 4 }; /* sources from one look at the sum to the next */
     _Static_assert(FOLLOWED % FEW == 0, "the last look is at all of them");
@@ -239,7 +239,7 @@ static uint8_t kind_of(const evening *e, const int32_t *off)
 
 /* Steps by kind, in the order in which they are: places [e->next[kind], e->ends[kind]) of `order`.
  */
-static rks_status sort_steps(evening *e, uint64_t steps, uint8_t *kinds, uint32_t *order,
+static rks_status sort_steps(interleave_state *e, uint64_t steps, uint8_t *kinds, uint32_t *order,
                              rks_error *err)
 {
     uint64_t done = 0, squares = 0; /* in 256 */
@@ -273,7 +273,7 @@ static rks_status sort_steps(evening *e, uint64_t steps, uint8_t *kinds, uint32_
 
 /* Writes an order of steps into `sequence`: of the next steps of all kinds always that one that
  * takes the draws so far nearest to the shares. */
-static rks_status choose_steps(evening *e, uint64_t steps, const uint32_t *order,
+static rks_status choose_steps(interleave_state *e, uint64_t steps, const uint32_t *order,
                                uint32_t *sequence, rks_error *err)
 {
     uint64_t done = 0;
@@ -306,7 +306,7 @@ static rks_status choose_steps(evening *e, uint64_t steps, const uint32_t *order
 }
 
 /* Puts steps in an order in which draws of all sources are even. */
-static rks_status order_steps(evening *e, rks_error *err)
+static rks_status order_steps(interleave_state *e, rks_error *err)
 {
     rks_epoch_image *image = e->image;
     uint64_t steps = image->layout->batches / e->row;
@@ -341,13 +341,13 @@ static rks_status order_steps(evening *e, rks_error *err)
     return status;
 }
 
-rks_status rks_mix_even(const rks_plan_input *in, rks_epoch_image *image, uint64_t row,
-                        rks_error *err)
+rks_status rks_mix_interleave(const rks_plan_input *in, rks_epoch_image *image, uint64_t row,
+                              rks_error *err)
 {
     const rks_mix *mix = in->mix;
     if (mix->sources < 2 || image->layout->batches <= row)
         return RKS_OK;
-    evening e = {.in = in, .image = image, .row = row};
+    interleave_state e = {.in = in, .image = image, .row = row};
     ranked *sources = rks_alloc_raw(mix->sources, sizeof(*sources), err);
     e.column = rks_alloc_raw(mix->sources, sizeof(*e.column), err);
     rks_status status =

@@ -221,8 +221,8 @@ rks_status rks_mix_merge_blocks(const rks_mix_list *lists, size_t sources, uint3
  * it in such an order. A single step can make a window uneven: a bin of 60 short samples of one
  * source is 2 points of 100 steps of 20 draws.
  */
-rks_status rks_mix_even(const rks_plan_input *in, rks_epoch_image *image, uint64_t row,
-                        rks_error *err);
+rks_status rks_mix_interleave(const rks_plan_input *in, rks_epoch_image *image, uint64_t row,
+                              rks_error *err);
 /* Fills image->slots for a base that keeps its order: near batches of like cost share a step.
  */
 rks_status rks_mix_arrange(const rks_plan_input *in, rks_epoch_image *image,

@@ -432,6 +432,6 @@ rks_status rks_pack_arrange(const rks_plan_input *in, rks_epoch_image *image, ui
     if (status == RKS_OK)
         status = rks_plan_shuffle_steps(image, layout->pack->slots, rks_random_key(key, 1), err);
     if (status == RKS_OK && in->mix != NULL)
-        status = rks_mix_even(in, image, layout->pack->slots, err);
+        status = rks_mix_interleave(in, image, layout->pack->slots, err);
     return status;
 }

@@ -385,7 +385,7 @@ static offs measure_windows(const windowed *w, double (*counts)[WINDOW_SOURCES +
     return found;
 }
 
-/* mix.h: the bound of rks_mix_even holds for each window; how much better the order is than a
+/* mix.h: the bound of rks_mix_interleave holds for each window; how much better the order is than a
  * random one is known on average alone. */
 static void windows_are_even(void **state)
 {
