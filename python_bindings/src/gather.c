@@ -7,30 +7,60 @@
 
 typedef struct gather_object {
     PyObject_HEAD
-    core_taker taker; /* an rks_gather */
+    rks_gather *handle; /* NULL if closed */
+    PyObject *group;    /* held as long as `handle` is set */
+    core_values *values;
+    pid_t owner;
+    bool busy; /* a call runs without the GIL */
 } gather_object;
 
+/* Returns false with an exception if it is closed, of another process, or in use. */
 static bool gather_ready(const gather_object *self)
 {
-    return core_taker_ready(&self->taker, "gather");
+    return core_check_usable(self->handle, self->owner, self->busy, "gather") == 0 &&
+           core_group_check(self->group) == 0;
 }
 
-typedef struct opening {
-    const char *schema, *directory;
-} opening;
-
-static rks_status open_gather(rks_group *group, void *user, void **handle, rks_error *err)
+static bool open_gather(gather_object *self, const char *schema_text, const char *directory)
 {
-    const opening *o = user;
-    rks_gather *gather = NULL;
-    rks_status status = rks_gather_open(group, o->schema, o->directory, &gather, err);
-    *handle = gather;
-    return status;
+    rks_group *group = core_group_enter(self->group);
+    rks_schema *schema = NULL;
+    rks_error err = {0};
+    rks_status status;
+    if (group == NULL)
+        return false;
+    Py_BEGIN_ALLOW_THREADS
+    status = rks_gather_open(group, schema_text, directory, &self->handle, &err);
+    Py_END_ALLOW_THREADS
+    if (status != RKS_OK) {
+        core_group_leave(self->group);
+        core_raise(&err);
+        return false;
+    }
+    if (PyErr_Occurred() != NULL)
+        return false;
+    if (rks_schema_parse(schema_text, &schema, &err) != RKS_OK) {
+        core_raise(&err);
+        return false;
+    }
+    self->values = core_values_new(schema);
+    rks_schema_free(schema);
+    return self->values != NULL;
 }
 
-static void close_gather(void *handle)
+/* Not in a forked child. A second call does nothing. */
+static void close_gather(gather_object *self)
 {
-    rks_gather_close(handle);
+    rks_gather *handle = self->handle;
+    self->handle = NULL;
+    if (handle == NULL)
+        return;
+    if (!core_is_foreign(self->owner)) {
+        Py_BEGIN_ALLOW_THREADS
+        rks_gather_close(handle);
+        Py_END_ALLOW_THREADS
+    }
+    core_group_leave(self->group);
 }
 
 static PyObject *gather_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
@@ -45,8 +75,9 @@ static PyObject *gather_new(PyTypeObject *type, PyObject *arguments, PyObject *k
     gather_object *self = (gather_object *)alloc(type, 0);
     if (self == NULL)
         return NULL;
-    if (!core_taker_open(&self->taker, group, schema, open_gather,
-                         &(opening){.schema = schema, .directory = directory}))
+    self->group = Py_NewRef(group);
+    self->owner = core_pid();
+    if (!open_gather(self, schema, directory))
         Py_CLEAR(self);
     return (PyObject *)self;
 }
@@ -62,17 +93,17 @@ static PyObject *gather_add(gather_object *self, PyObject *arguments)
     if (!PyArg_ParseTuple(arguments, "s#OO:add", &name, &name_size, &number, &sequence) ||
         !core_number(number, "index", 0, UINT64_MAX, &index) || !gather_ready(self))
         return NULL;
-    self->taker.busy = true;
-    const rks_value *values = core_values_read(self->taker.values, sequence);
+    self->busy = true;
+    const rks_value *values = core_values_read(self->values, sequence);
     if (values == NULL) {
-        self->taker.busy = false;
+        self->busy = false;
         return NULL;
     }
     Py_BEGIN_ALLOW_THREADS
-    status = rks_gather_add_named(self->taker.handle, name, (size_t)name_size, index, values, &err);
+    status = rks_gather_add_named(self->handle, name, (size_t)name_size, index, values, &err);
     Py_END_ALLOW_THREADS
-    core_values_release(self->taker.values);
-    self->taker.busy = false;
+    core_values_release(self->values);
+    self->busy = false;
     if (status != RKS_OK)
         return core_raise(&err);
     Py_RETURN_NONE;
@@ -120,7 +151,7 @@ static PyObject *gather_run(gather_object *self, PyObject *arguments, PyObject *
     int given = 0;
     const char *text = "";
     uint64_t dst = 0;
-    receiver to = {.values = self->taker.values};
+    receiver to = {.values = self->values};
     rks_gather_report report = {.struct_size = sizeof(report)};
     rks_error err;
     rks_status status;
@@ -130,42 +161,48 @@ static PyObject *gather_run(gather_object *self, PyObject *arguments, PyObject *
         !core_callable(callable, "receive", &to.callable) || !gather_ready(self))
         return NULL;
     core_set_error(&err, given, text);
-    self->taker.busy = true;
+    self->busy = true;
     Py_BEGIN_ALLOW_THREADS
-    status = rks_gather_run(self->taker.handle, (rks_status)given, (uint32_t)dst,
+    status = rks_gather_run(self->handle, (rks_status)given, (uint32_t)dst,
                             to.callable == NULL ? NULL : receive, &to, &report, &err);
     Py_END_ALLOW_THREADS
-    self->taker.busy = false;
+    self->busy = false;
     return core_succeeded(status, &err) ? report_dict(&report) : NULL;
 }
 
 static PyObject *gather_close(gather_object *self, PyObject *unused)
 {
     (void)unused;
-    if (core_check_idle(self->taker.busy, "gather") < 0)
+    if (core_check_idle(self->busy, "gather") < 0)
         return NULL;
-    core_taker_close(&self->taker, close_gather);
+    close_gather(self);
     Py_RETURN_NONE;
 }
 
 static int gather_traverse(gather_object *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE((PyObject *)self));
-    Py_VISIT(self->taker.group);
+    Py_VISIT(self->group);
     return 0;
 }
 
 static int gather_clear(PyObject *object)
 {
     gather_object *self = (gather_object *)object;
-    core_taker_close(&self->taker, close_gather);
-    Py_CLEAR(self->taker.group);
+    close_gather(self);
+    Py_CLEAR(self->group);
     return 0;
 }
 
 static void gather_dealloc(PyObject *object)
 {
-    core_taker_dealloc(object, &((gather_object *)object)->taker, gather_clear);
+    PyObject *type, *value, *trace;
+    PyObject_GC_UnTrack(object);
+    PyErr_Fetch(&type, &value, &trace);
+    gather_clear(object);
+    PyErr_Restore(type, value, trace);
+    core_values_free(((gather_object *)object)->values);
+    core_free_object(object);
 }
 
 static PyMethodDef gather_methods[] = {

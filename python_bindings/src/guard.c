@@ -83,69 +83,6 @@ int core_check_usable(const void *handle, pid_t pid, bool busy, const char *name
     return core_check_process(pid, name) < 0 ? -1 : core_check_idle(busy, name);
 }
 
-bool core_taker_open(core_taker *taker, PyObject *group_object, const char *schema_text,
-                     rks_status (*open)(rks_group *group, void *user, void **handle,
-                                        rks_error *err),
-                     void *user)
-{
-    taker->group = Py_NewRef(group_object);
-    taker->owner = core_pid();
-    rks_group *group = core_group_enter(group_object);
-    rks_schema *schema = NULL;
-    rks_error err = {0};
-    rks_status status;
-    if (group == NULL)
-        return false;
-    Py_BEGIN_ALLOW_THREADS
-    status = open(group, user, &taker->handle, &err);
-    Py_END_ALLOW_THREADS
-    if (status != RKS_OK) {
-        core_group_leave(group_object);
-        core_raise(&err);
-        return false;
-    }
-    if (PyErr_Occurred() != NULL)
-        return false;
-    if (rks_schema_parse(schema_text, &schema, &err) != RKS_OK) {
-        core_raise(&err);
-        return false;
-    }
-    taker->values = core_values_new(schema);
-    rks_schema_free(schema);
-    return taker->values != NULL;
-}
-
-bool core_taker_ready(const core_taker *taker, const char *name)
-{
-    return core_check_usable(taker->handle, taker->owner, taker->busy, name) == 0 &&
-           core_group_check(taker->group) == 0;
-}
-
-void core_taker_close(core_taker *taker, void (*close)(void *handle))
-{
-    void *handle = taker->handle;
-    taker->handle = NULL;
-    if (handle == NULL)
-        return;
-    if (!core_is_foreign(taker->owner)) {
-        Py_BEGIN_ALLOW_THREADS
-        close(handle);
-        Py_END_ALLOW_THREADS
-    }
-    core_group_leave(taker->group);
-}
-
-void core_taker_dealloc(PyObject *self, core_taker *taker, int (*clear)(PyObject *self))
-{
-    PyObject *type, *value, *trace;
-    PyObject_GC_UnTrack(self);
-    PyErr_Fetch(&type, &value, &trace);
-    clear(self);
-    PyErr_Restore(type, value, trace);
-    core_values_free(taker->values);
-    core_free_object(self);
-}
-
 int core_lock(PyThread_type_lock lock)
 {
     enum { SLICE_US = 50000 };

@@ -29,28 +29,6 @@ int core_check_idle(bool busy, const char *name);
 /* For handles that one thread may use at a time: checks that it is open (`handle` is not NULL),
  * this process's, and not busy; else returns -1 with an exception. */
 int core_check_usable(const void *handle, pid_t pid, bool busy, const char *name);
-/* What Gather is made of: a handle of the C library that takes values, and its group. */
-typedef struct core_taker {
-    void *handle;    /* NULL if closed */
-    PyObject *group; /* held as long as `handle` is set */
-    core_values *values;
-    pid_t owner;
-    bool busy; /* a call runs without the GIL */
-} core_taker;
-/* Opens it; `open` runs without the GIL and sets `taker->handle`. Returns false with an
- * exception. */
-bool core_taker_open(core_taker *taker, PyObject *group, const char *schema,
-                     rks_status (*open)(rks_group *group, void *user, void **handle,
-                                        rks_error *err),
-                     void *user);
-/* Returns false with an exception if it is closed, of another process, or in use. */
-bool core_taker_ready(const core_taker *taker, const char *name);
-/* Closes it; `close` runs without the GIL, and not in a forked child. A second call does
- * nothing. */
-void core_taker_close(core_taker *taker, void (*close)(void *handle));
-/* Ends the tp_dealloc of an object that has the taker: `clear` closes it, and a raised exception
- * stays. */
-void core_taker_dealloc(PyObject *self, core_taker *taker, int (*clear)(PyObject *self));
 /* Takes a lock. Waiting releases the GIL and checks for signals: returns -1 with an exception. */
 int core_lock(PyThread_type_lock lock);
 /* Reads a sample's number, which must be below `count`; returns -1 with IndexError. */
