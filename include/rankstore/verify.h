@@ -36,9 +36,11 @@ typedef void (*rks_finding_fn)(void *user, const rks_finding *finding);
 typedef void (*rks_lost_samples_fn)(void *user, uint64_t first_id, uint64_t count);
 
 /* Checks the dataset in `path`, its generation N ("DIR@N"; parts of other generations are then no
- * findings), or one shard's file. Calls `found` for each problem and each leftover. *samples counts
- * the checked samples, *findings the problems without leftovers. Returns RKS_OK even if it finds
- * problems; an error means that the check itself failed. Never writes. */
+ * findings), or one shard's file; or the dataset at a URL: manifests, sums and sizes, and with
+ * RKS_VERIFY_FULL every byte of its shards; RKS_VERIFY_DEEP is RKS_ERR_ARGUMENT there. Calls
+ * `found` for each problem and each leftover. *samples counts the checked samples, *findings the
+ * problems without leftovers. Returns RKS_OK even if it finds problems; an error means that the
+ * check itself failed. Never writes. */
 RKS_API rks_status rks_verify(const char *path, rks_verify_level level, rks_finding_fn found,
                               void *user, uint64_t *samples, uint64_t *findings, rks_error *err);
 

@@ -415,3 +415,56 @@ def test_doctor_says_what_does_not(rules: dict[str, Any], name: str, ok: bool, t
     assert found[name]["ok"] == ok and text in found[name]["value"], found
     assert (code == 3) or ok
     assert name != "store" or list(found) == ["credentials", "store"]
+
+
+def verified(url: str, store: stores.Store, *words: str) -> tuple[int, dict[str, Any], str]:
+    """The exit code of verify, its JSON, and what it said besides."""
+    environ = {**os.environ, **store.environment, "RANKSTORE_PYTHON": sys.executable}
+    done = subprocess.run([str(COMMAND), "verify", "--json", *words, url], env=environ, capture_output=True, text=True, timeout=200)
+    return done.returncode, json.loads(done.stdout), done.stderr
+
+
+def test_verify_looks_at_what_lies_in_a_store(built: Path, home: stores.Store) -> None:
+    shard = next(path.name for path in built.glob("*.rks"))
+    with stores.proxy(home.address) as between:
+        store = stores.Store(between.address, home.bucket)
+        code, report, _ = verified(store.url("tokens"), store)
+        assert (code, report["ok"], report["samples"], report["errors"]) == (0, True, 0, [])
+        assert between.counts()["data_bytes"] == 0  # sizes alone
+        code, report, _ = verified(store.url("tokens"), store, "--full")
+        assert (code, report["samples"]) == (0, SAMPLES) and between.counts()["data_bytes"] == shard_bytes(built)
+        assert verified(store.url("tokens@1"), store)[0] == 0
+        between.set(fault="flip", where=shard)
+        code, report, _ = verified(store.url("tokens"), store, "--full")
+        assert code == 1 and report["errors"][0]["file"] == store.url(f"tokens/{shard}")
+        assert "are not those that were published" in report["errors"][0]["what"]
+        between.set()
+        code, _, said = verified(store.url("tokens"), store, "--deep")
+        assert code == 2 and "stage the dataset" in said
+        code, _, said = verified(store.url("nothing"), store)
+        assert code == 1 and "no dataset here" in said
+        code, _, said = verified(store.url("tokens@7"), store)
+        assert code == 1 and "there is no generation 7" in said
+
+
+def test_verify_names_each_object_that_lacks_or_is_another(built: Path, home: stores.Store) -> None:
+    import obstore
+    client, name = home.client(), next(path.stem for path in built.glob("*.rks"))
+    kept = {ending: (built / f"{name}.{ending}").read_bytes() for ending in ("rks", "sums", "json")}
+
+    def found(ending: str, content: bytes | None) -> str:
+        if content is None:
+            obstore.delete(client, f"tokens/{name}.{ending}")
+        else:
+            obstore.put(client, f"tokens/{name}.{ending}", content)
+        code, report, _ = verified(home.url("tokens"), home)
+        obstore.put(client, f"tokens/{name}.{ending}", kept[ending])
+        assert code == 1 and len(report["errors"]) == 1
+        return str(report["errors"][0]["what"])
+
+    assert "404" in found("rks", None)
+    assert f"{len(kept['rks'])} when it was sealed" in found("rks", kept["rks"][:-1])
+    assert "not the sums that the manifest names" in found("sums", kept["sums"][:-1] + b"x")
+    assert "not the sums that the manifest names" in found("sums", kept["sums"][:-1])
+    assert "does not match its own digest" in found("json", kept["json"].replace(b'"samples"', b'"sampleS"', 1))
+    assert verified(home.url("tokens"), home, "--full")[0] == 0

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verify.h: what the parts of rks_verify share: verify.c (datasets, findings), verify_shard.c (one
- * shard's files), verify_samples.c (its index, blocks and samples), verify_deep.c (LMDB's own
- * view), verify_index.c (index files), shard_search.c (directories that are verified together),
- * verify_units.c (units by shard).
+ * verify.h: what the parts of rks_verify share: verify.c (datasets), verify_findings.c,
+ * verify_shard.c (one shard's files), verify_samples.c (its index, blocks and samples),
+ * verify_deep.c (LMDB's own view), verify_index.c (index files), shard_search.c (directories that
+ * are verified together), verify_units.c (units by shard), verify_home.c (what lies in an object
+ * store).
  */
 #ifndef RKS_MANAGE_VERIFY_H
 #define RKS_MANAGE_VERIFY_H
@@ -78,6 +79,10 @@ rks_status rks_verify_absorb(rks_verify_job *job, const char *file, uint64_t off
  * verified alone. */
 rks_status rks_verify_shard(rks_verify_job *job, const char *stem, const rks_dataset *dataset,
                             uint32_t at, rks_error *err);
+/* Checks that the dataset's numbers and its id follow from its shards and units. */
+void rks_verify_totals(rks_verify_job *job, const char *file, const rks_dataset *dataset);
+/* Verifies the dataset at a URL, or a generation of it ("URL@N"). */
+rks_status rks_verify_stored(rks_verify_job *job, const char *url, rks_error *err);
 /* Verifies those index files of the dataset that lie in the directory. */
 rks_status rks_verify_index_files(rks_verify_job *job, const char *directory,
                                   const rks_dataset *dataset, rks_error *err);

@@ -18,6 +18,7 @@ typedef struct args {
     cli_list shards;  /* as they were given */
     cli_list folders; /* patterns of folders with shards; items are this command's own */
     bool full, deep, json;
+    bool sizes_only; /* of URLs alone, without --full */
     const char *missing;
     const char *quarantine; /* file or directory; NULL: none is written */
     json_t *errors;
@@ -105,6 +106,8 @@ static bool add_directories(args *a, const char *word)
     glob_t found;
     struct stat info;
     size_t before = a->paths.count;
+    if (strstr(word, "://") != NULL)
+        return add_path(&a->paths, word, "");
     const bool ranks = strstr(word, "{rank}") != NULL || strstr(word, "{node}") != NULL;
     const bool star = !ranks && strchr(word, '*') != NULL && lstat(word, &info) != 0;
     if (!ranks && !star)
@@ -274,8 +277,11 @@ static void print_counts(const args *a, const rks_verify_counts *all, bool good)
                        JSON_INDENT(2));
         return;
     }
-    printf("%s looked at, %s", cli_counted(all->samples, "sample"),
-           all->findings == 0 ? "all good" : "damage found");
+    if (a->sizes_only)
+        printf("manifests, sums and sizes looked at, ");
+    else
+        printf("%s looked at, ", cli_counted(all->samples, "sample"));
+    printf("%s", all->findings == 0 ? "all good" : "damage found");
     if (all->elsewhere > 0)
         printf("; %s elsewhere", cli_counted(all->elsewhere, "shard"));
     if (all->leftovers > 0)
@@ -336,6 +342,9 @@ static int verify(void *user)
     args *a = user;
     bool good = true;
     int code = CLI_ENVIRONMENT;
+    a->sizes_only = !a->full;
+    for (size_t i = 0; i < a->words.count; i++)
+        a->sizes_only = a->sizes_only && strstr(a->words.items[i], "://") != NULL;
     for (size_t i = 0; good && i < a->words.count; i++)
         good = add_directories(a, a->words.items[i]);
     for (size_t i = 0; good && i < a->shards.count; i++)
@@ -373,7 +382,7 @@ static const cli_option options[] = {
 
 const cli_command cli_verify = {
     .name = "verify",
-    .arguments = "DIR...",
+    .arguments = "DIR|URL...",
     .summary = "Check manifests and every sample (or every byte) of a dataset",
     .examples = {"rankstore verify store", "rankstore verify --full --json store/*"},
     .text =
@@ -381,6 +390,8 @@ const cli_command cli_verify = {
         "names file and offset and, if the byte belongs to a sample, that sample's key. Leftover "
         "shards of a failed build or append are reported but are not damage; 'rankstore prune' "
         "removes them. You can also give a shard's file (part-*.rks), or DIR@N for generation N. "
+        "Of a URL of an object store it checks manifests, sums and sizes, and with --full every "
+        "byte of the shards. "
         "If ranks have directories of their own, 'store/{rank}' stands for all of them on this "
         "machine, and shards are looked for in each; so it is with the folders that a '*' fits.",
     CLI_OPTIONS(options, args, words),
