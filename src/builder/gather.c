@@ -21,6 +21,7 @@
 
 #include "base/buffer.h"
 #include "base/bytes.h"
+#include "base/call_memory.h"
 #include "base/checksum.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -373,6 +374,15 @@ static rks_status collect_keys(rks_gather *gather, uint32_t dst, rks_buffer *key
     return status;
 }
 
+/* Each name has at least a byte. */
+static rks_status check_memory(uint64_t results, rks_error *err)
+{
+    char what[48];
+    snprintf(what, sizeof(what), "gather: %" PRIu64 " results", results);
+    return rks_memory_check(rks_memory_of_gather(results, (HEAD + 1) * results, 0), what,
+                            "; gather fewer at once", err);
+}
+
 static rks_status run_gather(rks_gather *gather, rks_store *store, uint32_t dst,
                              rks_gather_fn receive, void *user, rks_gather_report *report,
                              rks_error *err)
@@ -385,9 +395,10 @@ static rks_status run_gather(rks_gather *gather, rks_store *store, uint32_t dst,
     snprintf(to, sizeof(to), "%u", dst);
     const rks_fact same = rks_fact_same_shown("dst", to); /* also reports that memory for the keys
                                                            * is short */
-    rks_status status =
-        rks_group_agree_on(gather->group, "gather: names", keys == NULL ? RKS_ERR_MEMORY : RKS_OK,
-                           &same, 1, NULL, err);
+    rks_status status = keys == NULL ? RKS_ERR_MEMORY
+                        : mine       ? check_memory(rks_store_count(store), err)
+                                     : RKS_OK;
+    status = rks_group_agree_on(gather->group, "gather: names", status, &same, 1, NULL, err);
     if (status == RKS_OK)
         status = collect_keys(gather, dst, keys, err);
     if (status == RKS_OK && mine)

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/call_memory.h"
 #include "base/memory.h"
 #include "plan/mix/mix.h"
 #include "plan/strategy.h"
@@ -12,17 +13,17 @@ uint64_t rks_plan_memory(const rks_plan_input *in)
 {
     const rks_plan_config *config = &in->config;
     uint64_t items = in->count + in->piece_count;
-    uint64_t draws = in->mix == NULL ? items : in->mix->draws;
-    uint64_t each = 0;
-    if (config->strategy->order != RKS_ORDER_BY_ID)
-        each += 4;
-    if (in->mix != NULL)
-        each += 4;
-    if (config->strategy->packs)
-        each += 4;
-    if (rks_plan_windows(config))
-        each += 60;
-    return each * items + 4 * draws + 16 * in->piece_count + 8 * in->batches_like;
+    const rks_plan_amounts amounts = {
+        .items = items,
+        .draws = in->mix == NULL ? items : in->mix->draws,
+        .pieces = in->piece_count,
+        .batches = in->batches_like,
+        .ordered = config->strategy->order != RKS_ORDER_BY_ID,
+        .mixed = in->mix != NULL,
+        .packs = config->strategy->packs,
+        .windows = rks_plan_windows(config),
+    };
+    return rks_memory_of_plan(&amounts);
 }
 
 rks_status rks_plan_memory_check(const rks_plan_input *in, rks_error *err)

@@ -1,17 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plan_memory.h: how much memory a process needs for a plan and one of its epochs. The formula is
- * measured (tests/unit/plan/test_plan_memory.c compares it with peaks). For each sample and each
- * piece that planning makes of samples:
- *
- *   4   the order of lengths, or an order to shuffle; not for "sequential"
- *   4   the epoch's ids; with a mix for each draw instead
- *   4   with a mix: the draws that remain
- *   4   "pack": the places in bins
- *   60  pack_window: the bins while they are packed
- *   16  for a piece: its sample, begin and place
- *
- * and 8 for each batch or bin. The lengths are the caller's. */
+ * plan_memory.h: how much memory a process needs for a plan and one of its epochs, by the formula
+ * of base/call_memory.h. */
 #ifndef RKS_PLAN_PLAN_MEMORY_H
 #define RKS_PLAN_PLAN_MEMORY_H
 

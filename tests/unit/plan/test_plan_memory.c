@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * test_plan_memory.c: the formula of plan_memory.h against what the kernel says that a plan took;
- * and that what does not fit is refused before it is taken. */
+ * and that what does not fit is refused before it is taken. `test_plan_memory N`: of N samples. */
 #include "plans.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
 #include <malloc.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -15,7 +16,7 @@
 #include "plan/plan_memory.h"
 #include "plan/plan_state.h"
 
-enum { COUNT = 500000 };
+static uint32_t count = 500000; /* of samples */
 
 static uint64_t status_figure(const char *name)
 {
@@ -48,24 +49,18 @@ static void a_plan_takes_what_the_formula_says(void **state)
         uint64_t max_tokens;
         uint32_t batch_size, capacity, window, lengths;
         const char *too_long;
-        uint64_t samples;
+        uint32_t draws; /* of a mix, times the samples; 0: no mix */
     } cases[] = {
-        {"bucket", 20000, 0, 0, 0, 900, NULL, 0},
-        {"random", 0, 64, 0, 0, 900, NULL, 0},
-        {"sorted", 0, 64, 0, 0, 900, NULL, 0},
-        {"sequential", 0, 64, 0, 0, 900, NULL, 0},
-        {"bucket", 0, 1, 0, 0, 900, NULL, 0},
-        {"pack", 0, 0, 2048, 0, 900, NULL, 0},
-        {"pack", 0, 0, 2048, 32, 900, NULL, 0},
-        {"pack", 0, 0, 1024, 0, 900, NULL, 0},
-        {"pack", 0, 0, 64, 0, 300, "split", 0},
-        {"bucket", 256, 0, 0, 0, 900, "split", 0},
-        {"bucket", 20000, 0, 0, 0, 900, NULL, 2 * COUNT},
-        {"random", 0, 64, 0, 0, 900, NULL, 3 * COUNT},
+        {"bucket", 20000, 0, 0, 0, 900, NULL, 0}, {"random", 0, 64, 0, 0, 900, NULL, 0},
+        {"sorted", 0, 64, 0, 0, 900, NULL, 0},    {"sequential", 0, 64, 0, 0, 900, NULL, 0},
+        {"bucket", 0, 1, 0, 0, 900, NULL, 0},     {"pack", 0, 0, 2048, 0, 900, NULL, 0},
+        {"pack", 0, 0, 2048, 32, 900, NULL, 0},   {"pack", 0, 0, 1024, 0, 900, NULL, 0},
+        {"pack", 0, 0, 64, 0, 300, "split", 0},   {"bucket", 256, 0, 0, 0, 900, "split", 0},
+        {"bucket", 20000, 0, 0, 0, 900, NULL, 2}, {"random", 0, 64, 0, 0, 900, NULL, 3},
     };
     static const char *const names[] = {"all"};
-    static const uint64_t bounds[] = {0, COUNT};
-    uint32_t *lengths = malloc(COUNT * sizeof(*lengths));
+    const uint64_t bounds[] = {0, count};
+    uint32_t *lengths = malloc(count * sizeof(*lengths));
     assert_non_null(lengths);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         rks_random random = {i};
@@ -84,14 +79,14 @@ static void a_plan_takes_what_the_formula_says(void **state)
         options.world = 8;
         if (cases[i].too_long != NULL)
             options.too_long = cases[i].too_long;
-        mix.samples = cases[i].samples;
-        if (cases[i].samples > 0)
+        mix.samples = (uint64_t)cases[i].draws * count;
+        if (cases[i].draws > 0)
             options.mix = &mix;
-        for (size_t k = 0; k < COUNT; k++)
+        for (size_t k = 0; k < count; k++)
             lengths[k] = 1 + below(&random, cases[i].lengths);
         rks_plan *plan = NULL;
         uint64_t before = begin();
-        assert_ok(rks_plan_create(lengths, COUNT, NULL, &options, &plan, &err), &err);
+        assert_ok(rks_plan_create(lengths, count, NULL, &options, &plan, &err), &err);
         for (uint64_t epoch = 0; epoch < 2; epoch++)
             assert_ok(rks_plan_prepare(plan, epoch, &err), &err);
         double took = (double)(status_figure("VmHWM:") - before);
@@ -117,14 +112,14 @@ uint64_t __wrap_rks_memory_obtainable(const char *root)
 
 /* Checks that no plan is made with so much memory, that the error says so, and that nothing of
  * its size was allocated: the peak stays. */
-static void check_refused(const uint32_t *lengths, size_t count, const rks_plan_options *options,
+static void check_refused(const uint32_t *lengths, size_t samples, const rks_plan_options *options,
                           uint64_t has, const char *begins, const char *ends)
 {
     rks_plan *plan = NULL;
     char text[256];
     uint64_t before = begin();
     pretended = has;
-    rks_status status = rks_plan_create(lengths, count, NULL, options, &plan, &err);
+    rks_status status = rks_plan_create(lengths, samples, NULL, options, &plan, &err);
     pretended = 0;
     assert_int_equal(status, RKS_ERR_MEMORY);
     snprintf(text, sizeof(text),
@@ -169,15 +164,15 @@ static void what_does_not_fit_is_refused_with_both_numbers(void **state)
 static void what_is_small_is_not_looked_at(void **state)
 {
     (void)state;
-    uint32_t *lengths = malloc(COUNT * sizeof(*lengths));
+    uint32_t *lengths = malloc(count * sizeof(*lengths));
     assert_non_null(lengths);
-    for (size_t i = 0; i < COUNT; i++)
+    for (size_t i = 0; i < count; i++)
         lengths[i] = 7;
     rks_plan *plan = NULL;
     rks_plan_options options;
     rks_plan_options_default(&options);
     pretended = 1;
-    assert_ok(rks_plan_create(lengths, COUNT, NULL, &options, &plan, &err), &err);
+    assert_ok(rks_plan_create(lengths, count, NULL, &options, &plan, &err), &err);
     assert_ok(rks_plan_prepare(plan, 0, &err), &err);
     pretended = 0;
     assert_true(rks_plan_memory(&plan->in) < RKS_MEMORY_LARGE);
@@ -185,12 +180,14 @@ static void what_is_small_is_not_looked_at(void **state)
     free(lengths);
 }
 
-int main(void)
+int main(int words, char **given)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_plan_takes_what_the_formula_says),
         cmocka_unit_test(what_does_not_fit_is_refused_with_both_numbers),
         cmocka_unit_test(what_is_small_is_not_looked_at),
     };
+    if (words > 1)
+        count = (uint32_t)strtoul(given[1], NULL, 10);
     return cmocka_run_group_tests_name("plan_memory", tests, NULL, NULL);
 }
