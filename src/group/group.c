@@ -3,44 +3,19 @@
  * group.c: from a bootstrap to connected ranks. Two rounds of the bootstrap's all-gather: first who
  * is where (so that the engine knows what to listen on), then the engines' addresses. After that
  * ranks speak over the engine. */
-#include "group/group_state.h"
+#include "group/rank_facts.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/checksum.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "group/slurm_step.h"
 
 static const char OPENING[] = "opening the group"; /* the phase */
-
-/* Round 1. Nothing in it is secret: the bootstrap may be a store that anyone can read. In all
- * versions of the library it has FACTS_SIZE bytes and begins with the version, so that ranks of
- * different ones read each other's, and nothing more. */
-enum { FACTS_SIZE = 1024 };
-typedef struct facts {
-    char version[16];
-    char host[32];
-    char node[64];         /* what counts as a node */
-    uint64_t doors[DOORS]; /* doors through which it can share descriptors */
-    uint64_t network[2]; /* boot id's hash, network namespace: if both are equal, loopback connects
-                          * the ranks */
-    uint32_t silence_ms;
-    uint32_t secret_source;
-    uint8_t session[16];
-    uint8_t public_key[RKS_KEY_SIZE];
-    rks_error error;   /* set by a rank that cannot take part */
-    uint8_t room[304]; /* zeros */
-} facts;
-_Static_assert(sizeof(facts) == FACTS_SIZE, "ranks of other versions send as many bytes");
 
 void(rks_group_options_default)(rks_group_options *options)
 {
@@ -51,172 +26,6 @@ void(rks_group_options_default)(rks_group_options *options)
         .io_threads = 16,
         .arrival_ms = 300000,
     };
-}
-
-/* Names this running of the machine; without /proc, the host. */
-static void boot_id(char text[40])
-{
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-    if (gethostname(text, 39) != 0)
-        snprintf(text, 40, "unknown");
-    text[39] = '\0';
-    if (file == NULL)
-        return;
-    if (fgets(text, 40, file) != NULL)
-        text[strcspn(text, "\n")] = '\0';
-    fclose(file);
-}
-
-static rks_status own_facts(const rks_group_options *options, uint32_t rank, bool several,
-                            facts *mine, job_secret *job, rks_error *err)
-{
-    char boot[40];
-    struct stat space = {0};
-    boot_id(boot);
-    stat("/proc/self/ns/net", &space);
-    snprintf(mine->version, sizeof(mine->version), "%s", rks_version());
-    gethostname(mine->host, sizeof(mine->host) - 1);
-    const char *node = options->node != NULL ? options->node : getenv("RKS_NODE");
-    snprintf(mine->node, sizeof(mine->node), "%s", node != NULL ? node : boot);
-    rks_doors_look(boot, mine->doors);
-    mine->network[0] = rks_checksum64(boot, strlen(boot));
-    mine->network[1] = space.st_ino;
-    mine->silence_ms = options->silence_ms;
-    rks_status status = RKS_OK;
-    if (rank == 0)
-        status = rks_random(mine->session, sizeof(mine->session), err);
-    if (status == RKS_OK)
-        status = rks_job_secret_begin(job, options->secret_file,
-                                      rank == 0 && several ? mine->session : NULL, err);
-    mine->secret_source = job->source;
-    memcpy(mine->public_key, job->public_key, sizeof(mine->public_key));
-    return status;
-}
-
-/* Ends the texts with NUL: they come from another rank. */
-static void end_texts(facts *theirs)
-{
-    theirs->version[sizeof(theirs->version) - 1] = '\0';
-    theirs->host[sizeof(theirs->host) - 1] = '\0';
-    theirs->node[sizeof(theirs->node) - 1] = '\0';
-    rks_text_clean(theirs->version);
-}
-
-/* ---- comparing -------------------------------------------------------------------------- */
-
-static rks_status differ(const char *field, uint32_t rank, const char *theirs, const char *mine,
-                         rks_error *err)
-{
-    return rks_fail(err, RKS_ERR_ARGUMENT, 0, "%s differs: rank 0 has %s, rank %u has %s", field,
-                    mine, rank, theirs);
-}
-
-static rks_status compare_versions(const facts *all, uint32_t size, rks_error *err)
-{
-    for (uint32_t rank = 1; rank < size; rank++)
-        if (strncmp(all[0].version, all[rank].version, sizeof(all->version)) != 0)
-            return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                            "the library's version differs: rank 0 has %s, rank %u has %s; install "
-                            "the same one on all ranks",
-                            all[0].version, rank, all[rank].version);
-    return RKS_OK;
-}
-
-static rks_status compare(const facts *all, uint32_t size, rks_error *err)
-{
-    rks_status status = compare_versions(all, size, err);
-    if (status != RKS_OK)
-        return status;
-    for (uint32_t rank = 0; rank < size; rank++)
-        if (all[rank].error.status != RKS_OK) {
-            rks_error theirs = all[rank].error;
-            rks_error_sanitize(&theirs);
-            if (err != NULL)
-                *err = theirs;
-            return theirs.status;
-        }
-    for (uint32_t rank = 1; rank < size; rank++) {
-        char one[16], other[16];
-        snprintf(one, sizeof(one), "%u ms", all[0].silence_ms);
-        snprintf(other, sizeof(other), "%u ms", all[rank].silence_ms);
-        if (all[0].silence_ms != all[rank].silence_ms)
-            return differ("silence_ms", rank, other, one, err);
-        if (all[0].secret_source != all[rank].secret_source)
-            return differ("the secret's source", rank,
-                          rks_job_secret_source(all[rank].secret_source),
-                          rks_job_secret_source(all[0].secret_source), err);
-    }
-    return RKS_OK;
-}
-
-/* Returns a bit for each door that two ranks have in common. Threads of a process need none. */
-static uint32_t common_doors(const rks_group *group, const facts *a, const facts *b)
-{
-    uint32_t common = 0;
-    for (int door = 0; door < DOORS; door++)
-        if (rks_group_is_threads(group) ||
-            (a->doors[door] != 0 && a->doors[door] == b->doors[door]))
-            common |= 1u << door;
-    return common;
-}
-
-static bool same_node_name(const facts *a, const facts *b)
-{
-    return strncmp(a->node, b->node, sizeof(a->node)) == 0;
-}
-
-static void say_containers(const rks_group *group, const facts *all)
-{
-    for (uint32_t rank = 1; group->rank == 0 && rank < group->size; rank++) {
-        uint32_t before = 0;
-        while (before < rank && (group->node_of[before] == group->node_of[rank] ||
-                                 !same_node_name(&all[before], &all[rank])))
-            before++;
-        if (before == rank)
-            continue;
-        rks_log(
-            "ranks %u and %u are on one machine but cannot share memory: they are containers with "
-            "their own /tmp and network, different users, or without /proc. Each keeps its own "
-            "copy of the index. "
-            "Share /tmp between them for one copy; give each its own RKS_NODE to silence this line",
-            before, rank);
-        return;
-    }
-}
-
-/* Numbers nodes in the order in which they appear. All ranks of a node have a door in common. */
-static rks_status number_nodes(rks_group *group, const facts *all, rks_error *err)
-{
-    group->node_of = rks_alloc(group->size, sizeof(*group->node_of), err);
-    group->leaders = rks_alloc(group->size, sizeof(*group->leaders), err);
-    group->hosts = rks_alloc(group->size, sizeof(*group->hosts), err);
-    uint32_t *doors = rks_alloc(group->size, sizeof(*doors), err); /* doors that the ranks of each
-                                                                    * node have in common */
-    if (group->node_of == NULL || group->leaders == NULL || group->hosts == NULL || doors == NULL) {
-        rks_free(doors);
-        return RKS_ERR_MEMORY;
-    }
-    for (uint32_t rank = 0; rank < group->size; rank++) {
-        uint32_t node = 0, common = (1u << DOORS) - 1;
-        for (; node < group->nodes; node++) {
-            const facts *leader = &all[group->leaders[node]];
-            common = doors[node] & common_doors(group, leader, &all[rank]);
-            if (same_node_name(leader, &all[rank]) && common != 0)
-                break;
-        }
-        if (node == group->nodes) {
-            common = (1u << DOORS) - 1;
-            group->leaders[group->nodes++] = rank;
-        }
-        doors[node] = common;
-        group->node_of[rank] = node;
-        snprintf(group->hosts[rank], sizeof(group->hosts[rank]), "%.31s", all[rank].host);
-        rks_text_clean(group->hosts[rank]);
-    }
-    group->door = (rks_door)__builtin_ctz(doors[group->node_of[group->rank]]);
-    rks_free(doors);
-    say_containers(group, all);
-    return rks_nodes_sort(group, err);
 }
 
 /* Runs one round of the bootstrap. A rank that does not come is named like a lost one. */
@@ -249,8 +58,8 @@ static rks_status read_encrypt(bool *encrypts, rks_error *err)
     return RKS_OK;
 }
 
-static rks_status open_engine(rks_group *group, const rks_group_options *options, const facts *all,
-                              rks_error *err)
+static rks_status open_engine(rks_group *group, const rks_group_options *options,
+                              const rks_rank_facts *all, rks_error *err)
 {
     char interface[32];
     rks_engine_options engine;
@@ -285,8 +94,8 @@ typedef struct hello {
     rks_error error;
 } hello;
 
-static rks_status join_engine(rks_group *group, const rks_address *addresses, const facts *all,
-                              const job_secret *job, rks_error *err)
+static rks_status join_engine(rks_group *group, const rks_address *addresses,
+                              const rks_rank_facts *all, const job_secret *job, rks_error *err)
 {
     uint8_t *keys = rks_alloc(group->size, RKS_KEY_SIZE, err);
     if (keys == NULL)
@@ -300,7 +109,7 @@ static rks_status join_engine(rks_group *group, const rks_address *addresses, co
                : status;
 }
 
-static rks_status exchange_addresses(rks_group *group, rks_status status, const facts *all,
+static rks_status exchange_addresses(rks_group *group, rks_status status, const rks_rank_facts *all,
                                      const job_secret *job, rks_error *err)
 {
     hello mine = {0};
@@ -356,15 +165,15 @@ static rks_status prepare_mail(rks_group *group, rks_error *err)
 
 /* Prepares this rank before it connects to the others. */
 static rks_status prepare_group(rks_group *group, const rks_group_options *options,
-                                const facts *all, job_secret *job, rks_error *err)
+                                const rks_rank_facts *all, job_secret *job, rks_error *err)
 {
-    rks_status status = compare(all, group->size, err);
+    rks_status status = rks_rank_facts_compare(all, group->size, err);
     if (status != RKS_OK)
         return status;
     status = rks_job_secret_find(job, all[0].session, err);
     if (status != RKS_OK)
         return status;
-    status = number_nodes(group, all, err);
+    status = rks_group_number_nodes(group, all, err);
     if (status != RKS_OK)
         return status;
     status = rks_tree_plant(group, err);
@@ -387,7 +196,7 @@ static rks_status keep_neighbours(rks_group *group, rks_error *err)
 }
 
 static rks_status connect_ranks(rks_group *group, const rks_group_options *options,
-                                const facts *all, job_secret *job, rks_error *err)
+                                const rks_rank_facts *all, job_secret *job, rks_error *err)
 {
     group->id = rks_checksum64(all[0].session, sizeof(all[0].session));
     rks_status status = prepare_group(group, options, all, job, err);
@@ -430,17 +239,18 @@ static rks_status find_bootstrap(const rks_group_options *options, rks_bootstrap
 static rks_status meet(rks_group *group, const rks_group_options *options, rks_error *err)
 {
     job_secret job = {0};
-    facts mine = {0};
-    facts *all = rks_alloc(group->size, sizeof(*all), err);
+    rks_rank_facts mine = {0};
+    rks_rank_facts *all = rks_alloc(group->size, sizeof(*all), err);
     if (all == NULL)
         return RKS_ERR_MEMORY;
     /* A rank with an error of its own still comes, and reports it. */
-    if (own_facts(options, group->rank, group->size > 1, &mine, &job, &mine.error) != RKS_OK)
+    if (rks_rank_facts_own(options, group->rank, group->size > 1, &mine, &job, &mine.error) !=
+        RKS_OK)
         rks_error_place(&mine.error, group->rank, mine.host);
     /* Twice as long as any other wait: a rank that starts late looks like one that has failed. */
     rks_status status = gather(group, &mine, sizeof(mine), all, 2 * group->silence_ms, err);
     for (uint32_t rank = 0; status == RKS_OK && rank < group->size; rank++)
-        end_texts(&all[rank]);
+        rks_rank_facts_end_texts(&all[rank]);
     if (status == RKS_OK)
         status = connect_ranks(group, options, all, &job, err);
     rks_job_secret_end(&job);
