@@ -29,6 +29,7 @@ import rankstore
 
 pytest.importorskip("obstore")
 pytest.importorskip("moto")
+pyarrow = pytest.importorskip("pyarrow")
 
 ROWS = [{"i": i, "text": f"row {i} " + "word " * (i % 13)} for i in range(400)]
 LINES = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
@@ -162,6 +163,10 @@ def mds_of() -> dict[str, bytes]:
     return {"index.json": json.dumps({"version": 2, "shards": [entry]}).encode(), "shard.00000.mds": shard}
 
 
+def zst_of(content: bytes) -> bytes:
+    return bytes(pyarrow.compress(content, codec="zstd", asbytes=True))
+
+
 def wav_of(i: int) -> bytes:
     data = np.arange(100 + i, dtype="<i2").tobytes()
     return b"RIFF" + struct.pack("<I", 36 + len(data)) + b"WAVEfmt " + struct.pack("<IHHIIHH", 16, 1, 1, 8000, 16000, 2, 16) \
@@ -177,6 +182,7 @@ CASES: dict[str, Case] = {
     "csv": ({"a.csv": b"x,y\n" + b"".join(b'%d,"a, b %d"\n' % (i, i) for i in range(500))}, "a.csv", {"unit_size": "4KiB"}),
     "json": ({"a.json": json.dumps(ROWS).encode()}, "a.json", {}),
     "gz": ({"a.jsonl.gz": gzip.compress(LINES)}, "a.jsonl.gz", {}),
+    "zst": ({"a.jsonl.zst": zst_of(LINES)}, "a.jsonl.zst", {}),
     "xz": ({"a.jsonl.xz": lzma.compress(LINES)}, "a.jsonl.xz", {}),
     "bz2": ({"a.txt.bz2": bz2.compress(LINES)}, "a.txt.bz2", {}),
     "tar": ({"a.tar": tar_of(MEMBERS)}, "*.tar", {"unit_size": "4KiB"}),

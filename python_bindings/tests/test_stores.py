@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -375,6 +377,39 @@ def test_commands_look_into_a_url_without_a_local_directory(built: Path, home: s
         assert "int64  5900" in said("cat", home.url("more"), "#5900")
         assert between.counts()["data_bytes"] < shard_bytes(tmp_path / "more" / "d") / 4
     assert not list((tmp_path / "tmp").iterdir())
+
+
+def test_a_store_that_fails_now_and_then_gives_the_same_samples(broken: tuple[stores.Store, stores.Proxy], tmp_path: Path) -> None:
+    """Epochs from home and builds by URL, while GETs fail: 1 in 20; with RKS_FAULT_SECONDS, 1 in 100 for so long."""
+    import obstore
+    store, between = broken
+    seconds = float(os.environ.get("RKS_FAULT_SECONDS", "0"))
+    kinds = ["503", "cut", "close", "500", "short", "etag", "429", *(["stall"] if seconds else [])]
+    text = "".join(json.dumps({"n": n, "words": "word " * (n % 50)}) + "\n" for n in range(20000)).encode()
+    for name in ("a", "b"):
+        obstore.put(store.client(), f"in/{name}.jsonl", text)
+    wanted, begun, faults, stalled, rounds = set(), time.monotonic(), 0, 0, 0
+    while rounds < len(kinds) or time.monotonic() - begun < seconds:
+        kind = kinds[rounds % len(kinds)]  # an input that is another one is an error
+        between.set(fault=kind, each=100 if seconds else 20, where=r"\.rks$" if kind == "etag" else ".")
+        before = between.counts()["faults"]
+        for again in range(20):  # until one has failed
+            local, out = tmp_path / f"l{rounds}.{again}", tmp_path / f"o{rounds}.{again}"
+            ids, _ = epoch(store.url("tokens"), local, store.options)
+            assert sorted(ids) == list(range(SAMPLES))
+            rankstore.build(store.url("in/*.jsonl"), out, storage_options=store.options, progress=False, unit_size="256KiB").close()
+            wanted.add(json.loads((out / "dataset.json").read_text())["dataset"])
+            assert not [path for path in local.rglob("*") if path.suffix in (".arriving", ".pieces", ".manifest")]
+            shutil.rmtree(local)
+            shutil.rmtree(out)
+            if between.counts()["faults"] > before:
+                break
+        now = between.counts()["faults"] - before
+        faults, stalled, rounds = faults + now, stalled + (now if kind == "stall" else 0), rounds + 1
+    assert faults >= rounds and len(wanted) == 1
+    assert between.counts()["under_way"] == stalled  # the proxy sleeps on
+    if seconds:
+        print(f"{rounds} rounds, {faults} faults, {between.counts()['requests']} requests")
 
 
 def findings(url: str, store: stores.Store) -> tuple[int, dict[str, Any]]:
