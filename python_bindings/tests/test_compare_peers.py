@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-ROWS = "build-tokens,build-blobs,open,read-tokens,read-blobs-64,padded,padded-loader,epoch-blobs,plan,pack,exchange,gather"
+ROWS = "build-tokens,build-blobs,open,read-tokens,read-blobs-64,padded,padded-loader,epoch-blobs,plan,pack,pack-papers-32k,exchange,gather"
 if (ROOT / "build/release/tests/bench/bench_pack").exists():  # what these rows need
     ROWS += ",pack-chat,pack-large,resume"
 
@@ -86,6 +86,21 @@ def test_a_packer_that_loses_samples_or_breaks_the_capacity_is_an_error(ids: lis
     done = subprocess.run([sys.executable, "-c", script, str(ROOT / "tools/peers"), str(ids)], text=True, capture_output=True,
                           timeout=100)
     assert done.returncode == 1 and said in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("rule", ["Greedy", "WlbLlm", "SortedChunks"])
+def test_a_rule_of_one_step_at_a_time_places_each_document_once_and_tells_what_waited(rule: str) -> None:
+    script = ("import sys, numpy; sys.path.insert(0, sys.argv[1])\n"
+              "import packers, stepwise\n"
+              "rule = getattr(stepwise, sys.argv[2])\n"
+              "lengths = numpy.random.default_rng(3).integers(1, 1001, 3000).astype('uint32')\n"
+              "bounds, ids, waits = stepwise.plan_by(rule, lengths, 1000, 4, 3)\n"
+              "found = packers.figures('it', packers.Case('', 3000, 1000, 4, 3), lengths, (bounds, ids))\n"
+              "assert found['steps'] == (len(bounds) - 1) / 12 and 0 < waits['tokens that waited'] < 1 <= waits['longest wait, steps']\n"
+              "short = stepwise.plan_by(rule, numpy.full(2400, 10, 'uint32'), 1000, 4, 3)\n"
+              "assert numpy.diff(short[0]).tolist() == [100] * 24 and short[2]['longest wait, steps'] == 0, short\n")
+    done = subprocess.run([sys.executable, "-c", script, str(ROOT / "tools/peers"), rule], text=True, capture_output=True, timeout=100)
+    assert done.returncode == 0, done.stderr
 
 
 def test_help_teaches_every_row() -> None:

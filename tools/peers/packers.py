@@ -4,6 +4,8 @@ out. Rankstore evens out the cost of the ranks of a step; bins of the others go 
 from __future__ import annotations
 
 import bisect
+import dataclasses
+import functools
 import re
 import subprocess
 import time
@@ -12,27 +14,31 @@ from pathlib import Path
 from typing import Any
 
 import numpy
+from stepwise import QUADRATIC, Greedy, SortedChunks, WlbLlm, plan_by
 from workload import Array, Place
 
-QUADRATIC = 1 / 49_152  # the cost of a sample is L + L^2 / 49,152, as of attention
 C_PROGRAM = Path("build/release/tests/bench/bench_pack")
 HISTOGRAM = "histogram.txt"  # in the run's data folder: how many samples have length 1, 2, ...
 
 
 @dataclass(frozen=True)
 class Case:
-    """`micro`: batches of a rank in an optimizer step, of bins of any cost; a batch is a bin."""
+    """`micro`: batches of a rank in an optimizer step; a batch is a bin. `mixed`: bins of any cost make a step, not those of like cost."""
 
     shape: str
     count: int
     capacity: int
     ranks: int = 1
     micro: int = 1
+    mixed: bool = False
 
 
 CASES = {"gamma": Case("gamma", 100_000, 2_048, 8), "uniform": Case("uniform", 10_000, 512), "chat": Case("chat", 20_000, 8_192, 8),
-         "long": Case("long", 20_000, 131_072, 16), "mixed": Case("long", 1_000_000, 131_072, 16, 8),
-         "large": Case("chat", 10_000_000, 8_192, 8), "histogram": Case("histogram", 0, 512, 8)}
+         "long": Case("long", 20_000, 131_072, 16), "mixed": Case("long", 1_000_000, 131_072, 16, 8, mixed=True),
+         "large": Case("chat", 10_000_000, 8_192, 8), "histogram": Case("histogram", 0, 512, 8),
+         "papers-32k": Case("lmsys", 1_000_000, 32_768, 8, 4), "papers-32k-256": Case("lmsys", 1_000_000, 32_768, 256, 4),
+         "papers-128k": Case("lmsys", 1_000_000, 131_072, 64, 4), "papers-256k": Case("lmsys", 1_000_000, 262_144, 8, 4),
+         "papers-256k-256": Case("lmsys", 2_000_000, 262_144, 256, 2)}
 QUICK = 4_000
 DRAWN_IN_C = {"chat": "A", "long": "C"}
 
@@ -47,6 +53,10 @@ def drawn(case: Case, place: Place) -> Array:
         values = random.gamma(5, 20, count)
     elif case.shape == "uniform":
         values = random.integers(1, 513, count)
+    elif case.shape == "lmsys":  # 99 % below 4,096 as of LMSys-Chat-1M, the longest 300,000
+        tail = random.random(count) < 0.005
+        values = numpy.where(tail, numpy.exp(random.uniform(numpy.log(4_096), numpy.log(300_000), count)),
+                             random.lognormal(numpy.log(300), 1, count))
     elif case.shape in DRAWN_IN_C:
         path = place.folder / "drawn.bin"
         subprocess.run([str(C_PROGRAM), "--draw", str(path), DRAWN_IN_C[case.shape], str(count), str(case.capacity)], check=True)
@@ -125,6 +135,18 @@ class Optimized(Seqpacker):
     strategy = "obfd"
 
 
+class Stepwise:
+    """A rule of stepwise.py, over an epoch."""
+
+    def __init__(self, rule: type[Greedy], lengths: Array, case: Case, place: Place) -> None:
+        self.rule, self.lengths, self.case = rule, lengths, case
+        self.waits: dict[str, Any] = {}
+
+    def pack(self) -> Made:
+        bounds, ids, self.waits = plan_by(self.rule, self.lengths, self.case.capacity, self.case.ranks, self.case.micro)
+        return bounds, ids
+
+
 class Ours:
     """Strategy pack, and the bins of all ranks as arrays, in the order of an epoch: first step, its first rank."""
 
@@ -135,7 +157,7 @@ class Ours:
         from rankstore import _core
         case = self.case
         return _core.Plan(self.lengths, strategy="pack", capacity=case.capacity, world=case.ranks, micro_batches=case.micro,
-                          mixed=case.micro > 1, cost="polynomial", cost_linear=1.0, cost_quadratic=QUADRATIC)
+                          mixed=case.mixed, cost="polynomial", cost_linear=1.0, cost_quadratic=QUADRATIC)
 
     def pack(self) -> Made:
         return self.arrays(self.plan(), 0)
@@ -143,6 +165,13 @@ class Ours:
     def arrays(self, plan: Any, epoch: int) -> Made:
         bounds, ids = plan.batches(epoch, -1)
         return numpy.frombuffer(bounds, numpy.int64), numpy.frombuffer(ids, numpy.uint32)
+
+
+class Mixed(Ours):
+    """With bins of any cost in a step."""
+
+    def __init__(self, lengths: Array, case: Case, place: Place) -> None:
+        super().__init__(lengths, dataclasses.replace(case, mixed=True), place)
 
 
 class First(Ours):
@@ -197,8 +226,16 @@ class InC:
         return {"bins": bins, "fill": self.tokens / bins / self.case.capacity}
 
 
-PACKERS: dict[str, Any] = {"numpy + loop": Loop, "TRL": Trl, "seqpacker": Seqpacker, "seqpacker, obfd": Optimized, "Rankstore": Ours,
-                           "Rankstore, first plan": First, "Rankstore, later epoch": Later, "histogram in C": InC}
+PACKERS: dict[str, Any] = {
+    "numpy + loop": Loop, "TRL": Trl, "seqpacker": Seqpacker, "seqpacker, obfd": Optimized, "Rankstore": Ours, "Rankstore, mixed": Mixed,
+    "Rankstore, first plan": First, "Rankstore, later epoch": Later, "histogram in C": InC,
+    "greedy a step": functools.partial(Stepwise, Greedy), "WLB-LLM's rule": functools.partial(Stepwise, WlbLlm),
+    "sorted chunks": functools.partial(Stepwise, SortedChunks)}
+
+
+def sums(values: Array, bounds: Array) -> Array:
+    """Of each bin, which may be empty."""
+    return numpy.diff(numpy.concatenate([[0], numpy.cumsum(values)])[bounds])
 
 
 def figures(name: str, case: Case, lengths: Array, made: Made) -> dict[str, Any]:
@@ -207,7 +244,7 @@ def figures(name: str, case: Case, lengths: Array, made: Made) -> dict[str, Any]
     if (numpy.bincount(ids, minlength=len(lengths)) != 1).any():
         raise ValueError(f"{name}: a sample is not in exactly one bin")
     each = lengths[ids].astype(numpy.int64)
-    tokens = numpy.add.reduceat(each, bounds[:-1])
+    tokens = sums(each, bounds)
     if tokens.max() > case.capacity:
         raise ValueError(f"{name}: a bin of {tokens.max()} tokens, {case.capacity} are allowed")
     found: dict[str, Any] = {"bins": len(tokens), "fill": float(tokens.sum() / len(tokens) / case.capacity)}
@@ -223,7 +260,7 @@ def figures(name: str, case: Case, lengths: Array, made: Made) -> dict[str, Any]
     whole = of_steps(tokens).sum((1, 2))
     bins = of_steps(numpy.ones(len(tokens))).sum((1, 2))
     least = int(whole.argmin())
-    cost = of_steps(numpy.add.reduceat(each + each * each * QUADRATIC, bounds[:-1])).sum(1)
+    cost = of_steps(sums(each + each * each * QUADRATIC, bounds)).sum(1)
     found["steps"] = steps
     if steps > 1:
         found["fill but for the emptiest step"] = float((whole.sum() - whole[least]) / (bins.sum() - bins[least]) / case.capacity)
@@ -239,6 +276,7 @@ class Packing:
         lengths = drawn(case, place)
         self.packer = PACKERS[name](lengths, case, place)
         self.notes: dict[str, Any] = self.packer.figures() if name == "histogram in C" else figures(name, case, lengths, self.packer.pack())
+        self.notes.update(getattr(self.packer, "waits", {}))
 
     def round(self) -> tuple[float, float]:
         if hasattr(self.packer, "timed"):

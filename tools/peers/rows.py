@@ -64,14 +64,23 @@ _IN_C = ("histogram in C is the plain algorithm of bench_pack.c: no shuffle, no 
          "here.")
 
 
+_STEPWISE = ("greedy a step", "WLB-LLM's rule", "sorted chunks", "Rankstore, mixed", "Rankstore")
+_PAPERS = {"papers-32k": "32,768, 8 ranks of 4 micro-batches", "papers-32k-256": "32,768, 256 ranks of 4 micro-batches",
+           "papers-128k": "131,072, 64 ranks of 4 micro-batches", "papers-256k": "262,144, 8 ranks of 4 micro-batches",
+           "papers-256k-256": "262,144, 256 ranks of 2 micro-batches"}
+_WHOLE = ("The others see one global batch at a time, as documents arrive, by the rules of papers (tools/peers/stepwise.py, in Python, so "
+          "their seconds say little); Rankstore plans the epoch, so nothing waits. Balance as above. Lengths: 99 % below 4,096, the "
+          "longest 300,000, clipped to the capacity. A step has bins of like cost; mixed: of any cost.")
+
+
 def _packs() -> dict[str, Row]:
     """By what stands behind "pack" in a row's name."""
     peers = ("numpy + loop", "TRL", "seqpacker", "seqpacker, obfd", "Rankstore")
     large = ("histogram in C", "seqpacker, obfd", "Rankstore, first plan", "Rankstore, later epoch")
 
     def row(title: str, case: str, names: tuple[str, ...] = peers, note: str = _PACKING) -> Row:
-        return Row(title, names, names[-1] if names is peers else "Rankstore, first plan", "Packing", (case,), note=note,
-                   in_c=case not in ("gamma", "uniform"))
+        return Row(title, names, names[-1] if names is not large else "Rankstore, first plan", "Packing", (case,), note=note,
+                   in_c=case not in ("gamma", "uniform", *_PAPERS))
 
     return {"": row("packing 100,000 lengths of gamma(5, 20) into bins of 2,048, 8 ranks", "gamma"),
             "-uniform": row("packing 10,000 lengths from 1 to 512 into bins of 512", "uniform"),
@@ -80,6 +89,8 @@ def _packs() -> dict[str, Row]:
             "-mixed": row("packing 1 M lengths of long documents into bins of 131,072, 16 ranks of 8 micro-batches", "mixed", large,
                           f"{_PACKING} {_IN_C}"),
             "-large": row("packing 10 M lengths of chat into bins of 8,192, 8 ranks", "large", large, f"{_PACKING} {_IN_C}"),
+            **{f"-{case}": row(f"packing chat with a long tail into bins of {title}", case, _STEPWISE, _WHOLE)
+               for case, title in _PAPERS.items()},
             "-histogram": row("packing lengths by a histogram (--histogram) into bins of 512, 8 ranks", "histogram", large,
                               f"{_PACKING} {_IN_C}")}
 
