@@ -154,6 +154,19 @@ def a_merge_onto_a_disk_that_gets_full_leaves_nothing():
     check_nothing_is_left(target)
 
 
+def a_merge_whose_last_sync_failed_leaves_nothing_and_runs_again():
+    make_sources()
+    target = path("unsynced.both")
+    for name in ("dataset.json", "."):
+        for ranks in ("1", "2"):
+            command = ["merge", path("left"), path("right"), "-o", target, "-j", ranks]
+            rankstore(*command, code=3, env={"LD_PRELOAD": SHIM, "UNSYNCED": name})
+            assert not os.path.exists(target), os.listdir(target)
+            rankstore(*command)
+            check_nothing_is_left(target)
+            shutil.rmtree(target)
+
+
 # ---- appends and prunes ---------------------------------------------------------------------
 
 
@@ -395,6 +408,7 @@ def a_build_that_leaves_samples_out_ends_the_same_however_it_was_stopped():
 
 TESTS = [
     a_merge_killed_in_front_of_any_call_is_none_or_whole,
+    a_merge_whose_last_sync_failed_leaves_nothing_and_runs_again,
     a_merge_killed_at_random_on_several_ranks_is_none_or_whole,
     a_merge_onto_a_disk_that_gets_full_leaves_nothing,
     an_append_or_prune_killed_at_any_instant_leaves_whole_generations,
