@@ -68,7 +68,7 @@ _STEPWISE = ("greedy a step", "WLB-LLM's rule", "sorted chunks", "Rankstore, mix
 _PAPERS = {"papers-32k": "32,768, 8 ranks of 4 micro-batches", "papers-32k-256": "32,768, 256 ranks of 4 micro-batches",
            "papers-128k": "131,072, 64 ranks of 4 micro-batches", "papers-256k": "262,144, 8 ranks of 4 micro-batches",
            "papers-256k-256": "262,144, 256 ranks of 2 micro-batches"}
-_WHOLE = ("The others see one global batch at a time, as documents arrive, by the rules of papers (tools/peers/stepwise.py, in Python, so "
+_WHOLE = ("The others see one global batch at a time, as documents arrive, by rules of papers (tools/peers/stepwise.py, in Python, so "
           "their seconds say little); Rankstore plans the epoch, so nothing waits. Balance as above. Lengths: 99 % below 4,096, the "
           "longest 300,000, clipped to the capacity. A step has bins of like cost; mixed: of any cost.")
 

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Planners that see one global batch at a time, beside a plan of the whole epoch: documents arrive in shuffled order, each step takes as
-many as its bins hold, and what does not fit waits. Rules after the text of the papers, in code of our own:
+many as its bins hold, and what does not fit waits. Rules after the ideas of papers; thresholds and
+further details are ours:
 
 - greedy: longest first, each document to the bin with the fewest tokens.
-- WLB-LLM (arXiv 2503.17924, section 4): longest first, to the bin of the least cost if it fits there, else to that with the fewest
+- WLB-LLM (arXiv 2503.17924): longest first, to the bin of the least cost if it fits there, else to that with the fewest
   tokens, else it waits; documents above a threshold wait in queues until there is one for each bin.
-- sorted chunks: FlexSP (arXiv 2412.01523, section 5) cuts a sorted batch into micro-batches of like length, and ByteScale (arXiv
-  2502.21231, section 6) runs documents of like length at the same time. Both then give a long document to several ranks, which is
+- sorted chunks: FlexSP (arXiv 2412.01523) cuts a sorted batch into micro-batches of like length, and ByteScale (arXiv
+  2502.21231) runs documents of like length at the same time. Both then give a long document to several ranks, which is
   no matter of packing: here a document is one rank's, and the ranks of a micro-batch are evened out by cost.
 
 In each of them the bins of a step are dealt to the ranks by cost."""
