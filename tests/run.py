@@ -25,7 +25,8 @@ def arguments():
     names = [step.name for step in table.STEPS]
     parser = argparse.ArgumentParser(prog="tools/test", description="Builds and runs every test. The last line is "
                                      '"N passed, N failed, N skipped"; the exit code is 0 if none failed.')
-    parser.add_argument("steps", nargs="*", metavar="STEP", help="only these steps; without any: all of them")
+    parser.add_argument("steps", nargs="*", metavar="STEP", help="only these steps; without any: all of them but "
+                        + ", ".join(step.name for step in table.STEPS if step.named))
     parser.add_argument("--quick", action="store_true",
                         help="all steps but " + ", ".join(step.name for step in table.STEPS if not step.quick))
     parser.add_argument("--list", action="store_true", help="print the names of the steps and end")
@@ -120,7 +121,7 @@ def main():
         print("\n".join(step.name for step in table.STEPS))
         return 0
     chosen = [step for step in table.STEPS
-              if (step.name in given.steps if given.steps else step.quick or not given.quick)]
+              if (step.name in given.steps if given.steps else not step.named and (step.quick or not given.quick))]
     if given.costs:
         print("\n".join(costs.table(costs.load(), {step.name for step in chosen})))
         return 0

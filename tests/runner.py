@@ -12,7 +12,8 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from steps import costs, load, pool, scripts, suites  # noqa: E402
+import ratios  # noqa: E402
+from steps import costs, load, pool, scripts, suites, table  # noqa: E402
 from steps.job import Job, Totals  # noqa: E402
 from support.report import run_all  # noqa: E402
 
@@ -178,6 +179,19 @@ def each_test_is_a_job_once():
         assert len(parts) == len({one.log for one in parts}) == -(-len(files) // together), (together, len(parts))
 
 
+def a_ratio_that_has_fallen_by_more_than_half_is_named():
+    def line(*cells):
+        return "| " + " | ".join(cells) + " |\n"
+
+    page = ["# Ratios\n", line("commit", "date", "machine", *ratios.ROWS), "|---|\n", line("1", "2", "3", *["0.1"] * len(ratios.ROWS)),
+            line("4", "5", "6", *["0.8"] * len(ratios.ROWS))]
+    wanted = ratios.recorded(page)
+    assert wanted == dict.fromkeys(ratios.ROWS, 0.8), wanted
+    assert ratios.below_half({**wanted, "read": 0.41}, wanted) == []
+    assert ratios.below_half({**wanted, "read": 0.39}, wanted) == ["read: 0.39 of its floor, 0.80 recorded"]
+    assert [step.name for step in table.STEPS if step.named] == ["bench"]
+
+
 if __name__ == "__main__":
     run_all([
         cores_are_filled_and_not_overfilled,
@@ -192,4 +206,5 @@ if __name__ == "__main__":
         what_hangs_is_ended_and_counted,
         what_waits_for_a_failure_is_counted,
         each_test_is_a_job_once,
+        a_ratio_that_has_fallen_by_more_than_half_is_named,
     ])

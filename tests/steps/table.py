@@ -24,6 +24,7 @@ class Step:
     install: bool = False  # the script is called with --install before its parts
     apart: frozenset = frozenset()  # steps that must not run beside it
     alone: bool = False   # nothing runs beside it
+    named: bool = False   # runs only if it is named
 
 
 # The faults look for processes of the command line that have been left running.
@@ -62,4 +63,5 @@ STEPS = [
     Step("thread unit", "thread", "suite", "unit", 900, 0.7, **SLOW),
     Step("thread ranks", "thread", "suite", "ranks", 30, **SLOW),
     Step("fuzz", "fuzz", "suite", "fuzz", 160, 1, **SLOW),
+    Step("bench", "release", "script", "tests/ratios.py", 120, alone=True, named=True),
 ]
