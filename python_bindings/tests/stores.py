@@ -119,6 +119,19 @@ def proxy(upstream: str) -> Iterator[Proxy]:
         yield Proxy(address)
 
 
+def helpers() -> list[int]:
+    """Return this process's helpers."""
+    found = []
+    for one in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            words = one.read_text().rpartition(")")[2].split()
+            if int(words[1]) == os.getpid() and words[0] not in "ZX" and b"store_helper" in (one.parent / "cmdline").read_bytes():
+                found.append(int(one.parent.name))
+        except OSError:
+            continue
+    return found
+
+
 def without_secrets(text: str | bytes) -> bool:
     return SECRET not in (text if isinstance(text, str) else text.decode("latin-1"))
 

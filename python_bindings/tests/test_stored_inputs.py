@@ -42,8 +42,10 @@ def server() -> Iterator[str]:
 
 
 @pytest.fixture
-def store(server: str, tmp_path: Path) -> stores.Store:
-    return stores.make_bucket(server, "i" + str(abs(hash(str(tmp_path)))))
+def store(server: str, tmp_path: Path) -> Iterator[stores.Store]:
+    """A bucket. No helper is left at the end."""
+    yield stores.make_bucket(server, "i" + str(abs(hash(str(tmp_path)))))
+    assert not stores.helpers()
 
 
 class Ranged(SimpleHTTPRequestHandler):

@@ -91,19 +91,6 @@ def epoch(url: str, local: Path, options: dict[str, Any]) -> tuple[list[int], in
         return ids, int(ds.stats()["home_bytes"])
 
 
-def helpers() -> list[int]:
-    """Return this process's helpers."""
-    found = []
-    for one in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            words = one.read_text().rpartition(")")[2].split()
-            if int(words[1]) == os.getpid() and words[0] not in "ZX" and b"store_helper" in (one.parent / "cmdline").read_bytes():
-                found.append(int(one.parent.name))
-        except OSError:
-            continue
-    return found
-
-
 # ---- publish, open, stage ----------------------------------------------------------------------------
 
 def test_what_is_published_is_the_directory_and_opens_with_the_same_plan(built: Path, home: stores.Store, tmp_path: Path) -> None:
@@ -120,7 +107,7 @@ def test_what_is_published_is_the_directory_and_opens_with_the_same_plan(built: 
     assert epoch(home.url("tokens"), tmp_path / "local", home.options) == (ids, 0)
     again = rankstore.publish(built, home.url("tokens"), storage_options=home.options)
     assert (again.sent_shards, again.sent_bytes) == (0, 0)
-    assert not helpers()
+    assert not stores.helpers()
 
 
 def test_four_ranks_bring_each_byte_once(built: Path, home: stores.Store, tmp_path: Path, ranks: Ranks) -> None:
@@ -218,7 +205,7 @@ def test_a_killed_helper_is_started_again(home: stores.Store, tmp_path: Path) ->
     def kill() -> None:
         killed = 0
         while not stop.is_set() and killed < 3:
-            for one in helpers():
+            for one in stores.helpers():
                 os.kill(one, signal.SIGKILL)
                 killed += 1
             stop.wait(0.3)
@@ -267,7 +254,7 @@ def test_workers_of_a_loader_are_forked_beside_it(home: stores.Store, tmp_path: 
 def test_secrets_appear_nowhere(built: Path, home: stores.Store, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with rankstore.open(home.url("tokens"), local=tmp_path / "local", storage_options=home.options) as ds:
         shown = repr(ds) + str(ds.given) + str(ds.loader(ds.plan(batch_size=8)).state_dict())
-        running = b"".join((Path("/proc") / str(one) / part).read_bytes() for one in helpers() for part in ("cmdline", "environ"))
+        running = b"".join((Path("/proc") / str(one) / part).read_bytes() for one in stores.helpers() for part in ("cmdline", "environ"))
         assert stores.without_secrets(shown) and stores.without_secrets(running) and running
         assert stores.without_secrets(pickle.dumps(ds))
     assert stores.without_secrets(stores.everything_in(tmp_path / "local"))

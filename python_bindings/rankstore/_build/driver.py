@@ -118,6 +118,9 @@ def _build_once(group: Group, source: Any, directory: str, options: Options, beg
         raise
     finally:
         progress.close(report)
+        for piece in found if isinstance(found, list) else ():
+            if isinstance(piece, CoreFiles):
+                piece.close()
     if comparable:
         together(group, "build: python.json", lambda: fingerprint.write(own, made["dataset"], made_from))
     if made["shards_rebuilt"]:

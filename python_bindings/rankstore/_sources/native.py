@@ -97,6 +97,10 @@ class CoreFiles(Piece):
                                     schema=f"{ITEM}:str" if items else None if mapped else schema, listing=self.listing, **options)
         self._units = self._files.units()
 
+    def close(self) -> None:
+        """End what reads the files: of those in a store a process of its own, which would stay until Python collects its garbage."""
+        self._files = None
+
     @property
     def files(self) -> _core.Files:
         assert self._files is not None, "open() comes first"
