@@ -8,9 +8,12 @@ Random tests draw the same in each run, so that a run fails for what has changed
 any; a test program that is run by itself draws others each time, and prints its seed.
 """
 import argparse
+import contextlib
 import os
 import signal
+import socket
 import sys
+import tempfile
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -86,6 +89,22 @@ class StepEnds:
             print(f"{job.step}: {self.passed[job.step]} passed, {time.monotonic() - self.begun[job.step]:.0f} s", flush=True)
 
 
+@contextlib.contextmanager
+def sessions_of_open_mpi():
+    """Keep the directory in which Open MPI's programs have theirs. The last one to end removes it, and one that starts at that instant
+    fails: it finds the directory, and then finds it gone."""
+    shared = os.path.join(tempfile.gettempdir(), f"ompi.{socket.gethostname().partition('.')[0]}.{os.geteuid()}")
+    kept = os.path.join(shared, f"kept.{os.getpid()}")
+    os.makedirs(shared, mode=0o700, exist_ok=True)
+    os.makedirs(kept, exist_ok=True)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):  # the shared one may have others' in it
+            os.rmdir(kept)
+            os.rmdir(shared)
+
+
 def run(jobs, totals):
     pool, progress, ends = Pool(jobs), Progress(), StepEnds(jobs)
     try:
@@ -129,7 +148,8 @@ def main():
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)  # a shell's background jobs ignore it
     totals = Totals()
-    run(jobs_of(make_builds(chosen, totals), totals), totals)
+    with sessions_of_open_mpi():
+        run(jobs_of(make_builds(chosen, totals), totals), totals)
     for failure in totals.failed:
         print(f"FAILED {failure}")
     print(f"{totals.passed} passed, {len(totals.failed)} failed, {len(totals.skipped)} skipped")

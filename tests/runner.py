@@ -13,6 +13,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import ratios  # noqa: E402
+import run  # noqa: E402
 from steps import costs, load, pool, scripts, suites, table  # noqa: E402
 from steps.job import Job, Totals  # noqa: E402
 from support.report import run_all  # noqa: E402
@@ -169,6 +170,23 @@ def what_waits_for_a_failure_is_counted():
     assert found.passed == 0 and found.failed[-1] == "runner/next", found.failed
 
 
+def open_mpi_s_directory_of_sessions_stays_while_tests_run():
+    with tempfile.TemporaryDirectory(prefix="rankstore-runner-") as folder:
+        before, tempfile.tempdir = tempfile.tempdir, folder
+        try:
+            with run.sessions_of_open_mpi():
+                [shared] = os.listdir(folder)
+                for _ in range(2):
+                    subprocess.run(["mpirun", "--bind-to", "none", "-n", "1", "true"], check=True, timeout=100, capture_output=True,
+                                   env={**os.environ, "TMPDIR": folder, "OMPI_ALLOW_RUN_AS_ROOT": "1",
+                                        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
+                    assert os.listdir(folder) == [shared] and [one for one in os.listdir(os.path.join(folder, shared))
+                                                               if one.startswith("kept.")], os.listdir(folder)
+            assert os.listdir(folder) == []
+        finally:
+            tempfile.tempdir = before
+
+
 def each_test_is_a_job_once():
     step = {"name": "cli", "build": "", "what": "run.py", "parts": ("tests/cli/*.test",), "install": False, "seconds": 10, "load": 1,
             "apart": frozenset(), "alone": False}
@@ -205,6 +223,7 @@ if __name__ == "__main__":
         what_fails_is_counted,
         what_hangs_is_ended_and_counted,
         what_waits_for_a_failure_is_counted,
+        open_mpi_s_directory_of_sessions_stays_while_tests_run,
         each_test_is_a_job_once,
         a_ratio_that_has_fallen_by_more_than_half_is_named,
     ])
