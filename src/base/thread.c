@@ -41,6 +41,7 @@ int rks_thread_start_reader(pthread_t *thread, void *(*run)(void *user), void *u
     sigset_t mask;
     sigfillset(&mask);
     sigdelset(&mask, SIGBUS);
+    sigdelset(&mask, SIGSEGV);
     return start_with(&mask, thread, run, user);
 }
 

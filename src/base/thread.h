@@ -20,7 +20,8 @@
  * threads. */
 int rks_thread_start(pthread_t *thread, void *(*run)(void *user), void *user);
 
-/* The same for a thread that reads mapped files: it takes SIGBUS, for a fault in a map. */
+/* The same for a thread that reads mapped files: it takes SIGBUS and SIGSEGV, for a fault in a
+ * map. */
 int rks_thread_start_reader(pthread_t *thread, void *(*run)(void *user), void *user);
 
 /* Fails for a thread or process that could not be started: "starting ...: REASON". EAGAIN names the

@@ -15,7 +15,6 @@
 #include "fetch/readahead.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -186,11 +185,6 @@ static void *reader_main(void *user)
 {
     reader_thread *by = user;
     rks_readahead *ahead = by->ahead;
-    sigset_t mask; /* an unreadable page of a locator faults in this thread */
-    sigfillset(&mask);
-    sigdelset(&mask, SIGBUS);
-    sigdelset(&mask, SIGSEGV);
-    pthread_sigmask(SIG_SETMASK, &mask, NULL);
     pthread_mutex_lock(&ahead->mutex);
     while (!atomic_load(&ahead->stop)) {
         if (has_work(ahead)) {
@@ -326,7 +320,7 @@ static bool have_threads(rks_readahead *ahead)
         if (made == NULL)
             break;
         *made = (reader_thread){.ahead = ahead, .from = IDLE};
-        if (pthread_create(&made->thread, NULL, reader_main, made) != 0) {
+        if (rks_thread_start_reader(&made->thread, reader_main, made) != 0) {
             rks_free(made);
             break;
         }

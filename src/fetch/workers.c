@@ -4,18 +4,12 @@
 #include "fetch/workers.h"
 
 #include <sched.h>
-#include <signal.h>
 
 #include "base/error.h"
 #include "base/thread.h"
 
 static void work_until_closing(rks_fetcher *fetcher, pthread_cond_t *comes)
 {
-    sigset_t mask; /* the program's threads handle signals, but a map's fault is ours */
-    sigfillset(&mask);
-    sigdelset(&mask, SIGBUS);
-    sigdelset(&mask, SIGSEGV);
-    pthread_sigmask(SIG_SETMASK, &mask, NULL);
     pthread_mutex_lock(&fetcher->mutex);
     while (!atomic_load(&fetcher->closing))
         if (!fetcher->work_on_next(fetcher))
@@ -44,8 +38,8 @@ void rks_fetcher_wake_workers(rks_fetcher *fetcher)
         atomic_load(&fetcher->closing)) /* the close joins only the threads that it sees */
         return;
     while (fetcher->worker_count < RKS_FETCH_COLD_WORKERS &&
-           pthread_create(&fetcher->workers[fetcher->worker_count], NULL, cold_worker_main,
-                          fetcher) == 0)
+           rks_thread_start_reader(&fetcher->workers[fetcher->worker_count], cold_worker_main,
+                                   fetcher) == 0)
         fetcher->worker_count++;
     pthread_cond_signal(&fetcher->cold_work_comes);
 }
@@ -73,7 +67,7 @@ rks_status rks_fetcher_start_workers(rks_fetcher *fetcher, rks_work_fn work_on_n
         fetcher->workers_wanted = workers_wanted();
     while (error == 0 && fetcher->worker_count < fetcher->workers_wanted) {
         error =
-            pthread_create(&fetcher->workers[fetcher->worker_count], NULL, worker_main, fetcher);
+            rks_thread_start_reader(&fetcher->workers[fetcher->worker_count], worker_main, fetcher);
         fetcher->worker_count += error == 0;
     }
     bool none = fetcher->worker_count == 0;
