@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/task_state.h"
 #include "base/thread.h"
 
 enum { THREADS_MAX = 16, PLACE_MAX = 256, CANCEL_MS = 1000 };
@@ -93,26 +94,12 @@ static uint64_t time_used(const rks_file_job *job)
     return used;
 }
 
-/* Returns true if the thread waits for nothing but a processor. */
-static bool is_ready(long thread)
-{
-    char path[64], text[256];
-    snprintf(path, sizeof(path), "/proc/self/task/%ld/stat", thread);
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return false;
-    const size_t size = fread(text, 1, sizeof(text) - 1, file);
-    fclose(file);
-    text[size] = '\0';
-    const char *name_end = strrchr(text, ')');
-    return name_end != NULL && strncmp(name_end, ") R", 3) == 0;
-}
-
+/* Returns true if a thread waits for nothing but a processor. */
 static bool some_is_ready(const rks_file_job *job)
 {
     bool ready = false;
     for (size_t i = 0; !ready && i < THREADS_MAX; i++)
-        ready = job->threads[i].id != 0 && is_ready(job->threads[i].id);
+        ready = job->threads[i].id != 0 && rks_task_state(getpid(), job->threads[i].id) == 'R';
     return ready;
 }
 

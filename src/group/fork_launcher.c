@@ -21,6 +21,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/task_state.h"
 #include "base/thread.h"
 #include "group/group_state.h"
 
@@ -235,14 +236,8 @@ static void note_end(watch *w, uint32_t rank, int how)
 /* Returns true if it is stopped, as by Ctrl-Z or a debugger: it will not end by itself. */
 static bool is_stopped(pid_t child)
 {
-    char path[64], line[256] = "";
-    snprintf(path, sizeof(path), "/proc/%ld/stat", (long)child);
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return false;
-    const char *state = fgets(line, sizeof(line), file) == NULL ? NULL : strrchr(line, ')');
-    fclose(file);
-    return state != NULL && (state[2] == 'T' || state[2] == 't');
+    const char state = rks_task_state((long)child, 0);
+    return state == 'T' || state == 't';
 }
 
 /* Says that a rank is stopped. The others wait for it, up to the silence limit. */

@@ -15,25 +15,17 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/task_state.h"
 
 enum { HOST_ROOM = 65, SPACE_ROOM = 72, TRIES = 16 };
 
 /* Returns true if no process of this host has the number, or only one that waits to be reaped. */
 static bool has_ended(long pid)
 {
-    char path[64], text[512];
     if (kill((pid_t)pid, 0) != 0)
         return errno == ESRCH;
-    snprintf(path, sizeof(path), "/proc/%ld/stat", pid);
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return false;
-    size_t size = fread(text, 1, sizeof(text) - 1, file);
-    fclose(file);
-    text[size] = '\0';
-    const char *name_end = strrchr(text, ')'); /* the name may hold anything */
-    return name_end != NULL &&
-           (strncmp(name_end, ") Z", 3) == 0 || strncmp(name_end, ") X", 3) == 0);
+    const char state = rks_task_state(pid, 0);
+    return state == 'Z' || state == 'X';
 }
 
 /* "BOOT-NUMBER" */
