@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/boot_id.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/forbidden_call.h"
@@ -26,7 +27,7 @@
 #include "base/thread.h"
 
 /* A holder that beats does so each second, or more often. */
-enum { TRIES = 100, TEXT_SIZE = 256, BOOT_SIZE = 40, TWO_BEATS_MS = 2500, LOOK_MS = 100 };
+enum { TRIES = 100, TEXT_SIZE = 256, TWO_BEATS_MS = 2500, LOOK_MS = 100 };
 
 struct rks_lock_file {
     int fd;
@@ -46,7 +47,7 @@ struct rks_lock_file {
 typedef struct lock_note {
     uint64_t job;           /* 0: none */
     char holder[TEXT_SIZE]; /* "pid 123 on HOST"; empty if unknown */
-    char boot[BOOT_SIZE];   /* empty if unknown */
+    char boot[RKS_BOOT_ID]; /* empty if unknown */
 } lock_note;
 
 static const char *name_of(const rks_lock_wish *wish)
@@ -75,21 +76,11 @@ static lock_note read_note(int fd)
     return note;
 }
 
-static void read_boot(char boot[BOOT_SIZE])
-{
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    ssize_t size = fd < 0 ? 0 : read(fd, boot, BOOT_SIZE - 1);
-    boot[size < 0 ? 0 : size] = '\0';
-    boot[strcspn(boot, "\n")] = '\0';
-    if (fd >= 0)
-        close(fd);
-}
-
 /* Returns true if the file names a holder whom our lock may not keep out. */
 static bool is_foreign(const lock_note *note)
 {
-    char boot[BOOT_SIZE], host[65] = "?", end[80];
-    read_boot(boot);
+    char boot[RKS_BOOT_ID], host[65] = "?", end[80];
+    (void)rks_boot_id(boot);
     if (note->holder[0] == '\0')
         return false; /* it was killed before it signed */
     if (note->boot[0] != '\0' && boot[0] != '\0')
@@ -207,8 +198,8 @@ static rks_status watch_foreign(const rks_lock_wish *wish, rks_lock_file *lock, 
 
 static rks_status sign(const rks_lock_wish *wish, rks_lock_file *lock, rks_error *err)
 {
-    char host[65] = "?", job[32] = "", boot[BOOT_SIZE], text[TEXT_SIZE];
-    read_boot(boot);
+    char host[65] = "?", job[32] = "", boot[RKS_BOOT_ID], text[TEXT_SIZE];
+    (void)rks_boot_id(boot);
     gethostname(host, sizeof(host) - 1);
     if (wish->job != 0)
         snprintf(job, sizeof(job), "job %" PRIx64 "\n", wish->job);

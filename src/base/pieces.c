@@ -25,6 +25,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/boot_id.h"
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -33,7 +34,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 
-enum { HEADER = 96, BOOT = 40, CHECKED = 80, DOUBTS = 88, HOLDER = 92, VERSION = 1 };
+enum { HEADER = 96, BOOT = RKS_BOOT_ID, CHECKED = 80, DOUBTS = 88, HOLDER = 92, VERSION = 1 };
 enum { LOCK_WAIT_MS = 10, TELL_MS = 15000, LIMIT_MS = 900000 };
 #define SEALED UINT32_MAX
 
@@ -60,16 +61,10 @@ void rks_pieces_pretend_boot(const char *boot)
 static void read_boot(char boot[BOOT])
 {
     memset(boot, 0, BOOT);
-    if (pretended_boot != NULL) {
+    if (pretended_boot != NULL)
         snprintf(boot, BOOT, "%s", pretended_boot);
-        return;
-    }
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-    if (file == NULL)
-        return;
-    if (fscanf(file, "%36[0-9a-f-]", boot) != 1)
-        memset(boot, 0, BOOT);
-    fclose(file);
+    else
+        (void)rks_boot_id(boot);
 }
 
 static void put_header(uint8_t *header, rks_digest what, uint64_t file_size, const char boot[BOOT])

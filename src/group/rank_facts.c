@@ -10,31 +10,28 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/boot_id.h"
 #include "base/checksum.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
 
 /* Names this running of the machine; without /proc, the host. */
-static void boot_id(char text[40])
+static void name_boot(char text[RKS_BOOT_ID])
 {
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-    if (gethostname(text, 39) != 0)
-        snprintf(text, 40, "unknown");
-    text[39] = '\0';
-    if (file == NULL)
+    if (rks_boot_id(text))
         return;
-    if (fgets(text, 40, file) != NULL)
-        text[strcspn(text, "\n")] = '\0';
-    fclose(file);
+    if (gethostname(text, RKS_BOOT_ID - 1) != 0)
+        snprintf(text, RKS_BOOT_ID, "unknown");
+    text[RKS_BOOT_ID - 1] = '\0';
 }
 
 rks_status rks_rank_facts_own(const rks_group_options *options, uint32_t rank, bool several,
                               rks_rank_facts *mine, job_secret *job, rks_error *err)
 {
-    char boot[40];
+    char boot[RKS_BOOT_ID];
     struct stat space = {0};
-    boot_id(boot);
+    name_boot(boot);
     stat("/proc/self/ns/net", &space);
     snprintf(mine->version, sizeof(mine->version), "%s", rks_version());
     gethostname(mine->host, sizeof(mine->host) - 1);

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/boot_id.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -31,15 +32,12 @@ static bool has_ended(long pid)
 /* "BOOT-NUMBER" */
 static void name_this_space(char space[SPACE_ROOM])
 {
-    char boot[40] = "unknown";
+    char boot[RKS_BOOT_ID];
     struct stat info = {0};
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-    if (file != NULL && fgets(boot, sizeof(boot), file) != NULL)
-        boot[strcspn(boot, "\n")] = '\0';
-    if (file != NULL)
-        fclose(file);
+    const bool known = rks_boot_id(boot);
     stat("/proc/self/ns/pid", &info);
-    snprintf(space, SPACE_ROOM, "%s-%llu", boot, (unsigned long long)info.st_ino);
+    snprintf(space, SPACE_ROOM, "%s-%llu", known ? boot : "unknown",
+             (unsigned long long)info.st_ino);
 }
 
 void rks_claim_write(rks_digest contents, rks_claim *claim)
