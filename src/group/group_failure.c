@@ -9,6 +9,7 @@
  * A connection that ends is seen before its process is: where a launcher watches the processes, its
  * word is waited for and replaces "closed the connection".
  */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -100,7 +101,9 @@ void rks_group_on_lost(void *user, uint32_t peer, const rks_error *err)
 {
     rks_group *group = user;
     if (err->status != RKS_OK) {
-        const group_error lost = {.error = *err, .cut_off = err->status == RKS_ERR_PEER};
+        /* A launcher knows nothing of bytes that were changed. */
+        const group_error lost = {.error = *err,
+                                  .cut_off = err->status == RKS_ERR_PEER && err->cause != EBADMSG};
         rks_group_fail_with(group, &lost, peer);
         return;
     }

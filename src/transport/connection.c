@@ -253,9 +253,9 @@ static void on_ended(void *user, int error)
     }
     connection->hung_up = error == 0 || error == ECONNRESET || error == EPIPE;
     bool hello = connection->state == RKS_CONNECTION_HELLO;
-    if (connection->hung_up && !hello) /* its process ended; unread bytes decide between end and
-                                        * reset */
-        rks_connection_fail(connection, RKS_ERR_PEER, error, "closed the connection");
+    if (connection->hung_up && !hello) /* its process ended, or the network ended the connection */
+        rks_connection_fail(connection, RKS_ERR_PEER, error,
+                            error == 0 ? "closed the connection" : "the connection was reset");
     else if (error == 0)
         rks_connection_fail(connection, RKS_ERR_PEER, 0,
                             "closed the connection before it proved itself");

@@ -149,6 +149,8 @@ void rks_engine_flush(rks_engine *engine);
 /* Sends a fixed frame with `size` bytes of its body, unless the previous one is not sent yet. */
 void rks_connection_say(rks_connection *connection, rks_fixed_frame *fixed,
                         enum rks_frame_type type, size_t size);
+/* Tells the peer why this side is about to lose the connection, if that can be sent at once. */
+void rks_connection_say_why(rks_connection *connection, const rks_error *why);
 /* Says bye, and closes after everything is sent. */
 void rks_connection_end(rks_connection *connection);
 /* Ends the stream's sending if the connection is ending and everything is sent. */

@@ -4,12 +4,22 @@
  * of a larger frame is read directly into its place. */
 #include "transport/connection.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/memory.h"
 
 enum { LARGE = 16 * 1024 }; /* smaller bodies are copied from the stage, many after one read */
+
+/* Ends a connection whose bytes are not what its peer can have sent, and tells the peer. */
+static void refuse_bytes(rks_connection *connection, rks_error *why)
+{
+    why->cause = EBADMSG;
+    rks_error_place(why, connection->engine->options.rank, connection->engine->address.host);
+    rks_connection_say_why(connection, why);
+    rks_connection_lose(connection, why);
+}
 
 static bool in_place(const rks_connection *connection, uint16_t type)
 {
@@ -62,19 +72,20 @@ static void begin_frame(rks_connection *connection)
     connection->body_got = 0;
     if (rks_frame_decode(connection->header, connection->engine->options.max_frame,
                          &connection->frame, &err) != RKS_OK) {
-        rks_connection_lose(connection, &err);
+        refuse_bytes(connection, &err);
         return;
     }
     uint16_t type = connection->frame.type;
     uint64_t limit = rks_frame_limit(connection->engine, type);
     if (connection->frame.size > limit) {
-        rks_connection_fail(connection, RKS_ERR_PEER, 0,
-                            "frame of type %u with %llu bytes, above the limit of %llu", type,
-                            (unsigned long long)connection->frame.size, (unsigned long long)limit);
+        rks_fail(&err, RKS_ERR_PEER, 0, "frame of type %u with %llu bytes, above the limit of %llu",
+                 type, (unsigned long long)connection->frame.size, (unsigned long long)limit);
+        refuse_bytes(connection, &err);
         return;
     }
     if (!in_place(connection, type)) {
-        rks_connection_fail(connection, RKS_ERR_PEER, 0, "frame of type %u out of order", type);
+        rks_fail(&err, RKS_ERR_PEER, 0, "frame of type %u out of order", type);
+        refuse_bytes(connection, &err);
         return;
     }
     if (type == RKS_FRAME_HELLO || type == RKS_FRAME_PROOF || type == RKS_FRAME_ERROR)
@@ -114,8 +125,9 @@ static void handle_error(rks_connection *connection)
     memcpy(&err, connection->small, sizeof(err));
     rks_error_sanitize(&err);
     if (connection->frame.id == 0) {
-        rks_connection_fail(connection, (rks_status)err.status, err.cause,
-                            "refused the connection: %.120s", err.text);
+        rks_connection_fail(
+            connection, (rks_status)err.status, err.cause, "%s: %.120s",
+            err.cause == EBADMSG ? "ended the connection" : "refused the connection", err.text);
         return;
     }
     rks_call *call = rks_call_find(connection->engine, connection->rank, connection->frame.id);
@@ -160,7 +172,9 @@ static void handle_frame(rks_connection *connection)
     connection->large = connection->frame.size >= LARGE;
     if (type != RKS_FRAME_REPLY && connection->body != NULL &&
         !rks_frame_body_good(connection->header, connection->body, connection->frame.size)) {
-        rks_connection_fail(connection, RKS_ERR_PEER, 0, "frame body that fails its check");
+        rks_error err;
+        rks_fail(&err, RKS_ERR_PEER, 0, "frame body that fails its check");
+        refuse_bytes(connection, &err);
         return;
     }
     atomic_fetch_add_explicit(&connection->engine->frames_received, 1, memory_order_relaxed);
@@ -260,7 +274,7 @@ static void receive_records(rks_connection *connection, size_t size)
     rks_record_layer_received(layer, size);
     while (connection->state != RKS_CONNECTION_OVER) {
         if (rks_record_layer_next(layer, &bytes, &size, &why) != RKS_OK) {
-            rks_connection_lose(connection, &why);
+            refuse_bytes(connection, &why);
             return;
         }
         if (bytes == NULL)

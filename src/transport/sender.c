@@ -256,6 +256,26 @@ void rks_connection_say(rks_connection *connection, rks_fixed_frame *fixed,
         pump(connection); /* a sign of life does not wait for the end of this round */
 }
 
+void rks_connection_say_why(rks_connection *connection, const rks_error *why)
+{
+    uint8_t header[RKS_FRAME_HEADER];
+    rks_frame_header error = {.size = sizeof(*why), .type = RKS_FRAME_ERROR};
+    rks_frame_encode(&error, why, header);
+    const struct iovec frame[] = {{header, sizeof(header)}, {(void *)(uintptr_t)why, sizeof(*why)}};
+    const struct iovec *parts = frame;
+    size_t count = 2;
+    bool between_frames =
+        connection->slice == 0 && connection->part == 0 && connection->part_sent == 0;
+    if (connection->state != RKS_CONNECTION_OPEN || !between_frames || connection->broken ||
+        connection->says_proof.busy)
+        return;
+    if (has_record_layer(connection)) {
+        rks_record_layer_write(connection->layer, frame, sizeof(header) + sizeof(*why));
+        parts = rks_record_layer_unsent(connection->layer, &count);
+    }
+    (void)rks_stream_try_write(connection->stream, parts, count);
+}
+
 void rks_connection_end(rks_connection *connection)
 {
     if (connection->state != RKS_CONNECTION_OPEN || connection->ending)

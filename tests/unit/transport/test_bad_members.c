@@ -4,6 +4,8 @@
  * becomes of requests to them. After each case the engine must serve its real peers on. */
 #include "stranger_pair.h"
 
+#include <errno.h>
+
 #include "support/seed.h"
 
 static void a_member_that_breaks_the_rules_is_cut_off(void **state)
@@ -42,6 +44,10 @@ static void a_member_that_breaks_the_rules_is_cut_off(void **state)
                           "\377\377\377\377\377\377\377\377\377\377\377\377"
                           "\377\377\377\377\377\377\377\377\377\377\377\377",
                           24);
+        rks_error why;
+        assert_true(stranger_frame_in(fd, &header, &why, sizeof(why))); /* it hears what was seen */
+        assert_int_equal(header.type, RKS_FRAME_ERROR);
+        assert_int_equal(why.cause, EBADMSG);
         assert_int_equal(stranger_drain(fd), 0);
         close(fd);
     }

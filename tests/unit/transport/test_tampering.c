@@ -5,6 +5,7 @@
 #include "stranger_pair.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 
 #include "base/bytes.h"
 
@@ -88,8 +89,9 @@ static size_t make_record(const uint8_t key[RKS_KEY_SIZE], uint64_t number, uint
     return RECORD_HEAD + size + RKS_TAG_BYTES;
 }
 
-/* The request of the engine, in its first record: its id. */
-static uint64_t take_sealed_request(int fd, const uint8_t key[RKS_KEY_SIZE])
+/* The frame that the engine has sent in its record `number`, with its body. */
+static rks_frame_header take_sealed_frame(int fd, const uint8_t key[RKS_KEY_SIZE], uint64_t number,
+                                          uint8_t *body)
 {
     uint8_t bytes[1000], tag[RKS_TAG_BYTES];
     rks_frame_header header;
@@ -98,11 +100,35 @@ static uint64_t take_sealed_request(int fd, const uint8_t key[RKS_KEY_SIZE])
     assert_true(size < 900);
     assert_true(stranger_receive(fd, bytes + RECORD_HEAD, size + RKS_TAG_BYTES));
     const struct iovec whole = {bytes, RECORD_HEAD + size};
-    rks_authenticate(key, 0, &whole, 1, tag);
+    rks_authenticate(key, number, &whole, 1, tag);
     assert_memory_equal(bytes + RECORD_HEAD + size, tag, sizeof(tag));
-    assert_ok(rks_frame_decode(bytes + RECORD_HEAD, 100, &header, &err), &err);
+    assert_ok(rks_frame_decode(bytes + RECORD_HEAD, 900, &header, &err), &err);
+    assert_int_equal(size, RKS_FRAME_HEADER + header.size);
+    memcpy(body, bytes + RECORD_HEAD + RKS_FRAME_HEADER, header.size);
+    return header;
+}
+
+/* The engine's request: its id. */
+static uint64_t take_sealed_request(int fd, const uint8_t key[RKS_KEY_SIZE])
+{
+    uint8_t body[1000];
+    rks_frame_header header = take_sealed_frame(fd, key, 0, body);
     assert_int_equal(header.type, RKS_FRAME_REQUEST);
     return header.id;
+}
+
+/* The engine says what it has seen, so that both sides can. */
+static void hear_why(int fd, const uint8_t key[RKS_KEY_SIZE])
+{
+    rks_error why;
+    uint8_t body[1000];
+    rks_frame_header header = take_sealed_frame(fd, key, 1, body);
+    assert_int_equal(header.type, RKS_FRAME_ERROR);
+    assert_int_equal(header.id, 0);
+    memcpy(&why, body, sizeof(why));
+    assert_int_equal(why.cause, EBADMSG);
+    assert_contains(why.text, "changed in transit");
+    assert_int_equal(why.rank, 0);
 }
 
 /* Rank 2 answers a request "fine", in two records; `change` does something to them first. */
@@ -133,6 +159,9 @@ static void answer_changed(change_fn change, answer *a)
     stranger_send(fd, first, first_size);
     stranger_send(fd, second, second_size);
     event_wait(&a->done, 1);
+    if (change != NULL && a->err.cause == EBADMSG &&
+        strstr(a->err.text, "changed in transit") != NULL)
+        hear_why(fd, in);
     close(fd);
     close(listener);
     mesh_close(&m);
