@@ -183,9 +183,12 @@ typedef struct rks_build_report {
  * same samples, so that dataset id and saved states stay. RKS_ERR_DATA with cause ESTALE if the
  * source holds other samples now; RKS_ERR_NOT_FOUND if another build wrote all that is lost.
  * `directory` may hold {rank} and {node}. `report` may be NULL. Errors: RKS_ERR_DATA names file and
- * line. RKS_ERR_STATE names pid and host of another build that runs in the directory.
- * RKS_ERR_ARGUMENT with cause EEXIST: a finished dataset is there and `replace` is not set (see
- * `keep`). RKS_ERR_UNSUPPORTED: the file system has no locks (see no_lock). */
+ * line. The source "-", alone and on one rank, is standard input: lines, "jsonl" by default or
+ * "text", which are read once, in blocks of unit_size (8 MiB by default), none of them written to a
+ * disk. A block is a unit, so an interrupted build goes on if the same lines come again. Keys that
+ * are derived are "stdin@BLOCK:ROW". RKS_ERR_STATE names pid and host of another build that runs in
+ * the directory. RKS_ERR_ARGUMENT with cause EEXIST: a finished dataset is there and `replace` is
+ * not set (see `keep`). RKS_ERR_UNSUPPORTED: the file system has no locks (see no_lock). */
 RKS_API rks_status rks_build(rks_group *group, const char *const *sources, size_t source_count,
                              const char *directory, const rks_build_options *options,
                              rks_build_report *report, rks_error *err);

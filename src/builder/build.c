@@ -40,6 +40,7 @@
 #include "base/memory.h"
 #include "builder/build_state.h"
 #include "builder/lost_units.h"
+#include "builder/piped_rows.h"
 #include "builder/publish.h"
 #include "home/address.h"
 #include "builder/row_units.h"
@@ -445,6 +446,8 @@ rks_status rks_build(rks_group *group, const char *const *sources, size_t source
                      rks_build_report *report, rks_error *err)
 {
     const rks_build_source files = {.paths = sources, .path_count = source_count};
+    if (rks_piped_is_source(sources, source_count))
+        return rks_piped_build(group, directory, options, report, err);
     return run(group, &files, directory, options, report, err);
 }
 

@@ -26,12 +26,17 @@ enum {
 }; /* units of lines that are read to infer a schema, however many there
     * are */
 
-/* Refuses a dataset: its files would be read like those of any folder. */
-static rks_status refuse_datasets(const char *const *sources, size_t count, rks_error *err)
+/* Refuses a dataset: its files would be read like those of any folder; and standard input, which is
+ * not among these. */
+static rks_status refuse_others(const char *const *sources, size_t count, rks_error *err)
 {
     rks_status status = RKS_OK;
     for (size_t i = 0; status == RKS_OK && i < count; i++) {
         rks_dataset *dataset = NULL;
+        if (sources[i] != NULL && strcmp(sources[i], "-") == 0)
+            return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                            "-: standard input is a source alone, of a build; append adds one "
+                            "source after another, and ./- is a file of that name");
         if (sources[i] != NULL && !rks_home_is_url(sources[i]) &&
             rks_dataset_load(sources[i], &dataset, NULL) == RKS_OK)
             status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
@@ -85,7 +90,7 @@ rks_status rks_input_look(const char *const *sources, size_t count, rks_build_op
                           rks_input **input, rks_error *err)
 {
     rks_ingest_options reading = rks_build_ingest_options(options);
-    rks_status status = refuse_datasets(sources, count, err);
+    rks_status status = refuse_others(sources, count, err);
     if (status == RKS_OK)
         status = rks_input_open(sources, count, &reading, input, err);
     if (status == RKS_OK) {

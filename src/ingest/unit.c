@@ -197,9 +197,8 @@ rks_status rks_input_cut(rks_input *input, uint64_t unit_size, rks_error *err)
     return status;
 }
 
-/* Refuses options for other formats. */
-static rks_status refuse_foreign_options(const rks_ingest_options *options,
-                                         const rks_input_format *format, rks_error *err)
+rks_status rks_input_refuse_options(const rks_ingest_options *options,
+                                    const rks_input_format *format, rks_error *err)
 {
     bool keeps_extra = options->extra != NULL && strcmp(options->extra, "json") == 0;
     if (options->columns != NULL && !format->takes_columns)
@@ -222,9 +221,8 @@ static rks_status refuse_foreign_options(const rks_ingest_options *options,
     return RKS_OK;
 }
 
-/* Takes the files that were found and cuts them into units. */
-static rks_status set_up_input(rks_input *input, const rks_ingest_options *options,
-                               const rks_input_format *format, rks_found_list *list, rks_error *err)
+void rks_input_take_options(rks_input *input, const rks_ingest_options *options,
+                            const rks_input_format *format)
 {
     input->max_sample = options->max_sample != 0 ? options->max_sample : DEFAULT_MAX_SAMPLE;
     input->skip_bad = options->skip_bad;
@@ -237,10 +235,17 @@ static rks_status set_up_input(rks_input *input, const rks_ingest_options *optio
     input->infer_rows = options->infer_all ? UINT64_MAX : RKS_INFER_ROWS;
     input->infer_bytes = options->infer_all ? INT64_MAX : RKS_INFER_BYTES;
     input->format = format;
+}
+
+/* Takes the files that were found and cuts them into units. */
+static rks_status set_up_input(rks_input *input, const rks_ingest_options *options,
+                               const rks_input_format *format, rks_found_list *list, rks_error *err)
+{
+    rks_input_take_options(input, options, format);
     rks_status status = move_files(input, list, err);
     if (status != RKS_OK)
         return status;
-    status = refuse_foreign_options(options, format, err);
+    status = rks_input_refuse_options(options, format, err);
     if (status != RKS_OK)
         return status;
     uint64_t asked = options->unit_size;

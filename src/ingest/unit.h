@@ -88,6 +88,13 @@ void rks_input_free(rks_input *input); /* NULL is accepted */
 /* Writes what the stores of an input with some were asked, for the options of other ranks. Free
  * *listing with rks_free. */
 rks_status rks_input_listing(const rks_input *input, char **listing, rks_error *err);
+/* Refuses options for other formats: RKS_ERR_ARGUMENT. */
+rks_status rks_input_refuse_options(const rks_ingest_options *options,
+                                    const rks_input_format *format, rks_error *err);
+/* Sets what of an input follows from the options and the format. The options' texts are borrowed.
+ */
+void rks_input_take_options(rks_input *input, const rks_ingest_options *options,
+                            const rks_input_format *format);
 /* Cuts the input again. After a failure it has no units until a cut succeeds. */
 rks_status rks_input_cut(rks_input *input, uint64_t unit_size, rks_error *err);
 /* Returns the default unit size for an input of `bytes`: about 1/64 of it in whole MiB, 1 to 64

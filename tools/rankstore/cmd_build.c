@@ -323,7 +323,9 @@ const cli_command cli_build = {
                  "mpirun -n 4 rankstore build books/ -o 'store-{rank}' --format folder"},
     .text =
         "Run the same command again to resume an interrupted build, on any number of ranks, or to "
-        "build lost shards of a finished dataset again. The "
+        "build lost shards of a finished dataset again. - is standard input, for one rank: lines "
+        "of "
+        "JSON, or of text with --format text. The "
         "Python package reads Parquet and Arrow files, by the Python beside this command, the one "
         "on PATH, or RANKSTORE_PYTHON.",
     CLI_OPTIONS(options, args, sources),

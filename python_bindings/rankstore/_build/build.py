@@ -20,6 +20,7 @@ from .._distributed import progress
 from .._distributed.group import Group, current
 from .._schema import infer
 from .._schema.sizes import optional_bytes
+from .._sources.opened import as_paths
 from .._stores.address import is_url
 from ..errors import ArgumentError
 from . import count_columns
@@ -64,7 +65,10 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
           lengths and index columns are taken over; not from a selection, or with map;
         - any dataset with __len__ and __getitem__, the same on all ranks (such as a list of dicts; ranks compare 16 samples of lists and
           tables to find differences);
-        - an iterable or generator of samples; a list of Columns.
+        - an iterable or generator of samples; a list of Columns;
+        - an open file, whose lines are samples, as jsonl or with format="text": `build(sys.stdin, out)`, or "-" for standard input. Each
+          rank reads its own, as with an iterable; "-" is for one rank;
+        - fsspec's OpenFiles: they stand for their paths or URLs, with the options of their file system as storage_options.
         A sample is a dict of columns. A str in a json column is a JSON string, and no JSON text. Arrays with masked or missing items are a
         DataError. An item Columns(...) holds many samples.
         Ranks share the work of paths, lists and datasets with __len__ and __getitem__, which must be the same on all ranks. An iterable is
@@ -163,6 +167,7 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
     Raises on all ranks: CallbackError (your function or the source raised), DataError, ArgumentError, NotFoundError, StateError,
     CancelledError, IOFailedError.
     """
+    source, storage_options = as_paths(source, storage_options)
     names, text = infer.names_of("index", index), infer.text_of(schema)
     if count is not None:
         map = count_columns.Counted(map, count_columns.check(count))  # noqa: A001
@@ -181,6 +186,8 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
     options.check()
     check_copies(copies)
     group = group or current()
+    if isinstance(source, str) and source == "-" and max(group.world, workers) > 1:
+        raise ArgumentError("-: standard input is read by one rank; build on one, or write the lines to a file")
     if not isinstance(out, (str, os.PathLike)):
         raise ArgumentError(f"out: a directory's path, not {type(out).__name__}; the source comes first: build(source, out)")
     directory = os.fspath(out)

@@ -23,7 +23,8 @@ _decoder: Any = json.JSONDecoder()  # not json.loads, which guesses the encoding
 _scan = _decoder.scan_once
 
 
-def _parse(text: str) -> Any:
+def parse_line(text: str) -> Any:
+    """Return the value of a line of JSON; ValueError if it is none."""
     if text[:1] == "{":  # no space to skip before the object, and rarely any after it
         try:
             sample, end = _scan(text, 0)
@@ -135,7 +136,7 @@ class CoreFiles(Piece):
             text = text.removeprefix("\ufeff")
             if not value[0].strip():
                 return None
-        sample = _parse(text)
+        sample = parse_line(text)
         if not isinstance(sample, dict):
             raise ValueError(f"{'an item' if ITEM in raw else 'a line'} must hold a JSON object, not {type(sample).__name__}")
         return sample

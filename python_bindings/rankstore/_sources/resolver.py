@@ -11,6 +11,7 @@ from .._schema.columns import Columns, check_column_names
 from ..errors import ArgumentError
 from .arrays import rows_of
 from .base import Piece, Stream
+from .opened import is_opened, samples_of, standard_input
 from .paths import pieces
 from .sequence import Indexed
 from .stored import Stored
@@ -25,6 +26,10 @@ def resolve(source: Any, *, format: str | None, unit_samples: int | None, each_r
     each_rank: a list, too, is this rank's own part. same_on_all: an iterable yields the same items on all ranks. storage: what the stores
     of URLs need, as JSON. Raises ArgumentError, NotFoundError.
     """
+    if isinstance(source, str) and source == "-":
+        source = standard_input()
+    if is_opened(source):
+        return Stream(samples_of(source, format), os.path.basename(str(getattr(source, "name", "file"))), same_on_all)
     if isinstance(source, (str, os.PathLike)):
         source = [source]
     if isinstance(source, (list, tuple)) and source and all(isinstance(path, (str, os.PathLike)) for path in source):
