@@ -13,9 +13,11 @@ import re
 import sys
 import time
 
-USUAL = {"fault": None, "times": 0, "each": 1, "where": r"\.rks$", "method": "GET", "latency_ms": 0, "bytes_per_s": 0}
+USUAL = {"fault": None, "times": 0, "each": 1, "where": r"\.rks$", "method": "GET", "latency_ms": 0, "bytes_per_s": 0,
+         "expired_key": ""}
 ANSWERS = {"503": ("503 Service Unavailable", "SlowDown"), "429": ("429 Too Many Requests", "TooManyRequests"),
            "403": ("403 Forbidden", "AccessDenied"), "400": ("400 Bad Request", "ExpiredToken"),
+           "301": ("301 Moved Permanently", "PermanentRedirect"),
            "500": ("500 Internal Server Error", "InternalError"), "412": ("412 Precondition Failed", "PreconditionFailed")}
 
 
@@ -25,10 +27,13 @@ class Proxy:
         self.seen, self.used, self.free_at = 0, 0, 0.0
         self.counts = {"requests": 0, "bytes": 0, "data_bytes": 0, "faults": 0, "under_way": 0, "most": 0, "unconditional": 0, "gets": 0,
                        "lists": 0}
-        self.headers_seen: list[str] = []
+        self.keys: dict[str, int] = {}  # requests by the key that signed them
 
-    def fault_of(self, method: str, path: str) -> str | None:
+    def fault_of(self, method: str, path: str, key: str = "") -> str | None:
         rules = self.rules
+        if rules["expired_key"] and key == rules["expired_key"]:
+            self.counts["faults"] += 1
+            return "400"
         if rules["fault"] is None or method != rules["method"] or not re.search(rules["where"], path):
             return None
         self.seen += 1
@@ -59,8 +64,12 @@ class Proxy:
     async def own(self, path: str, body: bytes) -> bytes:
         if path.endswith("/set"):
             self.rules, self.seen, self.used = {**USUAL, **json.loads(body)}, 0, 0
-        text = json.dumps(self.counts).encode()
+        text = json.dumps({**self.counts, "keys": self.keys}).encode()
         return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text)
+
+    def key_of(self, head: bytes) -> str:
+        found = re.search(rb"Credential=([^/,]*)/", head)
+        return found[1].decode() if found else ""
 
     async def broken(self, fault: str, head: bytes, body: bytes, writer: asyncio.StreamWriter) -> bool:
         """Answer with a fault. Return whether the connection goes on."""
@@ -73,6 +82,10 @@ class Proxy:
             return False
         if fault == "stall":
             await asyncio.sleep(3600)
+        if fault == "307":  # to another address here, which answers
+            path = head.split(b" ", 2)[1].decode()
+            writer.write(f"HTTP/1.1 307 Temporary Redirect\r\nLocation: {path}?redirected\r\nContent-Length: 0\r\n\r\n".encode())
+            return True
         if fault == "200":
             head = re.sub(rb"\r\n[Rr]ange:[^\r]*", b"", head)
         if fault == "conditions":  # they are not kept
@@ -84,6 +97,9 @@ class Proxy:
             content = content[:len(content) // 2]
         if fault == "short":  # a length that fits the cut body, and not the range
             content = content[:len(content) // 2]
+            answer = re.sub(rb"(?i)\r\ncontent-length: \d+", b"\r\nContent-Length: %d" % len(content), answer)
+        if fault == "long":  # more than the range
+            content += b"x" * 1000
             answer = re.sub(rb"(?i)\r\ncontent-length: \d+", b"\r\nContent-Length: %d" % len(content), answer)
         if fault == "flip":
             content = content[:-1] + bytes([content[-1] ^ 1])
@@ -105,7 +121,9 @@ class Proxy:
         counts["most"] = max(counts["most"], counts["under_way"])
         try:
             await asyncio.sleep(self.rules["latency_ms"] / 1000)
-            fault = self.fault_of(method, path)
+            key = self.key_of(head)
+            self.keys[key] = self.keys.get(key, 0) + 1
+            fault = None if b"?redirected" in head.partition(b"\r\n")[0] else self.fault_of(method, path, key)
             if fault is not None:
                 return await self.broken(fault, head, body, writer)
             answer, content = await self.ask(head, body)

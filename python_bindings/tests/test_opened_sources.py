@@ -2,18 +2,24 @@
 """Sources that are open already: standard input, file objects, and fsspec's OpenFiles."""
 from __future__ import annotations
 
+import email.utils
 import gzip
 import io
 import json
 import os
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 import stores
+from test_stored_inputs import Ranged
 
 import rankstore
 
@@ -98,22 +104,46 @@ def test_open_files_of_this_machine_are_paths(tmp_path: Path) -> None:
         assert rows_of(ds) == ROWS[:200]
 
 
+class Busy(Ranged):
+    """Answers the first requests for bytes with 503, and says when to come again."""
+
+    times: list[float] = []
+    refused = 0
+    after = "2"
+
+    def do_GET(self) -> None:
+        kind = type(self)
+        kind.times.append(time.monotonic())
+        if len(kind.times) > kind.refused:
+            super().do_GET()
+            return
+        self.send_response(503)
+        self.send_header("Retry-After", kind.after)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+
 @pytest.fixture
 def web(tmp_path: Path) -> Iterator[str]:
     pytest.importorskip("aiohttp")
-    import threading
-    from functools import partial
-    from http.server import ThreadingHTTPServer
-
-    from test_stored_inputs import Ranged
     (tmp_path / "web").mkdir()
     (tmp_path / "web" / "a.jsonl").write_text(LINES, encoding="utf-8")
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Ranged, directory=str(tmp_path / "web"))) as one:
+    Busy.times, Busy.refused = [], 0
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Busy, directory=str(tmp_path / "web"))) as one:
         thread = threading.Thread(target=one.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{one.server_address[1]}/a.jsonl"
         one.shutdown()
         thread.join()
+
+
+@pytest.mark.parametrize("form", ["seconds", "date"])
+def test_a_server_that_says_when_to_come_again_is_heard(form: str, web: str, tmp_path: Path) -> None:
+    Busy.after = "3" if form == "seconds" else email.utils.formatdate(time.time() + 5, usegmt=True)
+    Busy.refused = 1
+    with rankstore.build(web, tmp_path / "out", key="i", format="jsonl", storage_options={"fsspec": {}}, progress=False) as ds:
+        assert rows_of(ds) == ROWS
+    assert Busy.times[1] - Busy.times[0] >= 2.9  # a second and up to 0.2 s without it
 
 
 def test_open_files_of_a_web_server_are_read_by_fsspec(web: str, tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +131,72 @@ def test_later_generations_and_older_ones(built: Path, store: stores.Store, tmp_
             assert len(ds) == count and int(ds[count - 1]["i"]) == count - 1
     with pytest.raises(rankstore.NotFoundError, match="there is no generation 7"):
         rankstore.open(url + "@7", local=tmp_path / "other", storage_options=store.options)
+
+
+GROWN = """
+import json, os, sys
+os.environ["RKS_NODE"] = os.environ["RANK"]
+import rankstore
+url, local, out, options = sys.argv[1], sys.argv[2], sys.argv[3], json.loads(sys.argv[4])
+with rankstore.open(url, local=local, storage_options=options) as ds:
+    loader = ds.loader(ds.plan(batch_size=8, seed=3))
+    said = [ds.refresh(), len(ds)]
+    ds.group.barrier()
+    if ds.group.rank == 0:
+        import subprocess
+        subprocess.run([sys.executable, "-c", sys.argv[5], out, url, sys.argv[4]], check=True, env={
+            name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
+                                                                              "LOCAL_RANK", "LOCAL_WORLD_SIZE", "RKS_NODE")})
+    ds.group.barrier()
+    said += [ds.refresh(), len(ds), ds.refresh()]
+    ids = [i for batch in loader for i in batch["i"].tolist()]
+    ds.group.barrier()
+    print(json.dumps([said, ids]))
+"""
+APPEND = """
+import json, sys, rankstore
+rows = ({"i": i, "data": bytes([i % 251]) * 40} for i in range(100, 160))
+rankstore.build(rows, sys.argv[1], unit_samples=20, append=True, home=sys.argv[2], storage_options=json.loads(sys.argv[3])).close()
+"""
+
+
+def test_a_dataset_that_was_opened_by_url_grows(store: stores.Store, tmp_path: Path, ranks: Ranks) -> None:
+    out, url = tmp_path / "out", store.url("tokens")
+    build(out, 0, 100, home=url, storage_options=store.options)
+    with stores.proxy(store.address) as between:
+        behind = stores.Store(between.address, store.bucket)
+        found = ranks(2, GROWN, behind.url("tokens"), str(tmp_path / "l{rank}"), str(out), json.dumps(behind.options), APPEND)
+    answers = [json.loads(one.stdout) for one in found]
+    assert all(said == [False, 100, True, 160, False] for said, _ in answers)
+    assert sorted(i for _, ids in answers for i in ids) == list(range(160))
+    with rankstore.open(url, local=tmp_path / "l0", storage_options=store.options) as ds:
+        build(tmp_path / "other", 0, 30)
+        import obstore
+        for path in (tmp_path / "other").iterdir():
+            if path.is_file():
+                obstore.put(store.client(), f"tokens/{path.name}", path.read_bytes())
+        with pytest.raises(rankstore.StateError, match="did not grow out of dataset"):
+            ds.refresh()
+        assert len(ds) == 160 and int(ds[159]["i"]) == 159
+
+
+def test_local_copies_are_removed_if_the_store_has_them(built: Path, home: stores.Store, tmp_path: Path) -> None:
+    import obstore
+    rankstore.stage(home.url("tokens"), tmp_path / "local", storage_options=home.options)
+    prune = [str(COMMAND), "prune", "--local", str(tmp_path / "local"), "--json"]
+    environ = {**os.environ, **home.environment, "RANKSTORE_PYTHON": sys.executable}
+    name = next(built.glob("part-*.json")).name
+    content = home.read(f"tokens/{name}")
+    obstore.put(home.client(), f"tokens/{name}", content.replace(b"1", b"2"))
+    with pytest.raises(rankstore.RankStoreError, match="nothing is removed"):
+        rankstore.prune_local(tmp_path / "local", storage_options=home.options)
+    assert len(list((tmp_path / "local").glob("*/part-*.rks"))) == SHARDS
+    obstore.put(home.client(), f"tokens/{name}", content)
+    done = subprocess.run(prune, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["shards"] == SHARDS and stores.without_secrets(done.stdout + done.stderr)
+    assert not list((tmp_path / "local").glob("*/part-*.rks")) and not stores.helpers()
+    assert epoch(home.url("tokens"), tmp_path / "local", home.options)[1] > 0
 
 
 def test_stage_brings_all_and_the_job_nothing(built: Path, home: stores.Store, tmp_path: Path) -> None:
@@ -293,7 +361,8 @@ def broken(home: stores.Store) -> Iterator[tuple[stores.Store, stores.Proxy]]:
 
 @pytest.mark.parametrize("rules", [
     {"fault": "503", "times": 10}, {"fault": "429", "times": 3}, {"fault": "500", "each": 7}, {"fault": "close", "each": 5},
-    {"fault": "cut", "each": 5}, {"fault": "short", "each": 9}, {"fault": "etag"}], ids=lambda rules: str(rules["fault"]))
+    {"fault": "cut", "each": 5}, {"fault": "short", "each": 9}, {"fault": "long", "each": 7}, {"fault": "307", "each": 2},
+    {"fault": "etag"}], ids=lambda rules: str(rules["fault"]))
 def test_faults_that_pass_cost_time_alone(broken: tuple[stores.Store, stores.Proxy], rules: dict[str, Any], tmp_path: Path) -> None:
     store, between = broken
     between.set(**rules)
@@ -305,7 +374,7 @@ def test_faults_that_pass_cost_time_alone(broken: tuple[stores.Store, stores.Pro
 
 @pytest.mark.parametrize(("fault", "text"), [
     ("403", r"GET at http://127.0.0.1:\d+: 403 Forbidden \(AccessDenied, by the proxy\).*AWS_ACCESS_KEY_ID"),
-    ("400", "ExpiredToken.*has expired"),
+    ("400", "ExpiredToken.*has expired"), ("301", "redirect without LOCATION.*is the region right"),
     ("200", r"the whole file \(200\)"), ("412", "412 Precondition Failed"), ("flip", "is not the one that was published")])
 def test_faults_that_last_are_told_at_once(broken: tuple[stores.Store, stores.Proxy], fault: str, text: str, tmp_path: Path) -> None:
     store, between = broken
@@ -343,6 +412,74 @@ def test_a_request_that_stalls_is_made_again(broken: tuple[stores.Store, stores.
     between.set(fault="stall", times=1)
     ids, _ = epoch(store.url("tokens"), tmp_path / "local", store.options)
     assert sorted(ids) == list(range(SAMPLES)) and between.counts()["faults"] == 1
+
+
+def test_a_storm_of_503_is_waited_for_with_few_requests(broken: tuple[stores.Store, stores.Proxy], tmp_path: Path) -> None:
+    store, between = broken
+    between.set(fault="503", where=".")
+    calm = threading.Timer(5, between.set)
+    calm.start()
+    try:
+        ids, _ = epoch(store.url("tokens"), tmp_path / "local", store.options)
+    finally:
+        calm.join()
+    assert sorted(ids) == list(range(SAMPLES))
+    assert 2 <= between.counts()["faults"] <= 150
+
+
+class Metadata(BaseHTTPRequestHandler):
+    """A machine's metadata service: credentials that are renewed a second after they were given."""
+
+    number = 1
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        pass
+
+    def do_PUT(self) -> None:
+        self.say(b"a-token")
+
+    def do_GET(self) -> None:
+        if self.path.rstrip("/").endswith("security-credentials"):
+            self.say(b"role")
+            return
+        until = datetime.now(UTC) + timedelta(seconds=301)  # obstore asks anew five minutes before
+        self.say(json.dumps({"AccessKeyId": f"KEY{type(self).number}", "SecretAccessKey": "s" * 20, "Token": "t" * 20, "Code": "Success",
+                             "Type": "AWS-HMAC", "LastUpdated": "2026-01-01T00:00:00Z",
+                             "Expiration": until.strftime("%Y-%m-%dT%H:%M:%SZ")}).encode())
+
+    def say(self, content: bytes) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+
+def test_credentials_that_expire_are_renewed_in_mid_epoch(broken: tuple[stores.Store, stores.Proxy], tmp_path: Path) -> None:
+    store, between = broken
+    build(tmp_path / "more", 0, 6000)
+    rankstore.publish(tmp_path / "more", store.url("more"), storage_options=store.options)
+    Metadata.number = 1
+    with ThreadingHTTPServer(("127.0.0.1", 0), Metadata) as service:
+        threading.Thread(target=service.serve_forever).start()
+        options = {"endpoint": store.address, "region": "us-east-1", "metadata_endpoint": f"http://127.0.0.1:{service.server_address[1]}"}
+        try:
+            between.set(bytes_per_s=2_000_000)
+            with rankstore.open(store.url("more"), local=tmp_path / "local", storage_options=options) as ds:
+                ids = []
+                for number, batch in enumerate(ds.loader(ds.plan(batch_size=8, seed=3))):
+                    assert right(batch)
+                    ids += batch["i"].tolist()
+                    if number == 2:
+                        Metadata.number = 2
+                        while between.counts()["keys"].get("KEY2", 0) < 3:
+                            time.sleep(0.05)
+                        time.sleep(2)  # no request of the old key is on its way
+                        between.set(expired_key="KEY1")
+        finally:
+            service.shutdown()
+    assert sorted(ids) == list(range(6000)) and between.counts()["faults"] == 0
+    keys = between.counts()["keys"]
+    assert keys["KEY1"] > 0 and keys["KEY2"] > 5
 
 
 def test_commands_look_into_a_url_without_a_local_directory(built: Path, home: stores.Store, tmp_path: Path) -> None:

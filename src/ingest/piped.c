@@ -165,7 +165,7 @@ uint64_t rks_piped_bytes(const rks_piped *piped)
 }
 
 static rks_status refuse_options(const rks_ingest_options *options, const rks_input_format *format,
-                                rks_error *err)
+                                 rks_error *err)
 {
     if (options->infer_all)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,

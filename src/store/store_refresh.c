@@ -4,11 +4,14 @@
  * one after the other, and a network file system may show a generation late, so the newest one is
  * the newest that all ranks see. */
 #include <inttypes.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/memory.h"
 #include "dataset/build_directory.h"
+#include "home/address.h"
+#include "store/home_dataset.h"
 #include "store/store_reads.h"
 
 enum { LOOKS = 5 }; /* appends and prunes may come between a look and the opening */
@@ -23,11 +26,12 @@ typedef struct refreshing {
     rks_store *store;
     const char *const *patterns;
     size_t count;
-    seen_generation *seen; /* by directory */
-    uint64_t *numbers;     /* chosen ones */
-    uint64_t *tried;       /* those that were not found when they were opened */
-    char **named;          /* "PATTERN@N" */
-    const char **names;    /* of sources */
+    const char *storage_options; /* of those that are URLs */
+    seen_generation *seen;       /* by directory */
+    uint64_t *numbers;           /* chosen ones */
+    uint64_t *tried;             /* those that were not found when they were opened */
+    char **named;                /* "PATTERN@N" */
+    const char **names;          /* of sources */
 } refreshing;
 
 static const rks_dataset *refreshed_source(const refreshing *r, size_t i)
@@ -89,19 +93,37 @@ static rks_status note_generation(const char *folder, seen_generation *seen, rks
     return status;
 }
 
-/* Notes those of one name. */
+/* Asks a home that is a store. */
+static rks_status note_stored(const char *url, const char *storage_options, seen_generation *seen,
+                              rks_error *err)
+{
+    rks_dataset *dataset = NULL;
+    rks_status status = rks_home_dataset_load(url, storage_options, 0, &dataset, err);
+    if (status == RKS_OK)
+        *seen = (seen_generation){rks_dataset_number(dataset), dataset->id};
+    rks_dataset_free(dataset);
+    return status;
+}
+
+/* Notes those of one name. A store is asked by rank 0 alone. */
 static rks_status note_generations(const rks_group *group, const char *pattern,
-                                   seen_generation *seen, rks_error *err)
+                                   const char *storage_options, seen_generation *seen,
+                                   rks_error *err)
 {
     rks_folders folders = {0};
+    rks_home_address address = {0};
     char *name = NULL;
     *seen = (seen_generation){0};
     rks_status status = rks_directory_expand(group, pattern, &name, err);
     if (status == RKS_OK) {
         rks_file_wait_at(name);
         rks_dataset_take_generation(name);
-        status = rks_folders_find(&folders, name, err);
+        status = rks_home_address_of(name, &address, err);
     }
+    if (status == RKS_OK && !address.stored)
+        status = rks_folders_find(&folders, address.path, err);
+    else if (status == RKS_OK && rks_group_rank(group) == 0)
+        status = note_stored(name, storage_options, seen, err);
     for (size_t k = 0; status == RKS_OK && k < folders.count; k++)
         status = note_generation(folders.paths[k], seen, err);
     rks_folders_free(&folders);
@@ -113,6 +135,7 @@ static rks_status note_generations(const rks_group *group, const char *pattern,
 typedef struct noting {
     const rks_group *group;
     rks_store_texts patterns;
+    rks_store_texts storage_options; /* one */
     seen_generation *seen;
 } noting;
 
@@ -120,6 +143,7 @@ static void free_noting(void *state)
 {
     noting *n = state;
     rks_store_texts_free(&n->patterns);
+    rks_store_texts_free(&n->storage_options);
     rks_free(n->seen);
     rks_free(n);
 }
@@ -129,7 +153,8 @@ static rks_status note_all(void *state, rks_error *err)
     noting *n = state;
     rks_status status = RKS_OK;
     for (size_t i = 0; status == RKS_OK && i < n->patterns.count; i++)
-        status = note_generations(n->group, n->patterns.all[i], &n->seen[i], err);
+        status = note_generations(n->group, n->patterns.all[i], n->storage_options.all[0],
+                                  &n->seen[i], err);
     return status;
 }
 
@@ -146,6 +171,8 @@ static rks_status look_at_generations(refreshing *r, rks_error *err)
     rks_status status = n->seen == NULL
                             ? RKS_ERR_MEMORY
                             : rks_store_texts_copy(&n->patterns, r->patterns, r->count, err);
+    if (status == RKS_OK)
+        status = rks_store_texts_copy(&n->storage_options, &r->storage_options, 1, err);
     if (status == RKS_OK) {
         const rks_file_work work = {note_all, free_noting, n};
         status = rks_store_wait_for_files(group, &work, &left, err);
@@ -307,6 +334,8 @@ rks_status rks_store_refresh(rks_store *store, const char *const *directories, s
                              const rks_store_options *options, rks_store **newer, rks_error *err)
 {
     refreshing r = {.store = store, .patterns = directories, .count = count};
+    if (options != NULL && options->struct_size > offsetof(rks_store_options, storage_options))
+        r.storage_options = options->storage_options;
     rks_store *opened = NULL;
     bool grown = false;
     rks_error why;

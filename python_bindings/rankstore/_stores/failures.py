@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from typing import Any
 
 BUSY = {429, 503}
+LONGEST_WAIT_S = 60  # of a Retry-After
 LASTS = {400, 401, 403, 405, 411, 413, 414, 501}
 LOOKED = {
     "s3": "storage_options, AWS_ACCESS_KEY_ID, web identity, metadata of container and instance; not ~/.aws "
@@ -19,9 +21,9 @@ LOOKED = {
 class Failure(Exception):
     """A request that ends with a kind that the rank knows: missing, changed, denied, busy, broken."""
 
-    def __init__(self, kind: str, text: str) -> None:
+    def __init__(self, kind: str, text: str, wait_ms: int = 0) -> None:
         super().__init__(text)
-        self.kind = kind
+        self.kind, self.wait_ms = kind, wait_ms  # wait_ms: of "busy", what the store asks for; 0: it did not say
 
 
 class Secrets:
@@ -63,6 +65,33 @@ def first_line(error: BaseException) -> str:
     return " ".join((line.rstrip(" :") + "".join(f" ({one})" for one in more if one)).split()) or type(error).__name__
 
 
+def wait_of(error: BaseException | None) -> int:
+    """Return the milliseconds that a Retry-After asks for, of an answer whose headers an exception has; 0: none.
+
+    aiohttp's and requests' exceptions, and botocore's have them; obstore's do not.
+    """
+    for _ in range(4):
+        if error is None:
+            break
+        answer: Any = getattr(error, "response", None)
+        if isinstance(answer, dict):
+            answer = answer.get("ResponseMetadata", {}).get("HTTPHeaders")
+        else:
+            answer = getattr(error, "headers", None) or getattr(answer, "headers", None)
+        found = next((str(answer[name]) for name in ("Retry-After", "retry-after") if name in answer), "") if answer else ""
+        if found.strip().isdigit():
+            return min(int(found), LONGEST_WAIT_S) * 1000
+        if found:
+            import email.utils  # rarely needed, and the process starts sooner
+            try:
+                left = email.utils.parsedate_to_datetime(found).timestamp() - time.time()
+            except ValueError:
+                return 0
+            return max(0, min(int(left * 1000), LONGEST_WAIT_S * 1000))
+        error = error.__cause__ or error.__context__
+    return 0
+
+
 def advice(scheme: str, text: str, status: int) -> str:
     """Return what to do, or nothing."""
     if "RequestTimeTooSkewed" in text:
@@ -79,7 +108,7 @@ def advice(scheme: str, text: str, status: int) -> str:
 def failure_of(error: BaseException, scheme: str, secrets: Secrets) -> Failure:
     """Return the failure that an exception of obstore, fsspec or Python stands for."""
     if isinstance(error, Failure):
-        return Failure(error.kind, secrets.hide(str(error)))
+        return Failure(error.kind, secrets.hide(str(error)), error.wait_ms)
     text, name = str(error), type(error).__name__
     found = re.search(r"status code: (\d{3})", text)
     status = int(found[1]) if found else int(getattr(error, "status", 0) or 0)
@@ -97,10 +126,13 @@ def failure_of(error: BaseException, scheme: str, secrets: Secrets) -> Failure:
     elif status in LASTS or (300 <= status < 400) or name in (
             "PermissionDeniedError", "UnauthenticatedError", "NotSupportedError", "UnknownConfigurationKeyError", "InvalidPathError"):
         kind = "denied"
+    elif "redirect without LOCATION" in text:  # S3 answers so for another region
+        kind, line = "denied", f"{line}; is the region right (storage_options region=)?"
     elif "builder error" in text:
         kind, line = "denied", f'{line}: https is needed, unless storage_options have {{"client_options": {{"allow_http": True}}}}'
     elif isinstance(error, (PermissionError, ValueError, TypeError, NotImplementedError)) or "169.254." in text:
         kind = "denied"
     else:
         kind = "broken"
-    return Failure(kind, secrets.hide(line + (advice(scheme, text, status) if kind == "denied" else "")))
+    more = advice(scheme, text, status) if kind == "denied" else ""
+    return Failure(kind, secrets.hide(line + more), wait_of(error) if kind == "busy" else 0)

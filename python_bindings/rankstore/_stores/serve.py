@@ -97,7 +97,7 @@ class Server:
         def come(place: int, chunk: Any) -> None:
             nonlocal told
             size = len(chunk)
-            self.rank.memory[at + place:at + place + size] = bytes(chunk)
+            self.rank.memory[at + place:at + place + size] = chunk
             if time.monotonic() - told >= TELL_S:
                 told = time.monotonic()
                 self.rank.say(f"at {number} {place + size}")
@@ -146,7 +146,8 @@ class Server:
         except Exception as error:
             failure = failure_of(error, self.store.scheme, self.secrets)
             text = " ".join(str(failure).split())[:TEXT]
-            self.rank.say(f"fail {number} {failure.kind} {text}")
+            wait = f"={failure.wait_ms}" if failure.wait_ms else ""
+            self.rank.say(f"fail {number} {failure.kind}{wait} {text}")
         finally:
             self.tasks.pop(number, None)
             self.uploads.pop(number, None)
