@@ -109,7 +109,7 @@ class Busy(Ranged):
 
     times: list[float] = []
     refused = 0
-    after = "2"
+    as_date = False
 
     def do_GET(self) -> None:
         kind = type(self)
@@ -118,7 +118,7 @@ class Busy(Ranged):
             super().do_GET()
             return
         self.send_response(503)
-        self.send_header("Retry-After", kind.after)
+        self.send_header("Retry-After", email.utils.formatdate(time.time() + 5, usegmt=True) if kind.as_date else "3")
         self.send_header("Content-Length", "0")
         self.end_headers()
 
@@ -139,8 +139,7 @@ def web(tmp_path: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("form", ["seconds", "date"])
 def test_a_server_that_says_when_to_come_again_is_heard(form: str, web: str, tmp_path: Path) -> None:
-    Busy.after = "3" if form == "seconds" else email.utils.formatdate(time.time() + 5, usegmt=True)
-    Busy.refused = 1
+    Busy.as_date, Busy.refused = form == "date", 1
     with rankstore.build(web, tmp_path / "out", key="i", format="jsonl", storage_options={"fsspec": {}}, progress=False) as ds:
         assert rows_of(ds) == ROWS
     assert Busy.times[1] - Busy.times[0] >= 2.9  # a second and up to 0.2 s without it
