@@ -37,8 +37,8 @@ def compiled(source):
     seen = [*glob.glob("python_bindings/src/*"), *glob.glob("include/**/*.h", recursive=True)]
     if os.path.exists(made) and os.path.getmtime(made) > max(map(os.path.getmtime, seen)):
         return made
-    done = run(CC, "-c", "-fPIC", "-std=gnu11", "-D_GNU_SOURCE", "-fvisibility=hidden", *CHECKED, "-Iinclude",
-               "-I" + sysconfig.get_path("include"), source, "-o", made)
+    done = run(CC, "-c", "-fPIC", "-std=gnu11", "-D_GNU_SOURCE", "-fvisibility=hidden", "-DPy_LIMITED_API=0x030b0000", *CHECKED,
+               "-Iinclude", "-I" + sysconfig.get_path("include"), source, "-o", made)
     print(done.stdout[-4000:], end="")
     return made if done.returncode == 0 else None
 

@@ -80,6 +80,7 @@ _LATER = {name: place for place, names in _PLACES.items() for name in names.spli
 def __getattr__(name: str) -> "Any":
     from importlib import import_module
     if name in _LATER or name == "__version__":
+        import_module("._core", __name__).check_interpreter()
         found = import_module("." + _LATER.get(name, "_core"), __name__)
         globals()[name] = value = getattr(found, "version" if name == "__version__" else name)
         return value

@@ -23,6 +23,10 @@ class Buffer:
     def __len__(self) -> int: ...
 
 # ---- module.c ----
+def check_interpreter() -> None:
+    """Raise ImportError in a subinterpreter."""
+
+
 def pid() -> int:
     """Return os.getpid(), without a system call."""
 def status_name(status: int) -> str: ...

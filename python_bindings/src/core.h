@@ -5,7 +5,11 @@
  * Ownership  A Python object owns one C handle and holds references to the objects that the handle
  *            needs (a store its group, a batch its store); a closed object has a NULL handle and
  *            raises RankStoreError ("closed") when it is used.
- * GIL        Released around every call of the library that waits, copies or computes.
+ * GIL        Released around every call of the library that waits, copies or computes. Where
+ *            Python has none (free-threaded), CORE_HELD does for one object what the GIL does for
+ *            all: it guards the fields that change after the object was made.
+ * Module     One process loads it once, in the main interpreter: the library's threads, signals
+ *            and forks belong to the process. Subinterpreters refuse to import it.
  * Signals    The library asks core_interrupt in the waiting thread at least each 100 ms; an
  *            exception that a signal handler raised stays set and replaces RKS_ERR_CANCELLED.
  * Errors     rankstore.errors.make(status, rank, cause, host, text) makes the exception. */
@@ -13,7 +17,6 @@
 #define RANKSTORE_PYTHON_CORE_H
 
 #define PY_SSIZE_T_CLEAN
-#define Py_LIMITED_API 0x030b0000
 #include <Python.h>
 #include <stdbool.h>
 #include <sys/types.h>
@@ -125,6 +128,23 @@ PyObject *core_has_other_names(PyObject *module, PyObject *value);
 PyObject *core_values_copy(const core_values *values, const rks_value *list);
 
 /* ---- guard.c ---- */
+/* The value of the expression `call`, which other threads' held calls of this object do not
+ * interrupt, except where it waits, releases the GIL or runs Python code: there they may run. So a
+ * field that such code relies on needs a lock or a count of its own, with or without a GIL. */
+#ifdef Py_GIL_DISABLED
+#define CORE_HELD(object, call)                                                                    \
+    __extension__({                                                                                \
+        __typeof__(call) held_result;                                                              \
+        Py_BEGIN_CRITICAL_SECTION(object);                                                         \
+        held_result = (call);                                                                      \
+        Py_END_CRITICAL_SECTION();                                                                 \
+        held_result;                                                                               \
+    })
+#else
+#define CORE_HELD(object, call) (call)
+#endif
+/* Returns -1 with ImportError in an interpreter that is not the main one. */
+int core_check_interpreter(void);
 /* core_pid is getpid without a system call; a handle may only be used by the process that opened
  * it. Call core_watch_forks once before it; returns -1 with an exception. */
 pid_t core_pid(void);

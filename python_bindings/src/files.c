@@ -12,7 +12,7 @@ typedef struct files_object {
     PyObject *options; /* keeps the texts that the files point to */
     core_values *columns;
     pid_t owner;
-    bool busy; /* a read runs */
+    atomic_bool busy; /* a read runs */
 } files_object;
 
 static bool open_files(files_object *self, PyObject *group_object, const core_texts *sources,
@@ -65,9 +65,11 @@ static PyObject *files_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
     return (PyObject *)self;
 }
 
-static bool files_ready(const files_object *self)
+/* Claims the files for a call. Returns false with an exception. */
+static bool claim_files(files_object *self)
 {
-    return core_check_usable(self->files, self->owner, self->busy, "files") == 0;
+    return core_check_usable(self->files, self->owner, "files") == 0 &&
+           core_claim(&self->busy, "files") == 0;
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -120,7 +122,7 @@ static PyObject *files_read(files_object *self, PyObject *arguments)
     rks_error err = {0};
     rks_status status;
     if (!PyArg_ParseTuple(arguments, "OO:read", &number, &function) ||
-        !core_number(number, "unit", 0, UINT64_MAX, &unit) || !files_ready(self))
+        !core_number(number, "unit", 0, UINT64_MAX, &unit) || !claim_files(self))
         return NULL;
     reading at = {.sink = {.struct_size = sizeof(at.sink),
                            .schema = rks_files_schema(self->files),
@@ -128,11 +130,10 @@ static PyObject *files_read(files_object *self, PyObject *arguments)
                            .left_out = keep_left_out},
                   .files = self,
                   .take = function};
-    self->busy = true;
     Py_BEGIN_ALLOW_THREADS
     status = rks_files_input()->read(self->files, unit, &at.sink, &err);
     Py_END_ALLOW_THREADS
-    self->busy = false;
+    core_unclaim(&self->busy);
     if (PyErr_Occurred() == NULL && status == RKS_OK)
         return at.left_out;
     Py_XDECREF(at.left_out);
@@ -158,9 +159,14 @@ static PyObject *files_units(files_object *self, PyObject *unused)
     (void)unused;
     listing at = {.scan = {.struct_size = sizeof(at.scan), .unit = list_unit}};
     rks_error err = {0};
-    if (!files_ready(self) || (at.units = PyList_New(0)) == NULL)
+    if ((at.units = PyList_New(0)) == NULL)
         return NULL;
+    if (!claim_files(self)) {
+        Py_DECREF(at.units);
+        return NULL;
+    }
     rks_status status = rks_files_input()->scan(self->files, &at.scan, &err);
+    core_unclaim(&self->busy);
     if (status == RKS_OK)
         return at.units;
     Py_DECREF(at.units);
@@ -170,14 +176,17 @@ static PyObject *files_units(files_object *self, PyObject *unused)
 static PyObject *files_unit_size(files_object *self, PyObject *unused)
 {
     (void)unused;
-    return files_ready(self) ? PyLong_FromUnsignedLongLong(rks_files_unit_size(self->files)) : NULL;
+    return core_check_usable(self->files, self->owner, "files") < 0
+               ? NULL
+               : PyLong_FromUnsignedLongLong(rks_files_unit_size(self->files));
 }
 
 static PyObject *files_schema(files_object *self, PyObject *unused)
 {
     (void)unused;
-    return files_ready(self) ? PyUnicode_FromString(rks_schema_text(rks_files_schema(self->files)))
-                             : NULL;
+    return core_check_usable(self->files, self->owner, "files") < 0
+               ? NULL
+               : PyUnicode_FromString(rks_schema_text(rks_files_schema(self->files)));
 }
 
 static void files_dealloc(files_object *self)

@@ -11,14 +11,20 @@ typedef struct gather_object {
     PyObject *group;    /* held as long as `handle` is set */
     core_values *values;
     pid_t owner;
-    bool busy; /* a call runs without the GIL */
+    atomic_bool busy; /* a call runs without the GIL */
 } gather_object;
 
-/* Returns false with an exception if it is closed, of another process, or in use. */
-static bool gather_ready(const gather_object *self)
+/* Claims it for a call. Returns false with an exception if it is in use, closed, or of another
+ * process. */
+static bool claim_gather(gather_object *self)
 {
-    return core_check_usable(self->handle, self->owner, self->busy, "gather") == 0 &&
-           core_group_check(self->group) == 0;
+    if (core_claim(&self->busy, "gather") < 0)
+        return false;
+    bool is_usable = core_check_usable(self->handle, self->owner, "gather") == 0 &&
+                     core_group_check(self->group) == 0;
+    if (!is_usable)
+        core_unclaim(&self->busy);
+    return is_usable;
 }
 
 static bool open_gather(gather_object *self, const char *schema_text, const char *directory)
@@ -91,19 +97,18 @@ static PyObject *gather_add(gather_object *self, PyObject *arguments)
     rks_error err = {0};
     rks_status status;
     if (!PyArg_ParseTuple(arguments, "s#OO:add", &name, &name_size, &number, &sequence) ||
-        !core_number(number, "index", 0, UINT64_MAX, &index) || !gather_ready(self))
+        !core_number(number, "index", 0, UINT64_MAX, &index) || !claim_gather(self))
         return NULL;
-    self->busy = true;
     const rks_value *values = core_values_read(self->values, sequence);
     if (values == NULL) {
-        self->busy = false;
+        core_unclaim(&self->busy);
         return NULL;
     }
     Py_BEGIN_ALLOW_THREADS
     status = rks_gather_add_named(self->handle, name, (size_t)name_size, index, values, &err);
     Py_END_ALLOW_THREADS
     core_values_release(self->values);
-    self->busy = false;
+    core_unclaim(&self->busy);
     if (status != RKS_OK)
         return core_raise(&err);
     Py_RETURN_NONE;
@@ -158,24 +163,24 @@ static PyObject *gather_run(gather_object *self, PyObject *arguments, PyObject *
     if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO|is:run", names, &dst_object,
                                      &callable, &given, &text) ||
         !core_number(dst_object, "dst", 0, UINT32_MAX, &dst) || !core_status(given) ||
-        !core_callable(callable, "receive", &to.callable) || !gather_ready(self))
+        !core_callable(callable, "receive", &to.callable) || !claim_gather(self))
         return NULL;
     core_set_error(&err, given, text);
-    self->busy = true;
     Py_BEGIN_ALLOW_THREADS
     status = rks_gather_run(self->handle, (rks_status)given, (uint32_t)dst,
                             to.callable == NULL ? NULL : receive, &to, &report, &err);
     Py_END_ALLOW_THREADS
-    self->busy = false;
+    core_unclaim(&self->busy);
     return core_succeeded(status, &err) ? report_dict(&report) : NULL;
 }
 
 static PyObject *gather_close(gather_object *self, PyObject *unused)
 {
     (void)unused;
-    if (core_check_idle(self->busy, "gather") < 0)
+    if (core_claim(&self->busy, "gather") < 0)
         return NULL;
     close_gather(self);
+    core_unclaim(&self->busy);
     Py_RETURN_NONE;
 }
 

@@ -146,9 +146,8 @@ static void push_parked(group_object *self, core_parked *one)
     self->parked_count++;
 }
 
-void core_group_reap(PyObject *object)
+static int reap(group_object *self)
 {
-    group_object *self = (group_object *)object;
     core_parked *left = NULL, *one;
     while ((one = pop_parked(self)) != NULL) {
         if (end_parked(self, one->store, 0, false)) {
@@ -162,19 +161,29 @@ void core_group_reap(PyObject *object)
         left = one->next;
         push_parked(self, one);
     }
+    return self->parked_count;
+}
+
+void core_group_reap(PyObject *object)
+{
+    (void)CORE_HELD(object, reap((group_object *)object));
+}
+
+static int park(group_object *self, rks_store *store)
+{
+    core_parked *one = PyMem_Malloc(sizeof(*one));
+    if (one == NULL) { /* out of memory: the other ranks lose the store */
+        end_parked(self, store, 0, true);
+        return self->parked_count;
+    }
+    one->store = store;
+    push_parked(self, one);
+    return reap(self);
 }
 
 void core_group_park(PyObject *object, rks_store *store)
 {
-    group_object *self = (group_object *)object;
-    core_parked *one = PyMem_Malloc(sizeof(*one));
-    if (one == NULL) { /* out of memory: the other ranks lose the store */
-        end_parked(self, store, 0, true);
-        return;
-    }
-    one->store = store;
-    push_parked(self, one);
-    core_group_reap(object);
+    (void)CORE_HELD(object, park((group_object *)object, store));
 }
 
 uint32_t core_group_silence(PyObject *object)
@@ -325,12 +334,8 @@ static int check_unused(const group_object *self)
     return -1;
 }
 
-static PyObject *group_close(group_object *self, PyObject *arguments, PyObject *keywords)
+static PyObject *close_group(group_object *self, bool briefly)
 {
-    static char *names[] = {"briefly", NULL};
-    int briefly = 0;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|p:close", names, &briefly))
-        return NULL;
     bool is_ours = self->group != NULL && !core_is_foreign(self->owner);
     if (is_ours && check_unused(self) < 0)
         return NULL;
@@ -338,7 +343,7 @@ static PyObject *group_close(group_object *self, PyObject *arguments, PyObject *
         int waited;
         self->held++; /* so that nobody else closes it meanwhile */
         rks_group_leave(self->group, RKS_OK, NULL);
-        waited = wait_for_parked(self, briefly != 0);
+        waited = wait_for_parked(self, briefly);
         self->held--;
         if (waited < 0 || PyErr_Occurred() != NULL) /* a signal came as the last store ended */
             return NULL;
@@ -347,9 +352,17 @@ static PyObject *group_close(group_object *self, PyObject *arguments, PyObject *
     Py_RETURN_NONE;
 }
 
-static PyObject *group_close_at_exit(group_object *self, PyObject *unused)
+static PyObject *group_close(PyObject *self, PyObject *arguments, PyObject *keywords)
 {
-    (void)unused;
+    static char *names[] = {"briefly", NULL};
+    int briefly = 0;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|p:close", names, &briefly))
+        return NULL;
+    return CORE_HELD(self, close_group((group_object *)self, briefly != 0));
+}
+
+static PyObject *pass_to_exit(group_object *self)
+{
     if (self->group == NULL || core_is_foreign(self->owner))
         Py_RETURN_NONE;
     if (check_unused(self) < 0)
@@ -364,6 +377,12 @@ static PyObject *group_close_at_exit(group_object *self, PyObject *unused)
     self->group = NULL;
     self->closed = 1;
     Py_RETURN_NONE;
+}
+
+static PyObject *group_close_at_exit(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return CORE_HELD(self, pass_to_exit((group_object *)self));
 }
 
 static PyObject *group_leave(group_object *self, PyObject *arguments, PyObject *keywords)
@@ -421,21 +440,27 @@ int core_group_check(PyObject *object)
         PyErr_Format(PyExc_TypeError, "group: a Group, not %R", Py_TYPE(object));
         return -1;
     }
-    return core_check_usable(self->group, self->owner, false, "group");
+    return core_check_usable(self->group, self->owner, "group");
+}
+
+static rks_group *count_holder(group_object *self)
+{
+    self->held += self->group != NULL;
+    return self->group;
 }
 
 rks_group *core_group_enter(PyObject *object)
 {
-    group_object *self = (group_object *)object;
-    if (core_group_check(object) < 0)
-        return NULL;
-    self->held++;
-    return self->group;
+    rks_group *group = NULL;
+    if (core_group_check(object) == 0 &&
+        (group = CORE_HELD(object, count_holder((group_object *)object))) == NULL)
+        core_raise_closed("group"); /* by another thread, just now */
+    return group;
 }
 
 void core_group_leave(PyObject *object)
 {
-    ((group_object *)object)->held--;
+    (void)CORE_HELD(object, ((group_object *)object)->held--);
 }
 
 rks_group *core_group_of_readers(PyObject *object)
@@ -469,7 +494,7 @@ static PyMethodDef group_methods[] = {
      "others' fail, with this error if there is one. Never waits."},
     {"close", WITH_KEYWORDS(group_close),
      "Ends this rank's part; RuntimeError where stores or builders are open. Twice is fine."},
-    {"close_at_exit", (PyCFunction)group_close_at_exit, METH_NOARGS,
+    {"close_at_exit", group_close_at_exit, METH_NOARGS,
      "In an atexit function: as close, when the exit code is known; the others hear of it."},
     {0},
 };
@@ -506,11 +531,17 @@ PyObject *core_group_open(const rks_group_options *options)
     return (PyObject *)self;
 }
 
+static bool end_if_unused(group_object *self)
+{
+    bool is_unused = self->held == self->parked_count;
+    if (is_unused)
+        end_group(self);
+    return is_unused;
+}
+
 void core_group_end(PyObject *object)
 {
-    group_object *self = (group_object *)object;
-    if (self->held == self->parked_count)
-        end_group(self);
+    (void)CORE_HELD(object, end_if_unused((group_object *)object));
 }
 
 int core_add_group(PyObject *module)

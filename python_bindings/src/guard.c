@@ -23,6 +23,17 @@ void core_free_object(PyObject *self)
     Py_DECREF(type);
 }
 
+/* Only the main interpreter has the number 0. */
+int core_check_interpreter(void)
+{
+    if (PyInterpreterState_GetID(PyInterpreterState_Get()) == 0)
+        return 0;
+    PyErr_SetString(PyExc_ImportError,
+                    "rankstore cannot be imported in a subinterpreter: its threads and its group "
+                    "of ranks belong to the process; import it in the main interpreter");
+    return -1;
+}
+
 /* Read for each batch and each sample that is added, so a system call would cost too much. */
 static pid_t process;
 
@@ -66,21 +77,26 @@ int core_check_process(pid_t pid, const char *name)
     return -1;
 }
 
-int core_check_idle(bool busy, const char *name)
+int core_claim(atomic_bool *busy, const char *name)
 {
-    if (!busy)
+    if (!atomic_exchange(busy, true))
         return 0;
     PyErr_Format(PyExc_RuntimeError, "%s: in use by another thread or callback", name);
     return -1;
 }
 
-int core_check_usable(const void *handle, pid_t pid, bool busy, const char *name)
+void core_unclaim(atomic_bool *busy)
+{
+    atomic_store(busy, false);
+}
+
+int core_check_usable(const void *handle, pid_t pid, const char *name)
 {
     if (handle == NULL) {
         core_raise_closed(name);
         return -1;
     }
-    return core_check_process(pid, name) < 0 ? -1 : core_check_idle(busy, name);
+    return core_check_process(pid, name);
 }
 
 int core_lock(PyThread_type_lock lock)

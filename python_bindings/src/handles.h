@@ -14,6 +14,7 @@
 #ifndef RANKSTORE_PYTHON_HANDLES_H
 #define RANKSTORE_PYTHON_HANDLES_H
 
+#include <stdatomic.h>
 #include <sys/types.h>
 
 #include "core.h"
@@ -23,12 +24,13 @@
 bool core_is_foreign(pid_t pid);
 /* Returns -1 with StateError if so. */
 int core_check_process(pid_t pid, const char *name);
-/* Returns -1 with RuntimeError if a call of the handle runs in another thread, or in one of its own
- * callbacks. */
-int core_check_idle(bool busy, const char *name);
-/* For handles that one thread may use at a time: checks that it is open (`handle` is not NULL),
- * this process's, and not busy; else returns -1 with an exception. */
-int core_check_usable(const void *handle, pid_t pid, bool busy, const char *name);
+/* Checks that a handle is open (not NULL) and this process's; else returns -1 with an exception. */
+int core_check_usable(const void *handle, pid_t pid, const char *name);
+/* For handles that one call may use at a time: *busy is true while it does. core_claim returns -1
+ * with RuntimeError if another thread's call has it, or this one runs in a callback of that call;
+ * core_unclaim gives it back. */
+int core_claim(atomic_bool *busy, const char *name);
+void core_unclaim(atomic_bool *busy);
 /* Takes a lock. Waiting releases the GIL and checks for signals: returns -1 with an exception. */
 int core_lock(PyThread_type_lock lock);
 /* Reads a sample's number, which must be below `count`; returns -1 with IndexError. */

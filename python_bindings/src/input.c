@@ -3,6 +3,7 @@
  * input.c: build_input, which builds from an input of Python's, and the Sink that its units get. */
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "arrays.h"
 #include "build.h"
@@ -16,16 +17,33 @@ typedef struct sink_object {
     rks_sink *sink; /* NULL once its unit was read */
     core_values *values;
     bool own_lengths;
-    bool busy; /* a call runs without the GIL */
+    atomic_bool busy; /* a call runs without the GIL */
 } sink_object;
 
-static bool sink_ready(const sink_object *self)
+/* Claims the sink for a call. Returns false with an exception. */
+static bool claim_sink(sink_object *self)
 {
-    if (core_check_idle(self->busy, "sink") < 0)
+    if (core_claim(&self->busy, "sink") < 0)
         return false;
-    if (self->sink == NULL)
-        core_raise_text(RKS_ERR_STATE, "the sink's unit has ended");
-    return self->sink != NULL;
+    if (self->sink != NULL)
+        return true;
+    core_unclaim(&self->busy);
+    core_raise_text(RKS_ERR_STATE, "the sink's unit has ended");
+    return false;
+}
+
+/* From now on calls of whoever keeps the object raise; one that another thread has begun ends
+ * first. */
+static void end_sink(sink_object *self)
+{
+    const struct timespec little = {0, 100000};
+    while (atomic_exchange(&self->busy, true)) {
+        Py_BEGIN_ALLOW_THREADS
+        nanosleep(&little, NULL);
+        Py_END_ALLOW_THREADS
+    }
+    self->sink = NULL;
+    core_unclaim(&self->busy);
 }
 
 /* Checks that a row's length is given if, and only if, the build's option says so. */
@@ -48,21 +66,21 @@ static PyObject *sink_add(sink_object *self, PyObject *arguments, PyObject *keyw
     rks_status status;
     if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O|OO:add", names, &sequence, &key_object,
                                      &length) ||
-        !sink_ready(self) || !check_lengths(self, length) ||
+        !check_lengths(self, length) ||
         !core_number(length, "length", 0, UINT64_MAX, &row.length) ||
-        (key_object != Py_None && !core_key(key_object, &row.key, &row.key_size)))
+        (key_object != Py_None && !core_key(key_object, &row.key, &row.key_size)) ||
+        !claim_sink(self)) /* before the values, whose conversion may run code that calls us */
         return NULL;
-    self->busy = true; /* convert may run code that calls us */
     row.values = core_values_read(self->values, sequence);
     if (row.values == NULL) {
-        self->busy = false;
+        core_unclaim(&self->busy);
         return NULL;
     }
     Py_BEGIN_ALLOW_THREADS
     status = self->sink->row(self->sink, &row, &err);
     Py_END_ALLOW_THREADS
     core_values_release(self->values);
-    self->busy = false;
+    core_unclaim(&self->busy);
     if (!core_succeeded(status, &err))
         return NULL;
     Py_RETURN_NONE;
@@ -76,9 +94,11 @@ static PyObject *sink_left_out(sink_object *self, PyObject *arguments)
     rks_error err = {0};
     if (!PyArg_ParseTuple(arguments, "OO|z:left_out", &filtered_object, &bad_object, &lines) ||
         !core_number(filtered_object, "filtered", 0, UINT32_MAX, &filtered) ||
-        !core_number(bad_object, "bad", 0, UINT32_MAX, &bad) || !sink_ready(self))
+        !core_number(bad_object, "bad", 0, UINT32_MAX, &bad) || !claim_sink(self))
         return NULL;
-    if (self->sink->left_out(self->sink, filtered, bad, lines, &err) != RKS_OK)
+    rks_status status = self->sink->left_out(self->sink, filtered, bad, lines, &err);
+    core_unclaim(&self->busy);
+    if (status != RKS_OK)
         return core_raise(&err);
     Py_RETURN_NONE;
 }
@@ -160,10 +180,9 @@ static PyObject *sink_add_arrays(sink_object *self, PyObject *arguments, PyObjec
     rks_status status = RKS_OK;
     if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO|OO:add_arrays", names, &columns,
                                      &count_object, &keys, &length_object) ||
-        !core_number(count_object, "count", 0, UINT32_MAX, &count) || !sink_ready(self) ||
-        !check_lengths(self, length_object))
+        !core_number(count_object, "count", 0, UINT32_MAX, &count) ||
+        !check_lengths(self, length_object) || !claim_sink(self))
         return NULL;
-    self->busy = true;
     bool taken = core_arrays_take(self->values, &all, columns, keys, count) &&
                  view_lengths(length_object, count, &lengths, &viewed);
     if (taken) {
@@ -171,7 +190,7 @@ static PyObject *sink_add_arrays(sink_object *self, PyObject *arguments, PyObjec
         status = add_samples(self, &all, viewed ? lengths.buf : NULL, count, &done, &err);
         Py_END_ALLOW_THREADS
     }
-    self->busy = false;
+    core_unclaim(&self->busy);
     core_arrays_free(&all);
     if (viewed)
         PyBuffer_Release(&lengths);
@@ -204,7 +223,11 @@ static PyMethodDef sink_methods[] = {
 static PyObject *sink_drops(sink_object *self, void *unused)
 {
     (void)unused;
-    return sink_ready(self) ? PyBool_FromLong(self->sink->drops) : NULL;
+    if (!claim_sink(self))
+        return NULL;
+    bool drops = self->sink->drops;
+    core_unclaim(&self->busy);
+    return PyBool_FromLong(drops);
 }
 
 static PyGetSetDef sink_attributes[] = {
@@ -332,7 +355,7 @@ static rks_status read_input(void *user, uint64_t unit, rks_sink *sink, rks_erro
     if (answer == NULL)
         status = report_exception(input, err);
     if (self != NULL)
-        self->sink = NULL; /* whoever keeps the object */
+        end_sink(self);
     Py_XDECREF(answer);
     Py_XDECREF((PyObject *)self);
     PyGILState_Release(state);

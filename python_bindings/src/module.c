@@ -224,6 +224,15 @@ static PyObject *doctor(PyObject *self, PyObject *arguments)
     return text;
 }
 
+static PyObject *check_interpreter(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    if (core_check_interpreter() < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
 static PyObject *pid(PyObject *self, PyObject *unused)
 {
     (void)self;
@@ -233,6 +242,8 @@ static PyObject *pid(PyObject *self, PyObject *unused)
 
 static PyMethodDef functions[] = {
     {"pid", pid, METH_NOARGS, "os.getpid() without a system call."},
+    {"check_interpreter", check_interpreter, METH_NOARGS,
+     "ImportError in a subinterpreter, which gets the main one's module without PyInit."},
     {"has_other_names", core_has_other_names, METH_O,
      "has_other_names(value): whether a dict in it has a name that is not a str"},
     {"status_name", status_name, METH_O, "The name of a status of librankstore: \"corrupt\"."},
@@ -276,9 +287,14 @@ PyMODINIT_FUNC PyInit__core(void);
 
 PyMODINIT_FUNC PyInit__core(void)
 {
-    PyObject *module = core_watch_forks() < 0 ? NULL : PyModule_Create(&definition);
+    if (core_check_interpreter() < 0 || core_watch_forks() < 0)
+        return NULL;
+    PyObject *module = PyModule_Create(&definition);
     if (module == NULL)
         return NULL;
+#ifdef Py_GIL_DISABLED
+    PyUnstable_Module_SetGIL(module, Py_MOD_GIL_NOT_USED);
+#endif
     int status = PyModule_AddStringConstant(module, "version", rks_version());
     for (size_t i = 0; status == 0 && i < sizeof(ADDS) / sizeof(ADDS[0]); i++)
         status = ADDS[i](module);

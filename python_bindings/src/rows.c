@@ -193,7 +193,8 @@ static rks_batch *fetch(const rows *self, const uint64_t *ids, size_t count)
     return batch;
 }
 
-/* Reads the sample if that is possible at once; otherwise returns NULL without an exception. */
+/* Reads the sample if that is possible at once; otherwise returns NULL without an exception. The
+ * object is held. */
 static PyObject *read_now(rows *self, uint64_t id)
 {
     bool done = false;
@@ -228,7 +229,7 @@ static PyObject *rows_one(PyObject *object, PyObject *number)
         Py_RETURN_NONE;
     if (self->ids.obj != NULL)
         id = ((const uint32_t *)self->ids.buf)[id];
-    PyObject *row = read_now(self, id);
+    PyObject *row = CORE_HELD(object, read_now(self, id));
     if (row != NULL || PyErr_Occurred())
         return row;
     rks_batch *batch = fetch(self, &id, 1);
@@ -390,8 +391,9 @@ static PyObject *item_name;
 static PyObject *indexed_item(PyObject *object, PyObject *place)
 {
     indexed *self = (indexed *)object;
-    if (self->rows != NULL) {
-        PyObject *reader = Py_NewRef(self->rows), *row = rows_one(reader, place);
+    PyObject *reader = CORE_HELD(object, Py_XNewRef(self->rows));
+    if (reader != NULL) {
+        PyObject *row = rows_one(reader, place);
         Py_DECREF(reader);
         if (row != Py_None)
             return row;
@@ -403,20 +405,28 @@ static PyObject *indexed_item(PyObject *object, PyObject *place)
 static PyObject *indexed_rows(PyObject *object, void *unused)
 {
     (void)unused;
-    PyObject *reader = ((indexed *)object)->rows;
-    return Py_NewRef(reader == NULL ? Py_None : reader);
+    PyObject *reader = CORE_HELD(object, Py_XNewRef(((indexed *)object)->rows));
+    return reader == NULL ? Py_NewRef(Py_None) : reader;
+}
+
+/* Takes `given` over and returns what was there. */
+static PyObject *replaced(indexed *self, PyObject *given)
+{
+    PyObject *before = self->rows;
+    self->rows = given;
+    return before;
 }
 
 static int indexed_set_rows(PyObject *object, PyObject *value, void *unused)
 {
     (void)unused;
     indexed *self = (indexed *)object;
-    PyObject *before = self->rows;
     if (value != NULL && value != Py_None && !PyObject_TypeCheck(value, rows_type)) {
         PyErr_Format(PyExc_TypeError, "_rows: Rows or None, not %R", value);
         return -1;
     }
-    self->rows = value == NULL || value == Py_None ? NULL : Py_NewRef(value);
+    PyObject *kept = value == NULL || value == Py_None ? NULL : Py_NewRef(value);
+    PyObject *before = CORE_HELD(object, replaced(self, kept));
     Py_XDECREF(before);
     return 0;
 }

@@ -8,7 +8,7 @@ typedef struct sample_list {
     rks_sample_list *handle;
     core_values *values;
     pid_t pid;
-    bool busy; /* a call runs without the GIL */
+    atomic_bool busy; /* a call runs without the GIL */
 } sample_list;
 
 static PyTypeObject *list_type;
@@ -60,19 +60,19 @@ static PyObject *list_add(PyObject *object, PyObject *arguments)
     if (!PyArg_ParseTuple(arguments, "OOO:add", &sequence, &id_object, &length_object) ||
         !core_number(id_object, "id", 0, UINT64_MAX, &id) ||
         !core_number(length_object, "length", 0, UINT32_MAX, &length) ||
-        core_check_usable(self->handle, self->pid, self->busy, "sample list") < 0)
-        return NULL;
-    self->busy = true; /* a conversion may run code that calls us */
+        core_check_usable(self->handle, self->pid, "sample list") < 0 ||
+        core_claim(&self->busy, "sample list") < 0)
+        return NULL; /* claimed here, since a conversion may run code that calls us */
     const rks_value *values = core_values_read(self->values, sequence);
     if (values == NULL) {
-        self->busy = false;
+        core_unclaim(&self->busy);
         return NULL;
     }
     Py_BEGIN_ALLOW_THREADS
     status = rks_sample_list_add(self->handle, values, id, (uint32_t)length, &err);
     Py_END_ALLOW_THREADS
     core_values_release(self->values);
-    self->busy = false;
+    core_unclaim(&self->busy);
     if (!core_succeeded(status, &err))
         return NULL;
     Py_RETURN_NONE;
@@ -90,15 +90,14 @@ static PyObject *list_collate(PyObject *object, PyObject *arguments)
     if (!PyArg_ParseTuple(arguments, "O|z*:collate", &collate, &bins))
         return NULL;
     const rks_collate_options *options = core_collate(collate);
-    if (options != NULL &&
-        core_check_usable(self->handle, self->pid, self->busy, "sample list") == 0) {
+    if (options != NULL && core_check_usable(self->handle, self->pid, "sample list") == 0 &&
+        core_claim(&self->busy, "sample list") == 0) {
         size_t bounds = (size_t)bins.len / sizeof(uint32_t);
-        self->busy = true;
         Py_BEGIN_ALLOW_THREADS
         status = rks_sample_list_collate(self->handle, options, bounds == 0 ? NULL : bins.buf,
                                          bounds == 0 ? 0 : bounds - 1, &arrays, &err);
         Py_END_ALLOW_THREADS
-        self->busy = false;
+        core_unclaim(&self->busy);
         made = status == RKS_OK ? core_arrays_new(arrays) : core_raise(&err);
     }
     PyBuffer_Release(&bins);

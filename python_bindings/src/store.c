@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * store.c: an open store. Calls may run in several threads at once. Each is counted while the GIL
- * is held. Closing waits until none is left, ends the epochs, and passes the store to the group,
- * which frees it once no rank needs it. */
+ * or the object is held. Closing waits until none is left, ends the epochs, and passes the store to
+ * the group, which frees it once no rank needs it. */
 #include "handles.h"
 
 #include <string.h>
@@ -35,12 +35,8 @@ bool core_is_store(PyObject *object)
     return PyObject_TypeCheck(object, store_type);
 }
 
-rks_store *core_store_enter(PyObject *object)
+static rks_store *count_user(store *self)
 {
-    if (!core_is_store(object))
-        return (rks_store *)(void *)PyErr_Format(PyExc_TypeError, "a Store is needed, not %R",
-                                                 object);
-    store *self = (store *)object;
     if (core_check_process(self->pid, "store") < 0)
         return NULL;
     if (self->handle == NULL || self->closing)
@@ -48,6 +44,14 @@ rks_store *core_store_enter(PyObject *object)
             RKS_ERR_STATE, "%s: this dataset is closed; open it again", self->directory);
     self->users++;
     return self->handle;
+}
+
+rks_store *core_store_enter(PyObject *object)
+{
+    if (!core_is_store(object))
+        return (rks_store *)(void *)PyErr_Format(PyExc_TypeError, "a Store is needed, not %R",
+                                                 object);
+    return CORE_HELD(object, count_user((store *)object));
 }
 
 static void sleep_a_little(void)
@@ -69,18 +73,22 @@ static int wait_for_close(const store *self)
     return 0;
 }
 
-int core_store_try_enter(PyObject *object)
+static int count_if_open(store *self)
 {
-    store *self = (store *)object;
     if (wait_for_close(self) < 0)
         return -1;
     self->users += self->handle != NULL;
     return self->handle != NULL;
 }
 
+int core_store_try_enter(PyObject *object)
+{
+    return CORE_HELD(object, count_if_open((store *)object));
+}
+
 void core_store_leave(PyObject *object)
 {
-    ((store *)object)->users--;
+    (void)CORE_HELD(object, ((store *)object)->users--);
 }
 
 PyObject *core_store_index(PyObject *object)
@@ -103,14 +111,18 @@ const uint8_t *core_store_dim_counts(PyObject *object)
     return ((store *)object)->dim_counts;
 }
 
-void core_store_add_epoch(PyObject *object, core_epoch *epoch)
+static core_epoch *link_epoch(store *self, core_epoch *epoch)
 {
-    store *self = (store *)object;
     epoch->next = self->epochs;
     epoch->back = &self->epochs;
     if (epoch->next != NULL)
         epoch->next->back = &epoch->next;
-    self->epochs = epoch;
+    return self->epochs = epoch;
+}
+
+void core_store_add_epoch(PyObject *object, core_epoch *epoch)
+{
+    (void)CORE_HELD(object, link_epoch((store *)object, epoch));
 }
 
 static rks_epoch *detach_epoch(core_epoch *epoch)
@@ -125,19 +137,24 @@ static rks_epoch *detach_epoch(core_epoch *epoch)
     return handle;
 }
 
-void core_store_close_epoch(PyObject *object, core_epoch *epoch)
+static rks_epoch *close_epoch(store *self, core_epoch *epoch)
 {
-    store *self = (store *)object;
-    if (core_is_foreign(self->pid)) {
-        epoch->handle = NULL;
-        return;
-    }
     rks_epoch *handle = detach_epoch(epoch);
     self->users++; /* also while the store is being closed, which waits for this */
     Py_BEGIN_ALLOW_THREADS
     rks_epoch_close(handle);
     Py_END_ALLOW_THREADS
     self->users--;
+    return handle;
+}
+
+void core_store_close_epoch(PyObject *object, core_epoch *epoch)
+{
+    store *self = (store *)object;
+    if (core_is_foreign(self->pid))
+        epoch->handle = NULL;
+    else
+        (void)CORE_HELD(object, close_epoch(self, epoch));
 }
 
 /* ---- open and close -------------------------------------------------------------------------- */
@@ -401,7 +418,7 @@ static PyObject *store_close(PyObject *object, PyObject *arguments, PyObject *ke
         Py_RETURN_NONE;
     if (timeout_ms == 0)
         timeout_ms = core_group_silence(self->group);
-    if (close_store(self, (uint32_t)timeout_ms) < 0)
+    if (CORE_HELD(object, close_store(self, (uint32_t)timeout_ms)) < 0)
         return NULL;
     Py_RETURN_NONE;
 }
@@ -436,7 +453,7 @@ static PyObject *get_closed(PyObject *object, void *unused)
 {
     (void)unused;
     store *self = (store *)object;
-    return PyBool_FromLong(self->handle == NULL || self->closing);
+    return PyBool_FromLong(CORE_HELD(object, self->handle == NULL || self->closing));
 }
 
 static PyGetSetDef store_getters[] = {
