@@ -62,6 +62,7 @@ class Iteration(Iterator[Any]):
         self._loader = loader  # a Loader, whose module imports this one
         self._epoch = -1
         self._owner = _core.pid(), threading.get_ident()
+        self._turn = threading.RLock()  # of a thread in __next__
         self._core: _core.Epoch | None = None
         self._arenas: PinnedArenas | None = None  # the arenas of self._core
         self._pool: ThreadPoolExecutor | None = None
@@ -207,13 +208,22 @@ class Iteration(Iterator[Any]):
         return moved
 
     def __next__(self) -> Any:
+        """Return the next batch. Threads may share an iteration: each batch goes to one of them."""
+        if _core.pid() != self._owner[0]:  # before the lock, which a thread of the parent may hold
+            self._check_goes_on()
+            raise StateError(f"loader: process {self._owner[0]} began this iteration, and this is a fork of that; "
+                             "iterate anew here")
+        with self._turn:
+            self._check_goes_on()
+            return self._next_batch()
+
+    def _check_goes_on(self) -> None:
         if self._superseded:
             raise StateError(f"loader: this iteration was ended: {self._superseded}")
         if self._over:
             raise StopIteration
-        if _core.pid() != self._owner[0]:
-            raise StateError(f"loader: process {self._owner[0]} began this iteration, and this is a fork of that; "
-                             "iterate anew here")
+
+    def _next_batch(self) -> Any:
         loader, begin = self._loader, time.monotonic()
         try:
             if self._epoch < 0:
@@ -258,16 +268,16 @@ class Iteration(Iterator[Any]):
         if not self._over and self._epoch >= 0:
             self._loader.reading.ends()
         self._over = True
-        if self._core is not None:
-            self._core.close()
-            self._core = None
-        if self._processes is not None:
-            self._processes.close()
-            self._processes = None
-        if self._pool is not None:
+        # Taken out first: threads may close it at once.
+        core, processes, pool = self._core, self._processes, self._pool
+        self._core = self._processes = self._pool = None
+        if core is not None:
+            core.close()
+        if processes is not None:
+            processes.close()
+        if pool is not None:
             own = self._owner == (_core.pid(), threading.get_ident())  # another thread may be one of the pool's
-            self._pool.shutdown(wait=wait and own, cancel_futures=True)
-            self._pool = None
+            pool.shutdown(wait=wait and own, cancel_futures=True)
         self._ahead.clear()
         if self._moving is not None:
             self._moving.close()

@@ -40,8 +40,8 @@ class Loader(Generic[Batches]):
 
     It is an iterable with a length, equal on all ranks, and in all epochs unless the plan `varies`. It has one iteration at a time: a
     second iter(), or load_state_dict(), ends the current one, whose next step raises StateError. To iterate twice at a time make two
-    loaders. Leaving a loop early ends its threads, and you can iterate the loader again. Trainers that look for DataLoader's attributes
-    find them."""
+    loaders. Threads may share an iteration: each batch goes to the thread that asks first. Leaving a loop early ends its threads, and
+    you can iterate the loader again. Trainers that look for DataLoader's attributes find them."""
 
     batch_size = None
     drop_last = False
