@@ -314,7 +314,9 @@ def test_reference_counts(dataset: str) -> None:
     before, references = blocks(), sys.getrefcount(None)
     for _ in range(20):
         work()
-    assert abs(sys.getrefcount(None) - references) < 20 and blocks() - before < 100
+    assert blocks() - before < 100
+    if sys.version_info < (3, 12):  # later ones do not count None's
+        assert abs(sys.getrefcount(None) - references) < 20
 
 
 # ---- forks ---------------------------------------------------------------------------------------
