@@ -15,18 +15,18 @@ from race import Result, ahead
 from rows import ROWS, Row
 
 VERSIONS = ("rankstore", "torch", "numpy", "lmdb", "mosaicml-streaming", "litdata", "webdataset", "datasets", "pyarrow",
-            "trl", "transformers")
+            "grain", "pylance", "ray", "megatron-energon", "spdl", "torchdata", "trl", "transformers")
 Found = dict[str, list[Result]]
 """Results by the row's name."""
 
 
-def machine() -> dict[str, Any]:
+def machine(packages: Sequence[str] = VERSIONS) -> dict[str, Any]:
     """Where the run was, with which versions."""
     model = next((line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
                   if line.startswith("model name")),
                  platform.machine())
     versions = {}
-    for name in VERSIONS:
+    for name in packages:
         try:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
