@@ -2,6 +2,7 @@
 """tools/compare_peers on small data, with the peers that are installed here (numpy's memmap always is)."""
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -11,7 +12,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-ROWS = "build-tokens,build-blobs,open,read-tokens,read-blobs-64,padded,padded-loader,epoch-blobs,plan,pack,pack-papers-32k,exchange,gather"
+ROWS = ("build-tokens,build-blobs,open,read-tokens,read-blobs-64,padded,padded-loader,epoch-blobs,first-batch,beside-blobs,plan,"
+        "pack,pack-papers-32k,exchange,gather")
+if importlib.util.find_spec("PIL"):
+    ROWS += ",build-images,images"
 if (ROOT / "build/release/tests/bench/bench_pack").exists():  # what these rows need
     ROWS += ",pack-chat,pack-large,resume"
 
@@ -35,6 +39,20 @@ def test_a_quick_run_measures_every_kind_of_row(tmp_path: Path) -> None:
         assert any(name.startswith("Rankstore") for name in names) and len(names) > 1, names
     page = (tmp_path / "out/results.md").read_text()
     assert "A quick run" in page and "| memmap |" in page
+
+
+@pytest.mark.parametrize(("peer", "module", "rows"),
+                         [("Grain", "grain", "read-tokens,padded-loader,epoch-blobs-loader"),
+                          ("Lance", "lance", "read-tokens-64,padded-loader,epoch-blobs-loader"),
+                          ("Ray Data", "ray", "epoch-blobs-loader"), ("Energon", "megatron.energon", "epoch-blobs-loader"),
+                          ("SPDL", "spdl", "padded-loader"), ("torchdata nodes", "torchdata", "padded-loader")])
+def test_a_loader_gives_every_sample(peer: str, module: str, rows: str, tmp_path: Path) -> None:
+    if importlib.util.find_spec(module.partition(".")[0]) is None:
+        pytest.skip(f"{module} is not among what tests install")
+    done = compare("--quick", "--only", rows, "--with", peer, "-o", str(tmp_path / "out"), "--data", str(tmp_path / "data"))
+    assert done.returncode == 0, done.stderr + (tmp_path / "out/log.txt").read_text()
+    found = json.loads((tmp_path / "out/results.json").read_text())["rows"]
+    assert {row["row"] for row in found if row["name"] == peer} == set(rows.split(","))
 
 
 def test_a_peer_that_is_not_installed_is_named_and_left_out(tmp_path: Path) -> None:

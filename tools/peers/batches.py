@@ -118,15 +118,19 @@ class InProcess(Source):
 class Loaded(Source):
     """A peer's samples through torch's DataLoader, or its own loader where it has one for shuffled samples."""
 
-    def __init__(self, store: Store, batches: list[list[int]], workers: int) -> None:
+    def __init__(self, store: Store, batches: list[list[int]], workers: int, collate: Any = None) -> None:
         super().__init__(store.is_tokens)
-        collate = pad if store.is_tokens else join
+        collate = collate or (pad if store.is_tokens else join)
         own = None if store.is_tokens else store.loader(workers, collate)
         if own is not None:
             self.batches = own
             return
-        from torch.utils.data import DataLoader
         self.ids = numpy.concatenate(batches)
+        own = store.pipeline(batches, workers, collate) if workers else None
+        if own is not None:
+            self.batches = own
+            return
+        from torch.utils.data import DataLoader
         self.batches = DataLoader(MapStyle(store), batch_sampler=batches, num_workers=workers, collate_fn=collate,  # type: ignore[arg-type]
                                   persistent_workers=workers > 0)
 

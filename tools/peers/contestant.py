@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import measures
+import stores
 from memory import peak_rss
 from rows import ROWS
 from workload import Place
@@ -38,6 +39,7 @@ def main() -> None:
         traceback.print_exc()
         say(error=f"{type(failed).__name__}: {failed}"[:300])
     answers.flush()
+    stores.end()
     os._exit(0)  # some keep threads and semaphores that hold an exit up
 
 

@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 
 from packers import C_PROGRAM, HISTOGRAM
-from rows import MODULES, PACKERS, PEERS, ROWS, peer_of
+from rows import FILES_OF, MODULES, PACKERS, PEERS, ROWS, peer_of
 
 ROUNDS = 5
 HELP = """Compares Rankstore with other ways to feed a training job, on the same data, in one run:
-all_gather_object, a numpy memmap, py-lmdb, MosaicML streaming, LitData, WebDataset, Hugging Face datasets, TRL's packing, seqpacker,
-and transformers' samplers by length and its collator without padding.
+all_gather_object, a numpy memmap, py-lmdb, MosaicML streaming, LitData, WebDataset, Hugging Face datasets, Grain, Lance, Ray Data, NVIDIA
+Energon, SPDL, torchdata's nodes, TRL's packing, seqpacker, and transformers' samplers by length and its collator without padding.
 
 The contestants of a row take turns, a round each, so that ratios hold also on a machine that does other things; figures
 themselves hold only on one that does not. What each gives is compared with the source before anything is timed."""
@@ -26,7 +26,7 @@ EXAMPLES = """examples:
   tools/compare_peers --with memmap,py-lmdb          fewer peers
   tools/compare_peers --here                         by the python3 on PATH, with the peers that it has; installs nothing
 
-Without --here the first run makes build/peers-venv (1.5 GB, from tools/peers/requirements.txt) and builds this checkout's
+Without --here the first run makes build/peers-venv (2.5 GB, from tools/peers/requirements.txt) and builds this checkout's
 Python package into build/python/site.
 
 rows:
@@ -70,7 +70,8 @@ def rows_to_run(only: str | None, peers: list[str]) -> dict[str, list[str]]:
         found[key] = [name for name in row.contestants if peer_of(name) is None or peer_of(name) in peers]
         if row.made_by is not None and row.made_by not in keys:
             builders = found.setdefault(row.made_by, [])
-            builders += [name for name in (*peers, "Rankstore arrays") if name not in builders and name not in PACKERS]
+            wanted = [FILES_OF.get(name, name) for name in peers if name not in PACKERS and name in row.contestants]
+            builders += [name for name in (*dict.fromkeys(wanted), "Rankstore arrays") if name not in builders]
     return {key: found[key] for key in ROWS if key in found}
 
 
@@ -105,6 +106,9 @@ def main() -> int:
     in_c = [] if C_PROGRAM.exists() else [key for key, row in ROWS.items() if row.in_c]
     if in_c:
         left_out.append(f"rows are left out, {', '.join(in_c)}: {C_PROGRAM} is not built; tools/test unit builds it")
+    in_pillow = [] if is_installed("PIL") else ["build-images", "images"]
+    if in_pillow:
+        left_out.append(f"rows are left out, {', '.join(in_pillow)}: the module PIL is not installed")
     for line in left_out:
         print(f"compare_peers: {line}", file=sys.stderr)
     rows, quick = rows_to_run(chosen.only, peers), chosen.quick
@@ -113,7 +117,7 @@ def main() -> int:
     else:
         chosen.data.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(chosen.histogram, chosen.data / HISTOGRAM)
-    rows = {key: names for key, names in rows.items() if key not in in_c}
+    rows = {key: names for key, names in rows.items() if key not in in_c + in_pillow}
     rounds = chosen.rounds or (1 if quick else ROUNDS)
     return run(rows, chosen.only, chosen.data.resolve(), chosen.out, rounds, quick, left_out)
 
@@ -125,7 +129,7 @@ def run(rows: dict[str, list[str]], only: str | None, data: Path, out: Path, rou
     from workload import Place
     place, about = Place(data, quick), report.machine()
     found: report.Found = {}
-    for kind in ("tokens", "blobs"):
+    for kind in ("tokens", "blobs", *(["images"] if "build-images" in rows else [])):
         place.workload(kind)
     out.mkdir(parents=True, exist_ok=True)
     with open(out / "log.txt", "w", encoding="utf-8") as log:

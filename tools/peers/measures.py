@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy
+import pipelines  # noqa: F401  adds its peers to STORES
 from flattening import Flattening
 from grouping import Grouping
 from ours import WAYS, make_ours
@@ -22,7 +24,8 @@ WINDOW_S = 0.5  # of a round of reads
 QUICK_WINDOW_S = 0.05
 LOADER_BATCHES = 800  # of a round through worker processes
 
-__all__ = ["Build", "Epoch", "Flattening", "Grouping", "Opening", "Packing", "Planning", "Reading", "Resuming"]
+__all__ = ["Beside", "Build", "Epoch", "FirstBatch", "Flattening", "Grouping", "Opening", "Packing", "Pictures", "Planning", "Reading",
+           "Resuming"]
 
 
 def make_store(name: str, workload: Workload) -> Store:
@@ -131,27 +134,32 @@ class Reading:
         return seconds, count
 
 
+def source_of(workload: Workload, name: str, workers: int | None) -> Any:
+    """Where a contestant's batches of 64 come from, opened. `workers`: of torch's DataLoader; None: no DataLoader."""
+    from batches import InProcess, Loaded, Ours
+    kind = workload.kind
+    name, _, own_workers = name.partition(", ")
+    store = make_store(name, workload)
+    if name in WAYS:
+        return Ours(store, OWN_WORKERS[own_workers], LOADER_BATCHES)  # type: ignore[arg-type]
+    made = workload.sorted_batches(9) if kind == "tokens" else workload.random_batches(9)
+    if workers:
+        made = made[:LOADER_BATCHES]
+    if workers or (kind == "blobs" and type(store).loader is not Store.loader):
+        return Loaded(store, made, workers or 0)
+    return InProcess(store, made)
+
+
 class Epoch:
-    """An epoch of batches of 64; work is tokens or bytes. `workers`: of torch's DataLoader; None: no DataLoader."""
+    """An epoch of batches of 64; work is tokens or bytes."""
 
     def __init__(self, place: Place, name: str, kind: str, workers: int | None) -> None:
         import torch
-        from batches import InProcess, Loaded, Ours, Source, check
+        from batches import check
         torch.set_num_threads(1)
-        name, _, own_workers = name.partition(", ")
         workload = place.workload(kind)
-        store = make_store(name, workload)
-        warm(store.path)
-        made = workload.sorted_batches(9) if kind == "tokens" else workload.random_batches(9)
-        if workers:
-            made = made[:LOADER_BATCHES]
-        self.source: Source
-        if name in WAYS:
-            self.source = Ours(store, OWN_WORKERS[own_workers], LOADER_BATCHES)  # type: ignore[arg-type]
-        elif workers or (kind == "blobs" and type(store).loader is not Store.loader):
-            self.source = Loaded(store, made, workers or 0)
-        else:
-            self.source = InProcess(store, made)
+        warm(make_store(name.partition(", ")[0], workload).path)
+        self.source = source_of(workload, name, workers)
         self.notes: dict[str, Any] = {}
         check(self.source, workload, name)
 
@@ -161,6 +169,80 @@ class Epoch:
         for batch in self.source.batches:
             count += items(batch)
         return time.perf_counter() - begun, count
+
+
+class FirstBatch:
+    """Import, open, and the first batch of 64 of a shuffled epoch, in a new process that has torch; one round. Work is 1."""
+
+    def __init__(self, place: Place, name: str, kind: str, workers: int) -> None:
+        import torch
+        torch.set_num_threads(1)
+        self.workload, self.name, self.workers = place.workload(kind), name, workers
+        warm(make_store(name.partition(", ")[0], self.workload).path)
+        self.notes: dict[str, Any] = {}
+
+    def round(self) -> tuple[float, float]:
+        begun = time.perf_counter()
+        source = source_of(self.workload, self.name, self.workers)
+        first = next(iter(source.batches))
+        seconds = time.perf_counter() - begun
+        count = sum(1 for _ in source.samples(first))
+        if count != BATCH:
+            raise ValueError(f"the first batch has {count} samples")
+        return seconds, 1
+
+
+class Beside(Epoch):
+    """The same epochs beside a thread that computes without end, as training on a processor does."""
+
+    def __init__(self, place: Place, name: str, kind: str, workers: int) -> None:
+        super().__init__(place, name, kind, workers)
+        self.alone = self._steps(lambda: time.sleep(0.1 if place.quick else 1))
+
+    def _steps(self, run: Any) -> float:
+        """Steps/s of the computing thread while `run` runs."""
+        import torch
+        values, steps, ended = torch.rand(384, 384), 0, threading.Event()
+
+        def compute() -> None:
+            nonlocal steps
+            while not ended.is_set():
+                torch.mm(values, values)
+                steps += 1
+
+        thread = threading.Thread(target=compute)
+        begun = time.perf_counter()
+        thread.start()
+        try:
+            run()
+        finally:
+            seconds = time.perf_counter() - begun
+            ended.set()
+            thread.join()
+        return steps / seconds
+
+    def round(self) -> tuple[float, float]:
+        found: list[tuple[float, float]] = []
+        steps = self._steps(lambda: found.append(super(Beside, self).round()))
+        self.notes["training's part of its speed alone"] = steps / self.alone
+        return found[0]
+
+
+class Pictures:
+    """An epoch of batches of 64 decoded pictures; work is pictures."""
+
+    def __init__(self, place: Place, name: str, workers: int) -> None:
+        import pictures
+        import torch
+        torch.set_num_threads(1)
+        workload = place.workload("images")
+        store = make_store(name.partition(", ")[0], workload)
+        warm(store.path)
+        self.source = pictures.source_of(store, workers)
+        self.notes: dict[str, Any] = {}
+        pictures.check(self.source, workload, name)
+
+    round = Epoch.round
 
 
 # What stands behind "Rankstore, " in the rows of epochs.

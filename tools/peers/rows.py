@@ -7,10 +7,15 @@ from typing import Any
 
 # The peers, and the modules that they need.
 MODULES = {"memmap": "numpy", "py-lmdb": "lmdb", "streaming": "streaming", "LitData": "litdata", "WebDataset": "webdataset",
-           "HF datasets": "datasets"}
+           "HF datasets": "datasets", "Grain": "grain", "Lance": "lance", "Ray Data": "ray", "Energon": "megatron.energon",
+           "SPDL": "spdl.pipeline", "torchdata nodes": "torchdata.nodes"}
 PEERS = tuple(MODULES)
+FILES_OF = {"SPDL": "memmap", "torchdata nodes": "memmap"}  # loaders without files of their own
+LOADERS_ALONE = ("Ray Data", "Energon")  # they read their files in sequence, through a shuffle buffer, by their own loader alone
 PACKERS = {"TRL": "trl", "transformers": "transformers", "seqpacker": "seqpacker"}  # peers that plan or collate, and store nothing
-RANDOM = tuple(name for name in PEERS if name != "WebDataset")  # WebDataset reads in sequence only
+STORED = tuple(name for name in PEERS if name not in FILES_OF and name not in LOADERS_ALONE)
+RANDOM = tuple(name for name in STORED if name != "WebDataset")  # WebDataset reads in sequence only
+WORKING = (*RANDOM, *FILES_OF)  # they make given batches by threads or processes
 
 
 def peer_of(name: str) -> str | None:
@@ -43,9 +48,12 @@ class Row:
         return self.unit == "s"
 
 
-_BUILDERS = ("memmap", "memmap synced", "py-lmdb", "py-lmdb synced", *PEERS[2:], "Rankstore dicts", "Rankstore arrays")
+_BUILDERS = ("memmap", "memmap synced", "py-lmdb", "py-lmdb synced", *STORED[2:], *LOADERS_ALONE, "Rankstore dicts", "Rankstore arrays")
 _OWN = ("Rankstore, loader", "Rankstore, DataLoader 0", "Rankstore, DataLoader 2")
 _UNSYNCED = "Rankstore's builds are synced to disk, sealed and checksummed; the others are not synced, but for those that say so."
+_AHEAD = ("Rankstore's own loader, SPDL, torchdata nodes and Grain have threads (two, if they ask how many), the others two worker "
+          "processes. SPDL and torchdata nodes read memmap's files. streaming, LitData, WebDataset, Energon and Ray Data shuffle blobs by "
+          "their own loaders, most of them within a buffer.")
 _TOKENS = {"unit": "M tokens/s", "scale": 1e6, "made_by": "build-tokens"}
 _BLOBS = {"unit": "MB/s", "scale": 1e6, "made_by": "build-blobs"}
 
@@ -53,7 +61,7 @@ _BLOBS = {"unit": "MB/s", "scale": 1e6, "made_by": "build-blobs"}
 def _reads(kind: str, each: int) -> Row:
     how = "one by one" if each == 1 else f"{each} a call"
     views = ("Rankstore view",) if each == 1 else ()
-    return Row(f"{kind}: random reads, {how}", (*(PEERS if each == 1 else RANDOM), "Rankstore", *views), "Rankstore", "Reading",
+    return Row(f"{kind}: random reads, {how}", (*(STORED if each == 1 else RANDOM), "Rankstore", *views), "Rankstore", "Reading",
                (kind, each),
                "k samples/s", 1e3, f"build-{kind}", note="WebDataset reads in sequence: it has no access by number." if each == 1 else "")
 
@@ -98,7 +106,7 @@ def _packs() -> dict[str, Row]:
 ROWS: dict[str, Row] = {
     "build-tokens": Row("tokens: building", _BUILDERS, "Rankstore arrays", "Build", ("tokens",), "k samples/s", 1e3, note=_UNSYNCED),
     "build-blobs": Row("blobs: building", _BUILDERS, "Rankstore arrays", "Build", ("blobs",), "samples/s", note=_UNSYNCED),
-    "open": Row("tokens: import, open, first sample, in a new process that has torch", (*PEERS, "Rankstore"), "Rankstore", "Opening",
+    "open": Row("tokens: import, open, first sample, in a new process that has torch", (*STORED, "Rankstore"), "Rankstore", "Opening",
                 ("tokens",),
                 made_by="build-tokens", fresh=True),
     "read-tokens": _reads("tokens", 1),
@@ -107,12 +115,20 @@ ROWS: dict[str, Row] = {
     "read-blobs-64": _reads("blobs", 64),
     "padded": Row("tokens: padded int64 batches of 64, like lengths together, one process", (*RANDOM, *_OWN[:2]), _OWN[0], "Epoch",
                   ("tokens", None), **_TOKENS),  # type: ignore[arg-type]
-    "padded-loader": Row("tokens: the same through DataLoader with 2 workers", (*RANDOM, *_OWN), _OWN[0], "Epoch", ("tokens", 2),
-                         **_TOKENS, note="Rankstore's own loader has threads, no workers."),  # type: ignore[arg-type]
-    "epoch-blobs": Row("blobs: a shuffled epoch, batches of 64, one process", (*PEERS, *_OWN[:2]), _OWN[0], "Epoch", ("blobs", None),
+    "padded-loader": Row("tokens: the same through DataLoader with 2 workers", (*WORKING, *_OWN), _OWN[0], "Epoch", ("tokens", 2),
+                         **_TOKENS, note=_AHEAD),  # type: ignore[arg-type]
+    "epoch-blobs": Row("blobs: a shuffled epoch, batches of 64, one process", (*STORED, *_OWN[:2]), _OWN[0], "Epoch", ("blobs", None),
                        **_BLOBS, note="streaming, LitData and WebDataset by their own shuffling loaders."),  # type: ignore[arg-type]
     "epoch-blobs-loader": Row("blobs: the same through DataLoader with 2 workers", (*PEERS, *_OWN), _OWN[0], "Epoch", ("blobs", 2),
-                              **_BLOBS),  # type: ignore[arg-type]
+                              **_BLOBS, note=_AHEAD),  # type: ignore[arg-type]
+    "first-batch": Row("blobs: import, open, first batch of 64 of a shuffled epoch, 2 workers, in a new process that has torch",
+                       (*PEERS, _OWN[0]), _OWN[0], "FirstBatch", ("blobs", 2), made_by="build-blobs", fresh=True, note=_AHEAD),
+    "beside-blobs": Row("blobs: a shuffled epoch through 2 workers, beside a training thread that keeps one of the cores busy",
+                        (*PEERS, _OWN[0]), _OWN[0], "Beside", ("blobs", 2), **_BLOBS, note=_AHEAD),  # type: ignore[arg-type]
+    "build-images": Row("images: building", _BUILDERS, "Rankstore arrays", "Build", ("images",), "samples/s", note=_UNSYNCED),
+    "images": Row("images: JPEG files of 100 KB, decoded, a shuffled epoch, batches of 64, 2 workers or threads",
+                  (*PEERS, _OWN[0]), _OWN[0], "Pictures", (2,), "images/s", made_by="build-images",
+                  note="All decode by Pillow; SPDL's own decoder needs FFmpeg's libraries. " + _AHEAD),
     "plan": Row("planning an epoch of 10 M lengths, 16,384 tokens a batch",
                 ("numpy argsort alone", "numpy", "torch.sort + loop", "Rankstore"), "Rankstore", "Planning", ("",),
                 note="numpy argsort alone makes no batches: it is the floor of a planner that sorts by comparing."),

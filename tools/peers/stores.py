@@ -10,7 +10,7 @@ import importlib.machinery
 import os
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ class Store:
     module = "numpy"
     random = True
     before_fork = False
+    files_of: str | None = None  # the peer whose files it reads, if it has none of its own
 
     def __init__(self, workload: Workload, path: Path) -> None:
         self.workload, self.path = workload, path
@@ -44,7 +45,11 @@ class Store:
         return [self.read(i) for i in ids]
 
     def loader(self, workers: int, collate: Any) -> Any:
-        """The peer's own shuffling loader of batches, or None: a DataLoader over read_many then."""
+        """The peer's own shuffling loader of batches, or None."""
+        return None
+
+    def pipeline(self, batches: list[list[int]], workers: int, collate: Any) -> Any:
+        """The peer's own way to make these batches ahead, or None: a DataLoader over read_many then."""
         return None
 
     def decode(self, data: Any) -> Any:
@@ -281,8 +286,18 @@ STORES: dict[str, type[Store]] = {
 }
 
 
+# What must end before the process does: of a peer that has left processes or files behind.
+ENDINGS: list[Callable[[], None]] = []
+
+
+def end() -> None:
+    while ENDINGS:
+        with contextlib.suppress(Exception):
+            ENDINGS.pop()()
+
+
 def make(name: str, workload: Workload) -> Store:
-    path = workload.store(name.replace(" ", "-").lower())
+    path = workload.store((STORES[name].files_of or name).replace(" ", "-").lower())
     return STORES[name](workload, path)
 
 

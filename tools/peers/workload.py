@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The data that every store is given: made once from a seed, kept as one flat file, and told apart by checksums.
 
-tokens: uint16 arrays, log-normal lengths (median 300, 8 to 8192). blobs: incompressible bytes of about 103 KB.
+tokens: uint16 arrays, log-normal lengths (median 300, 8 to 8192). blobs: incompressible bytes of about 103 KB. images: JPEG files of
+about 100 KB.
 """
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ from typing import Any
 import numpy
 
 Array = numpy.ndarray[Any, Any]
-SAMPLES = {"tokens": 300_000, "blobs": 16_000}
-QUICK_SAMPLES = {"tokens": 4_000, "blobs": 320}
+SAMPLES = {"tokens": 300_000, "blobs": 16_000, "images": 2_000}
+QUICK_SAMPLES = {"tokens": 4_000, "blobs": 320, "images": 128}
 QUICK_BLOB = 4_000  # bytes, in place of 100,000
 VOCABULARY = 50_257
 BATCH = 64
@@ -49,6 +50,9 @@ class Workload:
         self.folder = place.folder / ("quick" if place.quick else "full") / kind
         if kind == "tokens":
             self.lengths = token_lengths(self.count, 20261121)
+        elif kind == "images":
+            import pictures
+            self.lengths = pictures.make(self.folder, self.count)
         else:
             drawn = numpy.random.default_rng(20261122).lognormal(numpy.log(QUICK_BLOB if place.quick else 100_000), 0.25, self.count)
             self.lengths = numpy.clip(drawn, 1000, None).astype(numpy.int64)
