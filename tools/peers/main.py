@@ -38,7 +38,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser("tools/compare_peers", description=HELP, epilog=EXAMPLES + rows,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--out", type=Path, default=Path("build/peers/results"), metavar="FOLDER",
-                        help="where results.md, results.png, results.json and log.txt go (build/peers/results)")
+                        help="where results.md, results.png, loaders.svg, results.json and log.txt go (build/peers/results)")
     parser.add_argument("--only", metavar="ROW,...", help="these rows")
     parser.add_argument("--with", dest="peers", metavar="PEER,...", help=f"these peers: {', '.join([*PEERS, *PACKERS])}")
     parser.add_argument("--rounds", type=int, metavar="N", help=f"rounds of each row ({ROUNDS}; --quick: 1)")

@@ -11,6 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import chart
 from race import Result, ahead
 from rows import ROWS, Row
 
@@ -79,6 +80,8 @@ def write(folder: Path, found: Found, about: dict[str, Any], rounds: int, quick:
         partial.write_text(text, encoding="utf-8")
         os.replace(partial, folder / name)
     written = [folder / name for name in texts]
+    if chart.draw(folder / "loaders.svg", found, about):
+        written.append(folder / "loaders.svg")
     try:
         import matplotlib
     except ImportError:
