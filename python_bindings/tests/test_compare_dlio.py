@@ -68,3 +68,18 @@ def test_what_is_dropped_from_memory_is_read_again(tmp_path: Path) -> None:
               "assert made is None or not made.exists()\n")
     done = subprocess.run([sys.executable, "-c", script, str(PEERS), str(tmp_path)], text=True, capture_output=True, timeout=100)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ["dlio", "dlio-cold"])
+def test_the_page_is_what_the_recorded_figures_give(name: str, tmp_path: Path) -> None:
+    recorded = ROOT / "docs/measurements" / f"{name}.json"
+    script = ("import sys, json, pathlib; sys.path.insert(0, sys.argv[1])\n"
+              "import dlio\n"
+              "found = json.loads(pathlib.Path(sys.argv[2]).read_text())\n"
+              "dlio.write(pathlib.Path(sys.argv[3]), found['cold'], found['machine'], found['workloads'])\n")
+    done = subprocess.run([sys.executable, "-c", script, str(PEERS), str(recorded), str(tmp_path)], text=True, capture_output=True,
+                          timeout=100)
+    assert done.returncode == 0, done.stderr
+    page = (ROOT / "docs/measurements/dlio.md").read_text()
+    tables = (tmp_path / f"{name}.md").read_text().split("\n### ")[1:]
+    assert tables and all("\n".join(table.splitlines()[-3:]).strip() in page for table in tables)

@@ -85,11 +85,16 @@ def table(name: str, found: dict[str, Any]) -> list[str]:
     return [*lines, ""]
 
 
+def _loads(found: dict[str, dict[str, Any]]) -> str:
+    each = [run["load"] for one in found.values() for run in one["runs"]]
+    return f"{min(each):.0f} to {max(each):.0f}"
+
+
 def write(out: Path, cold: bool, about: dict[str, Any], found: dict[str, dict[str, Any]]) -> list[Path]:
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
     lines = ["# DLIO's workloads", "", NOT_A_RESULT, "",
-             f"{about['processor']}, {about['cores']} cores, {about['memory_bytes'] / 2**30:.0f} GiB; Linux {about['kernel']}, Python "
-             f"{about['python']}; {versions}. Load of the machine before: {about['load_before']:.1f}.", "",
+             f"{about['processor']}, {about['cores']} cores, {about['memory_bytes'] / 2**30:.0f} GiB; Python {about['python']}; "
+             f"{versions}. Load of the machine: {_loads(found)}.", "",
              ("Files were dropped from memory before each run. " + about["limit"]) if cold else "Files are in memory.", "",
              "Medians of runs in turns; an epoch's first step does not count. `pytorch` is DLIO's loader, with as many workers as the "
              "workload names. It reads each record, and hands over a picture of a fixed size in its place; Rankstore checks the records, "

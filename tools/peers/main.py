@@ -129,7 +129,7 @@ def run(rows: dict[str, list[str]], only: str | None, data: Path, out: Path, rou
     from workload import Place
     place, about = Place(data, quick), report.machine()
     found: report.Found = {}
-    for kind in ("tokens", "blobs", *(["images"] if "build-images" in rows else [])):
+    for kind in ("tokens", *(kind for kind in ("blobs", "images") if any(kind in ROWS[key].arguments for key in rows))):
         place.workload(kind)
     out.mkdir(parents=True, exist_ok=True)
     with open(out / "log.txt", "w", encoding="utf-8") as log:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy
 
 Array = numpy.ndarray[Any, Any]
-SAMPLES = {"tokens": 300_000, "blobs": 16_000, "images": 2_000}
+SAMPLES = {"tokens": 300_000, "blobs": 16_000, "images": 640}
 QUICK_SAMPLES = {"tokens": 4_000, "blobs": 320, "images": 128}
 QUICK_BLOB = 4_000  # bytes, in place of 100,000
 VOCABULARY = 50_257
