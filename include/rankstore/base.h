@@ -139,6 +139,13 @@ typedef struct rks_memory_use {
 /* Fills the figures of this process. Set struct_size first. Any thread. */
 RKS_API void rks_memory_use_get(rks_memory_use *use);
 
+/* Compares an amount of memory that the caller is about to take with what the machine and the
+ * control groups of the process leave; less than 16 MiB is always there. Linux promises more
+ * memory than it has, and kills who uses what is not there. `what` begins the error
+ * (RKS_ERR_MEMORY, with both numbers), `advice` ends it. */
+RKS_API rks_status rks_memory_check(uint64_t bytes, const char *what, const char *advice,
+                                    rks_error *err);
+
 /* ---- trace: what this process did when ------------------------------------------------------ */
 
 typedef enum rks_trace_kind {

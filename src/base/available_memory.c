@@ -127,6 +127,12 @@ static uint64_t group_can_give(const char *root, const version *v, const char *g
     return leaves + swap;
 }
 
+static uint64_t group_limit(const char *root, const version *v, const char *group)
+{
+    uint64_t limit;
+    return group_number(root, v, group, v->limit, "", &limit) ? limit : UINT64_MAX;
+}
+
 /* Returns the least that this process's group and those above it give. */
 static uint64_t least_of_groups(const char *root, const version *v,
                                 uint64_t (*given)(const char *root, const version *v,
@@ -145,6 +151,19 @@ static uint64_t least_of_groups(const char *root, const version *v,
     return least;
 }
 
+/* Returns the least that the groups of both versions give. */
+static uint64_t least_of_versions(const char *root,
+                                  uint64_t (*given)(const char *root, const version *v,
+                                                    const char *group))
+{
+    uint64_t least = UINT64_MAX;
+    for (size_t i = 0; i < sizeof(memory_versions) / sizeof(memory_versions[0]); i++) {
+        uint64_t one = least_of_groups(root, &memory_versions[i], given);
+        least = one < least ? one : least;
+    }
+    return least;
+}
+
 /* Returns the least of what the machine and the groups give. `swap`: of the machine, to be added.
  */
 static uint64_t least_memory(const char *root, uint64_t swap,
@@ -152,14 +171,10 @@ static uint64_t least_memory(const char *root, uint64_t swap,
                                                const char *group))
 {
     char path[PATH_MAX];
-    uint64_t least = UINT64_MAX, kib;
+    uint64_t least = least_of_versions(root, given), kib;
     snprintf(path, sizeof(path), "%s/proc/meminfo", root);
-    if (number_behind(path, "MemAvailable:", &kib))
+    if (number_behind(path, "MemAvailable:", &kib) && (kib << 10) + swap < least)
         least = (kib << 10) + swap;
-    for (size_t i = 0; i < sizeof(memory_versions) / sizeof(memory_versions[0]); i++) {
-        uint64_t one = least_of_groups(root, &memory_versions[i], given);
-        least = one < least ? one : least;
-    }
     return least;
 }
 
@@ -185,6 +200,11 @@ uint64_t rks_processes_available(const char *root)
     uint64_t second = least_of_groups(root, &process_versions[0], group_starts);
     uint64_t first = least_of_groups(root, &process_versions[1], group_starts);
     return second < first ? second : first;
+}
+
+uint64_t rks_memory_limit(const char *root)
+{
+    return least_of_versions(root, group_limit);
 }
 
 uint64_t rks_memory_available(const char *root)

@@ -19,6 +19,10 @@ uint64_t rks_memory_available(const char *root);
  * for more is refused for good reason. */
 uint64_t rks_memory_obtainable(const char *root);
 
+/* Returns the lowest limit of memory that this process's control group or one above it sets;
+ * UINT64_MAX if none does. `root`: as above. */
+uint64_t rks_memory_limit(const char *root);
+
 /* Returns how many cores this process may use, at least 1: those of its affinity, or fewer if a
  * control group (version 1 or 2) gives it less time. `root`: as above. */
 uint32_t rks_cores_available(const char *root);

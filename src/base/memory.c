@@ -16,6 +16,8 @@
 #include "base/c_locale.h"
 #include "base/error.h"
 
+enum { LOOKED_FOR = 16 << 20 }; /* a call's amount; smaller ones are always there */
+
 static atomic_long fail_at;
 static atomic_long in_use;
 
@@ -33,7 +35,7 @@ static double gib(uint64_t bytes)
 
 rks_status rks_memory_check(uint64_t bytes, const char *what, const char *advice, rks_error *err)
 {
-    uint64_t left = bytes < RKS_MEMORY_LARGE ? UINT64_MAX : rks_memory_obtainable("");
+    uint64_t left = bytes < LOOKED_FOR ? UINT64_MAX : rks_memory_obtainable("");
     if (bytes <= left)
         return RKS_OK;
     return rks_fail(err, RKS_ERR_MEMORY, 0,
@@ -53,7 +55,8 @@ static void *allocate_counted(size_t count, size_t size, bool zero, rks_error *e
     size_t bytes;
     if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX / 2 || must_fail())
         return no_memory(err, count, size);
-    if (rks_memory_check(bytes, "out of memory: one allocation", "", err) != RKS_OK)
+    if (bytes >= RKS_MEMORY_LARGE &&
+        rks_memory_check(bytes, "out of memory: one allocation", "", err) != RKS_OK)
         return NULL;
     if (bytes == 0)
         bytes = 1;
@@ -82,7 +85,7 @@ void *rks_realloc(void *memory, size_t count, size_t size, rks_error *err)
     if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX / 2 || must_fail())
         return no_memory(err, count, size);
     size_t before = bytes < RKS_MEMORY_LARGE ? 0 : malloc_usable_size(memory);
-    if (bytes > before &&
+    if (bytes > before && bytes - before >= RKS_MEMORY_LARGE &&
         rks_memory_check(bytes - before, "out of memory: one allocation", "", err) != RKS_OK)
         return NULL;
     void *grown = realloc(memory, bytes == 0 ? 1 : bytes);

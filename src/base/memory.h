@@ -4,18 +4,15 @@
  * fail.
  *
  * Linux promises more memory than it has, and kills a process that uses what is not there. So
- * amounts of RKS_MEMORY_LARGE bytes and more are compared with what the machine and the process's
- * control groups leave (base/available_memory.h), and refused with both numbers. */
+ * allocations of RKS_MEMORY_LARGE bytes and more are compared with what the machine and the
+ * process's control groups leave (base/available_memory.h), and refused with both numbers; what
+ * several allocations take together is compared by rks_memory_check (rankstore/base.h). */
 #ifndef RKS_BASE_MEMORY_H
 #define RKS_BASE_MEMORY_H
 
 #include "rankstore/base.h"
 
 enum { RKS_MEMORY_LARGE = 256 << 20 }; /* looking costs 0.1 ms, so many bytes 50 ms */
-
-/* Compares an amount that several allocations will take together with what is left. `what` begins
- * the error (RKS_ERR_MEMORY), `advice` ends it. */
-rks_status rks_memory_check(uint64_t bytes, const char *what, const char *advice, rks_error *err);
 
 /* Returns zeroed memory for `count` items of `size` bytes; never NULL for 0 items. Checks the
  * product for overflow. On failure returns NULL and fills *err (RKS_ERR_MEMORY, with the

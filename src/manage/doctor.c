@@ -310,38 +310,9 @@ static void probe_system_calls(visit *v)
         there ? "mounted" : "not mounted");
 }
 
-static bool first_line(const char *path, char *text, size_t size)
-{
-    FILE *file = fopen(path, "re");
-    bool got = file != NULL && fgets(text, (int)size, file) != NULL;
-    if (file != NULL)
-        fclose(file);
-    if (got)
-        text[strcspn(text, "\n")] = '\0';
-    return got;
-}
-
-/* Finds the lowest limit from this process's group up to the root, of version 2, else of version
- * 1. */
 static void probe_cgroup(visit *v)
 {
-    char line[512], path[640], text[64], own[512] = "/";
-    uint64_t least = UINT64_MAX;
-    if (first_line("/proc/self/cgroup", line, sizeof(line)) && strncmp(line, "0::", 3) == 0)
-        snprintf(own, sizeof(own), "%s", line + 3);
-    for (;;) {
-        snprintf(path, sizeof(path), "/sys/fs/cgroup%s/memory.max", own);
-        if (first_line(path, text, sizeof(text)) && strtoull(text, NULL, 10) > 0 &&
-            strtoull(text, NULL, 10) < least)
-            least = strtoull(text, NULL, 10);
-        char *slash = strrchr(own, '/');
-        if (slash == NULL)
-            break;
-        *slash = '\0';
-    }
-    if (first_line("/sys/fs/cgroup/memory/memory.limit_in_bytes", text, sizeof(text)) &&
-        strtoull(text, NULL, 10) < least)
-        least = strtoull(text, NULL, 10);
+    uint64_t least = rks_memory_limit("");
     uint64_t all = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     bool bounded = least < all, ok = !bounded || least >= UINT64_C(1) << 30;
     if (bounded)

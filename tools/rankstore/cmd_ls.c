@@ -131,14 +131,31 @@ static rks_status out_of_memory(rks_error *err)
     return RKS_ERR_MEMORY;
 }
 
+/* What the list will take more once it is twice as long and sorted, which copies it; a key's
+ * allocation has 32 bytes or more. */
+static rks_status check_room(const entries *list, size_t room, rks_error *err)
+{
+    uint64_t each = 2 * sizeof(entry) + (list->by_key ? 32 : 0);
+    char what[96];
+    snprintf(what, sizeof(what), "sorting the %zu samples so far and as many again", list->count);
+    return rks_memory_check(each * room - (each - sizeof(entry)) * list->room, what,
+                            "; keep the first ones with --head N, or choose with --where", err);
+}
+
 /* A place for one more; NULL: no memory. */
-static entry *new_place(entries *list)
+static entry *new_place(entries *list, rks_error *err)
 {
     if (list->count == list->room) {
         size_t room = list->room == 0 ? 1024 : 2 * list->room;
-        entry *grown = realloc(list->items, room * sizeof(*grown));
-        if (grown == NULL)
+        if (list->limit > 0 && room > list->limit)
+            room = list->limit;
+        if (check_room(list, room, err) != RKS_OK)
             return NULL;
+        entry *grown = realloc(list->items, room * sizeof(*grown));
+        if (grown == NULL) {
+            out_of_memory(err);
+            return NULL;
+        }
         list->items = grown;
         list->room = room;
     }
@@ -161,10 +178,10 @@ static rks_status add_entry(entries *list, rks_store *store, uint64_t id, rks_er
         return out_of_memory(err);
     if (list->by_key)
         memcpy(made.key, key, size);
-    entry *place = full ? &list->items[0] : new_place(list);
+    entry *place = full ? &list->items[0] : new_place(list, err);
     if (place == NULL) {
         free(made.key);
-        return out_of_memory(err);
+        return RKS_ERR_MEMORY;
     }
     if (full)
         free(place->key);

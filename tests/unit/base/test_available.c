@@ -56,6 +56,21 @@ static void a_group_leaves_processes_to_start(void **state)
     assert_int_equal(rks_processes_available(root), 0);
 }
 
+static void the_limit_is_the_lowest_of_all_groups(void **state)
+{
+    (void)state;
+    put("/proc/self/cgroup", "9:name=systemd:/\n4:memory:/limits/one\n0::/limits\n");
+    assert_true(rks_memory_limit(root) == UINT64_MAX);
+    put("/sys/fs/cgroup/memory/limits/memory.limit_in_bytes", "700000\n");
+    put("/sys/fs/cgroup/memory/limits/one/memory.limit_in_bytes", "9223372036854771712\n");
+    assert_int_equal(rks_memory_limit(root), 700000);
+    put("/sys/fs/cgroup/limits/memory.max", "600000\n");
+    assert_int_equal(rks_memory_limit(root), 600000);
+    put("/sys/fs/cgroup/limits/memory.max", "max\n");
+    put("/sys/fs/cgroup/memory/limits/one/memory.limit_in_bytes", "500000\n");
+    assert_int_equal(rks_memory_limit(root), 500000);
+}
+
 static void without_groups_it_is_what_the_kernel_says(void **state)
 {
     (void)state;
@@ -195,6 +210,7 @@ static void a_group_of_version_1_bounds_them_too(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(the_limit_is_the_lowest_of_all_groups, begin, end),
         cmocka_unit_test_setup_teardown(without_groups_it_is_what_the_kernel_says, begin, end),
         cmocka_unit_test_setup_teardown(a_group_leaves_its_limit_less_what_is_in_use, begin, end),
         cmocka_unit_test_setup_teardown(a_container_sees_its_group_as_the_topmost_one, begin, end),

@@ -4,54 +4,18 @@
  * and that what does not fit is refused. `test_gather_memory N`: with N results. */
 #include "support/check.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "base/available_memory.h"
 #include "base/call_memory.h"
 #include "support/folder.h"
+#include "support/peak.h"
 
 enum { LISTED = 18 };
 
 static uint32_t count = 200000;
 static char folder[FOLDER_PATH];
 static rks_error err;
-
-/* ---- the peak -------------------------------------------------------------------------------- */
-
-static atomic_bool ends;
-static _Atomic uint64_t peak;
-
-/* Without pages of files. */
-static uint64_t taken(void)
-{
-    char line[256];
-    uint64_t sum = 0;
-    FILE *file = fopen("/proc/self/status", "r");
-    while (file != NULL && fgets(line, sizeof(line), file) != NULL)
-        if (strncmp(line, "RssAnon:", 8) == 0 || strncmp(line, "RssShmem:", 9) == 0)
-            sum += strtoull(strchr(line, ':') + 1, NULL, 10);
-    if (file != NULL)
-        fclose(file);
-    return sum << 10;
-}
-
-static void *watch(void *user)
-{
-    (void)user;
-    const struct timespec nap = {.tv_nsec = 500000};
-    while (!atomic_load(&ends)) {
-        uint64_t now = taken();
-        if (now > atomic_load(&peak))
-            atomic_store(&peak, now);
-        nanosleep(&nap, NULL);
-    }
-    return NULL;
-}
 
 /* ---- a gather -------------------------------------------------------------------------------- */
 
@@ -84,40 +48,27 @@ static rks_status gather_all(int name_size, uint64_t *listed)
     return status;
 }
 
-/* In a process of its own, whose heap is new. Returns its exit code. */
-static int measure(int name_size)
+static int measure(const void *user)
 {
-    pthread_t watcher;
-    uint64_t listed = 0, before = taken();
-    if (pthread_create(&watcher, NULL, watch, NULL) != 0)
-        return 2;
-    rks_status status = gather_all(name_size, &listed);
-    atomic_store(&ends, true);
-    pthread_join(watcher, NULL);
+    const int *name_size = user;
+    char of[32];
+    uint64_t listed = 0;
+    peak most;
+    peak_begin(&most);
+    rks_status status = gather_all(*name_size, &listed);
+    uint64_t took = peak_end(&most);
     if (status != RKS_OK)
         return 3;
-    double took = (double)(atomic_load(&peak) - before);
-    double said = (double)rks_memory_of_gather(count, listed, listed);
-    printf("names of %d: took %.1f MB, formula %.1f MB, %.2f\n", name_size, took / 1e6, said / 1e6,
-           took / said);
-    fflush(stdout);
-    return took > 0.6 * said && took < 1.4 * said ? 0 : 1;
+    snprintf(of, sizeof(of), "names of %d", *name_size);
+    return peak_is(of, took, rks_memory_of_gather(count, listed, listed)) ? 0 : 1;
 }
 
 static void a_gather_takes_what_the_formula_says(void **state)
 {
     (void)state;
     static const int sizes[] = {14, 60};
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-        int status = 0;
-        fflush(stdout);
-        pid_t child = fork();
-        if (child == 0)
-            _exit(measure(sizes[i]));
-        assert_int_equal(waitpid(child, &status, 0), child);
-        assert_true(WIFEXITED(status));
-        assert_int_equal(WEXITSTATUS(status), 0);
-    }
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+        peak_in_child(measure, &sizes[i]);
 }
 
 /* What the machine has left, as a test wants it; 0: what it has. */

@@ -4,42 +4,17 @@
  * and that what does not fit is refused before it is taken. `test_plan_memory N`: of N samples. */
 #include "plans.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
-#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/available_memory.h"
 #include "plan/plan_memory.h"
 #include "plan/plan_state.h"
+#include "support/peak.h"
 
 static uint32_t count = 500000; /* of samples */
-
-static uint64_t status_figure(const char *name)
-{
-    char line[256];
-    uint64_t kib = 0;
-    FILE *file = fopen("/proc/self/status", "r");
-    assert_non_null(file);
-    while (fgets(line, sizeof(line), file) != NULL)
-        if (strncmp(line, name, strlen(name)) == 0)
-            kib = strtoull(line + strlen(name), NULL, 10);
-    fclose(file);
-    return kib << 10;
-}
-
-/* The peak begins anew. */
-static uint64_t begin(void)
-{
-    malloc_trim(0);
-    int fd = open("/proc/self/clear_refs", O_WRONLY);
-    assert_true(fd >= 0 && write(fd, "5", 1) == 1);
-    close(fd);
-    return status_figure("VmRSS:");
-}
 
 static void a_plan_takes_what_the_formula_says(void **state)
 {
@@ -85,11 +60,11 @@ static void a_plan_takes_what_the_formula_says(void **state)
         for (size_t k = 0; k < count; k++)
             lengths[k] = 1 + below(&random, cases[i].lengths);
         rks_plan *plan = NULL;
-        uint64_t before = begin();
+        uint64_t before = peak_reset();
         assert_ok(rks_plan_create(lengths, count, NULL, &options, &plan, &err), &err);
         for (uint64_t epoch = 0; epoch < 2; epoch++)
             assert_ok(rks_plan_prepare(plan, epoch, &err), &err);
-        double took = (double)(status_figure("VmHWM:") - before);
+        double took = (double)(peak_high() - before);
         double said = (double)rks_plan_memory(&plan->in);
         print_message("%-10s took %.1f MB, formula %.1f MB, %.2f\n", cases[i].strategy, took / 1e6,
                       said / 1e6, took / said);
@@ -117,7 +92,7 @@ static void check_refused(const uint32_t *lengths, size_t samples, const rks_pla
 {
     rks_plan *plan = NULL;
     char text[256];
-    uint64_t before = begin();
+    uint64_t before = peak_reset();
     pretended = has;
     rks_status status = rks_plan_create(lengths, samples, NULL, options, &plan, &err);
     pretended = 0;
@@ -127,7 +102,7 @@ static void check_refused(const uint32_t *lengths, size_t samples, const rks_pla
              "GiB left; %s",
              begins, (double)has / (1 << 30), ends);
     assert_string_equal(err.text, text);
-    assert_true(status_figure("VmHWM:") < before + (UINT64_C(16) << 20));
+    assert_true(peak_high() < before + (UINT64_C(16) << 20));
 }
 
 static void what_does_not_fit_is_refused_with_both_numbers(void **state)
