@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,8 @@ def test_a_quick_run_measures_every_kind_of_row(tmp_path: Path) -> None:
     for row in ROWS.split(","):
         names = {one["name"] for one in found["rows"] if one["row"] == row}
         assert any(name.startswith("Rankstore") for name in names) and len(names) > 1, names
+    drawn = "".join(ElementTree.parse(tmp_path / "out/loaders.svg").getroot().itertext())
+    assert "Text, in padded batches" in drawn and "Rankstore" in drawn and "memmap, DataLoader" in drawn
     page = (tmp_path / "out/results.md").read_text()
     assert "A quick run" in page and "| memmap |" in page
 

@@ -14,6 +14,9 @@ from rows import ROWS
 PANELS = {"padded-loader": ("Text, in padded batches", "million tokens a second"),
           "images": ("Pictures, decoded", "pictures a second"),
           "epoch-blobs-loader": ("Blobs of 100 KB, shuffled", "MB a second")}
+# What feeds a loop is two things for some of them.
+FULL_NAMES = {"memmap": "memmap, DataLoader", "HF datasets": "HF datasets, DataLoader", "py-lmdb": "py-lmdb, DataLoader",
+              "Lance": "Lance, DataLoader", "torchdata nodes": "memmap, torchdata nodes", "SPDL": "memmap, SPDL"}
 OURS, OTHERS, TEXT, FAINT = "#c4432b", "#9aa5b1", "#1f2933", "#616e7c"
 WIDTH, NAMES, BAR, GAP, HEAD = 760, 210, 18, 7, 46
 LONGEST = WIDTH - NAMES - 90
@@ -34,15 +37,22 @@ def draw(path: Path, found: Mapping[str, Sequence[Result]], about: Mapping[str, 
         at += HEAD
         for name, value in bars:
             length, colour = max(2.0, LONGEST * value / bars[0][1]), OURS if name == "Rankstore" else OTHERS
-            parts += [_text(NAMES - 10, at + 13, name, anchor="end", bold=name == "Rankstore"),
+            parts += [_text(NAMES - 10, at + 13, FULL_NAMES.get(name, name), anchor="end", bold=name == "Rankstore"),
                       f'<rect x="{NAMES}" y="{at}" width="{length:.1f}" height="{BAR}" rx="2" fill="{colour}"/>',
                       _text(NAMES + length + 8, at + 13, f"{value:,.0f}" if value >= 10 else f"{value:.2g}", bold=name == "Rankstore")]
             at += BAR + GAP
     height = at + 16
-    path.write_text(f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
-                    f'font-family="system-ui, sans-serif">\n<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>\n'
-                    + "\n".join(parts) + "\n</svg>\n", encoding="utf-8")
+    size = f'viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
+    lines = [f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="system-ui, sans-serif" role="img">',
+             f"<title>{escape(_told(panels))}</title>", f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>', *parts, "</svg>", ""]
+    path.write_text("\n".join(lines), encoding="utf-8")
     return True
+
+
+def _told(panels: Sequence[tuple[str, Sequence[tuple[str, float]]]]) -> str:
+    """The picture in words."""
+    return "; ".join(f"{PANELS[key][0]}, {PANELS[key][1]}: " + ", ".join(f"{FULL_NAMES.get(name, name)} {value:,.0f}"
+                                                                       for name, value in bars) for key, bars in panels)
 
 
 def _bars(key: str, results: Sequence[Result]) -> list[tuple[str, float]]:

@@ -191,7 +191,8 @@ class Race:
         if work.small:
             command += [f"++workload.dataset.record_length={work.record}", "++workload.dataset.record_length_stdev=0"]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]), "OMP_NUM_THREADS": "1",
-                       "PYTHONDONTWRITEBYTECODE": "1", "OMPI_MCA_mpi_yield_when_idle": "1"}
+                       "PYTHONDONTWRITEBYTECODE": "1", "OMPI_MCA_mpi_yield_when_idle": "1",
+                       "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         with open(folder / "log.txt", "w", encoding="utf-8") as log:
             job = subprocess.Popen(command if limit is None else limit.wrap(command), stdout=log, stderr=log, stdin=subprocess.DEVNULL,
                                    env=environment, start_new_session=True)

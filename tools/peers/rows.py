@@ -115,11 +115,13 @@ ROWS: dict[str, Row] = {
     "read-blobs-64": _reads("blobs", 64),
     "padded": Row("tokens: padded int64 batches of 64, like lengths together, one process", (*RANDOM, *_OWN[:2]), _OWN[0], "Epoch",
                   ("tokens", None), **_TOKENS),  # type: ignore[arg-type]
-    "padded-loader": Row("tokens: the same through DataLoader with 2 workers", (*WORKING, *_OWN), _OWN[0], "Epoch", ("tokens", 2),
+    "padded-loader": Row("tokens: padded int64 batches of 64, through DataLoader with 2 workers, or by own loaders",
+                         (*WORKING, *_OWN), _OWN[0], "Epoch", ("tokens", 2),
                          **_TOKENS, note=_AHEAD),  # type: ignore[arg-type]
     "epoch-blobs": Row("blobs: a shuffled epoch, batches of 64, one process", (*STORED, *_OWN[:2]), _OWN[0], "Epoch", ("blobs", None),
                        **_BLOBS, note="streaming, LitData and WebDataset by their own shuffling loaders."),  # type: ignore[arg-type]
-    "epoch-blobs-loader": Row("blobs: the same through DataLoader with 2 workers", (*PEERS, *_OWN), _OWN[0], "Epoch", ("blobs", 2),
+    "epoch-blobs-loader": Row("blobs: a shuffled epoch, batches of 64, through DataLoader with 2 workers, or by own loaders",
+                              (*PEERS, *_OWN), _OWN[0], "Epoch", ("blobs", 2),
                               **_BLOBS, note=_AHEAD),  # type: ignore[arg-type]
     "first-batch": Row("blobs: import, open, first batch of 64 of a shuffled epoch, 2 workers, in a new process that has torch",
                        (*PEERS, _OWN[0]), _OWN[0], "FirstBatch", ("blobs", 2), made_by="build-blobs", fresh=True, note=_AHEAD),
