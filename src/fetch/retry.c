@@ -2,12 +2,14 @@
  *
  * retry.c: handles requests that fail and owners that fall silent.
  *
- * If the connection was cut, the same owner is asked once more, then the shard's next owners, and
- * then the fetch fails. If the user set a limit, the waiter gives up a request whose owner is alive
+ * The engine asks again over a new connection if one breaks. If it gives the owner up, the same
+ * owner is asked once more, unless its link failed, then the shard's next owners, and then the
+ * fetch fails. If the user set a limit, the waiter gives up a request whose owner is alive
  * but sends no part of the reply, for example because its disk hangs. Others are asked then. The
  * request stays with the engine, and no longer uses the batch. A late reply is dropped. */
 #include "fetch/retry.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -88,7 +90,7 @@ void rks_fetch_request_failed(rks_fetch_request *request, const rks_error *err)
     rks_fetcher *fetcher = request->fetch->fetcher;
     if (atomic_load(&fetcher->closing) || rks_fetch_is_over(request->fetch))
         return;
-    bool again = err->status == RKS_ERR_PEER && !request->again;
+    bool again = err->status == RKS_ERR_PEER && err->cause != ENOLINK && !request->again;
     if (!again) {
         pthread_mutex_lock(&fetcher->mutex);
         note_owner_failed(fetcher, request->call.peer);

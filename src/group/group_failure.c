@@ -101,9 +101,9 @@ void rks_group_on_lost(void *user, uint32_t peer, const rks_error *err)
 {
     rks_group *group = user;
     if (err->status != RKS_OK) {
-        /* A launcher knows nothing of bytes that were changed. */
+        /* A launcher knows nothing of a link that failed. */
         const group_error lost = {.error = *err,
-                                  .cut_off = err->status == RKS_ERR_PEER && err->cause != EBADMSG};
+                                  .cut_off = err->status == RKS_ERR_PEER && err->cause != ENOLINK};
         rks_group_fail_with(group, &lost, peer);
         return;
     }

@@ -32,7 +32,8 @@ typedef struct rks_frame {
 
 /* All run on the engine thread and must not wait.
  *   place  returns memory for a reply of `size` bytes; the engine receives the reply into it. If
- *          place returns NULL, the call fails with RKS_ERR_MEMORY
+ *          place returns NULL, the call fails with RKS_ERR_MEMORY. Called once, also if the request
+ *          is sent again because its connection broke in the middle of the reply
  *   come   reports that part of the reply has arrived; may be NULL
  *   done   called exactly once; err is NULL on success
  *   over   called exactly once and last, also inside rks_engine_close. After it the engine uses
@@ -56,7 +57,12 @@ struct rks_call {
     /* set by the engine */
     uint8_t ended; /* 0 to 2: sending and waiting for the reply each count when they end */
     bool asked;    /* the engine has queued it to be sent */
+    bool again;    /* it is sent again once its old connection lets go of the frame */
+    bool placed;   /* `place` has been called */
     uint64_t id;
+    rks_engine *engine;
+    void *to; /* from `place`, for a reply of `room` bytes */
+    size_t room;
     rks_command command;
     rks_frame frame;
     rks_call *next; /* next of the peer's calls that wait for a reply; before that, see

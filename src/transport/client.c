@@ -24,11 +24,6 @@ static rks_status check_call(rks_engine *engine, uint32_t peer, rks_error *err)
     return RKS_OK;
 }
 
-static void note_sent(rks_frame *frame)
-{
-    rks_free((uint8_t *)frame - offsetof(rks_note, frame));
-}
-
 static void run_note(rks_engine *engine, rks_command *command)
 {
     rks_peer_note(engine, (rks_note *)(void *)command); /* the note's first member */
@@ -73,7 +68,8 @@ rks_status rks_engine_call_all(rks_engine *engine, rks_call *first, rks_error *e
         if (status != RKS_OK)
             return status;
         call->ended = 0;
-        call->asked = false;
+        call->asked = call->again = call->placed = false;
+        call->engine = engine;
         call->command.run = run_call;
         call->command.next = call->next == NULL ? NULL : &call->next->command;
         call->frame.sent = rks_call_sent;
@@ -162,8 +158,10 @@ static rks_status note_new(rks_engine *engine, uint32_t peer, enum rks_service s
         return RKS_ERR_MEMORY;
     memset(made, 0, sizeof(*made));
     made->command.run = run_note;
-    made->frame.sent = note_sent;
+    made->engine = engine;
     made->peer = peer;
+    made->service = (uint16_t)service;
+    made->size = size;
     if (size > 0)
         memcpy(made->body, body, size);
     *note = made;
@@ -185,7 +183,6 @@ rks_status rks_engine_note(rks_engine *engine, uint32_t peer, enum rks_service s
     rks_status status = note_new(engine, peer, service, body, size, &note, err);
     if (status != RKS_OK)
         return status;
-    rks_frame_set(&note->frame, RKS_FRAME_NOTE, 0, (uint16_t)service, note->body, size);
     return post(engine, note, err);
 }
 
@@ -196,7 +193,6 @@ rks_status rks_engine_keep(rks_engine *engine, uint32_t peer, rks_error *err)
     if (status != RKS_OK)
         return status;
     note->command.run = run_keep;
-    rks_frame_set(&note->frame, RKS_FRAME_KEEP, 0, 0, NULL, 0);
     return post(engine, note, err);
 }
 

@@ -92,6 +92,11 @@ void rks_connection_lose(rks_connection *connection, const rks_error *why)
         rks_connection_drop_reply(connection); /* the call stays among the peer's calls */
     forget_frame_in(connection);
     rks_connection_forget_parked(connection);
+    if (was_open) { /* the next connection of this rank has only what they leave of its share */
+        connection->serving_old = true;
+        engine->peers[connection->rank].old_serving += connection->serving;
+        engine->peers[connection->rank].old_at_pool += connection->at_pool;
+    }
     if (connection->initiator || was_open || connection->held)
         engine->events->ended(connection, why);
     else if (!engine->ending && !connection->ending && !connection->crossed &&
@@ -176,17 +181,25 @@ void rks_connection_receive_hello(rks_connection *connection)
         connection->engine->events->heard(connection);
 }
 
+void rks_connection_distrust(rks_connection *connection, rks_error *why)
+{
+    why->cause = EBADMSG;
+    rks_error_place(why, connection->engine->options.rank, connection->engine->address.host);
+    rks_connection_say_why(connection, why);
+    rks_connection_lose(connection, why);
+}
+
 static void refusal_sent(rks_frame *frame)
 {
     rks_free((uint8_t *)frame - offsetof(rks_note, frame));
 }
 
-/* Refuses a peer that has proved itself: sends it the reason and closes. */
-static void refuse_proven(rks_connection *connection, rks_error *why)
+void rks_connection_refuse(rks_connection *connection, rks_error *why)
 {
     log_refusal(connection, why);
     rks_error_place(why, connection->engine->options.rank, connection->engine->address.host);
-    say_proof(connection);
+    if (connection->state == RKS_CONNECTION_HELLO)
+        say_proof(connection);
     rks_note *note = rks_alloc(1, sizeof(*note) + sizeof(*why), NULL);
     if (note != NULL) {
         memcpy(note->body, why, sizeof(*why));
@@ -208,7 +221,7 @@ static void open_proven(rks_connection *connection)
         return;
     }
     if (!connection->initiator && events->accepted(connection, &err) != RKS_OK) {
-        refuse_proven(connection, &err);
+        rks_connection_refuse(connection, &err);
         return;
     }
     connection->state = RKS_CONNECTION_OPEN;
@@ -277,6 +290,7 @@ bool rks_is_unreachable(int64_t error)
 static void begin_hello(rks_connection *connection)
 {
     connection->state = RKS_CONNECTION_HELLO;
+    connection->spoke = true;
     rks_stream_tune(connection->stream, connection->engine->options.silence_ms);
     int error = rks_stream_read(connection->stream, true);
     if (error != 0)
@@ -336,6 +350,7 @@ static rks_connection *connection_new(rks_engine *engine, bool initiator, uint32
     if (connection == NULL)
         return NULL;
     connection->engine = engine;
+    connection->serial = engine->serial++;
     connection->initiator = initiator;
     connection->rank = rank;
     connection->opened_ms = rks_net_now_ms(engine->net);

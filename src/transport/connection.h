@@ -36,6 +36,9 @@ struct rks_connection {
     rks_stream *stream;
     enum rks_connection_state state;
     bool initiator;
+    bool spoke;    /* its hello may begin */
+    bool resumed;  /* the peer has sent resume */
+    bool refused;  /* the peer has said that it wants no connection */
     bool kept;     /* the peer has sent keep */
     bool held;     /* accepted and proven, but waits: see rks_peer */
     bool crossed;  /* another one replaces it: it ends without a report */
@@ -50,6 +53,7 @@ struct rks_connection {
     bool broken;         /* nothing can be sent, but the peer's last bytes are still to be read */
     uint32_t references; /* requests being served, and 1 while in engine->full */
     uint32_t rank;       /* of the peer; known from its hello on */
+    uint64_t serial;     /* connections of the engine before this one */
     rks_hello hello;
     rks_record_layer *layer; /* NULL: plain frames */
     uint64_t opened_ms;      /* when it was opened; later if this process was stopped in between */
@@ -79,12 +83,14 @@ struct rks_connection {
     size_t slice;                       /* bytes of the write in progress; 0: none */
     uint64_t replies;                   /* bytes of queued replies and their requests */
     uint64_t serving;                   /* bytes of requests that are being served */
+    bool serving_old;                   /* it is over, and its peer counts these and at_pool */
     uint32_t at_pool;                   /* requests that I/O threads have */
     rks_request *parked, **parked_last; /* requests that wait until replies are sent */
     uint64_t parked_bytes;
     bool to_flush; /* in engine->full */
     rks_connection *full_next;
     rks_fixed_frame says_hello, says_proof, says_ping, says_pong, says_bye;
+    rks_fixed_frame says_resume, says_keep, says_ack;
 };
 
 /* What connections report to the files above them. An engine has one table, set when it is
@@ -103,6 +109,13 @@ struct rks_connection_events {
     /* An accepted connection may become its peer's. On failure it is refused. */
     rks_status (*accepted)(rks_connection *connection, rks_error *err);
     void (*opened)(rks_connection *connection);
+    /* The peer has sent resume: `instance` is its process, which has taken the notes up to
+     * `taken`. */
+    void (*resumed)(rks_connection *connection, uint64_t instance, uint64_t taken);
+    /* The peer has taken the notes up to this one. */
+    void (*acked)(rks_connection *connection, uint64_t taken);
+    /* A note of the peer of `size` bytes was taken; or the peer asks which were (size 0). */
+    void (*noted)(rks_connection *connection, size_t size);
     /* A connection that this side opened, or that was open or held, is over. */
     void (*ended)(rks_connection *connection, const rks_error *why);
     void (*closed)(rks_engine *engine); /* a stream is closed */
@@ -128,6 +141,10 @@ void rks_connection_fail(rks_connection *connection, rks_status status, int64_t 
 /* Handle a hello or proof, which is in `small`. */
 void rks_connection_receive_hello(rks_connection *connection);
 void rks_connection_receive_proof(rks_connection *connection);
+/* Refuses a peer that has proved itself: sends it the reason and closes. */
+void rks_connection_refuse(rks_connection *connection, rks_error *why);
+/* Ends a connection whose bytes are not what its peer can have sent, and tells the peer. */
+void rks_connection_distrust(rks_connection *connection, rks_error *why);
 /* Makes a held connection the peer's, or refuses it. */
 void rks_connection_use_held(rks_connection *connection);
 /* Drops the rest of the reply that is being received. */
@@ -146,7 +163,11 @@ void rks_connection_received(void *user, size_t size);
  * sent before the loop rests, in one write with others. */
 void rks_connection_send(rks_connection *connection, rks_frame *frame);
 void rks_engine_flush(rks_engine *engine);
-/* Sends a fixed frame with `size` bytes of its body, unless the previous one is not sent yet. */
+/* Queues a fixed frame with this id and `size` bytes of its body, unless the previous one is not
+ * sent yet. */
+void rks_connection_say_later(rks_connection *connection, rks_fixed_frame *fixed,
+                              enum rks_frame_type type, uint64_t id, size_t size);
+/* Does the same with id 0, and sends it at once. */
 void rks_connection_say(rks_connection *connection, rks_fixed_frame *fixed,
                         enum rks_frame_type type, size_t size);
 /* Tells the peer why this side is about to lose the connection, if that can be sent at once. */

@@ -18,7 +18,11 @@
 #include "transport/peer.h"
 #include "transport/tcp.h"
 
-enum { NEWCOMERS_LEAST = 2048, MAILBOX_ROUNDS = 8 /* then sockets get their turn */ };
+enum {
+    NEWCOMERS_LEAST = 2048,
+    MAILBOX_ROUNDS = 8,  /* then sockets get their turn */
+    DRAIN_EACH_MS = 100, /* time between two questions for notes during the close */
+};
 
 void rks_engine_options_default(rks_engine_options *options)
 {
@@ -106,23 +110,19 @@ static const rks_connection_events CONNECTION_EVENTS = {
     .holds = rks_peer_holds,
     .accepted = rks_peer_accepted,
     .opened = rks_peer_opened,
+    .resumed = rks_peer_resumed,
+    .acked = rks_notes_acked,
+    .noted = rks_notes_noted,
     .ended = rks_peer_ended,
     .closed = stream_closed,
     .call_done = rks_call_done,
 };
 
-/* Ends the engine. On its first run it posts itself again, so that everything posted before runs
- * first, also by callbacks during the close. */
-static void run_finish(rks_engine *engine, rks_command *command)
+/* Says bye to all, and closes. */
+static void finish(rks_engine *engine)
 {
-    if (!engine->finishing) {
-        engine->finishing = true;
-        rks_engine_post(engine, command);
-        return;
-    }
     rks_error over = {.status = RKS_OK, .rank = -1};
     engine->ending = true;
-    engine->deadline_ms = rks_net_now_ms(engine->net) + engine->linger_ms;
     rks_net_unlisten(engine->net);
     engine->streams++; /* until this function returns */
     for (rks_connection *c = engine->connections; c != NULL; c = c->next) {
@@ -136,6 +136,44 @@ static void run_finish(rks_engine *engine, rks_command *command)
     else
         rks_engine_alarm_at(engine, engine->deadline_ms);
     stream_closed(engine);
+}
+
+void rks_engine_drained(rks_engine *engine)
+{
+    if (!engine->draining || engine->unacked > 0)
+        return;
+    engine->draining = false;
+    rks_engine_post(engine, &engine->finish); /* not inside of a callback of a connection */
+}
+
+/* Asks the peers which notes they have taken. What is lost with a connection can be sent again only
+ * while this rank listens. */
+void rks_engine_drain(rks_engine *engine)
+{
+    for (rks_connection *c = engine->connections; c != NULL; c = c->next)
+        if (c->state == RKS_CONNECTION_OPEN && engine->peers[c->rank].notes.first != NULL)
+            rks_connection_say(c, &c->says_ping, RKS_FRAME_PING, 0);
+    rks_engine_alarm_at(engine, rks_net_now_ms(engine->net) + DRAIN_EACH_MS);
+    rks_engine_alarm_at(engine, engine->deadline_ms);
+}
+
+/* Ends the engine: first what was posted before, also by callbacks during the close; then the
+ * notes, as long as it may linger; then the connections. */
+static void run_finish(rks_engine *engine, rks_command *command)
+{
+    if (!engine->finishing) {
+        engine->finishing = true;
+        engine->deadline_ms = rks_net_now_ms(engine->net) + engine->linger_ms;
+        rks_engine_post(engine, command);
+    } else if (!engine->drained && engine->linger_ms > 0) {
+        engine->drained = engine->draining = true;
+        if (engine->unacked > 0)
+            rks_engine_drain(engine);
+        else
+            rks_engine_drained(engine);
+    } else {
+        finish(engine);
+    }
 }
 
 static void *engine_thread(void *argument)
@@ -283,6 +321,9 @@ rks_status rks_engine_open(const rks_engine_options *options, rks_engine **engin
     status = rks_net_open(options->transport, &net, &events, made, &made->address, &made->net, err);
     if (status == RKS_OK)
         status = rks_random(&made->admission.salt, sizeof(made->admission.salt), err);
+    if (status == RKS_OK)
+        status = rks_random(&made->instance, sizeof(made->instance), err);
+    made->instance |= 1; /* 0: not known */
     if (status != RKS_OK)
         goto out;
     made->admission.max = made->net->newcomers;

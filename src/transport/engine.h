@@ -8,9 +8,13 @@
  * Silence    T is the option silence_ms. The engine pings a connection every T/3 if it has
  *            outstanding requests or is kept (rks_engine_keep). A peer that sends nothing for T is
  *            lost. A slow peer is not silent: any byte counts.
- * Loss       The outstanding requests of a lost peer fail with RKS_ERR_PEER (connection closed or
- *            reset, proof refused) or RKS_ERR_TIMEOUT (silence). The error names rank, host and
- *            phase.
+ * Breaks     A connection that breaks (reset, ended without a goodbye, bytes changed in transit) is
+ *            made again. Requests without a reply are sent again: a service may see one twice.
+ *            Notes arrive once. peer.h has the laws.
+ * Loss       The outstanding requests of a lost peer fail with RKS_ERR_PEER (its rank refuses
+ *            connections; proof refused; the link breaks again and again: cause ENOLINK) or
+ *            RKS_ERR_TIMEOUT (silence). The error names rank, host and phase, and says what was
+ *            seen.
  * Bounds     The engine refuses a frame above the limit of its type before it allocates memory. It
  *            caps queued replies and unproven connections (admission.c). It sends a peer at most 32
  *            MiB of unanswered requests, and serves each peer at most 4 requests per I/O thread at
@@ -85,8 +89,9 @@ rks_status rks_engine_join(rks_engine *engine, const rks_address *addresses,
 /* Closes the engine and joins its threads. In order:
  *   1. ends outstanding requests with RKS_ERR_STATE
  *   2. waits for running calls of services
- *   3. sends queued notes and replies, also those that callbacks have queued meanwhile, says bye,
- *      and waits for the peers to close; for at most `linger_ms` milliseconds
+ *   3. sends queued notes and replies, also those that callbacks have queued meanwhile, waits until
+ *      the peers have acknowledged the notes, says bye, and waits for the peers to close; for at
+ *      most `linger_ms` milliseconds
  * A service may still answer a request afterwards; the answer is dropped. Do not call it from a
  * callback. NULL is accepted. */
 void rks_engine_close(rks_engine *engine, uint32_t linger_ms);
@@ -105,7 +110,8 @@ enum rks_service {
     RKS_SERVICES = 256,
 };
 
-/* Serves a request; called on an I/O thread. Call rks_request_reply or rks_request_fail exactly
+/* Serves a request; called on an I/O thread. It may see the same request twice, if a connection
+ * broke. Call rks_request_reply or rks_request_fail exactly
  * once for it, at once or later, on any thread, even after the engine was closed (the answer is
  * then dropped). */
 typedef void (*rks_serve_fn)(void *user, rks_request *request);
@@ -186,8 +192,8 @@ rks_status rks_engine_request(rks_engine *engine, uint32_t peer, const rks_outgo
 rks_status rks_engine_ask(rks_engine *engine, uint32_t peer, const rks_outgoing *request,
                           size_t max_reply, uint8_t **reply, size_t *reply_size, rks_error *err);
 
-/* Queues a note; copies the body. Does not report a lost peer; rks_engine_watch does. Notes to a
- * peer that is not kept may be lost with their connection. */
+/* Queues a note; copies the body. Does not report a lost peer; rks_engine_watch does. The engine
+ * keeps the copy until the peer has acknowledged it (notes.h). */
 rks_status rks_engine_note(rks_engine *engine, uint32_t peer, enum rks_service service,
                            const void *body, size_t size, rks_error *err);
 
@@ -195,8 +201,8 @@ rks_status rks_engine_note(rks_engine *engine, uint32_t peer, enum rks_service s
 
 /* Keeps a connection to `peer` open. Both sides watch it for silence. */
 rks_status rks_engine_keep(rks_engine *engine, uint32_t peer, rks_error *err);
-/* Reports that a connection which this rank or the peer keeps is lost; called on the engine thread,
- * once for each peer. The engine does not try that peer again. If the peer closed in order
+/* Reports that a peer is lost whose connection this rank or the peer keeps; called on the engine
+ * thread, once for each peer. The engine does not try that peer again. If the peer closed in order
  * (rks_engine_close), err->status is RKS_OK. Set the function before the first rks_engine_keep.
  * NULL clears it, and waits until no call is running. */
 typedef void (*rks_lost_fn)(void *user, uint32_t peer, const rks_error *err);

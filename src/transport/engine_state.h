@@ -5,7 +5,9 @@
  *   caller ── client.c ──► mailbox.c ──► engine thread: engine.c
  *                                        heartbeat.c     pings and lost peers
  *                                        admission.c     connections that others open
- *                                        peer.c          requests and notes, life of a peer
+ *                                        peer.c          requests, life of a peer
+ *                                        reconnect.c     connections that break
+ *                                        notes.c         notes
  *                                        connection.c    one stream: handshake, life
  *                                        receiver.c, sender.c  its frames
  *                                        record_layer.c  records: authenticated frames
@@ -82,10 +84,15 @@ struct rks_engine {
     bool admitting;             /* inside rks_engine_admit */
     uint64_t alarm_ms;          /* when the alarm rings; 0: never */
     uint64_t beat_ms;           /* when the next pings are due; 0: no peer to ping */
-    uint64_t refusal_logged_ms;
+    uint64_t refusal_logged_ms, mended_logged_ms;
     uint64_t deadline_ms; /* of rks_engine_close */
+    uint64_t serial;      /* of the next connection */
+    uint64_t instance;    /* drawn by rks_engine_open, not 0 */
+    uint32_t unacked;     /* peers that have not acknowledged all notes */
     bool aborted;
     bool finishing;
+    bool draining; /* waits for them */
+    bool drained;  /* has done so, or is doing it */
     bool ending;
     uint8_t *stage;
 
@@ -109,6 +116,9 @@ void rks_engine_release(rks_engine *engine);
 const char *rks_engine_host(const rks_engine *engine, uint32_t rank);
 /* Makes the alarm ring at `at_ms` at the latest. */
 void rks_engine_alarm_at(rks_engine *engine, uint64_t at_ms);
+/* During the close: goes on with it once all notes are acknowledged. */
+void rks_engine_drained(rks_engine *engine);
+void rks_engine_drain(rks_engine *engine);
 /* Starts to watch connections for silence, unless that has already started. */
 void rks_engine_beat(rks_engine *engine);
 

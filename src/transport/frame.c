@@ -47,6 +47,9 @@ static bool size_of_type(uint16_t type, uint64_t *size)
     case RKS_FRAME_PROOF:
         *size = RKS_PROOF_SIZE;
         return true;
+    case RKS_FRAME_RESUME:
+        *size = RKS_RESUME_BODY;
+        return true;
     case RKS_FRAME_ERROR:
         *size = sizeof(rks_error);
         return true;
@@ -54,6 +57,7 @@ static bool size_of_type(uint16_t type, uint64_t *size)
     case RKS_FRAME_PONG:
     case RKS_FRAME_BYE:
     case RKS_FRAME_KEEP:
+    case RKS_FRAME_ACK:
         *size = 0;
         return true;
     case RKS_FRAME_REQUEST:

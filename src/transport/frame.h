@@ -6,7 +6,8 @@
  *
  *   offset  size  field
  *        0     8  body size
- *        8     8  id: a request's, repeated in its reply or error; else 0
+ *        8     8  id: a request's, repeated in its reply or error; the number of a note or an ack;
+ *                 else 0
  *       16     2  type (enum rks_frame_type)
  *       18     2  service of a request or note; else 0
  *       20     4  check: low half of the sum of XXH3-64 of the 20 bytes before it and, unless
@@ -20,7 +21,11 @@
  *   request  what the service defines
  *   reply    what the service defines; the service checks it
  *   error    rks_error as in memory, 512 bytes; id 0 means the connection
- *   note     what the service defines
+ *   note     what the service defines. Notes of one rank to another are numbered from 1, over all
+ *            their connections
+ *   ack      none; the sender has taken the peer's notes up to this number
+ *   resume   u64 a number that the process has drawn, u64 the peer's last note that it has taken;
+ *            the first frame after the proofs, in each direction
  *   bye      none; the sender closes in order and sends nothing after it
  *   keep     none; the sender will ping this connection, and wants a report when it ends
  *
@@ -66,7 +71,8 @@
 enum {
     RKS_FRAME_HEADER = 24,
     RKS_HELLO_BODY = 64,
-    RKS_PROTOCOL = 3,
+    RKS_RESUME_BODY = 16,
+    RKS_PROTOCOL = 4,
     RKS_FEATURE_AUTHENTICATE = 1, /* the sender wants authenticated records after the proofs:
                                    * record_layer.c */
     RKS_FEATURE_ENCRYPT = 2,      /* and wants them encrypted */
@@ -85,6 +91,8 @@ enum rks_frame_type {
     RKS_FRAME_NOTE = 8,
     RKS_FRAME_BYE = 9,
     RKS_FRAME_KEEP = 10,
+    RKS_FRAME_ACK = 11,
+    RKS_FRAME_RESUME = 12,
 };
 
 typedef struct rks_frame_header {

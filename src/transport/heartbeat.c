@@ -7,6 +7,7 @@
 #include <inttypes.h>
 
 #include "base/error.h"
+#include "transport/mailbox.h"
 #include "transport/peer.h"
 
 static void lose_silent(rks_connection *connection, const char *what, uint64_t ms)
@@ -95,6 +96,12 @@ void rks_heartbeat_alarm(void *user)
     bool beats = false;
     extend_limits(engine, now);
     engine->alarm_ms = 0;
+    if (engine->draining && now >= engine->deadline_ms) {
+        engine->draining = false;
+        rks_engine_post(engine, &engine->finish);
+    } else if (engine->draining) {
+        rks_engine_drain(engine);
+    }
     if (engine->ending && now >= engine->deadline_ms) {
         rks_connection_lose_all(engine);
         return;

@@ -389,26 +389,29 @@ void rks_memory_transport_free(rks_transport *transport)
     rks_free(own);
 }
 
-/* Resets the links between two ranks, or all links of `one`. The transport's mutex must be held. */
-static void reset_links(memory_transport *own, uint32_t one, uint32_t other, bool all)
+static bool is_between(const memory_link *link, uint32_t one, uint32_t other)
 {
-    for (memory_link *link = own->links; link != NULL; link = link->next) {
-        uint32_t a = link->ends[0].rank, b = link->ends[1].rank;
-        bool is_it =
-            all ? a == one || b == one : (a == one && b == other) || (a == other && b == one);
-        if (!is_it)
-            continue;
-        pthread_mutex_lock(&link->mutex);
-        rks_memory_link_reset(link);
-        pthread_mutex_unlock(&link->mutex);
-    }
+    uint32_t a = link->ends[0].rank, b = link->ends[1].rank;
+    return (a == one && b == other) || (a == other && b == one);
 }
 
-void rks_memory_transport_cut(rks_transport *transport, uint32_t one, uint32_t other)
+static void cut_link(memory_link *link, uint32_t one, rks_memory_cut how)
+{
+    pthread_mutex_lock(&link->mutex);
+    for (int i = 0; i < 2; i++)
+        if (how != RKS_CUT_HALF || link->ends[i].rank == one)
+            rks_memory_end_break(&link->ends[i], how == RKS_CUT_END ? 0 : ECONNRESET);
+    pthread_mutex_unlock(&link->mutex);
+}
+
+void rks_memory_transport_cut(rks_transport *transport, uint32_t one, uint32_t other,
+                              rks_memory_cut how)
 {
     memory_transport *own = (memory_transport *)(void *)transport;
     pthread_mutex_lock(&own->mutex);
-    reset_links(own, one, other, false);
+    for (memory_link *link = own->links; link != NULL; link = link->next)
+        if (is_between(link, one, other))
+            cut_link(link, one, how);
     pthread_mutex_unlock(&own->mutex);
 }
 
@@ -418,6 +421,8 @@ void rks_memory_transport_kill(rks_transport *transport, uint32_t rank)
     pthread_mutex_lock(&own->mutex);
     for (memory_net *net = own->nets; net != NULL; net = net->next)
         net->killed = net->killed || net->rank == rank;
-    reset_links(own, rank, rank, true);
+    for (memory_link *link = own->links; link != NULL; link = link->next)
+        if (link->ends[0].rank == rank || link->ends[1].rank == rank)
+            cut_link(link, rank, RKS_CUT_RESET);
     pthread_mutex_unlock(&own->mutex);
 }

@@ -30,9 +30,19 @@ rks_status rks_memory_transport_create(const rks_memory_rules *rules, rks_transp
 /* Frees a transport whose engines are closed. NULL is accepted. */
 void rks_memory_transport_free(rks_transport *transport);
 
-/* Resets the connections between two ranks. Bytes in transit are lost. The ranks may connect again.
- * Any thread. */
-void rks_memory_transport_cut(rks_transport *transport, uint32_t one, uint32_t other);
+/* How a connection breaks. */
+typedef enum rks_memory_cut {
+    RKS_CUT_RESET, /* both ends are reset */
+    RKS_CUT_END,   /* both read the end, without an error */
+    RKS_CUT_HALF,  /* one end is reset; the other one notices when that one closes, or when it
+                    * writes */
+    RKS_CUTS,
+} rks_memory_cut;
+
+/* Breaks the connections between two ranks, for RKS_CUT_HALF at the end of `one`. Bytes in transit
+ * are lost. The ranks may connect again. Any thread. */
+void rks_memory_transport_cut(rks_transport *transport, uint32_t one, uint32_t other,
+                              rks_memory_cut how);
 /* Resets all connections of a rank, and makes all later ones from or to it fail. Any thread. */
 void rks_memory_transport_kill(rks_transport *transport, uint32_t rank);
 

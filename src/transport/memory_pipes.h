@@ -158,8 +158,9 @@ void rks_memory_look(memory_end *end);
 void rks_memory_look_at(memory_end *end);
 /* Creates a link; NULL if memory is short. */
 memory_link *rks_memory_link_create(memory_transport *transport);
-/* Resets both ends; bytes in transit are lost. The link's mutex must be held. */
-void rks_memory_link_reset(memory_link *link);
+/* Breaks one end: bytes in transit to it are lost, and it reads `error`. The link's mutex must be
+ * held. */
+void rks_memory_end_break(memory_end *end, int error);
 /* Reports to the other end that this one is closed. */
 void rks_memory_hang_up(memory_end *end);
 /* Releases an end after its last callback, or if it never had one. Frees the link with its second

@@ -95,12 +95,10 @@ void rks_memory_hang_up(memory_end *end)
     pthread_mutex_unlock(&end->link->mutex);
 }
 
-void rks_memory_link_reset(memory_link *link)
+void rks_memory_end_break(memory_end *end, int error)
 {
-    for (int i = 0; i < 2; i++) {
-        rks_ring_break(&link->ends[i].in, ECONNRESET);
-        wake_end(&link->ends[i]);
-    }
+    rks_ring_break(&end->in, error);
+    wake_end(end);
 }
 
 /* ---- streams --------------------------------------------------------------------------------- */

@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/bytes.h"
@@ -15,8 +16,6 @@ enum {
     RETRY_MS = 100,   /* delay scale of retries, which grow up to eight times that */
     OPENING_MAX = 16, /* most connections being opened at a time, so that at the start of a large
                        * job each rank has few hellos to answer at a time */
-    PLACE_PORT = 2,   /* offsets in a hello's address; see frame.h */
-    PLACE_IP = 4,
 };
 
 /* ---- requests that wait ---------------------------------------------------------------------- */
@@ -34,9 +33,17 @@ static rks_call *call_of(rks_frame *frame)
     return (rks_call *)(void *)((uint8_t *)frame - offsetof(rks_call, frame));
 }
 
+static void push(rks_engine *engine, uint32_t rank, rks_frame *frame);
+
 void rks_call_sent(rks_frame *frame)
 {
-    call_ended(call_of(frame));
+    rks_call *call = call_of(frame);
+    if (!call->again || call->ended != 0) {
+        call_ended(call);
+        return;
+    }
+    call->again = false;
+    push(call->engine, call->peer, frame);
 }
 
 /* Returns true if the call fits the limit of unanswered bytes. One call always does. */
@@ -44,8 +51,6 @@ static bool may_ask(const rks_peer *peer, const rks_call *call)
 {
     return peer->asked == 0 || peer->asked + rks_request_room(call->size) <= RKS_ASKED_MAX;
 }
-
-static void push(rks_engine *engine, uint32_t rank, rks_frame *frame);
 
 static void ask_peer(rks_engine *engine, rks_call *call)
 {
@@ -78,6 +83,8 @@ void rks_call_done(rks_engine *engine, rks_call *call, const rks_error *err)
     rks_peer *peer = &engine->peers[call->peer];
     if (call->asked)
         peer->asked -= rks_request_room(call->size);
+    if (err == NULL)
+        peer->breaks = 0;
     call->ops->done(call, err);
     call_ended(call);
     ask_next(engine, peer);
@@ -150,9 +157,16 @@ static void connection_lost(rks_engine *engine, uint32_t rank, bool kept, const 
     rks_peer *peer = &engine->peers[rank];
     peer->connection = NULL;
     stop_retry(engine, peer);
+    rks_error told = *why;
+    if (why->status != RKS_OK)
+        rks_peer_say_broken(engine, rank, &told);
+    why = &told;
+    peer->broke_ms = 0;
+    peer->breaks = peer->wrong = 0;
     if (why->status == RKS_OK || peer->keep || kept)
         is_gone(engine, rank, why);
     drop_waiting(peer);
+    rks_notes_drop(engine, rank);
     fail_requests(engine, rank, why);
     if (!peer->keep && !kept)
         return;
@@ -177,7 +191,7 @@ static bool connect_later(rks_engine *engine, uint32_t rank)
     rks_peer *peer = &engine->peers[rank];
     uint64_t now = rks_net_now_ms(engine->net);
     uint64_t delay = retry_delay(engine, rank);
-    if (engine->aborted || now + delay >= peer->since_ms + engine->options.silence_ms)
+    if (engine->ending || now + delay >= peer->since_ms + engine->options.silence_ms)
         return false;
     peer->connection = NULL;
     peer->retry_ms = now + delay;
@@ -229,16 +243,20 @@ void rks_peer_ended(rks_connection *connection, const rks_error *why)
     /* The peer was too busy to listen, or out of reach. If it lacked the secret, its hello would
      * have shown that. */
     rks_error busy;
+    peer->wanted = peer->wanted || connection->kept;
+    if (connection->proved && rks_peer_mend(connection, why))
+        return;
     bool cut = !connection->proved && connection->hung_up;
     peer->cuts += cut;
-    if ((cut || (!connection->proved && rks_is_unreachable(why->cause))) &&
-        connect_later(engine, rank))
+    bool again = !connection->proved &&
+                 (cut || rks_is_unreachable(why->cause) || rks_peer_try_again(connection, why));
+    if (again && connect_later(engine, rank))
         return;
     if (cut) {
         blame_cuts(engine, connection, &busy);
         why = &busy;
     }
-    connection_lost(engine, rank, connection->kept, why);
+    connection_lost(engine, rank, peer->wanted, why);
 }
 
 /* ---- connections ----------------------------------------------------------------------------- */
@@ -266,7 +284,7 @@ static void connect_peer(rks_engine *engine, uint32_t rank)
     if (rks_connection_open(engine, rank, &why) == RKS_OK ||
         (rks_is_unreachable(why.cause) && connect_later(engine, rank)))
         return;
-    connection_lost(engine, rank, false, &why);
+    connection_lost(engine, rank, peer->wanted, &why);
 }
 
 /* Starts at the next rank. Otherwise all ranks of a job would start with the same ones. This way
@@ -300,61 +318,13 @@ void rks_peer_next(rks_engine *engine)
 
 /* ---- the hello ------------------------------------------------------------------------------- */
 
-static void put_place(const rks_address *address, uint8_t place[RKS_PLACE_SIZE])
-{
-    memset(place, 0, RKS_PLACE_SIZE);
-    place[0] = address->kind;
-    rks_store_u16(place + PLACE_PORT, address->port);
-    memcpy(place + PLACE_IP, address->ip, sizeof(address->ip));
-}
-
-/* Makes the key of this rank and another one. Runs on first use, since a key takes 50 us. */
-static rks_status make_key(rks_engine *engine, uint32_t rank, rks_error *err)
-{
-    static const uint8_t what[8] = "RKSPAIR";
-    rks_peer *peer = &engine->peers[rank];
-    uint8_t bytes[sizeof(what) + 3 * RKS_KEY_SIZE];
-    uint32_t own = engine->options.rank;
-    if (engine->public_keys == NULL) {
-        memcpy(peer->key, engine->secret, sizeof(peer->key));
-    } else {
-        memcpy(bytes, what, sizeof(what));
-        const uint8_t *low = engine->public_keys + RKS_KEY_SIZE * (size_t)(own < rank ? own : rank);
-        const uint8_t *high =
-            engine->public_keys + RKS_KEY_SIZE * (size_t)(own < rank ? rank : own);
-        rks_status status =
-            rks_key_agree(engine->private_key, own < rank ? high : low, bytes + sizeof(what), err);
-        if (status != RKS_OK)
-            return status;
-        memcpy(bytes + sizeof(what) + RKS_KEY_SIZE, low, RKS_KEY_SIZE);
-        memcpy(bytes + sizeof(what) + 2 * RKS_KEY_SIZE, high, RKS_KEY_SIZE);
-        rks_keyed_hash(engine->secret, bytes, sizeof(bytes), peer->key);
-        rks_wipe(bytes, sizeof(bytes));
-    }
-    peer->keyed = true;
-    return RKS_OK;
-}
-
-rks_status rks_peer_bind(rks_engine *engine, rks_hello *hello, rks_error *err)
-{
-    rks_peer *peer = &engine->peers[hello->peer_rank];
-    rks_status status = peer->keyed ? RKS_OK : make_key(engine, hello->peer_rank, err);
-    if (status != RKS_OK)
-        return status;
-    memcpy(hello->key, peer->key, sizeof(hello->key));
-    put_place(&engine->address, hello->own_place);
-    put_place(&engine->addresses[hello->peer_rank], hello->peer_place);
-    hello->own_features = rks_record_layer_features(engine, hello->peer_rank);
-    return RKS_OK;
-}
-
 bool rks_peer_waits_for(const rks_connection *connection)
 {
     if (!connection->initiator && !connection->held)
         return false; /* its rank is not proven */
     const rks_peer *peer = &connection->engine->peers[connection->rank];
     return (connection == peer->connection || connection == peer->held) &&
-           peer->waiting.first != NULL;
+           (peer->waiting.first != NULL || peer->notes.first != NULL);
 }
 
 static void leave_crossed(rks_connection *connection)
@@ -369,13 +339,23 @@ void rks_peer_opened(rks_connection *connection)
     rks_engine *engine = connection->engine;
     rks_peer *peer = &engine->peers[connection->rank];
     rks_frame *frame;
+    rks_store_u64(connection->says_resume.body, engine->instance);
+    rks_store_u64(connection->says_resume.body + 8, peer->notes.taken);
+    peer->notes.told = peer->notes.taken;
+    peer->notes.untold = 0;
+    rks_connection_say_later(connection, &connection->says_resume, RKS_FRAME_RESUME, 0,
+                             RKS_RESUME_BODY);
     if (peer->connection != connection)
         return; /* this rank's other end, if it connects to itself */
     if (peer->held != NULL)
         leave_crossed(peer->held);
+    if (peer->keep)
+        rks_connection_say_later(connection, &connection->says_keep, RKS_FRAME_KEEP, 0, 0);
+    rks_notes_send(engine, connection->rank);
     while ((frame = rks_frame_queue_take(&peer->waiting)) != NULL)
         rks_connection_send(connection, frame);
-    peer->cuts = 0;
+    peer->cuts = peer->wrong = 0;
+    rks_peer_mended(engine, connection->rank);
     if (rks_peer_expects(peer))
         rks_engine_beat(engine);
     if (engine->ending)
@@ -415,7 +395,7 @@ rks_status rks_peer_accepted(rks_connection *connection, rks_error *err)
     rks_engine *engine = connection->engine;
     rks_peer *peer = &engine->peers[connection->rank];
     rks_connection *old = peer->connection;
-    if (engine->ending && peer->waiting.first == NULL)
+    if (engine->ending && peer->waiting.first == NULL && peer->notes.first == NULL)
         return rks_fail(err, RKS_ERR_PEER, 0, "rank %" PRIu32 " is closing", engine->options.rank);
     if (peer->lost)
         return rks_fail(err, RKS_ERR_PEER, 0, "rank %" PRIu32 " has lost this rank before",
@@ -423,19 +403,16 @@ rks_status rks_peer_accepted(rks_connection *connection, rks_error *err)
     if (connection->rank == engine->options.rank)
         return RKS_OK; /* the rank connects to itself, and uses the other end */
     if (old != NULL && old->proved) {
-        uint64_t silent_ms = rks_net_now_ms(engine->net) - old->heard_ms;
-        if (silent_ms < engine->options.silence_ms)
-            return rks_fail(err, RKS_ERR_PEER, 0,
-                            "rank %" PRIu32 " is connected already (it spoke %" PRIu64
-                            " ms ago); do two processes run as it?",
-                            connection->rank, silent_ms);
-        /* The old connection was cut silently, and its rank has come back. */
-        rks_error why;
-        rks_fail(&why, RKS_ERR_PEER, 0, "connected again");
-        connection->kept = connection->kept || old->kept;
+        static const rks_error why = {.status = RKS_ERR_PEER, .rank = -1};
+        if (!old->initiator && connection->serial < old->serial)
+            return rks_fail(err, RKS_ERR_PEER, 0, "a later connection has replaced this one");
+        /* The old connection broke, and its rank has noticed first. */
+        peer->wanted = peer->wanted || old->kept;
+        peer->broke_ms = rks_net_now_ms(engine->net);
+        snprintf(peer->broke, sizeof(peer->broke), "the peer gave it up");
         peer->connection = connection;
         rks_connection_lose(old, &why);
-        fail_requests(engine, connection->rank, &why);
+        rks_peer_take_back(engine, connection->rank);
     } else if (old != NULL)
         cross(old);
     stop_retry(engine, peer);
@@ -451,14 +428,15 @@ bool rks_peer_expects(const rks_peer *peer)
 
 /* ---- from the mailbox ------------------------------------------------------------------------ */
 
-static void push(rks_engine *engine, uint32_t rank, rks_frame *frame)
+static bool is_open(const rks_peer *peer)
+{
+    return peer->connection != NULL && peer->connection->state == RKS_CONNECTION_OPEN;
+}
+
+/* Connects, unless that is under way. */
+static void dial(rks_engine *engine, uint32_t rank)
 {
     rks_peer *peer = &engine->peers[rank];
-    if (peer->connection != NULL && peer->connection->state == RKS_CONNECTION_OPEN) {
-        rks_connection_send(peer->connection, frame);
-        return;
-    }
-    rks_frame_queue_add(&peer->waiting, frame);
     if (peer->connection == NULL && peer->retry_ms == 0) {
         peer->since_ms = rks_net_now_ms(engine->net);
         if (engine->options.size <= OPENING_MAX) {
@@ -468,6 +446,17 @@ static void push(rks_engine *engine, uint32_t rank, rks_frame *frame)
             rks_peer_next(engine);
         }
     }
+}
+
+static void push(rks_engine *engine, uint32_t rank, rks_frame *frame)
+{
+    rks_peer *peer = &engine->peers[rank];
+    if (is_open(peer)) {
+        rks_connection_send(peer->connection, frame);
+        return;
+    }
+    rks_frame_queue_add(&peer->waiting, frame);
+    dial(engine, rank);
 }
 
 /* Starts to count the peer's silence from now on. */
@@ -510,27 +499,35 @@ void rks_peer_call(rks_engine *engine, rks_call *call)
 void rks_peer_note(rks_engine *engine, rks_note *note)
 {
     rks_peer *peer = &engine->peers[note->peer];
-    if (peer->gone || engine->ending)
-        note->frame.sent(&note->frame);
-    else
-        push(engine, note->peer, &note->frame);
+    uint32_t rank = note->peer;
+    if (peer->gone || engine->ending) {
+        rks_free(note);
+        return;
+    }
+    rks_notes_add(engine, note);
+    if (!is_open(peer))
+        dial(engine, rank);
 }
 
 void rks_peer_keep(rks_engine *engine, rks_note *note)
 {
     rks_peer *peer = &engine->peers[note->peer];
-    if (peer->keep || peer->gone || engine->ending) {
-        note->frame.sent(&note->frame);
-        if (peer->gone && !peer->keep && !peer->reported && !engine->ending) {
-            peer->reported = true;
-            rks_handlers_lost(engine, note->peer, &peer->error);
-        }
-        return;
+    uint32_t rank = note->peer;
+    rks_free(note);
+    if (peer->gone && !peer->keep && !peer->reported && !engine->ending) {
+        peer->reported = true;
+        rks_handlers_lost(engine, rank, &peer->error);
     }
+    if (peer->keep || peer->gone || engine->ending)
+        return;
     if (!rks_peer_expects(peer))
         expect(engine, peer);
     peer->keep = true;
-    push(engine, note->peer, &note->frame);
+    if (is_open(peer))
+        rks_connection_say_later(peer->connection, &peer->connection->says_keep, RKS_FRAME_KEEP, 0,
+                                 0);
+    else
+        dial(engine, rank);
 }
 
 void rks_peer_give_up(rks_engine *engine, uint32_t rank, const rks_error *err)
@@ -563,6 +560,7 @@ void rks_peer_forget_all(rks_engine *engine)
 {
     for (uint32_t rank = 0; rank < engine->options.size; rank++) {
         drop_waiting(&engine->peers[rank]);
+        rks_notes_drop(engine, rank);
         rks_free(engine->peers[rank].said);
     }
 }

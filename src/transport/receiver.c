@@ -7,26 +7,21 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "transport/peer.h"
 
 enum { LARGE = 16 * 1024 }; /* smaller bodies are copied from the stage, many after one read */
-
-/* Ends a connection whose bytes are not what its peer can have sent, and tells the peer. */
-static void refuse_bytes(rks_connection *connection, rks_error *why)
-{
-    why->cause = EBADMSG;
-    rks_error_place(why, connection->engine->options.rank, connection->engine->address.host);
-    rks_connection_say_why(connection, why);
-    rks_connection_lose(connection, why);
-}
 
 static bool in_place(const rks_connection *connection, uint16_t type)
 {
     if (connection->state == RKS_CONNECTION_HELLO)
         return type == RKS_FRAME_HELLO || (type == RKS_FRAME_PROOF && connection->hello.heard) ||
                (type == RKS_FRAME_ERROR && connection->initiator); /* and ignored */
-    return type != RKS_FRAME_HELLO && type != RKS_FRAME_PROOF;
+    if (!connection->resumed)
+        return type == RKS_FRAME_RESUME || type == RKS_FRAME_ERROR;
+    return type != RKS_FRAME_HELLO && type != RKS_FRAME_PROOF && type != RKS_FRAME_RESUME;
 }
 
 static void begin_request(rks_connection *connection)
@@ -53,7 +48,18 @@ static void begin_reply(rks_connection *connection)
         atomic_fetch_add(&engine->strays, 1);
         return;
     }
-    connection->body = call->ops->place(call, size);
+    if (!call->placed) {
+        call->placed = true;
+        call->room = size;
+        call->to = call->ops->place(call, size);
+    } else if (call->room != size) {
+        rks_error err;
+        rks_fail(&err, RKS_ERR_PEER, 0, "rank %u replied with %zu bytes, then with %zu",
+                 connection->rank, call->room, size);
+        engine->events->call_done(engine, call, &err);
+        return;
+    }
+    connection->body = call->to;
     connection->receiving = call;
     if (connection->body == NULL && size > 0) {
         rks_error err;
@@ -61,6 +67,22 @@ static void begin_reply(rks_connection *connection)
                  connection->rank);
         connection->receiving = NULL;
         engine->events->call_done(engine, call, &err);
+    }
+}
+
+static void begin_note(rks_connection *connection)
+{
+    uint64_t wanted = connection->engine->peers[connection->rank].notes.taken + 1;
+    if (connection->frame.id != wanted) {
+        rks_error err;
+        rks_fail(&err, RKS_ERR_PEER, 0, "note %llu came instead of note %llu",
+                 (unsigned long long)connection->frame.id, (unsigned long long)wanted);
+        rks_connection_distrust(connection, &err);
+    } else if (connection->frame.size > 0) {
+        connection->body = rks_alloc_raw(connection->frame.size, 1, NULL);
+        if (connection->body == NULL)
+            rks_connection_fail(connection, RKS_ERR_MEMORY, 0, "no memory for a note of %llu bytes",
+                                (unsigned long long)connection->frame.size);
     }
 }
 
@@ -72,7 +94,7 @@ static void begin_frame(rks_connection *connection)
     connection->body_got = 0;
     if (rks_frame_decode(connection->header, connection->engine->options.max_frame,
                          &connection->frame, &err) != RKS_OK) {
-        refuse_bytes(connection, &err);
+        rks_connection_distrust(connection, &err);
         return;
     }
     uint16_t type = connection->frame.type;
@@ -80,26 +102,23 @@ static void begin_frame(rks_connection *connection)
     if (connection->frame.size > limit) {
         rks_fail(&err, RKS_ERR_PEER, 0, "frame of type %u with %llu bytes, above the limit of %llu",
                  type, (unsigned long long)connection->frame.size, (unsigned long long)limit);
-        refuse_bytes(connection, &err);
+        rks_connection_distrust(connection, &err);
         return;
     }
     if (!in_place(connection, type)) {
         rks_fail(&err, RKS_ERR_PEER, 0, "frame of type %u out of order", type);
-        refuse_bytes(connection, &err);
+        rks_connection_distrust(connection, &err);
         return;
     }
-    if (type == RKS_FRAME_HELLO || type == RKS_FRAME_PROOF || type == RKS_FRAME_ERROR)
+    if (type == RKS_FRAME_HELLO || type == RKS_FRAME_PROOF || type == RKS_FRAME_ERROR ||
+        type == RKS_FRAME_RESUME)
         connection->body = connection->small;
     else if (type == RKS_FRAME_REQUEST)
         begin_request(connection);
     else if (type == RKS_FRAME_REPLY)
         begin_reply(connection);
-    else if (type == RKS_FRAME_NOTE && connection->frame.size > 0) {
-        connection->body = rks_alloc_raw(connection->frame.size, 1, NULL);
-        if (connection->body == NULL)
-            rks_connection_fail(connection, RKS_ERR_MEMORY, 0, "no memory for a note of %llu bytes",
-                                (unsigned long long)connection->frame.size);
-    }
+    else if (type == RKS_FRAME_NOTE)
+        begin_note(connection);
 }
 
 static void handle_request(rks_connection *connection)
@@ -158,9 +177,11 @@ static void handle_reply(rks_connection *connection)
 static void handle_note(rks_connection *connection)
 {
     uint8_t *body = connection->body;
+    size_t size = connection->frame.size;
     connection->body = NULL;
+    connection->engine->events->noted(connection, size);
     rks_handlers_note(connection->engine, connection->frame.service, connection->rank,
-                      body != NULL ? body : connection->small, connection->frame.size);
+                      body != NULL ? body : connection->small, size);
     rks_free(body);
 }
 
@@ -174,7 +195,7 @@ static void handle_frame(rks_connection *connection)
         !rks_frame_body_good(connection->header, connection->body, connection->frame.size)) {
         rks_error err;
         rks_fail(&err, RKS_ERR_PEER, 0, "frame body that fails its check");
-        refuse_bytes(connection, &err);
+        rks_connection_distrust(connection, &err);
         return;
     }
     atomic_fetch_add_explicit(&connection->engine->frames_received, 1, memory_order_relaxed);
@@ -185,7 +206,16 @@ static void handle_frame(rks_connection *connection)
     case RKS_FRAME_PROOF:
         rks_connection_receive_proof(connection);
         break;
+    case RKS_FRAME_RESUME:
+        connection->resumed = true;
+        connection->engine->events->resumed(connection, rks_load_u64(connection->small),
+                                            rks_load_u64(connection->small + 8));
+        break;
+    case RKS_FRAME_ACK:
+        connection->engine->events->acked(connection, connection->frame.id);
+        break;
     case RKS_FRAME_PING:
+        connection->engine->events->noted(connection, 0);
         rks_connection_say(connection, &connection->says_pong, RKS_FRAME_PONG, 0);
         break;
     case RKS_FRAME_REQUEST:
@@ -274,7 +304,7 @@ static void receive_records(rks_connection *connection, size_t size)
     rks_record_layer_received(layer, size);
     while (connection->state != RKS_CONNECTION_OVER) {
         if (rks_record_layer_next(layer, &bytes, &size, &why) != RKS_OK) {
-            refuse_bytes(connection, &why);
+            rks_connection_distrust(connection, &why);
             return;
         }
         if (bytes == NULL)

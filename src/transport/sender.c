@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "transport/peer.h"
 
 enum {
     SLICE_SIZE = 1024 * 1024,
@@ -243,15 +244,21 @@ static void fixed_sent(rks_frame *frame)
     fixed->busy = false;
 }
 
-void rks_connection_say(rks_connection *connection, rks_fixed_frame *fixed,
-                        enum rks_frame_type type, size_t size)
+void rks_connection_say_later(rks_connection *connection, rks_fixed_frame *fixed,
+                              enum rks_frame_type type, uint64_t id, size_t size)
 {
     if (fixed->busy)
         return; /* the previous one is not sent yet */
     fixed->busy = true;
     fixed->frame.sent = fixed_sent;
-    rks_frame_set(&fixed->frame, type, 0, 0, fixed->body, size);
+    rks_frame_set(&fixed->frame, type, id, 0, fixed->body, size);
     rks_connection_send(connection, &fixed->frame);
+}
+
+void rks_connection_say(rks_connection *connection, rks_fixed_frame *fixed,
+                        enum rks_frame_type type, size_t size)
+{
+    rks_connection_say_later(connection, fixed, type, 0, size);
     if (connection->state == RKS_CONNECTION_OPEN)
         pump(connection); /* a sign of life does not wait for the end of this round */
 }
@@ -301,8 +308,12 @@ void rks_connection_end(rks_connection *connection)
 
 static bool is_full(const rks_connection *connection, uint64_t most)
 {
-    return connection->at_pool >= RKS_POOL_SHARE * connection->engine->options.io_threads ||
-           connection->replies + connection->serving - connection->parked_bytes > most;
+    const rks_peer *peer = &connection->engine->peers[connection->rank];
+    return connection->at_pool + peer->old_at_pool >=
+               RKS_POOL_SHARE * connection->engine->options.io_threads ||
+           connection->replies + connection->serving + peer->old_serving -
+                   connection->parked_bytes >
+               most;
 }
 
 static bool may_pause(const rks_connection *connection)

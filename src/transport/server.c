@@ -20,6 +20,7 @@
 #include "base/thread.h"
 #include "transport/connection.h"
 #include "transport/mailbox.h"
+#include "transport/peer.h"
 
 enum { HURRY_MS = 1, WAIT_MS = 20 };
 
@@ -227,6 +228,16 @@ static void reply_sent(rks_frame *frame)
     rks_connection_unref(connection);
 }
 
+/* Counts a request as served whose connection is over. */
+static void served_late(rks_request *request)
+{
+    rks_peer *peer = &request->engine->peers[request->sender];
+    peer->old_serving -= rks_request_room(request->size);
+    peer->old_at_pool -= request->at_pool;
+    if (peer->connection != NULL)
+        rks_connection_unpause(peer->connection);
+}
+
 /* Sends the answer. Engine thread. */
 static void run_reply(rks_engine *engine, rks_command *command)
 {
@@ -234,6 +245,8 @@ static void run_reply(rks_engine *engine, rks_command *command)
     rks_request *request = (rks_request *)(void *)command; /* the request's first member */
     rks_connection *connection = request->connection;
     connection->serving -= rks_request_room(request->size);
+    if (connection->serving_old)
+        served_late(request);
     connection->replies += request->frame.total + rks_request_room(request->size);
     connection->at_pool -= request->at_pool;
     rks_connection_send(connection, &request->frame);

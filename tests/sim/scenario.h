@@ -17,7 +17,7 @@ enum fault {
     FAULT_ERROR,  /* a rank brings an error of its own: the same on all */
     FAULT_STOP,   /* a rank stands still until all others have ended */
     FAULT_DIE,    /* the same, and its connections break at once */
-    FAULT_CUT,    /* the connections between two ranks break, once */
+    FAULT_CUT,    /* the connections between two ranks break, 1 to 3 times: nobody fails */
     FAULT_SILENT, /* what one rank sends to another does not arrive any more */
     FAULTS,
 };
@@ -37,6 +37,8 @@ typedef struct scenario {
     uint32_t victim, other; /* of the fault */
     uint64_t fault_ns;      /* when, from the start */
     uint32_t phase;         /* of FAULT_ERROR */
+    uint32_t cuts;          /* of FAULT_CUT */
+    uint64_t gap_ns;        /* between two cuts */
 } scenario;
 
 /* ranks 0: as the seed has it. */

@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include "base/bytes.h"
 #include "mesh.h"
 #include "transport/listener.h"
 
@@ -82,14 +83,22 @@ static inline void stranger_frame(int fd, enum rks_frame_type type, uint64_t id,
     stranger_send(fd, body, size);
 }
 
-/* The body goes to `body`, at most `room` bytes. */
+/* The next frame but those that only say which notes the engine has. The body goes to `body`, at
+ * most `room` bytes. */
 static inline bool stranger_frame_in(int fd, rks_frame_header *header, void *body, size_t room)
 {
-    uint8_t bytes[RKS_FRAME_HEADER];
+    uint8_t bytes[RKS_FRAME_HEADER], resume[RKS_RESUME_BODY];
     rks_error err;
-    if (!stranger_receive(fd, bytes, sizeof(bytes)))
-        return false;
-    assert_ok(rks_frame_decode(bytes, room, header, &err), &err);
+    do {
+        if (!stranger_receive(fd, bytes, sizeof(bytes)))
+            return false;
+        assert_ok(
+            rks_frame_decode(bytes, room > sizeof(resume) ? room : sizeof(resume), header, &err),
+            &err);
+        if (header->type == RKS_FRAME_RESUME && !stranger_receive(fd, resume, sizeof(resume)))
+            return false;
+    } while (header->type == RKS_FRAME_RESUME || header->type == RKS_FRAME_ACK);
+    assert_true(header->size <= room);
     return stranger_receive(fd, body, header->size);
 }
 
@@ -155,6 +164,17 @@ static inline bool stranger_take_proof(int fd, rks_hello *hello)
            rks_hello_proved(hello, proof);
 }
 
+/* The first frame after the proofs: this process, and the last note of the engine that it took. */
+static inline void stranger_say_resume(int fd, uint64_t instance, uint64_t taken)
+{
+    uint8_t body[RKS_RESUME_BODY];
+    rks_store_u64(body, instance);
+    rks_store_u64(body + 8, taken);
+    stranger_frame(fd, RKS_FRAME_RESUME, 0, 0, body, sizeof(body));
+}
+
+enum { STRANGER_INSTANCE = 77 };
+
 /* The whole handshake as `rank`; false: refused. */
 static inline bool stranger_enter(int fd, rks_hello *hello)
 {
@@ -162,7 +182,10 @@ static inline bool stranger_enter(int fd, rks_hello *hello)
     if (!stranger_take_hello(fd, hello))
         return false;
     stranger_say_proof(fd, hello);
-    return stranger_take_proof(fd, hello);
+    if (!stranger_take_proof(fd, hello))
+        return false;
+    stranger_say_resume(fd, STRANGER_INSTANCE, 0);
+    return true;
 }
 
 #endif

@@ -61,8 +61,21 @@ static inline uint64_t refused(mesh *m)
     return stats.refused;
 }
 
+enum { WRONG_ANSWERS = 3 }; /* then an engine believes that no rank answers */
+
+static inline int stranger_accept(int listener)
+{
+    struct pollfd poller = {.fd = listener, .events = POLLIN};
+    assert_int_equal(poll(&poller, 1, WAIT_MS), 1);
+    int fd = accept(listener, NULL, NULL);
+    assert_true(fd >= 0);
+    return fd;
+}
+
 /* Rank 2 as an owner that answers as the test likes. The engine hangs up on one that took longer
  * than the silence limit for its hello, and connects anew. */
+static bool sealed; /* what it says after its proof goes in records, which the test makes */
+
 static inline int accept_member(int listener, rks_hello *hello)
 {
     uint64_t until = rks_now_ms() + WAIT_MS;
@@ -76,6 +89,8 @@ static inline int accept_member(int listener, rks_hello *hello)
             stranger_say_hello(fd, hello);
             if (stranger_take_proof(fd, hello)) {
                 stranger_say_proof(fd, hello);
+                if (!sealed)
+                    stranger_say_resume(fd, STRANGER_INSTANCE, 0);
                 return fd;
             }
         }

@@ -7,13 +7,14 @@
 #include <errno.h>
 
 #include "support/seed.h"
+#include "transport/notes.h"
 
 static void a_member_that_breaks_the_rules_is_cut_off(void **state)
 {
     (void)state;
     mesh m;
     open_pair(&m, 15000, NULL);
-    for (int i = 0; i < 10; i++) {
+    for (int i = 0; i < 13; i++) {
         int fd = stranger_connect(&m.addresses[1]);
         rks_hello hello = stranger_hello(2, 1, 3, true);
         assert_true(stranger_enter(fd, &hello));
@@ -35,11 +36,17 @@ static void a_member_that_breaks_the_rules_is_cut_off(void **state)
         else if (i == 7)
             stranger_frame(fd, 99, 0, 0, NULL, 0);
         else if (i == 8) { /* a wrong check of a note */
-            header = (rks_frame_header){.size = 4, .type = RKS_FRAME_NOTE, .service = 1};
+            header = (rks_frame_header){.size = 4, .id = 1, .type = RKS_FRAME_NOTE, .service = 1};
             rks_frame_encode(&header, "good", bytes);
             stranger_send(fd, bytes, sizeof(bytes));
             stranger_send(fd, "evil", 4);
-        } else
+        } else if (i == 9) /* the first note is number 1 */
+            stranger_frame(fd, RKS_FRAME_NOTE, 2, RKS_SERVICE_GROUP, NULL, 0);
+        else if (i == 10) /* a note that was never sent */
+            stranger_frame(fd, RKS_FRAME_ACK, 1, 0, NULL, 0);
+        else if (i == 11)
+            stranger_say_resume(fd, STRANGER_INSTANCE, 0);
+        else
             stranger_send(fd,
                           "\377\377\377\377\377\377\377\377\377\377\377\377"
                           "\377\377\377\377\377\377\377\377\377\377\377\377",
@@ -218,34 +225,74 @@ static void one_that_asks_and_does_not_listen_is_not_read_for_ever(void **state)
     mesh_close(&m);
 }
 
-static void a_connection_that_is_cut_in_a_reply_fails_the_request_by_name(void **state)
+/* Rank 2 cuts the connection in the middle of a reply of 80 bytes; the request's id. */
+static uint64_t cut_in_a_reply(int fd)
 {
-    (void)state;
-    int listener;
-    rks_hello hello;
-    answer a;
-    mesh m;
-    open_pair(&m, 15000, &listener);
-    request_of(&m, &a);
-    int fd = accept_member(listener, &hello);
     rks_frame_header header = {.size = 80, .id = take_request(fd), .type = RKS_FRAME_REPLY};
     uint8_t bytes[RKS_FRAME_HEADER];
     rks_frame_encode(&header, NULL, bytes);
     stranger_send(fd, bytes, sizeof(bytes));
     stranger_send(fd, "half of it", 10);
     close(fd);
-    event_wait(&a.done, 1);
-    assert_int_equal(a.status, RKS_ERR_PEER);
-    assert_string_equal(a.err.text, "rank 2 (strange): closed the connection during a fetch");
-    assert_int_equal(a.err.rank, 2);
+    return header.id;
+}
 
-    request_of(&m, &a); /* and the next one connects again */
+static void a_request_whose_reply_is_cut_is_asked_again(void **state)
+{
+    (void)state;
+    int listener;
+    rks_hello hello;
+    answer a;
+    mesh m;
+    char whole[80] = "all of it";
+    open_pair(&m, 15000, &listener);
+    request_of(&m, &a);
+    uint64_t id = cut_in_a_reply(accept_member(listener, &hello));
+    int fd = accept_member(listener, &hello);
+    assert_int_equal(take_request(fd), id);
+    stranger_frame(fd, RKS_FRAME_REPLY, id, 0, whole, sizeof(whole));
+    event_wait(&a.done, 1);
+    assert_ok(a.status, &a.err);
+    assert_int_equal(a.size, sizeof(whole));
+    assert_memory_equal(a.reply, whole, sizeof(whole));
+
+    request_of(&m, &a); /* one that replies otherwise the next time is not believed */
+    cut_in_a_reply(fd);
     fd = accept_member(listener, &hello);
     stranger_frame(fd, RKS_FRAME_REPLY, take_request(fd), 0, "fine", 4);
     event_wait(&a.done, 1);
-    assert_ok(a.status, &a.err);
-    assert_memory_equal(a.reply, "fine", 4);
-    close(fd);
+    assert_int_equal(a.status, RKS_ERR_PEER);
+    assert_contains(a.err.text, "replied with 80 bytes, then with 4");
+
+    request_of(&m, &a); /* and one that does not come back is lost, with what was seen */
+    close(listener);
+    cut_in_a_reply(fd);
+    event_wait(&a.done, 1);
+    assert_int_equal(a.status, RKS_ERR_PEER);
+    assert_contains(a.err.text, "rank 2 (strange): closed the connection, and then no connection");
+    assert_contains(a.err.text, "refused during a fetch");
+    assert_int_equal(a.err.rank, 2);
+    mesh_close(&m);
+}
+
+/* A link that breaks again and again, with nothing taken in between. */
+static void a_link_that_keeps_breaking_is_said_to_have_failed(void **state)
+{
+    (void)state;
+    enum { BREAKS = 4 };
+    int listener;
+    rks_hello hello;
+    answer a;
+    mesh m;
+    open_pair(&m, 15000, &listener);
+    request_of(&m, &a);
+    for (int i = 0; i < BREAKS; i++)
+        cut_in_a_reply(accept_member(listener, &hello));
+    event_wait(&a.done, 1);
+    assert_int_equal(a.status, RKS_ERR_PEER);
+    assert_int_equal(a.err.cause, ENOLINK);
+    assert_contains(a.err.text, "rank 2 (strange): the link failed, not the rank: 4 connections "
+                                "broke, the last one: closed the connection during a fetch");
     close(listener);
     mesh_close(&m);
 }
@@ -309,6 +356,8 @@ static bool take_large(int fd, enum rks_frame_type type, int count)
         good = stranger_frame_in(fd, &header, body, LARGE);
         if (good && header.type == type)
             count -= header.size == LARGE;
+        if (good && header.type == RKS_FRAME_NOTE)
+            stranger_frame(fd, RKS_FRAME_ACK, header.id, 0, NULL, 0);
     }
     free(body);
     return good;
@@ -356,6 +405,35 @@ static void one_that_beats_and_reads_nothing_gets_its_notes(void **state)
     mesh_close(&m);
 }
 
+/* No more notes are on their way than the window has room for. */
+static void one_that_acknowledges_nothing_gets_no_more_than_the_window(void **state)
+{
+    (void)state;
+    enum { COUNT = 3 * RKS_NOTES_WINDOW / LARGE };
+    int listener, count = 0;
+    mesh m;
+    open_pair(&m, 15000, &listener);
+    uint8_t *body = calloc(1, LARGE);
+    for (int i = 0; i < COUNT; i++)
+        assert_ok(rks_engine_note(m.engines[1], 2, RKS_SERVICE_GROUP, body, LARGE, &err), &err);
+    rks_hello hello;
+    rks_frame_header header;
+    int fd = accept_member(listener, &hello);
+    struct pollfd poller = {.fd = fd, .events = POLLIN};
+    while (count < COUNT) {
+        do {
+            assert_true(stranger_frame_in(fd, &header, body, LARGE));
+            assert_int_equal(header.id, ++count);
+        } while (count % (RKS_NOTES_WINDOW / LARGE) != 0);
+        assert_int_equal(poll(&poller, 1, 200), 0);
+        stranger_frame(fd, RKS_FRAME_ACK, (uint64_t)count, 0, NULL, 0);
+    }
+    free(body);
+    close(fd);
+    close(listener);
+    mesh_close(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -363,10 +441,12 @@ int main(void)
         cmocka_unit_test(each_kind_of_frame_has_its_limit),
         cmocka_unit_test(a_member_that_speaks_at_random_is_survived),
         cmocka_unit_test(one_that_asks_and_does_not_listen_is_not_read_for_ever),
-        cmocka_unit_test(a_connection_that_is_cut_in_a_reply_fails_the_request_by_name),
+        cmocka_unit_test(a_request_whose_reply_is_cut_is_asked_again),
+        cmocka_unit_test(a_link_that_keeps_breaking_is_said_to_have_failed),
         cmocka_unit_test(replies_that_nobody_waits_for_are_dropped_and_counted),
         cmocka_unit_test(one_that_beats_and_reads_nothing_keeps_its_replies),
         cmocka_unit_test(one_that_beats_and_reads_nothing_gets_its_notes),
+        cmocka_unit_test(one_that_acknowledges_nothing_gets_no_more_than_the_window),
     };
     int failed = cmocka_run_group_tests_name("bad members", tests, NULL, NULL);
     if (rks_memory_in_use() != 0) {

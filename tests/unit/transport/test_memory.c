@@ -62,9 +62,9 @@ static void a_cut_connection_fails_its_requests_and_is_made_again(void **state)
     mesh m;
     open_ruled(&m, NULL, 15000);
     assert_ok(ask_echo(m.engines[0], 1, 1, 1000, &err), &err);
-    rks_memory_transport_cut(m.memory, 0, 2); /* other ranks' */
+    rks_memory_transport_cut(m.memory, 0, 2, RKS_CUT_RESET); /* other ranks' */
     assert_ok(ask_echo(m.engines[0], 1, 1, 1000, &err), &err);
-    rks_memory_transport_cut(m.memory, 1, 0);
+    rks_memory_transport_cut(m.memory, 1, 0, RKS_CUT_RESET);
     rks_status status = ask_echo(m.engines[0], 1, 1, 1000, &err);
     assert_true(status == RKS_OK || status == RKS_ERR_PEER); /* it may have heard in time */
     assert_ok(ask_echo(m.engines[0], 1, 1, 1000, &err), &err);

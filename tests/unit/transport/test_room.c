@@ -216,7 +216,7 @@ static void connections_that_crossed_are_known_after_a_stop(void **state)
     request_of(&m, &a);
     int fd = accept_member(listener, &hello);
     uint64_t id = take_request(fd);
-    stranger_frame(fd, RKS_FRAME_NOTE, 0, RKS_SERVICE_GROUP, "still", 5);
+    stranger_frame(fd, RKS_FRAME_NOTE, 1, RKS_SERVICE_GROUP, "still", 5);
     event_wait(&stood, 1);
     usleep(200000); /* the alarm that was late rings */
     stranger_say_proof(crossing, &own);

@@ -174,7 +174,7 @@ static void a_second_claim_of_a_live_rank_is_refused_and_named(void **state)
     assert_true(stranger_frame_in(fd, &header, &why, sizeof(why)));
     assert_int_equal(header.type, RKS_FRAME_ERROR);
     assert_int_equal(header.id, 0);
-    assert_contains(why.text, "rank 0 is connected already");
+    assert_contains(why.text, "another process has connected as rank 0; do two run as it?");
     assert_int_equal(stranger_drain(fd), 0);
     close(fd);
     serves_on(&m);
@@ -230,6 +230,8 @@ static void a_rank_on_a_busy_host_has_the_silence_limit_for_each_word(void **sta
     usleep(PROOF_MS * 1000);
     stranger_say_proof(from, &owner);
     stranger_say_proof(to, &asker);
+    stranger_say_resume(from, STRANGER_INSTANCE, 0);
+    stranger_say_resume(to, STRANGER_INSTANCE, 0);
     assert_true(stranger_take_proof(to, &asker));
     stranger_frame(from, RKS_FRAME_REPLY, take_request(from), 0, "fine", 4);
     event_wait(&a.done, 1);
@@ -271,19 +273,19 @@ static void an_owner_without_the_secret_gets_no_request(void **state)
     mesh m;
     open_pair(&m, 15000, &listener);
     request_of(&m, &a);
-    struct pollfd poller = {.fd = listener, .events = POLLIN};
-    assert_int_equal(poll(&poller, 1, WAIT_MS), 1);
-    int fd = accept(listener, NULL, NULL);
-    rks_hello hello = stranger_hello(2, UINT32_MAX, 3, false);
-    assert_true(stranger_take_hello(fd, &hello));
-    memcpy(hello.key, wrong, sizeof(wrong));
-    stranger_say_hello(fd, &hello);
-    stranger_say_proof(fd, &hello);
-    assert_int_equal(stranger_drain(fd), 0);
+    for (int i = 0; i < WRONG_ANSWERS; i++) {
+        int fd = stranger_accept(listener);
+        rks_hello hello = stranger_hello(2, UINT32_MAX, 3, false);
+        assert_true(stranger_take_hello(fd, &hello));
+        memcpy(hello.key, wrong, sizeof(wrong));
+        stranger_say_hello(fd, &hello);
+        stranger_say_proof(fd, &hello);
+        assert_int_equal(stranger_drain(fd), 0);
+        close(fd);
+    }
     event_wait(&a.done, 1);
     assert_int_equal(a.status, RKS_ERR_PEER);
     assert_contains(a.err.text, "without the job's secret during a fetch");
-    close(fd);
     close(listener);
     mesh_close(&m);
 }
@@ -297,18 +299,19 @@ static void a_rank_of_another_version_is_named_with_both_versions(void **state)
     mesh m;
     open_pair(&m, 15000, &listener);
     request_of(&m, &a);
-    struct pollfd poller = {.fd = listener, .events = POLLIN};
-    assert_int_equal(poll(&poller, 1, WAIT_MS), 1);
-    int fd = accept(listener, NULL, NULL);
-    rks_hello hello = stranger_hello(2, 0, 3, false);
-    uint8_t body[RKS_HELLO_BODY];
-    rks_hello_encode(&hello, body);
-    body[8] = 1;
-    stranger_frame(fd, RKS_FRAME_HELLO, 0, 0, body, sizeof(body));
+    for (int i = 0; i < WRONG_ANSWERS; i++) {
+        int fd = stranger_accept(listener);
+        rks_hello hello = stranger_hello(2, 0, 3, false);
+        uint8_t body[RKS_HELLO_BODY];
+        rks_hello_encode(&hello, body);
+        body[8] = 1;
+        stranger_frame(fd, RKS_FRAME_HELLO, 0, 0, body, sizeof(body));
+        stranger_drain(fd);
+        close(fd);
+    }
     event_wait(&a.done, 1);
     assert_int_equal(a.status, RKS_ERR_UNSUPPORTED);
-    assert_contains(a.err.text, "rank 2 (strange): speaks protocol version 1, this side 3");
-    close(fd);
+    assert_contains(a.err.text, "rank 2 (strange): speaks protocol version 1, this side 4");
     close(listener);
     mesh_close(&m);
 }
@@ -373,6 +376,7 @@ static void errors_before_the_proof_are_ignored(void **state)
     assert_true(stranger_take_proof(fd, &hello));
     stranger_frame(fd, RKS_FRAME_ERROR, 0, 0, &strange, sizeof(strange));
     stranger_say_proof(fd, &hello);
+    stranger_say_resume(fd, STRANGER_INSTANCE, 0);
     stranger_frame(fd, RKS_FRAME_REPLY, take_request(fd), 0, "fine", 4);
     event_wait(&a.done, 1);
     assert_ok(a.status, &a.err);
@@ -401,15 +405,16 @@ static void notes_before_the_proof_cut_the_connection_and_no_more(void **state)
     serves_on(&m);
 
     request_of(&m, &a); /* and on the side that connects */
-    struct pollfd poller = {.fd = listener, .events = POLLIN};
-    assert_int_equal(poll(&poller, 1, WAIT_MS), 1);
-    fd = accept(listener, NULL, NULL);
     rks_fail(&strange, RKS_ERR_DATA, 0, "made up");
-    stranger_frame(fd, RKS_FRAME_ERROR, 0, 0, &strange, sizeof(strange));
-    stranger_frame(fd, RKS_FRAME_NOTE, 0, RKS_SERVICE_GROUP, "note", 4);
+    for (int i = 0; i < WRONG_ANSWERS; i++) {
+        fd = stranger_accept(listener);
+        stranger_frame(fd, RKS_FRAME_ERROR, 0, 0, &strange, sizeof(strange));
+        stranger_frame(fd, RKS_FRAME_NOTE, 0, RKS_SERVICE_GROUP, "note", 4);
+        stranger_drain(fd);
+        close(fd);
+    }
     event_wait(&a.done, 1);
     assert_int_equal(a.status, RKS_ERR_PEER);
-    close(fd);
     close(listener);
     serves_on(&m);
     mesh_close(&m);

@@ -28,12 +28,9 @@ static size_t pass_on(int from, int to)
 }
 
 /* One connection, until a side ends it. */
-static void *run_relay(void *argument)
+static void relay_one(relay *r)
 {
-    relay *r = argument;
-    struct pollfd poller = {.fd = r->listener, .events = POLLIN};
-    assert_int_equal(poll(&poller, 1, WAIT_MS), 1);
-    int asker = accept(r->listener, NULL, NULL), owner = stranger_connect(&r->to);
+    int asker = stranger_accept(r->listener), owner = stranger_connect(&r->to);
     struct pollfd both[2] = {{.fd = asker, .events = POLLIN}, {.fd = owner, .events = POLLIN}};
     bool open = true;
     while (open) {
@@ -48,6 +45,12 @@ static void *run_relay(void *argument)
     }
     close(asker);
     close(owner);
+}
+
+static void *run_relay(void *argument)
+{
+    for (int i = 0; i < WRONG_ANSWERS; i++)
+        relay_one(argument);
     return NULL;
 }
 
@@ -69,7 +72,7 @@ static void a_relay_at_an_address_of_its_own_is_refused(void **state)
     assert_fails(RKS_ERR_PEER, ask_echo(m.engines[0], 1, 2, 1000, &err));
     assert_contains(err.text, "without the job's secret");
     pthread_join(thread, NULL);
-    assert_int_equal(r.from_owner, HELLO_FRAME);
+    assert_int_equal(r.from_owner, WRONG_ANSWERS * HELLO_FRAME);
     close(r.listener);
     mesh_close(&m);
 }
@@ -89,82 +92,126 @@ static size_t make_record(const uint8_t key[RKS_KEY_SIZE], uint64_t number, uint
     return RECORD_HEAD + size + RKS_TAG_BYTES;
 }
 
-/* The frame that the engine has sent in its record `number`, with its body. */
-static rks_frame_header take_sealed_frame(int fd, const uint8_t key[RKS_KEY_SIZE], uint64_t number,
-                                          uint8_t *body)
+/* The next frame that the engine has sent in records, with its body. */
+typedef struct sealed_stream {
+    int fd;
+    const uint8_t *key;
+    uint64_t number;
+    uint8_t bytes[1000]; /* of the record, from `at` to `end` not taken */
+    size_t at, end;
+} sealed_stream;
+
+static rks_frame_header take_sealed_frame(sealed_stream *s, uint8_t *body)
 {
-    uint8_t bytes[1000], tag[RKS_TAG_BYTES];
+    uint8_t tag[RKS_TAG_BYTES];
     rks_frame_header header;
-    assert_true(stranger_receive(fd, bytes, RECORD_HEAD));
-    size_t size = rks_load_u32(bytes);
-    assert_true(size < 900);
-    assert_true(stranger_receive(fd, bytes + RECORD_HEAD, size + RKS_TAG_BYTES));
-    const struct iovec whole = {bytes, RECORD_HEAD + size};
-    rks_authenticate(key, number, &whole, 1, tag);
-    assert_memory_equal(bytes + RECORD_HEAD + size, tag, sizeof(tag));
-    assert_ok(rks_frame_decode(bytes + RECORD_HEAD, 900, &header, &err), &err);
-    assert_int_equal(size, RKS_FRAME_HEADER + header.size);
-    memcpy(body, bytes + RECORD_HEAD + RKS_FRAME_HEADER, header.size);
+    do {
+        if (s->at == s->end) {
+            assert_true(stranger_receive(s->fd, s->bytes, RECORD_HEAD));
+            size_t size = rks_load_u32(s->bytes);
+            assert_true(size < 900);
+            assert_true(stranger_receive(s->fd, s->bytes + RECORD_HEAD, size + RKS_TAG_BYTES));
+            const struct iovec whole = {s->bytes, RECORD_HEAD + size};
+            rks_authenticate(s->key, s->number++, &whole, 1, tag);
+            assert_memory_equal(s->bytes + RECORD_HEAD + size, tag, sizeof(tag));
+            s->at = RECORD_HEAD;
+            s->end = RECORD_HEAD + size;
+        }
+        assert_ok(rks_frame_decode(s->bytes + s->at, 900, &header, &err), &err);
+        memcpy(body, s->bytes + s->at + RKS_FRAME_HEADER, header.size);
+        s->at += RKS_FRAME_HEADER + header.size;
+        assert_true(s->at <= s->end);
+    } while (header.type == RKS_FRAME_RESUME);
     return header;
 }
 
 /* The engine's request: its id. */
-static uint64_t take_sealed_request(int fd, const uint8_t key[RKS_KEY_SIZE])
+static uint64_t take_sealed_request(sealed_stream *s)
 {
     uint8_t body[1000];
-    rks_frame_header header = take_sealed_frame(fd, key, 0, body);
+    rks_frame_header header = take_sealed_frame(s, body);
     assert_int_equal(header.type, RKS_FRAME_REQUEST);
     return header.id;
 }
 
+/* Says the first frame after the proofs, in record 0. */
+static void say_sealed_resume(int fd, const uint8_t key[RKS_KEY_SIZE])
+{
+    uint8_t bytes[100] = {0}, *frame = bytes + RECORD_HEAD, *body = frame + RKS_FRAME_HEADER;
+    rks_frame_header header = {.size = RKS_RESUME_BODY, .type = RKS_FRAME_RESUME};
+    rks_store_u64(body, STRANGER_INSTANCE);
+    rks_frame_encode(&header, body, frame);
+    stranger_send(fd, bytes, make_record(key, 0, bytes, RKS_FRAME_HEADER + RKS_RESUME_BODY));
+}
+
 /* The engine says what it has seen, so that both sides can. */
-static void hear_why(int fd, const uint8_t key[RKS_KEY_SIZE])
+static void hear_why(sealed_stream *s)
 {
     rks_error why;
     uint8_t body[1000];
-    rks_frame_header header = take_sealed_frame(fd, key, 1, body);
+    rks_frame_header header = take_sealed_frame(s, body);
     assert_int_equal(header.type, RKS_FRAME_ERROR);
     assert_int_equal(header.id, 0);
     memcpy(&why, body, sizeof(why));
     assert_int_equal(why.cause, EBADMSG);
-    assert_contains(why.text, "changed in transit");
+    assert_true(strstr(why.text, "changed in transit") != NULL ||
+                strstr(why.text, "record of ") != NULL);
     assert_int_equal(why.rank, 0);
 }
 
-/* Rank 2 answers a request "fine", in two records; `change` does something to them first. */
+/* Does something to the two records of an answer. */
 typedef void (*change_fn)(uint8_t *first, size_t *first_size, uint8_t *second, size_t *second_size);
 
-static void answer_changed(change_fn change, answer *a)
+/* Answers the engine's request "fine", in two records. */
+static void say_fine(int listener, change_fn change)
 {
-    int listener;
     rks_hello hello;
-    mesh m;
     uint8_t out[RKS_KEY_SIZE], in[RKS_KEY_SIZE], first[200], second[200], frame[100];
-    authenticate = true;
-    open_pair(&m, 15000, &listener);
-    authenticate = false;
-    request_of(&m, a);
     int fd = accept_member(listener, &hello);
     rks_hello_frame_keys(&hello, out, in);
+    sealed_stream heard = {.fd = fd, .key = in};
+    say_sealed_resume(fd, out);
     rks_frame_header header = {
-        .size = 4, .id = take_sealed_request(fd, in), .type = RKS_FRAME_REPLY};
+        .size = 4, .id = take_sealed_request(&heard), .type = RKS_FRAME_REPLY};
     rks_frame_encode(&header, NULL, frame);
     memcpy(frame + RKS_FRAME_HEADER, "fine", 4);
     memcpy(first + RECORD_HEAD, frame, 26);
     memcpy(second + RECORD_HEAD, frame + 26, 2);
-    size_t first_size = make_record(out, 0, first, 26),
-           second_size = make_record(out, 1, second, 2);
+    size_t first_size = make_record(out, 1, first, 26),
+           second_size = make_record(out, 2, second, 2);
     if (change != NULL)
         change(first, &first_size, second, &second_size);
     stranger_send(fd, first, first_size);
     stranger_send(fd, second, second_size);
-    event_wait(&a->done, 1);
-    if (change != NULL && a->err.cause == EBADMSG &&
-        strstr(a->err.text, "changed in transit") != NULL)
-        hear_why(fd, in);
+    if (change != NULL) {
+        hear_why(&heard);
+    } else { /* the engine takes the answer, then the end */
+        shutdown(fd, SHUT_WR);
+        stranger_drain(fd);
+    }
     close(fd);
+}
+
+/* Rank 2 answers, and something happens to its bytes; then it answers well over the connection that
+ * the engine makes again. */
+static void answer_changed(change_fn change, answer *a)
+{
+    int listener;
+    mesh m;
+    authenticate = sealed = true;
+    open_pair(&m, 15000, &listener);
+    authenticate = false;
+    request_of(&m, a);
+    say_fine(listener, change);
+    assert_int_equal(event_count(&a->done), 0);
+    say_fine(listener, NULL);
+    event_wait(&a->done, 1);
+    assert_ok(a->status, &a->err);
+    assert_int_equal(a->size, 4);
+    assert_memory_equal(a->reply, "fine", 4);
     close(listener);
     mesh_close(&m);
+    sealed = false;
 }
 
 static size_t changed_byte;
@@ -208,26 +255,16 @@ static void bytes_that_are_changed_on_their_way_are_never_taken(void **state)
     (void)state;
     static const change_fn changes[] = {swap_records, repeat_a_record, leave_a_record_out};
     answer a;
-    answer_changed(NULL, &a);
-    assert_ok(a.status, &a.err);
-    assert_memory_equal(a.reply, "fine", 4);
-    for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
+    for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++)
         answer_changed(changes[i], &a);
-        assert_int_equal(a.status, RKS_ERR_PEER);
-        assert_contains(a.err.text, "changed in transit");
-    }
     /* Each byte of both records but the upper ones of a length, which announce what never comes. */
     for (changed_byte = 0; changed_byte < 46 + 22; changed_byte++) {
         size_t at = changed_byte < 46 ? changed_byte : changed_byte - 46;
-        if (at < RECORD_HEAD)
-            continue;
-        answer_changed(flip_a_byte, &a);
-        assert_int_equal(a.status, RKS_ERR_PEER);
-        assert_contains(a.err.text, "changed in transit");
+        if (at >= RECORD_HEAD)
+            answer_changed(flip_a_byte, &a);
     }
     changed_byte = 3; /* and a length above what a record has */
     answer_changed(flip_a_byte, &a);
-    assert_int_equal(a.status, RKS_ERR_PEER);
 }
 
 /* The length of a record is used before its tag has come. Bytes that fill up a false one are no
@@ -241,13 +278,15 @@ static void a_length_that_was_changed_is_silence_however_many_bytes_come(void **
     mesh m;
     answer a;
     uint8_t out[RKS_KEY_SIZE], in[RKS_KEY_SIZE], bytes[40] = {0}, head[RECORD_HEAD];
-    authenticate = true;
+    authenticate = sealed = true;
     open_pair(&m, T_MS, &listener);
     authenticate = false;
     request_of(&m, &a);
     int fd = accept_member(listener, &hello);
     rks_hello_frame_keys(&hello, out, in);
-    take_sealed_request(fd, in);
+    sealed_stream heard = {.fd = fd, .key = in};
+    say_sealed_resume(fd, out);
+    take_sealed_request(&heard);
     rks_store_u32(head, 65536);
     stranger_send(fd, head, sizeof(head));
     while (steps < MOST && send(fd, bytes, sizeof(bytes), MSG_NOSIGNAL) == sizeof(bytes)) {
