@@ -17,6 +17,8 @@ ROWS = ("build-tokens,build-blobs,open,read-tokens,read-blobs-64,padded,padded-l
         "pack,pack-papers-32k,exchange,gather")
 if importlib.util.find_spec("PIL"):
     ROWS += ",build-images,images"
+if importlib.util.find_spec("moto") and importlib.util.find_spec("obstore"):
+    ROWS += ",far"
 if (ROOT / "build/release/tests/bench/bench_pack").exists():  # what these rows need
     ROWS += ",pack-chat,pack-large,resume"
 

@@ -351,6 +351,36 @@ def test_what_no_library_knows_is_told(tmp_path: Path) -> None:
         rankstore.open("nosuch://bucket/x", local=tmp_path / "local")
 
 
+# ---- Google's API -------------------------------------------------------------------------------------
+
+def test_a_home_and_inputs_in_google_s_store(built: Path, server: str, tmp_path: Path) -> None:
+    """By its XML API, which is S3's but for generations, so moto serves it behind generation_front.py."""
+    import obstore
+    import obstore.store
+    bucket = stores.make_bucket(server, "g" + str(abs(hash(str(tmp_path))))).bucket
+    port = stores.free_port()
+    front = [sys.executable, str(Path(__file__).with_name("generation_front.py")), str(port), server.rpartition(":")[2]]
+    with stores.started(front, port) as address:
+        account = json.dumps({"gcs_base_url": address, "disable_oauth": True, "client_email": "", "private_key": "", "private_key_id": ""})
+        options = {"service_account_key": account, "client_options": {"allow_http": True}}
+        client = obstore.store.from_url(f"gs://{bucket}", config={"service_account_key": account}, client_options={"allow_http": True})
+        out, url = tmp_path / "out", f"gs://{bucket}/tokens"
+        build(out, 0, 100, home=url, storage_options=options)
+        build(out, 100, 160, append=True, home=url, storage_options=options)
+        build(tmp_path / "other", 0, 30)
+        with pytest.raises(rankstore.StateError, match="publish it to another home"):
+            rankstore.publish(tmp_path / "other", url, storage_options=options)
+        with rankstore.open(url, local=tmp_path / "local", storage_options=options) as ds:
+            ids = [i for batch in ds.loader(ds.plan(batch_size=8, seed=3)) for i in batch["i"].tolist()]
+            assert sorted(ids) == list(range(160)) and not ds.refresh()
+        assert rankstore.prune_local(tmp_path / "local", storage_options=options).shards > 0
+        lines = "".join(json.dumps({"i": i}) + "\n" for i in range(5000)).encode()
+        obstore.put(client, "in/a.jsonl", lines)
+        with rankstore.build(f"gs://{bucket}/in/*.jsonl", tmp_path / "in", unit_size="8KiB", storage_options=options) as ds:
+            assert [int(ds[i]["i"]) for i in (0, 4999)] == [0, 4999] and len(ds) == 5000
+    assert not stores.helpers()
+
+
 # ---- faults -------------------------------------------------------------------------------------------
 
 @pytest.fixture

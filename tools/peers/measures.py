@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy
 import pipelines  # noqa: F401  adds its peers to STORES
+from far import Far
 from flattening import Flattening
 from grouping import Grouping
 from ours import WAYS, make_ours
@@ -24,8 +25,8 @@ WINDOW_S = 0.5  # of a round of reads
 QUICK_WINDOW_S = 0.05
 LOADER_BATCHES = 800  # of a round through worker processes
 
-__all__ = ["Beside", "Build", "Epoch", "FirstBatch", "Flattening", "Grouping", "Opening", "Packing", "Pictures", "Planning", "Reading",
-           "Resuming"]
+__all__ = ["Beside", "Build", "Epoch", "Far", "FirstBatch", "Flattening", "Grouping", "Opening", "Packing", "Pictures", "Planning",
+           "Reading", "Resuming"]
 
 
 def make_store(name: str, workload: Workload) -> Store:

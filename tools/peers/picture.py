@@ -40,7 +40,7 @@ def _panel(axis: Any, key: str, results: Sequence[Result]) -> None:
     bars = axis.barh([result.name for result in results], middles, color=colours, xerr=whiskers, ecolor="#444", error_kw={"lw": 0.8})
     axis.bar_label(bars, [f"{middle:,.3g}" if middle < 1000 else f"{middle:,.0f}" for middle in middles], padding=6, fontsize=8)
     axis.set_xscale("log")
-    axis.set_xlabel("seconds (less is better)" if row.less_is_better else f"{row.unit} (more is better)", fontsize=8)
+    axis.set_xlabel(f"{'seconds' if row.unit == 's' else row.unit} ({'less' if row.less_is_better else 'more'} is better)", fontsize=8)
     axis.tick_params(labelsize=8)
     axis.margins(x=0.15)
     axis.spines[["top", "right"]].set_visible(False)

@@ -51,7 +51,7 @@ def _lead(row: Row, results: Sequence[Result]) -> Result | None:
 def table(row: Row, results: Sequence[Result]) -> list[str]:
     """Lines of markdown."""
     lead = _lead(row, results)
-    unit = "seconds" if row.less_is_better else row.unit
+    unit = "seconds" if row.unit == "s" else row.unit
     lines = [f"### {row.title}", "", f"| | {unit} | from .. to | {row.ours} is ahead | peak RSS | |", "|---|---:|---:|---:|---:|---|"]
     for result in sorted(results, key=lambda one: (one.error is not None, one.name)):
         if result.error or not result.seconds:

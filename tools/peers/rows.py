@@ -26,7 +26,8 @@ def peer_of(name: str) -> str | None:
 
 @dataclass(frozen=True)
 class Row:
-    """`unit` "s": seconds, less is better; else a rate, `scale` units of work making one. `made_by`: the row that writes its files.
+    """`unit` "s": seconds, less is better; else a rate, `scale` units of work making one, or a figure, if `less` is
+    better. `made_by`: the row that writes its files.
     `ours`: whose ratio to the others is told. `measure`: a class of measures.py, and its `arguments`. `fresh`: each round is a process of
     its own. `ranks`: measured by a job of 4 ranks (ranks.py), in place of `measure`. `in_c`: it needs bench_pack."""
 
@@ -42,10 +43,11 @@ class Row:
     ranks: bool = False
     in_c: bool = False
     note: str = ""
+    less: bool = False
 
     @property
     def less_is_better(self) -> bool:
-        return self.unit == "s"
+        return self.unit == "s" or self.less
 
 
 _BUILDERS = ("memmap", "memmap synced", "py-lmdb", "py-lmdb synced", *STORED[2:], *LOADERS_ALONE, "Rankstore dicts", "Rankstore arrays")
@@ -147,6 +149,11 @@ ROWS: dict[str, Row] = {
     "flatten": Row("tokens: batches of 64 without padding, with labels, positions and cu_seqlens, one process",
                    ("transformers", "Rankstore, loader"), "Rankstore, loader", "Flattening", **_TOKENS,  # type: ignore[arg-type]
                    note="transformers by DataCollatorWithFlattening, given arrays in memory; Rankstore reads its dataset, and checks."),
+    "far": Row("bytes out of an object store: 4 nodes, 3 epochs of a random plan, 100 MB of samples of 2 KB", ("streaming", "LitData",
+               "Rankstore", "Rankstore, 2 copies"), "Rankstore", "Far", unit="x the shard files", less=True, fresh=True,
+               note="Counted by a proxy; Rankstore's count has its index, 16 bytes a sample. Each node has a folder of its own, which a "
+               "second job of one epoch finds again. streaming by its defaults but for 4 canonical nodes: it shuffles within a node's "
+               "part, and parts stay; LitData by its defaults: it deals chunks to nodes anew each epoch. Rankstore draws from the whole."),
     "exchange": Row("exchange of an index of 1 M samples, 4 ranks", ("all_gather_object", "tensors", "Rankstore, pull", "Rankstore"),
                     "Rankstore, pull", ranks=True,
                     note="Lengths and keys over gloo; lengths and key hashes by Rankstore, which on one node "

@@ -53,6 +53,7 @@ class ObjectStore:
             client["allow_http"] = True
         client.update(options.get("client_options", {}))
         made: dict[str, Any] = {"client_options": client}
+        self.has_generations = self.scheme == "gs" and not inputs  # a listing, which is what inputs are compared with, names none
         self.web = self.scheme in ("http", "https")
         if self.web and inputs:  # the options may be those of another source
             from_url = obstore.store.HTTPStore.from_url
@@ -63,7 +64,10 @@ class ObjectStore:
         self.uploads = from_url(url, retry_config={"max_retries": 8, "backoff": backoff}, **made)  # but for parts of a large file
 
     def _version(self, meta: Any) -> str:
-        return version_of(meta, self.scheme == "gs")
+        tag = meta.get("e_tag")
+        if self.scheme == "az" and tag and not tag.startswith(('"', "W/")):  # Azure's listings leave the quotes out
+            meta = {**meta, "e_tag": f'"{tag}"'}
+        return version_of(meta, self.has_generations)
 
     def _path(self, name: str) -> str:
         return unquote(name) if self.web else name  # obstore quotes it again
@@ -144,7 +148,7 @@ class ObjectStore:
                 there, _ = await self.stat(name)
             except FileNotFoundError:
                 return
-            if there != version:
+            if version not in (there, there.partition("#")[0]):
                 raise Failure("changed", f"DELETE {name}: was replaced meanwhile")
         await self.obstore.delete_async(self.store, name)
 
