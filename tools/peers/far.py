@@ -66,6 +66,8 @@ def streaming(url: str, cache: str, endpoint: str, epochs: int) -> tuple[list[in
 def litdata(url: str, cache: str, endpoint: str, epochs: int) -> tuple[list[int], bool]:
     import torch.distributed
     from litdata import StreamingDataLoader, StreamingDataset
+    from litdata.streaming import downloader
+    downloader._OBSTORE_CLIENT_OPTIONS["allow_http"] = True  # it has no option for a store without TLS
     torch.distributed.init_process_group("gloo")
     dataset = StreamingDataset(url, cache_dir=cache, shuffle=True, storage_options={"endpoint_url": endpoint, "region_name": "us-east-1",
                                "aws_access_key_id": KEY, "aws_secret_access_key": SECRET})
