@@ -62,6 +62,7 @@ static int measure_dedup(const void *user)
         return 3;
     with = peak_end(&dedup);
     printf("build: %.1f MB, with dedup %.1f MB\n", (double)without / 1e6, (double)with / 1e6);
+    fflush(stdout);
     return with <= without + rks_memory_of_dedup(count, 1) * 14 / 10 ? 0 : 1;
 }
 
