@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two hosts: network namespaces joined by a veth pair. Four ranks build, exchange and read across them; then one
 side is killed, stopped or disconnected in the middle, and the other must end with an error that names a rank of it.
+In other tests one who stands on the path between them loses, repeats, reorders or changes packets (on_path.py).
 
 Usage: run.py BUILD-DIRECTORY [TEST...]
 """
@@ -16,6 +17,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import many_nodes  # noqa: E402
+import on_path  # noqa: E402
 from support.report import Skip, run_all  # noqa: E402
 
 BUILD = os.path.abspath(sys.argv[1])
@@ -29,7 +31,10 @@ def ip(*arguments):
 
 
 class Hosts:
-    """The namespaces, for one test."""
+    """The namespaces, for one test, joined by a pair of devices, or by what a `fault` of on_path.py lets through."""
+
+    def __init__(self, fault=None):
+        self.fault, self.path = fault, None
 
     def __enter__(self):
         if os.geteuid() != 0:
@@ -40,6 +45,8 @@ class Hosts:
             if made.returncode != 0:
                 self.__exit__()
                 raise Skip(f"cannot make network namespaces here: {made.stderr.strip()}")
+        if self.fault is not None:
+            return self.join_by_path()
         commands = [["link", "add", "rksa", "netns", A, "type", "veth", "peer", "name", "rksb", "netns", B],
                     ["-n", A, "addr", "add", "10.77.0.1/24", "dev", "rksa"], ["-n", A, "link", "set", "rksa", "up"],
                     ["-n", B, "addr", "add", "10.77.0.2/24", "dev", "rksb"], ["-n", B, "link", "set", "rksb", "up"],
@@ -51,7 +58,17 @@ class Hosts:
                 raise Skip(f"cannot join network namespaces here: ip {' '.join(command)}: {done.stderr.strip()}")
         return self
 
+    def join_by_path(self):
+        try:
+            self.path = on_path.Path((A, B), self.fault)
+        except (OSError, subprocess.CalledProcessError) as error:
+            self.__exit__()
+            raise Skip(f"cannot make TUN devices here: {error}") from error
+        return self
+
     def __exit__(self, *_):
+        if self.path is not None:
+            self.path.close()
         for name in (A, B):
             ip("netns", "del", name)
 
@@ -242,6 +259,81 @@ def a_link_that_is_away_for_a_moment_is_survived():
     assert code == 0, (code, out)
 
 
+# ---- one who stands on the path ------------------------------------------------------------------
+
+T_MS = 4000
+
+
+def survives(name, fault, during=None, epochs=12):
+    """Four ranks read all epochs, each sample once and right (a record's checksum says so), whatever the path does."""
+    with Hosts(fault) as hosts:
+        process, _ = start(epochs, name, T_MS, BEGUN)
+        if during is not None:
+            during()
+        code, out = end(process)
+        passed = hosts.path.passed
+    assert code == 0, (code, out)
+    done = re.findall(r"done: (\d+) samples, (\d+) remote bytes", out)
+    assert len(done) == 4 and sum(int(d[0]) for d in done) == 4000 * epochs, out
+    assert all(int(d[1]) > 0 for d in done) and passed > 1000, (passed, out)
+
+
+def ends_everywhere(name, fault):
+    """All four ranks end with an error that names a rank, after T and not much later."""
+    with Hosts(fault):
+        process, _ = start(100000, name, T_MS, READ)
+        begun = time.monotonic()
+        fault.cut()
+        code, out = end(process)
+        took = time.monotonic() - begun
+    said = dict(re.findall(r"^rank (\d): (.*)$", out, re.MULTILINE))
+    assert code != 0 and len(said) == 4, (code, out)
+    assert all(re.search(r"rank \d", text) for text in said.values()), said
+    assert 0.5 * T_MS / 1000 < took < 60, took
+
+
+def lost_packets_are_survived():
+    survives("loses", on_path.Loses(1), epochs=100)
+
+
+def packets_in_another_order_are_survived():
+    survives("reorders", on_path.Reorders(2), epochs=100)
+
+
+def packets_that_come_twice_are_survived():
+    survives("repeats", on_path.Repeats(3), epochs=100)
+
+
+def changed_bytes_are_survived():
+    fault = on_path.Changes(4, each_s=0.25)
+    survives("changes", fault, epochs=400)
+    assert fault.changed > 0
+
+
+def a_way_that_is_cut_for_half_of_t_is_survived():
+    for way in (on_path.A_TO_B, on_path.B_TO_A):
+        fault = on_path.Cuts(way, T_MS / 2000)
+        survives(f"cut-{way}", fault, fault.cut)
+
+
+def a_way_that_is_cut_for_longer_ends_all_ranks():
+    ends_everywhere("gone", on_path.Cuts(on_path.A_TO_B, 1000))
+
+
+def a_hole_for_large_packets_that_closes_is_survived():
+    fault = on_path.Hole(T_MS / 2000)
+    survives("hole", fault, fault.cut)
+
+
+def a_hole_for_large_packets_ends_all_ranks():
+    ends_everywhere("hole-stays", on_path.Hole(1000))
+
+
+def a_nat_that_rebinds_is_survived():
+    fault = on_path.Rebinds()
+    survives("nat", fault, fault.cut, epochs=200)
+
+
 TESTS = [
     an_epoch_is_read_across_two_hosts,
     containers_of_one_machine_build_read_and_gather,
@@ -251,6 +343,15 @@ TESTS = [
     a_stopped_rank_on_the_other_host_is_named,
     a_lost_link_ends_both_sides,
     a_link_that_is_away_for_a_moment_is_survived,
+    lost_packets_are_survived,
+    packets_in_another_order_are_survived,
+    packets_that_come_twice_are_survived,
+    changed_bytes_are_survived,
+    a_way_that_is_cut_for_half_of_t_is_survived,
+    a_way_that_is_cut_for_longer_ends_all_ranks,
+    a_hole_for_large_packets_that_closes_is_survived,
+    a_hole_for_large_packets_ends_all_ranks,
+    a_nat_that_rebinds_is_survived,
     *many_nodes.TESTS,
 ]
 
