@@ -62,12 +62,9 @@ static inline uint64_t rks_memory_of_gather(uint64_t results, uint64_t listed, u
 }
 
 /* ls --sort without --head, of the samples that it chooses: 32 for each, the same again while they
- * are sorted, and with `by_key` the key's own allocation. With --head N: of N samples. The list
- * doubles, so what it reserves may be twice as much. cli/memory. */
-static inline uint64_t rks_memory_of_ls_sort(uint64_t samples, bool by_key)
-{
-    return (64 + (by_key ? 32 : 0)) * samples;
-}
+ * are sorted, and for a key the 32 or more of its own allocation. With --head N: of N samples. The
+ * list doubles, so what it reserves may be twice as much. tools/rankstore/cmd_ls.c has the sum,
+ * since the command calls the public library alone; cli/memory. */
 
 /* A plan and one of its epochs: for each sample and each piece that planning makes of samples
  *

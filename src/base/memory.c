@@ -50,13 +50,20 @@ static void *no_memory(rks_error *err, size_t count, size_t size)
     return NULL;
 }
 
+/* Looks at what is left before a large allocation, or a growth by so many bytes. */
+static rks_status check_allocation(size_t bytes, rks_error *err)
+{
+    return bytes < RKS_MEMORY_LARGE
+               ? RKS_OK
+               : rks_memory_check(bytes, "out of memory: one allocation", "", err);
+}
+
 static void *allocate_counted(size_t count, size_t size, bool zero, rks_error *err)
 {
     size_t bytes;
     if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX / 2 || must_fail())
         return no_memory(err, count, size);
-    if (bytes >= RKS_MEMORY_LARGE &&
-        rks_memory_check(bytes, "out of memory: one allocation", "", err) != RKS_OK)
+    if (check_allocation(bytes, err) != RKS_OK)
         return NULL;
     if (bytes == 0)
         bytes = 1;
@@ -85,8 +92,7 @@ void *rks_realloc(void *memory, size_t count, size_t size, rks_error *err)
     if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX / 2 || must_fail())
         return no_memory(err, count, size);
     size_t before = bytes < RKS_MEMORY_LARGE ? 0 : malloc_usable_size(memory);
-    if (bytes > before && bytes - before >= RKS_MEMORY_LARGE &&
-        rks_memory_check(bytes - before, "out of memory: one allocation", "", err) != RKS_OK)
+    if (bytes > before && check_allocation(bytes - before, err) != RKS_OK)
         return NULL;
     void *grown = realloc(memory, bytes == 0 ? 1 : bytes);
     return grown != NULL ? grown : no_memory(err, count, size);
