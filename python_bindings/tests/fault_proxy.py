@@ -150,12 +150,13 @@ class Proxy:
         writer.close()
 
 
-async def main() -> None:
-    proxy = Proxy(int(sys.argv[2]))
+async def run(kind: type[Proxy]) -> None:
+    """Serve at the port of the first argument, before the server at that of the second, until killed."""
+    proxy = kind(int(sys.argv[2]))
     server = await asyncio.start_server(proxy.serve, "127.0.0.1", int(sys.argv[1]), limit=1 << 26)
     async with server:
         await server.serve_forever()
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    asyncio.run(run(Proxy))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import sys
 
 import fault_proxy
 
@@ -46,12 +45,5 @@ class Front(fault_proxy.Proxy):
         return answer, content
 
 
-async def main() -> None:
-    front = Front(int(sys.argv[2]))
-    server = await asyncio.start_server(front.serve, "127.0.0.1", int(sys.argv[1]), limit=1 << 26)
-    async with server:
-        await server.serve_forever()
-
-
 if __name__ == "__main__":
-    asyncio.run(main())
+    asyncio.run(fault_proxy.run(Front))
