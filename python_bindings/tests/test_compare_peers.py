@@ -15,6 +15,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = ("build-tokens,build-blobs,open,read-tokens,read-blobs-64,padded,padded-loader,epoch-blobs,first-batch,beside-blobs,plan,"
         "pack,pack-papers-32k,exchange,gather")
+if importlib.util.find_spec("mpi4py"):
+    ROWS += ",held"
 if importlib.util.find_spec("PIL"):
     ROWS += ",build-images,images"
 if importlib.util.find_spec("moto") and importlib.util.find_spec("obstore"):
@@ -91,7 +93,8 @@ def test_contents_that_differ_are_an_error_and_no_figure(tmp_path: Path) -> None
 @pytest.mark.parametrize(("arguments", "said"),
                          [(["--only", "nothing"], "there is no 'nothing'"), (["--with", "torch"], "there is no 'torch'"),
                                                  (["--rounds", "0"], "at least 1"),
-                                                 (["--only", "pack-histogram"], "it needs --histogram FILE")])
+                                                 (["--only", "pack-histogram"], "it needs --histogram FILE"),
+                                                 (["--ddstore", "/nowhere"], "there is no pyddstore*.so in it; build it there")])
 def test_options_that_cannot_be(arguments: list[str], said: str) -> None:
     done = compare(*arguments)
     assert done.returncode == 2 and said in done.stderr

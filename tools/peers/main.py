@@ -10,12 +10,13 @@ import sys
 from pathlib import Path
 
 from packers import C_PROGRAM, HISTOGRAM
-from rows import FILES_OF, MODULES, PACKERS, PEERS, ROWS, peer_of
+from rows import FILES_OF, HOLDERS, MODULES, PACKERS, ROWS, peer_of
 
 ROUNDS = 5
+MODULES_OF = MODULES | PACKERS | HOLDERS  # by peer
 HELP = """Compares Rankstore with other ways to feed a training job, on the same data, in one run:
 all_gather_object, a numpy memmap, py-lmdb, MosaicML streaming, LitData, WebDataset, Hugging Face datasets, Grain, Lance, Ray Data, NVIDIA
-Energon, SPDL, torchdata's nodes, TRL's packing, seqpacker, and transformers' samplers by length and its collator without padding.
+Energon, SPDL, torchdata's nodes, DDStore, TRL's packing, seqpacker, and transformers' samplers by length and its collator without padding.
 
 The contestants of a row take turns, a round each, so that ratios hold also on a machine that does other things; figures
 themselves hold only on one that does not. What each gives is compared with the source before anything is timed."""
@@ -40,7 +41,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("-o", "--out", type=Path, default=Path("build/peers/results"), metavar="FOLDER",
                         help="where results.md, results.png, loaders.svg, results.json and log.txt go (build/peers/results)")
     parser.add_argument("--only", metavar="ROW,...", help="these rows")
-    parser.add_argument("--with", dest="peers", metavar="PEER,...", help=f"these peers: {', '.join([*PEERS, *PACKERS])}")
+    parser.add_argument("--with", dest="peers", metavar="PEER,...", help=f"these peers: {', '.join(MODULES_OF)}")
+    parser.add_argument("--ddstore", type=Path, metavar="PATH",
+                        help="for the row held: a checkout of DDStore (github.com/ORNL/DDStore), built in place as its manual says, by the "
+                        "Python that runs this")
     parser.add_argument("--rounds", type=int, metavar="N", help=f"rounds of each row ({ROUNDS}; --quick: 1)")
     parser.add_argument("--data", type=Path, default=Path("build/peers/data"), metavar="FOLDER",
                         help="where made data and the stores' files lie, and stay (build/peers/data)")
@@ -54,11 +58,24 @@ def arguments() -> argparse.Namespace:
         parser.error("--rounds: at least 1")
     if chosen.histogram is None and "pack-histogram" in (chosen.only or "").split(","):
         parser.error("--only pack-histogram: it needs --histogram FILE")
-    for option, text, known in (("--only", chosen.only, list(ROWS)), ("--with", chosen.peers, [*PEERS, *PACKERS])):
+    if chosen.ddstore is not None and not add_ddstore(chosen.ddstore):
+        parser.error(f"--ddstore {chosen.ddstore}: there is no pyddstore*.so in it; build it there: pip install mpi4py Cython setuptools; "
+                     "CC=mpicc CXX=mpicxx python3 setup.py build_ext --inplace")
+    for option, text, known in (("--only", chosen.only, list(ROWS)), ("--with", chosen.peers, list(MODULES_OF))):
         for name in (text or "").split(",") if text is not None else []:
             if name not in known:
                 parser.error(f"{option}: there is no {name!r}; there are {', '.join(known)}")
     return chosen
+
+
+def add_ddstore(checkout: Path) -> bool:
+    """Make what was built in a checkout of DDStore importable, here and in the contestants."""
+    for built in (*checkout.glob("pyddstore*.so"), *checkout.glob("src/pyddstore*.so")):
+        folder = str(built.parent.resolve())
+        sys.path.insert(0, folder)
+        os.environ["PYTHONPATH"] = os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])
+        return True
+    return False
 
 
 def rows_to_run(only: str | None, peers: list[str]) -> dict[str, list[str]]:
@@ -70,7 +87,7 @@ def rows_to_run(only: str | None, peers: list[str]) -> dict[str, list[str]]:
         found[key] = [name for name in row.contestants if peer_of(name) is None or peer_of(name) in peers]
         if row.made_by is not None and row.made_by not in keys:
             builders = found.setdefault(row.made_by, [])
-            wanted = [FILES_OF.get(name, name) for name in peers if name not in PACKERS and name in row.contestants]
+            wanted = [FILES_OF.get(name, name) for name in peers if name in MODULES and name in row.contestants]
             builders += [name for name in (*dict.fromkeys(wanted), "Rankstore arrays") if name not in builders]
     return {key: found[key] for key in ROWS if key in found}
 
@@ -85,12 +102,12 @@ def is_installed(module: str) -> bool:
 def peers_here(asked: str | None) -> tuple[list[str], list[str]]:
     """(the peers that are installed, a line for each that is not)."""
     names, left_out = [], []
-    modules = MODULES | PACKERS
-    for name in asked.split(",") if asked is not None else modules:
-        if is_installed(modules[name]):
+    for name in asked.split(",") if asked is not None else MODULES_OF:
+        if is_installed(MODULES_OF[name]):
             names.append(name)
         else:
-            left_out.append(f"{name} is left out: the module {modules[name]} is not installed")
+            left_out.append(f"{name} is left out: the module {MODULES_OF[name]} is not installed"
+                            + ("; see --ddstore" if name in HOLDERS else ""))
     return names, left_out
 
 

@@ -14,6 +14,7 @@ import pipelines  # noqa: F401  adds its peers to STORES
 from far import Far
 from flattening import Flattening
 from grouping import Grouping
+from held import Held
 from ours import WAYS, make_ours
 from packers import Packing, Resuming
 from planners import Planning
@@ -25,8 +26,8 @@ WINDOW_S = 0.5  # of a round of reads
 QUICK_WINDOW_S = 0.05
 LOADER_BATCHES = 800  # of a round through worker processes
 
-__all__ = ["Beside", "Build", "Epoch", "Far", "FirstBatch", "Flattening", "Grouping", "Opening", "Packing", "Pictures", "Planning",
-           "Reading", "Resuming"]
+__all__ = ["Beside", "Build", "Epoch", "Far", "FirstBatch", "Flattening", "Grouping", "Held", "Opening", "Packing", "Pictures",
+           "Planning", "Reading", "Resuming"]
 
 
 def make_store(name: str, workload: Workload) -> Store:

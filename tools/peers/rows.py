@@ -13,6 +13,7 @@ PEERS = tuple(MODULES)
 FILES_OF = {"SPDL": "memmap", "torchdata nodes": "memmap"}  # loaders without files of their own
 LOADERS_ALONE = ("Ray Data", "Energon")  # they read their files in sequence, through a shuffle buffer, by their own loader alone
 PACKERS = {"TRL": "trl", "transformers": "transformers", "seqpacker": "seqpacker"}  # peers that plan or collate, and store nothing
+HOLDERS = {"DDStore": "pyddstore"}  # it holds samples in memory; its sources are no package
 STORED = tuple(name for name in PEERS if name not in FILES_OF and name not in LOADERS_ALONE)
 RANDOM = tuple(name for name in STORED if name != "WebDataset")  # WebDataset reads in sequence only
 WORKING = (*RANDOM, *FILES_OF)  # they make given batches by threads or processes
@@ -21,7 +22,7 @@ WORKING = (*RANDOM, *FILES_OF)  # they make given batches by threads or processe
 def peer_of(name: str) -> str | None:
     """The peer that a contestant is; None for Rankstore and for what needs no module."""
     found = name.partition(", ")[0].removesuffix(" synced")
-    return found if found in MODULES or found in PACKERS else None
+    return found if found in MODULES or found in PACKERS or found in HOLDERS else None
 
 
 @dataclass(frozen=True)
@@ -154,6 +155,11 @@ ROWS: dict[str, Row] = {
                note="Counted by a proxy; Rankstore's count has its index, 16 bytes a sample. Each node has a folder of its own, which a "
                "second job of one epoch finds again. streaming by its defaults but for 4 canonical nodes: it shuffles within a node's "
                "part, and parts stay; LitData by its defaults: it deals chunks to nodes anew each epoch. Rankstore draws from the whole."),
+    "held": Row("4 ranks read random samples of 2 KB that they hold together", ("DDStore", "Rankstore", "Rankstore, loader",
+                "Rankstore, a node each", "Rankstore, loader, a node each"), "Rankstore", "Held", unit="k samples/s", scale=1e3, fresh=True,
+                note="All ranks together, over mpirun on this machine. DDStore copies its samples into memory that MPI reads from other "
+                "ranks (MPI RMA), a sample a call. Rankstore's lie in files, which ranks of a machine share; by calls of 64, or an epoch "
+                "of its loader, and with ranks as if on four machines, over TCP and with checksums."),
     "exchange": Row("exchange of an index of 1 M samples, 4 ranks", ("all_gather_object", "tensors", "Rankstore, pull", "Rankstore"),
                     "Rankstore, pull", ranks=True,
                     note="Lengths and keys over gloo; lengths and key hashes by Rankstore, which on one node "
