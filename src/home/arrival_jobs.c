@@ -5,6 +5,7 @@
 #include "home/arrivals_state.h"
 
 enum { RECORD_MOST = RKS_PIECE, RECORD_SHARE = 100 };
+enum { QUIET_TIMES = 8 };
 enum { WANTED_MS = 1000 };         /* after a need others are likely */
 static const double SOON_S = 0.25; /* what comes within it is no wait */
 static const double SLOW_PIECE_S = 0.005;
@@ -47,6 +48,17 @@ static bool may_read_records(const rks_arrivals *set)
     return set->records <= set->bytes / RECORD_SHARE;
 }
 
+void rks_arrivals_quiet(rks_arrivals *set, uint64_t bytes)
+{
+    const uint64_t now = rks_now_ns();
+    const double s = QUIET_TIMES * rks_link_rate_seconds(&set->rate, bytes);
+    const uint64_t ns = (uint64_t)((s < SOON_S ? s : SOON_S) * 1e9),
+                   most = now + (uint64_t)(SOON_S * 1e9);
+    set->wanted_ms = now / NS_A_MS;
+    set->quiet_ns = (set->quiet_ns > now ? set->quiet_ns : now) + ns;
+    set->quiet_ns = set->quiet_ns < most ? set->quiet_ns : most;
+}
+
 /* Returns how many pieces of the rest may be asked for together: as much as comes soon. As long as
  * records are read alone now and then it is one piece: they share the link with it. */
 static uint64_t rest_most(const rks_arrivals *set, uint64_t now)
@@ -57,7 +69,7 @@ static uint64_t rest_most(const rks_arrivals *set, uint64_t now)
         return 0;
     if (may_read_records(set) && now < set->wanted_ms + WANTED_MS &&
         rks_link_rate_seconds(rate, RKS_PIECE) > SLOW_PIECE_S)
-        return rate->under_way == 0 ? 1 : 0;
+        return rate->under_way == 0 && rks_now_ns() >= set->quiet_ns ? 1 : 0;
     return soon < 1 ? 1 : soon > RKS_ARRIVAL_PIECES ? RKS_ARRIVAL_PIECES : soon;
 }
 

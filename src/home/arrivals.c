@@ -47,7 +47,7 @@ static void queue_need(rks_arrivals *set, rks_need *need)
 {
     need->turn = next_turn(set, need->asker);
     set->need_count++;
-    set->wanted_ms = rks_now_ms();
+    rks_arrivals_quiet(set, need->end - need->first);
     set->need_bytes += need->end - need->first;
     rks_need *before = set->needs.last;
     while (before != NULL && before->turn > need->turn)
@@ -186,13 +186,21 @@ static void end_opening(rks_arrivals *set, rks_arriving_one *shard, rks_arrival 
     }
 }
 
+/* Heads are the first that is known of the link. A copy's opening may wait for its holder. */
+static bool opens_first(const rks_arrival_job *job)
+{
+    return job->stage == TO_OPEN && !rks_arrival_is_copy(&job->shard->wish);
+}
+
 /* With the mutex. */
 static void end_job(rks_arrivals *set, const rks_arrival_job *done, rks_status status,
-                    rks_arrival *opened, bool whole)
+                    rks_arrival *opened, bool whole, uint64_t brought)
 {
     rks_arriving_one *shard = done->shard;
     if (done->stage == TO_OPEN && status == RKS_OK)
         end_opening(set, shard, opened, whole);
+    if (opens_first(done))
+        rks_link_rate_end(&set->rate, 1, brought);
     if (done->stage == ARRIVING) {
         memset(shard->busy + done->first, 0, (size_t)done->count);
         shard->under_way--;
@@ -285,11 +293,13 @@ static void work(rks_arrivals *set, const rks_arrival_job *next, uint8_t *room)
     rks_error err = {0};
     if (next->stage == ARRIVING && next->record == NULL && !next->is_local)
         rks_link_rate_ask(&set->rate, next->count * RKS_PIECE);
+    if (opens_first(next))
+        rks_link_rate_ask(&set->rate, 1);
     pthread_mutex_unlock(&set->mutex);
     rks_status status = do_job(next, room, &opened, &whole, &brought, &err);
     pthread_mutex_lock(&set->mutex);
     set->brought += brought;
-    end_job(set, next, status, opened, whole);
+    end_job(set, next, status, opened, whole, brought);
     if (status == RKS_OK)
         err = (rks_error){0};
     else if (status != RKS_ERR_CANCELLED || !set->stop)
@@ -317,6 +327,14 @@ static void give_up(rks_arrivals *set, const rks_error *why)
     pthread_mutex_lock(&set->mutex);
 }
 
+/* With the mutex. Returns how long a thread without work waits: the rest may begin then. */
+static uint64_t pause_of(const rks_arrivals *set)
+{
+    const uint64_t now = rks_now_ns();
+    const uint64_t quiet_ms = set->quiet_ns > now ? (set->quiet_ns - now) / NS_A_MS + 1 : LOOK_MS;
+    return quiet_ms < LOOK_MS ? quiet_ms : LOOK_MS;
+}
+
 static void *arrivals_main(void *user)
 {
     rks_arrivals *set = user;
@@ -331,7 +349,7 @@ static void *arrivals_main(void *user)
         if (rks_arrivals_take_job(set, &next))
             work(set, &next, room);
         else if (!end_what_came(set))
-            rks_cond_wait_ms(&set->work, &set->mutex, LOOK_MS);
+            rks_cond_wait_ms(&set->work, &set->mutex, pause_of(set));
     }
     pthread_mutex_unlock(&set->mutex);
     rks_free(room);
@@ -383,7 +401,7 @@ void rks_arrivals_go(rks_arrivals *set)
 {
     pthread_mutex_lock(&set->mutex);
     set->paused = false;
-    set->wanted_ms = rks_now_ms();
+    rks_arrivals_quiet(set, UINT64_MAX);
     pthread_cond_broadcast(&set->work);
     pthread_mutex_unlock(&set->mutex);
 }

@@ -18,7 +18,12 @@
  * than 250 ms and a quarter longer than their records, the records alone are read, checked and
  * written to their places; of at most 1 % of the bytes. Where requests are the limit, pieces are
  * better. The rest never has more on its way than comes in 250 ms, so that a need waits no longer
- * behind it. */
+ * behind it.
+ *
+ * While records may be read alone and a piece is slow, a job's next step is likely to follow soon,
+ * and each of its records would wait behind the pieces that all ranks have under way. So each byte
+ * of a need keeps the rest waiting for eight times as long as it takes itself, and at most 250 ms
+ * after the last need. As such bytes are 1 % of all, the rest comes at most 8 % later. */
 #ifndef RKS_HOME_ARRIVALS_H
 #define RKS_HOME_ARRIVALS_H
 

@@ -10,6 +10,7 @@
 #include "home/arrivals.h"
 #include "home/link_rate.h"
 
+enum { NS_A_MS = 1000000 };
 enum rks_stage { TO_OPEN, OPENING, ARRIVING, FINISHING, WHOLE, FAILED };
 
 /* A shard of the set. */
@@ -52,6 +53,7 @@ struct rks_arrivals {
     uint64_t *last_turns; /* by rank that asks: of its last need; `askers` of them */
     uint32_t askers;
     uint64_t wanted_ms; /* when the last need came, or the rest began */
+    uint64_t quiet_ns;  /* the rest waits until then, if it is slow */
     bool paused;
     atomic_bool stop;  /* the threads end */
     rks_status status; /* the first failure, for those who wait for shards */
@@ -68,6 +70,9 @@ static inline bool rks_arrival_is_copy(const rks_arrival_wish *wish)
     return wish->optional || wish->holder != NULL;
 }
 
+/* With the mutex. Bytes were wanted just now: the rest waits for the next ones. UINT64_MAX: as long
+ * as it ever does. */
+void rks_arrivals_quiet(rks_arrivals *set, uint64_t bytes);
 /* With the mutex. Takes what is to be done next; false: nothing now. */
 bool rks_arrivals_take_job(rks_arrivals *set, rks_arrival_job *next);
 

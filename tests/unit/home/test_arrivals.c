@@ -388,9 +388,10 @@ static void a_failure_ends_its_needs_alone(void **state)
 }
 
 /* A home whose reads of less than a piece wait at a gate, those of shard b at one of their own. It
- * notes what is read of shard a. */
+ * notes what is read of shard a. Heads come slowly, so that records are read alone after them. */
 static pthread_cond_t gate = PTHREAD_COND_INITIALIZER;
-static bool a_shut, b_shut;
+static bool a_shut, b_shut, slow;
+enum { SLOW_US = 100000 };
 static int at_gate; /* how many wait */
 static uint64_t firsts[256];
 static size_t first_count;
@@ -403,9 +404,12 @@ static rks_status read_at_gate(void *state, rks_home_read *read, rks_error *why)
     while (small && (of_b ? b_shut : a_shut))
         pthread_cond_wait(&gate, &mutex);
     at_gate -= small;
+    const bool waits = slow && small;
     if (!of_b && small && first_count < sizeof(firsts) / sizeof(firsts[0]))
         firsts[first_count++] = read->first;
     pthread_mutex_unlock(&mutex);
+    if (waits)
+        usleep(SLOW_US);
     return rks_home_directory.read(state, read, why);
 }
 
@@ -448,7 +452,7 @@ static rks_arrivals *open_gated(rks_home *gated, rks_home_ops *ops, rks_arrival_
     *gated = *home;
     gated->ops = ops;
     calls = 0;
-    first_count = 0;
+    slow = true;
     for (size_t i = 0; i < 2; i++) {
         two[i] = wishes[i];
         two[i].home = gated;
@@ -456,6 +460,10 @@ static rks_arrivals *open_gated(rks_home *gated, rks_home_ops *ops, rks_arrival_
     assert_ok(rks_arrivals_open(two, 2, true, &set, &err), &err);
     assert_ok(rks_arrivals_wait(set, RKS_ARRIVALS_HEADS, LIMIT_MS, &headed, &err), &err);
     assert_true(headed);
+    pthread_mutex_lock(&mutex);
+    slow = false;
+    first_count = 0;
+    pthread_mutex_unlock(&mutex);
     return set;
 }
 
@@ -520,6 +528,36 @@ static void a_need_ends_whose_record_is_wrong_when_its_piece_is_here(void **stat
     set_gates(false, false);
     wait_for_calls(2);
     assert_int_equal(said.status, RKS_OK);
+    rks_arrivals_close(set);
+}
+
+/* Behind a slow link the rest waits while needs are likely, and comes in the end. */
+static void the_rest_waits_for_the_next_needs(void **state)
+{
+    (void)state;
+    enum { NEEDS = 5, EACH = 1000 };
+    rks_need needs[NEEDS];
+    rks_home gated;
+    rks_home_ops ops;
+    rks_arrival_wish two[2];
+    rks_arrivals_count counted;
+    rks_arrivals *set = open_gated(&gated, &ops, two);
+    const uint64_t begun = rks_now_ms();
+    rks_arrivals_go(set);
+    for (int i = 0; i < NEEDS; i++) {
+        needs[i] = (rks_need){.first = RKS_PIECE + EACH * (uint64_t)i, .check = all_right};
+        needs[i].end = needs[i].first + EACH;
+        needs[i].here = note;
+        rks_arrivals_need(set, &needs[i]);
+        wait_for_calls(i + 1);
+        usleep(20000); /* a step */
+        rks_arrivals_counted(set, &counted);
+        if (rks_now_ms() - begun < 200) /* else the pause is over, on a slow machine */
+            assert_int_equal(counted.here, 0);
+    }
+    bool whole = false;
+    assert_ok(rks_arrivals_wait(set, RKS_ARRIVALS_WHOLE, LIMIT_MS, &whole, &err), &err);
+    assert_true(whole);
     rks_arrivals_close(set);
 }
 
@@ -725,6 +763,8 @@ int main(void)
                                         remove_local),
         cmocka_unit_test_setup_teardown(a_failure_ends_its_needs_alone, make_local, remove_local),
         cmocka_unit_test_setup_teardown(needs_of_a_copy_that_fails_end, make_local, remove_local),
+        cmocka_unit_test_setup_teardown(the_rest_waits_for_the_next_needs, make_local,
+                                        remove_local),
         cmocka_unit_test_setup_teardown(ranks_that_ask_take_turns, make_local, remove_local),
         cmocka_unit_test_setup_teardown(a_copy_that_waits_for_its_holder_is_in_nobodys_way,
                                         make_local, remove_local),
