@@ -166,10 +166,11 @@ static rks_status wait_once(waiter *w, rks_error *err)
 }
 
 rks_status rks_arriving_wait(const rks_arriving *arriving, const rks_arriving_row *rows,
-                             size_t count, rks_error *err)
+                             size_t count, bool *waited, rks_error *err)
 {
     bool lacking = arriving->here;
     rks_status status = RKS_OK;
+    *waited = false;
     while (status == RKS_OK && lacking) {
         waiter *w = rks_alloc(1, sizeof(*w), err);
         if (w == NULL)
@@ -179,6 +180,7 @@ rks_status rks_arriving_wait(const rks_arriving *arriving, const rks_arriving_ro
         atomic_init(&w->owners, 2);
         const rks_arriving_asker asker = {arriving->rank, wake_waiter, w};
         status = rks_arriving_want(arriving, rows, count, &asker, &lacking, err);
+        *waited = *waited || lacking;
         if (status == RKS_OK && lacking)
             status = wait_once(w, err);
         else

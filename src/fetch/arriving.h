@@ -47,8 +47,8 @@ typedef struct rks_arriving_asker {
 rks_status rks_arriving_want(const rks_arriving *arriving, const rks_arriving_row *rows,
                              size_t count, const rks_arriving_asker *asker, bool *lacking,
                              rks_error *err);
-/* Waits until all rows are here. Hears interrupts. */
+/* Waits until all rows are here. *waited: some were not. Hears interrupts. */
 rks_status rks_arriving_wait(const rks_arriving *arriving, const rks_arriving_row *rows,
-                             size_t count, rks_error *err);
+                             size_t count, bool *waited, rks_error *err);
 
 #endif

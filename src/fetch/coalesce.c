@@ -171,6 +171,7 @@ static rks_block *cut_out(const joint *from, size_t served, size_t first, size_t
         return NULL;
     memset(made->data, 0, before);
     rks_store_u32(made->data, (uint32_t)count);
+    memcpy(made->data + 4, from->reply->data + 4, 4); /* its flags */
     for (size_t i = 0; i < count; i++) {
         uint32_t place = rks_load_u32(table + 4 * (first + i));
         rks_store_u32(made->data + RKS_FETCH_REPLY_HEAD + 4 * i,

@@ -82,6 +82,8 @@ bool rks_fetcher_is_remote(const rks_fetcher *fetcher);
 /* With `on`, queues requests. Without, sends the queued ones together, those to one owner in one
  * write. Keep the time between the two short: fetches of other threads wait, too. */
 void rks_fetcher_gather(rks_fetcher *fetcher, bool on);
+/* Returns how often samples came late because a rank had to bring them from home first. */
+uint64_t rks_fetcher_home_waits(const rks_fetcher *fetcher);
 /* The same two for arrays: a fetch with `collate` makes them when its last sample has arrived. */
 rks_status rks_fetcher_collate(rks_fetcher *fetcher, rks_request_list *list, rks_collate *collate,
                                rks_arrays **arrays, rks_error *err);

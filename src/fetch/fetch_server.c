@@ -320,10 +320,12 @@ static answer *create_answer(rks_fetch_server *server, uint32_t rows, rks_error 
 
 /* ---- serving ------------------------------------------------------------------------------- */
 
-/* Answers a checked request. */
-static void answer_request(rks_fetch_server *server, rks_request *request, const uint8_t *body,
-                           uint32_t groups, uint32_t rows)
+/* Answers a checked request. `flags` are those of the reply. */
+static void answer_request(rks_fetch_server *server, rks_request *request, uint32_t groups,
+                           uint32_t rows, uint32_t flags)
 {
+    size_t size = 0;
+    const uint8_t *body = rks_request_body(request, &size);
     rks_error err;
     answer *reply = create_answer(server, rows, &err);
     if (reply == NULL || fill(server, body, groups, reply, &err) != RKS_OK) {
@@ -332,6 +334,7 @@ static void answer_request(rks_fetch_server *server, rks_request *request, const
         return;
     }
     rks_store_u32(reply->table, (uint32_t)reply->served);
+    rks_store_u32(reply->table + 4, flags);
     atomic_fetch_add_explicit(&server->bytes, reply->bytes, memory_order_relaxed);
     atomic_fetch_add(&server->references, 1);
     atomic_fetch_add(&server->replies, 1);
@@ -395,7 +398,8 @@ static bool put_aside(rks_fetch_server *server, rks_request *request, const uint
     return lacking;
 }
 
-static void serve(void *user, rks_request *request)
+/* Serves a request, which was put aside before if `flags` say so. */
+static void serve_or_wait(rks_fetch_server *server, rks_request *request, uint32_t flags)
 {
     uint32_t groups = 0, rows = 0;
     size_t size = 0;
@@ -403,11 +407,15 @@ static void serve(void *user, rks_request *request)
     rks_error err;
     if (rks_fetch_request_check(body, size, &groups, &rows, &err) != RKS_OK)
         rks_request_fail(request, &err);
-    else if (((rks_fetch_server *)user)->arriving == NULL ||
-             !put_aside(user, request, body, groups, rows)) {
-        ask_disk(user, body, groups, rows);
-        answer_request(user, request, body, groups, rows);
+    else if (server->arriving == NULL || !put_aside(server, request, body, groups, rows)) {
+        ask_disk(server, body, groups, rows);
+        answer_request(server, request, groups, rows, flags);
     }
+}
+
+static void serve(void *user, rks_request *request)
+{
+    serve_or_wait(user, request, 0);
 }
 
 static void *aside_main(void *user)
@@ -423,7 +431,8 @@ static void *aside_main(void *user)
         server->aside = ready->next;
         pthread_mutex_unlock(&server->mutex);
         if (ready->error.status == RKS_OK)
-            serve(server, ready->request); /* a long record may lack its end */
+            serve_or_wait(server, ready->request, RKS_FETCH_WAITED); /* a long record may lack its
+                                                                      * end */
         else
             rks_request_fail(ready->request, &ready->error);
         rks_free(ready);
@@ -471,7 +480,7 @@ static bool serve_quick(void *user, rks_request *request)
     if (rks_fetch_request_check(body, size, &groups, &rows, NULL) != RKS_OK || rows > QUICK_ROWS ||
         !request_is_warm(server, body, groups))
         return false;
-    answer_request(server, request, body, groups, rows);
+    answer_request(server, request, groups, rows, 0);
     notice_faults(server);
     return true;
 }

@@ -42,6 +42,11 @@ bool rks_fetcher_is_remote(const rks_fetcher *fetcher)
     return false;
 }
 
+uint64_t rks_fetcher_home_waits(const rks_fetcher *fetcher)
+{
+    return atomic_load_explicit(&fetcher->home_waits, memory_order_relaxed);
+}
+
 void rks_fetcher_forget_cache(rks_fetcher *fetcher)
 {
     rks_disk_reader_rescan(&fetcher->disk);

@@ -61,7 +61,14 @@ struct rks_fetcher {
 
     rks_blocks *pool; /* of replies and copies */
     atomic_uint_least64_t samples, local_bytes, remote_bytes, wait_ns;
+    atomic_uint_least64_t home_waits;
 };
+
+/* Counts one of rks_fetcher_home_waits. Any thread. */
+static inline void rks_fetcher_note_home_wait(rks_fetcher *fetcher)
+{
+    atomic_fetch_add_explicit(&fetcher->home_waits, 1, memory_order_relaxed);
+}
 
 /* Returns true if sample i is read from its map, else it is asked of its owner. The same answer
  * until rks_request_list_look looks again. */

@@ -143,8 +143,8 @@ static bool arrives(const rks_fetcher *fetcher, const rks_wanted *wanted)
     return shard != NULL && rks_shard_arrives(shard);
 }
 
-rks_status rks_fetch_wait_arriving(const rks_fetcher *fetcher, const rks_wanted *wanted,
-                                   size_t count, rks_error *err)
+rks_status rks_fetch_wait_arriving(rks_fetcher *fetcher, const rks_wanted *wanted, size_t count,
+                                   rks_error *err)
 {
     const rks_arriving *arriving = fetcher->options.arriving;
     if (arriving == NULL || !arriving->here || count == 0)
@@ -161,7 +161,10 @@ rks_status rks_fetch_wait_arriving(const rks_fetcher *fetcher, const rks_wanted 
     for (size_t i = 0; i < count; i++)
         if (arrives(fetcher, &wanted[i]))
             rows[local++] = (rks_arriving_row){wanted[i].shard, wanted[i].row};
-    rks_status status = rks_arriving_wait(arriving, rows, local, err);
+    bool waited = false;
+    rks_status status = rks_arriving_wait(arriving, rows, local, &waited, err);
+    if (waited)
+        rks_fetcher_note_home_wait(fetcher);
     rks_free(rows);
     return status;
 }

@@ -8,8 +8,8 @@
 #include "fetch/fetcher.h"
 
 /* Waits until the samples of this node that still come from home are here. */
-rks_status rks_fetch_wait_arriving(const rks_fetcher *fetcher, const rks_wanted *wanted,
-                                   size_t count, rks_error *err);
+rks_status rks_fetch_wait_arriving(rks_fetcher *fetcher, const rks_wanted *wanted, size_t count,
+                                   rks_error *err);
 /* Locates all samples of the batch whose shards are mapped. *size is the room for their copies. */
 rks_status rks_fetch_locate_local(rks_batch *batch, size_t *size, rks_error *err);
 /* Asks the disk for all samples of the list whose shards are mapped, unless they are in memory or

@@ -11,6 +11,7 @@ enum { MOST_BATCHES = 4096 };
 
 /* If neither limit is set: four batches, or more if they are small. */
 enum { AUTO_BATCHES = 4, AUTO_MOST = 64, AUTO_LIMIT = 512, AUTO_SMALL_EACH = 32 << 10 };
+enum { NEAR_BATCHES = 4, QUIET_BATCHES = 8 }; /* while samples come from home */
 enum { WAVE_FROM = 8 }; /* batches ahead above which they are started in waves */
 static const uint64_t AUTO_BYTES = (uint64_t)1 << 30;
 
@@ -28,11 +29,46 @@ struct rks_prefetch {
     uint64_t small_bytes;   /* limit for the batches after the first AUTO_BATCHES */
     rks_prefetch_list next; /* the list that was pushed and is not started, if has_next */
     bool has_next;
-    bool waves; /* batches come from other ranks: see rks_prefetch_start */
-    bool open;  /* batches are being started; with waves, requests are being gathered */
-    size_t low; /* no batch is started while more are ahead */
+    bool waves;          /* batches come from other ranks: see rks_prefetch_start */
+    bool open;           /* batches are being started */
+    size_t low;          /* no batch is started while more are ahead */
+    bool gathers;        /* requests are being gathered */
+    size_t near;         /* most batches ahead, if options.near */
+    size_t quiet;        /* batches since the last wait for home, or since `near` grew */
+    uint64_t home_waits; /* rks_fetcher_home_waits before the batch that comes next */
     double seen_bytes, seen_weight;
 };
+
+/* ---- how far ahead --------------------------------------------------------------------------- */
+
+static size_t least_near(const rks_prefetch *prefetch)
+{
+    return prefetch->room < NEAR_BATCHES ? prefetch->room : NEAR_BATCHES;
+}
+
+static bool is_near(const rks_prefetch *prefetch)
+{
+    return prefetch->near < prefetch->room;
+}
+
+/* Looks, when a batch has come, whether samples had to come from home meanwhile. */
+static void notice_home(rks_prefetch *prefetch)
+{
+    if (!prefetch->options.near)
+        return;
+    const uint64_t waits = rks_fetcher_home_waits(prefetch->options.fetcher);
+    const bool waited = waits != prefetch->home_waits;
+    prefetch->home_waits = waits;
+    prefetch->quiet = waited ? 0 : prefetch->quiet + 1;
+    if (waited) {
+        prefetch->near = least_near(prefetch);
+    } else if (prefetch->quiet == QUIET_BATCHES && is_near(prefetch)) {
+        prefetch->quiet = 0;
+        prefetch->near = prefetch->near < prefetch->room / 2 ? prefetch->near * 2 : prefetch->room;
+    }
+}
+
+/* ---- the ring ----------------------------------------------------------------------------- */
 
 rks_status rks_prefetch_open(const rks_prefetch_options *options, rks_prefetch **prefetch,
                              rks_error *err)
@@ -53,6 +89,8 @@ rks_status rks_prefetch_open(const rks_prefetch_options *options, rks_prefetch *
     }
     if (made->room > MOST_BATCHES)
         made->room = MOST_BATCHES;
+    made->near = options->near ? least_near(made) : made->room;
+    made->home_waits = rks_fetcher_home_waits(options->fetcher);
     made->seen_bytes = (double)options->known_bytes;
     made->seen_weight = (double)options->known_weight;
     made->ring = rks_alloc(made->room, sizeof(*made->ring), err);
@@ -91,7 +129,7 @@ static bool has_room(const rks_prefetch *prefetch, const rks_prefetch_list *list
 {
     if (prefetch->count == 0)
         return true;
-    if (prefetch->count == prefetch->room || prefetch->seen_weight <= 0)
+    if (prefetch->count >= prefetch->near || prefetch->seen_weight <= 0)
         return false;
     double bytes = estimate(prefetch, list);
     for (size_t i = 0; i < prefetch->count; i++) {
@@ -127,7 +165,8 @@ rks_status rks_prefetch_start(rks_prefetch *prefetch, bool *wants, rks_error *er
         if (prefetch->waves && prefetch->count > prefetch->low)
             return RKS_OK;
         prefetch->open = true;
-        if (prefetch->waves)
+        prefetch->gathers = prefetch->waves && !is_near(prefetch);
+        if (prefetch->gathers)
             rks_fetcher_gather(prefetch->options.fetcher, true);
     }
     if (prefetch->has_next) {
@@ -152,7 +191,7 @@ void rks_prefetch_send(rks_prefetch *prefetch)
     if (!prefetch->open)
         return;
     prefetch->open = false;
-    if (prefetch->waves)
+    if (prefetch->gathers)
         rks_fetcher_gather(prefetch->options.fetcher, false);
     prefetch->low = prefetch->count > WAVE_FROM ? prefetch->count / 2 : prefetch->count;
 }
@@ -193,6 +232,7 @@ rks_status rks_prefetch_next(rks_prefetch *prefetch, rks_batch **batch, rks_arra
     rks_trace_end(oldest->traced, RKS_TRACE_PREFETCH, -1, oldest->list.count, memory);
     prefetch->seen_bytes += (double)memory;
     prefetch->seen_weight += (double)oldest->list.weight;
+    notice_home(prefetch);
     if (tag != NULL)
         *tag = oldest->list.tag;
     pop(prefetch);

@@ -7,6 +7,12 @@
  * samples' lengths) times the mean bytes per unit of weight of all batches seen so far. A single
  * batch is always allowed, however large. The batch that the user has does not count.
  *
+ * While samples come from a home, few batches are ahead: what is read ahead would share the link
+ * with what other ranks wait for now, and use up the bytes that may be read record by record
+ * (home/arrivals.h). So a ring that begins `near` holds 4 batches, and their requests are not
+ * gathered. After each 8 batches without a wait for home in between it may hold twice as many,
+ * until the limits above are all that counts; a wait makes it 4 again.
+ *
  * The user fills the ring before and after each rks_prefetch_next:
  *
  *     while (rks_prefetch_start(ring, &wants, err) == RKS_OK && wants && there is another list)
@@ -36,6 +42,7 @@ typedef struct rks_prefetch_options {
     uint64_t max_bytes;   /* 0: 1 GiB. If max_batches is 0, too: four batches within 1 GiB, and up
                            * to 64 within 2 MiB; both grow with `ranks` above 64, up to 512 */
     uint32_t ranks;       /* ranks that batches come from; each is asked in every wave */
+    bool near;            /* some rank still brings samples from a home */
     /* A first mean, from known data. 0: none, so it fetches one batch at a time until one has
      * arrived. */
     uint64_t known_bytes, known_weight;

@@ -151,6 +151,8 @@ static rks_status look_at_reply(rks_fetch_request *request, outcome *found, rks_
     }
     if (status != RKS_OK)
         return status;
+    if (rks_fetch_reply_waited(reply->data))
+        rks_fetcher_note_home_wait(request->fetch->fetcher);
     request->count = found->served;
     found->checked = reply->size <= CHECK_AT_ONCE;
     if (found->checked)

@@ -12,12 +12,10 @@
  *                              24   4*n  rows
  *
  *   reply          0     4  records served s: the first s of those requested, in their order
- *                  4     4  zero
- *                  8   4*s  place of each record in the reply, in units of 8 bytes, ascending
- *                           zeros up to a multiple of 8
- *                           s stored records, each at its place; a record's bytes end before
- *                           the next place or the reply's end. Between records there may be
- *                           any bytes
+ *                  4     4  flags: 1, some of the rows came from home only after they were asked
+ * for 8   4*s  place of each record in the reply, in units of 8 bytes, ascending zeros up to a
+ * multiple of 8 s stored records, each at its place; a record's bytes end before the next place or
+ * the reply's end. Between records there may be any bytes
  *
  * A record's place makes its payload's offset in the reply a multiple of 8, or of 64 if the record
  * requires it. So a reply received at an address divisible by 64 can be used in place. An owner
@@ -125,7 +123,7 @@ rks_status rks_fetch_reply_check(const uint8_t *reply, size_t size, size_t asked
     if (size < RKS_FETCH_REPLY_HEAD)
         return bad_reply(err, "no head");
     size_t count = rks_load_u32(reply);
-    if (count == 0 || count > asked || rks_load_u32(reply + 4) != 0)
+    if (count == 0 || count > asked || rks_load_u32(reply + 4) > RKS_FETCH_WAITED)
         return rks_fail(err, RKS_ERR_CORRUPT, 0,
                         "reply with samples: serves %zu records, not 1 to %zu", count, asked);
     size_t table = rks_fetch_reply_table(count);
@@ -140,6 +138,11 @@ rks_status rks_fetch_reply_check(const uint8_t *reply, size_t size, size_t asked
     }
     *served = count;
     return RKS_OK;
+}
+
+bool rks_fetch_reply_waited(const uint8_t *reply)
+{
+    return rks_load_u32(reply + 4) == RKS_FETCH_WAITED;
 }
 
 rks_status rks_fetch_reply_record(const uint8_t *reply, size_t size, size_t served, size_t i,

@@ -15,6 +15,7 @@ enum {
     RKS_FETCH_ROWS_MAX = 65536,     /* most rows of a request */
     RKS_FETCH_REPLY_MAX = 16 << 20, /* most bytes of a reply, unless its first record alone is
                                      * larger */
+    RKS_FETCH_WAITED = 1,           /* a flag of a reply: its rows had to come from home first */
     RKS_FETCH_ALIGN = 64,           /* alignment of the memory that receives a reply */
 };
 
@@ -54,6 +55,8 @@ uint64_t rks_fetch_reply_limit(size_t asked, uint64_t largest);
  * if they are malformed. */
 rks_status rks_fetch_reply_check(const uint8_t *reply, size_t size, size_t asked, size_t *served,
                                  rks_error *err);
+/* Returns true if rows of a checked reply had to come from home after they were asked for. */
+bool rks_fetch_reply_waited(const uint8_t *reply);
 /* Parses record `i` of a checked reply. Does not check whether it is the right sample. */
 rks_status rks_fetch_reply_record(const uint8_t *reply, size_t size, size_t served, size_t i,
                                   rks_record_view *view, rks_error *err);

@@ -424,6 +424,16 @@ uint64_t rks_store_count_arriving(const rks_store *store)
     return count;
 }
 
+bool rks_store_expects(const rks_store *store)
+{
+    for (size_t i = 0; i < store->staging_count; i++) {
+        const rks_staging_plan *plan = rks_staging_planned(store->stagings[i]);
+        if (plan->here < plan->wanted)
+            return true;
+    }
+    return false;
+}
+
 uint64_t rks_store_home_bytes(const rks_store *store)
 {
     uint64_t bytes = 0;

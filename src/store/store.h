@@ -188,6 +188,8 @@ void rks_store_stop_stagings(rks_store *store);
 void rks_store_end_stagings(rks_staging **stagings, size_t count);
 /* Counts the shards that this rank maps and that are not sealed yet. */
 uint64_t rks_store_count_arriving(const rks_store *store);
+/* Returns true if, when the store was opened, some rank had to bring shards. The same on all. */
+bool rks_store_expects(const rks_store *store);
 uint64_t rks_store_home_bytes(const rks_store *store);
 /* Fill store->folders: first with `beside` (NULL: none), then, from the file system, with those of
  * the option `shards` and of RKS_PATH. */

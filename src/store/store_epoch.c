@@ -251,6 +251,7 @@ static rks_status prepare_epoch(rks_epoch *e, const rks_epoch_options *options, 
         .max_batches = options->prefetch_batches,
         .max_bytes = options->prefetch_bytes,
         .ranks = ranks,
+        .near = rks_store_expects(e->store),
     };
     return rks_prefetch_open(&ahead, &e->prefetch, err);
 }

@@ -151,7 +151,8 @@ rks_status rks_store_key(rks_store *store, uint64_t id, uint8_t key[RKS_KEY_MAX]
                                .shard = shard,
                                .length = rks_index_lengths(store->index)[id]};
     const rks_arriving_row comes = {shard, row};
-    rks_status status = rks_arriving_wait(&store->arriving, &comes, 1, err);
+    bool waited = false;
+    rks_status status = rks_arriving_wait(&store->arriving, &comes, 1, &waited, err);
     if (status == RKS_OK)
         status = rks_fetcher_bring(store->fetcher, &wanted, err);
     if (status == RKS_OK)

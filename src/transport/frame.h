@@ -72,7 +72,7 @@ enum {
     RKS_FRAME_HEADER = 24,
     RKS_HELLO_BODY = 64,
     RKS_RESUME_BODY = 16,
-    RKS_PROTOCOL = 4,
+    RKS_PROTOCOL = 5,
     RKS_FEATURE_AUTHENTICATE = 1, /* the sender wants authenticated records after the proofs:
                                    * record_layer.c */
     RKS_FEATURE_ENCRYPT = 2,      /* and wants them encrypted */

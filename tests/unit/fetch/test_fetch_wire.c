@@ -109,6 +109,21 @@ static void reply_places_must_ascend_and_lie_inside(void **state)
     }
 }
 
+static void reply_has_one_flag(void **state)
+{
+    (void)state;
+    uint8_t reply[64];
+    size_t served = 0;
+    put_reply(reply, 1, 2, 0);
+    assert_ok(rks_fetch_reply_check(reply, 64, 2, &served, &err), &err);
+    assert_false(rks_fetch_reply_waited(reply));
+    reply[4] = RKS_FETCH_WAITED;
+    assert_ok(rks_fetch_reply_check(reply, 64, 2, &served, &err), &err);
+    assert_true(rks_fetch_reply_waited(reply));
+    reply[4] = 2;
+    assert_fails(RKS_ERR_CORRUPT, rks_fetch_reply_check(reply, 64, 2, &served, &err));
+}
+
 static void reply_serves_at_least_one_and_at_most_what_was_asked(void **state)
 {
     (void)state;
@@ -158,6 +173,7 @@ int main(void)
         cmocka_unit_test(request_that_is_cut_or_longer_is_refused),
         cmocka_unit_test(request_with_any_changed_count_is_refused),
         cmocka_unit_test(reply_places_must_ascend_and_lie_inside),
+        cmocka_unit_test(reply_has_one_flag),
         cmocka_unit_test(reply_serves_at_least_one_and_at_most_what_was_asked),
         cmocka_unit_test(reply_record_that_is_cut_is_refused),
         cmocka_unit_test(records_are_placed_so_that_payloads_are_aligned),

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "fetch/fetcher.h"
 #include "fetch/prefetch.h"
 #include "world.h"
 
@@ -20,7 +21,7 @@ typedef struct source {
     size_t fail_list;  /* next_list fails once when it is asked for this one */
     size_t fail_start; /* start fails for this one */
     bool unmade;       /* there was no memory for the next list */
-    bool remote, gathering;
+    bool remote, near, gathering;
     size_t waves, wave_began; /* gatherings that have started something */
 } source;
 
@@ -59,7 +60,8 @@ rks_status __wrap_rks_fetcher_start(rks_fetcher *fetcher, rks_request_list *list
     source *s = &the_source;
     if (s->fail_start != SIZE_MAX && list->wanted[0].id == s->ids[s->fail_start][0])
         return rks_fail(problem, RKS_ERR_STATE, 0, "cannot start");
-    assert_int_equal(s->gathering, s->remote);
+    assert_true(!s->gathering || s->remote);
+    assert_true(s->gathering == s->remote || s->near);
     s->started++;
     if (s->started - s->delivered > s->most_ahead)
         s->most_ahead = s->started - s->delivered;
@@ -217,6 +219,59 @@ static void what_comes_from_other_ranks_is_asked_for_in_waves(void **state)
             assert_int_equal(the_source.waves, 3); /* of 20, 10 and 10 */
         else
             assert_int_equal(the_source.waves, LISTS - 8 + 1); /* few: one for each that is used */
+        rks_prefetch_close(prefetch);
+        rks_fetcher_close(the_source.fetcher);
+    }
+}
+
+/* Reads `count` batches; before each, samples had to come from home. Returns the most that were
+ * ahead meanwhile, with the one that is returned. */
+static size_t read_some(rks_prefetch *prefetch, size_t count, bool waits)
+{
+    source *s = &the_source;
+    s->most_ahead = s->started - s->delivered;
+    for (size_t i = 0; i < count; i++) {
+        rks_batch *batch = NULL;
+        uint64_t tag = 0;
+        if (waits)
+            rks_fetcher_note_home_wait(s->fetcher);
+        assert_ok(next_batch(prefetch, &batch, &tag, &err), &err);
+        assert_int_equal(tag, s->delivered++);
+        check_list(batch, (size_t)tag);
+        rks_batch_free(batch);
+    }
+    return s->most_ahead;
+}
+
+static void while_samples_come_from_home_few_are_ahead(void **state)
+{
+    (void)state;
+    rks_prefetch *prefetch = NULL;
+    rks_prefetch_options options = begin(20, 1 << 30);
+    options.near = true;
+    assert_ok(rks_prefetch_open(&options, &prefetch, &err), &err);
+    assert_in_range(read_some(prefetch, 8, true), 4, 5);
+    assert_in_range(read_some(prefetch, 8, false), 8, 9); /* twice as many, after the last */
+    assert_in_range(read_some(prefetch, 2, true), 8, 9);  /* they are used up */
+    (void)read_some(prefetch, 6, true);
+    assert_in_range(read_some(prefetch, 1, true), 4, 5);
+    rks_prefetch_close(prefetch);
+    rks_fetcher_close(the_source.fetcher);
+}
+
+static void without_waits_for_home_it_reads_as_far_ahead_as_ever(void **state)
+{
+    (void)state;
+    for (int remote = 0; remote < 2; remote++) {
+        rks_prefetch *prefetch = NULL;
+        rks_prefetch_options options = begin(12, 1 << 30);
+        options.near = the_source.near = true;
+        the_source.remote = remote == 1;
+        assert_ok(rks_prefetch_open(&options, &prefetch, &err), &err);
+        assert_in_range(read_some(prefetch, 7, false), 4, 5);
+        assert_int_equal(the_source.waves, 0); /* each batch is asked for at once */
+        assert_in_range(read_some(prefetch, 17, false), 12, 13);
+        assert_int_equal(the_source.waves != 0, remote);
         rks_prefetch_close(prefetch);
         rks_fetcher_close(the_source.fetcher);
     }
@@ -385,6 +440,8 @@ int main(void)
         cmocka_unit_test(batches_come_in_order_and_end),
         cmocka_unit_test(without_a_number_bytes_alone_bound_it),
         cmocka_unit_test(what_comes_from_other_ranks_is_asked_for_in_waves),
+        cmocka_unit_test(while_samples_come_from_home_few_are_ahead),
+        cmocka_unit_test(without_waits_for_home_it_reads_as_far_ahead_as_ever),
         cmocka_unit_test(bytes_bound_how_far_ahead),
         cmocka_unit_test(one_batch_is_always_allowed),
         cmocka_unit_test(a_corrupt_batch_is_reported_and_the_next_one_comes),
