@@ -397,11 +397,12 @@ rks_status rks_arrivals_open(const rks_arrival_wish *wishes, size_t count, bool 
     return RKS_OK;
 }
 
-void rks_arrivals_go(rks_arrivals *set)
+void rks_arrivals_go(rks_arrivals *set, bool needs_soon)
 {
     pthread_mutex_lock(&set->mutex);
     set->paused = false;
-    rks_arrivals_quiet(set, UINT64_MAX);
+    if (needs_soon)
+        rks_arrivals_quiet(set, UINT64_MAX);
     pthread_cond_broadcast(&set->work);
     pthread_mutex_unlock(&set->mutex);
 }

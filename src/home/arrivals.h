@@ -66,7 +66,8 @@ typedef struct rks_arrivals_count {
  * caller owns *set. */
 rks_status rks_arrivals_open(const rks_arrival_wish *wishes, size_t count, bool paused,
                              rks_arrivals **set, rks_error *err);
-void rks_arrivals_go(rks_arrivals *set);
+/* `needs_soon`: the first needs are likely within a second, so the rest leaves the link to them. */
+void rks_arrivals_go(rks_arrivals *set, bool needs_soon);
 /* Ends all needs, also later ones, with RKS_ERR_CANCELLED, and the threads. What has come stays.
  * NULL is accepted. */
 void rks_arrivals_stop(rks_arrivals *set);

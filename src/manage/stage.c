@@ -95,10 +95,12 @@ rks_status rks_stage(rks_group *group, const char *home, const char *local,
                                         .room = chosen.local_room,
                                         .everywhere = chosen.everywhere,
                                         .must_copy = true,
-                                        .storage_options = chosen.storage_options};
+                                        .storage_options = chosen.storage_options,
+                                        .opened = &found.home};
     if (status == RKS_OK)
         status = bring_dataset(group, dataset, home != NULL ? expanded : NULL, &wanted, &chosen,
                                report, err);
+    rks_home_close(found.home);
     rks_dataset_free(dataset);
     rks_free(expanded);
     return status;

@@ -287,6 +287,26 @@ static rks_status assign(rks_staging *s, const rks_dataset *dataset,
 
 enum { JOB_REQUESTS = 256 }; /* of all ranks, to begin with */
 
+rks_status rks_staging_open_home(const rks_group *group, const char *home,
+                                 const char *storage_options, rks_home **opened, rks_error *err)
+{
+    const uint32_t share = JOB_REQUESTS / rks_group_size(group);
+    const rks_home_limits limits = {.options = storage_options, .requests = share == 0 ? 1 : share};
+    return rks_home_open(home, &limits, opened, err);
+}
+
+static rks_status take_home(rks_staging *s, const rks_staging_options *options, rks_error *err)
+{
+    if (options->opened != NULL) {
+        s->home = *options->opened;
+        *options->opened = NULL;
+    }
+    return s->home != NULL || options->home == NULL
+               ? RKS_OK
+               : rks_staging_open_home(s->group, options->home, options->storage_options, &s->home,
+                                       err);
+}
+
 /* What the rank holds is served before the agreements, so before anybody knows whom to ask. */
 static rks_status make_staging(rks_group *group, const rks_dataset *dataset,
                                const rks_staging_options *options, rks_place_told *told,
@@ -298,11 +318,7 @@ static rks_status make_staging(rks_group *group, const rks_dataset *dataset,
     *staging = s;
     s->group = group;
     s->on_demand = options->on_demand;
-    const uint32_t share = JOB_REQUESTS / rks_group_size(group);
-    const rks_home_limits limits = {.options = options->storage_options,
-                                    .requests = share == 0 ? 1 : share};
-    rks_status status =
-        options->home == NULL ? RKS_OK : rks_home_open(options->home, &limits, &s->home, err);
+    rks_status status = take_home(s, options, err);
     if (status == RKS_OK)
         status = rks_place_make(group, options->local, options->folder,
                                 options->on_demand ? INT64_MAX / 1024 : options->room,
@@ -413,10 +429,15 @@ rks_status rks_staging_begin(rks_group *group, rks_status status, const rks_data
     return RKS_OK;
 }
 
+static void go(rks_staging *s, bool needs_soon)
+{
+    if (s->arrivals != NULL && !s->on_demand)
+        rks_arrivals_go(s->arrivals, needs_soon);
+}
+
 void rks_staging_go(rks_staging *staging)
 {
-    if (staging->arrivals != NULL && !staging->on_demand)
-        rks_arrivals_go(staging->arrivals);
+    go(staging, true);
 }
 
 void rks_staging_stop(rks_staging *staging)
@@ -510,7 +531,7 @@ rks_status rks_staging_wait(rks_staging *s, enum rks_arrivals_until until, rks_p
     rks_status status = RKS_OK;
     bool reached = s->arrivals == NULL;
     if (until != RKS_ARRIVALS_HEADS)
-        rks_staging_go(s);
+        go(s, false);
     while (status == RKS_OK && !reached) {
         status = rks_arrivals_wait(s->arrivals, until, RKS_WAIT_SLICE_MS, &reached, err);
         if (status == RKS_OK)

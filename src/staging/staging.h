@@ -13,7 +13,9 @@ typedef struct rks_staging_options {
     const char *home; /* where the dataset is kept whole; NULL: nowhere, and copies are made of what
                        * the ranks have */
     const char *storage_options; /* of home, if it is an object store; may be NULL */
-    const char *local;           /* this rank's local directory, without braces */
+    rks_home **opened; /* home, if rks_staging_open_home has opened it: taken over, and *opened is
+                        * NULL then; NULL, or one of NULL: it is opened here */
+    const char *local; /* this rank's local directory, without braces */
     const char
         *folder;     /* its folder for this dataset, the same on all ranks; NULL: `local` itself */
     uint32_t copies; /* on how many nodes each shard will be; at least 1; more than there are nodes
@@ -38,14 +40,18 @@ typedef struct rks_staging_plan {
 
 typedef struct rks_staging rks_staging;
 
+/* Opens a home as a staging of that group does, for who reads its dataset before. Does not wait. */
+rks_status rks_staging_open_home(const rks_group *group, const char *home,
+                                 const char *storage_options, rks_home **opened, rks_error *err);
+
 /* COLLECTIVE. Makes the local directories, chooses what each rank brings, and starts to bring it.
  * `status` and *err: this rank's result so far, as in rks_group_agree. RKS_ERR_IO on all ranks,
  * with the numbers, if the parts do not fit. The caller owns *staging. Makes three agreements. */
 rks_status rks_staging_begin(rks_group *group, rks_status status, const rks_dataset *dataset,
                              const rks_staging_options *options, rks_staging **staging,
                              rks_error *err);
-/* Brings more than heads and what somebody waits for. rks_staging_wait does it, too, unless it
- * waits for heads. */
+/* Brings more than heads and what somebody waits for, slowly at first: batches are wanted soon.
+ * rks_staging_wait does it at once, unless it waits for heads. */
 void rks_staging_go(rks_staging *staging);
 /* Ends the arrivals; what has come stays. NULL is accepted. */
 void rks_staging_stop(rks_staging *staging);

@@ -96,18 +96,15 @@ static rks_status read_excluded(rks_home *home, rks_dataset *dataset, rks_error 
     return status;
 }
 
-rks_status rks_home_dataset_load(const char *url, const char *storage_options, uint64_t generation,
-                                 rks_dataset **dataset, rks_error *err)
+rks_status rks_home_dataset_load_from(rks_home *home, uint64_t generation, rks_dataset **dataset,
+                                      rks_error *err)
 {
-    rks_home *home = NULL;
     rks_home_dataset read = {0};
-    const rks_home_limits limits = {.options = storage_options};
-    rks_status status = rks_home_open(url, &limits, &home, err);
-    if (status == RKS_OK)
-        status = rks_home_dataset_read(home, &read, err);
+    rks_status status = rks_home_dataset_read(home, &read, err);
     if (status == RKS_ERR_NOT_FOUND) {
         rks_error why = *err;
-        status = rks_fail(err, RKS_ERR_NOT_FOUND, 0, "%s: no dataset here (%.300s)", url, why.text);
+        status = rks_fail(err, RKS_ERR_NOT_FOUND, 0, "%s: no dataset here (%.300s)", home->name,
+                          why.text);
     }
     if (status == RKS_OK && generation > 0 && rks_dataset_number(read.dataset) != generation)
         status = read_older(home, generation, &read, err);
@@ -118,6 +115,17 @@ rks_status rks_home_dataset_load(const char *url, const char *storage_options, u
         read.dataset = NULL;
     }
     rks_home_dataset_free(&read);
+    return status;
+}
+
+rks_status rks_home_dataset_load(const char *url, const char *storage_options, uint64_t generation,
+                                 rks_dataset **dataset, rks_error *err)
+{
+    rks_home *home = NULL;
+    const rks_home_limits limits = {.options = storage_options};
+    rks_status status = rks_home_open(url, &limits, &home, err);
+    if (status == RKS_OK)
+        status = rks_home_dataset_load_from(home, generation, dataset, err);
     rks_home_close(home);
     return status;
 }

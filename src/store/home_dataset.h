@@ -17,8 +17,11 @@ typedef struct rks_home_dataset {
 
 /* Waits for the home. RKS_ERR_NOT_FOUND: there is no dataset. */
 rks_status rks_home_dataset_read(rks_home *home, rks_home_dataset *read, rks_error *err);
-/* The same for a generation (0: the newest), with the runs of excluded samples, from the home of a
- * URL. The caller owns *dataset. */
+/* The same for a generation (0: the newest), with the runs of excluded samples. The caller owns
+ * *dataset. */
+rks_status rks_home_dataset_load_from(rks_home *home, uint64_t generation, rks_dataset **dataset,
+                                      rks_error *err);
+/* The same from the home of a URL, which it opens and closes. */
 rks_status rks_home_dataset_load(const char *url, const char *storage_options, uint64_t generation,
                                  rks_dataset **dataset, rks_error *err);
 void rks_home_dataset_free(rks_home_dataset *read); /* {0} is accepted */

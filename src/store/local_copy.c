@@ -115,6 +115,17 @@ static rks_status check_local_options(const rks_store_options *options, rks_erro
     return RKS_OK;
 }
 
+/* Keeps the home open for the staging: its helper needs a moment to start. */
+static rks_status load_stored(const rks_group *group, const char *home, const char *storage_options,
+                              uint64_t generation, rks_found_dataset *found)
+{
+    rks_error *err = &found->error;
+    rks_status status = rks_staging_open_home(group, home, storage_options, &found->home, err);
+    if (status == RKS_OK)
+        status = rks_home_dataset_load_from(found->home, generation, &found->dataset, err);
+    return status;
+}
+
 void rks_store_look_home(rks_group *group, const char *pattern, const rks_store_options *options,
                          char **home, rks_found_dataset *found)
 {
@@ -130,8 +141,7 @@ void rks_store_look_home(rks_group *group, const char *pattern, const rks_store_
     found->status = status;
     if (status == RKS_OK && rks_group_rank(group) == 0) {
         if (rks_home_is_url(*home))
-            found->status = rks_home_dataset_load(*home, options->storage_options, generation,
-                                                  &found->dataset, why);
+            found->status = load_stored(group, *home, options->storage_options, generation, found);
         else
             rks_store_look(*home, generation, found);
         if (found->status != RKS_OK)
@@ -160,14 +170,15 @@ rks_status rks_store_make_local(rks_group *group, const rks_dataset *dataset, co
 }
 
 rks_status rks_store_take_local(rks_group *group, const rks_dataset *dataset, const char *home,
-                                const rks_store_options *options, rks_staging **staging,
-                                rks_error *err)
+                                rks_home **opened, const rks_store_options *options,
+                                rks_staging **staging, rks_error *err)
 {
     rks_staging *begun = NULL;
     const rks_staging_options wanted = {.local = options->local,
                                         .copies = options->copies,
                                         .room = options->local_room,
                                         .storage_options = options->storage_options,
+                                        .opened = opened,
                                         .on_demand = options->on_demand};
     rks_status status = rks_store_make_local(group, dataset, home, &wanted, &begun, err);
     if (status == RKS_OK)
@@ -200,12 +211,13 @@ static rks_status take_staging(rks_status status, rks_staging *staging, rks_load
     return RKS_OK;
 }
 
-rks_status rks_store_load_local(rks_group *group, const char *home,
+rks_status rks_store_load_local(rks_group *group, const char *home, rks_home **opened,
                                 const rks_store_options *options, rks_loaded_dataset *loaded,
                                 rks_error *err)
 {
     rks_staging *staging = NULL;
-    rks_status status = rks_store_take_local(group, loaded->dataset, home, options, &staging, err);
+    rks_status status =
+        rks_store_take_local(group, loaded->dataset, home, opened, options, &staging, err);
     return take_staging(status, staging, loaded, err);
 }
 

@@ -110,6 +110,8 @@ typedef struct rks_found_dataset {
     rks_status status;
     rks_dataset *dataset; /* NULL: none */
     rks_error error;      /* set unless the status is RKS_OK */
+    rks_home *home;       /* the object store that has it, still open: a staging may take it
+                           * (rks_staging_options), else close it; NULL: none */
 } rks_found_dataset;
 
 /* Looks into this rank's directory. Generation 0: the newest. */
@@ -171,11 +173,11 @@ void rks_store_look_home(rks_group *group, const char *pattern, const rks_store_
 rks_status rks_store_make_local(rks_group *group, const rks_dataset *dataset, const char *home,
                                 const rks_staging_options *options, rks_staging **staging,
                                 rks_error *err);
-/* COLLECTIVE. The same for an opening, and waits for the heads of the shards. The caller owns
- * *staging; its directory is the one to open. */
+/* COLLECTIVE. The same for an opening, and waits for the heads of the shards. `opened`: as in
+ * rks_staging_options. The caller owns *staging; its directory is the one to open. */
 rks_status rks_store_take_local(rks_group *group, const rks_dataset *dataset, const char *home,
-                                const rks_store_options *options, rks_staging **staging,
-                                rks_error *err);
+                                rks_home **opened, const rks_store_options *options,
+                                rks_staging **staging, rks_error *err);
 /* Opens the shards that arrive at this rank. */
 rks_status rks_store_open_arriving(rks_store *store, rks_error *err);
 /* Maps those that arrive in this rank's directory through other ranks: then a message is needed
@@ -219,7 +221,7 @@ typedef struct rks_loaded_dataset {
 } rks_loaded_dataset;
 /* COLLECTIVE. rks_store_take_local for loaded->dataset, which is freed after a failure. The staging
  * owns loaded->directory. */
-rks_status rks_store_load_local(rks_group *group, const char *home,
+rks_status rks_store_load_local(rks_group *group, const char *home, rks_home **opened,
                                 const rks_store_options *options, rks_loaded_dataset *loaded,
                                 rks_error *err);
 /* COLLECTIVE. Finds the home of a local copy: what home.json in `directory` (NULL: none) of the

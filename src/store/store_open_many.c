@@ -36,8 +36,10 @@ static void end_opening(opening *o)
     for (size_t i = 0; o->directories != NULL && i < o->count; i++)
         rks_free(o->directories[i]);
     /* Frees what a failure has left. */
-    for (size_t i = 0; o->looked != NULL && i < o->count; i++)
+    for (size_t i = 0; o->looked != NULL && i < o->count; i++) {
         rks_dataset_free(o->looked[i].dataset);
+        rks_home_close(o->looked[i].home);
+    }
     for (size_t i = 0; o->datasets != NULL && i < o->count; i++)
         rks_dataset_free(o->datasets[i]);
     rks_store_end_stagings(o->stagings, o->staging_count);
@@ -130,8 +132,8 @@ static rks_status make_local(rks_group *group, opening *o, const rks_store_optio
 {
     rks_status status = RKS_OK;
     for (size_t i = 0; status == RKS_OK && i < o->count; i++) {
-        status = rks_store_take_local(group, o->datasets[i], o->directories[i], options,
-                                      &o->stagings[i], err);
+        status = rks_store_take_local(group, o->datasets[i], o->directories[i], &o->looked[i].home,
+                                      options, &o->stagings[i], err);
         if (status != RKS_OK)
             break;
         o->staging_count++;

@@ -80,13 +80,14 @@ static rks_status open_one(rks_group *group, const char *directory,
     rks_status status =
         rks_store_agree_dataset(group, chosen.exchange, &looked, &loaded.dataset, err);
     if (status == RKS_OK && chosen.local != NULL) {
-        status = rks_store_load_local(group, expanded, &chosen, &loaded, err);
+        status = rks_store_load_local(group, expanded, &looked.home, &chosen, &loaded, err);
         chosen.missing = NULL; /* checked; what is missing comes */
     }
     if (chosen.local == NULL)
         loaded.directory = expanded;
     if (status == RKS_OK)
         status = rks_store_open_dataset(group, &loaded, &chosen, NULL, store, err);
+    rks_home_close(looked.home);
     rks_folders_free(&beside);
     rks_free(expanded);
     return status;

@@ -59,8 +59,10 @@ static void free_looking(void *state)
     looking *l = state;
     for (size_t i = 0; l->directories != NULL && i < l->count; i++)
         rks_free(l->directories[i]);
-    for (size_t i = 0; l->found != NULL && i < l->count; i++)
+    for (size_t i = 0; l->found != NULL && i < l->count; i++) {
         rks_dataset_free(l->found[i].dataset);
+        rks_home_close(l->found[i].home);
+    }
     rks_folders_free(&l->beside);
     rks_store_texts_free(&l->patterns);
     rks_store_texts_free(&l->texts);
@@ -123,6 +125,7 @@ static void take_looked(looking *l, const char *const *patterns, char **director
             found[i].directory = patterns[i];
         l->directories[i] = NULL;
         l->found[i].dataset = NULL;
+        l->found[i].home = NULL;
     }
 }
 

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -345,7 +346,7 @@ static void a_need_comes_while_the_rest_is_paused(void **state)
     rks_arrivals_counted(set, &counted);
     assert_int_equal(before.here, 0);
     assert_int_equal(counted.here, 3 * RKS_PIECE);
-    rks_arrivals_go(set);
+    rks_arrivals_go(set, true);
     bool whole = false;
     assert_ok(rks_arrivals_wait(set, RKS_ARRIVALS_WHOLE, LIMIT_MS, &whole, &err), &err);
     assert_true(whole);
@@ -496,7 +497,7 @@ static void a_need_ends_that_another_job_has_met(void **state)
     set_gates(false, false);
     wait_for_calls(RKS_ARRIVALS_THREADS + 1);
     bool whole = false;
-    rks_arrivals_go(set);
+    rks_arrivals_go(set, true);
     assert_ok(rks_arrivals_wait(set, RKS_ARRIVALS_WHOLE, LIMIT_MS, &whole, &err), &err);
     assert_true(whole);
     rks_arrivals_close(set);
@@ -591,6 +592,37 @@ static void ranks_that_ask_take_turns(void **state)
     rks_arrivals_close(set);
 }
 
+static atomic_ullong largest_read;
+
+/* A link of 100 MB/s, on which a piece is slow. */
+static rks_status read_slowly(void *state, rks_home_read *read, rks_error *why)
+{
+    const unsigned long long bytes = read->end - read->first;
+    unsigned long long before = atomic_load(&largest_read);
+    while (bytes > before && !atomic_compare_exchange_weak(&largest_read, &before, bytes)) {
+    }
+    usleep((useconds_t)(bytes / 100));
+    return rks_home_directory.read(state, read, why);
+}
+
+/* Nobody waits for records, so the rest comes in large requests from its second one on. */
+static void a_set_that_nobody_reads_comes_at_once(void **state)
+{
+    (void)state;
+    rks_home slow;
+    rks_home_ops ops;
+    rks_arrival_wish two[2];
+    bool whole = false;
+    rks_arrivals *set = open_gated(&slow, &ops, two);
+    ops.read = read_slowly;
+    atomic_store(&largest_read, 0);
+    rks_arrivals_go(set, false);
+    assert_ok(rks_arrivals_wait(set, RKS_ARRIVALS_WHOLE, LIMIT_MS, &whole, &err), &err);
+    assert_true(whole);
+    assert_true(atomic_load(&largest_read) > RKS_PIECE);
+    rks_arrivals_close(set);
+}
+
 /* A rank that has not got the shard whole yet. */
 static rks_status read_later(void *state, rks_home_read *read, rks_error *unused)
 {
@@ -643,7 +675,7 @@ static void needs_of_a_copy_that_fails_end(void **state)
     flip("rks", 2 * RKS_PIECE + 1);
     assert_ok(rks_arrivals_open(&copy, 1, true, &set, &err), &err);
     rks_arrivals_need(set, &need);
-    rks_arrivals_go(set);
+    rks_arrivals_go(set, true);
     assert_ok(rks_arrivals_wait(set, RKS_ARRIVALS_ALL, LIMIT_MS, &all, &err), &err);
     assert_true(all);
     wait_for_calls(1);
@@ -766,6 +798,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_rest_waits_for_the_next_needs, make_local,
                                         remove_local),
         cmocka_unit_test_setup_teardown(ranks_that_ask_take_turns, make_local, remove_local),
+        cmocka_unit_test_setup_teardown(a_set_that_nobody_reads_comes_at_once, make_local,
+                                        remove_local),
         cmocka_unit_test_setup_teardown(a_copy_that_waits_for_its_holder_is_in_nobodys_way,
                                         make_local, remove_local),
         cmocka_unit_test_setup_teardown(a_need_ends_that_another_job_has_met, make_local,

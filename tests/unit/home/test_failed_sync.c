@@ -276,7 +276,7 @@ static void a_set_goes_on_after_a_failed_sync(void **state)
         usleep(1000);
     assert_int_equal(came_with, 1);
     atomic_store(&fsync_fails, 1);
-    rks_arrivals_go(set);
+    rks_arrivals_go(set, true);
     assert_fails(RKS_ERR_IO, rks_arrivals_wait(set, RKS_ARRIVALS_WHOLE, LIMIT_MS, &reached, &err));
     assert_contains(err.text, "a.arriving");
     rks_arrivals_close(set);

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process that reaches an object store: programs of others, and how many there are."""
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import stores
+
+import rankstore
+
+SAMPLES = 200
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("built") / "tokens"
+    rows = ({"i": i, "data": bytes([i % 251]) * (4000 + i % 97 * 50)} for i in range(SAMPLES))
+    rankstore.build(rows, out, max_shard="512KiB", unit_samples=20).close()
+    return out
+
+
+def helper(tmp_path: Path, program: str) -> tuple[Path, Path]:
+    """Return a program that runs one of this folder's, and a file that gets a line each time."""
+    started, script = tmp_path / "started", tmp_path / "helper"
+    script.write_text(f"#!/bin/sh\necho >> '{started}'\nexec '{sys.executable}' '{Path(__file__).with_name(program)}'\n")
+    script.chmod(0o755)
+    return script, started
+
+
+def epoch(url: str, local: Path, **more: Any) -> list[int]:
+    with rankstore.open(url, local=local, **more) as ds:
+        ids = []
+        for batch in ds.loader(ds.plan(batch_size=8, seed=3)):
+            ids += batch["i"].tolist()
+            assert all(bytes(data) == bytes([i % 251]) * (4000 + i % 97 * 50) for i, data in zip(batch["i"].tolist(), batch["data"]))
+        return sorted(ids)
+
+
+def test_a_rank_starts_one_helper(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also rank 0, which reads the dataset's description before shards are dealt; and a second run starts one."""
+    program, started = helper(tmp_path, "small_helper.py")
+    monkeypatch.setenv("RKS_HOME_HELPER", str(program))
+    monkeypatch.setenv("SMALL_HELPER_TOP", str(tmp_path / "top"))
+    shutil.copytree(built, tmp_path / "top" / "tokens")
+    assert epoch("toy://top/tokens", tmp_path / "local") == list(range(SAMPLES))
+    assert started.read_text() == "\n"
+    assert rankstore.stage("toy://top/tokens", tmp_path / "other", progress=False).home_bytes > 0
+    assert started.read_text() == "\n" * 2
+    with rankstore.open(["toy://top/tokens"], local=tmp_path / "third") as ds:
+        assert len(ds) == SAMPLES
+    assert started.read_text() == "\n" * 3
+
+
+@pytest.mark.skipif(shutil.which("rclone") is None, reason="rclone is not installed")
+def test_a_script_around_rclone_is_a_helper(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of some forty lines, for any store that rclone knows; its own options reach it."""
+    pytest.importorskip("moto")
+    program, started = helper(tmp_path, "rclone_helper.py")
+    monkeypatch.setenv("RKS_HOME_HELPER", str(program))
+    monkeypatch.setenv("RCLONE_CONFIG", str(tmp_path / "none.conf"))
+    monkeypatch.delenv("AWS_CA_BUNDLE", raising=False)  # rclone 1.60 refuses it
+    with stores.moto() as address:
+        stores.make_bucket(address, "bucket")
+        options = {"type": "s3", "provider": "Other", "endpoint": address, "access_key_id": stores.KEY, "secret_access_key": stores.SECRET}
+        rankstore.publish(built, "any://bucket/tokens", storage_options=options)
+        assert epoch("any://bucket/tokens", tmp_path / "local", storage_options=options) == list(range(SAMPLES))
+        with pytest.raises(rankstore.RankStoreError, match="no dataset here") as failed:
+            rankstore.open("any://bucket/other", local=tmp_path / "none", storage_options=options)
+    assert stores.without_secrets(str(failed.value))
