@@ -57,16 +57,27 @@ static rks_status read_file(rks_arrival *a, const char *name, size_t most, char 
     }
 }
 
-rks_status rks_arrival_read(rks_arrival *a, uint64_t first, uint64_t end, uint8_t *to,
-                            rks_error *err)
+rks_status rks_arrival_borrow(rks_arrival *a, uint64_t first, uint64_t end, rks_home_loan *loan,
+                              rks_error *err)
 {
     for (;;) {
         rks_home *from = atomic_load(&a->from);
         rks_status status =
-            rks_known_version_fetch(&a->version, from, a->home_file, first, end, to, err);
+            rks_known_version_borrow(&a->version, from, a->home_file, first, end, loan, err);
         if (!rks_arrival_turns_home(a, from, status))
             return status;
     }
+}
+
+rks_status rks_arrival_read(rks_arrival *a, uint64_t first, uint64_t end, uint8_t *to,
+                            rks_error *err)
+{
+    rks_home_loan got;
+    rks_status status = rks_arrival_borrow(a, first, end, &got, err);
+    if (status == RKS_OK)
+        memcpy(to, got.bytes, (size_t)(end - first));
+    rks_home_give_back(&got);
+    return status;
 }
 
 /* ---- manifest and sums ----------------------------------------------------------------------- */

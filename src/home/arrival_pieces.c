@@ -68,17 +68,18 @@ static void settle_claim(rks_arrival *a, uint64_t piece, uint8_t *room)
 }
 
 /* Brings missing pieces that follow each other. */
-static rks_status bring_run(rks_arrival *a, uint64_t first, uint64_t count, uint8_t *room,
-                            uint64_t *brought, rks_error *err)
+static rks_status bring_run(rks_arrival *a, uint64_t first, uint64_t count, uint64_t *brought,
+                            rks_error *err)
 {
     uint64_t begin = first * RKS_PIECE, end = (first + count) * RKS_PIECE;
     end = end < a->size ? end : a->size;
     for (int try = 1;; try++) {
         uint64_t wrong = UINT64_MAX;
         const uint32_t doubts = rks_pieces_doubts(a->pieces);
-        rks_status status = rks_arrival_read(a, begin, end, room, err);
+        rks_home_loan got;
+        rks_status status = rks_arrival_borrow(a, begin, end, &got, err);
         for (uint64_t i = 0; status == RKS_OK && i < count; i++) {
-            uint8_t *bytes = room + i * RKS_PIECE;
+            const uint8_t *bytes = got.bytes + i * RKS_PIECE;
             if (rks_pieces_get(a->pieces, first + i) == RKS_PIECE_HERE)
                 continue; /* another process has brought it, or the first try */
             if (is_right(a, first + i, bytes))
@@ -86,6 +87,7 @@ static rks_status bring_run(rks_arrival *a, uint64_t first, uint64_t count, uint
             else if (wrong == UINT64_MAX)
                 wrong = first + i;
         }
+        rks_home_give_back(&got);
         if (status == RKS_OK && wrong == UINT64_MAX && atomic_load(&a->from) == a->home)
             *brought += end - begin;
         if (status != RKS_OK || wrong == UINT64_MAX)
@@ -115,7 +117,7 @@ rks_status rks_arrival_bring(rks_arrival *a, uint64_t first, uint64_t count, uin
         while (run < end && rks_pieces_get(a->pieces, run) == RKS_PIECE_MISSING)
             run++;
         if (run > i) {
-            status = bring_run(a, i, run - i, room, brought, err);
+            status = bring_run(a, i, run - i, brought, err);
             /* begins to write now, so that the sync at the end has little left */
             sync_file_range(a->fd, (off_t)(first * RKS_PIECE), (off_t)(count * RKS_PIECE),
                             SYNC_FILE_RANGE_WRITE);

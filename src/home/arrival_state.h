@@ -44,6 +44,9 @@ static inline const char *rks_arrival_source(const rks_arrival *a)
     return atomic_load(&a->from)->name;
 }
 
+/* As rks_arrival_read, without a copy; give *loan back. */
+rks_status rks_arrival_borrow(rks_arrival *a, uint64_t first, uint64_t end, rks_home_loan *loan,
+                              rks_error *err);
 /* Returns true if a failed read is to be made again from home, as `from` was the holder. */
 bool rks_arrival_turns_home(rks_arrival *a, rks_home *from, rks_status status);
 

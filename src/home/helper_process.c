@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -183,6 +184,20 @@ static rks_status make_memory(uint64_t bytes, int *fd, rks_error *err)
                            err);
 }
 
+/* Maps the slots if the helper cannot make the memory smaller, which would end this process. */
+static void map_slots(rks_helper_process *helper, uint64_t bytes)
+{
+    const int seals = fcntl(helper->memory, F_GET_SEALS);
+    if (seals < 0 || (seals & F_SEAL_SHRINK) == 0)
+        return;
+    void *map = mmap(NULL, bytes, PROT_READ, MAP_SHARED | MAP_POPULATE, helper->memory, 0);
+    if (map == MAP_FAILED)
+        return;
+    madvise(map, bytes, MADV_DONTFORK);
+    helper->slots = map;
+    helper->slots_size = bytes;
+}
+
 rks_status rks_helper_start(const char *home, uint64_t memory, rks_helper_process *helper,
                             rks_error *err)
 {
@@ -219,6 +234,7 @@ rks_status rks_helper_start(const char *home, uint64_t memory, rks_helper_proces
     helper->socket = fds[OURS];
     helper->errors = fds[ERRORS];
     helper->memory = fds[MEMORY];
+    map_slots(helper, memory);
     fcntl(helper->socket, F_SETFL, O_NONBLOCK); /* this end's file; theirs is another one */
     fcntl(helper->errors, F_SETFL, O_NONBLOCK);
 #ifdef SYS_pidfd_open
@@ -318,6 +334,8 @@ void rks_helper_end(rks_helper_process *helper, uint32_t patience_ms, char *how,
         kill_it(helper);
         wait_for_end(helper, REAP_MS, ignored, sizeof(ignored));
     }
+    if (helper->slots != NULL)
+        munmap((void *)(uintptr_t)helper->slots, helper->slots_size);
     close_all((int[]){helper->errors, helper->memory, helper->handle}, 3);
     *helper = (rks_helper_process){.handle = -1, .socket = -1, .errors = -1, .memory = -1};
 }

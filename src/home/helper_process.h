@@ -17,6 +17,8 @@ typedef struct rks_helper_process {
     pid_t pid;                  /* 0: none */
     int handle;                 /* a pidfd; -1: this kernel has none */
     int socket, errors, memory; /* ours; none blocks */
+    const uint8_t *slots; /* `memory`, mapped; NULL: the helper could cut it, so it is only read */
+    uint64_t slots_size;
     char said[RKS_HELPER_SAID]; /* the end of what came on standard error */
     size_t said_size;
 } rks_helper_process;

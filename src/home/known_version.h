@@ -13,8 +13,9 @@ typedef struct rks_known_version {
     char text[RKS_HOME_VERSION]; /* "": not known */
 } rks_known_version;
 
-/* As rks_home_fetch. */
-rks_status rks_known_version_fetch(rks_known_version *known, rks_home *home, const char *name,
-                                   uint64_t first, uint64_t end, void *to, rks_error *err);
+/* As rks_home_borrow. */
+rks_status rks_known_version_borrow(rks_known_version *known, rks_home *home, const char *name,
+                                    uint64_t first, uint64_t end, rks_home_loan *loan,
+                                    rks_error *err);
 
 #endif

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <string.h>
 #include <time.h>
 
@@ -24,12 +25,17 @@ enum {
     TIMEOUT_MS = 300000,
     SHORT_TRIES = 3,
     CLOSE_MS = 1000,
+    SPARES = 8,            /* slots that are kept for the next reads ... */
+    SPARE_MIN = 256 << 10, /* ... of this many bytes at least: new memory of this size is slow */
 };
 
 static const uint64_t NOT_BEGUN = UINT64_MAX;
 
-typedef struct slot {
+typedef struct slot slot;
+struct slot {
     rks_home_read read; /* first: `done` finds the slot by it */
+    size_t room;        /* of `bytes` */
+    slot *next;         /* of the spare ones */
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     uint64_t came;    /* NOT_BEGUN at first */
@@ -37,7 +43,13 @@ typedef struct slot {
     enum rks_home_kind kind;
     rks_error err;
     uint8_t bytes[]; /* the range, then the file's name */
-} slot;
+};
+
+struct rks_home_spares {
+    pthread_mutex_t mutex;
+    slot *first;
+    size_t count;
+};
 
 /* A request: tries until one succeeds. */
 typedef struct request {
@@ -90,13 +102,50 @@ static void leave_slot(slot *s)
         free_slot(s);
 }
 
+/* Returns a spare one of that room; NULL: there is none. */
+static slot *take_spare(rks_home_spares *spares, size_t room)
+{
+    slot *found = NULL;
+    pthread_mutex_lock(&spares->mutex);
+    for (slot **at = &spares->first; found == NULL && *at != NULL; at = &(*at)->next)
+        if ((*at)->room >= room) {
+            found = *at;
+            *at = found->next;
+            spares->count--;
+            break;
+        }
+    pthread_mutex_unlock(&spares->mutex);
+    return found;
+}
+
+/* Keeps a slot for the next read, or frees it. */
+static void spare_slot(rks_home_spares *spares, slot *s)
+{
+    pthread_mutex_lock(&spares->mutex);
+    const bool kept = s->room >= SPARE_MIN && spares->count < SPARES;
+    if (kept) {
+        s->next = spares->first;
+        spares->first = s;
+        spares->count++;
+    }
+    pthread_mutex_unlock(&spares->mutex);
+    if (!kept)
+        free_slot(s);
+}
+
 static slot *make_slot(const request *r, rks_error *err)
 {
-    size_t size = (size_t)(r->end - r->first), name = strlen(r->name) + 1;
-    slot *s = rks_alloc_raw(sizeof(*s) + size + name, 1, err);
-    if (s == NULL)
+    size_t size = (size_t)(r->end - r->first), name = strlen(r->name) + 1, room = size + name;
+    slot *s = size < SPARE_MIN ? NULL : take_spare(r->home->spares, room);
+    if (s != NULL) {
+        room = s->room;
+        pthread_cond_destroy(&s->changed);
+        pthread_mutex_destroy(&s->mutex);
+    } else if ((s = rks_alloc_raw(sizeof(*s) + room, 1, err)) == NULL) {
         return NULL;
+    }
     memset(s, 0, sizeof(*s));
+    s->room = room;
     s->read = (rks_home_read){.name = memcpy(s->bytes + size, r->name, name),
                               .first = r->first,
                               .end = r->end,
@@ -290,22 +339,40 @@ rks_status rks_home_read_all(rks_home *home, const char *name, size_t most, char
     return text == NULL ? RKS_ERR_MEMORY : RKS_OK;
 }
 
-rks_status rks_home_fetch(rks_home *home, const char *name, uint64_t first, uint64_t end, void *to,
-                          char *version, rks_error *err)
+rks_status rks_home_borrow(rks_home *home, const char *name, uint64_t first, uint64_t end,
+                           char *version, rks_home_loan *loan, rks_error *err)
 {
     request r;
     slot *got;
+    *loan = (rks_home_loan){0};
     begin_request(&r, home, name, version);
     r.first = first;
     r.end = end;
     rks_status status = run_request(&r, &got, err);
     if (status != RKS_OK)
         return status;
-    memcpy(to, got->bytes, (size_t)(end - first));
     if (version != NULL)
         strcpy(version, got->read.version);
-    free_slot(got);
+    *loan = (rks_home_loan){got->bytes, home};
     return RKS_OK;
+}
+
+void rks_home_give_back(rks_home_loan *loan)
+{
+    if (loan->bytes != NULL)
+        spare_slot(loan->home->spares, (slot *)(void *)(loan->bytes - offsetof(slot, bytes)));
+    *loan = (rks_home_loan){0};
+}
+
+rks_status rks_home_fetch(rks_home *home, const char *name, uint64_t first, uint64_t end, void *to,
+                          char *version, rks_error *err)
+{
+    rks_home_loan loan;
+    rks_status status = rks_home_borrow(home, name, first, end, version, &loan, err);
+    if (status == RKS_OK)
+        memcpy(to, loan.bytes, (size_t)(end - first));
+    rks_home_give_back(&loan);
+    return status;
 }
 
 rks_status rks_home_list(rks_home *home, const char *prefix, rks_home_listed_fn each, void *user,
@@ -315,6 +382,29 @@ rks_status rks_home_list(rks_home *home, const char *prefix, rks_home_listed_fn 
 }
 
 /* ---- an open home ---------------------------------------------------------------------------- */
+
+static rks_home_spares *make_spares(rks_error *err)
+{
+    rks_home_spares *spares = rks_alloc(1, sizeof(*spares), err);
+    int code = spares == NULL ? 0 : pthread_mutex_init(&spares->mutex, NULL);
+    if (code == 0)
+        return spares;
+    rks_free(spares);
+    rks_fail_errno(err, code, "a home's memory");
+    return NULL;
+}
+
+static void free_spares(rks_home_spares *spares)
+{
+    if (spares == NULL)
+        return;
+    for (slot *s = spares->first, *next; s != NULL; s = next) {
+        next = s->next;
+        free_slot(s);
+    }
+    pthread_mutex_destroy(&spares->mutex);
+    rks_free(spares);
+}
 
 rks_status rks_home_open(const char *url, const rks_home_limits *limits, rks_home **home,
                          rks_error *err)
@@ -338,14 +428,16 @@ rks_status rks_home_open(const char *url, const rks_home_limits *limits, rks_hom
     if (made->limits.timeout_ms == 0)
         made->limits.timeout_ms = TIMEOUT_MS;
     made->name = rks_strdup(address.path, err);
-    status = made->name == NULL ? RKS_ERR_MEMORY
-                                : made->ops->open(address.path, made->limits.options,
-                                                  made->limits.requests, &made->state, err);
+    made->spares = made->name == NULL ? NULL : make_spares(err);
+    status = made->spares == NULL ? RKS_ERR_MEMORY
+                                  : made->ops->open(address.path, made->limits.options,
+                                                    made->limits.requests, &made->state, err);
     made->limits.options = NULL; /* the caller's */
     if (status == RKS_OK) {
         *home = made;
         return RKS_OK;
     }
+    free_spares(made->spares);
     rks_free(made->name);
     rks_free(made);
     return status;
@@ -356,6 +448,7 @@ void rks_home_close(rks_home *home)
     if (home == NULL)
         return;
     home->ops->close(home->state, CLOSE_MS);
+    free_spares(home->spares);
     rks_free(home->name);
     rks_free(home);
 }

@@ -20,11 +20,14 @@ typedef struct rks_home_limits {
     const char *options; /* for the store: a JSON object, with secrets; NULL: none */
 } rks_home_limits;
 
+typedef struct rks_home_spares rks_home_spares;
+
 typedef struct rks_home {
     const rks_home_ops *ops;
     void *state; /* of the ops */
     char *name;  /* for messages and files */
     rks_home_limits limits;
+    rks_home_spares *spares; /* memory that loans have given back */
 } rks_home;
 
 /* Opens the home that `url` names, which may be a path (address.h). Does not look whether it is
@@ -50,7 +53,17 @@ rks_status rks_home_read_all(rks_home *home, const char *name, size_t most, char
 /* Files whose names begin with `prefix`; see rks_home_ops. Fails as its `list` does. */
 rks_status rks_home_list(rks_home *home, const char *prefix, rks_home_listed_fn each, void *user,
                          rks_error *err);
-/* The bytes [first, end) of a file. */
+/* Bytes where they have come, so that nothing copies them. */
+typedef struct rks_home_loan {
+    uint8_t *bytes; /* NULL: none */
+    rks_home *home;
+} rks_home_loan;
+
+/* The bytes [first, end) of a file. Give *loan back before the home is closed. */
+rks_status rks_home_borrow(rks_home *home, const char *name, uint64_t first, uint64_t end,
+                           char *version, rks_home_loan *loan, rks_error *err);
+void rks_home_give_back(rks_home_loan *loan); /* {0} is accepted */
+/* The same, copied to `to`. */
 rks_status rks_home_fetch(rks_home *home, const char *name, uint64_t first, uint64_t end, void *to,
                           char *version, rks_error *err);
 
