@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A helper for RKS_HOME_HELPER around rclone. The storage options are rclone's variables of a store named "store"; one request after another."""
+"""A helper for RKS_HOME_HELPER around rclone, one request after another. The options are its variables of a store named "store"."""
 import json
 import os
 import subprocess

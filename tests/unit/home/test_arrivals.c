@@ -544,7 +544,7 @@ static void the_rest_waits_for_the_next_needs(void **state)
     rks_arrivals_count counted;
     rks_arrivals *set = open_gated(&gated, &ops, two);
     const uint64_t begun = rks_now_ms();
-    rks_arrivals_go(set);
+    rks_arrivals_go(set, true);
     for (int i = 0; i < NEEDS; i++) {
         needs[i] = (rks_need){.first = RKS_PIECE + EACH * (uint64_t)i, .check = all_right};
         needs[i].end = needs[i].first + EACH;
@@ -609,11 +609,11 @@ static rks_status read_slowly(void *state, rks_home_read *read, rks_error *why)
 static void a_set_that_nobody_reads_comes_at_once(void **state)
 {
     (void)state;
-    rks_home slow;
+    rks_home gated;
     rks_home_ops ops;
     rks_arrival_wish two[2];
     bool whole = false;
-    rks_arrivals *set = open_gated(&slow, &ops, two);
+    rks_arrivals *set = open_gated(&gated, &ops, two);
     ops.read = read_slowly;
     atomic_store(&largest_read, 0);
     rks_arrivals_go(set, false);
