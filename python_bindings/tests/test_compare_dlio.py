@@ -21,7 +21,9 @@ def compare(*arguments: str) -> subprocess.CompletedProcess[str]:
                           capture_output=True, stdin=subprocess.DEVNULL, timeout=800)
 
 
-@pytest.mark.parametrize(("arguments", "said"), [(["--only", "llama"], "there is no 'llama'"), (["--rounds", "0"], "at least 1")])
+@pytest.mark.parametrize(("arguments", "said"), [(["--only", "llama"], "there is no 'llama'"), (["--rounds", "0"], "at least 1"),
+                                                 (["--link", "0"], "at least 1 MB/s"),
+                                                 (["--link", "9", "--cold"], "without --cold")])
 def test_options_that_cannot_be(arguments: list[str], said: str) -> None:
     done = compare(*arguments)
     assert done.returncode == 2 and said in done.stderr
@@ -54,15 +56,14 @@ def test_a_quick_run_has_figures_of_both_loaders(tmp_path: Path) -> None:
 
 def test_what_is_dropped_from_memory_is_read_again(tmp_path: Path) -> None:
     script = ("import sys, pathlib; sys.path.insert(0, sys.argv[1])\n"
-              "import dlio_work\n"
+              "import dlio_source\n"
               "folder = pathlib.Path(sys.argv[2])\n"
               "(folder / 'inner').mkdir()\n"
               "(folder / 'inner' / 'file').write_bytes(bytes(5 << 20))\n"
-              "assert dlio_work.disk_rate(folder) > 0\n"
-              "dlio_work.recall(folder)\n"
-              "with dlio_work.Limit(1 << 40, False) as limit:\n"
-              " assert limit.wrap(['a']) == ['a'] and limit.folder is None\n"
-              "with dlio_work.Limit(0, True) as limit:\n"
+              "assert dlio_source.disk_rate(folder) > 0\n"
+              "dlio_source.recall(folder)\n"
+              "assert dlio_source.Memory(folder, 0).wrap(['a']) == ['a']\n"
+              "with dlio_source.Limit(0) as limit:\n"
               " made = limit.folder\n"
               " assert made is None or limit.wrap(['a'])[-1] == 'a' and 'of the data or 3 GiB' in limit.told\n"
               "assert made is None or not made.exists()\n")
@@ -76,8 +77,8 @@ def test_the_page_is_what_the_recorded_figures_give(name: str, tmp_path: Path) -
     script = ("import sys, json, pathlib; sys.path.insert(0, sys.argv[1])\n"
               "import dlio\n"
               "found = json.loads(pathlib.Path(sys.argv[2]).read_text())\n"
-              "dlio.write(pathlib.Path(sys.argv[3]), found['cold'], found['machine'], found['workloads'])\n")
-    done = subprocess.run([sys.executable, "-c", script, str(PEERS), str(recorded), str(tmp_path)], text=True, capture_output=True,
+              "dlio.write(pathlib.Path(sys.argv[3]), sys.argv[4], found['machine'], found['workloads'])\n")
+    done = subprocess.run([sys.executable, "-c", script, str(PEERS), str(recorded), str(tmp_path), name], text=True, capture_output=True,
                           timeout=100)
     assert done.returncode == 0, done.stderr
     page = (ROOT / "docs/measurements/dlio.md").read_text()

@@ -26,6 +26,7 @@ The number of accelerators doubles as long as a loader keeps them as busy as the
 EXAMPLES = """examples:
   tools/compare_dlio -o figures                     all workloads, from memory; 20 minutes, 22 GB of disk
   tools/compare_dlio --cold -o figures              the same from the disk, in a control group with a fifth of the data's memory
+  tools/compare_dlio --link 300 --only resnet50     from a store that gives 300 MB/s
   tools/compare_dlio --only resnet50 --rounds 5     one workload
   tools/compare_dlio --quick                        some minutes, few files: does everything work?
   tools/compare_dlio --here                         by the python3 on PATH; installs nothing
@@ -43,6 +44,9 @@ def arguments() -> argparse.Namespace:
                         help="where dlio.md, dlio.json (dlio-cold.md, dlio-cold.json) and the logs go (build/dlio/results)")
     parser.add_argument("--only", metavar="WORKLOAD,...", default=",".join(WORKLOADS), help="these of " + ", ".join(WORKLOADS))
     parser.add_argument("--cold", action="store_true", help="drop the files from memory before each run, and limit the memory of the run")
+    parser.add_argument("--link", type=float, metavar="MB",
+                        help="from a store on this machine, behind a link of MB megabytes a second, into an empty local folder before "
+                        "each run (needs root, rclone, iproute2); Rankstore alone, since DLIO's loader does not read over HTTP")
     parser.add_argument("--rounds", type=int, default=ROUNDS, metavar="N", help=f"runs of each number of accelerators ({ROUNDS})")
     parser.add_argument("--data", type=Path, default=Path("build/dlio/data"), metavar="FOLDER",
                         help="where made data lies, and stays (build/dlio/data)")
@@ -51,6 +55,8 @@ def arguments() -> argparse.Namespace:
     chosen = parser.parse_args()
     if chosen.rounds < 1:
         parser.error("--rounds: at least 1")
+    if chosen.link is not None and (chosen.cold or not chosen.link >= 1):
+        parser.error("--link: at least 1 MB/s, and without --cold")
     for name in chosen.only.split(","):
         if name not in WORKLOADS:
             parser.error(f"--only: there is no {name!r}; there are {', '.join(WORKLOADS)}")
@@ -59,14 +65,14 @@ def arguments() -> argparse.Namespace:
 
 def table(name: str, found: dict[str, Any]) -> list[str]:
     """Lines of markdown: a line for each number of accelerators and loader, medians of its runs."""
-    work, disk = found["work"], found["disk_bytes_s"]
+    work, floor = found["work"], found["floor_bytes_s"]
     lines = [f"### {name}", "",
              f"A step takes {work['batch']} records of {work['record']:,} bytes and sleeps {work['sleep'] * 1000:g} ms; {work['files']} "
              f"files ({work['format'].upper()}), {found['bytes'] / 1e9:.1f} GB. A loader keeps up if utilisation is {work['wanted']:.0f} % "
              "or more.", ""]
-    if disk:
-        lines += [f"The same bytes by 16 threads of `pread`: {median(disk) / 1e6:,.0f} MB/s ({min(disk) / 1e6:,.0f} to "
-                  f"{max(disk) / 1e6:,.0f}).", ""]
+    if floor:
+        lines += [f"The same bytes by {found['floor']}: {median(floor) / 1e6:,.0f} MB/s ({min(floor) / 1e6:,.0f} to "
+                  f"{max(floor) / 1e6:,.0f}).", ""]
     lines += ["| accelerators | loader | utilisation | from .. to | MB/s | processor ms a step and accelerator | peak RSS of one |",
               "|---:|---|---:|---:|---:|---:|---:|"]
     groups: dict[tuple[int, str], list[dict[str, Any]]] = {}
@@ -90,25 +96,31 @@ def _loads(found: dict[str, dict[str, Any]]) -> str:
     return f"{min(each):.0f} to {max(each):.0f}"
 
 
-def write(out: Path, cold: bool, about: dict[str, Any], found: dict[str, dict[str, Any]]) -> list[Path]:
+def write(out: Path, stem: str, about: dict[str, Any], found: dict[str, dict[str, Any]]) -> list[Path]:
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
     lines = ["# DLIO's workloads", "", NOT_A_RESULT, "",
              f"{about['processor']}, {about['cores']} cores, {about['memory_bytes'] / 2**30:.0f} GiB; Python {about['python']}; "
              f"{versions}. Load of the machine: {_loads(found)}.", "",
-             ("Files were dropped from memory before each run. " + about["limit"]) if cold else "Files are in memory.", "",
+             about["source"], "",
              "Medians of runs in turns; an epoch's first step does not count. `pytorch` is DLIO's loader, with as many workers as the "
              "workload names. It reads each record, and hands over a picture of a fixed size in its place; Rankstore checks the records, "
              "and hands them over as they are. `nothing` reads nothing: the most that DLIO reaches here. Ranks meet after each step (MPI), "
              "which costs processor time when there are several.", ""]
     for name, one in found.items():
         lines += table(name, one)
-    stem = "dlio-cold" if cold else "dlio"
-    texts = {f"{stem}.json": json.dumps({"schema_version": 1, "machine": about, "cold": cold, "workloads": found}, indent=1) + "\n",
+    texts = {f"{stem}.json": json.dumps({"schema_version": 1, "machine": about, "workloads": found}, indent=1) + "\n",
              f"{stem}.md": "\n".join(lines)}
     for name, text in texts.items():
         (out / (name + ".partial")).write_text(text, encoding="utf-8")
         os.replace(out / (name + ".partial"), out / name)
     return [out / name for name in texts]
+
+
+def source_of(chosen: argparse.Namespace, race: Any) -> Any:
+    import dlio_source
+    if chosen.link is not None:
+        return dlio_source.Store(race.data, race.bytes, chosen.link)
+    return (dlio_source.Disk if chosen.cold else dlio_source.Memory)(race.data, race.bytes)
 
 
 def main() -> int:
@@ -119,6 +131,10 @@ def main() -> int:
             return 3
     if shutil.which("mpirun") is None:
         print("compare_dlio: there is no mpirun; install openmpi-bin", file=sys.stderr)
+        return 3
+    missing = [name for name in ("rclone", "ip", "tc") if chosen.link is not None and shutil.which(name) is None]
+    if missing or chosen.link is not None and os.geteuid() != 0:
+        print(f"compare_dlio: --link needs {missing[0] if missing else 'root'}", file=sys.stderr)
         return 3
     import dlio_work
     import report
@@ -131,11 +147,11 @@ def main() -> int:
         work = dlio_work.WORKLOADS[name]
         race = dlio_work.Race(name, dlio_work.quick(work) if chosen.quick else work, data / ("quick" if chosen.quick else "full"), out)
         race.prepare()
-        with dlio_work.Limit(race.bytes, chosen.cold) as limit:
-            about["limit"] = limit.told
-            found[name] = race.run(1 if chosen.quick else chosen.rounds, chosen.cold, limit)
+        with source_of(chosen, race) as source:
+            about["source"] = source.told
+            found[name] = race.run(1 if chosen.quick else chosen.rounds, source)
         print("\n".join(table(name, found[name])), flush=True)
-        written = write(out, chosen.cold, about, found)
+        written = write(out, source.stem, about, found)
         failed = failed or any(run["error"] for run in found[name]["runs"])
     for path in written:
         print(path)

@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rankstore as a data loader of DLIO (`workload.reader.data_loader_classname=dlio_loader.RankstoreLoader`).
 
-The dataset is the folder `rankstore` in DLIO's data folder, and has the records of DLIO's own files: a column, `x`. Each of DLIO's
-ranks, an emulated accelerator, is a rank here. Batches come in the order that the workload asks for, records as they were stored.
+The dataset is the folder `rankstore` in DLIO's data folder, or at the home that the environment names. It has the records of DLIO's
+own files: a column, `x`. Each of DLIO's ranks, an emulated accelerator, is a rank here. Batches come in the order that the workload
+asks for, records as they were stored.
 """
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from dlio_benchmark.common.enumerations import DataLoaderType, DatasetType, Shuffle
 from dlio_benchmark.data_loader.base_data_loader import BaseDataLoader
-from dlio_names import COLUMN, FOLDER
+from dlio_names import COLUMN, FOLDER, HOME, LOCAL
 
 
 class RankstoreLoader(BaseDataLoader):  # type: ignore[misc]
@@ -25,7 +27,9 @@ class RankstoreLoader(BaseDataLoader):  # type: ignore[misc]
         import rankstore
         if self.dataset_type is not DatasetType.TRAIN:
             raise NotImplementedError("the dataset has DLIO's training files alone")
-        self.dataset = rankstore.open(Path(self._args.data_folder) / FOLDER)
+        home = os.environ.get(HOME)
+        self.dataset = (rankstore.open(Path(self._args.data_folder) / FOLDER) if home is None else
+                        rankstore.open(home, local=os.environ[LOCAL]))
         order = "sequential" if self._args.sample_shuffle == Shuffle.OFF else "random"
         plan = self.dataset.plan(order, batch_size=self.batch_size, tail="drop", seed=self._args.seed)
         self.loader = self.dataset.loader(plan)

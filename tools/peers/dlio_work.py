@@ -9,15 +9,14 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from dlio_names import COLUMN, FOLDER
+from dlio_source import Memory
 
 HERE = Path(__file__).parent
 LIMIT_S = 500  # of a run
@@ -25,7 +24,6 @@ LIMIT_S = 500  # of a run
 PLUG_IN = "++workload.reader.data_loader_classname=dlio_loader."
 LOADERS = {"nothing": [PLUG_IN + "NothingLoader", "++workload.reader.data_loader_sampler=index"], "pytorch": [],
            "Rankstore": [PLUG_IN + "RankstoreLoader", "++workload.reader.data_loader_sampler=index"]}
-PIECE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -57,81 +55,6 @@ def quick(work: Work) -> Work:
     """Enough for some steps, of small records."""
     files, each = (1, 4 * work.batch) if work.each > 1 else (4 * work.batch, 1)
     return replace(work, files=files, each=each, steps=4, accelerators=(1,), epochs=1, record=min(work.record, 10_000), small=True)
-
-
-class Limit:
-    """A control group whose memory is a fifth of the data, but enough for the processes; both versions of control groups. `told`
-    says what holds; `wrap` puts a command into it."""
-
-    ROOTS = (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max"))
-    LEAST = 3 << 30
-
-    def __init__(self, data_bytes: int, wanted: bool) -> None:
-        self.bytes, self.wanted = max(data_bytes // 5, self.LEAST), wanted
-        self.folder: Path | None = None
-        self.told = ""
-
-    def __enter__(self) -> Limit:
-        for root, file in self.ROOTS if self.wanted else ():
-            folder = Path(root) / f"rankstore-dlio-{os.getpid()}"
-            try:
-                folder.mkdir()
-            except OSError:
-                continue
-            with contextlib.suppress(OSError):
-                (folder / file).write_text(str(self.bytes))
-                self.folder = folder
-                self.told = f"A control group had {self.bytes / 2**30:.1f} GiB for processes and page cache, a fifth of the data or 3 GiB."
-                return self
-            folder.rmdir()
-        self.told = "No control group could be made: memory had no limit."
-        return self
-
-    def wrap(self, command: list[str]) -> list[str]:
-        if self.folder is None:
-            return command
-        return ["sh", "-c", 'echo $$ >"$0"; exec "$@"', str(self.folder / "cgroup.procs"), *command]
-
-    def __exit__(self, *_: object) -> None:
-        if self.folder is not None:
-            for _ in range(50):  # the last process may still be ending
-                with contextlib.suppress(OSError):
-                    self.folder.rmdir()
-                    return
-                time.sleep(0.1)
-
-
-def forget(folder: Path) -> None:
-    """Drops the files of a folder from the page cache."""
-    for path in folder.rglob("*"):
-        if path.is_file():
-            file = os.open(path, os.O_RDONLY)
-            os.fsync(file)
-            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
-            os.close(file)
-
-
-def recall(folder: Path) -> None:
-    """Reads the files of a folder into the page cache."""
-    for path in folder.rglob("*"):
-        if path.is_file():
-            with open(path, "rb", buffering=0) as file:
-                while file.read(1 << 24):
-                    pass
-
-
-def disk_rate(folder: Path) -> float:
-    """Bytes/s of 16 threads that read the files of a folder, which nothing holds in memory, in pieces of 1 MiB."""
-    forget(folder)
-    files = [os.open(path, os.O_RDONLY) for path in sorted(folder.rglob("*")) if path.is_file()]
-    pieces = [(file, at) for file in files for at in range(0, os.fstat(file).st_size, PIECE)]
-    begun = time.perf_counter()
-    with ThreadPoolExecutor(16) as pool:
-        count = sum(pool.map(lambda piece: len(os.pread(piece[0], PIECE, piece[1])), pieces))
-    seconds = time.perf_counter() - begun
-    for file in files:
-        os.close(file)
-    return count / seconds
 
 
 class Race:
@@ -177,7 +100,7 @@ class Race:
                 size = block[0].size
                 yield rankstore.Columns({COLUMN: (block.reshape(-1), numpy.arange(len(block) + 1) * size)})
 
-    def _job(self, label: str, accelerators: int, settings: list[str], limit: Limit | None = None) -> Path:
+    def _job(self, label: str, accelerators: int, settings: list[str], source: Memory | None = None) -> Path:
         """Runs DLIO; returns the folder of its figures. RuntimeError, with the end of its log, if it fails."""
         work, folder = self.work, self.out / "dlio-runs" / f"{self.name}-{label}"
         shutil.rmtree(folder, ignore_errors=True)
@@ -192,9 +115,10 @@ class Race:
             command += [f"++workload.dataset.record_length={work.record}", "++workload.dataset.record_length_stdev=0"]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]), "OMP_NUM_THREADS": "1",
                        "PYTHONDONTWRITEBYTECODE": "1", "OMPI_MCA_mpi_yield_when_idle": "1",
-                       "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+                       "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+                       **(source.environment() if source is not None else {})}
         with open(folder / "log.txt", "w", encoding="utf-8") as log:
-            job = subprocess.Popen(command if limit is None else limit.wrap(command), stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+            job = subprocess.Popen(command if source is None else source.wrap(command), stdout=log, stderr=log, stdin=subprocess.DEVNULL,
                                    env=environment, start_new_session=True)
             try:
                 code = job.wait(LIMIT_S)
@@ -208,18 +132,17 @@ class Race:
             raise RuntimeError(f"DLIO took more than {LIMIT_S} s" if code == -1 else f"DLIO ended with {code}; see {folder}/log.txt")
         return folder
 
-    def _one(self, loader: str, accelerators: int, cold: bool, limit: Limit) -> dict[str, Any]:
+    def _one(self, loader: str, accelerators: int, source: Memory) -> dict[str, Any]:
         """The figures of a run."""
         work = self.work
         steps = min(work.steps, work.files * work.each // work.batch // accelerators)
-        epochs = 1 if cold else work.epochs
+        epochs = 1 if source.once else work.epochs
         settings = [f"++workload.train.epochs={epochs}", f"++workload.train.total_training_steps={steps}"]
-        if loader != "nothing":
-            (forget if cold else recall)(self.data / ("train" if loader == "pytorch" else FOLDER))
+        source.ready(loader)
         found: dict[str, Any] = {"accelerators": accelerators, "loader": loader, "steps": steps * epochs, "error": None,
                                  "load": os.getloadavg()[0]}
         try:
-            folder = self._job(loader, accelerators, [*settings, *LOADERS[loader]], limit)
+            folder = self._job(loader, accelerators, [*settings, *LOADERS[loader]], source)
             metric = json.loads((folder / "summary.json").read_text())["metric"]
             costs = [json.loads((folder / f"cost-{rank}.json").read_text()) for rank in range(accelerators)]
         except (RuntimeError, OSError) as failed:
@@ -230,20 +153,20 @@ class Race:
                 "processor_ms": 1000 * sum(cost["processor_s"] for cost in costs) / (steps * epochs * accelerators),
                 "peak_rss_bytes": max(cost["peak_rss_bytes"] for cost in costs)}
 
-    def run(self, rounds: int, cold: bool, limit: Limit) -> dict[str, Any]:
-        """{"runs": [figures], "disk_bytes_s": [...]}: the loaders in turns, with more accelerators as long as one keeps up."""
+    def run(self, rounds: int, source: Memory) -> dict[str, Any]:
+        """The loaders in turns, with more accelerators as long as one keeps up: {"runs": [figures], "floor_bytes_s": [...], ...}."""
         runs: list[dict[str, Any]] = []
-        disk: list[float] = []
-        going = tuple(LOADERS)
+        floors: list[float] = []
+        going = source.loaders
         for accelerators in self.work.accelerators:
             if self.work.files * self.work.each < 3 * self.work.batch * accelerators or set(going) <= {"nothing"}:
                 break
             for _ in range(rounds):
-                if cold:
-                    disk.append(disk_rate(self.data / FOLDER))
-                runs += [self._one(loader, accelerators, cold, limit) for loader in going]
+                floor = source.floor()
+                floors += [] if floor is None else [floor]
+                runs += [self._one(loader, accelerators, source) for loader in going]
             going = tuple(loader for loader in going if self._keeps_up(runs, loader, accelerators))
-        return {"work": asdict(self.work), "bytes": self.bytes, "runs": runs, "disk_bytes_s": disk}
+        return {"work": asdict(self.work), "bytes": self.bytes, "runs": runs, "floor_bytes_s": floors, "floor": source.floor_told}
 
     def _keeps_up(self, runs: list[dict[str, Any]], loader: str, accelerators: int) -> bool:
         each = [run for run in runs if run["loader"] == loader and run["accelerators"] == accelerators]
