@@ -73,8 +73,11 @@ def table(name: str, found: dict[str, Any]) -> list[str]:
     if floor:
         lines += [f"The same bytes by {found['floor']}: {median(floor) / 1e6:,.0f} MB/s ({min(floor) / 1e6:,.0f} to "
                   f"{max(floor) / 1e6:,.0f}).", ""]
-    lines += ["| accelerators | loader | utilisation | from .. to | MB/s | processor ms a step and accelerator | peak RSS of one |",
-              "|---:|---|---:|---:|---:|---:|---:|"]
+    link = any(run.get("link_bytes_s") for run in found["runs"])
+    head, rule = (" over the link, MB/s |", "---:|") if link else ("", "")
+    lines += ["| accelerators | loader | utilisation | from .. to | MB/s |" + head + " processor ms a step and accelerator | "
+              "peak RSS of one |",
+              "|---:|---|---:|---:|---:|" + rule + "---:|---:|"]
     groups: dict[tuple[int, str], list[dict[str, Any]]] = {}
     for run in found["runs"]:
         groups.setdefault((run["accelerators"], run["loader"]), []).append(run)
@@ -83,12 +86,18 @@ def table(name: str, found: dict[str, Any]) -> list[str]:
         if not good:
             lines.append(f"| {accelerators} | {loader} | {runs[0]['error']} | | | | |")
             continue
-        middle = {key: median(run[key] for run in good) for key in ("utilisation", "bytes_s", "processor_ms", "peak_rss_bytes")}
-        each = [run["utilisation"] for run in good]
-        rate = "" if loader == "nothing" else f"{middle['bytes_s'] / 1e6:,.0f}"
-        lines.append(f"| {accelerators} | {loader} | {middle['utilisation']:.1f} % | {min(each):.1f} .. {max(each):.1f} | {rate} | "
-                     f"{middle['processor_ms']:,.2f} | {middle['peak_rss_bytes'] / 2**20:,.0f} MiB |")
+        lines.append(_line(accelerators, loader, good, link))
     return [*lines, ""]
+
+
+def _line(accelerators: int, loader: str, good: list[dict[str, Any]], link: bool) -> str:
+    keys = ("utilisation", "bytes_s", "processor_ms", "peak_rss_bytes") + (("link_bytes_s",) if link else ())
+    middle = {key: median(run[key] for run in good) for key in keys}
+    each = [run["utilisation"] for run in good]
+    rate = "" if loader == "nothing" else f"{middle['bytes_s'] / 1e6:,.0f}"
+    moved = f" {middle['link_bytes_s'] / 1e6:,.0f} |" if link else ""
+    return (f"| {accelerators} | {loader} | {middle['utilisation']:.1f} % | {min(each):.1f} .. {max(each):.1f} | {rate} |{moved} "
+            f"{middle['processor_ms']:,.2f} | {middle['peak_rss_bytes'] / 2**20:,.0f} MiB |")
 
 
 def _loads(found: dict[str, dict[str, Any]]) -> str:

@@ -105,6 +105,7 @@ class Memory:
     stem, told, floor_told = "dlio", "Files are in memory.", ""
     loaders: tuple[str, ...] = ("nothing", "pytorch", "Rankstore")
     once = False  # a second epoch would find records elsewhere
+    whole = False  # an epoch runs to its end: what comes late is part of the figure
 
     def __init__(self, data: Path, data_bytes: int) -> None:
         self.data, self.bytes = data, data_bytes
@@ -129,6 +130,10 @@ class Memory:
     def floor(self) -> float | None:
         """Bytes/s of plain reads of the dataset's files."""
         return None
+
+    def moved(self) -> int:
+        """Bytes that came over the link since it was made."""
+        return 0
 
 
 class Disk(Memory):
@@ -159,7 +164,7 @@ class Store(Memory):
     each run. DLIO's own loader does not read from it."""
 
     stem, floor_told, once = "dlio-store", "16 requests of 4 MiB at a time, by obstore", True
-    loaders = ("nothing", "Rankstore")
+    loaders, whole = ("nothing", "Rankstore"), True
 
     def __init__(self, data: Path, data_bytes: int, link: float) -> None:
         super().__init__(data, data_bytes)
@@ -184,6 +189,9 @@ class Store(Memory):
 
     def environment(self) -> dict[str, str]:
         return {HOME: f"{self.address}/{FOLDER}", LOCAL: str(self.local)}
+
+    def moved(self) -> int:
+        return int(Path(f"/sys/class/net/sa{os.getpid()}/statistics/rx_bytes").read_text())
 
     def floor(self) -> float | None:
         import obstore

@@ -135,10 +135,13 @@ class Race:
     def _one(self, loader: str, accelerators: int, source: Memory) -> dict[str, Any]:
         """The figures of a run."""
         work = self.work
-        steps = min(work.steps, work.files * work.each // work.batch // accelerators)
+        steps = work.files * work.each // work.batch // accelerators
+        if not source.whole:
+            steps = min(steps, work.steps)
         epochs = 1 if source.once else work.epochs
         settings = [f"++workload.train.epochs={epochs}", f"++workload.train.total_training_steps={steps}"]
         source.ready(loader)
+        before = source.moved()
         found: dict[str, Any] = {"accelerators": accelerators, "loader": loader, "steps": steps * epochs, "error": None,
                                  "load": os.getloadavg()[0]}
         try:
@@ -150,6 +153,7 @@ class Race:
         utilisation = metric["train_au_mean_percentage"]  # without the first step of an epoch
         samples = accelerators * work.batch * utilisation / 100 / work.sleep
         return {**found, "utilisation": utilisation, "samples_s": samples, "bytes_s": samples * self.bytes / (work.files * work.each),
+                "link_bytes_s": (source.moved() - before) / max(cost["wall_s"] for cost in costs),
                 "processor_ms": 1000 * sum(cost["processor_s"] for cost in costs) / (steps * epochs * accelerators),
                 "peak_rss_bytes": max(cost["peak_rss_bytes"] for cost in costs)}
 
