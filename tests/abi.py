@@ -9,6 +9,13 @@ import subprocess
 import sys
 import tempfile
 
+# Functions of glibc after 2.28, which a wheel is linked against. Symbol versions cannot tell: 2.34 gave new ones to old functions.
+AFTER_2_28 = set("""posix_spawn_file_actions_addchdir_np posix_spawn_file_actions_addfchdir_np getcpu gettid tgkill getdents64 twalk_r
+    pthread_clockjoin_np pthread_cond_clockwait pthread_mutex_clocklock pthread_rwlock_clockrdlock pthread_rwlock_clockwrlock sem_clockwait
+    pthread_attr_setsigmask_np pthread_getattr_default_np sigabbrev_np sigdescr_np strerrorname_np strerrordesc_np mallinfo2 close_range
+    closefrom _Fork posix_spawn_file_actions_addclosefrom_np execveat timespec_getres epoll_pwait2 arc4random arc4random_buf
+    arc4random_uniform process_madvise process_mrelease pidfd_open pidfd_getfd pidfd_send_signal fsopen fsconfig fsmount fspick move_mount
+    open_tree mount_setattr strlcpy strlcat wcslcpy wcslcat pidfd_spawn pidfd_spawnp pidfd_getpid""".split())
 RECORD = "tests/abi.json"
 
 
@@ -49,6 +56,11 @@ def symbols_of(library):
     return sorted(line.split()[-1] for line in printed.splitlines() if " T " in line or " D " in line)
 
 
+def needed_by(binary):
+    printed = subprocess.run(["nm", "-D", "--undefined-only", binary], check=True, capture_output=True, text=True, timeout=600).stdout
+    return {line.split()[-1].partition("@")[0] for line in printed.splitlines()}
+
+
 def lost(old, new):
     """What a program that was built before would miss."""
     yield from (f"{name} is gone" for name in old["symbols"] if name not in new["symbols"])
@@ -74,6 +86,9 @@ def main():
         old = new
     print("ok what_is_new_is_listed" if old == new or problems
           else f"FAIL what_is_new_is_listed: UPDATE=1 python3 tests/abi.py {sys.argv[1]}")
+    newer = [f"{name} ({file})" for file in ("src/librankstore.so", "tools/rankstore/rankstore")
+             for name in sorted(needed_by(os.path.join(sys.argv[1], file)) & AFTER_2_28)]
+    print(f"FAIL what_is_called_is_in_the_wheels_glibc: {', '.join(newer)}" if newer else "ok what_is_called_is_in_the_wheels_glibc")
     smaller = {"symbols": new["symbols"][1:], "structs": {**new["structs"], "rks_array": {**new["structs"]["rks_array"], "sizeof": 1}}}
     print("ok a_loss_is_found" if len(list(lost(new, smaller))) == 2 else "FAIL a_loss_is_found")
 

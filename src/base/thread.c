@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-enum { HUNG_MS = 10000, BRIEFLY_MS = 50 };
+enum { HUNG_MS = 10000, BRIEFLY_MS = 50, FIRST_PAUSE_NS = 20000, LAST_PAUSE_NS = 5000000 };
 
 static atomic_uint_least64_t hung_until_ms; /* until when waits are brief */
 
@@ -72,18 +72,17 @@ void rks_hang_seen(void)
     atomic_store(&hung_until_ms, rks_now_ms() + HUNG_MS);
 }
 
+/* Looks again and again: joins with a limit by the monotonic clock are newer (glibc 2.31) than the
+ * wheel's glibc, and others follow the time of day. */
 static int join_until(pthread_t thread, uint64_t until_ms)
 {
-#ifdef __SANITIZE_THREAD__ /* of joins with a limit it knows only that by the time of day */
-    struct timespec at;
-    const uint64_t now = rks_now_ms(), left = until_ms > now ? until_ms - now : 0;
-    clock_gettime(CLOCK_REALTIME, &at);
-    at.tv_sec += (time_t)(left / 1000) + 1;
-    return pthread_timedjoin_np(thread, NULL, &at);
-#else
-    const struct timespec at = {(time_t)(until_ms / 1000), (long)(until_ms % 1000) * 1000000};
-    return pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &at);
-#endif
+    long pause_ns = FIRST_PAUSE_NS;
+    int code;
+    while ((code = pthread_tryjoin_np(thread, NULL)) == EBUSY && rks_now_ms() < until_ms) {
+        nanosleep(&(struct timespec){0, pause_ns}, NULL);
+        pause_ns = pause_ns < LAST_PAUSE_NS ? pause_ns * 2 : pause_ns;
+    }
+    return code;
 }
 
 bool rks_thread_join_within(pthread_t thread, uint32_t limit_ms)

@@ -380,8 +380,7 @@ int __wrap_pthread_cond_broadcast(pthread_cond_t *cond);
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
                           void *argument);
 int __wrap_pthread_join(pthread_t thread, void **result);
-int __wrap_pthread_clockjoin_np(pthread_t thread, void **result, clockid_t clock,
-                                const struct timespec *until);
+int __wrap_pthread_tryjoin_np(pthread_t thread, void **result);
 int __wrap_pthread_setname_np(pthread_t thread, const char *name);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
 int __wrap_nanosleep(const struct timespec *time, struct timespec *left);
@@ -566,10 +565,8 @@ int __wrap_pthread_join(pthread_t thread, void **result)
 }
 
 /* Nothing hangs in the storage here, so a thread that is waited for ends in time. */
-int __wrap_pthread_clockjoin_np(pthread_t thread, void **result, clockid_t clock,
-                                const struct timespec *until)
+int __wrap_pthread_tryjoin_np(pthread_t thread, void **result)
 {
-    (void)clock, (void)until;
     return __wrap_pthread_join(thread, result);
 }
 
