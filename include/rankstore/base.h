@@ -112,9 +112,8 @@ typedef enum rks_memory_kind {
     RKS_MEMORY_IN_FLIGHT = 5, /* of RKS_MEMORY_BATCHES: replies of owners that are on their way */
     RKS_MEMORY_PINNED = 6,    /* host memory that is pinned for a GPU */
     RKS_MEMORY_GPU_SLOTS = 7, /* GPU memory of the exchange's own slots */
-    RKS_MEMORY_GPU_NCCL =
-        8, /* GPU memory that NCCL took: what the driver's free memory fell by while
-            * it was set up. Others that allocate there meanwhile are in it */
+    RKS_MEMORY_GPU_NCCL = 8,  /* GPU memory that NCCL uses: the fall of the driver's free memory
+                               * during its set-up. It includes what others allocate meanwhile */
     RKS_MEMORY_RESIDENT = 9, /* of the process, by the kernel (VmRSS, VmHWM): all above that is host
                               * memory and was touched, pages of mapped shards, and everything
                               * else that the process holds */

@@ -11,27 +11,28 @@
 extern "C" {
 #endif
 
-/* COLLECTIVE. rks_plan_create over a store's lengths, for which a node takes 12 bytes a sample
- * beside the index's 12, however many ranks it has: they share the sorted order (bucket, sorted,
- * pack), the epoch at hand, and the next one, which is made in the background from 2^20 samples on.
- * So 1 G samples fit a node of 64 GB. More while an epoch is made: pack 4 bytes a sample and 4 a
- * bin; random with max_tokens 8, and sequential 4, when the plan is made.
+/* COLLECTIVE. Creates a plan (rks_plan_create) over the store's lengths. Each node needs 24 bytes a
+ * sample, 12 for the plan and 12 for the index, shared by its ranks: the sorted order (bucket,
+ * sorted, pack), the current epoch, and the next one, which is made in the background from 2^20
+ * samples on. So 1 G samples fit a node of 64 GB. While an epoch is made, pack needs 4 more bytes a
+ * sample and 4 a bin. While the plan is made, random with max_tokens needs 8 more bytes a sample,
+ * and sequential 4.
  *
- * The rank that asks first for an epoch makes it, the others wait; an interrupt ends either. If
+ * The rank that first asks for an epoch makes it while the others wait; an interrupt ends both. If
  * that rank dies, all ranks of its node get RKS_ERR_PEER with its number. rks_plan_free ends the
  * work in the background.
  *
- * A rank keeps its own epoch, of the same bits, for plans with a mix, of less than 2^16 samples, of
- * stores opened with no_share, while the others of its node use two other epochs, and, with a line
- * on stderr, if shared memory has no room. Shared memory is a memfd: the size of /dev/shm does not
- * matter. */
+ * Ranks share no epoch, and each makes the same bits for itself, if the plan has a mix or fewer
+ * than 2^16 samples, if the store was opened with no_share, while the other ranks of the node use
+ * two other epochs, or if shared memory has no room (a line on stderr says so). Shared memory is a
+ * memfd: the size of /dev/shm does not matter. */
 RKS_API rks_status rks_plan_open(rks_store *store, const rks_plan_options *options, rks_plan **plan,
                                  rks_error *err);
 
-/* Lists the earlier generations of the store's dataset, oldest first, as its units tell: also those
- * that rks_prune has removed. *count is 0 for a store over several datasets, whose generations are
- * combinations; rks_plan_open lets a plan resume states of those, too. Free *earlier with
- * rks_release. */
+/* Lists the earlier generations of the store's dataset, oldest first, including those that
+ * rks_prune has removed; its units record them. *count is 0 for a store over several datasets,
+ * whose generations are combinations; a plan of rks_plan_open can resume their states, too. Free
+ * *earlier with rks_release. */
 RKS_API rks_status rks_store_earlier(const rks_store *store, rks_generation **earlier,
                                      size_t *count, rks_error *err);
 

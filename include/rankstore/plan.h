@@ -78,12 +78,12 @@ typedef struct rks_plan_options {
     bool no_shuffle;         /* every epoch is as epoch 0; sorted breaks ties by id */
     uint32_t world;          /* ranks to plan for; 0: the group's size (rks_plan_create: 1) */
     uint64_t seed;
-    uint32_t capacity;        /* pack alone, which needs it: room of a bin, to 2^24 */
+    uint32_t capacity;        /* size of a bin, to 2^24; pack requires it, others refuse it */
     uint32_t length_multiple; /* a sample takes its length, rounded up to a multiple of it, in
                                * budgets, bins and reports: what the collator pads widths to
                                * (rks_collate_options.to_multiple); capacity is a multiple of it.
-                               * Default 1, to 2^16. 0: 1 for pack and cost "tokens", else 8, or
-                               * what divides 8 and max_tokens */
+                               * Default 1, to 2^16. 0: 1 for pack and cost "tokens", else
+                               * gcd(8, max_tokens) */
     uint32_t micro_batches;   /* pack: K batches of each rank make one optimizer step, default 1, to
                                * 2^16: sums of cost are even over them. rks_plan_steps and `step`
                                * count batches of a rank, a multiple of K; states fall between
@@ -122,18 +122,18 @@ RKS_API void rks_plan_options_default(rks_plan_options *options);
 RKS_SIZED_DEFAULT(rks_plan_options)
 #define rks_plan_options_default(options) rks_plan_options_default_sized(options)
 
-/* What the batches of a plan are bounded by, for those who make arrays of them. */
+/* The bounds of a plan's batches, for callers that make arrays of them. */
 typedef struct rks_plan_limits {
     size_t struct_size;
-    uint64_t budget;          /* items of a batch at most; 0: no bound */
-    bool sums;                /* the budget is of samples one after another, not padded */
-    uint32_t length_multiple; /* lengths count as rounded up to it, from 1 */
-    uint32_t cut;             /* longer samples are cut to so many items; 0: they are whole */
-    uint32_t longest;         /* no whole sample is longer; 0: any may be */
-    uint32_t piece;           /* longer samples come in pieces of so many items; 0: they do not */
+    uint64_t budget;          /* maximum items of a batch; 0: no bound */
+    bool sums;                /* the budget counts unpadded items */
+    uint32_t length_multiple; /* lengths are rounded up to this, at least 1 */
+    uint32_t cut;             /* longer samples are cut to this many items; 0: none is cut */
+    uint32_t longest;         /* maximum length of a whole sample; 0: no bound */
+    uint32_t piece;           /* longer samples come in pieces of this many items; 0: no pieces */
     uint32_t row;             /* items of a bin; 0: batches have no bins */
 } rks_plan_limits;
-/* Tells the limits of a plan with these options. Set limits->struct_size first; no more bytes than
+/* Fills the limits of a plan with these options. Set limits->struct_size first; no more bytes than
  * that are written. RKS_ERR_ARGUMENT as from rks_plan_create. */
 RKS_API rks_status rks_plan_limits_get(const rks_plan_options *options, rks_plan_limits *limits,
                                        rks_error *err);
@@ -227,8 +227,8 @@ typedef struct rks_plan_report {
     double tokens_per_step; /* mean over steps, all ranks */
     char digest[33];        /* of the epoch's batches: 32 hexadecimal digits */
     /* Size GPU memory by the largest batch, not by the mean. All in padded tokens: */
-    uint32_t largest_batch_rank; /* where the largest batch is: of equal ones the first step's, */
-    uint64_t largest_batch_step; /* and in it the lowest rank's */
+    uint32_t largest_batch_rank; /* of the largest batch; of equal ones, of the first step's, */
+    uint64_t largest_batch_step; /* and there of the lowest rank's */
     uint64_t smallest_batch;
     uint64_t median_batch;           /* at least half of the batches have no more */
     uint64_t p95_batch;              /* at least 95 % of the batches have no more */
@@ -237,9 +237,9 @@ typedef struct rks_plan_report {
     uint64_t bins;                   /* pack, else 0 */
     double fill;                     /* pack: tokens / (bins * capacity), else 0 */
     double token_balance;            /* as balance, of the sums of lengths */
-    double lost; /* share of all ranks' time that they wait for the costliest rank of each
-                  * optimizer step, if time is as cost */
-    uint32_t length_multiple; /* lengths count as rounded up to it: the collator's to_multiple */
+    double lost; /* share of all ranks' time spent waiting for the costliest rank of each optimizer
+                  * step, if time is proportional to cost */
+    uint32_t length_multiple; /* lengths are rounded up to this: the collator's to_multiple */
     uint32_t cut;             /* too_long "truncate": longer samples count as this long: the
                                * collator's max_length; else 0 */
     uint64_t pieces;          /* of samples, those that are pieces */
@@ -268,7 +268,7 @@ typedef struct rks_generation {
     char dataset[40]; /* its id: 32 hexadecimal digits and a NUL */
 } rks_generation;
 
-/* Tells the plan of which datasets its own is a later generation, for rks_plan_resume. The list is
+/* Names the earlier generations of the plan's dataset, for rks_plan_resume. The list is
  * copied. rks_plan_open does it for a store of one dataset. */
 RKS_API rks_status rks_plan_know_earlier(rks_plan *plan, const rks_generation *earlier,
                                          size_t count, rks_error *err);

@@ -127,8 +127,8 @@ static rks_status settle_units(rks_dataset *dataset, uint32_t *holders, rks_erro
     for (size_t i = 1; status == RKS_OK && i < dataset->unit_count; i++)
         if (dataset->units[i - 1].summary.unit == dataset->units[i].summary.unit)
             status = rks_fail(err, RKS_ERR_STATE, 0,
-                              "unit %" PRIu64 " lies in %s and in %s, beside units that only they "
-                              "hold: remove one of these parts and run the build again",
+                              "unit %" PRIu64 " is in both %s and %s, and each also has units that "
+                              "the other lacks; remove one of these parts and run the build again",
                               dataset->units[i].summary.unit,
                               dataset->shards[dataset->units[i - 1].shard].name,
                               dataset->shards[dataset->units[i].shard].name);

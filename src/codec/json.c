@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * json.c: refuses what simdjson accepts but a line may not have: a name twice or with NUL, half a
- * surrogate pair. For a refused text, jansson finds the reason and its place,
- * which simdjson does not know. */
+ * json.c: refuses what simdjson accepts but a line may not have: a duplicate key, a NUL in a key,
+ * half a surrogate pair. For a refused text, jansson finds the reason and its place, which simdjson
+ * does not know. */
 #include "codec/json.h"
 
 #include "base/checksum.h"
@@ -325,7 +325,7 @@ rks_status rks_json_read(rks_json_parser *parser, const uint8_t *text, size_t si
     if (status != RKS_OK)
         return status;
     if (!good)
-        return explain(text, size, "a name twice, or with a NUL", err);
+        return explain(text, size, "duplicate key, or NUL in a key", err);
     *root = made;
     return RKS_OK;
 }

@@ -19,9 +19,9 @@
  * part pull   receivers ask senders for ranges through the engine (RKS_SERVICE_INDEX), receiver k
  * beginning with sender k + 1, four at a time: needs neither MPI nor a GPU
  *
- * A rank that fails (its source or sink returns an error, or it is interrupted) tells those who
- * wait for it to stop; then all stop with its error: the call ends with rks_group_agree. A rank
- * that is lost ends the call through the group; with mpi also a chunk that does not come for T. */
+ * A rank that fails (its source or sink returns an error, or it is interrupted) asks the ranks that
+ * wait for it to stop; then all stop with its error: the call ends with rks_group_agree. The group
+ * ends the call when a rank is lost; with mpi, T without a chunk ends it, too. */
 #ifndef RKS_EXCHANGE_EXCHANGE_H
 #define RKS_EXCHANGE_EXCHANGE_H
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * partition.c: what each rank of a node takes of the streams that the node wants; arithmetic alone.
+ * partition.c: which part of the streams that a node wants each of its ranks receives; arithmetic
+ * alone.
  *
- * Senders come by their places on their nodes: first those that are their nodes' first ranks, and
- * among them the nodes from the receiver's on around. So where all streams are alike, a rank takes
- * those of the ranks that have its own place on other nodes, which are the ones that it fetches
- * samples from later, and which take its own: few connections. A cut falls on a boundary of the
- * stream that it lies in, at or after an even share. */
+ * Senders are ordered by local rank, then by node, starting at the receiver's node and wrapping
+ * around. If all streams have the same size, a rank receives from the ranks with its own local rank
+ * on other nodes. It fetches samples from the same ranks later, and they receive from it, so there
+ * are few connections. A cut falls on a boundary of its stream, at or after an even share. */
 #include "exchange/exchange_backend.h"
 
 #include <inttypes.h>

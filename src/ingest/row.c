@@ -63,19 +63,20 @@ bool rks_line_is_blank(const uint8_t *line, size_t size)
     return true;
 }
 
-/* Returns advice for JSON that is printed over many lines, by its first line; NULL if it is not. */
+/* Returns advice if this first line begins JSON that spans several lines; else NULL. */
 static const char *lines_advice(const uint8_t *line, size_t size)
 {
     size_t at = 0;
     while (at < size && (line[at] == ' ' || (line[at] >= '\t' && line[at] <= '\r')))
         at++;
     if (at < size && line[at] == '[')
-        return "an array over many lines? format=json";
+        return "this looks like a JSON array over several lines; use format=json";
     while (size > at && (line[size - 1] == ' ' || line[size - 1] == '\r'))
         size--;
     return size - at == 1 && line[at] == '{'
-               ? "an object over many lines? one object a line: jq -c . FILE; or json_path=NAME, "
-                 "if it holds an array of them"
+               ? "this looks like a JSON object over several lines; write one object a line (jq -c "
+                 ". "
+                 "FILE), or use json_path=NAME if it has an array of them"
                : NULL;
 }
 

@@ -209,8 +209,8 @@ static rks_status leaves_nothing(uint64_t step, uint64_t steps, uint32_t world, 
                     step, steps, world);
 }
 
-/* Strikes out the samples of steps [first, end) of the layout: in `struck`, or if NULL, in the
- * mix. */
+/* Marks the samples of steps [first, end) of the layout as done: in `struck`, or in the mix if that
+ * is NULL. */
 static rks_status strike_steps(const making *m, uint32_t world, uint64_t first, uint64_t end,
                                uint8_t *struck, rks_error *err)
 {
@@ -229,7 +229,7 @@ static rks_status strike_steps(const making *m, uint32_t world, uint64_t first, 
     return status;
 }
 
-/* Strikes out what segment `index` of the resumed epoch delivered, and what it was to skip. */
+/* Marks the samples that segment `index` of the resumed epoch delivered or skipped as done. */
 static rks_status strike(const making *m, size_t index, uint8_t *struck, rks_error *err)
 {
     const rks_epoch_progress *progress = m->progress;
@@ -279,8 +279,8 @@ typedef struct stretch {
     uint64_t planned; /* the end of the steps that are planned */
 } stretch;
 
-/* Strikes out what the stretch's segment was to skip after its end, which is also that of the
- * stretch. */
+/* Marks the samples that the stretch's segment was to skip after its end as done; the stretch ends
+ * where its segment does. */
 static rks_status strike_skips(const making *m, const stretch *s, rks_error *err)
 {
     const rks_epoch_image *image = m->image;

@@ -308,7 +308,7 @@ int cli_plan_cost(const cli_command *command, cli_plan_args *args);
      .help = "with --strategy pack: most tokens in a bin", .least = 1, .most = 1 << 24},           \
     {"--length-multiple", "N", CLI_U32, offsetof(args, field.options.length_multiple),             \
      .help = "round lengths up to a multiple of N, as a collator pads them",                       \
-     .normal = "1 for pack and --cost tokens, else 8 or what divides 8 and --max-tokens",          \
+     .normal = "1 for pack and --cost tokens, else gcd(8, --max-tokens)",                          \
      .least = 1, .most = 1 << 16},                                                                 \
     {"--micro-batches", "K", CLI_U32, offsetof(args, field.options.micro_batches),                 \
      .help = "pack: K batches of a rank make one optimizer step, balanced over ranks",             \

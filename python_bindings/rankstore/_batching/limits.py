@@ -10,10 +10,10 @@ from .. import _core
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """multiple: lengths count as rounded up to it. budget: items of a batch at most, 0 for no bound. sums: the budget is of
-    samples one after another, not padded. cut: longer samples are cut to so many items, 0: they are whole. longest: no
-    whole sample is longer, 0: any may be. unit: items that a length of 1 stands for. split: longer samples come in pieces of so
-    many items, 0: they do not. row: items of a bin, 0: batches have no bins."""
+    """multiple: round lengths up to this. budget: maximum items of a batch (0: no bound). sums: the budget counts unpadded items.
+    cut: longer samples are cut to this many items (0: none is cut). longest: maximum length of a whole sample (0: no bound). unit: items
+    that a length of 1 stands for. split: longer samples come in pieces of this many items (0: no pieces). row: items of a bin (0: batches
+    have no bins)."""
 
     multiple: int = 1
     budget: int = 0

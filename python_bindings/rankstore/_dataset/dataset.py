@@ -270,7 +270,7 @@ class Dataset(TorchItems):
         rank: int, from 0 to world - 1. The rank whose batches loaders and samplers yield. Default: the group's.
         capacity: int or str, from 1 to 2^24, in units of `length`. Size of a bin of "pack", which requires it. Default: none.
         length_multiple: int, from 1 to 65536. Round lengths up to it in budgets, bins and reports; Pad rounds its widths up to it. Default:
-            1 with "pack" or cost "tokens", else 8, or what divides 8 and max_tokens.
+            1 for "pack" or cost="tokens"; otherwise gcd(8, max_tokens).
         micro_batches: int, from 1 to 65536. "pack": this many batches of each rank make one optimizer step, over which cost is even. Steps
             count batches, and states fall between optimizer steps. Default: 1.
         mixed: bool. "pack": an optimizer step combines any bins, not bins of similar cost. Default: False.

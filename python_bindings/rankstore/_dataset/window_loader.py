@@ -52,7 +52,7 @@ class WindowLoader:
 
     @property
     def epoch(self) -> int:
-        """Return the epoch to go on in."""
+        """Return the epoch that the next iteration continues or starts."""
         return self._epoch + self._is_over(self._done)
 
     def _is_over(self, done: int) -> bool:

@@ -79,7 +79,7 @@ def plan_entries(heads: list[Result], stack: bool) -> list[Entry]:
     names: set[str] = set()
     for entry in entries:
         if entry.name in names:
-            raise DataError(f'results: two tensors would be called "{entry.name}": a name\'s only result, and one of several of another; '
+            raise DataError(f'results: tensor name "{entry.name}" is used twice: by a single result and by an item of another name; '
                             "rename one")
         names.add(entry.name)
     return entries

@@ -187,7 +187,7 @@ class TrainerMixin:
         return epoch
 
     def _init_training_state(self, *given: Any, **named: Any) -> tuple[int, int]:
-        """Return the epoch to go on in, and how many of its batches were seen."""
+        """Return the epoch to continue, and how many of its batches were seen."""
         starts: Any = super()
         epoch, steps = starts._init_training_state(*given, **named)
         return (epoch, steps) if self._place is None else (self._place.epoch, self._place.step)

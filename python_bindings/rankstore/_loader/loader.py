@@ -138,11 +138,11 @@ class Loader(Generic[Batches]):
 
     @property
     def epoch(self) -> int:
-        """Return the epoch to go on in: that of a loaded state or of the last batch, or the next one if that was seen to its end."""
+        """Return the epoch that the next iteration continues, or starts if the last one was finished."""
         return self._epoch + (0 < self.plan.core.steps(self._epoch) <= self._step)
 
     def __len__(self) -> int:
-        """Return the number of batches of an epoch without skipped ones; if epochs differ, of the one to go on in."""
+        """Return the number of batches of an epoch without skipped ones; if epochs differ, of the one that `epoch` names."""
         return self.plan.steps_of(self.epoch) if self.plan.varies else self.plan.steps
 
     def __getitem__(self, place: Any) -> Any:

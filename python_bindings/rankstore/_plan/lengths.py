@@ -83,7 +83,7 @@ def plan(lengths: Iterable[Any], strategy: str = "bucket", *, batch_size: int | 
         variables (WORLD_SIZE); else 1.
     rank: int, from 0 to world - 1. The rank whose batches samplers yield. Default: the job's; 0 if you give another world than the job's.
     capacity: int or str. As for Dataset.plan. Default: none.
-    length_multiple: int. As for Dataset.plan. Default: 1 for "pack" or cost "tokens", else 8, or what divides 8 and max_tokens.
+    length_multiple: int. As for Dataset.plan. Default: 1 for "pack" or cost="tokens"; otherwise gcd(8, max_tokens).
     micro_batches: int. As for Dataset.plan. Default: 1.
     mixed: bool. As for Dataset.plan. Default: False.
     pack_window: int. As for Dataset.plan. Default: 0.

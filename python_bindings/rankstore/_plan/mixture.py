@@ -92,7 +92,7 @@ def _of_samples(weights: Any, count: int, samples: int) -> tuple[numpy.ndarray[A
 
 
 def _spread(array: numpy.ndarray[Any, Any], chosen: numpy.ndarray[Any, Any] | None, whole: int) -> bytes:
-    """Of the chosen samples, as an array over all of them."""
+    """Return the bytes of an array over all samples: values of the chosen ones, 0 for the others."""
     import numpy
     if chosen is None:
         return array.tobytes()

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * interleave.c: sources over the steps of an epoch: an order of steps in which they are even, and
+ * interleave.c: orders the steps of an epoch so that its sources are spread evenly, and measures
  * how even they are.
  *
- * Steps of like cost hold samples of like length, so if sources differ in length, so do steps in
- * their sources. So steps are sorted into kinds by their sources, and the next step is always of
- * the kind that makes up best for what draws so far are off the epoch's shares, and for what steps
- * so far are off the kinds' shares: without that, the last steps would be of the kinds that never
- * helped.
+ * Steps of similar cost have samples of similar length. If sources differ in length, steps differ
+ * in their sources. So steps are sorted into kinds by their sources. The next step is taken from
+ * the kind that best reduces two deviations: of the draws so far from the sources' shares, and of
+ * the steps so far from the kinds' shares. Without the second one, the kinds that never help would
+ * all come last.
  *
  * A stratified draw of steps was measured instead (100 strata by sources, one step of each in turn;
  * sources dealt evenly within the neighbourhoods of bucket), over 136 plans of 3 to 300 sources:
