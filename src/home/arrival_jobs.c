@@ -65,6 +65,8 @@ static uint64_t rest_most(const rks_arrivals *set, uint64_t now)
 {
     const rks_link_rate *rate = &set->rate;
     const uint64_t soon = (uint64_t)(rate->bytes_per_s * SOON_S) / RKS_PIECE;
+    if (set->unread)
+        return RKS_ARRIVAL_PIECES;
     if (rate->under_way > 0 && rks_link_rate_seconds(rate, rate->under_way) > SOON_S)
         return 0;
     if (may_read_records(set) && now < set->wanted_ms + WANTED_MS &&

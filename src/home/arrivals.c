@@ -46,6 +46,7 @@ static uint64_t next_turn(rks_arrivals *set, uint32_t asker)
 static void queue_need(rks_arrivals *set, rks_need *need)
 {
     need->turn = next_turn(set, need->asker);
+    set->unread = false;
     set->need_count++;
     rks_arrivals_quiet(set, need->end - need->first);
     set->need_bytes += need->end - need->first;
@@ -401,6 +402,7 @@ void rks_arrivals_go(rks_arrivals *set, bool needs_soon)
 {
     pthread_mutex_lock(&set->mutex);
     set->paused = false;
+    set->unread = !needs_soon && set->needs.first == NULL;
     if (needs_soon)
         rks_arrivals_quiet(set, UINT64_MAX);
     pthread_cond_broadcast(&set->work);

@@ -55,6 +55,7 @@ struct rks_arrivals {
     uint64_t wanted_ms; /* when the last need came, or the rest began */
     uint64_t quiet_ns;  /* the rest waits until then, if it is slow */
     bool paused;
+    bool unread; /* nobody has wanted anything, or will soon: the rest has the link for itself */
     atomic_bool stop;  /* the threads end */
     rks_status status; /* the first failure, for those who wait for shards */
     rks_error error;

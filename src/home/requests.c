@@ -106,6 +106,8 @@ static void leave_slot(slot *s)
 static slot *take_spare(rks_home_spares *spares, size_t room)
 {
     slot *found = NULL;
+    if (spares == NULL)
+        return NULL;
     pthread_mutex_lock(&spares->mutex);
     for (slot **at = &spares->first; found == NULL && *at != NULL; at = &(*at)->next)
         if ((*at)->room >= room) {
@@ -121,14 +123,17 @@ static slot *take_spare(rks_home_spares *spares, size_t room)
 /* Keeps a slot for the next read, or frees it. */
 static void spare_slot(rks_home_spares *spares, slot *s)
 {
-    pthread_mutex_lock(&spares->mutex);
-    const bool kept = s->room >= SPARE_MIN && spares->count < SPARES;
-    if (kept) {
-        s->next = spares->first;
-        spares->first = s;
-        spares->count++;
+    bool kept = false;
+    if (spares != NULL && s->room >= SPARE_MIN) {
+        pthread_mutex_lock(&spares->mutex);
+        kept = spares->count < SPARES;
+        if (kept) {
+            s->next = spares->first;
+            spares->first = s;
+            spares->count++;
+        }
+        pthread_mutex_unlock(&spares->mutex);
     }
-    pthread_mutex_unlock(&spares->mutex);
     if (!kept)
         free_slot(s);
 }

@@ -27,7 +27,7 @@ typedef struct rks_home {
     void *state; /* of the ops */
     char *name;  /* for messages and files */
     rks_home_limits limits;
-    rks_home_spares *spares; /* memory that loans have given back */
+    rks_home_spares *spares; /* memory that loans have given back; NULL: none is kept */
 } rks_home;
 
 /* Opens the home that `url` names, which may be a path (address.h). Does not look whether it is

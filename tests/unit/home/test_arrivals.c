@@ -605,7 +605,7 @@ static rks_status read_slowly(void *state, rks_home_read *read, rks_error *why)
     return rks_home_directory.read(state, read, why);
 }
 
-/* Nobody waits for records, so the rest comes in large requests from its second one on. */
+/* Nobody waits for records, so the rest comes in large requests from its first one on. */
 static void a_set_that_nobody_reads_comes_at_once(void **state)
 {
     (void)state;
