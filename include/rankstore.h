@@ -54,5 +54,6 @@
 #include "rankstore/schema.h"
 #include "rankstore/store.h"
 #include "rankstore/verify.h"
+#include "rankstore/worker.h"
 
 #endif

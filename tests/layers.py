@@ -37,7 +37,7 @@ MAY_SEE = {
 PUBLIC = {
     "base": ["base"],
     "metrics": ["base"],
-    "transport": ["base"],
+    "transport": ["base", "worker"],
     "shard": ["base", "schema"],
     "home": ["base", "schema"],
     "codec": ["base", "schema"],

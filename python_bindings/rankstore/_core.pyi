@@ -485,3 +485,19 @@ def diff(a: Store, b: Store, *, columns: Sequence[str] | None = None, head: int 
          ) -> tuple[dict[str, Any], list[tuple[int, bytes, int | None, int | None]]]:
     """COLLECTIVE. rks_diff: return {same, only_a, only_b, changed, columns}, and on rank 0 the differences: (rks_difference, key, id in a,
     id in b)."""
+
+# ---- workers.c ----
+class WorkerService:
+    """rks_worker_service: `answer` gets a request and returns the parts of its reply, on threads of the library, several at a time."""
+
+    name: str
+    token: str
+    def __init__(self, answer: Callable[[bytes], Sequence[Any]], silence_ms: int | None = None, max_request: int | None = None) -> None: ...
+    def close(self) -> None: ...
+
+class WorkerLink:
+    """rks_worker_link. Threads may share it."""
+
+    def __init__(self, name: str, token: str, silence_ms: int) -> None: ...
+    def ask(self, parts: Sequence[Any], /) -> Buffer: ...
+    def close(self) -> None: ...

@@ -9,7 +9,8 @@
 typedef struct buffer {
     PyObject_HEAD
     PyObject *owner;
-    void *own; /* NULL if the owner holds the data */
+    void *own;               /* NULL if the owner holds the data */
+    void (*release)(void *); /* frees `own` */
     void *data;
     Py_ssize_t size;
     bool writable;
@@ -41,7 +42,22 @@ PyObject *core_buffer_copy(const void *data, size_t size)
         return PyErr_NoMemory();
     }
     memcpy(self->own, data, size);
+    self->release = PyMem_Free;
     self->data = self->own;
+    self->size = (Py_ssize_t)size;
+    self->writable = true;
+    return (PyObject *)self;
+}
+
+PyObject *core_buffer_take(void *data, size_t size)
+{
+    buffer *self = (buffer *)PyType_GenericAlloc(buffer_type, 0);
+    if (self == NULL) {
+        rks_release(data);
+        return NULL;
+    }
+    self->own = self->data = data;
+    self->release = rks_release;
     self->size = (Py_ssize_t)size;
     self->writable = true;
     return (PyObject *)self;
@@ -49,7 +65,9 @@ PyObject *core_buffer_copy(const void *data, size_t size)
 
 static void buffer_dealloc(PyObject *object)
 {
-    PyMem_Free(((buffer *)object)->own);
+    buffer *self = (buffer *)object;
+    if (self->own != NULL)
+        self->release(self->own);
     Py_XDECREF(((buffer *)object)->owner);
     core_free_object(object);
 }

@@ -84,6 +84,9 @@ PyObject *core_memory_use_all(PyObject *self, PyObject *group_object);
 PyObject *core_buffer(PyObject *owner, void *data, size_t size, bool writable);
 /* Makes a writable Buffer over its own copy of the data. */
 PyObject *core_buffer_copy(const void *data, size_t size);
+/* Makes a writable Buffer over memory of the library, which it frees with rks_release, also on
+ * failure. */
+PyObject *core_buffer_take(void *data, size_t size);
 
 /* ---- values.c ---- */
 /* Reads a sample's values from Python objects, for Sink.add, Gather.add and SampleList.add. */
@@ -205,5 +208,6 @@ int core_add_plan(PyObject *module);
 int core_add_arenas(PyObject *module);
 int core_add_epoch(PyObject *module);
 int core_add_upkeep(PyObject *module);
+int core_add_workers(PyObject *module);
 
 #endif

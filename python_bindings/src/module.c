@@ -277,10 +277,10 @@ static struct PyModuleDef definition = {
 
 /* Each adds the types and functions of a file. */
 static int (*const ADDS[])(PyObject *) = {
-    core_add_group,       core_add_launch, core_add_build,  core_add_input,   core_add_files,
-    core_add_gather,      core_add_buffer, core_add_view,   core_add_samples, core_add_collate,
-    core_add_sample_list, core_add_rows,   core_add_arenas, core_add_store,   core_add_plan,
-    core_add_epoch,       core_add_upkeep,
+    core_add_group,       core_add_launch, core_add_build,   core_add_input,   core_add_files,
+    core_add_gather,      core_add_buffer, core_add_view,    core_add_samples, core_add_collate,
+    core_add_sample_list, core_add_rows,   core_add_arenas,  core_add_store,   core_add_plan,
+    core_add_epoch,       core_add_upkeep, core_add_workers,
 };
 
 PyMODINIT_FUNC PyInit__core(void);

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -23,7 +23,7 @@ from built import build
 
 import rankstore
 from rankstore import Lists, Nested, Pack, Pad
-from rankstore._dataset.worker_frames import WorkerStoreSpec, receive, send
+from rankstore._dataset.worker_messages import WorkerStoreSpec
 from rankstore._dataset.worker_service import Service
 from rankstore._dataset.worker_store import WorkerStore
 
@@ -353,7 +353,7 @@ def test_a_loop_that_is_left_early_stays_in_its_epoch(ds: Any, capsys: pytest.Ca
 SERVICE = """
 import ctypes, json, os, resource, signal, subprocess, sys, time
 import rankstore
-from rankstore._dataset.worker_frames import WorkerStoreSpec
+from rankstore._dataset.worker_messages import WorkerStoreSpec
 from rankstore._dataset.worker_service import Service
 from rankstore._dataset.worker_store import WorkerStore
 how, out = sys.argv[1], sys.argv[2]
@@ -452,58 +452,54 @@ def test_an_interrupted_request_leaves_no_reply_to_the_next_one(ds: Any) -> None
         service.close()
 
 
-@pytest.mark.parametrize("why", ["EMFILE", "ENFILE", "ENOMEM", "ENOBUFS", "ECONNABORTED"])
-def test_a_failing_accept_ends_no_service(ds: Any, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it fails where the machine is short of descriptors or memory, or a worker has given up: others come."""
-    accept, failed = socket.socket.accept, []
-
-    def fails_twice(listener: socket.socket) -> Any:
-        if len(failed) < 2:
-            failed.append(why)
-            raise OSError(getattr(errno, why), why)
-        return accept(listener)
-
-    monkeypatch.setattr(socket.socket, "accept", fails_twice)
+STOPPED = """
+import os, sys
+import rankstore
+from rankstore._dataset.worker_service import Service
+with rankstore.init("solo", silence=100) as group, rankstore.build([{"n": i} for i in range(9)], sys.argv[1], group=group) as ds:
     service = Service(ds.store)
-    store = worker_store(ds, service.name, service.token, silence=100)
-    try:
-        assert store.key(3) == ds.store.key(3) and len(failed) == 2
-    finally:
-        store.close()
-        service.close()
+    print(ds.id, service.name, service.token, flush=True)
+    sys.stdin.read()
+"""
 
 
-@pytest.mark.parametrize("is_served", [True, False])
-def test_a_full_backlog_is_waited_for(ds: Any, is_served: bool) -> None:
-    name = f"rankstore-test-{os.getpid()}-{is_served}"
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_full_backlog_is_waited_for(goes_on: bool, tmp_path: Path) -> None:
+    """Of a process that is stopped, so that nobody is accepted."""
     with contextlib.ExitStack() as stack:
-        listener = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-        listener.bind("\0" + name)
-        listener.listen(0)
-        waiting = 0
+        process = stack.enter_context(subprocess.Popen([sys.executable, "-c", STOPPED, str(tmp_path / "d")], stdin=subprocess.PIPE,
+                                                       stdout=subprocess.PIPE, text=True))
+        stack.callback(process.kill)
+        assert process.stdout is not None
+        dataset, name, token = process.stdout.readline().split()
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        waiting: list[socket.socket] = []
         with contextlib.suppress(BlockingIOError):
             while True:
-                one = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-                one.setblocking(False)
-                one.connect("\0" + name)
-                waiting += 1
-
-        def serve() -> None:
-            time.sleep(0.3)
-            for _ in range(waiting):
-                listener.accept()[0].close()
-            connection = stack.enter_context(listener.accept()[0])
-            receive(connection, 1 << 20)
-            send(connection, {}, [b"a key"])
-
-        if is_served:
-            threading.Thread(target=serve, daemon=True).start()
-            assert worker_store(ds, name).key(3) == b"a key"
+                waiting.append(stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)))
+                waiting[-1].setblocking(False)
+                waiting[-1].connect("\0rankstore-workers-" + name)
+        spec = WorkerStoreSpec(directories=(), dataset=dataset, schema="n:int64", count=9, no_check=False,
+                               socket=name, token=token, rank=0, world=2, silence=100 if goes_on else 1)
+        store = WorkerStore(spec)
+        stack.callback(store.close)
+        if goes_on:
+            threading.Timer(0.3, process.send_signal, (signal.SIGCONT,)).start()
+            assert store.key(3)
         else:
             begun = time.monotonic()
-            with pytest.raises(rankstore.TimeoutError, match="silent for 0.5 s"):
-                worker_store(ds, name, silence=0.5).key(3)
-            assert time.monotonic() - begun >= 0.5
+            with pytest.raises(rankstore.TimeoutError, match="silent for 1 s"):
+                store.key(3)
+            assert time.monotonic() - begun >= 0.8  # it tries again each eighth of the limit
+            process.send_signal(signal.SIGCONT)
+        for one in waiting:
+            one.close()
+        process.communicate("")
+        assert process.returncode == 0
 
 
 FLOOD = """
@@ -513,7 +509,7 @@ while time.monotonic() < until:
     one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     one.setblocking(False)
     try:
-        one.connect("\\0" + sys.argv[1])
+        one.connect("\\0rankstore-workers-" + sys.argv[1])
         held.append(one)
         made += 1
         if made % 100 == 0:
@@ -562,13 +558,28 @@ def test_another_user_s_flood_keeps_no_worker_out(ds: Any) -> None:
 def test_a_forked_child_waits_for_no_lock_of_the_service(ds: Any) -> None:
     """A thread of the parent may hold it at the fork."""
     service = Service(ds.store)
-    with service._ended._cond:  # type: ignore[attr-defined]
+    over = threading.Event()
+
+    def ask() -> None:
+        store = worker_store(ds, service.name, service.token, silence=100)
+        while not over.is_set():
+            assert store.key(3) == ds.store.key(3)
+        store.close()
+
+    askers = [threading.Thread(target=ask) for _ in range(3)]
+    for one in askers:
+        one.start()
+    ended = []
+    for _ in range(20):
         child = os.fork()
         if child == 0:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(5)
+            signal.alarm(100)
             service.close()
             os._exit(0)
-    ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        ended.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    over.set()
+    for one in askers:
+        one.join()
     service.close()
-    assert ended == 0
+    assert ended == [0] * 20

@@ -14,8 +14,9 @@
  *
  * An attacker who has recorded hellos between hosts can replay them, but cannot prove the secret.
  * Each connection has a fresh nonce, so the admission remembers the last nonces of each rank and
- * counts a hello once. It also limits the connections of a rank that have said hello: one more
- * replaces the oldest of the same rank. */
+ * counts a hello once. It also limits the connections of another rank that have said hello: one
+ * more replaces the oldest of the same rank. As this rank itself, any number of processes may ask.
+ */
 #include "transport/admission.h"
 
 #include <errno.h>
@@ -104,7 +105,9 @@ void rks_admission_heard(rks_connection *connection)
         rks_connection_fail(connection, RKS_ERR_PEER, 0, "repeated an earlier hello");
         return;
     }
+    const rks_engine *engine = connection->engine;
     rks_line *heard = &connection->engine->admission.heard;
+    uint32_t most = connection->rank == engine->options.rank ? UINT32_MAX : HEARD_OF_A_RANK;
     rks_connection *oldest = NULL;
     uint32_t count = 0;
     for (rks_connection *one = heard->first; one != NULL; one = one->line_next) {
@@ -115,7 +118,7 @@ void rks_admission_heard(rks_connection *connection)
     }
     line_remove(connection);
     line_add(heard, connection);
-    if (count >= HEARD_OF_A_RANK)
+    if (count >= most)
         rks_connection_fail(oldest, RKS_ERR_PEER, 0,
                             "too busy: %d connections of rank %" PRIu32
                             " have said hello and not proved themselves",

@@ -282,7 +282,8 @@ static void on_ended(void *user, int error)
 
 bool rks_is_unreachable(int64_t error)
 {
-    return error == ENETUNREACH || error == EHOSTUNREACH || error == ENETDOWN || error == EHOSTDOWN;
+    return error == ENETUNREACH || error == EHOSTUNREACH || error == ENETDOWN ||
+           error == EHOSTDOWN || error == EAGAIN;
 }
 
 /* ---- begin -------------------------------------------------------------------------------- */
@@ -394,7 +395,7 @@ rks_status rks_connection_open(rks_engine *engine, uint32_t rank, rks_error *err
         rks_address_format(address, where, sizeof(where));
         rks_status status = rks_fail_errno(err, error, "no connection to %s", where);
         if (error == ECONNREFUSED || error == EDESTADDRREQ || rks_is_unreachable(error))
-            status = err->status = RKS_ERR_PEER;
+            status = err->status = error == EAGAIN ? RKS_ERR_TIMEOUT : RKS_ERR_PEER;
         connection_discard(connection);
         return status;
     }

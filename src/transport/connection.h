@@ -123,8 +123,8 @@ struct rks_connection_events {
     void (*call_done)(rks_engine *engine, rks_call *call, const rks_error *err);
 };
 
-/* Returns true if no route leads to the host. A link that is briefly down counts as silence, not as
- * a loss. */
+/* Returns true if no route leads to the host, or a Unix socket has too many others waiting. A link
+ * that is briefly down counts as silence, not as a loss. */
 bool rks_is_unreachable(int64_t error);
 /* Opens the peer's connection. It may already be over when this returns RKS_OK. `err` must not be
  * NULL. */

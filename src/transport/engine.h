@@ -37,7 +37,7 @@ typedef struct rks_transport rks_transport;
 
 /* The address a rank listens on. The bootstrap sends it to all ranks. 64 bytes of plain data. */
 typedef struct rks_address {
-    uint8_t kind; /* 0 none, 1 IPv4, 2 IPv6, 3 memory of this process */
+    uint8_t kind; /* 0 none, 1 IPv4, 2 IPv6, 3 memory of this process, or RKS_ADDRESS_UNIX */
     uint8_t reserved;
     uint16_t port;  /* host byte order */
     uint32_t scope; /* IPv6 scope */
@@ -46,6 +46,7 @@ typedef struct rks_address {
     uint8_t pad[8];
 } rks_address;
 
+enum { RKS_ADDRESS_UNIX = 4 };            /* a Unix socket, whose name is `ip` */
 enum { RKS_NOTE_MAX = (1 << 20) + 4096 }; /* most body bytes of a note */
 
 typedef struct rks_engine_options {
@@ -106,6 +107,7 @@ enum rks_service {
     RKS_SERVICE_KEYS = 4,    /* full keys: requests */
     RKS_SERVICE_STORE = 5,   /* open, close and failure of the store: notes */
     RKS_SERVICE_FILES = 6,   /* files of shards, for further copies: requests */
+    RKS_SERVICE_WORKERS = 7, /* worker processes of this rank: requests */
     RKS_SERVICE_STORES = 16, /* first of three numbers for each open store, by its number */
     RKS_SERVICES = 256,
 };

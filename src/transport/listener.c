@@ -4,6 +4,7 @@
 #include "transport/listener.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <ifaddrs.h>
 #include <inttypes.h>
@@ -11,6 +12,7 @@
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -118,6 +120,8 @@ void rks_address_format(const rks_address *address, char *text, size_t size)
     char ip[INET6_ADDRSTRLEN] = "?";
     if (address->kind == 3)
         snprintf(text, size, "a thread of this process");
+    else if (address->kind == RKS_ADDRESS_UNIX)
+        snprintf(text, size, "a process of this machine");
     else if (address->kind == 1 && inet_ntop(AF_INET, address->ip, ip, sizeof(ip)) != NULL)
         snprintf(text, size, "%s:%u", ip, address->port);
     else if (address->kind == 2 && inet_ntop(AF_INET6, address->ip, ip, sizeof(ip)) != NULL)
@@ -179,5 +183,48 @@ rks_status rks_listen(const char *where, int *fd, rks_address *address, rks_erro
     found.reserved = address->reserved;
     memcpy(found.host, address->host, sizeof(found.host));
     *address = found;
+    return RKS_OK;
+}
+
+/* ---- descriptors ----------------------------------------------------------------------------- */
+
+enum {
+    SPARE_DESCRIPTORS = 64, /* for files that the program opens later */
+    CROSSING = 64,          /* connections that both sides may be opening */
+    NEWCOMERS_MIN = 64,     /* unproven connections that must fit */
+};
+
+/* Counts the open descriptors. Estimates them if /proc is missing. */
+static uint64_t count_open(void)
+{
+    DIR *folder = opendir("/proc/self/fd");
+    if (folder == NULL)
+        return SPARE_DESCRIPTORS;
+    uint64_t count = 0;
+    while (readdir(folder) != NULL)
+        count++;
+    closedir(folder);
+    return count;
+}
+
+rks_status rks_fit_descriptors(const rks_net_options *options, uint32_t *newcomers, rks_error *err)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return rks_fail_errno(err, errno, "limit on open files");
+    if (limit.rlim_cur < limit.rlim_max) {
+        struct rlimit raised = {limit.rlim_max, limit.rlim_max};
+        if (setrlimit(RLIMIT_NOFILE, &raised) == 0)
+            limit = raised;
+    }
+    uint64_t used = count_open() + (options->size - 1) + CROSSING + SPARE_DESCRIPTORS;
+    if (limit.rlim_cur < used + NEWCOMERS_MIN)
+        return rks_fail(err, RKS_ERR_IO, EMFILE,
+                        "a job of %" PRIu32 " ranks needs %" PRIu64
+                        " open files in each process, and the limit is %" PRIu64
+                        "; raise it (ulimit -Hn, LimitNOFILE)",
+                        options->size, used + NEWCOMERS_MIN, (uint64_t)limit.rlim_cur);
+    uint64_t room = limit.rlim_cur - used;
+    *newcomers = room < options->newcomers ? (uint32_t)room : options->newcomers;
     return RKS_OK;
 }

@@ -18,6 +18,10 @@
  *   broken     as dialling, and `broke_ms` says since when
  *   gone       `gone`: if a side kept the connection. Else it is idle
  *
+ * A rank may ask itself: it is the peer at one end, and the other end only answers. So other
+ * processes may ask as the rank, any number of them, each by a connection of its own. They send it
+ * requests alone; such a connection is not made again when it breaks.
+ *
  * Laws of a connection that breaks:
  *   Who       Both sides make it again if they have frames for each other or keep it; the handshake
  *             is that of any connection. One that the peer opened later replaces an earlier one,

@@ -133,6 +133,9 @@ void rks_peer_resumed(rks_connection *connection, uint64_t instance, uint64_t ta
 {
     rks_engine *engine = connection->engine;
     rks_peer *peer = &engine->peers[connection->rank];
+    bool is_own = connection->rank == engine->options.rank && peer->connection != connection;
+    if (is_own)
+        return; /* of this process, or of another one that asks as this rank */
     if (peer->instance != 0 && peer->instance != instance) {
         rks_error why;
         rks_fail(&why, RKS_ERR_PEER, 0,

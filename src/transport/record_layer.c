@@ -56,12 +56,12 @@ static bool is_loopback(const rks_address *address)
 uint32_t rks_record_layer_features(const rks_engine *engine, uint32_t rank)
 {
     const rks_address *own = &engine->address, *peer = &engine->addresses[rank];
-    bool one_process = own->kind == 3;
-    bool one_host = one_process || (is_loopback(own) && is_loopback(peer));
+    bool no_network = own->kind == 3 || own->kind == RKS_ADDRESS_UNIX;
+    bool one_host = no_network || (is_loopback(own) && is_loopback(peer));
     uint32_t features = 0;
     if (!one_host || engine->options.authenticate)
         features |= RKS_FEATURE_AUTHENTICATE;
-    if (!one_process && engine->options.encrypt)
+    if (!no_network && engine->options.encrypt)
         features |= RKS_FEATURE_ENCRYPT;
     return features;
 }

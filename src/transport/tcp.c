@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tcp.c: implements net.h with libuv: a loop, a listening socket, and TCP connections. */
+ * tcp.c: implements net.h with libuv: a loop, a listening socket, and connections, by TCP or by
+ * Unix sockets. */
 #include "transport/tcp.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 #include <uv.h>
 
@@ -20,14 +18,25 @@
 #include "base/memory.h"
 #include "transport/listener.h"
 
+typedef struct tcp_stream tcp_stream;
+
+typedef union tcp_handle {
+    uv_handle_t handle;
+    uv_stream_t stream;
+    uv_tcp_t tcp;
+    uv_pipe_t local;
+} tcp_handle;
+
 typedef struct tcp_net {
-    rks_net net; /* first */
+    rks_net net;               /* first */
+    rks_unix_transport *local; /* NULL: TCP */
+    tcp_stream *connected;     /* Unix sockets that were connected at once, and have not said so */
     uv_loop_t uv;
     uv_async_t async;
     uv_timer_t timer;
     uv_timer_t nudge;
     uv_prepare_t prepare;
-    uv_tcp_t listener;
+    tcp_handle listener;
     const rks_net_events *events;
     void *user;
     int listen_fd;  /* -1 after tcp_listen */
@@ -36,18 +45,16 @@ typedef struct tcp_net {
     bool ended;     /* async and timer are closing or closed */
 } tcp_net;
 
-typedef struct tcp_stream {
+struct tcp_stream {
     rks_stream stream; /* first */
-    union {
-        uv_handle_t handle;
-        uv_stream_t stream;
-        uv_tcp_t tcp;
-    } uv;
+    tcp_handle uv;
+    tcp_net *net;
+    tcp_stream *next; /* in net->connected */
     uv_connect_t connect;
     uv_write_t write;
     const rks_stream_events *events;
     void *user;
-} tcp_stream;
+};
 
 static const rks_net_ops TCP_OPS;
 
@@ -65,7 +72,13 @@ static tcp_stream *stream_of(rks_stream *stream)
 
 static void on_async(uv_async_t *async)
 {
-    (void)async; /* on_prepare runs next */
+    tcp_net *net = async->data;
+    while (net->connected != NULL) {
+        tcp_stream *stream = net->connected;
+        net->connected = stream->next;
+        stream->events->connected(stream->user, 0);
+    }
+    /* on_prepare runs next */
 }
 
 static void on_prepare(uv_prepare_t *prepare)
@@ -112,47 +125,23 @@ static rks_status loop_init(tcp_net *made, rks_error *err)
     return RKS_OK;
 }
 
-enum {
-    SPARE_DESCRIPTORS = 64, /* for files that the program opens later */
-    CROSSING = 64,          /* connections that both sides may be opening */
-    NEWCOMERS_MIN = 64,     /* unproven connections that must fit */
-};
+enum { NEWCOMERS_LOCAL = 256 }; /* of Unix sockets, whose other end is of the same user */
 
-/* Counts the open descriptors. Estimates them if /proc is missing. */
-static uint64_t count_open(void)
+/* Opens what listens, and sets the address. */
+static rks_status open_listener(tcp_net *net, const rks_net_options *options, rks_address *address,
+                                rks_error *err)
 {
-    DIR *folder = opendir("/proc/self/fd");
-    if (folder == NULL)
-        return SPARE_DESCRIPTORS;
-    uint64_t count = 0;
-    while (readdir(folder) != NULL)
-        count++;
-    closedir(folder);
-    return count;
-}
-
-/* Raises the limit on descriptors as far as possible, and checks that it suffices for a connection
- * to each rank, crossing connections of both sides, newcomers, and some to spare. */
-static rks_status fit_descriptors(const rks_net_options *options, uint32_t *newcomers,
-                                  rks_error *err)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
-        return rks_fail_errno(err, errno, "limit on open files");
-    if (limit.rlim_cur < limit.rlim_max) {
-        struct rlimit raised = {limit.rlim_max, limit.rlim_max};
-        if (setrlimit(RLIMIT_NOFILE, &raised) == 0)
-            limit = raised;
-    }
-    uint64_t used = count_open() + (options->size - 1) + CROSSING + SPARE_DESCRIPTORS;
-    if (limit.rlim_cur < used + NEWCOMERS_MIN)
-        return rks_fail(err, RKS_ERR_IO, EMFILE,
-                        "a job of %" PRIu32 " ranks needs %" PRIu64
-                        " open files in each process, and the limit is %" PRIu64
-                        "; raise it (ulimit -Hn, LimitNOFILE)",
-                        options->size, used + NEWCOMERS_MIN, (uint64_t)limit.rlim_cur);
-    uint64_t room = limit.rlim_cur - used;
-    *newcomers = room < options->newcomers ? (uint32_t)room : options->newcomers;
+    rks_unix_transport *local = net->local;
+    if (local == NULL)
+        return rks_listen(options->listen, &net->listen_fd, address, err);
+    address->kind = RKS_ADDRESS_UNIX;
+    memcpy(address->ip, local->name, sizeof(local->name));
+    if (!local->listens)
+        return RKS_OK;
+    int error = rks_unix_listen(address, &net->listen_fd);
+    if (error != 0)
+        return rks_fail_errno(err, error, "Unix socket");
+    atomic_store(&local->fd, net->listen_fd);
     return RKS_OK;
 }
 
@@ -160,9 +149,10 @@ static rks_status tcp_open(const rks_transport *transport, const rks_net_options
                            const rks_net_events *events, void *user, rks_address *address,
                            rks_net **net, rks_error *err)
 {
-    (void)transport;
-    uint32_t newcomers = 0;
-    rks_status status = fit_descriptors(options, &newcomers, err);
+    rks_unix_transport *local =
+        transport == &rks_tcp ? NULL : (rks_unix_transport *)(uintptr_t)transport;
+    uint32_t newcomers = NEWCOMERS_LOCAL;
+    rks_status status = local != NULL ? RKS_OK : rks_fit_descriptors(options, &newcomers, err);
     if (status != RKS_OK)
         return status;
     tcp_net *made = rks_alloc(1, sizeof(*made), err);
@@ -173,12 +163,13 @@ static rks_status tcp_open(const rks_transport *transport, const rks_net_options
     made->events = events;
     made->user = user;
     made->listen_fd = -1;
+    made->local = local;
     status = loop_init(made, err);
     if (status != RKS_OK) {
         rks_free(made);
         return status;
     }
-    status = rks_listen(options->listen, &made->listen_fd, address, err);
+    status = open_listener(made, options, address, err);
     if (status == RKS_OK)
         *net = &made->net;
     else
@@ -195,12 +186,14 @@ static void tcp_run(rks_net *net)
 static void tcp_unlisten(rks_net *net)
 {
     tcp_net *own = net_of(net);
+    if (own->local != NULL)
+        atomic_store(&own->local->fd, -1);
     if (own->listen_fd >= 0)
         close(own->listen_fd);
     own->listen_fd = -1;
     if (!own->listening)
         return;
-    uv_close((uv_handle_t *)&own->listener, NULL);
+    uv_close(&own->listener.handle, NULL);
     own->listening = false;
     own->waiting = false;
 }
@@ -255,6 +248,19 @@ static uint64_t tcp_now_ms(const rks_net *net)
     return rks_now_ms();
 }
 
+static void init_handle(tcp_net *net, tcp_handle *handle)
+{
+    if (net->local != NULL)
+        uv_pipe_init(&net->uv, &handle->local, 0);
+    else
+        uv_tcp_init(&net->uv, &handle->tcp);
+}
+
+static int open_handle(tcp_net *net, tcp_handle *handle, int fd)
+{
+    return net->local != NULL ? uv_pipe_open(&handle->local, fd) : uv_tcp_open(&handle->tcp, fd);
+}
+
 static void on_connection(uv_stream_t *listener, int status)
 {
     tcp_net *own = listener->data;
@@ -267,13 +273,15 @@ static void on_connection(uv_stream_t *listener, int status)
 static rks_status tcp_listen(rks_net *net, rks_error *err)
 {
     tcp_net *own = net_of(net);
-    uv_tcp_init(&own->uv, &own->listener);
-    own->listener.data = own;
+    if (own->listen_fd < 0)
+        return RKS_OK; /* a Unix socket that others do not connect to */
+    init_handle(own, &own->listener);
+    own->listener.handle.data = own;
     own->listening = true;
-    int error = uv_tcp_open(&own->listener, own->listen_fd);
+    int error = open_handle(own, &own->listener, own->listen_fd);
     if (error == 0) {
         own->listen_fd = -1; /* the handle owns it now */
-        error = uv_listen((uv_stream_t *)&own->listener, SOMAXCONN, on_connection);
+        error = uv_listen(&own->listener.stream, SOMAXCONN, on_connection);
     }
     if (error == 0)
         return RKS_OK;
@@ -303,7 +311,8 @@ static tcp_stream *stream_new(rks_net *net, const rks_stream_events *events, voi
     stream->stream.ops = &TCP_OPS;
     stream->events = events;
     stream->user = user;
-    uv_tcp_init(&net_of(net)->uv, &stream->uv.tcp);
+    stream->net = net_of(net);
+    init_handle(stream->net, &stream->uv);
     stream->uv.handle.data = stream;
     return stream;
 }
@@ -356,7 +365,11 @@ static int tcp_accept(rks_net *net, const rks_stream_events *events, void *user,
     if (made == NULL)
         return ENOMEM;
     own->waiting = false;
-    int error = uv_accept((uv_stream_t *)&own->listener, &made->uv.stream);
+    int error = uv_accept(&own->listener.stream, &made->uv.stream);
+    uv_os_fd_t fd;
+    if (error == 0 && own->local != NULL && uv_fileno(&made->uv.handle, &fd) == 0 &&
+        !rks_unix_is_own_user(fd))
+        error = UV_EPERM;
     if (error != 0) {
         uv_close(&made->uv.handle, on_closed_early);
         return -error;
@@ -365,23 +378,48 @@ static int tcp_accept(rks_net *net, const rks_stream_events *events, void *user,
     return 0;
 }
 
+/* Connects to a Unix socket, which needs no time; the event follows in the loop's next round. */
+static int connect_local(tcp_net *net, const rks_address *address, tcp_stream *made)
+{
+    int fd;
+    int error = rks_unix_connect(address, &fd);
+    if (error != 0)
+        return error;
+    error = -uv_pipe_open(&made->uv.local, fd);
+    if (error != 0) {
+        close(fd);
+        return error;
+    }
+    made->next = net->connected;
+    net->connected = made;
+    uv_async_send(&net->async);
+    return 0;
+}
+
+static int connect_tcp(const rks_address *address, tcp_stream *made)
+{
+    struct sockaddr_storage to;
+    rks_address_to_socket(address, &to);
+    made->connect.data = made;
+    return -uv_tcp_connect(&made->connect, &made->uv.tcp, (const struct sockaddr *)&to, on_connect);
+}
+
 static int tcp_connect(rks_net *net, const rks_address *address, const rks_stream_events *events,
                        void *user, rks_stream **stream)
 {
-    struct sockaddr_storage to;
-    if (address->kind != 1 && address->kind != 2)
+    tcp_net *own = net_of(net);
+    bool fits = own->local != NULL ? address->kind == RKS_ADDRESS_UNIX
+                                   : address->kind == 1 || address->kind == 2;
+    if (!fits)
         return EDESTADDRREQ;
-    rks_address_to_socket(address, &to);
     rks_hold_standard_files();
     tcp_stream *made = stream_new(net, events, user);
     if (made == NULL)
         return ENOMEM;
-    made->connect.data = made;
-    int error =
-        uv_tcp_connect(&made->connect, &made->uv.tcp, (const struct sockaddr *)&to, on_connect);
+    int error = own->local != NULL ? connect_local(own, address, made) : connect_tcp(address, made);
     if (error != 0) {
         uv_close(&made->uv.handle, on_closed_early);
-        return -error;
+        return error;
     }
     *stream = &made->stream;
     return 0;
@@ -390,6 +428,8 @@ static int tcp_connect(rks_net *net, const rks_address *address, const rks_strea
 static void tcp_tune(rks_stream *stream, uint32_t silence_ms)
 {
     tcp_stream *own = stream_of(stream);
+    if (own->net->local != NULL)
+        return;
     /* These help but are not required, so a refusal by the kernel is not an error. */
     uv_tcp_nodelay(&own->uv.tcp, 1);
     uv_tcp_keepalive(&own->uv.tcp, 1, silence_ms < 1000 ? 1 : silence_ms / 1000);
@@ -430,7 +470,9 @@ static void tcp_name(const rks_stream *stream, char *text, size_t size)
     struct sockaddr_storage address = {0};
     int room = sizeof(address);
     char ip[64] = "";
-    if (uv_tcp_getpeername(&own->uv.tcp, (struct sockaddr *)&address, &room) != 0)
+    if (own->net->local != NULL)
+        snprintf(text, size, "a process of this machine");
+    else if (uv_tcp_getpeername(&own->uv.tcp, (struct sockaddr *)&address, &room) != 0)
         snprintf(text, size, "a peer that is gone");
     else if (address.ss_family == AF_INET6) {
         const struct sockaddr_in6 *ipv6 = (const struct sockaddr_in6 *)(void *)&address;
@@ -451,7 +493,8 @@ static uint64_t tcp_origin(const rks_stream *stream)
     struct sockaddr_storage address = {0};
     int room = sizeof(address);
     uint64_t origin = 0;
-    if (uv_tcp_getpeername(&own->uv.tcp, (struct sockaddr *)&address, &room) != 0)
+    if (own->net->local != NULL ||
+        uv_tcp_getpeername(&own->uv.tcp, (struct sockaddr *)&address, &room) != 0)
         return 0;
     if (address.ss_family == AF_INET6)
         memcpy(&origin, &((const struct sockaddr_in6 *)(void *)&address)->sin6_addr,
@@ -475,8 +518,15 @@ static void tcp_finish(rks_stream *stream)
 
 static void tcp_close(rks_stream *stream)
 {
-    if (!uv_is_closing(&stream_of(stream)->uv.handle))
-        uv_close(&stream_of(stream)->uv.handle, on_closed);
+    tcp_stream *own = stream_of(stream);
+    if (uv_is_closing(&own->uv.handle))
+        return;
+    for (tcp_stream **at = &own->net->connected; *at != NULL; at = &(*at)->next)
+        if (*at == own) {
+            *at = own->next; /* it is closed before it said that it was connected */
+            break;
+        }
+    uv_close(&own->uv.handle, on_closed);
 }
 
 static const rks_net_ops TCP_OPS = {
@@ -505,6 +555,15 @@ static const rks_net_ops TCP_OPS = {
 };
 
 const rks_transport rks_tcp = {&TCP_OPS};
+
+void rks_unix_transport_init(rks_unix_transport *made, const uint8_t name[RKS_UNIX_NAME],
+                             bool listens)
+{
+    made->transport.ops = &TCP_OPS;
+    memcpy(made->name, name, sizeof(made->name));
+    made->listens = listens;
+    atomic_init(&made->fd, -1);
+}
 
 const char *rks_tcp_library(void)
 {

@@ -33,7 +33,7 @@ from .reader import WorkerGroup
 from .refresh import SplitOf, refresh
 from .torch_items import TorchItems
 from .windows import Windows
-from .worker_frames import WorkerStoreSpec
+from .worker_messages import WorkerStoreSpec
 from .worker_store import Handle, WorkerStore
 
 if TYPE_CHECKING:

@@ -2,11 +2,10 @@
 """A dataset in worker processes (torch's DataLoader with num_workers > 0: fork, forkserver or spawn).
 
 A worker opens the shards of its node itself, read-only, in the generation that its parent has (a counter in shared memory says when that
-changes), and asks its parent for the rest over a Unix socket with an abstract name, which goes with the process, however that ends. Each
-side looks whether the other's user is its own, and the worker brings a token (worker_frames.py).
+changes), and asks its parent for the rest: by the wire of the ranks, over a Unix socket (rankstore/worker.h; worker_messages.py).
 
-A parent whose Python threads cannot run, since one of them holds the interpreter's lock, sends no beats and accepts nobody.
-So the worker looks at the parent's process, too: its wait ends if that is stopped, and sends nothing, for the silence limit.
+The parent's library answers pings also while its Python threads cannot run, since one of them holds the interpreter's lock. So a worker's
+wait ends only if the parent's process ends, or is stopped for the silence limit.
 """
 from __future__ import annotations
 
@@ -15,7 +14,6 @@ import os
 import re
 import struct
 import threading
-import time
 import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -23,15 +21,12 @@ from typing import TYPE_CHECKING, Any
 from .. import _core
 from .._distributed import shutdown
 from .._provenance.dataset_json import described
-from ..errors import RankStoreError, StateError, make
-from .worker_frames import IDS_MAX, WorkerStoreSpec, is_own_user, receive, send
+from ..errors import RankStoreError, StateError, TimeoutError, make
+from .worker_messages import IDS_MAX, WorkerStoreSpec, pack, unpack
 from .worker_service import Service
 
 if TYPE_CHECKING:
     import mmap
-    import socket
-
-_NAP = 0.05  # seconds
 
 
 class Handle:
@@ -131,71 +126,10 @@ os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
 
 # ---- the worker's side ----------------------------------------------------------------------------------------------
 
-def _is_running(pid: int) -> bool:
-    """Return True if a process of this machine is neither stopped (Ctrl-Z, a debugger) nor over. One that waits or computes is running."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] not in (b"T", b"t", b"Z", b"X")
-    except (OSError, IndexError):
-        return False
-
-
-class _Deadline:
-    """How long to wait for the other process: at most `silence` seconds without a sign of life."""
-
-    def __init__(self, pid: int, silence: float) -> None:
-        self._pid, self._silence = pid, silence
-        self.nap = min(silence / 4, 1.0)
-        self._alive = time.monotonic()
-
-    def look(self) -> None:
-        """Check after every `nap` seconds of a wait in which nothing came. TimeoutError if the silence is too long."""
-        now = time.monotonic()
-        if self._pid > 0 and _is_running(self._pid):
-            self._alive = now
-        elif now - self._alive >= self._silence:
-            raise TimeoutError
-
-
-class _DeadlineConnection:
-    """A connection to a process that may be slow."""
-
-    def __init__(self, connection: socket.socket, pid: int, silence: float) -> None:
-        self._connection, self._pid, self._silence = connection, pid, silence
-        connection.setblocking(False)
-
-    def _wait(self, event: int) -> None:
-        import select
-        poll = select.poll()
-        poll.register(self._connection, event)
-        deadline = _Deadline(self._pid, self._silence)
-        while not poll.poll(deadline.nap * 1000):
-            deadline.look()
-
-    def recv_into(self, view: memoryview) -> int:
-        import select
-        while True:
-            with contextlib.suppress(BlockingIOError):
-                return self._connection.recv_into(view)
-            self._wait(select.POLLIN)
-
-    def sendall(self, data: bytes | memoryview) -> None:
-        import select
-        view = memoryview(data)
-        while len(view) > 0:
-            try:
-                view = view[self._connection.send(view):]
-            except BlockingIOError:
-                self._wait(select.POLLOUT)
-
-    def close(self) -> None:
-        self._connection.close()
-
-
 class ReceivedSamples:
     """The interface of _core.Samples over samples that the parent sent."""
 
-    def __init__(self, columns: int, ids: Sequence[int], reply: dict[str, Any], parts: list[bytearray]) -> None:
+    def __init__(self, columns: int, ids: Sequence[int], reply: dict[str, Any], parts: list[memoryview]) -> None:
         self._columns, self._ids, self._dims, self._lengths, self._parts = columns, ids, reply["dims"], reply["lengths"], parts
 
     def __len__(self) -> int:
@@ -219,18 +153,18 @@ class ReceivedSamples:
 class ReceivedArrays:
     """The interface of _core.Arrays over arrays that the parent sent."""
 
-    def __init__(self, header: dict[str, Any], parts: list[bytearray]) -> None:
+    def __init__(self, header: dict[str, Any], parts: list[memoryview]) -> None:
         self.samples: int = header["samples"]
         self._shapes, self._parts = header["arrays"], parts
 
-    def ids(self) -> bytearray:
+    def ids(self) -> memoryview:
         return self._parts[0]
 
-    def lengths(self) -> bytearray:
+    def lengths(self) -> memoryview:
         return self._parts[1]
 
-    def pieces(self) -> bytearray | None:
-        return self._parts[2] or None
+    def pieces(self) -> memoryview | None:
+        return self._parts[2] if len(self._parts[2]) else None
 
     def arrays(self) -> list[Any]:
         found, parts = [], iter(self._parts[3:])
@@ -281,7 +215,7 @@ class WorkerStore:
         self._refreshes = _counter_of(spec)
         self._columns = len(_core.parse_schema(spec.schema)[1])
         self._lock = threading.Lock()
-        self._connection: _DeadlineConnection | None = None
+        self._link: _core.WorkerLink | None = None
         self._group: _core.Group | None = None
         self._stores: list[_core.Store] = []
 
@@ -337,58 +271,19 @@ class WorkerStore:
                 return store
         return None
 
-    def _connect(self) -> _DeadlineConnection:
-        """Connect to the parent. A full backlog is waited for like a slow reply, because all workers connect together."""
-        import socket
-        deadline = _Deadline(self.spec.pid, self.spec.silence)
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            opened = _DeadlineConnection(connection, self.spec.pid, self.spec.silence)
-            while True:
-                try:
-                    connection.connect("\0" + self.spec.socket)
-                    break
-                except BlockingIOError:
-                    time.sleep(_NAP)
-                    deadline.look()
-            if not is_own_user(connection):
-                raise EOFError
-        except BaseException:
-            connection.close()
-            raise
-        return opened
+    def _linked(self) -> _core.WorkerLink:
+        with self._lock:
+            if self._link is None:
+                self._link = _core.WorkerLink(self.spec.socket, self.spec.token, round(1000 * self.spec.silence))
+        return self._link
 
-    def _exchange(self, header: dict[str, Any], parts: Sequence[Any]) -> tuple[dict[str, Any], list[bytearray]]:
-        """Send a request and return its reply.
-
-        Whatever ends it early, also Ctrl-C, closes the connection: the next request would otherwise read the rest of this reply."""
-        try:
-            if self._connection is None:
-                self._connection = self._connect()
-            send(self._connection, {**header, "token": self.spec.token}, parts)
-            reply, data = receive(self._connection, None)
-            while "beat" in reply:
-                reply, data = receive(self._connection, None)
-        except BaseException:
-            connection, self._connection = self._connection, None
-            if connection is not None:
-                connection.close()
-            raise
-        return reply, data
-
-    def _ask(self, header: dict[str, Any], parts: Sequence[Any] = ()) -> tuple[dict[str, Any], list[bytearray]]:
+    def _ask(self, header: dict[str, Any], parts: Sequence[Any] = ()) -> tuple[dict[str, Any], list[memoryview]]:
         if not self.spec.socket:
             raise StateError(f"{self.spec.directories[0]}: a shard cannot be opened in this worker process")
-        with self._lock:
-            try:
-                reply, data = self._exchange(header, parts)
-            except TimeoutError as silent:
-                raise make(-6, self.spec.rank, 0, "", "the process that opened the dataset was silent for "
-                           f"{self.spec.silence:g} s, and this worker process asks it for samples") from silent
-            except (OSError, EOFError) as gone:
-                raise StateError("the process that opened the dataset has closed it or ended; a worker asks it for "
-                                 "samples of other "
-                                 "nodes") from gone
+        try:
+            reply, data = unpack(self._linked().ask(pack(header, parts)))
+        except TimeoutError as silent:
+            raise make(-6, self.spec.rank, 0, "", silent.text) from None
         if "error" in reply:
             if len(reply["error"]) == 2:
                 kind, text = reply["error"]
@@ -447,8 +342,8 @@ class WorkerStore:
         return list(self.spec.sources)
 
     def close(self, timeout_ms: int = 0) -> None:
-        if self._connection is not None:
-            self._connection.close()
+        if self._link is not None:
+            self._link.close()
         self._close_stores()
         if self._refreshes is not None:
             self._refreshes.close()
