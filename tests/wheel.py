@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A wheel in an empty root: Python, glibc and pip, no compiler and no library of ours. By hand, as root:
 
-    tests/wheel.py WHEEL ROOT [--no-torch]
+    tests/wheel.py WHEEL ROOT [--no-torch] [--release NAME]
 
-Makes ROOT with debootstrap if it is not there (of the wheel's processor; another than this machine's needs qemu-user-static), installs
-the wheel, numpy and torch with pip, and runs the README's programs. Prints how long each step took.
+Makes ROOT with debootstrap if it is not there: of Debian's release NAME (bookworm) and of the wheel's processor (another than this
+machine's needs qemu-user-static). Installs the wheel, numpy and torch with pip, and runs the README's programs. Prints how long each
+step took.
 """
 import os
 import re
@@ -45,13 +46,13 @@ if __name__ == "__main__":
 """
 
 
-def make_root(root, arch):
+def make_root(root, arch, release):
     if os.path.exists(os.path.join(root, "usr", "bin", "python3")):
         return
     foreign = arch != os.uname().machine
     subprocess.run(["debootstrap", "--variant=minbase", f"--arch={DEBIAN[arch]}", f"--include={INCLUDE}",
                     *(["--foreign"] if foreign else []),
-                    "bookworm", root], check=True, stdout=subprocess.DEVNULL)
+                    release, root], check=True, stdout=subprocess.DEVNULL)
     if foreign:
         shutil.copy(f"/usr/bin/qemu-{arch}-static", f"{root}/usr/bin/")
         subprocess.run(["chroot", root, f"/usr/bin/qemu-{arch}-static", "/bin/sh", "/debootstrap/debootstrap", "--second-stage"],
@@ -79,7 +80,7 @@ def main():
         os.execvp("unshare", ["unshare", "--mount", sys.executable, *sys.argv])
     wheel, root = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
     arch = re.search(r"(x86_64|aarch64)\.whl$", wheel)[1]
-    make_root(root, arch)
+    make_root(root, arch, sys.argv[sys.argv.index("--release") + 1] if "--release" in sys.argv else "bookworm")
     for name in ("work", "venv"):
         shutil.rmtree(os.path.join(root, name), ignore_errors=True)
     os.makedirs(os.path.join(root, "work"))
