@@ -17,7 +17,7 @@ def _image(data: bytes) -> dict[str, Any]:
     with Image.open(io.BytesIO(data)) as opened:
         if opened.mode == "F" or opened.mode.startswith("I"):
             raise ValueError(f"an image of mode {opened.mode} has more than 8 bits a channel; decode it in map=")
-        return {"": numpy.array(opened.convert("RGB"))}
+        return {"": numpy.array(opened if opened.mode == "RGB" else opened.convert("RGB"))}  # convert copies what is RGB already
 
 
 def _audio(data: bytes) -> dict[str, Any]:
