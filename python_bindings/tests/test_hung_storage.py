@@ -144,7 +144,7 @@ def test_ctrl_c_ends_a_call_and_a_close_the_rest(mount: Any, call: str) -> None:
         took = time.monotonic() - begun
     assert out.splitlines()[0] == "interrupted" and out.endswith("end\n") and one.process.returncode == 0, (out, err)
     assert seconds(out, "closed") < SILENCE_S + 2 and took < SILENCE_S + 2 + LIMIT_S / 4
-    assert "rank 0 waits for " in err and ".rks (row " in err and "its storage may hang" in err, err
+    assert "rank 0 has waited " in err and ".rks (row " in err and "its storage may hang" in err, err
 
 
 def test_ctrl_c_at_a_program_that_does_not_catch_it(mount: Any) -> None:
@@ -280,4 +280,4 @@ def test_a_rank_that_waits_for_another_ones_storage(mount: Any, tmp_path: Path) 
     for one, (out, _) in zip(ranks, ends, strict=True):
         assert out.splitlines()[0] == "interrupted" and out.endswith("end\n") and one.process.returncode == 0, ends
         assert seconds(out, "closed") < SILENCE_S + 2
-    assert "rank 1 waits for rank 0 since " in ends[1][1] and "its storage may hang" in ends[1][1], ends
+    assert "rank 1 has waited " in ends[1][1] and " s for rank 0, which reads " in ends[1][1] and "its storage may hang" in ends[1][1], ends

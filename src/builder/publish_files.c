@@ -325,8 +325,8 @@ rks_status rks_publish_shard(rks_publish_work *work, size_t number, rks_error *e
     return status != RKS_OK || whole
                ? status
                : rks_fail(err, RKS_ERR_NOT_FOUND, 0,
-                          "%s: shard %s is on no rank's disk, and %s does not have it; bring it, "
-                          "or repair it",
+                          "%s: shard %s is not on any rank's disk, and %s does not have it; copy "
+                          "its files to one of the nodes, or repair it",
                           work->directory, shard->name, work->home->name);
 }
 

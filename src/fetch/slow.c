@@ -47,9 +47,9 @@ static void say_owner(const rks_fetcher *fetcher, uint32_t owner, const rks_want
     const char *what = text;
     if (fetcher->options.describe != NULL)
         what = fetcher->options.describe(fetcher->options.user, wanted->id, text, sizeof(text));
-    rks_log("rank %" PRIu32 " waits for rank %" PRIu32 " since %" PRIu64
-            " s, which reads %s: its storage may hang",
-            fetcher->options.rank, owner, seconds, what);
+    rks_log("rank %" PRIu32 " has waited %" PRIu64 " s for rank %" PRIu32
+            ", which reads %s: its storage may hang",
+            fetcher->options.rank, seconds, owner, what);
 }
 
 void rks_fetch_say_slow(rks_fetch *fetch, uint64_t waited_ms)
@@ -69,10 +69,10 @@ void rks_fetch_say_slow(rks_fetch *fetch, uint64_t waited_ms)
         asked = *slow;
     pthread_mutex_unlock(&fetcher->mutex);
     if (slow != NULL)
-        rks_log("rank %" PRIu32 " waits for %s (row %" PRIu64 ") since %" PRIu64
-                " s: its storage may hang",
-                fetcher->options.rank, rks_shard_path(fetcher->shards[asked.shard]), asked.row,
-                seconds);
+        rks_log("rank %" PRIu32 " has waited %" PRIu64 " s for %s (row %" PRIu64
+                "): its storage may hang",
+                fetcher->options.rank, seconds, rks_shard_path(fetcher->shards[asked.shard]),
+                asked.row);
     else if (sent != NULL)
         say_owner(fetcher, owner, &asked, seconds);
 }

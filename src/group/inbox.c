@@ -252,8 +252,8 @@ static void say_who(const rks_group *group, uint32_t from, const char *phase, ui
     if (text[0] == '\0' && strncmp(phase, "build", 5) == 0)
         text = "build is collective: call it on every rank, or on one alone with a group of its "
                "own (in Python init(\"solo\"))";
-    rks_log("rank %u waits for rank %u (%s) in '%s' since %llu s%s%s", group->rank, from,
-            group->hosts[from], phase, (unsigned long long)(waited_ms / 1000),
+    rks_log("rank %u has waited %llu s for rank %u (%s) in '%s'%s%s", group->rank,
+            (unsigned long long)(waited_ms / 1000), from, group->hosts[from], phase,
             text[0] != '\0' ? ": " : "", text);
 }
 

@@ -186,8 +186,8 @@ static void name_home(request *r, const char *why)
     if (now - r->named_ms < r->home->limits.tell_ms)
         return;
     r->named_ms = now;
-    rks_log("%s: waits for %s since %" PRIu64 " s, try %" PRIu32 "%s%s", r->home->name, r->name,
-            (now - r->began_ms) / 1000, r->tries, why[0] == '\0' ? "" : ": ", why);
+    rks_log("%s: has waited %" PRIu64 " s for %s, try %" PRIu32 "%s%s", r->home->name,
+            (now - r->began_ms) / 1000, r->name, r->tries, why[0] == '\0' ? "" : ": ", why);
 }
 
 /* Waits for the slot's read. *stalled: no byte came for the limit. While the home has not begun

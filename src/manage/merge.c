@@ -246,7 +246,8 @@ static rks_status check_brought(const merge *m, const rks_agreed *agreed, rks_er
                 first = shard;
         if (missing > 0)
             return rks_fail(err, RKS_ERR_NOT_FOUND, 0,
-                            "%s: shard %s (%zu of %zu missing) is on no rank's disk; bring it",
+                            "%s: shard %s is not on any rank's disk (%zu of %zu shards are "
+                            "missing); copy their files to one of the nodes",
                             m->directories[source], m->dataset->shards[first].name, missing,
                             end - before);
     }

@@ -122,7 +122,7 @@ static void publish_without_a_disk(member *m)
     EXPECT(m->rank != 1 || system(command) == 0);
     EXPECT_OK(rks_group_agree(m->group, "test: lost there", RKS_OK, &m->err));
     EXPECT(publish(m, &report) == RKS_ERR_NOT_FOUND);
-    EXPECT_TEXT("is on no rank's disk, and ");
+    EXPECT_TEXT("is not on any rank's disk, and ");
 }
 
 static void what_home_has_needs_no_rank(void **state)

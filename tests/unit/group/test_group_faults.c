@@ -446,7 +446,7 @@ static void who_is_waited_for_is_said_with_what_it_does(void **state)
     for (uint32_t late = 1; late < 3; late++) {
         char words[SAID_MAX], wanted[64];
         hear_threads(3, be_late, &late, words);
-        snprintf(wanted, sizeof(wanted), "waits for rank %u (", late);
+        snprintf(wanted, sizeof(wanted), " s for rank %u (", late);
         assert_contains(words, wanted);
         assert_contains(words, "in 'build'");
         assert_contains(words, "unit 3 of 17");

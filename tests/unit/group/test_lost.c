@@ -300,7 +300,7 @@ static void control_characters_of_another_rank_reach_no_terminal(void **state)
     (void)state;
     char words[SAID_MAX], missing[] = "/nonexistent/secret";
     hear_threads(3, be_hostile, NULL, words);
-    assert_contains(words, "waits for rank 1 (?]0;x??"
+    assert_contains(words, " s for rank 1 (?]0;x??"
                            "?) in 'build'");
     assert_contains(words, "unit 3?[2J of 17");
     assert_null(strchr(words, '\033'));

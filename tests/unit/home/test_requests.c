@@ -202,7 +202,7 @@ static void a_line_names_the_home(void **state)
     assert_true(size > 0);
     text[size] = '\0';
     assert_contains(text, place);
-    assert_contains(text, "waits for a since ");
+    assert_contains(text, " s for a, try ");
     assert_contains(text, strerror(EIO));
 }
 
