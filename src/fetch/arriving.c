@@ -79,17 +79,27 @@ static bool lacks(const rks_arriving *arriving, const rks_arriving_row *row, rks
     return true;
 }
 
+static size_t count_lacking(const rks_arriving *arriving, const rks_arriving_row *rows,
+                            size_t count)
+{
+    rks_need need = {0};
+    size_t lacked = 0;
+    for (size_t i = 0; arriving->here && i < count; i++)
+        lacked += lacks(arriving, &rows[i], &need);
+    return lacked;
+}
+
+bool rks_arriving_lacks(const rks_arriving *arriving, const rks_arriving_row *rows, size_t count)
+{
+    return count_lacking(arriving, rows, count) > 0;
+}
+
 rks_status rks_arriving_want(const rks_arriving *arriving, const rks_arriving_row *rows,
                              size_t count, const rks_arriving_asker *asker, bool *lacking,
                              rks_error *err)
 {
-    rks_need need = {0};
-    size_t lacked = 0;
+    const size_t lacked = count_lacking(arriving, rows, count);
     *lacking = false;
-    if (!arriving->here)
-        return RKS_OK;
-    for (size_t i = 0; i < count; i++)
-        lacked += lacks(arriving, &rows[i], &need);
     if (lacked == 0)
         return RKS_OK;
     need_group *group = rks_alloc(1, sizeof(*group) + lacked * sizeof(row_need), err);
@@ -101,7 +111,7 @@ rks_status rks_arriving_want(const rks_arriving *arriving, const rks_arriving_ro
     group->asker = *asker;
     *lacking = true;
     for (size_t i = 0; i < count && group->count < lacked; i++) {
-        need = (rks_need){
+        rks_need need = {
             .check = check_alone, .here = need_ends, .user = group, .asker = asker->rank};
         if (!lacks(arriving, &rows[i], &need)) /* it may have come by now */
             continue;

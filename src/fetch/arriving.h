@@ -42,6 +42,8 @@ typedef struct rks_arriving_asker {
     void *user;
 } rks_arriving_asker;
 
+/* Returns true if some of the rows are not here. */
+bool rks_arriving_lacks(const rks_arriving *arriving, const rks_arriving_row *rows, size_t count);
 /* Wants those of the rows that are not here. *lacking: there are some, and `come` will be called
  * (perhaps before this returns); else it is not. Never waits. RKS_ERR_MEMORY. */
 rks_status rks_arriving_want(const rks_arriving *arriving, const rks_arriving_row *rows,

@@ -387,7 +387,8 @@ static bool put_aside(rks_fetch_server *server, rks_request *request, const uint
     for (uint32_t i = 0; list != NULL && i < rows; i++)
         if (list[i].shard < server->count)
             list[count++] = list[i]; /* the answer to others is an error */
-    if (list != NULL) {
+    if (list != NULL && rks_arriving_lacks(server->arriving, list, count)) {
+        rks_request_aside(request);
         *waiting = (aside){.server = server, .request = request};
         const rks_arriving_asker asker = {rks_request_sender(request), aside_is_ready, waiting};
         (void)rks_arriving_want(server->arriving, list, count, &asker, &lacking, &err);

@@ -62,9 +62,11 @@ static void serve_key(void *user, rks_request *request)
         rks_request_fail(request, &err);
         return;
     }
-    coming_key *coming = !store->arriving.here ? NULL : rks_alloc(1, sizeof(*coming), NULL);
+    const rks_arriving_row row = {rks_load_u32(body), rks_load_u64(body + 8)};
+    coming_key *coming =
+        !rks_arriving_lacks(&store->arriving, &row, 1) ? NULL : rks_alloc(1, sizeof(*coming), NULL);
     if (coming != NULL) {
-        const rks_arriving_row row = {rks_load_u32(body), rks_load_u64(body + 8)};
+        rks_request_aside(request);
         *coming = (coming_key){store, request};
         const rks_arriving_asker asker = {rks_request_sender(request), key_comes, coming};
         (void)rks_arriving_want(&store->arriving, &row, 1, &asker, &lacking, NULL);

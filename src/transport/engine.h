@@ -141,6 +141,10 @@ void rks_engine_serve_quick(rks_engine *engine, enum rks_service service, rks_qu
 uint32_t rks_request_sender(const rks_request *request);
 /* Returns the body, which is valid until the request is answered. */
 const uint8_t *rks_request_body(const rks_request *request, size_t *size);
+/* The request waits for something that comes on another thread: its sender's next requests are
+ * served meanwhile, as if it were answered; its bytes still count (RKS_ASKED_MAX). Call it on the
+ * thread that serves the request, before another one may answer it. A second call does nothing. */
+void rks_request_aside(rks_request *request);
 /* Sends the parts as the reply and frees the request. Copies the array but not the bytes. Calls
  * `release` (may be NULL) once, when the bytes are no longer needed: on the engine thread, or
  * inside this call if that thread has ended. A reply above max_frame fails the request with

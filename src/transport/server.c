@@ -252,6 +252,34 @@ static void run_reply(rks_engine *engine, rks_command *command)
     rks_connection_send(connection, &request->frame);
 }
 
+/* Gives its place among those of its sender back. Engine thread. */
+static void run_aside(rks_engine *engine, rks_command *command)
+{
+    rks_request *request =
+        (rks_request *)(void *)((uint8_t *)command - offsetof(rks_request, aside));
+    rks_connection *connection = request->connection;
+    rks_peer *peer = &engine->peers[request->sender];
+    if (!request->at_pool)
+        return;
+    request->at_pool = false;
+    if (connection->serving_old)
+        peer->old_at_pool--;
+    else
+        connection->at_pool--;
+    if (peer->connection != NULL)
+        rks_connection_unpause(peer->connection);
+    rks_pool_flush(engine);
+}
+
+void rks_request_aside(rks_request *request)
+{
+    if (request->aside.run != NULL)
+        return;
+    request->aside.run = run_aside;
+    (void)rks_engine_post(request->engine, &request->aside); /* after the engine's end nothing waits
+                                                              * for a place */
+}
+
 static void send_reply(rks_request *request)
 {
     request->frame.sent = reply_sent;

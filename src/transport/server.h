@@ -18,8 +18,9 @@ typedef struct rks_pool rks_pool;
 
 /* A request from a peer, from its header to its answer. */
 struct rks_request {
-    rks_command command;
-    rks_engine *engine; /* counted in engine->references */
+    rks_command command; /* its reply */
+    rks_command aside;   /* rks_request_aside; the mailbox keeps it before the reply */
+    rks_engine *engine;  /* counted in engine->references */
     rks_connection *connection;
     struct rks_request *next; /* guarded by the pool's mutex */
     uint64_t id;

@@ -7,6 +7,7 @@
 #include <malloc.h>
 
 #include "flight.h"
+#include "transport/server.h"
 
 /* ---- two ranks that ask each other -------------------------------------------------------------
  */
@@ -125,6 +126,48 @@ static void a_rank_whose_requests_wait_is_not_silent(void **state)
     mesh_close(&m);
 }
 
+static void keep_aside(void *user, rks_request *request)
+{
+    rks_request_aside(request);
+    keep_request(user, request);
+}
+
+/* More requests wait for something else than a peer may have in service: its others are served. */
+static void requests_put_aside_leave_their_places_to_others(void **state)
+{
+    enum { ASIDE = 30, SHARE = MESH_THREADS * RKS_POOL_SHARE };
+    (void)state;
+    mesh m;
+    event landed, answered;
+    shelf kept = {0};
+    flight flights[ASIDE] = {0}, other = {.landed = &answered};
+    assert_true(ASIDE > SHARE);
+    event_init(&landed);
+    event_init(&answered);
+    event_init(&kept.kept);
+    mesh_open(&m, 2, false, 8000);
+    rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, keep_aside, NULL, &kept);
+    rks_engine_serve(m.engines[1], RKS_SERVICE_KEYS, echo, NULL, NULL);
+    for (uint32_t k = 0; k < ASIDE; k++) {
+        flights[k].landed = &landed;
+        assert_ok(fly(m.engines[0], 1, RKS_SERVICE_FETCH, "row", 3, &flights[k]), &err);
+    }
+    event_wait(&kept.kept, ASIDE);
+    assert_ok(fly(m.engines[0], 1, RKS_SERVICE_KEYS, "\1\0\0\0key", 7, &other), &err);
+    event_wait(&answered, 1);
+    assert_ok(other.status, &other.err);
+    assert_int_equal(event_count(&landed), 0);
+    for (uint32_t k = 0; k < ASIDE; k++)
+        rks_request_reply(kept.requests[k], NULL, 0, NULL, NULL);
+    event_wait(&landed, ASIDE);
+    for (uint32_t k = 0; k < ASIDE; k++) {
+        assert_ok(flights[k].status, &flights[k].err);
+        free(flights[k].reply);
+    }
+    free(other.reply);
+    mesh_close(&m);
+}
+
 /* ---- a rank that closes ------------------------------------------------------------------------
  */
 
@@ -238,6 +281,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_ranks_ask_each_other_for_more_than_they_keep),
         cmocka_unit_test(a_rank_whose_requests_wait_is_not_silent),
+        cmocka_unit_test(requests_put_aside_leave_their_places_to_others),
         cmocka_unit_test(requests_to_a_rank_that_closes_take_no_memory),
         cmocka_unit_test(connections_that_crossed_are_known_after_a_stop),
     };
