@@ -4,6 +4,7 @@ home. Each rank is a node with a local directory of its own."""
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -474,6 +475,48 @@ def test_shards_in_use_stay(home: Path, tmp_path: Path, how: str) -> None:
         assert ds[599]["i"] == 599
         with pytest.raises(rankstore.StateError, match="has it open"):
             rankstore.prune_local(folder)
+
+
+LOST = """
+import json, os, signal, sys
+os.environ["RKS_NODE"] = os.environ["RANK"]
+import mmap, struct, time
+import torch, rankstore
+home, local, link = sys.argv[1:]
+rankstore.init(silence=3)
+lost = os.environ["RANK"] == "1"
+ds = rankstore.open(home, local=local, **({"local_room": "1"} if lost else {}))  # it brings nothing that others could miss
+plan = ds.plan(batch_size=8, seed=3)
+ds.group.barrier()
+if lost:
+    with open(link, "r+b") as file, mmap.mmap(file.fileno(), 8) as map:  # nothing more comes: the link is free again in an hour
+        map[:8] = struct.pack("<Q", time.monotonic_ns() + 3600 * 10**9)
+    time.sleep(1)
+    os.kill(os.getpid(), signal.SIGKILL)
+begin, said = time.monotonic(), ""
+try:
+    while True:
+        {read}
+except rankstore.PeerError as error:
+    said = str(error)
+print(json.dumps([time.monotonic() - begin, said]), flush=True)
+time.sleep(5)  # else another one may miss this one first
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("read", ["ds[i] for i in range(600)", "batch for batch in ds.loader(plan)", "ds.view(i) for i in range(600)"])
+def test_a_lost_rank_is_heard_while_home_is_waited_for(home: Path, tmp_path: Path, ranks: Ranks, slow: dict[str, str], read: str) -> None:
+    """Home gives nothing more, and is waited for up to five minutes; a rank that is lost meanwhile is named well before."""
+    slow["SLOW_MB"] = "0.5"
+    script = LOST.replace("{read}", f"[{read}]")
+    done = ranks(3, script, str(home), str(tmp_path / "l{rank}"), slow["SLOW_BUCKET"], env=slow, warm=None, check=False)
+    assert done[1].returncode == -9
+    for rank in (0, 2):
+        assert done[rank].returncode == 0, done[rank].stderr
+        took, said = json.loads(done[rank].stdout.splitlines()[-1])
+        assert re.search(r"^rank \d", said), said
+        assert took < 120, said
 
 
 def test_what_home_lacks_stays(home: Path, tmp_path: Path) -> None:

@@ -156,7 +156,14 @@ static void wake_waiter(void *user, const rks_error *err)
     release_waiter(w);
 }
 
-static rks_status wait_once(waiter *w, rks_error *err)
+rks_status rks_arriving_must_stop(const rks_arriving *arriving, rks_error *err)
+{
+    return arriving == NULL || arriving->must_stop == NULL
+               ? RKS_OK
+               : arriving->must_stop(arriving->user, err);
+}
+
+static rks_status wait_once(const rks_arriving *arriving, waiter *w, rks_error *err)
 {
     rks_status status = RKS_OK;
     pthread_mutex_lock(&w->mutex);
@@ -164,6 +171,8 @@ static rks_status wait_once(waiter *w, rks_error *err)
         rks_cond_wait_ms(&w->ended, &w->mutex, RKS_WAIT_SLICE_MS);
         pthread_mutex_unlock(&w->mutex);
         status = rks_check_interrupt(err);
+        if (status == RKS_OK)
+            status = rks_arriving_must_stop(arriving, err);
         pthread_mutex_lock(&w->mutex);
     }
     if (status == RKS_OK && w->error.status != RKS_OK) {
@@ -192,7 +201,7 @@ rks_status rks_arriving_wait(const rks_arriving *arriving, const rks_arriving_ro
         status = rks_arriving_want(arriving, rows, count, &asker, &lacking, err);
         *waited = *waited || lacking;
         if (status == RKS_OK && lacking)
-            status = wait_once(w, err);
+            status = wait_once(arriving, w, err);
         else
             release_waiter(w); /* nobody will wake it */
         release_waiter(w);

@@ -23,6 +23,10 @@ typedef struct rks_arriving {
     rks_shard *const *maps;           /* likewise, of those that arrive at this rank */
     uint32_t rank;                    /* this one */
     bool here, beside; /* some arrive at this rank; at other ranks of its node, and are mapped */
+    /* Asked every 100 ms by those who wait for rows, here or at their owner: anything but RKS_OK
+     * ends the wait with it. Any thread. NULL: not asked. */
+    rks_status (*must_stop)(void *user, rks_error *err);
+    void *user;
 } rks_arriving;
 
 /* Returns true if the row is mapped here, but has to be asked of the rank that brings it. */
@@ -42,6 +46,8 @@ typedef struct rks_arriving_asker {
     void *user;
 } rks_arriving_asker;
 
+/* What must_stop says; `arriving` may be NULL. */
+rks_status rks_arriving_must_stop(const rks_arriving *arriving, rks_error *err);
 /* Returns true if some of the rows are not here. */
 bool rks_arriving_lacks(const rks_arriving *arriving, const rks_arriving_row *rows, size_t count);
 /* Wants those of the rows that are not here. *lacking: there are some, and `come` will be called
@@ -49,7 +55,7 @@ bool rks_arriving_lacks(const rks_arriving *arriving, const rks_arriving_row *ro
 rks_status rks_arriving_want(const rks_arriving *arriving, const rks_arriving_row *rows,
                              size_t count, const rks_arriving_asker *asker, bool *lacking,
                              rks_error *err);
-/* Waits until all rows are here. *waited: some were not. Hears interrupts. */
+/* Waits until all rows are here. *waited: some were not. Hears interrupts and must_stop. */
 rks_status rks_arriving_wait(const rks_arriving *arriving, const rks_arriving_row *rows,
                              size_t count, bool *waited, rks_error *err);
 

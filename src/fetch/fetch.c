@@ -271,7 +271,8 @@ static rks_status look_around(rks_fetch *fetch, uint64_t now_ms, uint64_t begun_
         *said_ms = now_ms;
         rks_fetch_say_slow(fetch, now_ms - begun_ms);
     }
-    return rks_check_interrupt(err);
+    rks_status status = rks_check_interrupt(err);
+    return status == RKS_OK ? rks_arriving_must_stop(fetcher->options.arriving, err) : status;
 }
 
 /* Works and waits until the fetch is over. A thread that waits for a fetch started ahead helps with

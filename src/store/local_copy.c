@@ -301,6 +301,15 @@ static rks_status open_arriving(rks_store *store, size_t shard, rks_error *err)
     return status;
 }
 
+/* A rank is lost: what this one waits for may come, but the job cannot go on. */
+static rks_status hear_group(void *user, rks_error *err)
+{
+    const rks_store *store = user;
+    return rks_group_failed(store->group)
+               ? rks_group_failure(store->group, "samples that come from home", err)
+               : RKS_OK;
+}
+
 rks_status rks_store_open_arriving(rks_store *store, rks_error *err)
 {
     const size_t count = store->dataset->shard_count;
@@ -308,6 +317,10 @@ rks_status rks_store_open_arriving(rks_store *store, rks_error *err)
     for (size_t i = 0; i < store->staging_count; i++)
         brings = brings || rks_staging_arrivals(store->stagings[i]) != NULL;
     store->arriving.here = brings;
+    if (store->staging_count > 0) {
+        store->arriving.must_stop = hear_group;
+        store->arriving.user = store;
+    }
     store->arriving.rank = rks_group_rank(store->group);
     if (!brings)
         return RKS_OK;

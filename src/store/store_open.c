@@ -81,7 +81,7 @@ static rks_status open_fetcher(rks_store *store, rks_fetcher_options *options, r
     options->shard_count = dataset->shard_count;
     options->schema = dataset->schema;
     options->fits = store->fit_of;
-    options->arriving = store->arriving.here || store->arriving.beside ? &store->arriving : NULL;
+    options->arriving = store->arriving.must_stop == NULL ? NULL : &store->arriving;
     options->check = !store->options.no_check;
     options->inflight_bytes = store->options.inflight_bytes;
     options->timeout_ms = store->options.fetch_timeout_ms;
