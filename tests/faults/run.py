@@ -17,6 +17,7 @@ import tempfile
 import time
 
 import generations
+import power
 import publishing
 import staging
 import strangers
@@ -674,6 +675,7 @@ TESTS = [
     *generations.TESTS,
     *publishing.TESTS,
     *staging.TESTS,
+    *power.TESTS,
     *strangers.TESTS,
 ]
 
