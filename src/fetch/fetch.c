@@ -315,9 +315,11 @@ rks_status rks_fetch_wait_either(rks_fetch **fetch, rks_batch **batch, rks_array
     rks_fetch *taken = *fetch;
     uint64_t begin = rks_now_ns();
     rks_status status = wait_until_over(taken, err);
-    if (status != RKS_OK)
+    if (status == RKS_ERR_CANCELLED)
         return status;
-    if (taken->status != RKS_OK) {
+    if (status != RKS_OK) {
+        /* the dataset is closed, or the job has ended: the fetch stays unfinished */
+    } else if (taken->status != RKS_OK) {
         status = taken->status;
         if (err != NULL)
             *err = taken->error;

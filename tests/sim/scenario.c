@@ -8,6 +8,7 @@
 #include <pthread.h>
 
 #include "base/clock.h"
+#include "faulty_home.h"
 #include "scheduler.h"
 #include "transport/memory_net.h"
 #include "unit/store/world.h"
@@ -21,6 +22,8 @@ enum {
     /* Virtual time of a run in which nothing takes time: 4 to 8 ms were seen. Beats and slices of
      * waits (100 ms and more) would hide a wake-up that is lost: here it shows. */
     IDLE_LIMIT_MS = 50,
+    HOME_MS =
+        600000, /* a home may be away for 20 s, and reads that hang are asked again after 15 */
 };
 
 #define MS 1000000u
@@ -72,7 +75,7 @@ void scenario_draw(uint64_t seed, uint32_t ranks, scenario *s)
     memset(s, 0, sizeof(*s));
     s->seed = seed;
     s->ranks = draw(&state, 8) == 0 ? 9 + draw(&state, 8) : 2 + draw(&state, 7);
-    if (seed % 100 == 50)
+    if (seed % 100 == 50 || seed % 200 == 52) /* the latter with a home */
         s->ranks = RANKS_DRAWN;
     if (ranks > 0)
         s->ranks = ranks;
@@ -101,6 +104,11 @@ void scenario_draw(uint64_t seed, uint32_t ranks, scenario *s)
         s->fault = s->fault == FAULT_ERROR ? FAULT_ERROR : FAULT_NONE;
         s->latency_ns = s->jitter_ns = 0;
     }
+    s->home =
+        seed % 5 == 2; /* never run twice: who brings what depends on the directories' names */
+    s->home_faults = (uint32_t[]){0, 100, 10, 3}[draw(&state, 4)];
+    s->away_ns = draw(&state, 100000) * 1000ull;
+    s->back_ns = s->away_ns + (draw(&state, 3) == 0 ? draw(&state, 20000) * (uint64_t)MS : 0);
     bool idle = s->latency_ns == 0 && s->jitter_ns == 0 &&
                 (s->fault == FAULT_NONE || s->fault == FAULT_ERROR);
     s->limit_ms = idle ? IDLE_LIMIT_MS : 3 * (uint64_t)s->silence_ms + 2000;
@@ -113,16 +121,22 @@ void scenario_draw(uint64_t seed, uint32_t ranks, scenario *s)
         s->preempt = 0;
         s->limit_ms = 3 * (uint64_t)s->silence_ms + 2000; /* every step counts */
     }
+    if (s->home)
+        s->limit_ms += HOME_MS;
 }
 
 void scenario_describe(const scenario *s, char *text, size_t size)
 {
     snprintf(text, size,
              "%u ranks on %u nodes, T %u ms, %s, exchange %s, plan %s of %u%s%s, latency %u us, "
-             "jitter %u us, preempt 1/%u",
+             "jitter %u us, preempt 1/%u%s",
              s->ranks, s->nodes, s->silence_ms, FAULT_NAMES[s->fault], s->exchange, s->strategy,
              s->batch_size, s->no_share ? ", not shared" : "", s->narrow ? ", narrow" : "",
-             (unsigned)(s->latency_ns / 1000), (unsigned)(s->jitter_ns / 1000), s->preempt);
+             (unsigned)(s->latency_ns / 1000), (unsigned)(s->jitter_ns / 1000), s->preempt,
+             !s->home                  ? ""
+             : s->back_ns > s->away_ns ? ", a home that goes away"
+             : s->home_faults > 0      ? ", a home with faults"
+                                       : ", a home");
 }
 
 /* ---- the network ----------------------------------------------------------------------------- */
@@ -377,6 +391,9 @@ static rks_status work(rks_group *group, uint32_t *phase, rks_error *err)
     rks_store_options_default(&options);
     options.exchange = run.s->exchange;
     options.no_share = run.s->no_share;
+    char local[FOLDER_PATH + 16];
+    snprintf(local, sizeof(local), "%s/l{node}", run.directory);
+    options.local = run.s->home ? local : NULL;
     *phase = 2;
     status = own_error(rks_group_rank(group), *phase, err);
     status = rks_group_agree(group, "before the store", status, err);
@@ -561,6 +578,7 @@ void scenario_run(const scenario *s, char *result, size_t size)
     if (!folder_make_in_memory(run.directory))
         sim_fail("no directory: %s", strerror(errno));
     sim_on_fail(remove_directory);
+    faulty_home_begin(s);
     rks_status status = rks_memory_transport_create(&rules, &run.transport, &err);
     if (status == RKS_OK) {
         pthread_create(&thread, NULL, fate, (void *)(uintptr_t)s);

@@ -34,11 +34,14 @@ typedef struct scenario {
     const char *exchange, *strategy;
     uint32_t batch_size;
     enum fault fault;
-    uint32_t victim, other; /* of the fault */
-    uint64_t fault_ns;      /* when, from the start */
-    uint32_t phase;         /* of FAULT_ERROR */
-    uint32_t cuts;          /* of FAULT_CUT */
-    uint64_t gap_ns;        /* between two cuts */
+    uint32_t victim, other;    /* of the fault */
+    uint64_t fault_ns;         /* when, from the start */
+    uint32_t phase;            /* of FAULT_ERROR */
+    uint32_t cuts;             /* of FAULT_CUT */
+    uint64_t gap_ns;           /* between two cuts */
+    bool home;                 /* the store opens from local directories of the nodes */
+    uint32_t home_faults;      /* one read in so many fails or hangs; 0: none */
+    uint64_t away_ns, back_ns; /* between them, from the start, home gives nothing */
 } scenario;
 
 /* ranks 0: as the seed has it. */

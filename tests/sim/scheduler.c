@@ -369,6 +369,7 @@ void sim_go_on(int32_t rank)
 int __wrap_pthread_mutex_init(pthread_mutex_t *mutex, const pthread_mutexattr_t *attributes);
 int __wrap_pthread_mutex_destroy(pthread_mutex_t *mutex);
 int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex);
+int __wrap_pthread_mutex_trylock(pthread_mutex_t *mutex);
 int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex);
 int __wrap_pthread_cond_init(pthread_cond_t *cond, const pthread_condattr_t *attributes);
 int __wrap_pthread_cond_destroy(pthread_cond_t *cond);
@@ -431,6 +432,16 @@ int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex)
 {
     may_preempt();
     lock((sim_mutex *)(void *)mutex, __builtin_return_address(0));
+    return 0;
+}
+
+int __wrap_pthread_mutex_trylock(pthread_mutex_t *mutex)
+{
+    sim_mutex *m = (sim_mutex *)(void *)mutex;
+    may_preempt();
+    if (m->owner != NULL)
+        return EBUSY;
+    lock(m, __builtin_return_address(0));
     return 0;
 }
 
