@@ -71,3 +71,19 @@ def test_a_script_around_rclone_is_a_helper(built: Path, tmp_path: Path, monkeyp
         with pytest.raises(rankstore.RankStoreError, match="no dataset here") as failed:
             rankstore.open("any://bucket/other", local=tmp_path / "none", storage_options=options)
     assert stores.without_secrets(str(failed.value))
+
+
+def test_records_of_the_first_batches_are_asked_for_side_by_side(tmp_path: Path) -> None:
+    """A store answers late, so a rank has more requests for records under way than for pieces."""
+    pytest.importorskip("obstore")
+    pytest.importorskip("moto")
+    rankstore.build(({"i": i, "data": bytes([i % 251]) * 500} for i in range(20000)), tmp_path / "many", progress=False).close()
+    with stores.moto() as address, stores.proxy(address) as proxy:
+        stores.make_bucket(address, "bucket")
+        store = stores.Store(proxy.address, "bucket")
+        rankstore.publish(tmp_path / "many", store.url("many"), storage_options=store.options)
+        proxy.set(latency_ms=200, bytes_per_s=1e6)
+        with rankstore.open(store.url("many"), local=tmp_path / "local", storage_options=store.options) as ds:
+            batch = next(iter(ds.loader(ds.plan("random", batch_size=64, seed=3))))
+            assert all(bytes(data) == bytes([i % 251]) * 500 for i, data in zip(batch["i"].tolist(), batch["data"]))
+        assert proxy.counts()["most"] > 12

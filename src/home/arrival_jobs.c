@@ -5,10 +5,12 @@
 #include "home/arrivals_state.h"
 
 enum { RECORD_MOST = RKS_PIECE, RECORD_SHARE = 100 };
-enum { QUIET_TIMES = 8 };
+enum { QUIET_TIMES = 8, FIRST_STEPS_MS = 1500 };
 enum { WANTED_MS = 1000 };         /* after a need others are likely */
 static const double SOON_S = 0.25; /* what comes within it is no wait */
 static const double SLOW_PIECE_S = 0.005;
+static const double FAR_S = 0.05; /* what is on its way from a store beside records, at least ... */
+enum { FAR_PIECES = 4 };          /* ... and pieces: one alone shows no link's rate */
 
 /* Returns true if the piece is to be brought, and nobody brings it. *claimed: it may lie here. */
 static bool is_free(const rks_arriving_one *shard, uint64_t piece, bool *claimed)
@@ -59,6 +61,25 @@ void rks_arrivals_quiet(rks_arrivals *set, uint64_t bytes)
     set->quiet_ns = set->quiet_ns < most ? set->quiet_ns : most;
 }
 
+/* Records that are read alone wait for a store's answers most of the time, and the link would be
+ * idle meanwhile. Only a job's first steps have it for themselves. */
+static bool shares_link(const rks_arrivals *set, uint64_t now)
+{
+    return set->stored && !set->paused && now >= set->begun_ms + FIRST_STEPS_MS;
+}
+
+/* Returns true if another piece may be asked for while records are read alone now and then: they
+ * share the link with it. From a store it is asked for before the last one has come. */
+static bool leaves_room(const rks_arrivals *set, uint64_t now)
+{
+    const rks_link_rate *rate = &set->rate;
+    if (shares_link(set, now))
+        return rate->under_way == 0 || rks_link_rate_seconds(rate, rate->under_way) <= FAR_S ||
+               (rate->under_way < FAR_PIECES * RKS_PIECE &&
+                rks_link_rate_seconds(rate, RKS_PIECE) <= SOON_S);
+    return rate->under_way == 0 && rks_now_ns() >= set->quiet_ns;
+}
+
 /* Returns how many pieces of the rest may be asked for together: as much as comes soon. As long as
  * records are read alone now and then it is one piece: they share the link with it. */
 static uint64_t rest_most(const rks_arrivals *set, uint64_t now)
@@ -71,7 +92,7 @@ static uint64_t rest_most(const rks_arrivals *set, uint64_t now)
         return 0;
     if (may_read_records(set) && now < set->wanted_ms + WANTED_MS &&
         rks_link_rate_seconds(rate, RKS_PIECE) > SLOW_PIECE_S)
-        return rate->under_way == 0 && rks_now_ns() >= set->quiet_ns ? 1 : 0;
+        return leaves_room(set, now) ? 1 : 0;
     return soon < 1 ? 1 : soon > RKS_ARRIVAL_PIECES ? RKS_ARRIVAL_PIECES : soon;
 }
 
@@ -172,15 +193,18 @@ static bool choose_rest(rks_arrivals *set, rks_arrival_job *next)
     return false;
 }
 
-/* While records are read alone the rest waits: they are few, and each would wait behind it. */
+/* While records are read alone the rest waits: they are few, and each would wait behind it. A
+ * store's link bears both. */
 bool rks_arrivals_take_job(rks_arrivals *set, rks_arrival_job *next)
 {
     if (set->over)
         return false;
-    const bool alone = reads_records(set), goes_on = !set->paused && !alone;
-    bool took = (alone && choose_record(set, next)) || choose_need(set, next) ||
-                choose_opening(set, false, next) ||
-                (goes_on && (choose_rest(set, next) ||
+    const bool alone = reads_records(set), pieces = set->piece_jobs < RKS_ARRIVALS_THREADS;
+    const bool goes_on = !set->paused && !alone;
+    const bool both = alone && pieces && shares_link(set, rks_now_ms());
+    bool took = (both && choose_rest(set, next)) || (alone && choose_record(set, next)) ||
+                (pieces && choose_need(set, next)) || choose_opening(set, false, next) ||
+                (goes_on && ((pieces && choose_rest(set, next)) ||
                              (only_copies_lack(set) && choose_opening(set, true, next))));
     if (took && next->stage == TO_OPEN)
         next->shard->stage = OPENING;

@@ -202,6 +202,7 @@ static void end_job(rks_arrivals *set, const rks_arrival_job *done, rks_status s
         end_opening(set, shard, opened, whole);
     if (opens_first(done))
         rks_link_rate_end(&set->rate, 1, brought);
+    set->piece_jobs -= done->stage == ARRIVING && done->record == NULL;
     if (done->stage == ARRIVING) {
         memset(shard->busy + done->first, 0, (size_t)done->count);
         shard->under_way--;
@@ -292,6 +293,7 @@ static void work(rks_arrivals *set, const rks_arrival_job *next, uint8_t *room)
     bool whole = false;
     uint64_t brought = 0;
     rks_error err = {0};
+    set->piece_jobs += next->stage == ARRIVING && next->record == NULL;
     if (next->stage == ARRIVING && next->record == NULL && !next->is_local)
         rks_link_rate_ask(&set->rate, next->count * RKS_PIECE);
     if (opens_first(next))
@@ -362,7 +364,8 @@ static void *arrivals_main(void *user)
 static rks_status start_threads(rks_arrivals *set, rks_error *err)
 {
     /* One thread a shard would open them all at once; more than a piece each have nothing to do. */
-    while (set->thread_count < RKS_ARRIVALS_THREADS) {
+    const size_t most = set->stored ? RKS_ARRIVALS_STORE_THREADS : RKS_ARRIVALS_THREADS;
+    while (set->thread_count < most) {
         int error = rks_thread_start(&set->threads[set->thread_count], arrivals_main, set);
         if (error != 0)
             return rks_fail_start(err, error, "a thread that brings shards");
@@ -387,6 +390,7 @@ rks_status rks_arrivals_open(const rks_arrival_wish *wishes, size_t count, bool 
     rks_cond_init(&made->progress);
     made->count = count;
     made->paused = paused;
+    made->stored = count > 0 && wishes[0].home != NULL && wishes[0].home->ops->far;
     for (size_t i = 0; i < count; i++)
         made->shards[i].wish = wishes[i];
     rks_status status = count == 0 ? RKS_OK : start_threads(made, err);
@@ -402,6 +406,7 @@ void rks_arrivals_go(rks_arrivals *set, bool needs_soon)
 {
     pthread_mutex_lock(&set->mutex);
     set->paused = false;
+    set->begun_ms = rks_now_ms();
     set->unread = !needs_soon && set->needs.first == NULL;
     if (needs_soon)
         rks_arrivals_quiet(set, UINT64_MAX);

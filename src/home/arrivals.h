@@ -31,7 +31,10 @@
 
 typedef struct rks_arrivals rks_arrivals;
 
-enum { RKS_ARRIVALS_THREADS = 8 };
+enum {
+    RKS_ARRIVALS_THREADS = 8,        /* also how many requests for pieces are under way */
+    RKS_ARRIVALS_STORE_THREADS = 32, /* of a home whose requests take long, for records */
+};
 
 typedef struct rks_need rks_need;
 struct rks_need {

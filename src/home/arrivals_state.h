@@ -53,6 +53,7 @@ struct rks_arrivals {
     uint64_t *last_turns; /* by rank that asks: of its last need; `askers` of them */
     uint32_t askers;
     uint64_t wanted_ms; /* when the last need came, or the rest began */
+    uint64_t begun_ms;  /* the rest */
     uint64_t quiet_ns;  /* the rest waits until then, if it is slow */
     bool paused;
     bool unread; /* nobody has wanted anything, or will soon: the rest has the link for itself */
@@ -61,7 +62,9 @@ struct rks_arrivals {
     rks_error error;
     bool over; /* nothing is brought any more: `error` says why */
     uint64_t brought;
-    pthread_t threads[RKS_ARRIVALS_THREADS];
+    size_t piece_jobs; /* under way: each has memory for its pieces */
+    bool stored;       /* an object store: each request takes some 30 ms before its first byte */
+    pthread_t threads[RKS_ARRIVALS_STORE_THREADS];
     size_t thread_count;
 };
 

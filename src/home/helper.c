@@ -445,6 +445,7 @@ static void close_helper(void *home, uint32_t patience_ms)
 }
 
 const rks_home_ops rks_home_objects = {
+    .far = true,
     .open = open_objects,
     .read = rks_helper_read,
     .give_up = rks_helper_give_up,
@@ -455,6 +456,7 @@ const rks_home_ops rks_home_objects = {
 };
 
 const rks_home_ops rks_home_helper = {
+    .far = true,
     .open = open_helper,
     .read = rks_helper_read,
     .give_up = rks_helper_give_up,

@@ -17,7 +17,7 @@
 
 enum {
     RKS_HELPER_BIG = 8, /* slots of 4 MiB, and more small ones for records */
-    RKS_HELPER_SLOTS = 32,
+    RKS_HELPER_SLOTS = 40,
     RKS_HELPER_BIG_BYTES = 4 << 20,
     RKS_HELPER_SMALL_BYTES = 64 << 10,
     RKS_HELPER_STARTS = 5, /* a minute */

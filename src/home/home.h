@@ -84,6 +84,7 @@ typedef struct rks_home_listed {
 typedef rks_status (*rks_home_listed_fn)(void *user, const rks_home_listed *file, rks_error *err);
 
 typedef struct rks_home_ops {
+    bool far; /* each request takes long before its first byte, and many at once are no burden */
     /* Does not look whether a home is there. `secret_options`: a JSON object, or NULL. `requests`:
      * how many to make at once before it is known how many the home bears; 0: as many as it can. */
     rks_status (*open)(const char *url, const char *secret_options, uint32_t requests, void **home,
