@@ -160,7 +160,8 @@ def main():
 
 
 def rows(asked, home, address, environment, proxy):
-    print("ranks    open   first batch   floor   tenth batch   floor" + "   all here   new bytes   link used" * (proxy is not None), flush=True)
+    more = "   all here   new bytes   link used" if proxy else ""
+    print(f"ranks    open   first batch   floor   tenth batch   floor{more}", flush=True)
     size = sum(path.stat().st_size for path in Path(home).glob("*.rks"))
     for ranks in map(int, asked.ranks.split(",")):
         floors = [float(subprocess.run([sys.executable, __file__, "--floor", home, str(ranks), str(steps)], env=environment, text=True,
@@ -171,7 +172,8 @@ def rows(asked, home, address, environment, proxy):
         if proxy:
             came = proxy.counts()["data_bytes"] - before
             more = f"   {here:6.2f} s      {size / came:5.1%}       {size / (here - opened) / asked.mb_a_second / 1e6:5.1%}"
-        print(f"{ranks:5}  {opened:4.2f} s        {first:4.2f} s  {floors[0]:4.2f} s        {tenth:4.2f} s  {floors[1]:4.2f} s{more}", flush=True)
+        print(f"{ranks:5}  {opened:4.2f} s        {first:4.2f} s  {floors[0]:4.2f} s        {tenth:4.2f} s  {floors[1]:4.2f} s{more}",
+              flush=True)
 
 
 if __name__ == "__main__":
