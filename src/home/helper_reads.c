@@ -4,6 +4,7 @@
  * the helper calls this, but for rks_helper_read and rks_helper_give_up. */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -264,6 +265,19 @@ static void hear_ok(rks_helper *h, rks_helper_task *task, rks_helper_slot *slot,
     settle_task(h, task);
 }
 
+/* Names the range that was asked for, unless it is the file as a whole. */
+static void tell_range(const rks_helper *h, const rks_home_read *read, const rks_helper_slot *slot,
+                       const rks_helper_line *line, rks_error *err)
+{
+    char name[RKS_OBJECT_NAME + 64];
+    const bool ranged = !read->whole && slot->end > slot->first;
+    snprintf(name, sizeof(name), "%s", read->name);
+    if (ranged)
+        snprintf(name, sizeof(name), "%s, bytes %" PRIu64 " to %" PRIu64, read->name, slot->first,
+                 slot->end - 1);
+    rks_helper_tell(h, name, line->kind, line->text, err);
+}
+
 bool rks_helper_reads_hear(rks_helper *h, rks_helper_slot *slot, const rks_helper_line *line)
 {
     rks_helper_task *task = slot->task;
@@ -278,7 +292,7 @@ bool rks_helper_reads_hear(rks_helper *h, rks_helper_slot *slot, const rks_helpe
         hear_ok(h, task, slot, line);
         return true;
     case RKS_HELPER_FAIL:
-        rks_helper_tell(h, task->read->name, line->kind, line->text, &err);
+        tell_range(h, task->read, slot, line, &err);
         *slot = (rks_helper_slot){0};
         task->parts--;
         fail_task(task, line->kind, &err);
