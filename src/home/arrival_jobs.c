@@ -8,7 +8,7 @@ enum { RECORD_MOST = RKS_PIECE, RECORD_SHARE = 100 };
 enum { QUIET_TIMES = 8, FIRST_STEPS_MS = 1500 };
 enum { WANTED_MS = 1000 };         /* after a need others are likely */
 static const double SOON_S = 0.25; /* what comes within it is no wait */
-static const double SLOW_PIECE_S = 0.005;
+static const double SLOW_PIECE_S = 0.005, FAST_PIECE_S = 0.0125;
 static const double FAR_S = 0.05; /* what is on its way from a store beside records, at least ... */
 enum { FAR_PIECES = 4 };          /* ... and pieces: one alone shows no link's rate */
 
@@ -124,8 +124,18 @@ static bool choose_record(rks_arrivals *set, rks_arrival_job *next)
     return false;
 }
 
+/* Returns how many pieces a need brings at least. Once records no longer come alone a fast link is
+ * better used by larger requests: what lies behind a record is wanted later in the same epoch. */
+static uint64_t pieces_of_need(const rks_arrivals *set)
+{
+    const bool fast =
+        set->rate.bytes_per_s > 0 && rks_link_rate_seconds(&set->rate, RKS_PIECE) < FAST_PIECE_S;
+    return set->stored && fast && !may_read_records(set) ? RKS_ARRIVAL_PIECES : 1;
+}
+
 static bool choose_need(rks_arrivals *set, rks_arrival_job *next)
 {
+    const uint64_t least = pieces_of_need(set);
     for (const rks_need *need = set->needs.first; need != NULL; need = need->next) {
         rks_arriving_one *shard = &set->shards[need->shard];
         if (need->busy)
@@ -134,8 +144,9 @@ static bool choose_need(rks_arrivals *set, rks_arrival_job *next)
             *next = (rks_arrival_job){.shard = shard, .stage = TO_OPEN};
             return true;
         }
+        const uint64_t first = need->first / RKS_PIECE, end = (need->end - 1) / RKS_PIECE + 1;
         if (shard->stage == ARRIVING &&
-            choose_pieces(shard, need->first / RKS_PIECE, (need->end - 1) / RKS_PIECE + 1,
+            choose_pieces(shard, first, end - first < least ? first + least : end,
                           RKS_ARRIVAL_PIECES, next)) {
             set->turn = need->turn;
             return true;
