@@ -311,7 +311,7 @@ static void a_rank_of_another_version_is_named_with_both_versions(void **state)
     }
     event_wait(&a.done, 1);
     assert_int_equal(a.status, RKS_ERR_UNSUPPORTED);
-    assert_contains(a.err.text, "rank 2 (strange): speaks protocol version 1, this side 4");
+    assert_contains(a.err.text, "rank 2 (strange): speaks protocol version 1, this side 5");
     close(listener);
     mesh_close(&m);
 }
